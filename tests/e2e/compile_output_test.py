@@ -92,7 +92,7 @@ class NothingIsLost(HeddleTestCase):
         for arguments in (["-o", self.model], ["-o", self.folder / "link.onnx"], ["-o", self.out, "--report", self.model],
                           ["-o", self.out, "--params-out", self.model]):
             with self.subTest(arguments=arguments):
-                self.assertIn("would write over MODEL", self.fail_with(2, "compile", self.model, *arguments).stderr)
+                self.assertIn("would overwrite MODEL", self.fail_with(2, "compile", self.model, *arguments).stderr)
                 self.assertEqual(self.model.read_bytes(), DIGITS.read_bytes())
 
     def test_two_outputs_are_two_files(self):

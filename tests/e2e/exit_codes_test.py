@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What each exit code stands for: 0 fine, 1 failed, 2 usage, 3 numbers differ, 4 device or plugin unavailable."""
+"""What each exit code stands for: 0 success, 1 failure, 2 usage error, 3 numbers differ, 4 device or plugin unavailable."""
 import json
 
 import numpy as np
@@ -95,7 +95,7 @@ class ExitCodes(HeddleTestCase):
         self.assertTrue(all(row["time_ns"] > 0 and row["count"] > 0 for row in report["regions"]), report)
         self.assertLessEqual(report["regions_ns"], report["call_ns"])
         self.assertAlmostEqual(sum(row["share"] for row in report["regions"]), 1)
-        self.assertIn("the call, as measured here", self.succeed("profile", self.module).stdout)
+        self.assertIn("whole call, wall-clock time", self.succeed("profile", self.module).stdout)
         self.fail_with(2, "profile", self.module, "--dim", "nope=3")
         self.fail_with(4, "profile", self.module, "--device", "nope")
 

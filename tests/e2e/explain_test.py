@@ -159,7 +159,7 @@ class PageTest(ExplainCase):
         places = [page.text.index(region["region"]) for region in told["places"]["regions"]]
         self.assertEqual(places, sorted(places))
         self.assertIn("tx.conv conv1tx.broadcast norm1tx.add norm1tx.relu relu1", page.text)
-        self.assertIn("memory that 'main' needs", page.text)
+        self.assertIn("memory needed by 'main'", page.text)
         self.assertEqual(self.succeed("explain", module, "--html", *flags).stdout, (self.folder / "page.html").read_text(encoding="utf-8"))
 
     def test_names_stay_text(self):

@@ -113,7 +113,7 @@ class Programs(InstallationCase):
                 for arguments in ([command, "x"], ["help", command]):
                     refused = self.start(heddle, *arguments, extra_environment={"PATH": "/nowhere"})
                     self.assertEqual((refused.returncode, refused.stdout), (2, ""))
-                    self.assertEqual(refused.stderr, f"heddle: starting heddle-{command} failed: it is neither beside heddle nor on PATH; "
+                    self.assertEqual(refused.stderr, f"heddle: starting heddle-{command} failed: it is neither in the directory of heddle nor on PATH; "
                                                      f"install the package {package}\n")
                     self.assertIn(package, [own for own, _ in listed_files().values()])
             self.assertIn("(not installed; package heddle-compiler)", self.execute(heddle, "--help", extra_environment={"PATH": "/"}))
@@ -123,7 +123,7 @@ class Programs(InstallationCase):
         alone = {"HOME": str(self.folder), "XDG_DATA_HOME": ""}
         listed = self.start(heddle, "plugins", extra_environment=alone)
         self.assertEqual(listed.returncode, 0, listed.stderr)
-        self.assertIn("no plugin was found; packages such as heddle-cpu bring one each", listed.stderr)
+        self.assertIn("no plugin was found; install a package such as heddle-cpu", listed.stderr)
         self.assertEqual(self.start(heddle, "devices", extra_environment=alone).returncode, 4)
 
     def test_commands_of_others_are_found_beside_it_then_on_the_path(self):

@@ -142,7 +142,7 @@ class Digits(SlotsCase):
         self.assertEqual((function["arguments"][0]["slot"], function["results"][0]["slot"]), (2, 0))
         slots = {region["node"]: region["slot"] for region in report["places"]["regions"] if region["region"].startswith("main")}
         text = self.succeed("explain", module, *self.flags).stdout
-        self.assertIn("takes    image: batchx1x8x8xf32 on @host\n", text)
+        self.assertIn("arguments  image: batchx1x8x8xf32 on @host\n", text)
         self.assertIn("gives    logits: batchx10xf32 on default\n", text)
         self.assertEqual((slots["conv1"], slots["pool1"], slots["conv3"], slots["hidden"]), ("@a", "@host", "default", "@a"))
 

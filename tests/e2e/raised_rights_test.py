@@ -102,7 +102,7 @@ class RaisedRights(unittest.TestCase):
         for kind in self.kinds:
             result = self.run_as(kind, "evil")
             self.assertEqual((result.returncode, result.stdout), (2, ""), kind)
-            self.assertIn("runs with raised rights, and starts no other program", result.stderr)
+            self.assertIn("runs with raised privileges and starts no other program", result.stderr)
 
     def test_a_plugin_of_the_caller_is_not_trusted(self):
         manifests = self.theirs / "plugins.d"
@@ -149,7 +149,7 @@ class RaisedRights(unittest.TestCase):
                               ("plugins", f"--flagfile={secret}"), ("config", "effective", "--config", secret)):
                 result = self.run_as(kind, *arguments)
                 self.assertEqual(result.returncode, 2, (kind, arguments, result.stderr))
-                self.assertIn("not taken with raised rights", result.stderr)
+                self.assertIn("not accepted with raised privileges", result.stderr)
                 self.assertNotIn("hidden", result.stderr + result.stdout)
 
     def test_a_users_own_configuration_is_never_looser_than_the_systems(self):

@@ -146,14 +146,14 @@ class Validation(HeddleTestCase):
 
     def test_what_the_flags_refuse(self):
         module = self.compile(self.model)
-        self.assertIn("'numbers' is nothing to validate", self.run_heddle(module, "--validate=numbers").stderr)
+        self.assertIn("'numbers' is not a check", self.run_heddle(module, "--validate=numbers").stderr)
         nothing = self.run_heddle(module, "--dump", "no such region", "--dump-to", self.folder / "none")
         self.assertEqual(nothing.code, 1, str(nothing))
         self.assertIn("has a name like 'no such region'; heddle explain lists the names", nothing.stderr)
         self.assertEqual(nothing.stdout, "")
         both = self.run_heddle(module, "--dump", "*")
         self.assertEqual(both.code, 2, both)
-        self.assertIn("--dump and --dump-to belong together", both.stderr)
+        self.assertIn("--dump and --dump-to must be given together", both.stderr)
 
     def test_without_its_library(self):
         build = heddle_path().parents[1]

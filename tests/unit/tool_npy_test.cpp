@@ -99,8 +99,8 @@ std::string with(const char* header, std::string_view data = "12345678") {
 }
 
 const Broken kBroken[] = {
-    {"Empty", "", "does not start as an .npy file"},
-    {"Magic", std::string(20, 'x'), "does not start as an .npy file"},
+    {"Empty", "", "does not start like an .npy file"},
+    {"Magic", std::string(20, 'x'), "does not start like an .npy file"},
     {"Version", file_of(kGood, "12345678", 4), "its version is 4.0"},
     {"CutInPrefix", file_of(kGood, "", 2).substr(0, 11), "ends inside its header"},
     {"CutInHeader", file_of(kGood, "").substr(0, 30), "ends inside its header"},
@@ -116,14 +116,14 @@ const Broken kBroken[] = {
     {"Object", with("{'descr': '|O', 'fortran_order': False, 'shape': (2,), }"), "type '|O' is not read"},
     {"Complex", with("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }"), "type '<c8' is not read"},
     {"MissingKey", with("{'descr': '<f4', 'shape': (2,), }"), "is missing"},
-    {"UnknownKey", with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}"), "key 'x' is not known"},
-    {"KeyTwice", with("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}"), "there twice"},
+    {"UnknownKey", with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}"), "key 'x' is unknown or duplicate"},
+    {"KeyTwice", with("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}"), "unknown or duplicate"},
     {"NegativeExtent", with("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }"), "expected an extent"},
     {"HugeExtent", with("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }"), "expected an extent"},
     {"Overflow", with("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }"), "more than fit"},
     {"TooManyDims", with("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1), }"),
      "more than 16 dimensions"},
-    {"TextBehind", with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x"), "text behind the dictionary"},
+    {"TextBehind", with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x"), "text after the dictionary"},
     {"NoComma", with("{'descr': '<f4' 'fortran_order': False, 'shape': (2,), }"), "expected ',' or '}'"},
     {"OpenString", with("{'descr"), "expected a key"},
 };

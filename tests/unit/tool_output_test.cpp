@@ -117,7 +117,7 @@ TEST(Flags, NamesWhatIsWrongAndGivesTwo) {
                {{"--cuont=3"}, "unknown option '--cuont' (did you mean '--count'?); see"},
                {{"a", "b", "c"}, "unexpected arguments 'b', 'c'; see"},
                {{"--count", "0"}, "0 is outside 1..100"},
-               {{"--count", "x"}, "x is not a whole number"},
+               {{"--count", "x"}, "x is not an integer"},
                {{"--count", "-1"}, "--count"},
                {{"--number", "11"}, "11 is outside 0..10"},
                {{"--number", "nan"}, "outside 0..10"},
@@ -166,7 +166,7 @@ TEST(SameFile, SeesThroughFoldersAndLinks) {
 
 TEST(SameFile, NamesTheFlags) {
   EXPECT_EQ(file_named_twice({{"-o", "a"}, {"--report", ""}, {"--dump-to", "b"}}, {{"MODEL", "c"}, {"--params", ""}}), "");
-  EXPECT_EQ(file_named_twice({{"-o", "a"}}, {{"MODEL", "./a"}}), "-o would write over MODEL, './a'");
+  EXPECT_EQ(file_named_twice({{"-o", "a"}}, {{"MODEL", "./a"}}), "-o would overwrite MODEL, './a'");
   EXPECT_EQ(file_named_twice({{"-o", "a"}, {"--report", "./a"}}, {}), "-o and --report both write './a'");
 }
 

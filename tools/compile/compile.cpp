@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle compile MODEL -o m.heddle`: a thin front of heddle/compiler.h. Knows nothing of models or of LLVM.
+// `heddle compile MODEL -o m.heddle`: a thin wrapper around heddle/compiler.h. Knows nothing of models or of LLVM.
 #include "heddle/compiler.h"
 #include "tools/compile/report_text.h"
 
@@ -38,33 +38,34 @@ struct Options {
 
   void declare(Flags& flags) {
     flags.positional("MODEL", model, "model file: .onnx, or .mlir in the tx dialect");
-    flags.text("-o,--output", output, "the module to write; when it is complete, it replaces a file or a link of that name", "FILE");
+    flags.text("-o,--output", output, "the module to write; once complete, it replaces an existing file or link of that name", "FILE");
     flags.text("--target", target,
-               "targets, comma separated: cpu (x86-64-v3 and v4), cuda (sm_80 and sm_90a), or one level of them, as cpu:x86-64-v4, "
+               "targets, comma separated: cpu (x86-64-v3 and v4), cuda (sm_80 and sm_90a), or one level of them, such as cpu:x86-64-v4, "
                "cuda:sm_90a; default: cpu",
                "LIST");
     flags.texts("--place", places,
-                "run the nodes whose names fit on a slot: a glob, such as 'Softmax*=@host'; op:PATTERN for operators, input:PATTERN and "
-                "output:PATTERN for those of the model; may be repeated, the last that fits decides",
+                "run the nodes whose names match a glob on a slot, such as 'Softmax*=@host'; op:PATTERN for operators, input:PATTERN and "
+                "output:PATTERN for the model's inputs and outputs; may be repeated, the last match decides",
                 "PATTERN=@SLOT");
-    flags.texts("--slot", slots, "the slot is for devices of that family, whatever the others are for; may be repeated", "@SLOT=FAMILY");
+    flags.texts("--slot", slots, "compile this slot for devices of that family, independent of the other slots; may be repeated",
+                "@SLOT=FAMILY");
     flags.texts("--operators", operators,
-                "the manifest of a library plugin, or a folder of some: declares operators of foreign domains that the model has, and of "
-                "ONNX's own that the plugin may run; may be repeated",
+                "the manifest of a library plugin, or a directory of manifests; declares operators of other domains in the model, and "
+                "ONNX operators that the plugin may run; may be repeated",
                 "FILE");
-    flags.on("--annotate-affinity", annotate_affinity, "print where every op's operands and results are, and what decided it");
+    flags.on("--annotate-affinity", annotate_affinity, "print the slot of every op's operands and results, and what decided it");
     flags.text("--params-out", params_out, "write the parameters to this .safetensors file instead of into the module", "FILE");
     flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
-    flags.text("--cache", cache, "where code of kernels is kept for the next time (default: the user's cache folder)", "FOLDER");
-    flags.text("--tuned", tuned, "choices of kernels that heddle tune wrote, for the device that it ran on", "FILE");
-    flags.on("--no-cache", no_cache, "make all code anew, and keep none");
+    flags.text("--cache", cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");
+    flags.text("--tuned", tuned, "kernel choices written by heddle tune, for the device that it measured", "FILE");
+    flags.on("--no-cache", no_cache, "compile every kernel and store none in the cache");
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
     flags.text("--dump-to", dump_to, "where the IR of --dump-after goes (default: the module's name and .mlir)", "FILE");
     flags.text("--report", report, "write the report (fusion decisions, kernels, times) as JSON", "FILE");
     flags.choice("--math", math, {"strict", "default", "fast"},
-                 "what kernels may do to floats; fast: on CUDA, products of f32 in TF32; default: as strict");
-    flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this assembler of NVIDIA's", "PROGRAM");
-    flags.text("--reproducer", reproducer, "where a failing pass leaves its input", "FILE");
+                 "floating-point policy of kernels; fast: on CUDA, f32 products in TF32; default: same as strict");
+    flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this NVIDIA assembler", "PROGRAM");
+    flags.text("--reproducer", reproducer, "file for the input of a pass that fails", "FILE");
     flags.word("--explain", explain, "print the report; =json for JSON, which also has the plans that were not taken");
     flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
   }
@@ -78,8 +79,8 @@ Flags make_flags() {
 
 std::atomic<int> g_signal{0};
 
-// The compile is asked to stop at its next step and gets two seconds for it, then the signal does what it always does. The output
-// has no name before it is complete, so that nothing is left either way.
+// On a signal the compile is asked to stop at its next step and gets two seconds for it; then the signal has its default effect. Because the
+// output has no name before it is complete, nothing is left behind in either case.
 void on_alarm(int) {
   signal(g_signal, SIG_DFL);
   raise(g_signal);
@@ -105,7 +106,7 @@ uint32_t on_progress(void* context, heddle_string_t stage, uint32_t done, uint32
   return g_signal != 0;
 }
 
-// A file of ours, gone at the end.
+// A temporary file, removed in the destructor.
 class TemporaryFile {
  public:
   TemporaryFile() {
@@ -133,7 +134,7 @@ int explain(const std::string& path, const std::string& form) {
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const Json report = parse_json(text);
-  if (report.is_discarded()) return failed("compile", "the compiler wrote no report that can be read");
+  if (report.is_discarded()) return failed("compile", "the compiler's report cannot be read");
   if (form == "json") {
     print_line(dump_json(report, 2));
   } else {
@@ -142,16 +143,17 @@ int explain(const std::string& path, const std::string& form) {
   return kFine;
 }
 
-// Nobody knows here where the module will run: whoever does is told for which device it was tuned. The compiler has read the file.
+// The compiler cannot know which device the module will run on, so the user is told which device was measured. The compiler has already read
+// the file.
 void tell_where_tuned(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const Json choices = parse_json({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
   if (!choices.is_object() || !choices.contains("device") || !choices["device"].is_string()) return;
-  std::fprintf(stderr, "heddle compile: the choices of '%s' were measured on %s; another device may want others\n", printable(path).c_str(),
-               printable(text(choices, "device")).c_str());
+  std::fprintf(stderr, "heddle compile: the choices of '%s' were measured on %s; other choices may be faster on another device\n",
+               printable(path).c_str(), printable(text(choices, "device")).c_str());
 }
 
-// A file of the user's, or one output, lost under another.
+// Whether an output would overwrite one of the user's input files or another output.
 std::string overwrites(const Options& options) {
   std::vector<NamedFile> read{{"MODEL", options.model}};
   for (const std::string& path : options.operators) read.push_back({"--operators", path});
@@ -164,7 +166,7 @@ std::string overwrites(const Options& options) {
                           read);
 }
 
-// The compiler's word for a target, a pass, a node or a slot that there is not: a mistake of the command line, not of the model.
+// Whether the compiler does not know the name of a target, a pass, a node or a slot: a mistake on the command line, not in the model.
 bool is_unknown_name(std::string_view message) {
   for (std::string_view start : {"compiler: target '", "compiler: no pass '", "compiler: placement '", "compiler: slot '"}) {
     if (message.substr(0, start.size()) == start) return true;
@@ -229,19 +231,19 @@ int compile(const Arguments& arguments) {
 
   signal(SIGALRM, on_alarm);
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
-    // nohup's choice stands.
+    // A signal that is already ignored stays ignored, as nohup requires.
     if (signal(number, on_signal) == SIG_IGN) signal(number, SIG_IGN);
   }
-  // A file beyond the limit is a failed write with a reason, not a killed process.
+  // A write beyond the file size limit fails with a reason instead of killing the process.
   signal(SIGXFSZ, SIG_IGN);
   heddle_status_t* status = heddle_compile(&params);
   alarm(0);
   if (progress.shown) std::fprintf(stderr, "\r\x1b[K");
   if (status) {
-    // No device and no plugin is needed to compile: whatever the code, it is a failure, or a mistake in usage.
+    // Compiling needs no device and no plugin, so every error is either a failure or a usage mistake.
     const bool misused = is_unknown_name(view(heddle_status_message(status)));
     report(status);
-    if (g_signal != 0) return 128 + g_signal;  // as shells say it of a program that a signal ended
+    if (g_signal != 0) return 128 + g_signal;  // the shells' convention for a program that a signal ended
     return misused ? kUsage : kFailed;
   }
   if (!options.tuned.empty()) tell_where_tuned(options.tuned);

@@ -9,10 +9,10 @@
 namespace heddle::tool {
 namespace {
 
-// The plans that calls take, with the calls that each is for, and how many others strategies have.
+// The plans that calls use, with the condition of each, and the number of other plans per strategy.
 Json summary_of_plans(const Json& plans) {
   Json lines = Json::array();
-  std::vector<std::pair<std::string, size_t>> others;  // by strategy, whose plans stand together
+  std::vector<std::pair<std::string, size_t>> others;  // by strategy; the plans of one strategy are adjacent
   for (const Json& plan : plans) {
     const std::string strategy = text(plan, "strategy");
     if (text(plan, "taken") == "true") {
@@ -32,7 +32,7 @@ Json summary_of_plans(const Json& plans) {
   return lines;
 }
 
-// Why strategies refused, one line a reason. Those without any are for other regions.
+// Why strategies refused, one line per reason. Strategies without a reason are for other kinds of regions and left out.
 Json summary_of_refusals(const Json& refused) {
   Json lines = Json::array();
   for (const Json& refusal : refused) {

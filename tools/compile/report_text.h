@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The compiler's report for people: what was decided about each kernel, and how much else there was. JSON has all of it. Used by compile.cpp.
+// The compiler's report as text: what was decided about each kernel, and how many alternatives there were. The JSON form is complete. Used by
+// compile.cpp.
 #pragma once
 
 #include "tools/heddle/report_view.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle bench`: the time of a call, on one or several devices side by side: they take turns, so that a machine that slows down
-// slows all of them.
+// `heddle bench`: measures the time of a call on one or several devices. Devices take turns, so that a slowdown of the machine affects
+// all of them.
 #include <time.h>
 
 #include <algorithm>
@@ -26,18 +26,17 @@ struct Options {
 
   void declare(Flags& flags) {
     module.add_to(flags, false);
-    flags.texts("--device", module.devices,
-                "device, or the devices of several slots with commas between; given again, the next is measured side by side",
+    flags.texts("--device", module.devices, "device, or comma-separated devices of several slots; repeat it to compare several",
                 "ALIAS|SLOT=ALIAS,...");
-    flags.texts("--input", inputs, "value of an argument; one value fills the whole shape, and what is not given is made up",
+    flags.texts("--input", inputs, "value of an argument; one value fills the whole shape; arguments that are not given get random values",
                 "[NAME=]SHAPE=VALUES|@FILE");
-    flags.texts("--dim", dims, "extent of a symbol for inputs that are made up", "NAME=N");
-    flags.count("--seed", seed, "of the values that are made up (0)", 0, UINT64_MAX);
+    flags.texts("--dim", dims, "extent of a symbol, for random inputs", "NAME=N");
+    flags.count("--seed", seed, "seed of the random values (0)", 0, UINT64_MAX);
     flags.count("--warmup", warmup, "calls before measuring (10)", 0, 1'000'000'000);
-    flags.count("--iterations", iterations, "calls to measure (default: as many as fit the duration)", 1, 1'000'000'000);
-    flags.number("--duration", duration, "seconds to measure each device without --iterations (1)", 1e-3, 1e6);
-    flags.texts("--percentile", percentiles, "percentile to print beside the median, 10 and 90", "P");
-    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    flags.count("--iterations", iterations, "calls to measure (default: as many as fit into the duration)", 1, 1'000'000'000);
+    flags.number("--duration", duration, "seconds to measure each device if --iterations is not given (1)", 1e-3, 1e6);
+    flags.texts("--percentile", percentiles, "percentile to print in addition to the median, 10 and 90", "P");
+    flags.choice("--format", format, format_names(), "format of the results on stdout");
     flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
     runtime.add_to(flags);
   }
@@ -53,9 +52,9 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-// One device, or one binding of slots, with everything a call needs.
+// One device, or one binding of slots, with all that a call needs.
 struct Contestant {
-  std::string device;  // as asked for, or what the route chose
+  std::string device;  // as given on the command line, or as chosen by the router
   Instance instance;
   Function function;
   std::vector<Tensor> inputs, results;
@@ -70,7 +69,7 @@ struct Contestant {
   }
 };
 
-// Of an instance's statistics; 0 if the report has none.
+// Read from an instance's statistics; 0 if the report has none.
 uint64_t dispatch_count(heddle_instance_t* instance) {
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_instance_report(instance, view("statistics"), &raw)) {
@@ -121,7 +120,7 @@ Json result_of(const Contestant& one, const Options& options, const std::vector<
   return out;
 }
 
-// The devices that slots were bound to.
+// The devices that the slots were bound to.
 std::string bound_devices(heddle_instance_t* instance) {
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_instance_report(instance, view("route"), &raw)) {
@@ -146,7 +145,7 @@ std::vector<std::string> split_commas(const std::string& text) {
   return out;
 }
 
-// Calls in turns of about a tenth of a second until each has enough.
+// Calls in turns of about a tenth of a second until each contestant has enough.
 heddle_status_t* measure(std::vector<Contestant>& contestants, const Options& options) {
   const uint64_t wanted_ns = static_cast<uint64_t>(options.duration * 1e9);
   const bool show = progress_wanted(options.progress);
@@ -199,7 +198,7 @@ int run(const Arguments& arguments) {
 
   for (const std::string& device : options.module.devices) {
     if (Wrong wrong = slot_bound_twice(split_commas(device)); !wrong.empty())
-      return flags.misuse("--device '" + device + "': " + wrong + "; give --device once for each device to measure");
+      return flags.misuse("--device '" + device + "': " + wrong + "; repeat --device for each device to measure");
   }
 
   Runtime runtime;
@@ -228,7 +227,7 @@ int run(const Arguments& arguments) {
     if (heddle_status_t* status = upload_inputs(one.function, values, one.inputs)) return report(status);
     for (const Tensor& input : one.inputs) one.raw_inputs.push_back(input.get());
     one.raw_results.assign(one.function.results.size(), nullptr);
-    // The first call makes the results; later ones write into them, so that allocation is not measured.
+    // The first call allocates the results; later calls write into them, so that allocation is not measured.
     heddle_status_t* status = one.call();
     for (heddle_tensor_t* result : one.raw_results) one.results.emplace_back(result);
     if (status) return report(status);
@@ -258,7 +257,7 @@ int run(const Arguments& arguments) {
   columns.push_back(rounded("calls/s", "calls_per_second"));
   columns.push_back(rounded("dispatches/call", "dispatches_per_call"));
   columns.push_back(field("calls", "calls"));
-  // One device: one object; several: a list of them.
+  // One device gives one object, several give a list.
   print_rows(rows.size() == 1 ? rows[0] : Json{{"results", rows}}, rows, columns, format_from_name(options.format));
   return kFine;
 }

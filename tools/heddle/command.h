@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What every command of `heddle` is: a name, a line about it, and a function from arguments to an exit code.
+// A command of `heddle`: its name, a one-line summary, and a function from arguments to an exit code.
 #pragma once
 
 #include <string>
@@ -14,18 +14,18 @@ constexpr int kUsage = 2;
 constexpr int kNumbersDiffer = 3;
 constexpr int kUnavailable = 4;  // a device or a plugin
 
-// Without the program's and the command's name.
+// Without the names of the program and the command.
 using Arguments = std::vector<std::string>;
 
 struct Command {
   const char* name;
   const char* summary;
   int (*run)(const Arguments& arguments);
-  std::vector<std::string> (*flag_names)();  // for completion
-  std::vector<std::string> words;            // first arguments that are words of the command itself, for completion
+  std::vector<std::string> (*flag_names)();  // for shell completion
+  std::vector<std::string> words;            // keywords that may be the command's first argument, for shell completion
 };
 
-// One function each, in the file named after the command.
+// One function per command, in the file named after the command.
 Command run_command();
 Command bench_command();
 Command profile_command();
@@ -35,7 +35,7 @@ Command config_command();
 Command explain_command();
 Command completion_command();
 
-// All of this program, in the order of the help.
+// All commands of this program, in the order of the help.
 const std::vector<Command>& commands();
 // A command of another package: `heddle NAME` starts the program heddle-NAME, where it is installed.
 struct ForeignCommand {
@@ -46,7 +46,7 @@ struct ForeignCommand {
 };
 const std::vector<ForeignCommand>& foreign_commands();
 
-// Commands that are planned and not in this version; they say so and exit with 2.
+// Commands that are planned but not in this version; they say so and exit with 2.
 bool is_later_command(const std::string& name);
 int refuse_later(const std::string& name);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Comparison element by element, in double; integers of the same type are compared as bits first, so that large ones stay exact.
+// Element-wise comparison in double. Integers of the same type are compared as bits first, so that large ones are exact.
 #include "tools/heddle/comparison.h"
 
 #include <algorithm>

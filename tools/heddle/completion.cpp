@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle completion bash|zsh|fish`: a script for the shell, which asks `heddle completion --words ...` for candidates, so that it never
-// differs from what the commands take.
+// `heddle completion bash|zsh|fish`: prints a shell script that asks `heddle completion --words ...` for candidates, so that completion
+// always
+// matches what the commands accept.
 #include <unistd.h>
 
 #include "tools/heddle/command.h"
@@ -47,7 +48,7 @@ void ask_program(const Arguments& words) {
   }
 }
 
-// Candidates for the last word, one a line.
+// Candidates for the last word, one per line.
 int complete(const Arguments& words) {
   const std::string last = words.empty() ? "" : words.back();
   std::vector<std::string> candidates;
@@ -81,7 +82,7 @@ int run(const Arguments& arguments) {
   flags.positional("SHELL", shell, "bash, zsh or fish");
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (shell != "bash" && shell != "zsh" && shell != "fish")
-    return flags.misuse("unknown shell '" + shell + "'; bash, zsh and fish are known");
+    return flags.misuse("unknown shell '" + shell + "'; expected bash, zsh or fish");
   print_line(shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish);
   return kFine;
 }

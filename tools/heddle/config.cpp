@@ -16,21 +16,22 @@ struct Options {
   std::string action, file, format = "table";
   bool origin = false;
   void declare(Flags& flags) {
-    flags.positional("ACTION", action,
-                     "check FILE: every error of a configuration file, or of a plugin's manifest; effective: the values in force; schema: "
-                     "JSON Schema, for editors");
-    flags.positional("FILE", file, "for check", false);
-    flags.on("--origin", origin, "with effective: where each value comes from");
-    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    flags.positional(
+        "ACTION", action,
+        "check FILE: report every error in a configuration file or a plugin manifest; effective: show the values in force; schema: "
+        "print a JSON Schema for editors");
+    flags.positional("FILE", file, "file to check", false);
+    flags.on("--origin", origin, "with effective: show where each value comes from");
+    flags.choice("--format", format, format_names(), "format of the results on stdout");
     runtime.add_to(flags);
   }
 };
 
 Flags make_flags() {
-  return Flags("config", "Checks a configuration file, or shows the values in force or what may be written.");
+  return Flags("config", "Checks a configuration file, shows the values in force, or prints the schema.");
 }
 
-// "FILE:12:1: error[E102]: text", a line of the configuration's diagnostics, as a record. Null for the lines between: excerpts and carets.
+// "FILE:12:1: error[E102]: text", a line of the configuration's diagnostics, as a record. Null for the excerpts and carets between them.
 Json diagnostic_of(const std::string& line) {
   for (const char* severity : {"error", "warning"}) {
     const std::string mark = std::string(": ") + severity + "[";
@@ -38,7 +39,7 @@ Json diagnostic_of(const std::string& line) {
     const size_t end = at == std::string::npos ? at : line.find("]: ", code);
     if (end == std::string::npos || at == 0 || line[0] == ' ') continue;
     Json out{{"file", line.substr(0, at)}, {"line", nullptr}, {"column", nullptr}, {"severity", severity}};
-    // The place of a file that cannot be read is its name alone.
+    // For a file that cannot be read the location is its name alone.
     const size_t column = line.rfind(':', at - 1), row = column == std::string::npos || column == 0 ? column : line.rfind(':', column - 1);
     auto number = [&](size_t first, size_t last, uint32_t& value) {
       const char* stop = line.data() + last;
@@ -58,8 +59,9 @@ Json diagnostic_of(const std::string& line) {
   return nullptr;
 }
 
-// Every error and warning of a configuration's text; what says more than they do (a plugin that is required and absent) as one record without
-// a place.
+// Every error and warning in the diagnostics text. A text with anything else (a plugin that is required and absent) becomes one record
+// without
+// a location.
 Json diagnostics_of(const std::string& text) {
   Json list = Json::array();
   for (size_t begin = 0; begin < text.size();) {
@@ -82,7 +84,7 @@ Json diagnostics_of(const std::string& text) {
   return list;
 }
 
-// The result for programs. In CSV and Markdown one line a mistake, in JSON one object.
+// The result for programs: one object in JSON, one line per diagnostic in CSV and Markdown.
 void print_check(const std::string& file, bool valid, const Json& diagnostics, Format format) {
   if (format == Format::kJson || format == Format::kJsonLines) {
     print_line(dump_json(Json{{"file", file}, {"valid", valid}, {"diagnostics", diagnostics}}, format == Format::kJson ? 2 : -1));
@@ -94,7 +96,7 @@ void print_check(const std::string& file, bool valid, const Json& diagnostics, F
   }
 }
 
-// The runtime's warnings about a configuration without errors.
+// The runtime's warnings about a configuration that has no errors.
 std::string warnings_of(heddle_runtime_t* runtime) {
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_runtime_report(runtime, view("config"), &raw)) {
@@ -105,7 +107,7 @@ std::string warnings_of(heddle_runtime_t* runtime) {
   return whole.is_object() ? whole.value("warnings", std::string()) : std::string();
 }
 
-// A plugin's manifest says `manifest = 1` before its first table.
+// A plugin's manifest has `manifest = 1` before its first table.
 bool is_manifest(const std::string& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -124,7 +126,7 @@ int check_manifest(const std::string& path, Options& options, const Flags& flags
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("manifest:" + path), &raw)) return report(status);
   const Json whole = parse_json(text_of(Text(raw)));
-  if (!whole.is_object() || !whole.contains("valid")) return failed("config", "the runtime's report is not what this version reads");
+  if (!whole.is_object() || !whole.contains("valid")) return failed("config", "this version cannot read the runtime's report");
   const bool valid = whole["valid"].get<bool>();
   const std::string said = printable(whole.value("diagnostics", std::string()));
   std::fwrite(said.data(), 1, said.size(), stderr);
@@ -143,7 +145,7 @@ int check(Options& options, const Flags& flags) {
   if (given.config.empty()) return flags.misuse("check needs a FILE");
   if (Wrong wrong = config_with_raised_rights(given); !wrong.empty()) return flags.misuse(wrong);
   if (Wrong wrong = resolve_plugin_paths(given); !wrong.empty()) return flags.misuse(wrong);
-  given.settings = "log.components.host = \"off\"";  // what the log has to say of the file is printed below, and more
+  given.settings = "log.components.host = \"off\"";  // the log's messages about the file are part of what is printed below
   const Format format = format_from_name(options.format);
   Runtime runtime;
   if (heddle_status_t* status = create_runtime(given, runtime)) {
@@ -168,7 +170,7 @@ int effective(Options& options, const Flags& flags) {
   if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("config"), &raw)) return report(status);
   const Text text(raw);
   const Json whole = parse_json(text_of(text));
-  if (!whole.is_object() || !whole.contains("values")) return failed("config", "the runtime's report is not what this version reads");
+  if (!whole.is_object() || !whole.contains("values")) return failed("config", "this version cannot read the runtime's report");
   std::vector<Column> columns{field("key", "key"), field("value", "value")};
   if (options.origin) columns.push_back(field("origin", "origin"));
   print_rows(whole, whole["values"], columns, format_from_name(options.format));
@@ -195,7 +197,7 @@ int run(const Arguments& arguments) {
   if (options.action == "effective")
     return options.file.empty() ? effective(options, flags) : flags.misuse("effective takes no FILE; give --config FILE");
   if (options.action == "schema") return schema(options, flags);
-  return flags.misuse("unknown action '" + options.action + "'; check, effective and schema are known");
+  return flags.misuse("unknown action '" + options.action + "'; expected check, effective or schema");
 }
 
 }  // namespace

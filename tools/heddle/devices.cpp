@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle devices`: what modules can run on.
+// `heddle devices`: lists the devices that modules can run on.
 #include <cstdio>
 
 #include "tools/heddle/command.h"
@@ -14,16 +14,17 @@ struct Options {
   RuntimeFlags runtime;
   std::string format = "table";
   void declare(Flags& flags) {
-    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    flags.choice("--format", format, format_names(), "format of the results on stdout");
     runtime.add_to(flags);
   }
 };
 
 Flags make_flags() {
-  return Flags("devices", "Lists the devices that modules can run on. heddle plugins --why says why a driver offers none.");
+  return Flags("devices", "Lists the devices that modules can run on. heddle plugins --why shows why a driver offers none.");
 }
 
-// A driver that nobody asked for and whose hardware or vendor library is not here: the usual case, worth no line beside devices that are.
+// A driver that was not requested and whose hardware or vendor library is missing. This is the usual case and not worth a line if there are
+// devices.
 bool is_absent_hardware(const std::string& reason) {
   return reason.rfind("host: loading plugin ", 0) == 0 &&
          (reason.find(" failed: it has no device here: ") != std::string::npos ||
@@ -41,7 +42,7 @@ int run(const Arguments& arguments) {
   if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("devices"), &raw)) return report(status);
   const Text text(raw);
   const Json whole = parse_json(text_of(text));
-  if (!whole.is_object() || !whole.contains("devices")) return failed("devices", "the runtime's report is not what this version reads");
+  if (!whole.is_object() || !whole.contains("devices")) return failed("devices", "this version cannot read the runtime's report");
   const Column memory{"memory",
                       [](const Json& row) {
                         const uint64_t bytes = row.value("memory_bytes", uint64_t{0});
@@ -57,7 +58,7 @@ int run(const Arguments& arguments) {
     if (whole["devices"].empty() || !is_absent_hardware(text)) std::fprintf(stderr, "heddle devices: %s\n", printable(text).c_str());
   }
   if (whole["devices"].empty()) {
-    std::fprintf(stderr, "heddle devices: no device was found; heddle plugins --why says what became of each plugin\n");
+    std::fprintf(stderr, "heddle devices: no device was found; heddle plugins --why shows the state of each plugin\n");
     return kUnavailable;
   }
   return kFine;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle explain`: what is in a module, what the compiler decided, what runs on which slot, and with --route on which device and why.
+// `heddle explain`: what a module contains, what the compiler decided, what runs on which slot; with --route, on which device and why.
 #include <algorithm>
 #include <cstdio>
 #include <span>
@@ -22,19 +22,20 @@ struct Options {
   bool route = false, html = false;
   void declare(Flags& flags) {
     module.add_to(flags, true);
-    flags.on("--route", route,
-             "bind the module to devices and say which, with which variants, and why, and what runs each region; its code is loaded, and "
-             "not run; with --device or --config, too");
+    flags.on(
+        "--route", route,
+        "bind the module to devices and show which devices and variants were chosen and why, and what runs each region; loads code but "
+        "does not run it; --device and --config imply it");
     memory.add_to(flags);
-    flags.on("--html", html, "write all of it, with --memory's, as one page for a browser, which needs no other file and runs no script");
-    flags.text("-o,--output", output, "file of that page (default: stdout); replaces a file of that name", "FILE");
-    flags.choice("--format", format, {"table", "json"}, "form of the results on stdout");
+    flags.on("--html", html, "write the whole report, including --memory, as one self-contained HTML page without scripts");
+    flags.text("-o,--output", output, "file for the HTML page (default: stdout); replaces an existing file", "FILE");
+    flags.choice("--format", format, {"table", "json"}, "format of the results on stdout");
     runtime.add_to(flags);
   }
 };
 
 Flags make_flags() {
-  return Flags("explain", "Says what is in a module and what was decided about it; with --route also where it would run and why.");
+  return Flags("explain", "Shows what a module contains and what the compiler decided; with --route also where it would run and why.");
 }
 
 void describe_function(const Json& function, const Json& slots, Document& out) {
@@ -50,34 +51,34 @@ void describe_function(const Json& function, const Json& slots, Document& out) {
     return line.empty() ? std::string("nothing") : line;
   };
   out.begin("function " + text(function, "name"));
-  out.add("  takes    " + types(array(function, "arguments")));
-  out.add("  gives    " + types(array(function, "results")));
+  out.add("  arguments  " + types(array(function, "arguments")));
+  out.add("  results    " + types(array(function, "results")));
   for (const Json& symbol : array(function, "symbols")) {
-    out.add("  where    " + text(symbol, "name") + " is " + text(symbol, "min") +
+    out.add("  symbol     " + text(symbol, "name") + " is " + text(symbol, "min") +
             (number(symbol, "max") == INT64_MAX ? " or more" : ".." + text(symbol, "max")) +
             (number(symbol, "divisor") > 1 ? ", a multiple of " + text(symbol, "divisor") : ""));
   }
   for (const Json& program : array(function, "programs")) {
-    out.add("  program  for " + text(program, "families") + ": " + text(program, "instructions") + " instructions, " +
+    out.add("  program    for " + text(program, "families") + ": " + text(program, "instructions") + " instructions, " +
             std::to_string(array(program, "regions").size()) + " dispatches, " + text(program, "transients") + " transients");
   }
 }
 
 void describe_executables(const Json& module, Document& out) {
-  Table table{{"executable", "entries", "variants", "code", "workspace", "rungs"}, {}};
+  Table table{{"executable", "entries", "variants", "code", "workspace", "tiles"}, {}};
   for (const Json& executable : array(module, "executables")) {
-    std::string variants, rungs;
+    std::string variants, tiles;
     uint64_t code = 0, workspace = 0;
     for (const Json& variant : array(executable, "variants")) {
       variants += (variants.empty() ? "" : ", ") + text(variant, "target");
       code = std::max(code, number(variant, "code_bytes"));
       for (const Json& need : array(variant, "resources")) {
         workspace = std::max(workspace, number(need, "workspace_bytes"));
-        if (need.contains("rung")) rungs += (rungs.empty() ? "" : ", ") + text(need, "rung");
+        if (need.contains("tile")) tiles += (tiles.empty() ? "" : ", ") + text(need, "tile");
       }
     }
     table.rows.push_back({text(executable, "name"), std::to_string(array(executable, "entries").size()), variants, bytes_text(code),
-                          bytes_text(workspace), rungs.empty() ? "-" : rungs});
+                          bytes_text(workspace), tiles.empty() ? "-" : tiles});
   }
   out.begin("executables", true);
   out.add(std::move(table));
@@ -89,7 +90,7 @@ void describe_operations(const Json& module, bool required, const std::string& t
   for (const Json& function : array(module, "functions")) {
     const Json& programs = array(function, "programs");
     if (programs.empty()) continue;
-    for (const Json& one : array(programs[0], "operations")) {  // every program has the same
+    for (const Json& one : array(programs[0], "operations")) {  // all programs have the same operations
       if (one.value("required", true) != required) continue;
       const std::string attributes = one.contains("attributes") ? dump_json(one["attributes"], -1) : "-";
       auto same = std::find_if(table.rows.begin(), table.rows.end(),
@@ -120,7 +121,7 @@ void describe_parameters(const Json& module, Document& out) {
   }
   out.begin("parameters and state", true);
   out.add("parameters in the file: " + std::to_string(stored) + " of " + bytes_text(stored_bytes) +
-          "; outside: " + std::to_string(outside) + " of " + bytes_text(outside_bytes) + "; packed at load: " + bytes_text(derived) +
+          "; outside: " + std::to_string(outside) + " of " + bytes_text(outside_bytes) + "; computed at load: " + bytes_text(derived) +
           "; state: " + bytes_text(state));
 }
 
@@ -129,7 +130,7 @@ void describe_route(const Json& route, Document& out) {
   for (const Json& slot : array(route, "slots")) {
     out.add("slot '" + (text(slot, "slot") == "-" ? std::string() : text(slot, "slot")) + "' is " + text(slot, "device") + " (" +
             text(slot, "driver") + "): " + text(slot, "reason"));
-    for (const Json& refusal : array(slot, "refused")) out.add("  not " + text(refusal, "device") + ": " + text(refusal, "reason"));
+    for (const Json& refusal : array(slot, "refused")) out.add("  rejected " + text(refusal, "device") + ": " + text(refusal, "reason"));
     for (const Json& absent : array(slot, "absent")) out.add("  absent: " + cell_text(absent));
   }
   for (const Json& link : array(route, "links")) {
@@ -147,14 +148,16 @@ void describe_route(const Json& route, Document& out) {
   out.add(std::move(table));
 }
 
-// A region's name is a word; behind it is the node that it was made from, which the compiler's report has in a field of its own.
+// A region's name is a single word; after it comes the node that the region was made from, which the compiler's report has in a separate
+// field.
 bool is_region(const Json& routed, const Json& region) {
   const std::string name = text(routed, "region"), word = text(region, "region");
   return name == word || name.starts_with(word + " ");
 }
 
-// The regions of the program that was chosen, each with its device and what runs it; of all programs where none was. Operators of plugins are
-// regions of the route alone.
+// The regions of the chosen program, each with its device and what runs it; the regions of all programs if none was chosen. Operators of
+// plugins
+// are regions of the route only.
 Json places_of(const Json& whole) {
   static const Json kNothing = Json::object();
   const Json& report = whole.contains("compiler_report") ? whole["compiler_report"] : kNothing;
@@ -204,13 +207,13 @@ Json places_of(const Json& whole) {
 }
 
 void describe_places(const Json& places, Document& out) {
-  Table regions{{"region", "node", "program for", "slot", "device", "placed by", "run by", "why"}, {}};
+  Table regions{{"region", "node", "program for", "slot", "device", "placed by", "run by", "reason"}, {}};
   for (const Json& place : array(places, "regions")) {
-    if (text(place, "region")[0] == '$') continue;  // of the initializer: JSON has them
+    if (text(place, "region")[0] == '$') continue;  // a region of the initializer, shown in JSON only
     regions.rows.push_back({text(place, "region"), text(place, "node"), text(place, "families"), text(place, "slot"), text(place, "device"),
                             text(place, "placed_by"), text(place, "runs"), text(place, "why")});
     regions.below.emplace_back();
-    for (const Json& passed : array(place, "passed")) regions.below.back().push_back("passed over " + cell_text(passed));
+    for (const Json& passed : array(place, "passed")) regions.below.back().push_back("skipped " + cell_text(passed));
   }
   Table transfers{{"transfer of", "program for", "from", "to", "bytes"}, {}};
   for (const Json& one : array(places, "transfers")) {
@@ -230,7 +233,7 @@ Document describe(const Json& whole, const std::string& function) {
     if (function.empty() || text(one, "name") == function) describe_function(one, array(whole, "slots"), out);
   }
   describe_operations(whole, true,
-                      "operators of plugins: a library plugin that declares each must be installed where it runs (heddle plugins)", out);
+                      "operators of plugins: the machine that runs the module needs a library plugin for each (see heddle plugins)", out);
   describe_operations(whole, false, "operators that a plugin may run instead of the module's own kernels ([[prefer]] of heddle.toml)", out);
   describe_executables(whole, out);
   describe_parameters(whole, out);
@@ -259,12 +262,12 @@ int write_page(const Flags& flags, const Options& options, const Json& whole) {
   return kFine;
 }
 
-// What is wrong with the flags together.
+// Checks the combination of flags.
 Wrong check(const Options& options) {
-  if (options.html && options.format == "json") return "--html is a form of its own: give it without --format json";
-  if (!options.output.empty() && !options.html) return "--output is for the page of --html; text goes to stdout";
+  if (options.html && options.format == "json") return "--html and --format json exclude each other";
+  if (!options.output.empty() && !options.html) return "--output needs --html; text goes to stdout";
   if (!options.html && !options.memory.wanted && !(options.memory.dims.empty() && options.memory.inputs.empty()))
-    return "--dim and --input are for --memory and --html";
+    return "--dim and --input need --memory or --html";
   std::vector<NamedFile> read{{"the module", options.module.path}, {"--config", options.runtime.config}};
   for (const Assignment& file : parameter_files(options.module)) read.push_back({"the parameters of --params", file.value});
   if (Wrong wrong = file_named_twice({{"--output " + options.output, options.output}}, read); !wrong.empty()) return wrong;
@@ -285,7 +288,7 @@ int run(const Arguments& arguments) {
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_module_report(module.get(), &raw)) return report(status);
   Json whole = parse_json(text_of(Text(raw)));
-  if (!whole.is_object()) return failed("explain", "the runtime's report is not what this version reads");
+  if (!whole.is_object()) return failed("explain", "this version cannot read the runtime's report");
   const std::string& wanted = options.module.function;
   const Json& functions = array(whole, "functions");
   std::string names;
@@ -293,7 +296,7 @@ int run(const Arguments& arguments) {
   if (!wanted.empty() && std::none_of(functions.begin(), functions.end(), [&](const Json& one) { return text(one, "name") == wanted; }))
     return flags.misuse("--function: there is no function '" + wanted + "'; the module has " + (names.empty() ? "none" : names));
   const bool is_bound = options.route || !options.module.devices.empty() || !options.runtime.config.empty();
-  // With --memory alone nothing is loaded, also where devices are named.
+  // With --memory alone nothing is loaded, even if devices are named.
   if (options.route || (is_bound && !options.memory.wanted)) {
     Instance instance;
     if (heddle_status_t* status =
@@ -321,7 +324,7 @@ int run(const Arguments& arguments) {
 
 Command explain_command() {
   return {"explain",
-          "says what is in a module and what was decided about it",
+          "shows what a module contains and what the compiler decided",
           run,
           [] {
             Options options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Extents of symbols side by side, asked of the runtime, and shown.
+// Asks the runtime for the memory needs of several combinations of extents, and shows them in columns.
 #include "tools/heddle/explain_memory.h"
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace heddle::tool {
 namespace {
 
 constexpr size_t kMostColumns = 16;
-constexpr int64_t kScales[] = {1, 8, 64};  // of the least extents, where nobody says which
+constexpr int64_t kScales[] = {1, 8, 64};  // multiples of the smallest extents, if no extents are given
 
 struct Symbol {
   std::string name;
   int64_t least, most, divisor;
-  std::vector<int64_t> extents;  // by --dim, or by the shape of an input
+  std::vector<int64_t> extents;  // given by --dim or by the shape of an input
   bool is_input = false;
 
   int64_t scaled(int64_t by) const {
@@ -26,13 +26,13 @@ struct Symbol {
     return std::max(least, std::min(extent, most) / divisor * divisor);
   }
 };
-using Extents = std::vector<int64_t>;  // of each symbol
+using Extents = std::vector<int64_t>;  // one per symbol
 
 struct Argument {
   std::string name;
   Shape shape;
-  std::vector<size_t> symbols;  // of each extent; none: SIZE_MAX
-  bool is_given = false;        // by --input, whole
+  std::vector<size_t> symbols;  // one per extent; SIZE_MAX: no symbol
+  bool is_given = false;        // the whole shape was given by --input
 };
 
 struct Callee {
@@ -60,13 +60,13 @@ Callee callee_of(const Json& function) {
     for (const Json& dim : array(one, "dims")) {
       const Symbol* symbol = dim.is_string() ? out.find(cell_text(dim)) : nullptr;
       argument.symbols.push_back(symbol ? static_cast<size_t>(symbol - out.symbols.data()) : SIZE_MAX);
-      argument.shape.dims.push_back(dim.is_number_integer() ? dim.get<int64_t>() : 1);  // what nobody says is 1
+      argument.shape.dims.push_back(dim.is_number_integer() ? dim.get<int64_t>() : 1);  // unknown extents count as 1
     }
   }
   return out;
 }
 
-// Extents of --dim "NAME=N,N".
+// Parses the extents of --dim "NAME=N,N".
 Wrong parse_dim(const std::string& given, std::string& name, std::vector<int64_t>& extents) {
   const Assignment dim = split_assignment(given);
   name = dim.name;
@@ -82,7 +82,7 @@ Wrong parse_dim(const std::string& given, std::string& name, std::vector<int64_t
   }
 }
 
-// Of --input "[NAME=]SHAPE". next counts those without a name.
+// Takes the shape of --input "[NAME=]SHAPE". `next` counts inputs without a name.
 Wrong take_input(const std::string& given, Callee& callee, size_t& next) {
   const Assignment input = split_assignment(given);
   size_t at = 0;
@@ -92,19 +92,19 @@ Wrong take_input(const std::string& given, Callee& callee, size_t& next) {
     while (at < callee.arguments.size() && callee.arguments[at].name != input.name) ++at;
   }
   const std::string who = "--input '" + given + "'";
-  if (at >= callee.arguments.size()) return who + ": there is no such input of '" + callee.name + "'";
+  if (at >= callee.arguments.size()) return who + ": there is no such input in '" + callee.name + "'";
   Argument& argument = callee.arguments[at];
   Shape shape;
   if (Wrong wrong = parse_shape(input.value, shape); !wrong.empty()) return who + ": " + wrong;
-  if (argument.is_given) return who + ": the shape of this input is given twice";
+  if (argument.is_given) return who + ": the shape of this input is already given";
   if (shape.element_type != argument.shape.element_type || shape.dims.size() != argument.symbols.size())
     return who + ": expected " + std::to_string(argument.symbols.size()) + " dimensions of " +
            std::string(module::element_type_name(argument.shape.element_type));
   for (size_t d = 0; d < shape.dims.size(); ++d) {
     if (argument.symbols[d] == SIZE_MAX) continue;
     Symbol& symbol = callee.symbols[argument.symbols[d]];
-    if (symbol.is_input) continue;  // another one than before is the runtime's to refuse
-    if (!symbol.extents.empty()) return who + ": --dim says '" + symbol.name + "' already";
+    if (symbol.is_input) continue;  // the runtime refuses an extent that differs from an earlier one
+    if (!symbol.extents.empty()) return who + ": --dim already gives '" + symbol.name + "'";
     symbol.extents = {shape.dims[d]};
     symbol.is_input = true;
   }
@@ -113,7 +113,7 @@ Wrong take_input(const std::string& given, Callee& callee, size_t& next) {
   return {};
 }
 
-// What to show side by side: all that is said, combined; where nothing is, a few sizes.
+// The columns to show: all combinations of the given extents, or a few sizes if none are given.
 Wrong make_columns(const Callee& callee, std::vector<Extents>& out) {
   const bool is_said = std::any_of(callee.symbols.begin(), callee.symbols.end(), [](const Symbol& one) { return !one.extents.empty(); });
   for (const int64_t scale : kScales) {
@@ -171,14 +171,14 @@ std::string slot_text(const Json& name) {
 }
 
 Table table_of(const Json& needs, const Json& program) {
-  Table table{{"on", "what"}, {}};
+  Table table{{"slot or device", "memory"}, {}};
   const Json &calls = array(program, "calls"), &places = array(program, "places"), &labels = array(needs, "labels");
   for (const Json& label : labels) table.header.push_back(cell_text(label));
   static constexpr std::pair<const char*, const char*> kRows[] = {{"weights", "weights"},       {"  parameters", "parameters"},
-                                                                  {"  constants", "constants"}, {"  made at load", "derived"},
+                                                                  {"  constants", "constants"}, {"  computed at load", "derived"},
                                                                   {"state", "state"},           {"arena", "arena"},
                                                                   {"inputs", "arguments"},      {"results", "results"},
-                                                                  {"in all", "total"},          {"peak at load", "peak_at_load"}};
+                                                                  {"total", "total"},           {"peak at load", "peak_at_load"}};
   for (size_t i = 0; i < places.size(); ++i) {
     std::string on = slot_text(places[i]["place"]), slots;
     for (const Json& slot : array(places[i], "slots")) slots += (slots.empty() ? "" : ", ") + slot_text(slot);
@@ -196,11 +196,10 @@ Table table_of(const Json& needs, const Json& program) {
 }  // namespace
 
 void MemoryFlags::add_to(Flags& flags) {
-  flags.on(
-      "--memory", wanted,
-      "say what memory it needs: of each slot, or with --route, --device or --config of each device. Loads neither code nor data for that");
-  flags.texts("--dim", dims, "with --memory: extents of a symbolic dimension, side by side (default: a few)", "NAME=N[,N...]");
-  flags.texts("--input", inputs, "with --memory: shape of an argument, by name or in order", "[NAME=]SHAPE");
+  flags.on("--memory", wanted,
+           "show the memory needed per slot, or with --route, --device or --config per device, without loading code or data");
+  flags.texts("--dim", dims, "with --memory: extents of a symbolic dimension, one column each (default: a few)", "NAME=N[,N...]");
+  flags.texts("--input", inputs, "with --memory: shape of an argument, by name or by position", "[NAME=]SHAPE");
 }
 
 std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, const ModuleFlags& module, const Json& module_report,
@@ -220,7 +219,8 @@ std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, cons
     for (Callee& callee : callees) {
       Symbol* symbol = callee.find(name);
       if (!symbol) continue;
-      if (!symbol->extents.empty()) return flags.misuse("--dim '" + given + "': give all extents of a symbol at once, with commas");
+      if (!symbol->extents.empty())
+        return flags.misuse("--dim '" + given + "': give all extents of a symbol in one --dim, separated by commas");
       symbol->extents = extents;
       is_known = true;
     }
@@ -228,7 +228,7 @@ std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, cons
     for (const Callee& callee : callees) {
       for (const Symbol& symbol : callee.symbols) known += (known.empty() ? "" : ", ") + symbol.name;
     }
-    if (!is_known) return flags.misuse("--dim '" + name + "' is no symbol of the function; it has " + (known.empty() ? "none" : known));
+    if (!is_known) return flags.misuse("--dim '" + name + "' is not a symbol of the function; it has " + (known.empty() ? "none" : known));
   }
   for (Callee& callee : callees) {
     size_t next = 0;
@@ -239,7 +239,7 @@ std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, cons
     if (Wrong wrong = make_columns(callee, columns); !wrong.empty()) return flags.misuse(wrong);
     Json needs;
     heddle_status_t* status = ask(handle, module, is_bound, callee, columns, needs);
-    // Sizes that nobody asked for may be ones that the function does not take; then the least, and on a page the reason.
+    // Default sizes may be ones that the function does not accept; then only the smallest are shown, and on a page the reason.
     const bool is_asked = !memory.dims.empty() || !memory.inputs.empty();
     if (status && !is_asked && columns.size() > 1) {
       heddle_status_free(status);
@@ -256,7 +256,7 @@ std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, cons
       const int code = report_instance_failure(status);
       return is_shape ? kUsage : code;
     }
-    if (!needs.is_object()) return failed("explain", "the runtime's report is not what this version reads");
+    if (!needs.is_object()) return failed("explain", "this version cannot read the runtime's report");
     Json& labels = needs["labels"] = Json::array();
     for (const Extents& column : columns) {
       std::string label;
@@ -271,11 +271,11 @@ std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, cons
 void describe_memory(const Json& functions, Document& out) {
   for (const Json& needs : functions) {
     if (needs.contains("failure")) {
-      out.begin("memory that '" + text(needs, "function") + "' needs");
+      out.begin("memory needed by '" + text(needs, "function") + "'");
       out.add(text(needs, "failure"));
     }
     for (const Json& program : array(needs, "programs")) {
-      out.begin("memory that '" + text(needs, "function") + "' needs, for " + text(program, "families"));
+      out.begin("memory needed by '" + text(needs, "function") + "', for " + text(program, "families"));
       out.add(table_of(needs, program));
       for (const Json& one : array(program, "not_counted_at_load")) out.add("not counted at load: " + cell_text(one));
       std::string last;
@@ -288,8 +288,8 @@ void describe_memory(const Json& functions, Document& out) {
   }
   if (!functions.empty()) {
     out.add(
-        "a call that runs beside others needs an arena, inputs and results of its own; what drivers need for themselves, such as code, is "
-        "not in it");
+        "each call that runs at the same time needs its own arena, inputs and results; memory that drivers need for themselves, such as "
+        "for code, is not included");
   }
 }
 

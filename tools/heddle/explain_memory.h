@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle explain --memory`: what a module will need, for the shapes that the command line says, or for a few sizes of its symbols.
+// `heddle explain --memory`: the memory that a module will need, for the shapes on the command line or for a few sizes of its symbols.
 #pragma once
 
 #include <map>
@@ -17,8 +17,9 @@ struct MemoryFlags {
   void add_to(Flags& flags);
 };
 
-// One report for each function that `module` names, or for `function` alone; a failure's text and exit code are given out. is_bound: by the devices
-// that slots are bound to.
+// Adds one report per function that `module` names, or for `function` alone; returns an exit code after reporting a failure. is_bound: report
+// per
+// device that slots are bound to.
 std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, const ModuleFlags& module, const Json& module_report,
                                const MemoryFlags& memory, bool is_bound, Json& out);
 void describe_memory(const Json& functions, Document& out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// HTML without links, scripts or images; a policy in its head forbids them to whatever might get in.
+// Writes HTML without links, scripts or images; a content security policy in its head forbids them in case any input contains them.
 #include "tools/heddle/explain_page.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace heddle::tool {
 namespace {
 
 constexpr int kDeepest = 12;
-constexpr size_t kColors = 6;  // of slots, in the style
+constexpr size_t kColors = 6;  // slot colors in the style sheet
 
 constexpr const char kHead[] = R"(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -117,7 +117,7 @@ void draw(const Json& tree, Page& page, int depth = 0) {
   page.raw("</ul>\n");
 }
 
-// Regions in the order in which a program enqueues them, with what was fused into each, where it is and what runs it.
+// Regions in the order in which a program enqueues them, each with what was fused into it, its slot and device, and what runs it.
 void draw_regions(const Json& whole, Page& page) {
   static const Json kNone = Json::object();
   const Json& told = array(whole.contains("compiler_report") ? whole["compiler_report"] : kNone, "regions");
@@ -146,7 +146,7 @@ void draw_regions(const Json& whole, Page& page) {
         page.element("code", text(op, "op") + (text(op, "node") == "-" ? "" : " " + text(op, "node")));
       }
     }
-    for (const Json& passed : array(region, "passed")) page.raw("<br><small>").text("passed over " + cell_text(passed)).raw("</small>");
+    for (const Json& passed : array(region, "passed")) page.raw("<br><small>").text("skipped " + cell_text(passed)).raw("</small>");
     page.raw("</li>\n");
   }
   if (!families.empty()) page.raw("</ol>\n");

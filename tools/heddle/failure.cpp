@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How failure is said.
+// Prints failures and maps statuses to exit codes.
 #include "tools/heddle/failure.h"
 
 #include <cstdio>
@@ -19,7 +19,7 @@ int report(heddle_status_t* status) {
     std::fwrite(message.data(), 1, message.size(), stderr);
     if (message.back() != '\n') std::fputc('\n', stderr);
   }
-  // An operator that no plugin brings is a plugin that is not there.
+  // An operator that no plugin provides means that a plugin is missing.
   const bool lacks_plugin = heddle_status_payload(status, {"operator", 8}).size != 0;
   heddle_status_free(status);
   return lacks_plugin || code == HEDDLE_STATUS_UNAVAILABLE || code == HEDDLE_STATUS_DEVICE_LOST ? kUnavailable : kFailed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Flags through CLI11. Its exceptions end here.
+// Flags implemented with CLI11. Its exceptions do not leave this file.
 #include "tools/heddle/flags.h"
 #include "tools/heddle/output.h"
 
@@ -25,7 +25,7 @@ std::string trimmed(const std::string& line) {
   return line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
 }
 
-// Replaces `--flagfile FILE` and `--flagfile=FILE` by the file's lines. Returns what is wrong, or nothing.
+// Replaces `--flagfile FILE` and `--flagfile=FILE` by the file's lines. Returns an error text, or nothing.
 std::string expand_flagfiles(const Arguments& arguments, int depth, Arguments& out) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::string path;
@@ -38,7 +38,7 @@ std::string expand_flagfiles(const Arguments& arguments, int depth, Arguments& o
       out.push_back(arguments[i]);
       continue;
     }
-    if (has_raised_rights()) return "--flagfile is not taken with raised rights; write the flags out";
+    if (has_raised_rights()) return "--flagfile is not accepted with raised privileges; write out the flags";
     if (depth == kMaxFlagfileDepth) return "flag file '" + path + "' is nested too deep";
     std::ifstream file(path);
     if (!file) return "flag file '" + path + "' cannot be read";
@@ -66,30 +66,31 @@ std::string in_range(const std::string& given, T value, T least, T most) {
 struct Flags::State {
   CLI::App app;
   std::string command;
-  std::string flagfile;  // only for the help: it is expanded before CLI11 sees it
+  std::string flagfile;  // only for the help: expanded before CLI11 sees it
   std::vector<std::string> names{"--help", "--flagfile"};
   State(std::string about, std::string name) : app(std::move(about), "heddle " + name), command(std::move(name)) {}
-  // Of positionals(); null without.
+  // Target of positionals(); null without one.
   std::vector<std::string>* rest = nullptr;
   std::string rest_name, rest_help;
 
   std::string help() const {
     std::string text = app.help();
     if (!rest) return text;
-    // As CLI11 writes the others.
+    // In the same form as CLI11's own entries.
     text.insert(text.find('\n', text.find("Usage:")), " [" + rest_name + "...]");
     const std::string name = "  " + rest_name;
     text.insert(text.find("\n\nOptions:"), "\n" + name + std::string(30 - std::min<size_t>(name.size(), 29), ' ') + rest_help);
     return text;
   }
-  // What is left over: values of positionals(), or what is not known.
+  // Handles leftover arguments: values for positionals(), or unknown ones.
   std::string take_rest() {
     if (!rest) return {};
     *rest = app.remaining();
     const auto flag = std::find_if(rest->begin(), rest->end(), [](const std::string& one) { return one.size() > 1 && one[0] == '-'; });
     return flag == rest->end() ? "" : unknown({*flag});
   }
-  // What was given and is neither an option nor an argument: options if there are any, since the value of one is left over with it.
+  // Names the leftover arguments that are unknown. If any are options, only these are named, since the value of an unknown option is left
+  // over with it.
   std::string unknown(std::vector<std::string> left) const {
     auto is_option = [](const std::string& one) { return one.size() > 1 && one[0] == '-'; };
     if (std::any_of(left.begin(), left.end(), is_option)) std::erase_if(left, [&](const std::string& one) { return !is_option(one); });
@@ -114,7 +115,7 @@ struct Flags::State {
 };
 
 Flags::Flags(std::string command, std::string about) : state_(std::make_unique<State>(std::move(about), std::move(command))) {
-  state_->app.add_option("--flagfile", state_->flagfile, "takes arguments from FILE, one a line")->option_text("FILE");
+  state_->app.add_option("--flagfile", state_->flagfile, "read arguments from FILE, one per line")->option_text("FILE");
 }
 Flags::~Flags() = default;
 
@@ -122,7 +123,7 @@ void Flags::positional(const std::string& name, std::string& target, const std::
   state_->app.add_option(name, target, help)->required(required)->option_text(" ");
 }
 void Flags::positionals(const std::string& name, std::vector<std::string>& target, const std::string& help) {
-  // What CLI11 leaves over: as values of an option it would take "[a,b]", which may be a glob, for a list.
+  // Handles leftovers here, since CLI11 would take "[a,b]", which may be a glob, for a list of values of an option.
   state_->app.allow_extras();
   state_->rest = &target;
   state_->rest_name = name;
@@ -132,7 +133,7 @@ void Flags::text(const std::string& name, std::string& target, const std::string
   state_->remember(name, state_->app.add_option(name, target, help))->option_text(value_name);
 }
 void Flags::texts(const std::string& name, std::vector<std::string>& target, const std::string& help, const std::string& value_name) {
-  // One value an occurrence, so that `--input A B` does not swallow a positional.
+  // One value per occurrence, so that `--input A B` does not swallow a positional.
   auto take = [&target](const std::string& value) { target.push_back(value); };
   state_->remember(name, state_->app.add_option_function<std::string>(name, take, help + "; may be repeated"))
       ->option_text(value_name)
@@ -149,7 +150,7 @@ void Flags::count(const std::string& name, uint64_t& target, const std::string& 
   state_->remember(name, state_->app.add_option(name, target, help))->option_text("N")->check([least, most](const std::string& given) {
     uint64_t value = 0;
     const bool digits = !given.empty() && given.find_first_not_of("0123456789") == std::string::npos;
-    return digits && CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most) : given + " is not a whole number";
+    return digits && CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most) : given + " is not an integer";
   });
 }
 void Flags::on(const std::string& name, bool& target, const std::string& help) {
@@ -171,7 +172,7 @@ std::optional<int> Flags::parse(const Arguments& arguments) {
   Arguments expanded;
   if (const std::string wrong = expand_flagfiles(arguments, 0, expanded); !wrong.empty()) return misuse(wrong);
   try {
-    std::reverse(expanded.begin(), expanded.end());  // CLI11 takes them from the back
+    std::reverse(expanded.begin(), expanded.end());  // CLI11 takes arguments from the back
     state_->app.parse(expanded);
     if (const std::string wrong = state_->take_rest(); !wrong.empty()) return misuse(wrong);
     return std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Flags of one command. A thin front of CLI11, which is slow to compile and throws: only flags.cpp includes it. Every command has
-// --help and --flagfile FILE (one argument a line, # starts a comment) without asking for them.
+// Flags of one command. A thin wrapper around CLI11, which is slow to compile and throws: only flags.cpp includes it. Every command has
+// --help and --flagfile FILE (one argument per line, # starts a comment) automatically.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,10 @@ class Flags {
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
 
-  // A name may be several with a comma between: "-o,--output". Every target keeps its value where the flag is not given, and outlives parse().
+  // A name may have several forms separated by commas: "-o,--output". A target keeps its value if the flag is not given, and must outlive
+  // parse().
   void positional(const std::string& name, std::string& target, const std::string& help, bool required = true);
-  // All that are left.
+  // All remaining positional arguments.
   void positionals(const std::string& name, std::vector<std::string>& target, const std::string& help);
   void text(const std::string& name, std::string& target, const std::string& help, const std::string& value_name = "TEXT");
   void texts(const std::string& name, std::vector<std::string>& target, const std::string& help, const std::string& value_name);
@@ -33,13 +34,13 @@ class Flags {
   void word(const std::string& name, std::string& target, const std::string& help);
   void choice(const std::string& name, std::string& target, const std::vector<std::string>& choices, const std::string& help);
 
-  // Empty: go on. Else the exit code: 0 after --help (on stdout), 2 after a mistake (said on stderr).
+  // Empty: continue. Else the exit code: 0 after --help (on stdout), 2 after a mistake (reported on stderr).
   std::optional<int> parse(const Arguments& arguments);
-  // Whether the last parse() met the flag.
+  // Whether the flag was given in the last parse().
   bool given(const std::string& name) const;
-  // Says what is wrong with the usage, for what a command finds out itself; returns 2.
+  // Reports a usage mistake that the command found itself; returns 2.
   int misuse(const std::string& what) const;
-  // Says what failed although the usage is right; returns 1.
+  // Reports a failure that is not a usage mistake; returns 1.
   int failed(const std::string& what) const;
   // Names of all flags, for completion.
   std::vector<std::string> names() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Conversion through ldexp and nearbyint: every format here fits a double with room to spare, so one rounding is exact.
+// Conversion through ldexp and nearbyint: a double holds every value of these formats exactly, so rounding once gives the exact result.
 #include "tools/heddle/float_formats.h"
 
 #include <cmath>
@@ -41,7 +41,7 @@ uint32_t encode_float(double value, const FloatFormat& format) {
   std::frexp(magnitude, &exponent);
   exponent -= 1;  // magnitude = 1.x * 2^exponent
   if (exponent < 1 - bias) exponent = 1 - bias;
-  // In units of the last place; a carry out of the mantissa moves into the exponent by itself.
+  // In units of the last place; a carry out of the mantissa increments the exponent without further work.
   const uint32_t units = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent)));
   uint32_t bits = units;
   if (units >= (1u << format.mantissa_bits)) bits = units + (static_cast<uint32_t>(exponent + bias - 1) << format.mantissa_bits);

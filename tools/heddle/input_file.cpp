@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reading through a descriptor at offsets; nothing is mapped.
+// Reads at offsets through a descriptor; nothing is mapped.
 #include "tools/heddle/input_file.h"
 
 #include <fcntl.h>
@@ -54,11 +54,11 @@ Wrong InputFile::changed() const {
   if (fstat(descriptor_, &now) != 0) return std::strerror(errno);
   const bool same =
       now.st_size == facts_.st_size && now.st_mtim.tv_sec == facts_.st_mtim.tv_sec && now.st_mtim.tv_nsec == facts_.st_mtim.tv_nsec;
-  return same ? Wrong() : "it was written to while it was read; try again when nobody writes it";
+  return same ? Wrong() : "it was modified while it was read; try again when no program writes it";
 }
 
 std::string no_memory(uint64_t bytes) {
-  return "there is no memory for its " + std::to_string(bytes) + " bytes; free memory";
+  return "not enough memory for its " + std::to_string(bytes) + " bytes; free memory";
 }
 
 }  // namespace heddle::tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A regular file that is read in parts. Used for every file that a command reads tensors from; knows no format.
+// A regular file that is read in parts. Used for every file that commands read tensors from; knows no format.
 #pragma once
 
 #include <sys/stat.h>
@@ -20,13 +20,13 @@ class InputFile {
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
 
-  // What is wrong comes without the path; about() puts it in front. Does not wait for the other end of a FIFO, which is no regular file.
+  // Error texts do not contain the path; about() adds it. Does not wait for the writer of a FIFO, which is not a regular file.
   Wrong open(const std::string& path);
-  // All of `out`; a file that ends before is an error.
+  // Fills all of `out`; a file that ends earlier is an error.
   Wrong read(uint64_t offset, std::span<std::byte> out) const;
-  // What is wrong if it was written to since it was opened; as fine as the file system's clock.
+  // An error text if the file was modified since it was opened, as far as the file system's time stamps show it.
   Wrong changed() const;
-  // "'path': what", or nothing where nothing is wrong.
+  // "'path': what", or nothing if `what` is empty.
   Wrong about(const std::string& what) const;
 
   int descriptor() const { return descriptor_; }
@@ -36,10 +36,10 @@ class InputFile {
  private:
   std::string path_;
   int descriptor_ = -1;
-  struct stat facts_ = {};  // as it was opened
+  struct stat facts_ = {};  // at the time it was opened
 };
 
-// What is wrong where memory for a file's data is not there.
+// The error text for a failed allocation of a file's data.
 std::string no_memory(uint64_t bytes);
 
 }  // namespace heddle::tool

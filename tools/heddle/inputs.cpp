@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matching of inputs to arguments.
+// Matches inputs to arguments.
 #include "tools/heddle/inputs.h"
 
 #include "tools/heddle/report_view.h"
@@ -30,7 +30,8 @@ std::string list(const Json& report, const Function& function) {
   return text.empty() ? "none" : text;
 }
 
-// Whether a call may take a shape of the command line. What only the call knows, as the range of a symbol, is the call's to say.
+// Whether a call may accept a shape from the command line. Constraints that only the call knows, such as the range of a symbol, are checked
+// by the call.
 bool fits(const Shape& given, const Shape& expected) {
   if (given.element_type != expected.element_type || given.dims.size() != expected.dims.size()) return false;
   for (size_t i = 0; i < given.dims.size(); ++i) {
@@ -39,7 +40,7 @@ bool fits(const Shape& given, const Shape& expected) {
   return true;
 }
 
-// ": dimension 1 is 6 and must be 5"; empty where something else is wrong.
+// ": dimension 1 is 6 and must be 5"; empty if the mismatch is something else.
 std::string first_wrong(const Shape& given, const Shape& expected) {
   if (given.element_type != expected.element_type || given.dims.size() != expected.dims.size()) return {};
   for (size_t i = 0; i < given.dims.size(); ++i) {
@@ -63,7 +64,7 @@ std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArg
                                  heddle_module_t* module, const std::string& function_name, const MakeInput& make_missing,
                                  std::vector<HostTensor>& out) {
   const size_t count = function.arguments.size();
-  auto report = [&] { return function_report(module, function_name); };  // for what is wrong only
+  auto report = [&] { return function_report(module, function_name); };  // needed for error texts only
   std::vector<const TensorArgument*> chosen(count, nullptr);
   for (const TensorArgument& input : given) {
     if (input.name.empty()) continue;
@@ -78,7 +79,7 @@ std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArg
     if (!input.name.empty()) continue;
     while (next < count && chosen[next]) ++next;
     if (next == count)
-      return flags.misuse("--input: " + std::to_string(given.size()) + " inputs, the function has " + std::to_string(count) + ": " +
+      return flags.misuse("--input: " + std::to_string(given.size()) + " inputs given, the function has " + std::to_string(count) + ": " +
                           list(report(), function));
     chosen[next] = &input;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From --input to the tensors of a call. Used by run, bench and profile.
+// Turns --input flags into the tensors of a call. Used by run, bench and profile.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,17 @@
 
 namespace heddle::tool {
 
-// Makes up the value of an argument that no --input names.
+// Generates the value of an argument that no --input names.
 using MakeInput = std::function<Wrong(size_t index, HostTensor& out)>;
 
-// What each --input says. Empty: go on; else what is wrong with the command line.
+// Parses each --input. Returns an empty text, or an error in the command line.
 Wrong parse_inputs(const std::vector<std::string>& texts, std::vector<TensorArgument>& out);
 
-// One value per argument of the function, which is that of this name in the module. Named inputs go to their argument, the others in order to those left. Without `make_missing` a
-// missing input is an error that names it. Empty: go on. Else the exit code, after saying what is wrong: with the command line, or with a file.
+// One value per argument of the function named function_name in the module. Named inputs go to their arguments, the others in order to the
+// remaining
+// ones. Without `make_missing` a missing input is an error that names it. Empty: continue. Else the exit code, after reporting an error in
+// the
+// command line or in a file.
 std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArgument>& given, const Function& function,
                                  heddle_module_t* module, const std::string& function_name, const MakeInput& make_missing,
                                  std::vector<HostTensor>& out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Results as JSON.
+// Results as JSON text.
 #include "tools/heddle/json_text.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Commands that are planned: they say so, so that nobody takes them for a typing mistake.
+// Commands that are planned. They say so, so that they are not taken for a typing mistake.
 #include <cstdio>
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The symbols are in the module's report: runtime.h says only that an extent is not known.
+// Reads the symbols from the module's report: runtime.h tells only that an extent is not known.
 #include "tools/heddle/made_up_inputs.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Wrong MadeUpInputs::find_symbols(heddle_module_t* module, const std::string& fun
     if (least_.count(name) != 0) continue;
     std::string known;
     for (const auto& [symbol, least] : least_) known += (known.empty() ? "" : ", ") + symbol;
-    return "--dim '" + name + "' is no symbol of the function; it has " + (known.empty() ? "none" : known);
+    return "--dim '" + name + "' is not a symbol of the function; it has " + (known.empty() ? "none" : known);
   }
   return {};
 }

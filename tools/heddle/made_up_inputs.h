@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inputs that no --input names, and the extents of their symbols (--dim). Used by bench and profile.
+// Random values for inputs that no --input names, and the extents of their symbols (--dim). Used by bench and profile.
 #pragma once
 
 #include <map>
@@ -12,17 +12,17 @@ namespace heddle::tool {
 
 class MadeUpInputs {
  public:
-  // What --dim says; what is wrong with it, or empty.
+  // Parses --dim flags; returns an error text, or an empty one.
   Wrong parse(const std::vector<std::string>& dims);
-  // Looks the function's symbols up; says which name of --dim is none of them.
+  // Looks up the function's symbols; returns an error that names a --dim which is not a symbol.
   Wrong find_symbols(heddle_module_t* module, const std::string& function_name);
   // The value of one argument, the same for the same seed.
   Wrong make(const Function& function, size_t index, uint64_t seed, HostTensor& out) const;
 
  private:
-  std::map<std::string, int64_t> chosen_;        // by --dim
+  std::map<std::string, int64_t> chosen_;        // given by --dim
   std::vector<std::vector<std::string>> names_;  // per argument and dimension; empty where static
-  std::map<std::string, int64_t> least_;         // per symbol: the least extent that the compiler allows and the divisor divides
+  std::map<std::string, int64_t> least_;         // per symbol: the smallest allowed extent that is a multiple of the divisor
 };
 
 }  // namespace heddle::tool

@@ -39,7 +39,7 @@ const std::vector<ForeignCommand>& foreign_commands() {
 namespace {
 
 using MakeCommand = Command (*)();
-// Beside commands(), so that one command is found without making them all.
+// Separate from commands(), so that one command is found without creating all of them.
 constexpr struct {
   const char* name;
   MakeCommand make;
@@ -47,7 +47,7 @@ constexpr struct {
                {"plugins", plugins_command}, {"config", config_command}, {"explain", explain_command}, {"completion", completion_command}};
 
 void print_help(std::FILE* out) {
-  std::fputs("heddle: runs compiled models on the devices that are plugged in\n\nUsage: heddle COMMAND [ARGUMENTS]\n\nCommands\n", out);
+  std::fputs("heddle: runs compiled models on the available devices\n\nUsage: heddle COMMAND [ARGUMENTS]\n\nCommands\n", out);
   for (const Command& command : commands()) std::fprintf(out, "  %-12s %s\n", command.name, command.summary);
   std::fputs("\nCommands of other packages\n", out);
   for (const ForeignCommand& command : foreign_commands()) {
@@ -56,8 +56,8 @@ void print_help(std::FILE* out) {
                  here ? "" : (std::string(" (not installed; package ") + command.package + ")").c_str());
   }
   std::fputs(
-      "\nheddle COMMAND --help, or heddle help COMMAND, says more. Results go to stdout, everything else to stderr.\n"
-      "Exit codes: 0 fine, 1 failed, 2 usage, 3 numbers differ, 4 device or plugin unavailable.\n",
+      "\nheddle COMMAND --help, or heddle help COMMAND, shows the flags of a command. Results go to stdout, everything else to stderr.\n"
+      "Exit codes: 0 success, 1 failure, 2 usage error, 3 numbers differ, 4 device or plugin unavailable.\n",
       out);
 }
 
@@ -65,11 +65,11 @@ bool is_command_name(const std::string& name) {
   return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos && name[0] != '-';
 }
 
-// Does not return if a program of that name is there.
+// Does not return if a program of that name is found.
 int start_foreign(const std::string& name, char** arguments) {
   if (has_raised_rights()) {
     std::fprintf(stderr,
-                 "heddle: starting heddle-%s failed: heddle runs with raised rights, and starts no other program; start it itself\n",
+                 "heddle: starting heddle-%s failed: heddle runs with raised privileges and starts no other program; start it directly\n",
                  printable(name).c_str());
     return kUsage;
   }
@@ -77,7 +77,8 @@ int start_foreign(const std::string& name, char** arguments) {
   if (program.empty()) {
     for (const ForeignCommand& command : foreign_commands()) {
       if (name != command.name) continue;
-      std::fprintf(stderr, "heddle: starting heddle-%s failed: it is neither beside heddle nor on PATH; install the package %s\n",
+      std::fprintf(stderr,
+                   "heddle: starting heddle-%s failed: it is neither in the directory of heddle nor on PATH; install the package %s\n",
                    command.name, command.package);
       return kUsage;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// .npy: magic, version, header length, a Python dict literal of three keys, data.
+// .npy files: magic, version, header length, a Python dict literal with three keys, data.
 #include "tools/heddle/npy.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 namespace heddle::tool {
 namespace {
 
-// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }: strings, True, False, tuples of integers, nothing else.
+// Parses {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }: strings, True, False, tuples of integers, nothing else.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
@@ -43,7 +43,7 @@ class HeaderParser {
         if (Wrong wrong = dims(shape); !wrong.empty()) return wrong;
         has_shape = true;
       } else {
-        return at("key '" + std::string(key.substr(0, 40)) + "' is not known or there twice");
+        return at("key '" + std::string(key.substr(0, 40)) + "' is unknown or duplicate");
       }
       if (!take(',')) {
         if (!take('}')) return at("expected ',' or '}'");
@@ -51,7 +51,7 @@ class HeaderParser {
       }
     }
     space();
-    if (position_ != text_.size()) return at("there is text behind the dictionary");
+    if (position_ != text_.size()) return at("there is text after the dictionary");
     if (!has_descr || !has_order || !has_shape) return "header: descr, fortran_order or shape is missing";
     return {};
   }
@@ -84,12 +84,12 @@ class HeaderParser {
   }
   Wrong descr(Shape& shape) {
     std::string_view code;
-    if (!string(code)) return at("descr is not a string; structured arrays are not read");
+    if (!string(code)) return at("descr is not a string; structured arrays are not supported");
     shape.element_type = module::npy_type_from_code(code);
     if (shape.element_type != HEDDLE_TYPE_UNDEFINED) return {};
     const std::string shown = "'" + std::string(code.substr(0, 40)) + "'";
     if (!code.empty() && code[0] == '>') return "header: type " + shown + " is big-endian; save it as little-endian";
-    return "header: type " + shown + " is not read";
+    return "header: type " + shown + " is not supported";
   }
   Wrong dims(Shape& shape) {
     if (!take('(')) return at("shape is not a tuple");
@@ -118,14 +118,14 @@ std::string about(const std::string& path, const std::string& what) {
   return "'" + path + "': " + what;
 }
 
-// `take` for both, and then for each piece of the data.
+// Calls `take` for both, and then for each part of the data.
 module::Status for_all(std::string_view head, const module::ParameterSource& data,
                        const std::function<module::Status(std::span<const std::byte>)>& take) {
   if (module::Status failed = take(std::as_bytes(std::span(head)))) return failed;
   return module::for_each_piece(data, take);
 }
 
-// Behind what is there. Where that is standard output, what is printed later goes behind this: both have one offset.
+// Opens for appending. If it is the standard output, later output comes after this data, because both share one offset.
 int open_stream(const std::string& path) {
   struct stat named, standard;
   const bool is_standard = stat(path.c_str(), &named) == 0 && fstat(STDOUT_FILENO, &standard) == 0 && named.st_dev == standard.st_dev &&
@@ -136,7 +136,7 @@ int open_stream(const std::string& path) {
 }
 
 Wrong write_pieces(const std::string& path, std::string_view head, const module::ParameterSource& data) {
-  // A pipe or /dev/stdout is written to as it is; a file appears when it is complete.
+  // A pipe or /dev/stdout is written to directly; a regular file appears only once it is complete.
   if (module::OutputFile::is_stream(path)) {
     const int descriptor = open_stream(path);
     if (descriptor < 0) return about(path, std::strerror(errno));
@@ -171,7 +171,7 @@ Wrong refuse_npy(const Shape& shape) {
   if (module::npy_type_code(shape.element_type).empty())
     return "NumPy has no type for " + std::string(module::element_type_name(shape.element_type)) + "; write a .bin file";
   if (shape.dims.size() > HEDDLE_MAX_RANK) {
-    return "it has " + std::to_string(shape.dims.size()) + " dimensions, and .npy is written and read with at most " +
+    return "it has " + std::to_string(shape.dims.size()) + " dimensions, and .npy files are supported with at most " +
            std::to_string(HEDDLE_MAX_RANK) + "; write a .bin file";
   }
   return {};
@@ -181,10 +181,10 @@ Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out) {
   out = NpyHeader{};
   auto byte = [&](size_t i) { return static_cast<uint8_t>(file[i]); };
   if (file.size() < 10 || std::memcmp(file.data(), module::kNpyMagic.data(), module::kNpyMagic.size()) != 0)
-    return "it does not start as an .npy file does";
+    return "it does not start like an .npy file";
   const uint8_t major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0)
-    return "its version is " + std::to_string(major) + "." + std::to_string(minor) + "; 1.0, 2.0 and 3.0 are read";
+    return "its version is " + std::to_string(major) + "." + std::to_string(minor) + "; 1.0, 2.0 and 3.0 are supported";
   const size_t prefix = major == 1 ? 10 : 12;
   if (file.size() < prefix) return "it ends inside its header";
   const size_t length = major == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | static_cast<size_t>(byte(11)) << 24;
@@ -203,14 +203,14 @@ Wrong read_npy_header(const InputFile& file, uint64_t offset, uint64_t length, N
   const uint64_t held = length - out.data_offset;
   if (bytes && *bytes == held) return {};
   return "its data has " + std::to_string(held) + " bytes, its shape " + shape_text(out.shape) + " needs " +
-         (bytes ? std::to_string(*bytes) : std::string("more than fit 64 bits"));
+         (bytes ? std::to_string(*bytes) : std::string("more than fit into 64 bits"));
 }
 
 Wrong read_npy(const std::string& path, HostTensor& out) {
   InputFile file;
   NpyHeader header;
   if (Wrong wrong = file.open(path); !wrong.empty()) return file.about(wrong);
-  // Before allocating: the file must really hold what its header claims.
+  // Checked before allocating: the file must really hold what its header claims.
   if (Wrong wrong = read_npy_header(file, 0, file.size_bytes(), header); !wrong.empty()) return file.about(wrong);
   out.shape = header.shape;
   try {

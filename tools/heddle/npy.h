@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The .npy format of NumPy, versions 1 to 3 (numpy.lib.format), and raw files. The header is read as a literal and never evaluated;
+// NumPy's .npy format, versions 1 to 3 (numpy.lib.format), and raw files. The header is parsed as a literal and never evaluated; only
 // little-endian, C order. Used for --input, --output and --expect.
 #pragma once
 
@@ -16,30 +16,30 @@
 namespace heddle::tool {
 
 constexpr size_t kMaxNpyHeaderBytes = 10'000;
-constexpr size_t kNpyHeadBytes = 12 + kMaxNpyHeaderBytes;  // with what is before it
+constexpr size_t kNpyHeadBytes = 12 + kMaxNpyHeaderBytes;  // including the fields before it
 
-// What a header says: where the data starts, and its shape.
+// The content of a header: the shape, and where the data starts.
 struct NpyHeader {
   Shape shape;
   size_t data_offset = 0;
 };
-// `file` is the beginning of the file, at least its first kNpyHeadBytes bytes or all of it.
+// `file` is the beginning of the file: at least its first kNpyHeadBytes bytes, or all of it.
 Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out);
-// Of the `length` bytes at `offset` of a file, which must be a whole .npy file: a header, and the data that it says.
+// Reads the header of the `length` bytes at `offset` of a file. These must be a complete .npy file: a header and as much data as it states.
 Wrong read_npy_header(const InputFile& file, uint64_t offset, uint64_t length, NpyHeader& out);
 
-// NumPy has no bf16 and f8: bf16 is '<V2' there, and so read and written here only with a shape given. These types are refused.
+// NumPy has no bf16 and f8: it writes bf16 as '<V2', so bf16 is supported only with a shape given. Otherwise these types are refused.
 Wrong read_npy(const std::string& path, HostTensor& out);
-// Written beside the target and renamed, so that a failure leaves no half file.
+// Written to a temporary file and renamed, so that a failure leaves no partial file.
 Wrong write_npy(const std::string& path, const Shape& shape, const module::ParameterSource& data);
 
-// A file of exactly that size; `shape` is for the error text.
+// Reads a file of exactly that size; `shape` is for the error text.
 Wrong read_raw(const std::string& path, uint64_t size_bytes, const std::string& shape, std::vector<std::byte>& out);
 Wrong write_raw(const std::string& path, const module::ParameterSource& data);
 
-// What is wrong with a tensor of a type that NumPy has none for, or of more dimensions than are read.
+// An error text for a tensor whose type NumPy lacks, or which has more dimensions than are supported.
 Wrong refuse_npy(const Shape& shape);
-// A failure of sdk/module's writers without its "module: ": who failed is the command's to say.
+// The message of a failure of sdk/module's writers without its "module: ", since the command adds its own name.
 Wrong wrong_of(const module::Status& failed);
 
 }  // namespace heddle::tool

@@ -11,7 +11,7 @@
 namespace heddle::tool {
 namespace {
 
-// Columns on a terminal: characters, not bytes.
+// Width on a terminal: counts characters, not bytes.
 size_t width_of(std::string_view text) {
   size_t count = 0;
   for (char c : text) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Results on stdout: a table for people, JSON, JSON lines, CSV or Markdown for programs. Logs never come this way.
+// Results on stdout: a table for people; JSON, JSON lines, CSV or Markdown for programs. Logs never go to stdout.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace heddle::tool {
 
 enum class Format { kTable, kJson, kJsonLines, kCsv, kMarkdown };
 
-// What --format takes.
+// The choices of --format.
 const std::vector<std::string>& format_names();
 Format format_from_name(std::string_view name);
 
@@ -20,7 +20,7 @@ Format format_from_name(std::string_view name);
 struct Table {
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
-  // Of kTable: lines under each row, for what is too long for a column; may be shorter than rows.
+  // For kTable: lines under each row, for text that is too long for a column; may be shorter than rows.
   std::vector<std::vector<std::string>> below = {};
 };
 // kTable, kCsv or kMarkdown. On a terminal a table's header is bold unless NO_COLOR is set.
@@ -28,14 +28,14 @@ void print_table(const Table& table, Format format);
 std::string table_text(const Table& table, Format format, bool bold_header);
 
 using module::printable;  // names come from files and plugins
-// Printable text and a newline to stdout.
+// Prints printable text and a newline to stdout.
 void print_line(std::string_view text);
-// Those that begin so, one a line, for completion.
+// Prints those that start with `begin`, one per line, for completion.
 void print_candidates(const std::vector<std::string>& candidates, std::string_view begin);
 // Flushes stdout; false if something could not be written (a full disk, a closed pipe).
 bool finish_output();
 
-// Whether stderr is a terminal: progress is shown only there.
+// Whether to show progress: with "auto" only if stderr is a terminal.
 bool progress_wanted(std::string_view mode);
 
 // "1.5 us", "12.3 ms"

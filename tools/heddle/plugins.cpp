@@ -14,14 +14,14 @@ struct Options {
   std::string format = "table";
   bool why = false;
   void declare(Flags& flags) {
-    flags.on("--why", why, "say why a plugin is not available, and where it is");
-    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    flags.on("--why", why, "show why a plugin is not available, and its path");
+    flags.choice("--format", format, format_names(), "format of the results on stdout");
     runtime.add_to(flags);
   }
 };
 
 Flags make_flags() {
-  return Flags("plugins", "Lists the plugins that were found and what became of each.");
+  return Flags("plugins", "Lists the plugins that were found and the state of each.");
 }
 
 int run(const Arguments& arguments) {
@@ -35,7 +35,7 @@ int run(const Arguments& arguments) {
   if (heddle_status_t* status = heddle_runtime_report(runtime.get(), view("plugins"), &raw)) return report(status);
   const Text text(raw);
   const Json whole = parse_json(text_of(text));
-  if (!whole.is_object() || !whole.contains("plugins")) return failed("plugins", "the runtime's report is not what this version reads");
+  if (!whole.is_object() || !whole.contains("plugins")) return failed("plugins", "this version cannot read the runtime's report");
   std::vector<Column> columns{field("id", "id"), field("version", "version"), field("kind", "kind"), field("state", "state"),
                               field("devices", "devices")};
   if (options.why) {
@@ -46,7 +46,8 @@ int run(const Arguments& arguments) {
   }
   print_rows(whole, whole["plugins"], columns, format_from_name(options.format));
   if (whole["plugins"].empty()) {
-    std::fprintf(stderr, "heddle plugins: no plugin was found; packages such as heddle-cpu bring one each, --plugin-path names a folder\n");
+    std::fprintf(stderr,
+                 "heddle plugins: no plugin was found; install a package such as heddle-cpu, or name a directory with --plugin-path\n");
   }
   return kFine;
 }
@@ -55,7 +56,7 @@ int run(const Arguments& arguments) {
 
 Command plugins_command() {
   return {"plugins",
-          "lists the plugins that were found and what became of each",
+          "lists the plugins that were found and the state of each",
           run,
           [] {
             Options options;

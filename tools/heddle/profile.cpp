@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle profile`: what each region of a call takes on its device, beside what the call takes. The runtime times every command; here the sums
-// of the measured calls become a table.
+// `heddle profile`: the time of each region of a call on its device, and the time of the whole call. The runtime times every command; this
+// file
+// makes a table of the sums over the measured calls.
 #include <time.h>
 
 #include <algorithm>
@@ -26,20 +27,20 @@ struct Options {
 
   void declare(Flags& flags) {
     module.add_to(flags, true);
-    flags.texts("--input", inputs, "value of an argument; one value fills the whole shape, and what is not given is made up",
+    flags.texts("--input", inputs, "value of an argument; one value fills the whole shape; arguments that are not given get random values",
                 "[NAME=]SHAPE=VALUES|@FILE");
-    flags.texts("--dim", dims, "extent of a symbol for inputs that are made up", "NAME=N");
-    flags.count("--seed", seed, "of the values that are made up (0)", 0, UINT64_MAX);
+    flags.texts("--dim", dims, "extent of a symbol, for random inputs", "NAME=N");
+    flags.count("--seed", seed, "seed of the random values (0)", 0, UINT64_MAX);
     flags.count("--warmup", warmup, "calls before measuring (3)", 0, 1'000'000'000);
     flags.count("--iterations", iterations, "calls to measure (10)", 1, 1'000'000'000);
-    flags.text("--trace", trace, "file for every command of every call over time, for Perfetto or chrome://tracing", "FILE");
-    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    flags.text("--trace", trace, "write the start and end of every command to a file for Perfetto or chrome://tracing", "FILE");
+    flags.choice("--format", format, format_names(), "format of the results on stdout");
     runtime.add_to(flags);
   }
 };
 
 Flags make_flags() {
-  return Flags("profile", "Measures what each region of a function takes on its device; calls are slower than without.");
+  return Flags("profile", "Measures the time of each region of a function on its device. Profiled calls are slower than others.");
 }
 
 double now_ns() {
@@ -60,7 +61,7 @@ std::string key_of(const Json& row) {
          row["device"].get<std::string>();
 }
 
-// What came between two reports, a call.
+// The difference between two reports, per call.
 Json per_call(const Json& before, const Json& after, double calls) {
   std::map<std::string, const Json*> earlier;
   for (const Json& row : before) earlier[key_of(row)] = &row;
@@ -129,7 +130,7 @@ int run(const Arguments& arguments) {
     return heddle_call(function.handle, raw_inputs.data(), static_cast<uint32_t>(raw_inputs.size()), raw_results.data(),
                        static_cast<uint32_t>(raw_results.size()));
   };
-  // The first call makes the results; later ones write into them.
+  // The first call allocates the results; later calls write into them.
   heddle_status_t* first = call();
   for (heddle_tensor_t* result : raw_results) results.emplace_back(result);
   if (first) return report(first);
@@ -153,7 +154,7 @@ int run(const Arguments& arguments) {
   const Format format = format_from_name(options.format);
   if (format == Format::kTable || format == Format::kMarkdown) {
     rows.push_back({{"region", "all regions"}, {"time_ns", sum_ns}});
-    rows.push_back({{"region", "the call, as measured here"}, {"time_ns", call_ns}});
+    rows.push_back({{"region", "whole call, wall-clock time"}, {"time_ns", call_ns}});
   }
   auto time = [](const std::string& title, const std::string& name) {
     return Column{title, [name](const Json& row) { return row.contains(name) ? duration_text(row[name].get<double>()) : std::string(); },
@@ -175,10 +176,10 @@ int run(const Arguments& arguments) {
   const std::vector<Column> columns{text("region"),
                                     text("kind"),
                                     text("device"),
-                                    time("a call", "time_ns"),
+                                    time("per call", "time_ns"),
                                     number("share", "share", 100, "%.1f %%"),
-                                    number("times", "count", 1, "%g"),
-                                    time("least", "min_ns")};
+                                    number("count", "count", 1, "%g"),
+                                    time("min", "min_ns")};
   print_rows(whole, rows, columns, format);
   return kFine;
 }
@@ -187,7 +188,7 @@ int run(const Arguments& arguments) {
 
 Command profile_command() {
   return {"profile",
-          "measures what each region takes on its device",
+          "measures the time of each region on its device",
           run,
           [] {
             Options options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The end of every failure that nobody expected.
+// Handles exceptions that nothing else caught.
 #include "tools/heddle/program.h"
 
 #include <cerrno>

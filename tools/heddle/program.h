@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What every program's main does around its work.
+// The frame of every program's main.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,9 @@
 
 namespace heddle::tool {
 
-// Runs `work`, which gives an exit code; exceptions end here, and what was printed reaches stdout. `who` is "heddle compile"; `small` says
-// what could be smaller where memory ends: "compiling failed: out of memory; free memory, or SMALL".
+// Runs `work`, which returns an exit code; catches exceptions and flushes stdout. `who` is for example "heddle compile"; `small` suggests
+// what to
+// make smaller if memory runs out: "compiling failed: out of memory; free memory, or SMALL".
 int run_program(const std::string& who, const std::string& doing, const std::string& small, const std::function<int()>& work);
 
 }  // namespace heddle::tool

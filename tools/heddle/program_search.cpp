@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The search for a program. An empty element of PATH would mean the current folder: it is passed over.
+// Searches for a program. An empty element of PATH would mean the current directory, so it is skipped.
 #include "tools/heddle/program_search.h"
 
 #include <sys/stat.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kSelf[] = "/proc/self/exe";
 
-// A link to this program is no other program: starting it would go on for ever.
+// A link to this program does not count: starting it would recurse for ever.
 bool is_program(const std::string& path) {
   struct stat facts, own;
   if (stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode) || access(path.c_str(), X_OK) != 0) return false;

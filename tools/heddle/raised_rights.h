@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whether this program runs with other rights than its caller's, as a set-user-ID program does. What the caller names is then not taken.
+// Whether this program runs with other privileges than its caller's, as a set-user-ID program does. Files that the caller names are then
+// refused.
 #pragma once
 
 #include <sys/auxv.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): its sequence is part of no library's whim.
+// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): its sequence does not depend on any library.
 #include "tools/heddle/random_values.h"
 
 namespace heddle::tool {

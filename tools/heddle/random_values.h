@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Made-up inputs for `heddle bench`: seeded, the same on every machine.
+// Random inputs for `heddle bench`: seeded, the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace heddle::tool {
 
-// Floating point: uniform in [-1, 1); integers: 0 or 1, so that an index into anything is in range. The shape is set already.
+// Floating point: uniform in [-1, 1); integers: 0 or 1, so that they are valid indices into any dimension. The shape must be set.
 Wrong fill_random(HostTensor& tensor, uint64_t seed);
 
 }  // namespace heddle::tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From JSON to tables.
+// Turns JSON into tables.
 #include "tools/heddle/report_view.h"
 
 #include <algorithm>

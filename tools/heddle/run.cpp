@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle run`: one call of a function of a module, its inputs and outputs from and to text and files.
+// `heddle run`: calls a function of a module once; inputs and outputs are text or files.
 #include <cstdio>
 
 #include "tools/heddle/command.h"
@@ -26,20 +26,21 @@ struct Options {
 
   void declare(Flags& flags) {
     module.add_to(flags, true);
-    flags.texts("--input", inputs, "value of an argument, by name or in order; one value fills the whole shape",
+    flags.texts("--input", inputs, "value of an argument, by name or by position; one value fills the whole shape",
                 "[NAME=]SHAPE=VALUES|@FILE");
-    flags.texts("--output", outputs, "file for a result (.npy, or raw bytes), by name or in order; replaces a file of that name",
+    flags.texts("--output", outputs, "file for a result (.npy, or raw bytes), by name or by position; replaces an existing file",
                 "[NAME=]@FILE");
-    flags.texts("--expect", expected, "what a result must be; exit code 3 if it differs", "[NAME=]SHAPE=VALUES|@FILE");
+    flags.texts("--expect", expected, "expected value of a result; exit code 3 if it differs", "[NAME=]SHAPE=VALUES|@FILE");
     flags.number("--rtol", rtol, "allowed difference relative to the expected value (1e-5)", 0, 1e300);
     flags.number("--atol", atol, "allowed absolute difference (1e-8)", 0, 1e300);
-    flags.count("--values", values, "most values printed of one result (1000)", 0, UINT64_MAX);
-    flags.choice("--param-mode", param_mode, {"auto", "file", "direct", "preload", "mmap"},
-                 "how parameters get to devices: as [param_io] says (auto), by file handle as the driver likes, past the page cache, "
-                 "through the host's "
-                 "memory as a whole, or as mapped pages, on devices whose memory is the host's");
+    flags.count("--values", values, "maximum number of values printed per result (1000)", 0, UINT64_MAX);
+    flags.choice(
+        "--param-mode", param_mode, {"auto", "file", "direct", "preload", "mmap"},
+        "how parameters are loaded onto devices: as [param_io] says (auto), by file handle in the driver's way (file), bypassing the "
+        "page cache (direct), "
+        "through host memory as a whole (preload), or as mapped pages, on devices that use host memory (mmap)");
     flags.on("--statistics", statistics, "print the instance's statistics on stderr, as JSON");
-    flags.choice("--format", format, {"table", "json", "jsonl"}, "form of the results on stdout");
+    flags.choice("--format", format, {"table", "json", "jsonl"}, "format of the results on stdout");
     validation.add_to(flags);
     runtime.add_to(flags);
   }
@@ -49,7 +50,7 @@ Flags make_flags() {
   return Flags("run", "Calls a function of a compiled module once.");
 }
 
-// Index of the result that "[NAME=]..." means; `next` counts those without a name. Says what is wrong.
+// Index of the result that "[NAME=]..." refers to; `next` counts those without a name. Returns an error text.
 Wrong result_index(const std::string& name, const Function& function, size_t& next, size_t& out) {
   if (name.empty()) {
     out = next++;
@@ -62,7 +63,7 @@ Wrong result_index(const std::string& name, const Function& function, size_t& ne
   return "there is no result '" + name + "'; the function has " + Function::list(function.results);
 }
 
-// What is wrong if a result would go over a file that the call reads, or over another result. The module's file is mapped while it runs.
+// An error text if a result would overwrite a file that the call reads, or another result. The module's file is mapped while it runs.
 Wrong overwrites(const std::vector<TensorArgument>& outputs, const ModuleFlags& module) {
   std::vector<NamedFile> written, read{{"the module", module.path}};
   for (const TensorArgument& output : outputs) written.push_back({"--output " + output.name + "@" + output.path, output.path});
@@ -70,7 +71,7 @@ Wrong overwrites(const std::vector<TensorArgument>& outputs, const ModuleFlags& 
   return file_named_twice(written, read);
 }
 
-// As TOML that wins over the file.
+// As TOML that overrides the file.
 std::string param_io_of(const std::string& mode) {
   if (mode == "auto") return {};
   return "param_io.method = [" + (mode == "file" ? "" : '"' + mode + '"') + "]\n";
@@ -164,7 +165,7 @@ int run(const Arguments& arguments) {
   if (heddle_status_t* status = call(function, given, results)) return report(status);
   uint64_t violations = 0;
   if (heddle_status_t* status = count_violations(runtime.get(), violations)) return report(status);
-  // Compared before anything is written: an expected file may be one of the files written.
+  // Compared before anything is written: an expected file may be one of the output files.
   std::vector<bool> written(function.results.size());
   int code = kFine;
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -184,7 +185,7 @@ int run(const Arguments& arguments) {
       std::fprintf(stderr, "heddle run: result %s: %s\n", result.c_str(), comparison.explanation.c_str());
       code = kNumbersDiffer;
     }
-    // What was compared is not printed as well, unless it is JSON.
+    // A result that was compared is not printed as well, except in JSON.
     written[expected_of[i]] = true;
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -200,7 +201,7 @@ int run(const Arguments& arguments) {
     std::fprintf(stderr, "%s\n", printable(text_of(text)).c_str());
   }
   if (violations != 0 && code == kFine) {
-    std::fprintf(stderr, "heddle run: %llu rules between the runtime and its plugins were broken, as the log says\n",
+    std::fprintf(stderr, "heddle run: %llu violations of the plugin rules were found; see the log\n",
                  static_cast<unsigned long long>(violations));
     code = kUnavailable;
   }

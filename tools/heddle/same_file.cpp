@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Paths compared as files.
+// Compares paths as files.
 #include "tools/heddle/same_file.h"
 
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 namespace heddle::tool {
 namespace {
 
-// Through the links of the folders, and of the name itself where it is there.
+// Resolves links in the directories, and the name itself if it exists.
 std::string resolved(const std::string& path) {
   std::error_code wrong;
   const std::filesystem::path absolute = std::filesystem::absolute(path, wrong);
@@ -31,7 +31,7 @@ std::string file_named_twice(const std::vector<NamedFile>& written, const std::v
     if (written[i].path.empty()) continue;
     for (const NamedFile& other : read) {
       if (!other.path.empty() && same_file(written[i].path, other.path))
-        return written[i].flag + " would write over " + other.flag + ", '" + other.path + "'";
+        return written[i].flag + " would overwrite " + other.flag + ", '" + other.path + "'";
     }
     for (size_t j = i + 1; j < written.size(); ++j) {
       if (!written[j].path.empty() && same_file(written[i].path, written[j].path))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whether two paths mean one file, so that no command writes over what it reads or writes one file twice.
+// Whether two paths name one file, so that no command overwrites its input or writes one file twice.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace heddle::tool {
 
-// True also through links and where the file does not exist yet. False for what is no regular file: /dev/null takes everything.
+// Also true through links, and if the file does not exist yet. False for anything but regular files: /dev/null may be written several times.
 bool same_file(const std::string& one, const std::string& other);
 
-// A path of the command line, and the flag that it came with. An empty path is a flag that was not given.
+// A path on the command line, and its flag. An empty path means that the flag was not given.
 struct NamedFile {
   std::string flag;
   std::string path;
 };
-// What is wrong if a path of `written` is also one of `read` or another one of `written`; empty if nothing.
+// An error text if a path of `written` is also in `read` or occurs twice in `written`; otherwise empty.
 std::string file_named_twice(const std::vector<NamedFile>& written, const std::vector<NamedFile>& read);
 
 }  // namespace heddle::tool

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From flags to runtime, module, instance, function.
+// Creates runtime, module, instance and function from flags.
 #include "tools/heddle/session.h"
 
 #include <unistd.h>
@@ -13,14 +13,14 @@ namespace heddle::tool {
 
 void RuntimeFlags::add_to(Flags& flags) {
   flags.text("--config", config, "configuration file (default: $HEDDLE_CONFIG, then the user's and the system's heddle.toml)", "FILE");
-  flags.texts("--plugin-path", plugin_paths, "folder with plugin manifests, searched first", "FOLDER");
+  flags.texts("--plugin-path", plugin_paths, "directory with plugin manifests, searched first", "DIRECTORY");
 }
 
 Wrong resolve_plugin_paths(RuntimeFlags& flags) {
   for (std::string& path : flags.plugin_paths) {
     std::error_code failed;
     if (!std::filesystem::is_directory(path, failed))
-      return "--plugin-path '" + path + "': " + (failed ? failed.message() : "it is no folder");
+      return "--plugin-path '" + path + "': " + (failed ? failed.message() : "it is not a directory");
     path = std::filesystem::absolute(path).lexically_normal().string();
   }
   return {};
@@ -35,7 +35,7 @@ std::optional<int> start_runtime(const Flags& flags, RuntimeFlags& given, Runtim
 
 Wrong config_with_raised_rights(const RuntimeFlags& flags) {
   if (flags.config.empty() || !has_raised_rights()) return {};
-  return "a configuration file is not taken with raised rights; /etc/heddle/heddle.toml holds";
+  return "a configuration file is not accepted with raised privileges; only /etc/heddle/heddle.toml is used";
 }
 
 heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out) {
@@ -61,7 +61,7 @@ Assignment split_assignment(const std::string& text) {
 
 namespace {
 
-// A slot and its device; the default slot may be written out.
+// Splits a slot and its device; the default slot may be named explicitly.
 Assignment split_binding(const std::string& text) {
   Assignment binding = split_assignment(text);
   if (binding.name == "default") binding.name.clear();
@@ -81,7 +81,7 @@ void ModuleFlags::add_to(Flags& flags, bool with_device) {
 std::vector<Assignment> parameter_files(const ModuleFlags& flags) {
   std::vector<Assignment> files;
   for (const std::string& file : flags.params) {
-    // A file that is there under the whole text wins: paths may hold '='.
+    // If a file with the whole text as its name exists, it is used: paths may contain '='.
     files.push_back(access(file.c_str(), F_OK) == 0 ? Assignment{"", file} : split_assignment(file));
   }
   return files;
@@ -131,7 +131,7 @@ heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& fla
 }
 
 int report_instance_failure(heddle_status_t* status) {
-  // Parameters that are not found are a failure like any other; the "who" of the message tells them from devices and plugins.
+  // Missing parameters are an ordinary failure; the component named first in the message distinguishes them from missing devices and plugins.
   const std::string_view message = view(heddle_status_message(status));
   const bool about_devices = message.substr(0, 6) == "route:" || message.substr(0, 5) == "host:";
   const bool absent = heddle_status_code(status) == HEDDLE_STATUS_NOT_FOUND && about_devices;

@@ -31,19 +31,19 @@ using Text = std::unique_ptr<heddle_text_t, Release<heddle_text_free>>;
 // --config, --plugin-path
 struct RuntimeFlags {
   std::string config;
-  std::string settings;  // TOML that wins over the file; no flag
+  std::string settings;  // TOML that overrides the file; not a flag
   std::vector<std::string> plugin_paths;
   void add_to(Flags& flags);
 };
-// Folders of --plugin-path made absolute; says which one is no folder.
+// Makes the directories of --plugin-path absolute; returns an error that names one which is not a directory.
 Wrong resolve_plugin_paths(RuntimeFlags& flags);
-// What is wrong with --config, or with the FILE of `config check`, where heddle has other rights than its caller.
+// An error text for --config, or for the FILE of `config check`, if heddle has other privileges than its caller.
 Wrong config_with_raised_rights(const RuntimeFlags& flags);
 heddle_status_t* create_runtime(const RuntimeFlags& flags, Runtime& out);
-// Both, with what is wrong on stderr. Empty: go on. Else the exit code.
+// Both of the above, with errors on stderr. Empty: continue. Else the exit code.
 std::optional<int> start_runtime(const Flags& flags, RuntimeFlags& given, Runtime& out);
 
-// "name=value", or "" and the whole text where there is no '='.
+// "name=value", or "" and the whole text if there is no '='.
 struct Assignment {
   std::string name;
   std::string value;
@@ -55,16 +55,16 @@ struct ModuleFlags {
   std::string path;
   std::string function;
   std::vector<std::string> params;
-  std::vector<std::string> devices;  // not added for bench, which has its own meaning
+  std::vector<std::string> devices;  // not added for bench, where the flag has another meaning
   bool no_hash = false;
   void add_to(Flags& flags, bool with_device);
 };
-// What --params says, scope by scope.
+// The files of --params, each with its scope.
 std::vector<Assignment> parameter_files(const ModuleFlags& flags);
-// What is wrong if a slot is bound twice; empty if nothing.
+// An error text if a slot is bound twice; otherwise empty.
 Wrong slot_bound_twice(const std::vector<std::string>& devices);
 heddle_status_t* open_module(heddle_runtime_t* runtime, const ModuleFlags& flags, Module& out);
-// What the flags say of an instance.
+// The flags of an instance as its parameters.
 class InstanceParams {
  public:
   InstanceParams(const ModuleFlags& flags, const std::vector<std::string>& devices);
@@ -73,16 +73,16 @@ class InstanceParams {
   heddle_instance_params_t c{};
 
  private:
-  std::vector<Assignment> slots_, files_;  // own the text that the C structs point to
+  std::vector<Assignment> slots_, files_;  // own the text to which the C structs point
   std::vector<heddle_slot_binding_t> bindings_;
   std::vector<heddle_parameter_file_t> parameter_files_;
 };
 // instance_flags: bits HEDDLE_INSTANCE_*.
 heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out,
                                  uint32_t instance_flags = 0);
-// As report(), and 4 also for a device or a plugin that is not found, 2 for a slot that the module does not have.
+// Like report(), but returns 4 also for a device or a plugin that is not found, and 2 for a slot that the module does not have.
 int report_instance_failure(heddle_status_t* status);
-// As report(), and 2 for a name that is not there.
+// Like report(), but returns 2 for a name that does not exist.
 int report_name_failure(heddle_status_t* status);
 
 // A function with the types of its arguments and results.

@@ -19,7 +19,7 @@ Wrong parse_shape(std::string_view text, Shape& out) {
   while (!text.empty() && text[0] >= '0' && text[0] <= '9') {
     int64_t extent = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), extent);
-    if (error != std::errc()) return whole + ": an extent does not fit 63 bits";
+    if (error != std::errc()) return whole + ": an extent does not fit into 63 bits";
     text.remove_prefix(static_cast<size_t>(end - text.data()));
     if (text.empty() || text[0] != 'x') return whole + ": expected dimensions and a type, as in 2x3xf32";
     text.remove_prefix(1);
@@ -28,7 +28,7 @@ Wrong parse_shape(std::string_view text, Shape& out) {
   }
   out.element_type = module::element_type_from_name(text);
   if (out.element_type == HEDDLE_TYPE_UNDEFINED)
-    return whole + ": '" + std::string(text) + "' is no element type; expected f32, i64, bool, ...";
+    return whole + ": '" + std::string(text) + "' is not an element type; expected f32, i64, bool, ...";
   return {};
 }
 

@@ -12,7 +12,7 @@
 
 namespace heddle::tool {
 
-// What is wrong, for people; empty is success.
+// An error text for people; empty means success.
 using Wrong = std::string;
 
 struct Shape {
@@ -22,9 +22,9 @@ struct Shape {
 
 // "2x3xf32"; a negative extent is "?".
 std::string shape_text(const Shape& shape);
-// Reads "2x3xf32" or "f32"; extents are at least 0, the rank at most HEDDLE_MAX_RANK.
+// Parses "2x3xf32" or "f32"; extents are at least 0, the rank at most HEDDLE_MAX_RANK.
 Wrong parse_shape(std::string_view text, Shape& out);
-// Empty where the number does not fit 63 bits.
+// Empty if the number does not fit into 63 bits.
 std::optional<uint64_t> element_count(const Shape& shape);
 // Bytes of a dense tensor; sub-byte types are packed and rounded up.
 std::optional<uint64_t> byte_count(const Shape& shape);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Values of tensors as text, and the forms of --input.
+// Tensor values as text, and the forms of --input.
 #include "tools/heddle/tensor_text.h"
 
 #include <charconv>
@@ -54,7 +54,7 @@ const IntegerType* integer_type(heddle_element_type_t type) {
   return nullptr;
 }
 
-// Two's complement bits of an integer of the tensor's type.
+// Stores the two's complement bits of an integer of the tensor's type.
 void store_integer(HostTensor& tensor, uint64_t index, uint64_t bits) {
   switch (HEDDLE_TYPE_BITS(tensor.shape.element_type)) {
     case 4:
@@ -91,7 +91,7 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// One value into element `index`; says what is wrong.
+// Parses one value into element `index`; returns an error text.
 Wrong parse_value(std::string_view text, HostTensor& tensor, uint64_t index) {
   const heddle_element_type_t type = tensor.shape.element_type;
   const std::string shown = "'" + std::string(text.substr(0, 40)) + "'";
@@ -115,13 +115,13 @@ Wrong parse_value(std::string_view text, HostTensor& tensor, uint64_t index) {
       store_integer(tensor, index, large);
       return {};
     }
-    return shown + " is no integer for " + std::string(module::element_type_name(type));
+    return shown + " is not an integer of type " + std::string(module::element_type_name(type));
   }
   double value = 0;
   const char* begin = text.data() + (!text.empty() && text[0] == '+' ? 1 : 0);
   const char* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(begin, end, value);
-  if (error != std::errc() || at != end || text.empty()) return shown + " is no number";
+  if (error != std::errc() || at != end || text.empty()) return shown + " is not a number";
   set_element(tensor, index, value);
   return {};
 }
@@ -181,14 +181,14 @@ Wrong parse_values(std::string_view text, HostTensor& tensor) {
   if (!count || !bytes || *bytes > kMaxBytes) return shape_text(tensor.shape) + " is too large";
   uint64_t given = trim(text).empty() ? 0 : 1;
   for (char c : text) given += c == ',';
-  // Before allocating: the text itself bounds the tensor, unless one value fills it.
+  // Checked before allocating: the text itself bounds the tensor, unless one value fills it.
   if (given != *count && given != 1) {
     return std::to_string(given) + " values for " + shape_text(tensor.shape) + ", which has " + std::to_string(*count);
   }
   try {
     tensor.bytes.assign(*bytes, std::byte{0});
   } catch (const std::bad_alloc&) {
-    return "there is no memory for the " + std::to_string(*bytes) + " bytes of " + shape_text(tensor.shape) + "; free memory";
+    return "not enough memory for the " + std::to_string(*bytes) + " bytes of " + shape_text(tensor.shape) + "; free memory";
   }
   if (*count == 0) return {};
   uint64_t index = 0;
@@ -222,7 +222,7 @@ Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTen
   if (!has_shape && ends_with(argument.path, ".npy")) return read_npy(argument.path, out);
   out.shape = has_shape ? argument.shape : expected;
   for (int64_t extent : out.shape.dims) {
-    if (extent < 0) return "'" + argument.path + "': its shape is not known; write it as in 8x3xf32=@" + argument.path;
+    if (extent < 0) return "'" + argument.path + "': its shape is not known; give it, as in 8x3xf32=@" + argument.path;
   }
   const std::optional<uint64_t> bytes = byte_count(out.shape);
   if (!bytes) return shape_text(out.shape) + " is too large";
@@ -304,7 +304,7 @@ std::string element_text(const HostTensor& tensor, uint64_t index) {
       end = std::to_chars(text, text + sizeof(text), load<double>(tensor, index));
       break;
     default:
-      // f32 and everything smaller is exact in f32.
+      // f32 represents all values of f32 and of the smaller types exactly.
       end = integer_type(tensor.shape.element_type) ? std::to_chars(text, text + sizeof(text), static_cast<int64_t>(element(tensor, index)))
                                                     : std::to_chars(text, text + sizeof(text), static_cast<float>(element(tensor, index)));
   }

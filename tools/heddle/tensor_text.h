@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A tensor in host memory, what --input and --output say about one, and how its values are read and printed.
+// A tensor in host memory, the arguments of --input and --output, and parsing and printing of its values.
 #pragma once
 
 #include <cstddef>
@@ -11,35 +11,36 @@
 
 namespace heddle::tool {
 
-// Dense, row-major; sub-byte types packed, lowest bits first.
+// Dense, row-major; sub-byte types are packed, lowest bits first.
 struct HostTensor {
   Shape shape;
   std::vector<std::byte> bytes;
 };
 
-// "[name=]VALUE" where VALUE is "2x3xf32=1,2,3", "2x3xf32=@x.bin", "@x.npy" or "@x.bin". A name holds no '=' and does not start
-// with '@' or look like a shape.
+// "[name=]VALUE" where VALUE is "2x3xf32=1,2,3", "2x3xf32=@x.bin", "@x.npy" or "@x.bin". A name does not contain '=', start with '@' or look
+// like a shape.
 struct TensorArgument {
   std::string name;  // empty: by position
   Shape shape;       // element type undefined if not given
-  std::string path;  // empty: values are in the text
+  std::string path;  // empty: the values are in the text
   std::string values;
 };
 Wrong parse_tensor_argument(std::string_view text, TensorArgument& out);
-// "[name=]@FILE", where a result goes.
+// "[name=]@FILE", the file for a result.
 Wrong parse_output_argument(std::string_view text, TensorArgument& out);
 
-// Reads the tensor that an argument describes. A raw file without a shape takes `expected`; dimensions below zero in it are then unknown, and
-// refused. "1" or "1,2,3": one value fills the whole tensor.
+// Reads the tensor that an argument describes. A raw file without a shape uses `expected`; negative extents in it are unknown, and refused.
+// "1" or
+// "1,2,3": one value fills the whole tensor.
 Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTensor& out);
-// Writes .npy, or the raw bytes where the name does not end so.
+// Writes .npy, or raw bytes if the name does not end in ".npy".
 Wrong save_tensor(const std::string& path, const HostTensor& tensor);
 
-// Element `index` as a number; exact for all types but the largest 64-bit integers.
+// Element `index` as a number; exact for all types except the largest 64-bit integers.
 double element(const HostTensor& tensor, uint64_t index);
-// Stores a number, rounded as the type does; out-of-range integers are refused by parse_values before.
+// Stores a number, rounded to the type; parse_values has already refused integers that are out of range.
 void set_element(HostTensor& tensor, uint64_t index, double value);
-// As it should be read again: shortest form that keeps the value.
+// The shortest text that preserves the value when it is read again.
 std::string element_text(const HostTensor& tensor, uint64_t index);
 // "2x3xf32=1,2,3,4,5,6"; at most `most` values, then "...".
 std::string tensor_text(const HostTensor& tensor, uint64_t most);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From flags to [validation], and its report.
+// Turns flags into the table [validation], and reads its report.
 #include "tools/heddle/validation.h"
 
 #include <filesystem>
@@ -9,7 +9,7 @@ namespace heddle::tool {
 
 namespace {
 
-// TOML's basic strings are JSON's, as long as DEL does not come.
+// TOML's basic strings are the same as JSON's, except for DEL.
 std::string quoted(const std::string& text) {
   return dump_json(Json(text), -1);
 }
@@ -18,16 +18,16 @@ std::string quoted(const std::string& text) {
 
 void ValidationFlags::add_to(Flags& flags) {
   flags.word("--validate", validate,
-             "check every call of the plugins, and stop at the first region that makes a NaN; =calls, =nan and =inf (also with commas "
-             "between) choose what of it");
-  flags.texts("--dump", dump, "write what these regions read and write to files; names as `heddle explain` has them, with * and ?",
+             "check every plugin call, and stop at the first region that produces a NaN; =calls, =nan and =inf (comma-separated) "
+             "select some of these checks");
+  flags.texts("--dump", dump, "write the operands and results of these regions to files; names as shown by `heddle explain`, with * and ?",
               "REGIONS");
-  flags.text("--dump-to", dump_folder, "folder for --dump", "FOLDER");
+  flags.text("--dump-to", dump_folder, "directory for --dump", "DIRECTORY");
 }
 
 Wrong ValidationFlags::to_config(std::string& text) const {
   text.clear();
-  if (dump.empty() != dump_folder.empty()) return "--dump and --dump-to belong together";
+  if (dump.empty() != dump_folder.empty()) return "--dump and --dump-to must be given together";
   const std::string words = validate == "true" ? "calls,nan" : validate;
   for (size_t start = 0; start < words.size();) {
     const size_t end = std::min(words.find(',', start), words.size());
@@ -38,7 +38,7 @@ Wrong ValidationFlags::to_config(std::string& text) const {
     } else if (word == "nan" || word == "inf") {
       text += "stop_at_" + word + " = true\n";
     } else {
-      return "--validate=" + validate + ": '" + word + "' is nothing to validate; calls, nan or inf was expected";
+      return "--validate=" + validate + ": '" + word + "' is not a check; expected calls, nan or inf";
     }
   }
   if (!dump.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// --validate and --dump of `heddle run`: as text of a configuration, and what the layer saw in the end.
+// --validate and --dump of `heddle run`: converts them to configuration text, and reads the number of violations at the end.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ struct ValidationFlags {
   std::vector<std::string> dump;
   std::string dump_folder;
   void add_to(Flags& flags);
-  // Sets `text` to what a heddle.toml would say; says what is wrong with the flags.
+  // Sets `text` to the equivalent heddle.toml text; returns an error text for wrong flags.
   Wrong to_config(std::string& text) const;
 };
 
-// How many rules were broken, each of which is in the log already; the status where that is not to be had.
+// Counts the violations, each of which is already in the log; returns the status if the count is not available.
 heddle_status_t* count_violations(heddle_runtime_t* runtime, uint64_t& out);
 
 }  // namespace heddle::tool

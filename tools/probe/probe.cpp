@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-probe: the first look at one plugin, in a process that may crash. Started by libheddle only; it answers over descriptor 3 and
-// never over what the plugin can print to. It knows no manifest and no configuration: all it needs is on its command line.
+// heddle-probe: examines one plugin in a process that may crash. Started by libheddle only; it answers over descriptor 3, never over streams
+// that the plugin can print to. It reads no manifest and no configuration: its command line has all that it needs.
 //
 //   heddle-probe NONCE TIMEOUT_MS ID VERSION LIBRARY [name=kind:value ...]
 #include <fcntl.h>
@@ -27,7 +27,7 @@ void send(std::string_view text) {
   while (!text.empty()) {
     ssize_t count = write(kProbeDescriptor, text.data(), text.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) _exit(1);  // nobody listens
+    if (count <= 0) _exit(1);  // the parent no longer listens
     text.remove_prefix(static_cast<size_t>(count));
   }
 }
@@ -36,7 +36,7 @@ void send_stage(std::string_view stage) {
   send(fmt::format("stage {}\n", stage));
 }
 
-// Everything the host will do with the plugin before it opens a device.
+// Does all that the host does with the plugin before it opens a device.
 Verdict look(const std::string& id, const std::string& version, const std::string& path, std::vector<OptionValue> options) {
   Verdict verdict;
   send_stage("loading its library");
@@ -56,16 +56,18 @@ Verdict look(const std::string& id, const std::string& version, const std::strin
     const LoadedDriver& driver = *instance->driver;
     Status status(driver.device.count(driver.api.instance, &verdict.device_count));
     if (!status.ok()) return {PluginState::kProbeFailed, fmt::format("counting its devices failed: {}", status.message())};
-    if (verdict.device_count == 0) return {PluginState::kNoDevice, "it counts no device"};
+    if (verdict.device_count == 0) return {PluginState::kNoDevice, "it reports no device"};
   }
   send_stage("in its function shutdown");
   instance.reset();
   return verdict;
 }
 
-// Bounds for accidents, which also hold for what a plugin starts and leaves behind. Memory has none: vendors' libraries reserve hundreds of
-// GiB of addresses, and RLIMIT_DATA counts such reservations. Instead the parent looks at what is in use, and this process is the first that goes when
-// memory ends.
+// Limits against accidents; they also hold for processes that a plugin starts and leaves behind. Memory has no limit: vendor libraries
+// reserve
+// hundreds of GiB of addresses, and RLIMIT_DATA counts such reservations. Instead the parent watches how much is in use, and the kernel kills
+// this
+// process first if memory runs out.
 void bound_resources(uint64_t timeout_ms) {
   constexpr rlim_t kMaxFileBytes = rlim_t{4} << 30;
   const rlim_t cpu_seconds = (timeout_ms / 1000 + 1) * std::max(1u, std::thread::hardware_concurrency());
@@ -83,10 +85,11 @@ void bound_resources(uint64_t timeout_ms) {
 }
 
 int probe(int argc, char** argv) {
-  // The parent gone, nobody needs the answer; a core file of a plugin's crash helps nobody either.
+  // If the parent is gone, no process needs the answer. A core file of a plugin's crash is of no use either.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (argc < 6) {
-    fmt::print(stderr, "heddle-probe: it is started by libheddle, with NONCE TIMEOUT_MS ID VERSION LIBRARY [name=kind:value ...]\n");
+    fmt::print(stderr,
+               "heddle-probe: this program is started by libheddle, with NONCE TIMEOUT_MS ID VERSION LIBRARY [name=kind:value ...]\n");
     return 2;
   }
   bound_resources(std::strtoul(argv[2], nullptr, 10));
@@ -95,7 +98,7 @@ int probe(int argc, char** argv) {
   for (int i = 6; i < argc; ++i) {
     OptionValue option;
     if (!option_from_argument(argv[i], &option)) {
-      fmt::print(stderr, "heddle-probe: argument {} is no option: {}\n", i, argv[i]);
+      fmt::print(stderr, "heddle-probe: argument {} is not an option: {}\n", i, argv[i]);
       return 2;
     }
     options.push_back(std::move(option));
@@ -109,7 +112,7 @@ int probe(int argc, char** argv) {
 }  // namespace
 }  // namespace heddle::host
 
-// Ends as an application does, after the answer, so that a plugin that crashes then is found out here.
+// Ends as an application does, after the answer, so that a plugin that crashes at exit is detected here.
 int main(int argc, char** argv) {
   try {
     return heddle::host::probe(argc, argv);

@@ -52,7 +52,7 @@ std::optional<int> Trial::open(const Flags& flags, const TrialOptions& options, 
   if (heddle_status_t* status = compile(options, module.path, report_path, choices)) return tool::report(status);
   std::ifstream file(report_path, std::ios::binary);
   report_ = parse_json({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
-  if (!report_.is_object()) return flags.failed("the compiler wrote no report that can be read");
+  if (!report_.is_object()) return flags.failed("the compiler's report cannot be read");
   for (const Json& kernel : array(report_, "kernels"))
     kernels_[{text(kernel, "family"), text(kernel, "kernel")}] = {text(kernel, "name"), text(kernel, "choice")};
   has_to_stop_ = options.has_to_stop;
@@ -77,7 +77,7 @@ std::optional<int> Trial::open(const Flags& flags, const TrialOptions& options, 
   if (heddle_status_t* status = upload_inputs(function_, values, inputs_)) return tool::report(status);
   for (const Tensor& input : inputs_) raw_inputs_.push_back(input.get());
   raw_results_.assign(function_.results.size(), nullptr);
-  // The first call makes the results; later ones write into them.
+  // The first call allocates the results; later calls write into them.
   heddle_status_t* first = call();
   for (heddle_tensor_t* result : raw_results_) results_.emplace_back(result);
   if (first) return tool::report(first);

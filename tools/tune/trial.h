@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The model, compiled with some choices and loaded: what each of its kernels takes. Used by tune.cpp, which chooses.
+// The model, compiled with some choices and loaded; measures each of its kernels. Used by tune.cpp, which chooses.
 #pragma once
 
 #include <functional>
@@ -15,30 +15,31 @@
 
 namespace heddle::tool {
 
-// What all trials have in common.
+// Options that all trials share.
 struct TrialOptions {
   std::string model, target, math = "default", cache;
   std::vector<std::string> places, slots, operators;
-  ModuleFlags module;  // its path is the trial's own
+  ModuleFlags module;  // each trial sets its own path
   std::vector<std::string> inputs, dims;
   uint64_t seed = 0, threads = 0;
-  std::function<bool()> has_to_stop;  // asked now and then
+  std::function<bool()> has_to_stop;  // polled now and then
 };
 
-// Family of devices, and name in the compiler's report: the same for kernels that are alike.
+// Device family, and the kernel's name in the compiler's report, which identical kernels share.
 using KernelName = std::pair<std::string, std::string>;
 
-// A kernel that calls run, and what all its dispatches of a call take.
+// A kernel that calls run, and the total time of its dispatches per call.
 struct KernelTime {
-  std::string choice;      // its plan
-  uint32_t candidate = 0;  // which of its region's kernels it is
+  std::string choice;      // the choice of its plan
+  uint32_t candidate = 0;  // index among the kernels of its region
   std::vector<std::string> regions;
   double time_ns = 0;
 };
 
 class Trial {
  public:
-  // folder: for the module and its report, which carry this name; choices: a file, or empty. A failure is reported, and its exit code returned.
+  // folder: directory for the module and its report, which carry this name; choices: a file, or empty. Reports a failure and returns its exit
+  // code.
   std::optional<int> open(const Flags& flags, const TrialOptions& options, heddle_runtime_t* runtime, const std::string& folder,
                           const std::string& name, const std::string& choices);
 
@@ -47,10 +48,10 @@ class Trial {
   // The first device of the instance.
   std::string device() const;
 
-  // Whether the function has a symbolic extent that no input and no --dim gives.
+  // Whether the function has a symbolic extent that neither an input nor a --dim gives.
   bool has_unknown_extents() const { return has_unknown_extents_; }
 
-  // Calls for about as long, at least once, or until it has to stop: the mean of a call, and what kernels took in it.
+  // Makes calls for about that long, at least one, unless it has to stop; returns the mean time of a call and of each kernel in it.
   struct Times {
     double call_ns = 0;
     std::map<KernelName, KernelTime> kernels;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle tune MODEL -o CHOICES`: compiles the model with each plan of its kernels in turn, runs it on the device at hand beside the compiler's own
-// choice, and writes down which plans were faster. All kernels are tried at once, since each is timed by itself.
+// `heddle tune MODEL -o CHOICES`: compiles the model with each plan of its kernels in turn, measures it on this machine's device against the
+// compiler's own choice, and writes down which plans were faster. All kernels are tried at once, since each is timed separately.
 #include <signal.h>
 #include <unistd.h>
 
@@ -30,39 +30,41 @@ struct Options {
 
   void declare(Flags& flags) {
     flags.positional("MODEL", trial.model, "model file: .onnx, or .mlir in the tx dialect");
-    flags.text("-o,--output", output, "the choices to write, for heddle compile --tuned; when complete, they replace a file of that name",
+    flags.text("-o,--output", output, "file for the choices, for heddle compile --tuned; once complete, it replaces an existing file",
                "FILE");
-    flags.text("--target", trial.target, "as of heddle compile, for the device at hand; default: cpu", "LIST");
-    flags.texts("--device", trial.module.devices, "device to measure on, or the one of a slot", "ALIAS|SLOT=ALIAS");
+    flags.text("--target", trial.target, "same as for heddle compile, for the device to measure; default: cpu", "LIST");
+    flags.texts("--device", trial.module.devices, "device to measure on, or the device of a slot", "ALIAS|SLOT=ALIAS");
     flags.text("--function", trial.module.function, "function to call (default: the only one, or 'main')", "NAME");
     flags.texts("--params", trial.module.params, "safetensors file with parameters, or the index of its shards", "[SCOPE=]FILE");
-    flags.texts("--input", trial.inputs, "value of an argument; one value fills the whole shape, and what is not given is made up",
+    flags.texts("--input", trial.inputs,
+                "value of an argument; one value fills the whole shape; arguments that are not given get random values",
                 "[NAME=]SHAPE=VALUES|@FILE");
-    flags.texts("--dim", trial.dims, "extent of a symbol for inputs that are made up: the one that most calls have", "NAME=N");
-    flags.count("--seed", trial.seed, "of the values that are made up (0)", 0, UINT64_MAX);
-    flags.count("--plans", plans, "most plans of a kernel to try (6)", 2, 6);
-    flags.number("--seconds", seconds, "to measure each of them, and as long the compiler's choice beside it (0.5)", 1e-3, 1e6);
-    flags.number("--gain", gain, "least gain for which a plan is chosen, as a part of the time (0.03)", 0, 0.9);
-    flags.texts("--place", trial.places, "as of heddle compile", "PATTERN=@SLOT");
-    flags.texts("--slot", trial.slots, "as of heddle compile", "@SLOT=FAMILY");
-    flags.texts("--operators", trial.operators, "as of heddle compile", "FILE");
-    flags.choice("--math", trial.math, {"strict", "default", "fast"}, "as of heddle compile");
+    flags.texts("--dim", trial.dims, "extent of a symbol, for random inputs: the most frequent one in real calls", "NAME=N");
+    flags.count("--seed", trial.seed, "seed of the random values (0)", 0, UINT64_MAX);
+    flags.count("--plans", plans, "maximum number of plans to try per kernel (6)", 2, 6);
+    flags.number("--seconds", seconds, "seconds to measure each plan; the compiler's choice is measured for the same time (0.5)", 1e-3,
+                 1e6);
+    flags.number("--gain", gain, "smallest gain for which a plan is chosen, as a fraction of the time (0.03)", 0, 0.9);
+    flags.texts("--place", trial.places, "same as for heddle compile", "PATTERN=@SLOT");
+    flags.texts("--slot", trial.slots, "same as for heddle compile", "@SLOT=FAMILY");
+    flags.texts("--operators", trial.operators, "same as for heddle compile", "FILE");
+    flags.choice("--math", trial.math, {"strict", "default", "fast"}, "same as for heddle compile");
     flags.count("--threads", trial.threads, "threads of the compiler (0: all cores)", 0, 4096);
-    flags.text("--cache", trial.cache, "where code of kernels is kept (default: the user's cache folder)", "FOLDER");
+    flags.text("--cache", trial.cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");
     flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
-    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    flags.choice("--format", format, format_names(), "format of the results on stdout");
     runtime.add_to(flags);
   }
 };
 
-// The first signal ends the work, and what it left is removed; a second one does what it always does.
+// The first signal ends the work and removes temporary files; a second signal has its default effect.
 std::atomic<int> g_signal{0};
 void on_signal(int number) {
   g_signal = number;
   signal(number, SIG_DFL);
 }
 
-// A folder of ours, gone at the end.
+// A temporary directory, removed in the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -100,18 +102,18 @@ std::string write_file(const std::string& path, const std::string& text) {
   return error ? error->message : std::string();
 }
 
-// A choice for calls of which `when` holds.
+// A choice for the calls for which `when` holds.
 struct Pick {
   std::string when, choice;
 };
 
 // A kernel with several plans that the function runs.
 struct TunedKernel {
-  std::string family, name, strategy, before;  // before: the choice that the compiler takes
+  std::string family, name, strategy, before;  // before: the compiler's choice
   std::vector<std::string> regions;
-  std::vector<std::pair<std::string, std::vector<std::string>>> plans;  // by case, in order: its choices, the compiler's first
-  std::optional<Pick> pick;                                             // the best so far; none: the compiler's
-  double ratio = 1;                                                     // of its time to that of the compiler's choice
+  std::vector<std::pair<std::string, std::vector<std::string>>> plans;  // per case, in order: its choices, the compiler's first
+  std::optional<Pick> pick;                                             // the best so far; none: the compiler's choice
+  double ratio = 1;                                                     // ratio of its time to that of the compiler's choice
   double time_ns = 0;
   KernelName id() const { return {family, name}; }
 };
@@ -128,9 +130,9 @@ class Tuner {
   }
 
   std::optional<int> run() {
-    // A file that cannot be written is told before the work is done.
+    // Opened first, so that a file that cannot be written is reported before the work starts.
     if (module::Status error = file_.open()) return flags_.failed(error->message);
-    if (folder_.path().empty()) return flags_.failed(std::string("making a temporary folder failed: ") + std::strerror(errno));
+    if (folder_.path().empty()) return flags_.failed(std::string("making a temporary directory failed: ") + std::strerror(errno));
     if (std::optional<int> code = start_runtime(flags_, options_.runtime, runtime_)) return code;
     if (std::optional<int> code = open(base_, "base", "")) return code;
     if (heddle_status_t* status = base_.measure(0, times_)) return report(status);
@@ -155,8 +157,7 @@ class Tuner {
     folder_.add_trial(name);
     if (std::optional<int> code = trial.open(flags_, options_.trial, runtime_.get(), folder_.path(), name, choices)) return code;
     if (g_signal != 0) return 128 + g_signal;
-    if (trial.has_unknown_extents())
-      return flags_.misuse("the model has symbolic extents: say with --dim NAME=N for which it is to be tuned");
+    if (trial.has_unknown_extents()) return flags_.misuse("the model has symbolic extents: give the extents to tune for with --dim NAME=N");
     return std::nullopt;
   }
 
@@ -179,7 +180,7 @@ class Tuner {
     }
   }
 
-  // The choices of one round, as a file.
+  // Writes the choices of one round to a file.
   std::string write_round(const std::string& name, const std::map<KernelName, std::vector<Pick>>& picks) {
     Json list = Json::array();
     for (const TunedKernel& kernel : kernels_) {
@@ -191,7 +192,7 @@ class Tuner {
     return write_file(folder_.add(name), dump_json(Json{{"choices", std::move(list)}}, -1));
   }
 
-  // Blocks of calls of both in turns: what each kernel takes, as part of what it takes in the other.
+  // Runs blocks of calls of both modules in turn; computes the time of each kernel relative to its time in the other module.
   std::optional<int> compare(Trial& trial, double seconds, std::map<KernelName, std::vector<double>>& ratios, Trial::Times& last,
                              std::vector<double>* calls = nullptr) {
     constexpr int blocks = 5;
@@ -210,7 +211,7 @@ class Tuner {
     return std::nullopt;
   }
 
-  // Each case of each kernel by its plan of that rank, or its first where it has fewer.
+  // Tries for each case of each kernel its plan of that rank, or its first if it has fewer.
   std::optional<int> try_plans(uint64_t rank) {
     std::map<KernelName, std::vector<Pick>> picks;
     size_t most = 0;
@@ -231,7 +232,7 @@ class Tuner {
     for (TunedKernel& kernel : kernels_) {
       const auto ratio = ratios.find(kernel.id());
       if (ratio == ratios.end()) continue;
-      // A kernel that is picked has a candidate for each case, so that it is known which case the calls are.
+      // A kernel that is picked has one candidate per case, which shows the case of the calls.
       const size_t its_case = last.kernels[kernel.id()].candidate;
       if (its_case >= kernel.plans.size() || rank >= kernel.plans[its_case].second.size()) continue;
       const Pick& pick = picks[kernel.id()][its_case];
@@ -243,7 +244,7 @@ class Tuner {
     return std::nullopt;
   }
 
-  // All choices together once more: those that were fast by chance are given up, and the others measured again.
+  // Measures all choices together once more. Choices that were fast only by chance are dropped, and the others measured again.
   std::optional<int> confirm(bool& is_sure) {
     is_sure = true;
     call_ratio_ = 1;
@@ -270,7 +271,7 @@ class Tuner {
     return std::nullopt;
   }
 
-  // The device that was measured, in words, for whoever has the choices without the machine.
+  // A description of the measured device, for users of the choices who do not have the machine.
   std::string described_device() const {
     const std::string alias = base_.device();
     heddle_text_t* raw = nullptr;
@@ -323,7 +324,7 @@ class Tuner {
     };
     print_rows(whole, rows,
                {field("region", "region"), field("strategy", "strategy"),
-                Column{"a call", [](const Json& row) { return duration_text(row["time_ns"].get<double>()); }, "time_ns"},
+                Column{"per call", [](const Json& row) { return duration_text(row["time_ns"].get<double>()); }, "time_ns"},
                 field("before", "before"), field("choice", "choice"), Column{"time", ratio, "time_ratio"}},
                format);
     if (format != Format::kTable) return;
@@ -351,7 +352,7 @@ class Tuner {
 
 int tune(const Arguments& arguments) {
   Options options;
-  Flags flags("tune", "Finds the fastest plans of a model's kernels on a device, by measuring them; heddle compile --tuned takes them.");
+  Flags flags("tune", "Finds the fastest plans of a model's kernels on a device by measuring them, for heddle compile --tuned.");
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.output.empty()) return flags.misuse("-o FILE is missing");
@@ -360,11 +361,11 @@ int tune(const Arguments& arguments) {
   for (const std::string& path : options.trial.operators) read.push_back({"--operators", path});
   if (Wrong wrong = file_named_twice({{"-o", options.output}}, read); !wrong.empty()) return flags.misuse(wrong);
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
-    // nohup's choice stands.
+    // A signal that is already ignored stays ignored, as nohup requires.
     if (signal(number, on_signal) == SIG_IGN) signal(number, SIG_IGN);
   }
   const int code = Tuner(flags, options).run().value_or(kFine);
-  return g_signal != 0 ? 128 + g_signal : code;  // as shells say it of a program that a signal ended
+  return g_signal != 0 ? 128 + g_signal : code;  // the shells' convention for a program that a signal ended
 }
 
 }  // namespace
@@ -372,7 +373,7 @@ int tune(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   namespace tool = heddle::tool;
-  // A file beyond the limit is a failed write with a reason, not a killed process.
+  // A write beyond the file size limit fails with a reason instead of killing the process.
   signal(SIGXFSZ, SIG_IGN);
   return tool::run_program("heddle tune", "tuning", "tune a smaller model",
                            [&] { return tool::tune(tool::Arguments(argv + 1, argv + argc)); });
