@@ -123,9 +123,9 @@ class MemoryTest(ExplainCase):
     def test_of_a_table_for_people(self):
         module = self.compile(mul_chain(self.folder / "model.onnx"))
         text = self.succeed("explain", module, "--memory").stdout
-        self.assertRegex(text, r"on +what +n=1 +n=8 +n=64\ndefault +weights +")
+        self.assertRegex(text, r"slot or device +memory +n=1 +n=8 +n=64\ndefault +weights +")
         text = self.succeed("explain", module, "--memory", "--input", "3x512xf32", "--device", "cpu:0").stdout
-        self.assertRegex(text, r"on +what +n=3\ncpu:0 \(default\) +weights +")
+        self.assertRegex(text, r"slot or device +memory +n=3\ncpu:0 \(default\) +weights +")
         self.assertRegex(text, r"inputs +6.0 KiB\n +results +3.0 KiB\n")
 
 

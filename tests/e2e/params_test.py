@@ -166,7 +166,7 @@ class Formats(ParamsCase):
         self.succeed("params", "verify", path)
         result = heddle("params", "verify", path, "--nan")
         self.assertEqual(result.code, 1, str(result))
-        self.assertIn("the CRC differs", result.stdout)
+        self.assertIn("the CRC does not match", result.stdout)
 
 
 class HostileFiles(ParamsCase):
@@ -194,7 +194,7 @@ class HostileFiles(ParamsCase):
         for output, arguments in (("o.npz", ["--only", "a"]), ("o.npy", ["--only", "a"]), ("o.npz", ["--only", "b*"]),
                                   ("o.npz", ["--only", "d", "--rename", "d=\udcff"])):
             result = self.fail_with(1, "params", "convert", path, "-o", self.folder / output, *arguments)
-            self.assertRegex(result.stderr, "tensor 'a' has 17 dimensions, .* at most 16; write .safetensors|its name is no UTF-8 text, or has a NUL")
+            self.assertRegex(result.stderr, "tensor 'a' has 17 dimensions, .* at most 16; write .safetensors|its name is not valid UTF-8 or contains a NUL")
         self.assertIn("17 dimensions", self.fail_with(1, "params", "extract", path, "a", "-o", self.folder / "o.npy").stderr)
         self.assertEqual([one.name for one in self.folder.iterdir()], [path.name])
         self.succeed("params", "extract", path, "a", "-o", self.folder / "o.bin")
@@ -358,7 +358,7 @@ class Modules(ParamsCase):
         self.call = ["run", self.module, "--input", "x=64x1024xf32=1", "--params"]
 
     def test_a_module_finds_its_parameters_or_is_told_which_not(self):
-        self.assertRegex(self.succeed("params", "verify", self.weights, "--module", self.module).stdout, r"\d+ wanted by the module; no error")
+        self.assertRegex(self.succeed("params", "verify", self.weights, "--module", self.module).stdout, r"\d+ needed by the module; no error")
         listed = json.loads(self.succeed("params", "ls", self.weights, "--format", "json").stdout)["tensors"]
         floats = [row["name"] for row in listed if row["type"] == "f32"]
         other = self.folder / "other.safetensors"

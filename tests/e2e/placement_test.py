@@ -143,7 +143,7 @@ class Digits(SlotsCase):
         slots = {region["node"]: region["slot"] for region in report["places"]["regions"] if region["region"].startswith("main")}
         text = self.succeed("explain", module, *self.flags).stdout
         self.assertIn("arguments  image: batchx1x8x8xf32 on @host\n", text)
-        self.assertIn("gives    logits: batchx10xf32 on default\n", text)
+        self.assertIn("results    logits: batchx10xf32 on default\n", text)
         self.assertEqual((slots["conv1"], slots["pool1"], slots["conv3"], slots["hidden"]), ("@a", "@host", "default", "@a"))
 
     def test_everything_placed_leaves_no_default_slot(self):

@@ -71,7 +71,7 @@ TEST_F(Npz, HoldsMoreThan65535Members) {
   const size_t locator = file.rfind("PK\6\7"), end = file.rfind("PK\6\6");
   std::string damaged = file;
   damaged[locator + 15] = '\x7f';
-  EXPECT_THAT(open(damaged), HasSubstr("is beyond its place"));
+  EXPECT_THAT(open(damaged), HasSubstr("overlaps the records after it"));
   damaged = file;
   damaged[locator + 8] -= 1;
   EXPECT_THAT(open(damaged), HasSubstr("there is no ZIP64 end record"));
@@ -91,25 +91,25 @@ TEST_F(Npz, WhatItSaysMustBeSo) {
     std::string bytes;
     const char* message;
   } cases[] = {
-      {"method", kCentral, 0, 10, "\x08", "member 'a.npy': it is deflated, and only stored members are read in place"},
+      {"method", kCentral, 0, 10, "\x08", "member 'a.npy': it is deflated, and only stored members can be read"},
       {"another method", kCentral, 0, 10, "\x0c", "it is compressed by method 12"},
       {"method in the local header", kLocal, 1, 8, "\x08", "member 'b.npy': it is deflated"},
       {"encryption", kCentral, 0, 8, "\x01", "member 'a.npy': it is encrypted"},
       {"stored and whole size", kCentral, 0, 20, "\x01", "bytes stored"},
       {"local size", kLocal, 0, 22, "\x01", "says"},
-      {"local name", kLocal, 0, 30, "x", "the header at byte 0 has another name"},
-      {"twice the name", kCentral, 1, 46, "a", "the name is there twice"},
-      {"place of a member", kCentral, 1, 42, std::string("\1\0\0\0", 4), "inside of another one"},
+      {"local name", kLocal, 0, 30, "x", "the header at byte 0 has a different name"},
+      {"twice the name", kCentral, 1, 46, "a", "the name is a duplicate"},
+      {"place of a member", kCentral, 1, 42, std::string("\1\0\0\0", 4), "inside another member"},
       {"place behind the end", kCentral, 1, 42, "\xfe\xff\xff\xff", "is not before the directory"},
       {"local signature", kLocal, 1, 0, "XXXX", "there is no header at byte"},
       {"signature of the directory", kCentral, 0, 0, "XXXX", "its directory is damaged"},
       {"length of a name", kCentral, 1, 28, "\xff\xff", "its directory is damaged"},
       {"size of the directory", kEnd, 0, 12, "\x01", "does not end at byte"},
       {"members", kEnd, 0, 8, std::string("\3\0\3\0", 4), "its directory has 2 members, its end record says 3"},
-      {"disks", kEnd, 0, 4, "\x01", "a part of an archive in several"},
+      {"disks", kEnd, 0, 4, "\x01", "one part of a multi-part archive"},
       {"comment", kEnd, 0, 20, "\x01", "it has no end record"},
       {"ZIP64 that is not there", kCentral, 0, 42, "\xff\xff\xff\xff", "ZIP64's sizes are missing in the directory"},
-      {"a name that is no array's", kCentral, 0, 46, "a.npx", "another name"},
+      {"a name that is no array's", kCentral, 0, 46, "a.npx", "a different name"},
   };
   for (const auto& one : cases) {
     EXPECT_THAT(open_changed(one.signature, one.which, one.offset, one.bytes), HasSubstr(one.message)) << one.what;

@@ -21,9 +21,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = ROOT / "sdk" / "include"
 RELEASED = ROOT / "tests" / "abi"
 
-# They have a struct_size and are frozen all the same: one is held by value, the other is what versions are negotiated with.
+# They have a struct_size but are frozen: one is held by value, the other is what versions are negotiated with.
 FROZEN = {"heddle_sync", "heddle_negotiation"}
-# Says which version it is.
+# The macro with the current minor version.
 VERSION = "HEDDLE_ABI_MINOR"
 
 
@@ -88,7 +88,7 @@ def constants(headers):
     text = preprocess(headers, "".join(f"\nheddle_value_of {name[0]} ## {name[1:]} = {name}\n" for name in names))
     values = re.findall(r"^heddle_value_of (\w) ## (\w+) =(.*)$", text, re.MULTILINE)
     if len(values) != len(names):
-        raise Broken("the preprocessor did not give a value for every constant")
+        raise Broken("the preprocessor gave no value for some constants")
     found.update({first + rest: value.strip() for first, rest, value in values})
     found.pop(VERSION)
     return found
@@ -119,7 +119,7 @@ def growing(dump):
 def type_changes(old, new):
     """(what the rules allow, what they do not): lines about the types of two dumps. What this does not know is not allowed."""
     done = run(["abidiff", "--no-show-locs", "--leaf-changes-only", "--no-default-suppression", "--harmless", old, new], ok=(0, 4, 8, 12))
-    # The whole report, to be sure that nothing is only seen there.
+    # The whole report as well, in case it has a change that the list of changed types lacks.
     whole = run(["abidiff", "--no-show-locs", "--no-default-suppression", "--harmless", old, new], ok=(0, 4, 8, 12))
     may_grow = growing(old)
     allowed, broken, struct, size, added = [], [], None, None, False
@@ -148,7 +148,7 @@ def type_changes(old, new):
             continue
         match = re.match(r"'(.*)', at offset (\d+) \(in bits\)", text)
         if match and size is not None and int(match[2]) >= size:
-            allowed.append(f"{struct} has {match[1]} behind its end")
+            allowed.append(f"{struct} has {match[1]} at its end")
             continue
         broken.append(f"{struct + ': ' if struct and line.startswith(' ') else ''}{text}")
     if whole.returncode and not (allowed or broken):

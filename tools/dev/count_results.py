@@ -67,7 +67,7 @@ def count_ctest(results, registered, status, tally):
             tally.skipped.append(named_with_reason(name, skip))
         elif case.get("status") != "run" or outcome(case) != "passed":
             failures += 1
-            # A crash leaves no result file, or one without a failure in it: it still counts as one.
+            # A crash leaves no result file, or one without a failure: it still counts as one failure.
             if not own.exists() or count_cases(own, f"{name}: ", tally) == 0:
                 tally.failed.append(name)
         elif own.exists():

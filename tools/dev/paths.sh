@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Where things are, for the scripts beside this one; sourced, never run.
-# HEDDLE_PRESET names another preset, HEDDLE_BUILD another build folder, HEDDLE_VENV another Python environment, HEDDLE_JOBS a number of jobs.
+# Paths for the scripts in this directory; sourced, never run.
+# HEDDLE_PRESET names another preset, HEDDLE_BUILD another build directory, HEDDLE_VENV another Python environment, HEDDLE_JOBS a number of
+# jobs.
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 preset="${HEDDLE_PRESET:-release}"
 build="$root/build/$preset"
 [ -z "${HEDDLE_BUILD:-}" ] || build="$(realpath -m -- "$HEDDLE_BUILD")"
 if [ -z "${HEDDLE_BUILD:-}" ] && [ ! -w "$root" ]; then
-  echo "$(basename "$0"): writing to $root failed: it is read-only for this user; set HEDDLE_BUILD to a folder to build in" >&2
+  echo "$(basename "$0"): writing to $root failed: it is read-only for this user; set HEDDLE_BUILD to a directory to build in" >&2
   exit 1
 fi
-# Beside the sources, or in the build folder where the sources cannot be written to. CMake looks for Python there as well.
+# In the source tree, or in the build directory if the sources are read-only. CMake looks for Python there as well.
 venv="$root/.venv"
 [ -w "$root" ] || [ -w "$venv" ] || venv="$build/.venv"
 [ -z "${HEDDLE_VENV:-}" ] || venv="$(realpath -ms -- "$HEDDLE_VENV")"
 export HEDDLE_VENV="$venv"
 
-# A compile of MLIR headers takes up to 2 GiB: jobs are bounded by memory as well as by cores.
+# A compile of MLIR headers takes up to 2 GiB, so jobs are limited by memory as well as by cores.
 jobs="${HEDDLE_JOBS:-}"
 if [ -z "$jobs" ]; then
   cores="$(nproc)"
@@ -25,7 +26,7 @@ fi
 
 say() { printf '== %s\n' "$*"; }
 
-# For a script that has none: --help shows what its head says, anything else is a mistake.
+# For a script without arguments: --help prints its head comment, any other argument is an error.
 no_arguments() {
   local script="tools/dev/$(basename "$0")"
   if [ "$1" = --help ] || [ "$1" = -h ]; then

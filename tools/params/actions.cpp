@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What actions share.
+// Code that actions share.
 #include "tools/params/actions.h"
 
 #include <fnmatch.h>
@@ -28,7 +28,7 @@ Wrong select(const Checkpoint& checkpoint, const std::vector<std::string>& globs
   for (const std::string& glob : globs) {
     const bool used = std::any_of(out.begin(), out.end(), [&](const StoredTensor* tensor) { return fits(tensor->name, {glob}); });
     if (!used)
-      return "no tensor of '" + checkpoint.path() + "' fits '" + glob + "'; heddle params ls lists its " +
+      return "no tensor of '" + checkpoint.path() + "' matches '" + glob + "'; heddle params ls lists its " +
              std::to_string(checkpoint.tensors().size());
   }
   return {};
@@ -52,7 +52,7 @@ Progress::~Progress() {
 void Progress::add(uint64_t bytes) {
   const uint64_t before = done_;
   done_ += bytes;
-  // Each hundredth, so that a terminal is no brake.
+  // At most 100 updates, so that the terminal does not slow down the work.
   const uint64_t step = std::max<uint64_t>(total_ / 100, 1);
   if (!show_ || (done_ / step == before / step && shown_)) return;
   std::fprintf(stderr, "\r\x1b[K%s %s of %s", doing_.c_str(), bytes_text(done_).c_str(), bytes_text(total_).c_str());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The actions of heddle params, one file each, and what they share: flags, globs, progress, JSON.
+// The actions of heddle params, one file each, and their common parts: flags, globs, progress, JSON.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ Command convert_action();
 Command diff_action();
 Command verify_action();
 
-// An action of whose Options the flags are made.
+// An action, whose flags are built from Options.
 template <typename Options>
 Command make_action(const char* name, const char* summary, int (*run)(const Arguments&)) {
   static const char* const kName = name;
@@ -37,19 +37,19 @@ Command make_action(const char* name, const char* summary, int (*run)(const Argu
           {}};
 }
 
-// Opens a file of parameters, with what is wrong or odd on stderr. Empty: go on. Else the exit code.
+// Opens a parameter file and reports errors and warnings on stderr. Empty: continue. Else the exit code.
 std::optional<int> open_checkpoint(const Flags& flags, const std::string& path, Checkpoint& out);
 
-// Whether a name fits one of some globs of the shell (*, ?, [a-z]; * fits dots and slashes too), or is one of them as it stands.
+// Whether a name matches one of some shell globs (*, ?, [a-z]; * matches dots and slashes too), or equals one of them literally.
 bool fits(const std::string& name, const std::vector<std::string>& globs);
-// Tensors that fit, all of them without a glob. Says which glob fits none.
+// Tensors that match, or all tensors without a glob. Returns an error that names a glob without a match.
 Wrong select(const Checkpoint& checkpoint, const std::vector<std::string>& globs, std::vector<const StoredTensor*>& out);
 
-// The array of a tensor's extents; a number, or "inf" for what JSON has none for.
+// The array of a tensor's extents; each a number, or "inf" if JSON cannot represent it.
 Json shape_json(const StoredTensor& tensor);
 Json number_json(double value);
 
-// "--progress": how much of something is done, on stderr.
+// "--progress": shows on stderr how much is done.
 class Progress {
  public:
   Progress(const std::string& mode, std::string doing, uint64_t total_bytes);

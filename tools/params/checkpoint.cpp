@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One index out of each format's. What the file is, its first bytes say, never its name.
+// Builds one index from the index of each format. The format is determined by the first bytes, never by the file name.
 #include "tools/params/checkpoint.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using std::string_view_literals::operator""sv;
 
 constexpr const char kRead[] = "this version reads safetensors (also in shards, by their index), .npz and .npy";
 
-// What a file is that is not read, by how it begins; empty if that is not known.
+// Names an unsupported format by its first bytes; empty if it is unknown.
 std::string other_format(std::string_view first) {
   const std::pair<std::string_view, std::string_view> kFormats[] = {
       {"GGUF"sv, "a GGUF file"},
@@ -35,8 +35,8 @@ std::string other_format(std::string_view first) {
     if (first.substr(0, magic.size()) == magic) return std::string(what);
   }
   if (first.size() >= 2 && first[0] == '\x80' && first[1] >= 2 && first[1] <= 5)
-    return "a pickle, as older .pt files are, which may run code";
-  // Protocol buffers: field 1 is the version of ONNX's IR, then a field with a length or a number.
+    return "a pickle, such as an older .pt file, which may run code";
+  // Protocol buffers: field 1 is the version of ONNX's IR, followed by a field with a length or a number.
   const bool is_onnx =
       first.size() >= 3 && first[0] == 8 && first[1] > 0 && first[1] < 64 && (first[2] & 7) % 2 == 0 && first[2] > 8 && first[2] < 0x78;
   return is_onnx ? "an ONNX model, which heddle compile reads with its external data" : "";
@@ -66,7 +66,7 @@ Wrong Checkpoint::open(const std::string& path) {
   Wrong wrong = file.read(0, std::as_writable_bytes(std::span(first)));
   if (!wrong.empty()) return file.about(wrong);
   const bool in_shards = module::is_shard_index(first);
-  // The readers of sdk/module name the file themselves.
+  // The readers of sdk/module name the file in their messages.
   wrong = in_shards ? open_shards() : open_single(first);
   if (!wrong.empty()) return wrong;
   std::sort(tensors_.begin(), tensors_.end(), [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
@@ -79,9 +79,9 @@ Wrong Checkpoint::open_single(const std::string& first) {
   if (first.starts_with("PK\3\4") || first.starts_with("PK\5\6")) return file.about(open_npz());
   if (first.starts_with(module::kNpyMagic)) return file.about(open_npy());
   if (const std::string other = other_format(first); !other.empty()) return file.about(refusal(other));
-  // The size of a header of safetensors, below 2^32.
+  // The size of a safetensors header, below 2^32.
   if (first.size() < 8 || first.substr(4) != std::string_view("\0\0\0\0", 4)) {
-    return file.about("it does not begin as any file of parameters that is known; " + std::string(kRead));
+    return file.about("it does not begin like any known parameter file; " + std::string(kRead));
   }
   format_ = "safetensors";
   return open_safetensors(0);
@@ -111,7 +111,7 @@ Wrong Checkpoint::open_shards() {
       return files_[0].about(concat("it names a shard that cannot be opened: ", in_quotes(file.path()), ": ", wrong));
     if (Wrong wrong = open_safetensors(static_cast<uint32_t>(files_.size() - 1)); !wrong.empty()) return wrong;
   }
-  // The index says which file a tensor is of: files may have others, and several the same.
+  // The index assigns a file to each tensor: files may contain further tensors, also the same one in several files.
   std::vector<StoredTensor> found = std::move(tensors_), kept;
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return std::tie(a.name, a.file) < std::tie(b.name, b.file); });
   for (const module::ShardIndex::Entry& entry : index.entries) {
@@ -120,13 +120,13 @@ Wrong Checkpoint::open_shards() {
                                [](const StoredTensor& one, const auto& key) { return std::tie(one.name, one.file) < key; });
     if (at == found.end() || at->name != entry.name || at->file != file)
       return files_[0].about(concat("it says that ", in_quotes(index.shards[entry.shard]), " has tensor ", in_quotes(entry.name),
-                                    ", which that file has not"));
+                                    ", which is not in that file"));
     kept.push_back(*at);
   }
   tensors_ = std::move(kept);
   if (found.size() > tensors_.size()) {
     warnings_.push_back(
-        files_[0].about(concat(found.size() - tensors_.size(), " tensors of its shards are not in the index, and left out")));
+        files_[0].about(concat(found.size() - tensors_.size(), " tensors of its shards are not in the index and are ignored")));
   }
   if (index.total_bytes && *index.total_bytes != tensor_bytes()) {
     warnings_.push_back(files_[0].about(concat("its total_size is ", *index.total_bytes, ", its tensors have ", tensor_bytes(), " bytes")));
@@ -139,13 +139,12 @@ Wrong Checkpoint::open_npz() {
   std::vector<NpzMember> members;
   Wrong broken = read_npz_directory(files_[0], members);
   for (const NpzMember& member : members) {
-    if (member.name.ends_with("/data.pkl") || member.name == "data.pkl")
-      return refusal("a file of PyTorch (.pt), whose pickle may run code");
+    if (member.name.ends_with("/data.pkl") || member.name == "data.pkl") return refusal("a PyTorch file (.pt), whose pickle may run code");
   }
   if (!broken.empty()) return broken;
   for (const NpzMember& member : members) {
     const std::string who = concat("member ", in_quotes(member.name), ": ");
-    if (!member.name.ends_with(".npy")) return who + "it is no array; numpy.savez names arrays .npy";
+    if (!member.name.ends_with(".npy")) return who + "it is not an array; numpy.savez names arrays .npy";
     NpyHeader header;
     if (Wrong wrong = read_npy_header(files_[0], member.offset, member.length, header); !wrong.empty()) return who + wrong;
     const uint64_t before = header.data_offset;
@@ -172,7 +171,7 @@ const StoredTensor* Checkpoint::find(const std::string& name) const {
 
 uint64_t Checkpoint::tensor_bytes() const {
   uint64_t bytes = 0;
-  for (const StoredTensor& tensor : tensors_) bytes += tensor.length;  // parts of files, which do not overlap in one
+  for (const StoredTensor& tensor : tensors_) bytes += tensor.length;  // the tensors of a file do not overlap
   return bytes;
 }
 
@@ -194,7 +193,7 @@ Wrong Checkpoint::changed() const {
 Wrong for_each_piece(const Checkpoint& checkpoint, const StoredTensor& tensor, const std::function<Wrong(const HostTensor&)>& take) {
   HostTensor piece;
   piece.shape.element_type = tensor.has_values() ? tensor.shape.element_type : HEDDLE_TYPE_U8;
-  const uint64_t width = HEDDLE_TYPE_BITS(piece.shape.element_type) / 8;  // no format here packs the types below a byte that Heddle has
+  const uint64_t width = HEDDLE_TYPE_BITS(piece.shape.element_type) / 8;  // none of these formats packs Heddle's types below one byte
   for (uint64_t done = 0; done < tensor.length; done += piece.bytes.size()) {
     piece.bytes.resize(std::min(kPieceBytes, tensor.length - done));
     piece.shape.dims = {static_cast<int64_t>(piece.bytes.size() / width)};

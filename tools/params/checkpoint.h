@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Named tensors in one or several files, whatever their format: safetensors, safetensors in shards with an index, .npz, .npy. Opening reads
-// headers alone; data is read in pieces, and no file is mapped. Used by every action of heddle params.
+// Named tensors in one or several files of any supported format: safetensors, safetensors in shards with an index, .npz, .npy. Opening reads
+// only headers; data is read in parts, and no file is mapped. Used by every action of heddle params.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ namespace heddle::tool {
 
 struct StoredTensor {
   std::string name;
-  Shape shape;        // the type is undefined where Heddle has none
-  std::string dtype;  // such a type's name in the file; else empty
-  uint32_t file = 0;  // of Checkpoint::files()
+  Shape shape;        // the type is undefined if Heddle has no such type
+  std::string dtype;  // name of such a type in the file; else empty
+  uint32_t file = 0;  // index into Checkpoint::files()
   uint64_t offset = 0, length = 0;
-  // Of .npz: the CRC-32 of its member, which has a header before the data.
+  // For .npz: the CRC-32 of its member, which has a header before the data.
   std::optional<uint32_t> crc = {};
   uint64_t header_bytes = 0;
 
   bool has_values() const { return dtype.empty(); }
-  // "f32", or the file's own name
+  // "f32", or the type's name in the file
   std::string type_text() const;
   // "2x3xf32"
   std::string shape_text() const;
@@ -36,7 +36,7 @@ struct StoredTensor {
 
 class Checkpoint {
  public:
-  // Opens and checks all of the structure: every file of it, every name, size and offset.
+  // Opens and checks the whole structure: every file, every name, size and offset.
   Wrong open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -46,14 +46,14 @@ class Checkpoint {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // sorted by name
   const StoredTensor* find(const std::string& name) const;
   uint64_t tensor_bytes() const;
-  // Of safetensors; of shards, all that they say, the first where two say something else.
+  // The metadata of safetensors files; for shards the union, where the first file wins if two differ.
   const module::SafetensorsMetadata& metadata() const { return metadata_; }
-  // What is odd and no error: a total that is wrong, tensors of a shard that the index does not name.
+  // Oddities that are not errors: a wrong total, tensors of a shard that are not in the index.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // Bytes of a tensor's data. What is wrong names file, tensor and bytes.
+  // Reads bytes of a tensor's data. An error text names file, tensor and bytes.
   Wrong read(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
-  // What is wrong if one of the files was written to meanwhile.
+  // An error text if one of the files was modified since it was opened.
   Wrong changed() const;
 
  private:
@@ -71,9 +71,10 @@ class Checkpoint {
   std::vector<std::string> warnings_;
 };
 
-// Bytes of a piece, in which everything is read and written.
+// Bytes of a piece, the unit of all reading and writing.
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
-// Hands out a tensor's data in order, as tensors of rank 1 and at most kPieceBytes of its type; of bytes where Heddle has no type for it.
+// Calls the function with a tensor's data in order, as tensors of rank 1 of its type and of at most kPieceBytes; as bytes if Heddle lacks the
+// type.
 Wrong for_each_piece(const Checkpoint& checkpoint, const StoredTensor& tensor, const std::function<Wrong(const HostTensor&)>& take);
 
 }  // namespace heddle::tool

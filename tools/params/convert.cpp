@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle params convert`: a file of parameters in another format, some of its tensors, other names, other types of floats. One tensor at
-// a time, in pieces.
+// `heddle params convert`: writes a parameter file in another format, optionally with a subset of the tensors, other names or other float
+// types.
+// Processes one tensor at a time, in pieces.
 #include <algorithm>
 #include <cstdio>
 #include <set>
@@ -21,32 +22,32 @@ struct Options {
   std::string file, output, type, progress = "auto";
   std::vector<std::string> only, renames;
   void declare(Flags& flags) {
-    flags.positional("FILE", file, "file of parameters: safetensors, model.safetensors.index.json, .npz or .npy");
-    flags.text("-o,--output", output,
-               ".safetensors, .npz, or .npy for a single tensor; when it is complete, it replaces a file of that name", "FILE");
-    flags.choice("--type", type, {"f32", "f16", "bf16"}, "cast all floats to this type; integers and booleans stay");
-    flags.texts("--only", only, "only tensors whose names fit", "GLOB");
-    flags.texts("--rename", renames, "another name for a tensor", "OLD=NEW");
+    flags.positional("FILE", file, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.text("-o,--output", output, ".safetensors, .npz, or .npy for a single tensor; once complete, it replaces an existing file",
+               "FILE");
+    flags.choice("--type", type, {"f32", "f16", "bf16"}, "cast all floats to this type; integers and booleans are unchanged");
+    flags.texts("--only", only, "only tensors whose names match", "GLOB");
+    flags.texts("--rename", renames, "new name for a tensor", "OLD=NEW");
     add_progress_flag(flags, progress);
   }
 };
 
 constexpr const char kSummary[] = "writes tensors into a file of another format, with other names or types";
 
-// A tensor on its way.
+// A tensor to be written.
 struct Planned {
   const StoredTensor* from;
   std::string name;
   Shape shape;
   module::ParameterSource source;
-  uint64_t overflowed = 0;  // the source counts here: a Planned stays where it is
+  uint64_t overflowed = 0;  // the source keeps a pointer to this counter: a Planned must not move
 };
 
-// What is wrong with --rename; gives the tensors their new names.
+// Gives the tensors their new names; returns an error text for a wrong --rename.
 Wrong rename_all(const std::vector<std::string>& renames, std::vector<Planned>& planned) {
   std::set<std::string> renamed;
   for (const std::string& rename : renames) {
-    // Names may hold '=': the first split whose OLD is there.
+    // Names may contain '=': the first split whose OLD exists is used.
     auto found = planned.end();
     size_t equals = std::string::npos;
     for (size_t at = rename.find('='); at != std::string::npos && found == planned.end(); at = rename.find('=', at + 1)) {
@@ -54,7 +55,7 @@ Wrong rename_all(const std::vector<std::string>& renames, std::vector<Planned>& 
       equals = at;
     }
     if (equals == std::string::npos) return "--rename '" + rename + "': expected OLD=NEW";
-    if (found == planned.end()) return "--rename '" + rename + "': there is no such tensor among those that are written";
+    if (found == planned.end()) return "--rename '" + rename + "': no tensor of that name is written";
     if (equals + 1 == rename.size()) return "--rename '" + rename + "': there is no name after '='";
     if (!renamed.insert(found->from->name).second) return "--rename: '" + found->from->name + "' is renamed twice";
     found->name = rename.substr(equals + 1);
@@ -66,17 +67,18 @@ Wrong rename_all(const std::vector<std::string>& renames, std::vector<Planned>& 
   return {};
 }
 
-// What is wrong with a name that NumPy and `ls` could not read again.
+// An error text for a name that NumPy and `ls` could not read.
 Wrong refuse_npz_name(const std::string& name) {
   if (name.size() > kMaxNpzNameBytes) return "tensor '" + name.substr(0, 40) + "...': its name is too long for .npz; rename it";
-  if (!module::is_utf8_text(name)) return "tensor '" + name + "': its name is no UTF-8 text, or has a NUL; .npz needs another name";
+  if (!module::is_utf8_text(name))
+    return "tensor '" + name + "': its name is not valid UTF-8 or contains a NUL, which .npz does not allow; rename it";
   return {};
 }
 
 Wrong refuse_npy_type(const Planned& one) {
   if (one.shape.dims.size() > HEDDLE_MAX_RANK) {
     return "tensor '" + one.name + "' has " + std::to_string(one.shape.dims.size()) +
-           " dimensions, and .npy is written and read with at most " + std::to_string(HEDDLE_MAX_RANK) + "; write .safetensors";
+           " dimensions, and .npy files are supported with at most " + std::to_string(HEDDLE_MAX_RANK) + "; write .safetensors";
   }
   if (one.from->has_values() && !module::npy_type_code(one.shape.element_type).empty()) return {};
   const std::string type = one.from->has_values() ? std::string(module::element_type_name(one.shape.element_type)) : one.from->dtype;
@@ -110,7 +112,7 @@ int run(const Arguments& arguments) {
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.output.empty()) return flags.misuse("-o FILE is missing");
   if (!options.output.ends_with(".safetensors") && !options.output.ends_with(".npz") && !options.output.ends_with(".npy"))
-    return flags.misuse("-o '" + options.output + "': .safetensors, .npz and .npy are written");
+    return flags.misuse("-o '" + options.output + "': expected .safetensors, .npz or .npy");
   Checkpoint checkpoint;
   if (std::optional<int> code = open_checkpoint(flags, options.file, checkpoint)) return *code;
   for (const InputFile& file : checkpoint.files()) {
@@ -119,10 +121,11 @@ int run(const Arguments& arguments) {
   std::vector<const StoredTensor*> tensors;
   if (Wrong wrong = select(checkpoint, options.only, tensors); !wrong.empty()) return flags.misuse("--only: " + wrong);
   if (options.output.ends_with(".npy") && tensors.size() != 1)
-    return flags.misuse("-o '" + options.output + "': a .npy file holds one tensor, here are " + std::to_string(tensors.size()) +
-                        "; name one with --only");
-  // In the order of the files, so that they are read from the front to the end. In safetensors, where no tensor is aligned by padding, the
-  // widest types come first, so that each is aligned to its own.
+    return flags.misuse("-o '" + options.output + "': a .npy file holds one tensor, but there are " + std::to_string(tensors.size()) +
+                        "; select one with --only");
+  // In file order, so that files are read sequentially. safetensors has no padding between tensors, so there the widest types come first,
+  // which
+  // aligns each tensor to its type.
   const bool is_aligned_by_order = options.output.ends_with(".safetensors");
   auto place = [&](const StoredTensor* tensor) {
     const uint64_t count = element_count(tensor->shape).value_or(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle params diff`: two files of parameters, whatever their formats, tensor by tensor.
+// `heddle params diff`: compares two parameter files of any formats, tensor by tensor.
 #include <algorithm>
 #include <cstdio>
 
@@ -15,20 +15,20 @@ struct Options {
   double rtol = 0, atol = 0;
   bool any_type = false;
   void declare(Flags& flags) {
-    flags.positional("A", a, "file of parameters: safetensors, model.safetensors.index.json, .npz or .npy");
-    flags.positional("B", b, "another one, which A is compared with");
+    flags.positional("A", a, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positional("B", b, "parameter file that A is compared with");
     flags.number("--rtol", rtol, "allowed difference relative to the value in B (0)", 0, 1e300);
     flags.number("--atol", atol, "allowed absolute difference (0)", 0, 1e300);
-    flags.on("--any-type", any_type, "types may differ, values decide");
-    flags.texts("--only", only, "only tensors whose names fit", "GLOB");
-    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    flags.on("--any-type", any_type, "types may differ; only values are compared");
+    flags.texts("--only", only, "only tensors whose names match", "GLOB");
+    flags.choice("--format", format, format_names(), "format of the results on stdout");
     add_progress_flag(flags, progress);
   }
 };
 
 constexpr const char kSummary[] = "compares two files: names, types, shapes, values; exit code 3 if they differ";
 
-// Equal numbers of values of one shape.
+// Compares values of the same shape.
 Wrong compare_values(const Checkpoint& a, const StoredTensor& in_a, const Checkpoint& b, const StoredTensor& in_b, Progress& progress,
                      Difference& out) {
   const uint64_t width_a = HEDDLE_TYPE_BITS(in_a.shape.element_type) / 8, width_b = HEDDLE_TYPE_BITS(in_b.shape.element_type) / 8;
@@ -46,7 +46,7 @@ Wrong compare_values(const Checkpoint& a, const StoredTensor& in_a, const Checkp
   });
 }
 
-// Of a type that Heddle has none for: bytes, which are equal or not.
+// For types that Heddle lacks: compares bytes, which are equal or not.
 Wrong compare_bytes(const Checkpoint& a, const StoredTensor& in_a, const Checkpoint& b, const StoredTensor& in_b, Progress& progress,
                     uint64_t& different) {
   uint64_t done = 0;
@@ -66,7 +66,7 @@ class Comparer {
   Comparer(const Options& options, const Checkpoint& a, const Checkpoint& b, Progress& progress)
       : options_(options), a_(a), b_(b), progress_(progress) {}
 
-  // Null: only in the other.
+  // Null: the tensor is only in the other file.
   Wrong compare(const StoredTensor* in_a, const StoredTensor* in_b) {
     if (!in_a || !in_b) {
       add(in_a ? "only in A" : "only in B", in_a, in_b);
@@ -118,7 +118,7 @@ class Comparer {
   uint64_t compared_ = 0;
 };
 
-// Tensors that fit, by name. A glob may fit in one of the files alone.
+// Tensors that match, sorted by name. A glob may match in one of the files only.
 std::vector<const StoredTensor*> chosen(const Checkpoint& checkpoint, const std::vector<std::string>& only) {
   std::vector<const StoredTensor*> out;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
@@ -157,7 +157,8 @@ int run(const Arguments& arguments) {
   if (std::optional<int> code = open_checkpoint(flags, options.b, b)) return *code;
   const std::vector<const StoredTensor*> left = chosen(a, options.only), right = chosen(b, options.only);
   for (const std::string& glob : options.only) {
-    if (chosen(a, {glob}).empty() && chosen(b, {glob}).empty()) return flags.misuse("--only: no tensor of either file fits '" + glob + "'");
+    if (chosen(a, {glob}).empty() && chosen(b, {glob}).empty())
+      return flags.misuse("--only: no tensor of either file matches '" + glob + "'");
   }
   uint64_t bytes = 0;
   for (const auto* side : {&left, &right}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle params dump`: values of tensors on stdout, as `heddle run` prints results.
+// `heddle params dump`: prints values of tensors in the form in which `heddle run` prints results.
 #include <algorithm>
 
 #include "tools/heddle/json_text.h"
@@ -13,16 +13,16 @@ struct Options {
   std::vector<std::string> names;
   uint64_t values = 1000;
   void declare(Flags& flags) {
-    flags.positional("FILE", file, "file of parameters: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positional("FILE", file, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
     flags.positionals("NAME", names, "names of tensors, or globs");
-    flags.count("--values", values, "most values printed of one tensor (1000)", 0, UINT64_MAX);
-    flags.choice("--format", format, {"table", "json", "jsonl"}, "form of the results on stdout");
+    flags.count("--values", values, "maximum number of values printed per tensor (1000)", 0, UINT64_MAX);
+    flags.choice("--format", format, {"table", "json", "jsonl"}, "format of the results on stdout");
   }
 };
 
 constexpr const char kSummary[] = "prints the values of tensors";
 
-// One tensor, however large: a piece at a time.
+// Prints one tensor of any size, one piece at a time.
 Wrong print_tensor(const Checkpoint& checkpoint, const StoredTensor& tensor, Format format, uint64_t most) {
   const bool json = format != Format::kTable;
   std::string out = json ? result_json_head(tensor.name, tensor.shape) : module::one_line(tensor.name) + "=" + tensor.shape_text() + "=";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loops that a compiler can turn into vectors, for the types that large files have; the others one by one.
+// Loops that a compiler can vectorize, for the types of large files; other types are converted element by element.
 #include "tools/params/element_blocks.h"
 
 #include <bit>
@@ -24,10 +24,10 @@ void decode_bytes(const FloatFormat& format, const std::byte* bytes, std::span<d
   for (size_t i = 0; i < out.size(); ++i) out[i] = decode_float(static_cast<uint32_t>(bytes[i]), format);
 }
 
-// The upper half of an f32, rounded; a NaN stays one.
+// The upper half of an f32, rounded; a NaN stays a NaN.
 uint16_t bf16_of(double value) {
   const float narrow = static_cast<float>(value);
-  // Rounding twice could end elsewhere than rounding once.
+  // Rounding twice could give another result than rounding once.
   if (static_cast<double>(narrow) != value) return static_cast<uint16_t>(encode_float(value, kBF16));
   const uint32_t bits = std::bit_cast<uint32_t>(narrow);
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);

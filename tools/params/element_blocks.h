@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Many elements at once as double and back: for casts and for the search for NaN. Each conversion rounds once, as float_formats.h's do.
+// Conversion of many elements to double and back: for casts and for the search for NaN. Each conversion rounds once, like those of
+// float_formats.h.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +15,9 @@ constexpr size_t kBlockElements = 4096;
 
 // f64, f32, f16, bf16, f8e4m3, f8e5m2
 bool is_float(heddle_element_type_t type);
-// `bytes` are out.size() elements of a type of floats.
+// `bytes` are out.size() elements of a float type.
 void decode_block(heddle_element_type_t type, const std::byte* bytes, std::span<double> out);
-// Rounds to nearest, ties to even; too large becomes infinite. f32, f16 or bf16.
+// Rounds to nearest, ties to even; values that are too large become infinite. f32, f16 or bf16.
 void encode_block(heddle_element_type_t type, std::span<const double> values, std::byte* out);
 
 }  // namespace heddle::tool

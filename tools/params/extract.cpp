@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle params extract`: one tensor into a file of its own, as .npy or as its bytes.
+// `heddle params extract`: writes one tensor to a file, as .npy or as raw bytes.
 #include "sdk/module/output_file.h"
 #include "tools/heddle/npy.h"
 #include "tools/heddle/same_file.h"
@@ -11,10 +11,9 @@ namespace {
 struct Options {
   std::string file, name, output, progress = "auto";
   void declare(Flags& flags) {
-    flags.positional("FILE", file, "file of parameters: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positional("FILE", file, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
     flags.positional("NAME", name, "name of a tensor");
-    flags.text("-o,--output", output, "where it goes: .npy, or .bin for its bytes; when it is complete, it replaces a file of that name",
-               "FILE");
+    flags.text("-o,--output", output, "file to write: .npy, or .bin for raw bytes; once complete, it replaces an existing file", "FILE");
     add_progress_flag(flags, progress);
   }
 };
@@ -28,10 +27,10 @@ int run(const Arguments& arguments) {
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.output.empty()) return flags.misuse("-o FILE is missing");
   const bool is_npy = options.output.ends_with(".npy");
-  // A pipe has no such name.
+  // A pipe has no such suffix.
   if (!is_npy && !options.output.ends_with(".bin") && !module::OutputFile::is_stream(options.output))
     return flags.misuse("-o '" + options.output +
-                        "': a tensor goes to a .npy file, or its bytes to a .bin file; convert writes the other formats");
+                        "': expected a .npy file, or a .bin file for raw bytes; heddle params convert writes other formats");
   Checkpoint checkpoint;
   if (std::optional<int> code = open_checkpoint(flags, options.file, checkpoint)) return *code;
   const StoredTensor* tensor = checkpoint.find(options.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle params ls`: what is in a file of parameters, and where. Reads no data.
+// `heddle params ls`: lists what a parameter file contains, and where. Reads no data.
 #include <algorithm>
 
 #include "tools/params/actions.h"
@@ -11,13 +11,13 @@ struct Options {
   std::string file, format = "table";
   std::vector<std::string> names;
   void declare(Flags& flags) {
-    flags.positional("FILE", file, "file of parameters: safetensors, model.safetensors.index.json, .npz or .npy");
-    flags.positionals("NAME", names, "only tensors of these names, which may be globs, such as 'layers.0.*'");
-    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    flags.positional("FILE", file, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positionals("NAME", names, "only tensors with these names; globs such as 'layers.0.*' are allowed");
+    flags.choice("--format", format, format_names(), "format of the results on stdout");
   }
 };
 
-constexpr const char kSummary[] = "lists tensors: name, type, shape, bytes, place";
+constexpr const char kSummary[] = "lists tensors: name, type, shape, bytes, location";
 
 int run(const Arguments& arguments) {
   Options options;
@@ -41,7 +41,7 @@ int run(const Arguments& arguments) {
                     {"file", checkpoint.files()[tensor->file].path()}});
   }
   Json metadata = Json::object();
-  // By [] each name would be looked for among all before it; they are there once.
+  // operator[] would search all earlier names for each name, although names are unique.
   for (const auto& [name, text] : checkpoint.metadata()) metadata.get_ref<Json::object_t&>().push_back({name, text});
   const Json total{{"tensors", tensors.size()}, {"bytes", bytes}};
   const Json whole{{"file", options.file}, {"format", checkpoint.format()}, {"metadata", metadata}, {"tensors", rows}, {"total", total}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle params ACTION ...`, a program of its own: it reads formats that the runtime does not. Needs neither libheddle nor a device.
+// `heddle params ACTION ...`, a separate program: it reads formats that the runtime does not. Needs neither libheddle nor a device.
 #include <signal.h>
 
 #include <cstdio>
@@ -18,15 +18,16 @@ const std::vector<Command>& actions() {
 }
 
 void print_help(std::FILE* out) {
-  std::fputs("Reads, writes and compares files of parameters.\n\nUsage: heddle params ACTION [ARGUMENTS]\n\nActions\n", out);
+  std::fputs("Reads, writes and compares parameter files.\n\nUsage: heddle params ACTION [ARGUMENTS]\n\nActions\n", out);
   for (const Command& action : actions()) std::fprintf(out, "  %-8s %s\n", action.name, action.summary);
   std::fputs(
-      "\nRead are safetensors, shards of it by their model.safetensors.index.json, .npz and .npy; what a file is, its first bytes say.\n"
-      "heddle params ACTION --help says more. Exit codes: 0 fine, 1 failed, 2 usage, 3 files differ.\n",
+      "\nReads safetensors, its shards through model.safetensors.index.json, .npz and .npy; the first bytes of a file determine its "
+      "format.\n"
+      "heddle params ACTION --help shows the flags. Exit codes: 0 success, 1 failure, 2 usage error, 3 files differ.\n",
       out);
 }
 
-// `heddle completion` asks so.
+// Called by `heddle completion`.
 int complete(const Arguments& words) {
   const std::string last = words.empty() ? "" : words.back();
   std::vector<std::string> candidates;
@@ -61,7 +62,7 @@ int dispatch(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   namespace tool = heddle::tool;
-  // A file beyond the limit is a failed write with a reason, not a killed process.
+  // A write beyond the file size limit fails with a reason instead of killing the process.
   signal(SIGXFSZ, SIG_IGN);
   return tool::run_program("heddle params", argc > 1 ? tool::printable(argv[1]) : "the command", "name fewer tensors",
                            [&] { return tool::dispatch(tool::Arguments(argv + 1, argv + argc)); });

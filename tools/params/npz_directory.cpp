@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From the end of the file: end record, ZIP64's end record where a field is full, directory, local headers. Section numbers are APPNOTE's.
+// Reads from the end of the file: end record, the ZIP64 end record if a field is full, directory, local headers. Section numbers refer to
+// APPNOTE.
 #include "tools/params/npz_directory.h"
 
 #include <algorithm>
@@ -32,10 +33,10 @@ uint64_t u64(std::span<const std::byte> bytes, size_t offset) {
 
 struct Directory {
   uint64_t offset = 0, size = 0, members = 0;
-  uint64_t end = 0;  // where the records behind it begin
+  uint64_t end = 0;  // where the records after it begin
 };
 
-// 4.3.14 and 4.3.15, where ZIP64's records are before the end record at `end`; some writers have them always.
+// 4.3.14 and 4.3.15, if ZIP64 records precede the end record at `end`; some writers always add them.
 Wrong read_zip64(const InputFile& file, uint64_t end, Directory& out, bool& found) {
   std::byte locator[kZipLocatorBytes], record[kZip64EndBytes];
   found = false;
@@ -43,16 +44,16 @@ Wrong read_zip64(const InputFile& file, uint64_t end, Directory& out, bool& foun
   if (Wrong wrong = file.read(end - sizeof(locator), locator); !wrong.empty()) return wrong;
   if (u32(locator, 0) != kZipLocator) return {};
   const uint64_t at = u64(locator, 8);
-  if (at > end - sizeof(locator) - sizeof(record)) return concat("ZIP64's end record at byte ", at, " is beyond its place");
+  if (at > end - sizeof(locator) - sizeof(record)) return concat("ZIP64's end record at byte ", at, " overlaps the records after it");
   if (Wrong wrong = file.read(at, record); !wrong.empty()) return wrong;
   if (u32(record, 0) != kZip64End) return concat("there is no ZIP64 end record at byte ", at);
-  if (u32(record, 16) != 0 || u32(record, 20) != 0 || u64(record, 24) != u64(record, 32)) return "it is a part of an archive in several";
+  if (u32(record, 16) != 0 || u32(record, 20) != 0 || u64(record, 24) != u64(record, 32)) return "it is one part of a multi-part archive";
   out = {u64(record, 48), u64(record, 40), u64(record, 32), at};
   found = true;
   return {};
 }
 
-// 4.3.16: the last record whose comment ends the file.
+// 4.3.16: the last record whose comment ends at the end of the file.
 Wrong find_directory(const InputFile& file, Directory& out) {
   const uint64_t size = file.size_bytes(), most = std::min<uint64_t>(size, kZipEndBytes + kMaxZipText);
   std::vector<std::byte> tail(most);
@@ -64,18 +65,18 @@ Wrong find_directory(const InputFile& file, Directory& out) {
     if (Wrong wrong = read_zip64(file, size - back, out, is_zip64); !wrong.empty()) return wrong;
     if (!is_zip64) {
       out = {u32(record, 16), u32(record, 12), u16(record, 10), size - back};
-      if (u16(record, 4) != 0 || u16(record, 6) != 0 || u16(record, 8) != u16(record, 10)) return "it is a part of an archive in several";
+      if (u16(record, 4) != 0 || u16(record, 6) != 0 || u16(record, 8) != u16(record, 10)) return "it is one part of a multi-part archive";
     }
     if (out.offset > out.end || out.size != out.end - out.offset) {
-      return concat("its directory, ", out.size, " bytes from byte ", out.offset, " on, does not end at byte ", out.end,
-                    ", where the record behind it is");
+      return concat("its directory, ", out.size, " bytes from byte ", out.offset, ", does not end at byte ", out.end,
+                    ", where the next record begins");
     }
     return out.size > kMaxNpzDirectoryBytes ? concat("its directory of ", out.size, " bytes is above ", kMaxNpzDirectoryBytes) : Wrong();
   }
-  return "it has no end record: it was cut, or is no archive";
+  return "it has no end record: it is truncated or not an archive";
 }
 
-// 4.5.3: what does not fit 32 bits. `out` are the fields that were full, in this order.
+// 4.5.3: values that do not fit into 32 bits. `out` are the fields that were full, in this order.
 bool read_zip64_extra(std::span<const std::byte> extra, std::initializer_list<uint64_t*> fields) {
   while (extra.size() >= 4) {
     const uint32_t id = u16(extra, 0), size = u16(extra, 2);
@@ -96,13 +97,13 @@ bool read_zip64_extra(std::span<const std::byte> extra, std::initializer_list<ui
 }
 
 Wrong refuse_method(uint32_t method, uint32_t flags) {
-  if (flags & kZipEncrypted) return "it is encrypted; save it without";
+  if (flags & kZipEncrypted) return "it is encrypted; save it without encryption";
   if (method == kZipStored) return {};
   const std::string how = method == kZipDeflated ? std::string("deflated") : concat("compressed by method ", method);
-  return "it is " + how + ", and only stored members are read in place; save them with numpy.savez, not savez_compressed";
+  return "it is " + how + ", and only stored members can be read; save them with numpy.savez, not savez_compressed";
 }
 
-// 4.3.7: the header before a member's bytes says the same as the directory; then member.offset is where the bytes are.
+// 4.3.7: the header before a member's bytes must match the directory; then member.offset becomes the offset of the bytes.
 Wrong enter(const InputFile& file, const Directory& directory, NpzMember& member) {
   if (member.offset > directory.offset || directory.offset - member.offset < kZipLocalBytes)
     return concat("its header at byte ", member.offset, " is not before the directory at ", directory.offset);
@@ -112,14 +113,14 @@ Wrong enter(const InputFile& file, const Directory& directory, NpzMember& member
   if (Wrong wrong = refuse_method(u16(head, 8), u16(head, 6)); !wrong.empty()) return wrong;
   const uint64_t texts = uint64_t{u16(head, 26)} + u16(head, 28), room = directory.offset - member.offset - kZipLocalBytes;
   if (texts > room || member.length > room - texts) {
-    return concat("its ", member.length, " bytes behind the header at byte ", member.offset, " reach into the directory at ",
+    return concat("its ", member.length, " bytes after the header at byte ", member.offset, " reach into the directory at ",
                   directory.offset);
   }
   std::vector<std::byte> text(texts);
   if (Wrong wrong = file.read(member.offset + kZipLocalBytes, text); !wrong.empty()) return wrong;
   if (std::string_view(reinterpret_cast<const char*>(text.data()), u16(head, 26)) != member.name)
-    return concat("the header at byte ", member.offset, " has another name");
-  // With bit 3 the sizes are behind the data, and zero here.
+    return concat("the header at byte ", member.offset, " has a different name");
+  // With bit 3 the sizes come after the data, and are zero here.
   uint64_t stored = u32(head, 18), whole = u32(head, 22);
   if (!read_zip64_extra(std::span(text).subspan(u16(head, 26)), {&whole, &stored})) return "ZIP64's sizes are missing in its header";
   const bool later = (u16(head, 6) & kZipSizesLater) && stored == 0 && whole == 0;
@@ -129,7 +130,7 @@ Wrong enter(const InputFile& file, const Directory& directory, NpzMember& member
   return {};
 }
 
-// 4.3.12. Takes one record off the directory's bytes.
+// 4.3.12. Removes one record from the directory's bytes.
 Wrong read_member(std::span<const std::byte>& bytes, NpzMember& out) {
   if (bytes.size() < kZipCentralBytes || u32(bytes, 0) != kZipCentral) return "its directory is damaged";
   const size_t name = u16(bytes, 28), extra = u16(bytes, 30), comment = u16(bytes, 32);
@@ -144,7 +145,7 @@ Wrong read_member(std::span<const std::byte>& bytes, NpzMember& out) {
   out.crc = u32(bytes, 16);
   if (!read_zip64_extra(bytes.subspan(kZipCentralBytes + name, extra), {&out.length, &stored, &out.offset}))
     return who + "ZIP64's sizes are missing in the directory";
-  if (stored != out.length) return who + concat("it has ", stored, " bytes stored, ", out.length, " in all");
+  if (stored != out.length) return who + concat("it has ", stored, " bytes stored, ", out.length, " in total");
   bytes = bytes.subspan(kZipCentralBytes + name + extra + comment);
   return {};
 }
@@ -167,8 +168,8 @@ Wrong read_npz_directory(const InputFile& file, std::vector<NpzMember>& out) {
   uint64_t end = 0;
   for (NpzMember& member : out) {
     const std::string who = concat("member ", in_quotes(member.name), ": ");
-    if (!names.insert(member.name).second) return who + "the name is there twice";
-    if (member.offset < end) return who + concat("it begins at byte ", member.offset, ", inside of another one");
+    if (!names.insert(member.name).second) return who + "the name is a duplicate";
+    if (member.offset < end) return who + concat("it begins at byte ", member.offset, ", inside another member");
     if (Wrong wrong = enter(file, directory, member); !wrong.empty()) return who + wrong;
     end = member.offset + member.length;
   }

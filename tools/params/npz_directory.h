@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The directory of an .npz file, which is a ZIP archive of .npy files (PKWARE APPNOTE 6.3.10, ZIP64 too). Finds where each member's bytes
-// are, so that they are read in place. Used by checkpoint.cpp; knows nothing of what members hold.
+// The directory of an .npz file, which is a ZIP archive of .npy files (PKWARE APPNOTE 6.3.10, including ZIP64). Finds each member's bytes, so
+// that
+// they are read in place. Used by checkpoint.cpp; knows nothing about the members' content.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@ namespace heddle::tool {
 constexpr uint64_t kMaxNpzDirectoryBytes = 100'000'000;
 
 struct NpzMember {
-  std::string name;  // as it is there: "weight.npy"
+  std::string name;  // as stored: "weight.npy"
   uint64_t offset = 0, length = 0;
   uint32_t crc = 0;  // CRC-32 of its bytes
 };
 
-// Members in the order of their bytes. Refused, with the member's name: what is compressed or encrypted, a local header that says
-// something else than the directory, bytes outside of the file or shared by two members, a name that is there twice. Without the
-// file's path.
+// Members in the order of their bytes. These are refused, with the member's name: compressed or encrypted members, a local header that does
+// not match
+// the directory, bytes outside of the file or shared by two members, duplicate names. The error text does not contain the file's path.
 Wrong read_npz_directory(const InputFile& file, std::vector<NpzMember>& out);
 
 }  // namespace heddle::tool

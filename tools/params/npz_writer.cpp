@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Members one behind the other, then the directory. A member's CRC is known when its bytes were written, and then put into its header.
+// Members one after another, then the directory. A member's CRC is known only after its bytes are written, and is then put into its header.
 #include "tools/params/npz_writer.h"
 
 #include <zlib.h>
@@ -11,13 +11,13 @@
 namespace heddle::tool {
 namespace {
 
-constexpr uint16_t kVersion = 45;       // that has ZIP64
-constexpr uint16_t kFirstDay = 0x0021;  // 1980-01-01, where the format's time begins
-constexpr uint32_t kUnix = 3 << 8;      // what made it
+constexpr uint16_t kVersion = 45;       // the first version with ZIP64
+constexpr uint16_t kFirstDay = 0x0021;  // 1980-01-01, the earliest date of the format
+constexpr uint32_t kUnix = 3 << 8;      // host system of the writer
 constexpr uint32_t kPlainFile = 0100644u << 16;
 constexpr uint64_t kCrcInLocal = 14;  // offset of the field
 
-// Little-endian fields, one behind the other.
+// Little-endian fields, one after another.
 class Record {
  public:
   Record& u16(uint64_t value) { return number(value, 2); }
@@ -41,7 +41,7 @@ uint64_t in_32_bits(uint64_t value) {
   return value < kZipFull32 ? value : kZipFull32;
 }
 
-// ZIP64's extra field with those of the values that do not fit 32 bits.
+// ZIP64's extra field with those values that do not fit into 32 bits.
 std::string extra_of(std::initializer_list<uint64_t> values) {
   Record large;
   for (uint64_t value : values) {
@@ -56,7 +56,7 @@ struct Member {
   uint32_t crc = 0;
 };
 
-// What local header and directory have in common: from the version needed to the length of the name (4.3.7, 4.3.12).
+// The fields that the local header and the directory share: from the version needed to the length of the name (4.3.7, 4.3.12).
 void describe(const Member& member, Record& out) {
   const bool ascii = std::all_of(member.name.begin(), member.name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
   out.u16(kVersion).u16(ascii ? 0 : kZipUtf8).u16(kZipStored).u16(0).u16(kFirstDay).u32(member.crc);

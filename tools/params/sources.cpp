@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reading for writers.
+// Sources for the writers.
 #include "tools/params/sources.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ module::Status read_some(const Checkpoint& checkpoint, const StoredTensor& tenso
   return std::nullopt;
 }
 
-// From here on a number is rounded to infinity: half a unit of the last place above the largest.
+// From this value on, a number rounds to infinity: half a unit of the last place above the largest number.
 double overflow_limit(heddle_element_type_t type) {
   return type == HEDDLE_TYPE_F16 ? 65520 : std::ldexp(type == HEDDLE_TYPE_F32 ? 2 - 0x1p-24 : 2 - 0x1p-8, 127);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle params verify`: the structure of a file; with --nan what its values are, with --module whether a module finds its parameters.
+// `heddle params verify`: checks the structure of a file; with --nan its values, with --module whether a module finds its parameters in it.
 #include <zlib.h>
 
 #include <algorithm>
@@ -19,11 +19,12 @@ struct Options {
   std::string file, module, scope, format = "table", progress = "auto";
   bool nan = false;
   void declare(Flags& flags) {
-    flags.positional("FILE", file, "file of parameters: safetensors, model.safetensors.index.json, .npz or .npy");
-    flags.on("--nan", nan, "read all values: NaN and infinities are errors, and so is a wrong CRC of .npz");
-    flags.text("--module", module, "every parameter that this module takes from a file must be there, with its type and shape", "MODULE");
+    flags.positional("FILE", file, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.on("--nan", nan, "read all values; NaN, infinities and a wrong CRC in .npz are errors");
+    flags.text("--module", module, "the file must have every parameter that this module reads from files, with its type and shape",
+               "MODULE");
     flags.text("--scope", scope, "with --module: only parameters of this scope", "NAME");
-    flags.choice("--format", format, format_names(), "form of the results on stdout");
+    flags.choice("--format", format, format_names(), "format of the results on stdout");
     add_progress_flag(flags, progress);
   }
 };
@@ -34,7 +35,7 @@ Json problem(const std::string& name, const char* what, const std::string& text)
   return {{"name", name}, {"problem", what}, {"text", text}};
 }
 
-// One tensor's values, and the CRC of what it is stored as.
+// Checks one tensor's values, and the CRC of its stored bytes.
 Wrong check_values(const Checkpoint& checkpoint, const StoredTensor& tensor, Progress& progress, Json& problems) {
   uint64_t nans = 0, infinities = 0, index = 0, first = 0;
   uLong crc = 0;
@@ -75,11 +76,11 @@ Wrong check_values(const Checkpoint& checkpoint, const StoredTensor& tensor, Pro
     problems.back()["inf"] = infinities;
   }
   if (tensor.crc && *tensor.crc != crc)
-    problems.push_back(problem(tensor.name, "crc", "its bytes are not those that were stored: the CRC differs"));
+    problems.push_back(problem(tensor.name, "crc", "the CRC does not match: its bytes were changed after they were stored"));
   return {};
 }
 
-// What the module takes from files. Gives the number of parameters that it wants, and of which scopes.
+// Checks the parameters that the module reads from files. Returns how many it needs, and their scopes.
 void check_module(const module::Module& module, const Options& options, const Checkpoint& checkpoint, Json& problems,
                   std::set<std::string>& scopes, uint64_t& wanted) {
   for (const module_format::Parameter* parameter : *module.metadata().parameters()) {
@@ -92,11 +93,11 @@ void check_module(const module::Module& module, const Options& options, const Ch
     const std::string expected = module::shape_text(parameter->element_type(), dims);
     const StoredTensor* tensor = checkpoint.find(name);
     if (!tensor) {
-      problems.push_back(problem(name, "missing", "the module wants " + expected + ", the file has no tensor of that name"));
+      problems.push_back(problem(name, "missing", "the module needs " + expected + ", the file has no tensor of that name"));
     } else if (tensor->shape.element_type != parameter->element_type()) {
-      problems.push_back(problem(name, "type", "the module wants " + expected + ", the file has " + tensor->shape_text()));
+      problems.push_back(problem(name, "type", "the module needs " + expected + ", the file has " + tensor->shape_text()));
     } else if (tensor->shape.dims != dims) {
-      problems.push_back(problem(name, "shape", "the module wants " + expected + ", the file has " + tensor->shape_text()));
+      problems.push_back(problem(name, "shape", "the module needs " + expected + ", the file has " + tensor->shape_text()));
     }
   }
 }
@@ -122,17 +123,17 @@ int run(const Arguments& arguments) {
     auto module = module::open_module(options.module);
     if (!module) return flags.failed(wrong_of(module.error()));
     if (!checkpoint.format().starts_with("safetensors"))
-      flags.failed("warning: heddle run takes safetensors alone; convert '" + options.file + "' for it");
+      flags.failed("warning: heddle run accepts only safetensors; convert '" + options.file + "' for it");
     std::set<std::string> scopes;
     uint64_t wanted = 0;
     check_module(*module.value(), options, checkpoint, problems, scopes, wanted);
     if (flags.given("--scope") && !scopes.contains(options.scope))
-      return flags.misuse("--scope: the module has no parameters of scope '" + options.scope + "' outside; it has " +
-                          (scopes.empty() ? "none at all" : quoted_list(scopes)));
+      return flags.misuse("--scope: the module has no external parameters in scope '" + options.scope +
+                          "'; its scopes are: " + (scopes.empty() ? "none" : quoted_list(scopes)));
     if (!flags.given("--scope") && scopes.size() > 1)
-      return flags.misuse("the module's parameters are of " + std::to_string(scopes.size()) + " scopes, " + quoted_list(scopes) +
+      return flags.misuse("the module's parameters are in " + std::to_string(scopes.size()) + " scopes, " + quoted_list(scopes) +
                           "; name one with --scope");
-    found += ", " + (wanted ? std::to_string(wanted) : std::string("none")) + " wanted by the module";
+    found += ", " + (wanted ? std::to_string(wanted) : std::string("none")) + " needed by the module";
   }
   if (options.nan) {
     Progress progress(options.progress, "reading", checkpoint.tensor_bytes());

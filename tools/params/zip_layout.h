@@ -7,13 +7,13 @@
 
 namespace heddle::tool {
 
-// Signatures, and bytes of the records without the texts behind them.
+// Signatures, and sizes of the records without the texts that follow them.
 constexpr uint32_t kZipLocal = 0x04034b50, kZipCentral = 0x02014b50, kZipEnd = 0x06054b50;
 constexpr uint32_t kZip64End = 0x06064b50, kZipLocator = 0x07064b50;
 constexpr size_t kZipLocalBytes = 30, kZipCentralBytes = 46, kZipEndBytes = 22, kZip64EndBytes = 56, kZipLocatorBytes = 20;
 
 constexpr uint64_t kMaxZipText = 0xFFFF;  // bytes of a name, an extra field or a comment
-// A field that is full: the value is in ZIP64's.
+// A full field: the actual value is in the ZIP64 record.
 constexpr uint32_t kZipFull16 = 0xFFFF, kZipFull32 = 0xFFFFFFFF;
 constexpr uint32_t kZip64Extra = 0x0001;  // id of the extra field
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Debian packages, one for each component that the rooms install. Included after them; `cpack`, in the build folder, writes the packages
-# into its folder packages. What is in each, and what each is for: docs/installation.md.
+# Debian packages, one per component that the directories install. Included after them; `cpack` in the build directory writes the packages
+# into its subdirectory packages. docs/installation.md lists the content and the purpose of each.
 install(FILES docs/configuration.md docs/trust.md DESTINATION share/doc/heddle COMPONENT runtime)
 install(FILES docs/abi.md docs/plugin-guide.md DESTINATION share/doc/heddle COMPONENT sdk)
-# Not below a prefix, so only in packages.
+# Outside of any prefix, so only in packages.
 install(FILES tools/dev/deb/heddle.toml DESTINATION /etc/heddle COMPONENT etc EXCLUDE_FROM_ALL)
 install(DIRECTORY DESTINATION /etc/heddle/plugins.d COMPONENT etc EXCLUDE_FROM_ALL)
 
@@ -22,7 +22,7 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# Where our own libraries are found meanwhile; what the packages need of each other is said below.
+# Where our own libraries are during packaging; dependencies between our packages are declared below.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
 set(this_version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
 
@@ -41,46 +41,46 @@ macro(heddle_package component)
   install(FILES LICENSE DESTINATION share/doc/${ARG_NAME} RENAME copyright COMPONENT ${component})
 endmacro()
 
-# dpkg-shlibdeps does not know what reads packed relative relocations (core/CMakeLists.txt).
+# dpkg-shlibdeps does not know which glibc reads packed relative relocations (core/CMakeLists.txt).
 heddle_package(runtime NAME heddle-runtime SECTION libs DEPENDS "libc6 (>= 2.36)" RECOMMENDS "heddle-cpu, heddle-pool"
   SUMMARY "runs compiled machine-learning models"
   TEXT "The library libheddle and the command heddle. Devices come with driver plugins, such as heddle-cpu.")
 set(CPACK_COMPONENT_ETC_GROUP runtime)
-# For dpkg-shlibdeps of others that link libheddle.
+# For dpkg-shlibdeps of other packages that link libheddle.
 file(WRITE ${PROJECT_BINARY_DIR}/shlibs "libheddle ${PROJECT_VERSION_MAJOR} heddle-runtime (>= ${this_version})\n")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/tools/dev/deb/conffiles ${PROJECT_BINARY_DIR}/shlibs)
 
 heddle_package(sdk NAME heddle-dev SECTION libdevel DEPENDS "heddle-runtime (= ${this_version})"
-  SUMMARY "what programs and plugins of Heddle are built against"
+  SUMMARY "headers and libraries for programs and plugins of Heddle"
   TEXT "Headers, libraries, and packages for CMake and pkg-config: for applications, and for drivers and allocators.")
 
 if(TARGET heddle_validation)
   heddle_package(validation NAME heddle-validation SECTION libs DEPENDS "heddle-runtime (= ${this_version})"
-    SUMMARY "checks what Heddle and its plugins do"
-    TEXT "What [validation] of the configuration uses: checked calls, dumps of values, and where the first NaN is made.")
+    SUMMARY "checks the calls between Heddle and its plugins"
+    TEXT "For [validation] of the configuration: checks every call, dumps values, and finds the region that produces the first NaN.")
 endif()
 
 if(TARGET heddle-conformance)
   heddle_package(conformance NAME heddle-conformance SECTION devel RECOMMENDS heddle-dev
     SUMMARY "checks plugins of Heddle against the rules"
-    TEXT "The command heddle conformance: what the author of a driver or an allocator runs.")
+    TEXT "The command heddle conformance: for authors of drivers and allocators.")
 endif()
 
 if(TARGET heddle-params)
   install(FILES docs/parameters.md DESTINATION share/doc/heddle COMPONENT params)
   heddle_package(params NAME heddle-params SECTION utils RECOMMENDS heddle-runtime
-    SUMMARY "reads, writes and compares files of parameters"
+    SUMMARY "reads, writes and compares parameter files"
     TEXT "The command heddle params: lists, prints, converts, compares and checks safetensors and NumPy files of any size.")
 endif()
 
 if(TARGET heddle_compiler)
-  # dpkg-shlibdeps finds MLIR's package; LLVM's hides behind links that belong to its -dev package.
+  # dpkg-shlibdeps finds MLIR's package. It does not find LLVM's, because the links to its libraries belong to its -dev package.
   heddle_package(compiler NAME heddle-compiler SECTION devel DEPENDS "heddle-runtime (= ${this_version}), libllvm19"
     SUMMARY "compiles machine-learning models for Heddle"
-    TEXT "The command heddle compile: a model file becomes one module, which heddle-runtime runs on every machine.")
+    TEXT "The command heddle compile: turns a model file into one module, which heddle-runtime runs on every machine.")
   heddle_package(tools NAME heddle-tools SECTION devel DEPENDS libllvm19
-    SUMMARY "looks into the compiler of Heddle"
-    TEXT "The commands heddle import and heddle opt: a model as it is imported, and any pass on it.")
+    SUMMARY "tools for developers of the Heddle compiler"
+    TEXT "The commands heddle import and heddle opt: print a model as imported, and run any pass on it.")
 endif()
 
 get_property(manifests GLOBAL PROPERTY HEDDLE_PLUGIN_MANIFESTS)
@@ -89,7 +89,7 @@ foreach(manifest IN LISTS manifests)
   file(READ ${manifest} text)
   string(REGEX REPLACE "\n\\[options.*" "" text "${text}")
   if(NOT text MATCHES "\ndescription = \"([^\n]+)\"\n")
-    message(FATAL_ERROR "${manifest}: [plugin] has no description, which is its package's too")
+    message(FATAL_ERROR "${manifest}: [plugin] has no description, which the package needs as well")
   endif()
   heddle_package(${component} NAME heddle-${component} SECTION libs
     DEPENDS "heddle-runtime (>= ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})"

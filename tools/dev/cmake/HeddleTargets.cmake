@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# What every target of the tree shares: language level, warnings, visibility, sanitizers, ccache, and where files go.
+# Settings that all targets of the tree share: language level, warnings, visibility, sanitizers, ccache, and output directories.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -16,28 +16,33 @@ endif()
 
 find_program(HEDDLE_CCACHE ccache)
 if(HEDDLE_CCACHE)
-  # Relative to the sources, so that one clone finds what another has compiled.
+  # Relative to the sources, so that clones share compiled objects.
   set(CMAKE_C_COMPILER_LAUNCHER env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${HEDDLE_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
 
-# One layout for the build tree and the install tree: bin, lib, lib/heddle/plugins.d. The host looks beside itself, so `lib` is no
-# architecture's folder. What is installed: `install` in each room, by components, as docs/installation.md lists them. Nothing that is
-# installed knows where: libraries are found from $ORIGIN, packages of CMake and pkg-config from their own place.
+# One layout for the build tree and the install tree: bin, lib, lib/heddle/plugins.d. The host searches relative to itself, so `lib` has no
+# architecture subdirectory. Each directory installs its files with `install`, by components, as docs/installation.md lists them. Nothing that
+# is
+# installed contains its own path: libraries are found from $ORIGIN, CMake and pkg-config packages relative to themselves.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(HEDDLE_PLUGIN_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/heddle/plugins.d)
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN")
-# Nor is a path written anew when it is installed: CMake would keep room for that by a colon at the end, which means the current folder.
+# Paths are not rewritten at installation either: CMake would reserve space for that with a colon at the end, which means the current
+# directory.
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 
-# The release preset compiles several files at once (CMAKE_UNITY_BUILD), since most of a file's time goes into headers and templates that others
-# use as well; debug and the sanitizers compile each alone. A name in an unnamed namespace is used once in a library, or it is shared.
+# The release preset compiles several files at once (CMAKE_UNITY_BUILD), since most of a file's compile time is spent on headers and templates
+# that
+# other files use as well; debug and the sanitizers compile each file alone. So a name in an unnamed namespace must be unique within a
+# library, or shared.
 
-# GCC 12 sees overlaps in std::string that are not there (its bug 105329): no -Wrestrict. In a unity build it takes every file for a header, which
+# GCC 12 reports overlaps in std::string that do not exist (its bug 105329): no -Wrestrict. In a unity build it takes every file for a header,
+# which
 # may not use unnamed namespaces: no -Wsubobject-linkage.
-# Its std::stable_sort uses what it calls deprecated, which clang says aloud.
+# Its std::stable_sort uses a deprecated function, about which clang warns.
 add_library(heddle_options INTERFACE)
 target_compile_options(heddle_options INTERFACE -Wall -Wextra -Werror $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage> $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations> -fno-plt -ffunction-sections -fdata-sections)
 target_link_options(heddle_options INTERFACE -Wl,-z,relro,-z,now -Wl,--gc-sections -Wl,--as-needed)
@@ -47,8 +52,9 @@ if(HEDDLE_SANITIZE)
 endif()
 
 # heddle_add_plugin(NAME heddle_cpu MANIFEST heddle.cpu.toml SOURCES ... LIBS ...)
-# A driver or allocator plugin: a module that exports only its entry, beside its manifest in lib/heddle/plugins.d. It is installed as a
-# component of its own, named by its id: `cpu` for heddle.cpu.
+# A driver or allocator plugin: a module that exports only its entry, and its manifest in the directory lib/heddle/plugins.d. It is installed
+# as a
+# separate component, named after its id: `cpu` for heddle.cpu.
 function(heddle_add_plugin)
   cmake_parse_arguments(ARG "" "NAME;MANIFEST" "SOURCES;LIBS" ${ARGN})
   add_library(${ARG_NAME} MODULE ${ARG_SOURCES})
@@ -64,14 +70,14 @@ function(heddle_add_plugin)
 endfunction()
 
 # heddle_export(runtime)
-# Targets that were installed with EXPORT heddle_<component> become what find_package(Heddle COMPONENTS <component>) brings.
+# Makes the targets that were installed with EXPORT heddle_<component> available to find_package(Heddle COMPONENTS <component>).
 function(heddle_export component)
   install(EXPORT heddle_${component} NAMESPACE Heddle:: FILE Heddle-${component}.cmake DESTINATION lib/cmake/Heddle
     COMPONENT ${component})
 endfunction()
 
-# What every test runs with in a build with sanitizers: reports end the program, suppressions come from tests/sanitizers.
-# They may take longer: with ThreadSanitizer on a busy machine core_runtime_test takes 300 s.
+# The environment of all tests in a build with sanitizers: a report ends the program, suppressions come from tests/sanitizers.
+# Such tests may take longer: with ThreadSanitizer on a busy machine core_runtime_test takes 300 s.
 set(HEDDLE_TEST_ENVIRONMENT "")
 set(HEDDLE_TEST_SECONDS 300)
 if(HEDDLE_SANITIZE)
@@ -85,7 +91,7 @@ if(HEDDLE_SANITIZE)
 endif()
 
 # heddle_add_test(NAME status_test SOURCES status_test.cpp LIBS heddle_core [LABELS slow] [ENV A=b ...] [TIMEOUT seconds])
-# One GoogleTest program. Its cases go to test-results/<name>.xml, where tools/dev/test counts them one by one.
+# One GoogleTest program. Its cases go to test-results/<name>.xml, where tools/dev/test counts each of them.
 # The label `slow` keeps a test out of tools/dev/check.
 function(heddle_add_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;LIBS;ENV;LABELS" ${ARGN})
@@ -101,7 +107,7 @@ function(heddle_add_test)
     ENVIRONMENT "GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/test-results/${ARG_NAME}.xml;${HEDDLE_TEST_ENVIRONMENT};${ARG_ENV}")
 endfunction()
 
-# The Python of the tests: the environment that tools/dev/setup makes (HEDDLE_VENV, or .venv), else the system's.
+# The Python of the tests: the environment that tools/dev/setup creates (HEDDLE_VENV, or .venv), else the system's.
 if(DEFINED ENV{HEDDLE_VENV})
   set(HEDDLE_PYTHON $ENV{HEDDLE_VENV}/bin/python CACHE FILEPATH "Python that runs the tests written in Python")
 elseif(EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
@@ -111,7 +117,7 @@ else()
 endif()
 
 # heddle_add_python_test(NAME layers_test SCRIPT layers_test.py [LABELS slow] [ENV A=b ...] [TIMEOUT seconds])
-# One unittest module, its cases counted one by one. It finds the trees in HEDDLE_SOURCE and HEDDLE_BUILD.
+# One unittest module, of which each case is counted. It finds the trees in HEDDLE_SOURCE and HEDDLE_BUILD.
 function(heddle_add_python_test)
   cmake_parse_arguments(ARG "" "NAME;SCRIPT;TIMEOUT" "ENV;LABELS" ${ARGN})
   get_filename_component(script ${ARG_SCRIPT} ABSOLUTE)
