@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What heddle.toml says, as plain data, with the place each value came from.
-// Filled by config_read.cpp, read by every room of core; knows nothing of TOML or of plugins.
+// The content of heddle.toml as plain data, with the origin of each value.
+// Filled by config_read.cpp, read by every directory of core; knows nothing of TOML or of plugins.
 #ifndef HEDDLE_CORE_HOST_CONFIG_H_
 #define HEDDLE_CORE_HOST_CONFIG_H_
 
@@ -14,7 +14,7 @@
 
 namespace heddle::host {
 
-// One typed value of a plugin's option. Bytes options are ints.
+// One typed value of a plugin's option. Byte sizes are integers.
 struct OptionValue {
   std::string name;
   uint32_t kind = HEDDLE_OPTION_STRING;  // HEDDLE_OPTION_*
@@ -25,21 +25,21 @@ struct OptionValue {
 };
 inline constexpr char kManifestDefault[] = "default";
 std::string to_toml(const OptionValue& option);
-// The C view; borrowed while the values live unchanged.
+// The C view; it borrows from the values, which must stay alive and unchanged.
 std::vector<heddle_option_t> to_c(const std::vector<OptionValue>& options);
 
 struct DeviceSelector {
   enum Kind { kUuid, kPci, kOrdinal };
   Kind kind = kOrdinal;
-  std::string text;  // of uuid or pci, as written
+  std::string text;  // the uuid or pci, as written
   uint32_t ordinal = 0;
 };
 
-// [device.X.allocator], or a table `over` in it: one of a stack.
+// [device.X.allocator], or a table `over` in it: one allocator of a stack.
 struct AllocatorConfig {
-  std::string plugin;  // empty: the default pool, which only the first may be
+  std::string plugin;  // empty: the default pool, allowed for the first one only
 };
-// "device.X.allocator", "device.X.allocator.over": the table of that number, counted from the top.
+// "device.X.allocator", "device.X.allocator.over": the path of table number `depth`, counted from the top.
 std::string allocator_path(const std::string& alias, size_t depth);
 
 // [device.X]
@@ -48,8 +48,8 @@ struct DeviceConfig {
   std::string driver;  // plugin id
   DeviceSelector select;
   bool has_select = false;
-  bool select_is_wrong = false;             // it was there, and an error
-  std::vector<AllocatorConfig> allocators;  // each stands over the next, the last over the device; empty: the default pool
+  bool select_is_wrong = false;             // the key exists, but is wrong
+  std::vector<AllocatorConfig> allocators;  // from top to bottom; the last one is on the device; empty: the default pool
   int32_t numa = -1;
   std::string cpus;   // "0-15", empty: all
   std::string place;  // file:line:column of [device.X]
@@ -65,7 +65,7 @@ struct RouteConfig {
 
 // [[prefer]]; first match wins.
 struct PreferConfig {
-  std::string op;                  // pattern of a region's name, or of its operator
+  std::string op;                  // glob of a region's name, or of its operator
   std::vector<std::string> dtype;  // names of element types; empty: any
   std::vector<std::string> use;    // "own", "library:ID", "variant:NAME", in order of preference
   std::string place;
@@ -75,7 +75,7 @@ struct PreferConfig {
 struct LinkConfig {
   std::string a, b;
   std::string kind;  // empty: detected
-  std::string p2p;   // empty: nothing is said, which is "auto"
+  std::string p2p;   // empty: not set, same as "auto"
   std::string place;
 };
 
@@ -96,7 +96,7 @@ struct ParamIoConfig {
 // [trace]
 enum : uint32_t { kTraceDispatch = 1, kTraceTransfer = 2, kTraceMemory = 4, kTracePlugins = 8, kTraceAll = 15 };
 struct TraceConfig {
-  std::string sink;  // empty: nobody asks for a trace
+  std::string sink;  // empty: no trace
   uint32_t categories = kTraceAll;
 };
 
@@ -109,24 +109,24 @@ struct LogConfig {
 struct ValidationConfig {
   bool calls = false;
   bool stop_at_nan = false, stop_at_inf = false;
-  std::vector<std::string> dump;  // patterns of regions
+  std::vector<std::string> dump;  // globs of region names
   std::string dump_folder;
-  // Values of regions are looked at.
+  // Whether the values of regions are inspected.
   bool values() const { return stop_at_nan || stop_at_inf || !dump.empty(); }
   bool any() const { return calls || values(); }
 };
 
 // [plugins.security] and [modules.security]
 struct SecurityConfig {
-  bool strict = false;  // of plugins: mode
-  // Of plugins: id -> SHA-256 digests of the libraries that may be loaded under it. Where the table is there, no other id may.
+  bool strict = false;  // the key `mode` of [plugins.security]
+  // For plugins: id -> SHA-256 digests of the libraries that may be loaded under it. If the table exists, no other id may be loaded.
   std::optional<std::map<std::string, std::vector<std::string>>> plugin_digests;
   bool strict_modules = false;
-  std::optional<std::vector<std::string>> module_digests;  // of the modules that may be opened
+  std::optional<std::vector<std::string>> module_digests;  // digests of the modules that may be opened
 };
 
 struct Config {
-  std::vector<std::string> files;  // read, in order
+  std::vector<std::string> files;  // files that were read, in order
 
   std::vector<std::string> plugin_paths;            // [plugins] paths
   std::vector<std::string> plugin_require;          // ids

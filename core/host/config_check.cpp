@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Configuration against manifests.
+// Checks the configuration against manifests.
 #include "core/host/config_check.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ const FoundPlugin* find_plugin(const std::vector<FoundPlugin>& plugins, const st
   return nullptr;
 }
 
-// known: keys of the table that are no options, for the hint.
+// known: keys of the table that are not options, for the hint.
 void check_option(const RawOption& raw, const std::string& title, const Manifest& manifest, const std::vector<std::string>& known,
                   Diagnostics& diagnostics, std::vector<OptionValue>* out_values) {
   const OptionSpec* spec = manifest.option(raw.node.key);
@@ -53,7 +53,7 @@ void check_allocator(const std::string& path, const Manifest& manifest, ConfigRe
   }
 }
 
-// A plugin that [[prefer]] names, or a pattern of some: what will never run a region here.
+// A plugin, or a glob of plugins, in [[prefer]]: reports it if it can never run a region.
 template <typename TellUnknown>
 void check_library(const std::string& pattern, Place place, const std::vector<FoundPlugin>& plugins, ConfigRead& read,
                    const TellUnknown& tell_unknown) {
@@ -61,7 +61,7 @@ void check_library(const std::string& pattern, Place place, const std::vector<Fo
   for (const FoundPlugin& plugin : plugins) {
     const std::string& id = plugin.manifest.id;
     if (fnmatch(pattern.c_str(), id.c_str(), 0) != 0) continue;
-    if (plugin.verdict.state == PluginState::kIncompatible) return;  // its manifest declares nothing that can be relied on
+    if (plugin.verdict.state == PluginState::kIncompatible) return;  // its manifest cannot be relied on
     is_there = true;
     if ((plugin.manifest.kind & HEDDLE_PLUGIN_LIBRARY) == 0) continue;
     is_library = true;
@@ -72,11 +72,12 @@ void check_library(const std::string& pattern, Place place, const std::vector<Fo
   if (is_enabled || pattern == "*") return;
   if (!is_there) return tell_unknown(pattern, place);
   if (!is_library) {
-    read.diagnostics.error(place, "E105", fmt::format("plugin '{}' is no library; one was expected", pattern.substr(0, 64)), {}, width);
+    read.diagnostics.error(place, "E105", fmt::format("plugin '{}' is not a library; a library was expected", pattern.substr(0, 64)), {},
+                           width);
   } else {
     read.diagnostics.warning(
-        place, "E203", fmt::format("'{}' is preferred here and in 'disable' of [plugins]; one of them was expected", pattern.substr(0, 64)),
-        {}, width);
+        place, "E203",
+        fmt::format("'{}' is preferred here, but in 'disable' of [plugins]; one of them was expected", pattern.substr(0, 64)), {}, width);
   }
 }
 
@@ -103,21 +104,22 @@ CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& p
 
   for (const RawOption& raw : read->driver_options) {
     const FoundPlugin* plugin = find_plugin(plugins, raw.owner);
-    // A manifest with errors declares nothing that can be relied on.
+    // A manifest with errors cannot be relied on.
     if (!plugin || plugin->verdict.state == PluginState::kIncompatible) continue;
     check_option(raw, fmt::format("driver.\"{}\"", raw.owner), plugin->manifest, {}, diagnostics, &checked.by_driver[raw.owner]);
   }
   for (const DeviceConfig& device : read->config.devices) {
     for (size_t depth = 0; depth < device.allocators.size(); ++depth) {
       const std::string& named = device.allocators[depth].plugin;
-      if (named.empty() && depth != 0) continue;  // reported
+      if (named.empty() && depth != 0) continue;  // already reported
       const std::string path = allocator_path(device.alias, depth);
       const FoundPlugin* plugin = find_plugin(plugins, named.empty() ? kDefaultAllocator : named);
       if (!plugin || plugin->verdict.state == PluginState::kIncompatible) continue;
       if ((plugin->manifest.kind & HEDDLE_PLUGIN_ALLOCATOR) == 0) {
         for (const auto& [known, place] : read->allocator_tables) {
           if (known == path)
-            diagnostics.error(place, "E105", fmt::format("plugin '{}' is no allocator; one was expected", named), {}, named.size() + 2);
+            diagnostics.error(place, "E105", fmt::format("plugin '{}' is not an allocator; an allocator was expected", named), {},
+                              named.size() + 2);
         }
         continue;
       }

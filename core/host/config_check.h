@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checks a configuration against the manifests that were found: ids that exist, options typed as declared. Nothing is loaded.
+// Checks a configuration against the manifests that were found: whether ids exist, and whether options match their declared types. Loads
+// nothing.
 // Used by host.cpp.
 #ifndef HEDDLE_CORE_HOST_CONFIG_CHECK_H_
 #define HEDDLE_CORE_HOST_CONFIG_CHECK_H_
@@ -13,7 +14,7 @@
 
 namespace heddle::host {
 
-// Values that the configuration sets, typed.
+// The values that the configuration sets, typed.
 struct CheckedOptions {
   std::map<std::string, std::vector<OptionValue>> by_driver;     // plugin id
   std::map<std::string, std::vector<OptionValue>> by_allocator;  // path of its table
@@ -21,10 +22,11 @@ struct CheckedOptions {
 
 constexpr char kDefaultAllocator[] = "heddle.pool";
 
-// Adds what it finds to the diagnostics of `read`. A plugin that is not installed is a warning: one configuration may serve many machines.
+// Adds its findings to the diagnostics of `read`. A plugin that is not installed is only a warning: one configuration may serve many
+// machines.
 CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& plugins);
 
-// The manifest's defaults with `values` laid over them. Every declared option once.
+// The manifest's defaults, overridden by `values`. Contains every declared option once.
 std::vector<OptionValue> with_defaults(const Manifest& manifest, const std::vector<OptionValue>& values);
 
 }  // namespace heddle::host

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The tables [plugins] and [modules] of heddle.toml.
+// Reads the tables [plugins] and [modules] of heddle.toml.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void ConfigReader::plugins(TableReader table) {
       if (path.front() != '/') {
         diagnostics_.error(
             table.place(*table.find("paths")), "E105",
-            fmt::format("'paths' holds \"{}\", which is not absolute; a folder that begins with '/' was expected", path.substr(0, 128)));
+            fmt::format("'paths' holds \"{}\", which is not absolute; a directory that begins with '/' was expected", path.substr(0, 128)));
       }
     }
     config_.plugin_paths = std::move(paths);
@@ -84,10 +84,10 @@ bool ConfigReader::digests(TableReader& table, const std::string& key, std::vect
       read.push_back(node.string);
       return;
     }
-    diagnostics_.error(
-        table.place(node), "E105",
-        fmt::format("'{}' holds {}, which is no digest; {} were expected", key.substr(0, 64), to_toml(node).substr(0, 80), kDigestDigits),
-        {}, to_toml(node).size());
+    diagnostics_.error(table.place(node), "E105",
+                       fmt::format("'{}' holds {}, which is not a digest; {} were expected", key.substr(0, 64), to_toml(node).substr(0, 80),
+                                   kDigestDigits),
+                       {}, to_toml(node).size());
   };
   if (found->kind == TomlNode::kString) one(*found);
   for (const TomlNode& child : found->children) one(child);

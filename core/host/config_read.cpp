@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schema of heddle.toml. Files are laid over each other value by value: imports first, in order, then the file that imports them,
-// then the environment, then the text given through the API. Each value keeps the place that won.
+// The schema of heddle.toml. Files override each other value by value: first the imports, in order, then the file that imports them, then the
+// environment, then the text given through the API. Each value keeps the location that set it.
 #include "core/host/config_reader.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ namespace {
 constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxFiles = 64;
 constexpr size_t kMaxNamedDevices = 1024;
-constexpr size_t kMaxAllocators = 8;  // of one stack
+constexpr size_t kMaxAllocators = 8;  // allocators in one stack
 
 }  // namespace
 
@@ -74,9 +74,10 @@ void ConfigReader::file(const std::string& path, const Place* importer, Who who,
   };
   std::string real;
   if (is_secure_process()) {
-    // It decides which code runs, and its lines are printed: the caller may name what the caller could read, and nobody what others can write.
+    // The configuration decides which code runs, and lines of it are printed. So the caller may only name files that it can read, and others
+    // must not be able to write them.
     std::string wrong = who != Who::kSystem && access(path.c_str(), R_OK) != 0 ? std::strerror(errno) : why_untrusted(path, &real);
-    if (!wrong.empty()) return fail(fmt::format("reading {} with raised rights failed: {}", shown, wrong));
+    if (!wrong.empty()) return fail(fmt::format("reading {} with raised privileges failed: {}", shown, wrong));
   } else {
     char* resolved = realpath(path.c_str(), nullptr);
     if (!resolved) return fail(fmt::format("reading {} failed: {}", shown, std::strerror(errno)));
@@ -86,7 +87,7 @@ void ConfigReader::file(const std::string& path, const Place* importer, Who who,
   if (std::find(open_files_.begin(), open_files_.end(), real) != open_files_.end()) {
     std::string chain;
     for (const std::string& name : open_files_) chain += name + " -> ";
-    return fail(fmt::format("imports go in a circle: {}{}; a file that is not open yet was expected", chain, real));
+    return fail(fmt::format("imports form a cycle: {}{}; a file that is not being read already was expected", chain, real));
   }
   if (config_.files.size() >= kMaxFiles) return fail(fmt::format("more than {0} files are imported; at most {0} were expected", kMaxFiles));
   std::string content;
@@ -118,7 +119,7 @@ void ConfigReader::text(const std::string& name, const std::string& content) {
 
 void ConfigReader::root(const TomlNode& node, uint32_t file) {
   TableReader table(node, file, "", diagnostics_);
-  imports(table);  // first: what follows wins over it
+  imports(table);  // first, so that the rest of this file overrides it
   if (security_only_) {
     auto security = [&](const char* name, void (ConfigReader::*read)(TableReader)) {
       const TomlNode* outer = table.table(name);
@@ -149,7 +150,7 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
                            fmt::format("[driver.*] names \"{}\", which is {}", entry->key.substr(0, 64), kNoPluginId), {},
                            entry->key.size());
       } else {
-        // [driver.heddle.cpu] without quotes is the table `cpu` of the table `heddle`.
+        // [driver.heddle.cpu] without quotes is the table `cpu` in the table `heddle`.
         const bool unquoted =
             entry->kind == TomlNode::kTable && !entry->children.empty() &&
             std::all_of(entry->children.begin(), entry->children.end(), [](const TomlNode& c) { return c.kind == TomlNode::kTable; });
@@ -171,7 +172,7 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
           entry->key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == std::string::npos;
       if (!bare) {
         diagnostics_.error(devices.key_place(*entry), "E105",
-                           fmt::format("the alias \"{}\" is no name for a device; 1 to 64 letters, digits, '_' and '-' were expected",
+                           fmt::format("the alias \"{}\" is not a valid device name; 1 to 64 letters, digits, '_' and '-' were expected",
                                        entry->key.substr(0, 64)),
                            {}, entry->key.size());
       } else if (config_.devices.size() >= kMaxNamedDevices) {
@@ -201,7 +202,7 @@ void ConfigReader::imports(TableReader& table) {
     const Place place = table.place(array->children[i]);
     if (open_files_.empty() && patterns[i].front() != '/') {
       diagnostics_.error(place, "E106",
-                         fmt::format("importing {} failed: a configuration given as text has no folder; an absolute path was expected",
+                         fmt::format("importing {} failed: a configuration given as text has no directory; an absolute path was expected",
                                      patterns[i].substr(0, 128)));
       continue;
     }
@@ -211,9 +212,9 @@ void ConfigReader::imports(TableReader& table) {
     if (failed == 0) {
       for (size_t j = 0; j < found.gl_pathc; ++j) file(found.gl_pathv[j], &place, who_);
     } else if (failed != GLOB_NOMATCH) {
-      diagnostics_.error(place, "E106", fmt::format("importing {} failed: the folder cannot be read", pattern),
-                         "correct the path, or the rights of the folder", patterns[i].size() + 2);
-    } else if (patterns[i].find_first_of("*?[") == std::string::npos) {  // a pattern may match nothing, a name may not
+      diagnostics_.error(place, "E106", fmt::format("importing {} failed: the directory cannot be read", pattern),
+                         "correct the path, or the permissions of the directory", patterns[i].size() + 2);
+    } else if (patterns[i].find_first_of("*?[") == std::string::npos) {  // a glob may match nothing, but a named file must exist
       diagnostics_.error(place, "E106", fmt::format("importing {} failed: No such file or directory", pattern), {}, patterns[i].size() + 2);
     }
     globfree(&found);
@@ -258,7 +259,7 @@ void ConfigReader::device(TableReader table, const std::string& alias) {
 
 void ConfigReader::select(TableReader table, DeviceConfig& device) {
   DeviceSelector selector;
-  device.select_is_wrong = true;  // reported below, unless it turns out right
+  device.select_is_wrong = true;  // reported below, unless it turns out to be correct
   int count = 0;
   int64_t ordinal = 0;
   if (table.string("uuid", &selector.text)) {
@@ -316,7 +317,7 @@ void ConfigReader::allocator(TableReader table, DeviceConfig& device, size_t dep
                          over->key.size());
     }
   }
-  // Other keys are options of the allocator's manifest, checked when that is known.
+  // Other keys are options of the allocator's manifest. They are checked once the manifest is known.
   for (const TomlNode* entry : table.rest()) {
     keep_option(read_.allocator_options, path, table, *entry);
     effective(table, entry->key);
@@ -338,7 +339,7 @@ void ConfigReader::affinity(TableReader table, DeviceConfig& device) {
       const TomlNode& node = *table.find("cpus");
       diagnostics_.error(
           table.place(node), "E105",
-          fmt::format("'cpus' is \"{}\", which is no list of CPUs; e.g. \"0-15\" or \"0-3,8\" was expected", cpus.substr(0, 64)), {},
+          fmt::format("'cpus' is \"{}\", which is not a list of CPUs; e.g. \"0-15\" or \"0-3,8\" was expected", cpus.substr(0, 64)), {},
           to_toml(node).size());
     }
   }
@@ -361,7 +362,7 @@ std::string user_path() {
   return access(folder.c_str(), F_OK) == 0 ? folder : "";
 }
 
-// One that cannot be looked at counts as there, so that reading it fails: what it asks for must not go unheard.
+// A file that cannot be examined counts as existing, so that reading it fails: its settings must not be ignored silently.
 bool is_there(const std::string& path) {
   struct stat facts;
   return stat(path.c_str(), &facts) == 0 || (errno != ENOENT && errno != ENOTDIR);
@@ -379,8 +380,8 @@ void read_log_variable(const std::string& text, ConfigRead* read, ConfigReader& 
     uint32_t level = 0;
     if (!log_level_from_name(equals == std::string::npos ? word : word.substr(equals + 1), &level)) {
       Place place{read->diagnostics.add_file("HEDDLE_LOG", text), {}};
-      read->diagnostics.error(place, "E105",
-                              fmt::format("'{}' is no log level; trace, debug, info, warn, error or off was expected", word.substr(0, 64)));
+      read->diagnostics.error(
+          place, "E105", fmt::format("'{}' is not a log level; trace, debug, info, warn, error or off was expected", word.substr(0, 64)));
       continue;
     }
     if (equals == std::string::npos) {
@@ -431,7 +432,7 @@ void finish_config(ConfigRead* read) {
   Diagnostics& diagnostics = read->diagnostics;
   std::vector<std::string> aliases;
   for (const DeviceConfig& device : read->config.devices) aliases.push_back(device.alias);
-  // With [device.*] tables those are all there is; without, names such as "cpu" or "cpu:1" are resolved when devices are known.
+  // With [device.*] tables only their aliases exist. Without them, names such as "cpu" or "cpu:1" are resolved when the devices are known.
   if (!aliases.empty()) {
     for (const auto& [alias, place] : read->aliases_used) {
       if (diagnostics.is_full()) break;
@@ -451,7 +452,7 @@ void finish_config(ConfigRead* read) {
     diagnostics.error(place, "E203", fmt::format("'{}' is in both 'require' and 'disable' of [plugins]; one of them was expected", id), {},
                       id.size() + 2);
   }
-  // What a line that could not be read was to say, nobody knows.
+  // The content of a line that could not be read is unknown.
   if (read->is_partial) return;
   if (!read->config.validation.dump.empty() && read->config.validation.dump_folder.empty()) {
     diagnostics.error(read->validation_place, "E104", "[validation] dumps regions and lacks the key 'dump_folder'");
@@ -467,7 +468,7 @@ void finish_config(ConfigRead* read) {
     }
     const bool lacks_driver = device.driver.empty();
     if (!lacks_driver && (device.has_select || device.select_is_wrong)) continue;
-    // Places are kept as text in the plain data: find the table's again by its name.
+    // The plain data keeps locations as text: find the table's location again by its name.
     Place place{};
     for (const auto& [alias, at] : read->device_tables) {
       if (alias == device.alias) place = at;
@@ -495,7 +496,7 @@ namespace {
 
 constexpr char kSettings[] = "HEDDLE_SET";
 
-// HEDDLE_SET: lines of TOML, or the same with semicolons between.
+// HEDDLE_SET: lines of TOML, or the same separated by semicolons.
 std::string settings_as_lines(std::string text) {
   char quote = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -552,7 +553,7 @@ void read_config(const ConfigSources& sources, ConfigRead* out_read) {
     if (out_read->config.security.strict || out_read->config.security.strict_modules) {
       Diagnostics& diagnostics = out_read->diagnostics;
       diagnostics.warning({diagnostics.add_file(kSettings, settings), {}}, "E204",
-                          "the variable is not believed: the configuration asks for strict mode, in which the environment sets nothing");
+                          "the variable is ignored: the configuration sets strict mode, in which the environment has no effect");
     } else {
       *out_read = {};
       read_sources(sources, settings, out_read);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads heddle.toml files into a Config, all errors at once. Used by host.cpp and `heddle config check`; it reads files and
-// environment, and loads nothing. Options of plugins are checked later, by config_check, when the manifests are known.
+// Reads heddle.toml files into a Config and reports all errors at once. Used by host.cpp and `heddle config check`. It reads files and the
+// environment, and loads nothing. Plugin options are checked later, by config_check, when the manifests are known.
 #ifndef HEDDLE_CORE_HOST_CONFIG_READ_H_
 #define HEDDLE_CORE_HOST_CONFIG_READ_H_
 
@@ -14,48 +14,49 @@
 
 namespace heddle::host {
 
-// A key whose meaning only a plugin's manifest knows.
+// A key that only a plugin's manifest can interpret.
 struct RawOption {
-  std::string owner;  // plugin id of [driver."id"], or path of the allocator's table
+  std::string owner;  // plugin id of [driver."id"], or the path of the allocator's table
   TomlNode node;
-  Place place;      // of the value
-  Place key_place;  // of the key
+  Place place;      // location of the value
+  Place key_place;  // location of the key
 };
 
 struct ConfigRead {
   Config config;
   Diagnostics diagnostics;
-  bool is_partial = false;  // syntax errors hide some of it
+  bool is_partial = false;  // some of it could not be read because of syntax errors
   std::vector<RawOption> driver_options;
   std::vector<RawOption> allocator_options;
-  // Where a key stands in config.effective, and an option in its list: files may have very many.
+  // Index of a key in config.effective, and of an option in its list: files may be very large.
   std::map<std::string, uint32_t> effective_at, option_at;
-  std::vector<std::pair<std::string, Place>> driver_tables;     // ids of [driver."id"] and where
-  std::vector<std::pair<std::string, Place>> device_tables;     // aliases of [device.*] and where
-  std::vector<std::pair<std::string, Place>> plugin_ids;        // ids that [plugins] and [device.*] name, and where
-  std::vector<std::pair<std::string, Place>> allocator_tables;  // paths, and where their `plugin` is, or the table
-  Place validation_place{};                                     // of the last [validation]
-  std::vector<std::pair<std::string, Place>> aliases_used;      // device aliases that routes and links name, and where
-  std::vector<std::pair<std::string, Place>> libraries_used;    // ids of library plugins that [[prefer]] names, or patterns, and where
+  std::vector<std::pair<std::string, Place>> driver_tables;     // ids of [driver."id"], with locations
+  std::vector<std::pair<std::string, Place>> device_tables;     // aliases of [device.*], with locations
+  std::vector<std::pair<std::string, Place>> plugin_ids;        // ids in [plugins] and [device.*], with locations
+  std::vector<std::pair<std::string, Place>> allocator_tables;  // paths, with the location of `plugin`, or of the table
+  Place validation_place{};                                     // location of the last [validation]
+  std::vector<std::pair<std::string, Place>> aliases_used;      // device aliases in routes and links, with locations
+  std::vector<std::pair<std::string, Place>> libraries_used;    // ids or globs of library plugins in [[prefer]], with locations
 };
 
 struct ConfigSources {
-  bool use_files = true;        // false: only the text
+  bool use_files = true;        // false: only the text is used
   bool use_environment = true;  // HEDDLE_CONFIG, HEDDLE_SET, HEDDLE_LOG
   std::string path;             // empty: $HEDDLE_CONFIG, then $XDG_CONFIG_HOME/heddle/heddle.toml, then /etc/heddle/heddle.toml
-  std::string text;             // wins over files and environment
-  // Read if no other file is. What it says of [plugins.security] and [modules.security] holds in any case.
+  std::string text;             // overrides files and environment
+  // Read if no other file is. Its [plugins.security] and [modules.security] apply in any case.
   std::string system_path = "/etc/heddle/heddle.toml";
 };
 
-// Files, then HEDDLE_SET, then HEDDLE_LOG, then the text: the last that says something wins, but security only ever becomes tighter than
-// the system's file. Never fails otherwise than through diagnostics.
+// Files, then HEDDLE_SET, then HEDDLE_LOG, then the text: the last one that sets a value wins, but security settings can only be tightened
+// relative
+// to the system's file. Reports failures only through diagnostics.
 void read_config(const ConfigSources& sources, ConfigRead* out_read);
 
-// Reads one text as if it were a file of that name, on top of what is there. Imports are relative to the name's folder.
+// Reads one text as if it were a file of that name, in addition to earlier ones. Imports are relative to the directory in the name.
 void read_config_text(const std::string& name, const std::string& text, ConfigRead* read);
 
-// What can be told only when everything is read: aliases that exist, devices that are whole.
+// The checks that need everything to be read: whether aliases exist, whether devices are complete.
 void finish_config(ConfigRead* read);
 
 // True for "0-3,8".

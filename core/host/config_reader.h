@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schema of heddle.toml, one function a table. Defined by config_read.cpp (files, devices), config_plugins.cpp and config_tables.cpp
-// (the rest); nobody else needs it.
+// The schema of heddle.toml, one function per table. Implemented in config_read.cpp (files, devices), config_plugins.cpp and
+// config_tables.cpp
+// (the rest), and used only there.
 #ifndef HEDDLE_CORE_HOST_CONFIG_READER_H_
 #define HEDDLE_CORE_HOST_CONFIG_READER_H_
 
@@ -17,12 +18,12 @@ class ConfigReader {
   explicit ConfigReader(ConfigRead& read) : read_(read), config_(read.config), diagnostics_(read.diagnostics) {}
 
   enum class Who { kSystem, kCaller, kEnvironment };
-  // importer: where the import stands; a file that nobody imports has none. variable: the one of the environment that names it.
+  // importer: location of the import; null for a file that is not imported. variable: the environment variable that names the file.
   void file(const std::string& path, const Place* importer, Who who, const char* variable = nullptr);
-  // Of that file and its imports, what [plugins.security] and [modules.security] say.
+  // Reads only [plugins.security] and [modules.security] of that file and its imports.
   void security_of(const std::string& path);
   void text(const std::string& name, const std::string& text);
-  // What the system's file asks for holds, whatever was read after it: strict stays strict, and digests become no more.
+  // Enforces the system file's settings, whatever was read after it: strict stays strict, and no digests are added.
   void tighten(const SecurityConfig& system, const std::string& origin);
   // Records a value for `heddle config effective`, replacing an earlier one of the same key.
   void effective_value(const std::string& path, const std::string& text, const std::string& origin);
@@ -33,7 +34,7 @@ class ConfigReader {
   void plugins(TableReader table);
   void plugin_security(TableReader table);
   void module_security(TableReader table);
-  // A digest, or a list of them.
+  // A digest, or a list of digests.
   bool digests(TableReader& table, const std::string& key, std::vector<std::string>* out);
   void driver(TableReader table, const std::string& id);
   void device(TableReader table, const std::string& alias);
@@ -51,7 +52,7 @@ class ConfigReader {
   void validation(TableReader table);
 
   void effective(TableReader& table, const std::string& key);
-  // Keeps an option until its manifest is known, in place of an earlier one of the same key.
+  // Keeps an option until its manifest is known, and replaces an earlier one of the same key.
   void keep_option(std::vector<RawOption>& options, const std::string& owner, TableReader& table, const TomlNode& entry);
   DeviceConfig& device_named(const std::string& alias);
   void ids(TableReader& table, const char* key, std::vector<std::string>* out);
@@ -60,8 +61,8 @@ class ConfigReader {
   Config& config_;
   Diagnostics& diagnostics_;
   bool security_only_ = false;
-  Who who_ = Who::kCaller;               // named the file that is read, or the one that imports it
-  std::string folder_;                   // of that file
+  Who who_ = Who::kCaller;               // who named the current file, or the file that imports it
+  std::string folder_;                   // directory of that file
   std::vector<std::string> open_files_;  // real paths of the files being read, outermost first
 };
 

@@ -10,7 +10,7 @@
 namespace heddle::host {
 namespace {
 
-// Everything but the options of plugins, which stand at the marks.
+// Everything except the options of plugins, which are inserted at the marks.
 constexpr std::string_view kSchema = R"({
 "$schema": "https://json-schema.org/draft/2020-12/schema",
 "title": "heddle.toml",
@@ -30,14 +30,14 @@ constexpr std::string_view kSchema = R"({
     "over": {"$ref": "#/$defs/allocator", "required": ["plugin"]}}, "allOf": [@allocators@]}
 },
 "properties": {
-  "version": {"const": 1, "description": "of this format"},
-  "imports": {"$ref": "#/$defs/texts", "description": "files that are read first, relative to this one"},
+  "version": {"const": 1, "description": "version of this format"},
+  "imports": {"$ref": "#/$defs/texts", "description": "files to read first, relative to this one"},
   "plugins": {"type": "object", "additionalProperties": false, "not": {"required": ["path", "paths"]}, "properties": {
-    "paths": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "description": "folders that are searched for manifests"},
+    "paths": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "description": "directories to search for manifests"},
     "path": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "deprecated": true, "description": "older name of paths"},
-    "require": {"type": "array", "items": {"$ref": "#/$defs/id"}, "description": "nothing starts unless these are available"},
-    "disable": {"type": "array", "items": {"$ref": "#/$defs/id"}, "description": "these are not used"},
-    "pin": {"type": "object", "additionalProperties": {"type": "string", "pattern": "^=."}, "description": "an exact version, by id"},
+    "require": {"type": "array", "items": {"$ref": "#/$defs/id"}, "description": "plugins that must be available"},
+    "disable": {"type": "array", "items": {"$ref": "#/$defs/id"}, "description": "plugins that are not used"},
+    "pin": {"type": "object", "additionalProperties": {"type": "string", "pattern": "^=."}, "description": "exact version per id"},
     "probe": {"type": "object", "additionalProperties": {"enum": ["child", "in-process"]}},
     "security": {"type": "object", "additionalProperties": false, "properties": {
       "mode": {"$ref": "#/$defs/mode"},
@@ -72,7 +72,7 @@ constexpr std::string_view kSchema = R"({
     "to": {"type": "array", "items": {"$ref": "#/$defs/text"}, "minItems": 1},
     "fallback": {"enum": ["error", "next"]}}}},
   "prefer": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["op", "use"], "properties": {
-    "op": {"$ref": "#/$defs/text", "description": "pattern of regions"},
+    "op": {"$ref": "#/$defs/text", "description": "glob of regions"},
     "dtype": {"type": "array", "items": {"enum": @types@}},
     "use": {"type": "array", "items": {"type": "string", "pattern": "^(own|(library|variant):.+)$"}, "minItems": 1}}}},
   "trace": {"type": "object", "additionalProperties": false, "required": ["sink"], "properties": {
@@ -82,10 +82,10 @@ constexpr std::string_view kSchema = R"({
     "level": {"$ref": "#/$defs/level"},
     "components": {"type": "object", "additionalProperties": {"$ref": "#/$defs/level"}}}},
   "validation": {"type": "object", "additionalProperties": false, "dependentRequired": {"dump": ["dump_folder"]}, "properties": {
-    "calls": {"type": "boolean", "description": "every call of a plugin is checked"},
-    "stop_at_nan": {"type": "boolean", "description": "a call fails at the first region that makes a NaN"},
+    "calls": {"type": "boolean", "description": "check every plugin call"},
+    "stop_at_nan": {"type": "boolean", "description": "a call fails at the first region that produces a NaN"},
     "stop_at_inf": {"type": "boolean"},
-    "dump": {"type": "array", "items": {"$ref": "#/$defs/text"}, "description": "patterns of the regions whose values are written"},
+    "dump": {"type": "array", "items": {"$ref": "#/$defs/text"}, "description": "globs of the regions whose values are written"},
     "dump_folder": {"type": "string", "pattern": "^/"}}}
 }})";
 
@@ -114,7 +114,7 @@ std::string option_schema(const OptionSpec& option) {
   return "true";
 }
 
-// first: properties that are no options.
+// first: properties that are not options.
 std::string table_schema(const Manifest& manifest, std::string first = {}) {
   std::string properties = std::move(first);
   for (const OptionSpec& option : manifest.options) {
@@ -123,7 +123,7 @@ std::string table_schema(const Manifest& manifest, std::string first = {}) {
   return fmt::format("{{\"type\": \"object\", \"additionalProperties\": false, \"properties\": {{{}}}}}", properties);
 }
 
-// The options of an allocator where the table names it, or names none and it is the default.
+// The options of an allocator if the table names it, or if the table names none and it is the default.
 std::string allocator_schema(const Manifest& manifest) {
   return fmt::format("\n    {{\"if\": {{\"properties\": {{\"plugin\": {{\"const\": {}}}}}{}}}, \"then\": {}}}", json_quoted(manifest.id),
                      manifest.id == kDefaultAllocator ? "" : ", \"required\": [\"plugin\"]",
@@ -139,7 +139,7 @@ std::string config_schema(const std::vector<const Manifest*>& manifests) {
     if ((manifest->kind & HEDDLE_PLUGIN_DRIVER) == 0) continue;
     drivers += fmt::format("{}\n    {}: {}", drivers.empty() ? "" : ",", json_quoted(manifest->id), table_schema(*manifest));
   }
-  // A driver that is not installed here may be on the machine that the file is for.
+  // A driver that is not installed here may be installed on the machine that the file is for.
   const std::string table = fmt::format(
       "{{\"type\": \"object\", \"additionalProperties\": {{\"type\": \"object\"}}, \"propertyNames\": {{\"$ref\": \"#/$defs/id\"}}, "
       "\"properties\": {{{}}}}}",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.toml as a JSON Schema, for editors. What it cannot say (aliases that exist, versions, contradictions), the reader says.
-// Used by host.cpp; a test holds it against the reader's own transcripts.
+// heddle.toml as a JSON Schema, for editors. Rules that it cannot express (aliases that exist, versions, contradictions) are checked by the
+// reader.
+// Used by host.cpp; a test compares it with the reader's transcripts.
 #ifndef HEDDLE_CORE_HOST_CONFIG_SCHEMA_H_
 #define HEDDLE_CORE_HOST_CONFIG_SCHEMA_H_
 
@@ -11,7 +12,7 @@
 
 namespace heddle::host {
 
-// With the options of these plugins' manifests. Draft 2020-12.
+// Includes the options of these plugins' manifests. Draft 2020-12.
 std::string config_schema(const std::vector<const Manifest*>& manifests);
 
 }  // namespace heddle::host

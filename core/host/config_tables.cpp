@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tables of heddle.toml about the work: parameters, links, routes, preferences, log, validation.
+// Reads the tables of heddle.toml that concern execution: parameters, links, routes, preferences, log, validation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -96,7 +96,7 @@ void ConfigReader::routes(TableReader& root) {
     table.finish();
     read.push_back(std::move(route));
   }
-  // The first match wins, so the routes of a later file go in front of those it was laid over.
+  // The first match wins, so the routes of a later file are inserted before those that it overrides.
   config_.routes.insert(config_.routes.begin(), read.begin(), read.end());
 }
 
@@ -128,7 +128,7 @@ void ConfigReader::prefers(TableReader& root) {
     table.finish();
     read.push_back(std::move(prefer));
   }
-  // As with routes.
+  // As for routes.
   config_.prefers.insert(config_.prefers.begin(), read.begin(), read.end());
 }
 
@@ -175,7 +175,7 @@ void ConfigReader::trace(TableReader table) {
   std::vector<std::string> categories;
   if (table.strings("categories", &categories)) {
     const TomlNode& array = *table.find("categories");
-    static const std::vector<std::string> known = {"dispatch", "transfer", "memory", "plugins"};  // in order of their bits
+    static const std::vector<std::string> known = {"dispatch", "transfer", "memory", "plugins"};  // in the order of their bits
     config_.trace.categories = 0;
     for (size_t i = 0; i < categories.size(); ++i) {
       const auto found = std::find(known.begin(), known.end(), categories[i]);

@@ -22,7 +22,7 @@ Registers cpuid(uint32_t leaf, uint32_t subleaf = 0) {
   return r;
 }
 
-// What the kernel saves on a context switch; 0 without OSXSAVE.
+// The state that the kernel saves on a context switch; 0 without OSXSAVE.
 uint64_t saved_state(const Registers& leaf1) {
   if ((leaf1.ecx >> 27 & 1) == 0) return 0;
   uint32_t low, high;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Owns a file descriptor. Used wherever the host opens a file, a folder or a pipe; knows nothing of what it leads to.
+// Owns a file descriptor. Used wherever the host opens a file, a directory or a pipe; knows nothing of its content.
 #ifndef HEDDLE_CORE_HOST_DESCRIPTOR_H_
 #define HEDDLE_CORE_HOST_DESCRIPTOR_H_
 

@@ -18,7 +18,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// "GPU-1b2c..." and the 16 bytes say the same if their hexadecimal digits do.
+// "GPU-1b2c..." and the 16 bytes match if their hexadecimal digits do.
 std::string uuid_digits(std::string_view text) {
   std::string digits;
   if (text.substr(0, 4) == "GPU-") text.remove_prefix(4);
@@ -45,7 +45,7 @@ bool matches(const DeviceSelector& selector, const heddle_device_description_t& 
     case DeviceSelector::kPci:
       return lower(selector.text) == lower(view(description.pci));
     case DeviceSelector::kUuid: {
-      // A beginning is enough, as vendors' tools allow.
+      // A prefix is enough, as in vendors' tools.
       const std::string wanted = uuid_digits(selector.text);
       return wanted.size() >= 4 && has_uuid(description) && uuid_digits(description.uuid).compare(0, wanted.size(), wanted) == 0;
     }
@@ -65,7 +65,7 @@ std::string to_text(const DeviceSelector& selector) {
   return {};
 }
 
-// Every name that `select` takes for it, and the driver's.
+// All names that `select` accepts for the device, and the name that the driver gives.
 std::string identity(const DeviceInfo& device) {
   std::string text = fmt::format("ordinal {}", device.ordinal);
   if (const std::string_view pci = view(device.description.pci); !pci.empty()) text += fmt::format(", pci \"{}\"", pci);
@@ -119,7 +119,7 @@ std::string why_not_linked(const LinkConfig& link, const std::vector<DeviceInfo>
     return std::find_if(devices.begin(), devices.end(), [&](const DeviceInfo& device) { return device.alias == alias; });
   };
   const auto a = named(link.a), b = named(link.b);
-  // A driver knows the links between its own devices.
+  // A driver knows the links between its own devices only.
   if (link.kind.empty() || a == devices.end() || b == devices.end() || a->driver != b->driver) return {};
   heddle_device_link_t found{};
   found.struct_size = sizeof(found);

@@ -15,7 +15,8 @@ namespace {
 
 constexpr size_t kExcerptColumns = 100;
 
-// One character per column: continuation bytes are dropped into the character before. What a terminal would obey does not get through.
+// One character per column: continuation bytes are appended to the preceding character. Removes control characters that a terminal would
+// obey.
 std::vector<std::string> characters_of(std::string_view line) {
   std::vector<std::string> characters;
   for (char c : line) {
@@ -72,7 +73,7 @@ std::string Diagnostics::name_of(Place place) const {
 std::vector<const Diagnostics::Entry*> Diagnostics::sorted() const {
   std::vector<const Entry*> order;
   for (const Entry& entry : entries_) order.push_back(&entry);
-  // Addresses ascend in the order of reporting, which decides between equal places.
+  // Addresses ascend in the order of reporting, which breaks ties between equal locations.
   std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
     return std::tuple(a->place.file, a->place.at.line, a->place.at.column, a) <
            std::tuple(b->place.file, b->place.at.line, b->place.at.column, b);
@@ -85,7 +86,7 @@ std::string Diagnostics::excerpt(const Entry& entry) const {
   if (at.line == 0) return fmt::format("  = {}\n", entry.hint);
   std::vector<std::string> characters = characters_of(line_of(files_[entry.place.file].text, at.line));
   const size_t column = at.column == 0 ? 0 : std::min<size_t>(at.column - 1, characters.size());
-  // A long line is shown around its caret.
+  // Of a long line only the part around the caret is shown.
   size_t first = column > kExcerptColumns / 2 && characters.size() > kExcerptColumns ? column - kExcerptColumns / 2 : 0;
   size_t last = std::min(characters.size(), first + kExcerptColumns);
   std::string shown = first ? "..." : "";

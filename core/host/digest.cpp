@@ -30,9 +30,9 @@ std::string read_sha256(const std::string& path, int descriptor, std::span<const
   auto failed = [&](std::string_view cause) { return fmt::format("reading {} to take its digest failed: {}", path, cause); };
   struct stat facts;
   if (fstat(descriptor, &facts) != 0) return failed(std::strerror(errno));
-  if (!S_ISREG(facts.st_mode)) return failed("it is no regular file");
+  if (!S_ISREG(facts.st_mode)) return failed("it is not a regular file");
   const auto size = static_cast<uint64_t>(facts.st_size);
-  if (size > max_bytes) return failed(fmt::format("it has {} bytes, and at most {} are read for that", size, max_bytes));
+  if (size > max_bytes) return failed(fmt::format("it has {} bytes; at most {} are read", size, max_bytes));
   sha256_ctx context;
   sha256_init(&context);
   sha256_update(&context, head.size(), reinterpret_cast<const uint8_t*>(head.data()));
@@ -46,7 +46,7 @@ std::string read_sha256(const std::string& path, int descriptor, std::span<const
     sha256_update(&context, static_cast<size_t>(got), chunk.data());
     done += static_cast<uint64_t>(got);
   }
-  if (done != size) return failed("its size changed meanwhile; try again when nobody writes to it");
+  if (done != size) return failed("its size changed meanwhile; try again when no program writes to it");
   uint8_t digest[SHA256_DIGEST_SIZE];
   sha256_digest(&context, sizeof digest, digest);
   *out_digest = fmt::format("{:02x}", fmt::join(digest, ""));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Discovery. One bad manifest is one plugin with a reason; it hides nothing but later manifests of its own id.
+// Finds plugins. A wrong manifest is one plugin with a reason; it hides nothing except later manifests with the same id.
 #include "core/host/discovery.h"
 
 #include <dirent.h>
@@ -31,7 +31,7 @@ void split(const std::string& text, std::vector<std::string>* out) {
   }
 }
 
-// Manifests of a folder in order of their names, so that every run sees the same order, and the same ones where there are too many.
+// Manifests of a directory in the order of their names, so that every run sees the same order, and the same ones if there are too many.
 std::vector<std::string> all_manifests_in(const std::string& folder) {
   std::vector<std::string> names;
   DIR* entries = opendir(folder.c_str());
@@ -52,7 +52,7 @@ std::vector<std::string> manifests_in(const std::string& folder) {
   return paths;
 }
 
-// What to call a plugin whose manifest does not tell: the manifest's file name.
+// The id for a plugin whose manifest does not give one: the manifest's file name.
 std::string id_from_path(const std::string& path) {
   std::string name = path.substr(path.find_last_of('/') + 1);
   name.resize(name.size() - 5);
@@ -70,7 +70,7 @@ FoundPlugin read_plugin(const std::string& given, bool strict) {
       plugin.verdict = {PluginState::kUntrusted, wrong};
       return plugin;
     }
-    plugin.manifest.path = path;  // links may be changed behind our back, this path may not
+    plugin.manifest.path = path;  // others may change links, but not this path
   }
   std::string text;
   if (std::string wrong = read_text_file(path, kMaxManifestBytes, &text); !wrong.empty()) {
@@ -115,7 +115,7 @@ std::vector<std::string> search_folders(const DiscoveryParams& params) {
   }
   if (std::string own = library_folder(); !own.empty()) {
     wanted.push_back(own + "/heddle/plugins.d");
-    wanted.push_back(own + "/../lib/heddle/plugins.d");  // of a program in bin that holds the host itself
+    wanted.push_back(own + "/../lib/heddle/plugins.d");  // for a program in bin that links the host statically
   }
   for (const char* folder : {"/etc/heddle/plugins.d", "/usr/local/lib/heddle/plugins.d", "/usr/lib/heddle/plugins.d"})
     wanted.emplace_back(folder);
@@ -136,10 +136,10 @@ std::vector<std::string> unusable_folders(const DiscoveryParams& params) {
       std::error_code failed;
       if (folder.empty()) continue;
       if (folder.front() != '/') {
-        lines.push_back(fmt::format("plugin folder '{}' of {} is not searched: it is not absolute", folder, who));
+        lines.push_back(fmt::format("plugin directory '{}' of {} is not searched: it is not absolute", folder, who));
       } else if (!std::filesystem::is_directory(folder, failed)) {
-        lines.push_back(fmt::format("plugin folder '{}' of {} cannot be searched: {}", folder, who,
-                                    failed ? failed.message() : std::string("it is no folder")));
+        lines.push_back(fmt::format("plugin directory '{}' of {} cannot be searched: {}", folder, who,
+                                    failed ? failed.message() : std::string("it is not a directory")));
       }
     }
   };
@@ -151,7 +151,7 @@ std::vector<std::string> unusable_folders(const DiscoveryParams& params) {
     const size_t count = all_manifests_in(folder).size();
     if (count <= kMaxManifestsInFolder) continue;
     lines.push_back(
-        fmt::format("plugin folder '{}' holds {} manifests; the first {} by name are read", folder, count, kMaxManifestsInFolder));
+        fmt::format("plugin directory '{}' holds {} manifests; the first {} by name are read", folder, count, kMaxManifestsInFolder));
   }
   return lines;
 }
@@ -165,7 +165,7 @@ std::vector<FoundPlugin> discover(const std::vector<std::string>& folders, const
       if (earlier == found.end()) {
         found.push_back(std::move(plugin));
       } else if (is_passed_over(*earlier, params) && !is_passed_over(plugin, params)) {
-        // A pin and strict mode look past the first folder.
+        // A pin and strict mode look beyond the first directory.
         plugin.shadowed = std::move(earlier->shadowed);
         plugin.shadowed.insert(plugin.shadowed.begin(), earlier->manifest.path);
         *earlier = std::move(plugin);

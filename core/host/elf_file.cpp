@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A bounded ELF64 reader: header, program headers, dynamic section, its string table. All reads go through pread, so that a file cut
-// short meanwhile is an error and not a signal.
+// A bounded ELF64 reader: header, program headers, dynamic section, its string table. All reads go through pread, so that a file that is
+// truncated meanwhile causes an error instead of a signal.
 #include "core/host/elf_file.h"
 
 #include <elf.h>
@@ -38,7 +38,7 @@ bool read_at(int descriptor, uint64_t offset, void* out, size_t size) {
   return true;
 }
 
-// Where the file holds `size` bytes of the image at `address`; false if no segment has them.
+// The offset in the file of `size` bytes of the image at `address`; false if no segment contains them.
 bool file_offset(const std::vector<Elf64_Phdr>& headers, uint64_t address, uint64_t size, uint64_t* out_offset) {
   for (const Elf64_Phdr& header : headers) {
     if (header.p_type != PT_LOAD || address < header.p_vaddr) continue;
@@ -49,14 +49,14 @@ bool file_offset(const std::vector<Elf64_Phdr>& headers, uint64_t address, uint6
   return false;
 }
 
-// The text at `offset` of the string table; empty if it is not there or not ended.
+// The text at `offset` of the string table; empty if it is out of range or not terminated.
 std::string string_at(const std::string& table, uint64_t offset) {
   if (offset >= table.size()) return {};
   size_t end = table.find('\0', offset);
   return end == std::string::npos ? std::string() : table.substr(offset, end - offset);
 }
 
-// An empty text has no entries; an empty entry of another one is the current folder.
+// An empty text has no entries; an empty entry in a non-empty text is the current directory.
 void split_path(const std::string& text, std::vector<std::string>* out) {
   for (size_t start = 0; !text.empty() && start <= text.size();) {
     size_t end = std::min(text.find(':', start), text.size());
@@ -65,9 +65,10 @@ void split_path(const std::string& text, std::vector<std::string>* out) {
   }
 }
 
-// Names of the defined symbols that DT_GNU_HASH lists, which are those that other libraries find. The table: counts of buckets, of symbols
-// that are not listed, of filter words; the filter; for each bucket the first of its symbols; for each listed symbol its hash, whose lowest
-// bit marks the last of a bucket (https://flapenguin.me/elf-dt-gnu-hash). A library without it exports what DT_HASH counts.
+// Names of the defined symbols that DT_GNU_HASH lists, which are those that other libraries find. The table: counts of buckets, of unlisted
+// symbols, of filter words; the filter; for each bucket its first symbol; for each listed symbol its hash, whose lowest bit marks the last
+// one
+// of a bucket (https://flapenguin.me/elf-dt-gnu-hash). A library without this table exports the symbols that DT_HASH counts.
 class Exports {
  public:
   Exports(int descriptor, const std::vector<Elf64_Phdr>& headers, const std::string& names)
@@ -81,7 +82,8 @@ class Exports {
       Elf64_Sym symbol;
       if (!at(symbols + uint64_t{i} * sizeof(symbol), &symbol)) return "its symbol table is outside of the file";
       if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL) continue;
-      if (symbol.st_shndx == SHN_ABS && symbol.st_value == 0) continue;  // the name of a version, which linkers list among the symbols
+      if (symbol.st_shndx == SHN_ABS && symbol.st_value == 0)
+        continue;  // the name of a symbol version, which linkers list among the symbols
       std::string name = string_at(names_, symbol.st_name);
       if (!name.empty()) out->push_back(std::move(name));
     }
@@ -133,7 +135,7 @@ std::string read_dynamic(int descriptor, const std::vector<Elf64_Phdr>& headers,
   if (found == headers.end()) return "it has no dynamic section";
   if (found->p_filesz > kMaxDynamicBytes) return "its dynamic section is too large";
   std::vector<Elf64_Dyn> dynamic(found->p_filesz / sizeof(Elf64_Dyn));
-  if (!read_at(descriptor, found->p_offset, dynamic.data(), dynamic.size() * sizeof(Elf64_Dyn))) return "its dynamic section is cut short";
+  if (!read_at(descriptor, found->p_offset, dynamic.data(), dynamic.size() * sizeof(Elf64_Dyn))) return "its dynamic section is truncated";
   uint64_t table_address = 0, table_size = 0, symbols = 0, hash = 0, gnu_hash = 0, run_path = UINT64_MAX, old_path = UINT64_MAX;
   std::vector<uint64_t> needed;
   for (const Elf64_Dyn& entry : dynamic) {
@@ -152,7 +154,7 @@ std::string read_dynamic(int descriptor, const std::vector<Elf64_Phdr>& headers,
     return "its string table is outside of the file";
   }
   std::string table(table_size, '\0');
-  if (!read_at(descriptor, offset, table.data(), table.size())) return "its string table is cut short";
+  if (!read_at(descriptor, offset, table.data(), table.size())) return "its string table is truncated";
   for (uint64_t name : needed) {
     std::string soname = string_at(table, name);
     if (soname.empty()) return "the name of a needed library is outside of its string table";
@@ -170,20 +172,20 @@ std::string read_elf_file(const std::string& path, bool headers_only, ElfFile* o
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return fmt::format("it cannot be opened: {}", std::strerror(errno));
   struct stat facts;
-  if (fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return "it is no regular file";
+  if (fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return "it is not a regular file";
   Elf64_Ehdr header;
   if (!read_at(file.get(), 0, &header, sizeof(header))) return "it is too short for an ELF header";
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "it is no ELF file";
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "it is not an ELF file";
   out_file->elf_class = header.e_ident[EI_CLASS];
-  out_file->machine = header.e_machine;  // at the same place in both classes
+  out_file->machine = header.e_machine;  // at the same offset in both classes
   out_file->type = header.e_type;
-  if (header.e_ident[EI_DATA] != ELFDATA2LSB) return "it is of the other byte order";
+  if (header.e_ident[EI_DATA] != ELFDATA2LSB) return "it has the wrong byte order";
   if (headers_only || header.e_ident[EI_CLASS] != ELFCLASS64) return {};
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 || header.e_phnum > kMaxProgramHeaders) {
-    return "its program headers are of an odd size or number";
+    return "its program headers have an unexpected size or number";
   }
   std::vector<Elf64_Phdr> headers(header.e_phnum);
-  if (!read_at(file.get(), header.e_phoff, headers.data(), headers.size() * sizeof(Elf64_Phdr))) return "its program headers are cut short";
+  if (!read_at(file.get(), header.e_phoff, headers.data(), headers.size() * sizeof(Elf64_Phdr))) return "its program headers are truncated";
   return read_dynamic(file.get(), headers, out_file);
 }
 

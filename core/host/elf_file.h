@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the headers of a shared library say, read from the file without mapping any code. Used by preflight and library_search.
+// Contents of a shared library's headers, read from the file without mapping any code. Used by preflight and library_search.
 #ifndef HEDDLE_CORE_HOST_ELF_FILE_H_
 #define HEDDLE_CORE_HOST_ELF_FILE_H_
 
@@ -16,17 +16,17 @@ struct ElfFile {
   uint32_t machine = 0;               // EM_*
   uint32_t type = 0;                  // ET_*
   std::vector<std::string> needed;    // DT_NEEDED
-  std::vector<std::string> exports;   // names of functions and data that other libraries could bind to, kMaxExports at most
-  std::vector<std::string> run_path;  // DT_RUNPATH, else DT_RPATH, split at ':', empty entries too, not expanded
+  std::vector<std::string> exports;   // names of functions and data that other libraries can bind to, at most kMaxExports
+  std::vector<std::string> run_path;  // DT_RUNPATH, else DT_RPATH, split at ':', including empty entries, not expanded
 };
 
-// Reads headers and the dynamic section; every offset is checked. Returns what is wrong, empty if nothing.
+// Reads the headers and the dynamic section; every offset is checked. Returns an error text, empty on success.
 // headers_only leaves the lists empty.
 std::string read_elf_file(const std::string& path, bool headers_only, ElfFile* out_file);
 
-// "x86_64", "aarch64" ... of EM_*; a number for others.
+// "x86_64", "aarch64" ... for EM_*; a number for others.
 std::string machine_name(uint32_t machine);
-// EM_* that this host runs.
+// The EM_* value of this host.
 uint32_t own_machine();
 
 }  // namespace heddle::host

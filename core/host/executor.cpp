@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A small pool of threads that grows while work waits and nobody is idle. Its threads take no signal of the application.
+// A small thread pool that grows while work waits and no thread is idle. Its threads block all signals, so that the application handles them.
 #include "core/host/executor.h"
 
 #include <pthread.h>
@@ -20,13 +20,13 @@ struct Executor::State {
     void* context;
   };
   void work();
-  // One more, if there is work for one, or if there is none at all; under the mutex. False: there is none at all.
+  // Adds a thread if there is work for it, or if there is none at all; under the mutex. False: there is no thread at all.
   bool add_thread(const std::shared_ptr<State>& self) noexcept;
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::multimap<uint64_t, Task> tasks;    // by the time they are due; equal ones in the order they came
-  Job *first = nullptr, *last = nullptr;  // jobs that nobody has begun, in the order they came
+  std::multimap<uint64_t, Task> tasks;    // by due time, then in the order of arrival
+  Job *first = nullptr, *last = nullptr;  // jobs that have not begun, in the order of arrival
   size_t jobs = 0;
   std::vector<std::thread> threads;
   uint32_t idle = 0;
@@ -41,7 +41,7 @@ Executor::Executor(uint32_t max_threads) : state_(std::make_shared<State>()) {
 Executor::~Executor() {
   stop();
   for (std::thread& thread : state_->threads) {
-    // The last reference may go away on one of our own threads: it cannot join itself.
+    // The last reference may be dropped on one of our own threads, which cannot join itself.
     if (thread.get_id() == std::this_thread::get_id()) {
       thread.detach();
     } else {
@@ -77,7 +77,7 @@ Status Executor::prepare() noexcept {
 }
 
 bool Executor::run(Job* job) noexcept {
-  const std::shared_ptr<State> kept = state_;  // the job may run, and end this, before this returns
+  const std::shared_ptr<State> kept = state_;  // the job may run and destroy this object before this function returns
   State& state = *kept;
   std::lock_guard lock(state.mutex);
   if (state.stopped) return false;
@@ -91,7 +91,7 @@ bool Executor::run(Job* job) noexcept {
 }
 
 Status Executor::add(uint64_t due_ns, void (*function)(void* context), void* context) noexcept {
-  const std::shared_ptr<State> kept = state_;  // the task may run, and end this, before this returns
+  const std::shared_ptr<State> kept = state_;  // the task may run and destroy this object before this function returns
   State& state = *kept;
   try {
     std::lock_guard lock(state.mutex);
@@ -120,15 +120,15 @@ bool Executor::take_back(uint64_t due_ns, void* context) noexcept {
 }
 
 bool Executor::State::add_thread(const std::shared_ptr<State>& self) noexcept {
-  // Tasks that are not due count too: threads are few and kept.
+  // Tasks that are not due yet count too: threads are few and stay alive.
   if (!threads.empty() && (idle >= tasks.size() + jobs || threads.size() >= max_threads)) return true;
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   try {
     threads.emplace_back([self] { self->work(); });
-    ++idle;        // until it begins
-  } catch (...) {  // then those that there are have more to do
+    ++idle;        // idle until it begins
+  } catch (...) {  // then the existing threads do more
   }
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   return !threads.empty();
@@ -150,7 +150,7 @@ void Executor::State::work() {
       --idle;
     }
     Task task;
-    // In turns, so that neither waits for ever behind the other.
+    // Tasks and jobs take turns, so that neither starves.
     const bool is_due = !tasks.empty() && (stopped || tasks.begin()->first <= clock_ns());
     was_job = first && !(was_job && is_due);
     if (was_job) {
@@ -162,7 +162,7 @@ void Executor::State::work() {
       task = tasks.begin()->second;
       tasks.erase(tasks.begin());
     }
-    if (idle != 0 && !tasks.empty()) changed.notify_one();  // somebody else looks when the next is due
+    if (idle != 0 && !tasks.empty()) changed.notify_one();  // another thread waits for the next due time
     lock.unlock();
     task.function(task.context);
     lock.lock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host's threads for work that may not run where it arises: callbacks of drivers, calls in several pieces, host calls (HD-Q-04).
-// Used by the host table and by calls in pieces; starts no thread until it is given work, or told that some will come.
+// The host's threads for work that must not run where it arises: callbacks of drivers, calls in several pieces, host calls (HD-Q-04).
+// Used by the host table and by calls in pieces; starts no thread until work arrives or is announced.
 #ifndef HEDDLE_CORE_HOST_EXECUTOR_H_
 #define HEDDLE_CORE_HOST_EXECUTOR_H_
 
@@ -17,32 +17,33 @@ namespace heddle::host {
 class Executor {
  public:
   explicit Executor(uint32_t max_threads);
-  // Runs what was accepted, also what is not due yet, then joins.
+  // Runs the accepted work, including work that is not due yet, then joins.
   ~Executor();
-  // Runs function(context) once on one of its threads. UNAVAILABLE once stop was called or when no thread can be started.
+  // Runs function(context) once on one of its threads. UNAVAILABLE after stop, or if no thread can be started.
   Status execute(void (*function)(void* context), void* context) noexcept;
   // The same, not before CLOCK_MONOTONIC reaches due_ns.
   Status execute_at(uint64_t due_ns, void (*function)(void* context), void* context) noexcept;
-  // Work that its owner keeps until the function begins. It needs no memory, so that a callback of a driver can always hand it on.
+  // Work that its owner keeps alive until the function begins. Enqueueing needs no memory, so that a driver callback can always hand it over.
   struct Job {
     void (*function)(void* context) = nullptr;
     void* context = nullptr;
-    Job* next = nullptr;  // the executor's
+    Job* next = nullptr;  // used by the executor
   };
-  // Sees to it that there is a thread for jobs: once before the first. RESOURCE_EXHAUSTED when none can be started.
+  // Ensures that there is a thread for jobs; call once before the first job. RESOURCE_EXHAUSTED if none can be started.
   Status prepare() noexcept;
-  // Runs the job's function once on one of its threads; one more thread is tried for if none is idle. False: stop was called, it is not run.
+  // Runs the job's function once on one of its threads; tries to start another thread if none is idle. False: stop was called, the job is not
+  // run.
   bool run(Job* job) noexcept;
-  // Takes back what execute_at was given; false if it runs, or ran.
+  // Cancels what execute_at was given; false if it is running or has run.
   bool take_back(uint64_t due_ns, void* context) noexcept;
-  // Accepts nothing more.
+  // Accepts no more work.
   void stop() noexcept;
 
  private:
   struct State;
   Status add(uint64_t due_ns, void (*function)(void* context), void* context) noexcept;
   std::atomic<bool> is_prepared_{false};
-  std::shared_ptr<State> state_;  // its threads' too: the last reference to the host may go away on one of them
+  std::shared_ptr<State> state_;  // shared with its threads: the last reference to the host may be dropped on one of them
 };
 
 }  // namespace heddle::host

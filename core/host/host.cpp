@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host: what is found, checked, looked at and loaded, in that order and each only when asked for. A plugin that fails any step
-// keeps a state and a reason; no step of one plugin depends on another's. Devices are in host_devices.cpp.
+// The host finds, checks, probes and loads plugins, in this order and each step only on demand. A plugin that fails a step keeps a state and
+// a
+// reason; no step of one plugin depends on another plugin. Devices are in host_devices.cpp.
 #include "core/host/host.h"
 
 #include <fmt/format.h>
@@ -51,14 +52,14 @@ void Host::State::warn_once(const std::string& text) {
   services->log.write(HEDDLE_LOG_WARN, "host", text);
 }
 
-// What the operator's digests say of its library, which is read anew each time.
+// Checks the library against the operator's digests. The library is read anew each time.
 Verdict Host::State::check_digests(const Plugin& plugin) const {
   const auto& table = config().security.plugin_digests;
   if (!table) return {};
   const auto listed = table->find(plugin.manifest.id);
   if (listed == table->end()) {
     return {PluginState::kUntrusted,
-            fmt::format("{} is not among plugins.security.digests of the configuration; add the SHA-256 digest of {} if it is to be loaded",
+            fmt::format("{} is not among plugins.security.digests of the configuration; add the SHA-256 digest of {} to allow it",
                         plugin.manifest.id, plugin.manifest.library_path)};
   }
   std::string found;
@@ -70,7 +71,7 @@ Verdict Host::State::check_digests(const Plugin& plugin) const {
                       plugin.manifest.library_path, found, plugin.manifest.id)};
 }
 
-// True if nothing is left to find out about the plugin; else it passed preflight and waits for its probe.
+// True if nothing more has to be found out about the plugin; otherwise it passed preflight and waits for its probe.
 bool Host::State::use_verdict_without_probe(Plugin& plugin, const std::string& key) {
   if (plugin.verdict.state != PluginState::kAvailable) return true;
   if (is_strict()) {
@@ -97,7 +98,7 @@ bool Host::State::use_verdict_without_probe(Plugin& plugin, const std::string& k
   if (plugin.verdict.state != PluginState::kAvailable) return true;
   auto how = config().plugin_probe.find(plugin.manifest.id);
   if (how == config().plugin_probe.end() || how->second != "in-process") return false;
-  // The operator's choice: a crash is then a crash of this process.
+  // The operator chose this: a crash is then a crash of this process.
   if (const PluginLibraryRef library = load_plugin(plugin.manifest, &plugin.verdict)) {
     PluginHost plugin_host(plugin.manifest.id, library->abi_minor, services, plugin.options);
     plugin.verdict = run_probe(*library, plugin_host.table);
@@ -125,9 +126,10 @@ void Host::State::look(const std::vector<Plugin*>& wanted) {
     for (Plugin* plugin : waiting) {
       plugin->verdict = {
           PluginState::kProbeFailed,
-          fmt::format("heddle-probe is neither in {0} nor in ../libexec or ../bin beside it; install it, or set [plugins.probe] "
-                      "\"{1}\" = \"in-process\"",
-                      library_folder(), plugin->manifest.id)};
+          fmt::format(
+              "heddle-probe is neither in {0} nor in its sibling directories ../libexec and ../bin; install it, or set [plugins.probe] "
+              "\"{1}\" = \"in-process\"",
+              library_folder(), plugin->manifest.id)};
     }
     return;
   }
@@ -160,7 +162,7 @@ Verdict Host::State::load_now(Plugin& plugin) {
   const PluginLibraryRef library = load_plugin(plugin.manifest, &verdict);
   if (!library) return verdict;
   if ((library->table.kind & plugin.manifest.kind) != plugin.manifest.kind) {
-    return {PluginState::kIncompatible, fmt::format("its manifest says kind {}, its library {}; make them the same [HD-E-03]",
+    return {PluginState::kIncompatible, fmt::format("its manifest says kind {}, its library {}; they must be the same [HD-E-03]",
                                                     kind_text(plugin.manifest.kind), kind_text(library->table.kind))};
   }
   auto plugin_host = std::make_unique<PluginHost>(plugin.manifest.id, library->abi_minor, services, plugin.options);
@@ -213,14 +215,14 @@ Status Host::check_module(const std::string& path, int descriptor, std::span<con
 Host::Host(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Host::~Host() {
-  // A forked child owns none of this: threads are gone, devices belong to the parent (HD-T-01).
+  // A forked child owns none of this: its threads do not exist, and the devices belong to the parent (HD-T-01).
   if (state_ && state_->services && state_->services->fork.in_forked_child()) (void)state_.release();
 }
 
 Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   auto state = std::make_unique<State>();
   state->options = options;
-  // With raised rights, all that is read is the system's file and what the application names.
+  // With raised privileges only the system's file and what the application names are read.
   const bool believe_environment = !options.no_config && !is_secure_process();
   ConfigSources sources;
   sources.use_files = !options.no_config;
@@ -264,7 +266,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
       if (other.substr(0, other.rfind('/')) != folder) continue;
       state->services->log.write(
           HEDDLE_LOG_WARN, "host",
-          fmt::format("plugin folder '{}' holds two manifests of {}: {} counts and {} does not; remove one", folder, plugin.manifest.id,
+          fmt::format("plugin directory '{}' holds two manifests of {}: {} is used and {} is not; remove one", folder, plugin.manifest.id,
                       plugin.manifest.path.substr(folder.size() + 1), other.substr(folder.size() + 1)));
     }
     Plugin& entry = state->plugins.emplace_back();
@@ -349,7 +351,7 @@ std::vector<ValidationInfo> Host::validated() {
   return list;
 }
 
-// Errors would have kept open from succeeding: what is left are warnings.
+// open fails if there are errors, so only warnings remain.
 std::string Host::config_warnings() const {
   return state_->read.diagnostics.render();
 }
@@ -409,7 +411,7 @@ std::vector<LibraryCandidate> Host::libraries(const OperatorId& wanted, const st
     if (declares) declaring.push_back(&plugin);
     *out_others += !declares;
   }
-  state_->look(declaring);  // their probes run at once
+  state_->look(declaring);  // their probes run in parallel
   for (Plugin* plugin : declaring) {
     const bool loaded = state_->load(*plugin).ok();
     found.push_back(

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host: configuration, plugins and the devices they offer. Made by core/api.cpp, used by core/route, core/memory and
+// The host: configuration, plugins and the devices they offer. Created by core/api.cpp, used by core/route, core/memory and
 // core/submit. It opens no device, allocates no device memory and knows nothing of modules.
 //
 // Glossary
-//   plugin    a manifest that was found, in whatever state; loaded only when something of it is asked for
+//   plugin    a manifest that was found, in any state; loaded only on demand
 //   driver    a loaded plugin with its tables copied to full size (HD-E-04)
 //   device    something a driver can open, under an alias; listing devices opens none
 //
-// Threads: every function is [any]; loading is serialized inside. A Host outlives everything made through it.
+// Threads: every function is [any]; loading is serialized inside. A Host must outlive everything that was created through it.
 #ifndef HEDDLE_CORE_HOST_HOST_H_
 #define HEDDLE_CORE_HOST_HOST_H_
 
@@ -31,49 +31,50 @@
 
 namespace heddle::host {
 
-// What `heddle plugins --why` prints.
+// The information that `heddle plugins --why` prints.
 struct PluginInfo {
   std::string id;
   std::string version;
   uint32_t kind = 0;                  // bits HEDDLE_PLUGIN_*
-  std::vector<std::string> families;  // of a driver, as its manifest says: "cpu", "cuda"; empty: unknown
+  std::vector<std::string> families;  // of a driver, from its manifest: "cpu", "cuda"; empty: unknown
   PluginState state = PluginState::kAvailable;
   std::string reason;  // empty for available and loaded
   std::string manifest_path;
   std::string library_path;
   std::string vendor_version;
-  uint32_t device_count = 0;          // as the probe counted
+  uint32_t device_count = 0;          // as reported by the probe
   bool from_cache = false;            // the verdict came from the probe cache
   std::vector<std::string> shadowed;  // manifests of the same id in later folders
-  std::vector<OperatorId> operators;  // of a library
+  std::vector<OperatorId> operators;  // operators of a library plugin
 };
 
-// A device that could be opened: driver->api.device->open(driver->api.instance, ordinal, params). Fill params with
-// &driver->api, cpus and numa of here.
+// A device that can be opened: driver->api.device->open(driver->api.instance, ordinal, params). Fill params with &driver->api, and with cpus
+// and
+// numa from here.
 struct DeviceInfo {
-  std::string alias;  // of the configuration, or "cpu:0" when there is none
+  std::string alias;  // from the configuration, or "cpu:0" if there is none
   LoadedDriver* driver = nullptr;
   uint32_t ordinal = 0;
   heddle_device_description_t description;  // strings borrowed from the driver's instance
   std::string cpus;
   int32_t numa = -1;
-  const DeviceConfig* config = nullptr;  // NULL when the configuration does not name it
+  const DeviceConfig* config = nullptr;  // NULL if the configuration does not name the device
 };
 
-// What the validation layer saw of a plugin.
+// The violations that the validation layer found in a plugin.
 struct ValidationInfo {
   std::string id;
   uint64_t calls = 0, violations = 0;
-  std::string first;  // texts of the first violations, a line each
+  std::string first;  // texts of the first violations, one per line
 };
 
-// One allocator of a stack, to be made with these options: the manifest's defaults, then the configuration.
+// One allocator of a stack and the options to create it with: the manifest's defaults, overridden by the configuration.
 struct AllocatorLayer {
   LoadedAllocator* allocator = nullptr;
   std::vector<OptionValue> options;
 };
 
-// A plugin that declares an operator; library is NULL where it cannot be used, and `reason` says why.
+// A plugin that declares an operator; library is NULL if it cannot be used, and `reason` says why.
 struct LibraryCandidate {
   std::string id;
   LoadedLibrary* library = nullptr;
@@ -81,76 +82,80 @@ struct LibraryCandidate {
 };
 
 struct HostOptions {
-  bool no_config = false;                 // read no heddle.toml and no environment
+  bool no_config = false;                 // do not read heddle.toml and the environment
   std::string config_path;                // empty: $HEDDLE_CONFIG, then the user's and the system's heddle.toml
-  std::string config_text;                // TOML that wins over the files
+  std::string config_text;                // TOML that overrides the files
   std::vector<std::string> plugin_paths;  // searched first
-  LogSink log;                            // write NULL: standard error
-  bool fresh_probe = false;               // look at plugins anew, whatever the cache says
+  LogSink log;                            // if write is NULL: standard error
+  bool fresh_probe = false;               // probe plugins anew and ignore the cache
 };
 
 class Host {
  public:
-  // Reads configuration and manifests, loads nothing. INVALID_ARGUMENT carries every error of the configuration; UNAVAILABLE names
-  // a required plugin that is not available.
+  // Reads configuration and manifests, loads nothing. INVALID_ARGUMENT carries every error in the configuration; UNAVAILABLE names a required
+  // plugin that is not available.
   static Result<std::unique_ptr<Host>> open(const HostOptions& options);
-  // Shuts instances down; an instance with live children is left alone and logged.
+  // Shuts down the plugins' instances; an instance with live children is left alone and logged.
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
   const Config& config() const;
-  // Every value of the configuration, and what manifests say where it sets no option of a plugin.
+  // Every value of the configuration, and the manifests' defaults for plugin options that it does not set.
   std::vector<ConfigValue> effective() const;
-  // What the configuration says that is not wrong but may not be meant, with places and excerpts; empty if nothing.
+  // Warnings about the configuration, with locations and excerpts; empty if there are none.
   std::string config_warnings() const;
 
-  // The validation layer; NULL where the configuration asks for nothing of it.
+  // The validation layer; NULL if the configuration enables none of it.
   const heddle_validation_t* validation() const;
   std::vector<ValidationInfo> validated();
 
-  // Every plugin found, in order of discovery. With look, those not yet looked at are checked and probed (in parallel, in child
-  // processes); without, their state is only what the manifest told.
+  // Every plugin found, in order of discovery. With look, plugins not yet examined are checked and probed (in parallel, in child processes);
+  // without, their state is only what the manifest tells.
   std::vector<PluginInfo> plugins(bool look);
 
-  // Loads on first use. NOT_FOUND lists known ids; UNAVAILABLE gives state and reason.
+  // Loads on first use. NOT_FOUND lists the known ids; UNAVAILABLE gives state and reason.
   Result<LoadedDriver*> driver(std::string_view plugin_id);
   Result<LoadedAllocator*> allocator(std::string_view plugin_id);
 
-  // Every plugin whose id fits the pattern and whose manifest declares the operator, in order of discovery, loaded on first use. out_others: how many
-  // library plugins that fit do not.
+  // Every plugin whose id matches the glob and whose manifest declares the operator, in order of discovery, loaded on first use. out_others:
+  // the number
+  // of library plugins that match but do not declare it.
   std::vector<LibraryCandidate> libraries(const OperatorId& wanted, const std::string& pattern, size_t* out_others);
 
-  // Devices that can be opened, loading their drivers: those of the configuration's [device.*], or without any, all of every available
-  // driver. families filters by what manifests say ("cpu"), so that a driver nobody needs is not loaded; empty: all.
-  // A driver that fails is left out, with its reason in plugins() and, for configured devices, in skipped().
+  // The devices that can be opened; loads their drivers. They are those of the configuration's [device.*], or without any, all of every
+  // available
+  // driver. families filters by the manifests' families ("cpu"), so that unneeded drivers are not loaded; empty: all. A driver that fails is
+  // left
+  // out, with its reason in plugins() and, for configured devices, in skipped().
   std::vector<DeviceInfo> devices(const std::vector<std::string>& families = {});
-  // One device by name: an alias, "cpu", "cpu:1" or "heddle.cpu:0". Loads only its driver. NOT_FOUND lists what is
-  // there; UNAVAILABLE says why the driver is not.
+  // One device by name: an alias, "cpu", "cpu:1" or "heddle.cpu:0". Loads only its driver. NOT_FOUND lists the existing names; UNAVAILABLE
+  // says why
+  // the driver is not available.
   Result<DeviceInfo> device(std::string_view name);
 
-  // Why devices that the configuration names or that a driver should have offered are absent: "gpu0: loading plugin heddle.cuda failed: ...".
+  // Why devices are missing that the configuration names or that a driver should offer: "gpu0: loading plugin heddle.cuda failed: ...".
   std::vector<std::string> skipped();
 
-  // The device's allocators as configured, loaded; else the default pool, else none. NOT_FOUND and UNAVAILABLE as above.
+  // The device's allocators as configured, loaded; else the default pool, else none. Fails with NOT_FOUND and UNAVAILABLE as above.
   Result<std::vector<AllocatorLayer>> allocators(const DeviceInfo& device);
 
-  // The path to open a module by, if it may be opened as far as its place tells. PERMISSION_DENIED says why not.
+  // The path for opening a module, if its location and ownership permit it. PERMISSION_DENIED says why not.
   Result<std::string> module_path(const std::string& path) const;
-  // The same of an open one by the configuration's digests. head: the first of its bytes, as they will be used.
+  // Checks an open module against the configuration's digests. head: its first bytes, exactly as they will be used.
   Status check_module(const std::string& path, int descriptor, std::span<const std::byte> head) const;
 
-  // For work that cannot go on where it is.
+  // For work that cannot continue on its current thread.
   Executor& executor();
 
-  // A line for the log, under that component; dropped when its level is below the component's.
+  // Logs a line under that component; dropped if its level is below the component's level.
   void log(uint32_t level, std::string_view component, std::string_view message);
   uint32_t log_level(std::string_view component) const;
 
-  // NULL: the configuration asks for none. The host's.
+  // NULL: the configuration asks for no trace. Owned by the host.
   class Trace* trace() const;
 
-  // True in a process forked since open: every function that would touch a plugin answers FAILED_PRECONDITION there (HD-T-01).
+  // True in a process forked since open: there every function that would use a plugin returns FAILED_PRECONDITION (HD-T-01).
   bool in_forked_child() const;
 
   // Report topics of runtime.h as JSON: "devices", "plugins", "config", "schema", "validation".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host's devices: those of the configuration, or all that the drivers found here describe; by name; and why one is not there.
+// The host's devices: those of the configuration, or all that the drivers describe; look-up by name; and reasons for missing devices.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace heddle::host {
 
-// The last part of an id of ours, an id, or the last part of one.
+// Finds a plugin by its full id, or by the last part of its id.
 Plugin* Host::State::find_by_name(std::string_view name) {
   if (Plugin* plugin = find(std::string("heddle.").append(name))) return plugin;
   if (Plugin* plugin = find(name)) return plugin;
@@ -21,10 +21,11 @@ Plugin* Host::State::find_by_name(std::string_view name) {
   return nullptr;
 }
 
-// All devices of a loaded driver, as if the configuration named none.
+// All devices of a loaded driver, without regard to the configuration's names.
 Status Host::State::describe(Plugin& plugin, std::vector<DeviceInfo>* out_devices) {
   LoadedDriver* driver = plugin.instance->driver.get();
-  if (!driver) return error(HEDDLE_STATUS_UNAVAILABLE, "host: listing devices of {} failed: its library is no driver", plugin.manifest.id);
+  if (!driver)
+    return error(HEDDLE_STATUS_UNAVAILABLE, "host: listing devices of {} failed: its library is not a driver", plugin.manifest.id);
   uint32_t count = 0;
   if (Status status(driver->api.device->count(driver->api.instance, &count)); !status.ok()) return status;
   count = std::min(count, kMaxDevices);
@@ -74,7 +75,7 @@ std::vector<DeviceInfo> Host::devices(const std::vector<std::string>& families) 
              return std::find(families.begin(), families.end(), family) != families.end();
            });
   };
-  // All children of a probe run at once, whatever is loaded afterwards.
+  // All probes run at once, whichever plugins are loaded afterwards.
   std::vector<Plugin*> drivers;
   const auto& configured = state_->config().devices;
   auto other_families = [&](const Plugin& plugin) {
@@ -140,7 +141,7 @@ Result<DeviceInfo> Host::device(std::string_view name) {
     }
     std::string hint = did_you_mean(name, names);
     return error(HEDDLE_STATUS_NOT_FOUND,
-                 "host: finding device {} failed: there is none of that name; {}an alias of the configuration, or a driver with an ordinal "
+                 "host: finding device {} failed: no device has that name; {}an alias of the configuration, or a driver with an ordinal "
                  "such as cpu:0, of {}, was expected",
                  name, hint.empty() ? "" : hint + " ",
                  names.empty() ? state_->known_ids(HEDDLE_PLUGIN_DRIVER) : fmt::format("{}", fmt::join(names, ", ")));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a host holds, for the files that a Host is written in: host.cpp, host_devices.cpp.
+// The state of a host, for the files that implement Host: host.cpp, host_devices.cpp.
 #ifndef HEDDLE_CORE_HOST_HOST_STATE_H_
 #define HEDDLE_CORE_HOST_HOST_STATE_H_
 
@@ -21,7 +21,7 @@
 
 namespace heddle::host {
 
-// A plugin that was found, and how far it has come.
+// A plugin that was found, and its progress.
 struct Plugin {
   Manifest manifest;
   Verdict verdict;
@@ -34,15 +34,16 @@ struct Plugin {
   bool is_driver() const { return (manifest.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
   // "cpu" of "heddle.cpu".
   std::string short_name() const { return manifest.id.substr(manifest.id.find_last_of('.') + 1); }
-  // " declares it": what stands behind the id.
+  // `behind` comes after the id, for example " declares it".
   std::string why(std::string_view behind = {}) const {
     return fmt::format("{}{}, but {}: {}", manifest.id, behind, words_of(verdict.state), verdict.reason);
   }
 };
 
 struct Host::State {
-  // First, so that it goes last: what may be unloaded is, once its instances are shut down and no thread of the host is left that ran a function of
-  // its.
+  // First member, so that it is destroyed last: unloadable libraries are unloaded once their instances are shut down and no thread of the
+  // host is left
+  // that ran one of their functions.
   std::vector<PluginLibraryRef> libraries;
   HostOptions options;
   ConfigRead read;
@@ -52,7 +53,7 @@ struct Host::State {
   ProbeCache cache{""};
   const heddle_validation_t* validation = nullptr;
 
-  std::mutex mutex;  // everything below
+  std::mutex mutex;  // protects everything below
   std::vector<Plugin> plugins;
   std::vector<std::string> skipped, warned;
 

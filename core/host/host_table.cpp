@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host functions that plugins call. Each stops every exception: nothing C++ crosses the boundary (HD-B-01).
+// The host functions that plugins call. Each catches every exception: no C++ exception crosses the boundary (HD-B-01).
 #include "core/host/host_table.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of host functions that a plugin instance gets (heddle_host_t), with what stands behind it.
-// Made by host.cpp and by heddle-probe, one for each plugin; plugins know only the table.
+// The table of host functions that a plugin instance gets (heddle_host_t), and the state it uses.
+// Created by host.cpp and by heddle-probe, one per plugin; plugins know only the table.
 #ifndef HEDDLE_CORE_HOST_HOST_TABLE_H_
 #define HEDDLE_CORE_HOST_HOST_TABLE_H_
 
@@ -17,7 +17,7 @@
 
 namespace heddle::host {
 
-// Where plugins' trace events go.
+// Receives plugins' trace events.
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
@@ -26,17 +26,17 @@ class TraceSink {
   virtual void counter(std::string_view name, int64_t value) noexcept = 0;
 };
 
-// What the plugin hosts of one host share. Outlives the host itself while an instance with live children is left.
+// State that the plugin hosts of one host share. Outlives the host itself while an instance with live children exists.
 struct HostServices {
   ForkMark fork;
   Log log;
   Executor executor;
-  std::unique_ptr<TraceSink> trace;  // NULL: nobody listens
+  std::unique_ptr<TraceSink> trace;  // NULL: no trace
   HostServices(LogSink sink, uint32_t level, std::map<std::string, uint32_t> components, uint32_t max_threads)
       : log(sink, level, std::move(components)), executor(max_threads) {}
 };
 
-// Stays in place until the instance is shut down: plugins keep a pointer to table.
+// Does not move until the instance is shut down: plugins keep a pointer to table.
 struct PluginHost {
   heddle_host_t table;
   std::string component;  // the plugin's id, for the log

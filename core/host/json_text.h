@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Text as JSON strings. Used by report.cpp and config_schema.cpp, which write the rest of their JSON as it stands.
+// Text as JSON strings. Used by report.cpp and config_schema.cpp, which write the rest of their JSON by hand.
 #ifndef HEDDLE_CORE_HOST_JSON_TEXT_H_
 #define HEDDLE_CORE_HOST_JSON_TEXT_H_
 
@@ -9,9 +9,9 @@
 
 namespace heddle::host {
 
-// A JSON string; bytes that are no UTF-8 become U+FFFD, so that the whole stays valid.
+// A JSON string; bytes that are not UTF-8 become U+FFFD, so that the JSON stays valid.
 std::string json_quoted(std::string_view text);
-// An array of them.
+// A JSON array of strings.
 std::string json_quoted(const std::vector<std::string>& texts);
 
 }  // namespace heddle::host

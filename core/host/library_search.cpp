@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The dynamic linker's order (ld.so(8)): run path, LD_LIBRARY_PATH as it was when the process started, ld.so.cache, system folders. The
-// linker itself names the second and the last; the cache is read as glibc's dl-cache.h lays it out.
+// Follows the dynamic linker's order (ld.so(8)): run path, LD_LIBRARY_PATH as it was when the process started, ld.so.cache, system
+// directories. The
+// linker itself reports the second and the last; the cache is read in the layout of glibc's dl-cache.h.
 #include "core/host/library_search.h"
 
 #include <dlfcn.h>
@@ -24,7 +25,7 @@ constexpr size_t kMaxCacheBytes = 16 << 20;
 
 void append_once(std::vector<std::string>& folders, std::string folder) {
   if (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-  // A relative folder would depend on where the process stands.
+  // A relative directory would depend on the current directory.
   if (folder.empty() || folder.front() != '/') return;
   if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(std::move(folder));
 }
@@ -39,14 +40,14 @@ std::string expand_origin(std::string folder, const std::string& origin) {
 }
 
 bool is_loaded(const std::string& soname) {
-  // RTLD_NOLOAD maps nothing: it only tells whether the linker has it.
+  // RTLD_NOLOAD maps nothing: it only tells whether the library is already loaded.
   void* handle = dlopen(soname.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (!handle) return false;
   dlclose(handle);
   return true;
 }
 
-// Folders that the linker searches for this program: LD_LIBRARY_PATH, its own run path, the system's.
+// The directories that the linker searches for this program: LD_LIBRARY_PATH, its own run path, the system's.
 std::vector<std::string> program_folders() {
   std::vector<std::string> folders;
   void* program = dlopen(nullptr, RTLD_LAZY);
@@ -77,7 +78,7 @@ std::string find_in_linker_cache(std::string_view cache, std::string_view soname
   constexpr size_t kHeaderBytes = 48, kEntryBytes = 24;
   size_t start = 0;
   if (cache.substr(0, kMagic.size()) != kMagic) {
-    // An old-format table may stand in front: "ld.so-1.7.0", a count, entries of 12 bytes, then the new one, aligned.
+    // An old-format table may come first: "ld.so-1.7.0", a count, entries of 12 bytes, then the new table, aligned.
     start = cache.find(kMagic);
     if (start == std::string_view::npos) return {};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds a shared library by its soname where the dynamic linker would, without mapping it. Used by preflight.
+// Finds a shared library by its soname as the dynamic linker would, without mapping it. Used by preflight.
 #ifndef HEDDLE_CORE_HOST_LIBRARY_SEARCH_H_
 #define HEDDLE_CORE_HOST_LIBRARY_SEARCH_H_
 
@@ -11,26 +11,27 @@ namespace heddle::host {
 
 class LibrarySearch {
  public:
-  // run_path: of the library that needs, with $ORIGIN meaning the folder of library_path.
+  // run_path: of the library that has the dependency; $ORIGIN stands for the directory of library_path.
   LibrarySearch(const std::vector<std::string>& run_path, const std::string& library_path);
 
-  // Full path, or empty. What is already in the process counts as found.
+  // The full path, or empty. A library that is already loaded counts as found.
   std::string find(const std::string& soname);
-  // The same as a file: of what is already in the process, the file that it was mapped from.
+  // The same as a file: for a loaded library, the file from which it was mapped.
   std::string find_file(const std::string& soname);
-  // The folders of the run path.
+  // The directories of the run path.
   const std::vector<std::string>& run_folders() const { return folders_; }
-  // Where it looked, for messages: folders, and "/etc/ld.so.cache".
+  // Where it looked, for messages: directories, and "/etc/ld.so.cache".
   const std::vector<std::string>& searched() const { return searched_; }
 
  private:
-  std::vector<std::string> folders_;  // before the cache
+  std::vector<std::string> folders_;  // searched before the cache
   std::vector<std::string> system_folders_;
   std::vector<std::string> searched_;
 };
 
-// The path that an ld.so.cache of glibc 2.2 or newer gives for a soname of this machine; empty if none. Exposed for tests: `cache` may
-// hold anything.
+// The path in an ld.so.cache of glibc 2.2 or newer for a soname of this machine; empty if there is none. Exposed for tests: `cache` may
+// contain
+// anything.
 std::string find_in_linker_cache(std::string_view cache, std::string_view soname);
 
 }  // namespace heddle::host

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loading (HD-B-03), negotiation (HD-E-02) and instances. Libraries live in a table that is never destroyed, unless their manifest says that they may
-// be unloaded: a destructor of Boost's would unload them while their code may still run.
+// Loading (HD-B-03), negotiation (HD-E-02) and instances. Libraries are kept in a table that is never destroyed, unless their manifest allows
+// unloading: Boost's destructor would unload them while their code may still run.
 #include "core/host/load.h"
 
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ std::mutex libraries_mutex;
 
 struct Known {
   std::weak_ptr<Library> loaded;
-  std::shared_ptr<Library> kept;  // by one whose manifest does not let it go
+  std::shared_ptr<Library> kept;  // reference of a plugin whose manifest does not allow unloading
 };
 
 std::map<std::string, Known>& libraries() {
@@ -36,7 +36,7 @@ std::map<std::string, Known>& libraries() {
   return *table;
 }
 
-// Under the mutex.
+// Call with the mutex held.
 PluginLibraryRef owned(std::shared_ptr<Library> library, bool unloadable, Known& known) {
   known.loaded = library;
   if (!unloadable) known.kept = library;
@@ -44,7 +44,7 @@ PluginLibraryRef owned(std::shared_ptr<Library> library, bool unloadable, Known&
   return PluginLibraryRef(std::move(library), plugin);
 }
 
-// What must stay in place until the process ends although nothing here uses it any more.
+// Keeps an object alive until the process ends although nothing here uses it any more.
 void keep_forever(std::shared_ptr<void> object) {
   static std::mutex mutex;
   static auto* kept = new std::vector<std::shared_ptr<void>>;
@@ -56,45 +56,46 @@ std::string text_of(const char* text, uint32_t size, size_t capacity) {
   return one_line(std::string_view(text, std::min<size_t>(size, capacity)));
 }
 
-// In texts where two ids or versions differ, what cannot be seen shows: 'com.acme.weaver\0' (16 bytes).
+// Makes invisible characters visible in messages about ids or versions that differ: 'com.acme.weaver\0' (16 bytes).
 std::string shown(std::string_view text) {
   std::string line = one_line(text);
   return line == text ? fmt::format("'{}'", line) : fmt::format("'{}' ({} bytes)", line, text.size());
 }
 
-// What a manifest promises of its library.
+// Compares the library's id and version with its manifest.
 Verdict check_identity(const PluginLibrary& plugin, std::string_view id, std::string_view version) {
   const char* what = plugin.id != id ? "id" : plugin.version != version ? "version" : nullptr;
   if (!what) return {};
   const bool is_id = plugin.id != id;
   return {PluginState::kIncompatible,
-          fmt::format("its library says {} {}, its manifest {}; install library and manifest of one build [HD-E-03]", what,
+          fmt::format("its library says {} {}, its manifest {}; install library and manifest of the same build [HD-E-03]", what,
                       shown(is_id ? plugin.id : plugin.version), shown(is_id ? id : version))};
 }
 
-// The dynamic linker's words decide which state fits.
+// Derives the state from the dynamic linker's message.
 Verdict verdict_of_dlopen(const std::string& path, std::string_view text) {
   std::string reason = one_line(text);
   if (reason.empty()) reason = "the dynamic linker gave no reason";
-  // "<library>: cannot open shared object file: ..." names a needed library when it is not the plugin itself.
+  // "<library>: cannot open shared object file: ..." names a needed library if it is not the plugin itself.
   const bool absent = text.find("cannot open shared object file") != std::string_view::npos;
   const bool itself = text.substr(0, path.size()) == path;
   return {absent && !itself ? PluginState::kMissingDependency : PluginState::kIncompatible,
           fmt::format("loading {} failed: {} [HD-B-03]", path, reason)};
 }
 
-// An exception that a plugin lets out breaks HD-B-01; it is a failure of that plugin and goes no further.
+// An exception from a plugin breaks HD-B-01; it becomes a failure of that plugin and is not propagated.
 template <typename Call>
 Status contained(const PluginLibrary& library, const char* function, Call&& call) noexcept {
   try {
     return Status(call());
   } catch (...) {
-    return error(HEDDLE_STATUS_INTERNAL, "the function {} of {} threw an exception, and none may leave a plugin; ask its maker [HD-B-01]",
-                 function, library.id);
+    return error(HEDDLE_STATUS_INTERNAL,
+                 "the function {} of {} threw an exception, which must not leave a plugin; report this to its vendor [HD-B-01]", function,
+                 library.id);
   }
 }
 
-// dlsym also finds symbols of the libraries a plugin needs; the entry has to be the plugin's own.
+// dlsym also finds symbols of a plugin's dependencies, but the entry must belong to the plugin itself.
 bool is_symbol_of(const boost::dll::shared_library& shared, const void* symbol) {
   Dl_info info;
   const auto* map = static_cast<const link_map*>(shared.native());
@@ -111,15 +112,15 @@ Verdict negotiate(heddle_plugin_entry_fn_t entry, std::string_view expected_id, 
                                    record.plugin_min_minor, HEDDLE_ABI_MAJOR, record.plugin_max_minor, HEDDLE_ABI_MAJOR,
                                    record.host_min_minor, HEDDLE_ABI_MAJOR, record.host_max_minor);
   if (!table) {
-    // What the plugin says in its own words is the same once more, unless the ranges do overlap.
+    // The plugin's own text would only repeat this, unless the ranges overlap.
     const bool newer = record.plugin_min_minor > HEDDLE_ABI_MINOR, older = record.plugin_max_minor < HEDDLE_ABI_MIN_MINOR;
     if (newer || older) {
       return {PluginState::kIncompatible,
               fmt::format("{}; install a newer {} [HD-E-02]", ranges, newer ? "libheddle" : "version of the plugin")};
     }
     const std::string said = text_of(record.reason, record.reason_size, sizeof(record.reason));
-    return {PluginState::kIncompatible, fmt::format("its entry refuses this host, though {}: {}; ask its maker [HD-E-02]", ranges,
-                                                    said.empty() ? std::string("it gave no reason") : said)};
+    return {PluginState::kIncompatible, fmt::format("its entry refuses this host, though {}: {}; report this to its vendor [HD-E-02]",
+                                                    ranges, said.empty() ? std::string("it gave no reason") : said)};
   }
   if (record.chosen_minor < HEDDLE_ABI_MIN_MINOR || record.chosen_minor > HEDDLE_ABI_MINOR) {
     return {PluginState::kIncompatible,
@@ -184,7 +185,7 @@ std::string copy_driver(PluginInstance& instance, const LoadedSegments& loaded) 
   return wrong;
 }
 
-// Of a kind with one interface.
+// For plugin kinds with one interface.
 template <typename Loaded, typename Table>
 std::string copy_only(PluginInstance& instance, std::string_view id, const LoadedSegments& loaded, Table Loaded::* table,
                       std::unique_ptr<Loaded>* out) {
@@ -226,7 +227,7 @@ PluginLibraryRef load_library(const std::string& path, std::string_view expected
   dlerror();
   library->shared.load(path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local, failed);
   if (!library->shared.is_loaded()) {
-    const char* text = dlerror();  // the error code says only "bad file descriptor"
+    const char* text = dlerror();  // the error code is only "bad file descriptor"
     *out_verdict = verdict_of_dlopen(path, text ? text : "");
     return nullptr;
   }
@@ -241,7 +242,7 @@ PluginLibraryRef load_library(const std::string& path, std::string_view expected
     *out_verdict = negotiate(reinterpret_cast<heddle_plugin_entry_fn_t>(entry), expected_id, expected_version, plugin);
   }
   if (out_verdict->state != PluginState::kAvailable) {
-    keep_forever(std::move(library));  // mapped code stays mapped (HD-L-02), also when it is of no use
+    keep_forever(std::move(library));  // mapped code stays mapped (HD-L-02), even if it is unusable
     return nullptr;
   }
   return owned(std::move(library), unloadable, known);
@@ -254,7 +255,7 @@ const char* probe_verdict_text(uint32_t verdict) {
     case HEDDLE_PROBE_NO_DEVICE:
       return "that there is no device";
     case HEDDLE_PROBE_MISSING_DEPENDENCY:
-      return "that something it needs is missing";
+      return "that a dependency is missing";
     default:
       return "that it cannot work here";
   }
@@ -281,8 +282,9 @@ Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host) {
       break;
     case HEDDLE_PROBE_NO_PERMISSION:
       verdict.state = PluginState::kNoDevice;
-      verdict.reason = "no permission: " +
-                       (verdict.reason.empty() ? fmt::format("{} does not say for what; ask its maker", library.id) : verdict.reason);
+      verdict.reason =
+          "no permission: " +
+          (verdict.reason.empty() ? fmt::format("{} does not say for what; report this to its vendor", library.id) : verdict.reason);
       break;
     case HEDDLE_PROBE_MISSING_DEPENDENCY:
       verdict.state = PluginState::kMissingDependency;
@@ -295,8 +297,8 @@ Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host) {
       verdict.reason = fmt::format("its probe answered with verdict {}, which this libheddle does not know", result.verdict);
   }
   if (verdict.reason.empty()) {
-    verdict.reason =
-        fmt::format("the function probe of {} says {} and gives no reason; ask its maker", library.id, probe_verdict_text(result.verdict));
+    verdict.reason = fmt::format("the function probe of {} says {} and gives no reason; report this to its vendor", library.id,
+                                 probe_verdict_text(result.verdict));
   }
   return verdict;
 }
@@ -352,7 +354,7 @@ PluginInstance::~PluginInstance() {
   if (status.code() != HEDDLE_STATUS_UNIMPLEMENTED) {
     host->services->log.write(HEDDLE_LOG_WARN, library->id, std::string("shutting down failed: ").append(one_line(status.message())));
   }
-  // Children may still call through the tables and the host: leave both in place.
+  // Children may still call through the tables and the host: keep both alive.
   keep_forever(std::move(driver));
   keep_forever(std::move(allocator));
   keep_forever(std::move(operations));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Brings a plugin's library into this process, negotiates, and makes instances. Used by host.cpp after preflight and probe, and by
-// heddle-probe, where the first look happens. It knows no manifest.
+// Loads a plugin's library into this process, negotiates, and creates instances. Used by host.cpp after preflight and probe, and by
+// heddle-probe,
+// which does the probe. It knows no manifest.
 #ifndef HEDDLE_CORE_HOST_LOAD_H_
 #define HEDDLE_CORE_HOST_LOAD_H_
 
@@ -19,7 +20,7 @@
 
 namespace heddle::host {
 
-// A library that was mapped, and negotiated with.
+// A library that was mapped and negotiated with.
 struct PluginLibrary {
   heddle_plugin_t table;  // full-size copy
   std::string id;
@@ -28,21 +29,21 @@ struct PluginLibrary {
   uint32_t abi_minor = 0;
 };
 
-// Available unless the dynamic linker would read the path otherwise than open does.
+// Available, unless the dynamic linker would resolve the path differently from open.
 Verdict check_library_path(const std::string& path);
 
-// It is unloaded with its last owner, if all who ever asked for it allow that; else it stays for the life of the process (HD-L-02).
+// Unloaded with its last owner if all that ever requested it allow unloading; otherwise it stays for the life of the process (HD-L-02).
 using PluginLibraryRef = std::shared_ptr<const PluginLibrary>;
 
-// Maps the library at this absolute path (once a process) and negotiates; id and version must be those of its manifest. On failure NULL and
-// a verdict.
+// Maps the library at this absolute path (once per process) and negotiates; id and version must match its manifest. On failure NULL and a
+// verdict.
 PluginLibraryRef load_library(const std::string& path, std::string_view expected_id, std::string_view expected_version, bool unloadable,
                               Verdict* out_verdict);
 
-// Asks the plugin whether it can work here. Fills device_count and vendor_version too.
+// Asks the plugin whether it can work here. Also fills device_count and vendor_version.
 Verdict run_probe(const PluginLibrary& library, const heddle_host_t& host);
 
-// A driver in this process. Address and tables are stable until its instance is shut down; &api is what device.open wants.
+// A driver in this process. Address and tables are stable until its instance is shut down; pass &api to device.open.
 struct LoadedDriver {
   heddle_driver_api_t api;  // .host, .instance and the tables below
   heddle_device_interface_t device;
@@ -73,7 +74,7 @@ struct LoadedLibrary {
   uint32_t abi_minor = 0;
 };
 
-// One instance of a plugin: driver, allocator, library or several of them, as its table's kind says.
+// One instance of a plugin: a driver, an allocator, a library or several of them, according to the kind in its table.
 struct PluginInstance {
   PluginLibraryRef library;
   std::unique_ptr<PluginHost> host;
@@ -81,13 +82,13 @@ struct PluginInstance {
   std::unique_ptr<LoadedDriver> driver;
   std::unique_ptr<LoadedAllocator> allocator;
   std::unique_ptr<LoadedLibrary> operations;
-  const heddle_validation_t* validation = nullptr;  // whose functions stand in the tables; NULL: the plugin's own do
+  const heddle_validation_t* validation = nullptr;  // its functions are in the tables; NULL: the plugin's own functions are
 
   PluginInstance() = default;
   PluginInstance(const PluginInstance&) = delete;
-  // Shuts down. With live children everything they may still use is left in place, and a warning is logged (HD-L-01).
+  // Shuts down. If there are live children, all that they may still use is kept alive, and a warning is logged (HD-L-01).
   ~PluginInstance();
-  // From now on every call goes through the layer. Before anything is made through the tables.
+  // Routes every call through the layer from now on. Call it before anything is created through the tables.
   void validate(const heddle_validation_t& layer);
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loaded segments, as the dynamic linker lists them.
+// Lists loaded segments through the dynamic linker.
 #include "core/host/loaded_segments.h"
 
 #include <link.h>

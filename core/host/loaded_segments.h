@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What memory the libraries of this process occupy, so that tables and strings a plugin hands out can be checked before
-// they are read. Used by table_copy and load.
+// The memory ranges of this process's libraries, so that tables and strings from a plugin can be checked before they are read. Used by
+// table_copy and load.
 #ifndef HEDDLE_CORE_HOST_LOADED_SEGMENTS_H_
 #define HEDDLE_CORE_HOST_LOADED_SEGMENTS_H_
 
@@ -11,7 +11,7 @@ namespace heddle::host {
 
 class LoadedSegments {
  public:
-  // Takes a picture of what is loaded now.
+  // Takes a snapshot of what is loaded now.
   LoadedSegments();
   // True if all of [data, data + size) lies in one readable segment of a loaded library.
   bool readable(const void* data, uint64_t size) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The log. Standard error gets each line with one write, so that lines of several threads and processes do not mix.
-// Why not a logging library: it would be a third of libheddle's size and of its start time.
+// No logging library is used: it would add a third to libheddle's size and to its start time.
 #include "core/host/log.h"
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The log: levels by component, one sink. Used by host.cpp and, through the host table, by plugins.
-// It writes a line at a time and knows nothing of what the lines mean.
+// The log: levels per component, one sink. Used by host.cpp and, through the host table, by plugins.
+// It writes one line at a time and does not interpret lines.
 #ifndef HEDDLE_CORE_HOST_LOG_H_
 #define HEDDLE_CORE_HOST_LOG_H_
 
@@ -13,7 +13,7 @@
 
 namespace heddle::host {
 
-// Gets every log line; called from any thread.
+// Receives every log line; called from any thread.
 struct LogSink {
   void (*write)(void* context, uint32_t level, std::string_view component, std::string_view message) = nullptr;
   void* context = nullptr;
@@ -21,10 +21,10 @@ struct LogSink {
 
 class Log {
  public:
-  // A sink without write means standard error.
+  // A sink whose write is NULL means standard error.
   Log(LogSink sink, uint32_t level, std::map<std::string, uint32_t> components);
   uint32_t level(std::string_view component) const;
-  // Drops what is below the component's level. Never throws; a line that cannot be formatted is cut.
+  // Drops lines below the component's level. Never throws; a line that cannot be formatted is truncated.
   void write(uint32_t level, std::string_view component, std::string_view message) const noexcept;
 
  private:
@@ -33,7 +33,7 @@ class Log {
   std::map<std::string, uint32_t, std::less<>> components_;
 };
 
-// Text of a plugin's as one line for logs and terminals (module::escaped); what is longer is cut, line ends at its end are dropped.
+// A plugin's text as one line for logs and terminals (module::escaped); longer text is truncated, trailing line ends are dropped.
 std::string one_line(std::string_view text, size_t most = 1024);
 
 // "trace", "debug", "info", "warn", "error" or "off".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The manifest's schema. It checks form only: whether this machine can do what it asks for is preflight's question.
+// The manifest's schema. It checks the form only; preflight checks whether this machine meets the requirements.
 #include "core/host/manifest.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ bool parse_abi(std::string_view text, AbiVersion* out) {
 
 constexpr size_t kMaxOperatorName = 256;
 
-// One of the project's names that no plugin of it has.
+// A reserved id of this project that none of its plugins has.
 bool is_reserved_id(std::string_view id) {
   static constexpr std::string_view ours[] = {"heddle.cpu",   "heddle.cuda",   "heddle.hip",   "heddle.level_zero", "heddle.pool",
                                               "heddle.arena", "heddle.system", "heddle.limit", "heddle.track",      "heddle.log"};
@@ -40,19 +40,19 @@ void read_plugin(TableReader table, Manifest& manifest) {
   table.require("id", "id = \"com.example.npu\"");
   table.require("version", "version = \"1.0.0\"");
   table.require("kind", "kind = [\"driver\"]");
-  table.require("library", "library = \"libnpu.so\", which lies beside this file");
+  table.require("library", "library = \"libnpu.so\", in the directory of this file");
   table.require("abi", "abi = [\"0.1\", \"0.2\"]");
 
   if (const TomlNode* id = table.value("id", {TomlNode::kString})) {
     if (is_reserved_id(id->string)) {
       diagnostics.error(table.place(*id), "E105",
-                        fmt::format("id '{}' is reserved: ids that begin with 'heddle.' are the project's own; another was expected",
+                        fmt::format("id '{}' is reserved: ids that begin with 'heddle.' belong to this project; another id was expected",
                                     id->string.substr(0, 64)),
-                        "take a name of yours, e.g. \"com.example.npu\"", to_toml(*id).size());
+                        "use a name of your own, e.g. \"com.example.npu\"", to_toml(*id).size());
     } else if (is_plugin_id(id->string) && id->string.find('.') == std::string::npos) {
       diagnostics.error(table.place(*id), "E105",
-                        fmt::format("id '{}' has no dot; a name of the vendor's and one of the plugin's were expected", id->string),
-                        "put a name of yours before it, e.g. \"com.example.npu\"", to_toml(*id).size());
+                        fmt::format("id '{}' has no dot; a vendor name and a plugin name were expected", id->string),
+                        "add a name of your own before it, e.g. \"com.example.npu\"", to_toml(*id).size());
     } else if (is_plugin_id(id->string)) {
       manifest.id = id->string;
     } else {
@@ -63,7 +63,7 @@ void read_plugin(TableReader table, Manifest& manifest) {
   if (table.string("version", &manifest.version) && !is_semantic_version(manifest.version)) {
     diagnostics.error(
         table.value_place("version"), "E105",
-        fmt::format("'version' is \"{}\", which is no semantic version; three numbers with dots between, in 64 bytes at most, were "
+        fmt::format("'version' is \"{}\", which is not a semantic version; three numbers separated by dots, at most 64 bytes, were "
                     "expected, e.g. \"1.4.0\" or \"1.4.0-rc.1\"",
                     manifest.version.substr(0, 64)),
         {}, manifest.version.size() + 2);
@@ -102,7 +102,7 @@ void read_plugin(TableReader table, Manifest& manifest) {
         manifest.abi_min.major != manifest.abi_max.major || manifest.abi_min.minor > manifest.abi_max.minor) {
       diagnostics.error(
           table.value_place("abi"), "E105",
-          fmt::format("'abi' is [\"{}\"], which is no range; two versions of one major were expected, e.g. [\"0.1\", \"0.3\"]",
+          fmt::format("'abi' is [\"{}\"], which is not a range; two versions of one major were expected, e.g. [\"0.1\", \"0.3\"]",
                       fmt::join(abi, "\", \"")));
     }
   }
@@ -127,7 +127,7 @@ void read_requires(TableReader table, Manifest& manifest) {
         prefixed ? std::from_chars(vendor.data() + 2, end, number, 16) : std::from_chars_result{vendor.data(), std::errc::invalid_argument};
     if (read.ec != std::errc() || read.ptr != end) {
       diagnostics.error(table.value_place("pci_vendor"), "E105",
-                        fmt::format("pci_vendor '{}' is no vendor id; e.g. \"0x10de\" was expected", vendor.substr(0, 32)));
+                        fmt::format("pci_vendor '{}' is not a vendor id; e.g. \"0x10de\" was expected", vendor.substr(0, 32)));
       continue;
     }
     manifest.pci_vendors.push_back(number);
@@ -148,9 +148,9 @@ void read_requires(TableReader table, Manifest& manifest) {
   table.finish();
 }
 
-constexpr char kDefaultDomain[] = "ai.onnx";  // of ONNX, which writes it as an empty text too
+constexpr char kDefaultDomain[] = "ai.onnx";  // ONNX also writes it as an empty text
 
-// Of an operator the host wants to know which it is: inputs, outputs and attributes are looked at by the compiler, which reads the same file.
+// The host only identifies an operator; inputs, outputs and attributes are read by the compiler, which reads the same file.
 void read_operator(TableReader table, Manifest& manifest) {
   OperatorId id;
   int64_t version = 1;
@@ -177,8 +177,9 @@ void read_operator(TableReader table, Manifest& manifest) {
     return known.domain == id.domain && known.name == id.name && known.version == id.version;
   });
   if (good && twice) {
-    table.diagnostics().error(table.value_place("name"), "E105",
-                              fmt::format("operator {}::{}/{} is there twice; each once was expected", id.domain, id.name, id.version));
+    table.diagnostics().error(
+        table.value_place("name"), "E105",
+        fmt::format("operator {}::{}/{} is declared twice; one declaration was expected", id.domain, id.name, id.version));
   } else if (good) {
     manifest.operators.push_back(std::move(id));
   }
@@ -193,13 +194,13 @@ void read_integrity(TableReader table, Manifest& manifest) {
   table.finish();
 }
 
-// Texts of a manifest stand in lists, logs and command lines: none of them may steer a terminal or end a line.
+// Texts of a manifest appear in lists, logs and command lines, so they must not contain terminal control sequences or line ends.
 void refuse_control_characters(const TomlNode& node, uint32_t file, Diagnostics& diagnostics) {
   for (const auto& [text, place] : {std::pair(&node.key, node.key_place), std::pair(&node.string, node.place)}) {
     if (module::one_line(*text) == *text) continue;
     diagnostics.error({file, place}, "E105",
                       fmt::format("\"{}\" holds a character that is not printable; one line of text was expected", text->substr(0, 64)),
-                      "take it out");
+                      "remove it");
   }
   for (const TomlNode& child : node.children) refuse_control_characters(child, file, diagnostics);
 }
@@ -209,7 +210,7 @@ void refuse_control_characters(const TomlNode& node, uint32_t file, Diagnostics&
 bool is_semantic_version(std::string_view text) {
   if (text.size() > 64) return false;
   auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  auto number = [&] {  // without a 0 in front
+  auto number = [&] {  // without a leading 0
     size_t size = 0;
     while (size < text.size() && is_digit(text[size])) ++size;
     const bool good = size != 0 && (size == 1 || text[0] != '0');
@@ -222,7 +223,7 @@ bool is_semantic_version(std::string_view text) {
     return there;
   };
   if (!number() || !skip('.') || !number() || !skip('.') || !number()) return false;
-  // Words of letters, digits and '-' with dots between; those of a pre-release that are numbers have no 0 in front.
+  // Words of letters, digits and '-', separated by dots; numeric pre-release words have no leading 0.
   auto words = [&](bool is_release) {
     do {
       size_t size = 0;
@@ -307,11 +308,11 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
   const bool is_library = (manifest.kind & HEDDLE_PLUGIN_LIBRARY) != 0;
   if (!operators.empty() && !is_library) {
     diagnostics.error({file, operators.front()->place}, "E105",
-                      "[[operator]] stands in a plugin of another kind; \"library\" was expected in 'kind'",
-                      "add \"library\" to 'kind', or take the table out");
+                      "[[operator]] in a plugin of another kind; \"library\" was expected in 'kind'",
+                      "add \"library\" to 'kind', or remove the table");
   }
   if (is_library && operators.empty()) {
-    diagnostics.error({file, {}}, "E104", "a plugin of kind \"library\" lacks [[operator]]; one for each operator that it has was expected",
+    diagnostics.error({file, {}}, "E104", "a plugin of kind \"library\" lacks [[operator]]; one per operator was expected",
                       "add [[operator]] with domain and name");
   }
   root.finish();

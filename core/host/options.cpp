@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Typed options: declared in a manifest, set in a configuration, handed to plugins as heddle_option_t.
+// Typed options: declared in a manifest, set in a configuration, passed to plugins as heddle_option_t.
 #include "core/host/options.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ const std::vector<std::string>& type_names() {
   return names;
 }
 
-// A bound of an option, of the option's own type.
+// A bound of an option, in the option's type.
 bool read_bound(TableReader& table, const char* key, OptionSpec::Type type, std::optional<int64_t>* out_int,
                 std::optional<double>* out_float) {
   if (type == OptionSpec::kInt) {

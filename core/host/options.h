@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Options of plugins: what a manifest declares, and values checked against that without loading the plugin.
+// Options of plugins: declarations in a manifest, and values that are checked against them without loading the plugin.
 // Used by manifest.cpp, config_check.cpp and host.cpp.
 #ifndef HEDDLE_CORE_HOST_OPTIONS_H_
 #define HEDDLE_CORE_HOST_OPTIONS_H_
@@ -17,16 +17,16 @@ struct OptionSpec {
   enum Type { kInt, kBool, kFloat, kString, kBytes };
   std::string name;
   Type type = kString;
-  std::optional<double> min, max;           // of kFloat
-  std::optional<int64_t> int_min, int_max;  // of kInt and kBytes
-  std::vector<std::string> values;          // of kString: what is allowed; empty: anything
+  std::optional<double> min, max;           // for kFloat
+  std::optional<int64_t> int_min, int_max;  // for kInt and kBytes
+  std::vector<std::string> values;          // for kString: the allowed values; empty: any
   OptionValue fallback;                     // the declared default
 };
 
-// Reads [options.<name>]; false if it was not usable (reported).
+// Reads [options.<name>]; false if it is unusable (already reported).
 bool read_option_spec(const TomlNode& node, uint32_t file, Diagnostics& diagnostics, OptionSpec* out_spec);
 
-// The value in `node`, checked; false if it does not fit (reported at its place).
+// The value in `node`, checked; false if it does not match the declaration (already reported at its location).
 bool read_option_value(const OptionSpec& spec, const TomlNode& node, Place place, const std::string& origin, Diagnostics& diagnostics,
                        OptionValue* out_value);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The states a plugin can be in and the verdict of looking at one. Shared by host.cpp, preflight, probe, load and heddle-probe.
+// The states of a plugin and the verdict of examining one. Shared by host.cpp, preflight, probe, load and heddle-probe.
 #ifndef HEDDLE_CORE_HOST_PLUGIN_STATE_H_
 #define HEDDLE_CORE_HOST_PLUGIN_STATE_H_
 
@@ -10,12 +10,12 @@
 namespace heddle::host {
 
 enum class PluginState : uint32_t {
-  kDisabled,           // by the configuration
+  kDisabled,           // disabled by the configuration
   kUntrusted,          // strict mode refused its owner, mode or digest
   kIncompatible,       // manifest, architecture, ISA, ABI range, tables
   kMissingDependency,  // a needed library is absent
   kNoDevice,           // no device of its kind here, or no permission to use it
-  kProbeFailed,        // the look at it crashed, hung or was cut short
+  kProbeFailed,        // the probe crashed, hung or was interrupted
   kAvailable,          // checked, works; not loaded into this process
   kLoaded,             // in this process, with an instance
 };
@@ -26,29 +26,28 @@ inline const char* name_of(PluginState state) {
   return kNames[static_cast<uint32_t>(state)];
 }
 
-// The same in a sentence about the plugin.
+// The state as a phrase about the plugin.
 inline const char* words_of(PluginState state) {
-  constexpr const char* kWords[] = {
-      "it is disabled",        "it is not trusted",           "it is incompatible", "something that it needs is missing",
-      "it has no device here", "the first look at it failed", "it is available",    "it is loaded"};
+  constexpr const char* kWords[] = {"it is disabled",        "it is not trusted", "it is incompatible", "a dependency is missing",
+                                    "it has no device here", "its probe failed",  "it is available",    "it is loaded"};
   return kWords[static_cast<uint32_t>(state)];
 }
 
-// Those that a look at a plugin can find; what configuration, trust and loading decide is none of its business.
+// The states that a probe can find; the others depend on configuration, trust and loading.
 inline bool is_finding(uint32_t state) {
   return state >= static_cast<uint32_t>(PluginState::kIncompatible) && state <= static_cast<uint32_t>(PluginState::kAvailable);
 }
 
-// Of one driver.
+// Per driver.
 constexpr uint32_t kMaxDevices = 4096;
 
-// What a look at a plugin found.
+// The result of examining a plugin.
 struct Verdict {
   PluginState state = PluginState::kAvailable;
   std::string reason;  // empty when available
   uint32_t device_count = 0;
   std::string vendor_version;
-  bool lasting = true;  // false: what led to it is a matter of the moment, so it is not kept in the cache
+  bool lasting = true;  // false: the cause is temporary, so the verdict is not cached
 
   Verdict() = default;
   Verdict(PluginState found, std::string why, uint32_t devices = 0, std::string vendor = {})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Preflight. Reads headers and folders only; every refusal names what was wanted, what is there and what to do.
+// Preflight. Reads only headers and directories; every refusal names the requirement, what was found and what to do.
 #include "core/host/preflight.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ std::string own_architecture() {
   return machine_name(own_machine());
 }
 
-// Vendors on the PCI bus; false where the kernel does not tell.
+// Vendors on the PCI bus; false if the kernel does not report them.
 bool read_pci_vendors(std::set<uint32_t>* out) {
   DIR* devices = opendir("/sys/bus/pci/devices");
   if (!devices) return false;
@@ -72,10 +72,11 @@ Verdict check_isa(const Manifest& manifest) {
 
 Verdict check_library_file(const Manifest& manifest, ElfFile* out_file) {
   if (std::string wrong = read_elf_file(manifest.library_path, false, out_file); !wrong.empty()) {
-    return {PluginState::kIncompatible,
-            fmt::format(
-                "its library {} is of no use: {}; install the plugin again, or mend `library`, which is relative to the manifest's folder",
-                manifest.library_path, wrong)};
+    return {
+        PluginState::kIncompatible,
+        fmt::format(
+            "its library {} cannot be used: {}; reinstall the plugin, or correct `library`, which is relative to the manifest's directory",
+            manifest.library_path, wrong)};
   }
   if (out_file->machine != own_machine() || out_file->elf_class != (sizeof(void*) == 8 ? 2u : 1u)) {
     return {PluginState::kIncompatible,
@@ -83,12 +84,12 @@ Verdict check_library_file(const Manifest& manifest, ElfFile* out_file) {
                         out_file->elf_class == 2 ? 64 : 32, machine_name(out_file->machine), sizeof(void*) * 8, own_architecture())};
   }
   if (out_file->type != ET_DYN) {
-    return {PluginState::kIncompatible, fmt::format("its library {} is no shared library", manifest.library_path)};
+    return {PluginState::kIncompatible, fmt::format("its library {} is not a shared library", manifest.library_path)};
   }
   return {};
 }
 
-// What a plugin exports beside its entry may take the place of a function of the application's, or of another plugin's.
+// Symbols that a plugin exports besides its entry may replace a function of the application or of another plugin.
 Verdict check_exports(const Manifest& manifest, const ElfFile& file) {
   std::string others;
   size_t count = 0;
@@ -99,13 +100,14 @@ Verdict check_exports(const Manifest& manifest, const ElfFile& file) {
   if (count == 0) return {};
   return {PluginState::kIncompatible,
           fmt::format(
-              "its library {} exports {}{} symbols beside {}: {}{}; link it with a version script that exports the entry alone [HD-B-01]",
+              "its library {} exports {}{} symbols besides {}: {}{}; link it with a version script that exports only the entry [HD-B-01]",
               manifest.library_path, file.exports.size() >= kMaxExports ? "at least " : "", count, HEDDLE_PLUGIN_ENTRY_NAME, others,
               count > 3 ? ", ..." : "")};
 }
 
-// What the entries of a run path must be, for the folders that are looked into here to be those that the dynamic linker takes: absolute, or
-// below the library's own. Empty if it is so.
+// Entries of a run path must be absolute or below the library's directory, so that the directories examined here are those that the dynamic
+// linker
+// searches. Empty if they are.
 std::string why_no_run_path(const ElfFile& file) {
   for (const std::string& entry : file.run_path) {
     std::string_view rest = entry;
@@ -117,8 +119,8 @@ std::string why_no_run_path(const ElfFile& file) {
     }
     if (rest.starts_with('/') && rest.find('$') == std::string_view::npos) continue;
     return fmt::format("the entry '{}' of its RUNPATH or RPATH {}", entry.substr(0, 128),
-                       rest.find('$') == std::string_view::npos ? "means the current folder, or one below it"
-                                                                : "has a '$' that is not $ORIGIN at its front");
+                       rest.find('$') == std::string_view::npos ? "means the current directory, or one below it"
+                                                                : "has a '$' other than a leading $ORIGIN");
   }
   return {};
 }
@@ -127,12 +129,12 @@ Verdict check_run_path(const Manifest& manifest, const ElfFile& file) {
   const std::string wrong = why_no_run_path(file);
   if (wrong.empty()) return {};
   return {PluginState::kIncompatible,
-          fmt::format("its library {} could load code from anywhere: {}; link it with absolute entries, or such as "
+          fmt::format("its library {} could load code from anywhere: {}; link it with absolute entries, or entries such as "
                       "$ORIGIN/../lib [HD-B-03]",
                       manifest.library_path, wrong)};
 }
 
-// A digest in a manifest finds accidents, such as a half-written file; trust is another matter (docs/trust.md).
+// A digest in a manifest detects accidents, such as a partially written file; it does not establish trust (docs/trust.md).
 Verdict check_integrity(const Manifest& manifest) {
   if (manifest.sha256.empty()) return {};
   std::string found;
@@ -140,7 +142,7 @@ Verdict check_integrity(const Manifest& manifest) {
     return {PluginState::kIncompatible, wrong};
   if (found == manifest.sha256) return {};
   return {PluginState::kIncompatible,
-          fmt::format("its library {} has the SHA-256 digest {}, and its manifest says {}; install the plugin again", manifest.library_path,
+          fmt::format("its library {} has the SHA-256 digest {}, but its manifest says {}; reinstall the plugin", manifest.library_path,
                       found, manifest.sha256)};
 }
 
@@ -160,7 +162,7 @@ Verdict check_libraries(const Manifest& manifest, const ElfFile& file) {
   auto missing = [&](const std::string& soname, const std::string& hint) {
     return Verdict{PluginState::kMissingDependency,
                    fmt::format("it needs {}, which is in none of {}; {}", soname, fmt::join(search.searched(), ", "),
-                               hint.empty() ? "install the package that has it, or add its folder to the linker's search path" : hint)};
+                               hint.empty() ? "install the package that has it, or add its directory to the linker's search path" : hint)};
   };
   for (const NeededLibrary& library : manifest.libraries) {
     if (search.find(library.soname).empty()) return missing(library.soname, library.hint);
@@ -171,14 +173,14 @@ Verdict check_libraries(const Manifest& manifest, const ElfFile& file) {
   return {};
 }
 
-// The nearest folder above that is there decides who may make one that is not.
+// If a directory does not exist, its nearest existing parent decides who may create it.
 std::string why_untrusted_folder(std::string folder) {
   while (folder.size() > 1 && access(folder.c_str(), F_OK) != 0) folder.resize(std::max<size_t>(1, folder.find_last_of('/')));
   std::string path;
   return why_untrusted(folder, &path);
 }
 
-// LD_LIBRARY_PATH comes before all but run paths. A name with a '/' is no folder that is searched.
+// LD_LIBRARY_PATH comes before all but run paths. A name with a '/' is not searched for in directories.
 std::string why_untrusted_environment() {
   const char* given = std::getenv("LD_LIBRARY_PATH");
   if (!given || *given == '\0') return {};
@@ -187,7 +189,7 @@ std::string why_untrusted_environment() {
     const size_t end = std::min(path.find_first_of(":;", start), path.size());
     const std::string folder = path.substr(start, end - start);
     wrong = folder.starts_with('/') ? why_untrusted_folder(folder)
-                                    : "it names the current folder, or one below it, and strict mode asks for absolute ones";
+                                    : "it names the current directory, or one below it, and strict mode requires absolute ones";
     start = end + 1;
   }
   return wrong.empty() ? wrong : "LD_LIBRARY_PATH: " + wrong;
@@ -204,10 +206,10 @@ std::string why_needed_untrusted(const Manifest& manifest) {
     const std::string path = std::move(waiting.back());
     waiting.pop_back();
     ElfFile file;
-    if (!read_elf_file(path, false, &file).empty()) continue;  // the dynamic linker takes it no more than this reader
+    if (!read_elf_file(path, false, &file).empty()) continue;  // the dynamic linker does not accept it either
     if (wrong = why_no_run_path(file); !wrong.empty()) return fmt::format("{}: {}", path, wrong);
     LibrarySearch search(file.run_path, path);
-    if (path == manifest.library_path) {  // those that it opens itself
+    if (path == manifest.library_path) {  // libraries that it opens itself
       for (const NeededLibrary& library : manifest.libraries) file.needed.push_back(library.soname);
     }
     for (const std::string& folder : search.run_folders()) {
@@ -215,10 +217,10 @@ std::string why_needed_untrusted(const Manifest& manifest) {
     }
     for (const std::string& soname : file.needed) {
       if (soname.find('$') != std::string::npos)
-        return fmt::format("{} needs '{}', which the dynamic linker would read otherwise", path, soname);
+        return fmt::format("{} needs '{}', which the dynamic linker would resolve to another file", path, soname);
       const std::string found = search.find_file(soname);
       std::string trusted;
-      if (found.empty() || !seen.insert(found).second) continue;  // absent: it will not load
+      if (found.empty() || !seen.insert(found).second) continue;  // absent: loading will fail
       if (wrong = why_untrusted(found, &trusted); !wrong.empty()) return fmt::format("{} needs {}: {}", path, soname, wrong);
       needs_some = true;
       waiting.push_back(found);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What can be told about a plugin before any of its code is mapped: ABI range, architecture, ISA, digest, PCI vendor, needed libraries.
+// Checks that need none of a plugin's code to be mapped: ABI range, architecture, ISA, digest, PCI vendor, needed libraries.
 // Used by host.cpp before every probe and load.
 #ifndef HEDDLE_CORE_HOST_PREFLIGHT_H_
 #define HEDDLE_CORE_HOST_PREFLIGHT_H_
@@ -11,12 +11,13 @@ namespace heddle::host {
 
 // Available, or incompatible, missing-dependency or no-device with a reason that says what to do.
 Verdict preflight(const Manifest& manifest);
-// The part that no cached verdict stands for: the digest of the library, which is about to be loaded.
+// The part that no cached verdict replaces: the digest of the library that is about to be loaded.
 Verdict preflight_integrity(const Manifest& manifest);
-// The part that costs next to nothing and is done even when a cached verdict spares the rest: ABI range, architecture, ISA.
+// The cheap part, done even if a cached verdict makes the rest unnecessary: ABI range, architecture, ISA.
 Verdict preflight_quick(const Manifest& manifest);
-// Of strict mode: why what its library needs, directly or not, or opens as the manifest says, is not to be trusted, as the dynamic linker would find it now: the files, the
-// folders of run paths, and those of LD_LIBRARY_PATH. Empty if it is.
+// For strict mode: why a direct or indirect dependency of its library, or a library that the manifest says it opens, is not to be trusted, as
+// the dynamic
+// linker would find it now: the files, the directories of run paths, and those of LD_LIBRARY_PATH. Empty if all are trusted.
 std::string why_needed_untrusted(const Manifest& manifest);
 
 }  // namespace heddle::host

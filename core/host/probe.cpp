@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The parent's side of a probe: spawn, listen, time out, and turn what happened into a verdict.
+// The parent's side of a probe: spawns, listens, times out, and turns the outcome into a verdict.
 #include "core/host/probe.h"
 
 #include <fcntl.h>
@@ -28,12 +28,12 @@ namespace heddle::host {
 namespace {
 
 constexpr size_t kMaxAnswerBytes = 16 << 10;
-constexpr size_t kTailBytes = 400;  // of what the plugin printed, for the reason
-// Of memory that is in use. A limit of the system's would count what vendors' libraries only reserve, hundreds of GiB; so it is looked at now and then.
+constexpr size_t kTailBytes = 400;  // bytes of the plugin's output that are shown in the reason
+// Limit of resident memory. A system limit would also count reservations of vendor libraries, hundreds of GiB, so usage is polled instead.
 constexpr uint64_t kMaxResidentBytes = uint64_t{2} << 30;
 constexpr uint64_t kLookEveryMs = 20;
 
-// A pipe whose ends are out of the way of the child's descriptors 0 to 3.
+// A pipe whose ends do not collide with the child's descriptors 0 to 3.
 bool make_pipe(Descriptor* out_read, Descriptor* out_write) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
@@ -47,7 +47,7 @@ bool make_pipe(Descriptor* out_read, Descriptor* out_write) {
 struct Child {
   const ProbeRequest* request = nullptr;
   pid_t pid = -1;
-  Descriptor process;  // pidfd, where the kernel has it
+  Descriptor process;  // pidfd, if the kernel supports it
   Descriptor answer_pipe, output_pipe;
   std::string answer, output;
   uint64_t deadline_ns = 0;
@@ -59,7 +59,7 @@ struct Child {
   std::string start_error;
 };
 
-// This process's, for a child.
+// This process's environment, for a child.
 std::vector<char*> child_environment(bool strict) {
   std::vector<char*> variables;
   for (char** variable = environ; variable && *variable; ++variable) {
@@ -98,7 +98,7 @@ int start(const std::string& program, const std::string& nonce, bool strict, Chi
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  // A session of its own: no terminal to play with, and a group that can be killed with all that it starts.
+  // A separate session: no terminal to interfere with, and a group that can be killed with all processes that it starts.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
   const int failed = posix_spawn(&child.pid, program.c_str(), &actions, &attributes, arguments.data(), child_environment(strict).data());
   posix_spawn_file_actions_destroy(&actions);
@@ -114,8 +114,9 @@ int start(const std::string& program, const std::string& nonce, bool strict, Chi
   return 0;
 }
 
-// Takes what is there; keeps the head of answers and the tail of output. A plugin that writes for ever must not keep us here: what is
-// left is read on the next turn.
+// Reads what is available; keeps the beginning of answers and the end of output. A plugin that writes for ever must not keep us here: the
+// rest is
+// read on the next turn.
 void drain(Child& child) {
   char buffer[4096];
   ssize_t count;
@@ -129,22 +130,22 @@ void drain(Child& child) {
   }
 }
 
-// True once the child is gone.
+// True once the child has ended.
 bool reap(Child& child, int flags) {
   pid_t got;
   do {
     got = waitpid(child.pid, &child.status, flags);
   } while (got < 0 && errno == EINTR);
   if (got == 0) return false;
-  child.status_known = got == child.pid;  // else the application reaps children itself, or ignores SIGCHLD
+  child.status_known = got == child.pid;  // otherwise the application reaps children itself or ignores SIGCHLD
   child.running = false;
-  kill(-child.pid, SIGKILL);  // what it may have left behind; the group outlives its leader
+  kill(-child.pid, SIGKILL);  // kills remaining processes; the group outlives its leader
   drain(child);
   for (Descriptor* descriptor : {&child.answer_pipe, &child.output_pipe, &child.process}) descriptor->reset();
   return true;
 }
 
-// Memory that a process uses; 0 if that is not known.
+// Resident memory of a process; 0 if unknown.
 uint64_t resident_bytes(pid_t pid) {
   const Descriptor file(open(fmt::format("/proc/{}/statm", pid).c_str(), O_RDONLY | O_CLOEXEC));
   char text[128];
@@ -156,14 +157,14 @@ uint64_t resident_bytes(pid_t pid) {
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Starts those that wait, as many as may run at once. What a child cannot be started for is given back by those that run.
+// Starts waiting requests, as many at once as allowed. Resources that are missing for a child are freed when running ones end.
 class Starter {
  public:
   Starter(const std::string& program, bool strict, std::vector<Child>& children)
-      // The nonce tells answers of this probe from anything else that may end up on the descriptor.
+      // The nonce distinguishes answers of this probe from anything else that may be written to the descriptor.
       : nonce(fmt::format("{:x}-{:x}", getpid(), clock_ns())), program_(program), strict_(strict), children_(children) {}
 
-  // True if somebody waits still.
+  // True if a request is still waiting.
   bool start_some() {
     const size_t most = std::max<size_t>(4, 2 * size_t{std::thread::hardware_concurrency()});
     auto running = static_cast<size_t>(std::count_if(children_.begin(), children_.end(), [](const Child& child) { return child.running; }));
@@ -217,7 +218,7 @@ void listen(std::vector<Child>& children, Starter& starter) {
       return;
     }
     const uint64_t timeout_ms = std::min((wake_ns - now) / 1000000u + 1, by_timer ? 5 : kLookEveryMs);
-    // A closed pipe is readable for ever: it is left out once its end was seen, and the child's end is awaited instead.
+    // A closed pipe stays readable: it is left out once its end was seen, and then the end of the child is awaited.
     watched.erase(std::remove_if(watched.begin(), watched.end(), [](const pollfd& p) { return p.fd < 0; }), watched.end());
     poll(watched.data(), watched.size(), static_cast<int>(timeout_ms));
     for (Child& child : children) {
@@ -238,23 +239,23 @@ const char* signal_meaning(int number) {
     case SIGSEGV:
       return "SIGSEGV, an access outside of its memory";
     case SIGABRT:
-      return "SIGABRT, it gave up by itself";
+      return "SIGABRT, it called abort";
     case SIGILL:
-      return "SIGILL, an instruction this CPU does not have";
+      return "SIGILL, an instruction that this CPU does not support";
     case SIGBUS:
-      return "SIGBUS, an access to memory that is gone";
+      return "SIGBUS, an access to memory that no longer exists";
     case SIGFPE:
       return "SIGFPE, an arithmetic error";
     case SIGKILL:
-      return "SIGKILL, killed by the system or someone else";
+      return "SIGKILL, killed by the system or another process";
     case SIGTRAP:
       return "SIGTRAP, a trap";
     case SIGTERM:
-      return "SIGTERM, ended by someone else";
+      return "SIGTERM, terminated by another process";
     case SIGXCPU:
-      return "SIGXCPU, more processor time than a look may take";
+      return "SIGXCPU, more processor time than a probe may use";
     case SIGXFSZ:
-      return "SIGXFSZ, a file larger than a look may write";
+      return "SIGXFSZ, a file larger than a probe may write";
     case SIGSYS:
       return "SIGSYS, a forbidden system call";
     default:
@@ -262,7 +263,7 @@ const char* signal_meaning(int number) {
   }
 }
 
-// Reads an answer; false if it is not whole.
+// Parses an answer; false if it is incomplete.
 bool read_answer(const std::string& answer, const std::string& nonce, std::string* out_stage, Verdict* out_verdict) {
   bool started = false, ended = false;
   std::string wrong;
@@ -279,7 +280,7 @@ bool read_answer(const std::string& answer, const std::string& nonce, std::strin
       uint32_t value = 0;
       const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
       if (read.ec == std::errc() && read.ptr == text.data() + text.size() && is_good(value)) return value;
-      wrong = fmt::format("the answer has {} {}, which a look cannot find", word, one_line(text, 32));
+      wrong = fmt::format("the answer has {} {}, which a probe cannot report", word, one_line(text, 32));
       return 0u;
     };
     if (word == kProbeProtocol) {
@@ -300,7 +301,7 @@ bool read_answer(const std::string& answer, const std::string& nonce, std::strin
       ended = true;
     }
   }
-  if (!wrong.empty()) *out_verdict = {PluginState::kProbeFailed, "looking at it failed: " + wrong};
+  if (!wrong.empty()) *out_verdict = {PluginState::kProbeFailed, "probing it failed: " + wrong};
   if (out_verdict->state == PluginState::kAvailable) out_verdict->reason.clear();
   return started && ended;
 }
@@ -312,17 +313,18 @@ Verdict probe_failed(std::string reason, bool lasting) {
 }
 
 Verdict judge(const Child& child, const std::string& nonce) {
-  if (!child.start_error.empty()) return probe_failed("looking at it failed: " + child.start_error, false);
+  if (!child.start_error.empty()) return probe_failed("probing it failed: " + child.start_error, false);
   Verdict verdict;
   std::string stage = "starting";
   const bool answered = read_answer(child.answer, nonce, &stage, &verdict);
   const bool was_killed = child.status_known && WIFSIGNALED(child.status);
   const bool ended_badly = child.timed_out || child.too_large || was_killed || (child.status_known && WEXITSTATUS(child.status) != 0);
   if (answered && !(ended_badly && verdict.state == PluginState::kAvailable)) return verdict;
-  if (answered) stage = "ending the process; nothing of a plugin may run then, no destructor of a static and no atexit handler [HD-L-02]";
+  if (answered)
+    stage = "ending the process; no code of a plugin may run then, neither destructors of static objects nor atexit handlers [HD-L-02]";
   std::string cause;
   if (child.too_large) {
-    cause = fmt::format("it used more than {} MiB of memory, which is what a look may take; ask its maker", kMaxResidentBytes >> 20);
+    cause = fmt::format("it used more than {} MiB of memory, the limit for a probe; report this to its vendor", kMaxResidentBytes >> 20);
   } else if (child.timed_out) {
     cause =
         fmt::format("it did not finish within {} ms; raise load.timeout_ms in its manifest if it needs longer", child.request->timeout_ms);
@@ -335,9 +337,9 @@ Verdict judge(const Child& child, const std::string& nonce) {
   } else {
     cause = fmt::format("it ended the process with exit code {}{}", WEXITSTATUS(child.status), answered ? "" : " before it answered");
   }
-  std::string reason = fmt::format("looking at it failed while {}: {}", stage, cause);
+  std::string reason = fmt::format("probing it failed while {}: {}", stage, cause);
   if (std::string said = one_line(child.output, kTailBytes); !said.empty()) reason += "; it printed: " + said;
-  // A loaded machine takes longer, and one short of memory kills.
+  // A busy machine takes longer, and one that is short of memory kills processes.
   const bool killed_by_others = was_killed && WTERMSIG(child.status) == SIGKILL && !child.too_large;
   return probe_failed(std::move(reason), !child.timed_out && !killed_by_others);
 }

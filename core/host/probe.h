@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The first look at a plugin, in a child process, so that a crash becomes a reason. Used by host.cpp; the other side is
-// tools/probe. What plugins print is never taken for an answer: answers come over a descriptor of their own.
+// The first execution of a plugin, in a child process, so that a crash becomes a reason. Used by host.cpp; the other side is
+// tools/probe. A plugin's output is never taken for an answer: answers use a separate descriptor.
 #ifndef HEDDLE_CORE_HOST_PROBE_H_
 #define HEDDLE_CORE_HOST_PROBE_H_
 
@@ -22,11 +22,12 @@ struct ProbeRequest {
   std::vector<OptionValue> options;
 };
 
-// Looks at each in a child of `program`, at several at once; one verdict for each request. Kills what outlives its timeout. Under strict,
-// no variable of the dynamic linker (LD_*) gets to the children.
+// Probes each in a child of `program`, several at once; returns one verdict per request. Kills children that exceed their timeout. With
+// strict, no
+// variable of the dynamic linker (LD_*) is passed to the children.
 std::vector<Verdict> probe_in_children(const std::string& program, const std::vector<ProbeRequest>& requests, bool strict);
 
-// The heddle-probe that belongs to this libheddle: beside it, in ../libexec or in ../bin. Never from PATH. Empty if absent.
+// The heddle-probe that belongs to this libheddle: in its directory, in ../libexec or in ../bin. Never from PATH. Empty if absent.
 std::string find_probe_program();
 
 }  // namespace heddle::host

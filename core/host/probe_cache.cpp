@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The cache: one small text file per verdict, named by a hash of its key and holding the whole key, written beside and renamed.
+// The cache: one small text file per verdict, named by a hash of its key and containing the whole key, written to a temporary file and
+// renamed.
 #include "core/host/probe_cache.h"
 
 #include <dirent.h>
@@ -26,7 +27,7 @@ namespace {
 
 constexpr char kFormat[] = "heddle-probe-cache/2";
 constexpr size_t kMaxBytes = 64 << 10;
-constexpr int64_t kFailureSeconds = 600;  // a crash or a timeout may have had a passing cause
+constexpr int64_t kFailureSeconds = 600;  // a crash or a timeout may have had a temporary cause
 
 bool append_file_facts(const std::string& path, std::string& key) {
   struct stat facts;
@@ -38,10 +39,10 @@ bool append_file_facts(const std::string& path, std::string& key) {
 
 std::string escaped(std::string_view text);
 
-// The vendor's libraries as the linker would find them now: an update of the vendor's driver replaces them.
+// The vendor's libraries as the linker would find them now: they change when the vendor's driver is updated.
 void append_libraries(const Manifest& manifest, std::string& key) {
   ElfFile file;
-  if (!read_elf_file(manifest.library_path, false, &file).empty()) return;  // preflight will say so
+  if (!read_elf_file(manifest.library_path, false, &file).empty()) return;  // preflight will report it
   LibrarySearch search(file.run_path, manifest.library_path);
   auto append = [&](const std::string& soname) {
     key += fmt::format("needs {}\n", escaped(soname));
@@ -52,7 +53,7 @@ void append_libraries(const Manifest& manifest, std::string& key) {
   for (const std::string& soname : file.needed) append(soname);
 }
 
-// The kernel's side of a vendor's driver: modules that are bound to devices of the vendors that the manifest names.
+// The kernel part of a vendor's driver: modules bound to devices of the vendors in the manifest.
 void append_kernel_modules(const Manifest& manifest, std::string& key) {
   DIR* devices = manifest.pci_vendors.empty() ? nullptr : opendir("/sys/bus/pci/devices");
   if (!devices) return;
@@ -113,7 +114,7 @@ std::string ProbeCache::key_of(const Manifest& manifest, const std::vector<Optio
   key += "boot " + boot;
   append_libraries(manifest, key);
   append_kernel_modules(manifest, key);
-  // Of drivers whose manifests name no vendor.
+  // For drivers whose manifests name no vendor.
   for (const char* path :
        {"/sys/module/nvidia/version", "/sys/module/amdgpu/srcversion", "/sys/module/i915/srcversion", "/sys/module/xe/srcversion"}) {
     std::string version;
@@ -130,7 +131,7 @@ std::string ProbeCache::key_of(const Manifest& manifest, const std::vector<Optio
 
 std::string ProbeCache::why_unused() const {
   const std::string wrong = cache_.why_unused();
-  return wrong.empty() ? wrong : "verdicts on plugins are not kept: " + wrong;
+  return wrong.empty() ? wrong : "probe results of plugins are not cached: " + wrong;
 }
 
 bool ProbeCache::find(const std::string& id, const std::string& key, Verdict* out_verdict) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Options as words of a command line. Linked into libheddle and heddle-probe.
+// Options as command-line arguments. Linked into libheddle and heddle-probe.
 #include "core/host/probe_protocol.h"
 
 #include <fmt/format.h>

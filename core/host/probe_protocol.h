@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What libheddle and heddle-probe tell each other: arguments there, lines of `word text` on a descriptor back.
+// The protocol between libheddle and heddle-probe: arguments in one direction, lines of `word text` on a descriptor in the other.
 #ifndef HEDDLE_CORE_HOST_PROBE_PROTOCOL_H_
 #define HEDDLE_CORE_HOST_PROBE_PROTOCOL_H_
 
@@ -13,7 +13,7 @@ constexpr int kProbeDescriptor = 3;
 // First word of an answer; its text is the nonce of the command line. Then: stage, state, devices, vendor, reason, end.
 constexpr char kProbeProtocol[] = "heddle-probe/2";
 
-// `name=kind:value`, and back; false if it is not of that form.
+// Converts to `name=kind:value` and back; false if the text does not have this form.
 std::string option_to_argument(const OptionValue& option);
 bool option_from_argument(const std::string& argument, OptionValue* out_option);
 

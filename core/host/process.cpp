@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Fork detection by a page that the kernel wipes in children (MADV_WIPEONFORK), which costs nothing to keep and one load to
-// ask; where the kernel refuses, by process id. Knows nothing of plugins.
+// Detects forks by a page that the kernel wipes in children (MADV_WIPEONFORK): keeping it costs nothing, and a check costs one load.
+// If the kernel does not support this, compares process ids. Knows nothing of plugins.
 #include "core/host/process.h"
 
 #include <sys/mman.h>

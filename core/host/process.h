@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Facts about this process that hosts and plugins ask for: the clock, and whether it is a forked child.
+// Facts about this process for hosts and plugins: the clock, and whether it is a forked child.
 // Used by host.cpp and the host table.
 #ifndef HEDDLE_CORE_HOST_PROCESS_H_
 #define HEDDLE_CORE_HOST_PROCESS_H_
@@ -12,20 +12,20 @@
 
 namespace heddle::host {
 
-// Knows whether it still lives in the process that made it (HD-T-01). One for each host: a child may open a host of its own.
+// Knows whether it is still in the process that created it (HD-T-01). One per host: a child may open a host of its own.
 class ForkMark {
  public:
   ForkMark();
   ~ForkMark();
   ForkMark(const ForkMark&) = delete;
   ForkMark& operator=(const ForkMark&) = delete;
-  // True in a process forked since. Costs one load.
+  // True in a process forked since creation. Costs one load.
   bool in_forked_child() const;
 
  private:
-  std::atomic<uint32_t>* page_ = nullptr;  // 1 here; the kernel wipes it to 0 in children
+  std::atomic<uint32_t>* page_ = nullptr;  // 1 in this process; the kernel wipes it to 0 in children
   size_t page_bytes_ = 0;
-  pid_t pid_ = 0;  // asked only where there is no page
+  pid_t pid_ = 0;  // used only without a page
 };
 
 // Monotonic clock in nanoseconds.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the host can tell about itself, as JSON: devices, plugins, configuration. Tools print it; it opens nothing.
+// The host's reports about itself, as JSON: devices, plugins, configuration. Tools print them; reporting opens nothing.
 #include <fmt/format.h>
 
 #include "core/host/host.h"
@@ -75,7 +75,7 @@ std::string validation_report(Host& host) {
   return out + "]}";
 }
 
-// A plugin's manifest that need not be installed, as discovery would read it.
+// A plugin's manifest, which need not be installed, parsed as discovery would.
 Result<std::string> manifest_report(const std::string& path) {
   std::string text;
   if (std::string wrong = read_text_file(path, kMaxManifestBytes, &text); !wrong.empty()) {
@@ -98,7 +98,7 @@ Result<std::string> Host::report(std::string_view topic) {
   if (topic == "schema") return schema();
   if (topic == "validation") return validation_report(*this);
   return error(HEDDLE_STATUS_NOT_FOUND,
-               "host: reporting on '{}' failed: there is no such topic; devices, plugins, config, schema, validation or manifest:PATH was "
+               "host: reporting on '{}' failed: no such topic; devices, plugins, config, schema, validation or manifest:PATH was "
                "expected",
                topic);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Full-size tables. Every slot first gets a function that answers UNIMPLEMENTED with the slot's name and clears its
-// outputs; then what the plugin has is laid over it, each pointer checked to lead into loaded code.
+// Full-size tables. Every slot is first set to a function that returns UNIMPLEMENTED with the slot's name and clears its outputs. Then the
+// plugin's functions are copied over it, after a check that each pointer points into loaded code.
 #include "core/host/table_copy.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Name {
   constexpr std::string_view view() const { return {text, N - 1}; }
 };
 
-// Outputs of the interfaces are pointers to handles, to counts, or to structs; the first two are cleared on failure.
+// Outputs of the interfaces are pointers to handles, counts or structs; the first two are cleared on failure.
 template <typename T>
 void clear_output(T argument) {
   if constexpr (std::is_pointer_v<T>) {
@@ -68,7 +68,7 @@ void fill_holes(heddle_buffer_interface_t& table) {
   fill_hole<"heddle.buffer/1 unmap">(table.unmap);
   fill_hole<"heddle.buffer/1 flush">(table.flush);
   fill_hole<"heddle.buffer/1 invalidate">(table.invalidate);
-  // The release function is called exactly once, also when the call fails.
+  // The release function is called exactly once, also if the call fails.
   table.import_host = [](heddle_device_t*, void*, uint64_t, void (*release)(void*), void* context,
                          heddle_buffer_t** out_buffer) noexcept -> heddle_status_t* {
     *out_buffer = nullptr;
@@ -110,7 +110,7 @@ void fill_holes(heddle_timeline_interface_t& table) {
   fill_hole<"heddle.timeline/1 destroy">(table.destroy);
   fill_hole<"heddle.timeline/1 query">(table.query);
   fill_hole<"heddle.timeline/1 signal">(table.signal);
-  // Takes ownership of the status, so a hole frees it.
+  // Takes ownership of the status, so the default function frees it.
   table.fail = [](heddle_timeline_t*, uint64_t, heddle_status_t* status) noexcept { heddle_status_free(status); };
   fill_hole<"heddle.timeline/1 wait">(table.wait);
   fill_hole<"heddle.timeline/1 notify">(table.notify);
@@ -151,10 +151,10 @@ void fill_holes(heddle_profile_interface_t& table) {
   fill_hole<"heddle.profile/1 submit">(table.submit);
 }
 
-// struct_size of a table the plugin handed out, or what is wrong with the pointer.
+// struct_size of a table from the plugin, or an error text about the pointer.
 std::string read_struct_size(const void* source, const LoadedSegments& loaded, std::string_view what, uint32_t* out_size) {
   if (reinterpret_cast<uintptr_t>(source) % alignof(void*) != 0 || !loaded.readable(source, sizeof(uint32_t))) {
-    return fmt::format("its {} table at {} lies in no loaded library [HD-E-03]", what, source);
+    return fmt::format("its {} table at {} is not in a loaded library [HD-E-03]", what, source);
   }
   std::memcpy(out_size, source, sizeof(*out_size));
   return {};
@@ -172,13 +172,13 @@ std::string copy_functions(const void* source, const LoadedSegments& loaded, std
   uint32_t struct_size = 0;
   if (std::string wrong = read_struct_size(source, loaded, what, &struct_size); !wrong.empty()) return wrong;
   if (struct_size < kHeaderBytes) {
-    return fmt::format("its {} table has struct_size {}; at least {} was expected, and {} of a whole one [HD-E-04]", what, struct_size,
+    return fmt::format("its {} table has struct_size {}; at least {} was expected, and {} for a complete one [HD-E-04]", what, struct_size,
                        kHeaderBytes, sizeof(Table));
   }
-  // A larger table's tail is ignored, a smaller one leaves holes; half a pointer at the end is a hole too.
+  // The unknown end of a larger table is ignored; a smaller one leaves default functions, also for a partial pointer at its end.
   const size_t read = std::min<size_t>(struct_size, sizeof(Table)) & ~(sizeof(void*) - 1);
   if (!loaded.readable(source, read)) {
-    return fmt::format("its {} table has struct_size {}, more than lies in its library; {} is a whole one [HD-E-04]", what, struct_size,
+    return fmt::format("its {} table has struct_size {}, which exceeds its library; a complete one has {} [HD-E-04]", what, struct_size,
                        sizeof(Table));
   }
   for (size_t offset = kHeaderBytes; offset < read; offset += sizeof(void*)) {
@@ -186,7 +186,7 @@ std::string copy_functions(const void* source, const LoadedSegments& loaded, std
     std::memcpy(&function, static_cast<const char*>(source) + offset, sizeof(function));
     if (!function) continue;
     if (!loaded.executable(function)) {
-      return fmt::format("entry {} of its {} table, {}, leads to no code; struct_size {} may be wrong [HD-E-04]",
+      return fmt::format("entry {} of its {} table, {}, does not point to code; struct_size {} may be wrong [HD-E-04]",
                          (offset - kHeaderBytes) / sizeof(void*), what, function, struct_size);
     }
     std::memcpy(reinterpret_cast<char*>(out_table) + offset, &function, sizeof(function));
@@ -235,7 +235,7 @@ std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_
   uint32_t struct_size = 0;
   if (std::string wrong = read_struct_size(source, loaded, "plugin", &struct_size); !wrong.empty()) return wrong;
   const size_t read = std::min<size_t>(struct_size, sizeof(*out_table)) & ~(sizeof(void*) - 1);
-  constexpr size_t kLeast = offsetof(heddle_plugin_t, get_interface) + sizeof(void*);  // all of minor 0.1; what came later may be missing
+  constexpr size_t kLeast = offsetof(heddle_plugin_t, get_interface) + sizeof(void*);  // all of minor 0.1; later functions may be missing
   if (read < kLeast || !loaded.readable(source, read)) {
     return fmt::format("its plugin table has struct_size {}; {} or more was expected [HD-E-04]", struct_size, kLeast);
   }
@@ -243,14 +243,14 @@ std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_
   out_table->struct_size = sizeof(*out_table);
   for (const heddle_string_t& text : {out_table->id, out_table->version}) {
     if (text.size > 256 || (text.size != 0 && !loaded.readable(text.data, text.size))) {
-      return "its plugin table names an id or a version that lies in no loaded library [HD-E-03]";
+      return "its plugin table names an id or a version that is not in a loaded library [HD-E-03]";
     }
   }
   auto code = [&](auto function) { return loaded.executable(reinterpret_cast<const void*>(function)); };
   if (!code(out_table->create)) return "its plugin table has no function create [HD-E-03]";
   if (!code(out_table->get_interface)) return "its plugin table has no function get_interface [HD-E-03]";
-  if (out_table->probe && !code(out_table->probe)) return "its plugin table's probe leads to no code [HD-E-03]";
-  if (out_table->shutdown && !code(out_table->shutdown)) return "its plugin table's shutdown leads to no code [HD-E-03]";
+  if (out_table->probe && !code(out_table->probe)) return "its plugin table's probe does not point to code [HD-E-03]";
+  if (out_table->shutdown && !code(out_table->shutdown)) return "its plugin table's shutdown does not point to code [HD-E-03]";
   if (!out_table->shutdown) fill_hole<"shutdown">(out_table->shutdown);
   return {};
 }

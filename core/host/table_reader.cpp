@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schema reader: types, ranges, words, sizes, and keys that nobody asked for.
+// The schema reader: types, ranges, words, sizes, and unknown keys.
 #include "core/host/table_reader.h"
 
 #include <fmt/format.h>
@@ -67,14 +67,14 @@ bool parse_bytes(std::string_view text, uint64_t* out, std::string* out_wrong) {
     }
   }
   *out_wrong =
-      fmt::format("'{}' is no size; a whole number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB was expected, e.g. \"2GiB\"", shown(text));
+      fmt::format("'{}' is not a size; an integer with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB was expected, e.g. \"2GiB\"", shown(text));
   return false;
 }
 
 void unknown_key(Diagnostics& diagnostics, Place place, const std::string& key, const std::string& title,
                  const std::vector<std::string>& known) {
   std::string hint = did_you_mean(key, known);
-  if (hint.empty() && !known.empty()) hint = fmt::format("take it out; known here: {}", fmt::join(known, ", "));
+  if (hint.empty() && !known.empty()) hint = fmt::format("remove it; known keys here:  {}", fmt::join(known, ", "));
   diagnostics.error(place, "E102", fmt::format("unknown key '{}' in {}", shown(key), title), hint, key.size());
 }
 
@@ -84,7 +84,7 @@ TableReader::TableReader(const TomlNode& node, uint32_t file, std::string path, 
 }
 
 std::string TableReader::path_of(std::string_view key) const {
-  // Keys that are not bare are quoted, so that the path can be read back.
+  // Keys that are not bare keys are quoted, so that the path can be parsed again.
   const bool bare =
       !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; });
   std::string last = bare ? std::string(key) : fmt::format("\"{}\"", shown(key));
@@ -120,7 +120,7 @@ bool TableReader::string(const char* key, std::string* out) {
   const TomlNode* found = value(key, {TomlNode::kString});
   if (!found) return false;
   if (found->string.find('\0') != std::string::npos) {
-    diagnostics_.error(place(*found), "E105", fmt::format("'{}' holds a zero byte; text without was expected", key));
+    diagnostics_.error(place(*found), "E105", fmt::format("'{}' holds a zero byte; text without one was expected", key));
     return false;
   }
   *out = found->string;
@@ -229,9 +229,10 @@ void TableReader::renamed(const char* before, const char* now) {
   known_.emplace_back(before);
   const size_t width = old->key.size();
   if (find(now)) {
-    diagnostics_.error(key_place(*old), "E107",
-                       fmt::format("{0} holds both '{1}' and '{2}', which are names of one key; '{2}' was expected", title(), before, now),
-                       fmt::format("take '{}' out", before), width);
+    diagnostics_.error(
+        key_place(*old), "E107",
+        fmt::format("{0} holds both '{1}' and '{2}', which are two names of one key; '{2}' was expected", title(), before, now),
+        fmt::format("remove '{}'", before), width);
     return;
   }
   diagnostics_.warning(key_place(*old), "E108", fmt::format("key '{}' in {} has a newer name, '{}'", before, title(), now),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads one TOML table against a schema that is written as calls: each asks for a key and its type; what nobody asked for is an unknown
-// key. Used by manifest.cpp and config_read.cpp; it reports through Diagnostics and knows no meaning.
+// Reads one TOML table against a schema that is expressed as calls: each call requests a key and its type; keys that no call requests are
+// unknown. Used by manifest.cpp and config_read.cpp; it reports through Diagnostics and does not interpret values.
 #ifndef HEDDLE_CORE_HOST_TABLE_READER_H_
 #define HEDDLE_CORE_HOST_TABLE_READER_H_
 
@@ -18,12 +18,12 @@ namespace heddle::host {
 
 class TableReader {
  public:
-  // path: what the table is called in messages, "device.gpu0", empty for the root. Reports and reads as empty if node is no table.
+  // path: the name of the table in messages, "device.gpu0", empty for the root. If node is not a table, reports this and reads it as empty.
   TableReader(const TomlNode& node, uint32_t file, std::string path, Diagnostics& diagnostics);
 
   // The value of a key, of one of these kinds; NULL if absent or of another kind (reported). Marks the key as known.
   const TomlNode* value(const std::string& key, std::initializer_list<TomlNode::Kind> kinds);
-  // Each returns true and sets the output if the key is there and right.
+  // Each returns true and sets the output if the key exists and is correct.
   bool string(const char* key, std::string* out);
   bool boolean(const char* key, bool* out);
   bool integer(const char* key, int64_t min, int64_t max, int64_t* out);
@@ -35,14 +35,14 @@ class TableReader {
   const TomlNode* table(const char* key) { return value(key, {TomlNode::kTable}); }
   // The elements of an array of tables; other elements are reported.
   std::vector<const TomlNode*> tables(const char* key);
-  // A missing key is an error at the table's place. example: what one would write.
+  // A missing key is an error at the table's location. example: an example of the key.
   void require(const char* key, const char* example);
-  // Before `now` is read: a table that has only the older name of that key is taken as if it had the new one, with a warning.
+  // Call before reading `now`: a table that has only the older name of that key is read as if it had the new name, with a warning.
   void renamed(const char* before, const char* now);
 
-  // Reports what is left as unknown keys. more: keys that are known elsewhere, for the hint.
+  // Reports the remaining keys as unknown. more: keys that are known elsewhere, for the hint.
   void finish(const std::vector<std::string>& more = {});
-  // The keys that are left, for tables whose keys are free.
+  // The remaining keys, for tables whose keys are free.
   std::vector<const TomlNode*> rest();
 
   const TomlNode* find(const std::string& key) const;
@@ -50,7 +50,7 @@ class TableReader {
   Place place(const TomlNode& node) const { return {file_, node.place}; }
   Place key_place(const TomlNode& node) const { return {file_, node.key_place}; }
   Place own_place() const { return {file_, node_.key_place}; }
-  // Of the key's value, or of the table where there is none.
+  // Location of the key's value, or of the table if it is absent.
   Place value_place(const char* key) const;
   // "[device.gpu0]", or "the file" for the root.
   std::string title() const;
@@ -65,17 +65,17 @@ class TableReader {
   const std::string path_;
   Diagnostics& diagnostics_;
   std::vector<std::string> known_;
-  std::vector<std::pair<std::string, std::string>> renamed_;  // new name, older name, which is there
+  std::vector<std::pair<std::string, std::string>> renamed_;  // new name, and older name that is used
 };
 
-// Reports a key that nobody knows, with the one that was meant or all there are.
+// Reports an unknown key, with the most similar known key or all known keys.
 void unknown_key(Diagnostics& diagnostics, Place place, const std::string& key, const std::string& title,
                  const std::vector<std::string>& known);
 
 // `"a", "b" or "c"`.
 std::string quoted_words(const std::vector<std::string>& words);
 
-// Bytes of "60GiB"; false if it is no size or does not fit. *out_wrong says which.
+// Bytes of "60GiB"; false if it is not a size or too large. *out_wrong says which.
 bool parse_bytes(std::string_view text, uint64_t* out, std::string* out_wrong);
 
 }  // namespace heddle::host

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bounded reading; never blocks on a pipe or a device that someone put in a file's place.
+// Bounded reading; never blocks on a pipe or a device in place of a file.
 #include "core/host/text_file.h"
 
 #include <fcntl.h>
@@ -27,10 +27,10 @@ std::string read_text_file(int descriptor, size_t max_bytes, std::string* out_te
   if (fstat(descriptor, &facts) != 0) {
     wrong = std::strerror(errno);
   } else if (!S_ISREG(facts.st_mode)) {
-    wrong = "it is no regular file";
+    wrong = "it is not a regular file";
   }
   if (wrong.empty() && out_owner) *out_owner = facts.st_uid;
-  // The size is only a guess: files of /sys say 4096 and files may grow.
+  // The size is only a hint: files of /sys report 4096, and files may grow.
   char buffer[16384];
   while (wrong.empty()) {
     ssize_t count = read(descriptor, buffer, sizeof(buffer));

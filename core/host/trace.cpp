@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Events as lines of one JSON array. Written with write(2), so that a forked child has nothing to write at its end.
+// Events as lines of one JSON array. Written with write(2), so that a forked child has no buffer to flush at exit.
 #include "core/host/trace.h"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ namespace heddle::host {
 namespace {
 
 constexpr size_t kBufferBytes = 64 << 10;
-// Two processes of the viewer: one's threads are devices, the other's are threads.
+// Two processes in the viewer: the threads of one are devices, those of the other are threads.
 constexpr int kDevices = 1, kThreads = 2;
 
 double microseconds(uint64_t ns) {
@@ -38,7 +38,7 @@ Status Trace::start() {
   descriptor_ = sdk::open_own_file(config_.sink.c_str(), O_TRUNC, 0644);
   if (descriptor_ >= 0) return {};
   return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-               "trace: opening '{}' failed: {}; correct the key 'sink' of [trace], which names a file of this user's own and no link",
+               "trace: opening '{}' failed: {}; correct the key 'sink' of [trace], which must name a file owned by this user, not a link",
                config_.sink, std::strerror(errno));
 }
 
@@ -47,7 +47,7 @@ void Trace::flush() {
     const ssize_t count = write(descriptor_, text_.data() + done, text_.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      log_.write(HEDDLE_LOG_WARN, "trace", fmt::format("writing '{}' failed: {}; it ends here", config_.sink, std::strerror(errno)));
+      log_.write(HEDDLE_LOG_WARN, "trace", fmt::format("writing '{}' failed: {}; the trace ends here", config_.sink, std::strerror(errno)));
       close(descriptor_);
       descriptor_ = -1;
       failed_ = true;
@@ -59,7 +59,7 @@ void Trace::flush() {
 }
 
 void Trace::add(const std::string& event) {
-  // Before there is a file, and once it cannot be written, what does not fit is dropped.
+  // Before the file exists, and once it cannot be written, events beyond the buffer are dropped.
   if (failed_ || (descriptor_ < 0 && text_.size() >= kBufferBytes)) return;
   text_ += any_ ? ",\n" : "[\n";
   any_ = true;
@@ -78,7 +78,7 @@ void Trace::span(const char* category, std::string_view name, std::string_view t
     }
     add(fmt::format(R"({{"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"cat":"{}","name":{}}})", kDevices, known->second,
                     microseconds(begin_ns), microseconds(duration_ns), category, json_quoted(name)));
-  } catch (...) {  // no memory: the event is left out
+  } catch (...) {  // out of memory: the event is dropped
   }
 }
 

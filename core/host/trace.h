@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// [trace]: what happens over time, in the JSON of Chrome's trace viewer, which Perfetto reads too. Owned by the services of a host; plugins add
-// to it through their host table, submit adds what devices did. It knows neither.
+// [trace]: events over time, in the JSON format of Chrome's trace viewer, which Perfetto also reads. Owned by the services of a host; plugins
+// add
+// events through their host table, submit adds those of devices. This file knows neither.
 #ifndef HEDDLE_CORE_HOST_TRACE_H_
 #define HEDDLE_CORE_HOST_TRACE_H_
 
@@ -17,18 +18,18 @@ namespace heddle::host {
 class Trace final : public TraceSink {
  public:
   Trace(const TraceConfig& config, const Log& log) : config_(config), log_(log) {}
-  // Writes the end. What a process that is killed leaves lacks it, which viewers accept.
+  // Writes the end. The file of a killed process lacks it, which viewers accept.
   ~Trace() override;
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // Makes the file, once: until there is work to trace, nothing is overwritten. What was said before is kept.
+  // Creates the file, once: until there is work to trace, nothing is overwritten. Earlier events are kept.
   Status start();
 
   bool wants(uint32_t category) const { return (config_.categories & category) != 0; }
-  // Something that took a while. track: the device. Times are of CLOCK_MONOTONIC. [any]
+  // An event with a duration. track: the device. Times are of CLOCK_MONOTONIC. [any]
   void span(const char* category, std::string_view name, std::string_view track, uint64_t begin_ns, uint64_t duration_ns) noexcept;
-  // How much there is from now on. [any]
+  // The value of a counter from now on. [any]
   void value(const char* category, std::string_view name, int64_t value) noexcept;
 
   void begin(std::string_view category, std::string_view name) noexcept override;
@@ -41,8 +42,8 @@ class Trace final : public TraceSink {
 
   const TraceConfig config_;
   const Log& log_;
-  std::mutex mutex_;  // everything below
-  std::string text_;  // not written yet
+  std::mutex mutex_;  // protects everything below
+  std::string text_;  // text that is not written yet
   std::map<std::string, uint32_t, std::less<>> tracks_;
   int descriptor_ = -1;
   bool any_ = false;

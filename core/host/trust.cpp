@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ownership and modes along a path, each component opened from its parent's descriptor and never through a link.
+// Checks ownership and modes along a path. Each component is opened from its parent's descriptor, and never through a link.
 #include "core/host/trust.h"
 
 #include <fcntl.h>
@@ -22,18 +22,19 @@
 namespace heddle::host {
 namespace {
 
-// Beside root, whose files are good: the user itself. With raised rights that is the one whom the program was given, as it was started;
-// where it was given a group or capabilities only, the user is the caller, and root alone is left.
+// The user that is trusted besides root: the user itself. With raised privileges this is the user that the program was given when it was
+// started. If it
+// was given only a group or capabilities, its user is the caller, and only root is trusted.
 uid_t trusted_user() {
   if (!is_secure_process()) return geteuid();
   const auto effective = static_cast<uid_t>(getauxval(AT_EUID));
   return effective == static_cast<uid_t>(getauxval(AT_UID)) ? 0 : effective;
 }
 
-// Who serves that file system, if a process does: what it says of owners and modes is its own invention. 0 also where none does, -1: not known.
+// The user whose process serves that file system: it can report any owners and modes. 0 also if no process serves it; -1: unknown.
 int64_t server_of(int descriptor, dev_t device) {
   struct statfs system;
-  // One that does not answer is served too: the kernel's own always do.
+  // A file system that does not answer counts as served by a process: the kernel's own always answer.
   if (fstatfs(descriptor, &system) == 0 && system.f_type != FUSE_SUPER_MAGIC) return 0;
   std::string mounts;
   if (!read_text_file("/proc/self/mountinfo", 16 << 20, &mounts).empty()) return -1;
@@ -42,7 +43,7 @@ int64_t server_of(int descriptor, dev_t device) {
 
 std::string why_not(int descriptor, const std::string& path) {
   struct stat facts;
-  if (fstat(descriptor, &facts) != 0) return fmt::format("{} cannot be looked at: {}", path, std::strerror(errno));
+  if (fstat(descriptor, &facts) != 0) return fmt::format("{} cannot be examined: {}", path, std::strerror(errno));
   const uid_t user = trusted_user();
   if (facts.st_uid != 0 && facts.st_uid != user) {
     return fmt::format("{} belongs to user {}, neither to root nor to user {}", path, facts.st_uid, user);
@@ -50,7 +51,7 @@ std::string why_not(int descriptor, const std::string& path) {
   if ((facts.st_mode & 022) != 0) return fmt::format("{} can be written by others (mode {:04o})", path, facts.st_mode & 07777);
   const int64_t server = server_of(descriptor, facts.st_dev);
   if (server != 0 && server != static_cast<int64_t>(user)) {
-    return fmt::format("{} is on a file system that {} serves, who can make up owners", path,
+    return fmt::format("{} is on a file system served by {}, who can fake owners", path,
                        server < 0 ? "an unknown user" : fmt::format("user {}", server));
   }
   return {};
@@ -91,7 +92,7 @@ int64_t fuse_user(std::string_view mounts, uint32_t device_major, uint32_t devic
     mounts.remove_prefix(std::min(line.size() + 1, mounts.size()));
     const size_t second = line.find(' ', line.find(' ') + 1);
     if (second == std::string_view::npos || line.substr(second, device.size()) != device) continue;
-    // The name of a mount may hold anything but blanks, so the last word it is, of options.
+    // The name of a mount may contain anything but blanks, so the options are the last word.
     const std::string_view options = line.substr(line.rfind(' ') + 1);
     constexpr std::string_view kKey = "user_id=";
     for (size_t start = 0; start < options.size();) {
@@ -113,7 +114,7 @@ bool is_secure_process() {
 
 std::string why_untrusted(const std::string& path, std::string* out_path) {
   std::string wrong = check_path(path, out_path);
-  return wrong.empty() ? wrong : wrong + "; strict mode asks for root or the user itself as the only writer";
+  return wrong.empty() ? wrong : wrong + "; strict mode requires that only root or the user itself can write it";
 }
 
 }  // namespace heddle::host

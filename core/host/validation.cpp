@@ -11,9 +11,9 @@ namespace heddle::host {
 Result<const heddle_validation_t*> open_validation(bool strict) {
   auto failed = [](std::string_view cause) {
     return error(HEDDLE_STATUS_UNAVAILABLE,
-                 "host: starting with [validation] failed: {}; install the package heddle-validation, or take [validation] out", cause);
+                 "host: starting with [validation] failed: {}; install the package heddle-validation, or remove [validation]", cause);
   };
-  // Beside libheddle; programs of the tree that have the core inside lie beside its folder.
+  // Next to libheddle; programs of the tree that link the core statically are in a sibling directory.
   std::string path, wrong;
   for (const char* place : {"/" HEDDLE_VALIDATION_LIBRARY, "/../lib/" HEDDLE_VALIDATION_LIBRARY}) {
     path = library_folder() + place;
@@ -26,7 +26,7 @@ Result<const heddle_validation_t*> open_validation(bool strict) {
       auto entry = reinterpret_cast<heddle_validation_entry_fn_t>(dlsym(library, HEDDLE_VALIDATION_ENTRY_NAME));
       const heddle_validation_t* layer = entry ? entry(HEDDLE_VALIDATION_VERSION) : nullptr;
       if (layer) return layer;
-      return failed(fmt::format("{} is of another version than libheddle", path));
+      return failed(fmt::format("{} has another version than libheddle", path));
     }
   }
   return failed(wrong);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens the validation layer, a library of its own beside libheddle. Used by host.cpp when [validation] of the configuration asks for anything.
+// Opens the validation layer, a separate library next to libheddle. Used by host.cpp if [validation] of the configuration enables anything.
 #ifndef HEDDLE_CORE_HOST_VALIDATION_H_
 #define HEDDLE_CORE_HOST_VALIDATION_H_
 
@@ -8,7 +8,7 @@
 
 namespace heddle::host {
 
-// Stays mapped for the life of the process, as plugins do. UNAVAILABLE says where it was looked for; in strict mode it is trusted as a plugin is.
+// Stays mapped for the life of the process, like plugins. UNAVAILABLE names the searched paths; in strict mode it is checked like a plugin.
 Result<const heddle_validation_t*> open_validation(bool strict);
 
 }  // namespace heddle::host

@@ -185,7 +185,7 @@ heddle_status_t* param_io_map(heddle_file_t* handle, uint64_t offset, uint64_t l
     if (offset % kAlignment != 0) return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "the first byte is no multiple of 64 [HD-M-04]");
     if (!(file.access & HEDDLE_FILE_READ)) return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "it was not opened for reading");
     struct stat facts;
-    if (fstat(file.descriptor, &facts) != 0 || !S_ISREG(facts.st_mode)) return refuse(HEDDLE_STATUS_UNIMPLEMENTED, "it is no regular file");
+    if (fstat(file.descriptor, &facts) != 0 || !S_ISREG(facts.st_mode)) return refuse(HEDDLE_STATUS_UNIMPLEMENTED, "it is not a regular file");
     const auto size = static_cast<uint64_t>(facts.st_size);
     if (offset > size || length > size - offset)
       return refuse(HEDDLE_STATUS_DATA_LOSS, "the file ends before; it is truncated or was replaced");

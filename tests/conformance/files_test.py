@@ -38,9 +38,9 @@ NO_FILE = None  # in the place of what is replaced in it
 
 # mutant: (the case that must catch it, or several, each of which must; what it says; what is changed)
 MUTANTS = {
-    "version_is_a_word": (("manifest.valid",), "'version' is \"banana\", which is no semantic version", manifest(('"0.1.0"', '"banana"'))),
+    "version_is_a_word": (("manifest.valid",), "'version' is \"banana\", which is not a semantic version", manifest(('"0.1.0"', '"banana"'))),
     "abi_of_a_later_host": (("manifest.valid",), "works with ABI 0.7 to 0.9", manifest((ABI, 'abi = ["0.7", "0.9"]'))),
-    "abi_runs_back": (("manifest.valid",), "which is no range", manifest((ABI, 'abi = ["0.2", "0.1"]'))),
+    "abi_runs_back": (("manifest.valid",), "which is not a range", manifest((ABI, 'abi = ["0.2", "0.1"]'))),
     "unknown_key": (("manifest.valid",), "unknown key 'licence'", manifest(("[plugin]", '[plugin]\nlicence = "x"'))),
     "unknown_table": (("manifest.valid",), "unknown key 'extras'", manifest(more="\n[extras]\nx = 1\n")),
     "reserved_id": (("manifest.valid",), "id 'heddle.mine' is reserved", manifest(('"org.example.sample"', '"heddle.mine"'))),

@@ -89,7 +89,7 @@ class Trace(HeddleTestCase):
         self.sink.symlink_to(kept)
         result = heddle("run", self.module, *INPUT, "--config", self.configuration())
         self.assertEqual(result.code, 1)
-        self.assertIn("which names a file of this user's own and no link", result.stderr)
+        self.assertIn("which must name a file owned by this user, not a link", result.stderr)
         self.assertEqual(kept.read_text(), "kept")
 
     def test_a_sink_that_cannot_be_made_is_an_error(self):
@@ -101,7 +101,7 @@ class Trace(HeddleTestCase):
     def test_a_full_disk_ends_the_trace_and_not_the_call(self):
         self.sink = "/dev/full"
         result = self.succeed("run", self.module, *INPUT, "--config", self.configuration())
-        self.assertIn("writing '/dev/full' failed: No space left on device; it ends here", result.stderr)
+        self.assertIn("writing '/dev/full' failed: No space left on device; the trace ends here", result.stderr)
         self.assertIn("logits=", result.stdout)
 
 

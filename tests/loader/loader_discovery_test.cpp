@@ -131,8 +131,8 @@ TEST_F(Loader, NeverLooksInTheCurrentFolder) {
   setenv("HEDDLE_CONFIG", "", 1);
   std::unique_ptr<Host> host = open();
   for (const PluginInfo& plugin : host->plugins(false)) EXPECT_NE(plugin.id, "fake.good");
-  EXPECT_THAT(log_, HasSubstr("host: plugin folder 'plugins.d' of the application is not searched: it is not absolute\n"));
-  EXPECT_THAT(log_, HasSubstr("host: plugin folder '.' of HEDDLE_PLUGIN_PATH is not searched: it is not absolute\n"));
+  EXPECT_THAT(log_, HasSubstr("host: plugin directory 'plugins.d' of the application is not searched: it is not absolute\n"));
+  EXPECT_THAT(log_, HasSubstr("host: plugin directory '.' of HEDDLE_PLUGIN_PATH is not searched: it is not absolute\n"));
   std::filesystem::current_path(before);
 }
 

@@ -36,7 +36,7 @@ TEST_F(Loader, TurnsExceptionsIntoReasons) {
     PluginInfo found = install_and_look(name);
     EXPECT_EQ(found.state, PluginState::kProbeFailed);
     EXPECT_THAT(found.reason,
-                AllOf(HasSubstr(name + 6), HasSubstr("threw an exception, and none may leave a plugin; ask its maker [HD-B-01]")));
+                AllOf(HasSubstr(name + 6), HasSubstr("threw an exception, which must not leave a plugin; report this to its vendor [HD-B-01]")));
   }
 }
 
@@ -59,7 +59,7 @@ TEST_F(Loader, BelievesNoStateThatALookCannotFind) {
   for (const char* name : {"forge_disabled", "forge_untrusted"}) {
     PluginInfo found = install_and_look(name);
     EXPECT_EQ(found.state, PluginState::kProbeFailed) << name;
-    EXPECT_THAT(found.reason, HasSubstr("which a look cannot find")) << name;
+    EXPECT_THAT(found.reason, HasSubstr("which a probe cannot report")) << name;
   }
 }
 
@@ -138,7 +138,7 @@ TEST_F(Loader, KeepsVerdictsInAFolderOfItsOwnAlone) {
   options_.no_config = false;
   options_.config_text = "[log]\nlevel = \"debug\"\n";
   EXPECT_FALSE(info(*open(), "good").from_cache);
-  EXPECT_THAT(log_, AllOf(HasSubstr("are not kept"), HasSubstr("is not used"), HasSubstr("others have rights to it (mode 0770)")));
+  EXPECT_THAT(log_, AllOf(HasSubstr("are not cached"), HasSubstr("is not used"), HasSubstr("others have rights to it (mode 0770)")));
 
   std::filesystem::permissions(cache, std::filesystem::perms(0700));
   EXPECT_TRUE(info(*open(), "good").from_cache);

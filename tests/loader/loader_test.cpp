@@ -88,7 +88,7 @@ TEST_F(Loader, NamesAnUnresolvedSymbol) {
 TEST_F(Loader, FindsDataWhereFunctionsShouldBe) {
   PluginInfo found = install_and_look("lying_size");
   EXPECT_EQ(found.state, PluginState::kIncompatible);
-  EXPECT_THAT(found.reason, AllOf(HasSubstr("heddle.device/1"), HasSubstr("leads to no code"), HasSubstr("[HD-E-04]")));
+  EXPECT_THAT(found.reason, AllOf(HasSubstr("heddle.device/1"), HasSubstr("does not point to code"), HasSubstr("[HD-E-04]")));
 }
 
 TEST_F(Loader, RefusesATableThatLiesNowhere) {
@@ -161,7 +161,7 @@ TEST_F(Loader, RefusesALibraryOfAnotherVersion) {
   EXPECT_EQ(found.state, PluginState::kIncompatible);
   EXPECT_THAT(
       found.reason,
-      HasSubstr("its library says version '1.0.0', its manifest '1.2.0-rc.1'; install library and manifest of one build [HD-E-03]"));
+      HasSubstr("its library says version '1.0.0', its manifest '1.2.0-rc.1'; install library and manifest of the same build [HD-E-03]"));
 }
 
 TEST(Texts, OfPluginsMoveNoCursor) {

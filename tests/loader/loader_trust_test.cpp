@@ -61,7 +61,7 @@ TEST_F(Loader, RefusesALibraryWithAnotherDigestThanItsManifestSays) {
   install("crash_constructor", std::string("[integrity]\nsha256 = \"") + digest + "\"", (folder_ / "other.so").string());
   PluginInfo found = info(*open(), "crash_constructor");
   EXPECT_EQ(found.state, PluginState::kIncompatible);
-  EXPECT_THAT(found.reason, AllOf(HasSubstr("other.so has the SHA-256 digest"), HasSubstr(digest), HasSubstr("install the plugin again")));
+  EXPECT_THAT(found.reason, AllOf(HasSubstr("other.so has the SHA-256 digest"), HasSubstr(digest), HasSubstr("reinstall the plugin")));
 }
 
 // A host in strict mode over plugins that belong to root or to this user, in a folder that nobody else may write to. /tmp is everybody's.
@@ -92,7 +92,7 @@ class Trust : public Loader {
   void expect_untrusted(const std::string& part) {
     PluginInfo found = good();
     EXPECT_EQ(found.state, PluginState::kUntrusted) << part;
-    EXPECT_THAT(found.reason, AllOf(HasSubstr(part), HasSubstr("strict mode asks for root or the user itself as the only writer")));
+    EXPECT_THAT(found.reason, AllOf(HasSubstr(part), HasSubstr("strict mode requires that only root or the user itself can write it")));
   }
 
   // What it returns in a child process that runs as the user nobody.
@@ -371,9 +371,9 @@ TEST_F(Trust, EndlessAndHugeFilesHaveNoDigest) {
   close(::open(huge.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
   ASSERT_EQ(truncate(huge.c_str(), int64_t{1} << 40), 0);
   ASSERT_EQ(mkfifo(fifo.c_str(), 0644), 0);
-  EXPECT_THAT(read_sha256(huge, kMaxModuleBytes, &digest), HasSubstr("it has 1099511627776 bytes, and at most 274877906944 are read"));
+  EXPECT_THAT(read_sha256(huge, kMaxModuleBytes, &digest), HasSubstr("it has 1099511627776 bytes; at most 274877906944 are read"));
   for (const std::string& path : {std::string("/dev/zero"), fifo, folder_.string()})
-    EXPECT_THAT(read_sha256(path, kMaxModuleBytes, &digest), HasSubstr("it is no regular file")) << path;
+    EXPECT_THAT(read_sha256(path, kMaxModuleBytes, &digest), HasSubstr("it is not a regular file")) << path;
   // Files of /proc say that they are empty, and are not: as one that grows while it is read.
   EXPECT_THAT(read_sha256("/proc/self/status", kMaxModuleBytes, &digest), HasSubstr("its size changed meanwhile"));
 }
@@ -432,7 +432,7 @@ TEST_F(Trust, RefusesAFileSystemThatAnotherUserServes) {
     if (user == 0) {
       EXPECT_EQ(wrong, "");
     } else {
-      EXPECT_THAT(wrong, HasSubstr("served is on a file system that user 65534 serves, who can make up owners"));
+      EXPECT_THAT(wrong, HasSubstr("served is on a file system served by user 65534, who can fake owners"));
     }
   }
 }
@@ -525,7 +525,7 @@ TEST(SecureProcess, Child) {
     options.config_path = plugins + std::string(name);
     host = Host::open(options);
     ASSERT_FALSE(host.ok()) << name;
-    EXPECT_THAT(std::string(host.status().message()), AllOf(HasSubstr("with raised rights failed"), Not(HasSubstr("hidden"))));
+    EXPECT_THAT(std::string(host.status().message()), AllOf(HasSubstr("with raised privileges failed"), Not(HasSubstr("hidden"))));
   }
 }
 

@@ -91,9 +91,9 @@ TEST(ElfFile, ReadsWhatALibraryNeeds) {
 
 TEST(ElfFile, RefusesWhatIsNone) {
   ElfFile file;
-  EXPECT_THAT(read_elf_file("/etc/passwd", false, &file), HasSubstr("no ELF file"));
-  EXPECT_THAT(read_elf_file("/", false, &file), HasSubstr("no regular file"));
-  EXPECT_THAT(read_elf_file("/dev/zero", false, &file), HasSubstr("no regular file"));
+  EXPECT_THAT(read_elf_file("/etc/passwd", false, &file), HasSubstr("not an ELF file"));
+  EXPECT_THAT(read_elf_file("/", false, &file), HasSubstr("not a regular file"));
+  EXPECT_THAT(read_elf_file("/dev/zero", false, &file), HasSubstr("not a regular file"));
   EXPECT_THAT(read_elf_file("/not/there", false, &file), HasSubstr("No such file"));
 }
 

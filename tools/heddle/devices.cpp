@@ -28,7 +28,7 @@ Flags make_flags() {
 bool is_absent_hardware(const std::string& reason) {
   return reason.rfind("host: loading plugin ", 0) == 0 &&
          (reason.find(" failed: it has no device here: ") != std::string::npos ||
-          reason.find(" failed: something that it needs is missing: ") != std::string::npos);
+          reason.find(" failed: a dependency is missing: ") != std::string::npos);
 }
 
 int run(const Arguments& arguments) {
