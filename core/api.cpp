@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The C functions of runtime.h. Arguments are checked for NULL and turned into the core's own words here, and no exception passes.
-// Nothing else of the core knows heddle_*_t handles of the runtime.
+// The C functions of runtime.h. They check arguments for NULL, convert them into the core's types, and let no exception pass.
+// No other part of the core knows the runtime's heddle_*_t handles.
 #include <new>
 #include <string>
 
@@ -56,7 +56,7 @@ const Tensor* of(const heddle_tensor_t* tensor) {
 Call* of(heddle_call_t* call) {
   return reinterpret_cast<Call*>(call);
 }
-// Arrays of handles are arrays of the objects' addresses.
+// An array of handles is an array of the objects' addresses.
 std::span<Tensor* const> tensors(heddle_tensor_t* const* list, uint32_t count) {
   return {reinterpret_cast<Tensor* const*>(list), count};
 }
@@ -64,7 +64,7 @@ std::span<Tensor*> tensors(heddle_tensor_t** list, uint32_t count) {
   return {reinterpret_cast<Tensor**>(list), count};
 }
 
-// What a function's try block catches.
+// Converts the current exception of a function's catch block.
 [[gnu::cold]] heddle_status_t* caught() noexcept {
   try {
     throw;
@@ -87,7 +87,7 @@ heddle_status_t* give_text(Result<std::string>&& text, heddle_text_t** out_json)
   return nullptr;
 }
 
-// A struct of the caller's, perhaps older and shorter, or newer with a tail that must be zero (HD-E-04).
+// A struct of the caller, perhaps older and shorter, or newer with an unknown end that must be zero (HD-E-04).
 template <typename T>
 Status read_params(const T* given, T* out, const char* name) {
   *out = T{};
@@ -108,7 +108,7 @@ Status read_params(const T* given, T* out, const char* name) {
   return Status();
 }
 
-// Once an instance: small beats fast.
+// Runs once per instance, so optimized for size.
 [[gnu::cold]] heddle::submit::InstanceRequest request_of(const heddle_instance_params_t& params) {
   heddle::submit::InstanceRequest request;
   request.profiles = (params.flags & HEDDLE_INSTANCE_PROFILE) != 0;
@@ -298,7 +298,7 @@ heddle_status_t* heddle_instance_function(heddle_instance_t* instance, heddle_st
   if (!function) {
     return heddle::error(
                HEDDLE_STATUS_FAILED_PRECONDITION,
-               "heddle: giving function '{}' of an instance failed: it was only routed; make it without HEDDLE_INSTANCE_ROUTE_ONLY",
+               "heddle: getting function '{}' of an instance failed: it was only routed; create it without HEDDLE_INSTANCE_ROUTE_ONLY",
                view(name))
         .release();
   }
@@ -363,7 +363,7 @@ heddle_status_t* heddle_tensor_from_device(heddle_function_t* function, uint32_t
   *out_tensor = nullptr;
   heddle_device_memory_t memory;
   if (Status status = read_params(given, &memory, "heddle_device_memory_t"); !status.ok()) return status.release();
-  struct Release {  // unless the tensor has it
+  struct Release {  // unless the tensor owns it
     const heddle_device_memory_t* memory;
     ~Release() {
       if (memory && memory->release) memory->release(memory->context);

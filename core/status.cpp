@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Statuses: one allocation each with the text behind it, a reference count, and payloads as a list that only grows, so that
-// what was borrowed stays valid. Called from every thread; knows nothing of who reports what.
+// Statuses: one allocation each, which includes the text, a reference count, and payloads in an append-only list, so that borrowed payloads
+// stay valid. Called from every thread.
 #include "core/status.h"
 
 #include <fmt/format.h>
@@ -66,7 +66,7 @@ void status_set_payload(heddle_status_t* status, std::string_view key, std::stri
   size_t size;
   if (__builtin_add_overflow(key.size(), value.size(), &size) || __builtin_add_overflow(size, sizeof(Payload), &size)) return;
   void* memory = std::malloc(size);
-  if (!memory) return;  // a payload is an extra: losing one must not lose the status
+  if (!memory) return;  // losing a payload must not lose the status
   auto* payload = new (memory) Payload{nullptr, key.size(), value.size()};
   if (!key.empty()) std::memcpy(payload->text(), key.data(), key.size());
   if (!value.empty()) std::memcpy(payload->text() + key.size(), value.data(), value.size());
@@ -82,14 +82,14 @@ Status error_v(heddle_status_code_t code, fmt::string_view format, fmt::format_a
     return Status(code, std::string_view(text.data(), text.size()));
   } catch (const std::bad_alloc&) {
     return Status(&out_of_memory);
-  } catch (...) {  // a format that does not fit its arguments: our own bug, but the failure itself must get through
+  } catch (...) {  // a format that does not match its arguments: a bug, but the failure itself must be returned
     return Status(code, std::string_view(format.data(), format.size()));
   }
 }
 
 namespace {
 
-// What a look-up would find: of several under one key the newest, which comes first.
+// The payload that a look-up returns: the newest of several under one key, which comes first.
 template <typename Function>
 void for_each_payload(const heddle_status_t* status, Function function) {
   Payload* const newest = status->payloads.load(std::memory_order_acquire);

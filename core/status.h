@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Statuses from the C++ side: the owning wrapper Status, Result<T>, and building error texts with fmt.
-// Used by every room of core and by heddle-probe; knows nothing of plugins or configuration.
+// Statuses in C++: the owning wrapper Status, Result<T>, and error texts built with fmt.
+// Used by every directory of core and by heddle-probe; knows nothing of plugins or configuration.
 #ifndef HEDDLE_CORE_STATUS_H_
 #define HEDDLE_CORE_STATUS_H_
 
@@ -23,15 +23,15 @@ inline heddle_string_t to_c(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// Creates a status with its text copied; never NULL: when memory is exhausted it is one static RESOURCE_EXHAUSTED (HD-S-01).
+// Creates a status with a copy of its text; never NULL: if memory is exhausted, it is a static RESOURCE_EXHAUSTED (HD-S-01).
 [[gnu::cold]] heddle_status_t* status_create(heddle_status_code_t code, std::string_view message, std::string_view domain = {},
                                              int64_t native_code = 0) noexcept;
-// A second reference; NULL gives NULL.
+// Adds a reference; NULL gives NULL.
 heddle_status_t* status_clone(const heddle_status_t* status) noexcept;
-// Files value under key; of several under one key the last one is seen. Earlier borrowed payloads stay valid.
+// Stores value under key; the last of several under one key is found. Earlier borrowed payloads stay valid.
 void status_set_payload(heddle_status_t* status, std::string_view key, std::string_view value) noexcept;
 
-// Failures are told in code of its own, away from what runs when all is well: a call touches fewer lines of code.
+// Failures are handled in code of their own, separate from the code of the success path: a call touches fewer lines of code.
 extern "C" [[gnu::cold]] void heddle_status_free(heddle_status_t* status);
 
 // Owns one reference to a status; empty is success.
@@ -52,7 +52,7 @@ class [[nodiscard]] Status {
   }
   Status(const Status&) = delete;
   Status& operator=(const Status&) = delete;
-  // Looked at here: a call makes a dozen that are OK.
+  // Checked inline: a call creates a dozen statuses that are OK.
   ~Status() {
     if (status_) [[unlikely]]
       heddle_status_free(status_);
@@ -62,7 +62,7 @@ class [[nodiscard]] Status {
   heddle_status_code_t code() const { return heddle_status_code(status_); }
   std::string_view message() const { return view(heddle_status_message(status_)); }
   const heddle_status_t* get() const { return status_; }
-  // Gives ownership away, for returning across the C ABI.
+  // Gives up ownership, for returning across the C ABI.
   heddle_status_t* release() { return std::exchange(status_, nullptr); }
   Status clone() const { return Status(status_clone(status_)); }
   Status&& payload(std::string_view key, std::string_view value) && {
@@ -77,16 +77,16 @@ class [[nodiscard]] Status {
 };
 
 // An error status with a formatted text: error(HEDDLE_STATUS_NOT_FOUND, "host: device {} ...", alias).
-// Never throws: if formatting runs out of memory the static status comes back.
+// Never throws: if formatting runs out of memory, it returns the static status.
 [[gnu::cold]] Status error_v(heddle_status_code_t code, fmt::string_view format, fmt::format_args arguments) noexcept;
 template <typename... Arguments>
 Status error(heddle_status_code_t code, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   return error_v(code, format, fmt::make_format_args(arguments...));
 }
-// The same code, domain and payloads, and the text with `context: ` in front: one layer adds its facts.
+// The same code, domain and payloads, with `context: ` prepended to the text: one layer adds its facts.
 [[gnu::cold]] Status wrap(Status&& status, std::string_view context) noexcept;
 
-// A value or the status that says why there is none.
+// A value, or the status that tells why there is none.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -112,8 +112,8 @@ class [[nodiscard]] Result {
 
 }  // namespace heddle
 
-// Leaves the function with the status of `expression` unless that is OK. Works for Status and, through the C function
-// pointers of a table, for heddle_status_t* wrapped as Status(call).
+// Returns the status of `expression` from the function unless it is OK. Works for Status and, through the C function pointers of a table, for
+// heddle_status_t* wrapped as Status(call).
 #define HEDDLE_RETURN_IF_ERROR(expression)                                                           \
   do {                                                                                               \
     if (::heddle::Status heddle_status_ = (expression); !heddle_status_.ok()) return heddle_status_; \

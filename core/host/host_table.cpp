@@ -81,10 +81,10 @@ heddle_status_t* execute(void* self, void (*function)(void* context), void* cont
 heddle_status_t* option(void* self, heddle_string_t name, heddle_option_t* out_option) noexcept {
   const PluginHost& host = host_of(self);
   // A callee writes at most the caller's struct_size (HD-E-04).
-  const uint32_t room = out_option->struct_size;
-  if (room < sizeof(uint32_t)) {
+  const uint32_t caller_size = out_option->struct_size;
+  if (caller_size < sizeof(uint32_t)) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT, "host: reading option '{}' of {} failed: struct_size is {} [HD-E-04]", view(name),
-                 host.component, room)
+                 host.component, caller_size)
         .release();
   }
   heddle_option_t value{};
@@ -100,8 +100,8 @@ heddle_status_t* option(void* self, heddle_string_t name, heddle_option_t* out_o
                     host.component)
                   .release();
   }
-  value.struct_size = room;
-  std::memcpy(out_option, &value, std::min<size_t>(room, sizeof(value)));
+  value.struct_size = caller_size;
+  std::memcpy(out_option, &value, std::min<size_t>(caller_size, sizeof(value)));
   return failure;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opening and closing devices, choosing their pool, and moving bytes between host and device.
+// Opens and closes devices, chooses their pool, and moves bytes between host and device.
 // Called through device.h; knows nothing of tensors or programs.
 #include "core/memory/device.h"
 
@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kKeptStaging = 8;
 constexpr size_t kKeptShared = 16;
-constexpr uint64_t kSharedBytes = 4096;  // of those that are kept
-constexpr size_t kForeignStreams = 16;   // kept; more only while calls use them
+constexpr uint64_t kSharedBytes = 4096;  // size of the kept blocks
+constexpr size_t kForeignStreams = 16;   // number kept; more exist only while calls use them
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Status Timeline::wait(uint64_t value, uint64_t timeout_ns) const {
 }
 
 Status Timeline::noted(Status&& outcome) const {
-  // What the host failed a timeline with may be another device's loss.
+  // A failure that the host set on a timeline may be the loss of another device.
   return signalled_ == Signalled::kByDriver ? device_->noted(std::move(outcome)) : std::move(outcome);
 }
 
@@ -77,7 +77,7 @@ Device::~Device() {
   for (Staging staging : idle_staging_) free_staging(staging);
   for (const Shared& shared : idle_shared_) free_shared(shared);
   if (queue_) static_cast<void>(Status(api_->device->queue_destroy(queue_)));
-  // Blocks still live mean that somebody outlived the device, which holds a reference for each: our own bug. The pool is left to whoever it is.
+  // Live blocks mean that an object outlived the device although it holds a reference to it: a bug of the core. The pool is then leaked.
   if (pool_) {
     if (Status ended = pool_->end(); !ended.ok()) {
       host_->log(HEDDLE_LOG_ERROR, "memory", ended.message());
@@ -101,7 +101,7 @@ void Device::remember_loss(const Status& answer) const {
   lost_.store(true, std::memory_order_release);
   try {
     host_->log(HEDDLE_LOG_ERROR, "memory", fmt::format("device '{}' is lost: {}", alias_, answer.message()));
-  } catch (const std::bad_alloc&) {  // the loss counts, not the line
+  } catch (const std::bad_alloc&) {  // recording the loss matters more than the log line
   }
 }
 
@@ -131,7 +131,7 @@ Result<std::shared_ptr<ForeignStream>> Device::foreign_stream(uint64_t native) {
   }
   Result<std::unique_ptr<ForeignStream>> made = ForeignStream::open(*this, native);
   if (!made.ok()) return made.take_status();
-  std::shared_ptr<ForeignStream> stream = std::move(*made), dropped;  // goes outside the lock
+  std::shared_ptr<ForeignStream> stream = std::move(*made), dropped;  // destroyed outside the lock
   std::lock_guard lock(mutex_);
   if (std::shared_ptr<ForeignStream> known = find()) return known;  // another thread was faster
   if (foreign_streams_.size() >= kForeignStreams) {
@@ -220,7 +220,7 @@ Result<Device::Shared> Device::borrow_shared(uint64_t bytes) {
   Shared shared{.size_bytes = std::max(bytes, kSharedBytes)};
   if (shared.size_bytes == kSharedBytes) {
     std::lock_guard lock(mutex_);
-    idle_shared_.reserve(kKeptShared);  // giving back needs no memory
+    idle_shared_.reserve(kKeptShared);  // so that returning needs no memory
     if (!idle_shared_.empty()) {
       shared = idle_shared_.back();
       idle_shared_.pop_back();
@@ -265,7 +265,7 @@ Result<Device::Staging> Device::borrow_staging() {
   HEDDLE_RETURN_IF_ERROR(check());
   {
     std::lock_guard lock(mutex_);
-    idle_staging_.reserve(kKeptStaging);  // giving back needs no memory
+    idle_staging_.reserve(kKeptStaging);  // so that returning needs no memory
     if (!idle_staging_.empty()) {
       Staging staging = idle_staging_.back();
       idle_staging_.pop_back();
@@ -276,14 +276,14 @@ Result<Device::Staging> Device::borrow_staging() {
   if (description_.memory_kinds & HEDDLE_MEMORY_PINNED) {
     Status made = make_pinned(kStagingBytes, &staging);
     if (made.ok()) return staging;
-    host_->log(
-        HEDDLE_LOG_DEBUG, "memory",
-        fmt::format("device '{}' gave no {} bytes of pinned memory, ordinary memory is used: {}", alias_, kStagingBytes, made.message()));
+    host_->log(HEDDLE_LOG_DEBUG, "memory",
+               fmt::format("device '{}' did not provide {} bytes of pinned memory; ordinary memory is used: {}", alias_, kStagingBytes,
+                           made.message()));
   }
   staging.buffer = nullptr;
   staging.memory = ::operator new(kStagingBytes, std::nothrow);
   if (!staging.memory)
-    return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "{} bytes of host memory to copy through are not there", kStagingBytes);
+    return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "no {} bytes of host memory are available to copy through", kStagingBytes);
   return staging;
 }
 
@@ -332,7 +332,7 @@ TransferCounts Device::transfer_counts() const {
           upload_bytes_.load(std::memory_order_relaxed), download_bytes_.load(std::memory_order_relaxed)};
 }
 
-// Idle timelines are kept as raw handles: a Ref here would keep the device alive through itself.
+// Idle timelines are kept as raw handles: a Ref would hold a reference to the device and keep it alive forever.
 Result<Ref<Timeline>> Device::borrow_timeline() {
   {
     std::lock_guard lock(mutex_);
@@ -352,7 +352,7 @@ void Device::return_timeline(Ref<Timeline> timeline) {
   try {
     idle_values_.push_back(timeline->last());
     idle_timelines_.push_back(timeline->get());
-  } catch (const std::bad_alloc&) {  // then it goes; who gives it back has more to end
+  } catch (const std::bad_alloc&) {  // then it is destroyed; the caller must continue its clean-up
     idle_values_.resize(kept);
     return;
   }
@@ -364,7 +364,7 @@ bool DeviceTable::same(const Device& device, const host::DeviceInfo& info) {
 }
 
 void DeviceTable::close_unused(const host::DeviceInfo& info) {
-  std::lock_guard lock(mutex_);  // also while it closes: a second open waits
+  std::lock_guard lock(mutex_);  // held while closing too: a second open waits
   std::erase_if(devices_, [&](const Ref<Device>& device) { return same(*device, info) && device->sole(); });
 }
 

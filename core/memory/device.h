@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An opened device: its queue, its pool, timelines to borrow, and moving bytes between host and device.
-// Made by DeviceTable for core/submit; knows nothing of modules or programs.
+// An opened device: its queue, its pool, timelines to borrow, and data movement between host and device.
+// Created by DeviceTable for core/submit; knows nothing of modules or programs.
 //
-// Every function is [any] unless it says otherwise. A device lives as long as a tensor, a timeline, an instance or its runtime's table
-// refers to it, and keeps the host alive. One that is lost (HD-S-02) leaves the table: opening it again gives a new one.
+// Every function is [any] unless stated otherwise. A device lives as long as a tensor, a timeline, an instance or its runtime's table
+// refers to it, and keeps the host alive. A lost device (HD-S-02) leaves the table: opening it again creates a new one.
 #ifndef HEDDLE_CORE_MEMORY_DEVICE_H_
 #define HEDDLE_CORE_MEMORY_DEVICE_H_
 
@@ -23,7 +23,7 @@ namespace heddle::memory {
 class Device;
 class ForeignStream;
 
-// A driver's timeline and the last value given to work on it. One user at a time hands out values.
+// A driver's timeline and the last value assigned to work on it. One user at a time assigns values.
 class Timeline final : public Counted {
  public:
   enum class Signalled { kByDriver, kByHost };
@@ -35,13 +35,13 @@ class Timeline final : public Counted {
   // The next value to signal. [serial:timeline]
   uint64_t next() { return ++last_; }
   uint64_t last() const { return last_; }
-  // Waits for one point; a poisoned one gives its failure. [any] [may-block]
+  // Waits for one point; a poisoned point returns its failure. [any] [may-block]
   Status wait(uint64_t value, uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE) const;
-  // Passes on what a wait for it, or a notification, gave: a loss of the device is remembered.
+  // Returns the outcome of a wait or a notification, and remembers a loss of the device.
   Status noted(Status&& outcome) const;
-  // The host's signal, or failure, of a timeline that it signals itself.
+  // Signals or fails a timeline that the host itself signals.
   void finish(uint64_t value, Status&& outcome) const;
-  // Gives the driver's timeline away: this one destroys nothing.
+  // Transfers ownership of the driver's timeline: this object destroys nothing.
   heddle_timeline_t* take() { return std::exchange(timeline_, nullptr); }
 
  private:
@@ -51,7 +51,7 @@ class Timeline final : public Counted {
   Signalled signalled_;
 };
 
-// A read-only snapshot of what went through a device on behalf of core, beside what the driver itself counts.
+// A read-only snapshot of the transfers that core made through a device, in addition to the driver's own counters.
 struct TransferCounts {
   uint64_t uploads = 0, downloads = 0, upload_bytes = 0, download_bytes = 0;
 };
@@ -64,7 +64,7 @@ class Device final : public Counted {
 
   const std::string& alias() const { return alias_; }
   const std::string& driver_id() const { return driver_id_; }
-  uint32_t driver_minor() const { return driver_minor_; }  // of the ABI that the host and it speak
+  uint32_t driver_minor() const { return driver_minor_; }  // minor version of the ABI that the host and the driver use
   const heddle_device_description_t& description() const { return description_; }
   const host::DeviceConfig* config() const { return config_; }
   const heddle_driver_api_t& api() const { return *api_; }
@@ -74,35 +74,35 @@ class Device final : public Counted {
   host::Host& host() const { return *host_; }
   bool unified() const { return (description_.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0; }
 
-  // The driver said DEVICE_LOST once: from then on every call of the core answers so too, whatever the driver says later.
+  // The driver returned DEVICE_LOST once: from then on every call of the core returns it too, whatever the driver returns later.
   bool lost() const { return lost_.load(std::memory_order_acquire); }
   // The loss, or success.
   Status check() const { return lost() ? loss() : Status(); }
-  // Passes on what this device's driver answered, and remembers a loss.
+  // Returns the answer of this device's driver, and remembers a loss.
   Status noted(Status&& answer) const {
     if (!answer.ok() && answer.code() == HEDDLE_STATUS_DEVICE_LOST) remember_loss(answer);
     return std::move(answer);
   }
 
   Result<Ref<Timeline>> create_timeline(Timeline::Signalled signalled = Timeline::Signalled::kByDriver);
-  // The application's stream of that native word; made on first use and kept for a while. [may-block]
+  // The queue for the application's stream with that native handle; created on first use and kept for a while. [may-block]
   Result<std::shared_ptr<ForeignStream>> foreign_stream(uint64_t native);
-  // Pool::allocate, of a device that is not lost.
+  // Pool::allocate, for a device that is not lost.
   Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block);
-  // Host bytes to device memory; done when it returns. [may-block]
+  // Copies host bytes to device memory; complete on return. [may-block]
   Status upload(const void* source, const heddle_binding_t& target);
-  // Device memory to host bytes; earlier work on it is over. [may-block]
+  // Copies device memory to host bytes; earlier work on it must be complete. [may-block]
   Status download(const heddle_binding_t& source, void* target);
   // Runs commands and waits. [may-block]
   Status submit_and_wait(const heddle_command_t* commands, uint32_t count);
-  // Calls function with a point to signal, taken from a free list, and waits for it. [may-block]
+  // Calls function with a point to signal on a timeline from a free list, and waits for it. [may-block]
   template <typename Function>
   Status signalled(Function function) {
     Result<Pending> pending = start(function);
     if (!pending.ok()) return pending.take_status();
     return finish(std::move(*pending));
   }
-  // The same in two steps. What is started must be finished: until then it may touch what it names.
+  // The same in two steps. Started work must be finished: until then it may access the memory that it names.
   struct Pending {
     Ref<Timeline> timeline;
     uint64_t value = 0;
@@ -122,21 +122,21 @@ class Device final : public Counted {
     recycle(std::move(pending));
     return Status();
   }
-  // What was started is known to be over and went well: its timeline is used again.
+  // For work that is known to have finished successfully: its timeline is used again.
   void recycle(Pending pending) { return_timeline(std::move(pending.timeline)); }
-  // upload and download in two steps, of devices without unified memory. Bounds and lifetimes as in driver.h. [no-block]
+  // upload and download in two steps, for devices without unified memory. Bounds and lifetimes as in driver.h. [no-block]
   Result<Pending> start_upload(const void* source, const heddle_binding_t& target, std::span<const heddle_point_t> waits);
   Result<Pending> start_download(const heddle_binding_t& source, void* target, std::span<const heddle_point_t> waits);
-  // Device memory as the host sees it, of devices with unified memory; the device does not use it meanwhile. [may-block]
+  // Maps device memory into the host, for devices with unified memory; the device must not use it meanwhile. [may-block]
   Result<void*> map(const heddle_binding_t& memory, uint32_t flags);
   Status unmap(const heddle_binding_t& memory, uint32_t flags);
 
-  // Buffers that the driver made over files: their pages are for no other device. [any]
+  // Registers a buffer that the driver made over a file: its pages must not be passed to another device. [any]
   void note_file(const heddle_buffer_t* buffer);
   void forget_file(const heddle_buffer_t* buffer);
   bool is_file(const heddle_buffer_t* buffer) const;
 
-  // Host memory that copies between devices go through, kStagingBytes each: pinned where the driver offers that. A few are kept. [may-block]
+  // Host memory for copies between devices, kStagingBytes each: pinned if the driver offers that. A few are kept. [may-block]
   struct Staging {
     heddle_buffer_t* buffer = nullptr;  // NULL: ordinary memory
     void* memory = nullptr;
@@ -144,14 +144,14 @@ class Device final : public Counted {
   static constexpr uint64_t kStagingBytes = uint64_t{4} << 20;
   Result<Staging> borrow_staging();
   void return_staging(Staging staging);
-  // A little memory that kernels write and the host reads: mapped where the driver has pinned memory, else downloaded. A few are kept. [may-block]
+  // A small block that kernels write and the host reads: mapped if the driver has pinned memory, else downloaded. A few are kept. [may-block]
   struct Shared {
     heddle_buffer_t* buffer = nullptr;
     const void* memory = nullptr;  // NULL: not mapped
     uint64_t size_bytes = 0;
   };
   Result<Shared> borrow_shared(uint64_t bytes);
-  // What kernels wrote; they are done. Does not block where it is mapped.
+  // Reads the results of kernels that have finished. Does not block if the block is mapped.
   Status read_shared(const Shared& shared, uint64_t offset, uint64_t bytes, void* out);
   void return_shared(const Shared& shared);
   TransferCounts transfer_counts() const;
@@ -186,17 +186,17 @@ class Device final : public Counted {
   std::vector<Shared> idle_shared_;
   mutable std::mutex files_mutex_;
   std::unordered_set<const heddle_buffer_t*> files_;
-  std::vector<std::shared_ptr<ForeignStream>> foreign_streams_;  // the last used is the last
+  std::vector<std::shared_ptr<ForeignStream>> foreign_streams_;  // the most recently used is last
   std::atomic<uint64_t> uploads_{0}, downloads_{0}, upload_bytes_{0}, download_bytes_{0};
 };
 
 // The opened devices of a runtime: one Device per driver, ordinal and configuration, opened on first use and again
-// after a loss. One that has two names ("cpu", "heddle.cpu:0") is one device.
+// after a loss. A device with two names ("cpu", "heddle.cpu:0") is one device.
 class DeviceTable {
  public:
   explicit DeviceTable(std::shared_ptr<host::Host> host) : host_(std::move(host)) {}
   Result<Ref<Device>> open(const host::DeviceInfo& info);
-  // Closes it, if it is open and nobody uses it. Devices that were opened for a question only cost memory of their driver.
+  // Closes the device if it is open and unused. Devices that were opened only for a query would otherwise keep memory of their driver.
   void close_unused(const host::DeviceInfo& info);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Buffers of a driver as blocks. A driver frees at once, so what is freed behind points is kept here until they are reached.
+// Driver buffers as blocks. A driver frees immediately, so blocks that are freed after points are kept here until the points are reached.
 #include "core/memory/device_memory.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ Status DeviceMemory::allocate(const heddle_block_params_t& params, uint32_t memo
   }
   try {
     live_[buffer] = {params.size_bytes, params.owner, {}};
-  } catch (const std::bad_alloc&) {  // the caller is a plugin, which no exception may pass
+  } catch (const std::bad_alloc&) {  // the caller is a plugin: no exception may reach it
     api_.buffer->free(buffer);
     return Status(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "memory: allocating a buffer failed: host memory is exhausted [HD-S-01]");
   }

@@ -14,9 +14,9 @@ namespace heddle::memory {
 
 class DeviceMemory {
  public:
-  // description: the device's.
+  // description: of the device.
   DeviceMemory(heddle_device_t* device, const heddle_driver_api_t& api, const heddle_device_description_t& description);
-  // Without live blocks, and after the device's queues ended.
+  // Call without live blocks, and after the device's queues have ended.
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -27,9 +27,9 @@ class DeviceMemory {
   struct Buffer {
     uint64_t size;
     const heddle_string_t* owner;
-    std::vector<heddle_point_t> points;  // freed, and these are not reached yet
+    std::vector<heddle_point_t> points;  // the block is freed once these points are reached
   };
-  // A quantity as it changes.
+  // A quantity with its current and peak value.
   struct Count : heddle_memory_count_t {
     Count() : heddle_memory_count_t{} {}
     void add(uint64_t bytes);
@@ -41,7 +41,7 @@ class DeviceMemory {
   void statistics(heddle_allocator_statistics_t* out_statistics) const;
   void holders(heddle_holder_visitor_t visit, void* context) const;
   bool reached(heddle_point_t point) const;
-  // Frees what waits no more; true if it was anything.
+  // Frees the blocks whose points are reached; true if there were any.
   bool settle();
 
   heddle_device_t* device_;

@@ -49,7 +49,7 @@ Status ForeignStream::leave(const heddle_point_t& point) noexcept {
   std::lock_guard lock(mutex_);
   sweep(0);
   try {
-    unfinished_.push_back(nullptr);  // first: what comes behind needs no memory of the host
+    unfinished_.push_back(nullptr);  // first, since the following steps need no host memory
   } catch (const std::bad_alloc&) {
     return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "out of memory");
   }

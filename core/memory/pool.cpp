@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Stacks of allocators: each one made over what is below it, and made a provider for what is above.
+// Stacks of allocators: each is created over the one below it, and is the provider of the one above it.
 // Called through pool.h; knows nothing of tensors or programs.
 #include "core/memory/pool.h"
 
@@ -98,7 +98,7 @@ std::vector<Pool::Layer> Pool::layers() const {
   auto add = [&](std::string id, const heddle_provider_t& provider) {
     heddle_allocator_statistics_t statistics{};
     statistics.struct_size = sizeof(statistics);
-    // Without statistics of its own its counts are zero.
+    // An allocator without statistics counts as zero.
     if (!Status(provider.statistics(provider.self, &statistics)).ok()) statistics = {};
     layers.push_back({std::move(id), statistics});
   };
@@ -112,7 +112,7 @@ std::vector<Pool::Holder> Pool::holders() const {
   auto visit = [](void* context, const heddle_holder_t* holder) {
     static_cast<std::vector<Holder>*>(context)->push_back({std::string(view(holder->owner)), holder->blocks, holder->requested});
   };
-  if (!Status(top_->holders(top_->self, visit, &holders)).ok()) holders.clear();  // an allocator that does not know
+  if (!Status(top_->holders(top_->self, visit, &holders)).ok()) holders.clear();  // the allocator does not support this
   return holders;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Intrusive reference counts for what many calls share: devices, timelines, tensors, plans.
-// Used by core/memory and core/submit. Why not shared_ptr: these cross the C ABI as plain pointers, and one count is one word.
+// Intrusive reference counts for objects that many calls share: devices, timelines, tensors, plans. Used by core/memory and core/submit.
+// shared_ptr is not used because these objects cross the C ABI as plain pointers, and one count is one word.
 #ifndef HEDDLE_CORE_MEMORY_REF_H_
 #define HEDDLE_CORE_MEMORY_REF_H_
 
@@ -10,14 +10,14 @@
 
 namespace heddle::memory {
 
-// Starts with one reference, which belongs to whoever made the object. The last release deletes it.
+// Starts with one reference, which belongs to the creator. The last release deletes the object.
 class Counted {
  public:
   Counted() = default;
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
-  // Nobody else has a reference now.
+  // Whether there is no other reference now.
   bool sole() const { return references_.load(std::memory_order_acquire) == 1; }
   void release() const {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
@@ -34,11 +34,11 @@ template <typename T>
 class Ref {
  public:
   Ref() = default;
-  // A further reference.
+  // Adds a reference.
   explicit Ref(T* object) : object_(object) {
     if (object_) object_->retain();
   }
-  // Takes over the reference that the caller owns.
+  // Takes over a reference that the caller owns.
   static Ref adopt(T* object) {
     Ref ref;
     ref.object_ = object;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Tensors: memory, producers, and copies to and from the host.
-// Called through tensor.h; sizes were checked by whoever made the tensor.
+// Called through tensor.h; the caller that creates a tensor has checked the sizes.
 #include "core/memory/tensor.h"
 
 #include <algorithm>
@@ -29,10 +29,10 @@ Result<Ref<Tensor>> Tensor::create_over(Device& device, heddle_element_type_t ty
   const uint64_t alignment = device.description().min_alignment_bytes;
   Status refused = device.check();
   if (refused.ok() && alignment && address % alignment != 0) {
-    refused =
-        error(HEDDLE_STATUS_INVALID_ARGUMENT,
-              "heddle: making a tensor over {} bytes at {:#x} failed: device '{}' wants a multiple of {} bytes; copy it to such a place",
-              size_bytes, address, device.alias(), alignment);
+    refused = error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "heddle: making a tensor over {} bytes at {:#x} failed: device '{}' requires a multiple of {} bytes; copy the data to "
+                    "such an address",
+                    size_bytes, address, device.alias(), alignment);
   }
   if (!refused.ok()) {
     if (release) release(context);
@@ -58,7 +58,7 @@ Status Tensor::allocate(std::span<const int64_t> dims, uint64_t size_bytes) {
 }
 
 Tensor::~Tensor() {
-  // Calls hold their arguments and results until their work is over, so nothing uses the block any more.
+  // Calls hold their arguments and results until their work is complete, so nothing uses the block any more.
   if (is_foreign_) {
     device_->api().buffer->free(block_.buffer);
   } else {
@@ -72,8 +72,8 @@ Result<uint64_t> Tensor::address() {
   properties.struct_size = sizeof(properties);
   HEDDLE_RETURN_IF_ERROR(device_->noted(Status(device_->api().buffer->properties(block_.buffer, &properties))));
   if (properties.device_address == 0 && size_bytes_ != 0) {
-    return error(HEDDLE_STATUS_UNIMPLEMENTED, "heddle: asking for the address of a tensor failed: the driver of device '{}' shows none",
-                 device_->alias());
+    return error(HEDDLE_STATUS_UNIMPLEMENTED,
+                 "heddle: getting the address of a tensor failed: the driver of device '{}' does not provide addresses", device_->alias());
   }
   return properties.device_address + block_.offset;
 }
@@ -104,7 +104,7 @@ Status Tensor::read(void* bytes, uint64_t size_bytes) {
 
 Status Tensor::write(const void* bytes, uint64_t size_bytes) {
   Status made = wait();
-  if (!made.ok() && !has_memory()) return made;  // its extents never came
+  if (!made.ok() && !has_memory()) return made;  // its extents were never determined
   if (size_bytes != size_bytes_) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: writing {} bytes to a tensor of {} bytes failed: the sizes differ", size_bytes,
                  size_bytes_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reading weights file by file into device memory, and finding those that are there already.
-// Called through weights.h; files are read by drivers, unless the configuration asks for something else.
+// Reads weights file by file into device memory, and finds those that are already loaded.
+// Called through weights.h; drivers read the files, unless the configuration says otherwise.
 #include "core/memory/weights.h"
 
 #include <unistd.h>
@@ -16,16 +16,16 @@ namespace heddle::memory {
 namespace {
 
 struct Method {
-  std::string_view name;  // of param_io.method; empty: nothing is asked for
+  std::string_view name;  // value of param_io.method; empty: not configured
   uint32_t number;        // HEDDLE_FILE_METHOD_*
-  uint32_t since;         // minor of the ABI
+  uint32_t since;         // minor version of the ABI that added it
 };
 constexpr Method kMethods[] = {{"gds", HEDDLE_FILE_METHOD_GDS, 2},
                                {"direct", HEDDLE_FILE_METHOD_DIRECT_ONLY, 2},
                                {"direct", HEDDLE_FILE_METHOD_DIRECT, 1},
                                {"buffered", HEDDLE_FILE_METHOD_BUFFERED, 1}};
 
-// The driver's method of that name; NULL if its ABI has none.
+// The driver's method of that name; NULL if its ABI does not have it.
 const Method* method_of(std::string_view name, uint32_t minor) {
   const auto* found =
       std::find_if(std::begin(kMethods), std::end(kMethods), [&](const Method& m) { return m.name == name && m.since <= minor; });
@@ -36,7 +36,7 @@ std::string allocating(const WeightExtent& extent, const Device& device) {
   return fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias());
 }
 
-// Reads of one load, file by file: begun together, finished together. Files that a method will not do for are read by the next.
+// The reads of one load, file by file, begun and finished together. Files that a method cannot read are read with the next method.
 class Reading {
  public:
   Reading(Device& device, const host::ParamIoConfig& config) : device_(device), methods_(config.method) {
@@ -48,7 +48,7 @@ class Reading {
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
   ~Reading() {
-    (void)finish();  // nothing may be read any more when the memory goes
+    (void)finish();  // no read may be in progress when the memory is freed
     for (const File& file : files_) {
       if (file.handle) device_.api().param_io->file_close(file.handle);
     }
@@ -76,7 +76,8 @@ class Reading {
       const Method* method = method_of(name, device_.driver_minor());
       if (!method) {
         for (File& file : files_)
-          file.pass_over(name, fmt::format("{} speaks ABI 0.{}, which has no such method", device_.driver_id(), device_.driver_minor()));
+          file.pass_over(name,
+                         fmt::format("{} implements ABI 0.{}, which has no such method", device_.driver_id(), device_.driver_minor()));
         continue;
       }
       HEDDLE_RETURN_IF_ERROR(allocate());
@@ -85,16 +86,15 @@ class Reading {
     }
     for (const File& file : files_) {
       if (file.done) continue;
-      return error(
-          HEDDLE_STATUS_UNAVAILABLE,
-          "reading parameters from {} to device '{}' failed: nothing that param_io.method names will do: {}; \"buffered\" does for "
-          "every file, as does --param-mode file of heddle run",
-          file.path, device_.alias(), file.passed_over);
+      return error(HEDDLE_STATUS_UNAVAILABLE,
+                   "reading parameters from {} to device '{}' failed: no method in param_io.method works: {}; \"buffered\" works for "
+                   "every file, as does --param-mode file of heddle run",
+                   file.path, device_.alias(), file.passed_over);
     }
     return Status();
   }
 
-  // Of what was read without being read: its pages come when they are used.
+  // Bytes that are mapped instead of read: their pages are loaded on first use.
   uint64_t mapped_bytes() const { return mapped_bytes_; }
 
  private:
@@ -109,13 +109,13 @@ class Reading {
     std::vector<Part> parts;
     heddle_file_t* handle;
     std::optional<Device::Pending> pending;
-    std::string method, passed_over;  // what is tried now; what will not do, and why
+    std::string method, passed_over;  // the method being tried; the skipped methods, with reasons
     bool done = false;
 
     void pass_over(std::string_view name, std::string_view why) {
       if (!done) passed_over += fmt::format("{}\"{}\": {}", passed_over.empty() ? "" : "; ", name, why);
     }
-    // True if that was the driver's word that it is another method's.
+    // True if the driver reported that the file needs another method.
     bool refused(const Status& outcome) {
       if (method.empty() || outcome.ok() || outcome.code() != HEDDLE_STATUS_UNIMPLEMENTED) return false;
       pass_over(method, outcome.message());
@@ -125,7 +125,7 @@ class Reading {
 
   Status open() {
     for (File& file : files_) {
-      // In the order of the file, which is how a disk and its read-ahead like it.
+      // In file order, which suits disks and read-ahead.
       std::sort(file.parts.begin(), file.parts.end(),
                 [](const Part& a, const Part& b) { return a.extent.file_offset < b.extent.file_offset; });
       HEDDLE_RETURN_IF_ERROR(device_.noted(
@@ -153,7 +153,7 @@ class Reading {
     return Status();
   }
 
-  // Waits for all reads, whatever becomes of them; the first failure.
+  // Waits for all reads, including failed ones; returns the first failure.
   Status finish() {
     Status first;
     for (File& file : files_) {
@@ -175,10 +175,11 @@ class Reading {
     if (file.method.empty()) return;
     device_.host().log(HEDDLE_LOG_INFO, "memory",
                        fmt::format("{} is read to device '{}' by the method \"{}\"{}{}", file.path, device_.alias(), file.method,
-                                   file.passed_over.empty() ? "" : "; passed over: ", file.passed_over));
+                                   file.passed_over.empty() ? "" : "; skipped: ", file.passed_over));
   }
 
-  // The memory of what is still to be read, all of it before the first read: allocating holds up copies that are under way for longer than it takes.
+  // Allocates all memory of the remaining reads before the first read, since an allocation delays copies in progress by more than its own
+  // duration.
   Status allocate() {
     for (File& file : files_) {
       for (Part& part : file.parts) {
@@ -192,19 +193,21 @@ class Reading {
     return Status();
   }
 
-  // Each file in one piece that begins on a page; tensors that begin where no device may bind them are left to the next method. No driver of a device with memory of its own is asked: pages of a file would be pinned one by one.
+  // Maps each file as a whole, beginning at a page. Files with tensors at offsets that the device cannot bind are left to the next method.
+  // Drivers of devices with their own memory are not asked: they would pin file pages one by one.
   Status map() {
     const uint64_t alignment = std::max<uint64_t>(device_.description().min_alignment_bytes, 64),
                    page = std::max<uint64_t>(alignment, 4096);
     for (File& file : files_) {
       if (file.done) continue;
       if (!device_.unified()) {
-        file.pass_over("mmap", fmt::format("the memory of device '{}' is not the host's, and such a device never gets pages of a file",
+        file.pass_over("mmap", fmt::format("the memory of device '{}' is not host memory, and such a device never maps pages of a file",
                                            device_.alias()));
         continue;
       }
       if (device_.driver_minor() < 2) {
-        file.pass_over("mmap", fmt::format("{} speaks ABI 0.{}, which has no such method", device_.driver_id(), device_.driver_minor()));
+        file.pass_over("mmap",
+                       fmt::format("{} implements ABI 0.{}, which has no such method", device_.driver_id(), device_.driver_minor()));
         continue;
       }
       std::vector<Part> fit, odd;
@@ -224,8 +227,9 @@ class Reading {
         }
       }
       if (!odd.empty()) {
-        file.pass_over("mmap", fmt::format("{} of {} tensors, '{}' at byte {} the first, begin at no multiple of {} [HD-M-04]", odd.size(),
-                                           file.parts.size(), odd.front().from->name, odd.front().extent.file_offset, alignment));
+        file.pass_over("mmap",
+                       fmt::format("{} of {} tensors, the first '{}' at byte {}, do not begin at a multiple of {} [HD-M-04]", odd.size(),
+                                   file.parts.size(), odd.front().from->name, odd.front().extent.file_offset, alignment));
         file.parts = std::move(odd);
         continue;
       }
@@ -235,7 +239,7 @@ class Reading {
     return Status();
   }
 
-  // All of it into the host's memory, and only then to the device.
+  // Reads everything into host memory first, and then copies it to the device.
   Status preload() {
     struct FreeBytes {
       void operator()(std::byte* bytes) const { ::operator delete(bytes); }
@@ -248,7 +252,7 @@ class Reading {
         loaded.emplace_back(static_cast<std::byte*>(::operator new(length, std::nothrow)));
         if (!loaded.back()) {
           return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-                       "reading tensor '{}' of {} failed: the host has no {} bytes to read it to before the device; \"buffered\" needs few",
+                       "reading tensor '{}' of {} failed: the host cannot provide {} bytes to preload it; \"buffered\" needs few",
                        part.from->name, file.path, length);
         }
         for (uint64_t done = 0; done < length;) {
@@ -277,7 +281,7 @@ class Reading {
     return Status();
   }
 
-  // A driver says which extent it was by number; here it has a name.
+  // A driver identifies the extent by number; the message gets the tensor's name.
   static Status named(Status&& failure, const File& file) {
     const std::string_view text = view(heddle_status_payload(failure.get(), to_c("extent")));
     size_t index = 0;
@@ -306,7 +310,7 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
   std::vector<std::shared_ptr<Weight>> weights(extents.size());
   std::map<Key, std::shared_ptr<Weight>> fresh;
   uint64_t fresh_bytes = 0;
-  Reading reading(device, config);  // ends before the memory that it reads into goes
+  Reading reading(device, config);  // destroyed before the memory that it reads into
   for (size_t i = 0; i < extents.size(); ++i) {
     const WeightExtent& extent = extents[i];
     Key key{&device, extent.file, extent.offset, extent.length};

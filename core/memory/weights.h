@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Read-only weights on devices, shared between instances of a runtime that name the same bytes of the same file.
-// Used by core/submit when an instance is made. A weight lives as long as an instance uses it.
+// Used by core/submit when an instance is created. A weight lives as long as an instance uses it.
 #ifndef HEDDLE_CORE_MEMORY_WEIGHTS_H_
 #define HEDDLE_CORE_MEMORY_WEIGHTS_H_
 
@@ -14,17 +14,17 @@
 
 namespace heddle::memory {
 
-// Bytes of an open file; `file` tells files and their versions apart. The descriptor is borrowed for the call.
+// Bytes of an open file; `file` identifies the file and its version. The descriptor is borrowed for the call.
 struct WeightExtent {
   int descriptor = -1;
   uint64_t offset = 0;
   uint64_t length = 0;
   std::array<uint64_t, 5> file{};
   std::string path;
-  std::string name;  // the tensor's, for error texts
+  std::string name;  // the tensor's name, for error texts
 };
 
-// A file's pages as a device's memory, until the last weight in it goes.
+// The pages of a file as memory of a device, until the last weight in it is released.
 class MappedFile {
  public:
   MappedFile(Ref<Device> device, heddle_buffer_t* buffer) : device_(std::move(device)), buffer_(buffer) { device_->note_file(buffer); }
@@ -48,7 +48,7 @@ class Weight {
   Weight(const Weight&) = delete;
   Weight& operator=(const Weight&) = delete;
   const heddle_block_t& block() const { return block_; }
-  // In the place of what it had: bytes of a mapped file, or memory of the pool's, if it has none yet.
+  // Replaces the memory: with bytes of a mapped file, or with pool memory if it has none yet.
   void hold(std::shared_ptr<const MappedFile> file, uint64_t offset, uint64_t length) {
     give_back();
     block_ = {file->buffer(), offset, length, 0};
@@ -62,13 +62,14 @@ class Weight {
   }
   Ref<Device> device_;
   heddle_block_t block_;
-  std::shared_ptr<const MappedFile> file_;  // empty: the block is the pool's
+  std::shared_ptr<const MappedFile> file_;  // empty: the block belongs to the pool
 };
 
 class Weights {
  public:
-  // The weights at these extents on that device, in order: those already there, the rest read through the driver's param_io, or as config says. On
-  // failure nothing half-read is kept, and the text names file, tensor and offset. [any] [may-block]
+  // The weights at these extents on that device, in order: existing ones are shared, the rest is read through the driver's param_io or as
+  // config says.
+  // On failure no partially read weight is kept, and the error names file, tensor and offset. [any] [may-block]
   Result<std::vector<std::shared_ptr<Weight>>> load(Device& device, const std::vector<WeightExtent>& extents,
                                                     const host::ParamIoConfig& config);
   uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Asking the system about a file. Called through file_identity.h.
+// Queries the system about a file. Called through file_identity.h.
 #include "core/open/file_identity.h"
 
 #include <sys/stat.h>
@@ -38,14 +38,14 @@ std::string change_since(const FileIdentity& before, int descriptor) {
   if (fstat(descriptor, &facts) != 0) return std::strerror(errno);
   const FileIdentity now = identity_of(facts);
   if (now[kFileSize] != before[kFileSize]) return fmt::format("it had {} bytes and has {} now", before[kFileSize], now[kFileSize]);
-  return now[kModified] != before[kModified] ? "it was written to meanwhile" : "";
+  return now[kModified] != before[kModified] ? "it was modified meanwhile" : "";
 }
 
 std::string replacement_of(const FileIdentity& before, const std::string& path) {
   struct stat facts;
   if (stat(path.c_str(), &facts) != 0) return "";
   const FileIdentity now = identity_of(facts);
-  return now[kDevice] == before[kDevice] && now[kInode] == before[kInode] ? "" : "another file took its name meanwhile";
+  return now[kDevice] == before[kDevice] && now[kInode] == before[kInode] ? "" : "another file replaced it meanwhile";
 }
 
 }  // namespace heddle::open

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What tells files and their versions apart: for sharing weights, and for noticing that a file changed while it was in use.
-// Used by this room and by core/submit; reads no data.
+// Identifies files and their versions: for sharing weights, and for detecting that a file changed while it was in use.
+// Used by core/open and core/submit; reads no data.
 #ifndef HEDDLE_CORE_OPEN_FILE_IDENTITY_H_
 #define HEDDLE_CORE_OPEN_FILE_IDENTITY_H_
 
@@ -13,15 +13,16 @@ namespace heddle::open {
 
 // Device, inode, size, and times of modification and change in nanoseconds.
 using FileIdentity = std::array<uint64_t, 5>;
-constexpr size_t kFileSize = 2;  // in a FileIdentity
+constexpr size_t kFileSize = 2;  // index in a FileIdentity
 
-// Of an open file. INVALID_ARGUMENT if it is not a regular one; `path` is for the text.
+// Identity of an open file. INVALID_ARGUMENT if it is not a regular file; `path` is for the error text.
 Result<FileIdentity> identify(int descriptor, const std::string& path);
 
-// How an open file differs from what it was: it has another size, or was written to. Empty if it does not. As fine as the file system's
-// clock; a file whose name, links or permissions change stays what it was.
+// How an open file changed: another size, or modified contents. Empty if it did not change. As precise as the file system's time stamps; a
+// changed
+// name, link count or mode does not count.
 std::string change_since(const FileIdentity& before, int descriptor);
-// The same for its name: it is another file's now. Empty also if nothing has that name: what is open stays whole.
+// The same for its name: another file has it now. Empty also if no file has that name, because the open file stays intact.
 std::string replacement_of(const FileIdentity& before, const std::string& path);
 
 }  // namespace heddle::open

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opening modules and finding their functions.
-// Called through module.h; the file itself is read and verified by sdk/module.
+// Opens modules and finds their functions.
+// Called through module.h; sdk/module reads and verifies the file itself.
 #include "core/open/module.h"
 
 #include "heddle/runtime.h"
@@ -35,7 +35,7 @@ Result<uint32_t> OpenModule::find_function(std::string_view name) const {
     if (signatures_[i].name == wanted) return i;
     if (names.size() < 400) names += (i ? ", '" : "'") + signatures_[i].name + "'";
   }
-  return error(HEDDLE_STATUS_NOT_FOUND, "heddle: finding function '{}' of {} failed: there is none of that name; it has {}", wanted, path(),
+  return error(HEDDLE_STATUS_NOT_FOUND, "heddle: finding function '{}' of {} failed: no function has that name; it has {}", wanted, path(),
                names.empty() ? std::string("no functions") : names);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An opened module as the core sees it: the verified file, and its signatures. Immutable, shared by its instances.
-// Made by core/api.cpp, used by core/route and core/submit; knows nothing of devices.
+// An opened module in the core: the verified file and its signatures. Immutable, shared by its instances.
+// Created by core/api.cpp, used by core/route and core/submit; knows nothing of devices.
 #ifndef HEDDLE_CORE_OPEN_MODULE_H_
 #define HEDDLE_CORE_OPEN_MODULE_H_
 
@@ -24,10 +24,10 @@ class OpenModule {
   const module_format::Module& metadata() const { return file_->metadata(); }
   const module::Module& file() const { return *file_; }
   const std::string& path() const { return file_->path(); }
-  // The file's when it was opened: its parameters are read later.
+  // Identity of the file when it was opened: its parameters are read later.
   const FileIdentity& identity() const { return identity_; }
   const std::vector<Signature>& signatures() const { return signatures_; }
-  // NOT_FOUND lists the functions there are; empty: the only one, or "main".
+  // An empty name means the only function, or "main". NOT_FOUND lists the existing functions.
   Result<uint32_t> find_function(std::string_view name) const;
   // heddle_module_report.
   std::string report() const;
@@ -39,7 +39,7 @@ class OpenModule {
   std::vector<Signature> signatures_;
 };
 
-// A status of sdk/module as one of core's.
+// Converts a status of sdk/module into one of core.
 Status to_status(const module::Error& failure, std::string_view context);
 
 }  // namespace heddle::open

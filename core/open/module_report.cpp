@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What is inside a module, as JSON: for `heddle explain`, for tools that list functions, for people.
-// Called through OpenModule::report; the field names are part of the runtime's promise.
+// The content of a module as JSON: for `heddle explain`, for tools that list functions, for people.
+// Called through OpenModule::report; the field names are part of the runtime's stable interface.
 #include <nlohmann/json.hpp>
 
 #include "core/open/module.h"
@@ -68,7 +68,7 @@ Json attributes(const mf::Operation& operation) {
   return out;
 }
 
-// What library plugins must bring, or may run where the module has kernels too, one entry a site.
+// Operators that library plugins must provide, or may run although the module has kernels for them; one entry per site.
 Json operations(const mf::Program& program) {
   Json out = Json::array();
   for (const mf::DispatchSite* site : *program.dispatches()) {
@@ -170,8 +170,9 @@ std::string OpenModule::report() const {
                               {"slot", global->slot()},
                               {"initializer_only", global->initializer_only()}});
   }
-  // The compiler's report is JSON of its own; text that is not is handed on as text. What is nested deeper than 64 is left out: writing
-  // JSON recurses, and a file may say anything.
+  // The compiler's report is itself JSON; any other text is passed on as a string. Anything nested deeper than 64 levels is left out: writing
+  // JSON
+  // recurses, and the file is not trusted.
   if (meta.report()->size() != 0) {
     auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 64; };
     Json report = Json::parse(meta.report()->str(), shallow, false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opening parameter files and finding parameters in them.
-// Called through parameter_files.h; the format itself is read by sdk/module.
+// Opens parameter files and finds parameters in them.
+// Called through parameter_files.h; sdk/module reads the format itself.
 #include "core/open/parameter_files.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ ParameterFiles::~ParameterFiles() {
 }
 
 Status ParameterFiles::open_file(const std::string& path) {
-  File& file = files_.emplace_back();  // so that the descriptor has an owner
+  File& file = files_.emplace_back();  // added first, so that the descriptor has an owner
   file.path = path;
   file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file.descriptor < 0) {
@@ -80,7 +80,7 @@ Result<std::pair<const ParameterFiles::File*, const module::SafetensorsEntry*>> 
   const File* found = file + 1 + shard->shard;
   const module::SafetensorsEntry* entry = found->index.find(name);
   if (!entry) {
-    return error(HEDDLE_STATUS_DATA_LOSS, "heddle: finding parameter '{}' failed: {} says that it is in {}, which has it not", name,
+    return error(HEDDLE_STATUS_DATA_LOSS, "heddle: finding parameter '{}' failed: {} says that it is in {}, which does not have it", name,
                  file->path, found->path);
   }
   return std::pair(found, entry);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where each parameter of a module is: in the module's own file, or in a safetensors file, or in shards of one, of its scope. Opens files and reads their
-// indexes; reads no data. Used by core/submit when an instance is made.
+// Locates each parameter of a module: in the module's own file, in a safetensors file, or in shards of one, according to its scope. Opens
+// files and
+// reads their indexes; reads no data. Used by core/submit when an instance is created.
 #ifndef HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
 #define HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
 
@@ -35,10 +36,10 @@ class ParameterFiles {
   ParameterFiles(const ParameterFiles&) = delete;
   ParameterFiles& operator=(const ParameterFiles&) = delete;
 
-  // Opens the files and reads their indexes; an index of shards stands for all of its shards. A scope may have several files.
+  // Opens the files and reads their indexes; an index of shards includes all of its shards. A scope may have several files.
   Status open(const std::vector<Named>& files);
-  // The bytes of one parameter. NOT_FOUND names scope and parameter; INVALID_ARGUMENT says how type or shape differ, or which two files
-  // have it.
+  // The bytes of one parameter. NOT_FOUND names scope and parameter; INVALID_ARGUMENT tells how type or shape differ, or which two files
+  // contain it.
   Result<ParameterExtent> find(const OpenModule& module, const module_format::Parameter& parameter);
 
  private:
@@ -48,17 +49,17 @@ class ParameterFiles {
     FileIdentity identity{};
     module::SafetensorsIndex index;
   };
-  // What was named for a scope: a file, or an index of shards with the shards behind it.
+  // The source named for a scope: a file, or an index of shards, followed by its shards in files_.
   struct Source {
     std::string scope;
     size_t first_file = 0;
-    std::vector<module::ShardIndex::Entry> in_shards;  // empty where the file has the tensors itself
+    std::vector<module::ShardIndex::Entry> in_shards;  // empty if the file itself has the tensors
   };
-  // A new last one of files_, without its index.
+  // Appends a file to files_, without its index.
   Status open_file(const std::string& path);
   Status read_index(File& file);
   Status open_shards(Source& source);
-  // Null if the source does not have it; DATA_LOSS where the index of shards names a shard that has it not.
+  // Null if the source does not have the tensor; DATA_LOSS if the index names a shard that does not have it.
   Result<std::pair<const File*, const module::SafetensorsEntry*>> find_in(const Source& source, const std::string& name) const;
 
   std::vector<File> files_;

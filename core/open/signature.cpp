@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Signatures: built from a module's metadata, checked against arguments, and explained when they do not fit.
-// Called through signature.h; what every call does is there.
+// Signatures: built from a module's metadata, checked against arguments, and explained on a mismatch.
+// Called through signature.h, which has the code that every call runs.
 #include "core/open/signature.h"
 
 #include "sdk/module/element_types.h"
@@ -19,7 +19,7 @@ Result<std::vector<TensorSignature>> make_types(const flatbuffers::Vector<flatbu
     one.element_type = type->element_type();
     one.slot = type->slot();
     if (type->dims()->size() > HEDDLE_MAX_RANK) {
-      return error(HEDDLE_STATUS_UNIMPLEMENTED, "heddle: opening function '{}' failed: '{}' has rank {}; this runtime knows up to {}",
+      return error(HEDDLE_STATUS_UNIMPLEMENTED, "heddle: opening function '{}' failed: '{}' has rank {}; this runtime supports up to {}",
                    function, one.name, type->dims()->size(), HEDDLE_MAX_RANK);
     }
     for (const module_format::Dim* dim : *type->dims()) one.extents.push_back({dim->symbol() >= 0 ? -1 : dim->value(), dim->symbol()});
@@ -28,7 +28,7 @@ Result<std::vector<TensorSignature>> make_types(const flatbuffers::Vector<flatbu
   return made;
 }
 
-// "dimension 0 of input 'x'": where a symbol got its value before dimension `dim` of an argument; empty for the first one.
+// "dimension 0 of input 'x'": where a symbol got its value before dimension `dim` of an argument; empty for its first use.
 std::string first_use(const Signature& signature, int32_t symbol, uint32_t argument, uint32_t dim) {
   for (uint32_t i = 0; i <= argument; ++i) {
     const TensorSignature& type = signature.arguments[i];

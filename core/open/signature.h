@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a function takes and gives, made ready for quick checks: element types, extents, and the symbols that extents share.
-// Made once per function by core/open, used by core/submit on every call; knows nothing of devices or memory.
+// A function's arguments and results, prepared for quick checks: element types, extents, and the symbols that extents share.
+// Created once per function by core/open, used by core/submit on every call; knows nothing of devices or memory.
 #ifndef HEDDLE_CORE_OPEN_SIGNATURE_H_
 #define HEDDLE_CORE_OPEN_SIGNATURE_H_
 
@@ -17,7 +17,7 @@
 
 namespace heddle::open {
 
-// An extent: a static value, or a symbol's index, or neither (symbol -1, value -1) when the program sets it.
+// An extent: a static value, a symbol's index, or neither (symbol -1, value -1) if the program sets it.
 struct Extent {
   int64_t value = -1;
   int32_t symbol = -1;
@@ -45,21 +45,22 @@ struct Signature {
 // UNIMPLEMENTED for a rank above HEDDLE_MAX_RANK.
 Result<Signature> make_signature(const module_format::Function& function);
 
-// Of an initializer, which takes and gives nothing.
+// The signature of an initializer, which has no arguments and no results.
 const Signature& initializer_signature();
 
-// The arguments' extents, where every call has the same.
+// The arguments' extents, if all calls have the same ones.
 std::optional<std::vector<std::vector<int64_t>>> static_dims(const Signature& signature);
 
-// One argument as it came.
+// One argument as passed by the caller.
 struct ActualShape {
   heddle_element_type_t element_type;
   uint32_t rank;
   const int64_t* dims;
 };
 
-// Checks the extents of one argument, of the right rank, and gives each symbol the value it takes at its first use. values holds one per symbol, -1
-// for one not yet known. Returns false when they do not fit; explain_argument then says why. Here because every call does it for each argument.
+// Checks the extents of one argument of the correct rank, and sets each symbol at its first use. values has one entry per symbol, -1 if not
+// yet known.
+// Returns false on a mismatch; explain_argument then tells why. Inline because every call does it for each argument.
 inline bool fits(const Extent* expected, const int64_t* dims, uint32_t rank, const std::vector<SymbolRange>& symbols, int64_t* values) {
   for (uint32_t i = 0; i < rank; ++i) {
     const int64_t dim = dims[i];
@@ -78,7 +79,7 @@ inline bool fits(const Extent* expected, const int64_t* dims, uint32_t rank, con
   }
   return true;
 }
-// "input 'image' expects batchx1x8x8xf32, got 2x1x8x9xf32: dimension 3 is 9 and must be 8"; symbols as fits left the values.
+// "input 'image' expects batchx1x8x8xf32, got 2x1x8x9xf32: dimension 3 is 9 and must be 8"; symbols have the values that fits set.
 std::string explain_argument(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<const int64_t> symbols);
 // "batchx1x8x8xf32"; "?" for an extent that the program sets.
 std::string type_text(const Signature& signature, const TensorSignature& type);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Choosing devices, programs and variants, and saying why.
-// Slots are bound in order, each to the first device of its wish that leaves a way to bind the rest.
+// Chooses devices, programs and variants, and explains the choices.
+// Slots are bound in order, each to the first preferred device for which the remaining slots can be bound, too.
 #include "core/route/route.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 namespace mf = module_format;
 using Json = nlohmann::ordered_json;
 
-constexpr uint32_t kMaxBindings = 4096;  // combinations of devices tried before giving up
+constexpr uint32_t kMaxBindings = 4096;  // combinations of devices to try
 constexpr size_t kMaxReasons = 64;
 
 struct Refusal {
@@ -68,9 +68,9 @@ namespace {
 
 class Search {
  public:
-  Search(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes, const Rank& rank,
+  Search(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotPreference>& preferences, const Rank& rank,
          const std::vector<RefusedCode>& refused)
-      : module_(module), facts_(facts), wishes_(wishes), rank_(rank), slots_(module.slots()->size()), bound_(slots_, 0) {
+      : module_(module), facts_(facts), preferences_(preferences), rank_(rank), slots_(module.slots()->size()), bound_(slots_, 0) {
     for (const RefusedCode& code : refused) unfit_[{code.executable, code.device, code.variant}] = code.reason;
   }
 
@@ -92,7 +92,7 @@ class Search {
     if (refusals_.size() < kMaxReasons) refusals_.push_back({slot_name(slot), facts_[device].alias, std::move(reason)});
   }
 
-  // Families bound to slots [0, count) are a start of the program's own.
+  // Whether the families bound to slots [0, count) are a prefix of the program's families.
   bool starts_with(const mf::Program* program, uint32_t count) const {
     for (uint32_t i = 0; i < count; ++i) {
       if (program->families()->Get(i)->string_view() != facts_[bound_[i]].family) return false;
@@ -106,7 +106,7 @@ class Search {
 
   bool bind(uint32_t slot) {
     if (slot == slots_) return complete();
-    for (uint32_t device : wishes_[slot].devices) {
+    for (uint32_t device : preferences_[slot].devices) {
       if (++tried_ > kMaxBindings) return false;
       bound_[slot] = device;
       if (std::string missing = missing_program(slot + 1); !missing.empty()) {
@@ -133,7 +133,7 @@ class Search {
     return "";
   }
 
-  // Every slot is bound: every executable that the programs use needs a variant.
+  // All slots are bound: every executable that the programs use needs a variant.
   bool complete() {
     std::set<std::pair<uint32_t, uint32_t>> needed;  // executable, slot
     for_each_site([&](const mf::DispatchSite& site) { needed.insert({site.executable(), site.slot()}); });
@@ -142,7 +142,7 @@ class Search {
       uint32_t device = bound_[slot];
       if (chosen_.count({executable, device})) continue;
       std::optional<RankedVariant> best = best_variant(executable, device);
-      if (!best && unusable_.count(device)) return false;  // why is said already
+      if (!best && unusable_.count(device)) return false;  // the reason is already recorded
       if (!best) {
         std::string offered;
         for (const mf::Variant* variant : *module_.executables()->Get(executable)->variants()) {
@@ -164,7 +164,7 @@ class Search {
     return true;
   }
 
-  // The sites of kernels in the programs for what the slots are bound to.
+  // Visits the sites of kernels in the programs for the bound families.
   template <typename Visit>
   void for_each_site(const Visit& visit) const {
     auto visit_program = [&](const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& programs) {
@@ -191,7 +191,7 @@ class Search {
         uint32_t value = 0;
         if (rank.ok()) {
           value = *rank;
-        } else {  // the device cannot even be opened: a reason, not the end
+        } else {  // the device cannot be opened: this is a reason, not a failure
           refuse(slot_of(device), device, std::string(rank.status().message()));
           unusable_.insert(device);
         }
@@ -226,7 +226,7 @@ class Search {
       route.program_of_function.push_back(static_cast<uint32_t>(program_index(*function->programs())));
     }
     if (module_.initializer()->size() != 0) route.initializer = program_index(*module_.initializer());
-    std::map<std::pair<uint32_t, uint32_t>, std::set<uint32_t>> entries;  // by executable and device
+    std::map<std::pair<uint32_t, uint32_t>, std::set<uint32_t>> entries;  // per executable and device
     for_each_site([&](const mf::DispatchSite& site) {
       for (const mf::Candidate* candidate : *site.candidates())
         entries[{site.executable(), bound_[site.slot()]}].insert(candidate->entry());
@@ -259,8 +259,8 @@ class Search {
                               {"device", device.alias},
                               {"driver", device.driver},
                               {"family", device.family},
-                              {"reason", wishes_[i].reason},
-                              {"absent", wishes_[i].absent},
+                              {"reason", preferences_[i].reason},
+                              {"absent", preferences_[i].absent},
                               {"refused", std::move(refused)}});
     }
     out["functions"] = Json::array();
@@ -297,17 +297,18 @@ class Search {
   }
 
   Status refused() const {
-    bool nothing = std::any_of(wishes_.begin(), wishes_.end(), [](const SlotWish& wish) { return wish.devices.empty(); });
+    bool nothing =
+        std::any_of(preferences_.begin(), preferences_.end(), [](const SlotPreference& preference) { return preference.devices.empty(); });
     std::string reasons;
     for (uint32_t i = 0; i < slots_; ++i) {
       std::string of_slot;
       for (const Refusal& refusal : refusals_) {
         if (refusal.slot == slot_name(i)) of_slot += (of_slot.empty() ? "" : "; ") + refusal.device + ": " + refusal.reason;
       }
-      for (const std::string& absent : wishes_[i].absent) of_slot += (of_slot.empty() ? "" : "; ") + absent;
-      if (of_slot.empty() && wishes_[i].devices.empty()) of_slot = "no device is there";
+      for (const std::string& absent : preferences_[i].absent) of_slot += (of_slot.empty() ? "" : "; ") + absent;
+      if (of_slot.empty() && preferences_[i].devices.empty()) of_slot = "no device is available";
       if (!of_slot.empty())
-        reasons += (reasons.empty() ? "" : "; ") + ("slot " + slot_name(i) + " (" + wishes_[i].reason + "): ") + of_slot;
+        reasons += (reasons.empty() ? "" : "; ") + ("slot " + slot_name(i) + " (" + preferences_[i].reason + "): ") + of_slot;
     }
     std::string families;
     for (const std::string& family : families_of(module_)) families += (families.empty() ? "" : ", ") + family;
@@ -319,7 +320,7 @@ class Search {
 
   const mf::Module& module_;
   const std::vector<DeviceFacts>& facts_;
-  const std::vector<SlotWish>& wishes_;
+  const std::vector<SlotPreference>& preferences_;
   const Rank& rank_;
   uint32_t slots_;
   std::vector<uint32_t> bound_;
@@ -327,19 +328,19 @@ class Search {
   std::vector<Refusal> refusals_;
   std::map<std::pair<uint32_t, uint32_t>, RankedVariant> chosen_;  // executable, device
   std::map<std::pair<uint32_t, std::string>, uint32_t> ranks_;
-  std::set<uint32_t> unusable_;  // devices that would not say a rank
+  std::set<uint32_t> unusable_;  // devices whose rank query failed
   struct Tried {
     uint32_t executable, device, variant;
     auto operator<=>(const Tried&) const = default;
   };
-  std::map<Tried, std::string> unfit_;  // why it does not fit the device; empty: it does
+  std::map<Tried, std::string> unfit_;  // why it does not fit the device; empty if it fits
 };
 
 }  // namespace
 
-Result<Route> choose(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotWish>& wishes, const Rank& rank,
-                     const std::vector<RefusedCode>& refused) {
-  return Search(module, facts, wishes, rank, refused).run();
+Result<Route> choose(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotPreference>& preferences,
+                     const Rank& rank, const std::vector<RefusedCode>& refused) {
+  return Search(module, facts, preferences, rank, refused).run();
 }
 
 std::vector<std::string> families_of(const mf::Module& module) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Greedy packing by size, as in "greedy by size" of offset calculation for tensors (Pisarchyk and Lee, 2020), with best fit among gaps.
-// Quadratic in the number of slices that live together; above kMaxSlices nothing is shared.
+// Greedy packing by size, as in "greedy by size" of tensor offset calculation (Pisarchyk and Lee, 2020), with best fit among gaps.
+// Quadratic in the number of slices that are live together; above kMaxSlices nothing is shared.
 #include "core/submit/arena.h"
 
 #include <algorithm>
@@ -21,15 +21,17 @@ uint64_t align_up(uint64_t value, uint64_t alignment) {
 
 constexpr size_t kMaxPackings = 8;
 
-// Whether the lives and alignments are those of the others, so that slices no larger than the others can lie where these do.
+// Whether lifetimes and alignments are the same as those of the others, so that slices no larger than the others can be placed at their
+// offsets.
 bool live_alike(const std::vector<Slice>& slices, const std::vector<Slice>& others) {
   return std::equal(slices.begin(), slices.end(), others.begin(), others.end(), [](const Slice& a, const Slice& b) {
     return a.first == b.first && a.last == b.last && a.alignment_bytes == b.alignment_bytes;
   });
 }
 
-// Whether each has the bytes that it needs, and no more than an eighth beyond them. The sum or the largest one would not do: what an arena needs is what
-// lives at once, which one slice alone may be.
+// Whether each capacity is sufficient, and at most an eighth larger than needed. Checking only the sum or the largest would not do: the need
+// of an arena
+// is what is live at once, which may be a single slice.
 bool fit(const std::vector<Slice>& slices, const std::vector<Slice>& capacities) {
   return std::equal(slices.begin(), slices.end(), capacities.begin(), [](const Slice& slice, const Slice& capacity) {
     return slice.size_bytes <= capacity.size_bytes && capacity.size_bytes - slice.size_bytes <= slice.size_bytes / 8;
@@ -65,7 +67,7 @@ Result<uint64_t> pack(std::vector<Slice>& slices) {
   std::vector<uint32_t> order(slices.size());
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return slices[a].size_bytes > slices[b].size_bytes; });
-  std::vector<uint32_t> placed;  // by offset
+  std::vector<uint32_t> placed;  // sorted by offset
   placed.reserve(slices.size());
   for (uint32_t index : order) {
     Slice& slice = slices[index];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Calls in flight: enqueued plans, and tasks for what runs in pieces.
+// Calls in flight: enqueued plans, and tasks for calls in pieces.
 // Called through call.h and by Function::start.
 #include "core/submit/call.h"
 
@@ -43,14 +43,14 @@ Status Call::start_plan(std::unique_ptr<Frame> frame) {
   }
   HEDDLE_RETURN_IF_ERROR(function_.submit_single(*frame_, invocation_, &value_));
   timeline_ = frame_->timeline_ref().get();
-  // The caller has them until now. Last, because each is an atomic operation, and what else is not in the cache would be fetched behind it.
+  // Until now the caller holds them. Done last, because each is an atomic operation, and later loads that miss the cache would wait for it.
   retain_tensors();
   for (Tensor* tensor : invocation_.results()) tensor->set_producer(frame_->timeline_ref(), value_, false, this);
   return Status();
 }
 
 Status Call::start_program() {
-  // Extents are not known yet: results are made empty and filled in by run().
+  // Extents are not known yet: results are created empty and filled in by run().
   for (size_t i = 0; i < invocation_.results().size(); ++i) {
     if (invocation_.results()[i]) continue;
     const open::TensorSignature& type = function_.signature().results[i];
@@ -63,7 +63,7 @@ Status Call::start_program() {
 
 template <typename MakeTask>
 Status Call::start_task(MakeTask make) {
-  // Before the results' producers become this call: the task must not look at tensors that others may start to write.
+  // Before this call becomes the results' producer: the task must not look at tensors that others may start to write.
   HEDDLE_RETURN_IF_ERROR(function_.collect_waits(nullptr, invocation_));
   if (invocation_.stream) HEDDLE_RETURN_IF_ERROR(invocation_.stream->wait());
   function_.hold_state_long(invocation_);
@@ -83,9 +83,9 @@ Status Call::start_task(MakeTask make) {
 
 void Call::task_ended(void* context, Status&& outcome) {
   Call& call = *static_cast<Call*>(context);
-  call.invocation_.turn.leave();  // also where it never came to its work
+  call.invocation_.turn.leave();  // even if its work never started
   call.timeline_->finish(call.value_, std::move(outcome));
-  // Whoever is told may end the call: the lock is the last that is touched.
+  // A waiter that is notified may end the call, so the lock is the last thing that is touched.
   std::lock_guard lock(call.pieces_->mutex);
   call.pieces_->inside = false;
   call.pieces_->left.notify_all();
@@ -101,7 +101,7 @@ Status Call::wait(uint64_t timeout_ns) {
   bool over = true;
   Status outcome = timeline_->wait(value_, timeout_ns);
   if (!outcome.ok() && outcome.code() == HEDDLE_STATUS_DEADLINE_EXCEEDED) {
-    // A failure of the work may have that code too: then the timeline is poisoned, which a query shows. It may also have ended just now.
+    // A failure of the work may have that code too; then a query shows that the timeline is poisoned. The work may also have ended just now.
     uint64_t reached = 0;
     Status queried(timeline_->device().api().timeline->query(timeline_->get(), &reached));
     over = !queried.ok() || reached >= value_;
@@ -112,7 +112,7 @@ Status Call::wait(uint64_t timeout_ns) {
 }
 
 Status Call::leave(bool over, Status&& outcome) {
-  // Each who sees it fail has the words for it ready, and the first one's stand: nobody waits for another.
+  // Each waiter that sees the failure builds its own text, and the first text is kept: no waiter blocks another.
   Status failure;
   if (over && !outcome.ok()) failure = function_.explain_failure(std::move(outcome), invocation_);
   bool last = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Frames: copying a plan's commands, pointing them at memory, and enqueuing them.
-// bind() and submit() are the path of every call; the rest runs once per frame.
+// Frames: copying a plan's commands, binding them to memory, and enqueuing them.
+// bind() and submit() are on the path of every call; the rest runs once per frame.
 #include "core/submit/frame.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace heddle::submit {
 
 namespace {
 
-// Recording costs more than a few submissions and pays from the second replay on; a short list is as cheap to submit.
+// Recording costs more than a few submissions and pays off from the second replay on; short lists are as cheap to submit.
 constexpr uint32_t kSubmissionsBeforeRecord = 2;
 constexpr uint32_t kCommandsWorthRecording = 4;
 
@@ -155,7 +155,7 @@ heddle_status_t* Frame::submit_commands(const Segment& segment, uint32_t first, 
 }
 
 void Frame::collect_times() {
-  if (times_.empty()) return;  // nobody asks, or it was not made to the end
+  if (times_.empty()) return;  // no profile, or creation did not complete
   for (size_t s = 0; s < plan_->segments.size(); ++s) {
     const Segment& segment = plan_->segments[s];
     bool any = false;
@@ -177,7 +177,7 @@ void Frame::collect_times() {
 
 void Frame::record() {
   submissions_until_record_ = kNever;
-  // Where each command's bindings are in the count that `dynamic` goes by.
+  // Index of each command's first binding in the numbering that `dynamic` uses.
   std::vector<uint32_t> first(commands_.size());
   uint32_t count = 0;
   for (size_t i = 0; i < commands_.size(); ++i) {
@@ -186,7 +186,7 @@ void Frame::record() {
     if (commands_[i].kind == HEDDLE_COMMAND_COPY) count += 2;
     if (commands_[i].kind == HEDDLE_COMMAND_FILL) count += 1;
   }
-  std::vector<uint32_t> of_binding(bindings_.size());  // dispatches' bindings, from their place in bindings_
+  std::vector<uint32_t> of_binding(bindings_.size());  // maps a position in bindings_ to a dispatch's binding
   for (size_t i = 0; i < commands_.size(); ++i) {
     if (commands_[i].kind != HEDDLE_COMMAND_DISPATCH) continue;
     for (uint32_t j = 0; j < commands_[i].as.dispatch.binding_count; ++j) of_binding[plan_->first_binding[i] + j] = first[i] + j;
@@ -222,7 +222,7 @@ void Frame::record() {
         break;
     }
     dynamic[at] = HEDDLE_BINDING_DYNAMIC;
-    if (patch.source == Source::kArgument) dynamic[at] |= HEDDLE_BINDING_READ_ONLY;  // no verified program writes to one
+    if (patch.source == Source::kArgument) dynamic[at] |= HEDDLE_BINDING_READ_ONLY;  // no verified program writes to an argument
     order.push_back({at, static_cast<uint32_t>(i - plan_->frame_patch_count), length});
   }
   std::sort(order.begin(), order.end(), [](const Dynamic& a, const Dynamic& b) { return a.at < b.at; });
@@ -232,7 +232,7 @@ void Frame::record() {
   Status recorded = device.noted(
       Status(device.api().dispatch->record(device.queue(), commands_.data() + segment.first, segment.count, dynamic.data(), &recording)));
   if (!recorded.ok() || !recording) {
-    // Never the user's error: the list is submitted as before.
+    // Not a user error: the list is submitted as before.
     devices_[segment.device]->host().log(
         recorded.code() == HEDDLE_STATUS_UNIMPLEMENTED ? HEDDLE_LOG_DEBUG : HEDDLE_LOG_WARN, "submit",
         fmt::format("recording a list of {} commands on device '{}' failed: {}", segment.count, device.alias(), recorded.message()));
@@ -257,7 +257,7 @@ heddle_status_t* Frame::submit_otherwise(const Segment& segment, const heddle_sy
   Status replay =
       device.noted(Status(device.api().dispatch->replay(recording_, dynamic_.data(), static_cast<uint32_t>(dynamic_.size()), &sync)));
   if (replay.code() != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return replay.release();
-  // The list needs less than its replay: nothing was enqueued, so it can still go the other way.
+  // The list needs fewer resources than its replay: nothing was enqueued, so it can still be submitted normally.
   *replayed = false;
   for (size_t i = 0; i < dynamic_.size(); ++i) {
     *recorded_[i].buffer = dynamic_[i].buffer;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Calls: check, plan, bind, submit, wait. Plans are made once per tuple of extents; a repeated call patches a few words and submits.
-// Called through function.h; what is kept between calls is in function_plans.cpp, and what runs in several pieces is left to run.cpp.
+// Called through function.h; state that is kept between calls is in function_plans.cpp, and calls in several pieces are in run.cpp.
 #include "core/submit/function.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using memory::Ref;
 using memory::Tensor;
 
 constexpr std::string_view kStateFailed =
-    ": the instance's state is undefined since an earlier call on it failed; make a new instance [HD-S-02]";
+    ": the instance's state is undefined since an earlier call on it failed; create a new instance [HD-S-02]";
 
 }  // namespace
 
@@ -64,7 +64,7 @@ Status Function::explain_failure(Status&& status, const Invocation& call) const 
   }
   return in_region(std::move(status), program_, context);
 } catch (const std::bad_alloc&) {
-  return std::move(status);  // no memory for more words
+  return std::move(status);  // no memory to extend the message
 }
 
 // ------------------------------------------------------------------------------------------------------------- checks
@@ -78,7 +78,8 @@ Status Function::explain(std::span<Tensor* const> arguments, size_t index, const
 
 Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* const> results, Invocation& call) const {
   if (arguments.size() != arguments_.size() || results.size() != signature_.results.size()) {
-    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "it takes {} arguments and gives {} results, got {} and room for {} [HD-F-01]",
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                 "it takes {} arguments and returns {} results, got {} arguments and space for {} results [HD-F-01]",
                  signature_.arguments.size(), signature_.results.size(), arguments.size(), results.size());
   }
   for (const Ref<memory::Device>& device : instance_.devices()) HEDDLE_RETURN_IF_ERROR(device->check());
@@ -92,7 +93,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     }
     if (tensor->pending()) {
       call.pending = true;
-      // Its extents may not be known before its call is over.
+      // Its extents may be unknown until its call has finished.
       if (tensor->made_late()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
     }
     const Argument& expected = arguments_[i];
@@ -148,7 +149,7 @@ Status Function::prepare_result(size_t index, const ResultNeed& need, Invocation
   const open::TensorSignature& expected = signature_.results[index];
   memory::Device& device = *instance_.devices()[need.device];
   if (Tensor* given = call.results()[index]) {
-    if (!given->has_memory()) return given->allocate(need.dims, need.size_bytes);  // made empty by start()
+    if (!given->has_memory()) return given->allocate(need.dims, need.size_bytes);  // created empty by start()
     if (takes(*given, index, need)) return Status();
     if (&given->device() != &device) {
       return error(HEDDLE_STATUS_INVALID_ARGUMENT, "result '{}' is on device '{}', got a tensor on '{}' to write it to [HD-F-01]",
@@ -237,7 +238,7 @@ void Function::hold_state_long(const Invocation& call) const {
 }
 
 bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
-  // What kernels found is looked at by the host.
+  // The host must examine the verdicts of kernels.
   if (!frame.plan().single() || !frame.plan().verdicts.empty()) return false;
   if (!call.pending && !call.turn) [[likely]]
     return true;
@@ -249,7 +250,7 @@ bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
   if (!call.turn) return true;
   StateOrder& order = instance_.state_order();
   if (order.held_long()) return false;
-  call.turn.enter();  // those before only enqueue
+  call.turn.enter();  // earlier calls only enqueue
   return order.failure.ok() && (!order.timeline || &order.timeline->device() == device);
 }
 
@@ -262,7 +263,7 @@ void Function::end_state(Invocation& call, const Status& outcome, bool started) 
   call.turn.leave();
 }
 
-// Enqueues the only submission of a plan; *out_value is what the frame's timeline reaches then.
+// Enqueues the only submission of a plan; *out_value is the value that the frame's timeline will reach.
 Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_value) {
   const Segment& segment = frame.plan().segments[0];
   const memory::Device& device = *instance_.devices()[segment.device];
@@ -285,8 +286,8 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
   bool replayed = false;
   Status submitted = device.noted(Status(frame.submit(segment, sync, &replayed)));
   if (!submitted.ok()) {
-    static_cast<void>(frame.take_timeline());                 // whether its value will come is not known
-    if (call.stream) static_cast<void>(call.stream->wait());  // its mark goes with the call
+    static_cast<void>(frame.take_timeline());                 // whether its value will be signalled is unknown
+    if (call.stream) static_cast<void>(call.stream->wait());  // its mark is destroyed with the call
     return submitted;
   }
   if (call.stream && call.stream->leave(signal).ok()) call.stream = nullptr;
@@ -327,7 +328,7 @@ Task Function::wait_for_others(Invocation& call, Pace& pace) const {
 }
 
 Task Function::run_several(Invocation& call, Taken given, Pace& pace) {
-  Taken taken = std::move(given);  // given lives as long as the task, which is longer than its work
+  Taken taken = std::move(given);  // `given` lives as long as the task, which outlives its work
   Frame& frame = *taken.frame;
   Run run(run_params(call), pace, instance_.counters());
   Status status = co_await wait_for_others(call, pace);
@@ -341,7 +342,7 @@ Task Function::run_several(Invocation& call, Taken given, Pace& pace) {
 }
 
 Task Function::run_scalar_program(Invocation& call, Pace& pace) {
-  // The host's side of a program may take its time.
+  // The host part of a program may take long.
   Status status = co_await pace.may_block();
   if (status.ok()) status = co_await wait_for_others(call, pace);
   Run run(run_params(call), pace, instance_.counters());
@@ -368,7 +369,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
     if (!taken.frame) status = make(call, taken);
     if (status.ok()) status = make_results(taken.frame, call);
     if (!status.ok()) return fail(std::move(status), call);
-    // Where kernels check values, no other call may come to the state before the host has looked.
+    // If kernels check values, no other call may use the state before the host has examined the verdicts.
     if (taken.frame->plan().single() && (!call.turn || taken.frame->plan().verdicts.empty())) {
       status = run_single(call, *taken.frame);
     } else {
@@ -391,7 +392,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
 Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results, uint64_t deadline_ns,
                                     std::optional<uint64_t> native_stream) {
   instance_.reap_abandoned();
-  // It is checked here, where the stack is in the cache, and moved to where it stays.
+  // Checked here, while the stack is in the cache, and then moved to its final location.
   Invocation asked(arguments_.size(), signature_.results.size(), signature_.symbols.size());
   asked.deadline_ns = deadline_ns > INT64_MAX ? 0 : deadline_ns;  // after 292 years: none
   if (native_stream) {
@@ -415,10 +416,10 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
     if (started.ok()) started = call->start_plan(std::move(taken.frame));
   }
   if (!started.ok()) return fail(std::move(started), call->invocation());
-  for (size_t i = 0; i < results.size(); ++i) {  // before a wait: the call holds them until it is over
+  for (size_t i = 0; i < results.size(); ++i) {  // before a wait: the call holds them until it has finished
     if (call->invocation().made()[i]) results[i] = Ref<Tensor>(call->invocation().made()[i]).detach();
   }
-  if (call->invocation().stream) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));  // the stream could not be told to
+  if (call->invocation().stream) static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));  // the stream could not be made to wait
   return call;
 }
 

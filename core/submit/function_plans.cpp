@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a function keeps between calls: plans by extents, idle frames, memory of calls, and what it counts under the lock that guards them.
+// State that a function keeps between calls: plans by extents, idle frames, memory of calls, and the counts under the lock that guards them.
 // Called through function.h and by Call.
 #include <algorithm>
 #include <bit>
@@ -19,9 +19,9 @@ namespace mf = module_format;
 using memory::Ref;
 using memory::Tensor;
 
-constexpr size_t kMaxPlans = 32;                           // kept per function
-constexpr uint64_t kKeptArenaBytes = uint64_t{256} << 20;  // of an instance, before idle ones are given back
-constexpr uint32_t kMaxIdleCalls = 64;                     // kept per function
+constexpr size_t kMaxPlans = 32;                           // maximum kept per function
+constexpr uint64_t kKeptArenaBytes = uint64_t{256} << 20;  // per instance, before idle ones are freed
+constexpr uint32_t kMaxIdleCalls = 64;                     // maximum kept per function
 
 }  // namespace
 
@@ -132,7 +132,7 @@ Result<bool> Function::shrink(std::unique_ptr<Frame>& frame, const Invocation& c
   Result<Ref<Plan>> smaller = make_smaller_plan(call, frame->plan());
   if (!smaller.ok()) return smaller.take_status();
   if (!*smaller) return false;
-  frame->set_submitted(true);  // it is counted back already
+  frame->set_submitted(true);  // it is already subtracted
   dispose(std::move(frame));
   Result<std::unique_ptr<Frame>> made = make_frame(*smaller);
   if (!made.ok()) {
@@ -145,7 +145,7 @@ Result<bool> Function::shrink(std::unique_ptr<Frame>& frame, const Invocation& c
 
 Result<std::unique_ptr<Frame>> Function::make_frame(const Ref<Plan>& plan) {
   if (std::unique_ptr<Frame> spare = take_spare(*plan)) dispose(std::move(spare));
-  // Arenas of other extents are kept for their next call, but not without bound.
+  // Arenas of other extents are kept for their next call, but only up to a limit.
   uint64_t need = plan->arena_bytes(), held = instance_.counters().arena_bytes.load(std::memory_order_relaxed);
   if (held + need > std::max(kKeptArenaBytes, 4 * need)) instance_.drop_idle_frames();
   Result<std::unique_ptr<Frame>> frame = Frame::create(plan, instance_.devices());
@@ -163,7 +163,8 @@ Result<std::unique_ptr<Frame>> Function::make_frame(const Ref<Plan>& plan) {
   return frame;
 }
 
-// An idle frame with an arena of this size, of extents that were there once, as those of a decoder's steps are: its arena is free for the next ones.
+// An idle frame with an arena of this size whose extents occurred only once, such as those of a decoder's steps: its arena is free for the
+// next ones.
 std::unique_ptr<Frame> Function::take_spare(const Plan& plan) {
   std::lock_guard lock(lock_);
   CachedPlan* oldest = nullptr;
@@ -198,7 +199,7 @@ void Function::keep_plan(const Ref<Plan>& plan, bool replaces) {
       given_up =
           std::min_element(plans_.begin(), plans_.end(), [](const CachedPlan& a, const CachedPlan& b) { return a.last_use < b.last_use; });
     }
-    settle(*given_up);  // before frames that are out are counted back
+    settle(*given_up);  // before frames in use are subtracted
     evicted = std::exchange(*given_up, std::move(kept));
   }
   for (std::unique_ptr<Frame>& frame : evicted.idle) {
@@ -243,7 +244,7 @@ void Function::dispose(std::unique_ptr<Frame> frame) noexcept {
   instance_.counters().arena_bytes.fetch_sub(frame->plan().arena_bytes(), std::memory_order_relaxed);
 }
 
-// Each idle frame in turn, and not under the lock: a profile takes its time.
+// Each idle frame in turn, without holding the lock: collecting times takes long.
 void Function::collect_times() {
   for (size_t at = 0;; ++at) {
     for (uint32_t place = 0; place < kPlaces; ++place) {
@@ -263,7 +264,7 @@ void Function::collect_times() {
 
 void Function::drop_idle_frames() {
   for (;;) {
-    std::unique_ptr<Frame> dropped;  // goes outside the lock
+    std::unique_ptr<Frame> dropped;  // destroyed outside the lock
     {
       std::lock_guard lock(lock_);
       for (CachedPlan& cached : plans_) {
@@ -320,7 +321,7 @@ void Function::give_call(void* memory, bool counted) {
     }
   }
   ::operator delete(memory);
-  if (last) instance_.release();  // and with it, perhaps, this
+  if (last) instance_.release();  // this may destroy the instance, and this function with it
 }
 
 void Function::uncount_call() {

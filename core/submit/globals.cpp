@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The globals of an instance: parameters read from files, constants uploaded, derived values computed once, state zeroed.
-// Part of Instance; runs when an instance is made, never on the path of a call.
+// Part of Instance; runs when an instance is created, never on the path of a call.
 #include <algorithm>
 #include <map>
 
@@ -20,8 +20,9 @@ void note_globals(const mf::Program& program, std::vector<bool>& used) {
   }
 }
 
-// After the reads: a file that was written to or replaced meanwhile may be half of each. The module's own file was named when the module was
-// opened, so that only its contents count.
+// Checked after the reads: a file that was modified or replaced meanwhile may have been read half old, half new. The module's own file was
+// opened
+// by name earlier, so for it only the contents count.
 Status check_unchanged(const std::vector<memory::WeightExtent>& extents, const open::OpenModule& module) {
   std::map<int, std::vector<const memory::WeightExtent*>> files;
   for (const memory::WeightExtent& extent : extents) files[extent.descriptor].push_back(&extent);
@@ -59,7 +60,7 @@ Status Instance::make_globals(const InstanceRequest& request) {
   read_ = find_read_globals(meta, programs());
   globals_.resize(meta.globals()->size());
   place_globals(meta, machine_);
-  // All are found before the first is read.
+  // All parameters are located before the first is read.
   open::ParameterFiles files;
   HEDDLE_RETURN_IF_ERROR(files.open(request.parameter_files));
   std::vector<memory::WeightExtent> extents(meta.globals()->size());
@@ -161,7 +162,7 @@ Status Instance::run_initializer(const std::vector<memory::WeightExtent>& extent
   Status status = run.whole_program({}, {}, [](uint32_t, const ResultNeed&) { return Status(); }, pauses, next_part).run();
   if (!status.ok()) return in_region(std::move(status), *program, "heddle: running the initializer of " + module_->path() + " failed");
   free_part();
-  // Nor does anybody else read what it alone has written.
+  // No other code reads what only the initializer has written.
   for (uint32_t i = 0; i < globals_.size(); ++i) {
     if (read_.by_functions[i]) continue;
     globals_[i].reset();

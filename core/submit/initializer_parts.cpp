@@ -14,7 +14,7 @@ namespace mf = module_format;
 constexpr uint64_t kFewestBytes = uint64_t{4} << 20;
 constexpr uint64_t kMostParts = 64;
 
-// Calls visit with each value that the instruction names. False for one that may jump, or waits for a value.
+// Calls visit with each value that the instruction names. False for an instruction that may jump or wait for a value.
 bool visit_values(const mf::Program& program, const mf::Instruction& instruction, const std::function<void(uint32_t)>& visit) {
   switch (static_cast<mf::Op>(instruction.op())) {
     case mf::Op::Branch:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads bindings back and has them looked at. Called through inspection.h.
+// Reads bindings back and passes them to the inspector. Called through inspection.h.
 #include "core/submit/inspection.h"
 
 #include <algorithm>
@@ -12,14 +12,14 @@ namespace mf = module_format;
 
 constexpr uint32_t kRead = 1, kWritten = 2;  // of BindingRef.access
 
-// Every dispatch says what its bindings hold.
+// Whether every dispatch states the types of its bindings.
 bool says_types(const mf::Program& program) {
   return std::ranges::all_of(*program.dispatches(), [](const mf::DispatchSite* site) {
     return site->bindings()->size() == 0 || (site->binding_types() && site->binding_types()->size() != 0);
   });
 }
 
-// Whether another binding, which the region writes, has bytes of this one: a result may take the place of an operand.
+// Whether a binding that the region writes shares bytes with this one: a result may replace an operand.
 bool is_overwritten(const Inspection::Look& look, uint32_t index) {
   const heddle_binding_t& read = look.command->bindings[index];
   for (uint32_t i = 0; i < look.bindings.size(); ++i) {
@@ -45,7 +45,7 @@ Result<std::unique_ptr<Inspection>> Inspection::create(host::Host& host, const o
   const std::string untold = fmt::format(
       "{} was compiled before format 0.2 and does not say the element types of its regions; compile the model again", module.path());
   if (!known && made->rules_.kinds != 0) {
-    return error(HEDDLE_STATUS_UNIMPLEMENTED, "heddle: looking for NaN, as [validation] asks, failed: {}", untold);
+    return error(HEDDLE_STATUS_UNIMPLEMENTED, "heddle: searching for NaN, as [validation] requires, failed: {}", untold);
   }
   if (!known) host.log(HEDDLE_LOG_WARN, "validation", "dumps are raw bytes: " + untold);
   for (const std::string& pattern : config.dump) made->patterns_.push_back(to_c(pattern));
@@ -63,7 +63,7 @@ Result<std::unique_ptr<Inspection>> Inspection::create(host::Host& host, const o
   return made;
 }
 
-// A pattern that matches no region is an error: nothing would be written, without a word about it.
+// A pattern that matches no region is an error, since otherwise nothing would be written, silently.
 Status Inspection::check_patterns(const open::OpenModule& module) const {
   std::vector<const mf::Program*> programs(module.metadata().initializer()->begin(), module.metadata().initializer()->end());
   for (const mf::Function* function : *module.metadata().functions())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Looks at what regions read and write, for [validation] of the configuration: stops at the first value that is no number, and dumps values to files.
-// Made by Instance where the configuration asks for it, used by Run around each command; what looks into bytes is the validation layer's.
+// Inspects what regions read and write, for [validation] of the configuration: stops at the first value that is not a number, and dumps
+// values to files.
+// Created by Instance if the configuration requests it, used by Run around each command; the validation layer examines the bytes.
 #ifndef HEDDLE_CORE_SUBMIT_INSPECTION_H_
 #define HEDDLE_CORE_SUBMIT_INSPECTION_H_
 
@@ -17,7 +18,8 @@ namespace heddle::submit {
 
 class Inspection {
  public:
-  // NULL where nothing is asked for. UNIMPLEMENTED for a module that does not say the types that are needed, NOT_FOUND for a pattern that fits no region.
+  // NULL if nothing is requested. UNIMPLEMENTED if the module does not state the types that are needed, NOT_FOUND for a pattern that matches
+  // no region.
   static Result<std::unique_ptr<Inspection>> create(host::Host& host, const open::OpenModule& module);
 
   uint64_t next_call() { return ++calls_; }
@@ -25,15 +27,15 @@ class Inspection {
   // One dispatch of a call.
   struct Look {
     uint64_t call = 0;
-    uint32_t order = 0;  // of the dispatch in its call
+    uint32_t order = 0;  // position of the dispatch in its call
     memory::Device* device = nullptr;
     const module_format::DispatchSite* site = nullptr;
     const heddle_dispatch_command_t* command = nullptr;
-    bool looks = false;                           // the rest is filled in
-    std::vector<std::vector<std::byte>> in, out;  // by binding; nothing in `in` for what is only written
+    bool looks = false;                           // whether the following members are filled in
+    std::vector<std::vector<std::byte>> in, out;  // per binding; empty in `in` for bindings that are only written
     std::vector<heddle_validation_binding_t> bindings;
   };
-  // Between them the region runs; no other work touches what it names. [may-block]
+  // The region runs between these two calls; no other work touches its memory. [may-block]
   Status before(Look& look) const;
   Status after(Look& look) const;
 

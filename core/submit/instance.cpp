@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Making instances: routing, opening devices, loading code; and taking them apart again.
+// Creates instances: routing, opening devices, loading code; and destroys them.
 // Called through instance.h; globals are filled in globals.cpp.
 #include "core/submit/instance.h"
 
@@ -22,40 +22,41 @@ std::string shown(const std::string& slot) {
   return slot.empty() ? "default" : slot;
 }
 
-// The devices a slot may be bound to. Everything that is asked of the host for it ends in facts and infos, in step.
-class Wishes {
+// The devices a slot may be bound to. All devices that the host returns are added to facts and infos, at the same index.
+class Candidates {
  public:
-  Wishes(host::Host& host, const InstanceRequest& request, std::vector<std::string> families)
+  Candidates(host::Host& host, const InstanceRequest& request, std::vector<std::string> families)
       : host_(host), request_(request), families_(std::move(families)) {}
 
-  Result<route::SlotWish> of(const std::string& slot) {
+  Result<route::SlotPreference> of(const std::string& slot) {
     for (const auto& [name, device] : request_.slots) {
       if (name != slot) continue;
       Result<host::DeviceInfo> info = host_.device(device);
       if (!info.ok()) return wrap(info.take_status(), "route: binding slot " + shown(slot) + " to '" + device + "' failed");
-      return route::SlotWish{{add(*info)}, "asked for", {}};
+      return route::SlotPreference{{add(*info)}, "requested", {}};
     }
     for (const host::RouteConfig& rule : host_.config().routes) {
       bool is_default = slot.empty() && (rule.slot.empty() || rule.slot == "default");
       if (!is_default && rule.slot != slot) continue;
-      route::SlotWish wish{{}, "[[route]] at " + rule.place, {}};
+      route::SlotPreference preference{{}, "[[route]] at " + rule.place, {}};
       for (const std::string& alias : rule.to) {
         Result<host::DeviceInfo> info = host_.device(alias);
         if (info.ok()) {
-          wish.devices.push_back(add(*info));
+          preference.devices.push_back(add(*info));
         } else {
-          wish.absent.push_back(alias + ": " + std::string(info.status().message()));
+          preference.absent.push_back(alias + ": " + std::string(info.status().message()));
         }
       }
       if (rule.fallback_next) {
         for (uint32_t device : all()) {
-          if (std::find(wish.devices.begin(), wish.devices.end(), device) == wish.devices.end()) wish.devices.push_back(device);
+          if (std::find(preference.devices.begin(), preference.devices.end(), device) == preference.devices.end())
+            preference.devices.push_back(device);
         }
-        wish.reason += ", then devices in order";
+        preference.reason += ", then devices in order";
       }
-      return wish;
+      return preference;
     }
-    return route::SlotWish{all(), "devices in order", host_.skipped()};
+    return route::SlotPreference{all(), "devices in order", host_.skipped()};
   }
 
   const std::vector<route::DeviceFacts>& facts() const { return facts_; }
@@ -117,7 +118,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
     return instance;
   }
   HEDDLE_RETURN_IF_ERROR(instance->make_globals(request));
-  instance->machine_.profile = instance->profile_.get();  // of calls alone
+  instance->machine_.profile = instance->profile_.get();  // from calls only
   for (uint32_t i = 0; i < instance->module_->signatures().size(); ++i) {
     instance->functions_.push_back(std::make_unique<Function>(*instance, instance->module_->signatures()[i], instance->program(i)));
   }
@@ -127,7 +128,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
 
 Status Instance::bind_and_load(const InstanceRequest& request) {
   std::vector<route::RefusedCode> refused;
-  Status first;  // why the best choice failed
+  Status first;  // why the preferred choice failed
   for (;;) {
     Status bound = bind(request, refused);
     if (!bound.ok()) return first.ok() ? std::move(bound) : std::move(first);
@@ -162,35 +163,35 @@ Status Instance::bind(const InstanceRequest& request, const std::vector<route::R
   for (size_t i = 0; i < request.slots.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (request.slots[i].first != request.slots[j].first) continue;
-      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "route: binding slot {} failed: it is asked for twice, on '{}' and on '{}'",
+      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "route: binding slot {} failed: it is bound twice, to '{}' and to '{}'",
                    shown(request.slots[i].first), request.slots[j].second, request.slots[i].second);
     }
   }
-  Wishes wishes(*runtime_->host, request, route::families_of(meta));
-  std::vector<route::SlotWish> of_slots;
+  Candidates candidates(*runtime_->host, request, route::families_of(meta));
+  std::vector<route::SlotPreference> of_slots;
   for (const mf::Slot* slot : *meta.slots()) {
-    Result<route::SlotWish> wish = wishes.of(slot->name()->str());
-    if (!wish.ok()) return wish.take_status();
-    of_slots.push_back(std::move(*wish));
+    Result<route::SlotPreference> preference = candidates.of(slot->name()->str());
+    if (!preference.ok()) return preference.take_status();
+    of_slots.push_back(std::move(*preference));
   }
   auto rank = [&](uint32_t device, std::string_view format, std::string_view target) -> Result<uint32_t> {
-    Result<Ref<Device>> opened = runtime_->devices.open(wishes.infos()[device]);
+    Result<Ref<Device>> opened = runtime_->devices.open(candidates.infos()[device]);
     if (!opened.ok()) return opened.take_status();
     uint32_t value = 0;
     Status ranked((*opened)->api().dispatch->variant_rank((*opened)->get(), to_c(format), to_c(target), &value));
     HEDDLE_RETURN_IF_ERROR((*opened)->noted(std::move(ranked)));
     return value;
   };
-  Result<route::Route> route = route::choose(meta, wishes.facts(), of_slots, rank, refused);
-  for (uint32_t i = 0; i < wishes.infos().size(); ++i) {
+  Result<route::Route> route = route::choose(meta, candidates.facts(), of_slots, rank, refused);
+  for (uint32_t i = 0; i < candidates.infos().size(); ++i) {
     if (!route.ok() || std::find(route->devices.begin(), route->devices.end(), i) == route->devices.end()) {
-      runtime_->devices.close_unused(wishes.infos()[i]);
+      runtime_->devices.close_unused(candidates.infos()[i]);
     }
   }
   if (!route.ok()) return route.take_status();
   route_ = std::move(*route);
   for (uint32_t device : route_.devices) {
-    Result<Ref<Device>> opened = runtime_->devices.open(wishes.infos()[device]);
+    Result<Ref<Device>> opened = runtime_->devices.open(candidates.infos()[device]);
     if (!opened.ok()) return opened.take_status();
     devices_.push_back(std::move(*opened));
     machine_.device_names.push_back(devices_.back()->alias());
@@ -214,7 +215,7 @@ Status Instance::find_links() {
   for (const Link& link : links_) {
     host.log(HEDDLE_LOG_INFO, "host",
              fmt::format("copies from '{}' to '{}' go {}: {}", devices_[link.from]->alias(), devices_[link.to]->alias(),
-                         link.direct ? "straight" : "through host memory", link.reason));
+                         link.direct ? "directly" : "through host memory", link.reason));
   }
   return Status();
 }
@@ -241,7 +242,7 @@ Status Instance::load(const route::ChosenCode& chosen, std::vector<heddle_entry_
   const Device& device = *devices_[chosen.device];
   std::span<const std::byte> code = module_->file().code(*variant->code());
 
-  // Only what the programs dispatch is brought to the device: the rest of the executable is for other programs.
+  // Only the entries that the programs dispatch are loaded onto the device: the rest of the executable is for other programs.
   std::vector<heddle_entry_params_t> entries(chosen.entries.size());
   std::vector<std::vector<heddle_argument_t>> arguments(entries.size());
   for (uint32_t i = 0; i < entries.size(); ++i) {
@@ -363,7 +364,7 @@ void Instance::abandon(CallPointer call) noexcept {
 
 void Instance::reap_abandoned() noexcept {
   if (abandoned_count_.load(std::memory_order_relaxed) == 0) return;
-  CallPointer over;  // a list, too; goes outside the lock
+  CallPointer over;  // a list, too; destroyed outside the lock
   {
     std::lock_guard lock(abandoned_mutex_);
     for (CallPointer* at = &abandoned_; *at;) {

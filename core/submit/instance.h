@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// An instance: a module bound to devices, its code loaded, its globals in device memory, its functions ready to be called.
-// Made and owned by core/api.cpp; calls in flight keep it alive.
+// An instance: a module bound to devices, with its code loaded, its globals in device memory, its functions ready to be called.
+// Created and owned by core/api.cpp; calls in flight keep it alive.
 #ifndef HEDDLE_CORE_SUBMIT_INSTANCE_H_
 #define HEDDLE_CORE_SUBMIT_INSTANCE_H_
 
@@ -30,31 +30,31 @@ class Preferences;
 struct InstanceRequest {
   std::vector<std::pair<std::string, std::string>> slots;  // slot, device
   std::vector<open::ParameterFiles::Named> parameter_files;
-  bool profiles = false;    // takes the times of commands
+  bool profiles = false;    // measures the times of commands
   bool route_only = false;  // reads no parameters and runs nothing
   bool bind_only = false;   // loads no code either
 };
 
-// The programs of a module that go together, one for each function; initializer NULL where there is none.
+// The programs of a module that belong together, one per function; initializer is NULL if there is none.
 struct Programs {
   std::vector<const module_format::Program*> functions;
   const module_format::Program* initializer = nullptr;
 };
-// One value per global: whether a function's program reads it; whether that or the initializer does.
+// One value per global: whether a function's program reads it; whether such a program or the initializer reads it.
 struct ReadGlobals {
   std::vector<bool> by_functions, at_all;
 };
 ReadGlobals find_read_globals(const module_format::Module& module, const Programs& programs);
-// Each global's device, by the slot that it is of.
+// Sets each global's device from its slot.
 void place_globals(const module_format::Module& module, Machine& machine);
 
-// A call's memory goes back to its function.
+// Returns a call's memory to its function.
 struct GiveBackCall {
   void operator()(Call* call) const;
 };
 using CallPointer = std::unique_ptr<Call, GiveBackCall>;
 
-// Counted since the instance was made; exact whenever no call is in flight, once each function has settled what it counts itself.
+// Counts since the instance was created; exact whenever no call is in flight and each function has settled its own counts.
 struct Counters {
   std::atomic<uint64_t> calls{0}, failed_calls{0}, submissions{0}, dispatches{0}, copies{0}, copied_bytes{0}, crossings{0}, peer_copies{0};
   std::atomic<uint64_t> plans_made{0}, frames_made{0}, arena_bytes{0}, peak_arena_bytes{0}, scalars_read{0}, replays{0};
@@ -65,25 +65,25 @@ class Instance final : public memory::Counted {
   static Result<memory::Ref<Instance>> create(std::shared_ptr<Runtime> runtime, std::shared_ptr<const open::OpenModule> module,
                                               const InstanceRequest& request);
   ~Instance() override;
-  // The application gave its handle back. It lives until the last call that was started on it ends.
+  // The application released its handle. The instance lives until the last call that was started on it ends.
   static void release_handle(Instance* instance);
 
   const open::OpenModule& module() const { return *module_; }
   host::Host& host() const { return *runtime_->host; }
   const Machine& machine() const { return machine_; }
-  // Those that were chosen.
+  // The chosen programs.
   Programs programs() const;
   std::span<const memory::Ref<memory::Device>> devices() const { return devices_; }
   // NULL in an instance that was only routed.
   Function* function(uint32_t index) { return functions_.empty() ? nullptr : functions_[index].get(); }
   Counters& counters() { return counters_; }
   StateOrder& state_order() { return state_order_; }
-  // "route" or "statistics"; NOT_FOUND for another topic.
+  // "route", "statistics" or "profile"; NOT_FOUND for another topic.
   Result<std::string> report(std::string_view topic);
 
-  // Gives back the arenas that no call uses now, to make room.
+  // Frees the arenas that no call is using.
   void drop_idle_frames();
-  // A released call whose work is still under way. The instance waits for it before it goes.
+  // A released call whose work is in progress. The instance waits for it before it is destroyed.
   void abandon(CallPointer call) noexcept;
   void reap_abandoned() noexcept;
 
@@ -93,40 +93,41 @@ class Instance final : public memory::Counted {
     uint32_t device = 0;
   };
   Instance() = default;
-  // Routes, opens devices and loads code; what a driver will not load is passed over, as long as something else fits.
+  // Routes, opens devices and loads code; code that a driver refuses to load is skipped as long as an alternative exists.
   Status bind_and_load(const InstanceRequest& request);
   Status bind(const InstanceRequest& request, const std::vector<route::RefusedCode>& refused);
   Status find_links();
   Status load_code();
   void make_room_for_code();
-  // Loads one variant; its entries in the order of the executable's.
+  // Loads one variant; returns its entries in the order of the executable.
   Status load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries);
   void unload_code();
-  // Parameters that functions read, and everything else that the instance keeps; then what only the initializer reads, part by part.
+  // Loads the parameters that functions read and all other globals that the instance keeps; then those that only the initializer reads, part
+  // by part.
   Status make_globals(const InstanceRequest& request);
   Status allocate_globals();
-  // Of these globals; each has its place in `extents`.
+  // Loads these globals; `extents` has an entry for each.
   Status load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents);
   Status run_initializer(const std::vector<memory::WeightExtent>& extents);
-  // The chosen ones; of the initializer NULL where there is none.
+  // The chosen program; for the initializer NULL if there is none.
   const module_format::Program& program(uint32_t function) const;
   const module_format::Program* initializer() const;
-  // Which rule is for which region. The variants that rules name are loaded, unless no code is.
+  // Finds the rule of each region. Loads the variants that rules name, unless no code is loaded.
   void find_preferences(bool loads);
-  // What can be decided and prepared now is, so that what is missing is told when the instance is made.
+  // Decides and prepares as much as possible now, so that missing parts are reported when the instance is created.
   Status prepare_functions();
-  // The same for reports alone.
+  // The same for reports only.
   void decide_functions();
 
   std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<const open::OpenModule> module_;
   route::Route route_;
-  int64_t failed_code_ = -1;  // which of route_.code a driver would not load
+  int64_t failed_code_ = -1;  // index in route_.code that a driver refused to load
   std::vector<memory::Ref<memory::Device>> devices_;
   std::vector<Link> links_;
   std::vector<Loaded> loaded_;
   ReadGlobals read_;
-  std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest are the instance's own
+  std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest belong to the instance
   Machine machine_;
   std::unique_ptr<Profile> profile_;
   std::unique_ptr<Preferences> preferences_;
@@ -136,7 +137,7 @@ class Instance final : public memory::Counted {
   StateOrder state_order_;
   std::mutex abandoned_mutex_;
   std::atomic<uint32_t> abandoned_count_{0};
-  CallPointer abandoned_;  // the first of a list, for which no memory is needed: what is under way cannot be let go
+  CallPointer abandoned_;  // head of an intrusive list, which needs no memory: work in progress cannot be dropped
 };
 
 }  // namespace heddle::submit

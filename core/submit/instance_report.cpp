@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The reports of an instance, as JSON: where it runs and why, and what it did and holds.
-// Part of Instance; the field names are part of the runtime's promise.
+// The reports of an instance, as JSON: where it runs and why, what it did and what it holds.
+// Part of Instance; the field names are part of the runtime's stable interface.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -18,7 +18,7 @@ uint64_t value(const std::atomic<uint64_t>& counter) {
   return counter.load(std::memory_order_relaxed);
 }
 
-// Fragmentation: which part of what is free is not in its largest piece.
+// Fragmentation: the fraction of the free memory outside of its largest part.
 Json pool_json(const memory::Pool::Layer& layer) {
   const heddle_allocator_statistics_t& pool = layer.statistics;
   const uint64_t free = pool.bytes_reserved.current - std::min(pool.active.current, pool.bytes_reserved.current);
@@ -65,7 +65,7 @@ Json device_json(memory::Device& device) {
   out["pool"]["holders"] = Json::array();
   for (const memory::Pool::Holder& holder : device.pool().holders()) {
     Json line{{"owner", holder.owner}, {"blocks", holder.blocks}, {"requested", holder.requested.current}};
-    if (holder.requested.peak != 0) {  // only some allocators keep them
+    if (holder.requested.peak != 0) {  // only some allocators count them
       line["peak_requested"] = holder.requested.peak;
       line["total_requested"] = holder.requested.total;
     }
@@ -106,14 +106,14 @@ Result<std::string> Instance::report(std::string_view topic) {
   if (topic == "profile") {
     if (!profile_) {
       return error(HEDDLE_STATUS_FAILED_PRECONDITION,
-                   "heddle: reporting 'profile' of an instance failed: it takes no times; make it with HEDDLE_INSTANCE_PROFILE");
+                   "heddle: reporting 'profile' of an instance failed: it records no times; create it with HEDDLE_INSTANCE_PROFILE");
     }
     for (const std::unique_ptr<Function>& function : functions_) function->collect_times();
     return profile_->json();
   }
   if (topic != "statistics") {
-    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: reporting '{}' of an instance failed: there are 'route', 'statistics' and 'profile'",
-                 topic);
+    return error(HEDDLE_STATUS_NOT_FOUND,
+                 "heddle: reporting '{}' of an instance failed: the topics are 'route', 'statistics' and 'profile'", topic);
   }
   reap_abandoned();
   for (const std::unique_ptr<Function>& function : functions_) function->settle_counts();

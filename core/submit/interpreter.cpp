@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bytecode of host programs, instruction by instruction. Semantics are those of sdk/module/module.fbs.
-// Relies on what sdk/module/verifier.h promises: every index of an instruction is in range, and no program runs off its end.
+// Interprets the bytecode of host programs, instruction by instruction. Semantics are those of sdk/module/module.fbs.
+// Relies on the guarantees of sdk/module/verifier.h: every index of an instruction is in range, and no program runs off its end.
 #include "core/submit/interpreter.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ const char* symbol_of(mf::Op op) {
   }
 }
 
-// Whether r[a] is what the instruction computes.
+// Whether r[a] is the result of the instruction.
 bool writes_register(mf::Op op) {
   return (op >= mf::Op::Literal && op <= mf::Op::LessEqual) || op == mf::Op::ArgumentDim || op == mf::Op::ReadScalar ||
          op == mf::Op::ComputeUnits;
@@ -111,12 +111,12 @@ Status Interpreter::binding(const mf::BindingRef& ref, RecordedBinding* out) con
   return Status();
 }
 
-Status Interpreter::room() const {
+Status Interpreter::check_command_count() const {
   if (recording_.commands.size() < limits_.commands && recording_.bindings.size() / 4 < limits_.commands &&
       recording_.constants.size() / 4 < limits_.commands) {
     return Status();
   }
-  return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the program asks for more than {} commands", limits_.commands);
+  return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the program requests more than {} commands", limits_.commands);
 }
 
 bool Interpreter::guards_hold(const mf::Candidate& candidate) {
@@ -144,14 +144,14 @@ Status Interpreter::dispatch(uint32_t index) {
     for (uint32_t i = 0; i < 3 && taken; ++i) {
       int64_t workgroups = registers_[candidate->grid()->Get(i)];
       if (workgroups < 0 || workgroups > INT64_C(0xFFFFFFFF)) {
-        return error(HEDDLE_STATUS_INVALID_ARGUMENT, "region '{}' asks for {} workgroups in dimension {}", site->name()->string_view(),
+        return error(HEDDLE_STATUS_INVALID_ARGUMENT, "region '{}' requests {} workgroups in dimension {}", site->name()->string_view(),
                      workgroups, i);
       }
       command.grid[i] = static_cast<uint32_t>(workgroups);
       const uint32_t most = site->slot() < slots_.size() ? slots_[site->slot()].most_workgroups[i] : 0;
       if (most == 0 || command.grid[i] <= most) continue;
       taken = false;
-      refused = error(HEDDLE_STATUS_OUT_OF_RANGE, "region '{}' asks for {} workgroups in dimension {}, and its device takes {} at most",
+      refused = error(HEDDLE_STATUS_OUT_OF_RANGE, "region '{}' requests {} workgroups in dimension {}, and its device supports at most {}",
                       site->name()->string_view(), workgroups, i, most);
     }
     command.candidate = c;
@@ -160,7 +160,7 @@ Status Interpreter::dispatch(uint32_t index) {
   }
   if (!taken && !site->operation()) {
     if (!refused.ok()) return refused;
-    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "no kernel of region '{}' takes these extents", site->name()->string_view());
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT, "no kernel of region '{}' accepts these extents", site->name()->string_view());
   }
   command.has_kernel = taken;
   command.first_binding = static_cast<uint32_t>(recording_.bindings.size());
@@ -215,7 +215,7 @@ std::string Interpreter::compared(uint32_t condition) const {
   const mf::Instruction* comparison = writer(condition);
   if (!comparison) return {};
   const int64_t left = registers_[comparison->b()], right = registers_[comparison->c()];
-  // The program may have written one of the two since: what holds now is not what was compared.
+  // The program may have overwritten one of the two: the current values may differ from those compared.
   switch (static_cast<mf::Op>(comparison->op())) {
     case mf::Op::Equal:
       return left != right ? fmt::format("; they are {} and {}", left, right) : std::string();
@@ -312,11 +312,11 @@ Result<Interpreter::Outcome> Interpreter::run() {
         }
         break;
       case mf::Op::Dispatch:
-        HEDDLE_RETURN_IF_ERROR(room());
+        HEDDLE_RETURN_IF_ERROR(check_command_count());
         HEDDLE_RETURN_IF_ERROR(dispatch(a));
         break;
       case mf::Op::Copy: {
-        HEDDLE_RETURN_IF_ERROR(room());
+        HEDDLE_RETURN_IF_ERROR(check_command_count());
         const mf::CopySite* site = program_.copies()->Get(a);
         RecordedCommand command;
         command.kind = RecordedKind::kCopy;
@@ -332,7 +332,7 @@ Result<Interpreter::Outcome> Interpreter::run() {
         break;
       }
       case mf::Op::Fill: {
-        HEDDLE_RETURN_IF_ERROR(room());
+        HEDDLE_RETURN_IF_ERROR(check_command_count());
         RecordedCommand command;
         command.kind = RecordedKind::kFill;
         command.site = a;
@@ -345,9 +345,9 @@ Result<Interpreter::Outcome> Interpreter::run() {
         break;
       }
       case mf::Op::Barrier:
-        // One in a row is enough, and none is needed before the first command.
+        // Consecutive barriers are merged, and none is needed before the first command.
         if (!recording_.commands.empty() && recording_.commands.back().kind != RecordedKind::kBarrier) {
-          HEDDLE_RETURN_IF_ERROR(room());
+          HEDDLE_RETURN_IF_ERROR(check_command_count());
           recording_.commands.push_back({});
         }
         break;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs a host program for given extents and records what it asks for: commands with registers read, memory not yet resolved.
-// Used by core/submit to make plans; knows nothing of devices, buffers or drivers, so that it can be fuzzed alone.
+// Runs a host program for given extents and records its requests: commands with registers read, memory not yet resolved.
+// Used by core/submit to make plans; knows nothing of devices, buffers or drivers, so that it can be fuzzed separately.
 //
-// A program whose sizes depend on data suspends at ReadScalar: run() returns kNeedsScalar, the caller runs what is recorded, reads the
-// value and calls run() again.
+// A program whose sizes depend on data suspends at ReadScalar: run() returns kNeedsScalar; the caller runs the recorded commands, reads the
+// value and
+// calls run() again.
 #ifndef HEDDLE_CORE_SUBMIT_INTERPRETER_H_
 #define HEDDLE_CORE_SUBMIT_INTERPRETER_H_
 
@@ -33,9 +34,9 @@ enum class RecordedKind : uint32_t { kBarrier, kDispatch, kCopy, kFill };
 struct RecordedCommand {
   RecordedKind kind = RecordedKind::kBarrier;
   uint32_t site = 0;        // index among the program's sites of that kind
-  bool has_kernel = false;  // dispatches: one takes these extents; without, there is an operation
+  bool has_kernel = false;  // dispatches: a kernel accepts these extents; otherwise there is an operation
   uint32_t candidate = 0;   // that kernel's index among the site's candidates
-  uint32_t entry = 0;       // and in Executable.entries
+  uint32_t entry = 0;       // its index in Executable.entries
   uint32_t grid[3] = {0, 0, 0};
   uint32_t first_binding = 0;  // copies: source, then target; fills: target
   uint32_t binding_count = 0;
@@ -53,12 +54,12 @@ struct Recording {
 // Hostile loops end in RESOURCE_EXHAUSTED.
 struct InterpreterLimits {
   uint64_t steps = uint64_t{1} << 26;
-  uint64_t commands = uint64_t{1} << 22;  // and, times four, bindings and constants
+  uint64_t commands = uint64_t{1} << 22;  // and a quarter of the limit for bindings and for constants
 };
 
-// What a slot's device is like; 0: not known.
+// Properties of a slot's device; 0: unknown.
 struct SlotDevice {
-  std::array<uint32_t, 3> most_workgroups{};  // of a dispatch, in x, y and z
+  std::array<uint32_t, 3> most_workgroups{};  // per dispatch, in x, y and z
   uint32_t compute_units = 0;
 };
 
@@ -66,27 +67,28 @@ class Interpreter {
  public:
   enum class Outcome { kFinished, kNeedsScalar, kPaused };
 
-  // argument_dims: per argument, its extents. Static and symbolic extents of results are filled in from symbols (-1: not known). All
-  // references are kept and outlive the interpreter.
+  // argument_dims: the extents of each argument. Static and symbolic extents of results are filled in from symbols (-1: unknown). All
+  // references are
+  // kept and must outlive the interpreter.
   Interpreter(const module_format::Program& program, const open::Signature& signature,
               const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, InterpreterLimits limits = {});
 
-  // Kept. A kernel whose grid is larger than a device takes is passed over like one whose guards do not hold.
+  // Kept by reference. A kernel whose grid exceeds the device's limits is skipped like one whose guards do not hold.
   void describe_slots(std::span<const SlotDevice> slots) { slots_ = slots; }
 
-  // run() stops before each of these instructions when it comes there, in this order; kept.
+  // run() stops before each of these instructions when it reaches it, in this order; kept by reference.
   void pause_before(std::span<const uint32_t> instructions) { pauses_ = instructions; }
 
-  // Runs until the program returns, needs a scalar, or pauses. A failure's text is the cause alone: callers add who and what.
+  // Runs until the program returns, needs a scalar, or pauses. A failure's text is only the cause: callers add the context.
   Result<Outcome> run();
-  // After kNeedsScalar: which int64 it is, and the answer before run() is called again.
+  // After kNeedsScalar: the int64 to read; pass its value before calling run() again.
   RecordedBinding scalar() const { return scalar_; }
   void answer(int64_t value) { registers_[scalar_register_] = value; }
 
   const Recording& recording() const { return recording_; }
   Recording take_recording() { return std::move(recording_); }
   int64_t register_value(uint32_t index) const { return registers_[index]; }
-  // Per result, its extents; -1 where the program has not set one.
+  // The extents per result; -1 where the program has not set one.
   const std::vector<std::vector<int64_t>>& result_dims() const { return result_dims_; }
 
  private:
@@ -95,8 +97,8 @@ class Interpreter {
   bool guards_hold(const module_format::Candidate& candidate);
   Status binding(const module_format::BindingRef& ref, RecordedBinding* out) const;
   Status set_result_dim(uint32_t result, uint32_t dim, int64_t value);
-  Status room() const;
-  // "; they are 6 and 5" or "; 0 is below 1": the two that a check compared, as far as its condition says; else empty.
+  Status check_command_count() const;
+  // "; they are 6 and 5" or "; 0 is below 1": the two values that a check compared, as far as its condition tells; else empty.
   std::string compared(uint32_t condition) const;
   // "; given are 'x' 2x3xf32, 'y' 4x3xf32": the arguments whose extents vary.
   std::string given() const;
@@ -112,8 +114,8 @@ class Interpreter {
   RecordedBinding scalar_;
   uint32_t scalar_register_ = 0;
   uint64_t steps_ = 0;
-  uint32_t next_ = 0;                 // instruction
-  std::span<const uint32_t> pauses_;  // that are still to come
+  uint32_t next_ = 0;                 // index of the next instruction
+  std::span<const uint32_t> pauses_;  // the remaining pauses
 };
 
 }  // namespace heddle::submit

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What one call holds from its check to its end: arguments, results, extents. On the stack of a waiting call, in the Call of others.
+// The data of one call from its check to its end: arguments, results, extents. On the stack of a waiting call, otherwise in its Call.
 // Used by Function and Call only.
 #ifndef HEDDLE_CORE_SUBMIT_INVOCATION_H_
 #define HEDDLE_CORE_SUBMIT_INVOCATION_H_
@@ -18,11 +18,12 @@
 
 namespace heddle::submit {
 
-// Its arrays are as long as the function's signature says and stand one behind another, so that a usual call touches one or two cache lines of them;
-// inside the object when they are small. What is only used by calls that wait for others comes last.
+// Its arrays have the lengths of the function's signature and are stored consecutively, so that a usual call touches one or two cache lines
+// of them; they are
+// inside the object if they are small. Members that only waiting calls use come last.
 class Invocation {
  public:
-  // made() is empty and symbols are -1; arguments and results are filled in by the check.
+  // made() is empty and symbols are -1; the check fills in arguments and results.
   Invocation(size_t arguments, size_t results, size_t symbols)
       : argument_count_(static_cast<uint32_t>(arguments)),
         result_count_(static_cast<uint32_t>(results)),
@@ -33,7 +34,7 @@ class Invocation {
     for (memory::Ref<memory::Tensor>& one : made()) new (&one) memory::Ref<memory::Tensor>();
     for (int64_t& symbol : this->symbols()) symbol = -1;
   }
-  // References move as their bytes do.
+  // References are moved by copying their bytes.
   Invocation(Invocation&& other) noexcept;
   Invocation& operator=(Invocation&&) = delete;
   ~Invocation() {
@@ -48,17 +49,17 @@ class Invocation {
     return {at<memory::Tensor*>(0), argument_count_};
   }  // each on the device it is expected on
   std::span<memory::Tensor*> results() const { return {at<memory::Tensor*>(argument_count_), result_count_}; }
-  // Results that are new; empty where the caller gave one.
+  // Results that are new; empty where the caller passed one.
   std::span<memory::Ref<memory::Tensor>> made() const {
     return {at<memory::Ref<memory::Tensor>>(argument_count_ + result_count_), result_count_};
   }
   // Also the key of the plan.
   std::span<int64_t> symbols() const { return {at<int64_t>(argument_count_ + 2 * size_t{result_count_}), symbol_count_}; }
 
-  // What has to be over before the work starts, kept until the call is over: drivers borrow (HD-Q-03).
+  // The work that must finish before this work starts, kept until the call has finished: drivers borrow it (HD-Q-03).
   std::span<const heddle_point_t> waits() const { return {points(), wait_count_}; }
   const memory::Ref<memory::Timeline>& wait_owner(size_t index) const { return owners()[index]; }
-  // One for each argument and each result, and one for the state and the stream each, at most.
+  // At most one per argument and per result, one for the state and one for the stream.
   void add_wait(const memory::Ref<memory::Timeline>& timeline, uint64_t value) {
     points()[wait_count_] = {timeline->get(), value};
     new (&owners()[wait_count_]) memory::Ref<memory::Timeline>(timeline);
@@ -69,11 +70,11 @@ class Invocation {
     while (wait_count_ != 0) drop_last_wait();
   }
 
-  uint64_t deadline_ns = 0;                       // of CLOCK_MONOTONIC; 0: none
-  bool pending = false;                           // some argument or given result was when it was checked; false: no tensor is waited for
-  std::shared_ptr<memory::ForeignStream> stream;  // of the application's, that the work is ordered with
-  size_t state_wait = SIZE_MAX;                   // which wait is for an earlier call on the state
-  StateOrder::Turn turn;                          // of a call that touches state
+  uint64_t deadline_ns = 0;  // of CLOCK_MONOTONIC; 0: none
+  bool pending = false;      // an argument or given result was pending when it was checked; false: no tensor is waited for
+  std::shared_ptr<memory::ForeignStream> stream;         // the application's stream with which the work is ordered
+  size_t state_wait = SIZE_MAX;                          // index of the wait for an earlier call on the state
+  StateOrder::Turn turn;                                 // for a call that uses state
   std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;  // copies of arguments that were on another device
 
  private:

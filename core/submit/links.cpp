@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Asks drivers about pairs of devices. Called through links.h.
+// Queries drivers about pairs of devices. Called through links.h.
 #include "core/submit/links.h"
 
 namespace heddle::submit {
@@ -8,7 +8,7 @@ namespace {
 
 using memory::Device;
 
-// Of several tables for a pair, the last that says something.
+// Of several tables for a pair, the last one that sets p2p.
 const host::LinkConfig* asked_of(const Device& a, const Device& b, const host::Config& config) {
   const host::LinkConfig* found = nullptr;
   if (!a.config() || !b.config()) return found;
@@ -20,23 +20,24 @@ const host::LinkConfig* asked_of(const Device& a, const Device& b, const host::C
   return found;
 }
 
-// The queue of a copy is the source's, so that it is the source whose properties count. Empty: nothing is in the way.
+// A copy is enqueued on the source's queue, so the source's properties count. Empty: a direct copy is possible.
 std::string why_not_direct(const Device& from, const Device& to) {
   const heddle_driver_api_t& api = from.api();
   if (&api != &to.api()) return fmt::format("they are devices of two drivers, {} and {}", from.driver_id(), to.driver_id());
   heddle_transfer_properties_t properties{};
   properties.struct_size = sizeof(properties);
   Status asked = from.noted(Status(api.transfer->properties(from.get(), &properties)));
-  if (!asked.ok()) return fmt::format("{} does not tell what its copies can do: {}", from.driver_id(), asked.message());
+  if (!asked.ok()) return fmt::format("{} does not report what its copies can do: {}", from.driver_id(), asked.message());
   if ((properties.flags & HEDDLE_TRANSFER_PEER) == 0) {
-    return fmt::format("{} copies between no two of its devices (it has no HEDDLE_TRANSFER_PEER)", from.driver_id());
+    return fmt::format("{} does not copy between its devices (it has no HEDDLE_TRANSFER_PEER)", from.driver_id());
   }
   heddle_device_link_t link{};
   link.struct_size = sizeof(link);
   asked = Status(api.device->link(api.instance, from.description().ordinal, to.description().ordinal, &link));
-  if (!asked.ok()) return fmt::format("{} does not tell how they are linked: {}", from.driver_id(), asked.message());
+  if (!asked.ok()) return fmt::format("{} does not report how they are linked: {}", from.driver_id(), asked.message());
   if (link.peer_access == 0) {
-    return fmt::format("{} tells that '{}' does not reach the memory of '{}' (no peer_access)", from.driver_id(), from.alias(), to.alias());
+    return fmt::format("{} reports that '{}' does not reach the memory of '{}' (no peer_access)", from.driver_id(), from.alias(),
+                       to.alias());
   }
   return {};
 }
@@ -61,7 +62,7 @@ Result<std::vector<Link>> find_links(std::span<const memory::Ref<Device>> device
       if (link.required && !link.direct) {
         return error(
             HEDDLE_STATUS_UNAVAILABLE,
-            "route: copying from device '{}' straight to device '{}', as p2p = \"require\" at {} asks for, failed: {}; write \"auto\" "
+            "route: copying from device '{}' directly to device '{}', as p2p = \"require\" at {} demands, failed: {}; write \"auto\" "
             "if copies may go through host memory",
             from.alias(), to.alias(), asked->place, link.reason);
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Globals summed up as globals.cpp allocates them, arenas as plan.cpp lays them out. Field names are part of the runtime's promise.
+// Sums up globals as globals.cpp allocates them, and arenas as plan.cpp lays them out. Field names are part of the runtime's stable
+// interface.
 #include "core/submit/memory_needs.h"
 #include "core/submit/initializer_parts.h"
 
@@ -18,7 +19,7 @@ namespace {
 
 namespace mf = module_format;
 
-// Stops at the largest number. A pool gives no block of 0 bytes.
+// Saturates at the largest number. A pool has no blocks of 0 bytes.
 void add_block(uint64_t& sum, uint64_t size_bytes) {
   if (__builtin_add_overflow(sum, std::max<uint64_t>(size_bytes, 1), &sum)) sum = UINT64_MAX;
 }
@@ -33,12 +34,12 @@ std::string fields(std::initializer_list<std::pair<const char*, uint64_t>> list)
   return out;
 }
 
-// One behind another, as an array under a name.
+// Concatenated, as an array under a name.
 std::string listed(const char* name, const std::vector<std::string>& json) {
   return fmt::format("\"{}\": [{}]", name, fmt::join(json, ", "));
 }
 
-// Without a device nobody can say what an operation of a plugin takes: kernels are taken, and the rest is counted.
+// Without a device the need of a plugin's operation is unknown: kernels are chosen where possible, and the remaining operations are counted.
 class Unasked final : public Choices {
  public:
   Result<Choice> choose(const mf::DispatchSite&, bool kernel_fits, std::span<const int64_t>) override {
@@ -54,8 +55,8 @@ class Unasked final : public Choices {
 // Bytes on one device.
 struct Held {
   uint64_t parameters = 0, constants = 0, derived = 0, state = 0;
-  uint64_t weights = 0;        // the first three
-  uint64_t while_loading = 0;  // all that lives at once before the first call
+  uint64_t weights = 0;        // the sum of the first three
+  uint64_t while_loading = 0;  // the maximum live at once before the first call
 };
 struct Called {
   uint64_t arguments = 0, results = 0, arena = 0;
@@ -66,7 +67,7 @@ class Needs {
   Needs(const open::OpenModule& module, const Machine& machine, const Programs& programs)
       : module_(module), machine_(machine), programs_(programs), held_(machine.device_names.size()) {}
 
-  // "places", and what is not counted in them.
+  // "places", and a list of what is not counted in them.
   Result<std::string> places() {
     sum_up_globals();
     std::string not_counted;
@@ -96,7 +97,7 @@ class Needs {
     return listed("places", json) + (not_counted.empty() ? "" : ", \"not_counted_at_load\": [" + not_counted + "]");
   }
 
-  // One call alone, on each device. INVALID_ARGUMENT for arguments that the function does not take.
+  // A single call, on each device. INVALID_ARGUMENT for arguments that the function does not accept.
   Result<std::string> call(const mf::Program& program, const open::Signature& signature, const std::vector<std::vector<int64_t>>& dims) {
     std::vector<Called> called(held_.size());
     std::string not_counted;
@@ -124,7 +125,7 @@ class Needs {
   void sum_up_globals() {
     const mf::Module& meta = module_.metadata();
     const ReadGlobals read = find_read_globals(meta, programs_);
-    // Parameters that are the same bytes are read once for a device.
+    // Parameters that are the same bytes are read once per device.
     std::set<std::string> counted;
     for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
       const mf::Global& global = *meta.globals()->Get(i);
@@ -137,7 +138,7 @@ class Needs {
       if (read.by_functions[i]) add_block(*kinds[static_cast<size_t>(global.kind())], bytes);
     }
     if (!programs_.initializer) return;
-    // Of what only the initializer reads, the most that is there at once.
+    // The maximum that is in memory at once of what only the initializer reads.
     std::vector<uint64_t> most(held_.size());
     std::set<uint32_t> there;
     for (const InitializerPart& part : parts_of_initializer(meta, *programs_.initializer, read.by_functions, usual_part_bytes(meta))) {
@@ -154,7 +155,7 @@ class Needs {
     for (size_t device = 0; device < most.size(); ++device) add(held_[device].while_loading, most[device]);
   }
 
-  // Bytes of a global; and of a parameter which it is on its device: of the module's file, or of one name in one scope.
+  // The bytes of a global; and for a parameter its identity on the device: in the module's file, or a name in a scope.
   std::pair<uint64_t, std::string> bytes_of(uint32_t index) const {
     const mf::Module& meta = module_.metadata();
     const mf::Global& global = *meta.globals()->Get(index);
@@ -197,7 +198,7 @@ class Needs {
         is_whole = false;
       }
     }
-    if (!is_whole) not_counted = "\"what comes behind the first extent that is computed while it runs\"";
+    if (!is_whole) not_counted = "\"everything after the first extent that is computed while it runs\"";
     if (auto* unasked = dynamic_cast<Unasked*>(machine_.choices); unasked && std::exchange(unasked->operations, 0) != 0)
       not_counted += (is_whole ? "" : ", ") + std::string("\"the workspace of operators of plugins, which depends on the device\"");
     return Status();
@@ -209,7 +210,7 @@ class Needs {
   std::vector<Held> held_;  // per device
 };
 
-// Each slot a device of its own that wants no more than every device does.
+// Each slot is a separate device with the smallest requirements.
 Machine unbound_machine(const mf::Module& module) {
   Machine machine;
   for (const mf::Slot* slot : *module.slots()) machine.device_names.push_back(slot->name()->str());
@@ -230,7 +231,7 @@ std::vector<std::string> families_of(const mf::Program& program) {
 
 using ProgramList = flatbuffers::Vector<flatbuffers::Offset<mf::Program>>;
 
-// The one for the same devices as `like`; NULL if there is none.
+// The program for the same devices as `like`; NULL if there is none.
 const mf::Program* program_like(const mf::Program& like, const ProgramList& list) {
   const std::vector<std::string> families = families_of(like);
   for (const mf::Program* program : list) {
@@ -283,7 +284,7 @@ Result<std::string> memory_needs(const std::shared_ptr<Runtime>& runtime, const 
     HEDDLE_RETURN_IF_ERROR(add_program((*instance)->machine(), (*instance)->programs()));
   } else {
     for (const mf::Program* like : *meta.functions()->Get(request.function)->programs()) {
-      // Where one of the others has none for the same devices, they cannot be bound to these.
+      // If one of the other functions has no program for the same devices, slots cannot be bound to these.
       Programs programs;
       for (const mf::Function* function : *meta.functions()) programs.functions.push_back(program_like(*like, *function->programs()));
       programs.initializer = program_like(*like, *meta.initializer());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What memory a module needs, said before its code or data is loaded: weights and state, and what calls of given shapes need beside them.
-// Called by core/api.cpp; the same arithmetic as that of instances and plans, and nothing is allocated.
+// The memory that a module needs, computed before its code or data is loaded: weights and state, and the needs of calls with given shapes.
+// Called by core/api.cpp; uses the same arithmetic as instances and plans, and allocates nothing.
 #ifndef HEDDLE_CORE_SUBMIT_MEMORY_NEEDS_H_
 #define HEDDLE_CORE_SUBMIT_MEMORY_NEEDS_H_
 
@@ -15,13 +15,13 @@
 namespace heddle::submit {
 
 struct MemoryRequest {
-  std::optional<InstanceRequest> binding;  // how slots get their devices; none: each slot is looked at by itself
-  uint32_t function = 0;                   // its index
+  std::optional<InstanceRequest> binding;  // how slots are bound to devices; none: each slot is considered separately
+  uint32_t function = 0;                   // index of the function
   uint32_t call_count = 0;
-  const heddle_shape_t* shapes = nullptr;  // call_count times one for each argument
+  const heddle_shape_t* shapes = nullptr;  // call_count groups of one shape per argument
 };
 
-// JSON, as heddle_module_memory says. [any] [may-block]
+// JSON, as described at heddle_module_memory. [any] [may-block]
 Result<std::string> memory_needs(const std::shared_ptr<Runtime>& runtime, const std::shared_ptr<const open::OpenModule>& module,
                                  MemoryRequest request);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// query, prepare, load: once for an operator, a device and a tuple of extents. Called through operations.h.
+// query, prepare, load: once per operator, device and tuple of extents. Called through operations.h.
 #include "core/submit/operations.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 namespace mf = module_format;
 
-constexpr size_t kMostKept = 256;  // beyond, those that no plan uses go
+constexpr size_t kMostKept = 256;  // above this, unused ones are dropped
 constexpr uint64_t kMostAlignment = 4096;
 constexpr uint64_t kMostWorkspace = uint64_t{1} << 40;
 constexpr uint32_t kMostShards = 1u << 20;
@@ -38,7 +38,7 @@ std::string name_of(const mf::Operation& wanted) {
   return fmt::format("{}::{}/{}", wanted.domain()->string_view(), wanted.name()->string_view(), wanted.version());
 }
 
-// What plugins are asked, with the memory behind it.
+// The request to plugins, with the memory that it refers to.
 struct Operations::Request {
   Request(const mf::Operation& wanted, std::span<const int64_t> dims) : name(name_of(wanted)) {
     for (const mf::OperationAttribute* from : *wanted.attributes()) {
@@ -59,7 +59,7 @@ struct Operations::Request {
       operands.push_back({sizeof(heddle_operand_t), type->element_type(), type->rank(), 0, extents.data()});
       const std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(type->element_type()), extents);
       if (!bytes) {
-        failure = error(HEDDLE_STATUS_INVALID_ARGUMENT, "operand {} of {} would be {}, which is no tensor", i, name,
+        failure = error(HEDDLE_STATUS_INVALID_ARGUMENT, "operand {} of {} would be {}, which is not a valid tensor", i, name,
                         module::shape_text(type->element_type(), extents));
         return;
       }
@@ -92,7 +92,7 @@ struct Operations::Request {
 
 namespace {
 
-// A plugin's, loaded by a driver.
+// An operation of a plugin, loaded by a driver.
 struct PluginOperation final : Operation {
   ~PluginOperation() override {
     if (executable) device->api().dispatch->executable_unload(executable);
@@ -121,7 +121,7 @@ Result<std::shared_ptr<const Operation>> Operations::ask(const host::LoadedLibra
   if (properties.workspace_bytes > kMostWorkspace || alignment > kMostAlignment || (alignment & (alignment - 1)) != 0 ||
       properties.shard_count > kMostShards) {
     return error(HEDDLE_STATUS_INTERNAL,
-                 "query asks for {} bytes of workspace on {} and {} shards; up to {}, a power of two up to {} and {} "
+                 "query requests {} bytes of workspace on {} and {} shards; up to {}, a power of two up to {} and {} "
                  "are possible [HD-O-02]",
                  properties.workspace_bytes, alignment, properties.shard_count, kMostWorkspace, kMostAlignment, kMostShards);
   }
@@ -129,7 +129,7 @@ Result<std::shared_ptr<const Operation>> Operations::ask(const host::LoadedLibra
   made->workspace_bytes = properties.workspace_bytes;
   made->shards = std::max(properties.shard_count, 1u);
   HEDDLE_RETURN_IF_ERROR(Status(library.library.prepare(library.instance, &request.c, &made->operation)));
-  if (!made->operation) return error(HEDDLE_STATUS_INTERNAL, "prepare gave neither a status nor an operation [HD-O-02]");
+  if (!made->operation) return error(HEDDLE_STATUS_INTERNAL, "prepare returned neither a status nor an operation [HD-O-02]");
   heddle_operation_params_t params{};
   params.struct_size = sizeof params;
   params.operand_count = static_cast<uint32_t>(request.operands.size());
@@ -153,8 +153,8 @@ Result<std::shared_ptr<const Operation>> Operations::find(const mf::Operation& w
   const heddle_device_description_t& description = devices_[device]->description();
   const std::string which = fmt::format("{} ({}) on device '{}'", request.name, request.types, devices_[device]->alias());
   if (view(description.operation_target).empty()) {
-    return error(HEDDLE_STATUS_NOT_FOUND, "{}: its driver runs no operations of library plugins; bind the slot to another device [HD-O-02]",
-                 which)
+    return error(HEDDLE_STATUS_NOT_FOUND,
+                 "{}: its driver does not run operations of library plugins; bind the slot to another device [HD-O-02]", which)
         .payload("operator", request.name);
   }
   request.c.target = description.operation_target;
@@ -173,9 +173,9 @@ Result<std::shared_ptr<const Operation>> Operations::find(const mf::Operation& w
       return made;
     }
     reasons.push_back(
-        fmt::format("{} says {}: {}", candidate.id, view(heddle_status_code_name(made.status().code())), made.status().message()));
+        fmt::format("{} returned {}: {}", candidate.id, view(heddle_status_code_name(made.status().code())), made.status().message()));
   }
-  return error(HEDDLE_STATUS_NOT_FOUND, "{} is offered by no plugin{}", which, told(reasons, others, plugins))
+  return error(HEDDLE_STATUS_NOT_FOUND, "{} is not offered by any plugin{}", which, told(reasons, others, plugins))
       .payload("operator", request.name);
 }
 
@@ -186,7 +186,7 @@ Status Operations::check(const mf::Operation& wanted, const std::string& plugins
     if (candidate.library) return Status();
     reasons.push_back(candidate.reason);
   }
-  return error(HEDDLE_STATUS_NOT_FOUND, "{} is offered by no plugin{}", name_of(wanted), told(reasons, others, plugins))
+  return error(HEDDLE_STATUS_NOT_FOUND, "{} is not offered by any plugin{}", name_of(wanted), told(reasons, others, plugins))
       .payload("operator", name_of(wanted));
 }
 
@@ -199,7 +199,7 @@ Result<std::shared_ptr<const Operation>> Operations::prepare(const mf::Operation
   }
   Result<std::shared_ptr<const Operation>> made = find(wanted, device, dims, plugins);
   if (!made.ok()) return made;
-  std::vector<std::shared_ptr<const Operation>> dropped;  // outside the lock: a plugin is called
+  std::vector<std::shared_ptr<const Operation>> dropped;  // destroyed outside the lock: this calls a plugin
   std::lock_guard lock(mutex_);
   for (auto at = known_.begin(); known_.size() >= kMostKept && at != known_.end();) {
     if (at->second.use_count() > 1) {
@@ -210,7 +210,7 @@ Result<std::shared_ptr<const Operation>> Operations::prepare(const mf::Operation
     at = known_.erase(at);
   }
   auto [at, is_new] = known_.emplace(key, *made);
-  return at->second;  // another thread's, if it was faster
+  return at->second;  // that of another thread, if it was faster
 }
 
 std::vector<std::string> Operations::prepared() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Operations of library plugins, for an instance: finds a plugin for an operator, its operands and a device, has it prepare, and keeps what is
-// prepared while a plan uses it. Used by Preferences when plans are made; never on the path of a repeated call.
+// Operations of library plugins, for an instance: finds a plugin for an operator, its operands and a device, lets it prepare the operation,
+// and keeps
+// the operation while a plan uses it. Used by Preferences when plans are made; never on the path of a repeated call.
 #ifndef HEDDLE_CORE_SUBMIT_OPERATIONS_H_
 #define HEDDLE_CORE_SUBMIT_OPERATIONS_H_
 
@@ -22,7 +23,7 @@ namespace heddle::submit {
 // "com.acme::Whiten/1"
 std::string name_of(const module_format::Operation& wanted);
 
-// Ready for command lists: an entry that takes the operands and then, if there is one, the workspace. Who made it knows how it ends.
+// Ready for command lists: an entry that takes the operands, followed by the workspace if there is one. Derived classes implement its end.
 struct Operation {
   Operation() = default;
   Operation(const Operation&) = delete;
@@ -35,7 +36,7 @@ struct Operation {
   std::string plugin;
 };
 
-// What to do where nobody offers an operator, for the end of an error text.
+// Advice if no plugin offers an operator, for the end of an error text.
 inline constexpr std::string_view kInstallLibrary = "install a plugin that offers it (heddle plugins --why lists those found) [HD-O-01]";
 inline constexpr std::string_view kAnyLibrary = "*";
 
@@ -43,14 +44,16 @@ class Operations {
  public:
   Operations(host::Host& host, std::span<const memory::Ref<memory::Device>> devices) : host_(host), devices_(devices) {}
 
-  // The operation of a site on a device, for these extents of its operands (one operand's behind another's), of the first plugin whose id fits the
-  // pattern and that takes it. NOT_FOUND lists the plugins that were asked and what each said. The last ones are kept. A failure's text is the
-  // cause alone. [any] [may-block]
+  // The operation of a site on a device, for these extents of its operands (concatenated), from the first plugin whose id matches the pattern
+  // and that
+  // accepts it. NOT_FOUND lists the plugins that were asked and their answers. The most recent operations are kept. A failure's text is only
+  // the
+  // cause. [any] [may-block]
   Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device, std::span<const int64_t> dims,
                                                    const std::string& plugins);
-  // NOT_FOUND if no such plugin that can be used declares it: what can be known without extents. [any] [may-block]
+  // NOT_FOUND if no usable plugin declares it: the check that is possible without extents. [any] [may-block]
   Status check(const module_format::Operation& wanted, const std::string& plugins);
-  // "com.acme::Whiten/1 from org.example.whiten", one for each that is prepared.
+  // "com.acme::Whiten/1 from org.example.whiten", one per prepared operation.
   std::vector<std::string> prepared() const;
 
  private:

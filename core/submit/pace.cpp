@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Suspending and resuming tasks. Called through pace.h.
+// Suspends and resumes tasks. Called through pace.h.
 #include "core/submit/pace.h"
 
 #include <mutex>
@@ -15,7 +15,7 @@ using memory::Timeline;
 namespace {
 
 constexpr std::string_view kNoMemory = "host: waiting in a call in pieces failed: out of memory; free some and call again";
-constexpr std::string_view kWorkOfOthers = "the work that it waits for was over";
+constexpr std::string_view kWorkOfOthers = "the work that it waits for finished";
 
 }  // namespace
 
@@ -52,8 +52,9 @@ bool Wakeup::await_point(const Ref<Timeline>& timeline, uint64_t value, Status* 
   return false;
 }
 
-// A driver's callback. What it must not do is left to the executor: resuming, and letting go of a timeline, which may be the last thing that
-// keeps the device.
+// A driver's callback. The executor does what a callback must not do: resume the task, and release the timeline, which may be the last
+// reference to
+// the device.
 void Wakeup::told(void* wakeup, const heddle_status_t* failure) {
   auto* self = static_cast<Wakeup*>(wakeup);
   self->resumes_ = self->claim(Status(status_clone(failure)));
@@ -147,10 +148,10 @@ Status Pace::Awaiter::without_wakeup(Status&& why) {
   return what_ == For::kOwn ? (*timeline_)->wait(value_) : std::move(why);
 }
 
-// Until arm the task cannot be resumed; afterwards everything may be gone.
+// Until arm the task cannot be resumed; afterwards all objects may be gone.
 bool Pace::Awaiter::await_suspend(std::coroutine_handle<> task) {
   Status prepared = pace_.host_->executor().prepare();
-  if (prepared.ok() && timeline_) prepared = (*timeline_)->device().host().executor().prepare();  // it may be another runtime's
+  if (prepared.ok() && timeline_) prepared = (*timeline_)->device().host().executor().prepare();  // it may belong to another runtime
   if (prepared.ok()) {
     wakeup_ = Ref<Wakeup>::adopt(new (std::nothrow) Wakeup(*pace_.host_, task));
     if (!wakeup_) prepared = Status(HEDDLE_STATUS_RESOURCE_EXHAUSTED, kNoMemory);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From a recording to a plan: sizes, devices, the arena, bounds of every range, and the command list with its patches.
+// Turns a recording into a plan: sizes, devices, the arena, bounds of every range, and the command list with its patches.
 // Called by Function for every new tuple of extents; not on the path of a repeated call.
 #include "core/submit/plan.h"
 
@@ -15,10 +15,10 @@ namespace {
 
 namespace mf = module_format;
 
-// Overlap with an open end is found by drivers; here only what a range needs to be inside its value.
+// Drivers detect overlaps of open-ended ranges; this only checks that a range is inside its value.
 Status check_range(const RecordedBinding& binding, uint64_t size, uint64_t* out_length) {
   if (binding.offset > size || (binding.length != kToEnd && binding.length > size - binding.offset)) {
-    return error(HEDDLE_STATUS_OUT_OF_RANGE, "bytes [{}, {}) of value {} are asked for, which has {}", binding.offset,
+    return error(HEDDLE_STATUS_OUT_OF_RANGE, "bytes [{}, {}) of value {} are requested, which has {}", binding.offset,
                  binding.length == kToEnd ? std::string("end") : fmt::format("{}+{}", binding.offset, binding.length), binding.value, size);
   }
   *out_length = binding.length == kToEnd ? size - binding.offset : binding.length;
@@ -39,7 +39,7 @@ Resolver::Resolver(const mf::Program& program, const open::Signature& signature,
   for (size_t i = 0; i < signature.arguments.size(); ++i) {
     std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(signature.arguments[i].element_type), argument_dims[i]);
     if (!bytes) {
-      failure_ = error(HEDDLE_STATUS_INVALID_ARGUMENT, "input '{}' has more bytes than 63 bits count", signature.arguments[i].name);
+      failure_ = error(HEDDLE_STATUS_INVALID_ARGUMENT, "input '{}' has more bytes than 63 bits can count", signature.arguments[i].name);
       return;
     }
     argument_bytes_.push_back(*bytes);
@@ -48,8 +48,9 @@ Resolver::Resolver(const mf::Program& program, const open::Signature& signature,
   result_known_.resize(signature.results.size(), false);
   transients_.resize(program.transients()->size());
 
-  // The compiler promises that lives that do not meet may share bytes; commands between two barriers may overlap in time
-  // whatever their order, so a life ends at the barrier behind its last use.
+  // The compiler guarantees that values with disjoint lifetimes may share bytes. Commands between two barriers may overlap in time in any
+  // order, so a
+  // lifetime ends at the barrier after its last use.
   const auto* code = program.code();
   next_barrier_.assign(code->size() + 1, code->size());
   for (uint32_t i = code->size(); i-- > 0;) {
@@ -67,7 +68,7 @@ Status Resolver::size_results(const Interpreter& interpreter, bool all) {
     if (!known && !all) continue;
     std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(signature_.results[i].element_type), dims);
     if (!bytes) {
-      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "result '{}' would be {}, more bytes than 63 bits count", signature_.results[i].name,
+      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "result '{}' would be {}, more bytes than 63 bits can count", signature_.results[i].name,
                    module::shape_text(signature_.results[i].element_type, dims));
     }
     results_[i] = {dims, *bytes, machine_.device_of_slot[signature_.results[i].slot]};
@@ -76,7 +77,7 @@ Status Resolver::size_results(const Interpreter& interpreter, bool all) {
   return Status();
 }
 
-// Transients have no slot of their own: they are where the dispatches that name them run, or where what they are copied to or from is.
+// Transients have no slot: they are on the device of the dispatches that name them, or of the other side of their copies.
 Status Resolver::find_devices(const Recording& recording, size_t first_command, std::vector<bool>& used) {
   auto transient_of = [&](const RecordedBinding& binding) -> int64_t {
     const mf::Value* value = program_.values()->Get(binding.value);
@@ -105,7 +106,7 @@ Status Resolver::find_devices(const Recording& recording, size_t first_command, 
       used[static_cast<size_t>(transient)] = true;
       if (command.kind != RecordedKind::kDispatch) continue;
       TransientPlace& place = transients_[static_cast<size_t>(transient)];
-      if (place.device_known) continue;  // a second device is found when the dispatch is added
+      if (place.device_known) continue;  // a conflicting device is detected when the dispatch is added
       place.device = machine_.device_of_slot[program_.dispatches()->Get(command.site)->slot()];
       place.device_known = true;
     }
@@ -165,7 +166,7 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
       const mf::Transient* transient = program_.transients()->Get(i);
       int64_t size = interpreter.register_value(transient->size_register());
       if (size < 0) return error(HEDDLE_STATUS_OUT_OF_RANGE, "intermediate value {} would have {} bytes", i, size);
-      // A value of an earlier piece keeps its place; one that grew since is a new one.
+      // A value of an earlier piece keeps its place; one that has grown since gets a new place.
       if (place.placed && static_cast<uint64_t>(size) <= place.size) continue;
       Slice slice;
       slice.size_bytes = static_cast<uint64_t>(size);
@@ -176,7 +177,7 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
       slices.push_back(slice);
       owners.push_back(i);
     }
-    // Workspaces live from their command to the barrier behind it.
+    // A workspace is live from its command to the next barrier.
     std::vector<Runner*> workspaces;
     auto next = runners_.begin();
     for (size_t i = first_command; i < interpreter.recording().commands.size(); ++i) {
@@ -205,7 +206,7 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
     for (size_t i = 0; i < owners.size(); ++i) {
       TransientPlace& place = transients_[owners[i]];
       place.placed = true;
-      place.device_known = true;  // a later piece may not take it to another device
+      place.device_known = true;  // a later piece must not move it to another device
       place.arena = arena_count_;
       place.offset = slices[i].offset;
       place.size = slices[i].size_bytes;
@@ -335,7 +336,7 @@ Status Resolver::add_operation(const Recording& recording, const RecordedCommand
   open_segment(plan, device);
   const uint32_t first = static_cast<uint32_t>(plan.bindings.size());
   HEDDLE_RETURN_IF_ERROR(add_bindings(recording, recorded, device, plan));
-  // The plugin goes by the operands' types: nothing else says how long they are.
+  // The plugin relies on the operands' types: nothing else tells it their lengths.
   for (uint32_t i = 0; i < recorded.binding_count; ++i) {
     const uint64_t needed = operation.operand_bytes[i];
     uint64_t& length = plan.bindings[first + i].length;
@@ -377,7 +378,7 @@ Status Resolver::add_kernel(const Recording& recording, const RecordedCommand& r
   command.as.dispatch.constants = constant_count ? plan.constants.data() + plan.constants.size() : nullptr;
   std::copy(recorded.grid, recorded.grid + 3, command.as.dispatch.grid);
   command.as.dispatch.region = recorded.site;
-  // resolve() reserved room: what commands point to does not move.
+  // resolve() reserved capacity, so that the memory to which commands point does not move.
   plan.constants.insert(plan.constants.end(), recording.constants.begin() + recorded.first_constant,
                         recording.constants.begin() + recorded.first_constant + constant_count);
   push_command(plan, command, first, recorded.candidate);
@@ -446,7 +447,7 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   HEDDLE_RETURN_IF_ERROR(plan_memory(interpreter, first_command, *plan));
   size_t bindings = 0, constants = 0;
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
-    bindings += recording.commands[i].binding_count + 1;  // of an operation, its workspace
+    bindings += recording.commands[i].binding_count + 1;  // an operation also has its workspace
     constants += recording.commands[i].constant_count;
   }
   barrier_pending_ = false;

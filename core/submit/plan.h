@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A plan: what one call of a function submits, for one tuple of extents, with everything resolved that does not change between calls.
-// Made from a recording of the interpreter, cached by Function, run through Frame. Knows drivers' tables only as data.
+// A plan: the submissions of one call of a function, for one tuple of extents, with everything resolved that does not change between calls.
+// Made from a recording of the interpreter, cached by Function, run through Frame. Uses drivers' tables only as data.
 //
 // Glossary
 //   arena    one block per device that holds the call's intermediate values
-//   patch    a place in the command list that names an argument, a result, the arena or a verdict: filled in per frame or per call
-//   segment  a run of commands for one device, or one copy between two devices
+//   patch    a location in the command list that names an argument, a result, the arena or a verdict: filled in per frame or per call
+//   segment  consecutive commands for one device, or one copy between two devices
 #ifndef HEDDLE_CORE_SUBMIT_PLAN_H_
 #define HEDDLE_CORE_SUBMIT_PLAN_H_
 
@@ -28,7 +28,7 @@ enum class Source : uint32_t { kFixed, kArgument, kResult, kArena, kVerdict };
 
 struct Place {
   Source source = Source::kFixed;
-  uint32_t index = 0;                 // of the argument, result or arena; of verdicts the device
+  uint32_t index = 0;                 // index of the argument, result or arena; for verdicts, of the device
   heddle_buffer_t* buffer = nullptr;  // kFixed
   uint64_t offset = 0;                // from the start of the source's block, or of the buffer
   uint64_t length = 0;
@@ -40,15 +40,15 @@ enum class Field : uint32_t { kBinding, kCopySource, kCopyTarget, kFillTarget };
 struct Patch {
   Source source;
   Field field;
-  uint32_t index;  // as in Place
-  uint32_t at;     // binding or command
+  uint32_t index;  // same as in Place
+  uint32_t at;     // index of a binding or command
   uint64_t offset;
 };
 
 struct Segment {
   uint32_t device = 0;
-  uint32_t first = 0, count = 0;  // commands
-  bool crossing = false;          // then: a copy from `from` to `to`, on two devices
+  uint32_t first = 0, count = 0;  // range of commands
+  bool crossing = false;          // true: a copy from `from` to `to`, between two devices
   Place from, to;
 };
 
@@ -61,8 +61,8 @@ struct ArenaNeed {
 // A check of the program whose verdict is written: an int64 in the frame's memory for verdicts on a device.
 struct VerdictNeed {
   uint32_t device = 0;
-  uint32_t check = 0;   // its index in the program
-  uint64_t offset = 0;  // of the verdict
+  uint32_t check = 0;   // index of the check in the program
+  uint64_t offset = 0;  // offset of the verdict
   int64_t limit = 0;
 };
 
@@ -72,7 +72,7 @@ struct ResultNeed {
   uint32_t device = 0;
 };
 
-// What programs are resolved against: the instance's devices, globals and loaded code. Borrowed, immutable while plans live.
+// The context for resolving programs: the instance's devices, globals and loaded code. Borrowed, immutable while plans exist.
 struct GlobalMemory {
   heddle_binding_t memory{};
   uint32_t device = 0;
@@ -84,19 +84,20 @@ struct Link;
 
 // What runs a region: kernels, or an operation.
 struct Choice {
-  const std::vector<heddle_entry_t*>* kernels = nullptr;  // of the executable, by Candidate.entry; NULL: the operation does
+  const std::vector<heddle_entry_t*>* kernels = nullptr;  // of the executable, indexed by Candidate.entry; NULL: the operation runs it
   std::shared_ptr<const Operation> operation;
 };
 class Choices {
  public:
-  // For a call in which a kernel of the region takes the extents, or none does. dims: of the operation's operands, one's behind another's; empty
-  // where there is no operation. A failure's text is the cause alone. [any] [may-block]
+  // Chooses for a call in which a kernel of the region accepts the extents, or none does. dims: of the operation's operands, concatenated;
+  // empty if
+  // there is no operation. A failure's text is only the cause. [any] [may-block]
   virtual Result<Choice> choose(const module_format::DispatchSite& site, bool kernel_fits, std::span<const int64_t> dims) = 0;
 
  protected:
   ~Choices() = default;
 };
-// The extents of the operation's operands that a command recorded, behind the constants of the kernel.
+// The extents of the operation's operands that a command recorded, after the constants of the kernel.
 std::span<const int64_t> operation_dims(const module_format::DispatchSite& site, const Recording& recording,
                                         const RecordedCommand& command);
 
@@ -105,59 +106,60 @@ struct Machine {
   std::vector<uint64_t> min_alignment_of_device;
   std::vector<SlotDevice> slots;
   std::vector<uint32_t> device_of_slot;
-  Profile* profile = nullptr;        // where what commands took is summed up; NULL: nobody asks
-  Inspection* inspection = nullptr;  // what looks at the values of regions; NULL: nobody does
-  Choices* choices = nullptr;        // what runs regions
-  std::span<const Link> links;       // links.h; of one device, none
+  Profile* profile = nullptr;        // sums up the times of commands; NULL: no profile
+  Inspection* inspection = nullptr;  // inspects the values of regions; NULL: no inspection
+  Choices* choices = nullptr;        // chooses what runs regions
+  std::span<const Link> links;       // see links.h; empty for one device
   std::vector<GlobalMemory> globals;
-  // [executable][device] -> entries; empty where not loaded, null for those that no chosen program dispatches.
+  // [executable][device] -> entries; empty if not loaded, null for entries that no chosen program dispatches.
   std::vector<std::vector<std::vector<heddle_entry_t*>>> entries;
 };
 
 class Plan final : public memory::Counted {
  public:
-  // What every call looks at comes first.
+  // Members that every call uses come first.
   std::vector<int64_t> key;
   std::vector<Segment> segments;
   std::vector<ResultNeed> results;
-  std::vector<Patch> patches;  // of frames' own memory first, then of arguments and results
+  std::vector<Patch> patches;  // first those to frames' own memory, then those to arguments and results
   uint32_t frame_patch_count = 0;
-  bool inspected = false;      // its commands are enqueued one by one, and looked at
-  Profile* profile = nullptr;  // the instance's, like program
+  bool inspected = false;      // its commands are enqueued one by one and inspected
+  Profile* profile = nullptr;  // belongs to the instance, like program
   const module_format::Program* program = nullptr;
-  std::vector<heddle_command_t> commands;  // .dispatch.bindings is filled in by frames
+  std::vector<heddle_command_t> commands;  // frames fill in .dispatch.bindings
   std::vector<uint32_t> first_binding;     // per command, for dispatches
-  std::vector<uint32_t> candidates;        // per command, for profiles: which one of the site's kernels it is
+  std::vector<uint32_t> candidates;        // per command, for profiles: index of its kernel among the site's candidates
   std::vector<heddle_binding_t> bindings;
   std::vector<int64_t> constants;  // commands point into it
   std::vector<ArenaNeed> arenas;
-  std::vector<VerdictNeed> verdicts;                         // that the commands write
-  std::vector<std::shared_ptr<const Operation>> operations;  // what commands name
+  std::vector<VerdictNeed> verdicts;                         // verdicts that the commands write
+  std::vector<std::shared_ptr<const Operation>> operations;  // operations that commands name
   std::vector<bool> result_known;                            // false: a later piece of the program sets its extents
   uint32_t submission_count = 0, dispatch_count = 0, copy_count = 0, crossing_count = 0;
   uint64_t copied_bytes = 0;
 
-  // One submission on one device is all there is to it.
+  // Whether the plan is a single submission on one device.
   bool single() const { return segments.size() == 1 && !segments[0].crossing && !inspected; }
   uint64_t arena_bytes() const;
 };
 
-// Resolves recordings of one run of a program. A static program is resolved once; one that reads scalars, piece by piece,
-// with arenas of earlier pieces kept.
+// Resolves the recordings of one run of a program. A static program is resolved once; one that reads scalars, piece by piece, where the
+// arenas of
+// earlier pieces stay.
 class Resolver {
  public:
-  // packings: those of the function's other calls, of each device; NULL: it shares none.
+  // packings: shared with the function's other calls, one per device; NULL: not shared.
   Resolver(const module_format::Program& program, const open::Signature& signature, const Machine& machine,
            const std::vector<std::vector<int64_t>>& argument_dims, std::vector<Packings>* packings = nullptr);
 
-  // What the commands from first_command on need, as far as memory goes: arenas, results and operations of the plan, and no commands.
+  // The memory need of the commands from first_command on: arenas, results and operations of the plan, but no commands.
   Status plan_memory(const Interpreter& interpreter, size_t first_command, Plan& plan);
-  // The commands from first_command on as a plan. arena indexes go on from earlier pieces; plan.arenas holds only the new ones.
-  // A failure's text is the cause alone.
+  // The commands from first_command on as a plan. Arena indices continue those of earlier pieces; plan.arenas holds only the new ones.
+  // A failure's text is only the cause.
   Result<memory::Ref<Plan>> resolve(const Interpreter& interpreter, size_t first_command);
   // The last instruction that uses a transient in one of the arenas from this index on; 0 if there is none.
   uint32_t last_use_of_arenas(size_t first_arena) const;
-  // Where a value read by the program is; only values that earlier pieces named have a place.
+  // The place of a value that the program reads; only values that earlier pieces named have a place.
   Result<Place> place(const Interpreter& interpreter, const RecordedBinding& binding);
 
  private:
@@ -169,7 +171,7 @@ class Resolver {
     uint64_t offset = 0;
     uint64_t size = 0;
   };
-  // What runs a dispatch among the commands that are resolved now, and where an operation's workspace is.
+  // What runs a dispatch among the commands that are being resolved, and where an operation's workspace is.
   struct Runner {
     Choice choice;
     Place workspace;
@@ -179,16 +181,16 @@ class Resolver {
   Status place_transients(const Interpreter& interpreter, size_t first_command, Plan& plan);
   Status find_devices(const Recording& recording, size_t first_command, std::vector<bool>& used);
   Result<Place> place_of(const RecordedBinding& binding) const;
-  // Bindings of a command, each on the device.
+  // Adds the bindings of a command; each must be on the device.
   Status add_bindings(const Recording& recording, const RecordedCommand& command, uint32_t device, Plan& plan);
   Status add_operation(const Recording& recording, const RecordedCommand& command, const Runner& runner, Plan& plan);
   Status add_kernel(const Recording& recording, const RecordedCommand& command, const Runner& runner, Plan& plan);
   Status add_copy(const Recording& recording, const RecordedCommand& command, Plan& plan);
   Status add_fill(const Recording& recording, const RecordedCommand& command, Plan& plan);
   void open_segment(Plan& plan, uint32_t device);
-  // From one verdict to the next: bindings begin at aligned places.
+  // Distance between verdicts: bindings begin at aligned offsets.
   uint64_t verdict_stride(uint32_t device) const { return std::max<uint64_t>(machine_.min_alignment_of_device[device], 64); }
-  // Of the checks whose verdicts the commands from first_command on write.
+  // Adds the verdicts of the checks that the commands from first_command on write.
   void add_verdicts(const Interpreter& interpreter, size_t first_command, Plan& plan) const;
   std::string region(const RecordedCommand& command) const;
 
@@ -200,12 +202,12 @@ class Resolver {
   std::vector<ResultNeed> results_;
   std::vector<bool> result_known_;
   std::vector<TransientPlace> transients_;
-  std::vector<uint32_t> next_barrier_;       // per instruction: the first barrier at or behind it
-  std::vector<uint32_t> last_with_barrier_;  // per transient: its last instruction, moved on to the next barrier
-  std::vector<Runner> runners_;              // one a dispatch, in the order of the commands
+  std::vector<uint32_t> next_barrier_;       // per instruction: the first barrier at or after it
+  std::vector<uint32_t> last_with_barrier_;  // per transient: its last instruction, extended to the next barrier
+  std::vector<Runner> runners_;              // one per dispatch, in the order of the commands
   uint32_t arena_count_ = 0;
-  bool barrier_pending_ = false;  // wanted before the next command of the segment; between segments the core waits anyway
-  Status failure_;                // of the constructor
+  bool barrier_pending_ = false;  // a barrier is needed before the next command of the segment; between segments the core waits anyway
+  Status failure_;                // failure of the constructor
 };
 
 }  // namespace heddle::submit

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Rules to regions when an instance is made, regions to what runs them when a plan is. Called through preferences.h.
+// Assigns rules to regions when an instance is created, and chooses what runs each region when a plan is made. Called through preferences.h.
 #include "core/submit/preferences.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ bool fits(const std::string& pattern, std::string_view text) {
   return fnmatch(pattern.c_str(), std::string(text).c_str(), 0) == 0;
 }
 
-// Of the first value that it writes; UNDEFINED where the module does not say.
+// The type of the first value that it writes; UNDEFINED if the module does not tell.
 heddle_element_type_t type_of(const mf::DispatchSite& site) {
   if (const mf::Operation* operation = site.operation()) return operation->operands()->Get(operation->input_count())->element_type();
   const auto* types = site.binding_types();
@@ -76,9 +76,10 @@ const host::PreferConfig* Preferences::rule_for(const mf::DispatchSite& site) {
     if (std::ranges::find(rule.dtype, module::element_type_name(type)) != rule.dtype.end()) return &rule;
     if (type != HEDDLE_TYPE_UNDEFINED || told_untyped_) continue;
     told_untyped_ = true;
-    host_.log(HEDDLE_LOG_WARN, "submit",
-              fmt::format("[[prefer]] at {} goes by dtype, and {} does not say the element type of region '{}'; compile the model again",
-                          rule.place, module_.path(), name));
+    host_.log(
+        HEDDLE_LOG_WARN, "submit",
+        fmt::format("[[prefer]] at {} depends on dtype, but {} does not state the element type of region '{}'; compile the model again",
+                    rule.place, module_.path(), name));
   }
   return nullptr;
 }
@@ -115,10 +116,10 @@ void Preferences::find_variant(Way& way, const mf::Program& program, const mf::D
   }
   auto chosen = std::ranges::find_if(
       route_.code, [&](const route::ChosenCode& code) { return code.executable == site.executable() && code.device == device_index; });
-  if (chosen == route_.code.end()) return;  // no program that was chosen has such a site
+  if (chosen == route_.code.end()) return;  // no chosen program has such a site
   way.kernels = &machine_.entries[chosen->executable][chosen->device];
   if (chosen->variant == *best) return;
-  // Panels of weights, for one, are as wide as a variant's registers: who packs them and who reads them must be of one variant.
+  // For example, panels of weights are as wide as a variant's registers: the regions that pack and read them must use the same variant.
   if (touches_derived(module_.metadata(), program, site)) {
     way.refusal = fmt::format("it shares derived values with other regions, and their layout is that of {}",
                               name_of(*executable.variants()->Get(chosen->variant)));
@@ -142,7 +143,7 @@ Preferences::Way Preferences::way_of(const std::string& text, const mf::Program&
     if (!site.operation()) {
       way.refusal = "the module names no operation for it; compile the model with --operators and the plugin's manifest";
     } else if (view(devices_[machine_.device_of_slot[site.slot()]]->description().operation_target).empty()) {
-      way.refusal = "its device's driver runs no operations of library plugins";
+      way.refusal = "its device's driver does not run operations of library plugins";
     }
     return way;
   }
@@ -160,7 +161,7 @@ void Preferences::add(std::string_view function, const mf::Program& program, con
     const host::PreferConfig* rule = rule_for(*site);
     if (!rule) continue;
     Order order{rule, {}};
-    bool is_sure = false;  // what stands behind kernels that are there need not be looked for now
+    bool is_sure = false;  // alternatives after existing kernels need not be searched for now
     for (const std::string& text : rule->use) {
       Way way = way_of(text, program, *site, load);
       if (way.kind != Kind::kLibrary) {
@@ -182,15 +183,15 @@ Result<Choice> Preferences::take(const Way& way, const mf::DispatchSite& site, b
     if (!operation.ok()) return operation.take_status();
     return Choice{nullptr, std::move(*operation)};
   }
-  if (!kernel_fits) return error(HEDDLE_STATUS_UNAVAILABLE, "no kernel of it takes these extents");
+  if (!kernel_fits) return error(HEDDLE_STATUS_UNAVAILABLE, "none of its kernels accepts these extents");
   return Choice{way.kernels ? way.kernels : &machine_.entries[site.executable()][device], nullptr};
 }
 
 Status Preferences::nothing_will_do(const Order& order, const std::vector<std::string>& passed) const {
-  if (!order.rule) return error(HEDDLE_STATUS_UNAVAILABLE, "neither will do: {}; {}", fmt::join(passed, "; "), kInstallLibrary);
-  return error(HEDDLE_STATUS_UNAVAILABLE,
-               "nothing that [[prefer]] at {} names will do: {}; add to its 'use' what will, or take the rule out", order.rule->place,
-               passed.empty() ? std::string("it names nothing") : fmt::format("{}", fmt::join(passed, "; ")));
+  if (!order.rule)
+    return error(HEDDLE_STATUS_UNAVAILABLE, "neither of the two can run it: {}; {}", fmt::join(passed, "; "), kInstallLibrary);
+  return error(HEDDLE_STATUS_UNAVAILABLE, "no entry of [[prefer]] at {} can run it: {}; add one that can to its 'use', or remove the rule",
+               order.rule->place, passed.empty() ? std::string("its 'use' is empty") : fmt::format("{}", fmt::join(passed, "; ")));
 }
 
 Result<Choice> Preferences::choose(const mf::DispatchSite& site, bool kernel_fits, std::span<const int64_t> dims) {
@@ -265,7 +266,7 @@ void Preferences::note(const mf::DispatchSite& site, const Order& order, Decided
   }
   if (decided.passed.empty()) return;
   host_.log(HEDDLE_LOG_INFO, "submit",
-            fmt::format("region '{}' is run by {}{}; passed over: {}", site.name()->string_view(), decided.runs,
+            fmt::format("region '{}' is run by {}{}; skipped: {}", site.name()->string_view(), decided.runs,
                         order.rule ? ", by [[prefer]] at " + order.rule->place : std::string(), fmt::join(decided.passed, "; ")));
 }
 
@@ -287,7 +288,7 @@ std::vector<Preferences::Region> Preferences::regions() const {
         }
         region.runs += (region.runs.empty() ? "" : ", or else ") + (way.kind == Kind::kOwn ? name_of_own(*added.site) : way.text);
         const uint32_t last = added.site->candidates()->size() - 1;
-        if (way.kind != Kind::kLibrary && added.site->candidates()->Get(last)->guards()->size() == 0) break;  // it takes any extents
+        if (way.kind != Kind::kLibrary && added.site->candidates()->Get(last)->guards()->size() == 0) break;  // it accepts any extents
       }
     }
     list.push_back(std::move(region));

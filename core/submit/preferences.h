@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What runs each region of an instance: its own kernels, those of another variant, or the operation of a library plugin, tried in the order that the
-// first [[prefer]] rule for it says. Made by Instance once code is loaded, asked whenever a plan is made, and by reports.
+// What runs each region of an instance: its own kernels, those of another variant, or the operation of a library plugin, tried in the order
+// of the
+// first [[prefer]] rule for it. Created by Instance once code is loaded, used whenever a plan is made, and by reports.
 #ifndef HEDDLE_CORE_SUBMIT_PREFERENCES_H_
 #define HEDDLE_CORE_SUBMIT_PREFERENCES_H_
 
@@ -22,31 +23,31 @@ namespace heddle::submit {
 
 class Preferences final : public Choices {
  public:
-  // Loads a variant beside those that were chosen; its entries in the order of the executable's.
+  // Loads a variant in addition to the chosen ones; returns its entries in the order of the executable.
   using Load = std::function<Status(const route::ChosenCode&, std::vector<heddle_entry_t*>*)>;
 
-  // All are kept, and outlive it.
+  // All arguments are kept by reference and must outlive it.
   Preferences(host::Host& host, const open::OpenModule& module, const route::Route& route, const Machine& machine,
               std::span<const memory::Ref<memory::Device>> devices);
 
-  // Finds the rule of each of a program's regions, and loads the variants that rules name. What is not there is a reason, not a failure.
+  // Finds the rule of each region of a program, and loads the variants that rules name. A missing variant is a reason, not a failure.
   void add(std::string_view function, const module_format::Program& program, const Load& load);
 
   Result<Choice> choose(const module_format::DispatchSite& site, bool kernel_fits, std::span<const int64_t> dims) override;
-  // UNAVAILABLE, or NOT_FOUND where only a plugin could, if nothing can do, whatever the extents. [any] [may-block]
+  // UNAVAILABLE, or NOT_FOUND if only a plugin could run it, if nothing can run it for any extents. [any] [may-block]
   Status check(const module_format::DispatchSite& site);
-  // Whether more is to be decided for it than which of its kernels takes the extents.
+  // Whether more has to be decided than which of its kernels accepts the extents.
   bool is_open(const module_format::DispatchSite& site) const;
-  // Decides as far as the extents are known, for reports; what nothing can do is told there.
+  // Decides as far as the extents are known, for reports; regions that nothing can run are reported there.
   void decide(const module_format::Program& program, const open::Signature& signature);
 
   // For reports: each region that was added, in order.
   struct Region {
     std::string_view function, name;
     uint32_t slot = 0;
-    std::string runs;                 // "own x86-64-v4", "library:com.acme.ops"; before a plan is made, all that may come to it
+    std::string runs;                 // "own x86-64-v4", "library:com.acme.ops"; before a plan is made, all possible choices
     std::string why;                  // "[[prefer]] at heddle.toml:12:1", "no rule"
-    std::vector<std::string> passed;  // "library:com.acme.ops: ...": what came first and would not do
+    std::vector<std::string> passed;  // "library:com.acme.ops: ...": earlier choices that were skipped
   };
   std::vector<Region> regions() const;
   const Operations& operations() const { return operations_; }
@@ -55,10 +56,10 @@ class Preferences final : public Choices {
   enum class Kind { kOwn, kVariant, kLibrary };
   struct Way {
     Kind kind = Kind::kOwn;
-    std::string name;                                       // of a variant or plugin, perhaps a pattern
-    std::string text;                                       // as the rule has it
-    const std::vector<heddle_entry_t*>* kernels = nullptr;  // of a variant
-    std::string refusal;                                    // why it cannot do, whatever the extents
+    std::string name;                                       // of a variant or plugin; may be a pattern
+    std::string text;                                       // as written in the rule
+    const std::vector<heddle_entry_t*>* kernels = nullptr;  // for a variant
+    std::string refusal;                                    // why it can never run the region
   };
   struct Order {
     const host::PreferConfig* rule = nullptr;
@@ -89,11 +90,11 @@ class Preferences final : public Choices {
   std::span<const memory::Ref<memory::Device>> devices_;
   Operations operations_;
   std::vector<Added> added_;
-  std::map<const module_format::DispatchSite*, Order> orders_;                                 // of the regions that a rule is for
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<heddle_entry_t*>> variants_;  // executable, device, variant
+  std::map<const module_format::DispatchSite*, Order> orders_;                                 // for regions with a rule
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<heddle_entry_t*>> variants_;  // key: executable, device, variant
   bool told_untyped_ = false;
   mutable std::mutex mutex_;
-  std::map<const module_format::DispatchSite*, Decided> decided_;  // by the newest plan
+  std::map<const module_format::DispatchSite*, Decided> decided_;  // from the newest plan
 };
 
 }  // namespace heddle::submit

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sums by region, and their report.
+// Sums per region, and their report.
 #include "core/submit/profile.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Plans segment by segment, programs piece by piece, and copies between devices. Called through run.h.
+// Runs plans segment by segment, programs piece by piece, and copies between devices. Called through run.h.
 #include "core/submit/run.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ using memory::Device;
 
 namespace {
 
-// Each piece knows the arenas of all pieces before it, which stay until the call is over.
+// Each piece knows the arenas of all earlier pieces, which stay until the call has finished.
 constexpr size_t kMostArenas = 1024;
 
-// Device memory that the host sees until this ends.
+// Device memory mapped into the host for the lifetime of this object.
 class Mapped {
  public:
   ~Mapped() { static_cast<void>(unmap()); }
@@ -47,7 +47,7 @@ class Mapped {
 }  // namespace
 
 Status in_region(Status&& failure, const module_format::Program& program, std::string context) {
-  // A driver says which region it was by number; the module knows its name.
+  // A driver identifies a region by number; the module knows its name.
   std::string_view region = view(heddle_status_payload(failure.get(), to_c("region")));
   uint32_t index = 0;
   if (std::from_chars(region.data(), region.data() + region.size(), index).ec == std::errc() && index < program.dispatches()->size()) {
@@ -172,11 +172,11 @@ Task Run::cross(const Frame& frame, const Segment& segment) {
   HEDDLE_CO_RETURN_IF_ERROR(params_.devices[source]->check());
   HEDDLE_CO_RETURN_IF_ERROR(params_.devices[target]->check());
   const Link& link = params_.machine.links[link_index(params_.devices.size(), source, target)];
-  Status brought = co_await incoming_over(source);  // it may be what goes on now
+  Status brought = co_await incoming_over(source);  // its target may be the source of this copy
   if (!brought.ok()) co_return std::move(brought);
   if (link.direct) {
     Status copied = co_await cross_directly(from, to, source, target);
-    // A driver of an older ABI was never asked for it.
+    // A driver of an older ABI was not asked whether it supports this.
     if (copied.ok() || link.required || copied.code() != HEDDLE_STATUS_UNIMPLEMENTED) co_return std::move(copied);
   }
   brought = co_await incoming_over(target);
@@ -187,7 +187,7 @@ Task Run::cross(const Frame& frame, const Segment& segment) {
   co_return co_await cross_staged(from, to, source, target);
 }
 
-// On the source's queue, behind what the source did for it. The target no longer uses what the bytes take the place of.
+// On the source's queue, after the source's earlier work. The target no longer uses the bytes that are overwritten.
 Task Run::cross_directly(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target) {
   Status over = co_await lane_over(target);
   if (over.ok() && lanes_[target].incoming_from != source) over = co_await incoming_over(target);
@@ -196,7 +196,7 @@ Task Run::cross_directly(heddle_binding_t from, heddle_binding_t to, uint32_t so
   auto copy = [&](const heddle_sync_t* sync) { return a.api().transfer->peer_copy(a.queue(), sync, &from, &to); };
   Status enqueued = add(source, [&] { return a.start(copy, lanes_[source].waits()); });
   if (!enqueued.ok()) {
-    co_return wrap(std::move(enqueued), fmt::format("copying {} bytes from device '{}' straight to device '{}'", from.length, a.alias(),
+    co_return wrap(std::move(enqueued), fmt::format("copying {} bytes from device '{}' directly to device '{}'", from.length, a.alias(),
                                                     params_.devices[target]->alias()));
   }
   lanes_[target].incoming = lanes_[source].last;
@@ -205,10 +205,10 @@ Task Run::cross_directly(heddle_binding_t from, heddle_binding_t to, uint32_t so
   co_return Status();
 }
 
-// One of the two has its memory where the host and the other device's copies reach it: straight from or into it.
+// One of the two has its memory where the host and the other device's copies can access it: copies directly from or into it.
 Task Run::cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target) {
   Device &a = *params_.devices[source], &b = *params_.devices[target];
-  // The driver does not know who else touches what is mapped, so what it does with it is over before.
+  // The driver does not know who else accesses mapped memory, so its own use must be complete first.
   if (a.unified()) {
     Status over = co_await lane_over(source);
     if (!over.ok()) co_return std::move(over);
@@ -232,7 +232,7 @@ Task Run::cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t sour
     moved = co_await upload_copied(bytes_from, to, target);
   } else {
     const uint32_t busy = bytes_from ? target : source;
-    Task over = lane_over(busy);  // made first: once the copy is enqueued there may be no memory to wait for it
+    Task over = lane_over(busy);  // created first: once the copy is enqueued there may be no memory to wait for it
     moved = add(busy, [&] {
       return bytes_from ? b.start_upload(bytes_from, to, lanes_[target].waits()) : a.start_download(from, bytes_to, lanes_[source].waits());
     });
@@ -242,7 +242,7 @@ Task Run::cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t sour
   co_return std::move(!moved.ok() ? moved : !read.ok() ? read : written);
 }
 
-// Pages of a file, which no driver of another device gets: it may pin them.
+// For pages of a file, which must not be passed to a driver of another device: it may pin them.
 Task Run::upload_copied(const void* from, heddle_binding_t to, uint32_t target) {
   Device& b = *params_.devices[target];
   Result<void*> staging = borrow(target);
@@ -257,13 +257,13 @@ Task Run::upload_copied(const void* from, heddle_binding_t to, uint32_t target) 
   co_return std::move(moved);
 }
 
-// Through two pieces of pinned memory: one is filled while the other is emptied. The last upload is not waited for.
+// Through two pinned blocks: one is filled while the other is emptied. Does not wait for the last upload.
 Task Run::cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target) {
   Device &a = *params_.devices[source], &b = *params_.devices[target];
   void* memory[2] = {};
   Pending uploads[2], download;
   const uint64_t pieces = (from.length + Device::kStagingBytes - 1) / Device::kStagingBytes;
-  // Piece i is downloaded, and then piece i - 1 uploaded.
+  // Downloads piece i, then uploads piece i - 1.
   for (uint64_t i = 0; i <= pieces; ++i) {
     const Pending before = download;
     if (i < pieces) {
@@ -303,9 +303,9 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
   interpreter.describe_slots(machine.slots);
   interpreter.pause_before(pauses);
   Resolver resolver(params_.program, params_.signature, machine, argument_dims);
-  std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas, and of the current one
+  std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas, and of the current piece
   std::vector<heddle_block_t> arenas;
-  std::vector<uint32_t> uses_end;  // of each frame, the last instruction that needs it; with pauses
+  std::vector<uint32_t> uses_end;  // for each frame, the last instruction that needs it; with pauses only
   std::vector<bool> prepared(params_.results.size(), false);
   size_t done = 0;
   for (;;) {
@@ -331,8 +331,8 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
       if (!ran.ok()) co_return std::move(ran);
     }
     if (finished) co_return Status();
-    if (*outcome == Interpreter::Outcome::kPaused) {  // in a program that reads no scalars
-      // The arenas of what is not used any more go; their number goes on.
+    if (*outcome == Interpreter::Outcome::kPaused) {  // only in a program that reads no scalars
+      // Frees arenas that are no longer used; their numbering continues.
       uses_end.push_back(resolver.last_use_of_arenas(arenas.size()));
       arenas.assign(frames.back()->arenas().begin(), frames.back()->arenas().end());
       for (size_t i = frames.size(); i-- > 0;) {
@@ -361,7 +361,7 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
     }
     counters_.scalars_read.fetch_add(1, std::memory_order_relaxed);
     interpreter.answer(value);
-    // A loop of scalars may have millions of pieces.
+    // A loop with scalars may have millions of pieces.
     if (frames.back()->arenas().size() == arenas.size()) {
       frames.pop_back();
     } else {

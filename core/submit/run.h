@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs plans of several pieces and programs: initializers, plans over several devices, programs that read scalars, calls that wait for their
-// turn. Used by Instance and Function. A plan of a single submission that nothing holds back does not come here: Function submits it itself.
+// turn. Used by Instance and Function. A single submission that need not wait does not come here: Function submits it itself.
 //
-// Each device has a lane: what the run enqueues there waits for what it enqueued there before, at the driver. Between devices the host bridges
-// (HD-Q-02): only a copy from one to another is waited for by the run, never by a thread of it, unless its pace says so. Where the driver of both
-// copies straight from one to the other, the copy stands on the source's lane, and the run waits for it before it enqueues more at the target.
+// Each device has a lane: work that the run enqueues there waits, in the driver, for the run's earlier work there. Between devices the host
+// bridges
+// (HD-Q-02): the run itself waits only for copies between devices, without blocking a thread unless its pace requires it. If the driver of
+// both copies
+// directly, the copy is on the source's lane, and the run waits for it before it enqueues more at the target.
 #ifndef HEDDLE_CORE_SUBMIT_RUN_H_
 #define HEDDLE_CORE_SUBMIT_RUN_H_
 
@@ -35,26 +37,28 @@ class Run {
   Run(const RunParams& params, Pace& pace, Counters& counters)
       : params_(params), pace_(pace), counters_(counters), lanes_(params.devices.size()) {}
 
-  // A plan's frame, bound. When it ends, everything that it enqueued is over. Once.
+  // A bound frame of a plan. When the task ends, all work that it enqueued has finished. Call once.
   Task plan(const Frame& frame);
-  // The whole program, piece by piece where it reads scalars. `prepare` is called when a result's extents are known and before a
-  // command uses it: makes it ready to be written.
+  // The whole program, piece by piece if it reads scalars. `prepare` is called when a result's extents are known and before a command uses
+  // it: it
+  // makes the result ready to be written.
   using Prepare = std::function<Status(uint32_t result, const ResultNeed& need)>;
-  // It stops before each of the instructions `pauses`, when what came before is over, to call `paused`.
+  // Stops before each of the instructions `pauses`, when the earlier work has finished, and calls `paused`.
   Task whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare,
                      std::span<const uint32_t> pauses = {}, const std::function<Status()>& paused = {});
-  // Something was enqueued, so that what it writes is undefined after a failure.
+  // Whether work was enqueued, so that its results are undefined after a failure.
   bool started() const { return started_; }
-  // CANCELLED or DEADLINE_EXCEEDED if the pace says so, naming what comes next.
+  // CANCELLED or DEADLINE_EXCEEDED if the pace reports it, naming the next step.
   Status check(const Frame& frame, const Segment& next) const;
 
  private:
   using Pending = memory::Device::Pending;
   struct Lane {
-    Pending last;  // empty: nothing is enqueued, or all of it is over
+    Pending last;  // empty: nothing is enqueued, or all of it has finished
     heddle_point_t point{};
-    // The last copy that another device writes here, on that device's own timeline: this one's driver cannot wait for it (HD-Q-02), so that nothing
-    // is enqueued here before it is over. Copies of one source are in order.
+    // The last copy that another device writes here, on that device's timeline. This device's driver cannot wait for it (HD-Q-02), so nothing
+    // is
+    // enqueued here before it has finished. Copies of one source are in order.
     Pending incoming;
     uint32_t incoming_from = 0;
     std::span<const heddle_point_t> waits() const { return {&point, last.timeline ? 1u : 0u}; }
@@ -68,22 +72,24 @@ class Run {
     memory::Device::Staging staging;
   };
   Task pieces_of(const Frame& frame);
-  // Calls start, which gives a Result<Pending>, and notes what it started on the device's lane. There is room to note it before anything starts.
+  // Calls start, which returns a Result<Pending>, and records the started work on the device's lane. Memory for the record is allocated
+  // before.
   template <typename Start>
   Status add(uint32_t device, Start start);
   // Memory to copy through, until everything is settled.
   Result<void*> borrow(uint32_t device);
   Task lane_over(uint32_t device);
   Task incoming_over(uint32_t device);
-  // A segment command by command, each looked at before and after.
+  // Runs a segment command by command, and inspects each before and after.
   Task inspect(const Frame& frame, const Segment& segment);
   Task cross(const Frame& frame, const Segment& segment);
   Task cross_directly(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task upload_copied(const void* from, heddle_binding_t to, uint32_t target);
-  // Waits for everything in flight; its first failure, if there is no other yet in outcome, which outlives it. To be made before anything is
-  // started: afterwards there may be no memory for it.
+  // Waits for all work in flight; stores its first failure in outcome, unless it already has one. outcome must outlive the task. Create it
+  // before anything
+  // is started: afterwards there may be no memory for it.
   Task settle(Status& outcome);
 
   RunParams params_;
@@ -93,8 +99,8 @@ class Run {
   std::vector<InFlight> in_flight_;
   std::vector<Borrowed> borrowed_;
   bool started_ = false;
-  uint64_t inspected_call_ = 0;  // 0: not yet
-  uint32_t inspected_ = 0;       // dispatches
+  uint64_t inspected_call_ = 0;  // 0: none yet
+  uint32_t inspected_ = 0;       // number of inspected dispatches
 };
 
 template <typename Start>
@@ -110,9 +116,9 @@ Status Run::add(uint32_t device, Start start) {
   return Status();
 }
 
-// The failure with the context in front, and with the region where its payload says which it was.
+// The failure with the context prepended, and with the region if its payload names one.
 Status in_region(Status&& failure, const module_format::Program& program, std::string context);
-// What that many calls of a plan add to the counters of its instance. Modulo 2^64: uint64_t(-1) takes one back.
+// Adds the counts of that many calls of a plan to the counters of its instance. Modulo 2^64: uint64_t(-1) subtracts one call.
 void count(const Plan& plan, uint64_t calls, Counters& counters);
 
 }  // namespace heddle::submit

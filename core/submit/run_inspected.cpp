@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The part of Run for instances whose values are looked at: one command at a time.
+// The part of Run for instances whose values are inspected: one command at a time.
 #include "core/submit/run.h"
 
 namespace heddle::submit {
@@ -17,7 +17,7 @@ Task Run::inspect(const Frame& frame, const Segment& segment) {
   uint32_t enqueued = 0;
   for (uint32_t i = segment.first; i < segment.first + segment.count; ++i) {
     const heddle_command_t& command = frame.command(i);
-    if (command.kind == HEDDLE_COMMAND_BARRIER) continue;  // each command is over before the next begins
+    if (command.kind == HEDDLE_COMMAND_BARRIER) continue;  // each command has finished before the next begins
     const bool looks = command.kind == HEDDLE_COMMAND_DISPATCH;
     Inspection::Look look;
     if (looks) {
@@ -33,7 +33,7 @@ Task Run::inspect(const Frame& frame, const Segment& segment) {
     if (looks) HEDDLE_CO_RETURN_IF_ERROR(inspection.after(look));
     ++enqueued;
   }
-  if (enqueued > 1) counters_.submissions.fetch_add(enqueued - 1, std::memory_order_relaxed);  // the plan counts one
+  if (enqueued > 1) counters_.submissions.fetch_add(enqueued - 1, std::memory_order_relaxed);  // the plan already counts one
   co_return Status();
 }
 

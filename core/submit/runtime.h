@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the instances of one runtime share: host, opened devices, weights.
-// Made by core/api.cpp, kept alive by modules and instances.
+// The state that the instances of one runtime share: host, opened devices, weights.
+// Created by core/api.cpp, kept alive by modules and instances.
 #ifndef HEDDLE_CORE_SUBMIT_RUNTIME_H_
 #define HEDDLE_CORE_SUBMIT_RUNTIME_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A coroutine that ends in a Status: what a call in several pieces does, written as if it could wait.
-// Used by run.cpp and call.cpp; what it waits for is in pace.h.
+// A coroutine that ends in a Status: the work of a call in several pieces, written as if it could block.
+// Used by run.cpp and call.cpp; pace.h has what it can wait for.
 #ifndef HEDDLE_CORE_SUBMIT_TASK_H_
 #define HEDDLE_CORE_SUBMIT_TASK_H_
 
@@ -28,16 +28,16 @@ class [[nodiscard]] Task {
     if (handle_) handle_.destroy();
   }
 
-  // Runs until it has to wait for the first time; at its end, in whatever thread, ended(context, outcome) is called. Once.
+  // Runs until the first wait; at the end of the task, on any thread, ended(context, outcome) is called. Call once.
   inline void start(void (*ended)(void* context, Status&& outcome), void* context);
-  // The same of a task that never waits but here, to its end.
+  // The same for a task that never suspends: runs it here to its end.
   inline Status run();
 
-  // From another task: runs it, and goes on with its outcome.
+  // From another task: runs it, and continues with its outcome.
   auto operator co_await() && noexcept { return Awaiter{handle_}; }
 
  private:
-  // It may end before whoever started it gets to rest, then that one just goes on: a loop of tasks that never wait needs no stack.
+  // It may end before its caller suspends; then the caller just continues: a loop of tasks that never wait needs no stack.
   enum State : int { kRunning, kAwaited, kEnded };
   struct Awaiter {
     Handle handle;
@@ -53,7 +53,7 @@ class [[nodiscard]] Task {
 struct Task::promise_type {
   struct Final {
     bool await_ready() const noexcept { return false; }
-    // Whoever is told may destroy the coroutine at once.
+    // The awaiting task may destroy the coroutine at once.
     void await_suspend(Handle self) const noexcept {
       promise_type& promise = self.promise();
       if (auto* ended = promise.ended) {
@@ -111,7 +111,7 @@ Status Task::Awaiter::await_resume() const {
 
 }  // namespace heddle::submit
 
-// HEDDLE_RETURN_IF_ERROR of a coroutine.
+// HEDDLE_RETURN_IF_ERROR for coroutines.
 #define HEDDLE_CO_RETURN_IF_ERROR(expression)                      \
   do {                                                             \
     ::heddle::Status heddle_status_ = (expression);                \

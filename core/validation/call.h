@@ -135,8 +135,8 @@ class Call {
   // An output struct: the plugin gets a copy in whose tail nothing may be written.
   template <class Struct, class Function>
   heddle_status_t* fill(Tag tag, Struct* out, Function function) {
-    constexpr size_t kTail = 64;
-    alignas(16) unsigned char room[sizeof(Struct) + kTail];
+    constexpr size_t kGuardBytes = 64;
+    alignas(16) unsigned char storage[sizeof(Struct) + kGuardBytes];
     uint32_t size = 0;
     if (out) std::memcpy(&size, out, sizeof(size));
     if (!out || size < sizeof(size)) {
@@ -144,15 +144,15 @@ class Call {
       return refusal();
     }
     if (size > sizeof(Struct)) return pass(tag, [&] { return function(out); });
-    std::memset(room, kCanary, sizeof(room));
-    std::memcpy(room, out, size);
-    heddle_status_t* status = pass(tag, [&] { return function(reinterpret_cast<Struct*>(room)); });
-    for (size_t i = size; i < sizeof(room); ++i) {
-      if (room[i] == kCanary) continue;
+    std::memset(storage, kCanary, sizeof(storage));
+    std::memcpy(storage, out, size);
+    heddle_status_t* status = pass(tag, [&] { return function(reinterpret_cast<Struct*>(storage)); });
+    for (size_t i = size; i < sizeof(storage); ++i) {
+      if (storage[i] == kCanary) continue;
       plugin_broke("HD-E-04", "it wrote byte {} of an output struct whose struct_size is {}", i, size);
       break;
     }
-    std::memcpy(out, room, size);
+    std::memcpy(out, storage, size);
     return status;
   }
   // What a function that makes an object answers: the object gets its record, or, where the plugin broke a rule, is undone through `undo`.

@@ -108,7 +108,7 @@ class OutOfTree(unittest.TestCase):
         ran = subprocess.run(["bash", "-euxc", commands], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600)
         self.assertEqual(ran.returncode, 0, ran.stdout[-3000:] + ran.stderr[-3000:])
         self.assertRegex(ran.stdout, r"ai.onnx::Sigmoid/13 +main\.\d\.Sigmoid")
-        self.assertIn("skipped library:com.acme.ops: ai.onnx::Sigmoid/13 is offered by no plugin", ran.stdout)
+        self.assertIn("skipped library:com.acme.ops: ai.onnx::Sigmoid/13 is not offered by any plugin", ran.stdout)
 
     def test_the_example_of_skips(self):
         text = GUIDE.read_text(encoding="utf-8")

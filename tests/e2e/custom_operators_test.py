@@ -114,11 +114,11 @@ class CustomOperators(HeddleTestCase):
     def test_what_is_missing_is_said_and_ends_in_4(self):
         module = self.scale()
         missing = self.fail_with(4, "run", module)
-        self.assertIn("region 'main.custom.0.Scale it': test::Scale/1 (2x3xf32 -> 2x3xf32) on device 'cpu:0' is offered by no plugin", missing.stderr)
+        self.assertIn("region 'main.custom.0.Scale it': test::Scale/1 (2x3xf32 -> 2x3xf32) on device 'cpu:0' is not offered by any plugin", missing.stderr)
         other = self.fail_with(4, "run", module, "--plugin-path", WHITEN)
         self.assertIn("1 library plugin does not declare it", other.stderr)
         refused = self.fail_with(4, "run", self.scale(mode="refuse"), "--plugin-path", PLUGINS)
-        self.assertIn("test.library says UNIMPLEMENTED: test::Scale/1: it refuses on purpose", refused.stderr)
+        self.assertIn("test.library returned UNIMPLEMENTED: test::Scale/1: it refuses on purpose", refused.stderr)
 
     def test_a_failing_operator_names_its_region(self):
         np.save(self.folder / "x.npy", np.ones((2, 3), np.float32))
@@ -157,7 +157,7 @@ class CustomOperators(HeddleTestCase):
         self.assert_close(self.run_module(module, "x", x, *on), -3 * np.maximum(x, 0), 1e-6, 0)
         there = heddle("run", module, "--plugin-path", PLUGINS, "--plugin-path", fakes, "--device", "cpu", "--device", "@host=test.fake_gpu")
         self.assertEqual(there.code, 4, str(there))
-        self.assertIn("on device 'fake_gpu:0': its driver runs no operations of library plugins; bind the slot to another device", there.stderr)
+        self.assertIn("on device 'fake_gpu:0': its driver does not run operations of library plugins; bind the slot to another device", there.stderr)
 
     def test_the_plugins_list(self):
         told = json.loads(self.succeed("plugins", "--plugin-path", PLUGINS, "--format", "json").stdout)

@@ -88,8 +88,8 @@ class Prefer(HeddleTestCase):
         self.assertIn("comes from test.library", said)
         large, said = self.run_it(module, 100, *paths)
         self.assertIn("region 'main.1.Gelu act one' is run by own x86-64-v", said)
-        self.assertIn("heddle.toml:4:1; passed over: library:test.library", said)
-        self.assertIn("test.library says UNIMPLEMENTED: ai.onnx::Gelu/20: it takes 1000 elements at most", said)
+        self.assertIn("heddle.toml:4:1; skipped: library:test.library", said)
+        self.assertIn("test.library returned UNIMPLEMENTED: ai.onnx::Gelu/20: it takes 1000 elements at most", said)
         self.assertIn("library:test.other_library: ai.onnx::Gelu/20", said)
         self.assertIn("no library plugin 'test.other_library' is installed", said)
         both, said = self.run_it(module, 100, *paths, "--plugin-path", OTHER)
@@ -111,9 +111,9 @@ class Prefer(HeddleTestCase):
             config = self.config('op = "Softmax"\nuse = ["own"]', 'op = "*Gelu*"\nuse = ["library:nobody", "variant:avx9"]')
             self.input(4)
             failed = self.fail_with(4, "run", module, "--config", config, "--input", f"x=@{self.folder / 'x.npy'}")
-            for part in ("region 'main.1.Gelu act one': nothing that [[prefer]] at ", "heddle.toml:7:1 names will do: library:nobody: ai.onnx::Gelu/20",
+            for part in ("region 'main.1.Gelu act one': no entry of [[prefer]] at ", "heddle.toml:7:1 can run it: library:nobody: ai.onnx::Gelu/20",
                          "no library plugin 'nobody' is installed; variant:avx9: executable 'cpu' has no such variant for it; it has x86-64-v3, x86-64-v4",
-                         "; add to its 'use' what will, or take the rule out"):
+                         "; add one that can to its 'use', or remove the rule"):
                 self.assertIn(part, failed.stderr)
             told = self.regions(module, "--config", config)["main.1.Gelu"]
             self.assertEqual(len(told["passed"]), 1 if batch == 4 else 2)

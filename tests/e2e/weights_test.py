@@ -111,7 +111,7 @@ class WeightsTest(HeddleTestCase):
 
         code, errors = self.run_and(rewrite)
         self.assertEqual(code, 1, errors)
-        self.assertIn(f"of {self.path} failed: it was written to meanwhile", errors)
+        self.assertIn(f"of {self.path} failed: it was modified meanwhile", errors)
         self.assertIn("8 tensors, 'w0' to 'w7'", errors)
         self.expect_next_run_works()
 
@@ -124,7 +124,7 @@ class WeightsTest(HeddleTestCase):
 
         code, errors = self.run_and(replace)
         self.assertEqual(code, 1, errors)
-        self.assertIn(f"of {self.path} failed: another file took its name meanwhile", errors)
+        self.assertIn(f"of {self.path} failed: another file replaced it meanwhile", errors)
         self.expect_next_run_works()
 
     def test_a_run_killed_while_it_loads_leaves_nothing_behind(self):

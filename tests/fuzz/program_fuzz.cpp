@@ -222,12 +222,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const std::string& family : route::families_of(module)) {
     if (facts.size() < 4) facts.push_back({"device" + std::to_string(facts.size()), "driver", family});
   }
-  route::SlotWish wish{{}, "devices in order", {}};
-  for (uint32_t i = 0; i < facts.size(); ++i) wish.devices.push_back(i);
+  route::SlotPreference preference{{}, "devices in order", {}};
+  for (uint32_t i = 0; i < facts.size(); ++i) preference.devices.push_back(i);
   auto rank = [&](uint32_t device, std::string_view, std::string_view target) -> Result<uint32_t> {
     return static_cast<uint32_t>((device + target.size() + choice) % 3);
   };
-  Result<route::Route> route = route::choose(module, facts, std::vector<route::SlotWish>(module.slots()->size(), wish), rank);
+  Result<route::Route> route = route::choose(module, facts, std::vector<route::SlotPreference>(module.slots()->size(), preference), rank);
   if (!route.ok()) require_text(route.status());
 
   for (const mf::Function* function : *module.functions()) {

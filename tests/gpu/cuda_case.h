@@ -238,8 +238,8 @@ class Cuda : public ::testing::Test {
   // Ends the case where there is no device: it is skipped, or fails.
   static void require_device() {
     if (why_no_cuda().empty()) return;
-    const char* wish = std::getenv("HEDDLE_GPU");
-    if (wish && std::string_view(wish) == "required") FAIL() << "no CUDA device: " << why_no_cuda();
+    const char* required = std::getenv("HEDDLE_GPU");
+    if (required && std::string_view(required) == "required") FAIL() << "no CUDA device: " << why_no_cuda();
     GTEST_SKIP() << "SKIP: no CUDA device: " << why_no_cuda();
   }
 

@@ -241,14 +241,14 @@ TEST_F(Operations, SayWhatEveryPluginAnswered) {
   Outcome refused = try_instance(write({{.mode = "refuse"}}, 2));
   EXPECT_EQ(refused.code, HEDDLE_STATUS_NOT_FOUND);
   EXPECT_THAT(refused.message, AllOf(HasSubstr("test::Scale/1 (2x3xf32 -> 2x3xf32) on device 'cpu:0'"),
-                                     HasSubstr("test.library says UNIMPLEMENTED: test::Scale/1: it refuses on purpose"),
+                                     HasSubstr("test.library returned UNIMPLEMENTED: test::Scale/1: it refuses on purpose"),
                                      HasSubstr("test.other_library says UNIMPLEMENTED"), Not(HasSubstr("not declare"))));
   // Declared by its manifest, and not in its library.
   Outcome absent = try_instance(write({{.mode = "refuse", .version = 3}}, 2));
-  EXPECT_THAT(absent.message, AllOf(HasSubstr("test.library says UNIMPLEMENTED"), HasSubstr("test.other_library says NOT_FOUND")));
+  EXPECT_THAT(absent.message, AllOf(HasSubstr("test.library returned UNIMPLEMENTED"), HasSubstr("test.other_library says NOT_FOUND")));
   Outcome other = try_instance(write({{.domain = "nobody"}}, 2));
   EXPECT_THAT(other.message,
-              HasSubstr("nobody::Scale/1 (2x3xf32 -> 2x3xf32) on device 'cpu:0' is offered by no plugin; 2 library plugins do "
+              HasSubstr("nobody::Scale/1 (2x3xf32 -> 2x3xf32) on device 'cpu:0' is not offered by any plugin; 2 library plugins do "
                         "not declare it; install"));
 }
 
@@ -258,17 +258,17 @@ TEST_F(Operations, AreRefusedForTypesAndBadAnswers) {
   EXPECT_EQ(types.code, HEDDLE_STATUS_NOT_FOUND);
   EXPECT_THAT(types.message, AllOf(HasSubstr("2x3xi32 -> 2x3xi32"), HasSubstr("x is element type 0x2008 of 2x3")));
   Outcome prepare = try_instance(write({{.mode = "prepare_fails"}}, 2));
-  EXPECT_THAT(prepare.message, HasSubstr("test.library says RESOURCE_EXHAUSTED"));
+  EXPECT_THAT(prepare.message, HasSubstr("test.library returned RESOURCE_EXHAUSTED"));
   Outcome workspace = try_instance(write({{.mode = "odd_workspace"}}, 2));
   EXPECT_THAT(workspace.message,
-              AllOf(HasSubstr("test.library says INTERNAL: query asks for 24 bytes of workspace on 3"), HasSubstr("[HD-O-02]")));
+              AllOf(HasSubstr("test.library returned INTERNAL: query requests 24 bytes of workspace on 3"), HasSubstr("[HD-O-02]")));
 }
 
 TEST_F(Operations, AreNotForDevicesWhoseDriverRunsNone) {
   open();
   Outcome made = try_instance(write({{}}, 2), "test.fake_gpu:0");
   EXPECT_EQ(made.code, HEDDLE_STATUS_NOT_FOUND);
-  EXPECT_THAT(made.message, HasSubstr("on device 'fake_gpu:0': its driver runs no operations of library plugins"));
+  EXPECT_THAT(made.message, HasSubstr("on device 'fake_gpu:0': its driver does not run operations of library plugins"));
 }
 
 TEST_F(Operations, ComeFromTheFirstPluginThatTakesThem) {

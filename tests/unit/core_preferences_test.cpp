@@ -184,7 +184,7 @@ TEST_F(Preferences, PassOverALibraryThatDoesNotTakeTheExtents) {
   EXPECT_FALSE(runs_operation(rule("*", "'library:*', 'own'"), {.batch = 500}));
   EXPECT_THAT(region()["passed"][0].get<std::string>(),
               AllOf(HasSubstr("library:*: test::Sum/1 (500x3xf32, 500x3xf32 -> 500x3xf32) on device 'cpu:0'"),
-                    HasSubstr("test.library says UNIMPLEMENTED: test::Sum/1: it takes 1000 elements at most")));
+                    HasSubstr("test.library returned UNIMPLEMENTED: test::Sum/1: it takes 1000 elements at most")));
 }
 
 TEST_F(Preferences, AreDecidedForTheExtentsOfEachCall) {
@@ -205,9 +205,9 @@ TEST_F(Preferences, AreAnErrorWhereNothingIsLeft) {
   for (int64_t batch : {int64_t{2}, int64_t{-1}}) {
     Outcome none = refused(rule("Sum", "'library:nobody', 'variant:avx9'"), {.batch = batch});
     EXPECT_EQ(none.code, HEDDLE_STATUS_UNAVAILABLE);
-    EXPECT_THAT(none.message, AllOf(HasSubstr("region 'main.0.Sum the node': nothing that [[prefer]] at <text>:7:1 names will do: "),
+    EXPECT_THAT(none.message, AllOf(HasSubstr("region 'main.0.Sum the node': no entry of [[prefer]] at <text>:7:1 can run it: "),
                                     HasSubstr("library:nobody: test::Sum/1"), HasSubstr("; variant:avx9: executable 'test_kernels'"),
-                                    HasSubstr("; add to its 'use' what will, or take the rule out")));
+                                    HasSubstr("; add one that can to its 'use', or remove the rule")));
   }
   Outcome large = refused(rule("Sum", "'library:test.library'"), {.batch = 500});
   EXPECT_THAT(large.message, HasSubstr("it takes 1000 elements at most"));
@@ -222,7 +222,7 @@ TEST_F(Preferences, FailTheCallWhoseExtentsNothingTakes) {
                b = make_tensor(function, 1, {500, 3}, std::vector<float>(1500, 1));
   heddle_tensor_t *in[] = {a.get(), b.get()}, *out = nullptr;
   Outcome failed(heddle_call(function, in, 2, &out, 1));
-  EXPECT_THAT(failed.message, AllOf(HasSubstr("calling 'main' failed"), HasSubstr("nothing that [[prefer]] at <text>:7:1 names will do")));
+  EXPECT_THAT(failed.message, AllOf(HasSubstr("calling 'main' failed"), HasSubstr("no entry of [[prefer]] at <text>:7:1 can run it")));
   EXPECT_TRUE(is_operations(2)) << "other calls are as before";
 }
 
@@ -278,7 +278,7 @@ TEST_F(Preferences, AreNotForDevicesWhoseDriverRunsNoOperations) {
   open(rule("*", "'library:*', 'own'"));
   ASSERT_TRUE(try_instance(write(), 0, "test.fake_gpu:0").ok());
   EXPECT_FALSE(is_operations());
-  EXPECT_THAT(region()["passed"][0].get<std::string>(), HasSubstr("its device's driver runs no operations of library plugins"));
+  EXPECT_THAT(region()["passed"][0].get<std::string>(), HasSubstr("its device's driver does not run operations of library plugins"));
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ TEST(Route, TakesTheNextDeviceWhenOneHasNoVariantAndSaysSo) {
 
 TEST(Route, BindsSlotsSoThatAProgramFits) {
   Described module({"@a", "@b"}, {{"cuda", "cpu"}}, {{"cpu", "v3"}, {"cuda", "sm_90"}});
-  SlotWish any{{0, 1, 2}, "devices in order", {}};
+  SlotPreference any{{0, 1, 2}, "devices in order", {}};
   Result<Route> route = choose(module.get(), kMachine, {any, any}, rank);
   ASSERT_TRUE(route.ok()) << route.status().message();
   EXPECT_EQ(route->devices, (std::vector<uint32_t>{1, 0}));
@@ -101,7 +101,7 @@ TEST(Route, BindsSlotsSoThatAProgramFits) {
 
 TEST(Route, PutsSlotsOfOneDeviceTogether) {
   Described module({"@a", "@b"}, {{"cpu", "cpu"}}, {{"cpu", "v3"}});
-  SlotWish cpu{{0}, "asked for", {}};
+  SlotPreference cpu{{0}, "requested", {}};
   Result<Route> route = choose(module.get(), kMachine, {cpu, cpu}, rank);
   ASSERT_TRUE(route.ok());
   EXPECT_EQ(route->devices.size(), 1u);
@@ -111,7 +111,7 @@ TEST(Route, PutsSlotsOfOneDeviceTogether) {
 
 TEST(Route, NamesTheEntriesThatTheChosenProgramsDispatch) {
   Described module({"@a", "@b"}, {{"cpu", "cuda"}, {"cuda", "cpu"}, {"cuda", "cuda"}}, {{"cpu", "v3"}, {"cuda", "sm_90"}});
-  SlotWish cpu{{0}, "asked for", {}}, gpu0{{1}, "asked for", {}}, gpu1{{2}, "asked for", {}};
+  SlotPreference cpu{{0}, "requested", {}}, gpu0{{1}, "requested", {}}, gpu1{{2}, "requested", {}};
   Result<Route> route = choose(module.get(), kMachine, {gpu0, cpu}, rank);
   ASSERT_TRUE(route.ok()) << route.status().message();
   ASSERT_EQ(route->code.size(), 2u);
@@ -135,7 +135,7 @@ TEST(Route, NeedsNoCodeForOperatorsOfPlugins) {
   flatbuffers::FlatBufferBuilder buffer;
   buffer.ForceDefaults(true);
   buffer.Finish(mf::Module::Pack(buffer, &unpacked));
-  Result<Route> route = choose(*flatbuffers::GetRoot<mf::Module>(buffer.GetBufferPointer()), kMachine, {{{0}, "asked for", {}}}, rank);
+  Result<Route> route = choose(*flatbuffers::GetRoot<mf::Module>(buffer.GetBufferPointer()), kMachine, {{{0}, "requested", {}}}, rank);
   ASSERT_TRUE(route.ok()) << route.status().message();
   EXPECT_TRUE(route->code.empty());
 }
@@ -166,12 +166,12 @@ TEST(Route, TakesADeviceThatCannotBeOpenedAsAReason) {
     if (device == 1) return error(HEDDLE_STATUS_UNAVAILABLE, "cuda: the device fell off the bus");
     return rank(device, format, target);
   };
-  Result<Route> route = choose(module.get(), kMachine, {{{1, 2}, "asked for", {}}}, broken);
+  Result<Route> route = choose(module.get(), kMachine, {{{1, 2}, "requested", {}}}, broken);
   ASSERT_TRUE(route.ok()) << route.status().message();
   EXPECT_EQ(route->devices, (std::vector<uint32_t>{2}));
   EXPECT_NE(route->explanation.find("fell off the bus"), std::string::npos);
   // Alone it is the one cause: nothing is said of variants that nobody could ask it about.
-  Result<Route> none = choose(module.get(), kMachine, {{{1}, "asked for", {}}}, broken);
+  Result<Route> none = choose(module.get(), kMachine, {{{1}, "requested", {}}}, broken);
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.status().message().find("fell off the bus"), std::string_view::npos);
   EXPECT_EQ(none.status().message().find("has no variant"), std::string_view::npos) << none.status().message();
@@ -209,7 +209,7 @@ TEST(Route, PassesOverVariantsThatDoNotFitTheDevice) {
       {subgroup, "its entry 'kernel' is for subgroups of 64 threads, the device's have 32 [HD-M-04]"}};
   for (const auto& [needs, reason] : large) {
     Needing module(entry, fits, needs);
-    Result<Route> route = choose(module.get(), machine, {{{1}, "asked for", {}}}, rank);
+    Result<Route> route = choose(module.get(), machine, {{{1}, "requested", {}}}, rank);
     ASSERT_TRUE(route.ok()) << route.status().message();
     EXPECT_EQ(route->code[0].variant, 0u);
     auto why = nlohmann::json::parse(route->explanation);
@@ -227,7 +227,7 @@ TEST(Route, PassesOverVariantsThatDoNotFitTheDevice) {
   entry.binding_count = 8;
   entry.constants_bytes = 72;
   Needing constants(entry, fits, fits);
-  route = choose(constants.get(), machine, {{{1}, "asked for", {}}}, rank);
+  route = choose(constants.get(), machine, {{{1}, "requested", {}}}, rank);
   ASSERT_FALSE(route.ok());
   EXPECT_NE(route.status().message().find("needs 72 bytes of constants, the device has 64"), std::string_view::npos)
       << route.status().message();
@@ -237,8 +237,8 @@ TEST(Route, EndsWhenCombinationsAreTooMany) {
   std::vector<std::string> slots(40), families(40, "cuda");
   for (size_t i = 0; i < slots.size(); ++i) slots[i] = "@" + std::to_string(i);
   Described module(slots, {families}, {{"cuda", "sm_70"}});
-  std::vector<SlotWish> wishes(40, SlotWish{{1, 2}, "devices in order", {}});
-  EXPECT_FALSE(choose(module.get(), kMachine, wishes, rank).ok());
+  std::vector<SlotPreference> preferences(40, SlotPreference{{1, 2}, "devices in order", {}});
+  EXPECT_FALSE(choose(module.get(), kMachine, preferences, rank).ok());
 }
 
 }  // namespace

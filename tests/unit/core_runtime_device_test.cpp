@@ -127,8 +127,8 @@ TEST_P(RuntimeDevice, PassesOverAKernelWhoseGridIsTooLarge) {
     } else {
       heddle_tensor_t* out = nullptr;
       HEDDLE_EXPECT_FAILS(heddle_call(find_function(instance), nullptr, 0, &out, 1), HEDDLE_STATUS_OUT_OF_RANGE,
-                          "region 'wide' asks for " + std::to_string(most + 1) + " workgroups in dimension 0, and its device takes " +
-                              std::to_string(most) + " at most");
+                          "region 'wide' requests " + std::to_string(most + 1) +
+                              " workgroups in dimension 0, and its device supports at most " + std::to_string(most));
     }
   }
 }

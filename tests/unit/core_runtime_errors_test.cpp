@@ -56,7 +56,7 @@ TEST_P(RuntimeErrors, NamesTheInputWhenAShapeIsWrong) {
   HEDDLE_EXPECT_FAILS(call(function, {odd.get(), odd.get()}), HEDDLE_STATUS_INVALID_ARGUMENT,
                       "dimension 0 ('batch') is 3 and must be a multiple of 2");
   HEDDLE_EXPECT_FAILS(call(function, {many.get(), many.get()}), HEDDLE_STATUS_INVALID_ARGUMENT, "must be at most 64");
-  HEDDLE_EXPECT_FAILS(call(function, {good.get()}), HEDDLE_STATUS_INVALID_ARGUMENT, "it takes 2 arguments and gives 1 results, got 1");
+  HEDDLE_EXPECT_FAILS(call(function, {good.get()}), HEDDLE_STATUS_INVALID_ARGUMENT, "it takes 2 arguments and returns 1 results, got 1");
   HEDDLE_EXPECT_FAILS(call(function, {good.get(), nullptr}), HEDDLE_STATUS_INVALID_ARGUMENT, "input 'b' is missing");
   HEDDLE_EXPECT_OK(call(function, {good.get(), good.get()}));
   heddle_tensor_t* result = wide.get();
@@ -188,7 +188,7 @@ TEST_P(RuntimeErrors, NamesFunctionsSlotsAndDevicesThatAreNotThere) {
   std::string device = GetParam().device, absent = device.substr(0, device.size() - 1) + "77";
   HEDDLE_EXPECT_FAILS(create_instance(opened.get(), {{"", absent}}, &other), HEDDLE_STATUS_NOT_FOUND, absent);
   HEDDLE_EXPECT_FAILS(create_instance(opened.get(), {{"", device}, {"", absent}}, &other), HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "binding slot default failed: it is asked for twice");
+                      "binding slot default failed: it is bound twice");
 }
 
 TEST_P(RuntimeErrors, SaysWhyNoVariantFits) {

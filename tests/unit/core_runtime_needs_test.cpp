@@ -207,7 +207,7 @@ TEST_P(RuntimeNeeds, NameWhatNobodyCanKnowBefore) {
   const Json call = needs["programs"][0]["calls"][0];
   EXPECT_EQ(call["places"][0]["arena"], 16);
   EXPECT_EQ(call["places"][0]["results"], 0);
-  EXPECT_EQ(call["not_counted"], Json::array({"what comes behind the first extent that is computed while it runs"}));
+  EXPECT_EQ(call["not_counted"], Json::array({"everything after the first extent that is computed while it runs"}));
 }
 
 }  // namespace

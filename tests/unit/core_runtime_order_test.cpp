@@ -159,7 +159,7 @@ TEST_P(RuntimeOrder, StateStaysFailedWhenACallOnItFails) {
         CallHandle call = start(instance, after, {n.get()}, results);
         TensorHandle out(results[0]);
         HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL,
-                            "state is undefined since an earlier call on it failed; make a new instance [HD-S-02]");
+                            "state is undefined since an earlier call on it failed; create a new instance [HD-S-02]");
         heddle_tensor_t* argument = n.get();
         heddle_tensor_t* result = nullptr;
         HEDDLE_EXPECT_FAILS(heddle_call(function, &argument, 1, &result, 1), HEDDLE_STATUS_INTERNAL, "state is undefined");

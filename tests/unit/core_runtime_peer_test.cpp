@@ -196,9 +196,9 @@ TEST_F(RuntimePeers, RequireFailsWithTheReason) {
   InstanceHandle instance;
   open_peers("test.fake_gpu", "require", "peer = false\n");
   HEDDLE_EXPECT_FAILS(try_open(module, "left", "right", &instance), HEDDLE_STATUS_UNAVAILABLE,
-                      "route: copying from device 'left' straight to device 'right', as p2p = \"require\" at <text>:");
+                      "route: copying from device 'left' directly to device 'right', as p2p = \"require\" at <text>:");
   HEDDLE_EXPECT_FAILS(try_open(module, "left", "right", &instance), HEDDLE_STATUS_UNAVAILABLE,
-                      "failed: test.fake_gpu copies between no two of its devices (it has no HEDDLE_TRANSFER_PEER); write \"auto\"");
+                      "failed: test.fake_gpu does not copy between its devices (it has no HEDDLE_TRANSFER_PEER); write \"auto\"");
   // What does not use both devices of the link does not care.
   EXPECT_NE(open(module, "left", "other"), nullptr);
   EXPECT_NE(open(module, "left", "left"), nullptr);
@@ -261,7 +261,7 @@ TEST_F(RuntimePeers, ADriverThatTakesItBack) {
       EXPECT_EQ(read_tensor(result), std::vector<float>(100, 8.0f));
     } else {
       EXPECT_EQ(outcome.code, HEDDLE_STATUS_UNIMPLEMENTED);
-      EXPECT_NE(outcome.message.find("copying 400 bytes from device 'left' straight to device 'right'"), std::string::npos)
+      EXPECT_NE(outcome.message.find("copying 400 bytes from device 'left' directly to device 'right'"), std::string::npos)
           << outcome.message;
     }
     EXPECT_EQ(counted(instance, "peer_copies"), 0u);

@@ -151,7 +151,8 @@ TEST_P(RuntimeShards, AnIndexThatIsWrongIsNamedWithItsShard) {
   expect(load_index("{\"weight_map\":{\"w0\":\"../a.safetensors\"}}"), HEDDLE_STATUS_DATA_LOSS,
          {"'../a.safetensors' is not the name of a file"});
   expect(load_index("{\"weight_map\":{\"w0\":\"c.safetensors\"}}"), HEDDLE_STATUS_NOT_FOUND, {"c.safetensors", "No such file"});
-  expect(load_index("{\"weight_map\":{\"w0\":\"b.safetensors\"}}"), HEDDLE_STATUS_DATA_LOSS, {"says that it is in", "which has it not"});
+  expect(load_index("{\"weight_map\":{\"w0\":\"b.safetensors\"}}"), HEDDLE_STATUS_DATA_LOSS,
+         {"says that it is in", "which does not have it"});
   expect(load_index("{\"weight_map\":{\"w0\":\"a.safetensors\"}}"), HEDDLE_STATUS_NOT_FOUND, {"'w1'", "no tensor of", "model.safetensors"});
 }
 
@@ -193,7 +194,7 @@ TEST_P(RuntimeWeights, AFileRewrittenWhileItIsReadIsDataLoss) {
     ::close(descriptor);
   });
   expect(outcome, HEDDLE_STATUS_DATA_LOSS,
-         {"model.safetensors", "8 tensors, 'w0' to 'w7'", std::to_string(data_), "it was written to meanwhile; load it again"});
+         {"model.safetensors", "8 tensors, 'w0' to 'w7'", std::to_string(data_), "it was modified meanwhile; load it again"});
   expect_next_load_works();
 }
 
@@ -203,7 +204,7 @@ TEST_P(RuntimeWeights, AFileReplacedWhileItIsReadIsDataLoss) {
     write_file(file_ + ".new", "something else");
     EXPECT_EQ(rename((file_ + ".new").c_str(), file_.c_str()), 0);
   });
-  expect(outcome, HEDDLE_STATUS_DATA_LOSS, {"model.safetensors", "'w0' to 'w7'", "another file took its name meanwhile"});
+  expect(outcome, HEDDLE_STATUS_DATA_LOSS, {"model.safetensors", "'w0' to 'w7'", "another file replaced it meanwhile"});
   expect_next_load_works();
 }
 
@@ -276,7 +277,7 @@ TEST_P(RuntimeWeights, AModuleThatChangedSinceItWasOpenedIsNotReadFrom) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   ASSERT_EQ(pwrite(descriptor, "x", 1, size - 1), 1);
   ::close(descriptor);
-  expect(create(), HEDDLE_STATUS_DATA_LOSS, {"m.heddle", "parameter 'inside'", "written to meanwhile; open the module again"});
+  expect(create(), HEDDLE_STATUS_DATA_LOSS, {"m.heddle", "parameter 'inside'", "modified meanwhile; open the module again"});
   ASSERT_EQ(truncate(path.c_str(), size - 1), 0);
   expect(create(), HEDDLE_STATUS_DATA_LOSS, {"m.heddle", "parameter 'inside'", "past the end at " + std::to_string(size - 1)});
 }
@@ -349,7 +350,7 @@ TEST_P(RuntimeWeights, MethodsAreTriedInOrder) {
   Outcome outcome = load_by("\"gds\", \"direct\", \"buffered\"", &log);
   EXPECT_TRUE(outcome.ok()) << outcome.message;
   EXPECT_NE(log.find("info memory: " + file_ + " is read to device '" + alias + "' by the method \"" +
-                     (goes_direct ? "direct" : "buffered") + "\"; passed over: " + no_gds),
+                     (goes_direct ? "direct" : "buffered") + "\"; skipped: " + no_gds),
             std::string::npos)
       << log;
   EXPECT_EQ(log.find("\"direct\": ") == std::string::npos, goes_direct) << log;
@@ -358,8 +359,8 @@ TEST_P(RuntimeWeights, MethodsAreTriedInOrder) {
   EXPECT_NE(log.find("by the method \"buffered\"\n"), std::string::npos) << log;
   EXPECT_EQ(log.find("gds"), std::string::npos) << log;
   expect(load_by("\"gds\"", &log), HEDDLE_STATUS_UNAVAILABLE,
-         {"reading parameters from " + file_ + " to device '" + alias + "' failed: nothing that param_io.method names will do: " + no_gds,
-          "\"buffered\" does for every file"});
+         {"reading parameters from " + file_ + " to device '" + alias + "' failed: no method in param_io.method works: " + no_gds,
+          "\"buffered\" works for every file"});
   outcome = load_by("\"gds\", \"direct\"", &log);
   if (goes_direct) {
     EXPECT_TRUE(outcome.ok()) << outcome.message;
@@ -410,7 +411,7 @@ TEST_P(RuntimeWeightsWays, MappedOnlyWhereTheHostsMemoryIsTheDevices) {
   const Outcome outcome = load_by("\"mmap\"");
   if (is_fake()) {
     expect(outcome, HEDDLE_STATUS_UNAVAILABLE,
-           {"\"mmap\": the memory of device 'fake_gpu:0' is not the host's, and such a device never gets pages of a file"});
+           {"\"mmap\": the memory of device 'fake_gpu:0' is not host memory, and such a device never maps pages of a file"});
     return;
   }
   ASSERT_TRUE(outcome.ok()) << outcome.message;
@@ -431,9 +432,10 @@ TEST_P(RuntimeWeightsWays, TensorsThatCannotBeMappedGoToTheNextMethod) {
   EXPECT_EQ(statistics()["weights"]["bytes_mapped"], is_fake() ? 0 : 2 * 20000);
   EXPECT_EQ(statistics()["weights"]["bytes_read"], is_fake() ? 4 * 20000 : 2 * 20000);
   if (is_fake()) return;
-  expect(load_by("\"mmap\""), HEDDLE_STATUS_UNAVAILABLE,
-         {"\"mmap\": 2 of 4 tensors, 'w1' at byte " + std::to_string(data_ + 20000) + " the first, begin at no multiple of 64 [HD-M-04]",
-          "\"buffered\" does for every file, as does --param-mode file"});
+  expect(
+      load_by("\"mmap\""), HEDDLE_STATUS_UNAVAILABLE,
+      {"\"mmap\": 2 of 4 tensors, the first 'w1' at byte " + std::to_string(data_ + 20000) + ", do not begin at a multiple of 64 [HD-M-04]",
+       "\"buffered\" works for every file, as does --param-mode file"});
 }
 
 TEST_P(RuntimeWeightsWays, PreloadedIsReadBeforeTheDeviceGetsAnything) {
