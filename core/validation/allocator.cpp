@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.allocator/1, checked on both sides: what the host asks of an allocator, and what the allocator asks of its provider, which is replaced by one
-// that looks first.
+// heddle.allocator/1, checked on both sides: the host's calls of an allocator, and the allocator's calls of its provider, which is replaced
+// by one that
+// checks first.
 #include <algorithm>
 
 #include "core/validation/call.h"
@@ -16,7 +17,7 @@ std::string text(const heddle_block_t& block) {
   return fmt::format("{} bytes at offset {} of buffer {}, token {:#x}", block.length, block.offset, fmt::ptr(block.buffer), block.token);
 }
 
-// A block that lives and shares bytes with this one; NULL: none. Empty blocks share nothing.
+// A live block that shares bytes with this one; NULL: none. Empty blocks share nothing.
 const heddle_block_t* overlapping(const Blocks& blocks, const heddle_block_t& block) {
   auto next = blocks.lower_bound({block.buffer, block.offset});
   if (next != blocks.end() && next->first.first == block.buffer && next->first.second < block.offset + block.length) return &next->second;
@@ -34,38 +35,38 @@ heddle_block_params_t read_params(Call& call, const heddle_block_params_t* param
                                   uint32_t* out_wait_count) {
   const heddle_block_params_t given = call.read(params, "params");
   call.check_power_of_two(given.alignment_bytes, "params.alignment_bytes");
-  if (given.wait_capacity && !out_waits) call.host_broke("HD-M-01", "out_waits is NULL, with room for {}", given.wait_capacity);
+  if (given.wait_capacity && !out_waits) call.host_broke("HD-M-01", "out_waits is NULL, but wait_capacity is {}", given.wait_capacity);
   if (!out_block || !out_wait_count) call.host_broke("HD-E-07", "an output is NULL");
   return given;
 }
 
-// What a provider or an allocator handed out. False: no block to keep.
+// Checks a block that a provider or an allocator returned. False: there is no block to keep.
 bool check_block(Call& call, const heddle_block_params_t& params, const heddle_block_t& block, const Blocks& others, uint32_t wait_count) {
   std::shared_ptr<Buffer> buffer = registry().find<Buffer>(block.buffer);
   if (!buffer) {
-    call.plugin_broke("HD-H-01", "its block is {}, which is in no buffer that lives", text(block));
+    call.plugin_broke("HD-H-01", "its block is {}, which is not in a live buffer", text(block));
     return false;
   }
   if (block.length != params.size_bytes)
-    call.plugin_broke("HD-M-05", "{} bytes were asked for, and its block is {}", params.size_bytes, text(block));
+    call.plugin_broke("HD-M-05", "{} bytes were requested, but its block is {}", params.size_bytes, text(block));
   if (block.offset > buffer->size || block.length > buffer->size - block.offset) {
     call.plugin_broke("HD-M-02", "its block is {}, of {} bytes", text(block), buffer->size);
   }
   const uint64_t alignment = params.alignment_bytes ? params.alignment_bytes : 64;
   if (block.offset % std::min(alignment, std::max<uint64_t>(buffer->alignment, 1)) != 0) {
-    call.plugin_broke("HD-M-04", "its block is {}, and alignment {} was asked for", text(block), alignment);
+    call.plugin_broke("HD-M-04", "its block is {}, but alignment {} was requested", text(block), alignment);
   }
   if (const heddle_block_t* other = overlapping(others, block)) {
-    call.plugin_broke("HD-M-05", "its block is {}, and shares bytes with one that lives: {}", text(block), text(*other));
+    call.plugin_broke("HD-M-05", "its block is {}, which shares bytes with a live one: {}", text(block), text(*other));
     return false;
   }
   if (wait_count > params.wait_capacity || (!params.after.timeline && wait_count != 0)) {
-    call.plugin_broke("HD-M-01", "it gave {} points to wait for, of {} that there is room for", wait_count, params.wait_capacity);
+    call.plugin_broke("HD-M-01", "it returned {} points to wait for, but wait_capacity is {}", wait_count, params.wait_capacity);
   }
   return true;
 }
 
-// The block that lives and is this one, taken out. `who` gives it back.
+// Removes the live block that equals this one; the caller is freeing it.
 bool take_back(Call& call, Blocks& blocks, const heddle_block_t* block) {
   if (!block) {
     call.host_broke("HD-M-05", "block is NULL");
@@ -73,18 +74,18 @@ bool take_back(Call& call, Blocks& blocks, const heddle_block_t* block) {
   }
   auto live = blocks.find({block->buffer, block->offset});
   if (live == blocks.end()) {
-    call.host_broke("HD-M-05", "block is {}, which does not live", text(*block));
+    call.host_broke("HD-M-05", "block is {}, which is not live", text(*block));
     return false;
   }
   if (!same(live->second, *block)) {
-    call.host_broke("HD-M-05", "block is {}, and was handed out as {}", text(*block), text(live->second));
+    call.host_broke("HD-M-05", "block is {}, but was returned as {}", text(*block), text(live->second));
     return false;
   }
   blocks.erase(live);
   return true;
 }
 
-// Nothing that was enqueued may touch a block that is free without points (HD-Q-03).
+// Enqueued work must not touch a block that is freed without points (HD-Q-03).
 void check_block_unused(Call& call, const heddle_block_t& block, uint32_t point_count) {
   if (point_count != 0) return;
   if (std::shared_ptr<Buffer> buffer = registry().find<Buffer>(block.buffer)) {
@@ -100,7 +101,7 @@ Call& as_plugin(Call& call, Allocator& record) {
   return call;
 }
 
-// ask(below): a block of it, or why not.
+// ask(below) returns one of its blocks, or why not.
 template <class F>
 heddle_status_t* ask_provider(Allocator& record, const char* what, const heddle_block_params_t* params, heddle_block_t* out_block,
                               heddle_point_t* out_waits, uint32_t* out_wait_count, F&& ask) noexcept {
@@ -135,7 +136,7 @@ void provider_free(void* self, const heddle_block_t* block, const heddle_point_t
   {
     Call call("its provider's free");
     as_plugin(call, record);
-    if (point_count && !points) call.host_broke("HD-M-05", "points is NULL, and counts {}", point_count);
+    if (point_count && !points) call.host_broke("HD-M-05", "points is NULL, but point_count is {}", point_count);
     if (!take_back(call, record.held, block)) return;
   }
   record.below->free(record.below->self, block, points, point_count);
@@ -165,12 +166,12 @@ heddle_status_t* create(heddle_plugin_instance_t* instance, const heddle_allocat
   Call call("heddle.allocator/1 create");
   Plugin* plugin = registry().of(instance);
   if (plugin) call.set_plugin(plugin);
-  if (!plugin) call.host_broke("HD-L-01", "instance is {}, which is no instance that lives", fmt::ptr(instance));
+  if (!plugin) call.host_broke("HD-L-01", "instance is {}, which is not a live instance", fmt::ptr(instance));
   if (call.refused()) return call.refusal();
   heddle_allocator_params_t through = call.read(params, "params");
   if (!through.provider) call.host_broke("HD-E-04", "params.provider is NULL");
   if (through.option_count && (!through.options || through.option_stride < sizeof(uint32_t))) {
-    call.host_broke("HD-E-04", "params counts {} options at a stride of {}", through.option_count, through.option_stride);
+    call.host_broke("HD-E-04", "params has {} options at a stride of {}", through.option_count, through.option_stride);
   }
   if (call.refused()) return call.refusal();
   auto record = std::make_shared<Allocator>();
@@ -195,7 +196,7 @@ heddle_status_t* create(heddle_plugin_instance_t* instance, const heddle_allocat
   if (!answer) {
     ++plugin->live;
   } else if (!record->held.empty()) {
-    call.plugin_broke("HD-M-05", "it failed, and kept {} blocks of its provider", record->held.size());
+    call.plugin_broke("HD-M-05", "it failed, but kept {} blocks of its provider", record->held.size());
     plugin->kept.push_back(record);
   }
   return answer;
@@ -208,7 +209,7 @@ heddle_status_t* destroy(heddle_allocator_t* allocator) noexcept {
   if (call.refused()) return call.refusal();
   const size_t blocks = record->blocks.size();
   if (blocks != 0)
-    call.host_broke("HD-L-01", "allocator is {}, of which {} blocks live", fmt::ptr(allocator), blocks);  // it has to say so as well
+    call.host_broke("HD-L-01", "allocator is {}, which has {} live blocks", fmt::ptr(allocator), blocks);  // it must report this as well
   call.forget(record);
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return call.plugin().allocator.destroy(allocator); });
   if (status) {
@@ -216,11 +217,11 @@ heddle_status_t* destroy(heddle_allocator_t* allocator) noexcept {
     return status;
   }
   --call.plugin().live;
-  if (blocks != 0) call.plugin_broke("HD-L-01", "it ended with {} blocks that live", blocks);
+  if (blocks != 0) call.plugin_broke("HD-L-01", "it ended with {} live blocks", blocks);
   if (!record->held.empty()) {
-    call.plugin_broke("HD-M-05", "it ended and kept {} blocks of its provider, the first {}", record->held.size(),
+    call.plugin_broke("HD-M-05", "it ended, but kept {} blocks of its provider, the first {}", record->held.size(),
                       text(record->held.begin()->second));
-    call.plugin().kept.push_back(record);  // it may still give them back
+    call.plugin().kept.push_back(record);  // it may still free them
   }
   return status;
 }
@@ -249,7 +250,7 @@ heddle_status_t* allocate(heddle_allocator_t* allocator, const heddle_block_para
     const heddle_block_t wrong = *out_block;
     *out_block = {};
     ++record->frees;
-    // What overlaps is not given back: it would free the other.
+    // An overlapping block is not freed: that would free the other one.
     if (keep) call.pass(Tag::kMayBlock, [&] { call.plugin().allocator.free(allocator, &wrong, nullptr, 0); });
     return call.refusal();
   }
@@ -261,9 +262,9 @@ heddle_status_t* allocate(heddle_allocator_t* allocator, const heddle_block_para
 void free(heddle_allocator_t* allocator, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count) noexcept {
   Call call("heddle.allocator/1 free");
   std::shared_ptr<Allocator> record = call.live<Allocator>(allocator, "allocator");
-  if (record && point_count && !points) call.host_broke("HD-M-05", "points is NULL, and counts {}", point_count);
+  if (record && point_count && !points) call.host_broke("HD-M-05", "points is NULL, but point_count is {}", point_count);
   if (record && block) check_block_unused(call, *block, point_count);
-  // Work still touches it, or it is no block: to keep the memory is the lesser harm.
+  // Work still touches it, or it is not a block: leaking the memory is the lesser harm.
   if (call.refused() || !take_back(call, record->blocks, block)) return;
   record->requested -= block->length;
   ++record->frees;
@@ -287,12 +288,12 @@ heddle_status_t* statistics(heddle_allocator_t* allocator, heddle_allocator_stat
   }
   const heddle_allocator_statistics_t& said = *out_statistics;
   if (said.requested.current != record->requested || said.allocations != record->allocations || said.frees != record->frees) {
-    call.plugin_broke("HD-M-07", "it says {} bytes requested, {} allocations, {} frees; there are {}, {}, {}", said.requested.current,
-                      said.allocations, said.frees, record->requested, record->allocations, record->frees);
+    call.plugin_broke("HD-M-07", "it reports {} bytes requested, {} allocations, {} frees; the actual numbers are {}, {}, {}",
+                      said.requested.current, said.allocations, said.frees, record->requested, record->allocations, record->frees);
   }
   if (said.requested.current > said.requested.peak || said.allocated.current < said.requested.current) {
-    call.plugin_broke("HD-M-07", "it says {} bytes requested, {} at the peak and {} allocated", said.requested.current, said.requested.peak,
-                      said.allocated.current);
+    call.plugin_broke("HD-M-07", "it reports {} bytes requested, {} at the peak and {} allocated", said.requested.current,
+                      said.requested.peak, said.allocated.current);
   }
   return call.answer(status);
 }

@@ -5,7 +5,7 @@
 namespace heddle::validation {
 namespace {
 
-// A driver that shows addresses and sizes is held to them.
+// Checks the addresses and sizes that a driver reports.
 void check_properties(Call& call, Buffer& expected, heddle_buffer_t* buffer) {
   heddle_buffer_properties_t shown{};
   shown.struct_size = sizeof(shown);
@@ -14,10 +14,10 @@ void check_properties(Call& call, Buffer& expected, heddle_buffer_t* buffer) {
   if (unknown) return call.plugin().host->status_free(call.plugin().host->self, unknown);
   expected.address = shown.device_address;
   if (shown.size_bytes != expected.size) {
-    call.plugin_broke("HD-M-02", "{} bytes were asked for, and its buffer says {}", expected.size, shown.size_bytes);
+    call.plugin_broke("HD-M-02", "{} bytes were requested, but its buffer reports {}", expected.size, shown.size_bytes);
   }
   if (expected.alignment && shown.device_address % expected.alignment != 0) {
-    call.plugin_broke("HD-M-04", "its buffer is at {:#x}, no multiple of {}", shown.device_address, expected.alignment);
+    call.plugin_broke("HD-M-04", "its buffer is at {:#x}, not a multiple of {}", shown.device_address, expected.alignment);
   }
 }
 
@@ -39,16 +39,16 @@ heddle_status_t* allocate(heddle_device_t* device, const heddle_buffer_params_t*
 
 void free(heddle_buffer_t* buffer) noexcept {
   Call call("heddle.buffer/1 free");
-  if (!buffer) {  // allowed, and nobody's
+  if (!buffer) {  // allowed, and belongs to no device
     return;
   }
   std::shared_ptr<Buffer> record = call.live<Buffer>(buffer, "buffer");
   if (!record) return;
   call.check_unused(*record, "buffer");
   if (record->recordings) {
-    call.host_broke("HD-G-01", "buffer is {}, which {} recordings name for good", fmt::ptr(buffer), record->recordings);
+    call.host_broke("HD-G-01", "buffer is {}, which {} recordings use permanently", fmt::ptr(buffer), record->recordings);
   }
-  // Work still touches it: to keep the memory is the lesser harm.
+  // Work still touches it: leaking the memory is the lesser harm.
   if (call.refused()) return;
   call.forget(record);
   call.pass(Tag::kMayBlock, [&] { call.plugin().driver.buffer->free(buffer); });
@@ -65,7 +65,7 @@ heddle_status_t* map(heddle_buffer_t* buffer, uint64_t offset, uint64_t length, 
     call.plugin_broke("HD-E-07", "it failed and left {} in its output", fmt::ptr(*out_pointer));
     *out_pointer = nullptr;
   }
-  if (!status && !*out_pointer && length) call.plugin_broke("HD-E-07", "it succeeded and gave no pointer");
+  if (!status && !*out_pointer && length) call.plugin_broke("HD-E-07", "it succeeded, but returned no pointer");
   if (!status) ++record->maps;
   return call.answer(status);
 }
@@ -129,7 +129,7 @@ heddle_status_t* transfer_properties(heddle_device_t* device, heddle_transfer_pr
   return call.answer(status);
 }
 
-// Enqueues through `enqueue` what names one range of a buffer and host memory.
+// Calls `enqueue` for work on one range of a buffer and on host memory.
 template <class Enqueue>
 heddle_status_t* transfer(const char* name, heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* binding,
                           const void* memory, Enqueue enqueue) {
@@ -149,7 +149,7 @@ heddle_status_t* transfer(const char* name, heddle_queue_t* queue, const heddle_
   points.enqueued(!status);
   if (!status) points.uses(named);
   call.check_lost(status);
-  return status;  // what is enqueued is enqueued, whatever else was wrong
+  return status;  // the work is enqueued, even if another rule was broken
 }
 
 heddle_status_t* upload(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source, const heddle_binding_t* target) noexcept {
@@ -169,16 +169,16 @@ heddle_status_t* peer_copy(heddle_queue_t* queue, const heddle_sync_t* sync, con
   std::vector<Named> named;
   bool own = false;
   for (const heddle_binding_t* binding : {source, target}) {
-    // Of two devices, but of one driver.
+    // The buffers may be of two devices, but of one driver.
     std::shared_ptr<Buffer> buffer = call.live<Buffer>(binding ? binding->buffer : nullptr, "a binding's buffer");
     if (!buffer) continue;
-    if (record && buffer->plugin != record->plugin) call.host_broke("HD-Q-02", "a binding's buffer is another driver's");
+    if (record && buffer->plugin != record->plugin) call.host_broke("HD-Q-02", "a binding's buffer belongs to another driver");
     own = own || !record || buffer->device == record->device;
     if (call.check_range(binding->offset, binding->length, buffer->size, "a binding")) {
       named.push_back({buffer, binding->offset, binding->length});
     }
   }
-  if (!own && named.size() == 2) call.host_broke("HD-Q-02", "neither binding's buffer is of the queue's device");
+  if (!own && named.size() == 2) call.host_broke("HD-Q-02", "neither binding's buffer belongs to the queue's device");
   Sync points(call, record, sync);
   if (call.refused()) return call.refusal();
   heddle_status_t* status = call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.transfer->peer_copy(queue, sync, source, target); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Telling violations, what a call may not change in its thread, and what holds of every submission's waits and signals.
+// Reporting violations, the thread state that a call must not change, and the checks of every submission's waits and signals.
 #include "core/validation/call.h"
 
 #include <dlfcn.h>
@@ -18,9 +18,9 @@ namespace heddle::validation {
 
 namespace {
 
-constexpr int kErrno = 3407;  // no error has it
+constexpr int kErrno = 3407;  // no error has this value
 constexpr size_t kKeptTexts = 16;
-constexpr size_t kMaskBytes = sizeof(uint64_t);  // what the kernel has of a sigset_t
+constexpr size_t kMaskBytes = sizeof(uint64_t);  // size of the kernel's part of a sigset_t
 
 uint64_t signal_mask(const uint64_t* change = nullptr) {
   uint64_t mask = 0;
@@ -32,7 +32,7 @@ uint64_t floating_point() {
 #if defined(__x86_64__)
   uint16_t control;
   __asm__ volatile("fnstcw %0" : "=m"(control));
-  return uint64_t{control} << 32 | (_mm_getcsr() & ~0x3Fu);  // the flags of what happened are anybody's
+  return uint64_t{control} << 32 | (_mm_getcsr() & ~0x3Fu);  // exception flags may change
 #else
   return 0;
 #endif
@@ -46,7 +46,7 @@ void set_floating_point([[maybe_unused]] uint64_t value) {
 #endif
 }
 
-// The current CUDA context of the thread; NULL where no CUDA driver was loaded when the first call came, which is after drivers were.
+// The current CUDA context of the thread; NULL if no CUDA driver was loaded at the first call, which comes after drivers were loaded.
 void* vendor_context() {
   static auto* current = [] {
     void* cuda = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
@@ -94,13 +94,14 @@ Call::Waits Call::waits_of_thread() {
 void Call::passed(ThreadState& state, Tag tag, const Waits& before) {
   const Waits after = tag == Tag::kMayBlock ? Waits{} : waits_of_thread();
   std::string changed = state.put_back();
-  const uint64_t away_ns = after.away_ns > before.away_ns ? after.away_ns - before.away_ns : 0;  // of two clocks, read one behind the other
+  const uint64_t away_ns = after.away_ns > before.away_ns ? after.away_ns - before.away_ns : 0;  // two clocks, read one after the other
   const bool blocked = tag != Tag::kMayBlock && away_ns > kNoBlockNs && after.times != before.times;
   lock_.lock();
-  if (!changed.empty()) note(name_, fmt::format("the plugin broke a rule: it changed what the caller's thread has: {} [HD-T-02]", changed));
+  if (!changed.empty())
+    note(name_, fmt::format("the plugin broke a rule: it changed the state of the caller's thread: {} [HD-T-02]", changed));
   if (blocked) {
-    note(name_, fmt::format("the plugin broke a rule: it may not wait, and was away for {} ms while its thread slept [{}]",
-                            away_ns / 1000000, tag == Tag::kCompute ? "HD-O-03" : "HD-T-01"));
+    note(name_, fmt::format("the plugin broke a rule: it must not block, but its thread slept for {} ms [{}]", away_ns / 1000000,
+                            tag == Tag::kCompute ? "HD-O-03" : "HD-T-01"));
   }
 }
 
@@ -111,14 +112,14 @@ void Call::check_status(const heddle_status_t* status) {
   if (code == HEDDLE_STATUS_OK || code > HEDDLE_STATUS_DEVICE_LOST) {
     plugin_broke("HD-S-01", "its status has the code {}", code);
   } else if (view(host.status_message(host.self, status)).empty()) {
-    plugin_broke("HD-S-01", "its status of code {} says nothing", code);
+    plugin_broke("HD-S-01", "its status of code {} has no message", code);
   }
   if (code == HEDDLE_STATUS_DEVICE_LOST && device_) device_->lost = true;
 }
 
 void Call::broke(const char* who, const char* rule, std::string text, heddle_status_code_t code) {
   if (!plugin_) plugin_ = registry().any();
-  if (!plugin_) {  // a plugin that goes on after its shutdown: nobody is left to tell
+  if (!plugin_) {  // a plugin that continues after its shutdown: there is no log left
     failure_code_ = code;
     return;
   }
@@ -130,7 +131,7 @@ void Call::broke(const char* who, const char* rule, std::string text, heddle_sta
   failure_ = lines_.back().second;
 }
 
-// Kept for the report, and logged once the lock is free.
+// Kept for the report, and logged once the lock is released.
 void Call::note(const char* name, const std::string& text) {
   lines_.emplace_back(HEDDLE_LOG_ERROR, fmt::format("validation: {} of {} failed: {}", name, plugin_->id, text));
   ++plugin_->violations;
@@ -160,7 +161,7 @@ Call::~Call() {
 
 void Call::enter_serial(std::shared_ptr<Record> record, const char* argument) {
   if (record->inside != 0) {
-    host_broke("HD-T-01", "{} is {}, and another thread is inside of a [serial] function with it", argument, fmt::ptr(record->handle));
+    host_broke("HD-T-01", "{} is {}, but another thread is inside a [serial] function with it", argument, fmt::ptr(record->handle));
     return;
   }
   ++record->inside;
@@ -168,23 +169,23 @@ void Call::enter_serial(std::shared_ptr<Record> record, const char* argument) {
 }
 
 void Call::check_lost(const heddle_status_t* status) {
-  if (!status && was_lost_) plugin_broke("HD-S-02", "it succeeded on a device that is lost");
+  if (!status && was_lost_) plugin_broke("HD-S-02", "it succeeded on a lost device");
 }
 
 void Call::check_unused(Record& record, const char* argument, uint64_t begin, uint64_t end) {
   if (const Use* use = record.uses.unfinished(begin, end)) {
-    host_broke("HD-Q-03", "{} is {}, which work uses that ends at value {} of timeline {}; {} is reached", argument,
+    host_broke("HD-Q-03", "{} is {}, which is used by work that ends at value {} of timeline {}; {} is reached", argument,
                fmt::ptr(record.handle), use->value, fmt::ptr(use->timeline->handle), use->timeline->reached);
   }
 }
 
 void Call::check_power_of_two(uint64_t value, const char* argument) {
-  if ((value & (value - 1)) != 0) host_broke("HD-M-04", "{} is {}, no power of two", argument, value);
+  if ((value & (value - 1)) != 0) host_broke("HD-M-04", "{} is {}, not a power of two", argument, value);
 }
 
 bool Call::check_range(uint64_t offset, uint64_t length, uint64_t size, const std::string& argument) {
   if (offset <= size && length <= size - offset) return true;
-  host_broke("HD-M-02", "{} is {} bytes at offset {}, of {} that there are", argument, length, offset, size);
+  host_broke("HD-M-02", "{} is {} bytes at offset {}, but the size is {}", argument, length, offset, size);
   return false;
 }
 
@@ -193,7 +194,7 @@ bool Call::check_range(uint64_t offset, uint64_t length, uint64_t size, const st
 Sync::Sync(Call& call, const std::shared_ptr<Queue>& queue, const heddle_sync_t* sync) : call_(call), queue_(queue) {
   if (!queue || call.refused()) return;
   if (!sync || (sync->wait_count && !sync->waits) || (sync->signal_count && !sync->signals)) {
-    call.host_broke("HD-Q-01", "sync is NULL, or counts waits or signals and has none");
+    call.host_broke("HD-Q-01", "sync is NULL, or counts waits or signals but has none");
     return;
   }
   for (uint32_t i = 0; i < sync->wait_count; ++i) {
@@ -211,7 +212,7 @@ Sync::Sync(Call& call, const std::shared_ptr<Queue>& queue, const heddle_sync_t*
     std::shared_ptr<Timeline> timeline = call.live_here<Timeline>(point.timeline, fmt::format("signals[{}].timeline", i));
     if (!timeline) continue;
     if (point.value > HEDDLE_TIMELINE_MAX_VALUE || (!timeline->imported && point.value <= timeline->enqueued)) {
-      call.host_broke("HD-Q-09", "signals[{}] is value {} of timeline {}, which was told {} before", i, point.value,
+      call.host_broke("HD-Q-09", "signals[{}] is value {} of timeline {}, for which {} was enqueued before", i, point.value,
                       fmt::ptr(point.timeline), timeline->enqueued);
     } else if (!timeline->over(timeline->enqueued)) {
       call.host_broke("HD-Q-06", "signals[{}] is of timeline {}, which has an unfinished submission that signals {}", i,

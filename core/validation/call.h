@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One call between the core and a plugin: what is checked before it is passed on, how it is passed on, what is checked of the answer, and how a
-// violation is told. Used by the functions that stand in the tables, one object a call.
+// One call between the core and a plugin: checks before it is forwarded, the forwarding, checks of the answer, and the report of violations.
+// Used by the
+// functions in the tables, one object per call.
 //
-// A violation is told three times: as a line of the log, in the report, and as the call's status where it has one. The host's is
-// FAILED_PRECONDITION, and the call is not passed on; the plugin's is INTERNAL. What a plugin changed in the thread (HD-T-02) is put right and only
-// logged: the work is done, and its results are good.
+// A violation is reported three times: as a line of the log, in the report, and as the status of the call if it has one. The host's
+// violations are
+// FAILED_PRECONDITION, and the call is not forwarded; the plugin's are INTERNAL. Changes of thread state by a plugin (HD-T-02) are undone and
+// only
+// logged: the work is done, and its results are valid.
 #ifndef HEDDLE_CORE_VALIDATION_CALL_H_
 #define HEDDLE_CORE_VALIDATION_CALL_H_
 
@@ -19,22 +22,23 @@
 
 namespace heddle::validation {
 
-// kCompute: takes as long as its work does, and does not wait.
+// kCompute: takes as long as its work does, but does not block.
 enum class Tag { kNoBlock, kCompute, kMayBlock };
 
-// A [no-block] function that waits that long breaks its rule. A sanitizer's pthread_create waits until the thread runs, which takes long on a busy
-// machine: a driver that starts one in its first submission breaks none.
+// A [no-block] function that blocks for so long breaks its rule. A sanitizer's pthread_create waits until the thread runs, which takes long
+// on a busy
+// machine: a driver that starts a thread in its first submission does not break the rule.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kNoBlockNs = 1000 * 1000 * 1000;
 #else
 constexpr uint64_t kNoBlockNs = 100 * 1000 * 1000;
 #endif
 
-// What a call may not change in the thread that makes it (HD-T-02).
+// The state of the calling thread that a call must not change (HD-T-02).
 class ThreadState {
  public:
   ThreadState();
-  // What differs now, empty if nothing; puts it back.
+  // Describes what has changed, empty if nothing, and restores it.
   std::string put_back();
 
  private:
@@ -52,12 +56,12 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // The record of a handle; a handle that is none is the host's violation. The first one decides whose call it is.
+  // The record of a handle; an unknown handle is a violation by the host. The first record determines the device of the call.
   template <class T>
   std::shared_ptr<T> live(const void* handle, const char* argument) {
     std::shared_ptr<T> record = registry().find<T>(handle);
     if (!record) {
-      host_broke("HD-L-01", "{} is {}, which is no {} that lives{}", argument, fmt::ptr(handle), T::kName, handle ? "" : ": NULL");
+      host_broke("HD-L-01", "{} is {}, which is not a live {}{}", argument, fmt::ptr(handle), T::kName, handle ? "" : ": NULL");
       return nullptr;
     }
     if (!plugin_) plugin_ = record->plugin;
@@ -68,12 +72,12 @@ class Call {
     }
     return record;
   }
-  // The same, of the device of the call (HD-Q-02).
+  // The same, for an object of the call's device (HD-Q-02).
   template <class T>
   std::shared_ptr<T> live_here(const void* handle, const std::string& argument) {
     std::shared_ptr<T> record = live<T>(handle, argument.c_str());
     if (record && device_ && record->device != device_) {
-      host_broke("HD-Q-02", "{} is of another device than the call", argument);
+      host_broke("HD-Q-02", "{} belongs to another device than the call", argument);
       return nullptr;
     }
     return record;
@@ -89,19 +93,19 @@ class Call {
   void plugin_broke(const char* rule, fmt::format_string<A...> text, A&&... arguments) {
     broke("the plugin", rule, fmt::format(text, std::forward<A>(arguments)...), HEDDLE_STATUS_INTERNAL);
   }
-  // A violation of the plugin's that another call shows: the status of this one stays.
+  // A violation by the plugin that another call revealed: the status of this call is not changed.
   template <class... A>
   void tell(const char* name, const char* rule, fmt::format_string<A...> text, A&&... arguments) {
     note(name, fmt::format("the plugin broke a rule: {} [{}]", fmt::format(text, std::forward<A>(arguments)...), rule));
   }
-  // Calls of allocators' providers and of operations are made by other plugins: names who called.
+  // Other plugins call allocators' providers and operations: names the caller.
   void caller_is(std::string who) { caller_ = std::move(who); }
 
-  // The call is not to be passed on.
+  // Whether the call must not be forwarded.
   bool refused() const { return failure_code_ != 0; }
   // The status of the first violation; owned by the caller.
   heddle_status_t* refusal();
-  // What the caller gets: the plugin's status, or that of a violation in the place of success.
+  // The result for the caller: the plugin's status, or that of a violation instead of success.
   heddle_status_t* answer(heddle_status_t* status);
 
   // Calls the plugin, without the lock.
@@ -121,7 +125,7 @@ class Call {
       return result;
     }
   }
-  // An input struct of the caller's: what it does not have is zero (HD-E-04). NULL, or without a size, is the host's violation.
+  // An input struct of the caller: missing fields are zero (HD-E-04). NULL or a missing size is a violation by the host.
   template <class Struct>
   Struct read(const Struct* given, const char* argument) {
     Struct full{};
@@ -132,7 +136,7 @@ class Call {
     std::memcpy(static_cast<void*>(&full), given, std::min<size_t>(given->struct_size, sizeof(full)));
     return full;
   }
-  // An output struct: the plugin gets a copy in whose tail nothing may be written.
+  // An output struct: the plugin gets a copy with a guarded end that must not be written.
   template <class Struct, class Function>
   heddle_status_t* fill(Tag tag, Struct* out, Function function) {
     constexpr size_t kGuardBytes = 64;
@@ -155,11 +159,11 @@ class Call {
     std::memcpy(out, storage, size);
     return status;
   }
-  // What a function that makes an object answers: the object gets its record, or, where the plugin broke a rule, is undone through `undo`.
+  // The result of a function that creates an object: the object gets a record; if the plugin broke a rule, `undo` destroys it.
   template <class T, class Handle, class Undo>
   heddle_status_t* keep(heddle_status_t* status, Handle** out, const std::shared_ptr<T>& record, const std::shared_ptr<Device>& device,
                         Undo undo) {
-    // Handles of drivers begin with the host's table; others are the plugin's affair.
+    // Handles of drivers begin with the host's table; the others are opaque.
     if (!made<T>(status, out, std::is_same_v<T, Allocator> || std::is_same_v<T, Operation> ? nullptr : plugin_->api)) return answer(status);
     if (refused()) {
       undo(*out);
@@ -169,7 +173,7 @@ class Call {
     }
     return answer(nullptr);
   }
-  // Tells what is wrong with a handle that was made. True: there is one.
+  // Reports violations in a new handle. True: the handle exists.
   template <class T, class Handle>
   bool made(heddle_status_t* status, Handle** out, const heddle_driver_api_t* api) {
     if (status) {
@@ -180,7 +184,7 @@ class Call {
       return false;
     }
     if (!*out) {
-      plugin_broke("HD-E-07", "it succeeded and gave no {}", T::kName);
+      plugin_broke("HD-E-07", "it succeeded, but returned no {}", T::kName);
       return false;
     }
     if (api && reinterpret_cast<heddle_object_t*>(*out)->api != api) {
@@ -188,7 +192,7 @@ class Call {
                    fmt::ptr(reinterpret_cast<heddle_object_t*>(*out)->api), fmt::ptr(api));
     }
     if (registry().find<T>(*out)) {
-      plugin_broke("HD-E-07", "it gave {} for a new {}, and that one lives", fmt::ptr(*out), T::kName);
+      plugin_broke("HD-E-07", "it returned {} for a new {}, but that one is live", fmt::ptr(*out), T::kName);
       *out = nullptr;
       return false;
     }
@@ -207,11 +211,11 @@ class Call {
     if (record->device) --record->device->children;
     registry().live<T>().erase(record->handle);
   }
-  // Of a [serial] function: one call on the object at a time.
+  // For a [serial] function: only one call on the object at a time.
   void enter_serial(std::shared_ptr<Record> record, const char* argument);
-  // Nothing that was enqueued may use the object any more (HD-Q-03).
+  // Enqueued work must no longer use the object (HD-Q-03).
   void check_unused(Record& record, const char* argument, uint64_t begin = 0, uint64_t end = UINT64_MAX);
-  // A device that was lost before the call answers so for good (HD-S-02).
+  // A device that was lost before the call must return this permanently (HD-S-02).
   void check_lost(const heddle_status_t* status);
   void check_power_of_two(uint64_t value, const char* argument);
   // offset + length within size, without overflow (HD-M-02).
@@ -220,8 +224,8 @@ class Call {
  private:
   static constexpr unsigned char kCanary = 0xC5;
   struct Waits {
-    uint64_t times = 0;    // that the thread gave its core up
-    uint64_t away_ns = 0;  // that it was on no core, from some moment on
+    uint64_t times = 0;    // number of times the thread gave up its core
+    uint64_t away_ns = 0;  // time it spent on no core
   };
   static Waits waits_of_thread();
   void set_device(const std::shared_ptr<Device>& device) {
@@ -243,29 +247,29 @@ class Call {
   bool was_lost_ = false;
   heddle_status_code_t failure_code_ = 0;
   std::string failure_;
-  std::vector<std::pair<uint32_t, std::string>> lines_;  // for the log, once the lock is free
+  std::vector<std::pair<uint32_t, std::string>> lines_;  // for the log, once the lock is released
 };
 
-// A range of a buffer that work names.
+// A range of a buffer that work uses.
 struct Named {
   std::shared_ptr<Buffer> buffer;
   uint64_t offset = 0, length = 0;
 };
 
-// What waits and signals may be: checks, and what is known once the work is enqueued.
+// Checks waits and signals, and records them once the work is enqueued.
 class Sync {
  public:
-  // Signals count as enqueued from here on: a callback of the driver may already go by them.
+  // From here on signals count as enqueued: a callback of the driver may already rely on them.
   Sync(Call& call, const std::shared_ptr<Queue>& queue, const heddle_sync_t* sync);
-  // The work is enqueued, and names this.
+  // The work is enqueued and uses this object.
   void uses(Record& record) { uses(record.uses, 0, UINT64_MAX); }
   void uses(Uses& uses, uint64_t begin, uint64_t end);
   void uses(const std::vector<Named>& ranges);
-  // The point after which the work is over; NULL if it signals nothing.
+  // The point after which the work has finished; NULL if it signals nothing.
   std::pair<std::shared_ptr<Timeline>, uint64_t> first_signal() const {
     return signals_.empty() ? std::pair<std::shared_ptr<Timeline>, uint64_t>() : std::pair(signals_[0].timeline, signals_[0].value);
   }
-  // The driver answered.
+  // Call when the driver has answered.
   void enqueued(bool success);
 
  private:
@@ -279,10 +283,10 @@ class Sync {
   std::vector<Signal> signals_;
 };
 
-// Checks a range; adds it to `named` if there is such a buffer.
+// Checks a range; adds it to `named` if the buffer exists.
 void check_binding(Call& call, const heddle_binding_t& binding, const std::string& argument, std::vector<Named>* named);
 
-// The functions that stand in the tables.
+// The functions in the tables.
 extern const heddle_device_interface_t kDeviceTable;
 extern const heddle_buffer_interface_t kBufferTable;
 extern const heddle_transfer_interface_t kTransferTable;
@@ -294,14 +298,14 @@ extern const heddle_profile_interface_t kProfileTable;
 extern const heddle_allocator_interface_t kAllocatorTable;
 extern const heddle_library_interface_t kLibraryTable;
 
-// Puts functions in a host's table that know when an operation calls them (HD-O-03).
+// Wraps functions of a host's table to detect calls by an operation (HD-O-03).
 void wrap_host(heddle_host_t* table) noexcept;
 
-// Something was seen of a timeline: what is to be told of reads and writes that it says to be over.
-// may_ask: the driver, if it is not known. Not from a callback of its.
+// A new value of a timeline was seen: reports violations in reads and writes that have ended by it.
+// may_ask: whether the driver may be queried. Not from one of its callbacks.
 void check_transfers(Call& call, const Timeline& timeline, bool may_ask = true);
 
-// release(context) through a number: more than one call of it is seen.
+// Calls release(context) through a number, so that a second call is detected.
 void release_callback(void* number) noexcept;
 
 }  // namespace heddle::validation

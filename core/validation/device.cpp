@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.device/1, heddle.native/1 and heddle.profile/1's place, checked. Found through the tables at the end.
+// heddle.device/1, heddle.native/1 and the look-up of heddle.profile/1, checked. Found through the tables at the end.
 #include "core/validation/call.h"
 
 namespace heddle::validation {
 namespace {
 
-// A function of an instance, which no record stands for.
+// For a function of an instance, which has no record.
 bool of_instance(Call& call, heddle_plugin_instance_t* instance) {
   if (Plugin* plugin = registry().of(instance)) {
     call.set_plugin(plugin);
     return true;
   }
-  call.host_broke("HD-L-01", "instance is {}, which is no instance that lives", fmt::ptr(instance));
+  call.host_broke("HD-L-01", "instance is {}, which is not a live instance", fmt::ptr(instance));
   return false;
 }
 
@@ -30,10 +30,10 @@ heddle_status_t* describe(heddle_plugin_instance_t* instance, uint32_t ordinal, 
   if (call.refused() || status || out_description->struct_size < sizeof(*out_description)) return call.answer(status);
   const uint64_t alignment = out_description->min_alignment_bytes;
   if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
-    call.plugin_broke("HD-M-04", "its min_alignment_bytes is {}, no power of two", alignment);
+    call.plugin_broke("HD-M-04", "its min_alignment_bytes is {}, not a power of two", alignment);
   }
   if (out_description->code_format_count && !out_description->code_formats) {
-    call.plugin_broke("HD-E-07", "it counts {} code formats and gives none", out_description->code_format_count);
+    call.plugin_broke("HD-E-07", "its code_format_count is {}, but it has none", out_description->code_format_count);
   }
   return call.answer(nullptr);
 }
@@ -60,7 +60,7 @@ heddle_status_t* open(heddle_plugin_instance_t* instance, uint32_t ordinal, cons
   record->limits.struct_size = sizeof(record->limits);
   if (heddle_status_t* status =
           call.pass(Tag::kMayBlock, [&] { return plugin.driver.device->describe(instance, ordinal, &record->limits); })) {
-    plugin.host->status_free(plugin.host->self, status);  // open will say it too
+    plugin.host->status_free(plugin.host->self, status);  // open will report it too
     record->limits = {};
   }
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return plugin.driver.device->open(instance, ordinal, params, out_device); });
@@ -78,17 +78,18 @@ heddle_status_t* close(heddle_device_t* device) noexcept {
   if (call.refused()) return call.refusal();
   const uint64_t children = record->children;
   if (children != 0) {
-    call.host_broke("HD-L-01", "device is {}, of which {} objects live", fmt::ptr(device), children);  // the driver has to say so as well
+    call.host_broke("HD-L-01", "device is {}, which has {} live objects", fmt::ptr(device),
+                    children);  // the driver must report this as well
   }
-  call.forget(record);  // another open may get the same address before this returns
+  call.forget(record);  // another open may return the same address before this returns
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.device->close(device); });
-  if (!status && children != 0) call.plugin_broke("HD-L-01", "it closed a device of which {} objects live", children);
+  if (!status && children != 0) call.plugin_broke("HD-L-01", "it closed a device that has {} live objects", children);
   if (status) {
     registry().live<Device>()[device] = record;
   } else {
     --call.plugin().live;
   }
-  return status;  // also where a rule was broken: what is closed is closed
+  return status;  // also if a rule was broken: the device is closed
 }
 
 heddle_status_t* keep_queue(Call& call, heddle_status_t* status, heddle_queue_t** out_queue, const std::shared_ptr<Device>& parent,
@@ -117,7 +118,7 @@ heddle_status_t* queue_destroy(heddle_queue_t* queue) noexcept {
   call.forget(record);
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.device->queue_destroy(queue); });
   if (const Use* use = record->uses.unfinished(); use && !status) {
-    call.plugin_broke("HD-Q-06", "it returned before the queue's work was over, which ends at value {} of timeline {}", use->value,
+    call.plugin_broke("HD-Q-06", "it returned before the end of the queue's work, which is at value {} of timeline {}", use->value,
                       fmt::ptr(use->timeline->handle));
   }
   return status;

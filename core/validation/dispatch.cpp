@@ -20,7 +20,7 @@ heddle_status_t* executable_load(heddle_device_t* device, const heddle_executabl
   auto record = std::make_shared<Executable>();
   const heddle_executable_params_t given = call.read(params, "params");
   if (given.entry_count && (!given.entries || given.entry_stride < sizeof(uint32_t))) {
-    call.host_broke("HD-E-04", "params counts {} entries, at a stride of {}, and has none", given.entry_count, given.entry_stride);
+    call.host_broke("HD-E-04", "params counts {} entries at a stride of {}, but has none", given.entry_count, given.entry_stride);
   }
   if (given.code_bytes && !given.code) call.host_broke("HD-M-02", "params.code is NULL, for {} bytes", given.code_bytes);
   for (uint32_t i = 0; !call.refused() && i < given.entry_count; ++i) {
@@ -54,7 +54,8 @@ heddle_status_t* operation_load(heddle_device_t* device, const heddle_operation_
                       operation->operand_bytes.size());
     }
     if (given.workspace_bytes != operation->workspace_bytes()) {
-      call.host_broke("HD-O-02", "params.workspace_bytes is {}, and query said {}", given.workspace_bytes, operation->workspace_bytes());
+      call.host_broke("HD-O-02", "params.workspace_bytes is {}, but query returned {}", given.workspace_bytes,
+                      operation->workspace_bytes());
     }
     if (view(given.target) != operation->target) {
       call.host_broke("HD-O-02", "params.target is '{}'; the operation was prepared for '{}'", view(given.target), operation->target);
@@ -83,7 +84,7 @@ void executable_unload(heddle_executable_t* executable) noexcept {
   for (const auto& [handle, recording] : registry().live<Recording>()) {
     for (const std::shared_ptr<Entry>& entry : recording->entries) {
       if (entry->executable.lock() == record) {
-        call.host_broke("HD-G-01", "executable is {}, of which recording {} has a kernel", fmt::ptr(executable), fmt::ptr(handle));
+        call.host_broke("HD-G-01", "executable is {}, but recording {} uses one of its kernels", fmt::ptr(executable), fmt::ptr(handle));
         break;
       }
     }
@@ -100,11 +101,11 @@ heddle_status_t* entry(heddle_executable_t* executable, uint32_t index, heddle_e
   std::shared_ptr<Executable> parent = call.live<Executable>(executable, "executable");
   if (call.refused()) return call.refusal();
   heddle_status_t* status = call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.dispatch->entry(executable, index, out_entry); });
-  // The same entry may be asked for again.
+  // The same entry may be requested again.
   if (!status && *out_entry && std::find(parent->given.begin(), parent->given.end(), *out_entry) != parent->given.end())
     return call.answer(status);
   if (!call.made<Entry>(status, out_entry, call.plugin().api)) return call.answer(status);
-  if (index >= parent->entries.size()) call.plugin_broke("HD-M-02", "it gave entry {} of {}", index, parent->entries.size());
+  if (index >= parent->entries.size()) call.plugin_broke("HD-M-02", "it returned entry {} of {}", index, parent->entries.size());
   if (call.refused()) {
     *out_entry = nullptr;
     return call.answer(nullptr);
@@ -120,27 +121,27 @@ heddle_status_t* entry(heddle_executable_t* executable, uint32_t index, heddle_e
   return nullptr;
 }
 
-// What a list of commands names. `dynamic` as in record; NULL: it is submitted.
+// The objects that a list of commands uses. `dynamic` as in record; NULL: it is submitted.
 struct List {
-  std::vector<Named> named;  // in the order in which bindings are counted
+  std::vector<Named> named;  // in the order of the binding numbers
   std::vector<std::shared_ptr<Entry>> entries;
 
   void check(Call& call, const std::shared_ptr<Queue>& queue, const heddle_command_t* commands, uint32_t count, const uint8_t* dynamic);
 
  private:
-  // `written`: the command writes to it, which a binding that is only read forbids.
+  // `written`: the command writes to it, which is forbidden for a read-only binding.
   void binding(Call& call, const heddle_binding_t& binding, const std::string& what, const uint8_t* dynamic, bool written) {
     const size_t before = named.size();
     check_binding(call, binding, what, &named);
     if (named.size() == before) named.emplace_back();  // wrong, but counted
     if (dynamic && written && (dynamic[named.size() - 1] & HEDDLE_BINDING_READ_ONLY)) {
-      call.host_broke("HD-G-01", "{} is written to, and recorded as only read", what);
+      call.host_broke("HD-G-01", "{} is written to, but recorded as read-only", what);
     }
   }
   void dispatch(Call& call, const Device& device, const heddle_dispatch_command_t& command, const std::string& at, const uint8_t* dynamic);
 };
 
-// A dispatch of an operation goes by what its plugin said: shards, operands, workspace.
+// The dispatch of an operation must match the plugin's answers: shards, operands, workspace.
 void check_operation(Call& call, const Operation& operation, const heddle_dispatch_command_t& command, const std::string& at) {
   if (command.grid[0] != operation.shards() || command.grid[1] != 1 || command.grid[2] != 1) {
     call.host_broke("HD-O-02", "{}.grid is {}x{}x{}; the operation has {} shards", at, command.grid[0], command.grid[1], command.grid[2],
@@ -151,7 +152,7 @@ void check_operation(Call& call, const Operation& operation, const heddle_dispat
     const uint64_t expected = workspace ? operation.workspace_bytes() : i < operation.operand_bytes.size() ? operation.operand_bytes[i] : 0;
     const uint64_t length = command.bindings[i].length;
     if (workspace ? length < expected : length != expected) {
-      call.host_broke("HD-O-02", "{}.bindings[{}] has {} bytes, and {} {}", at, i, length,
+      call.host_broke("HD-O-02", "{}.bindings[{}] has {} bytes, but {} has {}", at, i, length,
                       workspace ? "the operation's workspace" : "its operand", expected);
     }
   }
@@ -165,12 +166,12 @@ void List::dispatch(Call& call, const Device& device, const heddle_dispatch_comm
                     command.constants_bytes, entry->bindings, entry->constants_bytes);
   }
   if ((command.binding_count && !command.bindings) || (command.constants_bytes && !command.constants)) {
-    return call.host_broke("HD-M-02", "{} counts bindings or constants, and has none", at);
+    return call.host_broke("HD-M-02", "{} counts bindings or constants, but has none", at);
   }
   for (int i = 0; i < 3; ++i) {
     const uint32_t most = device.limits.max_workgroup_count[i];
     if (most != 0 && command.grid[i] > most)
-      call.host_broke("HD-M-04", "{}.grid[{}] is {}, of {} that the device has", at, i, command.grid[i], most);
+      call.host_broke("HD-M-04", "{}.grid[{}] is {}, but the device's limit is {}", at, i, command.grid[i], most);
   }
   if (entry) {
     if (std::shared_ptr<Executable> executable = entry->executable.lock(); executable && executable->operation) {
@@ -186,7 +187,7 @@ void List::dispatch(Call& call, const Device& device, const heddle_dispatch_comm
 void List::check(Call& call, const std::shared_ptr<Queue>& queue, const heddle_command_t* commands, uint32_t count,
                  const uint8_t* dynamic) {
   if (!queue) return;
-  if (count && !commands) return call.host_broke("HD-M-02", "commands is NULL, and counts {}", count);
+  if (count && !commands) return call.host_broke("HD-M-02", "commands is NULL, but command_count is {}", count);
   for (uint32_t i = 0; i < count; ++i) {
     const heddle_command_t& command = commands[i];
     const std::string at = fmt::format("commands[{}]", i);
@@ -236,7 +237,7 @@ void List::check(Call& call, const std::shared_ptr<Queue>& queue, const heddle_c
         break;
       }
       default:
-        call.host_broke("HD-E-04", "{}.kind is {}, which is no command", at, command.kind);
+        call.host_broke("HD-E-04", "{}.kind is {}, which is not a command", at, command.kind);
     }
   }
 }
@@ -264,7 +265,7 @@ heddle_status_t* submit_through(const char* name, heddle_queue_t* queue, const h
   points.enqueued(!status);
   if (!status) enqueued(points, list);
   call.check_lost(status);
-  return status;  // what is enqueued is enqueued, whatever else was wrong
+  return status;  // the work is enqueued, even if another rule was broken
 }
 
 heddle_status_t* submit(heddle_queue_t* queue, const heddle_submission_t* submission) noexcept {
@@ -321,7 +322,7 @@ heddle_status_t* replay(heddle_recording_t* recording, const heddle_binding_t* b
       }
     }
   }
-  auto no_queue = std::make_shared<Queue>();  // the recording's own: it outlives the recording, and is not told here
+  auto no_queue = std::make_shared<Queue>();  // belongs to the recording: outlives it and is not reported here
   Sync points(call, no_queue, sync);
   if (call.refused()) return call.refusal();
   heddle_status_t* status =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The entry of libheddle_validation.so: puts the layer's functions in the place of a plugin's.
+// The entry of libheddle_validation.so: replaces a plugin's functions by those of the layer.
 #include "core/validation/layer.h"
 
 #include "core/validation/call.h"
@@ -55,13 +55,13 @@ heddle_status_t* shutdown(heddle_plugin_instance_t* instance, heddle_status_t* (
   const uint64_t live = plugin->live;
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return own(instance); });
   if (status) return status;
-  if (live != 0) call.plugin_broke("HD-L-01", "it shut down with {} devices, allocators or operations that live", live);
+  if (live != 0) call.plugin_broke("HD-L-01", "it shut down with {} live devices, allocators or operations", live);
   if (const size_t owed = registry().drop_callbacks(*plugin)) {
-    call.plugin_broke("HD-T-03", "it shut down and never called {} notifications or releases", owed);
+    call.plugin_broke("HD-T-03", "it shut down without having called {} notifications or releases", owed);
   }
   registry().end(*plugin);
   const std::string line =
-      fmt::format("validation: {} calls of {} were checked, {} rules were broken", plugin->calls, plugin->id, plugin->violations);
+      fmt::format("validation: {} calls of {} were checked, {} violations were found", plugin->calls, plugin->id, plugin->violations);
   plugin->host->log(plugin->host->self, HEDDLE_LOG_INFO, {}, 0, {line.data(), line.size()});
   return nullptr;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.library/1, checked on three sides: what the host asks a library plugin for, what drivers call an operation with, and what the operation does
-// meanwhile: to the memory around its workspace, to its thread, and with the host's functions.
+// heddle.library/1, checked on three sides: the host's requests to a library plugin, the drivers' calls of an operation, and the operation's
+// behavior during
+// the call: towards the memory around its workspace, its thread, and the host's functions.
 #include <pthread.h>
 
 #include "core/validation/call.h"
@@ -8,14 +9,14 @@
 namespace heddle::validation {
 namespace {
 
-constexpr uint64_t kMostAlignment = 4096;             // of a workspace
-constexpr uint64_t kMostGuarded = uint64_t{1} << 48;  // beyond, the host refuses the workspace anyway
+constexpr uint64_t kMostAlignment = 4096;             // alignment of a workspace
+constexpr uint64_t kMostGuarded = uint64_t{1} << 48;  // above this the host refuses the workspace anyway
 constexpr size_t kKeptAnswers = 4096;
 constexpr unsigned char kGuard = 0xD7;
 
 // ----------------------------------------------------------------------------------------- requests: query and prepare
 
-// The bytes of everything that a request says: equal requests are equal keys.
+// All bytes of a request: equal requests have equal keys.
 class Key {
  public:
   template <class T>
@@ -43,27 +44,28 @@ const Struct* at(const Struct* array, uint64_t stride, uint64_t index) {
 
 void read_attributes(Call& call, const heddle_operation_request_t& request, Key& key) {
   if (request.attribute_count > HEDDLE_MAX_ATTRIBUTES) {
-    return call.host_broke("HD-M-02", "request has {} attributes, of {} that are allowed", request.attribute_count, HEDDLE_MAX_ATTRIBUTES);
+    return call.host_broke("HD-M-02", "request has {} attributes; at most {} are allowed", request.attribute_count, HEDDLE_MAX_ATTRIBUTES);
   }
   if (request.attribute_count && (!request.attributes || request.attribute_stride < sizeof(uint32_t))) {
-    return call.host_broke("HD-E-04", "request counts {} attributes at a stride of {}", request.attribute_count, request.attribute_stride);
+    return call.host_broke("HD-E-04", "request has {} attributes at a stride of {}", request.attribute_count, request.attribute_stride);
   }
   std::string_view before;
   for (uint32_t i = 0; i < request.attribute_count; ++i) {
     const heddle_attribute_t attribute = call.read(at(request.attributes, request.attribute_stride, i), "an attribute");
     const std::string_view name = view(attribute.name);
     if (name.empty() || (i != 0 && name <= before)) {
-      call.host_broke("HD-O-01", "attribute {} is '{}' behind '{}'; a record is sorted, each name once", i, name, before);
+      call.host_broke("HD-O-01", "attribute {} is '{}' after '{}'; names must be sorted and unique", i, name, before);
     }
     before = name;
     const bool one = attribute.kind == HEDDLE_ATTRIBUTE_INT || attribute.kind == HEDDLE_ATTRIBUTE_FLOAT;
     const bool ints = attribute.kind == HEDDLE_ATTRIBUTE_INT || attribute.kind == HEDDLE_ATTRIBUTE_INTS;
     const bool floats = attribute.kind == HEDDLE_ATTRIBUTE_FLOAT || attribute.kind == HEDDLE_ATTRIBUTE_FLOATS;
     if (!ints && !floats && attribute.kind != HEDDLE_ATTRIBUTE_STRING) {
-      call.host_broke("HD-O-01", "attribute '{}' is of kind {}, which is none", name, attribute.kind);
+      call.host_broke("HD-O-01", "attribute '{}' is of kind {}, which does not exist", name, attribute.kind);
     } else if ((one && attribute.count != 1) || (ints && attribute.count && !attribute.ints) ||
                (floats && attribute.count && !attribute.floats)) {
-      call.host_broke("HD-O-01", "attribute '{}' of kind {} counts {} numbers, and has others", name, attribute.kind, attribute.count);
+      call.host_broke("HD-O-01", "attribute '{}' of kind {} has a count of {}, which does not match its values", name, attribute.kind,
+                      attribute.count);
     }
     if (call.refused()) return;
     key.add(name);
@@ -78,22 +80,23 @@ void read_attributes(Call& call, const heddle_operation_request_t& request, Key&
 void read_operands(Call& call, const heddle_operation_request_t& request, Key& key, Operation* out) {
   const uint64_t count = uint64_t{request.input_count} + request.output_count;
   if (count > HEDDLE_MAX_OPERANDS) {
-    return call.host_broke("HD-M-02", "request has {} operands, of {} that are allowed", count, HEDDLE_MAX_OPERANDS);
+    return call.host_broke("HD-M-02", "request has {} operands; at most {} are allowed", count, HEDDLE_MAX_OPERANDS);
   }
   if (count && (!request.operands || request.operand_stride < sizeof(uint32_t))) {
-    return call.host_broke("HD-E-04", "request counts {} operands at a stride of {}", count, request.operand_stride);
+    return call.host_broke("HD-E-04", "request has {} operands at a stride of {}", count, request.operand_stride);
   }
   for (uint64_t i = 0; i < count; ++i) {
     const heddle_operand_t operand = call.read(at(request.operands, request.operand_stride, i), "an operand");
     if (operand.rank > HEDDLE_MAX_RANK || (operand.rank && !operand.dims)) {
-      call.host_broke("HD-M-02", "operand {} has rank {}, of {}, and dims {}", i, operand.rank, HEDDLE_MAX_RANK, fmt::ptr(operand.dims));
+      call.host_broke("HD-M-02", "operand {} has rank {} (at most {}) and dims {}", i, operand.rank, HEDDLE_MAX_RANK,
+                      fmt::ptr(operand.dims));
     }
     if (call.refused()) return;
     uint64_t bits = HEDDLE_TYPE_BITS(operand.element_type);
     for (uint32_t k = 0; k < operand.rank; ++k) {
       const int64_t extent = operand.dims[k];
       if (extent < 0 || __builtin_mul_overflow(bits, static_cast<uint64_t>(extent), &bits)) {
-        return call.host_broke("HD-M-02", "operand {} has the extent {}, which is none, or overflows", i, extent);
+        return call.host_broke("HD-M-02", "operand {} has the extent {}, which is invalid or overflows", i, extent);
       }
     }
     out->operand_bytes.push_back(bits / 8 + (bits % 8 != 0));
@@ -104,11 +107,11 @@ void read_operands(Call& call, const heddle_operation_request_t& request, Key& k
   out->inputs = request.input_count;
 }
 
-// What is asked for, as a key; and what an operation for it works on.
+// The request as a key, and the operands of its operation.
 std::string read_request(Call& call, heddle_plugin_instance_t* instance, const heddle_operation_request_t* given, Operation* out) {
   Plugin* plugin = registry().of(instance);
   if (plugin) call.set_plugin(plugin);
-  if (!plugin) call.host_broke("HD-L-01", "instance is {}, which is no instance that lives", fmt::ptr(instance));
+  if (!plugin) call.host_broke("HD-L-01", "instance is {}, which is not a live instance", fmt::ptr(instance));
   const heddle_operation_request_t request = call.read(given, "request");
   if (call.refused()) return {};
   if (view(request.domain).empty() || view(request.name).empty() || view(request.target).empty()) {
@@ -117,7 +120,7 @@ std::string read_request(Call& call, heddle_plugin_instance_t* instance, const h
   }
   if (request.device) {
     std::shared_ptr<Device> device = call.live<Device>(request.device, "request.device");
-    if (device && device->plugin != plugin) call.host_broke("HD-Q-02", "request.device is another plugin's");
+    if (device && device->plugin != plugin) call.host_broke("HD-Q-02", "request.device belongs to another plugin");
   }
   Key key;
   for (heddle_string_t text : {request.domain, request.name, request.target, request.family}) key.add(view(text));
@@ -134,7 +137,7 @@ std::string read_request(Call& call, heddle_plugin_instance_t* instance, const h
 void check_properties(Call& call, const heddle_operation_properties_t& said) {
   const uint64_t alignment = said.workspace_alignment_bytes;
   if ((alignment & (alignment - 1)) != 0 || alignment > kMostAlignment) {
-    call.plugin_broke("HD-O-02", "its workspace_alignment_bytes is {}, no power of two up to {}", alignment, kMostAlignment);
+    call.plugin_broke("HD-O-02", "its workspace_alignment_bytes is {}, not a power of two up to {}", alignment, kMostAlignment);
   }
 }
 
@@ -143,7 +146,7 @@ bool same(const heddle_operation_properties_t& a, const heddle_operation_propert
          a.workspace_alignment_bytes == b.workspace_alignment_bytes;
 }
 
-// The plugin's query, noted. `out` as the host gave it: it gets the answer with the guards.
+// Calls the plugin's query and records the answer. `out` is the host's: it gets the answer including the guards.
 heddle_status_t* ask(Call& call, heddle_plugin_instance_t* instance, const heddle_operation_request_t* request, const std::string& key,
                      const Operation& wanted, heddle_operation_properties_t* out) {
   Plugin& plugin = call.plugin();
@@ -155,14 +158,14 @@ heddle_status_t* ask(Call& call, heddle_plugin_instance_t* instance, const heddl
   std::memcpy(static_cast<void*>(&answer.properties), out, size);
   if (status) {
     if (!same(answer.properties, {})) {
-      call.plugin_broke("HD-E-07", "it refused, and left {} bytes of workspace and {} shards in its output",
+      call.plugin_broke("HD-E-07", "it refused, but left {} bytes of workspace and {} shards in its output",
                         answer.properties.workspace_bytes, answer.properties.shard_count);
     }
     return status;
   }
   check_properties(call, answer.properties);
   if (auto known = plugin.answers.find(key); known != plugin.answers.end() && !same(known->second.properties, answer.properties)) {
-    call.plugin_broke("HD-O-02", "it asks for {} bytes of workspace and {} shards, and the same request had {} and {} before",
+    call.plugin_broke("HD-O-02", "it requests {} bytes of workspace and {} shards, but the same request had {} and {} before",
                       answer.properties.workspace_bytes, answer.properties.shard_count, known->second.properties.workspace_bytes,
                       known->second.properties.shard_count);
   }
@@ -203,13 +206,13 @@ heddle_status_t* prepare(heddle_plugin_instance_t* instance, const heddle_operat
   if (auto known = plugin.answers.find(key); known != plugin.answers.end()) {
     record->answer = known->second;
   } else {
-    call.host_broke("HD-O-02", "no query with this request came before");
+    call.host_broke("HD-O-02", "no query with this request was made before");
   }
   if (call.refused()) return call.refusal();
   heddle_status_t* status = call.pass(Tag::kMayBlock, [&] { return plugin.library.prepare(instance, request, out_operation); });
   const heddle_status_code_t code = plugin.host->status_code(plugin.host->self, status);
   if (code == HEDDLE_STATUS_UNIMPLEMENTED || code == HEDDLE_STATUS_NOT_FOUND) {
-    call.plugin_broke("HD-O-02", "it has {}, and its query takes the same request",
+    call.plugin_broke("HD-O-02", "it has {}, but its query accepts the same request",
                       code == HEDDLE_STATUS_NOT_FOUND ? "no such operator" : "no way to do this");
   }
   heddle_status_t* answer =
@@ -224,12 +227,12 @@ void destroy(heddle_operation_t* operation) noexcept {
   std::shared_ptr<Operation> record = call.live<Operation>(operation, "operation");
   if (!record) return;
   if (!record->running.empty()) {
-    call.host_broke("HD-L-01", "operation is {}, which {} calls of enqueue are inside of", fmt::ptr(operation), record->running.size());
+    call.host_broke("HD-L-01", "operation is {}, which {} calls of enqueue are using", fmt::ptr(operation), record->running.size());
   }
   if (record->loads != 0) {
-    call.host_broke("HD-L-01", "operation is {}, of which {} executables live", fmt::ptr(operation), record->loads);
+    call.host_broke("HD-L-01", "operation is {}, which has {} live executables", fmt::ptr(operation), record->loads);
   }
-  // A driver still runs it: to keep it is the lesser harm.
+  // A driver still runs it: leaking it is the lesser harm.
   if (call.refused()) return;
   call.forget(record);
   --call.plugin().live;
@@ -253,7 +256,7 @@ bool same_memory(const heddle_operation_call_t& a, const heddle_operation_call_t
          std::equal(a.operands, a.operands + a.operand_count, b.operands);
 }
 
-// One piece of memory of the call: within a buffer if it begins in one whose address is known, and the call's alone where it is written.
+// One memory range of the call: inside a buffer if it begins in one with a known address, and exclusive to the call if it is written.
 void check_memory(Call& call, const void* start, uint64_t bytes, bool written, const std::string& what, Running& running) {
   if (bytes == 0) return;
   const auto address = reinterpret_cast<uint64_t>(start);
@@ -274,51 +277,51 @@ void check_memory(Call& call, const void* start, uint64_t bytes, bool written, c
 
 void check_call(Call& call, const Operation& operation, Running& running) {
   const heddle_operation_call_t& given = running.call;
-  if (operation.loads == 0) call.host_broke("HD-L-01", "no executable of the operation lives");
+  if (operation.loads == 0) call.host_broke("HD-L-01", "the operation has no live executable");
   if (given.operand_count != operation.operand_bytes.size() || (given.operand_count && (!given.operands || !given.operand_bytes))) {
-    return call.host_broke("HD-O-02", "call counts {} operands; the operation was prepared for {}", given.operand_count,
+    return call.host_broke("HD-O-02", "call has {} operands; the operation was prepared for {}", given.operand_count,
                            operation.operand_bytes.size());
   }
   if (given.first_shard >= given.last_shard || given.last_shard > operation.shards()) {
     call.host_broke("HD-O-02", "it is for shards [{}, {}) of {}", given.first_shard, given.last_shard, operation.shards());
   }
   if (operation.on_host() && given.stream != 0)
-    call.host_broke("HD-O-04", "call.stream is {:#x}, and {} has none", given.stream, operation.target);
+    call.host_broke("HD-O-04", "call.stream is {:#x}, but {} has no streams", given.stream, operation.target);
   for (uint32_t i = 0; i < given.operand_count; ++i) {
     if (given.operand_bytes[i] != operation.operand_bytes[i]) {
-      call.host_broke("HD-O-02", "call.operand_bytes[{}] is {}, and the operand has {}", i, given.operand_bytes[i],
+      call.host_broke("HD-O-02", "call.operand_bytes[{}] is {}, but the operand has {}", i, given.operand_bytes[i],
                       operation.operand_bytes[i]);
     }
     check_memory(call, given.operands[i], operation.operand_bytes[i], i >= operation.inputs, fmt::format("call.operands[{}]", i), running);
   }
   const uint64_t alignment = std::max<uint64_t>(operation.answer.properties.workspace_alignment_bytes, 64);
   if (given.workspace_bytes < operation.workspace_bytes() || (given.workspace_bytes != 0 && operation.workspace_bytes() == 0)) {
-    call.host_broke("HD-O-02", "call.workspace_bytes is {}, and query asked for {}", given.workspace_bytes, operation.workspace_bytes());
+    call.host_broke("HD-O-02", "call.workspace_bytes is {}, but query requested {}", given.workspace_bytes, operation.workspace_bytes());
   }
   if (reinterpret_cast<uint64_t>(given.workspace) % alignment != 0) {
-    call.host_broke("HD-O-02", "call.workspace is {}, no multiple of {}", fmt::ptr(given.workspace), alignment);
+    call.host_broke("HD-O-02", "call.workspace is {}, not a multiple of {}", fmt::ptr(given.workspace), alignment);
   }
   check_memory(call, given.workspace, operation.workspace_bytes(), true, "call.workspace", running);
   if (call.refused()) return;
   for (const Running* other : operation.running) {
     if (same_memory(given, other->call)) {
       if (given.first_shard < other->call.last_shard && other->call.first_shard < given.last_shard) {
-        call.host_broke("HD-O-03", "shards [{}, {}) run, and [{}, {}) of the same call were not over", given.first_shard, given.last_shard,
-                        other->call.first_shard, other->call.last_shard);
+        call.host_broke("HD-O-03", "shards [{}, {}) run, but [{}, {}) of the same call have not finished", given.first_shard,
+                        given.last_shard, other->call.first_shard, other->call.last_shard);
       }
       continue;
     }
     for (const Span& written : running.writes) {
       if (meeting(other->writes, written) || meeting(other->reads, written)) {
-        call.host_broke("HD-O-03", "{} bytes at {:#x} are written, and another call that is not over uses them",
-                        written.second - written.first, written.first);
+        call.host_broke("HD-O-03", "{} bytes at {:#x} are written while another unfinished call uses them", written.second - written.first,
+                        written.first);
         break;
       }
     }
   }
 }
 
-// Guards around a workspace. Shards of a call share them: they are written before the first, and looked at after each.
+// Guards around a workspace. The shards of a call share them: they are written before the first shard, and checked after each.
 struct Guards {
   unsigned char *front = nullptr, *back = nullptr;
   uint64_t size = 0;
@@ -330,7 +333,7 @@ struct Guards {
   }
   void check(Call& call, uint64_t workspace_bytes) const {
     for (uint64_t i = 0; i < size; ++i) {
-      // What lies next to the workspace is told first.
+      // The byte closest to the workspace is reported first.
       const bool below = front[size - 1 - i] != kGuard;
       if (!below && back[i] == kGuard) continue;
       call.plugin_broke("HD-O-03", "it wrote {} its workspace of {} bytes, at byte {}", below ? "in front of" : "behind", workspace_bytes,
@@ -340,7 +343,7 @@ struct Guards {
   }
 };
 
-// What an operation did with the host's functions, in this thread.
+// The host function that an operation called on this thread.
 thread_local std::string* host_call = nullptr;
 
 heddle_status_t* enqueue(heddle_operation_t* operation, const heddle_operation_call_t* given) noexcept {
@@ -374,20 +377,21 @@ heddle_status_t* enqueue(heddle_operation_t* operation, const heddle_operation_c
   std::erase(record->running, &running);
   guards.check(call, workspace_bytes);
   if (!called.empty())
-    call.plugin_broke("HD-O-03", "it called the host's {}; an operation calls nothing but what makes its status", called);
-  // On other targets the work is on its way, whatever else was wrong.
+    call.plugin_broke("HD-O-03", "it called the host's {}; an operation may only call functions that create its status", called);
+  // On other targets the work is already enqueued, even if another rule was broken.
   return record->on_host() ? call.answer(status) : status;
 }
 
 // ------------------------------------------------------------------------------------------------ the host's functions
 
-// The host's own tables, by `self`, for good: a plugin that goes on after its shutdown finds them. A lock of its own, below all others: a driver may be asked under the registry's, and call its host.
+// The host's own tables, found by `self` and kept forever: a plugin that continues after its shutdown still finds them. It has its own lock,
+// the innermost one: a driver may be called under the registry's lock, and may call its host.
 struct Hosts {
   std::mutex mutex;
   std::unordered_map<const void*, heddle_host_t> own;
 };
 Hosts& hosts() {
-  static Hosts* one = [] {  // never destroyed, as the registry
+  static Hosts* one = [] {  // never destroyed, like the registry
     auto* made = new Hosts;
     pthread_atfork([] { hosts().mutex.lock(); }, [] { hosts().mutex.unlock(); }, [] { hosts().mutex.unlock(); });
     return made;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Records and uses. Called through objects.h, under the registry's mutex.
+// Records and uses. Called through objects.h with the registry's mutex held.
 #include "core/validation/objects.h"
 
 #include <pthread.h>
@@ -8,13 +8,13 @@ namespace heddle::validation {
 
 namespace {
 
-constexpr size_t kKeptUses = 512;  // before those that are known to be over are dropped
+constexpr size_t kKeptUses = 512;  // above this, uses that are known to have finished are dropped
 constexpr size_t kKeptTransfers = 1024;
 
 }  // namespace
 
 Registry& registry() {
-  // Never destroyed: plugins may call back while the process ends. A fork finds the mutex free and the records whole.
+  // Never destroyed: plugins may call back while the process ends. A fork happens while the mutex is free and the records are consistent.
   static Registry* one = [] {
     auto* made = new Registry;
     constexpr auto lock = [] { registry().mutex.lock(), registry().transfers_mutex.lock(); };
@@ -39,7 +39,7 @@ void Registry::end(Plugin& plugin) {
     std::lock_guard lock(transfers_mutex);
     std::erase_if(transfers_, [&](const auto& one) { return one.second.plugin == &plugin; });
   }
-  // What it left: its addresses are free for others.
+  // Leftover objects: their addresses may be reused by others.
   std::apply([&](auto&... live) { (std::erase_if(live, [&](const auto& one) { return one.second->plugin == &plugin; }), ...); }, live_);
 }
 
@@ -76,12 +76,12 @@ void* Registry::add_transfer(Transfer transfer) {
 
 bool Timeline::over(uint64_t value) {
   if (seen_over(value)) return true;
-  // [no-block] and allowed on any thread: the mutex may be held meanwhile.
+  // [no-block] and allowed on any thread, so it may be called with the mutex held.
   uint64_t now = 0;
   heddle_status_t* failed = plugin->driver.timeline->query(static_cast<heddle_timeline_t*>(const_cast<void*>(handle)), &now);
   if (failed) {
     plugin->host->status_free(plugin->host->self, failed);
-    return true;  // poisoned: what is behind it is not waited for
+    return true;  // poisoned: later values are not waited for
   }
   reached = std::max(reached, now);
   return reached >= value;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the layer knows of plugins and of the objects that live: one record for each handle, found by its address. Used by the functions that stand in
-// the tables; knows nothing of what is checked. Everything here is under registry().mutex.
+// The layer's knowledge of plugins and live objects: one record per handle, found by its address. Used by the functions in the tables; does
+// not contain
+// the checks. Everything here is protected by registry().mutex.
 //
 // Glossary
 //   plugin   an instance of a driver, an allocator or a library whose table was replaced
-//   record   what is known of one object of a plugin: an open device, a buffer, a timeline...
-//   use      work that names an object, and the point at which it is over
-//   guard    bytes in front of and behind an operation's workspace, which the layer asks the host for and nobody may write
+//   record   the known facts about one object of a plugin: an open device, a buffer, a timeline...
+//   use      work that uses an object, and the point at which it has finished
+//   guard    bytes before and after an operation's workspace, which the layer requests from the host and which must not be written
 #ifndef HEDDLE_CORE_VALIDATION_OBJECTS_H_
 #define HEDDLE_CORE_VALIDATION_OBJECTS_H_
 
@@ -32,10 +33,10 @@ inline std::string_view view(heddle_string_t text) {
   return {text.data ? text.data : "", text.data ? text.size : 0};
 }
 
-// What a library plugin answered to a request.
+// A library plugin's answer to a request.
 struct Answer {
   heddle_operation_properties_t properties{};
-  uint64_t guard = 0;  // in front of the workspace and behind it; the host was told of that much more
+  uint64_t guard = 0;  // bytes before and after the workspace; added to the size that the host sees
 };
 
 struct Plugin {
@@ -43,16 +44,16 @@ struct Plugin {
   const heddle_host_t* host = nullptr;
   heddle_plugin_instance_t* instance = nullptr;
   heddle_driver_api_t driver{};              // the plugin's own tables
-  const heddle_driver_api_t* api = nullptr;  // what its handles begin with; NULL for an allocator
+  const heddle_driver_api_t* api = nullptr;  // the first word of its handles; NULL for an allocator
   heddle_allocator_interface_t allocator{};
   heddle_library_interface_t library{};
-  std::unordered_map<std::string, Answer> answers;  // by request
-  bool forgot_answers = false;                      // there were too many
-  uint64_t live = 0;                                // devices, allocators, operations
+  std::unordered_map<std::string, Answer> answers;  // per request
+  bool forgot_answers = false;                      // answers were dropped because there were too many
+  uint64_t live = 0;                                // number of live devices, allocators and operations
   bool ended = false;
   uint64_t calls = 0, violations = 0;
-  std::vector<std::string> first;           // texts
-  std::vector<std::shared_ptr<void>> kept;  // what the plugin may still call although it should not
+  std::vector<std::string> first;           // texts of the first violations
+  std::vector<std::shared_ptr<void>> kept;  // objects that the plugin may still call although it should not
 };
 
 struct Timeline;
@@ -62,11 +63,12 @@ struct Use {
   uint64_t value = 0;
 };
 
-// What uses an object, or bytes of a buffer. Of work on one timeline over the same bytes only the last is kept: its point comes last.
+// The uses of an object, or of bytes of a buffer. For work on one timeline over the same bytes only the last use is kept, since its point
+// comes last.
 class Uses {
  public:
   void add(const std::shared_ptr<Timeline>& timeline, uint64_t value, uint64_t begin = 0, uint64_t end = UINT64_MAX);
-  // One that is not over and touches [begin, end). May ask the driver. NULL: none.
+  // An unfinished use of [begin, end). May query the driver. NULL: none.
   const Use* unfinished(uint64_t begin = 0, uint64_t end = UINT64_MAX);
 
  private:
@@ -84,36 +86,36 @@ struct Record {
 
 struct Device : Record {
   static constexpr const char* kName = "device";
-  heddle_device_description_t limits{};  // its numbers; all 0 where describe failed
+  heddle_device_description_t limits{};  // its limits; all 0 if describe failed
   bool lost = false;
   uint64_t children = 0;
 };
 struct Queue : Record {
   static constexpr const char* kName = "queue";
-  bool blocks = false;  // over an application's stream, where submit may (HD-Q-08)
+  bool blocks = false;  // on an application's stream, where submit may block (HD-Q-08)
 };
 struct Buffer : Record {
   static constexpr const char* kName = "buffer";
   uint64_t size = 0, alignment = 0, maps = 0;
-  uint64_t address = 0;     // 0: not known
-  uint32_t recordings = 0;  // that name it for good
+  uint64_t address = 0;     // 0: unknown
+  uint32_t recordings = 0;  // recordings that use it permanently
 };
 struct Timeline : Record {
   static constexpr const char* kName = "timeline";
   bool live = true;
-  bool imported = false;  // others signal it
-  uint64_t enqueued = 0;  // the largest value whose signal is on its way or came
-  uint64_t reached = 0;   // as far as it was seen
+  bool imported = false;  // others signal it, too
+  uint64_t enqueued = 0;  // the largest value whose signal is enqueued or reached
+  uint64_t reached = 0;   // largest value that was seen
   uint64_t failed_from = UINT64_MAX;
-  // The point came, or never will. Asks the driver if that is not known.
+  // Whether the point is reached or has failed. Queries the driver if this is unknown.
   bool over(uint64_t value);
-  // The same, as far as it was seen.
+  // The same, judging only by what was seen.
   bool seen_over(uint64_t value) const { return !live || reached >= value || failed_from <= value; }
 };
 // One enqueue that has not returned.
 struct Running {
   heddle_operation_call_t call;
-  std::vector<std::pair<uint64_t, uint64_t>> reads, writes;  // addresses
+  std::vector<std::pair<uint64_t, uint64_t>> reads, writes;  // address ranges
 };
 struct Operation : Record {
   static constexpr const char* kName = "operation";
@@ -121,21 +123,21 @@ struct Operation : Record {
   std::vector<uint64_t> operand_bytes;
   uint32_t inputs = 0;
   Answer answer;
-  uint32_t loads = 0;  // executables of it that live
-  std::string driver;  // that loaded it last
+  uint32_t loads = 0;  // live executables of it
+  std::string driver;  // driver that loaded it last
   std::vector<const Running*> running;
 
   uint32_t shards() const { return std::max(answer.properties.shard_count, 1u); }
-  // As the host knows it.
+  // The size that the host knows.
   uint64_t workspace_bytes() const { return answer.properties.workspace_bytes + 2 * answer.guard; }
-  // enqueue does the work itself, on host memory.
+  // Whether enqueue does the work itself, on host memory.
   bool on_host() const { return target == HEDDLE_LIBRARY_TARGET_HOST; }
 };
 struct Executable : Record {
   static constexpr const char* kName = "executable";
   std::vector<std::pair<uint32_t, uint32_t>> entries;  // bindings, bytes of constants
-  std::vector<const void*> given;                      // entries handed out
-  std::shared_ptr<Operation> operation;                // if it is one's
+  std::vector<const void*> given;                      // entries that were returned
+  std::shared_ptr<Operation> operation;                // if it was loaded from an operation
 };
 struct Entry : Record {
   static constexpr const char* kName = "entry";
@@ -144,46 +146,46 @@ struct Entry : Record {
 };
 struct Recording : Record {
   static constexpr const char* kName = "recording";
-  std::vector<uint64_t> dynamic;  // lengths
+  std::vector<uint64_t> dynamic;  // lengths of the dynamic bindings
   std::vector<std::shared_ptr<Buffer>> fixed;
   std::vector<std::shared_ptr<Entry>> entries;
 };
 struct File : Record {
   static constexpr const char* kName = "file";
 };
-// A read or a write of a file, whose progress is told. What reports change is under Registry::transfers_mutex.
+// A read or a write of a file whose progress is reported. Members that reports change are protected by Registry::transfers_mutex.
 struct Transfer {
   Plugin* plugin;
-  std::shared_ptr<Timeline> timeline;  // of its first signal
+  std::shared_ptr<Timeline> timeline;  // the timeline of its first signal
   uint64_t value;
-  uint64_t total, most_reports;  // bytes; UINT64_MAX: not known
-  // The host's.
+  uint64_t total, most_reports;  // UINT64_MAX: unknown
+  // The host's function.
   void (*progress)(void* context, uint64_t done_bytes, uint64_t total_bytes);
   void* context;
   const volatile uint32_t* cancel;
 
   uint64_t done = 0, reports = 0;
-  uint64_t cancelled_at = UINT64_MAX, reports_since = 0;  // done when the cancellation was seen, and reports that began later
-  bool inside = false;                                    // of a report
+  uint64_t cancelled_at = UINT64_MAX, reports_since = 0;  // bytes done when the cancellation was seen, and number of later reports
+  bool inside = false;                                    // a report is in progress
   bool over = false;
-  std::vector<std::pair<const char*, std::string>> wrong{};  // rules and texts, to be told when it is over
+  std::vector<std::pair<const char*, std::string>> wrong{};  // rules and texts, reported when it has ended
 };
 
 struct Allocator;
 
-// Blocks of one giver, by where they are.
+// Live blocks of one provider or allocator, by location.
 using Blocks = std::map<std::pair<heddle_buffer_t*, uint64_t>, heddle_block_t>;
 
 struct Allocator : Record {
   static constexpr const char* kName = "allocator";
-  Blocks blocks;  // that it handed out
+  Blocks blocks;  // blocks that it returned
   uint64_t requested = 0, allocations = 0, frees = 0;
-  uint32_t calls = 0;    // that have not returned
-  uint64_t changes = 0;  // calls that allocated or freed, begun or ended
-  // What it stands over: the host's provider, and the one it was given in its place.
+  uint32_t calls = 0;    // calls that have not returned
+  uint64_t changes = 0;  // number of begins and ends of allocating and freeing calls
+  // The allocator's provider: the host's, and the one that the allocator was given instead.
   const heddle_provider_t* below = nullptr;
   heddle_provider_t provider{};
-  Blocks held;  // that it has from below
+  Blocks held;  // blocks that it got from its provider
 };
 
 template <class T>
@@ -208,27 +210,28 @@ class Registry {
   }
   Plugin* add(std::unique_ptr<Plugin> plugin);
   void end(Plugin& plugin);
-  // Some plugin, for a call that names no object of any.
+  // Any plugin, for a call that names no object.
   Plugin* any();
   const std::vector<std::unique_ptr<Plugin>>& plugins() const { return plugins_; }
 
-  // What a callback that a plugin holds stands for. Numbers are never used again, so that a second call is seen.
+  // The data of a callback that a plugin holds. Numbers are never reused, so that a second call is detected.
   struct Callback {
     Plugin* plugin;
     const char* name;
     void (*notified)(void* context, const heddle_status_t* failure);
     void (*released)(void* context);
     void* context;
-    std::shared_ptr<Timeline> timeline;  // of a notification, with its value
+    std::shared_ptr<Timeline> timeline;  // for a notification, with its value
     uint64_t value;
   };
   void* add_callback(const Callback& callback);
   bool take_callback(void* number, Callback* out);
-  // How many the plugin still owes; they are forgotten.
+  // Forgets the callbacks that the plugin still owes, and returns their number.
   size_t drop_callbacks(const Plugin& plugin);
 
-  // By numbers that are never used again. Those that are over stay for a while, so that late reports are seen. Transfers come and go under both
-  // mutexes, this one last: a report takes this one alone, because its driver may hold locks that its query takes too.
+  // By numbers that are never reused. Finished ones stay for a while, so that late reports are detected. Transfers are added and removed with
+  // both
+  // mutexes held, this one locked last: a report takes only this one, because its driver may hold locks that its query takes too.
   std::mutex transfers_mutex;
   void* add_transfer(Transfer transfer);
   std::map<uint64_t, Transfer>& transfers() { return transfers_; }
@@ -238,7 +241,7 @@ class Registry {
              Live<Allocator>, Live<Operation>>
       live_;
   std::unordered_map<const heddle_plugin_instance_t*, Plugin*> by_instance_;
-  std::vector<std::unique_ptr<Plugin>> plugins_;  // for good: reports name them
+  std::vector<std::unique_ptr<Plugin>> plugins_;  // never removed: reports name them
   std::unordered_map<uint64_t, Callback> callbacks_;
   uint64_t next_callback_ = 0;
   std::map<uint64_t, Transfer> transfers_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.param_io/1, checked: files, extents, and what a driver tells of its progress. The driver gets a function of the layer's for that, also where the
-// host asks for no progress.
+// heddle.param_io/1, checked: files, extents, and a driver's progress reports. The driver always gets the layer's progress function, even if
+// the host
+// requests no progress.
 #include "core/validation/call.h"
 
 namespace heddle::validation {
@@ -8,7 +9,7 @@ namespace {
 
 constexpr char kProgress[] = "progress of heddle.param_io/1";
 constexpr char kRead[] = "heddle.param_io/1 read", kWrite[] = "heddle.param_io/1 write";
-// A driver reads `cancel` now and then: so many reports later it has.
+// A driver polls `cancel` from time to time: after this many reports it must have seen it.
 constexpr uint64_t kReportsToCancel = 256;
 
 bool is_cancelled(const Transfer& transfer) {
@@ -44,14 +45,15 @@ void wrong(Transfer& transfer, std::string text) {
   if (transfer.wrong.size() < kKept) transfer.wrong.emplace_back("HD-T-04", std::move(text));
 }
 
-// Notes what is wrong with a report. Of one that is in order the host hears.
+// Records what is wrong with a report. A correct report is passed on to the host.
 void look_at(Transfer& transfer, uint64_t done_bytes, uint64_t total_bytes) {
-  if (done_bytes < transfer.done) wrong(transfer, fmt::format("{} bytes are done, and were {} before", done_bytes, transfer.done));
+  if (done_bytes < transfer.done)
+    wrong(transfer, fmt::format("{} bytes are reported as done, but {} were before", done_bytes, transfer.done));
   if (total_bytes != transfer.total || done_bytes > transfer.total) {
-    wrong(transfer, fmt::format("{} of {} bytes are told, and the extents have {}", done_bytes, total_bytes, transfer.total));
+    wrong(transfer, fmt::format("{} of {} bytes are reported, but the extents have {}", done_bytes, total_bytes, transfer.total));
   }
   if (++transfer.reports == transfer.most_reports + 1) {
-    wrong(transfer, fmt::format("it is told {} times for {} bytes, which have {} chunks at most", transfer.reports, transfer.total,
+    wrong(transfer, fmt::format("it was reported {} times for {} bytes, which have at most {} chunks", transfer.reports, transfer.total,
                                 transfer.most_reports));
   }
   transfer.done = std::max(transfer.done, done_bytes);
@@ -62,14 +64,14 @@ void look_at(Transfer& transfer, uint64_t done_bytes, uint64_t total_bytes) {
   }
 }
 
-// A report that comes when the host knows that the work is over.
+// A report that arrives after the host knows that the work has finished.
 void told_late(Plugin* plugin, uint64_t done_bytes) {
   Call call(kProgress);
   if (plugin) call.set_plugin(plugin);
-  call.plugin_broke("HD-Q-06", "{} bytes were told after the end of the work", done_bytes);
+  call.plugin_broke("HD-Q-06", "{} bytes were reported after the end of the work", done_bytes);
 }
 
-// Stands in the place of the host's progress. On a thread of the driver's, perhaps with locks of its own held.
+// Replaces the host's progress function. Runs on a thread of the driver, which may hold its own locks.
 void progressed(void* number, uint64_t done_bytes, uint64_t total_bytes) noexcept {
   const auto key = reinterpret_cast<uint64_t>(number);
   std::map<uint64_t, Transfer>& transfers = registry().transfers();
@@ -81,7 +83,7 @@ void progressed(void* number, uint64_t done_bytes, uint64_t total_bytes) noexcep
     return told_late(plugin, done_bytes);
   }
   Transfer& transfer = found->second;
-  if (transfer.inside) return wrong(transfer, fmt::format("{} bytes were told while another report was not over", done_bytes));
+  if (transfer.inside) return wrong(transfer, fmt::format("{} bytes were reported while another report was in progress", done_bytes));
   look_at(transfer, done_bytes, total_bytes);
   if (!transfer.progress) return;
   const auto progress = transfer.progress;
@@ -93,11 +95,12 @@ void progressed(void* number, uint64_t done_bytes, uint64_t total_bytes) noexcep
   if (found = transfers.find(key); found != transfers.end()) found->second.inside = false;
 }
 
-// Most reports that extents in chunks can have: one a chunk, which may begin and end in the middle. What a driver stages through may be smaller than the
-// chunks that were asked for, down to some size.
+// The maximum number of reports for extents in chunks: one per chunk, which may begin and end inside a file chunk. A driver's staging memory
+// may be
+// smaller than the requested chunks, down to a certain size.
 uint64_t most_reports(const heddle_extent_t* extents, uint64_t extent_count, uint64_t chunk_bytes) {
   constexpr uint64_t kLeastStaging = 64 << 10;
-  if (chunk_bytes == 0) return UINT64_MAX;  // the driver's choice
+  if (chunk_bytes == 0) return UINT64_MAX;  // the driver chooses
   uint64_t most = 1;
   for (uint64_t i = 0; i < extent_count; ++i) most += extents[i].length / std::min(chunk_bytes, kLeastStaging) + 2;
   return most;
@@ -111,7 +114,7 @@ heddle_status_t* move_extents(heddle_queue_t* queue, const heddle_sync_t* sync, 
   std::shared_ptr<File> of_file = call.live_here<File>(file, "file");
   std::vector<Named> named;
   uint64_t total = 0;
-  if (extent_count && !extents) call.host_broke("HD-M-02", "extents is NULL, and counts {}", extent_count);
+  if (extent_count && !extents) call.host_broke("HD-M-02", "extents is NULL, but extent_count is {}", extent_count);
   for (uint64_t i = 0; extents && i < extent_count; ++i) {
     const heddle_extent_t& extent = extents[i];
     check_binding(call, {extent.buffer, extent.buffer_offset, extent.length}, fmt::format("extents[{}]", i), &named);
@@ -125,7 +128,7 @@ heddle_status_t* move_extents(heddle_queue_t* queue, const heddle_sync_t* sync, 
   if (call.refused()) return call.refusal();
   const auto [timeline, value] = points.first_signal();
   void* number = nullptr;
-  // Without a signal nobody can tell when the work is over. What this layer does not know of the params is the driver's to refuse.
+  // Without a signal the end of the work is unknown. Parameters that this layer does not know are left for the driver to refuse.
   if (timeline && (!params || params->struct_size <= sizeof(through))) {
     Transfer transfer{&call.plugin(),   timeline,        value,         total, most_reports(extents, extent_count, through.chunk_bytes),
                       through.progress, through.context, through.cancel};
@@ -147,7 +150,7 @@ heddle_status_t* move_extents(heddle_queue_t* queue, const heddle_sync_t* sync, 
     found->second.over = true;
   }
   call.check_lost(status);
-  return status;  // what is enqueued is enqueued, whatever else was wrong
+  return status;  // the work is enqueued, even if another rule was broken
 }
 
 heddle_status_t* map(heddle_file_t* file, uint64_t offset, uint64_t length, heddle_buffer_t** out_buffer) noexcept {
@@ -171,10 +174,10 @@ void check_transfers(Call& call, const Timeline& timeline, bool may_ask) {
     std::lock_guard lock(registry().transfers_mutex);
     transfer.over = true;
     for (const auto& [rule, text] : transfer.wrong) call.tell(kProgress, rule, "{}", text);
-    if (transfer.inside) call.tell(kProgress, "HD-Q-06", "its signal came before a report of {} bytes was over", transfer.done);
+    if (transfer.inside) call.tell(kProgress, "HD-Q-06", "its signal came before a report of {} bytes had returned", transfer.done);
     if (timeline.reached < transfer.value) continue;  // it failed, and may have stopped anywhere
     if (transfer.done < transfer.total) {
-      call.tell(kProgress, "HD-T-04", "{} of {} bytes were told when all of them had come", transfer.done, transfer.total);
+      call.tell(kProgress, "HD-T-04", "only {} of {} bytes were reported when all of them were complete", transfer.done, transfer.total);
     }
     if (transfer.reports_since >= kReportsToCancel) {
       call.tell(kProgress, "HD-T-04", "it was cancelled when {} of {} bytes were done, and its signal was reached; CANCELLED was expected",

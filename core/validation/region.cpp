@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Regions in the module's words: which are dumped, under which names, and what is said of their values.
+// Regions: which ones are dumped, under which names, and the messages about their values.
 #include "core/validation/region.h"
 
 #include <fmt/format.h>
@@ -17,18 +17,18 @@ namespace heddle::validation {
 
 namespace {
 
-constexpr size_t kMostNameBytes = 120;  // of a region in a file's name
+constexpr size_t kMostNameBytes = 120;  // part of a region's name in a file name
 
 struct Type {
   heddle_element_type_t element_type;
   std::vector<int64_t> dims;
 };
 
-// With the extents that the module leaves open, or as far as it is known.
+// Includes the extents that the module leaves open, as far as they are known.
 Type type_of(const heddle_validation_binding_t& binding) {
   Type type{binding.element_type, {binding.dims, binding.dims + binding.rank}};
   const uint32_t bits = HEDDLE_TYPE_BITS(type.element_type);
-  // One extent that only the call knows follows from the others.
+  // A single extent that only the call knows follows from the others.
   if (auto open = std::find(type.dims.begin(), type.dims.end(), -1); open != type.dims.end() && bits != 0) {
     *open = 1;
     std::optional<uint64_t> each = module::tensor_bytes(bits, type.dims);
@@ -88,22 +88,22 @@ heddle_status_t* judge(const heddle_validation_rules_t& rules, const heddle_vali
     const heddle_validation_binding_t& input = region.bindings[i];
     if (!input.before || scan(type_of(input).element_type, input.before, input.size_bytes, rules.kinds).count == 0) continue;
     const std::string line =
-        fmt::format("call {}, region '{}': {}; its binding {} had such before", region.call, view(region.name), what, i);
+        fmt::format("call {}, region '{}': {}; its binding {} had such values before", region.call, view(region.name), what, i);
     rules.log(rules.log_context, HEDDLE_LOG_WARN, {line.data(), line.size()});
     return nullptr;
   }
   return failure(rules, HEDDLE_STATUS_ABORTED,
-                 fmt::format("{}, and what it read had none; validation.stop_at_{} stops the call there", what,
+                 fmt::format("{}, but the values that it read had none; validation.stop_at_{} stops the call there", what,
                              found.kind == HEDDLE_VALIDATION_NAN ? "nan" : "inf"));
 }
 
-// What goes wrong here is a failed call, and nothing worse.
+// Any failure here only fails the call.
 template <class Function>
 heddle_status_t* contained(const heddle_validation_rules_t& rules, Function function) {
   try {
     return function();
   } catch (const std::exception& wrong) {
-    return failure(rules, HEDDLE_STATUS_RESOURCE_EXHAUSTED, fmt::format("looking at its values failed: {}", wrong.what()));
+    return failure(rules, HEDDLE_STATUS_RESOURCE_EXHAUSTED, fmt::format("inspecting its values failed: {}", wrong.what()));
   }
 }
 
@@ -119,8 +119,9 @@ heddle_status_t* region_begins(const heddle_validation_rules_t* rules, const hed
     std::error_code failed;
     std::filesystem::create_directories(view(rules->folder), failed);
     if (failed) {
-      return failure(*rules, HEDDLE_STATUS_PERMISSION_DENIED,
-                     fmt::format("making the folder '{}' of validation.dump_folder failed: {}", view(rules->folder), failed.message()));
+      return failure(
+          *rules, HEDDLE_STATUS_PERMISSION_DENIED,
+          fmt::format("creating the directory '{}' of validation.dump_folder failed: {}", view(rules->folder), failed.message()));
     }
     for (uint32_t i = 0; i < region->binding_count; ++i) {
       if (!region->bindings[i].before) continue;
@@ -141,7 +142,7 @@ heddle_status_t* region_ended(const heddle_validation_rules_t* rules, const hedd
       } else if (binding.after && std::memcmp(binding.before, binding.after, binding.size_bytes) != 0) {
         const auto *before = static_cast<const char*>(binding.before), *after = static_cast<const char*>(binding.after);
         return failure(*rules, HEDDLE_STATUS_INTERNAL,
-                       fmt::format("it wrote to byte {} of its binding {}, which the module says it only reads [HD-C-01]",
+                       fmt::format("it wrote to byte {} of its binding {}, which is read-only according to the module [HD-C-01]",
                                    std::mismatch(before, before + binding.size_bytes, after).first - before, i));
       }
     }

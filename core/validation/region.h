@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a region read and wrote: dumps, and the first value that is no number. Given to libheddle through layer.h, which says what they do.
+// What a region read and wrote: dumps, and the first value that is not a number. Offered to libheddle through layer.h, which documents the
+// functions.
 #ifndef HEDDLE_CORE_VALIDATION_REGION_H_
 #define HEDDLE_CORE_VALIDATION_REGION_H_
 

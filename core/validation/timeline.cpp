@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.timeline/1, checked: what the host signals and waits for, and whether the driver's answers agree with each other.
+// heddle.timeline/1, checked: the host's signals and waits, and whether the driver's answers are consistent.
 #include "core/validation/call.h"
 
 namespace heddle::validation {
@@ -31,12 +31,12 @@ void destroy(heddle_timeline_t* timeline) noexcept {
   if (!record) return;
   call.check_unused(*record, "timeline");
   if (!record->imported && !record->over(record->enqueued)) {
-    call.host_broke("HD-Q-03", "timeline is {}, and work is on its way that signals {}", fmt::ptr(timeline), record->enqueued);
+    call.host_broke("HD-Q-03", "timeline is {}, but enqueued work will signal {}", fmt::ptr(timeline), record->enqueued);
   }
   if (call.refused()) return;
   check_transfers(call, *record);
   record->live = false;
-  record->uses = {};  // timelines may name each other
+  record->uses = {};  // timelines may refer to each other
   call.forget(record);
   call.pass(Tag::kMayBlock, [&] { call.plugin().driver.timeline->destroy(timeline); });
 }
@@ -47,9 +47,9 @@ heddle_status_t* query(heddle_timeline_t* timeline, uint64_t* out_value) noexcep
   if (call.refused()) return call.refusal();
   const uint64_t seen = record->reached;
   heddle_status_t* status = call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.timeline->query(timeline, out_value); });
-  if (!status && *out_value < seen) call.plugin_broke("HD-Q-09", "it says {}, and {} was reached before", *out_value, seen);
+  if (!status && *out_value < seen) call.plugin_broke("HD-Q-09", "it reports {}, but {} was reached before", *out_value, seen);
   if (!status && !record->imported && *out_value > record->enqueued) {
-    call.plugin_broke("HD-Q-09", "it says {}, and only {} is enqueued", *out_value, record->enqueued);
+    call.plugin_broke("HD-Q-09", "it reports {}, but only {} is enqueued", *out_value, record->enqueued);
   }
   if (!status) record->reached = std::max(record->reached, *out_value);
   check_transfers(call, *record);
@@ -61,11 +61,11 @@ heddle_status_t* signal(heddle_timeline_t* timeline, uint64_t value) noexcept {
   std::shared_ptr<Timeline> record = call.live<Timeline>(timeline, "timeline");
   if (call.refused()) return call.refusal();
   if (value > HEDDLE_TIMELINE_MAX_VALUE || (!record->imported && value <= record->enqueued)) {
-    call.host_broke("HD-Q-09", "value is {}, and the timeline was told {} before", value, record->enqueued);
+    call.host_broke("HD-Q-09", "value is {}, but {} was enqueued before", value, record->enqueued);
     return call.refusal();
   }
   const uint64_t before = record->enqueued;
-  record->enqueued = value;  // before it is seen
+  record->enqueued = value;  // before the value is visible
   heddle_status_t* status = call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.timeline->signal(timeline, value); });
   if (status) {
     if (record->enqueued == value) record->enqueued = before;
@@ -78,7 +78,7 @@ heddle_status_t* signal(heddle_timeline_t* timeline, uint64_t value) noexcept {
 void fail(heddle_timeline_t* timeline, uint64_t value, heddle_status_t* failure) noexcept {
   Call call("heddle.timeline/1 fail");
   std::shared_ptr<Timeline> record = call.live<Timeline>(timeline, "timeline");
-  if (record && !failure) call.host_broke("HD-S-02", "status is NULL, which is no failure");
+  if (record && !failure) call.host_broke("HD-S-02", "status is NULL, which is not a failure");
   if (record && value > HEDDLE_TIMELINE_MAX_VALUE) call.host_broke("HD-Q-09", "value is {}", value);
   if (call.refused()) {
     if (record && failure) record->plugin->host->status_free(record->plugin->host->self, failure);
@@ -109,7 +109,7 @@ heddle_status_t* wait(const heddle_point_t* points, uint64_t point_count, uint32
   if (status) {
     timelines_are_seen();
     if (host.status_code(host.self, status) == HEDDLE_STATUS_DEADLINE_EXCEEDED && took_ns < timeout_ns) {
-      // A point may also fail with that, by its own.
+      // A point may also fail with this code by itself.
       bool poisoned = false;
       for (const auto& timeline : timelines) {
         uint64_t value = 0;
@@ -119,7 +119,7 @@ heddle_status_t* wait(const heddle_point_t* points, uint64_t point_count, uint32
           host.status_free(host.self, failure);
         }
       }
-      if (!poisoned) call.plugin_broke("HD-Q-09", "it gave up after {} ns of {}", took_ns, timeout_ns);
+      if (!poisoned) call.plugin_broke("HD-Q-09", "it returned after {} ns of {}", took_ns, timeout_ns);
     }
     return status;
   }
@@ -128,14 +128,14 @@ heddle_status_t* wait(const heddle_point_t* points, uint64_t point_count, uint32
     if (!timelines[i]->live || timelines[i]->over(points[i].value)) ++over;
   }
   if (over < (mode == HEDDLE_WAIT_ALL ? point_count : 1)) {
-    call.plugin_broke("HD-Q-09", "it succeeded, and {} of {} points are reached; the first is value {} of timeline {}, which is at {}",
+    call.plugin_broke("HD-Q-09", "it succeeded, but {} of {} points are reached; the first is value {} of timeline {}, which is at {}",
                       over, point_count, points[0].value, fmt::ptr(points[0].timeline), timelines[0]->reached);
   }
   timelines_are_seen();
   return call.answer(nullptr);
 }
 
-// Through a number, so that a second call is seen (HD-T-03).
+// Through a number, so that a second call is detected (HD-T-03).
 void notified(void* number, const heddle_status_t* failure) noexcept {
   Registry::Callback callback;
   {
@@ -160,7 +160,7 @@ heddle_status_t* notify(heddle_timeline_t* timeline, uint64_t value, void (*func
       call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.timeline->notify(timeline, value, notified, number); });
   if (status) {
     Registry::Callback unused;
-    if (!registry().take_callback(number, &unused)) call.plugin_broke("HD-T-03", "it failed, and called the function as well");
+    if (!registry().take_callback(number, &unused)) call.plugin_broke("HD-T-03", "it failed, but also called the function");
   }
   return status;
 }
@@ -171,7 +171,7 @@ heddle_status_t* export_handle(heddle_timeline_t* timeline, heddle_string_t kind
   if (call.refused()) return call.refusal();
   heddle_status_t* status =
       call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.timeline->export_handle(timeline, kind, out_handle); });
-  if (!status) record->imported = true;  // from now on others signal it too
+  if (!status) record->imported = true;  // from now on others signal it, too
   return call.answer(status);
 }
 

@@ -11,7 +11,7 @@ namespace heddle::validation {
 
 namespace {
 
-// Largest exponent: infinite without a mantissa, else no number. f8e4m3 has no infinity: all ones are no number.
+// Largest exponent: infinite if the mantissa is zero, else not a number. f8e4m3 has no infinity: all ones are not a number.
 struct FloatFormat {
   heddle_element_type_t type;
   uint64_t exponent, mantissa;
@@ -23,7 +23,7 @@ constexpr FloatFormat kFormats[] = {
     {HEDDLE_TYPE_F8E4M3, 0x78, 0x07, false},         {HEDDLE_TYPE_F8E5M2, 0x7C, 0x03, true},
 };
 
-// 0, or which of HEDDLE_VALIDATION_*.
+// 0, or one of HEDDLE_VALIDATION_*.
 inline uint32_t kind_of(const FloatFormat& format, uint64_t bits) {
   if ((bits & format.exponent) != format.exponent) return 0;
   const uint64_t mantissa = bits & format.mantissa;
@@ -76,7 +76,7 @@ std::string write_npy(const std::string& path, heddle_element_type_t type, const
   module::Status failed = file.open();
   if (!failed) failed = file.append({reinterpret_cast<const std::byte*>(head.data()), head.size()});
   if (!failed) failed = file.append({static_cast<const std::byte*>(data), size_bytes});
-  if (!failed) failed = file.commit(false);  // made again by the same call
+  if (!failed) failed = file.commit(false);  // the same call makes it again
   return failed ? failed->message : std::string();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Looks into values, for what is no number, and writes them to .npy files. Used by region.cpp; knows nothing of regions.
+// Searches values that are not numbers, and writes values to .npy files. Used by region.cpp; knows nothing of regions.
 #ifndef HEDDLE_CORE_VALIDATION_VALUES_H_
 #define HEDDLE_CORE_VALIDATION_VALUES_H_
 
@@ -10,16 +10,17 @@
 
 namespace heddle::validation {
 
-// What a scan found.
+// The result of a scan.
 struct Found {
   uint64_t count = 0;  // 0: nothing
   uint64_t first = 0;  // index of the first element
-  uint32_t kind = 0;   // HEDDLE_VALIDATION_NAN or _INF: what the first is
+  uint32_t kind = 0;   // HEDDLE_VALIDATION_NAN or _INF: the kind of the first
 };
-// Looks for `kinds`; nothing is found in types that have no such values.
+// Searches for `kinds`; finds nothing in types that have no such values.
 Found scan(heddle_element_type_t type, const void* data, uint64_t size_bytes, uint32_t kinds);
 
-// Writes a .npy file that appears under its name when it is whole. What NumPy has no type for is written as its bytes. What is wrong, empty if nothing.
+// Writes a .npy file that appears under its name once it is complete. A type that NumPy lacks is written as bytes. Returns an error text,
+// empty on success.
 std::string write_npy(const std::string& path, heddle_element_type_t type, const std::vector<int64_t>& dims, const void* data,
                       uint64_t size_bytes);
 

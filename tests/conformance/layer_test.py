@@ -50,7 +50,7 @@ class Layer(unittest.TestCase):
         for oddity in ODDITIES:
             code, lines, everything = told(oddity)
             self.assertEqual((code, lines), (0, []), f"{oddity}: {everything[-600:]}")
-            self.assertRegex(everything, r"validation: \d{2,} calls of test.odd_driver were checked, 0 rules were broken")
+            self.assertRegex(everything, r"validation: \d{2,} calls of test.odd_driver were checked, 0 violations were found")
 
 
 if __name__ == "__main__":

@@ -130,8 +130,8 @@ class Validation(HeddleTestCase):
         checked = heddle("run", module, "--input", "2x1x8x8xf32=0.5", "--validate", extra_environment={"HEDDLE_LOG": "info"})
         self.assertEqual(checked.code, 0, checked)
         self.assertEqual(checked.stdout, plain.stdout)
-        self.assertRegex(checked.stderr, r"validation: \d{2,} calls of heddle.cpu were checked, 0 rules were broken")
-        self.assertRegex(checked.stderr, r"validation: \d{2,} calls of heddle.pool were checked, 0 rules were broken")
+        self.assertRegex(checked.stderr, r"validation: \d{2,} calls of heddle.cpu were checked, 0 violations were found")
+        self.assertRegex(checked.stderr, r"validation: \d{2,} calls of heddle.pool were checked, 0 violations were found")
 
     def test_a_plugin_that_breaks_a_rule_is_named(self):
         odd = pathlib.Path(os.environ.get("HEDDLE_BUILD", heddle_path().parents[1])) / "tests" / "odd_driver"

@@ -164,7 +164,7 @@ TEST_P(RuntimeInspection, LooksAtARegionThatWorksInPlace) {
   EXPECT_EQ(out, (std::vector<float>{2, 3, 4, 6}));
   HEDDLE_EXPECT_FAILS(call(instance, {{1, kInf, 3, 4}, {1, 1, 1, 1}, {0, -kInf, 0, 0}}), HEDDLE_STATUS_ABORTED,
                       "in region 'in place': 1 of 4 elements of its binding 2 (2x2xf32) are NaN; the first, a NaN, is element 1 [0, 1], "
-                      "and what it read had none");
+                      "but the values that it read had none");
   reopen("dump = [\"in place\"]\n");
   instance = open_in_place();
   HEDDLE_EXPECT_OK(call(instance, {{1, 2, 3, 4}, {1, 1, 1, 1}, {0, 0, 0, 1}}, &out));
@@ -178,7 +178,7 @@ TEST_P(RuntimeInspection, LooksAtARegionThatWorksInPlace) {
 TEST_P(RuntimeInspection, TellsARegionThatWritesToWhatItOnlyReads) {
   InstanceHandle instance = open_in_place(kRead);
   HEDDLE_EXPECT_FAILS(call(instance, {{1, 2, 3, 4}, {1, 1, 1, 1}, {0, 0, 0, 1}}), HEDDLE_STATUS_INTERNAL,
-                      "in region 'in place': it wrote to byte 14 of its binding 0, which the module says it only reads [HD-C-01]");
+                      "in region 'in place': it wrote to byte 14 of its binding 0, which is read-only according to the module [HD-C-01]");
 }
 
 TEST_P(RuntimeInspection, SaysThatAnOlderModuleSaysNoTypes) {

@@ -169,7 +169,7 @@ TEST_P(AllocatorFaults, BlocksThatAreNotWhatWasAskedFor) {
   };
   make();
   heddle_block_t block = {};
-  EXPECT_FAILS(try_allocate(100, &block), HEDDLE_STATUS_INTERNAL, "100 bytes were asked for");
+  EXPECT_FAILS(try_allocate(100, &block), HEDDLE_STATUS_INTERNAL, "100 bytes were requested");
   EXPECT_EQ(block.buffer, nullptr);
   expect("the plugin", "HD-M-05");
 }

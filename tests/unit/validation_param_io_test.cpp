@@ -104,13 +104,13 @@ TEST_P(ParamIoFaults, GoesBack) {
     if (done == total / 2) tell(done - 1, total);
   });
   EXPECT_OK(read());
-  expect_one("HD-T-04", "33554431 bytes are done, and were 33554432 before");
+  expect_one("HD-T-04", "33554431 bytes are reported as done, but 33554432 were before");
 }
 
 TEST_P(ParamIoFaults, TellsMoreThanThereIs) {
   open_with([](void*, uint64_t done, uint64_t total) { tell(done, done == total ? total + 1 : total); });
   EXPECT_OK(read());
-  expect_one("HD-T-04", "67108864 of 67108865 bytes are told, and the extents have 67108864");
+  expect_one("HD-T-04", "67108864 of 67108865 bytes are reported, but the extents have 67108864");
 }
 
 TEST_P(ParamIoFaults, NeverTellsTheEnd) {
@@ -118,13 +118,13 @@ TEST_P(ParamIoFaults, NeverTellsTheEnd) {
     if (done != total) tell(done, total);
   });
   EXPECT_OK(read());  // the bytes are there
-  expect_one("HD-T-04", "67043328 of 67108864 bytes were told when all of them had come");
+  expect_one("HD-T-04", "only 67043328 of 67108864 bytes were reported when all of them were complete");
 }
 
 TEST_P(ParamIoFaults, NeverTells) {
   open_with([](void*, uint64_t, uint64_t) {});
   EXPECT_OK(read());
-  expect_one("HD-T-04", "0 of 67108864 bytes were told when all of them had come");
+  expect_one("HD-T-04", "only 0 of 67108864 bytes were reported when all of them were complete");
 }
 
 TEST_P(ParamIoFaults, TellsMoreOftenThanEveryChunk) {
@@ -133,7 +133,7 @@ TEST_P(ParamIoFaults, TellsMoreOftenThanEveryChunk) {
     tell(done, total);
   });
   EXPECT_OK(read());
-  expect_one("HD-T-04", "which have 1027 chunks at most");
+  expect_one("HD-T-04", "which have at most 1027 chunks");
 }
 
 TEST_P(ParamIoFaults, TellsTwiceAtOnce) {
@@ -142,7 +142,7 @@ TEST_P(ParamIoFaults, TellsTwiceAtOnce) {
     if (done == total / 2) std::thread([=] { tell(done, total); }).join();
   };
   EXPECT_OK(read());
-  expect_one("HD-T-04", "while another report was not over");
+  expect_one("HD-T-04", "while another report was in progress");
 }
 
 TEST_P(ParamIoFaults, TellsAfterTheSignal) {
@@ -154,7 +154,7 @@ TEST_P(ParamIoFaults, TellsAfterTheSignal) {
   EXPECT_EQ(violations(), 0u) << host.logged();
   const int before = reports;
   tell(kSize, kSize);
-  expect_one("HD-Q-06", "67108864 bytes were told after the end of the work");
+  expect_one("HD-Q-06", "67108864 bytes were reported after the end of the work");
   EXPECT_EQ(reports, before);  // the host does not expect it
 }
 
@@ -176,7 +176,7 @@ TEST_P(ParamIoFaults, SignalsBeforeAReportIsOver) {
   EXPECT_TRUE(driver().wait(done, 1).ok());
   leave = true;
   report.join();
-  expect_one("HD-Q-06", "its signal came before a report of 67108864 bytes was over");
+  expect_one("HD-Q-06", "its signal came before a report of 67108864 bytes had returned");
   driver().timeline_api->destroy(done);
 }
 
