@@ -13,7 +13,7 @@ using sdk::status;
 namespace {
 
 constexpr uint32_t kMaxEntries = 1 << 20;
-constexpr uint32_t kFewEntries = 4;  // looked for one by one
+constexpr uint32_t kFewEntries = 4;  // up to this number, a linear search
 constexpr uint64_t kMaxWorkspace = uint64_t{1} << 40;
 
 int shown(std::string_view text) {
@@ -87,7 +87,7 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     }
     std::vector<Entry> entries;
     entries.reserve(params.entry_count);
-    std::unordered_map<std::string_view, uint64_t> functions;  // names lie in the image, which only moves as a handle
+    std::unordered_map<std::string_view, uint64_t> functions;  // names are in the image, whose memory does not move
     if (params.entry_count > kFewEntries) {
       image.each_function([&](const Image::Function& function) { functions.emplace(function.name, function.address); });
     }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kCopyBytesPerNs = 8;  // for estimates
 
-// Lowers one list; holds what every check needs.
+// Lowers one list; holds the context of all checks.
 class Lowering {
  public:
   Lowering(Device* device, Arena* arena, Work* work) noexcept : device_(device), arena_(arena), work_(work) {}
@@ -70,10 +70,10 @@ class Lowering {
     if (command.grid[0] > kMaxGrid || command.grid[1] > kMaxGrid || command.grid[2] > kMaxGrid ||
         __builtin_mul_overflow(plane, uint64_t{command.grid[2]}, &workgroups)) [[unlikely]] {
       return status(device_->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                    "cpu: command %u (kernel '%s', region %u) failed: a grid of %u x %u x %u is more than %u each or 2^64 in all", index_,
+                    "cpu: command %u (kernel '%s', region %u) failed: a grid of %u x %u x %u is more than %u each or 2^64 in total", index_,
                     entry->name.c_str(), command.region, command.grid[0], command.grid[1], command.grid[2], kMaxGrid);
     }
-    // Workgroups of an unknown cost are taken to be long, so that the list goes to the queue's thread.
+    // Workgroups of unknown cost are assumed to be expensive, so that the list goes to the queue's thread.
     uint64_t cost = 0;
     if (workgroups && (entry->cost_ns == 0 || __builtin_mul_overflow(entry->cost_ns, workgroups, &cost))) cost = kUnknownCost;
     const uint32_t count = command.binding_count;
@@ -168,7 +168,7 @@ class Lowering {
                     "cpu: command %u (2-D copy) failed: target rows of %llu bytes overlap at a stride of %llu", index_,
                     number(command.row_bytes), number(command.target_stride));
     }
-    // Interleaved rows of one buffer could be disjoint; the rule is about the whole spans, so that it stays simple.
+    // Interleaved rows of one buffer could be disjoint; to stay simple, the rule applies to the whole spans.
     if (rows && source < target + target_span && target < source + source_span) {
       return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT,
                     "cpu: command %u (2-D copy) failed: source and target overlap; copy through another buffer", index_);
@@ -262,7 +262,7 @@ void Arena::free_blocks(Block* block) noexcept {
 bool Arena::grow(uint64_t bytes) noexcept {
   Block* block = make_block(std::max(bytes, kBlockBytes));
   if (!block) return false;
-  if (first_) {  // behind the first, which the queue keeps
+  if (first_) {  // the blocks after the first, which the queue keeps
     block->next = first_->next;
     first_->next = block;
   } else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checked, lowered command lists and how they run. queue.cpp lowers every submission into one, whether it then runs in the caller's
-// thread or in the queue's; knows nothing of waits and signals beyond carrying them.
+// Checked, lowered command lists and their execution. queue.cpp lowers every submission into one, which then runs in the caller's thread or
+// in the
+// queue's; this code only stores waits and signals.
 #ifndef HEDDLE_CPU_COMMANDS_H_
 #define HEDDLE_CPU_COMMANDS_H_
 
@@ -13,7 +14,7 @@
 
 namespace heddle::cpu {
 
-// Memory of one lowered list: a block that a queue keeps for the next list, and more blocks if it does not suffice.
+// Memory of one lowered list: a block that a queue keeps for the next list, and more blocks if needed.
 class Arena {
  public:
   struct Block {
@@ -40,7 +41,7 @@ class Arena {
     at_ += bytes;
     return taken;
   }
-  // The first block and all others, now the caller's.
+  // Transfers the first block and all others to the caller.
   Block* release() noexcept {
     Block* blocks = first_;
     first_ = nullptr;
@@ -88,7 +89,7 @@ struct Op {
   Op* next;
   Kind kind;
   bool behind_barrier;
-  uint32_t command;  // its index in the caller's list
+  uint32_t command;  // index in the caller's list
   union {
     Dispatch dispatch;
     Copy copy;
@@ -106,27 +107,27 @@ struct Work {
   heddle_point_t* waits = nullptr;
   heddle_point_t* signals = nullptr;
   uint32_t wait_count = 0, signal_count = 0;
-  uint64_t cost_ns = 0;  // estimate of the whole; UINT64_MAX: unknown
+  uint64_t cost_ns = 0;  // estimated total; UINT64_MAX: unknown
   uint64_t dispatches = 0, copies = 0;
   Arena::Block* blocks = nullptr;
-  heddle_command_time_t* times = nullptr;  // by command, where the caller asked
+  heddle_command_time_t* times = nullptr;  // per command, if the caller requested them
 };
 
 constexpr uint64_t kUnknownCost = UINT64_MAX;
 
 // Checks commands and appends them to the work. Errors name the command by its index.
 heddle_status_t* lower_commands(Device* device, const heddle_command_t* commands, uint32_t count, Arena* arena, Work* work) noexcept;
-// The same for one host-to-buffer, buffer-to-host or buffer-to-buffer copy, bounds already checked.
+// The same for one host-to-buffer, buffer-to-host or buffer-to-buffer copy whose bounds are already checked.
 heddle_status_t* lower_copy(Device* device, const void* source, void* target, uint64_t length, Arena* arena, Work* work) noexcept;
 // Appends a job; it always goes to the queue's thread. False when memory is exhausted.
 bool lower_io(IoJob* job, Arena* arena, Work* work) noexcept;
 
 // Runs everything in this thread, in order. The result is NULL or the failure of a kernel, owned by the caller.
 heddle_status_t* run_inline(Device* device, const Work& work) noexcept;
-// The same, spread over the device's workers. own_core as Workers::Team takes it.
+// The same, spread over the device's workers. own_core as for Workers::Team.
 heddle_status_t* run_on_workers(Device* device, const Work& work, bool* own_core) noexcept;
 
-// param_io.cpp: runs and ends a job.
+// param_io.cpp: runs and destroys a job.
 heddle_status_t* run_io(Device* device, Workers::Team* team, IoJob* job) noexcept;
 void free_io(Device* device, IoJob* job) noexcept;
 

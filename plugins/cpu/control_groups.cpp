@@ -12,14 +12,14 @@
 namespace heddle::cpu {
 namespace {
 
-// The first words of a small file; fewer where there are fewer.
+// The first words of a small file; missing ones stay empty.
 void read_words(const std::string& path, std::string* first, std::string* second = nullptr) {
   std::ifstream file(path);
   file >> *first;
   if (second) file >> *second;
 }
 
-// False for "max", for what is negative (version 1's word for none), and for anything that is no number.
+// False for "max", for negative numbers (version 1's notation for no limit), and for anything that is not a number.
 bool parse(const std::string& text, uint64_t* out) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), *out);
   return !text.empty() && parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
@@ -35,7 +35,7 @@ void lower_time(GroupLimits* limits, const std::string& quota, const std::string
   lower(&limits->processor_thousandths, std::max<uint64_t>(microseconds * 1000 / of, 1));
 }
 
-// The folder of one group: its limits in either version's files.
+// The directory of one group: its limits, from either version's files.
 void read_group(const std::string& folder, GroupLimits* limits) {
   std::string quota, period, memory;
   read_words(folder + "/cpu.max", &quota, &period);
@@ -52,7 +52,7 @@ void read_group(const std::string& folder, GroupLimits* limits) {
   }
 }
 
-// A group and all above it. In a container the path may be the host's, of which only the mounted end is there: the rest has no files.
+// A group and all its parents. In a container the path may be the host's, of which only the mounted end exists: the rest has no files.
 void read_path(const std::string& mount, std::string_view path, GroupLimits* limits) {
   for (;;) {
     read_group(mount + std::string(path), limits);
@@ -68,7 +68,7 @@ GroupLimits group_limits(const std::string& root) {
   GroupLimits limits;
   const std::string mounts = root + "/sys/fs/cgroup";
   std::ifstream file(root + "/proc/self/cgroup");
-  // Each line is "number:controllers:path"; version 2 has no controllers there.
+  // Each line is "number:controllers:path"; version 2 has no controllers in it.
   for (std::string line; std::getline(file, line);) {
     const size_t first = line.find(':'), second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
@@ -86,7 +86,7 @@ GroupLimits group_limits(const std::string& root) {
 }
 
 uint32_t threads_within(const GroupLimits& limits, uint32_t devices, uint32_t wanted, size_t cores) noexcept {
-  // A part of a processor is left to the threads of the application: whoever uses up its time sleeps for the rest of the period.
+  // A fraction of a processor is left to the application's threads: a thread that uses up the quota sleeps for the rest of the period.
   uint64_t most = std::max<uint64_t>(limits.processor_thousandths / 1000 / devices, 1);
   if (wanted != 0) most = std::min<uint64_t>(most, wanted);
   return static_cast<uint32_t>(std::min<uint64_t>(most, cores));

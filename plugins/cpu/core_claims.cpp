@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A claim is a socket that has a core's name in the abstract namespace (unix(7)), as in "@heddle-core-3" of `ss -xa`: only one socket has a name, it
-// belongs to no user and no folder, and the system drops it with the process, or with the last one that it forked meanwhile. Nobody listens there.
-// Processes in different network namespaces do not see each other's.
+// A claim is a socket with a core's name in the abstract namespace (unix(7)), shown as "@heddle-core-3" by `ss -xa`: only one socket can have
+// a name, the
+// name belongs to no user and no directory, and the system removes it with the process, or with the last process forked from it. No process
+// connects to it.
+// Processes in different network namespaces do not see each other's claims.
 #include "cpu/core_claims.h"
 
 #include <sys/socket.h>
@@ -15,7 +17,7 @@
 namespace heddle::cpu {
 namespace {
 
-// A socket of that name; -1 with errno EADDRINUSE if somebody has it, or another one if there is none to be had.
+// A socket with that name; -1 with errno EADDRINUSE if the name is taken, or another errno if no socket can be created.
 int take_name(const char* name) noexcept {
   const int taken = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (taken < 0) return -1;
@@ -41,7 +43,8 @@ std::vector<uint32_t> CoreClaims::take(const std::vector<uint32_t>& cpus, uint32
   taken.reserve(count);
   const size_t before = sockets_.size();
   sockets_.reserve(before + count);
-  // One after the other, or two could each get half of the processors, and give up. Nobody waits for long: a process may be stopped in its turn.
+  // One process at a time, because two could otherwise each get half of the processors and give up. The wait is limited: a process may be
+  // stopped in its turn.
   int turn = -1;
   for (int tries = 0; (turn = take_name("heddle-cores-turn")) < 0 && errno == EADDRINUSE && tries < 50; ++tries) usleep(200);
   for (size_t i = 0; i < cpus.size() && taken.size() < count; ++i) {

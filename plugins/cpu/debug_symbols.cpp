@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// gdb's JIT interface as its manual describes it ("JIT Compilation Interface"), and perf's map files (Linux, tools/perf's
+// gdb's JIT interface as described in its manual ("JIT Compilation Interface"), and perf's map files (Linux, tools/perf's
 // jit-interface.txt). Knows no device and no host.
 #include "cpu/debug_symbols.h"
 
@@ -15,7 +15,7 @@
 
 #include "heddle/sdk/own_file.h"
 
-// gdb finds these two by name and reads their layout: they are its, not ours.
+// gdb finds these two by name and reads their layout: gdb defines both.
 extern "C" {
 struct jit_code_entry {
   jit_code_entry* next_entry;
@@ -30,7 +30,7 @@ struct jit_descriptor {
   jit_code_entry* first_entry;
 };
 __attribute__((used)) jit_descriptor __jit_debug_descriptor = {1, 0, nullptr, nullptr};
-// gdb has a breakpoint here.
+// gdb sets a breakpoint here.
 __attribute__((noinline, used)) void __jit_debug_register_code() {
   asm volatile("" ::: "memory");
 }
@@ -41,14 +41,14 @@ namespace heddle::cpu {
 namespace {
 
 std::mutex& jit_lock() {
-  static std::mutex* lock = new std::mutex();  // never destroyed: images may go late
+  static std::mutex* lock = new std::mutex();  // never destroyed: images may be unloaded late
   return *lock;
 }
 
 // A section name table; the numbers in make_symbol_file() are offsets into it.
 constexpr char section_names[] = "\0.text\0.symtab\0.strtab\0.shstrtab";
 
-// An ELF file with a .text that lies where the image's code is, and a symbol for each function.
+// An ELF file with a .text at the address of the image's code, and a symbol per function.
 std::vector<char> make_symbol_file(const Image& image) {
   std::vector<Elf64_Sym> symbols(1);
   std::string names(1, '\0');
@@ -145,7 +145,7 @@ bool add_to_perf_map(const Image& image, std::string_view executable) {
     const int size = std::snprintf(place, sizeof place, "%llx %llx ", static_cast<unsigned long long>(function.address),
                                    static_cast<unsigned long long>(function.size));
     lines.append(place, static_cast<size_t>(size));
-    // one line each, whatever the name holds
+    // one line each, for any content of the name
     for (std::string_view part : {executable, std::string_view("::"), function.name}) {
       for (char c : part) lines.push_back(static_cast<unsigned char>(c) < ' ' ? '?' : c);
     }

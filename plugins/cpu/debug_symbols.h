@@ -10,8 +10,8 @@
 
 namespace heddle::cpu {
 
-// What gdb's JIT interface is told: an object file in memory that has nothing but the image's functions. Told on construction,
-// taken back on destruction; both [any].
+// Registers an object file in memory, which has only the image's functions, with gdb's JIT interface. Registered on construction,
+// unregistered on destruction; both [any].
 class DebuggerSymbols {
  public:
   DebuggerSymbols() noexcept;
@@ -26,8 +26,8 @@ class DebuggerSymbols {
   std::unique_ptr<Registration> registration_;
 };
 
-// Adds the image's functions to /tmp/perf-<pid>.map, where `perf report` looks for code without a file. False if it cannot be written.
-// Entries stay when the image goes: perf has no way to take one back. [any]
+// Adds the image's functions to /tmp/perf-<pid>.map, where `perf report` looks up code without a file. False if the file cannot be written.
+// Entries remain when the image is unloaded: perf cannot remove them. [any]
 bool add_to_perf_map(const Image& image, std::string_view executable);
 
 }  // namespace heddle::cpu

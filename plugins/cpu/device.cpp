@@ -63,7 +63,7 @@ uint64_t Instance::memory_bytes() const noexcept {
 
 namespace {
 
-// None if one of the processors is of an unknown node.
+// Empty if the node of one of the processors is unknown.
 std::vector<uint32_t> numa_nodes_of(const std::vector<uint32_t>& cpus) {
   std::vector<uint32_t> nodes;
   for (const NodeCpus& one : by_numa_node(cpus)) {
@@ -153,7 +153,7 @@ heddle_status_t* device_link(heddle_plugin_instance_t* handle, uint32_t a, uint3
   });
 }
 
-// The cores that open's params leave of the ordinal's own.
+// The cores of the ordinal that remain after applying open's params.
 heddle_status_t* choose_cpus(Instance* instance, uint32_t ordinal, const heddle_device_open_params_t& params, std::vector<uint32_t>* out) {
   const std::vector<uint32_t> allowed = allowed_cpus();
   auto keep_allowed = [&](const std::vector<uint32_t>& wanted) {
@@ -205,13 +205,12 @@ heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal,
       return sdk::tail_status(instance->host, "heddle_device_open_params_t", bad_byte);
     }
     if (!params.api) {
-      return status(instance->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cpu: opening device %u failed: there is no table to put into handles [HD-H-01]", ordinal);
+      return status(instance->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: opening device %u failed: params.api is NULL [HD-H-01]", ordinal);
     }
     std::vector<uint32_t> cpus;
     if (heddle_status_t* bad = choose_cpus(instance, ordinal, params, &cpus)) return bad;
     const uint32_t threads = instance->most_threads(cpus.size());
-    // Who gets a part of the processors' time shares them with others, who may pin to the same.
+    // A device that gets only a part of the processors' time shares them with others, which may pin to the same cores.
     const bool limited = instance->limits.processor_thousandths / 1000 < allowed_cpus().size();
     CoreClaims claims;
     std::vector<uint32_t> claimed;

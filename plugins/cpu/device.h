@@ -25,36 +25,36 @@ constexpr uint32_t kMaxConstantsBytes = 4096;
 constexpr uint32_t kMaxGrid = 0x7fffffffu;
 constexpr uint64_t kAlignment = 64;
 
-// Which x86-64 levels the processor and the system run: 0 (neither), 3 or 4.
+// The x86-64 level that the processor and the system support: 0 (neither), 3 or 4.
 uint32_t x86_64_level() noexcept;
 
-// What the manifest's [options] say.
+// The values of the manifest's [options].
 struct Options {
   uint32_t device_count = 1;
-  uint32_t threads = 0;  // 0: one a core
+  uint32_t threads = 0;  // 0: one per core
   uint64_t spin_ns = 200000;
   bool pin = true;
   bool gdb_symbols = true;
   bool perf_map = false;
-  uint32_t level = 0;  // the highest x86-64 level to run, at most the processor's
+  uint32_t level = 0;  // the highest x86-64 level to run, at most that of the processor
 };
 
 struct Instance {
   const heddle_host_t* host = nullptr;
   Options options;
   std::string name;
-  std::vector<std::vector<uint32_t>> device_cpus;  // by ordinal, each ascending and of few NUMA nodes
-  GroupLimits limits;                              // when the instance was made
+  std::vector<std::vector<uint32_t>> device_cpus;  // per ordinal, each ascending and on few NUMA nodes
+  GroupLimits limits;                              // at the creation of the instance
   std::atomic<uint64_t> open_devices{0};
 
-  // The most threads of a device of `cores` cores, and the memory that all devices have.
+  // The maximum number of threads of a device with `cores` cores, and the memory that all devices share.
   uint32_t most_threads(size_t cores) const noexcept;
   uint64_t memory_bytes() const noexcept;
 
   static Instance* from(heddle_plugin_instance_t* handle) noexcept { return reinterpret_cast<Instance*>(handle); }
 };
 
-// Memory that a kernel gets for itself; grows, never shrinks.
+// Scratch memory of a kernel; grows, never shrinks.
 class Workspace {
  public:
   Workspace() noexcept = default;
@@ -77,7 +77,7 @@ struct Counters {
 class Queue;
 
 struct Device : sdk::DeviceRoot {
-  // Threads are pinned if their cores were claimed; else they are anywhere on the processors.
+  // Threads are pinned if their cores were claimed; otherwise they may run on any of the processors.
   Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus, uint32_t threads,
          bool claimed, CoreClaims claims_);
   ~Device();
@@ -88,10 +88,10 @@ struct Device : sdk::DeviceRoot {
   Instance* instance;
   uint32_t ordinal;
   uint64_t memory_bytes;
-  std::vector<uint32_t> numa_nodes;  // of its cores: where large buffers are; none: wherever they are touched first
+  std::vector<uint32_t> numa_nodes;  // NUMA nodes of its cores, for large buffers; empty: where the memory is first touched
   CoreClaims claims;
   Workers workers;
-  std::unique_ptr<Workspace[]> workspaces;           // by place
+  std::unique_ptr<Workspace[]> workspaces;           // per place
   std::atomic<Workspace*> spare_workspace{nullptr};  // for lists that run in the caller's thread
   std::atomic<uint32_t> pinned_queues{0};
   Counters counters;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads an ELF image: every header, offset and count is checked against what it points into before it is followed. Addresses of the
-// image are offsets from its lowest page; all are below kMaxSpanBytes once checked, so that sums cannot wrap.
+// Loads an ELF image: every header, offset and count is checked against its target before it is used. Addresses of the image are offsets from
+// its lowest page; checked ones are all below kMaxSpanBytes, so that sums cannot wrap.
 #include "cpu/image.h"
 
 #include <elf.h>
@@ -28,7 +28,7 @@ uint64_t page_up(uint64_t value) {
 
 }  // namespace
 
-// One load; holds the half-made image so that a failure unmaps it.
+// One load; owns the incomplete image, so that it is unmapped on failure.
 class ImageLoader {
  public:
   ImageLoader(const void* bytes, uint64_t size, ImageError* error)
@@ -45,7 +45,7 @@ class ImageLoader {
 
  private:
   struct Segment {
-    uint64_t start = 0, end = 0;  // memory
+    uint64_t start = 0, end = 0;  // memory range
     uint64_t file_offset = 0, file_bytes = 0;
     uint32_t flags = 0;
   };
@@ -71,9 +71,9 @@ class ImageLoader {
 
   static unsigned long long number(uint64_t value) { return value; }
 
-  // True if [offset, offset + length) lies in the file.
+  // Whether [offset, offset + length) is inside the file.
   bool in_file(uint64_t offset, uint64_t length) const { return offset <= size_ && length <= size_ - offset; }
-  // The segment that holds [start, start + length) of memory with all of `flags`; NULL if none does.
+  // The segment that contains [start, start + length) of memory with all of `flags`; NULL if there is none.
   const Segment* segment_of(uint64_t start, uint64_t length, uint32_t flags) const {
     for (uint32_t i = 0; i < segment_count_; ++i) {
       const Segment& segment = segments_[i];
@@ -99,7 +99,7 @@ class ImageLoader {
   bool check_symbols();
   bool relocate();
   bool protect();
-  // Turns an address of the image into an offset from its base; false if it is not a readable place of `length` bytes.
+  // Converts an address of the image into an offset from its base; false if it is not `length` bytes of readable memory.
   bool locate(uint64_t address, uint64_t length, uint64_t* out) const {
     if (address < lowest_ || address - lowest_ > Image::kMaxSpanBytes) return false;
     *out = address - lowest_;
@@ -113,7 +113,7 @@ class ImageLoader {
   Elf64_Ehdr header_ = {};
   Segment segments_[kMaxSegments];
   uint32_t segment_count_ = 0;
-  uint64_t lowest_ = UINT64_MAX;  // lowest page of the image's own addresses
+  uint64_t lowest_ = UINT64_MAX;  // lowest page of the addresses in the image
   bool has_dynamic_ = false;
   uint64_t dynamic_ = 0, dynamic_bytes_ = 0;
   uint64_t relro_start_ = 0, relro_end_ = 0;
@@ -203,14 +203,14 @@ bool ImageLoader::check_segments() {
         relro = &headers[i];
         break;
       case PT_GNU_STACK:
-        if (segment.p_flags & PF_X) return refused("it asks for an executable stack [HD-C-02]");
+        if (segment.p_flags & PF_X) return refused("it requests an executable stack [HD-C-02]");
         break;
       case PT_NULL:
       case PT_NOTE:
       case PT_PHDR:
       case PT_GNU_EH_FRAME:
       case PT_GNU_PROPERTY:
-        break;  // nothing that a kernel needs at run time
+        break;  // not needed at run time
       case PT_TLS:
         return refused("it has thread-local storage [HD-C-02]");
       case PT_INTERP:
@@ -347,7 +347,7 @@ bool ImageLoader::read_dynamic() {
   if (image_.strings_bytes_ == 0 || image_.strings_bytes_ > image_.span_ || !locate(strings, image_.strings_bytes_, &image_.strings_)) {
     return damaged("the names (%llu bytes at %llx) are in no segment", number(image_.strings_bytes_), number(strings));
   }
-  // Relocations are written after the checks: they must not reach what was checked.
+  // Relocations are applied after the checks: they must not modify what was checked.
   if (segment_of(image_.symbols_, 1, PF_R | PF_W) || segment_of(image_.strings_, 1, PF_R | PF_W)) {
     return refused("its symbols or names are in writable memory");
   }
@@ -365,12 +365,12 @@ bool ImageLoader::read_dynamic() {
     }
     relocations_bytes_ = relocation_bytes;
   } else if (relocation_bytes != 0) {
-    return damaged("it has %llu bytes of relocations without a place", number(relocation_bytes));
+    return damaged("it has %llu bytes of relocations without an address", number(relocation_bytes));
   }
   return true;
 }
 
-// The number of symbols stands nowhere; the hash tables bound it.
+// The number of symbols is not stored; the hash tables determine it.
 bool ImageLoader::count_symbols() {
   if (has_hash_) {
     image_.symbol_count_ = read<uint32_t>(hash_ + 4);
@@ -401,7 +401,7 @@ bool ImageLoader::count_by_gnu_hash() {
     const auto start = read<uint32_t>(bucket_table + uint64_t{i} * 4);
     if (start > last) last = start;
   }
-  if (last == 0) {  // nothing is hashed
+  if (last == 0) {  // no symbol is hashed
     image_.symbol_count_ = first_hashed;
     return true;
   }
@@ -432,7 +432,7 @@ bool ImageLoader::check_symbols() {
                      type);
     }
     if (type == STT_FUNC && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL) {
-      const uint64_t at = symbol.st_value - lowest_;  // a wrapped value is in no segment
+      const uint64_t at = symbol.st_value - lowest_;  // a wrapped value is outside of all segments
       if (at > Image::kMaxSpanBytes || !segment_of(at, 1, PF_X)) {
         return damaged("function '%.100s' at %llx is in no executable segment", image_.base_ + image_.strings_ + symbol.st_name,
                        number(symbol.st_value));
@@ -451,9 +451,9 @@ bool ImageLoader::relocate() {
       return refused("relocation %llu has type %u of symbol %u: only relative ones are allowed [HD-C-02]", number(i),
                      static_cast<unsigned>(ELF64_R_TYPE(relocation.r_info)), static_cast<unsigned>(ELF64_R_SYM(relocation.r_info)));
     }
-    const uint64_t target = relocation.r_offset - lowest_;  // a wrapped value is in no segment
+    const uint64_t target = relocation.r_offset - lowest_;  // a wrapped value is outside of all segments
     if (target > Image::kMaxSpanBytes || !segment_of(target, 8, PF_R | PF_W)) {
-      return damaged("relocation %llu writes to %llx, which is no writable memory of it", number(i), number(relocation.r_offset));
+      return damaged("relocation %llu writes to %llx, which is not in its writable memory", number(i), number(relocation.r_offset));
     }
     const uint64_t value = static_cast<uint64_t>(relocation.r_addend) - lowest_;
     if (value > image_.span_) {
@@ -474,7 +474,7 @@ bool ImageLoader::protect() {
   for (uint32_t i = 0; i < segment_count_; ++i) {
     const Segment& segment = segments_[i];
     const uint64_t start = page_down(segment.start), end = page_up(segment.end);
-    fine = fine && set(done, start, PROT_NONE);  // the gap before it
+    fine = fine && set(done, start, PROT_NONE);  // the gap before the segment
     const int protection = (segment.flags & PF_R ? PROT_READ : 0) | (segment.flags & PF_W ? PROT_WRITE : 0) |
                            (segment.flags & PF_X ? PROT_READ | PROT_EXEC : 0);
     fine = fine && set(start, end, protection);
@@ -508,7 +508,7 @@ bool Image::load(const void* bytes, uint64_t size, Image* out, ImageError* error
   return ImageLoader(bytes, size, error).run(out);
 }
 
-// Longer names are cut: names may overlap, so that all of them together are longer than the file.
+// Longer names are truncated: names may overlap, so that their total length can exceed the file's.
 constexpr uint64_t kMaxNameBytes = 4096;
 
 bool Image::function_at(uint64_t index, Function* out) const noexcept {
@@ -516,7 +516,7 @@ bool Image::function_at(uint64_t index, Function* out) const noexcept {
   std::memcpy(&symbol, base_ + symbols_ + index * sizeof(Elf64_Sym), sizeof symbol);
   if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL) return false;
   const char* text = base_ + strings_ + symbol.st_name;
-  const uint64_t offset = symbol.st_value - first_address_;  // check_symbols saw that it lies in executable memory
+  const uint64_t offset = symbol.st_value - first_address_;  // check_symbols verified that it is in executable memory
   *out = {{text, strnlen(text, std::min<uint64_t>(strings_bytes_ - symbol.st_name, kMaxNameBytes))},
           reinterpret_cast<uint64_t>(base_) + offset,
           std::min<uint64_t>(symbol.st_size, span_ - offset)};

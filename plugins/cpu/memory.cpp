@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.buffer/1: the raw provider. Small buffers come from the heap, large ones are mapped, so that freeing gives them back.
+// heddle.buffer/1: the raw provider. Small buffers are from the heap; large ones are mapped, so that freeing returns them to the system.
 #include "cpu/memory.h"
 
 #include <linux/mempolicy.h>
@@ -27,8 +27,10 @@ uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
 }
 
-// Asks for pages of the device's node, whoever touches them first; of several nodes for pages of each in turn, since the members of a job are on all of
-// them, and what one thread writes first, such as a result of a short kernel, would be the memory of one node for all. A refusal only costs speed.
+// Requests pages on the device's node, regardless of the thread that touches them first; with several nodes, pages of each in turn, because
+// the members of a
+// job are on all nodes, and memory that one thread writes first, such as the result of a short kernel, would be on one node. A refusal only
+// costs speed.
 void place_on_nodes(const Device* device, void* memory, uint64_t bytes) noexcept {
   constexpr unsigned kBits = 64, kWords = 16;
   unsigned long nodes[kWords] = {};
@@ -40,7 +42,7 @@ void place_on_nodes(const Device* device, void* memory, uint64_t bytes) noexcept
   syscall(SYS_mbind, memory, bytes, device->numa_nodes.size() == 1 ? MPOL_PREFERRED : MPOL_INTERLEAVE, nodes, kBits * kWords + 1, 0);
 }
 
-// Maps `size` bytes at an aligned address; false if the system has none.
+// Maps `size` bytes at an aligned address; false if the system has no memory.
 bool map_memory(Buffer* buffer, uint64_t size, uint64_t alignment) noexcept {
   const uint64_t whole = round_up(size, kPage);
   const uint64_t wanted = size >= kHugeFrom ? std::max(alignment, kHugePage) : std::max(alignment, kPage);
@@ -95,7 +97,7 @@ heddle_status_t* buffer_allocate(heddle_device_t* handle, const heddle_buffer_pa
     buffer->device = device;
     buffer->size = params.size_bytes;
     buffer->alignment = alignment;
-    buffer->memory = kAllKinds;  // this memory is all of them at once
+    buffer->memory = kAllKinds;  // this memory is of all kinds at once
     if (params.size_bytes >= kMapFrom || alignment > kPage) {
       map_memory(buffer, std::max<uint64_t>(params.size_bytes, 1), alignment);
       if (params.size_bytes == 0) buffer->reserved_bytes = buffer->mapped_bytes;

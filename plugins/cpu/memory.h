@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A CPU device's buffers. Commands read data and size on the hot path.
+// A CPU device's buffers. Commands use data and size on the hot path.
 #ifndef HEDDLE_CPU_MEMORY_H_
 #define HEDDLE_CPU_MEMORY_H_
 
@@ -7,7 +7,7 @@
 
 namespace heddle::cpu {
 
-// This memory is all of them at once.
+// CPU memory is of all kinds at once.
 constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
 
 struct Buffer {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.param_io/1: reads file extents straight into buffers and back. Every extent is cut into chunks; the device's workers read
-// them with pread, several in flight, so that nothing is staged unless reads go past the page cache. Files are mapped on request only.
+// heddle.param_io/1: reads file extents directly into buffers and back. Every extent is divided into chunks; the device's workers read them
+// with pread,
+// several in flight, so that nothing is staged unless reads bypass the page cache. Files are mapped on request only.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ using sdk::status;
 namespace {
 
 constexpr uint64_t kDefaultChunk = 4 << 20;
-constexpr uint32_t kChunksEach = 4;  // of a worker in a batch
+constexpr uint32_t kChunksEach = 4;  // chunks per worker in a batch
 
 struct File {
   const heddle_driver_api_t* api;  // HD-H-01: the first word
@@ -39,9 +40,9 @@ struct IoJob {
   IoJob(const heddle_host_t* host, const sdk::File* file, bool writes, uint32_t at_once)
       : job(host, "cpu", file, writes), in_flight(at_once) {}
   sdk::FileJob job;
-  uint32_t in_flight;  // 0: one a worker
+  uint32_t in_flight;  // 0: one per worker
   uint32_t workers = 0;
-  // Past the page cache whole blocks are read, to where blocks may go: a chunk's worth for each worker.
+  // Reads that bypass the page cache read whole blocks into separate memory: one chunk per worker.
   std::unique_ptr<char, decltype(&std::free)> blocks{nullptr, &std::free};
 };
 
@@ -79,13 +80,13 @@ heddle_status_t* run_io(Device* device, Workers::Team* team, IoJob* io) noexcept
   sdk::EnvironmentKeeper keep;
   Workers& workers = device->workers;
   io->job.choose_method();
-  io->workers = workers.count() - 1;  // their places; the caller's is behind them
+  io->workers = workers.count() - 1;  // number of the workers' places; the caller's place comes after them
   if (io->job.direct()) {
     io->blocks.reset(static_cast<char*>(std::aligned_alloc(sdk::kFileBlock, workers.count() * io->job.chunk_bytes())));
   }
   const uint32_t at_once = io->in_flight ? std::min(io->in_flight, workers.count()) : workers.count();
   const uint64_t all = io->job.chunks().size();
-  // Between two batches other callers get their part of the workers.
+  // Between two batches other callers get their share of the workers.
   for (Batch batch{io, 0}; batch.first < all;) {
     const uint64_t count = std::min<uint64_t>(all - batch.first, uint64_t{kChunksEach} * at_once);
     if (team->run(io_piece, &batch, count, team->settle(at_once), 1) != 0) break;
@@ -172,7 +173,7 @@ heddle_status_t* param_io_write(heddle_queue_t* queue, const heddle_sync_t* sync
   return move_extents(queue, sync, file, extents, count, params, true);
 }
 
-// The file's pages are this device's memory as they are. Private, so that the file stays as it is whatever is written to the buffer.
+// Uses the file's pages directly as device memory. The mapping is private, so that writes to the buffer do not change the file.
 heddle_status_t* param_io_map(heddle_file_t* handle, uint64_t offset, uint64_t length, heddle_buffer_t** out) noexcept {
   *out = nullptr;
   const sdk::File& file = File::from(handle)->file;
@@ -182,13 +183,14 @@ heddle_status_t* param_io_map(heddle_file_t* handle, uint64_t offset, uint64_t l
       return status(device->host, code, "cpu: mapping %llu bytes of '%s' from byte %llu failed: %s", number(length), file.name.c_str(),
                     number(offset), why);
     };
-    if (offset % kAlignment != 0) return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "the first byte is no multiple of 64 [HD-M-04]");
+    if (offset % kAlignment != 0) return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "the first byte is not at a multiple of 64 [HD-M-04]");
     if (!(file.access & HEDDLE_FILE_READ)) return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "it was not opened for reading");
     struct stat facts;
-    if (fstat(file.descriptor, &facts) != 0 || !S_ISREG(facts.st_mode)) return refuse(HEDDLE_STATUS_UNIMPLEMENTED, "it is not a regular file");
+    if (fstat(file.descriptor, &facts) != 0 || !S_ISREG(facts.st_mode))
+      return refuse(HEDDLE_STATUS_UNIMPLEMENTED, "it is not a regular file");
     const auto size = static_cast<uint64_t>(facts.st_size);
     if (offset > size || length > size - offset)
-      return refuse(HEDDLE_STATUS_DATA_LOSS, "the file ends before; it is truncated or was replaced");
+      return refuse(HEDDLE_STATUS_DATA_LOSS, "the file ends earlier; it is truncated or was replaced");
     const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     auto* buffer = sdk::make<Buffer>(device->host);
     *buffer = {.api = device->api, .size = length, .device = device, .memory = kAllKinds};

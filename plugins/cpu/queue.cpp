@@ -16,7 +16,7 @@ using sdk::status;
 
 namespace {
 
-constexpr uint64_t kInlineNs = 50000;  // dearer lists go to the queue's thread
+constexpr uint64_t kInlineNs = 50000;  // more expensive lists go to the queue's thread
 
 bool all_reached(const heddle_point_t* points, uint32_t count) noexcept {
   for (uint32_t i = 0; i < count; ++i) {
@@ -105,10 +105,10 @@ heddle_status_t* Queue::submit(Draft* draft, const heddle_sync_t& sync) noexcept
   if (heddle_status_t* bad = check_sync(host, sync)) [[unlikely]]
     return bad;
   if (work->cost_ns < kInlineNs && pending_.load(std::memory_order_acquire) == 0 && all_reached(sync.waits, sync.wait_count)) {
-    work->signals = const_cast<heddle_point_t*>(sync.signals);  // read before this returns
+    work->signals = const_cast<heddle_point_t*>(sync.signals);  // read before submit returns
     work->signal_count = sync.signal_count;
     heddle_status_t* failure = run_inline(device_, *work);
-    // The block goes back first: what a signal wakes may submit here.
+    // The block is returned first: a thread that a signal wakes may submit here.
     const Work done = *work;
     give_back(draft->arena.release());
     retire(done, failure);
@@ -126,7 +126,7 @@ heddle_status_t* Queue::submit(Draft* draft, const heddle_sync_t& sync) noexcept
     work->signal_count = sync.signal_count;
   }
   Arena::Block* blocks = work->blocks = draft->arena.release();
-  heddle_status_t* bad = hand_over(work);  // the work may be gone now
+  heddle_status_t* bad = hand_over(work);  // the work may be destroyed by now
   if (bad) give_back(blocks);
   return bad;
 }
@@ -149,7 +149,7 @@ heddle_status_t* Queue::hand_over(Work* work) noexcept {
   end_ = &work->next;
   news_.fetch_add(1);
   const bool sleeps = sleeping_.load() != 0;
-  lock.unlock();  // who is woken may run at once, on this core, and would wait for it
+  lock.unlock();  // the woken thread may run at once, on this core, and would wait for the lock
   if (sleeps) sdk::futex_wake(news_);
   return nullptr;
 }
@@ -159,7 +159,7 @@ void Queue::loop() noexcept {
   pin_thread(device_->workers.cpus());
   bool own_core = false;
   const uint64_t spin_ns = device_->instance->options.spin_ns;
-  bool busy = false;  // ran something since it last slept
+  bool busy = false;  // work has run since the last sleep
   for (;;) {
     const uint32_t seen = news_.load(std::memory_order_acquire);
     while (Work* work = take_first()) {
@@ -168,13 +168,13 @@ void Queue::loop() noexcept {
     }
     if (news_.load(std::memory_order_acquire) != seen) continue;
     if (stop_.load()) return;
-    // Who only finds that a waiting caller did the work does not spin beside it.
+    // A thread that only finds that a waiting caller did the work does not spin.
     const uint64_t spin_end = busy ? sdk::monotonic_ns() + spin_ns : 0;
     uint32_t turn = 0;
     while (news_.load(std::memory_order_acquire) == seen) {
       sdk::cpu_pause();
       if (busy && ((++turn & 63) != 0 || sdk::monotonic_ns() < spin_end)) continue;
-      sleeping_.store(1);  // ordered before the look at news_
+      sleeping_.store(1);  // ordered before the load of news_
       if (news_.load() == seen) sdk::futex_wait(news_, seen, UINT64_MAX);
       sleeping_.store(0);
       busy = false;
@@ -212,7 +212,7 @@ Work* Queue::take_for(heddle_point_t point) noexcept {
 
 void Queue::run_taken(Work* work) noexcept {
   execute(work, nullptr);
-  helpers_.fetch_sub(1, std::memory_order_release);  // the last touch: a destructor polls it
+  helpers_.fetch_sub(1, std::memory_order_release);  // the last access: a destructor polls it
 }
 
 void Queue::execute(Work* work, bool* own_core) noexcept {
@@ -228,7 +228,8 @@ void Queue::execute(Work* work, bool* own_core) noexcept {
   for (Op* op = work->first; op; op = op->next) {
     if (op->kind == Op::Kind::kIo) free_io(device_, op->io);
   }
-  // Signals are in the work's own memory, so that goes back last; but pending_ first: who is woken finds the queue idle.
+  // Signals are in the work's own memory, which is therefore returned last. pending_ is decremented first, so that a woken thread finds the
+  // queue idle.
   pending_.fetch_sub(1, std::memory_order_release);
   retire(*work, failure);
   give_back(work->blocks);
@@ -243,7 +244,7 @@ void Queue::retire(const Work& work, heddle_status_t* failure) noexcept {
   for (uint32_t i = 0; i < work.signal_count; ++i) {
     const heddle_point_t point = work.signals[i];
     if (!failure) [[likely]] {
-      HostTimeline::from(point.timeline)->advance(point.value);  // refused only where it is poisoned already
+      HostTimeline::from(point.timeline)->advance(point.value);  // refused only if it is already poisoned
     } else {
       HostTimeline::from(point.timeline)->fail(point.value, host->status_clone(host->self, failure));
     }

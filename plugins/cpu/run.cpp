@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs lowered lists: in the caller's thread, or spread over the device's workers.
+// Runs lowered lists in the caller's thread, or spread over the device's workers.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -16,12 +16,12 @@ using sdk::status;
 
 namespace {
 
-constexpr uint64_t kSplitCopyBytes = 1 << 20;  // copies from here on are split over workers
+constexpr uint64_t kSplitCopyBytes = 1 << 20;  // larger copies are split over workers
 constexpr uint64_t kCopyPieceBytes = 256 << 10;
 constexpr uint64_t kMinPieceNs = 2000;  // a smaller piece is not worth another worker
 constexpr uint64_t kMinForkNs = 4000;
 
-// Kernels may leave the upper halves of vector registers dirty, which slows the caller's SSE code down.
+// Kernels may leave the upper halves of vector registers set, which slows down the caller's SSE code.
 __attribute__((target("avx"))) void clear_upper_halves() noexcept {
   _mm256_zeroupper();
 }
@@ -47,7 +47,7 @@ void copy_rows(const Op::Copy2d& copy, uint64_t first, uint64_t last) noexcept {
   }
 }
 
-// Notes when an op of a work ran, if its caller asked.
+// Records when an op of a work ran, if its caller requested times.
 class OpTimer {
  public:
   OpTimer(const Work& work, const Op& op, uint64_t start_ns) noexcept
@@ -64,7 +64,7 @@ class OpTimer {
   const uint64_t start_ns_, begin_ns_;
 };
 
-// Runs a whole op that is not a dispatch in this thread.
+// Runs one op that is not a dispatch in this thread.
 void run_transfer(const Op& op) noexcept {
   switch (op.kind) {
     case Op::Kind::kCopy:
@@ -102,7 +102,7 @@ heddle_status_t* no_workspace(Device* device, const Op::Dispatch& dispatch) noex
                             dispatch.entry->name.c_str(), dispatch.region, number(dispatch.entry->workspace_bytes)));
 }
 
-// Some shards of an operation of a library plugin. What it leaves changed in this thread would reach kernels and applications: it is put back
+// Runs some shards of an operation of a library plugin. Thread state that it changes would affect kernels and applications, so it is restored
 // (HD-O-04).
 heddle_status_t* run_operation(const Op::Dispatch& dispatch, uint64_t first, uint64_t last) noexcept {
   const Entry& entry = *dispatch.entry;
@@ -123,13 +123,13 @@ heddle_status_t* run_operation(const Op::Dispatch& dispatch, uint64_t first, uin
   return failure;
 }
 
-// Dispatches without a barrier between them: one job over the workgroups of all, one dispatch behind the other. And the first failure.
+// Dispatches without a barrier between them: one job over all their workgroups, one dispatch after the other. Also holds the first failure.
 struct Group {
   Device* device;
   const Op* first;
   const Op* end;
   uint64_t workgroups;
-  uint64_t cost_ns;  // of all; kUnknownCost: unknown
+  uint64_t cost_ns;  // of all dispatches; kUnknownCost: unknown
   std::atomic<heddle_status_t*> failure{nullptr};
 };
 
@@ -172,7 +172,7 @@ int32_t dispatch_piece(void* context, uint64_t first, uint64_t last, uint32_t pl
   return result;
 }
 
-// The workgroup before which share / shares of the group's cost lies.
+// The workgroup at share / shares of the group's cost.
 uint64_t bound_of(void* context, uint64_t share, uint64_t shares) noexcept {
   const auto* group = static_cast<const Group*>(context);
   if (share == 0) return 0;
@@ -188,7 +188,7 @@ uint64_t bound_of(void* context, uint64_t share, uint64_t shares) noexcept {
   return bound;
 }
 
-// Adds what may overlap with the group's first dispatch, as long as all costs are known.
+// Adds dispatches that may overlap with the group's first one, as long as all costs are known.
 void extend(Group* group) noexcept {
   for (const Op* op = group->end; op && op->kind == Op::Kind::kDispatch && !op->behind_barrier; op = op->next) {
     const uint64_t more = cost_of(op->dispatch);
@@ -300,7 +300,7 @@ heddle_status_t* run_on_workers(Device* device, const Work& work, bool* own_core
     switch (op->kind) {
       case Op::Kind::kDispatch: {
         Group group{device, op, op->next, op->dispatch.workgroups, cost_of(op->dispatch)};
-        if (!work.times) extend(&group);  // each by itself, if somebody wants to know how long it takes
+        if (!work.times) extend(&group);  // separate groups if the caller requested times
         if (heddle_status_t* failure = run_group(&team, &group)) return failure;
         next = group.end;
         break;

@@ -18,9 +18,9 @@ namespace {
 
 constexpr uint32_t kDefaultMxcsr = 0x1f80;  // round to nearest, no flush to zero, exceptions masked (code.h)
 constexpr uint64_t kPiecesPerShare = 4;
-constexpr uint32_t kSpareSeats = 8;  // callers beyond one a core
+constexpr uint32_t kSpareSeats = 8;  // callers beyond one per core
 constexpr uint32_t kTurnsBeforeYield = 1000;
-constexpr uint64_t kRest = UINT32_MAX;  // in place of a seat and a member: sleep at once
+constexpr uint64_t kRest = UINT32_MAX;  // instead of a seat and a member: sleep at once
 
 }  // namespace
 
@@ -89,14 +89,14 @@ Workers::~Workers() {
 
 void Workers::start() noexcept {
   if (started_.exchange(true)) return;
-  generation_.fetch_add(1, std::memory_order_release);  // teams that are there already get their part
+  generation_.fetch_add(1, std::memory_order_release);  // existing teams get their part
   SignalsBlocked blocked;
   for (uint32_t worker = 0; worker + 1 < threads_; ++worker) {
     try {
       owner_.reserve(worker + 1);
       running_.emplace_back([this, worker] { work(worker); });
       owner_.push_back(kNobody);
-    } catch (...) {  // no more threads to be had: go on with fewer
+    } catch (...) {  // no more threads can be created: continue with fewer
       break;
     }
   }
@@ -116,12 +116,12 @@ void Workers::work(uint32_t worker) noexcept {
     uint64_t spin_end = (seen & kRest) == kRest ? 1 : 0;
     for (uint32_t turn = 0; (call = mailbox.call.load(std::memory_order_acquire)) == seen; ++turn) {
       sdk::cpu_pause();
-      if ((turn & 63) != 63) continue;  // look at the clock now and then only
+      if ((turn & 63) != 63) continue;  // read the clock only occasionally
       if (stop_.load(std::memory_order_relaxed)) return;
       const uint64_t now = sdk::monotonic_ns();
       if (spin_end == 0) spin_end = now + spin_ns_;
       if (now < spin_end) continue;
-      // Who calls either sees this sleeper or has written the call before this looks.
+      // A caller either sees this sleeper or has written the call before this check.
       mailbox.asleep.store(1, std::memory_order_relaxed);
       sleepers_.fetch_add(1);
       const uint32_t epoch = word.load();
@@ -131,7 +131,7 @@ void Workers::work(uint32_t worker) noexcept {
       }
       sleepers_.fetch_sub(1);
       mailbox.asleep.store(0, std::memory_order_relaxed);
-      if (spin_end != 1) spin_end = 0;  // a neighbor was meant, or nobody
+      if (spin_end != 1) spin_end = 0;  // another worker was woken, or none
     }
     seen = call;
     if ((call & kRest) == kRest) continue;
@@ -149,7 +149,7 @@ void Workers::take_pieces(Seat* seat, uint32_t member, uint32_t place, uint32_t 
       const uint64_t next = ticket & 0xffff, pieces = (ticket >> 16) & 0xffff;
       if ((ticket >> 32) != number || next >= pieces) break;
       if (!from.ticket.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acquire)) continue;
-      // The job cannot end before this piece is counted: what it says holds until then.
+      // The job cannot end before this piece is counted, so the values read here are valid until then.
       const uint64_t length = from.last - from.first;
       const uint64_t first = from.first + length / pieces * next + std::min(next, length % pieces);
       const uint64_t last = first + length / pieces + (next < length % pieces ? 1 : 0);
@@ -166,7 +166,7 @@ void Workers::take_pieces(Seat* seat, uint32_t member, uint32_t place, uint32_t 
 }
 
 void Workers::adopt(Seat* seat) noexcept {
-  // Workers are shared out evenly; what is left over goes to the first seats.
+  // Workers are shared out evenly; remaining ones go to the first seats.
   uint32_t before = 0;
   for (uint32_t i = 0; i < seat->number; ++i) before += all_seats_[i].taken;
   const uint32_t running = static_cast<uint32_t>(owner_.size()) + 1, spare = running > callers_ ? running - callers_ : 0;
@@ -252,7 +252,7 @@ int32_t Workers::Team::fork(Body body, void* context, uint32_t members, First fi
   seat_->done.store(0, std::memory_order_relaxed);
   seat_->failure.store(0, std::memory_order_relaxed);
   uint32_t number = 0;
-  while (number == 0) number = all.number_.fetch_add(1, std::memory_order_relaxed) + 1;  // 0 is what a new worker has seen
+  while (number == 0) number = all.number_.fetch_add(1, std::memory_order_relaxed) + 1;  // 0 is the initial value of a new worker
   uint64_t pieces_in_all = 0, first = first_of(0);
   for (uint32_t member = 0; member < members; ++member) {
     Share& share = all.shares_[place(member)];
@@ -265,8 +265,8 @@ int32_t Workers::Team::fork(Body body, void* context, uint32_t members, First fi
   for (uint32_t member = 1; member < members; ++member) {
     all.mailboxes_[place(member)].call.store((uint64_t{number} << 32) | (seat_->number << 16) | member, std::memory_order_release);
   }
-  if (all.sleepers_.fetch_add(0) != 0) {  // an exchange with the sleepers, not only a look: see work()
-    // Members are in the order of their places, so those of one word come one behind another.
+  if (all.sleepers_.fetch_add(0) != 0) {  // a read-modify-write that pairs with the sleepers', not only a load: see work()
+    // Members are in the order of their places, so those with a common word are adjacent.
     for (uint32_t member = 1; member < members;) {
       const uint32_t word = place(member) / kSleepersAWord;
       uint32_t bits = 0;

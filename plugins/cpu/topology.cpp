@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads sched_getaffinity, CPUID and, where threads share cores, sysfs; hwloc late and through dlopen.
+// Reads sched_getaffinity, CPUID and, if threads share cores, sysfs; uses hwloc late and through dlopen.
 #include "cpu/topology.h"
 
 #include <cpuid.h>
@@ -23,7 +23,7 @@ std::string read_small(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
   std::string text;
-  char part[1024];  // where the numbers of a node's processors alternate with another's, its list has each of them
+  char part[1024];  // if processor numbers alternate between nodes, a node's list names each of them
   for (ssize_t size; (size = read(file, part, sizeof part)) > 0 && text.size() < (1u << 20);) text.append(part, static_cast<size_t>(size));
   close(file);
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
@@ -47,7 +47,7 @@ std::vector<uint32_t> allowed_cpus() {
       }
     }
     CPU_FREE(set);
-    if (!failed || error != EINVAL) break;  // EINVAL: more processors than there was room for
+    if (!failed || error != EINVAL) break;  // EINVAL: more processors than fit into the set
   }
   if (cpus.empty()) cpus.push_back(0);
   return cpus;
@@ -140,7 +140,7 @@ std::vector<NodeCpus> by_numa_node(const std::vector<uint32_t>& cpus, const std:
   std::vector<uint32_t> online, its, rest = cpus;
   if (!parse_cpu_list(read_small(folder + "online"), &online)) online.clear();
   for (uint32_t node : online) {
-    // Nodes of memory alone have an empty list.
+    // Nodes with memory only have an empty list.
     if (rest.empty() || !parse_cpu_list(read_small(folder + "node" + std::to_string(node) + "/cpulist"), &its)) continue;
     NodeCpus found{static_cast<int32_t>(node), {}};
     std::set_intersection(rest.begin(), rest.end(), its.begin(), its.end(), std::back_inserter(found.cpus));

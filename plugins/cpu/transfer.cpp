@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.transfer/1: copies outside of a command list. All memory is the host's, so each is one memcpy, in the caller's thread if it is
-// short, else on the queue.
+// heddle.transfer/1: copies outside of a command list. All memory is host memory, so each is one memcpy, in the caller's thread if it is
+// short, otherwise on the queue.
 #include "cpu/queue.h"
 
 namespace heddle::cpu {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opening libcuda.so.1. The table is the same for every host of the process and holds no state of any (HD-E-06).
+// Opens libcuda.so.1. The table is shared by all hosts in the process and holds no state of any of them (HD-E-06).
 #include "cuda/api.h"
 
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ std::string version_text(int version) {
 }
 
 ApiVerdict load(Api* api, std::string* reason) {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays open: so does whatever it started
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays open, because of the threads that it started
   if (!library) {
     const char* why = dlerror();
     *reason = "libcuda.so.1 cannot be opened (" + std::string(why ? why : "unknown") + "); install the NVIDIA driver, 525 or newer";
@@ -28,11 +28,11 @@ ApiVerdict load(Api* api, std::string* reason) {
   }
   auto version = reinterpret_cast<decltype(&::cuDriverGetVersion)>(dlsym(library, "cuDriverGetVersion"));
   if (!version || version(&api->driver_version) != CUDA_SUCCESS) {
-    *reason = "libcuda.so.1 does not tell its version; install the NVIDIA driver, 525 or newer";
+    *reason = "libcuda.so.1 does not report its version; install the NVIDIA driver, 525 or newer";
     return ApiVerdict::kTooOld;
   }
   if (api->driver_version < kOldestDriver) {
-    *reason = "the NVIDIA driver speaks CUDA " + version_text(api->driver_version) + " and " + version_text(kOldestDriver) +
+    *reason = "the NVIDIA driver supports CUDA " + version_text(api->driver_version) + ", but " + version_text(kOldestDriver) +
               " is needed; install driver 525 or newer";
     return ApiVerdict::kTooOld;
   }
@@ -61,7 +61,7 @@ ApiVerdict load(Api* api, std::string* reason) {
   const char *name = nullptr, *text = nullptr;
   api->cuGetErrorName(started, &name);
   api->cuGetErrorString(started, &text);
-  *reason = "cuInit answers " + std::string(name ? name : "an unknown error") + " (" + (text ? text : "no text") + ")";
+  *reason = "cuInit returned " + std::string(name ? name : "an unknown error") + " (" + (text ? text : "no text") + ")";
   switch (started) {
     case CUDA_ERROR_NO_DEVICE:
       *reason += "; check that nvidia-smi lists a GPU and what CUDA_VISIBLE_DEVICES hides";
@@ -83,7 +83,7 @@ ApiVerdict load(Api* api, std::string* reason) {
 
 ApiVerdict load_api(const Api** out, std::string* out_reason) {
   static std::mutex mutex;
-  static Loaded* loaded = nullptr;  // never destroyed (HD-L-02); a failure is tried again by the next call
+  static Loaded* loaded = nullptr;  // never destroyed (HD-L-02); after a failure the next call tries again
   std::lock_guard<std::mutex> lock(mutex);
   if (!loaded || loaded->verdict != ApiVerdict::kLoaded) {
     delete loaded;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The functions of libcuda.so.1 that this driver calls, looked up when the plugin is probed or created; nothing links them (HD-B-02).
+// The functions of libcuda.so.1 that this driver calls, looked up when the plugin is probed or created; nothing links to them (HD-B-02).
 // Used by every file of the driver; knows nothing of Heddle.
 #ifndef HEDDLE_CUDA_API_H_
 #define HEDDLE_CUDA_API_H_
@@ -13,7 +13,7 @@ namespace heddle::cuda {
 // The oldest driver that has all of them: CUDA 12.0, driver 525.
 constexpr int kOldestDriver = 12000;
 
-// Needed by everything.
+// Required functions.
 // clang-format off
 #define HEDDLE_CUDA_FUNCTIONS(X)                                                                                                        \
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName)           \
@@ -34,7 +34,7 @@ constexpr int kOldestDriver = 12000;
   X(cuGraphExecKernelNodeSetParams) X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams) X(cuGraphNodeSetEnabled)        \
   X(cuGraphLaunch) X(cuGraphUpload)
 // clang-format on
-// NULL with an older driver. cuGraphAddDependencies: the form with kinds of edges, NULL before CUDA 13.0, where the name meant another.
+// NULL with an older driver. cuGraphAddDependencies: the form with edge kinds, NULL before CUDA 13.0, where the name denoted another form.
 #define HEDDLE_CUDA_LATER_FUNCTIONS(X) X(cuFuncGetParamInfo) X(cuGraphAddDependencies)
 
 struct Api {
@@ -47,7 +47,7 @@ struct Api {
 
 enum class ApiVerdict { kLoaded, kNoLibrary, kTooOld, kNoDevice, kNoPermission, kFailed };
 
-// Opens the library, once a process, and initializes CUDA. The text says why not, and what to do.
+// Opens the library, once per process, and initializes CUDA. The text tells why not, and what to do.
 ApiVerdict load_api(const Api** out, std::string* out_reason);
 
 }  // namespace heddle::cuda

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Ranks, loads and unloads code of the formats "ptx/1" and "cubin/1". Everything that may take long (compiling PTX, bringing machine code to
-// the device) happens in executable_load, never in a submit. Of the code's kernels, CUDA brings those to the device whose functions are asked
-// for (CUDA_MODULE_LOADING), and so only those that the host lists.
+// Ranks, loads and unloads code of the formats "ptx/1" and "cubin/1". All slow steps (compiling PTX, loading machine code onto the device)
+// happen in
+// executable_load, never in a submit. CUDA loads only those kernels onto the device whose functions are requested (CUDA_MODULE_LOADING), and
+// so only
+// those that the host lists.
 #include "cuda/code.h"
 
 #include <algorithm>
@@ -32,7 +34,7 @@ bool parse_target(std::string_view target, int* out_number, bool* out_exact) {
   return error == std::errc() && end == target.data() + target.size() && *out_number >= 10 && *out_number < 1000;
 }
 
-// Closer targets rank higher, an exact one ('a') above all, and machine code above text of the same target.
+// Closer targets rank higher, an exact one ('a') highest, and machine code ranks above text for the same target.
 uint32_t rank_of(const Device* device, std::string_view format, std::string_view target) {
   const bool cubin = format == HEDDLE_CODE_CUBIN;
   if (!cubin && format != HEDDLE_CODE_PTX) return 0;
@@ -44,7 +46,7 @@ uint32_t rank_of(const Device* device, std::string_view format, std::string_view
   return static_cast<uint32_t>(wanted) * 4 + (exact ? 2 : 0) + (cubin ? 1 : 0);
 }
 
-// Reads one executable; errors name it and the entry.
+// Loads one executable; errors name it and the entry.
 class Loader {
  public:
   Loader(Device* device, const heddle_executable_params_t& params) : device_(device), params_(params) {}
@@ -68,7 +70,7 @@ class Loader {
  private:
   heddle_status_t* load_module(Executable* executable) {
     const Api& cuda = device_->cuda;
-    // The text is not promised to end in a NUL; CUDA wants one.
+    // The text need not end in a NUL, but CUDA requires one.
     std::string text;
     const void* code = params_.code;
     if (sdk::view_of(params_.format) == HEDDLE_CODE_PTX) {
@@ -96,7 +98,7 @@ class Loader {
       result = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     if (result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
       why = "the driver (CUDA " + std::to_string(cuda.driver_version / 1000) + "." + std::to_string(cuda.driver_version % 1000 / 10) +
-            ") is too old for this PTX; install a newer driver or compile for an older one" + (why.empty() ? "" : "; it says: " + why);
+            ") is too old for this PTX; install a newer driver or compile for an older one" + (why.empty() ? "" : "; its message: " + why);
     }
     if (ends_context(result)) return device_->failed(result, "loading code");
     return cuda_status(device_->host, cuda, code_of(result), result,
@@ -105,7 +107,7 @@ class Loader {
                        shown(sdk::view_of(params_.target)), params_.target.data, why.empty() ? "CUDA refuses" : why.substr(0, 900).c_str());
   }
 
-  // The driver keeps what it made of PTX in a cache of its own. Where that takes this long, it found nothing there.
+  // The driver keeps the result of translating PTX in its own cache. If loading takes this long, it was not in the cache.
   void note_translation(uint64_t took_ns) {
     const heddle_host_t* host = device_->host;
     if (took_ns < kLongTranslationNs || host->log_level(host->self) > HEDDLE_LOG_INFO) return;
@@ -119,7 +121,7 @@ class Loader {
               sdk::string_of(std::string_view(line, std::min(static_cast<size_t>(size), sizeof line - 1))));
   }
 
-  // CUDA takes a pointer without a size: the file's own tables must lie inside of what we were given.
+  // CUDA takes a pointer without a size: the file's tables must be inside the given bytes.
   heddle_status_t* check_cubin() {
     struct Header {
       unsigned char identity[16];
@@ -142,7 +144,7 @@ class Loader {
     if (size < sizeof header) return failed(HEDDLE_STATUS_DATA_LOSS, "its cubin is shorter than an ELF header");
     std::memcpy(&header, params_.code, sizeof header);
     if (std::memcmp(header.identity, "\177ELF\2\1", 6) != 0 || header.machine != kCudaMachine) {
-      return failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its code is no 64-bit ELF file for CUDA");
+      return failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its code is not a 64-bit ELF file for CUDA");
     }
     auto inside = [&](uint64_t offset, uint64_t length) { return offset <= size && length <= size - offset; };
     if (header.section_size != sizeof(Section) || !inside(header.sections, uint64_t{header.section_count} * sizeof(Section)) ||
@@ -179,7 +181,7 @@ class Loader {
     if (result == CUDA_ERROR_NOT_FOUND) {
       return entry_failed(HEDDLE_STATUS_NOT_FOUND, "its code has no `.visible .entry` of that name");
     }
-    if (result != CUDA_SUCCESS) return device_->failed(result, "looking a kernel up");
+    if (result != CUDA_SUCCESS) return device_->failed(result, "looking up a kernel");
     if (heddle_status_t* bad = check_layout(&entry)) return bad;
     return check_resources(in, entry);
   }
@@ -215,7 +217,7 @@ class Loader {
     return nullptr;
   }
 
-  // Where each argument goes.
+  // The location of each argument.
   heddle_status_t* lay_out(const heddle_entry_params_t& in, Entry* entry) {
     entry->plain = in.argument_count == 0;
     uint64_t end = uint64_t{8} * in.binding_count + in.constants_bytes;
@@ -259,7 +261,7 @@ class Loader {
         if (device_->facts().capability < 90) return bad("tensor maps need compute capability 9.0");
         if (argument.index >= in.binding_count) return bad("there is no binding " + std::to_string(argument.index));
         if (argument.payload_bytes != sizeof(heddle_tensor_map_t) || !argument.payload) {
-          return bad("a payload of " + std::to_string(argument.payload_bytes) + " bytes is no heddle_tensor_map_t");
+          return bad("a payload of " + std::to_string(argument.payload_bytes) + " bytes is not a heddle_tensor_map_t");
         }
         std::memcpy(&out->map, argument.payload, sizeof out->map);
         out->size_bytes = kTensorMapBytes;
@@ -271,8 +273,9 @@ class Loader {
     }
   }
 
-  // Compares with what the code itself says, where the driver tells. Where a tensor map lies is the driver's choice: it aligns the address,
-  // not the offset among the arguments.
+  // Compares with the code's own layout, if the driver reports it. The driver chooses the location of a tensor map: it aligns the address,
+  // not the
+  // offset among the arguments.
   heddle_status_t* check_layout(Entry* entry) {
     const Api& cuda = device_->cuda;
     if (!cuda.cuFuncGetParamInfo) return nullptr;
@@ -289,8 +292,8 @@ class Loader {
       const size_t wanted = entry->plain ? 8 : entry->arguments[i].size_bytes;
       if (size != wanted || (entry->plain && at != i * 8) || at < end || at > kMaxArgumentsBytes - size) {
         return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT, "argument " + std::to_string(i) + " of its code has " + std::to_string(size) +
-                                                                " bytes at " + std::to_string(at) + ", and should have " +
-                                                                std::to_string(wanted) + " behind byte " + std::to_string(end));
+                                                                " bytes at " + std::to_string(at) + ", but should have " +
+                                                                std::to_string(wanted) + " after byte " + std::to_string(end));
       }
       if (!entry->plain) entry->arguments[i].at = static_cast<uint32_t>(at);
       end = at + size;
@@ -314,9 +317,9 @@ class Loader {
     const uint64_t wanted = uint64_t{in.workgroup_size[0]} * in.workgroup_size[1] * in.workgroup_size[2];
     if (wanted > static_cast<uint64_t>(threads)) {
       return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT, "a workgroup of " + std::to_string(wanted) + " threads is more than the " +
-                                                              std::to_string(threads) + " that its registers leave room for");
+                                                              std::to_string(threads) + " that its registers allow");
     }
-    int allowed = 0;  // another entry may be of the same symbol
+    int allowed = 0;  // another entry may use the same symbol
     result = cuda.cuFuncGetAttribute(&allowed, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, entry.function);
     if (result != CUDA_SUCCESS) return device_->failed(result, "reading a kernel's resources");
     if (all > static_cast<uint64_t>(device_->facts().shared_bytes) && static_cast<int>(entry.shared_bytes) > allowed) {

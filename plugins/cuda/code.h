@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loaded code: modules of CUDA and their kernels, with how each one's arguments are laid out. Lowering reads entries on the hot path.
+// Loaded code: CUDA modules and their kernels, with the layout of each kernel's arguments. Lowering reads entries on the hot path.
 #ifndef HEDDLE_CUDA_CODE_H_
 #define HEDDLE_CUDA_CODE_H_
 
@@ -7,7 +7,7 @@
 
 namespace heddle::cuda {
 
-// One argument of a recipe and where it goes among the kernel's arguments.
+// One argument of a recipe and its location among the kernel's arguments.
 struct Argument {
   uint32_t kind = 0;
   uint32_t index = 0;
@@ -24,7 +24,7 @@ struct Entry {
   uint32_t block[3] = {1, 1, 1};
   uint32_t shared_bytes = 0;
   uint32_t arguments_bytes = 0;
-  bool starts_early = false;  // it waits by itself for the kernel that it depends on
+  bool starts_early = false;  // the kernel itself waits for the kernel that it depends on
   bool plain = true;          // addresses of the bindings, then the constants
   std::vector<Argument> arguments;
   std::string name;
@@ -47,7 +47,7 @@ heddle_status_t* executable_load(heddle_device_t* device, const heddle_executabl
 void executable_unload(heddle_executable_t* executable) noexcept;
 heddle_status_t* executable_entry(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out) noexcept;
 
-// tensor_map.cpp. A payload that does not make sense gives its reason.
+// tensor_map.cpp. Returns a reason for an invalid payload.
 const char* check_tensor_map(const heddle_tensor_map_t& map, uint32_t constants_bytes) noexcept;
 // Writes the 128 bytes of the descriptor; the address is that of the binding.
 CUresult encode_tensor_map(const Api& cuda, const heddle_tensor_map_t& map, CUdeviceptr address, const int64_t* constants,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.device/1: enumerating, describing, opening, losing and closing CUDA devices.
+// heddle.device/1: enumerating, describing, opening and closing CUDA devices, and their loss.
 #include "cuda/device.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ int attribute(const Api& api, CUdevice_attribute which, CUdevice device) {
   return api.cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
 }
 
-// The kernel's word on the device's NUMA node; CUDA's own is newer than our oldest driver.
+// The device's NUMA node from the kernel; CUDA's own query is newer than the oldest supported driver.
 int numa_node_of(std::string pci) {
   std::transform(pci.begin(), pci.end(), pci.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   std::ifstream file("/sys/bus/pci/devices/" + pci + "/numa_node");
@@ -32,7 +32,7 @@ int numa_node_of(std::string pci) {
   return file >> node ? node : -1;
 }
 
-// "00000000:01:00.0" and "0000:01:00.0" both appear; the kernel's form has four digits.
+// "00000000:01:00.0" and "0000:01:00.0" both occur; the kernel's form has four digits.
 std::string kernel_pci(const char* text) {
   std::string pci = text;
   if (pci.size() == 16) pci = pci.substr(4);
@@ -118,7 +118,7 @@ heddle_status_t* Device::start() {
                                                     : "unified addressing");
   }
   auto say = [&](CUresult result, const char* what) {
-    // Its primary context is one for the process, and stays lost as long as anyone holds it.
+    // There is one primary context per process, and it stays lost as long as it is retained.
     if (ends_context(result)) {
       return cuda_status(host, cuda, HEDDLE_STATUS_UNAVAILABLE, result,
                          "cuda: opening device %u ('%s') failed while %s: an earlier fault in this process ended its context; close every "
@@ -129,17 +129,17 @@ heddle_status_t* Device::start() {
                        what);
   };
   CUcontext made = nullptr;
-  if (CUresult bad = cuda.cuDevicePrimaryCtxRetain(&made, known.device)) return say(bad, "making its context");
+  if (CUresult bad = cuda.cuDevicePrimaryCtxRetain(&made, known.device)) return say(bad, "creating its context");
   context = made;
   ContextScope scope(this);
   CUmemPoolProps properties = {};
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {known.device}};
-  if (CUresult bad = cuda.cuMemPoolCreate(&pool, &properties)) return say(bad, "making its memory pool");
+  if (CUresult bad = cuda.cuMemPoolCreate(&pool, &properties)) return say(bad, "creating its memory pool");
   cuuint64_t retain = instance->options.pool_retain_bytes;
-  if (CUresult bad = cuda.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &retain)) return say(bad, "setting its pool up");
-  if (CUresult bad = cuda.cuStreamCreateWithPriority(&allocation_stream, CU_STREAM_NON_BLOCKING, 0)) return say(bad, "making a stream");
+  if (CUresult bad = cuda.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &retain)) return say(bad, "configuring its pool");
+  if (CUresult bad = cuda.cuStreamCreateWithPriority(&allocation_stream, CU_STREAM_NON_BLOCKING, 0)) return say(bad, "creating a stream");
   staging = std::make_unique<Staging>(this);
   ring = std::make_unique<Ring>(this);
   engine = std::make_unique<Engine>(this);
@@ -169,7 +169,7 @@ void Device::introduce(Device* other) {
   if (std::find(peers.begin(), peers.end(), other->serial) != peers.end()) return;
   peers.push_back(other->serial);
   ContextScope scope(this);
-  // The one is for memory that is allocated by itself, the other for what is in the pool.
+  // The first is for separately allocated memory, the second for memory in the pool.
   CUresult result = cuda.cuCtxEnablePeerAccess(other->context, 0);
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
     CUmemAccessDesc access = {};
@@ -200,7 +200,7 @@ heddle_status_t* Device::failed(CUresult result, const char* what) noexcept {
   if (ends_context(result)) {
     if (heddle_status_t* known = loss()) return known;
     try {
-      // Another queue than the one that asks may have faulted, and CUDA does not say which.
+      // A queue other than the one that reports may have caused the fault; CUDA does not tell which.
       kernels = suspects();
       std::vector<std::string> names;
       for (const Suspect& kernel : kernels) {
@@ -250,7 +250,7 @@ bool Device::poll() noexcept {
   for (size_t i = 0; i < queues.size(); ++i) {
     Queue* queue = queues[i];
     if (!queue->has_news()) continue;
-    queue->pin();  // its destruction waits
+    queue->pin();  // delays its destruction
     lock.unlock();
     any |= queue->retire();
     queue->unpin();
@@ -325,7 +325,7 @@ heddle_status_t* device_link(heddle_plugin_instance_t* handle, uint32_t a, uint3
       const CUdevice from = instance->devices[a].device, to = instance->devices[b].device;
       int access = 0, native = 0;
       instance->api->cuDeviceCanAccessPeer(&access, from, to);
-      // Native atomics between two devices are there over NVLink and not over PCI.
+      // Native atomics between two devices are supported over NVLink, but not over PCI.
       instance->api->cuDeviceGetP2PAttribute(&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from, to);
       link.kind = !access ? HEDDLE_LINK_NONE : native ? HEDDLE_LINK_FABRIC : HEDDLE_LINK_PCI;
       link.peer_access = access ? 1 : 0;
@@ -390,7 +390,7 @@ heddle_status_t* device_statistics(heddle_device_t* handle, heddle_device_statis
   values.dispatches = counters.dispatches;
   values.copies = counters.copies;
   values.bytes_allocated = counters.bytes_allocated;
-  // Beyond what was given out: CUDA's pool, rounding, and the driver's own pinned staging memory.
+  // Memory beyond the allocated bytes: CUDA's pool, rounding, and the driver's own pinned staging memory.
   cuuint64_t reserved = 0;
   if (!device->is_lost()) {
     ContextScope scope(device);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The plugin's instance and its devices. Included by every file of the driver that touches a device.
+// The plugin's instance and its devices. Included by every file of the driver that uses a device.
 //
-// How completion is told: every queue has a 64-bit word in pinned memory. The last thing a submission does on the queue's stream is to
-// write its number there; who wants to know reads memory and asks no driver. Timelines are host objects, advanced by whoever sees that a
+// How completion is signalled: every queue has a 64-bit word in pinned memory. As its last step on the queue's stream a submission writes its
+// number there; a reader only loads memory and does not call the driver. Timelines are host objects, advanced by the thread that detects that
+// a
 // submission is done ("retires" it): a waiting thread, a later submit, or the device's engine thread.
 #ifndef HEDDLE_CUDA_DEVICE_H_
 #define HEDDLE_CUDA_DEVICE_H_
@@ -23,7 +24,7 @@
 namespace heddle::cuda {
 
 constexpr uint32_t kMaxBindings = 256;
-constexpr uint32_t kMaxConstantsBytes = 2048;  // with all bindings, 4 KiB: what every device takes as arguments
+constexpr uint32_t kMaxConstantsBytes = 2048;  // with all bindings, 4 KiB: the argument size that every device supports
 constexpr uint64_t kAlignment = 256;
 
 struct Options {
@@ -33,7 +34,7 @@ struct Options {
   bool graphs = true;
 };
 
-// What is known of a device before it is opened; its strings live as long as the instance.
+// The facts about a device before it is opened; its strings live as long as the instance.
 struct Facts {
   CUdevice device = 0;
   std::string name, pci;
@@ -52,7 +53,7 @@ struct Instance {
   const heddle_host_t* host = nullptr;
   const Api* api = nullptr;
   Options options;
-  std::vector<Facts> devices;  // by ordinal
+  std::vector<Facts> devices;  // per ordinal
   std::atomic<uint64_t> open_devices{0};
 
   static Instance* from(heddle_plugin_instance_t* handle) noexcept { return reinterpret_cast<Instance*>(handle); }
@@ -60,10 +61,10 @@ struct Instance {
 
 struct Counters {
   std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, pool_bytes{0},
-      bytes_overhead{0};  // pool_bytes: what of bytes_allocated is in CUDA's pool
+      bytes_overhead{0};  // pool_bytes: the part of bytes_allocated in CUDA's pool
 };
 
-// A word of completion, in pinned memory. It belongs to the device and is handed from queue to queue; its value only grows.
+// A completion word in pinned memory. It belongs to the device and is passed from queue to queue; its value only grows.
 struct Word {
   std::atomic<uint64_t>* value = nullptr;
   CUdeviceptr address = 0;
@@ -83,32 +84,34 @@ class Engine;
 struct Device : sdk::DeviceRoot {
   Device(Instance* instance, uint32_t ordinal, const heddle_driver_api_t* api);
   ~Device();
-  // Everything that can fail.
+  // The steps of opening that can fail.
   heddle_status_t* start();
 
   static Device* from(heddle_device_t* handle) noexcept { return static_cast<Device*>(reinterpret_cast<sdk::DeviceRoot*>(handle)); }
   heddle_device_t* handle() noexcept { return reinterpret_cast<heddle_device_t*>(static_cast<sdk::DeviceRoot*>(this)); }
   const Facts& facts() const noexcept { return instance->devices[ordinal]; }
 
-  // A status for a failed call; a result that ends the context loses the device, and the text then names the kernels that ran. The text has
-  // no result in it. Not with a lock of a queue or of the queues held.
+  // A status for a failed call. A result that ends the context marks the device as lost, and the text then names the kernels that were
+  // running. `what` does
+  // not contain the result. Must not be called with a queue's lock or queues_mutex held.
   heddle_status_t* failed(CUresult result, const char* what) noexcept;
-  // Remembers the first loss; `failure` becomes the device's. Everything in flight fails.
+  // Remembers the first loss and takes ownership of `failure`. All work in flight fails.
   void lose(heddle_status_t* failure) noexcept;
   bool is_lost() const noexcept { return lost_flag.load(std::memory_order_acquire); }
   // NULL, or the loss, owned by the caller.
   heddle_status_t* loss() noexcept;
 
-  // Retires what is done on all queues; true if something was.
+  // Retires completed work on all queues; true if there was any.
   bool poll() noexcept;
-  // Asks CUDA whether the context still lives; loses the device if not. Dearer than poll.
+  // Asks CUDA whether the context is still alive; marks the device as lost if not. More expensive than poll.
   void check() noexcept;
 
-  // Lets this device's copies reach the other one's memory, once for each pair; where CUDA refuses, it copies through host memory by itself. The
-  // first time takes a while.
+  // Enables copies of this device to access the other device's memory, once per pair; if CUDA refuses, it copies through host memory itself.
+  // The first
+  // time takes a while.
   void introduce(Device* other);
 
-  // The kernels that may run now on any queue.
+  // The kernels that may be running now on any queue.
   std::vector<Suspect> suspects();
 
   Instance* instance;
@@ -116,15 +119,15 @@ struct Device : sdk::DeviceRoot {
   const Api& cuda;
   CUcontext context = nullptr;
   CUmemoryPool pool = nullptr;
-  CUstream allocation_stream = nullptr;  // idle but for allocations and frees
+  CUstream allocation_stream = nullptr;  // used for allocations and frees only
   Counters counters;
   std::mutex queues_mutex;
   std::vector<Queue*> queues;               // under queues_mutex
   std::vector<Word> idle_words, all_words;  // under queues_mutex
-  std::vector<CUevent> idle_events;         // that take time; under queues_mutex
-  const uint64_t serial;                    // of all devices that were ever opened in this process
+  std::vector<CUevent> idle_events;         // events for timing; under queues_mutex
+  const uint64_t serial;                    // unique among all devices ever opened in this process
   std::mutex peers_mutex;
-  std::vector<uint64_t> peers;  // serials of devices whose memory copies reach; under peers_mutex
+  std::vector<uint64_t> peers;  // serials of devices whose memory copies can access; under peers_mutex
   std::atomic<bool> lost_flag{false};
   std::mutex lost_mutex;
   heddle_status_t* lost_status = nullptr;  // under lost_mutex
@@ -133,8 +136,9 @@ struct Device : sdk::DeviceRoot {
   std::unique_ptr<Engine> engine;
 };
 
-// Makes the device's context current, and the caller's again at the end (HD-T-02). Meanwhile a capture of the application's, on this thread or
-// another, does not forbid our calls, which touch nothing of it.
+// Makes the device's context current, and restores the caller's at the end (HD-T-02). Meanwhile a capture by the application, on this or
+// another
+// thread, does not forbid our calls, which do not affect it.
 class ContextScope {
  public:
   explicit ContextScope(const Device* device) noexcept : cuda_(device->cuda) {
@@ -153,7 +157,7 @@ class ContextScope {
 
  private:
   const Api& cuda_;
-  CUstreamCaptureMode capture_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // the thread's own while this lives
+  CUstreamCaptureMode capture_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // the thread's mode during the lifetime of this object
   bool pushed_ = false;
 };
 
@@ -166,7 +170,7 @@ const heddle_timeline_interface_t* timeline_interface() noexcept;
 const heddle_native_interface_t* native_interface() noexcept;
 const heddle_profile_interface_t* profile_interface() noexcept;
 
-// Reads what enumerating tells; NULL or why the machine's devices cannot be listed. [may-block]
+// Reads the facts that enumeration reports; NULL, or why the machine's devices cannot be listed. [may-block]
 heddle_status_t* find_devices(const heddle_host_t* host, const Api& api, std::vector<Facts>* out);
 
 // queue.cpp

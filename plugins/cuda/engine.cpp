@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The device's threads, and waiting. All look at words in memory: they spin first, then sleep between looks for a sixteenth of the time
-// waited so far, so that a wait ends late by a few percent at most and long waits cost little.
+// The device's threads, and waiting. All of them poll words in memory: they spin first, then sleep between polls for a sixteenth of the time
+// waited so
+// far, so that a wait ends at most a few percent late and long waits cost little.
 #include "cuda/engine.h"
 
 #include <pthread.h>
@@ -21,9 +22,9 @@ namespace {
 
 constexpr uint64_t kShortestSleepNs = 20000;
 constexpr uint64_t kLongestSleepNs = 250000;
-constexpr uint64_t kCheckNs = 1000000;  // between two questions to CUDA whether all is well
+constexpr uint64_t kCheckNs = 1000000;  // interval between checks of the context through CUDA
 
-// Threads of a plugin take no signals of the application.
+// Threads of a plugin must not receive the application's signals.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {
@@ -46,7 +47,8 @@ class Patience {
  public:
   explicit Patience(Device* device) noexcept : device_(device), start_(sdk::monotonic_ns()), checked_(start_) {}
   ~Patience() {
-    if (slack_before_ns_ > 0) prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack_before_ns_));  // the caller's again (HD-T-02)
+    if (slack_before_ns_ > 0)
+      prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(slack_before_ns_));  // restores the caller's value (HD-T-02)
   }
   Patience(const Patience&) = delete;
   Patience& operator=(const Patience&) = delete;
@@ -61,7 +63,7 @@ class Patience {
       checked_ = now;
       device_->check();
     }
-    if (slack_before_ns_ == 0) {  // else a short sleep takes 50 us more
+    if (slack_before_ns_ == 0) {  // otherwise a short sleep takes 50 us longer
       slack_before_ns_ = prctl(PR_GET_TIMERSLACK);
       prctl(PR_SET_TIMERSLACK, 1000UL);
     }
@@ -77,7 +79,7 @@ class Patience {
   int slack_before_ns_ = 0;
 };
 
-// NULL state: pending. ALL: a failure ends the wait at once. ANY: a reached point counts before a failed one.
+// NULL state: pending. ALL: a failure ends the wait at once. ANY: a reached point takes precedence over a failed one.
 State judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t* out_failed) noexcept {
   bool pending = false, failed = false;
   for (uint64_t i = 0; i < count; ++i) {
@@ -157,7 +159,7 @@ void Engine::told() noexcept {
 
 bool Engine::release_held() {
   bool any = false;
-  for (;;) {  // one at a time: what is issued may be what the next waits for, and the lock is not held while issuing
+  for (;;) {  // one at a time: the next may wait for the issued one, and the lock is not held while issuing
     std::list<Held> trying;
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -186,7 +188,7 @@ void Engine::watch_loop() noexcept {
   Patience patience(device_);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    if (stop_ && held_.empty()) return;  // no queue is left; a point that is still watched was of a timeline that is gone
+    if (stop_ && held_.empty()) return;  // no queue is left; a point that is still watched belonged to a destroyed timeline
     if (held_.empty() && watched_.load(std::memory_order_acquire) == 0) {
       changed_.wait(lock);
       patience.begin_again();
@@ -220,7 +222,7 @@ void Engine::enqueue(Job job) {
 void Engine::end(Job& job, heddle_status_t* failure) noexcept {
   const heddle_host_t* host = device_->host;
   device_->counters.submissions.fetch_add(1, std::memory_order_relaxed);
-  job.run = nullptr;  // what it holds goes before anybody is told
+  job.run = nullptr;  // releases what it holds before signalling
   for (const heddle_point_t& point : job.signals) {
     if (failure) {
       HostTimeline::from(point.timeline)->fail(point.value, host->status_clone(host->self, failure));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A device's own threads: one that retires work when nobody waits for it (notifications) and issues held submissions, one that moves bytes
-// which need a host thread (ordinary host memory, files). Both start on first use and are joined when the device is closed (HD-T-01).
+// A device's own threads: one retires work when no thread waits for it (notifications) and issues held submissions, one moves bytes
+// that need a host thread (ordinary host memory, files). Both start on first use and are joined when the device is closed (HD-T-01).
 #ifndef HEDDLE_CUDA_ENGINE_H_
 #define HEDDLE_CUDA_ENGINE_H_
 
@@ -22,19 +22,20 @@ class Engine {
 
   // Takes a submission that cannot be issued yet.
   void hold(Queue* queue, Submission* submission);
-  // Someone is to be told about a point; until told() work is retired without anybody waiting.
+  // A notification for a point is registered; until told() the thread retires work even if no thread waits.
   void watch();
   void told() noexcept;
 
   struct Job {
     std::vector<heddle_point_t> waits, signals;
-    std::function<heddle_status_t*()> run;  // on the thread for jobs; NULL or its failure
-    Queue* queue;                           // on which it was enqueued; its end waits
+    std::function<heddle_status_t*()> run;  // runs on the thread for jobs; returns NULL or its failure
+    Queue* queue;                           // the queue on which it was enqueued; destruction of the queue waits for it
   };
   // Runs a job once its waits are reached.
   void enqueue(Job job);
 
-  // Waits for points in a host thread, retiring work meanwhile. Verdict of heddle.timeline/1's wait. timeout_ns from now on.
+  // Waits for points in a host thread and retires work meanwhile. Returns the verdict of heddle.timeline/1's wait. timeout_ns counts from
+  // now.
   static heddle_status_t* wait(Device* device, const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns);
 
  private:

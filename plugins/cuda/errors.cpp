@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What CUDA's result codes mean to Heddle.
+// Maps CUDA's result codes to those of Heddle.
 #include "cuda/errors.h"
 
 #include <cstdarg>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From CUDA's result codes to statuses: which code, which text, and which of them end the context.
+// Converts CUDA's result codes to statuses: the code, the text, and whether the result ends the context.
 #ifndef HEDDLE_CUDA_ERRORS_H_
 #define HEDDLE_CUDA_ERRORS_H_
 
@@ -8,7 +8,7 @@
 
 namespace heddle::cuda {
 
-// True for results after which every call on the context answers the same (HD-S-02).
+// True for results after which every call on the context returns the same result (HD-S-02).
 bool ends_context(CUresult result) noexcept;
 
 // The canonical code of a result.

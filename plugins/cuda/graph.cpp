@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Building and patching graphs. Commands between two barriers have no edges between them; each waits for all commands before its barrier.
-// What a launch or a copy needs to be patched is kept beside its node. A binding that many nodes only read is not patched into each: one copy
-// at the graph's root brings its bytes to a place of the recording's own.
+// Builds and patches graphs. Commands between two barriers have no edges between them; each waits for all commands before its barrier.
+// The data for patching a launch or a copy is stored with its node. A read-only binding that many nodes share is not patched in each: one
+// copy
+// at the graph's root copies its bytes to memory that the recording owns.
 #include "cuda/graph.h"
 
 #include <algorithm>
@@ -17,31 +18,31 @@ using sdk::status;
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-constexpr size_t kDirectEdges = 8;  // more nodes before a barrier are joined by an empty node
-// A copy into place lengthens a replay by 0.9 us, or 1.2 us for the largest; patching a node costs 0.15 us (H200).
+constexpr size_t kDirectEdges = 8;  // larger numbers of nodes before a barrier are joined by an empty node
+// Such a copy lengthens a replay by 0.9 us, or 1.2 us for the largest; patching a node costs 0.15 us (H200).
 constexpr size_t kNodesWorthCopying = 12;
 constexpr uint64_t kMostCopied = uint64_t{256} << 10;
 
-// Where a dynamic binding goes. A command that does nothing has no op.
+// The location of a dynamic binding. A command that does nothing has no op.
 struct Dynamic {
   uint32_t op;
   uint32_t command;
-  uint32_t index;  // of the binding in the command
+  uint32_t index;  // index of the binding in the command
   uint64_t length;
   bool read_only;
   uint32_t shared = kNone;  // in Recording::shared
 };
 
-// Launches' read-only bindings that were the same when they were recorded, copied into place for all of them.
+// Read-only bindings of launches that were equal when recorded, and are copied into one place for all of them.
 struct Shared {
-  Buffer place;            // its size is theirs
-  heddle_binding_t given;  // what the copy reads
+  Buffer place;            // has the size of the bindings
+  heddle_binding_t given;  // source of the copy
   std::vector<uint32_t> members;
   CUgraphNode node = nullptr;
   bool is_stale = false;
 };
 
-// The bindings and constants of a launch that has dynamic ones.
+// The bindings and constants of a launch with dynamic bindings.
 struct Arguments {
   std::vector<heddle_binding_t> bindings;
   std::vector<char> constants;
@@ -54,11 +55,11 @@ struct Recording {
   Queue* queue = nullptr;
   Device* owner = nullptr;
   List list;
-  std::vector<CUgraphNode> nodes;    // by op
-  std::vector<Arguments> arguments;  // by op, empty where nothing is dynamic
+  std::vector<CUgraphNode> nodes;    // per op
+  std::vector<Arguments> arguments;  // per op, empty if nothing is dynamic
   std::vector<Dynamic> dynamic;
-  std::deque<Shared> shared;   // what nodes hold of places does not move
-  std::vector<char> is_stale;  // by op: its node is to be patched
+  std::deque<Shared> shared;   // a deque, because nodes point into its elements
+  std::vector<char> is_stale;  // per op: whether its node must be patched
   std::vector<uint32_t> stale;
   CUgraph graph = nullptr;
   CUgraphExec executable = nullptr;
@@ -81,7 +82,7 @@ struct Recording {
 
 namespace {
 
-// A launch as a node's parameters; lives as long as the call that takes it.
+// A launch as a node's parameters; must outlive the call that takes it.
 struct KernelNode {
   CUDA_KERNEL_NODE_PARAMS params = {};
   size_t bytes;
@@ -143,7 +144,7 @@ CUDA_MEMSET_NODE_PARAMS fill_node(const Op::Fill& op) {
   return fill;
 }
 
-// Why a list with this op cannot be a graph; NULL if it can.
+// Why a list with this op cannot become a graph; NULL if it can.
 const char* obstacle(const Op& op) {
   switch (op.kind) {
     case Op::Kind::kFill:
@@ -180,7 +181,7 @@ class Builder {
   }
 
  private:
-  // Behind it come nodes that wait for the group's.
+  // Later nodes wait for those of the current group.
   CUresult barrier() {
     if (group_.empty()) return CUDA_SUCCESS;
     early_ = group_.size() == 1 && group_starts_early_ && cuda_.cuGraphAddDependencies;
@@ -234,9 +235,9 @@ class Builder {
 
   Recording* recording_;
   const Api& cuda_;
-  std::vector<CUgraphNode> before_, group_;  // behind the last barrier come group_'s nodes
-  bool group_starts_early_ = true;           // the group has nothing but kernels that let the next one start early
-  bool early_ = false;                       // before_ is one such kernel
+  std::vector<CUgraphNode> before_, group_;  // group_: the nodes since the last barrier
+  bool group_starts_early_ = true;           // the group has only kernels that let the next one start early
+  bool early_ = false;                       // before_ is a single such kernel
 };
 
 uint32_t binding_count(const heddle_command_t& command) {
@@ -271,7 +272,7 @@ uint64_t length_of(const heddle_command_t& command, uint32_t index) {
   }
 }
 
-// Notes which bindings are dynamic, and keeps what patching their commands needs.
+// Records which bindings are dynamic, and keeps the data for patching their commands.
 void note_dynamic(Recording* recording, const heddle_command_t* commands, uint32_t count, const uint8_t* dynamic) {
   std::vector<uint32_t> op_of(count, kNone);
   for (size_t i = 0; i < recording->list.ops.size(); ++i) op_of[recording->list.ops[i].command] = static_cast<uint32_t>(i);
@@ -282,7 +283,7 @@ void note_dynamic(Recording* recording, const heddle_command_t* commands, uint32
     const uint32_t bindings = binding_count(command), op = op_of[c];
     for (uint32_t i = 0; i < bindings; ++i) {
       if (!(dynamic[i] & HEDDLE_BINDING_DYNAMIC)) continue;
-      // An update is a copy from staging memory, and its only binding the target.
+      // An update is a copy from staging memory; its only binding is the target.
       recording->dynamic.push_back(
           {op, c, command.kind == HEDDLE_COMMAND_UPDATE ? 1 : i, length_of(command, i), (dynamic[i] & HEDDLE_BINDING_READ_ONLY) != 0});
       if (op == kNone || command.kind != HEDDLE_COMMAND_DISPATCH || !recording->arguments[op].bindings.empty()) continue;
@@ -302,8 +303,9 @@ heddle_status_t* repack(Recording* recording, uint32_t op) {
                         recording->list.arguments.data() + launch.arguments_at);
 }
 
-// Finds the bindings that are copied into place, gives each a place and their launches its address. Not worth a failure: without memory for
-// it the nodes are patched.
+// Finds the bindings that are copied into place, allocates a place for each and passes its address to their launches. Lack of memory is not a
+// failure:
+// then the nodes are patched.
 heddle_status_t* share(Recording* recording) {
   using Range = std::tuple<heddle_buffer_t*, uint64_t, uint64_t>;
   std::map<Range, std::vector<uint32_t>> groups;
@@ -344,7 +346,7 @@ void mark_stale(Recording* recording, uint32_t op) {
   recording->stale.push_back(op);
 }
 
-// What submit checks of copies, where a binding has changed.
+// Repeats the overlap check of submit for copies whose bindings have changed.
 heddle_status_t* check_copies(const Recording* recording) {
   for (uint32_t i : recording->stale) {
     const Op& op = recording->list.ops[i];
@@ -363,8 +365,9 @@ void set_launch(Recording* recording, const Dynamic& place, const heddle_binding
   known = binding;
 }
 
-// From now on the members' nodes are patched: a replay gave them different bytes. The first `set` of the dynamic bindings are already this
-// replay's.
+// A replay passed different bytes for the members: from now on their nodes are patched. The first `set` dynamic bindings already have this
+// replay's
+// values.
 heddle_status_t* part(Recording* recording, Shared* group, uint32_t set) {
   for (uint32_t i : group->members) {
     recording->dynamic[i].shared = kNone;
@@ -389,7 +392,7 @@ heddle_status_t* set_shared(Recording* recording, Shared* group, uint32_t index,
   return nullptr;
 }
 
-// Puts one binding in place.
+// Sets one binding.
 heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_binding_t& binding) {
   const Dynamic& place = recording->dynamic[index];
   Device* device = recording->device();
@@ -400,7 +403,7 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
                   place.command, number(binding.length), number(place.length));
   }
   const bool is_launch = place.op != kNone && recording->list.ops[place.op].kind == Op::Kind::kLaunch;
-  const bool is_nothing = is_launch || place.op == kNone;  // no buffer is fine
+  const bool is_nothing = is_launch || place.op == kNone;  // no buffer is allowed
   if (buffer ? !buffer->holds(binding.offset, binding.length) : binding.length != 0 || binding.offset != 0 || !is_nothing) {
     return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE,
                   "cuda: replaying failed: dynamic binding %u (command %u%s%s, %llu bytes at %llu) %s%llu bytes", index, place.command,
@@ -488,7 +491,7 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
       }
     }
     note_dynamic(recording, commands, count, dynamic);
-    for (const Dynamic& place : recording->dynamic) {  // CUDA patches copies of one row only
+    for (const Dynamic& place : recording->dynamic) {  // CUDA can patch only copies of one row
       if (place.op == kNone || recording->list.ops[place.op].kind != Op::Kind::kCopy2d) continue;
       return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED,
                     "cuda: recording %u commands failed: command %u is a 2-D copy whose bindings change; submit the list", count,

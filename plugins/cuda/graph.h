@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Recordings: command lists as CUDA graphs, whose nodes are patched where a dynamic binding has changed (HD-G-01).
+// Recordings: command lists as CUDA graphs, whose nodes are patched when a dynamic binding has changed (HD-G-01).
 #ifndef HEDDLE_CUDA_GRAPH_H_
 #define HEDDLE_CUDA_GRAPH_H_
 
@@ -13,7 +13,7 @@ heddle_status_t* replay(heddle_recording_t* recording, const heddle_binding_t* b
                         const heddle_sync_t* sync) noexcept;
 void recording_free(heddle_recording_t* recording) noexcept;
 
-// For the queue: issues a recording whose nodes are patched, and its kernels for error texts.
+// For the queue: issues a recording whose nodes are patched, and lists its kernels for error texts.
 CUresult launch_graph(Recording* recording, CUstream stream) noexcept;
 void list_launches(const Recording* recording, std::vector<const Op::Launch*>* out);
 

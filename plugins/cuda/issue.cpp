@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From ops to calls of CUDA on one stream. A stream runs in order, so barriers cost nothing here.
+// Turns ops into CUDA calls on one stream. A stream runs in order, so barriers cost nothing here.
 #include <algorithm>
 
 #include "cuda/list.h"
@@ -8,9 +8,9 @@ namespace heddle::cuda {
 namespace {
 
 constexpr uint64_t kMaxPitch = (uint64_t{1} << 31) - 1;
-constexpr uint64_t kMaxRows = uint64_t{1} << 24;  // of one 2-D fill
+constexpr uint64_t kMaxRows = uint64_t{1} << 24;  // per 2-D fill
 
-// early: nothing but a kernel is ahead of it on the stream, so that it may start before that one has finished.
+// early: only a kernel precedes it on the stream, so that it may start before that kernel has finished.
 CUresult launch(const Api& cuda, const List& list, const Op::Launch& op, bool early, CUstream stream) noexcept {
   const Entry& entry = *op.entry;
   size_t bytes = entry.arguments_bytes;
@@ -28,7 +28,7 @@ CUresult launch(const Api& cuda, const List& list, const Op::Launch& op, bool ea
                              entry.shared_bytes, stream, nullptr, bytes ? extra : nullptr);
 }
 
-// Every `width`-th unit of `unit` bytes, from `to` on.
+// Fills every `width`-th unit of `unit` bytes, starting at `to`.
 CUresult fill_column(const Api& cuda, CUdeviceptr to, uint64_t pitch, uint32_t unit, uint32_t value, uint64_t count,
                      CUstream stream) noexcept {
   for (uint64_t done = 0; done < count; done += kMaxRows) {
@@ -42,7 +42,7 @@ CUresult fill_column(const Api& cuda, CUdeviceptr to, uint64_t pitch, uint32_t u
   return CUDA_SUCCESS;
 }
 
-// The narrowest form of a pattern that says the same.
+// The narrowest equivalent form of a pattern.
 uint32_t narrow(uint64_t pattern, uint32_t bytes) noexcept {
   if (bytes == 8 && (pattern >> 32) == (pattern & 0xffffffffu)) bytes = 4;
   if (bytes == 4 && ((pattern >> 16) & 0xffffu) == (pattern & 0xffffu)) bytes = 2;
@@ -88,7 +88,7 @@ CUresult copy_2d(const Api& cuda, const Op::Copy2d& op, CUstream stream) noexcep
     copy.Height = op.rows;
     return cuda.cuMemcpy2DAsync(&copy, stream);
   }
-  for (uint64_t i = 0; i < op.rows; ++i) {  // rows that repeat, or strides of gigabytes
+  for (uint64_t i = 0; i < op.rows; ++i) {  // overlapping rows, or strides of gigabytes
     if (CUresult bad = cuda.cuMemcpyAsync(op.to + i * op.to_stride, op.from + i * op.from_stride, op.row_bytes, stream)) return bad;
   }
   return CUDA_SUCCESS;
@@ -97,7 +97,7 @@ CUresult copy_2d(const Api& cuda, const Op::Copy2d& op, CUstream stream) noexcep
 }  // namespace
 
 CUresult issue(const Api& cuda, const List& list, const std::vector<CUevent>& events, CUstream stream, size_t* out_failed) noexcept {
-  bool behind_kernel = false;  // of this list, which waits by itself too
+  bool behind_kernel = false;  // the previous op is a kernel of this list that supports an early start
   if (!events.empty()) {
     if (CUresult bad = cuda.cuEventRecord(events[0], stream)) return bad;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checking command lists and packing arguments: the part of the hot path that calls no CUDA.
+// Checks command lists and packs arguments: the part of the hot path that does not call CUDA.
 #include "cuda/list.h"
 
 namespace heddle::cuda {
@@ -113,7 +113,8 @@ class Lowering {
       }
     }
     ++list_->dispatches;
-    if (command.grid[0] == 0 || command.grid[1] == 0 || command.grid[2] == 0) return nullptr;  // nothing to run, and the stream orders
+    if (command.grid[0] == 0 || command.grid[1] == 0 || command.grid[2] == 0)
+      return nullptr;  // nothing to run, and the stream keeps the order
     const size_t at = (list_->arguments.size() + 63) & ~size_t{63};
     list_->arguments.resize(at + entry->arguments_bytes);
     if (heddle_status_t* bad = pack_arguments(device_, *entry, command.bindings, command.constants, list_->arguments.data() + at))

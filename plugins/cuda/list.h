@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A command list, checked and made ready for CUDA: addresses instead of buffers, arguments packed. Made by submit, transfers and record;
+// A command list, checked and prepared for CUDA: addresses instead of buffers, packed arguments. Created by submit, transfers and record;
 // issued to a stream or built into a graph.
 #ifndef HEDDLE_CUDA_LIST_H_
 #define HEDDLE_CUDA_LIST_H_
@@ -13,12 +13,12 @@ struct Op {
   enum class Kind : uint32_t { kBarrier, kLaunch, kCopy, kFill, kCopy2d, kPeerCopy };
   struct Launch {
     const Entry* entry;
-    uint32_t arguments_at;  // bytes into List::arguments
+    uint32_t arguments_at;  // byte offset in List::arguments
     uint32_t grid[3];
     uint32_t region;
-    uint32_t first_binding;  // counted through the list
+    uint32_t first_binding;  // numbered across the list
   };
-  struct Copy {  // between any two places: CUDA's addresses are of one space
+  struct Copy {  // between any two locations: CUDA has a unified address space
     CUdeviceptr to, from;
     uint64_t length;
   };
@@ -37,7 +37,7 @@ struct Op {
     uint64_t length;
   };
   Kind kind = Kind::kBarrier;
-  uint32_t command = 0;  // its index in the caller's list
+  uint32_t command = 0;  // index in the caller's list
   union {
     Launch launch;
     Copy copy;
@@ -50,7 +50,7 @@ struct Op {
 struct List {
   std::vector<Op> ops;
   std::vector<char> arguments;
-  std::vector<Staging::Slice> slices;  // given back when the list is done
+  std::vector<Staging::Slice> slices;  // returned when the list is done
   uint64_t dispatches = 0, copies = 0;
   uint32_t bindings = 0;
 
@@ -63,16 +63,17 @@ struct List {
   }
 };
 
-// Checks commands and appends them. Errors name the command by its index. The context is current.
+// Checks commands and appends them. Errors name the command by its index. The context must be current.
 heddle_status_t* lower_commands(Device* device, const heddle_command_t* commands, uint32_t count, List* list);
 // Packs the arguments of one launch, with bindings already checked.
 heddle_status_t* pack_arguments(Device* device, const Entry& entry, const heddle_binding_t* bindings, const void* constants, char* out);
-// NULL, or why a binding of a dispatch is not inside of its buffer.
+// NULL, or why a binding of a dispatch is not inside its buffer.
 heddle_status_t* check_binding(Device* device, const Entry& entry, uint32_t command, uint32_t region, uint32_t index,
                                const heddle_binding_t& binding) noexcept;
 
-// Issues ops in order; the first failing call ends it. *out_failed is the op. With events, one more than there are ops, the first is recorded
-// before the ops and one behind each. The context is current.
+// Issues ops in order and stops at the first failing call. *out_failed is its op. With events, one more than ops, the first is recorded
+// before the ops
+// and one after each op. The context must be current.
 CUresult issue(const Api& cuda, const List& list, const std::vector<CUevent>& events, CUstream stream, size_t* out_failed) noexcept;
 
 }  // namespace heddle::cuda

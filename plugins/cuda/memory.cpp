@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.buffer/1: device memory, large blocks on their own and others from a pool of CUDA's that is ours alone; pinned host memory, and
+// heddle.buffer/1: device memory, where large blocks are separate and others come from a CUDA pool of our own; pinned host memory, and
 // registered memory of the caller.
 #include "cuda/memory.h"
 
@@ -12,8 +12,9 @@ using sdk::guarded;
 using sdk::status;
 
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 30;
-// From here on a block is no matter for CUDA's pool, which makes memory in pieces: 10 GB take it 8 ms, and 13 the first time, where blocks of
-// their own take 3. Freeing one waits for the device; those on top keep such blocks.
+// Blocks of at least this size do not use CUDA's pool, which allocates memory in pieces: 10 GB take it 8 ms, and 13 ms the first time, but 3
+// ms as separate
+// blocks. Freeing a separate block waits for the device; the allocators above keep such blocks.
 constexpr uint64_t kLargeBlock = uint64_t{64} << 20;
 constexpr uint64_t kLargeGranularity = uint64_t{2} << 20;
 constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
@@ -28,7 +29,7 @@ heddle_status_t* exhausted(Device* device, CUresult result, const char* kind, ui
   device->cuda.cuMemGetInfo(&free_bytes, &total_bytes);
   return cuda_status(device->host, device->cuda, HEDDLE_STATUS_RESOURCE_EXHAUSTED, result,
                      "cuda: allocating %llu bytes of %s memory on device %u ('%s') failed: %llu of its %llu bytes are free, this process "
-                     "holds %llu; free some, allocate less, or see who else uses the device [HD-M-03]",
+                     "holds %llu; free some, allocate less, or check which other programs use the device [HD-M-03]",
                      number(size), kind, device->ordinal, device->facts().name.c_str(), number(free_bytes), number(total_bytes),
                      number(device->counters.bytes_allocated.load()));
 }
@@ -80,7 +81,7 @@ CUresult allocate(Device* device, Buffer* buffer) {
     return CUDA_SUCCESS;
   }
   if (CUresult bad = cuda.cuMemAllocFromPoolAsync(&buffer->block, room, device->pool, device->allocation_stream)) return bad;
-  // Other streams may use the memory once the allocation has happened on its own; that stream has nothing else to do.
+  // Other streams may use the memory once the allocation has happened on its own stream, which has no other work.
   if (CUresult bad = cuda.cuStreamSynchronize(device->allocation_stream)) return bad;
   buffer->address = round_up(buffer->block, buffer->alignment);
   return CUDA_SUCCESS;
@@ -115,7 +116,7 @@ heddle_status_t* buffer_allocate(heddle_device_t* handle, const heddle_buffer_pa
     buffer->memory = (params.memory & kHostKinds) ? kHostKinds : HEDDLE_MEMORY_DEVICE;
     CUresult result = buffer->size ? allocate(device, buffer) : CUDA_SUCCESS;
     if (result == CUDA_ERROR_OUT_OF_MEMORY && buffer->memory == HEDDLE_MEMORY_DEVICE) {
-      // What was freed may still be in the pool in pieces.
+      // Freed memory may still be in the pool in pieces.
       device->cuda.cuStreamSynchronize(device->allocation_stream);
       device->cuda.cuMemPoolTrimTo(device->pool, 0);
       result = allocate(device, buffer);
@@ -223,7 +224,7 @@ heddle_status_t* import_memory(Device* device, void* memory, uint64_t size, hedd
     if (result == CUDA_SUCCESS) {
       buffer->registered = memory;
     } else if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) {
-      result = CUDA_SUCCESS;  // the caller's own pinned memory, or the same memory twice
+      result = CUDA_SUCCESS;  // already pinned by the caller, or imported twice
     }
     if (result == CUDA_SUCCESS) result = device->cuda.cuMemHostGetDevicePointer(&buffer->address, memory, 0);
     if (result != CUDA_SUCCESS) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A CUDA device's buffers. Lowering reads address and size on the hot path.
+// A CUDA device's buffers. Lowering uses address and size on the hot path.
 #ifndef HEDDLE_CUDA_MEMORY_H_
 #define HEDDLE_CUDA_MEMORY_H_
 
@@ -14,12 +14,12 @@ struct Buffer {
   Device* device = nullptr;
   uint64_t alignment = kAlignment;
   uint32_t memory = 0;
-  char* host = nullptr;         // where the host sees it, NULL for device memory
-  CUdeviceptr block = 0;        // what to give back to the pool, 0 if it is not from there
-  CUdeviceptr large = 0;        // what to give back to CUDA itself, 0 if it is not a block of its own
-  void* pinned = nullptr;       // what to give back to cuMemFreeHost
-  void* registered = nullptr;   // what to unregister
-  uint64_t overhead_bytes = 0;  // beyond size, outside of the pool
+  char* host = nullptr;         // its host address, NULL for device memory
+  CUdeviceptr block = 0;        // block to return to the pool, 0 if it is not from the pool
+  CUdeviceptr large = 0;        // block to free with cuMemFree, 0 if it is not a separate block
+  void* pinned = nullptr;       // memory for cuMemFreeHost
+  void* registered = nullptr;   // memory to unregister
+  uint64_t overhead_bytes = 0;  // bytes beyond size, outside of the pool
   void (*release)(void*) = nullptr;
   void* release_context = nullptr;
 
@@ -28,7 +28,7 @@ struct Buffer {
   bool holds(uint64_t offset, uint64_t length) const noexcept { return offset <= size && length <= size - offset; }
 };
 
-// Memory for a buffer whose size, alignment and kind are set, and back again. The context is current.
+// Allocates memory for a buffer whose size, alignment and kind are set, and frees it. The context must be current.
 CUresult allocate(Device* device, Buffer* buffer);
 void give_back(Device* device, Buffer* buffer) noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.native/1: the application's streams as queues, its device memory as buffers, and ours shown to it.
+// heddle.native/1: the application's streams as queues, its device memory as buffers, and access to our handles for the application.
 #include "cuda/memory.h"
 #include "cuda/queue.h"
 
@@ -31,10 +31,11 @@ heddle_status_t* queue_import(heddle_device_t* handle, uint64_t word, heddle_que
     const CUresult asked = device->cuda.cuStreamGetCtx(stream, &context);
     if (asked != CUDA_SUCCESS) return device->failed(asked, "asking for the context of the application's stream");
     if (context != device->context) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: importing stream %llx to device %u ('%s') failed: it is of another context; use a stream of the CUDA runtime, "
-                    "or of the primary context, on this device",
-                    number(word), device->ordinal, device->facts().name.c_str());
+      return status(
+          device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+          "cuda: importing stream %llx to device %u ('%s') failed: it belongs to another context; use a stream of the CUDA runtime, "
+          "or of the primary context, on this device",
+          number(word), device->ordinal, device->facts().name.c_str());
     }
     auto* queue = sdk::make<Queue>(device->host, device);
     if (heddle_status_t* bad = queue->start_over(stream)) {
@@ -54,13 +55,13 @@ heddle_status_t* check_byte(Device* device, CUdeviceptr at, uint64_t address, ui
   CUresult asked = cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at);
   int ordinal = -1;
   if (asked == CUDA_SUCCESS) asked = cuda.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at);
-  if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_INVALID_VALUE) return device->failed(asked, "asking whose memory it is");
+  if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_INVALID_VALUE) return device->failed(asked, "querying the owner of the memory");
   if (asked == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE && ordinal == device->facts().device) return nullptr;
-  const std::string why = asked != CUDA_SUCCESS          ? "is no memory that CUDA knows"
-                          : type != CU_MEMORYTYPE_DEVICE ? "is memory of the host"
+  const std::string why = asked != CUDA_SUCCESS          ? "is not memory that CUDA knows"
+                          : type != CU_MEMORYTYPE_DEVICE ? "is host memory"
                                                          : "is memory of CUDA device " + std::to_string(ordinal);
   return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                "cuda: importing %llu bytes at %llx to device %u ('%s') failed: byte %llu of them %s; give memory of that device",
+                "cuda: importing %llu bytes at %llx to device %u ('%s') failed: byte %llu of them %s; use memory of that device",
                 number(size), number(address), device->ordinal, device->facts().name.c_str(), number(at - address), why.c_str());
 }
 
@@ -71,7 +72,7 @@ heddle_status_t* import_memory(Device* device, uint64_t address, uint64_t size, 
     return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
                   "cuda: importing %llu bytes at %llx failed: they end after the address space", number(size), number(address));
   }
-  if (size) {  // what lies between its ends may be several mappings, of which CUDA tells one at a time
+  if (size) {  // the range may consist of several mappings, which CUDA reports one at a time
     if (heddle_status_t* bad = check_byte(device, address, address, size)) return bad;
     if (heddle_status_t* bad = check_byte(device, address + size - 1, address, size)) return bad;
   }

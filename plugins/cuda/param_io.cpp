@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.param_io/1: file extents to device memory and back, through the ring. No file is mapped or registered; nothing grows with the size
-// of the file.
+// heddle.param_io/1: copies file extents to device memory and back, through the ring. No file is mapped or registered; no memory use grows
+// with
+// the size of the file.
 #include <unistd.h>
 
 #include <algorithm>
@@ -101,7 +102,7 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
     if (heddle_status_t* bad = check_sync(device->host, sync)) return bad;
     if (heddle_status_t* lost = device->loss()) return lost;
     auto job = std::make_shared<sdk::FileJob>(device->host, "cuda", file ? &file->file : nullptr, writes);
-    // A slot of the ring takes a chunk, so that a chunk is no larger than the bound; several are read and copied at the same time.
+    // A slot of the ring holds one chunk, so a chunk is no larger than the bound; several are read and copied at the same time.
     const uint64_t pinned = params.pinned_bytes ? params.pinned_bytes : Ring::kPinnedBytes;
     params.chunk_bytes = params.chunk_bytes ? std::min(params.chunk_bytes, pinned) : std::min(Ring::kPieceBytes, pinned / 4);
     if (heddle_status_t* bad = job->start(extents, count, params, Ring::kPieceBytes)) return bad;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The entry of heddle.cuda: negotiation, options, what probe finds, instances.
+// The entry of heddle.cuda: negotiation, options, the probe, instances.
 #include "heddle/plugin.h"
 
 #include <algorithm>

@@ -48,7 +48,7 @@ heddle_status_t* check_not_captured(Device* device, CUstream stream) noexcept {
   if (asked == CUDA_SUCCESS && capture == CU_STREAM_CAPTURE_STATUS_NONE) return nullptr;
   if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return device->failed(asked, "asking the application's stream");
   return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION,
-                "cuda: using the application's stream %p failed: it is being captured into a graph, of which this work cannot be a part; "
+                "cuda: using the application's stream %p failed: it is being captured into a graph, which cannot include this work; "
                 "call before or after [HD-Q-08]",
                 static_cast<void*>(stream));
 }
@@ -59,7 +59,7 @@ heddle_status_t* Queue::start(uint32_t priority) {
   int least = 0, greatest = 0;
   CUresult result = cuda.cuCtxGetStreamPriorityRange(&least, &greatest);
   if (result == CUDA_SUCCESS) result = cuda.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, priority ? greatest : least);
-  if (result != CUDA_SUCCESS) return device_->failed(result, "making a stream");
+  if (result != CUDA_SUCCESS) return device_->failed(result, "creating a stream");
   return take_word();
 }
 
@@ -79,7 +79,7 @@ heddle_status_t* Queue::take_word() {
     if (result == CUDA_SUCCESS) result = cuda.cuMemHostGetDevicePointer(&address, memory, 0);
     if (result != CUDA_SUCCESS) {
       lock.unlock();
-      return device_->failed(result, "making a queue's word of completion");
+      return device_->failed(result, "creating a queue's completion word");
     }
     const Word made = {new (memory) std::atomic<uint64_t>(0), address};
     device_->all_words.push_back(made);
@@ -110,7 +110,7 @@ Queue::~Queue() {
     std::lock_guard<std::mutex> lock(device_->queues_mutex);
     std::erase(device_->queues, this);
   }
-  while (pins_.load(std::memory_order_acquire) != 0 || retiring_.load(std::memory_order_acquire)) std::this_thread::yield();  // short
+  while (pins_.load(std::memory_order_acquire) != 0 || retiring_.load(std::memory_order_acquire)) std::this_thread::yield();  // short waits
   ContextScope scope(device_);
   if (!is_foreign_) device_->cuda.cuStreamDestroy(stream_);
   if (word_.value && !device_->is_lost()) {
@@ -163,13 +163,13 @@ heddle_status_t* Queue::submit(Submission* submission, const heddle_sync_t& sync
   }
   submission->waits.assign(sync.waits, sync.waits + sync.wait_count);
   submission->signals.assign(sync.signals, sync.signals + sync.signal_count);
-  if (has_news()) retire();  // what a long chain of submissions keeps in flight stays bounded by what the device has not done
+  if (has_news()) retire();  // bounds the submissions in flight to those that the device has not finished
   unfinished_.fetch_add(1, std::memory_order_acq_rel);
   if (issue(submission) == Issue::kHeld) [[unlikely]] {
     if (!is_foreign_) {
       device_->engine->hold(this, submission);
     } else {
-      // What the application enqueues next must come behind it.
+      // The application's next work must come after it.
       while (issue(submission) == Issue::kHeld) {
         if (!device_->poll()) std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
@@ -191,13 +191,13 @@ Queue::Issue Queue::issue(Submission* submission) {
     if (issue_locked(submission, &result, &failed) == Issue::kHeld) return Issue::kHeld;
   }
   if (result != CUDA_SUCCESS) [[unlikely]] {
-    // It is in flight by now, and whoever retires it takes the failure from the device, or from the submission.
+    // It is in flight by now; the thread that retires it takes the failure from the device or from the submission.
     if (ends_context(result)) device_->host->status_free(device_->host->self, device_->failed(result, "running work"));
   }
   return Issue::kDone;
 }
 
-// With the context current and the lock held. The submission is not ours any more when this returns kDone.
+// Call with the context current and the lock held. If this returns kDone, the submission no longer belongs to the caller.
 Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, size_t* out_failed) {
   const Api& cuda = device_->cuda;
   const heddle_host_t* host = device_->host;
@@ -218,12 +218,12 @@ Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, s
     if (state == State::kFailed) return loose(timeline->failure(point.value));
     Timeline::OnItsWay signal;
     if (!timeline->find(point.value, &signal)) {
-      // It may have been reached since we looked.
+      // The value may have been reached since the previous check.
       if (timeline->state(point.value) == State::kReached) continue;
       return Issue::kHeld;
     }
-    if (signal.queue == this) continue;                                        // the stream is in order
-    if (timeline->device()->context != device_->context) return Issue::kHeld;  // another device's: the host waits
+    if (signal.queue == this) continue;                                        // the stream keeps the order
+    if (timeline->device()->context != device_->context) return Issue::kHeld;  // another device: the host waits
     if (wait_count == std::size(waits)) return Issue::kHeld;
     waits[wait_count++] = signal;
   }
@@ -254,7 +254,7 @@ Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, s
   }
   const CUresult written = cuda.cuStreamWriteValue64(stream_, word_.address, submission->number, CU_STREAM_WRITE_VALUE_DEFAULT);
   *out_result = result != CUDA_SUCCESS ? result : written;
-  if (ends_context(result)) submission->issued = false;  // the fault is another's
+  if (ends_context(result)) submission->issued = false;  // the fault was caused by other work
   return Issue::kDone;
 }
 
@@ -303,8 +303,9 @@ void Queue::finish(Submission* submission) noexcept {
   counters.submissions.fetch_add(1, std::memory_order_relaxed);
   if (submission->list.dispatches) counters.dispatches.fetch_add(submission->list.dispatches, std::memory_order_relaxed);
   if (submission->list.copies) counters.copies.fetch_add(submission->list.copies, std::memory_order_relaxed);
-  // Who sees the last signal may destroy everything that the submission names, so that goes first. The queue itself is ours until
-  // unfinished_ falls.
+  // A thread that sees the last signal may destroy everything that the submission uses, so the submission is cleared first. The queue itself
+  // exists
+  // until unfinished_ is decremented.
   heddle_point_t few[4];
   std::vector<heddle_point_t> many;
   const size_t count = submission->signals.size();
@@ -341,7 +342,7 @@ heddle_status_t* Queue::take_events(Submission* submission) {
   }
   while (submission->events.size() < count) {
     CUevent event = nullptr;
-    if (CUresult bad = cuda.cuEventCreate(&event, CU_EVENT_DEFAULT)) return device_->failed(bad, "making events to take time with");
+    if (CUresult bad = cuda.cuEventCreate(&event, CU_EVENT_DEFAULT)) return device_->failed(bad, "creating events for timing");
     submission->events.push_back(event);
   }
   return nullptr;
@@ -361,7 +362,7 @@ void Queue::read_times(const Submission& submission) noexcept {
 }
 
 void Queue::list_suspects(std::vector<Suspect>* out) {
-  // Whoever holds the lock is in a call of CUDA's, which answers soon where a device is lost.
+  // The holder of the lock is inside a CUDA call, which returns soon if a device is lost.
   std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   for (int i = 0; i < 1000 && !lock.owns_lock(); ++i) {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
@@ -436,7 +437,7 @@ heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submissio
     return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: submitting %u commands failed: the list is null",
                   submission.command_count);
   }
-  ContextScope scope(device);  // staging and tensor maps need it
+  ContextScope scope(device);  // needed by staging and tensor maps
   Submission* draft = queue->draft();
   heddle_status_t* bad = lower_commands(device, submission.commands, submission.command_count, &draft->list);
   if (times && !bad) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A queue: one CUDA stream, its word of completion, and what is in flight on it.
+// A queue: one CUDA stream, its completion word, and the work in flight on it.
 //
-// A submission whose waits are all reached or on their way to a stream is issued at once. One that waits for a value that the host is yet to
+// A submission whose waits are all reached or already enqueued on a stream is issued at once. One that waits for a value that the host has
+// yet to
 // signal is held by the engine, so that no stream ever waits for work that is not enqueued (HD-Q-01).
 #ifndef HEDDLE_CUDA_QUEUE_H_
 #define HEDDLE_CUDA_QUEUE_H_
@@ -17,9 +18,9 @@ namespace heddle::cuda {
 
 struct Recording;
 
-// What one submit, transfer or replay asks for; lives until it retires, then its memory is used again.
+// The work of one submit, transfer or replay; lives until it retires, then its memory is reused.
 struct Submission {
-  // Bytes that the host gets once the list is done.
+  // Bytes that are copied to the host once the list is done.
   struct Download {
     void* target;
     const char* source;
@@ -29,11 +30,11 @@ struct Submission {
   Recording* recording = nullptr;  // replayed instead of the list
   std::vector<heddle_point_t> waits, signals;
   std::vector<Download> downloads;
-  std::vector<CUevent> events;  // of a list that is timed: before it and behind each op
+  std::vector<CUevent> events;  // for a timed list: one before it and one after each op
   heddle_command_time_t* times = nullptr;
   uint64_t number = 0;
   bool issued = false;                 // reached the stream
-  heddle_status_t* failure = nullptr;  // of issuing, or of a wait
+  heddle_status_t* failure = nullptr;  // failure of issuing, or of a wait
 
   void clear() noexcept {
     list.clear();
@@ -53,9 +54,9 @@ class Queue {
  public:
   explicit Queue(Device* device) noexcept : api_(device->api), device_(device) {}
   heddle_status_t* start(uint32_t priority);
-  // Over a stream of the application's, of this device.
+  // On a stream of the application, on this device.
   heddle_status_t* start_over(CUstream stream);
-  // Waits for what is enqueued. The device knows the queue no more.
+  // Waits for all enqueued work. The device no longer lists the queue.
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
@@ -65,27 +66,27 @@ class Queue {
   Device* device() const noexcept { return device_; }
   CUstream stream() const noexcept { return stream_; }
 
-  // An empty submission; give it to submit or abandon.
+  // An empty submission; pass it to submit or abandon.
   Submission* draft();
   void abandon(Submission* submission) noexcept;
-  // Checks waits and signals, issues the submission or holds it. It is used up, unless this fails.
+  // Checks waits and signals, then issues the submission or holds it. Consumes it, unless this fails.
   heddle_status_t* submit(Submission* submission, const heddle_sync_t& sync);
-  // The events of a draft whose list is timed.
+  // Creates the events of a draft whose list is timed.
   heddle_status_t* take_events(Submission* submission);
-  // Issues a held submission if its waits are on their way now.
+  // Issues a held submission if its waits are enqueued now.
   bool try_issue(Submission* submission);
 
   bool has_news() const noexcept {
     return done() > retired_.load(std::memory_order_acquire) || loose_.load(std::memory_order_acquire) != 0 ||
            (device_->is_lost() && unfinished_.load(std::memory_order_acquire) != 0);
   }
-  // Advances or fails the signals of what is done; true if something was.
+  // Advances or fails the signals of completed work; true if there was any.
   bool retire() noexcept;
-  // What the stream answers, with the context current. An application's may be gone, and a loss shows on every stream.
+  // The stream's state; the context must be current. An application's stream may be destroyed, and a loss shows on every stream.
   CUresult ask() const noexcept { return is_foreign_ ? CUDA_SUCCESS : device_->cuda.cuStreamQuery(stream_); }
-  // Adds the kernels of the submission that the stream is in, for the text of a fault; none where it waits for another queue.
+  // Adds the kernels of the submission that is running on the stream, for the text of a fault; none if it waits for another queue.
   void list_suspects(std::vector<Suspect>* out);
-  // Work of the device's thread for jobs that was enqueued on this queue.
+  // Counts work of the device's thread for jobs that was enqueued on this queue.
   void begin_job() noexcept { jobs_.fetch_add(1, std::memory_order_acq_rel); }
   void end_job() noexcept { jobs_.fetch_sub(1, std::memory_order_acq_rel); }
   void pin() noexcept { pins_.fetch_add(1, std::memory_order_acq_rel); }
@@ -104,12 +105,12 @@ class Queue {
   Device* device_;
   CUstream stream_ = nullptr;
   bool is_foreign_ = false;
-  Word word_;  // the stream writes it
+  Word word_;  // written by the stream
   std::mutex mutex_;
-  uint64_t last_ = 0;                  // number of the last issued submission; under mutex_, as is all up to here
+  uint64_t last_ = 0;                  // number of the last issued submission; under mutex_, like all members up to here
   std::deque<Submission*> in_flight_;  // in the order of their numbers
   std::vector<Submission*> spare_;
-  std::deque<Submission*> failed_;  // never reached the stream
+  std::deque<Submission*> failed_;  // submissions that never reached the stream
   std::atomic<uint64_t> loose_{0};  // size of failed_
   std::atomic<uint64_t> retired_{0};
   std::atomic<uint64_t> unfinished_{0};
@@ -118,7 +119,7 @@ class Queue {
   std::atomic<bool> retiring_{false};
 };
 
-// NULL, or why an application's stream takes no work now.
+// NULL, or why an application's stream accepts no work now.
 heddle_status_t* check_not_captured(Device* device, CUstream stream) noexcept;
 // Checks a sync and its points.
 heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync) noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Threads take pieces in order. To the device: a piece's thread waits until its slot's earlier copies are over and fills its part; who
-// fills the last part of a round enqueues its copies. From the device: the other way round, copies first.
+// Threads take pieces in order. To the device: a piece's thread waits until its slot's earlier copies have finished and fills its part; the
+// thread that
+// fills the last part of a round enqueues the round's copies. From the device: the reverse, copies first.
 #include "cuda/ring.h"
 
 #include <sys/mman.h>
@@ -16,9 +17,9 @@ namespace heddle::cuda {
 namespace {
 
 constexpr uint64_t kThreads = 12, kMostThreads = 48;
-constexpr uint64_t kSlots = 4;  // six were no faster again, and cost 4 ms more to make and pin the first time (H200)
+constexpr uint64_t kSlots = 4;  // six are no faster, and take 4 ms longer to create and pin the first time (H200)
 constexpr uint64_t kSlotBytes = uint64_t{16} << 20;
-constexpr uint64_t kBytesPerThread = uint64_t{4} << 20;  // a thread for less does not pay
+constexpr uint64_t kBytesPerThread = uint64_t{4} << 20;  // a thread for less data does not pay off
 constexpr uint64_t kPage = 4096, kHugePage = uint64_t{2} << 20;
 constexpr uint64_t kNoRound = UINT64_MAX;
 
@@ -26,7 +27,7 @@ uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
 }
 
-// Runs it on so many threads, this one among them, or on as many as the system gives.
+// Runs it on this many threads, including this one, or on as many as the system allows.
 template <typename Work>
 void in_threads(uint64_t count, const Work& work) {
   std::vector<std::thread> others;
@@ -85,7 +86,7 @@ void Ring::map(Slot* slot, uint64_t bytes) {
   slot->mapping = mapping;
   slot->bytes = bytes;
   slot->memory = reinterpret_cast<char*>(round_up(reinterpret_cast<uint64_t>(mapping), kHugePage));
-  // Wishes, each of which the system may refuse: huge pages, which are pinned faster; no copy for a child; the device's memory node.
+  // Preferences, which the system may refuse: huge pages, which are pinned faster; no copy for a forked child; the device's memory node.
   madvise(slot->memory, bytes, MADV_HUGEPAGE);
   madvise(slot->memory, bytes, MADV_DONTFORK);
   if (const int node = device_->facts().numa_node; node >= 0 && node < 63) {
@@ -135,7 +136,7 @@ class Ring::Move {
       for (uint64_t i = 0; i < turns_.size(); ++i) copy(i);
     }
     in_threads(std::min<uint64_t>(plan_.threads_, plan_.pieces_.size()), [this] { work(); });
-    // Also after a failure: nothing may be copied any more when the memory goes.
+    // Also after a failure: no copy may be in progress when the memory is freed.
     check(cuda_.cuStreamSynchronize(ring_->stream_));
     if (plan_.to_device_ && !stop_) {
       const uint64_t rounds = plan_.rounds_.size();
@@ -145,11 +146,11 @@ class Ring::Move {
   }
 
  private:
-  // Where a slot is in its rounds; under mutex_.
+  // The progress of a slot through its rounds; under mutex_.
   struct Turn {
-    uint64_t left = 0;    // pieces of its round that their threads are not done with
+    uint64_t left = 0;    // unfinished pieces of its round
     uint64_t copied = 0;  // the last round whose copies are enqueued, counted from 1
-    uint64_t told = 0;    // the last round whose arrival is told, counted from 1
+    uint64_t told = 0;    // the last round whose arrival is reported, counted from 1
   };
 
   void work() {
@@ -166,7 +167,7 @@ class Ring::Move {
     }
   }
 
-  // Until this round's part of the slot may be filled, or is there to be taken. False if all is to stop.
+  // Waits until this round's part of the slot may be filled, or may be read. False if everything is to stop.
   bool await(uint64_t round) {
     const uint64_t slots = turns_.size();
     if (plan_.to_device_ && round < slots) return true;
@@ -181,7 +182,7 @@ class Ring::Move {
     return true;
   }
 
-  // A thread is done with a piece of this round.
+  // A thread has finished a piece of this round.
   void finish(uint64_t round) {
     const uint64_t slots = turns_.size(), next = round + slots;
     {
@@ -263,7 +264,7 @@ class Ring::Move {
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Turn> turns_;  // one for each slot
+  std::vector<Turn> turns_;  // one per slot
   CUresult failed_ = CUDA_SUCCESS;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cutting slices out of pinned chunks. A chunk starts again once nobody uses it; what does not fit a chunk gets one of its own.
+// Allocates slices of pinned chunks. A chunk starts again from its beginning once it is unused; a slice that does not fit gets a chunk of its
+// own.
 #include "cuda/staging.h"
 
 namespace heddle::cuda {
@@ -43,7 +44,7 @@ heddle_status_t* Staging::take(uint64_t bytes, Slice* out) {
       }
     }
     if (result != CUDA_SUCCESS) return device_->failed(result, "allocating pinned staging memory");
-    if (!device_->poll()) break;  // gives back what finished copies used
+    if (!device_->poll()) break;  // returns the slices of finished copies
   }
   return sdk::status(device_->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED,
                      "cuda: staging %llu bytes failed: %llu of %llu bytes of pinned staging memory are in use; wait for copies in flight, "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pinned memory through which ordinary host memory is copied: slices of chunks, given back when the copy is done.
+// Pinned memory through which ordinary host memory is copied: slices of chunks, returned when the copy is done.
 // Used by lowering and by transfers; knows nothing of streams.
 #ifndef HEDDLE_CUDA_STAGING_H_
 #define HEDDLE_CUDA_STAGING_H_
@@ -28,7 +28,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // RESOURCE_EXHAUSTED when the bound of the options is in use. The context is current.
+  // RESOURCE_EXHAUSTED if the option's limit is in use. The context must be current.
   heddle_status_t* take(uint64_t bytes, Slice* out);
   void give(const Slice& slice) noexcept;
   uint64_t bytes_held() const noexcept { return held_.load(std::memory_order_relaxed); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// TMA descriptors from argument recipes: payloads of code.h become what cuTensorMapEncodeTiled takes.
+// TMA descriptors from argument recipes: converts payloads of code.h to the arguments of cuTensorMapEncodeTiled.
 #include "cuda/code.h"
 
 namespace heddle::cuda {
@@ -78,7 +78,7 @@ const char* check_tensor_map(const heddle_tensor_map_t& map, uint32_t constants_
     auto bad = [&](int32_t index) {
       return index < -1 || (index >= 0 && uint64_t{8} * (static_cast<uint32_t>(index) + 1) > constants_bytes);
     };
-    if (bad(map.dim_constant[i]) || (i + 1 < map.rank && bad(map.stride_constant[i]))) return "it names a constant that is not there";
+    if (bad(map.dim_constant[i]) || (i + 1 < map.rank && bad(map.stride_constant[i]))) return "it names a constant that does not exist";
   }
   return nullptr;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.timeline/1. What the host does with a timeline is HostTimeline's; this adds that somebody has to look at the device.
+// heddle.timeline/1. HostTimeline implements the host's part; this file adds the polling of the device.
 #include "cuda/timeline.h"
 
 #include "cuda/engine.h"
@@ -74,7 +74,7 @@ void timeline_fail(heddle_timeline_t* handle, uint64_t value, heddle_status_t* f
 
 heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns) noexcept {
   if (count == 0) return nullptr;
-  if (!points[0].timeline) return nullptr;  // no host to make a status with; the host checks (HD-Q-02)
+  if (!points[0].timeline) return nullptr;  // no host to create a status with; the host checks this (HD-Q-02)
   Device* device = Timeline::from(points[0].timeline)->device();
   return guarded(device->host, "waiting for timelines", [&]() -> heddle_status_t* {
     if (mode > HEDDLE_WAIT_ANY) {
@@ -89,13 +89,13 @@ heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t count, uin
     }
     if (several) {
       return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: waiting failed: its points are of several devices; wait for each device's by themselves [HD-Q-02]");
+                    "cuda: waiting failed: its points belong to several devices; wait for each device separately [HD-Q-02]");
     }
     return Engine::wait(device, points, count, mode, timeout_ns);
   });
 }
 
-// While it lives, the device's engine retires work.
+// During its lifetime the device's engine retires work.
 struct Notice {
   Device* device;
   void (*function)(void*, const heddle_status_t*);
@@ -104,7 +104,7 @@ struct Notice {
     auto* self = static_cast<Notice*>(notice);
     const Notice copy = *self;
     sdk::unmake(copy.device->host, self);
-    copy.device->engine->told();  // before the callback: that may end what keeps the device
+    copy.device->engine->told();  // before the callback, which may release the last reference to the device
     copy.function(copy.context, failure);
   }
 };

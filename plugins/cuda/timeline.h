@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A timeline of a CUDA device: a host timeline that also knows which of its values are on their way, and on which queue.
+// A timeline of a CUDA device: a host timeline that also knows which of its values are enqueued, and on which queue.
 #ifndef HEDDLE_CUDA_TIMELINE_H_
 #define HEDDLE_CUDA_TIMELINE_H_
 
@@ -14,10 +14,10 @@ class Timeline : public sdk::HostTimeline {
   static Timeline* from(heddle_timeline_t* handle) noexcept { return static_cast<Timeline*>(sdk::HostTimeline::from(handle)); }
   Device* device() const noexcept { return static_cast<Device*>(sdk::HostTimeline::device()); }
 
-  // A value that a queue's stream will reach with its submission of that number.
+  // A value that a queue's stream will reach with the submission of that number.
   struct OnItsWay {
     uint64_t value;
-    const Queue* queue;  // compared only: it may be gone
+    const Queue* queue;  // only compared: it may be destroyed
     Word word;
     uint64_t number;
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.transfer/1: copies outside of a command list. Pinned memory is copied by the queue's stream; a little ordinary memory goes through a
-// staging slice on the way; much of it goes through the ring, moved by host threads.
+// heddle.transfer/1: copies outside of a command list. The queue's stream copies pinned memory; a small amount of ordinary memory goes
+// through a
+// staging slice; a large amount goes through the ring, moved by host threads.
 #include "cuda/engine.h"
 #include "cuda/queue.h"
 #include "cuda/ring.h"
@@ -11,7 +12,7 @@ namespace {
 using sdk::guarded;
 using sdk::status;
 
-constexpr uint64_t kLargest = uint64_t{256} << 10;  // bytes that go through a staging slice
+constexpr uint64_t kLargest = uint64_t{256} << 10;  // maximum bytes that go through a staging slice
 
 heddle_status_t* transfer_properties(heddle_device_t* handle, heddle_transfer_properties_t* out) noexcept {
   heddle_transfer_properties_t properties = {};
@@ -41,7 +42,7 @@ bool is_pinned(const Api& cuda, const void* memory) noexcept {
          type == CU_MEMORYTYPE_HOST;
 }
 
-// Between ordinary host memory and a buffer, by the device's thread for jobs.
+// Between ordinary host memory and a buffer, on the device's thread for jobs.
 heddle_status_t* move_by_ring(Queue* queue, const heddle_sync_t& sync, const Buffer* buffer, uint64_t offset, char* memory, uint64_t length,
                               bool to_device) {
   Device* device = queue->device();

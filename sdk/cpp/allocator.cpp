@@ -68,7 +68,7 @@ std::string Holders::table() const {
     char row[96];
     std::snprintf(row, sizeof row, "\n  %15llu bytes in %7llu block%s ", number(line.bytes.current), number(line.blocks),
                   line.blocks == 1 ? " :" : "s:");
-    text.append(row).append(line.owner.empty() ? "no owner told" : line.owner);
+    text.append(row).append(line.owner.empty() ? "unknown owner" : line.owner);
   }
   return text;
 }

@@ -139,8 +139,8 @@ heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal,
     uint64_t bad_byte;
     if (!read_struct(in, &params, &bad_byte)) return tail_status(host, "heddle_device_open_params_t", bad_byte);
     if (!params.api) {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: opening device %u failed: there is no table to put into handles [HD-H-01]",
-                    driver->who(), ordinal);
+      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: opening device %u failed: params.api is NULL [HD-H-01]", driver->who(),
+                    ordinal);
     }
     Device* device = nullptr;
     if (heddle_status_t* failed = driver->open(ordinal, params, &device)) return failed;

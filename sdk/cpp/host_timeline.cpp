@@ -341,7 +341,7 @@ heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t count, uin
       }
       if (HostTimeline::from(points[i].timeline)->device() != device) {
         return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "%s: waiting failed: its points are of several devices; wait for each device's by themselves [HD-Q-02]", device->who);
+                      "%s: waiting failed: its points belong to several devices; wait for each device separately [HD-Q-02]", device->who);
       }
     }
     return HostTimeline::wait(points, count, mode, timeout_ns);

@@ -102,8 +102,8 @@ TEST_F(CudaNative, RefusesMemoryThatIsNotTheDevices) {
   ASSERT_EQ(cuda.cuMemHostAlloc(&pinned, 4096, 0), 0);
   const uint64_t address = allocate(1 << 20);
   EXPECT_FAILS(refused(reinterpret_cast<uint64_t>(ordinary.data()), 4096), HEDDLE_STATUS_INVALID_ARGUMENT, "4096 bytes");
-  EXPECT_FAILS(refused(reinterpret_cast<uint64_t>(pinned), 4096), HEDDLE_STATUS_INVALID_ARGUMENT, "memory of the host");
-  EXPECT_FAILS(refused(address, uint64_t{1} << 50), HEDDLE_STATUS_INVALID_ARGUMENT, "no memory that CUDA knows");
+  EXPECT_FAILS(refused(reinterpret_cast<uint64_t>(pinned), 4096), HEDDLE_STATUS_INVALID_ARGUMENT, "is host memory");
+  EXPECT_FAILS(refused(address, uint64_t{1} << 50), HEDDLE_STATUS_INVALID_ARGUMENT, "not memory that CUDA knows");
   EXPECT_FAILS(refused(address, UINT64_MAX), HEDDLE_STATUS_INVALID_ARGUMENT, "end after the address space");
   EXPECT_EQ(releases, 4);
   heddle_buffer_t* empty = import(0, 0);

@@ -150,8 +150,8 @@ class Native(GpuTestCase):
 
         self.assertIn("a multiple of 256 bytes", refused(x.data_ptr() + 4))
         host = torch.zeros(SIZE * SIZE + 64)
-        self.assertIn("no memory that CUDA knows", refused((host.data_ptr() + 255) // 256 * 256))
-        self.assertIn("memory of the host", refused((torch.zeros(SIZE * SIZE + 64).pin_memory().data_ptr() + 255) // 256 * 256))
+        self.assertIn("not memory that CUDA knows", refused((host.data_ptr() + 255) // 256 * 256))
+        self.assertIn("is host memory", refused((torch.zeros(SIZE * SIZE + 64).pin_memory().data_ptr() + 255) // 256 * 256))
         self.assertEqual(self.releases, 3)
         # A stream that is being captured: the capture stays whole.
         arguments = [self.over(0, x[:SIZE * SIZE].view(SIZE, SIZE)), self.over(1, self.w), self.over(2, self.b)]

@@ -351,11 +351,10 @@ TEST_F(PoolTest, SpillsToTheHostAfterATrimAndSaysSoOnce) {
   EXPECT_EQ(memory.live_bytes(), 20u << 20);
   EXPECT_EQ(memory.live_host_bytes(), (5u << 20) + 4096);
   ASSERT_EQ(host.logged_lines().size(), 1u);
-  EXPECT_NE(host.logged_lines()[0].find("pool: memory of 'test' is full, and blocks come from the host's memory from now on"),
-            std::string::npos)
+  EXPECT_NE(host.logged_lines()[0].find("pool: memory of 'test' is full; from now on blocks come from host memory"), std::string::npos)
       << host.logged_lines()[0];
   EXPECT_EQ(holders()["weights, spilled to the host"].requested.current, 5u << 20);
-  EXPECT_EQ(holders()["no owner told, spilled to the host"].requested.current, 100u);
+  EXPECT_EQ(holders()["unknown owner, spilled to the host"].requested.current, 100u);
   const heddle_allocator_statistics_t now = statistics();
   EXPECT_EQ(now.requested.current, (25u << 20) + 100);
   EXPECT_EQ(now.bytes_reserved.current, (25u << 20) + 4096);
@@ -384,7 +383,7 @@ TEST_F(PoolTest, SpillsWhenTheMemoryBelowIsFullAndHoldsNoBoundThere) {
   EXPECT_GE(memory.buffer(second.buffer).alignment, 1u << 20);
   heddle_block_t block = {};
   EXPECT_FAILS(try_allocate(20 << 20, &block), HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-               "the provider is full, and of the host's memory: the host is full");
+               "the provider is full, and for host memory: the host is full");
   EXPECT_FAILS(try_allocate(20 << 20, &block), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "1 block : weights, spilled to the host");
   EXPECT_EQ(statistics().exhaustions, 2u);
   // What is freed behind points is better than memory of the host, for those who come after them.
@@ -426,9 +425,9 @@ TEST_F(PoolTest, SpillsWhatSeveralThreadsHold) {
 TEST_F(PoolTest, TrimsInsteadWhereThereIsNoOtherMemoryAndSaysSo) {
   open_pool({bytes("pool_limit", 20 << 20), text("on_limit", "spill")});
   ASSERT_EQ(host.logged_lines().size(), 1u);
-  EXPECT_EQ(
-      host.logged_lines()[0],
-      "pool: on_limit = \"spill\" is as \"trim\" for 'test': what is below the pool offers no memory of the host that the device reaches");
+  EXPECT_EQ(host.logged_lines()[0],
+            "pool: on_limit = \"spill\" acts as \"trim\" for 'test': the provider below the pool offers no host memory that the device "
+            "can access");
   free(allocate(16 << 20));
   const heddle_block_t block = allocate(20 << 20);
   heddle_block_t other = {};

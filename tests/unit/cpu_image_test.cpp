@@ -215,8 +215,8 @@ TEST(Image, AllowsOnlyRelativeRelocationsInsideTheImage) {
   expect_refused([](Bytes& b) { b.relocation(0)->r_info = ELF64_R_INFO(1, R_X86_64_RELATIVE); }, HEDDLE_STATUS_INVALID_ARGUMENT,
                  "symbol 1");
   expect_refused([](Bytes& b) { b.relocation(0)->r_offset = b.find(PT_LOAD, PF_R | PF_X)->p_vaddr; }, HEDDLE_STATUS_DATA_LOSS,
-                 "no writable memory");
-  expect_refused([](Bytes& b) { b.relocation(0)->r_offset = UINT64_MAX - 3; }, HEDDLE_STATUS_DATA_LOSS, "no writable memory");
+                 "not in its writable memory");
+  expect_refused([](Bytes& b) { b.relocation(0)->r_offset = UINT64_MAX - 3; }, HEDDLE_STATUS_DATA_LOSS, "not in its writable memory");
   expect_refused([](Bytes& b) { b.relocation(0)->r_addend = int64_t{1} << 40; }, HEDDLE_STATUS_DATA_LOSS, "outside of the image");
   expect_refused([](Bytes& b) { b.relocation(0)->r_addend = -8; }, HEDDLE_STATUS_DATA_LOSS, "outside of the image");
   expect_refused([](Bytes& b) { b.dynamic(DT_RELASZ)->d_un.d_val = 25; }, HEDDLE_STATUS_DATA_LOSS, "25 bytes of relocations");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.arena: blocks are cut one behind another from large chunks, and a chunk is used from its beginning again when all its blocks are
-// free. For memory that comes and goes together, such as that of a call.
+// heddle.arena: takes consecutive blocks from large chunks, and uses a chunk from its beginning again when all its blocks are free. For
+// memory
+// that is allocated and freed together, such as that of a call.
 #include <memory>
 #include <mutex>
 
@@ -16,7 +17,7 @@ constexpr uint64_t kChunkAlignment = 4096;
 constexpr uint64_t kMaxSize = uint64_t{1} << 62;
 constexpr heddle_string_t kOwner = sdk::string_of("chunks of heddle.arena");
 
-// to: a power of two, as every alignment is.
+// to: a power of two, like every alignment.
 uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) & ~(to - 1);
 }
@@ -24,11 +25,11 @@ uint64_t round_up(uint64_t value, uint64_t to) {
 struct Chunk {
   heddle_block_t block = {};
   uint64_t size = 0, alignment = 0;
-  uint64_t used = 0;         // of its bytes, from the beginning
-  uint64_t live_blocks = 0;  // none: `used` is 0
+  uint64_t used = 0;         // used bytes, from the beginning
+  uint64_t live_blocks = 0;  // 0: `used` is 0
   uint64_t live_bytes = 0;
-  uint64_t waiting_bytes = 0;          // freed behind `points`
-  std::vector<heddle_point_t> points;  // work that may still touch it, one for each timeline
+  uint64_t waiting_bytes = 0;          // freed after `points`
+  std::vector<heddle_point_t> points;  // work that may still use it, one per timeline
 };
 
 // One block; its address is the token.
@@ -37,7 +38,7 @@ struct Piece {
   uint64_t size;
   uint64_t requested;
   const heddle_string_t* owner;
-  Piece* before;  // in the list of live ones, or of spare ones
+  Piece* before;  // in the list of live blocks, or of spare ones
   Piece* after;
 };
 
@@ -82,7 +83,7 @@ class Arena {
       cause = sdk::take_text(host_, failed);
       chunk = find(size, alignment, params.after, 0);
     }
-    // All that is left is memory that work still uses, handed over with what to wait for.
+    // All remaining memory is still in use by work; it is returned with the points to wait for.
     if (!chunk && params.after.timeline) {
       chunk = find(size, alignment, params.after, params.wait_capacity);
       if (chunk) {
@@ -193,7 +194,7 @@ class Arena {
     inactive_split_.become(reserved_.current - active_.current - empty_bytes_);
   }
 
-  // The fullest chunk that has room, and that a caller at `after` may use once it waited for at most `capacity` points.
+  // The fullest chunk with enough space that a caller at `after` may use after waiting for at most `capacity` points.
   Chunk* find(uint64_t size, uint64_t alignment, heddle_point_t after, uint32_t capacity) {
     Chunk* best = nullptr;
     for (const auto& chunk : chunks_) {
@@ -237,7 +238,7 @@ class Arena {
     return nullptr;
   }
 
-  // Gives back chunks without blocks until at most keep_bytes are reserved. It lets the lock go while it does.
+  // Returns chunks without blocks to the provider until at most keep_bytes are reserved. Releases the lock meanwhile.
   void give_back(Lock* lock, uint64_t keep_bytes) {
     std::vector<std::unique_ptr<Chunk>> gone;
     gone.reserve(chunks_.size());
@@ -278,7 +279,7 @@ class Arena {
   std::vector<std::unique_ptr<Chunk>> chunks_;
   Piece* live_ = nullptr;
   Piece* spare_ = nullptr;
-  uint64_t empty_bytes_ = 0;  // of chunks without blocks and points
+  uint64_t empty_bytes_ = 0;  // bytes of chunks without blocks and points
   sdk::MemoryCount requested_, allocated_, active_, reserved_, inactive_split_;
   uint64_t allocations_ = 0, frees_ = 0, provider_allocations_ = 0, retries_ = 0, exhaustions_ = 0;
 };

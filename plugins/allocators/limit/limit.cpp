@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.limit: an adaptor that lets no more live at once than its option `limit`, counted as asked for.
+// heddle.limit: an adaptor that limits the bytes that are live at once to its option `limit`, counted as requested.
 #include <atomic>
 
 #include "heddle/sdk/allocator.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.log: an adaptor that writes down every call: to the log at level trace, and, with the option `file`, to a file that benchmarks of
-// allocators replay. Its lines, in the order in which a replay may do the same:
+// heddle.log: an adaptor that logs every call: to the log at level trace, and, with the option `file`, to a file that benchmarks of
+// allocators replay. Its lines, in an order in which a replay can repeat them:
 //   heddle-memory-trace 1
-//   a NUMBER SIZE ALIGNMENT OWNER    block NUMBER, counted from 0, was handed out
-//   f NUMBER POINTS                  it came back, to be reused behind that many points
+//   a NUMBER SIZE ALIGNMENT OWNER    block NUMBER, counted from 0, was returned
+//   f NUMBER POINTS                  it was freed, to be reused after that many points
 //   x SIZE ALIGNMENT OWNER           RESOURCE_EXHAUSTED
 // With the option `viewer` it also writes a snapshot for PyTorch's memory viewer (viewer_file.h).
-// For looking, not for production: files are written under a lock.
+// For debugging, not for production: files are written under a lock.
 #include <cstdarg>
 #include <map>
 #include <mutex>
@@ -74,7 +74,7 @@ class Log {
 
   void free(const heddle_block_t& block, const heddle_point_t* points, uint32_t count) {
     {
-      // Before it is given back: afterwards another thread may get it, and write that down first.
+      // Written before the block is freed: afterwards another thread may get it and write its line first.
       std::lock_guard<std::mutex> lock(mutex_);
       auto found = numbers_.find({block.buffer, block.offset});
       if (found != numbers_.end()) {
@@ -114,7 +114,7 @@ class Log {
     const size_t size = written < 0 ? 0 : std::min<size_t>(static_cast<size_t>(written), sizeof text - 2);
     if (logs) host_->log(host_->self, HEDDLE_LOG_TRACE, sdk::string_of("log.cpp"), 0, {text, size});
     if (!file_) return;
-    std::replace_if(text, text + size, [](unsigned char c) { return c < 0x20; }, ' ');  // of an owner; a line stays one
+    std::replace_if(text, text + size, [](unsigned char c) { return c < 0x20; }, ' ');  // in owners, so that each entry stays on one line
     text[size] = '\n';
     if (std::fwrite(text, 1, size + 1, file_) == size + 1) return;
     std::fclose(file_);
@@ -126,7 +126,7 @@ class Log {
     return sdk::errno_status(host_, HEDDLE_STATUS_UNAVAILABLE, errno, "log: opening %s%s failed", path.c_str(),
                              is_others ? ", which is a link, a pipe or not this user's alone," : "");
   }
-  // Of its own for each buffer and offset, since buffers have none.
+  // A distinct address per buffer and offset, since buffers have none.
   uint64_t address_of(const heddle_block_t& block) const {
     return ((regions_.at(block.buffer) + 1) % (uint64_t{1} << 22) << 40) + block.offset;
   }
@@ -148,7 +148,7 @@ class Log {
   };
   std::map<std::pair<heddle_buffer_t*, uint64_t>, Live> numbers_;  // of live blocks
   ViewerFile viewer_;
-  std::map<heddle_buffer_t*, uint64_t> regions_;  // buffers of blocks, for viewer_
+  std::map<heddle_buffer_t*, uint64_t> regions_;  // regions by buffer, for viewer_
   uint64_t next_ = 0;
 };
 

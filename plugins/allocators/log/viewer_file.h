@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes what happened in a pool as a memory snapshot of PyTorch, for the viewer at https://pytorch.org/memory_viz: a pickle of protocol 2 with the dictionary
-// {"device_traces": [[event, ...]], "segments": []}, its fields as torch.cuda.memory._snapshot() has them. Events are written as they come; the file
-// has its name when it is whole. Used by log.cpp; not thread-safe.
+// Writes the events of a pool as a PyTorch memory snapshot, for the viewer at https://pytorch.org/memory_viz: a pickle of protocol 2 with the
+// dictionary
+// {"device_traces": [[event, ...]], "segments": []}, with the fields of torch.cuda.memory._snapshot(). Events are written as they occur; the
+// file
+// gets its name when it is complete. Used by log.cpp; not thread-safe.
 #ifndef HEDDLE_PLUGINS_ALLOCATORS_LOG_VIEWER_FILE_H_
 #define HEDDLE_PLUGINS_ALLOCATORS_LOG_VIEWER_FILE_H_
 
@@ -20,7 +22,7 @@ class ViewerFile {
   ViewerFile& operator=(const ViewerFile&) = delete;
   ~ViewerFile() { close(); }
 
-  // False, and errno: the file cannot be written.
+  // False, with errno: the file cannot be written.
   bool open(const std::string& path) {
     path_ = path;
     const int descriptor = sdk::open_own_file(part().c_str(), O_TRUNC, 0644);
@@ -33,13 +35,13 @@ class ViewerFile {
     }
     put("\x80\x02}(");
     text("device_traces");
-    put("](](");  // of one device, whose events follow
+    put("](](");  // one device, whose events follow
     return true;
   }
   bool is_open() const { return file_ != nullptr; }
   const std::string& path() const { return path_; }
 
-  // pool and owner stand where PyTorch has the stack: "pool:number:owner".
+  // pool and owner are stored where PyTorch has the stack: "pool:number:owner".
   void event(const char* action, uint64_t address, uint64_t size_bytes, std::string_view pool, uint64_t number, std::string_view owner) {
     put("}(");
     text("action"), text(action);
@@ -54,14 +56,14 @@ class ViewerFile {
     text("line"), integer(number);
     text("name"), text(owner);
     put("ueu");
-    // A viewer takes as many at once from its stack as a list is given: not millions.
+    // A viewer takes as many items at once from its stack as a list gets: not millions.
     if (++pending_ == 1000) {
       put("e(");
       pending_ = 0;
     }
   }
 
-  // Gives the file its name. False: writing failed, now or before; what there is goes away.
+  // Gives the file its name. False: writing failed, now or earlier; the partial file is removed.
   bool close() {
     if (!file_) return true;
     put("ee");

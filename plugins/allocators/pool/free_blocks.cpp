@@ -7,7 +7,7 @@
 namespace heddle::pool {
 namespace {
 
-constexpr uint32_t kLooks = 32;  // parts of one class that are compared, so that a search is short
+constexpr uint32_t kLooks = 32;  // maximum number of parts of one class that a search compares
 
 }  // namespace
 

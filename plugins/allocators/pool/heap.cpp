@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cutting, reusing, joining, and what is counted of it.
+// Splitting, reusing and joining parts, and the statistics.
 #include "heap.h"
 
 #include <algorithm>
@@ -8,16 +8,16 @@
 namespace heddle::pool {
 namespace {
 
-constexpr uint64_t kWaste = 4;      // a large block leaves at most a 4th of its size unused
-constexpr uint64_t kCutChunk = 24;  // a chunk of at most a 24th of what was needed at most is cut
-constexpr uint64_t kCutBlock = 4;   // by a block of at least a 4th of it
+constexpr uint64_t kWaste = 4;        // a large block leaves at most a 4th of its size unused
+constexpr uint64_t kSplitChunk = 24;  // chunks of at most a 24th of the peak need may be split
+constexpr uint64_t kSplitBlock = 4;   // by a block of at least a 4th of the chunk
 constexpr size_t kSettleOnAllocate = 4;
 
 uint64_t more_split(int64_t split) noexcept {
   return static_cast<uint64_t>(std::max<int64_t>(split, 0));
 }
 
-// Of which one block takes all.
+// Whether one block takes all of it.
 bool is_whole(const Chunk& chunk) noexcept {
   return chunk.kind == Chunk::kWhole || chunk.kind == Chunk::kSpilled;
 }
@@ -37,7 +37,7 @@ uint64_t Peaks::now(Quantity quantity) const noexcept {
   return sum;
 }
 
-// What is left below a peak is for all heaps alike, whatever each has: one that has much now may soon have more.
+// The remainder up to a peak is divided equally among the heaps, regardless of their use: a heap that has much now may soon have more.
 void Peaks::look() noexcept {
   for (uint32_t i = 0; i < kQuantities; ++i) {
     const uint64_t sum = now(static_cast<Quantity>(i));
@@ -47,7 +47,7 @@ void Peaks::look() noexcept {
   }
 }
 
-// The sum of the bounds stays what it is. Half of what is left over there, so that this is rare, or as much as is needed.
+// The sum of the bounds does not change. Takes half of what another heap has left, so that this is rare, or as much as is needed.
 bool Heap::borrow(const uint64_t (&more)[kQuantities]) noexcept {
   const std::vector<Heap*>& heaps = of_all_.heaps();
   const size_t self = static_cast<size_t>(std::find(heaps.begin(), heaps.end(), this) - heaps.begin());
@@ -83,9 +83,9 @@ void Heap::add_split(int64_t bytes) noexcept {
   books.total[kInactiveSplit] += static_cast<uint64_t>(std::max<int64_t>(bytes, 0));
 }
 
-// Before anything changes, so that running out of memory leaves everything as it was.
+// Done before anything changes, so that running out of memory leaves everything unchanged.
 void Heap::have_spare_parts() {
-  constexpr size_t kMost = 2;  // before and behind a block
+  constexpr size_t kMost = 2;  // before and after a block
   size_t count = 0;
   for (Part* part = spare_parts_; part && count < kMost; part = part->next_free) ++count;
   for (; count < kMost; ++count) drop_part(new Part);
@@ -120,7 +120,7 @@ Part* Heap::add(Chunk* chunk) {
 }
 
 void Heap::remove(Chunk* chunk) noexcept {
-  free_[chunk->kind].remove(chunk->first);  // one free part is all there is
+  free_[chunk->kind].remove(chunk->first);  // it consists of one free part
   drop_part(chunk->first);
   chunks.back()->index = chunk->index;
   std::swap(chunks[chunk->index], chunks.back());
@@ -152,17 +152,17 @@ Part* Heap::find_joined(const Wanted& wanted) const noexcept {
   if (wanted.large) {
     Part* part = free_[Chunk::kWhole].find(wanted.size, wanted.alignment);
     if (part && part->size - wanted.size <= wanted.size / kWaste) return part;
-    if ((part = free_[Chunk::kCut].find(wanted.size, wanted.alignment))) return part;
+    if ((part = free_[Chunk::kSplit].find(wanted.size, wanted.alignment))) return part;
   }
   return free_[Chunk::kShared].find(wanted.size, wanted.alignment);
 }
 
-Part* Heap::find_to_cut(const Wanted& wanted, uint64_t needed) noexcept {
+Part* Heap::find_to_split(const Wanted& wanted, uint64_t needed) noexcept {
   Part* part = wanted.large ? free_[Chunk::kWhole].find(wanted.size, wanted.alignment) : nullptr;
-  if (!part || part->size > needed / kCutChunk || wanted.size < part->size / kCutBlock) return nullptr;
+  if (!part || part->size > needed / kSplitChunk || wanted.size < part->size / kSplitBlock) return nullptr;
   free_[Chunk::kWhole].remove(part);
-  part->chunk->kind = Chunk::kCut;
-  free_[Chunk::kCut].insert(part);
+  part->chunk->kind = Chunk::kSplit;
+  free_[Chunk::kSplit].insert(part);
   return part;
 }
 
@@ -173,7 +173,7 @@ bool Heap::allocate(const Wanted& wanted, const heddle_block_params_t& params, h
   if (!settle(SIZE_MAX)) return false;
   if (Part* part = find_free(wanted)) return take(part, wanted, params, out);
   Part* part = params.after.timeline ? find_in_stream_order(wanted, params.after) : nullptr;
-  // A much larger one would be wasted.
+  // A much larger part would be wasted.
   return part && part->size <= wanted.size + wanted.size / 2 && take_pending(part, params, out);
 }
 
@@ -199,7 +199,7 @@ bool Heap::take(Part* part, const Wanted& wanted, const heddle_block_params_t& p
     quick_[size / kGranule] = part->next_free;
     quick_bytes_ -= size;
   } else {
-    part = cut(part, wanted);
+    part = split(part, wanted);
   }
   part->state = Part::State::kUsed;
   ++part->chunk->active_parts;
@@ -209,7 +209,7 @@ bool Heap::take(Part* part, const Wanted& wanted, const heddle_block_params_t& p
 
 Part* Heap::take_span(Part* part, const Wanted& wanted) {
   have_spare_parts();
-  part = cut(part, wanted);
+  part = split(part, wanted);
   part->state = Part::State::kSpan;
   Chunk* chunk = part->chunk;
   ++chunk->spans;
@@ -229,27 +229,27 @@ void Heap::free_span(Part* part) noexcept {
   make_free(part);
 }
 
-// What is left keeps its place in its list where it can.
-Part* Heap::cut(Part* part, const Wanted& wanted) noexcept {
+// The rest keeps its place in its list if possible.
+Part* Heap::split(Part* part, const Wanted& wanted) noexcept {
   FreeBlocks& list = free_[part->chunk->kind];
   const uint64_t start = round_up(part->offset, wanted.alignment), old_size = part->size;
-  const uint64_t head = start - part->offset, tail = old_size - head - wanted.size;
-  if (is_whole(*part->chunk) || (head == 0 && tail == 0)) {
+  const uint64_t head = start - part->offset, remainder = old_size - head - wanted.size;
+  if (is_whole(*part->chunk) || (head == 0 && remainder == 0)) {
     list.remove(part);
     return part;
   }
   if (head == 0) {
     Part* taken = new_part(part->chunk, start, wanted.size, part->before, part);
     part->offset = start + wanted.size;
-    part->size = tail;
+    part->size = remainder;
     list.resized(part, old_size);
     return taken;
   }
   Part* taken = new_part(part->chunk, start, wanted.size, part, part->after);
   part->size = head;
   list.resized(part, old_size);
-  if (tail != 0) {
-    Part* rest = new_part(part->chunk, start + wanted.size, tail, taken, taken->after);
+  if (remainder != 0) {
+    Part* rest = new_part(part->chunk, start + wanted.size, remainder, taken, taken->after);
     rest->state = Part::State::kFree;
     list.insert(rest);
   }
@@ -288,7 +288,7 @@ void Heap::make_free(Part* part) noexcept {
     part->state = Part::State::kFree;
     list.insert(part);
   }
-  if (chunk->kind == Chunk::kCut && part->size == chunk->size) {
+  if (chunk->kind == Chunk::kSplit && part->size == chunk->size) {
     list.remove(part);
     chunk->kind = Chunk::kWhole;
     free_[Chunk::kWhole].insert(part);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Threads and their heaps, what is asked of the provider and given back, and what is tried before memory ends.
+// Threads and their heaps, calls of the provider, and the steps that are tried before memory runs out.
 #include "pool.h"
 
 #include <algorithm>
@@ -18,26 +18,28 @@ using sdk::number;
 using sdk::status;
 
 // Chosen with the traces of tests/support/memory_trace.h: what is reserved at its peak against calls of the provider.
-constexpr uint64_t kLeastLarge = 256 << 10, kMostLarge = 8 << 20;   // a large block is a 64th of what is reserved, within these;
-constexpr uint64_t kSavingLarge = 64 << 10;                         // while the pool saves a 512th, and this at least
-constexpr uint64_t kLeastChunk = 128 << 10, kMostChunk = 64 << 20;  // a shared chunk is at most a 16th of all shared ones, within these
-constexpr uint64_t kLargeClasses = 64;                              // between two powers of two
-constexpr uint64_t kSlack = 16;                                     // a 16th more than was needed at most may be reserved,
-constexpr uint64_t kHeapSlack = 8 << 20;                            // and that for each heap after the first
-// The pool saves while it asked the provider at most so often, and once more for so many blocks.
+constexpr uint64_t kLeastLarge = 256 << 10,
+                   kMostLarge = 8 << 20;     // a large block is at least a 64th of the reserved bytes, within these limits;
+constexpr uint64_t kSavingLarge = 64 << 10;  // while the pool saves, a 512th, and at least this
+constexpr uint64_t kLeastChunk = 128 << 10,
+                   kMostChunk = 64 << 20;  // a shared chunk is at most a 16th of all shared ones, within these limits
+constexpr uint64_t kLargeClasses = 64;     // between two powers of two
+constexpr uint64_t kSlack = 16;            // a 16th more than the peak need may be reserved,
+constexpr uint64_t kHeapSlack = 8 << 20;   // and this for each heap after the first
+// The pool saves as long as it has called the provider at most this often, plus once per this number of blocks.
 constexpr uint64_t kSavingCalls = 1024, kSavingBlocks = 512;
 
 // Heaps of threads after the first.
-constexpr uint64_t kMostOfSpan = 256 << 10;                     // larger blocks are of the first heap
-constexpr uint64_t kSpanBlocks = 4;                             // a span holds that many blocks of the size that it is made for, at least;
-constexpr uint64_t kLeastSpan = 64 << 10, kMostSpan = 4 << 20;  // and is a 4th of the heap's other spans, within these
+constexpr uint64_t kMostOfSpan = 256 << 10;                     // larger blocks belong to the first heap
+constexpr uint64_t kSpanBlocks = 4;                             // a span holds at least this many blocks of the size that it is made for,
+constexpr uint64_t kLeastSpan = 64 << 10, kMostSpan = 4 << 20;  // and is a 4th of the heap's other spans, within these limits
 constexpr uint64_t kSpanShare = 4;
 
 constexpr uint64_t kMaxSize = uint64_t{1} << 62;
 constexpr uint64_t kChunkAlignment = 4096;
 constexpr heddle_string_t kOwner = sdk::string_of("chunks of heddle.pool");
 
-// Numbers of threads: of no host and of no pool.
+// Numbers of threads, independent of hosts and pools.
 uint32_t thread_number() noexcept {
   static std::atomic<uint32_t> last{0};
   thread_local uint32_t number = 0;
@@ -53,7 +55,7 @@ Pool::Pool(const sdk::AllocatorSetup& setup)
 }
 
 Pool::~Pool() {
-  std::map<Chunk*, std::vector<heddle_point_t>> points;  // of the provider's chunks
+  std::map<Chunk*, std::vector<heddle_point_t>> points;  // points of the provider's chunks
   for (uint32_t i = heap_count_; i-- > 0;) {
     for (Chunk* chunk : heaps_[i]->chunks) {
       std::vector<heddle_point_t>& waits = points[chunk->span ? chunk->span->chunk : chunk];
@@ -94,8 +96,8 @@ heddle_status_t* Pool::open(const sdk::AllocatorSetup& setup) {
   if (on_limit == "spill") {
     spills_ = HEDDLE_HAS(&provider_, allocate_on_host);
     if (!spills_) {
-      log("pool: on_limit = \"spill\" is as \"trim\" for '" + name_ +
-          "': what is below the pool offers no memory of the host that the device reaches");
+      log("pool: on_limit = \"spill\" acts as \"trim\" for '" + name_ +
+          "': the provider below the pool offers no host memory that the device can access");
     }
   }
   if (!initial) return nullptr;
@@ -110,7 +112,7 @@ heddle_status_t* Pool::open(const sdk::AllocatorSetup& setup) {
   return nullptr;
 }
 
-// The first heap's lock comes first: who has it sees how many there are.
+// The first heap's lock is taken first: its holder knows the number of heaps.
 void Pool::All::lock() noexcept {
   held_ = true;
   pool_.heaps_[0]->lock.lock();
@@ -201,7 +203,8 @@ heddle_status_t* Pool::allocate_with_all(All* all, uint32_t thread, const Wanted
     cause = sdk::take_text(host_, failed);
     if (!trims_) break;
   }
-  // All that is left is memory that work still uses: the caller's own, which it does not wait for, or others', with what to wait for.
+  // All remaining memory is still in use by work: the caller's own, for which it does not wait, or others', which is returned with the points
+  // to wait for.
   if (params.after.timeline) {
     Part* part = nullptr;
     for (uint32_t i = 0; i < heap_count_ && !part; ++i) part = heaps_[i]->find_in_stream_order(wanted, params.after);
@@ -220,7 +223,7 @@ heddle_status_t* Pool::allocate_with_all(All* all, uint32_t thread, const Wanted
     if (!failed) return nullptr;
     if (host_->status_code(host_->self, failed) != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return failed;
     const std::string text = sdk::take_text(host_, failed);
-    cause = cause.substr(0, cause.find('\n')) + ", and of the host's memory: " + text;
+    cause = cause.substr(0, cause.find('\n')) + ", and for host memory: " + text;
   }
   return exhausted(all, params.size_bytes, std::move(cause));
 }
@@ -234,11 +237,12 @@ heddle_status_t* Pool::obtain(All* all, const Wanted& wanted, uint64_t asked, bo
     free_empty_spans();
     if ((*out_part = find_anywhere(wanted))) return nullptr;
     give_back(all, 0, true);
-    if ((*out_part = find_anywhere(wanted))) return nullptr;  // freed meanwhile
+    if ((*out_part = find_anywhere(wanted))) return nullptr;  // something was freed meanwhile
   } else {
     if ((*out_part = heaps_[0]->find_free(wanted))) return nullptr;
-    // What is empty goes, or is cut, before more is reserved than what is in use can explain. To save is not to cut, since what is cut off may stay
-    // free for long, and to add no more to shared chunks than the block.
+    // Empty chunks are returned or split before more is reserved than the use can explain. While saving, nothing is split, since the rest may
+    // stay free for
+    // long, and shared chunks grow by no more than the block.
     const uint64_t needed = std::max(peaks_.peak(kNeeded), peaks_.now(kNeeded) + asked);
     const uint64_t most = needed + needed / kSlack + (heap_count_ - 1) * kHeapSlack;
     if (reserved_.current + asked_bytes_ + bytes > most) {
@@ -247,7 +251,7 @@ heddle_status_t* Pool::obtain(All* all, const Wanted& wanted, uint64_t asked, bo
         free_empty_spans();
         if ((*out_part = heaps_[0]->find_free(wanted))) return nullptr;
       }
-      if (!saves_ && (*out_part = heaps_[0]->find_to_cut(wanted, needed))) return nullptr;
+      if (!saves_ && (*out_part = heaps_[0]->find_to_split(wanted, needed))) return nullptr;
       if (saves_ && !wanted.large) bytes = std::min(bytes, std::max(round_up(wanted.size, kChunkAlignment), kSavingLarge));
       give_back(all, most - std::min(most, bytes), false);
     }
@@ -328,7 +332,7 @@ heddle_status_t* Pool::add_chunk(All* all, std::unique_ptr<Chunk> chunk, uint64_
   params.size_bytes = bytes;
   params.alignment_bytes = chunk->alignment;
   params.owner = &kOwner;
-  if (!spilled) asked_bytes_ += bytes;  // so that the limit holds without the locks
+  if (!spilled) asked_bytes_ += bytes;  // so that the limit holds while the locks are released
   all->unlock();
   uint32_t wait_count = 0;
   heddle_status_t* failed = spilled ? provider_.allocate_on_host(provider_.self, &params, &chunk->block)
@@ -362,7 +366,7 @@ heddle_status_t* Pool::spill(All* all, const Wanted& wanted, const heddle_block_
   heaps_[0]->take(part, wanted, params, out);
   if (!std::exchange(has_spilled_, true)) {
     all->unlock();
-    log("pool: memory of '" + name_ + "' is full, and blocks come from the host's memory from now on, which is slower: the first one of " +
+    log("pool: memory of '" + name_ + "' is full; from now on blocks come from host memory, which is slower: the first one has " +
         std::to_string(params.size_bytes) + " bytes; raise pool_limit or use less");
   }
   return nullptr;
@@ -387,7 +391,8 @@ void Pool::log(const std::string& text) const noexcept {
     host_->log(host_->self, HEDDLE_LOG_WARN, sdk::string_of("pool.cpp"), 0, sdk::string_of(text));
 }
 
-// Fewer bytes are reserved in vain where blocks share fewer chunks, for more calls of the provider. Where these would be many they count for more.
+// If blocks share fewer chunks, less is reserved in vain, at the price of more calls of the provider. If there would be many calls, the calls
+// matter more.
 void Pool::reserved_changed() noexcept {
   saves_ = provider_allocations_ <= kSavingCalls + total(&Books::allocations) / kSavingBlocks;
   const uint64_t large = saves_ ? std::max(reserved_.current / 512, kSavingLarge) : std::max(reserved_.current / 64, kLeastLarge);
@@ -490,7 +495,7 @@ heddle_status_t* Pool::holders(heddle_holder_visitor_t visit, void* context) {
             holders.add(part->owner, part->requested);
             continue;
           }
-          const std::string owner(part->owner ? sdk::view_of(*part->owner) : "no owner told");
+          const std::string owner(part->owner ? sdk::view_of(*part->owner) : "unknown owner");
           const std::string spilled = owner + ", spilled to the host";
           const heddle_string_t text = sdk::string_of(spilled);
           holders.add(&text, part->requested);

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.pool: chunks from the provider, cut into parts, reused in stream order.
+// heddle.pool: chunks from the provider, split into parts, reused in stream order.
 //
-// Small blocks are cut out of shared chunks, best fit, joined with free neighbours when they are freed. A large block takes a chunk of its own,
-// of a size class that a later block of about its size fits into. What is empty is kept for reuse as long as no more is reserved than a sixteenth
-// above the most that was ever needed; where a block would make it more, an empty chunk is cut for it, or empty chunks go back first. As long as the
-// provider is asked seldom the pool saves: more blocks are large, no chunk is cut, and a shared chunk that would pass the sixteenth is as large as its block.
+// Small blocks are split off shared chunks, best fit, and joined with free neighbors when they are freed. A large block takes a whole chunk,
+// of a
+// size class into which a later block of about its size fits. Empty chunks are kept for reuse as long as no more is reserved than a sixteenth
+// above the
+// peak need; if a block would exceed this, an empty chunk is split for it, or empty chunks are returned first. As long as the provider is
+// called seldom
+// the pool saves memory: more blocks count as large, no chunk is split, and a shared chunk that would exceed the sixteenth is as large as its
+// block.
 //
-// The first heap has the provider's chunks and serves the first thread. Another thread has a heap of its own for its small blocks, whose chunks are
-// spans: parts of the first heap. A call takes the lock of one heap; where that does not do, it takes all of them, in their order. None is held
-// while the provider is asked for memory.
+// The first heap has the provider's chunks and serves the first thread. Another thread has a heap of its own for its small blocks, whose
+// chunks are
+// spans: parts of the first heap. A call takes the lock of one heap; if that is not sufficient, it takes all of them, in their order. None is
+// held while
+// the provider is called.
 #ifndef HEDDLE_POOL_POOL_H_
 #define HEDDLE_POOL_POOL_H_
 
@@ -28,7 +34,7 @@ class Pool {
   static constexpr bool kKeepsFloatingPoint = true;
 
   explicit Pool(const sdk::AllocatorSetup& setup);
-  // Only without live blocks. What still waits for points goes back with them.
+  // Call only without live blocks. Parts that still wait for points are returned with these.
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -61,32 +67,32 @@ class Pool {
     Pool& pool_;
     bool held_ = false;
   };
-  // first: of a thread of the first heap. What others' heaps hold is not large.
+  // first: for a thread of the first heap. Other heaps have no large blocks.
   Wanted rounded(uint64_t size, uint64_t alignment, bool first) const noexcept;
-  // Of the calling thread, for that block; NULL: it was not seen before.
+  // The heap of the calling thread for that block; NULL: a new thread.
   Heap* heap_for(uint32_t thread, const Wanted& wanted) const noexcept;
 
-  // The rest: all locks are held.
+  // For the rest all locks must be held.
   void add_heap();
   Heap& heap_of_new_thread(uint32_t thread, const Wanted& wanted);
   heddle_status_t* allocate_with_all(All* all, uint32_t thread, const Wanted& wanted, const heddle_block_params_t& params,
                                      heddle_block_t* out, heddle_point_t* out_waits, uint32_t* out_wait_count);
-  // A free part that holds it: of what is free after all, or of a chunk that the provider is asked for. asked: bytes of the block that it is for.
+  // A free part that is large enough: an existing one, or one of a new chunk from the provider. asked: bytes of the block that it is for.
   heddle_status_t* obtain(All* all, const Wanted& wanted, uint64_t asked, bool retry, Part** out_part);
-  // A span for a heap, in which a block of that size finds room.
+  // A span for a heap, large enough for a block of that size.
   heddle_status_t* add_span(All* all, Heap* heap, const Wanted& wanted, uint64_t asked);
-  // Spans without active parts go back to the first heap.
+  // Returns spans without active parts to the first heap.
   void free_empty_spans() noexcept;
   void settle_all();
   Part* find_anywhere(const Wanted& wanted) const noexcept;
   uint64_t shared_chunk_bytes(uint64_t size) const noexcept;
-  // A new chunk as one free part. It lets the locks go while it asks.
+  // A new chunk as one free part. Releases the locks during the call of the provider.
   heddle_status_t* grow(All* all, uint64_t bytes, const Wanted& wanted, Part** out_part);
   heddle_status_t* add_chunk(All* all, std::unique_ptr<Chunk> chunk, uint64_t alignment, Part** out_part);
-  // A block of the host's memory, where the provider has that.
+  // A block in host memory, if the provider has it.
   heddle_status_t* spill(All* all, const Wanted& wanted, const heddle_block_params_t& params, heddle_block_t* out);
   void free_spilled(Part* part, const heddle_point_t* points, uint32_t count);
-  // Gives empty chunks back, the largest first, until at most keep_bytes are reserved. It lets the locks go while it does.
+  // Returns empty chunks, the largest first, until at most keep_bytes are reserved. Releases the locks meanwhile.
   void give_back(All* all, uint64_t keep_bytes, bool also_initial);
   void reserved_changed() noexcept;
   heddle_status_t* exhausted(All* all, uint64_t size, std::string cause);
@@ -100,19 +106,19 @@ class Pool {
   uint64_t limit_ = UINT64_MAX;
   bool trims_ = true;
   bool spills_ = false;
-  std::atomic<uint64_t> large_bytes_;  // blocks of at least that have chunks of their own
-  Heap* heaps_[kHeaps] = {};           // each is set before a slot names it
-  // By number of thread modulo kSlots: 1 + index of its heap, 0: not seen. Hardly ever written.
+  std::atomic<uint64_t> large_bytes_;  // blocks of at least this size have chunks of their own
+  Heap* heaps_[kHeaps] = {};           // each is set before a slot refers to it
+  // By thread number modulo kSlots: 1 + index of its heap, 0: not seen yet. Hardly ever written.
   alignas(64) std::atomic<uint8_t> slots_[kSlots] = {};
 
   // The rest is guarded by all locks.
   alignas(64) Peaks peaks_;
   uint32_t heap_count_ = 0;     // guarded by the first heap's lock alone, too
-  uint32_t threads_ = 0;        // seen
-  uint64_t shared_bytes_ = 0;   // of shared chunks of the first heap
-  uint64_t asked_bytes_ = 0;    // of the provider, in calls that have not returned
-  uint64_t spilled_bytes_ = 0;  // of chunks in the host's memory; they do not count for the limit
-  bool has_spilled_ = false;    // said in the log
+  uint32_t threads_ = 0;        // threads seen
+  uint64_t shared_bytes_ = 0;   // bytes of shared chunks of the first heap
+  uint64_t asked_bytes_ = 0;    // bytes requested from the provider in calls that have not returned
+  uint64_t spilled_bytes_ = 0;  // bytes of chunks in host memory, which do not count for the limit
+  bool has_spilled_ = false;    // already logged
   bool saves_ = true;           // memory, rather than calls of the provider
   sdk::MemoryCount reserved_;
   uint64_t provider_allocations_ = 0, retries_ = 0, exhaustions_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.system: no pool at all. Each block is one of the provider's, given back when its points are reached. For debugging
-// (over a device every overrun hits a buffer's end) and as the yardstick of the pool.
+// heddle.system: no pool at all. Each block is one of the provider's, freed when its points are reached. For debugging (on a device every
+// overrun
+// hits a buffer's end) and as the reference for the pool.
 #include <memory>
 #include <mutex>
 
@@ -13,12 +14,12 @@ namespace {
 struct Block {
   heddle_block_t below = {};
   const heddle_string_t* owner = nullptr;
-  Block* before = nullptr;  // in the list of live ones, or of waiting ones
+  Block* before = nullptr;  // in the list of live blocks, or of waiting ones
   Block* after = nullptr;
-  std::vector<heddle_point_t> points;  // to be reached before it goes back
+  std::vector<heddle_point_t> points;  // to be reached before it is freed
 };
 
-// Of live or of waiting blocks.
+// A list of live or of waiting blocks.
 class List {
  public:
   Block* first() const noexcept { return first_; }
@@ -121,7 +122,7 @@ class System {
   }
 
  private:
-  // Gives back what waits no more.
+  // Frees blocks whose points are reached.
   void release_reached() noexcept {
     List done;
     {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.track: an adaptor that knows every live block and its owner: exact counts by owner, an error for a block that is freed twice or
-// was never handed out, and a list of what still lives when it is to be destroyed.
+// heddle.track: an adaptor that tracks every live block and its owner: exact counts per owner, an error for a block that is freed twice or
+// was never allocated, and a list of live blocks when it is to be destroyed.
 #include <cstdarg>
 #include <map>
 #include <mutex>
@@ -73,7 +73,7 @@ class Track {
     return live_.size();
   }
 
-  // Before destroying fails: the oldest blocks, one a line.
+  // Before destroying fails: lists the oldest blocks, one per line.
   void log_leaks() {
     std::lock_guard<std::mutex> lock(mutex_);
     std::map<uint64_t, const Live*> oldest;
@@ -83,7 +83,7 @@ class Track {
     }
     for (const auto& [order, live] : oldest) {
       log("track: '%s' still has allocation %llu: %llu bytes for %s", name_.c_str(), number(order), number(live->size),
-          live->owner->first.empty() ? "no owner told" : live->owner->first.c_str());
+          live->owner->first.empty() ? "unknown owner" : live->owner->first.c_str());
     }
   }
 
@@ -96,12 +96,13 @@ class Track {
   struct Live {
     Owners::value_type* owner;
     uint64_t size;
-    uint64_t number;  // of its allocation, from 1
+    uint64_t number;  // number of its allocation, from 1
   };
 
   void refuse(const heddle_block_t& block) {
-    log("track: freeing %llu bytes at offset %llu of '%s' failed: no such block lives; it was freed before, or changed since it was handed "
-        "out, and is left alone",
+    log("track: freeing %llu bytes at offset %llu of '%s' failed: no such block is live; it was freed before, or changed since it was "
+        "returned, "
+        "and is ignored",
         number(block.length), number(block.offset), name_.c_str());
   }
   [[gnu::format(printf, 2, 3)]] void log(const char* format, ...) {

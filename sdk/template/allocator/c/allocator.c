@@ -166,7 +166,7 @@ static heddle_status_t* held_failure(const heddle_allocator_t* allocator, heddle
     const heddle_string_t name = owner->holds.owner;
     written = snprintf(text + message.size, sizeof text - message.size, "\n  %15llu bytes in %7llu block%s %.*s",
                        (unsigned long long)owner->holds.requested.current, (unsigned long long)owner->holds.blocks,
-                       owner->holds.blocks == 1 ? " :" : "s:", name.size ? (int)name.size : 13, name.size ? name.data : "no owner told");
+                       owner->holds.blocks == 1 ? " :" : "s:", name.size ? (int)name.size : 13, name.size ? name.data : "unknown owner");
   }
   return host->status_create(host->self, code, none, 0, message);
 }
