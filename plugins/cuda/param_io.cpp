@@ -81,7 +81,7 @@ heddle_status_t* run_job(Device* device, sdk::FileJob& job, const heddle_param_i
     char text[200];
     const double seconds = static_cast<double>(sdk::monotonic_ns() - started) * 1e-9;
     const int size = std::snprintf(text, sizeof text, "cuda: %s %llu bytes%s in %.3f ms (%.1f GB/s)", job.writes() ? "wrote" : "read",
-                                   number(job.total_bytes()), job.direct() ? " past the page cache" : "", seconds * 1e3,
+                                   number(job.total_bytes()), job.direct() ? " bypassing the page cache" : "", seconds * 1e3,
                                    static_cast<double>(job.total_bytes()) * 1e-9 / seconds);
     device->host->log(device->host->self, HEDDLE_LOG_DEBUG, sdk::string_of("param_io.cpp"), 0,
                       sdk::string_of(std::string_view(text, static_cast<size_t>(size))));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Options, tables of holders and the texts that allocators share.
+// Options, tables of holders and texts that allocators share.
 #include "heddle/sdk/allocator.h"
 
 namespace heddle::sdk {
@@ -49,7 +49,7 @@ void Holders::collect(void* context, const heddle_holder_t* holder) noexcept {
   try {
     static_cast<Holders*>(context)->lines_.push_back({std::string(view_of(holder->owner)), holder->blocks, holder->requested});
   } catch (...) {
-    // A table that lacks a line is better than none where memory has ended.
+    // If memory is exhausted, an incomplete table is better than none.
   }
 }
 
@@ -90,7 +90,7 @@ heddle_status_t* exhaustion_status(const heddle_host_t* host, const char* who, s
 heddle_status_t* leak_status(const heddle_host_t* host, const char* who, std::string_view name, uint64_t blocks, const Holders& holders) {
   std::string text(who);
   text.append(": destroying '").append(name).append("' failed: ").append(std::to_string(blocks));
-  text.append(blocks == 1 ? " block lives" : " blocks live").append("; free what is left first [HD-L-01]").append(holders.table());
+  text.append(blocks == 1 ? " live block" : " live blocks").append("; free them first [HD-L-01]").append(holders.table());
   return host->status_create(host->self, HEDDLE_STATUS_FAILED_PRECONDITION, {nullptr, 0}, 0, string_of(text));
 }
 

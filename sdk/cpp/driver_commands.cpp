@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Base classes of a driver: checks a list of commands and a set of waits and signals, and makes operations of them that hold nothing of
-// the caller's.
+// Base classes of a driver: checks a list of commands and a set of waits and signals, and converts them to operations that hold none of the
+// caller's memory.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -90,8 +90,9 @@ class Reader {
     return nullptr;
   }
 
-  // Two buffers may be views of the same host memory. Rows of one buffer could interleave without touching; the rule is about whole spans, so
-  // that it stays simple.
+  // Two buffers may be views of the same host memory. Rows of one buffer could interleave without touching; to stay simple, the rule applies
+  // to whole
+  // spans.
   heddle_status_t* check_overlap() {
     const Range &source = operation_.ranges[0], &target = operation_.ranges[1];
     if (!source.length) return nullptr;
@@ -149,7 +150,7 @@ class Reader {
       operation_.grid[i] = command.grid[i];
       if ((most && command.grid[i] > most) ||
           __builtin_mul_overflow(operation_.workgroups, uint64_t{command.grid[i]}, &operation_.workgroups)) {
-        return failed(HEDDLE_STATUS_OUT_OF_RANGE, "a grid of %u x %u x %u is more than %u x %u x %u or 2^64 in all", command.grid[0],
+        return failed(HEDDLE_STATUS_OUT_OF_RANGE, "a grid of %u x %u x %u is more than %u x %u x %u or 2^64 in total", command.grid[0],
                       command.grid[1], command.grid[2], device_->limits.max_workgroup_count[0], device_->limits.max_workgroup_count[1],
                       device_->limits.max_workgroup_count[2]);
       }
@@ -204,7 +205,7 @@ heddle_status_t* read_sync(Device* device, const heddle_sync_t* in, Submission* 
     for (const heddle_point_t& point : *points) {
       if (point.timeline && HostTimeline::from(point.timeline)->device() == device) continue;
       return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: submitting failed: a point %s [HD-Q-02]", device->who,
-                    point.timeline ? "is another device's" : "has no timeline");
+                    point.timeline ? "belongs to another device" : "has no timeline");
     }
   }
   for (const heddle_point_t& point : out->signals) {

@@ -43,7 +43,7 @@ Device::Device(Driver* its_driver, uint32_t its_ordinal, const heddle_driver_api
   api = its_api;
   host = its_driver->host();
   who = its_driver->who();
-  if (heddle_status_t* failed = driver->describe(ordinal, &limits)) host->status_free(host->self, failed);  // open has described it before
+  if (heddle_status_t* failed = driver->describe(ordinal, &limits)) host->status_free(host->self, failed);  // open has already described it
 }
 
 Device::~Device() {
@@ -307,7 +307,7 @@ heddle_status_t* buffer_map(heddle_buffer_t* handle, uint64_t offset, uint64_t l
   });
 }
 
-// A buffer stays mapped as long as it lives, so that one range's unmap takes nothing from another's.
+// A buffer stays mapped as long as it lives, so that unmapping one range does not affect another.
 heddle_status_t* buffer_unmap(heddle_buffer_t* handle) noexcept {
   return guarded(Buffer::from(handle)->device->host, "unmapping a buffer", []() -> heddle_status_t* { return nullptr; });
 }
@@ -355,7 +355,7 @@ heddle_status_t* buffer_properties(heddle_buffer_t* handle, heddle_buffer_proper
   return nullptr;
 }
 
-// ---- heddle.timeline/1 is host_timeline.h's, but for what a lost device refuses.
+// heddle.timeline/1 is implemented in host_timeline.h, except for the calls that a lost device refuses.
 
 heddle_status_t* timeline_create(heddle_device_t* handle, uint64_t initial_value, heddle_timeline_t** out) noexcept {
   *out = nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Base classes of a driver: executables, submissions, transfers and files, and their tables; and what a queue whose work is done by a thread of
-// the host needs to run them.
+// Base classes of a driver: executables, submissions, transfers and files, and their tables; and the execution of commands for a queue whose
+// work is
+// done by a host thread.
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ using Kind = Operation::Kind;
 
 constexpr uint64_t kDefaultChunk = 4 << 20;
 
-// A file with what the handle needs.
+// A file with the state of its handle.
 struct DeviceFile {
   const heddle_driver_api_t* api;  // HD-H-01
   Device* device;
@@ -29,7 +30,7 @@ char* address_of(const Range& range) noexcept {
   return range.buffer->host_address() + range.offset;
 }
 
-// What run_on_host does itself, in words; NULL for what needs no address.
+// The verb for operations that run_on_host does itself; NULL for those that need no address.
 const char* verb_of(Kind kind) noexcept {
   switch (kind) {
     case Kind::kCopy:
@@ -60,7 +61,7 @@ heddle_status_t* check_reachable(Device* device, const Operation& operation) noe
   return nullptr;
 }
 
-// Chunk by chunk; through one staging block where the host does not reach the buffer, or where the file is read past the page cache.
+// Chunk by chunk; through one staging block if the host cannot access the buffer, or if the file is read bypassing the page cache.
 heddle_status_t* run_file(Device* device, FileJob& job) {
   job.choose_method();
   std::unique_ptr<char, decltype(&std::free)> staging(nullptr, &std::free);
@@ -90,7 +91,7 @@ heddle_status_t* run_file(Device* device, FileJob& job) {
     }
     job.arrived(chunk);
   }
-  job.cancelled();  // also of a job without chunks
+  job.cancelled();  // also for a job without chunks
   return job.result();
 }
 
@@ -114,7 +115,7 @@ heddle_status_t* run_on_host(Device* device, const Operation& operation) noexcep
       case Kind::kCopy:
         if (ranges[0].length) std::memcpy(address_of(ranges[1]), address_of(ranges[0]), ranges[0].length);
         return nullptr;
-      case Kind::kFill: {  // the pattern once, then what is filled is doubled
+      case Kind::kFill: {  // writes the pattern once, then doubles the filled part
         char* target = address_of(ranges[0]);
         const uint64_t length = ranges[0].length;
         uint64_t filled = std::min<uint64_t>(operation.pattern_bytes, length);
@@ -164,7 +165,7 @@ void retire(Device* device, std::unique_ptr<Submission> submission, heddle_statu
     if (failure) {
       HostTimeline::from(point.timeline)->fail(point.value, host->status_clone(host->self, failure));
     } else {
-      HostTimeline::from(point.timeline)->advance(point.value);  // refused only where it is poisoned already
+      HostTimeline::from(point.timeline)->advance(point.value);  // refused only if it is already poisoned
     }
   }
   if (failure) host->status_free(host->self, failure);

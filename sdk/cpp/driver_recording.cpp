@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Base classes of a driver: recordings. A list is kept with everything it points to; a replay puts the new bindings in, checks it as submit does,
+// Base classes of a driver: recordings. A list is kept with everything that it points to; a replay inserts the new bindings, checks the list
+// as submit does,
 // and enqueues it. A driver whose vendor has graphs replaces these three slots.
 #include "heddle/sdk/driver.h"
 
 namespace heddle::sdk {
 namespace {
 
-// Where a dynamic binding goes.
+// The location of a dynamic binding.
 struct Slot {
   heddle_buffer_t** buffer;
   uint64_t* offset;
@@ -33,7 +34,7 @@ struct Recording {
     return bytes.back().get();
   }
 
-  // Keeps what a checked command points to and notes its dynamic bindings; returns how many bindings it has.
+  // Keeps the memory to which a checked command points, and records its dynamic bindings; returns the number of its bindings.
   uint32_t capture(heddle_command_t& command, const uint8_t* dynamic) {
     uint32_t index = 0;
     auto note = [&](heddle_buffer_t*& buffer, uint64_t& offset, uint64_t length) {

@@ -21,7 +21,7 @@ uint64_t block_floor(uint64_t value) noexcept {
   return value / kFileBlock * kFileBlock;
 }
 
-// What the system could hand out without swapping, from /proc/meminfo; UINT64_MAX if it does not say.
+// The memory that the system can provide without swapping, from /proc/meminfo; UINT64_MAX if unknown.
 uint64_t available_memory() noexcept {
   unsigned long long kibibytes = 0;
   FILE* file = std::fopen("/proc/meminfo", "re");
@@ -33,7 +33,7 @@ uint64_t available_memory() noexcept {
   return found ? kibibytes << 10 : UINT64_MAX;
 }
 
-// How much of a range is in the page cache, by cachestat(2), which leaves the cache as it is; all of it if the system does not say.
+// How much of a range is in the page cache, from cachestat(2), which does not change the cache; the whole range if unknown.
 uint64_t cached_bytes(int descriptor, uint64_t offset, uint64_t length) noexcept {
   constexpr long kCachestat = 451;  // Linux 6.5, the same number on every architecture
   const uint64_t range[2] = {offset, length};
@@ -84,7 +84,7 @@ heddle_status_t* FileJob::start(const heddle_extent_t* extents, uint64_t count, 
   }
   if (!writes_ && params.method > HEDDLE_FILE_METHOD_DIRECT_ONLY) {
     const std::string lacks =
-        params.method == HEDDLE_FILE_METHOD_GDS ? "GPUDirect Storage" : "method of number " + std::to_string(params.method);
+        params.method == HEDDLE_FILE_METHOD_GDS ? "GPUDirect Storage" : "method number " + std::to_string(params.method);
     return status(host_, HEDDLE_STATUS_UNIMPLEMENTED, "%s: reading '%s' failed: this driver has no %s", who_, file_->name.c_str(),
                   lacks.c_str());
   }
@@ -107,7 +107,7 @@ heddle_status_t* FileJob::add(uint64_t index, const heddle_extent_t& extent, uin
     return status(host_, HEDDLE_STATUS_OUT_OF_RANGE, "%s: extent %llu of '%s' (%llu bytes at file byte %llu) failed: files end before 2^63",
                   who_, number(index), file_->name.c_str(), number(extent.length), number(extent.file_offset));
   }
-  total_bytes_ += extent.length;  // cannot wrap: each is inside a buffer
+  total_bytes_ += extent.length;  // cannot wrap: each extent is inside a buffer
   const uint64_t end = extent.file_offset + extent.length;
   for (uint64_t at = extent.file_offset; at < end;) {
     const uint64_t next = std::min(block_floor(at) + chunk_bytes_, end);
@@ -117,8 +117,9 @@ heddle_status_t* FileJob::add(uint64_t index, const heddle_extent_t& extent, uin
   return nullptr;
 }
 
-// A file that is read once is read fastest past the cache, but whoever reads it again reads it from there far faster still. So the cache is
-// passed by on request, and where the file would only push everything else out of it.
+// A file that is read once is read fastest bypassing the cache, but reading it again from the cache is far faster still. So the cache is
+// bypassed on
+// request, and if the file would only push everything else out of it.
 void FileJob::choose_method() noexcept {
   if (writes_ || chunks_.empty() || method_ == HEDDLE_FILE_METHOD_BUFFERED) return;
   if (method_ == HEDDLE_FILE_METHOD_ANY) {
@@ -128,10 +129,10 @@ void FileJob::choose_method() noexcept {
     for (const FileChunk& chunk : chunks_) cached += cached_bytes(file_->descriptor, chunk.file_offset, chunk.length);
     if (total_bytes_ - cached <= available / 2) return;
     say(HEDDLE_LOG_DEBUG,
-        "%s: '%.300s' is read past the page cache: %llu of %llu bytes are not in it, and %llu bytes of memory are available", who_,
+        "%s: '%.300s' is read bypassing the page cache: %llu of %llu bytes are not in it, and %llu bytes of memory are available", who_,
         file_->name.c_str(), number(total_bytes_ - cached), number(total_bytes_), number(available));
   }
-  // Opened anew: the flag of a duplicate would be the caller's too.
+  // Opened again: a duplicate would share the flag with the caller's descriptor.
   char path[40];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", file_->descriptor);
   direct_ = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
@@ -148,7 +149,7 @@ void FileJob::refused(int error) noexcept {
   }
   char reason[128] = {};
   say(method_ == HEDDLE_FILE_METHOD_DIRECT ? HEDDLE_LOG_WARN : HEDDLE_LOG_DEBUG,
-      "%s: '%.300s' is read through the page cache: reading past it is refused: %s", who_, file_->name.c_str(),
+      "%s: '%.300s' is read through the page cache: direct reads are refused: %s", who_, file_->name.c_str(),
       strerror_r(error, reason, sizeof reason));
 }
 
@@ -163,7 +164,7 @@ void FileJob::say(uint32_t level, const char* format, ...) const noexcept {
              {text, static_cast<uint64_t>(std::clamp(size, 0, static_cast<int>(sizeof text) - 1))});
 }
 
-// The bytes of the chunk that could be read so; the rest is the page cache's, the end of a file among it.
+// The bytes of the chunk that can be read directly; the rest, including the end of the file, is read through the page cache.
 uint64_t FileJob::read_direct(const FileChunk& chunk, char* memory) noexcept {
   const uint64_t lead = chunk.lead(), size = block_floor(lead + chunk.length + kFileBlock - 1);
   uint64_t got = 0;
@@ -233,7 +234,7 @@ heddle_status_t* FileJob::result() noexcept {
                   file_->name.c_str());
   }
   if (failure_ == HEDDLE_STATUS_UNIMPLEMENTED) {
-    return errno_status(host_, failure_, error_, "%s: reading '%s' past the page cache failed", who_, file_->name.c_str());
+    return errno_status(host_, failure_, error_, "%s: reading '%s' bypassing the page cache failed", who_, file_->name.c_str());
   }
   struct stat facts;
   const uint64_t size = fstat(file_->descriptor, &facts) == 0 ? static_cast<uint64_t>(facts.st_size) : failed_offset_ + failed_got_;

@@ -14,7 +14,7 @@ namespace heddle::sdk {
 using State = HostTimeline::State;
 
 HostTimeline::~HostTimeline() {
-  // A signal that another thread is just leaving still holds the lock.
+  // A thread that is just leaving a signal still holds the lock.
   std::lock_guard<std::mutex> lock(mutex_);
   while (Watch* watch = watches_) {
     watches_ = watch->next;
@@ -58,7 +58,7 @@ bool HostTimeline::advance_watched(uint64_t value) noexcept {
     } while (!word_.compare_exchange_weak(word, (value << 2) | (word & 3), std::memory_order_acq_rel));
     due = take_due();
   }
-  run_callbacks(host, due);  // `this` may be gone
+  run_callbacks(host, due);  // `this` may be destroyed
   return true;
 }
 
@@ -68,7 +68,7 @@ void HostTimeline::fail(uint64_t value, heddle_status_t* status) noexcept {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (failure_) {
-      // The first failure wins; it may only widen downwards to values that were not reached.
+      // The first failure wins; it may only be extended downwards to values that are not reached.
       uint64_t first = failed_at_.load(std::memory_order_relaxed);
       const uint64_t reached = word_.load(std::memory_order_acquire) >> 2;
       if (value <= reached) value = reached + 1;
@@ -77,7 +77,7 @@ void HostTimeline::fail(uint64_t value, heddle_status_t* status) noexcept {
       failure_ = status;
       status = nullptr;
       uint64_t word = word_.load(std::memory_order_acquire);
-      do {  // what is reached at the moment of the flag stays reached
+      do {  // values that are reached when the flag is set stay reached
         const uint64_t next = (word >> 2) + 1;
         failed_at_.store(value < next ? next : value, std::memory_order_release);
       } while (!word_.compare_exchange_weak(word, word | kPoisoned, std::memory_order_acq_rel));
@@ -101,7 +101,7 @@ HostTimeline::Watch* HostTimeline::take_due() noexcept {
     *link = watch->next;
     watch->next = nullptr;
     if (watch->wake) {
-      std::atomic<uint32_t>* wake = watch->wake;  // lives until its owner gets our lock
+      std::atomic<uint32_t>* wake = watch->wake;  // valid until its owner gets our lock
       watch->wake = nullptr;
       wake->fetch_add(1, std::memory_order_release);
       futex_wake(*wake);
@@ -173,7 +173,7 @@ namespace {
 
 enum class Verdict { kPending, kDone, kFailed };
 
-// ALL: a failure ends the wait at once. ANY: a reached point counts before a failed one.
+// ALL: a failure ends the wait at once. ANY: a reached point takes precedence over a failed one.
 Verdict judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t* out_failed) noexcept {
   bool pending = false, failed = false;
   for (uint64_t i = 0; i < count; ++i) {
@@ -194,7 +194,7 @@ Verdict judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint6
   return pending ? Verdict::kPending : Verdict::kDone;
 }
 
-// True if this thread ran something that one of the points may have waited for.
+// True if this thread ran work that one of the points may have waited for.
 bool help_any(const heddle_point_t* points, uint64_t count) noexcept {
   for (uint64_t i = 0; i < count; ++i) {
     const HostTimeline* timeline = HostTimeline::from(points[i].timeline);
@@ -255,7 +255,7 @@ heddle_status_t* HostTimeline::wait(const heddle_point_t* points, uint64_t count
         }
         futex_wait(wake, seen, left);
       }
-      // Takes each lock, so that no signal still holds a pointer to this frame.
+      // Takes each lock, so that no signal still holds a pointer to this stack frame.
       for (uint64_t i = 0; i < count; ++i) from(points[i].timeline)->remove_waiter(&watches[i]);
     }
   }
@@ -327,7 +327,7 @@ void timeline_fail(heddle_timeline_t* handle, uint64_t value, heddle_status_t* f
 
 heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns) noexcept {
   if (count == 0) return nullptr;
-  if (!points[0].timeline) return nullptr;  // no host to make a status with; the host checks (HD-Q-02)
+  if (!points[0].timeline) return nullptr;  // no host to create a status with; the host checks this (HD-Q-02)
   DeviceRoot* device = HostTimeline::from(points[0].timeline)->device();
   return guarded(device->host, "waiting for timelines", [&]() -> heddle_status_t* {
     if (mode > HEDDLE_WAIT_ANY) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Requests read with their strides, and the texts that libraries share. Called through library.h.
+// Parses requests with their strides, and the texts that libraries share. Called through library.h.
 #include "heddle/sdk/library.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ int shown(std::string_view text) noexcept {
   return static_cast<int>(std::min<size_t>(text.size(), 120));
 }
 
-// The elements of an array with a stride (HD-E-04). False: one of them has fields that are not known here.
+// The elements of an array with a stride (HD-E-04). False: one of them has fields that are unknown here.
 template <class T>
 bool read_array(const T* first, uint64_t count, uint64_t stride, std::vector<T>* out, uint64_t* out_bad_byte) {
   out->resize(count);
@@ -51,8 +51,8 @@ heddle_status_t* OperationRequest::read(const heddle_host_t* host, const heddle_
   const uint64_t operands = uint64_t{request_.input_count} + request_.output_count;
   if (operands > HEDDLE_MAX_OPERANDS || request_.attribute_count > HEDDLE_MAX_ATTRIBUTES) {
     return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "%.*s: asking for an operation failed: %llu operands and %u attributes are above %u and %u [HD-O-01]", shown(name()),
-                  name().data(), static_cast<unsigned long long>(operands), request_.attribute_count, HEDDLE_MAX_OPERANDS,
+                  "%.*s: requesting an operation failed: %llu operands and %u attributes exceed the limits of %u and %u [HD-O-01]",
+                  shown(name()), name().data(), static_cast<unsigned long long>(operands), request_.attribute_count, HEDDLE_MAX_OPERANDS,
                   HEDDLE_MAX_ATTRIBUTES);
   }
   if (!read_array(request_.attributes, request_.attribute_count, request_.attribute_stride, &attributes_, &bad_byte)) {
@@ -95,13 +95,13 @@ std::optional<std::span<const double>> OperationRequest::numbers(std::string_vie
 heddle_status_t* OperationRequest::expect(uint32_t inputs, uint32_t outputs,
                                           std::initializer_list<TakenAttribute> attributes) const noexcept {
   if (input_count() != inputs || output_count() != outputs) {
-    return refuse("it takes %u inputs and gives %u outputs, and is asked for %u and %u", inputs, outputs, input_count(), output_count());
+    return refuse("it takes %u inputs and has %u outputs; %u and %u were requested", inputs, outputs, input_count(), output_count());
   }
   for (const heddle_attribute_t& attribute : attributes_) {
     const std::string_view given = view_of(attribute.name);
     const auto* taken = std::find_if(attributes.begin(), attributes.end(), [&](const TakenAttribute& each) { return each.name == given; });
     if (taken == attributes.end()) return refuse("attribute '%.*s' is not known", shown(given), given.data());
-    // An int is no float here, as in ONNX: who looked for a float would find none, and go on with its default.
+    // An int is not accepted as a float, as in ONNX: code that looks for a float would find none, and continue with its default.
     if (taken->kind != attribute.kind) {
       return refuse("attribute '%.*s' is %s; %s was expected", shown(given), given.data(), kind_name(attribute.kind),
                     kind_name(taken->kind));
@@ -139,7 +139,7 @@ heddle_status_t* no_operator_status(const OperationRequest& request) noexcept {
 
 heddle_status_t* other_target_status(const OperationRequest& request) noexcept {
   const std::string_view target = view_of(request.c().target);
-  return request.refuse("it runs on " HEDDLE_LIBRARY_TARGET_HOST ", and the device takes '%.*s'", shown(target), target.data());
+  return request.refuse("it runs on " HEDDLE_LIBRARY_TARGET_HOST ", but the device requires '%.*s'", shown(target), target.data());
 }
 
 heddle_status_t* live_operations_status(const heddle_host_t* host, const char* id, uint64_t live) noexcept {

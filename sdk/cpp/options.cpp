@@ -5,13 +5,13 @@
 namespace heddle::sdk {
 namespace {
 
-// What HEDDLE_OPTION_* is in the words of a manifest.
+// The names of HEDDLE_OPTION_* in a manifest.
 struct Kind {
   const char* is;
   const char* types;
 };
 constexpr Kind kKinds[] = {{"a value of an unknown kind", ""},
-                           {"a whole number", "\"bytes\" or \"int\""},
+                           {"an integer", "\"bytes\" or \"int\""},
                            {"true or false", "\"bool\""},
                            {"a number with a fraction", "\"float\""},
                            {"a string", "\"string\""}};
@@ -34,7 +34,7 @@ heddle_status_t* find_option(const heddle_host_t* host, const char* who, const c
   }
   if (out->kind != kind) {
     return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "%s: reading option %s failed: the manifest says %s, and %s is wanted; write type = %s there", who, name,
+                  "%s: reading option %s failed: the manifest declares %s, but %s is required; write type = %s there", who, name,
                   kind_of(out->kind).is, kind_of(kind).is, kind_of(kind).types);
   }
   *out_found = true;

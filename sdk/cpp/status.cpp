@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Formats messages and makes statuses through the host's table.
+// Formats messages and creates statuses through the host's table.
 #include "heddle/sdk/status.h"
 
 #include <cstdarg>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of element types. Knows types.h only.
+// The table of element types. Depends on types.h only.
 #include "sdk/module/element_types.h"
 
 namespace heddle::module {

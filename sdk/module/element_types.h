@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Facts about HEDDLE_TYPE_*: which exist, their names, and the size of a tensor. Used by the verifier, by the parameter formats and by
+// Facts about HEDDLE_TYPE_*: which types exist, their names, and the size of a tensor. Used by the verifier, by the parameter formats and by
 // the core for shapes in error texts.
 #pragma once
 
@@ -18,10 +18,10 @@ bool element_type_exists(heddle_element_type_t type);
 // "f32", "bf16", "bool", ...; "undefined" for a type that does not exist.
 std::string_view element_type_name(heddle_element_type_t type);
 std::vector<std::string> element_type_names();
-// HEDDLE_TYPE_UNDEFINED for a name that is not one of the above.
+// HEDDLE_TYPE_UNDEFINED for any other name.
 heddle_element_type_t element_type_from_name(std::string_view name);
-// Bytes of a dense tensor, sub-byte types packed and rounded up to a byte; empty if a dimension is negative or the size in bits
-// does not fit in 63 bits.
+// Bytes of a dense tensor, with sub-byte types packed and rounded up to a byte; empty if a dimension is negative or the size in bits
+// does not fit into 63 bits.
 std::optional<uint64_t> tensor_bytes(uint32_t bits_per_element, std::span<const int64_t> dims);
 // "2x3xf32"; negative dimensions as "?".
 std::string shape_text(heddle_element_type_t type, std::span<const int64_t> dims);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How sdk/module reports expected failure: a code of heddle/status.h and a message. The core and the compiler turn it into their own
-// status; this room knows neither of them, and no exception of its functions reaches a caller.
+// How sdk/module reports expected failures: a code of heddle/status.h and a message. The core and the compiler convert it to their own
+// status; this code knows neither of them, and its functions let no exception escape.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Error {
   std::string message;
 };
 
-// Empty is success.
+// Empty means success.
 using Status = std::optional<Error>;
 
 template <typename T>
@@ -63,7 +63,7 @@ class Part {
   Kind kind_ = kText;
 };
 
-// One function for all: a call with its own code for each list of types would be a tenth of the library.
+// One function for all calls: separate code for each list of types would be a tenth of the library.
 [[gnu::noinline]] inline std::string join(std::initializer_list<Part> parts) {
   std::string out;
   for (const Part& part : parts) part.append_to(out);
@@ -76,7 +76,7 @@ std::string concat(const Parts&... parts) {
   return join({Part(parts)...});
 }
 
-// Text in single quotes, cut at 200 bytes so that a hostile name does not flood a terminal; control characters become '?'.
+// Text in single quotes, truncated to 200 bytes so that a hostile name does not flood a terminal; control characters become '?'.
 inline std::string in_quotes(std::string_view text) {
   std::string out = "'";
   out.append(one_line(text.substr(0, 200)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Byte layout of a .heddle file, little-endian. Used by the reader and the writer of this room, and by nobody else.
+// Byte layout of a .heddle file, little-endian. Used only by the reader and the writer in this directory.
 //
 //   0              FileHeader, 192 bytes
 //   64-aligned     metadata: FlatBuffers, root Module (module.fbs), identifier HDL0
@@ -7,9 +7,11 @@
 //   4096-aligned   code: images of variants; each starts on 4096 bytes
 //   4096-aligned   parameters: each starts on 64 bytes; up to the end of the file
 //
-// Every section is present, perhaps empty, and starts at the first aligned byte after the one before it; the padding is zero. The
-// content hash is XXH3-128 of bytes [0, start of parameters) with its own field taken as zero. Each parameter has a hash of
-// its own in the metadata, so that opening a file reads no parameter.
+// Every section is present, possibly empty, and starts at the first aligned byte after the previous one; the padding is zero. The content
+// hash is
+// XXH3-128 of bytes [0, start of parameters) with its own field taken as zero. Each parameter has its own hash in the metadata, so that
+// opening a
+// file reads no parameter.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +20,16 @@
 namespace heddle::module {
 
 constexpr uint8_t kMagic[8] = {0x8F, 'H', 'D', 'L', '\r', '\n', 0x1A, '\n'};
-// A reader refuses another major, and a minor newer than its own.
+// A reader refuses a different major version, and a minor version newer than its own.
 constexpr uint16_t kFormatMajor = 0;
 constexpr uint16_t kFormatMinor = 3;
-// 0.3: checks of kernels, compute units. 0.2: operations; types of bindings, which a reader of 0.1 passes over.
-// What a writer says of a file without these, and without operations either, so that older readers take it.
+// 0.3: checks of kernels, compute units. 0.2: operations; types of bindings, which a reader of 0.1 ignores.
+// A writer states the first for a file without the additions of 0.3, and the second if it has no operations either, so that older readers
+// accept it.
 constexpr uint16_t kFormatMinorOfOperations = 2;
 constexpr uint16_t kFormatMinorOfKernels = 1;
 
-// What a reader holds in memory: FlatBuffers' own limit, and one for metadata, constants and code together.
+// Limits of what a reader holds in memory: FlatBuffers' own limit, and one for metadata, constants and code together.
 constexpr uint64_t kMaxMetadataBytes = (uint64_t{1} << 31) - 1;
 constexpr uint64_t kMaxHeadBytes = uint64_t{1} << 33;
 
@@ -39,7 +42,7 @@ constexpr const char* kSectionNames[kSectionCount] = {"metadata", "constants", "
 constexpr uint64_t kSectionAlignments[kSectionCount] = {kSectionAlignment, kSectionAlignment, kPageAlignment, kPageAlignment};
 
 struct SectionHeader {
-  uint32_t kind;      // the section's number: sections come in order
+  uint32_t kind;      // the section's number: sections are in order
   uint32_t reserved;  // 0
   uint64_t offset;    // bytes from the start of the file
   uint64_t size;      // bytes

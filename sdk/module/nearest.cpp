@@ -6,14 +6,14 @@
 namespace heddle::module {
 
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {
-  // Keys are short; what is longer is no slip of the finger.
+  // Keys are short; a longer name is not a typing mistake.
   if (name.size() > 64) return {};
   std::string best;
-  // At most a third of the letters differ, and never all of them.
+  // At most a third of the letters may differ, and never all of them.
   size_t best_distance = std::min(std::max<size_t>(1, name.size() / 3) + 1, name.size());
   for (const std::string& candidate : candidates) {
     if (candidate.size() > 64) continue;
-    // Edit distance with swaps of neighbours, three rows at a time.
+    // Edit distance with swaps of neighbors, three rows at a time.
     const size_t columns = candidate.size() + 1;
     std::vector<size_t> before(columns), previous(columns), current(columns);
     for (size_t j = 0; j < columns; ++j) previous[j] = j;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which of the known names was probably meant by one that is not known: for keys of files, options and commands.
+// The known name that was probably meant by an unknown one: for keys of files, options and commands.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Temporary file, fsync, rename. O_TMPFILE first: nothing to clean up whatever happens to the process.
+// Temporary file, fsync, rename. O_TMPFILE is tried first: then nothing has to be cleaned up, whatever happens to the process.
 #include "sdk/module/output_file.h"
 
 #include <fcntl.h>
@@ -26,14 +26,14 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Names that earlier runs of a process of this number left behind.
+// Skips names that earlier runs of a process with this id left behind.
 constexpr uint32_t kMostAttempts = 100;
-// Written so far since the disk was last told to begin.
+// Bytes written since write-back was last started.
 constexpr uint64_t kWriteBackBytes = uint64_t{8} << 20;
 
-// Links of /proc to what descriptors refer to.
+// Links in /proc to the targets of descriptors.
 bool names_descriptor(std::string path) {
-  constexpr int kMostLinks = 40;  // as the system follows
+  constexpr int kMostLinks = 40;  // the same limit as the system's
   for (int links = 0; links < kMostLinks; ++links) {
     char target[PATH_MAX];
     const ssize_t length = readlink(path.c_str(), target, sizeof(target));
@@ -75,7 +75,7 @@ OutputFile::~OutputFile() {
 Error OutputFile::failure(std::string_view what, int error_number) const {
   const std::string place = size_bytes_ ? concat(" at byte ", size_bytes_) : std::string();
   return {code_of(error_number), concat("module: ", what, " ", in_quotes(path_), place, " failed: ", std::strerror(error_number),
-                                        "; check the folder and its free space")};
+                                        "; check the directory and its free space")};
 }
 
 bool OutputFile::is_stream(const std::string& path) {
@@ -93,7 +93,7 @@ Status OutputFile::open() {
   if (descriptor_ >= 0) return std::nullopt;
   if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL) return failure("creating", errno);
 
-  // mkostemp would give 0600, and the umask cannot be read without changing it for other threads.
+  // mkostemp would create the file with mode 0600, and the umask cannot be read without changing it for other threads.
   for (uint32_t attempt = 0;; ++attempt) {
     const std::string name = temporary_name(attempt);
     descriptor_ = ::open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -117,7 +117,7 @@ Status OutputFile::append(std::span<const std::byte> bytes) {
     size_bytes_ += static_cast<uint64_t>(written);
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
-  if (size_bytes_ - on_its_way_ >= kWriteBackBytes) {  // the disk works while the rest is made, and fsync has less to wait for
+  if (size_bytes_ - on_its_way_ >= kWriteBackBytes) {  // the disk writes while the rest is produced, so that fsync has less to wait for
     (void)sync_file_range(descriptor_, static_cast<off_t>(on_its_way_), static_cast<off_t>(size_bytes_ - on_its_way_),
                           SYNC_FILE_RANGE_WRITE);
     on_its_way_ = size_bytes_;
@@ -152,7 +152,7 @@ Status OutputFile::commit(bool flush_to_disk) {
     if (Status failed = finish(flush_to_disk)) return failed;
   }
   if (temporary_.empty()) {
-    // linkat replaces nothing: take a free name beside the target first, then rename over it.
+    // linkat replaces nothing: link under a free name in the target's directory first, then rename over the target.
     const std::string source = concat("/proc/self/fd/", descriptor_);
     for (uint32_t attempt = 0;; ++attempt) {
       const std::string name = temporary_name(attempt);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A file that appears under its name only when it is complete. Used by the writers of this room; knows nothing of formats.
+// A file that appears under its name only when it is complete. Used by the writers in this directory; knows nothing of formats.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,13 @@
 
 namespace heddle::module {
 
-// Written without a name where the file system can do that (O_TMPFILE), so that even a killed process leaves nothing; else under a
-// temporary name in the same folder, removed by the destructor.
+// Written without a name if the file system supports that (O_TMPFILE), so that even a killed process leaves nothing behind; otherwise under a
+// temporary name in the same directory, removed by the destructor.
 class OutputFile {
  public:
-  // Whether something that is no regular file has this name, or whether it is one for an open descriptor, such as /dev/stdout: a file that
-  // took such a name would be written beside where the bytes were meant to go, and the name would be lost.
+  // Whether the name belongs to something other than a regular file, or refers to an open descriptor, such as /dev/stdout: a file that took
+  // such a name
+  // would be written somewhere other than intended, and the name would be lost.
   static bool is_stream(const std::string& path);
 
   explicit OutputFile(std::string path) : path_(std::move(path)) {}
@@ -27,16 +28,17 @@ class OutputFile {
   // INVALID_ARGUMENT for a stream.
   Status open();
   Status append(std::span<const std::byte> bytes);
-  // Bytes that were appended before, now that it is known what they are.
+  // Replaces bytes that were appended before, once their values are known.
   Status overwrite(uint64_t offset, std::span<const std::byte> bytes);
   // Zeros up to the next multiple of alignment.
   Status pad_to(uint64_t alignment);
   uint64_t size_bytes() const { return size_bytes_; }
   const std::string& path() const { return path_; }
-  // All that can fail for lack of space: flushes the file, which has no name yet, to the disk, unless the caller can make it again.
+  // All steps that can fail for lack of space: flushes the file, which has no name yet, to the disk, unless the caller can produce it again.
   Status finish(bool flush_to_disk = true);
-  // Gives the file its name, replacing what was there; finishes it first, if that was not done. After a power loss the name has the old file or
-  // the whole new one, if the new one was flushed.
+  // Gives the file its name and replaces an existing file; calls finish first if needed. After a power loss the name refers to the old file
+  // or to the
+  // whole new one, if the new one was flushed.
   Status commit(bool flush_to_disk = true);
 
  private:
@@ -48,7 +50,7 @@ class OutputFile {
   bool finished_ = false;
   int descriptor_ = -1;
   uint64_t size_bytes_ = 0;
-  uint64_t on_its_way_ = 0;  // bytes whose way to the disk has begun
+  uint64_t on_its_way_ = 0;  // bytes whose write-back has started
 };
 
 }  // namespace heddle::module

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Pieces of a parameter, one buffer for all of them.
+// Passes on the parts of a parameter, with one buffer for all of them.
 #include "sdk/module/parameter_source.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One character at a time: its length by its first byte, its form by is_utf8_text.
+// Processes one character at a time: its length from its first byte, its validity from is_utf8_text.
 #include "sdk/module/printable.h"
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace heddle::module {
 namespace {
 
-// Of a whole sequence of 1 to 3 bytes; longer ones hold none that matters.
+// The code point of a sequence of 1 to 3 bytes; longer ones contain no relevant character.
 uint32_t code_point(std::string_view bytes) {
   auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
   if (bytes.size() == 1) return at(0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opening: size and header first, then one copy of everything before the parameters, then hash, then structure. The file is never mapped:
-// what was verified must not change afterwards.
+// Opening: size and header first, then one copy of everything before the parameters, then the hash, then the structure. The file is never
+// mapped:
+// verified contents must not change afterwards.
 #include "sdk/module/reader.h"
 
 #include <fcntl.h>
@@ -33,7 +34,7 @@ Error system_failure(const std::string& path, int error_number) {
   return {code, concat("module: opening ", in_quotes(path), " failed: ", std::strerror(error_number), "; check the path")};
 }
 
-// Fills `out` from `offset`. A file that ends early was cut after its size was read.
+// Fills `out` from `offset`. A file that ends early was truncated after its size was read.
 Status read_exactly(int descriptor, const std::string& path, uint64_t offset, std::span<std::byte> out) {
   uint64_t done = 0;
   while (done < out.size()) {
@@ -53,12 +54,12 @@ bool all_zero(const uint8_t* bytes, size_t count) {
   return true;
 }
 
-// The header's own rules. Afterwards sections are where the layout says, and inside the file.
+// Rules of the header. Afterwards sections are at the offsets of the layout, and inside the file.
 Status check_header(const FileHeader& header, const std::string& path, uint64_t file_bytes) {
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
     return Error{HEDDLE_STATUS_INVALID_ARGUMENT,
                  concat("module: opening ", in_quotes(path),
-                        " failed: it does not start as a .heddle file does; give a file written by heddle compile")};
+                        " failed: it does not start like a .heddle file; give a file written by heddle compile")};
   }
   if (header.format_major != kFormatMajor || header.format_minor > kFormatMinor) {
     return Error{HEDDLE_STATUS_UNIMPLEMENTED,
@@ -93,7 +94,7 @@ Status check_header(const FileHeader& header, const std::string& path, uint64_t 
   return std::nullopt;
 }
 
-// head: everything before the parameters. Its hash field counts as zero.
+// head: everything before the parameters. The hash field counts as zero.
 std::array<uint8_t, 16> hash_of(std::byte* head, uint64_t bytes) {
   std::byte* const field = head + offsetof(FileHeader, content_hash);
   std::byte kept[16];
@@ -134,7 +135,7 @@ FileExtent Module::parameter_extent(const module_format::Parameter& parameter) c
 Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t flags) try {
   std::unique_ptr<Module> module(new Module());
   module->path_ = path;
-  // O_NONBLOCK: a FIFO of that name must not hang the open; it means nothing to a regular file.
+  // O_NONBLOCK: opening a FIFO must not block; the flag has no effect on a regular file.
   module->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (module->descriptor_ < 0) return system_failure(path, errno);
   struct stat facts;
@@ -155,7 +156,7 @@ Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t fl
   }
   if (Status failed = check_header(header, path, file_bytes)) return *failed;
 
-  // Before memory is taken for them: a sparse file costs its writer nothing.
+  // Checked before memory is allocated: a huge sparse file costs its writer nothing.
   if (header.sections[0].size > kMaxMetadataBytes || header.sections[3].offset > kMaxHeadBytes) {
     return damaged(path, concat("metadata of ", header.sections[0].size, " bytes, ", header.sections[3].offset,
                                 " bytes before the parameters; the limits are ", kMaxMetadataBytes, " and ", kMaxHeadBytes));
@@ -172,7 +173,7 @@ Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t fl
 
   std::memcpy(module->content_hash_.data(), header.content_hash, 16);
   if ((flags & kOpenNoHash) == 0 && hash_of(module->head_, module->head_bytes_) != module->content_hash_) {
-    return damaged(path, "content hash: metadata, constants or code are not what was written");
+    return damaged(path, "content hash: metadata, constants or code do not match it");
   }
 
   auto section = [&](SectionKind kind) {
@@ -210,7 +211,7 @@ Status verify_parameters(const Module& module) try {
     if (XXH3_64bits_digest(state.get()) != parameter->hash()) {
       return Error{HEDDLE_STATUS_DATA_LOSS, concat("module: checking parameter ", in_quotes(parameter->name()->string_view()), " of ",
                                                    in_quotes(module.path()), " failed: its ", extent.length, " bytes from byte ",
-                                                   extent.offset, " are not what was written; compile or copy the file again")};
+                                                   extent.offset, " do not match their hash; compile or copy the file again")};
     }
   }
   return std::nullopt;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens a .heddle file: copies all but the parameters into memory, checks hash and structure, and keeps the descriptor for parameter
-// reads. Used by core/open and by tools of this room; knows nothing of devices.
+// Opens a .heddle file: copies all but the parameters into memory, checks hash and structure, and keeps the descriptor for reading
+// parameters.
+// Used by core/open and by tools; knows nothing of devices.
 #pragma once
 
 #include <heddle_module/module_generated.h>
@@ -25,7 +26,7 @@ struct FileExtent {
 
 constexpr uint32_t kOpenNoHash = 1;  // skip the content hash; structure is always verified
 
-// An opened and verified file; immutable, so that any thread may read it. What verifier.h promises holds for metadata().
+// An opened and verified file; immutable, so that any thread may read it. The guarantees of verifier.h hold for metadata().
 class Module {
  public:
   ~Module();
@@ -35,15 +36,15 @@ class Module {
   const module_format::Module& metadata() const { return *metadata_; }
   const std::string& path() const { return path_; }
   int descriptor() const { return descriptor_; }
-  // The file up to the parameters, byte for byte: what all but those is taken from.
+  // The file up to the parameters, byte for byte: the source of everything except parameters.
   std::span<const std::byte> head() const { return {head_, head_bytes_}; }
-  // XXH3-128 as the file states it, canonical form: an identity for caches. Checked unless kOpenNoHash was given.
+  // XXH3-128 as stated in the file, canonical form: an identity for caches. Checked unless kOpenNoHash was given.
   const std::array<uint8_t, 16>& content_hash() const { return content_hash_; }
 
-  // Starts on a page. Empty if the range is not one of the file's (for Variant.code it always is).
+  // Starts on a page. Empty if the range is not in the file (for Variant.code it always is).
   std::span<const std::byte> code(const module_format::Range& range) const;
   std::span<const std::byte> constants(const module_format::Range& range) const;
-  // Where a stored parameter's bytes are. The file may have been cut since: a short read is DATA_LOSS.
+  // The location of a stored parameter's bytes. The file may have been truncated since: a short read is DATA_LOSS.
   FileExtent parameter_extent(const module_format::Parameter& parameter) const;
 
  private:
@@ -61,11 +62,11 @@ class Module {
   const module_format::Module* metadata_ = nullptr;
 };
 
-// NOT_FOUND or PERMISSION_DENIED as the system says; INVALID_ARGUMENT for another kind of file; UNIMPLEMENTED for a newer format;
-// DATA_LOSS for a damaged one. Reads no parameter.
+// NOT_FOUND or PERMISSION_DENIED from the system; INVALID_ARGUMENT for another kind of file; UNIMPLEMENTED for a newer format;
+// DATA_LOSS for a damaged file. Reads no parameter.
 Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t flags = 0);
 
-// Reads every stored parameter and compares its hash. DATA_LOSS names the first that differs.
+// Reads every stored parameter and checks its hash. DATA_LOSS names the first mismatch.
 Status verify_parameters(const Module& module);
 
 }  // namespace heddle::module

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Names of regions: "main.3.softmax probabilities" is what it is, and, behind the first space, the node that it was made from. Used by the core and by
-// the validation layer, so that one pattern means the same regions in both.
+// Names of regions: in "main.3.softmax probabilities", the first word identifies the region, and after the first space comes the node that it
+// was made from.
+// Used by the core and by the validation layer, so that a pattern matches the same regions in both.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace heddle::module {
 
-// Whether a pattern (*, ?, []) is of the whole name, of its first word, or of the node behind it.
+// Whether a pattern (*, ?, []) matches the whole name, its first word, or the node after it.
 bool region_matches(const std::string& pattern, std::string_view region);
 
 }  // namespace heddle::module

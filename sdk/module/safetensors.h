@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The safetensors format (huggingface/safetensors, README "Format"): u64 little-endian header size N, N bytes of JSON, data. The index
-// reader serves core/open (`--params FILE`), the writer compiler/emit (`--params-out`), both heddle params. Reads no tensor data.
+// reader serves core/open (`--params FILE`), the writer compiler/emit (`--params-out`), and both heddle params. Reads no tensor data.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;                                           // as the file says, e.g. "F8_E8M0"
-  heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;  // undefined for a dtype that Heddle has no type for
+  std::string dtype;                                           // as stated in the file, e.g. "F8_E8M0"
+  heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;  // undefined for a dtype without a Heddle type
   std::vector<int64_t> dims;
   uint64_t offset = 0;  // from the start of the file, bytes
   uint64_t length = 0;  // bytes
 };
 
-// What a file says of itself, in its order: names and texts.
+// A file's metadata, in its order: names and texts.
 using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
 
 // Sorted by name.
@@ -42,9 +42,11 @@ class SafetensorsIndex {
   SafetensorsMetadata metadata_;
 };
 
-// Reads and checks the header through the descriptor, which stays the caller's; `path` is for error texts. DATA_LOSS for a file
-// that breaks a rule of the format: header beyond the file or 100,000,000 bytes, bad UTF-8 or JSON, duplicate names, sizes
-// that do not fit their shapes, holes, overlaps, bytes after the last tensor.
+// Reads and checks the header through the descriptor, which the caller keeps; `path` is for error texts. DATA_LOSS for a file that breaks a
+// rule of the
+// format: a header beyond the file or above 100,000,000 bytes, invalid UTF-8 or JSON, duplicate names, sizes that do not match their shapes,
+// holes,
+// overlaps, bytes after the last tensor.
 Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_bytes, const std::string& path);
 
 struct SafetensorsTensor {
@@ -52,13 +54,14 @@ struct SafetensorsTensor {
   heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;
   std::vector<int64_t> dims;
   ParameterSource source;
-  std::string dtype = {};  // the format's name of a type that Heddle has none for; then element_type is undefined
+  std::string dtype = {};  // the format's name of a type that Heddle lacks; then element_type is undefined
 };
 
-// Writes tensors in the order given, behind a header padded to 8 bytes, through a temporary file. UNIMPLEMENTED for i4 and u4, which the
-// format has no name for; INVALID_ARGUMENT for a source whose size does not fit its shape, or a name given twice.
+// Writes tensors in the given order, after a header padded to 8 bytes, through a temporary file. UNIMPLEMENTED for i4 and u4, for which the
+// format
+// has no name; INVALID_ARGUMENT for a source whose size does not match its shape, or for a duplicate name.
 Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path, const SafetensorsMetadata& metadata = {});
-// The same up to the file's name: the caller commits `file`, which is new, or drops it.
+// The same without naming the file: the caller commits `file`, which is new, or drops it.
 Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file, const SafetensorsMetadata& metadata = {});
 
 }  // namespace heddle::module

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads and checks the header of a safetensors file. The file is hostile until proven otherwise; simdjson checks JSON and UTF-8.
+// Reads and checks the header of a safetensors file. The file is untrusted until it is checked; simdjson checks JSON and UTF-8.
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Status read_json(int descriptor, const std::string& path, uint64_t offset, uint6
   if (json.data() == nullptr) throw std::bad_alloc();
   if (Status failed = read_bytes(descriptor, path, offset, json.data(), bytes)) return failed;
   dom::element root;
-  // What is read here is three levels deep.
+  // The expected JSON is three levels deep.
   if (auto error = parser.allocate(bytes, 16)) return broken_index(path, simdjson::error_message(error));
   if (auto error = parser.parse(json).get(root)) return broken_index(path, concat("header: ", simdjson::error_message(error)));
   if (root.get(out)) return broken_index(path, "header: it is not an object");
@@ -57,7 +57,7 @@ bool read_string_map(const dom::element& value, SafetensorsMetadata& out) {
   return true;
 }
 
-// Fills dtype, dims, offset and length (still relative to the data); empty on success, else what is wrong.
+// Fills in dtype, dims, offset and length (still relative to the data); returns an error text, empty on success.
 std::string read_entry(const dom::element& value, SafetensorsEntry& entry) {
   dom::object object;
   if (value.get(object)) return "it is not an object";
@@ -92,7 +92,7 @@ std::string read_entry(const dom::element& value, SafetensorsEntry& entry) {
   const SafetensorsType* type = safetensors_type(entry.dtype);
   if (type == nullptr) return concat("dtype ", in_quotes(entry.dtype), " is not known");
   entry.element_type = type->type;
-  // The format counts in bits and wants whole bytes: 3 values of 4 bits are refused, not rounded.
+  // The format counts in bits and requires whole bytes: 3 values of 4 bits are refused, not rounded.
   uint64_t elements = 1, bits = 0;
   const bool empty = std::find(entry.dims.begin(), entry.dims.end(), 0) != entry.dims.end();
   for (int64_t extent : entry.dims) {
@@ -124,9 +124,10 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   uint64_t header_bytes = 0;
   for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | prefix[i];
   if (header_bytes > kMaxSafetensorsHeaderBytes) {
-    return Error{HEDDLE_STATUS_DATA_LOSS, concat("module: reading the index of ", in_quotes(path), " failed: header of ", header_bytes,
-                                                 " bytes is above ", kMaxSafetensorsHeaderBytes,
-                                                 "; if it is another format, such as .npz, heddle params convert makes safetensors of it")};
+    return Error{
+        HEDDLE_STATUS_DATA_LOSS,
+        concat("module: reading the index of ", in_quotes(path), " failed: header of ", header_bytes, " bytes is above ",
+               kMaxSafetensorsHeaderBytes, "; if it is another format, such as .npz, heddle params convert converts it to safetensors")};
   }
   if (header_bytes > file_bytes - 8)
     return broken_index(path, concat("header of ", header_bytes, " bytes is beyond the file's ", file_bytes));
@@ -139,7 +140,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   bool has_metadata = false;
   for (const dom::key_value_pair field : object) {
     if (field.key == "__metadata__") {
-      if (has_metadata) return broken_index(path, "header: '__metadata__' is there twice");
+      if (has_metadata) return broken_index(path, "header: '__metadata__' is a duplicate key");
       if (!read_string_map(field.value, index.metadata_)) return broken_index(path, "header: '__metadata__' is not an object of strings");
       has_metadata = true;
       continue;
@@ -151,7 +152,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
     index.entries_.push_back(std::move(entry));
   }
 
-  // No holes, no overlaps, nothing behind the last one.
+  // No holes, no overlaps, nothing after the last tensor.
   std::sort(index.entries_.begin(), index.entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return a.offset != b.offset ? a.offset < b.offset : a.length < b.length;
   });
@@ -159,7 +160,9 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   for (const SafetensorsEntry& entry : index.entries_) {
     if (entry.offset != end)
       return broken_index(path, concat("tensor ", in_quotes(entry.name), ": it starts at data byte ", entry.offset, ", expected ", end));
-    end += entry.length;  // at most the last end, which is checked against the file below; lengths come from offsets, so no wrap
+    end +=
+        entry
+            .length;  // at most the last end, which is checked against the file below; lengths are differences of offsets, so this cannot wrap
   }
   const uint64_t data_bytes = file_bytes - 8 - header_bytes;
   for (const SafetensorsEntry& entry : index.entries_) {
@@ -176,7 +179,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
             [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
   for (size_t i = 1; i < index.entries_.size(); ++i) {
     if (index.entries_[i].name == index.entries_[i - 1].name)
-      return broken_index(path, concat("tensor ", in_quotes(index.entries_[i].name), ": the name is there twice"));
+      return broken_index(path, concat("tensor ", in_quotes(index.entries_[i].name), ": the name is a duplicate"));
   }
   return index;
 } catch (const std::bad_alloc&) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads and checks the index of shards, which is as hostile as the header of a safetensors file.
+// Reads and checks the index of shards, which is as untrusted as the header of a safetensors file.
 #include "sdk/module/safetensors_shards.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ bool is_file_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.size() <= 255 && name.find_first_of(std::string_view("/\0", 2)) == name.npos;
 }
 
-// Sorts names and refers to them from the entries.
+// Sorts the names and stores their numbers in the entries.
 Status number_shards(const std::string& path, std::vector<std::string>& shards_of, ShardIndex& index) {
   index.shards = shards_of;
   std::sort(index.shards.begin(), index.shards.end());
@@ -65,8 +65,8 @@ Result<ShardIndex> read_shard_index(int descriptor, uint64_t file_bytes, const s
     std::string_view shard;
     if (field.value.get(shard)) return broken_index(path, concat("tensor ", in_quotes(field.key), ": its file is not a string"));
     if (!is_file_name(shard)) {
-      return broken_index(path,
-                          concat("tensor ", in_quotes(field.key), ": ", in_quotes(shard), " is not the name of a file beside the index"));
+      return broken_index(
+          path, concat("tensor ", in_quotes(field.key), ": ", in_quotes(shard), " is not the name of a file in the index's directory"));
     }
     index.entries.push_back({std::string(field.key), 0});
     shards_of.emplace_back(shard);
@@ -75,7 +75,7 @@ Result<ShardIndex> read_shard_index(int descriptor, uint64_t file_bytes, const s
   std::sort(index.entries.begin(), index.entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (size_t i = 1; i < index.entries.size(); ++i) {
     if (index.entries[i].name == index.entries[i - 1].name)
-      return broken_index(path, concat("tensor ", in_quotes(index.entries[i].name), ": the name is there twice"));
+      return broken_index(path, concat("tensor ", in_quotes(index.entries[i].name), ": the name is a duplicate"));
   }
   return index;
 } catch (const std::bad_alloc&) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the readers of the JSON in safetensors headers and in indexes of shards share. Private to this room.
+// Shared by the readers of JSON in safetensors headers and in indexes of shards. Private to this directory.
 #pragma once
 
 #include <simdjson.h>
@@ -11,10 +11,10 @@
 
 namespace heddle::module {
 
-// DATA_LOSS: what is wrong with the index of a file.
+// DATA_LOSS: the index of a file is wrong.
 Error broken_index(const std::string& path, std::string_view cause);
 
-// `bytes` of the file as JSON, an object of at most 16 levels. The parser owns what `out` refers to.
+// Parses `bytes` of the file as JSON, an object of at most 16 levels. The parser owns the memory to which `out` refers.
 Status read_json(int descriptor, const std::string& path, uint64_t offset, uint64_t bytes, simdjson::dom::parser& parser,
                  simdjson::dom::object& out);
 Status read_bytes(int descriptor, const std::string& path, uint64_t offset, char* out, uint64_t bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Names of element types in safetensors files. Private to this room's reader and writer of that format.
+// Names of element types in safetensors files. Private to this directory's reader and writer of that format.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ namespace heddle::module {
 struct SafetensorsType {
   std::string_view name;
   uint32_t bits;
-  heddle_element_type_t type;  // undefined where Heddle has none
+  heddle_element_type_t type;  // undefined if Heddle has no such type
 };
 
 inline constexpr SafetensorsType kSafetensorsTypes[] = {
@@ -39,7 +39,7 @@ inline constexpr SafetensorsType kSafetensorsTypes[] = {
     {"U64", 64, HEDDLE_TYPE_U64},
 };
 
-// Null for a name that the format does not have.
+// Null for a name that the format does not define.
 inline const SafetensorsType* safetensors_type(std::string_view name) {
   for (const SafetensorsType& type : kSafetensorsTypes) {
     if (type.name == name) return &type;
@@ -47,7 +47,7 @@ inline const SafetensorsType* safetensors_type(std::string_view name) {
   return nullptr;
 }
 
-// Empty for a type that the format does not have.
+// Empty for a type that the format does not define.
 inline std::string_view safetensors_dtype(heddle_element_type_t element_type) {
   for (const SafetensorsType& type : kSafetensorsTypes) {
     if (type.type == element_type && element_type != HEDDLE_TYPE_UNDEFINED) return type.name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes safetensors: the header is text whose order is ours, so that the same tensors give the same bytes.
+// Writes safetensors: the order of the header's text is fixed, so that the same tensors give the same bytes.
 #include <cstring>
 #include <new>
 #include <unordered_set>
@@ -62,7 +62,7 @@ Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, Output
       return failure(HEDDLE_STATUS_INVALID_ARGUMENT, path, tensor.name, "the format does not allow this name; rename it");
     }
     if (!names.insert(tensor.name).second)
-      return failure(HEDDLE_STATUS_INVALID_ARGUMENT, path, tensor.name, "the name is there twice; rename one");
+      return failure(HEDDLE_STATUS_INVALID_ARGUMENT, path, tensor.name, "the name is a duplicate; rename one");
     const SafetensorsType* type = safetensors_type(tensor.dtype.empty() ? safetensors_dtype(tensor.element_type) : tensor.dtype);
     if (type == nullptr) {
       return failure(HEDDLE_STATUS_UNIMPLEMENTED, path, tensor.name,
@@ -83,7 +83,7 @@ Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, Output
     json.append(",").append(std::to_string(offset)).append("]}");
   }
   json.push_back('}');
-  // Data that begins on 64 bytes can be mapped; the format wants a multiple of 8.
+  // Data that begins at a multiple of 64 bytes can be mapped; the format requires a multiple of 8.
   json.resize(align_up(8 + json.size(), kSectionAlignment) - 8, ' ');
   if (json.size() > kMaxSafetensorsHeaderBytes) {
     return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing ", in_quotes(path), " failed: a header of ", json.size(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See user_cache.h. Everything is asked of what is open, which nobody can exchange.
+// See user_cache.h. All checks use open descriptors, whose targets cannot be exchanged.
 #include "sdk/module/user_cache.h"
 
 #include <dirent.h>
@@ -59,12 +59,12 @@ std::string why_not_own(int descriptor, mode_t kind, mode_t forbidden) {
   if ((facts.st_mode & forbidden) != 0) {
     std::string mode;
     for (int shift = 9; shift >= 0; shift -= 3) mode.push_back(static_cast<char>('0' + (facts.st_mode >> shift & 7)));
-    return concat("others have rights to it (mode ", mode, ")");
+    return concat("others have access to it (mode ", mode, ")");
   }
   return {};
 }
 
-// None unless it is the user's alone.
+// Fails unless only the user has access to it.
 Opened open_folder(const std::string& folder, std::string& wrong) {
   Opened opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   wrong = opened ? why_not_own(opened.get(), S_IFDIR, 077) : std::strerror(errno);
@@ -163,15 +163,15 @@ void UserCache::trim(uint64_t most_bytes, bool (*is_entry)(std::string_view name
             [](const Entry& a, const Entry& b) { return std::pair(a.seconds, a.nanoseconds) < std::pair(b.seconds, b.nanoseconds); });
   for (const Entry& file : files) {
     if (all <= most_bytes) break;
-    (void)unlinkat(folder.get(), file.name.c_str(), 0);  // which another process may have done
+    (void)unlinkat(folder.get(), file.name.c_str(), 0);  // another process may already have done this
     all -= file.bytes;
   }
 }
 
 std::string UserCache::why_unused() const {
   std::string wrong;
-  if (folder_.empty() || open_folder(folder_, wrong) || access(folder_.c_str(), F_OK) != 0) return {};  // the first entry makes it
-  return concat(folder_, " is not used: ", wrong, "; its user alone may have rights to it (mode 0700)");
+  if (folder_.empty() || open_folder(folder_, wrong) || access(folder_.c_str(), F_OK) != 0) return {};  // the first entry creates it
+  return concat(folder_, " is not used: ", wrong, "; only its user may have access to it (mode 0700)");
 }
 
 }  // namespace heddle::module

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A folder of small files that may be lost at any time, below the user's own cache folder. What is in it decides what code is run, so it counts only while
-// its user alone has rights to it. Used by the host for verdicts on plugins and by the compiler for kernels; any number of processes may use one.
+// A directory of small files that may be deleted at any time, below the user's cache directory. Its contents decide which code is run, so it
+// is used only while
+// no other user has access to it. Used by the host for probe results of plugins and by the compiler for kernels; any number of processes may
+// share one.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +15,27 @@ namespace heddle::module {
 
 class UserCache {
  public:
-  // A folder of $XDG_CACHE_HOME/heddle, or of ~/.cache/heddle; empty without either or when the process runs with raised rights.
+  // A directory in $XDG_CACHE_HOME/heddle or ~/.cache/heddle; empty without either, or if the process runs with raised privileges.
   static std::string default_folder(std::string_view name);
 
-  // folder empty: nothing is found and nothing is kept.
+  // With an empty folder nothing is found and nothing is stored.
   explicit UserCache(std::string folder = {}) : folder_(std::move(folder)) {}
 
-  // The bytes of an entry of at most so many; nothing if there is none, or if it could be somebody else's.
+  // The bytes of an entry of at most most_bytes; nothing if there is none, or if another user could have written it.
   std::optional<std::string> find(const std::string& name, size_t most_bytes) const;
 
-  // Keeps the bytes under the name, in place of those before. They appear when they are complete. Failures are not errors.
+  // Stores the bytes under the name and replaces earlier ones. They appear once they are complete. Failures are ignored.
   bool keep(const std::string& name, std::string_view bytes) const;
 
   // Marks an entry as used now, for trim().
   void touch(const std::string& name) const;
 
-  // Removes entries that were not used for the longest time, until no more bytes of them than these are left. Entries, and what an interrupted process left
-  // of one, begin with a name that `is_entry` knows; whatever else is in the folder stays.
+  // Removes the least recently used entries until at most most_bytes of entries are left. Entries, and what an interrupted process left of
+  // one, have a name
+  // that `is_entry` accepts; other files in the directory are kept.
   void trim(uint64_t most_bytes, bool (*is_entry)(std::string_view name)) const;
 
-  // Why a folder that is there is not used, for logs: others have rights to it, or it is a link. Empty if it is.
+  // Why an existing directory is not used, for logs: others have access to it, or it is a link. Empty if it is used.
   std::string why_unused() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The check of UTF-8, one sequence at a time: names are short, and a report of a megabyte takes a millisecond.
+// Checks UTF-8 one sequence at a time: names are short, and a report of a megabyte takes a millisecond.
 #include "sdk/module/utf8.h"
 
 #include <cstddef>

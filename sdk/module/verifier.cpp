@@ -24,7 +24,7 @@ Status broken(const Parts&... parts) {
   return Error{HEDDLE_STATUS_DATA_LOSS, concat(parts...)};
 }
 
-// The range lies in a section of `size` bytes and starts on `alignment`.
+// Checks that the range is inside a section of `size` bytes and starts at a multiple of `alignment`.
 Status verify_range(const mf::Range* range, uint64_t size, uint64_t alignment, std::string_view section) {
   if (range == nullptr) return broken("its range in section ", section, " is missing");
   if (range->offset() > size || range->length() > size - range->offset()) {
@@ -85,7 +85,7 @@ class ModuleChecker {
       const flatbuffers::String* name = module_.slots()->Get(i)->name();
       if (Status bad = verify_name(name, true, "name", budget_)) return in(concat("slot ", i), bad);
       if (!names.insert(name->string_view()).second)
-        return broken("slot ", i, ": the name ", in_quotes(name->string_view()), " is there twice");
+        return broken("slot ", i, ": the name ", in_quotes(name->string_view()), " is a duplicate");
     }
     return std::nullopt;
   }
@@ -190,17 +190,17 @@ class ModuleChecker {
     }
     if (!parameter.stored()) return std::nullopt;
     if (Status bad = verify_range(parameter.data(), sizes_.parameters, kSectionAlignment, "parameters")) return bad;
-    if (parameter.data()->length() != *bytes) return broken("stored are ", parameter.data()->length(), " bytes of ", *bytes);
+    if (parameter.data()->length() != *bytes) return broken(parameter.data()->length(), " of ", *bytes, " bytes are stored");
     return std::nullopt;
   }
 
   Status parameters() {
-    std::set<std::pair<std::string_view, std::string_view>> names;  // in the metadata
+    std::set<std::pair<std::string_view, std::string_view>> names;  // views into the metadata
     for (uint32_t i = 0; i < module_.parameters()->size(); ++i) {
       const mf::Parameter& at = *module_.parameters()->Get(i);
       if (Status bad = parameter(at)) return in(concat("parameter ", i), bad);
       if (!names.emplace(at.scope()->string_view(), at.name()->string_view()).second)
-        return broken("parameter ", i, ": the name ", in_quotes(at.name()->string_view()), " is there twice");
+        return broken("parameter ", i, ": the name ", in_quotes(at.name()->string_view()), " is a duplicate");
     }
     return std::nullopt;
   }
@@ -293,7 +293,7 @@ class ModuleChecker {
       const mf::Function& at = *module_.functions()->Get(i);
       if (Status bad = verify_name(at.name(), false, "name", budget_)) return in(concat("function ", i), bad);
       if (!names.insert(at.name()->string_view()).second)
-        return broken("function ", i, ": the name ", in_quotes(at.name()->string_view()), " is there twice");
+        return broken("function ", i, ": the name ", in_quotes(at.name()->string_view()), " is a duplicate");
       if (Status bad = function(at)) return in(concat("function ", in_quotes(at.name()->string_view())), bad);
     }
     return std::nullopt;
@@ -316,10 +316,10 @@ Status verify_name(const flatbuffers::String* text, bool may_be_empty, std::stri
 }
 
 Status verify_metadata(std::span<const std::byte> metadata, const SectionSizes& sizes) {
-  // FlatBuffers counts in 32 bits, and its verifier asserts rather than answers beyond that.
+  // FlatBuffers counts in 32 bits, and its verifier asserts instead of failing beyond that.
   if (metadata.size() < 16 || metadata.size() > kMaxMetadataBytes)
     return broken("metadata: ", metadata.size(), " bytes are outside 16..", kMaxMetadataBytes);
-  // An honest table takes at least 8 bytes (its vtable reference and the reference to it): a bound that no sharing can exceed.
+  // A table without sharing takes at least 8 bytes (its vtable reference and the reference to it): a bound that sharing cannot exceed.
   const uint32_t tables = static_cast<uint32_t>(metadata.size() / 8);
   flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(metadata.data()), metadata.size(), 16, tables);
   if (!mf::VerifyModuleBuffer(verifier)) return broken("metadata: its structure is damaged");

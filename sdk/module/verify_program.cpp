@@ -39,7 +39,7 @@ class ProgramChecker {
     error_ = Error{HEDDLE_STATUS_DATA_LOSS, concat(name_, ": ", parts...)};
     return false;
   }
-  // index < count, or an error that names place, thing, value and limit.
+  // Checks index < count; the error names place, thing, value and limit.
   template <typename... Where>
   bool below(uint64_t index, uint64_t count, std::string_view what, const Where&... where) {
     if (index < count) return true;
@@ -188,7 +188,7 @@ class ProgramChecker {
     return true;
   }
 
-  // A range of a value that a command reads or writes; `required` is what the command does with it for sure.
+  // A range of a value that a command reads or writes; `required` is the access that the command certainly makes.
   template <typename... Where>
   bool binding(const mf::BindingRef& ref, uint32_t required, const Where&... where) {
     if (!below(ref.value(), program_.values()->size(), "value", where...)) return false;
@@ -227,15 +227,15 @@ class ProgramChecker {
     return true;
   }
 
-  // Files before 0.2 have none, and neither do programs that do not say.
+  // Files before 0.2 have none, nor have programs that do not state them.
   bool binding_types(uint32_t i) {
     const mf::DispatchSite* site = program_.dispatches()->Get(i);
     const auto* types = site->binding_types();
     const auto* dims = site->binding_dims();
     if (!types && !dims) return true;
-    // One shape of message: this is checked for every file and seldom wrong.
+    // One form of message: this is checked for every file and seldom fails.
     auto wrong = [&](const std::string& text) { return fail("dispatch site ", i, ": ", text); };
-    if (!all_usable(types, dims)) return wrong("the types of its bindings are not whole");
+    if (!all_usable(types, dims)) return wrong("the types of its bindings are incomplete");
     if (!budget_.take(sizeof(mf::BindingType) * uint64_t{types->size()} + uint64_t{8} * dims->size())) {
       return wrong("its vectors are shared with others");
     }
@@ -275,7 +275,7 @@ class ProgramChecker {
     for (uint32_t register_index : *site->constants()) {
       if (!reg(register_index, "dispatch site ", i, ": constant ")) return false;
     }
-    uint64_t extents = 0;  // among the constants
+    uint64_t extents = 0;  // number of extents among the constants
     if (site->operation() && !operation(*site->operation(), *site, i, &extents)) return false;
     if (!has_kernels) return binding_types(i);
     const uint64_t constants_bytes = 8 * (uint64_t{site->constants()->size()} - extents);
@@ -311,7 +311,7 @@ class ProgramChecker {
     return binding_types(i);
   }
 
-  // out_extents: of its operands, at most as many as the site has constants.
+  // out_extents: the number of its operands' extents, at most the number of the site's constants.
   bool operation(const mf::Operation& operation, const mf::DispatchSite& site, uint32_t i, uint64_t* out_extents) {
     auto wrong = [&](const auto&... parts) { return fail("dispatch site ", i, ": operation: ", parts...); };
     if (Status bad = verify_name(operation.domain(), false, "domain", budget_)) return wrong(bad->message);
@@ -343,7 +343,7 @@ class ProgramChecker {
     for (const mf::OperationAttribute* attribute : *operation.attributes()) {
       if (Status bad = verify_name(attribute->name(), false, "attribute", budget_)) return wrong(bad->message);
       const std::string_view attribute_name = attribute->name()->string_view();
-      if (attribute_name <= last) return wrong("attribute ", in_quotes(attribute_name), " is not behind ", in_quotes(last));
+      if (attribute_name <= last) return wrong("attribute ", in_quotes(attribute_name), " is not after ", in_quotes(last));
       last = attribute_name;
       const uint32_t kind = attribute->kind();
       const bool of_ints = kind == HEDDLE_ATTRIBUTE_INT || kind == HEDDLE_ATTRIBUTE_INTS;
@@ -361,13 +361,13 @@ class ProgramChecker {
     return true;
   }
 
-  // A command at `pc` names the value: a transient must be alive there.
+  // A command at `pc` uses the value: a transient must be live there.
   bool alive(uint32_t value_index, uint32_t pc) {
     const mf::Value* value = program_.values()->Get(value_index);
     if (value->kind() != ValueKind::Transient) return true;
     const mf::Transient* transient = program_.transients()->Get(value->index());
     if (transient->first() <= pc && pc <= transient->last()) return true;
-    return fail("instruction ", pc, ": transient ", value->index(), " is used outside its life, ", transient->first(), "..",
+    return fail("instruction ", pc, ": transient ", value->index(), " is used outside its lifetime,  ", transient->first(), "..",
                 transient->last());
   }
 
@@ -426,7 +426,7 @@ class ProgramChecker {
         return in(a, program_.messages()->size(), "message") && r(b);
       case Op::Dispatch: {
         if (!in(a, program_.dispatches()->size(), "dispatch site")) return false;
-        // Many instructions may name one site of many bindings: these are looked at again only to say which one is wrong.
+        // Many instructions may name one site with many bindings: these are only checked again to tell which one is wrong.
         if (site_lives_[a].first <= pc && pc <= site_lives_[a].last) return true;
         for (const mf::BindingRef* ref : *program_.dispatches()->Get(a)->bindings()) {
           if (!alive(ref->value(), pc)) return false;
@@ -455,7 +455,7 @@ class ProgramChecker {
   const mf::Program& program_;
   const std::string& name_;
   WorkBudget& budget_;
-  std::vector<Life> site_lives_;  // where all values of a dispatch site are alive
+  std::vector<Life> site_lives_;  // where all values of a dispatch site are live
   Status error_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writing: parameters are hashed first, since their hashes stand in the metadata before them, then everything goes out in file order.
+// Writing: parameters are hashed first, since their hashes are in the metadata before them; then everything is written in file order.
 #include "sdk/module/writer.h"
 
 #include <algorithm>
@@ -24,21 +24,21 @@ module_format::Range append_aligned(std::vector<std::byte>& section, std::span<c
   return range;
 }
 
-// What the format cannot hold.
+// The model exceeds a limit of the format.
 Error beyond(const OutputFile& file, std::string_view cause) {
   return {HEDDLE_STATUS_INVALID_ARGUMENT,
           concat("module: writing ", in_quotes(file.path()), " failed: ", cause, "; compile a smaller model, or split this one")};
 }
 
 Error invalid(std::string_view cause) {
-  return {HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing a file failed: ", cause, "; this is a mistake of the compiler")};
+  return {HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing a file failed: ", cause, "; this is a bug in the compiler")};
 }
 
 }  // namespace
 
 namespace {
 
-// XXH3-64 of the bytes, which `take` gets as well.
+// XXH3-64 of the bytes, which are also passed to `take`.
 Result<uint64_t> hash_of(const ParameterSource& source, const std::function<Status(std::span<const std::byte>)>& take) {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
   if (!state) throw std::bad_alloc();
@@ -51,7 +51,7 @@ Result<uint64_t> hash_of(const ParameterSource& source, const std::function<Stat
   return XXH3_64bits_digest(state.get());
 }
 
-// The oldest readers that understand the module.
+// The version of the oldest readers that understand the module.
 uint16_t minor_of(const module_format::ModuleT& module) {
   uint16_t minor = kFormatMinorOfKernels;
   auto look = [&](const module_format::ProgramT& program) {
@@ -105,7 +105,8 @@ Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) t
       return invalid(concat("there are bytes for parameter ", index, " of ", module.parameters.size()));
     }
     if (!source.read && source.bytes.size() != source.size_bytes) {
-      return invalid(concat("parameter ", index, " has a source of ", source.bytes.size(), " bytes, stated are ", source.size_bytes));
+      return invalid(
+          concat("parameter ", index, " has a source of ", source.bytes.size(), " bytes, but its stated size is ", source.size_bytes));
     }
   }
   for (uint32_t index = 0; index < module.parameters.size(); ++index) {
@@ -128,7 +129,7 @@ Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) t
     if (global->kind == GlobalKind::Constant && global->data) global->size_bytes = global->data->length();
   }
 
-  // Hashes are known when the parameters are written, and take as many bytes as the zeros that stand for them until then.
+  // Hashes are known once the parameters are written, and have the same size as the zeros in their place until then.
   flatbuffers::FlatBufferBuilder builder(1 << 16);
   builder.ForceDefaults(true);
   auto pack = [&] {
@@ -167,11 +168,11 @@ Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) t
   }
   metadata = pack();
   if (file.size_bytes() != header.file_bytes || metadata.size() != header.sections[0].size) {
-    return invalid(concat("its parts gave ", file.size_bytes(), " bytes of file and ", metadata.size(), " of metadata, planned were ",
+    return invalid(concat("its parts have ", file.size_bytes(), " bytes of file and ", metadata.size(), " of metadata, expected ",
                           header.file_bytes, " and ", header.sections[0].size));
   }
 
-  // The part before the parameters is small: build it whole, hash it, write it.
+  // The part before the parameters is small: it is built in memory, hashed and written.
   std::memcpy(head.data(), &header, sizeof(header));
   auto place = [&](uint32_t section, std::span<const std::byte> bytes) {
     if (!bytes.empty()) std::memcpy(head.data() + header.sections[section].offset, bytes.data(), bytes.size());

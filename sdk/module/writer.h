@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes a .heddle file. Used by compiler/emit and by tests; the same pieces in the same order give the same bytes. The file appears
+// Writes a .heddle file. Used by compiler/emit and by tests; the same parts in the same order give the same bytes. The file appears
 // under its name only when it is complete and has passed the verifier.
 #pragma once
 
@@ -19,19 +19,20 @@ namespace heddle::module {
 
 class ModuleWriter {
  public:
-  // An image; the range goes into VariantT::code. The same bytes again give the same range.
+  // Adds an image; the returned range goes into VariantT::code. Equal bytes give the same range.
   module_format::Range add_code(std::span<const std::byte> image);
-  // Small data; the range goes into GlobalT::data of a constant. The same bytes again give the same range.
+  // Adds small data; the returned range goes into GlobalT::data of a constant. Equal bytes give the same range.
   module_format::Range add_constant(std::span<const std::byte> data);
-  // Bytes of ModuleT::parameters[index]. A parameter that has a source is stored in the file, one without is looked for in a
-  // file of its scope.
+  // Sets the bytes of ModuleT::parameters[index]. A parameter with a source is stored in the file, one without is searched for in a file of
+  // its scope.
   void set_parameter(uint32_t index, ParameterSource source);
 
-  // Fills in what follows from the pieces (stored, data and hash of parameters; size_bytes of parameter and constant
-  // globals), checks all of it as a reader would, and writes. On failure nothing is left behind, and a file that was there
-  // before stays. INVALID_ARGUMENT for a module that does not pass the verifier.
+  // Fills in the derived fields (stored, data and hash of parameters; size_bytes of parameter and constant globals), checks everything as a
+  // reader would,
+  // and writes. On failure nothing is left behind, and an existing file is unchanged. INVALID_ARGUMENT for a module that does not pass the
+  // verifier.
   Status write(module_format::ModuleT& module, const std::string& path);
-  // The same up to the file's name: the caller commits `file`, which is new, or drops it.
+  // The same without naming the file: the caller commits `file`, which is new, or drops it.
   Status prepare(module_format::ModuleT& module, OutputFile& file);
 
  private:

@@ -73,7 +73,7 @@ class Cache(HeddleTestCase):
         self.cache.chmod(0o777)
         result = self.taken("again")
         self.assertEqual(result["entries_taken"], 0)
-        self.assertIn("others have rights to it (mode 0777)", result["unused"])
+        self.assertIn("others have access to it (mode 0777)", result["unused"])
         self.same("cold", "again")
 
     def test_no_cache_keeps_nothing(self):

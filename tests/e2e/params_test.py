@@ -391,8 +391,8 @@ class Modules(ParamsCase):
         index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": where}))
         self.assertIn("its total_size is 1, its tensors have", self.succeed("params", "verify", index).stderr)
         index.write_text(json.dumps({"weight_map": {name: "../" + file for name, file in where.items()}}))
-        self.assertIn("is not the name of a file beside the index", self.fail_with(1, "params", "ls", index).stderr)
-        self.assertIn("is not the name of a file beside the index", self.fail_with(1, *self.call, index).stderr)
+        self.assertIn("is not the name of a file in the index's directory", self.fail_with(1, "params", "ls", index).stderr)
+        self.assertIn("is not the name of a file in the index's directory", self.fail_with(1, *self.call, index).stderr)
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ TEST_F(CudaParamIo, SaysWhichExtentFailed) {
             "2");
   heddle_param_io_params_t how = params(0);
   how.method = 77;
-  EXPECT_FAILS(move(file, {{0, 5000, buffer, 0}}, &how), HEDDLE_STATUS_UNIMPLEMENTED, "no method of number 77");
+  EXPECT_FAILS(move(file, {{0, 5000, buffer, 0}}, &how), HEDDLE_STATUS_UNIMPLEMENTED, "no method number 77");
   free({buffer});
 }
 

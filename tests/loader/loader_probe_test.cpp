@@ -35,8 +35,8 @@ TEST_F(Loader, TurnsExceptionsIntoReasons) {
   for (const char* name : {"throw_probe", "throw_create"}) {
     PluginInfo found = install_and_look(name);
     EXPECT_EQ(found.state, PluginState::kProbeFailed);
-    EXPECT_THAT(found.reason,
-                AllOf(HasSubstr(name + 6), HasSubstr("threw an exception, which must not leave a plugin; report this to its vendor [HD-B-01]")));
+    EXPECT_THAT(found.reason, AllOf(HasSubstr(name + 6),
+                                    HasSubstr("threw an exception, which must not leave a plugin; report this to its vendor [HD-B-01]")));
   }
 }
 
@@ -138,7 +138,7 @@ TEST_F(Loader, KeepsVerdictsInAFolderOfItsOwnAlone) {
   options_.no_config = false;
   options_.config_text = "[log]\nlevel = \"debug\"\n";
   EXPECT_FALSE(info(*open(), "good").from_cache);
-  EXPECT_THAT(log_, AllOf(HasSubstr("are not cached"), HasSubstr("is not used"), HasSubstr("others have rights to it (mode 0770)")));
+  EXPECT_THAT(log_, AllOf(HasSubstr("are not cached"), HasSubstr("is not used"), HasSubstr("others have access to it (mode 0770)")));
 
   std::filesystem::permissions(cache, std::filesystem::perms(0700));
   EXPECT_TRUE(info(*open(), "good").from_cache);

@@ -105,7 +105,7 @@ TEST_P(EveryAllocator, DestroyingGivesWhatWaitsBackWithItsPoints) {
 TEST_P(EveryAllocator, DestroyingWithLiveBlocksListsThem) {
   const heddle_block_t weights[] = {allocate(100, {}, 0, &kWeights), allocate(200, {}, 0, &kWeights)};
   const heddle_block_t other = allocate(50);
-  EXPECT_FAILS(top().destroy(), HEDDLE_STATUS_FAILED_PRECONDITION, "3 blocks live");
+  EXPECT_FAILS(top().destroy(), HEDDLE_STATUS_FAILED_PRECONDITION, "3 live blocks");
   EXPECT_FAILS(top().destroy(), HEDDLE_STATUS_FAILED_PRECONDITION, "300 bytes in       2 blocks: weights");
   EXPECT_FAILS(top().destroy(), HEDDLE_STATUS_FAILED_PRECONDITION, "50 bytes in       1 block : unknown owner");
   EXPECT_FAILS(top().shutdown(), HEDDLE_STATUS_FAILED_PRECONDITION, "HD-L-01");

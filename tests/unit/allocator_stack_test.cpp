@@ -87,7 +87,7 @@ TEST_F(StackTest, TrackNamesTheOldestLeaks) {
   std::vector<heddle_block_t> blocks;
   for (uint64_t i = 1; i <= 20; ++i) blocks.push_back(allocate(100 * i, {}, 0, &kWeights));
   free(blocks.front());
-  EXPECT_FAILS(top().destroy(), HEDDLE_STATUS_FAILED_PRECONDITION, "19 blocks live");
+  EXPECT_FAILS(top().destroy(), HEDDLE_STATUS_FAILED_PRECONDITION, "19 live blocks");
   const std::vector<std::string> logged = host.logged_lines();
   ASSERT_EQ(logged.size(), 16u);
   EXPECT_EQ(logged[0], "track: 'test' still has allocation 2: 200 bytes for weights");

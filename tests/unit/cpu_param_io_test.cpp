@@ -151,7 +151,7 @@ TEST_P(ParamIo, PassesThePageCacheByWhereTheFileWouldFillIt) {
   const std::vector<heddle_extent_t> all(kCount, {0, kEach, buffer, 0});
   EXPECT_FAILS(move(all, &params), HEDDLE_STATUS_CANCELLED, "cancelled");
   const bool is_fake = std::string(GetParam()).find("fake") != std::string::npos;  // which reads one way only, and says nothing
-  EXPECT_EQ(host.logged().find("'weights.bin' is read past the page cache: 6") == std::string::npos, is_fake) << host.logged();
+  EXPECT_EQ(host.logged().find("'weights.bin' is read bypassing the page cache: 6") == std::string::npos, is_fake) << host.logged();
   driver->buffer_api->free(buffer);
 }
 
@@ -171,7 +171,7 @@ TEST_P(ParamIo, ReadsThroughThePageCacheWhereItMayNotPassItBy) {
   EXPECT_OK(move({{0, bytes.size(), buffer, 0}}, &params));
   params.method = HEDDLE_FILE_METHOD_DIRECT_ONLY;
   EXPECT_FAILS(move({{0, bytes.size(), buffer, 0}}, &params), HEDDLE_STATUS_UNIMPLEMENTED,
-               is_fake ? "through the page cache alone" : "reading 'weights.bin' past the page cache failed: Permission denied");
+               is_fake ? "through the page cache alone" : "reading 'weights.bin' bypassing the page cache failed: Permission denied");
   params.method = HEDDLE_FILE_METHOD_GDS;
   EXPECT_FAILS(move({{0, bytes.size(), buffer, 0}}, &params), HEDDLE_STATUS_UNIMPLEMENTED,
                is_fake ? "through the page cache alone" : "this driver has no GPUDirect Storage");

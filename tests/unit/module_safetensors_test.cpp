@@ -123,7 +123,7 @@ const Broken kBroken[] = {
     {"TextBehindTheObject", "{} x", 0, "header"},
     {"BadUtf8", "{\"\xff\":{}}", 0, "header"},
     {"MetadataNotStrings", R"({"__metadata__":{"a":1}})", 0, "'__metadata__' is not an object of strings"},
-    {"MetadataTwice", R"({"__metadata__":{},"__metadata__":{}})", 0, "'__metadata__' is there twice"},
+    {"MetadataTwice", R"({"__metadata__":{},"__metadata__":{}})", 0, "'__metadata__' is a duplicate key"},
     {"EntryNotAnObject", R"({"a":1})", 0, "tensor 'a': it is not an object"},
     {"MissingShape", R"({"a":{"dtype":"F32","data_offsets":[0,0]}})", 0, "is missing"},
     {"UnknownKey", R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0],"x":1}})", 0, "key 'x' is not known"},
@@ -144,7 +144,7 @@ const Broken kBroken[] = {
      "tensor 'b': it starts at data byte 4, expected 8"},
     {"BeyondTheFile", "{" + entry("a", "[2]", "[0,8]") + "}", 7, "tensor 'a': its bytes [62, 70) are beyond the file's 69"},
     {"BytesBehind", "{" + entry("a", "[2]", "[0,8]") + "}", 9, "tensors end at data byte 8, the data has 9 bytes"},
-    {"NameTwice", "{" + entry("a", "[1]", "[0,4]") + "," + entry("a", "[1]", "[4,8]") + "}", 8, "tensor 'a': the name is there twice"},
+    {"NameTwice", "{" + entry("a", "[1]", "[0,4]") + "," + entry("a", "[1]", "[4,8]") + "}", 8, "tensor 'a': the name is a duplicate"},
     {"DeepNesting", "{\"a\":" + std::string(2000, '[') + std::string(2000, ']') + "}", 0, "header"},
 };
 

@@ -55,12 +55,12 @@ TEST(Shards, WhatIsWrongIsSaid) {
       {"{\"weight_map\": []}", "weight_map is not one object"},
       {R"({"weight_map": {}, "weight_map": {}})", "weight_map is not one object"},
       {R"({"weight_map": {"a": 1}})", "'a': its file is not a string"},
-      {R"({"weight_map": {"a": "x/y.st"}})", "'x/y.st' is not the name of a file beside the index"},
+      {R"({"weight_map": {"a": "x/y.st"}})", "'x/y.st' is not the name of a file in the index's directory"},
       {R"({"weight_map": {"a": "/etc/passwd"}})", "is not the name of a file"},
       {R"({"weight_map": {"a": ".."}})", "'..' is not the name of a file"},
       {R"({"weight_map": {"a": ""}})", "'' is not the name of a file"},
       {R"({"weight_map": {"a": "x\u0000y"}})", "is not the name of a file"},
-      {R"({"weight_map": {"a": "x", "a": "y"}})", "'a': the name is there twice"},
+      {R"({"weight_map": {"a": "x", "a": "y"}})", "'a': the name is a duplicate"},
       {"{\"weight_map\": {\"\xff\": \"x\"}}", "failed"},
   };
   for (const auto& [text, message] : cases) {

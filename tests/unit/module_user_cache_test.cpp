@@ -68,7 +68,7 @@ TEST_F(UserCacheTest, LeavesAloneWhatOthersMayWrite) {
   EXPECT_FALSE(cache.find("one", 100));
   EXPECT_FALSE(cache.keep("two", "2"));
   cache.trim(0, any);
-  EXPECT_THAT(cache.why_unused(), HasSubstr("others have rights to it (mode 0770)"));
+  EXPECT_THAT(cache.why_unused(), HasSubstr("others have access to it (mode 0770)"));
   fs::permissions(folder(), fs::perms(0700));
   EXPECT_THAT(cache.find("one", 100), Optional(std::string("1")));
   fs::create_symlink(fs::path(folder()) / "one", fs::path(folder()) / "link");

@@ -148,8 +148,8 @@ const Wrong kWrong[] = {
      },
      "operation: operand 0: access 3, expected 1"},
     {"OperationReadsItsOutput", [](auto& m) { operation(m).input_count = 1; }, "operation: operand 1: access 1, expected 2"},
-    {"OperationAttributeOrder", [](auto& m) { operation(m).attributes[1]->name = "aaa"; }, "attribute 'aaa' is not behind 'axis'"},
-    {"OperationAttributeTwice", [](auto& m) { operation(m).attributes[1]->name = "axis"; }, "attribute 'axis' is not behind 'axis'"},
+    {"OperationAttributeOrder", [](auto& m) { operation(m).attributes[1]->name = "aaa"; }, "attribute 'aaa' is not after 'axis'"},
+    {"OperationAttributeTwice", [](auto& m) { operation(m).attributes[1]->name = "axis"; }, "attribute 'axis' is not after 'axis'"},
     {"OperationAttributeKind", [](auto& m) { operation(m).attributes[1]->kind = 6; }, "attribute 'epsilon': kind 6 is not known"},
     {"OperationAttributeCount", [](auto& m) { operation(m).attributes[1]->floats.clear(); },
      "attribute 'epsilon': kind 2 with 0 ints, 0 floats and 0 bytes of text"},
@@ -180,7 +180,7 @@ const Wrong kWrong[] = {
        }
      },
      "slots: there are 65"},
-    {"SlotTwice", [](auto& m) { m.slots.push_back(std::make_unique<mf::SlotT>()); }, "slot 1: the name '' is there twice"},
+    {"SlotTwice", [](auto& m) { m.slots.push_back(std::make_unique<mf::SlotT>()); }, "slot 1: the name '' is a duplicate"},
     {"ProducerNotText", [](auto& m) { m.producer = "\xff"; }, "producer: it is not UTF-8 text"},
     {"NameTooLong", [](auto& m) { m.name.assign(65536, 'x'); }, "module name: 65536 bytes are above 65535"},
     {"ReportNotText", [](auto& m) { m.report = "\xc0\x80"; }, "report: it is not UTF-8 text"},
@@ -227,7 +227,7 @@ const Wrong kWrong[] = {
      "shared memory of 1099511627776 bytes"},
     // parameters
     {"ParameterWithoutName", [](auto& m) { m.parameters[0]->name.clear(); }, "parameter 0: name: it is empty"},
-    {"ParameterTwice", [](auto& m) { m.parameters[1]->name = "dense.weight"; }, "parameter 1: the name 'dense.weight' is there twice"},
+    {"ParameterTwice", [](auto& m) { m.parameters[1]->name = "dense.weight"; }, "parameter 1: the name 'dense.weight' is a duplicate"},
     {"ParameterType", [](auto& m) { m.parameters[0]->element_type = 77; }, "parameter 0: element type 77 is not known"},
     {"ParameterRank", [](auto& m) { m.parameters[0]->dims.assign(17, 1); }, "rank 17 is above 16"},
     {"ParameterNegative", [](auto& m) { m.parameters[0]->dims = {-4, 8}; }, "its shape ?x8xf32 has no size"},
@@ -236,7 +236,7 @@ const Wrong kWrong[] = {
     {"ParameterNoRange", [](auto& m) { m.parameters[0]->data.reset(); }, "its range in section parameters is missing"},
     {"ParameterOutside", [](auto& m) { *m.parameters[1]->data = mf::Range(192, 32); }, "are outside section parameters of 160 bytes"},
     {"ParameterUnaligned", [](auto& m) { *m.parameters[1]->data = mf::Range(32, 32); }, "is not a multiple of 64"},
-    {"ParameterLength", [](auto& m) { *m.parameters[1]->data = mf::Range(128, 16); }, "stored are 16 bytes of 32"},
+    {"ParameterLength", [](auto& m) { *m.parameters[1]->data = mf::Range(128, 16); }, "16 of 32 bytes are stored"},
     // globals
     {"GlobalSlot", [](auto& m) { m.globals[0]->slot = 1; }, "global 0: slot 1 is not one of 1"},
     {"GlobalKind", [](auto& m) { m.globals[0]->kind = static_cast<mf::GlobalKind>(4); }, "global 0: kind 4 is not known"},
@@ -253,7 +253,7 @@ const Wrong kWrong[] = {
        m.functions.push_back(std::make_unique<mf::FunctionT>());
        m.functions[1]->name = "main";
      },
-     "function 1: the name 'main' is there twice"},
+     "function 1: the name 'main' is a duplicate"},
     {"FunctionWithoutProgram", [](auto& m) { m.functions[0]->programs.clear(); }, "program count 0 is outside 1..256"},
     {"SymbolRange", [](auto& m) { m.functions[0]->symbols[0]->min = 65; }, "symbol 0: range 65..64 is empty"},
     {"SymbolDivisor", [](auto& m) { m.functions[0]->symbols[0]->divisor = 0; }, "symbol 0: divisor 0 is not positive"},
@@ -329,7 +329,7 @@ const Wrong kWrong[] = {
     {"TransientBeyond", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 8, 15); },
      "transient 0: it lives from instruction 8 to 15 of 15"},
     {"TransientDeadAtDispatch", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 9, 12); },
-     "instruction 8: transient 0 is used outside its life, 9..12"},
+     "instruction 8: transient 0 is used outside its lifetime,  9..12"},
     {"TransientDeadAtCopy", [](auto& m) { program(m).transients[0] = mf::Transient(3, 64, 8, 11); },
      "instruction 12: transient 0 is used outside its life"},
     {"MessageNotText", [](auto& m) { program(m).messages[0] = "\xed\xa0\x80"; }, "message: it is not UTF-8 text"},

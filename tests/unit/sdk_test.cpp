@@ -53,7 +53,7 @@ TEST_F(Sdk, AnOptionOfAnotherTypeIsRefused) {
   Result number(sdk::read_option(host.table(), "loom", "memory", 0, INT64_MAX, &memory));
   EXPECT_EQ(number.code(), HEDDLE_STATUS_INVALID_ARGUMENT);
   EXPECT_EQ(number.message(),
-            "loom: reading option memory failed: the manifest says a string, and a whole number is wanted; write type = \"bytes\" or "
+            "loom: reading option memory failed: the manifest declares a string, but an integer is required; write type = \"bytes\" or "
             "\"int\" there");
   EXPECT_EQ(memory, 42u);
   double share = 0.5;

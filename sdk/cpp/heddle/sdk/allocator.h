@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // An allocator plugin from one C++ class: entry, negotiation, instance, thunks and the texts that allocators share. Used by
-// plugin authors; knows nothing of any policy.
+// plugin authors; contains no policy.
 //
 // The class A has
-//   static constexpr const char *kId, *kVersion     "acme.slab", "1.0.0"; the last part of the id opens every text
-//   A(const sdk::AllocatorSetup&)                   asks for no memory yet
-//   heddle_status_t* open(const AllocatorSetup&)    reads options; may ask the provider
-//   allocate, free, statistics, trim, holders       as in heddle/allocator.h. allocate is given a power of two of at least 64 as
-//                                                   alignment, and cleared outputs
+//   static constexpr const char *kId, *kVersion     "acme.slab", "1.0.0"; the last part of the id begins every text
+//   A(const sdk::AllocatorSetup&)                   requests no memory yet
+//   heddle_status_t* open(const AllocatorSetup&)    reads options; may call the provider
+//   allocate, free, statistics, trim, holders       as in heddle/allocator.h. allocate gets a power of two of at least 64 as alignment,
+//                                                   and cleared outputs
 //   uint64_t live_blocks()                          destroy fails while there are any
-//   void log_leaks()                                if it likes: logs what it knows of them
-//   static constexpr bool kKeepsFloatingPoint       if it likes, true: allocate and free keep the floating-point environment themselves
-// Each is called from any thread; what they throw becomes a status. In one source file of the plugin: HEDDLE_ALLOCATOR_PLUGIN(acme::Slab)
-// The library made from it is of kind allocator alone: its instance is this file's own. A library of several kinds writes its own entry.
+//   void log_leaks()                                optional: logs the live blocks
+//   static constexpr bool kKeepsFloatingPoint       optional, true: allocate and free preserve the floating-point environment themselves
+// Each is called from any thread; exceptions become a status. In one source file of the plugin: HEDDLE_ALLOCATOR_PLUGIN(acme::Slab)
+// The resulting library is of kind allocator only: this file defines its instance. A library of several kinds writes its own entry.
 #ifndef HEDDLE_SDK_ALLOCATOR_H_
 #define HEDDLE_SDK_ALLOCATOR_H_
 
@@ -28,7 +28,7 @@
 
 namespace heddle::sdk {
 
-// A quantity of heddle_allocator_statistics_t as it changes. Not thread-safe.
+// A quantity of heddle_allocator_statistics_t with its peak. Not thread-safe.
 struct MemoryCount : heddle_memory_count_t {
   MemoryCount() noexcept : heddle_memory_count_t{} {}
   void add(uint64_t bytes) noexcept {
@@ -44,7 +44,7 @@ struct MemoryCount : heddle_memory_count_t {
   }
 };
 
-// What an allocator is made from. Valid during its constructor and open.
+// The context for creating an allocator. Valid during its constructor and open.
 class AllocatorSetup {
  public:
   AllocatorSetup(const heddle_host_t* host, const char* who, const heddle_allocator_params_t& params) noexcept
@@ -64,11 +64,11 @@ class AllocatorSetup {
   const heddle_allocator_params_t& params_;
 };
 
-// Blocks by owner, put together by one call of holders.
+// Blocks by owner, collected by one call of holders.
 class Holders {
  public:
   void add(const heddle_string_t* owner, uint64_t bytes);
-  // What `list` tells, a call of somebody's holders(visit, context); nothing if it fails.
+  // The result of `list`, a call of some holders(visit, context); nothing if it fails.
   template <class F>
   static Holders of(const heddle_host_t* host, F&& list) {
     Holders holders;
@@ -76,7 +76,7 @@ class Holders {
     return holders;
   }
   void visit(heddle_holder_visitor_t visitor, void* context) const;
-  // Lines of a table with the largest first, each after a line break: "\n    12345 bytes in  3 blocks: weights".
+  // Lines of a table, the largest first, each after a line break: "\n    12345 bytes in  3 blocks: weights".
   std::string table() const;
 
  private:
@@ -89,11 +89,11 @@ class Holders {
   std::vector<Line> lines_;
 };
 
-// "<who>: allocating 5 bytes from 'gpu0' failed: <cause>; <next step> [HD-M-03]" and the table of who holds what.
-// Of a cause with a table of its own the first line is kept.
+// "<who>: allocating 5 bytes from 'gpu0' failed: <cause>; <next step> [HD-M-03]" and the table of owners.
+// If the cause has a table of its own, only its first line is kept.
 heddle_status_t* exhaustion_status(const heddle_host_t* host, const char* who, std::string_view name, uint64_t size_bytes,
                                    std::string_view cause, std::string_view next_step, const Holders& holders);
-// The text of a status, which is freed.
+// The text of a status; frees the status.
 std::string take_text(const heddle_host_t* host, heddle_status_t* status);
 
 struct AllocatorInstance {
@@ -148,7 +148,7 @@ class AllocatorPlugin {
       heddle_allocator_params_t params;
       uint64_t bad_byte;
       if (!read_struct(in, &params, &bad_byte)) return tail_status(host, "heddle_allocator_params_t", bad_byte);
-      if (!params.provider || !HEDDLE_HAS(params.provider, reached)) {  // the last function that is called
+      if (!params.provider || !HEDDLE_HAS(params.provider, reached)) {  // reached: the last function that is called
         return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
                       "%s: creating an allocator failed: no provider, or one without a function [HD-E-04]", kWho);
       }
@@ -195,7 +195,7 @@ class AllocatorPlugin {
     return guarded<BlockKeeper>(host, "allocating a block", [&]() -> heddle_status_t* {
       heddle_block_params_t params;
       if (in->struct_size == sizeof params) [[likely]] {
-        // Field by field: what the caller has just written one by one is slow to load in pairs.
+        // Field by field: two fields that the caller has just written separately are slow to load together.
         params = {sizeof params, in->wait_capacity, in->size_bytes, in->alignment_bytes, in->after, in->owner};
       } else {
         uint64_t bad_byte;

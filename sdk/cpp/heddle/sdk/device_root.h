@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the building blocks need to know of a driver's device: its table, its host, and which children live. A driver's
-// device derives from it, so that a heddle_device_t* is a DeviceRoot*.
+// The part of a driver's device that the building blocks use: its table, its host, and its live children. A driver's device derives from it,
+// so that
+// a heddle_device_t* is a DeviceRoot*.
 #ifndef HEDDLE_SDK_DEVICE_ROOT_H_
 #define HEDDLE_SDK_DEVICE_ROOT_H_
 
@@ -11,7 +12,7 @@
 
 namespace heddle::sdk {
 
-// How many objects of each kind live (HD-L-01).
+// Number of live objects of each kind (HD-L-01).
 struct LiveObjects {
   std::atomic<uint64_t> queues{0}, buffers{0}, timelines{0}, executables{0}, files{0}, recordings{0};
 
@@ -40,10 +41,11 @@ struct LiveObjects {
 struct DeviceRoot {
   const heddle_driver_api_t* api;  // HD-H-01: the first word
   const heddle_host_t* host;
-  const char* who;           // opens every error text, e.g. "cpu"
+  const char* who;           // begins every error text, e.g. "cpu"
   uint32_t spin_ns = 20000;  // how long a host wait spins before it sleeps; 0 on a single core
-  // Runs, in the calling thread, enqueued work that a wait for this point is waiting for; false if there is none to run. NULL: work runs
-  // on the driver's own threads only. Why: a caller that waits at once saves two hand-overs between threads.
+  // Runs, in the calling thread, enqueued work that a wait for this point depends on; false if there is none to run. NULL: work runs only on
+  // the
+  // driver's own threads. A caller that waits at once thus saves two hand-overs between threads.
   bool (*help)(DeviceRoot* device, heddle_point_t point) = nullptr;
   LiveObjects live;
 };

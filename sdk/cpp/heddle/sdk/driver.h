@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Base classes of a driver: what every driver checks and books is done here once, and a driver adds what its vendor's API does. Behind them are
-// five of the six tables of driver.h (the sixth is host_timeline.h's): thunks that let nothing out (HD-B-01), sized structs (HD-E-04), ranges and
+// Base classes of a driver: checks and bookkeeping that every driver needs are here, and a driver adds the calls of its vendor's API. They
+// implement
+// five of the six tables of driver.h (host_timeline.h has the sixth): thunks that let no exception out (HD-B-01), sized structs (HD-E-04),
+// ranges and
 // limits, live children (HD-L-01), a lost device (HD-S-02), forked children (HD-T-01), and lists kept for replay.
 //
-// Ownership: a function that makes an object makes it with sdk::make(host, ...) and gives it away; the base ends it with sdk::unmake. So each
-// derives from one class of this file, and from nothing else.
+// Ownership: a function that creates an object uses sdk::make(host, ...) and returns it; the base class destroys it with sdk::unmake. So each
+// object derives from one class of this file, and from nothing else.
 //
-// Thread tags are those of driver.h: a virtual function is called in the thread of the host's call that it serves, and Device::read and write in
-// the one that calls run_on_host. What it gets is checked, unless its comment says otherwise. It may throw: what is thrown
-// becomes a status, except in a thread of the driver's own, which needs sdk::guarded around its work. Functions that are noexcept here may not. Where
-// a function fails or throws, what it has made is its own to end, and *out is not looked at.
+// Thread tags are those of driver.h: a virtual function is called on the thread of the host's call that it serves, and Device::read and write
+// on
+// the one that calls run_on_host. Arguments are checked, unless a comment says otherwise. Functions may throw: exceptions become a status,
+// except on a
+// thread of the driver's own, which needs sdk::guarded around its work. Functions that are noexcept here must not throw. If a function fails
+// or throws, it
+// must destroy what it has created, and *out is ignored.
 #ifndef HEDDLE_SDK_DRIVER_H_
 #define HEDDLE_SDK_DRIVER_H_
 
@@ -31,7 +36,7 @@ class Queue;
 // The plugin's instance.
 class Driver {
  public:
-  // who opens every error text.
+  // who begins every error text.
   Driver(const heddle_host_t* host, const char* who) noexcept : host_(host), who_(who) {}
   virtual ~Driver() = default;
   Driver(const Driver&) = delete;
@@ -40,10 +45,10 @@ class Driver {
   heddle_plugin_instance_t* handle() noexcept { return reinterpret_cast<heddle_plugin_instance_t*>(this); }
 
   virtual uint32_t device_count() = 0;
-  // Strings live as long as the driver. struct_size is not looked at.
+  // Strings must live as long as the driver. struct_size is ignored.
   virtual heddle_status_t* describe(uint32_t ordinal, heddle_device_description_t* out) = 0;
   virtual heddle_status_t* open(uint32_t ordinal, const heddle_device_open_params_t& params, Device** out) = 0;
-  // Of two different devices; the link of a device to itself is always its own memory.
+  // For two different devices; the link of a device to itself is always its own memory.
   virtual heddle_device_link_t link(uint32_t a, uint32_t b);
 
   const heddle_host_t* host() const noexcept { return host_; }
@@ -55,12 +60,12 @@ class Driver {
   const char* who_;
 };
 
-// What the plugin table's shutdown does: ends the instance, unless devices are open.
+// The implementation of the plugin table's shutdown: destroys the instance, unless devices are open.
 heddle_status_t* shut_down(heddle_plugin_instance_t* instance) noexcept;
-// The table of that id, NULL for an unknown one.
+// The table with that id, NULL for an unknown one.
 const void* driver_interface(heddle_string_t id) noexcept;
 
-// A buffer's first word, so that the vtable is not it (HD-H-01).
+// A buffer's first word, so that it is not the vtable pointer (HD-H-01).
 struct BufferRoot {
   const heddle_driver_api_t* api;
 };
@@ -76,10 +81,10 @@ class Buffer : public BufferRoot {
   }
   heddle_buffer_t* handle() noexcept { return reinterpret_cast<heddle_buffer_t*>(static_cast<BufferRoot*>(this)); }
 
-  // Where the host finds the first byte; NULL if it cannot reach the memory.
+  // The host address of the first byte; NULL if the host cannot access the memory.
   virtual char* host_address() const noexcept { return nullptr; }
   virtual uint64_t device_address() const noexcept { return reinterpret_cast<uint64_t>(host_address()); }
-  // Nothing to do where memory is coherent.
+  // Nothing to do for coherent memory.
   virtual heddle_status_t* flush(uint64_t, uint64_t) { return nullptr; }
   virtual heddle_status_t* invalidate(uint64_t, uint64_t) { return nullptr; }
 
@@ -89,7 +94,7 @@ class Buffer : public BufferRoot {
   uint64_t size;
   uint32_t memory;  // bits HEDDLE_MEMORY_*
   uint64_t alignment;
-  void (*release)(void*) = nullptr;  // of imported memory
+  void (*release)(void*) = nullptr;  // for imported memory
   void* release_context = nullptr;
 };
 
@@ -98,8 +103,8 @@ struct Entry {
   const heddle_driver_api_t* api;  // HD-H-01
   Device* device;
   std::string name;
-  const void* kernel;            // what Executable::find gave
-  heddle_entry_params_t params;  // its pointers are not to be followed: they were the caller's
+  const void* kernel;            // the result of Executable::find
+  heddle_entry_params_t params;  // its pointers must not be followed: they belonged to the caller
   static Entry* from(heddle_entry_t* handle) noexcept { return reinterpret_cast<Entry*>(handle); }
   heddle_entry_t* handle() noexcept { return reinterpret_cast<heddle_entry_t*>(this); }
 };
@@ -119,14 +124,14 @@ class Executable : public ExecutableRoot {
   }
   heddle_executable_t* handle() noexcept { return reinterpret_cast<heddle_executable_t*>(static_cast<ExecutableRoot*>(this)); }
 
-  // The driver's own kernel of that name, kept in Entry::kernel; NULL if there is none.
+  // The driver's kernel with that name, stored in Entry::kernel; NULL if there is none.
   virtual const void* find(std::string_view name) = 0;
 
   Device* device;
   std::vector<Entry> entries;
 };
 
-// What Device::load gets. The strings and bytes are the caller's.
+// The argument of Device::load. The strings and bytes belong to the caller.
 struct Code {
   std::string_view format, target, name;
   const char* bytes;
@@ -134,7 +139,7 @@ struct Code {
   std::vector<heddle_entry_params_t> entries;
 };
 
-// DeviceRoot's `who` opens every error text.
+// DeviceRoot's `who` begins every error text.
 class Device : public DeviceRoot {
  public:
   Device(Driver* driver, uint32_t ordinal, const heddle_driver_api_t* api);
@@ -144,26 +149,26 @@ class Device : public DeviceRoot {
   static Device* from(heddle_device_t* handle) noexcept { return static_cast<Device*>(reinterpret_cast<DeviceRoot*>(handle)); }
   heddle_device_t* handle() noexcept { return reinterpret_cast<heddle_device_t*>(static_cast<DeviceRoot*>(this)); }
 
-  // alignment_bytes is at least the device's. RESOURCE_EXHAUSTED where the system has no more; the device's own limits are checked.
+  // alignment_bytes is at least the device's. RESOURCE_EXHAUSTED if the system has no memory; the device's own limits are already checked.
   virtual heddle_status_t* allocate(const heddle_buffer_params_t& params, Buffer** out) = 0;
   virtual heddle_status_t* import_host(void* memory, uint64_t size_bytes, Buffer** out);
   virtual heddle_status_t* make_queue(const heddle_queue_params_t& params, Queue** out) = 0;
   virtual uint32_t rank(std::string_view format, std::string_view target) = 0;
   virtual heddle_status_t* load(const Code& code, Executable** out) = 0;
-  // struct_size is not looked at.
+  // struct_size is ignored.
   virtual heddle_transfer_properties_t transfer_properties() { return {}; }
-  // For parameter I/O on memory that the host cannot reach: moves bytes now, in a thread of the driver's. UNIMPLEMENTED.
+  // For parameter I/O on memory that the host cannot access: moves bytes now, on a thread of the driver. The default returns UNIMPLEMENTED.
   virtual heddle_status_t* write(Buffer* target, uint64_t offset, const char* bytes, uint64_t length);
   virtual heddle_status_t* read(Buffer* source, uint64_t offset, char* bytes, uint64_t length);
 
-  // The device is gone: every handle answers with this failure from now on (HD-S-02). Takes the status; the first one stays.
+  // The device is lost: every handle returns this failure from now on (HD-S-02). Takes the status; the first one is kept.
   void lose(heddle_status_t* failure) noexcept;
-  // The failure, owned by the caller; NULL while all is well.
+  // The failure, owned by the caller; NULL if the device is not lost.
   heddle_status_t* loss() noexcept;
 
   Driver* driver;
   uint32_t ordinal;
-  heddle_device_description_t limits;  // what describe says
+  heddle_device_description_t limits;  // as returned by describe
   std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, bytes_reserved{0};
 
  private:
@@ -177,7 +182,7 @@ struct Range {
   uint64_t offset, length;
 };
 
-// One command, checked and free of the caller's memory, except that an upload and a download name host memory.
+// One command, checked and independent of the caller's memory, except that an upload and a download name host memory.
 struct Operation {
   enum class Kind { kBarrier, kDispatch, kCopy, kFill, kUpdate, kCopy2d, kUpload, kDownload, kFile };
   Kind kind = Kind::kBarrier;
@@ -218,29 +223,29 @@ struct QueueRoot {
 class Queue : public QueueRoot {
  public:
   explicit Queue(Device* its_device) noexcept : QueueRoot{its_device->api}, device(its_device) {}
-  // Waits for what is enqueued.
+  // Waits for all enqueued work.
   virtual ~Queue() = default;
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
   static Queue* from(heddle_queue_t* handle) noexcept { return static_cast<Queue*>(reinterpret_cast<QueueRoot*>(handle)); }
   heddle_queue_t* handle() noexcept { return reinterpret_cast<heddle_queue_t*>(static_cast<QueueRoot*>(this)); }
 
-  // Enqueues, and calls retire() when the work is over. A failure means that nothing is enqueued. [any] [no-block]
+  // Enqueues, and calls retire() when the work has finished. A failure means that nothing is enqueued. [any] [no-block]
   virtual heddle_status_t* enqueue(std::unique_ptr<Submission> submission) = 0;
 
   Device* device;
 };
 
-// For a queue whose work is done by a thread of the host:
-// Waits for the submission's waits; the failure of the first that failed, or the device's loss.
+// For a queue whose work is done by a host thread:
+// Waits for the submission's waits; returns the failure of the first that failed, or the device's loss.
 heddle_status_t* await_waits(Device* device, const Submission& submission) noexcept;
-// Does what is no dispatch, where every buffer has a host_address(); else FAILED_PRECONDITION, except that a file goes through Device::write and
-// read. A barrier is nothing to a thread that works in order.
+// Runs everything except dispatches, if every buffer has a host_address(); else FAILED_PRECONDITION, except that files use Device::write and
+// read. A barrier is a no-op for a thread that works in order.
 heddle_status_t* run_on_host(Device* device, const Operation& operation) noexcept;
-// Counts the work, and reaches or fails its signals. Takes the failure. Nothing of the submission's objects is touched afterwards (HD-Q-06).
+// Counts the work, and reaches or fails its signals. Takes the failure. Does not touch the submission's objects afterwards (HD-Q-06).
 void retire(Device* device, std::unique_ptr<Submission> submission, heddle_status_t* failure) noexcept;
 
-// Checks commands and makes operations of them; for drivers that replace a slot of the tables below.
+// Checks commands and converts them to operations; for drivers that replace a slot of the tables below.
 heddle_status_t* read_commands(Device* device, const heddle_command_t* commands, uint32_t count, std::vector<Operation>* out);
 heddle_status_t* read_sync(Device* device, const heddle_sync_t* in, Submission* out);
 heddle_status_t* record(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What drivers do with files for heddle.param_io/1: duplicate a descriptor, cut extents into chunks, read or write one chunk whole, through
-// the page cache or past it, and say what went wrong. Knows no device; how chunks get to memory is the driver's.
+// File handling of drivers for heddle.param_io/1: duplicate a descriptor, divide extents into chunks, read or write one whole chunk, through
+// the page
+// cache or bypassing it, and report errors. Knows no device; the driver moves chunks to and from device memory.
 #ifndef HEDDLE_SDK_FILE_H_
 #define HEDDLE_SDK_FILE_H_
 
@@ -20,25 +21,26 @@ struct File {
   std::string name;     // for error texts
 };
 
-// Checks and duplicates; `who` begins the error texts. On success the caller closes out->descriptor.
+// Checks and duplicates; `who` begins the error texts. On success the caller must close out->descriptor.
 heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t descriptor, uint32_t access, heddle_string_t name,
                            File* out);
 
-// Reads past the page cache begin and end on these bytes, in the file and in memory.
+// Reads that bypass the page cache begin and end at multiples of this, in the file and in memory.
 constexpr uint64_t kFileBlock = 4096;
 
-// A piece of an extent. It ends on a block unless it is the extent's last, so that the blocks around two chunks of an extent never overlap.
+// A part of an extent. It ends on a block boundary unless it is the extent's last, so that the blocks around two chunks of an extent never
+// overlap.
 struct FileChunk {
   uint64_t file_offset;
   uint64_t length;
   heddle_buffer_t* buffer;
   uint64_t buffer_offset;
-  uint64_t extent;  // its index in the call
+  uint64_t extent;  // index of the extent in the call
 
-  uint64_t lead() const noexcept { return file_offset % kFileBlock; }  // bytes of its first block before it
+  uint64_t lead() const noexcept { return file_offset % kFileBlock; }  // bytes before it in its first block
 };
 
-// One call of read or write, and how far it is.
+// One call of read or write, and its progress.
 class FileJob {
  public:
   FileJob(const heddle_host_t* host, const char* who, const File* file, bool writes)
@@ -47,13 +49,13 @@ class FileJob {
   FileJob(const FileJob&) = delete;
   FileJob& operator=(const FileJob&) = delete;
 
-  // Checks that the file may be used so, and takes what the caller asks for: chunks of its size, method, progress, cancellation.
+  // Checks that the file permits the access, and stores the caller's parameters: chunk size, method, progress, cancellation.
   heddle_status_t* start(const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t& params,
                          uint64_t default_chunk_bytes);
-  // Cuts one extent up; buffer_bytes is the size of its buffer.
+  // Divides one extent into chunks; buffer_bytes is the size of its buffer.
   heddle_status_t* add(uint64_t index, const heddle_extent_t& extent, uint64_t buffer_bytes);
 
-  // Before the first chunk is read, when the reading begins: decides whether it goes past the page cache. [may-block]
+  // Call when reading begins, before the first chunk is read: decides whether to bypass the page cache. [may-block]
   void choose_method() noexcept;
   bool direct() const noexcept { return direct_ >= 0; }
 
@@ -63,16 +65,17 @@ class FileJob {
   bool writes() const noexcept { return writes_; }
 
   // ---- from any thread
-  // Reads or writes a whole chunk; false if the job is to stop. With room for all of the blocks that the chunk touches, where memory - lead
-  // is the first one's place and starts on a block, it may be read past the page cache.
+  // Reads or writes a whole chunk; false if the job is to stop. If there is space for all blocks that the chunk touches, where memory - lead
+  // is the start of
+  // the first block and aligned to one, it may be read bypassing the page cache.
   enum class Room { kChunk, kBlocks };
   bool move(const FileChunk& chunk, char* memory, Room room) noexcept;
   // Counts a chunk that has arrived.
   void arrived(const FileChunk& chunk) noexcept;
-  // True if the caller cancels; remembered.
+  // Whether the caller has cancelled; the answer is remembered.
   bool cancelled() noexcept;
 
-  // NULL or what went wrong first: the failure with the lowest offset, so that the text does not depend on which thread was first.
+  // NULL or the failure with the lowest offset, so that the text does not depend on which thread was first.
   heddle_status_t* result() noexcept;
 
  private:
@@ -85,15 +88,15 @@ class FileJob {
   const File* file_;
   bool writes_;
   uint32_t method_ = HEDDLE_FILE_METHOD_ANY;
-  int direct_ = -1;                      // a descriptor of its own that reads past the page cache
-  std::atomic<bool> is_refused_{false};  // the file system took that back
+  int direct_ = -1;                      // a separate descriptor that bypasses the page cache
+  std::atomic<bool> is_refused_{false};  // the file system refused direct reads
   std::vector<FileChunk> chunks_;
   uint64_t chunk_bytes_ = 0, total_bytes_ = 0;
   void (*progress_)(void*, uint64_t, uint64_t) = nullptr;
   void* context_ = nullptr;
   const volatile uint32_t* cancel_ = nullptr;
 
-  std::mutex mutex_;  // guards what follows; progress is called under it, so that its numbers only grow
+  std::mutex mutex_;  // guards the following members; progress is called under it, so that its numbers only grow
   uint64_t done_bytes_ = 0;
   heddle_status_code_t failure_ = HEDDLE_STATUS_OK;
   uint64_t failed_offset_ = 0, failed_got_ = 0, failed_extent_ = 0;

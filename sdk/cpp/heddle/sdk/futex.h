@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sleeping on a 32-bit word, and the pause between two looks at one. Linux.
+// Sleeping on a 32-bit word, and the pause between two polls of one. Linux.
 #ifndef HEDDLE_SDK_FUTEX_H_
 #define HEDDLE_SDK_FUTEX_H_
 
@@ -28,7 +28,7 @@ inline void cpu_pause() noexcept {
 #endif
 }
 
-// Sleeps while the word holds `expected`; may wake for no reason. timeout UINT64_MAX: none.
+// Sleeps while the word holds `expected`; may wake spuriously. timeout UINT64_MAX: none.
 inline void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, uint64_t timeout_ns) noexcept {
   timespec limit;
   timespec* limit_pointer = nullptr;
@@ -44,7 +44,7 @@ inline void futex_wake(const std::atomic<uint32_t>& word, int count = INT_MAX) n
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
 }
 
-// The same for those who share a word: a wake reaches who waits with one of its bits, and may reach others.
+// The same for threads that share a word: a wake reaches the threads that wait with one of its bits, and may reach others.
 inline void futex_wait_bits(const std::atomic<uint32_t>& word, uint32_t expected, uint32_t bits) noexcept {
   syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, expected, nullptr, nullptr, bits);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A timeline that lives in host memory: for drivers whose work completes on host threads. A heddle_timeline_t* of such a
+// A timeline in host memory: for drivers whose work completes on host threads. A heddle_timeline_t* of such a
 // driver is a HostTimeline*. Knows nothing of queues.
 //
-// One word holds the value and two flags, so that a signal nobody watches is one compare-and-swap and touches nothing
-// afterwards: whoever sees the value may destroy the timeline at once. Values are below 2^62.
+// One word holds the value and two flags, so that a signal without watchers is a single compare-and-swap and touches nothing
+// afterwards: a thread that sees the value may destroy the timeline at once. Values are below 2^62.
 #ifndef HEDDLE_SDK_HOST_TIMELINE_H_
 #define HEDDLE_SDK_HOST_TIMELINE_H_
 
@@ -43,9 +43,9 @@ class HostTimeline {
   // NULL once `value` is reached or fails; the result of query().
   heddle_status_t* query(uint64_t* out_value) const noexcept;
 
-  // Advances to `value`. False, and nothing changes, if it is not larger than what is reached or if it is poisoned.
+  // Advances to `value`. False, without any change, if it is not larger than the reached value or if the timeline is poisoned.
   bool advance(uint64_t value) noexcept;
-  // Takes the status. The first failure wins; what is already reached stays reached.
+  // Takes the status. The first failure wins; values that are already reached stay reached.
   void fail(uint64_t value, heddle_status_t* failure) noexcept;
   heddle_status_t* notify(uint64_t value, void (*function)(void*, const heddle_status_t*), void* context);
 
@@ -53,7 +53,7 @@ class HostTimeline {
   static heddle_status_t* wait(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns);
 
  private:
-  // Someone who is told: a sleeping waiter (wake) or a callback (function). Nodes of callbacks are owned.
+  // A watcher: a sleeping waiter (wake) or a callback (function). Nodes of callbacks are owned.
   struct Watch {
     uint64_t value = 0;
     Watch* next = nullptr;
@@ -66,7 +66,7 @@ class HostTimeline {
   static constexpr uint64_t kPoisoned = 2;
 
   bool advance_watched(uint64_t value) noexcept;
-  // With the lock held: takes what is due off the list, wakes waiters, returns callbacks in the order of registration.
+  // With the lock held: removes due watchers from the list, wakes waiters, returns callbacks in the order of registration.
   Watch* take_due() noexcept;
   static void run_callbacks(const heddle_host_t* host, Watch* due) noexcept;
   bool add_waiter(Watch* watch) noexcept;  // false: already reached or failed

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A library plugin from C++ classes, one an operator: entry, negotiation, instance, thunks, and typed access to a request. Used by plugin
-// authors; knows nothing of any operator. Operations run on "host/1" (heddle/ext/library.h).
+// A library plugin from C++ classes, one per operator: entry, negotiation, instance, thunks, and typed access to a request. Used by plugin
+// authors; contains no operator. Operations run on "host/1" (heddle/ext/library.h).
 //
 // An operator's class T has
 //   static constexpr const char *kDomain, *kName; static constexpr uint32_t kVersion     as in the manifest
 //   static heddle_status_t* query(const sdk::OperationRequest&, heddle_operation_properties_t*)
-//                        NULL if it can be done, perhaps with what it needs filled in; else request.refuse(...)
-//   explicit T(const sdk::OperationRequest&)                                              only of requests that query took
-//   heddle_status_t* run(const sdk::OperationCall&) const                                 some shards of one call, from several threads at once
-// What they throw becomes a status. In one source file: HEDDLE_LIBRARY_PLUGIN("com.acme.ops", "1.0.0", acme::Whiten, acme::Scan)
+//                        NULL if it can be done, with its needs filled in if it has any; else request.refuse(...)
+//   explicit T(const sdk::OperationRequest&)                                              only for requests that query accepted
+//   heddle_status_t* run(const sdk::OperationCall&) const                                 some shards of one call, from several threads at
+//   once
+// Exceptions become a status. In one source file: HEDDLE_LIBRARY_PLUGIN("com.acme.ops", "1.0.0", acme::Whiten, acme::Scan)
 #ifndef HEDDLE_SDK_LIBRARY_H_
 #define HEDDLE_SDK_LIBRARY_H_
 
@@ -25,16 +26,16 @@
 
 namespace heddle::sdk {
 
-// An attribute that an operator takes.
+// An attribute that an operator accepts.
 struct TakenAttribute {
   std::string_view name;
   uint32_t kind;  // HEDDLE_ATTRIBUTE_*
 };
 
-// What is asked for, read once. Valid during query, and in the constructor of an operation.
+// A request, parsed once. Valid during query, and in the constructor of an operation.
 class OperationRequest {
  public:
-  // NULL, or what is wrong with the request.
+  // Parses the request; returns NULL, or what is wrong with it.
   heddle_status_t* read(const heddle_host_t* host, const heddle_operation_request_t* request);
 
   const heddle_host_t* host() const noexcept { return host_; }
@@ -45,15 +46,16 @@ class OperationRequest {
   uint32_t output_count() const noexcept { return request_.output_count; }
   const heddle_operand_t& input(uint32_t index) const noexcept { return operands_[index]; }
   const heddle_operand_t& output(uint32_t index) const noexcept { return operands_[request_.input_count + index]; }
-  // Attributes by name; empty where the record has none of that name and kind.
+  // Attributes by name; empty if the record has none of that name and kind.
   std::optional<int64_t> integer(std::string_view name) const noexcept;
   std::optional<double> number(std::string_view name) const noexcept;
   std::optional<std::string_view> text(std::string_view name) const noexcept;
   std::optional<std::span<const int64_t>> integers(std::string_view name) const noexcept;
   std::optional<std::span<const double>> numbers(std::string_view name) const noexcept;
 
-  // NULL if there are so many inputs and outputs, and no attributes but these, each of its kind: an operator never guesses (HD-O-01). Any of them
-  // may be missing.
+  // NULL if the request has this many inputs and outputs, and no attributes except these, each of its kind: an operator never guesses
+  // (HD-O-01). Any
+  // of the attributes may be missing.
   heddle_status_t* expect(uint32_t inputs, uint32_t outputs, std::initializer_list<TakenAttribute> attributes) const noexcept;
   // UNIMPLEMENTED with this reason.
   [[gnu::format(printf, 2, 3)]] heddle_status_t* refuse(const char* format, ...) const noexcept;
@@ -70,7 +72,7 @@ class OperationRequest {
 inline std::span<const int64_t> dims_of(const heddle_operand_t& operand) noexcept {
   return {operand.dims, operand.rank};
 }
-// The host has checked that no product overflows.
+// The host has checked that the product does not overflow.
 inline uint64_t element_count(const heddle_operand_t& operand) noexcept {
   uint64_t count = 1;
   for (int64_t extent : dims_of(operand)) count *= static_cast<uint64_t>(extent);
@@ -86,7 +88,7 @@ class OperationCall {
   OperationCall(const heddle_host_t* host, const heddle_operation_call_t& call) noexcept : host_(host), call_(call) {}
   const heddle_host_t* host() const noexcept { return host_; }
   const heddle_operation_call_t& c() const noexcept { return call_; }
-  // An operand's elements: inputs first, then outputs, counted through.
+  // An operand's elements: inputs first, then outputs, numbered consecutively.
   template <typename T>
   T* operand(uint32_t index) const noexcept {
     return static_cast<T*>(call_.operands[index]);
@@ -95,7 +97,7 @@ class OperationCall {
   T* workspace() const noexcept {
     return static_cast<T*>(call_.workspace);
   }
-  // Of `items` that shards share evenly, the first one and the one behind the last that this call is to do.
+  // Of `items` that the shards share evenly: the first item of this call, and the end of its items.
   uint64_t first_of(uint64_t items, uint64_t shards) const noexcept { return part(items, shards, call_.first_shard); }
   uint64_t last_of(uint64_t items, uint64_t shards) const noexcept { return part(items, shards, call_.last_shard); }
 
@@ -134,7 +136,7 @@ class LibraryPlugin {
   }
 
  private:
-  // A prepared operation of whatever operator.
+  // A prepared operation of any operator.
   struct Held {
     explicit Held(LibraryInstance* its_instance) : instance(its_instance) { instance->operations.fetch_add(1); }
     virtual ~Held() { instance->operations.fetch_sub(1); }

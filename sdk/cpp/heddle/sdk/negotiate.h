@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a plugin's entry answers (HD-E-02). Pure: no allocation, no threads, no output.
+// The negotiation in a plugin's entry (HD-E-02). Pure: no allocation, no threads, no output.
 #ifndef HEDDLE_SDK_NEGOTIATE_H_
 #define HEDDLE_SDK_NEGOTIATE_H_
 
@@ -9,7 +9,7 @@
 
 namespace heddle::sdk {
 
-// Chooses the highest minor that host and plugin have; NULL and a reason if there is none.
+// Chooses the highest minor version that host and plugin support; NULL and a reason if there is none.
 inline const heddle_plugin_t* negotiate(heddle_negotiation_t* in_out, const char* id, const heddle_plugin_t* plugin,
                                         uint32_t min_minor = HEDDLE_ABI_MIN_MINOR, uint32_t max_minor = HEDDLE_ABI_MINOR) noexcept {
   heddle_negotiation_t record = {};
@@ -24,7 +24,7 @@ inline const heddle_plugin_t* negotiate(heddle_negotiation_t* in_out, const char
   if (!agreed) {
     const int written =
         std::snprintf(record.reason, sizeof record.reason,
-                      "%s speaks ABI %d.%u to %d.%u and the host %d.%u to %d.%u; install a version of either that overlaps [HD-E-02]", id,
+                      "%s supports ABI %d.%u to %d.%u and the host %d.%u to %d.%u; install a version of either that overlaps [HD-E-02]", id,
                       HEDDLE_ABI_MAJOR, min_minor, HEDDLE_ABI_MAJOR, max_minor, HEDDLE_ABI_MAJOR, record.host_min_minor, HEDDLE_ABI_MAJOR,
                       record.host_max_minor);
     const int most = static_cast<int>(sizeof record.reason) - 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Options of the manifest, read in probe and when an instance is made. An option that the manifest does not declare leaves the value as it is; one that
-// is declared with another type is INVALID_ARGUMENT, so that no setting of a user is passed over in silence.
+// Options of the manifest, read in probe and when an instance is created. An option that the manifest does not declare leaves the value
+// unchanged; one that
+// is declared with another type is INVALID_ARGUMENT, so that no user setting is silently ignored.
 #ifndef HEDDLE_SDK_OPTIONS_H_
 #define HEDDLE_SDK_OPTIONS_H_
 
@@ -11,13 +12,13 @@
 
 namespace heddle::sdk {
 
-// NULL with *out_found false: the manifest does not declare it. `who` opens the error text.
+// NULL with *out_found false: the manifest does not declare it. `who` begins the error text.
 heddle_status_t* find_option(const heddle_host_t* host, const char* who, const char* name, uint32_t kind, heddle_option_t* out,
                              bool* out_found) noexcept;
 heddle_status_t* option_range_status(const heddle_host_t* host, const char* who, const char* name, int64_t value, int64_t least,
                                      int64_t most) noexcept;
 
-// type = "int" or "bytes". INVALID_ARGUMENT for a value outside [least, most]: the manifest may say less than the plugin knows.
+// type = "int" or "bytes". INVALID_ARGUMENT for a value outside [least, most]: the manifest may be less strict than the plugin.
 template <std::integral T>
 heddle_status_t* read_option(const heddle_host_t* host, const char* who, const char* name, int64_t least, int64_t most, T* value) noexcept {
   heddle_option_t option;

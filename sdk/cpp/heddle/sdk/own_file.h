@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens a file to write into, by a path in a folder that others may write to as well, such as /tmp. Used by what writes records for people.
+// Opens a file for writing, by a path in a directory that others may write to as well, such as /tmp. Used by code that writes records for
+// people.
 #ifndef HEDDLE_SDK_OWN_FILE_H_
 #define HEDDLE_SDK_OWN_FILE_H_
 
@@ -11,8 +12,10 @@
 
 namespace heddle::sdk {
 
-// A descriptor, or -1 and errno. Made if it is absent; else it must be a regular file of this user under this name alone (EPERM), for others
-// may have put a link or a pipe there; or a character device, which only root makes. O_TRUNC in flags takes effect after that was looked at.
+// A descriptor, or -1 and errno. Creates the file if it is absent; otherwise it must be a regular file of this user under this single name
+// (EPERM), since
+// others may have put a link or a pipe there; or a character device, which only root can create. O_TRUNC in flags takes effect after these
+// checks.
 // Opening never blocks.
 inline int open_own_file(const char* path, int flags, mode_t mode) noexcept {
   const int file = ::open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (flags & ~O_TRUNC), mode);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A lock for what is held for some tens of nanoseconds, and nearly always taken by the thread that had it last: to take it costs one atomic
-// operation, to let it go none, half of what a std::mutex does. For std::lock_guard. Nothing that may block is done under it.
+// A lock that is held for some tens of nanoseconds, and nearly always taken by the thread that held it last: taking it costs one atomic
+// operation, releasing it none, half the cost of a std::mutex. For std::lock_guard. Do nothing that may block while holding it.
 #ifndef HEDDLE_SDK_SPIN_LOCK_H_
 #define HEDDLE_SDK_SPIN_LOCK_H_
 
@@ -20,7 +20,7 @@ class SpinLock {
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
  private:
-  // Whoever has it may not have been given a core: it makes room for it soon.
+  // The holder may be without a core: this thread soon yields to it.
   [[gnu::noinline, gnu::cold]] void wait() noexcept {
     constexpr int kSpins = 100, kYields = 100;
     for (int turn = 0;; ++turn) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Statuses, sized structs and the guard around every function that a plugin shows to the host. Used by plugin authors;
+// Statuses, sized structs and the guard around every function that a plugin exposes to the host. Used by plugin authors;
 // knows nothing of any driver.
 #ifndef HEDDLE_SDK_STATUS_H_
 #define HEDDLE_SDK_STATUS_H_
@@ -23,7 +23,7 @@ inline std::string_view view_of(heddle_string_t text) noexcept {
   return text.data ? std::string_view(text.data, static_cast<size_t>(text.size)) : std::string_view();
 }
 
-// The last part of an id, which opens error texts: "acme.slab" -> "slab".
+// The last part of an id, which begins error texts: "acme.slab" -> "slab".
 constexpr const char* short_name(const char* id) noexcept {
   const char* last = id;
   for (const char* at = id; *at; ++at) {
@@ -43,13 +43,13 @@ constexpr unsigned long long number(uint64_t value) noexcept {
 // The same with domain "errno" and the number; ": <strerror>" is appended to the text.
 [[gnu::format(printf, 4, 5)]] heddle_status_t* errno_status(const heddle_host_t* host, heddle_status_code_t code, int error,
                                                             const char* format, ...) noexcept;
-// Files the dispatch site under "region", as driver.h asks of a failing kernel's status.
+// Stores the dispatch site under "region", as driver.h requires for a failing kernel's status.
 void set_region(const heddle_host_t* host, heddle_status_t* failure, uint32_t region) noexcept;
 heddle_status_t* forked_status(const heddle_host_t* host) noexcept;
 heddle_status_t* exhausted_status(const heddle_host_t* host, const char* what) noexcept;
 heddle_status_t* tail_status(const heddle_host_t* host, const char* what, uint64_t byte) noexcept;
 
-// Copies a caller's struct: what a smaller one lacks is zero; a larger one must have a zero tail (HD-E-04). On
+// Copies a caller's struct: fields that a smaller one lacks are zero; the unknown end of a larger one must be zero (HD-E-04). On
 // failure, *out_bad_byte is the first offending byte.
 template <class T>
 [[nodiscard]] bool read_struct(const T* in, T* out, uint64_t* out_bad_byte) noexcept {
@@ -71,7 +71,7 @@ template <class T>
   return true;
 }
 
-// Fills a caller's output struct, at most its struct_size (HD-E-04).
+// Fills in a caller's output struct, at most its struct_size (HD-E-04).
 template <class T>
 void write_struct(const T& value, T* out) noexcept {
   const uint32_t size = out->struct_size;
@@ -82,7 +82,7 @@ void write_struct(const T& value, T* out) noexcept {
   std::memcpy(to + sizeof(uint32_t), from + sizeof(uint32_t), end - sizeof(uint32_t));
 }
 
-// Keeps the caller's errno and floating-point environment, exception flags among it, which vendors' libraries change (HD-T-02).
+// Preserves the caller's errno and floating-point environment, including exception flags, which vendors' libraries change (HD-T-02).
 class EnvironmentKeeper {
  public:
 #ifdef __SSE__
@@ -110,7 +110,8 @@ class EnvironmentKeeper {
 #endif
 };
 
-// Keeps errno alone, for functions that use no floating point and call nothing that changes its environment: looking at that takes as long as an
+// Preserves only errno, for functions that use no floating point and call nothing that changes its environment: reading that takes as long as
+// an
 // atomic operation.
 class ErrnoKeeper {
  public:
@@ -123,7 +124,8 @@ class ErrnoKeeper {
   int errno_;
 };
 
-// Runs function() with errno and the floating-point environment kept, in no forked child, and no exception leaving (HD-B-01, HD-T-01, HD-T-02).
+// Runs function() with errno and the floating-point environment preserved, not in a forked child, and without exceptions escaping (HD-B-01,
+// HD-T-01, HD-T-02).
 template <class Keeper = EnvironmentKeeper, class F>
 heddle_status_t* guarded(const heddle_host_t* host, const char* what, F&& function) noexcept {
   Keeper keep;
@@ -140,7 +142,7 @@ heddle_status_t* guarded(const heddle_host_t* host, const char* what, F&& functi
   }
 }
 
-// The same for releases: nothing happens in a forked child.
+// The same for releases: does nothing in a forked child.
 template <class Keeper = EnvironmentKeeper, class F>
 void guarded_release(const heddle_host_t* host, F&& function) noexcept {
   Keeper keep;
@@ -148,11 +150,11 @@ void guarded_release(const heddle_host_t* host, F&& function) noexcept {
   try {
     std::forward<F>(function)();
   } catch (...) {
-    host->log(host->self, HEDDLE_LOG_ERROR, string_of("status.h"), 0, string_of("an exception left a release"));
+    host->log(host->self, HEDDLE_LOG_ERROR, string_of("status.h"), 0, string_of("an exception left a release function"));
   }
 }
 
-// An object in the host's memory; NULL when exhausted.
+// Creates an object in the host's memory; NULL when exhausted.
 template <class T, class... Args>
 T* make(const heddle_host_t* host, Args&&... args) {
   void* memory = host->memory_allocate(host->self, sizeof(T), alignof(T) < 8 ? 8 : alignof(T));
