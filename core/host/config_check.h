@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checks a configuration against the manifests that were found: whether ids exist, and whether options match their declared types. Loads
-// nothing.
+// Checks a configuration against the manifests that were found: whether ids exist, and whether options match their declared types. Loads nothing.
 // Used by host.cpp.
 #ifndef HEDDLE_CORE_HOST_CONFIG_CHECK_H_
 #define HEDDLE_CORE_HOST_CONFIG_CHECK_H_
@@ -22,8 +21,7 @@ struct CheckedOptions {
 
 constexpr char kDefaultAllocator[] = "heddle.pool";
 
-// Adds its findings to the diagnostics of `read`. A plugin that is not installed is only a warning: one configuration may serve many
-// machines.
+// Adds its findings to the diagnostics of `read`. A plugin that is not installed is only a warning: one configuration may serve many machines.
 CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& plugins);
 
 // The manifest's defaults, overridden by `values`. Contains every declared option once.

@@ -48,8 +48,7 @@ struct ConfigSources {
   std::string system_path = "/etc/heddle/heddle.toml";
 };
 
-// Files, then HEDDLE_SET, then HEDDLE_LOG, then the text: the last one that sets a value wins, but security settings can only be tightened
-// relative
+// Files, then HEDDLE_SET, then HEDDLE_LOG, then the text: the last one that sets a value wins, but security settings can only be tightened relative
 // to the system's file. Reports failures only through diagnostics.
 void read_config(const ConfigSources& sources, ConfigRead* out_read);
 

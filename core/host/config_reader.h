@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The schema of heddle.toml, one function per table. Implemented in config_read.cpp (files, devices), config_plugins.cpp and
-// config_tables.cpp
-// (the rest), and used only there.
+// The schema of heddle.toml, one function per table. Implemented in config_read.cpp (files, devices), config_plugins.cpp and config_tables.cpp (the
+// rest), and used only there.
 #ifndef HEDDLE_CORE_HOST_CONFIG_READER_H_
 #define HEDDLE_CORE_HOST_CONFIG_READER_H_
 

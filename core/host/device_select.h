@@ -10,8 +10,7 @@
 
 namespace heddle::host {
 
-// The device that the table selects among these devices of one driver, under its alias; NULL, with E207 and the existing devices in
-// *out_wrong.
+// The device that the table selects among these devices of one driver, under its alias; NULL, with E207 and the existing devices in *out_wrong.
 const DeviceInfo* select_device(const DeviceConfig& config, const std::vector<DeviceInfo>& all, std::string* out_wrong);
 
 // A warning for a device that is selected by ordinal although it has a stable name. Empty if there is none.

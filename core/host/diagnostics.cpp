@@ -15,8 +15,7 @@ namespace {
 
 constexpr size_t kExcerptColumns = 100;
 
-// One character per column: continuation bytes are appended to the preceding character. Removes control characters that a terminal would
-// obey.
+// One character per column: continuation bytes are appended to the preceding character. Removes control characters that a terminal would obey.
 std::vector<std::string> characters_of(std::string_view line) {
   std::vector<std::string> characters;
   for (char c : line) {

@@ -15,9 +15,8 @@
 
 namespace heddle::host {
 
-// All error codes for configurations and manifests. Each has a row in docs/configuration.md and at least one transcript in
-// tests/unit/transcripts; a
-// test compares them. E1xx: the text itself; E2xx: what it refers to; E3xx: features that this version lacks.
+// All error codes for configurations and manifests. Each has a row in docs/configuration.md and at least one transcript in tests/unit/transcripts;
+// a test compares them. E1xx: the text itself; E2xx: what it refers to; E3xx: features that this version lacks.
 struct CodeRow {
   std::string_view code;
   std::string_view about;

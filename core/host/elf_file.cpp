@@ -66,9 +66,8 @@ void split_path(const std::string& text, std::vector<std::string>* out) {
 }
 
 // Names of the defined symbols that DT_GNU_HASH lists, which are those that other libraries find. The table: counts of buckets, of unlisted
-// symbols, of filter words; the filter; for each bucket its first symbol; for each listed symbol its hash, whose lowest bit marks the last
-// one
-// of a bucket (https://flapenguin.me/elf-dt-gnu-hash). A library without this table exports the symbols that DT_HASH counts.
+// symbols, of filter words; the filter; for each bucket its first symbol; for each listed symbol its hash, whose lowest bit marks the last one of a
+// bucket (https://flapenguin.me/elf-dt-gnu-hash). A library without this table exports the symbols that DT_HASH counts.
 class Exports {
  public:
   Exports(int descriptor, const std::vector<Elf64_Phdr>& headers, const std::string& names)

@@ -31,8 +31,7 @@ class Executor {
   };
   // Ensures that there is a thread for jobs; call once before the first job. RESOURCE_EXHAUSTED if none can be started.
   Status prepare() noexcept;
-  // Runs the job's function once on one of its threads; tries to start another thread if none is idle. False: stop was called, the job is not
-  // run.
+  // Runs the job's function once on one of its threads; tries to start another thread if none is idle. False: stop was called, the job is not run.
   bool run(Job* job) noexcept;
   // Cancels what execute_at was given; false if it is running or has run.
   bool take_back(uint64_t due_ns, void* context) noexcept;

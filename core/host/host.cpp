@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The host finds, checks, probes and loads plugins, in this order and each step only on demand. A plugin that fails a step keeps a state and
-// a
+// The host finds, checks, probes and loads plugins, in this order and each step only on demand. A plugin that fails a step keeps a state and a
 // reason; no step of one plugin depends on another plugin. Devices are in host_devices.cpp.
 #include "core/host/host.h"
 

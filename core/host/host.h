@@ -48,8 +48,7 @@ struct PluginInfo {
   std::vector<OperatorId> operators;  // operators of a library plugin
 };
 
-// A device that can be opened: driver->api.device->open(driver->api.instance, ordinal, params). Fill params with &driver->api, and with cpus
-// and
+// A device that can be opened: driver->api.device->open(driver->api.instance, ordinal, params). Fill params with &driver->api, and with cpus and
 // numa from here.
 struct DeviceInfo {
   std::string alias;  // from the configuration, or "cpu:0" if there is none
@@ -118,19 +117,15 @@ class Host {
   Result<LoadedDriver*> driver(std::string_view plugin_id);
   Result<LoadedAllocator*> allocator(std::string_view plugin_id);
 
-  // Every plugin whose id matches the glob and whose manifest declares the operator, in order of discovery, loaded on first use. out_others:
-  // the number
-  // of library plugins that match but do not declare it.
+  // Every plugin whose id matches the glob and whose manifest declares the operator, in order of discovery, loaded on first use. out_others: the
+  // number of library plugins that match but do not declare it.
   std::vector<LibraryCandidate> libraries(const OperatorId& wanted, const std::string& pattern, size_t* out_others);
 
-  // The devices that can be opened; loads their drivers. They are those of the configuration's [device.*], or without any, all of every
-  // available
-  // driver. families filters by the manifests' families ("cpu"), so that unneeded drivers are not loaded; empty: all. A driver that fails is
-  // left
+  // The devices that can be opened; loads their drivers. They are those of the configuration's [device.*], or without any, all of every available
+  // driver. families filters by the manifests' families ("cpu"), so that unneeded drivers are not loaded; empty: all. A driver that fails is left
   // out, with its reason in plugins() and, for configured devices, in skipped().
   std::vector<DeviceInfo> devices(const std::vector<std::string>& families = {});
-  // One device by name: an alias, "cpu", "cpu:1" or "heddle.cpu:0". Loads only its driver. NOT_FOUND lists the existing names; UNAVAILABLE
-  // says why
+  // One device by name: an alias, "cpu", "cpu:1" or "heddle.cpu:0". Loads only its driver. NOT_FOUND lists the existing names; UNAVAILABLE says why
   // the driver is not available.
   Result<DeviceInfo> device(std::string_view name);
 

@@ -41,9 +41,8 @@ struct Plugin {
 };
 
 struct Host::State {
-  // First member, so that it is destroyed last: unloadable libraries are unloaded once their instances are shut down and no thread of the
-  // host is left
-  // that ran one of their functions.
+  // First member, so that it is destroyed last: unloadable libraries are unloaded once their instances are shut down and no thread of the host is
+  // left that ran one of their functions.
   std::vector<PluginLibraryRef> libraries;
   HostOptions options;
   ConfigRead read;

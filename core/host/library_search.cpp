@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Follows the dynamic linker's order (ld.so(8)): run path, LD_LIBRARY_PATH as it was when the process started, ld.so.cache, system
-// directories. The
+// Follows the dynamic linker's order (ld.so(8)): run path, LD_LIBRARY_PATH as it was when the process started, ld.so.cache, system directories. The
 // linker itself reports the second and the last; the cache is read in the layout of glibc's dl-cache.h.
 #include "core/host/library_search.h"
 

@@ -29,8 +29,7 @@ class LibrarySearch {
   std::vector<std::string> searched_;
 };
 
-// The path in an ld.so.cache of glibc 2.2 or newer for a soname of this machine; empty if there is none. Exposed for tests: `cache` may
-// contain
+// The path in an ld.so.cache of glibc 2.2 or newer for a soname of this machine; empty if there is none. Exposed for tests: `cache` may contain
 // anything.
 std::string find_in_linker_cache(std::string_view cache, std::string_view soname);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads a plugin's library into this process, negotiates, and creates instances. Used by host.cpp after preflight and probe, and by
-// heddle-probe,
+// Loads a plugin's library into this process, negotiates, and creates instances. Used by host.cpp after preflight and probe, and by heddle-probe,
 // which does the probe. It knows no manifest.
 #ifndef HEDDLE_CORE_HOST_LOAD_H_
 #define HEDDLE_CORE_HOST_LOAD_H_
@@ -35,8 +34,7 @@ Verdict check_library_path(const std::string& path);
 // Unloaded with its last owner if all that ever requested it allow unloading; otherwise it stays for the life of the process (HD-L-02).
 using PluginLibraryRef = std::shared_ptr<const PluginLibrary>;
 
-// Maps the library at this absolute path (once per process) and negotiates; id and version must match its manifest. On failure NULL and a
-// verdict.
+// Maps the library at this absolute path (once per process) and negotiates; id and version must match its manifest. On failure NULL and a verdict.
 PluginLibraryRef load_library(const std::string& path, std::string_view expected_id, std::string_view expected_version, bool unloadable,
                               Verdict* out_verdict);
 

@@ -59,8 +59,7 @@ struct Manifest {
 
 constexpr size_t kMaxManifestBytes = 64 << 10;
 
-// Parses the text of the manifest at `path`. True if there were no errors; with errors, out_manifest has what could be read, so that a list
-// can
+// Parses the text of the manifest at `path`. True if there were no errors; with errors, out_manifest has what could be read, so that a list can
 // still name the plugin.
 bool parse_manifest(const std::string& path, std::string_view text, Diagnostics& diagnostics, Manifest* out_manifest);
 

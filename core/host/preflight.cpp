@@ -105,8 +105,7 @@ Verdict check_exports(const Manifest& manifest, const ElfFile& file) {
               count > 3 ? ", ..." : "")};
 }
 
-// Entries of a run path must be absolute or below the library's directory, so that the directories examined here are those that the dynamic
-// linker
+// Entries of a run path must be absolute or below the library's directory, so that the directories examined here are those that the dynamic linker
 // searches. Empty if they are.
 std::string why_no_run_path(const ElfFile& file) {
   for (const std::string& entry : file.run_path) {

@@ -114,8 +114,7 @@ int start(const std::string& program, const std::string& nonce, bool strict, Chi
   return 0;
 }
 
-// Reads what is available; keeps the beginning of answers and the end of output. A plugin that writes for ever must not keep us here: the
-// rest is
+// Reads what is available; keeps the beginning of answers and the end of output. A plugin that writes for ever must not keep us here: the rest is
 // read on the next turn.
 void drain(Child& child) {
   char buffer[4096];

@@ -22,8 +22,7 @@ struct ProbeRequest {
   std::vector<OptionValue> options;
 };
 
-// Probes each in a child of `program`, several at once; returns one verdict per request. Kills children that exceed their timeout. With
-// strict, no
+// Probes each in a child of `program`, several at once; returns one verdict per request. Kills children that exceed their timeout. With strict, no
 // variable of the dynamic linker (LD_*) is passed to the children.
 std::vector<Verdict> probe_in_children(const std::string& program, const std::vector<ProbeRequest>& requests, bool strict);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The cache: one small text file per verdict, named by a hash of its key and containing the whole key, written to a temporary file and
-// renamed.
+// The cache: one small text file per verdict, named by a hash of its key and containing the whole key, written to a temporary file and renamed.
 #include "core/host/probe_cache.h"
 
 #include <dirent.h>

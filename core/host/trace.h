@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// [trace]: events over time, in the JSON format of Chrome's trace viewer, which Perfetto also reads. Owned by the services of a host; plugins
-// add
+// [trace]: events over time, in the JSON format of Chrome's trace viewer, which Perfetto also reads. Owned by the services of a host; plugins add
 // events through their host table, submit adds those of devices. This file knows neither.
 #ifndef HEDDLE_CORE_HOST_TRACE_H_
 #define HEDDLE_CORE_HOST_TRACE_H_

@@ -22,9 +22,8 @@
 namespace heddle::host {
 namespace {
 
-// The user that is trusted besides root: the user itself. With raised privileges this is the user that the program was given when it was
-// started. If it
-// was given only a group or capabilities, its user is the caller, and only root is trusted.
+// The user that is trusted besides root: the user itself. With raised privileges this is the user that the program was given when it was started.
+// If it was given only a group or capabilities, its user is the caller, and only root is trusted.
 uid_t trusted_user() {
   if (!is_secure_process()) return geteuid();
   const auto effective = static_cast<uid_t>(getauxval(AT_EUID));

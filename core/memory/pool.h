@@ -22,8 +22,7 @@ inline constexpr heddle_string_t kIntermediates = {"intermediate values", 19};
 
 class Pool {
  public:
-  // stack: from top to bottom, the last allocator is over the driver's buffers; empty: every block is a buffer. Options are read before
-  // create
+  // stack: from top to bottom, the last allocator is over the driver's buffers; empty: every block is a buffer. Options are read before create
   // returns. description: of the device.
   static Result<std::unique_ptr<Pool>> create(heddle_device_t* device, const heddle_driver_api_t& api, std::string name,
                                               const heddle_device_description_t& description,
@@ -32,13 +31,11 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Destroys the allocators, the upper ones first. Stops at an allocator with live blocks and reports who holds them; that one and those
-  // below
-  // it stay as they are.
+  // Destroys the allocators, the upper ones first. Stops at an allocator with live blocks and reports who holds them; that one and those below it
+  // stay as they are.
   Status end();
 
-  // A block that the host or any queue may use immediately, with at least the device's alignment; size 0 gives a small block.
-  // RESOURCE_EXHAUSTED
+  // A block that the host or any queue may use immediately, with at least the device's alignment; size 0 gives a small block. RESOURCE_EXHAUSTED
   // only after the allocators tried the steps of HD-M-03. owner: one of the constants above. [any] [may-block if the driver is called]
   Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block);
   // No work uses the block any more. [any] [no-block]

@@ -18,8 +18,7 @@ class Tensor final : public Counted {
   static Result<Ref<Tensor>> create(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes);
   // Without memory at first: a result whose extents the call determines. adopt_memory sets both.
   static Ref<Tensor> create_empty(Device& device, heddle_element_type_t type, uint32_t rank);
-  // Over memory of the application on the device, at `address` as in ext/native.h. release(context) is called exactly once, when the tensor
-  // is
+  // Over memory of the application on the device, at `address` as in ext/native.h. release(context) is called exactly once, when the tensor is
   // destroyed or if this fails.
   static Result<Ref<Tensor>> create_over(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes,
                                          uint64_t address, void (*release)(void* context), void* context);
@@ -35,9 +34,8 @@ class Tensor final : public Counted {
   Result<uint64_t> address();
   bool has_memory() const { return block_.buffer != nullptr; }
 
-  // The work that fills it: a value of a timeline. host_signalled: that value is not enqueued at a driver yet, so that only the host may wait
-  // for it
-  // (HD-Q-01). [serial:tensor], set by the call that owns the result; `call` is its address, valid until it has finished.
+  // The work that fills it: a value of a timeline. host_signalled: that value is not enqueued at a driver yet, so that only the host may wait for
+  // it (HD-Q-01). [serial:tensor], set by the call that owns the result; `call` is its address, valid until it has finished.
   void set_producer(const Ref<Timeline>& timeline, uint64_t value, bool host_signalled, const void* call);
   // The producer has finished successfully.
   void set_ready() { producer_.store(nullptr, std::memory_order_release); }

@@ -178,8 +178,7 @@ class Reading {
                                    file.passed_over.empty() ? "" : "; skipped: ", file.passed_over));
   }
 
-  // Allocates all memory of the remaining reads before the first read, since an allocation delays copies in progress by more than its own
-  // duration.
+  // Allocates all memory of the remaining reads before the first read, since an allocation delays copies in progress by more than its own duration.
   Status allocate() {
     for (File& file : files_) {
       for (Part& part : file.parts) {

@@ -67,9 +67,8 @@ class Weight {
 
 class Weights {
  public:
-  // The weights at these extents on that device, in order: existing ones are shared, the rest is read through the driver's param_io or as
-  // config says.
-  // On failure no partially read weight is kept, and the error names file, tensor and offset. [any] [may-block]
+  // The weights at these extents on that device, in order: existing ones are shared, the rest is read through the driver's param_io or as config
+  // says. On failure no partially read weight is kept, and the error names file, tensor and offset. [any] [may-block]
   Result<std::vector<std::shared_ptr<Weight>>> load(Device& device, const std::vector<WeightExtent>& extents,
                                                     const host::ParamIoConfig& config);
   uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }

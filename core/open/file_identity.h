@@ -18,8 +18,7 @@ constexpr size_t kFileSize = 2;  // index in a FileIdentity
 // Identity of an open file. INVALID_ARGUMENT if it is not a regular file; `path` is for the error text.
 Result<FileIdentity> identify(int descriptor, const std::string& path);
 
-// How an open file changed: another size, or modified contents. Empty if it did not change. As precise as the file system's time stamps; a
-// changed
+// How an open file changed: another size, or modified contents. Empty if it did not change. As precise as the file system's time stamps; a changed
 // name, link count or mode does not count.
 std::string change_since(const FileIdentity& before, int descriptor);
 // The same for its name: another file has it now. Empty also if no file has that name, because the open file stays intact.

@@ -170,8 +170,7 @@ std::string OpenModule::report() const {
                               {"slot", global->slot()},
                               {"initializer_only", global->initializer_only()}});
   }
-  // The compiler's report is itself JSON; any other text is passed on as a string. Anything nested deeper than 64 levels is left out: writing
-  // JSON
+  // The compiler's report is itself JSON; any other text is passed on as a string. Anything nested deeper than 64 levels is left out: writing JSON
   // recurses, and the file is not trusted.
   if (meta.report()->size() != 0) {
     auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 64; };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Locates each parameter of a module: in the module's own file, in a safetensors file, or in shards of one, according to its scope. Opens
-// files and
+// Locates each parameter of a module: in the module's own file, in a safetensors file, or in shards of one, according to its scope. Opens files and
 // reads their indexes; reads no data. Used by core/submit when an instance is created.
 #ifndef HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
 #define HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
@@ -38,8 +37,7 @@ class ParameterFiles {
 
   // Opens the files and reads their indexes; an index of shards includes all of its shards. A scope may have several files.
   Status open(const std::vector<Named>& files);
-  // The bytes of one parameter. NOT_FOUND names scope and parameter; INVALID_ARGUMENT tells how type or shape differ, or which two files
-  // contain it.
+  // The bytes of one parameter. NOT_FOUND names scope and parameter; INVALID_ARGUMENT tells how type or shape differ, or which two files contain it.
   Result<ParameterExtent> find(const OpenModule& module, const module_format::Parameter& parameter);
 
  private:

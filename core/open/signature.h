@@ -58,9 +58,8 @@ struct ActualShape {
   const int64_t* dims;
 };
 
-// Checks the extents of one argument of the correct rank, and sets each symbol at its first use. values has one entry per symbol, -1 if not
-// yet known.
-// Returns false on a mismatch; explain_argument then tells why. Inline because every call does it for each argument.
+// Checks the extents of one argument of the correct rank, and sets each symbol at its first use. values has one entry per symbol, -1 if not yet
+// known. Returns false on a mismatch; explain_argument then tells why. Inline because every call does it for each argument.
 inline bool fits(const Extent* expected, const int64_t* dims, uint32_t rank, const std::vector<SymbolRange>& symbols, int64_t* values) {
   for (uint32_t i = 0; i < rank; ++i) {
     const int64_t dim = dims[i];

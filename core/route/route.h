@@ -60,8 +60,7 @@ struct Route {
 };
 
 // How well a device runs code of a format and target: 0 means not at all. Called only for devices that are tried. A variant that exceeds the
-// device's
-// limits is skipped regardless of its rank (decision 0011).
+// device's limits is skipped regardless of its rank (decision 0011).
 using Rank = std::function<Result<uint32_t>(uint32_t device, std::string_view format, std::string_view target)>;
 
 // A variant that the device's driver refused to load.
@@ -72,8 +71,7 @@ struct RefusedCode {
   std::string reason;
 };
 
-// Takes one preference per slot of the module. UNAVAILABLE tells for each slot why each device was refused; NOT_FOUND if there was none to
-// try.
+// Takes one preference per slot of the module. UNAVAILABLE tells for each slot why each device was refused; NOT_FOUND if there was none to try.
 Result<Route> choose(const module_format::Module& module, const std::vector<DeviceFacts>& facts,
                      const std::vector<SlotPreference>& preferences, const Rank& rank, const std::vector<RefusedCode>& refused = {});
 

@@ -21,17 +21,15 @@ uint64_t align_up(uint64_t value, uint64_t alignment) {
 
 constexpr size_t kMaxPackings = 8;
 
-// Whether lifetimes and alignments are the same as those of the others, so that slices no larger than the others can be placed at their
-// offsets.
+// Whether lifetimes and alignments are the same as those of the others, so that slices no larger than the others can be placed at their offsets.
 bool live_alike(const std::vector<Slice>& slices, const std::vector<Slice>& others) {
   return std::equal(slices.begin(), slices.end(), others.begin(), others.end(), [](const Slice& a, const Slice& b) {
     return a.first == b.first && a.last == b.last && a.alignment_bytes == b.alignment_bytes;
   });
 }
 
-// Whether each capacity is sufficient, and at most an eighth larger than needed. Checking only the sum or the largest would not do: the need
-// of an arena
-// is what is live at once, which may be a single slice.
+// Whether each capacity is sufficient, and at most an eighth larger than needed. Checking only the sum or the largest would not do: the need of an
+// arena is what is live at once, which may be a single slice.
 bool fit(const std::vector<Slice>& slices, const std::vector<Slice>& capacities) {
   return std::equal(slices.begin(), slices.end(), capacities.begin(), [](const Slice& slice, const Slice& capacity) {
     return slice.size_bytes <= capacity.size_bytes && capacity.size_bytes - slice.size_bytes <= slice.size_bytes / 8;

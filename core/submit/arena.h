@@ -19,18 +19,16 @@ struct Slice {
   uint64_t offset = 0;            // out
 };
 
-// Sets the offsets and returns the total bytes. Places the largest slice first, each into the smallest sufficient gap between the slices that
-// are
+// Sets the offsets and returns the total bytes. Places the largest slice first, each into the smallest sufficient gap between the slices that are
 // live at the same time. RESOURCE_EXHAUSTED beyond 2^48 bytes.
 Result<uint64_t> pack(std::vector<Slice>& slices);
 
 // Shared by the calls of one function whose extents grow, such as the steps of a decoder: a packing by capacity. [any]
 class Packings {
  public:
-  // Like pack() above. If slices have the same lifetimes as those of an earlier call and fit into its capacities, they get the same offsets,
-  // and the arena has
-  // the same size. No slice gets more than an eighth beyond its need: slices that shrank further are packed anew, and slices that grew since
-  // the last
+  // Like pack() above. If slices have the same lifetimes as those of an earlier call and fit into its capacities, they get the same offsets, and
+  // the arena has the same size. No slice gets more than an eighth beyond its need: slices that shrank further are packed anew, and slices that
+  // grew since the last
   // packing get some reserve.
   Result<uint64_t> pack(std::vector<Slice>& slices);
   // Drops packings whose arenas may be too large for the available memory.

@@ -2,9 +2,8 @@
 // A call that was started without waiting: it keeps its arguments, results and frame until its work has finished.
 // Applications see it as heddle_call_t; created by Function::start.
 //
-// A plan of one submission that need not wait is enqueued at once. A call in several pieces (several devices, scalars read back, a turn to
-// wait for)
-// is a task that is resumed on the host's executor, and the host signals its results.
+// A plan of one submission that need not wait is enqueued at once. A call in several pieces (several devices, scalars read back, a turn to wait
+// for) is a task that is resumed on the host's executor, and the host signals its results.
 #ifndef HEDDLE_CORE_SUBMIT_CALL_H_
 #define HEDDLE_CORE_SUBMIT_CALL_H_
 

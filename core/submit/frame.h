@@ -42,13 +42,11 @@ class Frame {
   heddle_status_t* submit_one(const Segment& segment, uint32_t command, const heddle_sync_t& sync) const {
     return submit_commands(segment, command, 1, sync);
   }
-  // Whether the kernels accepted the call's values; its work has finished. A failure's text is only the cause. Blocks only if
-  // verdict_may_block().
+  // Whether the kernels accepted the call's values; its work has finished. A failure's text is only the cause. Blocks only if verdict_may_block().
   Status verdict() const;
   bool verdict_may_block() const;
   const heddle_command_t& command(uint32_t index) const { return commands_[index]; }
-  // Records the segment of a single() plan if the device supports it and the frame is used repeatedly. Call after bind; may take a while, so
-  // no
+  // Records the segment of a single() plan if the device supports it and the frame is used repeatedly. Call after bind; may take a while, so no
   // lock is held meanwhile.
   void record_if_due() {
     if (submissions_until_record_ != kNever && submissions_until_record_-- == 0) record();

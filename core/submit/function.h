@@ -30,8 +30,7 @@ class Function {
   // The device where an argument is expected, or on which a result is.
   memory::Device& device_of(const open::TensorSignature& value) const;
 
-  // Decides what runs the regions that have a choice, or an operation of a library plugin: if the extents are known, with the plan of the
-  // first
+  // Decides what runs the regions that have a choice, or an operation of a library plugin: if the extents are known, with the plan of the first
   // call; otherwise it only checks that something can run them.
   Status prepare(Preferences& preferences);
   ~Function();
@@ -40,9 +39,8 @@ class Function {
   // owns. [any] [may-block]
   Status call(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results);
   // The same without waiting, except for arguments whose extents another call in flight determines, and for arguments on another device.
-  // deadline_ns
-  // of CLOCK_MONOTONIC; 0: none. native_stream: an application's stream; the call runs after the stream's earlier work and before its later
-  // work.
+  // deadline_ns of CLOCK_MONOTONIC; 0: none. native_stream: an application's stream; the call runs after the stream's earlier work and before its
+  // later work.
   // Then a call that is not a single submission waits here. [any]
   Result<CallPointer> start(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results, uint64_t deadline_ns,
                             std::optional<uint64_t> native_stream = std::nullopt);
@@ -101,9 +99,8 @@ class Function {
   [[gnu::cold]] Result<std::unique_ptr<Frame>> make_frame(const memory::Ref<Plan>& plan);
   [[gnu::cold]] Result<memory::Ref<Plan>> make_plan(const std::vector<std::vector<int64_t>>& argument_dims,
                                                     std::span<const int64_t> symbols, bool exact = false);
-  // For a call that runs out of memory: a plan that replaces this one and whose arenas are as small as possible. The call is then counted
-  // with the new
-  // plan. Empty: this plan's arenas are already that small.
+  // For a call that runs out of memory: a plan that replaces this one and whose arenas are as small as possible. The call is then counted with the
+  // new plan. Empty: this plan's arenas are already that small.
   [[gnu::cold]] Result<memory::Ref<Plan>> make_smaller_plan(const Invocation& call, const Plan& plan);
   // Gives the call a frame of such a plan. False: there is none, and the frame is unchanged. On failure the frame may be gone.
   [[gnu::cold]] Result<bool> shrink(std::unique_ptr<Frame>& frame, const Invocation& call);
@@ -116,9 +113,8 @@ class Function {
   void put_back(std::unique_ptr<Frame>& frame);
   void give_frame(std::unique_ptr<Frame> frame) noexcept;
   [[gnu::cold]] void dispose(std::unique_ptr<Frame> frame) noexcept;
-  // A call is counted with its plan when it takes a frame. A call that did not submit is subtracted again where it was counted, so that
-  // readers never see
-  // a count below zero.
+  // A call is counted with its plan when it takes a frame. A call that did not submit is subtracted again where it was counted, so that readers
+  // never see a count below zero.
   void count_back_unsubmitted(Frame& frame);
   [[gnu::cold]] void count_back(const Plan& plan);
   void settle(CachedPlan& plan) const;
@@ -129,14 +125,12 @@ class Function {
   Status prepare_results(const Plan& plan, Invocation& call) const;
   // The same for the plan of the call's frame, which is exchanged for one with smaller arenas if the results cannot be allocated otherwise.
   Status make_results(std::unique_ptr<Frame>& frame, Invocation& call);
-  // Collects pending work that must finish before the call's work may start, of arguments and of results to write into: points of this device
-  // for the
-  // driver to wait for; for the rest, waits here. device NULL: all of them as points.
+  // Collects pending work that must finish before the call's work may start, of arguments and of results to write into: points of this device for
+  // the driver to wait for; for the rest, waits here. device NULL: all of them as points.
   Status collect_waits(const memory::Device* device, Invocation& call) const;
   // Waits here; a failure is kept among the call's waits, so that fail() can attribute it.
   [[gnu::cold]] Status wait_here(memory::Tensor& tensor, Invocation& call) const;
-  // Adds the last call that used the state to the call's waits, unless it has finished. If it failed or will fail, so does this call: the
-  // state's
+  // Adds the last call that used the state to the call's waits, unless it has finished. If it failed or will fail, so does this call: the state's
   // contents are undefined. The call is in its turn.
   Status order_after_state(Invocation& call) const;
   [[gnu::cold]] Result<std::shared_ptr<memory::ForeignStream>> find_stream(uint64_t native) const;

@@ -163,8 +163,7 @@ Result<std::unique_ptr<Frame>> Function::make_frame(const Ref<Plan>& plan) {
   return frame;
 }
 
-// An idle frame with an arena of this size whose extents occurred only once, such as those of a decoder's steps: its arena is free for the
-// next ones.
+// An idle frame with an arena of this size whose extents occurred only once, such as those of a decoder's steps: its arena is free for the next ones.
 std::unique_ptr<Frame> Function::take_spare(const Plan& plan) {
   std::lock_guard lock(lock_);
   CachedPlan* oldest = nullptr;

@@ -20,8 +20,7 @@ void note_globals(const mf::Program& program, std::vector<bool>& used) {
   }
 }
 
-// Checked after the reads: a file that was modified or replaced meanwhile may have been read half old, half new. The module's own file was
-// opened
+// Checked after the reads: a file that was modified or replaced meanwhile may have been read half old, half new. The module's own file was opened
 // by name earlier, so for it only the contents count.
 Status check_unchanged(const std::vector<memory::WeightExtent>& extents, const open::OpenModule& module) {
   std::map<int, std::vector<const memory::WeightExtent*>> files;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Splits the initializer into parts, so that not all of its inputs are in memory at once: the inputs of a part are loaded before it, and
-// freed
-// when no later part reads them. Used when an instance is created, and to compute its memory need. Knows no device.
+// Splits the initializer into parts, so that not all of its inputs are in memory at once: the inputs of a part are loaded before it, and freed when
+// no later part reads them. Used when an instance is created, and to compute its memory need. Knows no device.
 #ifndef HEDDLE_CORE_SUBMIT_INITIALIZER_PARTS_H_
 #define HEDDLE_CORE_SUBMIT_INITIALIZER_PARTS_H_
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Inspects what regions read and write, for [validation] of the configuration: stops at the first value that is not a number, and dumps
-// values to files.
-// Created by Instance if the configuration requests it, used by Run around each command; the validation layer examines the bytes.
+// Inspects what regions read and write, for [validation] of the configuration: stops at the first value that is not a number, and dumps values to
+// files. Created by Instance if the configuration requests it, used by Run around each command; the validation layer examines the bytes.
 #ifndef HEDDLE_CORE_SUBMIT_INSPECTION_H_
 #define HEDDLE_CORE_SUBMIT_INSPECTION_H_
 

@@ -102,8 +102,7 @@ class Instance final : public memory::Counted {
   // Loads one variant; returns its entries in the order of the executable.
   Status load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries);
   void unload_code();
-  // Loads the parameters that functions read and all other globals that the instance keeps; then those that only the initializer reads, part
-  // by part.
+  // Loads the parameters that functions read and all other globals that the instance keeps; then those that only the initializer reads, part by part.
   Status make_globals(const InstanceRequest& request);
   Status allocate_globals();
   // Loads these globals; `extents` has an entry for each.

@@ -2,9 +2,8 @@
 // Runs a host program for given extents and records its requests: commands with registers read, memory not yet resolved.
 // Used by core/submit to make plans; knows nothing of devices, buffers or drivers, so that it can be fuzzed separately.
 //
-// A program whose sizes depend on data suspends at ReadScalar: run() returns kNeedsScalar; the caller runs the recorded commands, reads the
-// value and
-// calls run() again.
+// A program whose sizes depend on data suspends at ReadScalar: run() returns kNeedsScalar; the caller runs the recorded commands, reads the value
+// and calls run() again.
 #ifndef HEDDLE_CORE_SUBMIT_INTERPRETER_H_
 #define HEDDLE_CORE_SUBMIT_INTERPRETER_H_
 
@@ -67,9 +66,8 @@ class Interpreter {
  public:
   enum class Outcome { kFinished, kNeedsScalar, kPaused };
 
-  // argument_dims: the extents of each argument. Static and symbolic extents of results are filled in from symbols (-1: unknown). All
-  // references are
-  // kept and must outlive the interpreter.
+  // argument_dims: the extents of each argument. Static and symbolic extents of results are filled in from symbols (-1: unknown). All references
+  // are kept and must outlive the interpreter.
   Interpreter(const module_format::Program& program, const open::Signature& signature,
               const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, InterpreterLimits limits = {});
 

@@ -18,9 +18,8 @@
 
 namespace heddle::submit {
 
-// Its arrays have the lengths of the function's signature and are stored consecutively, so that a usual call touches one or two cache lines
-// of them; they are
-// inside the object if they are small. Members that only waiting calls use come last.
+// Its arrays have the lengths of the function's signature and are stored consecutively, so that a usual call touches one or two cache lines of
+// them; they are inside the object if they are small. Members that only waiting calls use come last.
 class Invocation {
  public:
   // made() is empty and symbols are -1; the check fills in arguments and results.

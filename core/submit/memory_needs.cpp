@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Sums up globals as globals.cpp allocates them, and arenas as plan.cpp lays them out. Field names are part of the runtime's stable
-// interface.
+// Sums up globals as globals.cpp allocates them, and arenas as plan.cpp lays them out. Field names are part of the runtime's stable interface.
 #include "core/submit/memory_needs.h"
 #include "core/submit/initializer_parts.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Operations of library plugins, for an instance: finds a plugin for an operator, its operands and a device, lets it prepare the operation,
-// and keeps
-// the operation while a plan uses it. Used by Preferences when plans are made; never on the path of a repeated call.
+// Operations of library plugins, for an instance: finds a plugin for an operator, its operands and a device, lets it prepare the operation, and
+// keeps the operation while a plan uses it. Used by Preferences when plans are made; never on the path of a repeated call.
 #ifndef HEDDLE_CORE_SUBMIT_OPERATIONS_H_
 #define HEDDLE_CORE_SUBMIT_OPERATIONS_H_
 
@@ -44,9 +43,8 @@ class Operations {
  public:
   Operations(host::Host& host, std::span<const memory::Ref<memory::Device>> devices) : host_(host), devices_(devices) {}
 
-  // The operation of a site on a device, for these extents of its operands (concatenated), from the first plugin whose id matches the pattern
-  // and that
-  // accepts it. NOT_FOUND lists the plugins that were asked and their answers. The most recent operations are kept. A failure's text is only
+  // The operation of a site on a device, for these extents of its operands (concatenated), from the first plugin whose id matches the pattern and
+  // that accepts it. NOT_FOUND lists the plugins that were asked and their answers. The most recent operations are kept. A failure's text is only
   // the
   // cause. [any] [may-block]
   Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device, std::span<const int64_t> dims,

@@ -52,8 +52,7 @@ bool Wakeup::await_point(const Ref<Timeline>& timeline, uint64_t value, Status* 
   return false;
 }
 
-// A driver's callback. The executor does what a callback must not do: resume the task, and release the timeline, which may be the last
-// reference to
+// A driver's callback. The executor does what a callback must not do: resume the task, and release the timeline, which may be the last reference to
 // the device.
 void Wakeup::told(void* wakeup, const heddle_status_t* failure) {
   auto* self = static_cast<Wakeup*>(wakeup);

@@ -68,8 +68,7 @@ class Pace {
     Status await_resume();
 
    private:
-    // Handles a wait that cannot notify the task, usually for lack of memory: the thread, which belongs to the caller or the host, blocks
-    // here for
+    // Handles a wait that cannot notify the task, usually for lack of memory: the thread, which belongs to the caller or the host, blocks here for
     // the call's own work; any other wait fails. [may-block]
     Status without_wakeup(Status&& why);
 

@@ -48,9 +48,8 @@ Resolver::Resolver(const mf::Program& program, const open::Signature& signature,
   result_known_.resize(signature.results.size(), false);
   transients_.resize(program.transients()->size());
 
-  // The compiler guarantees that values with disjoint lifetimes may share bytes. Commands between two barriers may overlap in time in any
-  // order, so a
-  // lifetime ends at the barrier after its last use.
+  // The compiler guarantees that values with disjoint lifetimes may share bytes. Commands between two barriers may overlap in time in any order, so
+  // a lifetime ends at the barrier after its last use.
   const auto* code = program.code();
   next_barrier_.assign(code->size() + 1, code->size());
   for (uint32_t i = code->size(); i-- > 0;) {

@@ -89,8 +89,7 @@ struct Choice {
 };
 class Choices {
  public:
-  // Chooses for a call in which a kernel of the region accepts the extents, or none does. dims: of the operation's operands, concatenated;
-  // empty if
+  // Chooses for a call in which a kernel of the region accepts the extents, or none does. dims: of the operation's operands, concatenated; empty if
   // there is no operation. A failure's text is only the cause. [any] [may-block]
   virtual Result<Choice> choose(const module_format::DispatchSite& site, bool kernel_fits, std::span<const int64_t> dims) = 0;
 
@@ -143,8 +142,7 @@ class Plan final : public memory::Counted {
   uint64_t arena_bytes() const;
 };
 
-// Resolves the recordings of one run of a program. A static program is resolved once; one that reads scalars, piece by piece, where the
-// arenas of
+// Resolves the recordings of one run of a program. A static program is resolved once; one that reads scalars, piece by piece, where the arenas of
 // earlier pieces stay.
 class Resolver {
  public:

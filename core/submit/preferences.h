@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What runs each region of an instance: its own kernels, those of another variant, or the operation of a library plugin, tried in the order
-// of the
+// What runs each region of an instance: its own kernels, those of another variant, or the operation of a library plugin, tried in the order of the
 // first [[prefer]] rule for it. Created by Instance once code is loaded, used whenever a plan is made, and by reports.
 #ifndef HEDDLE_CORE_SUBMIT_PREFERENCES_H_
 #define HEDDLE_CORE_SUBMIT_PREFERENCES_H_

@@ -24,8 +24,7 @@ class Profile {
  public:
   // module: source of names for the commands; kept by reference. trace: also receives each command; NULL: no trace.
   Profile(const module_format::Module& module, host::Trace* trace) : module_(module), trace_(trace) {}
-  // site: of a dispatch, else NULL. candidate: index of the kernel that ran, kNoCandidate if an operation ran. begin_ns: approximate start,
-  // of
+  // site: of a dispatch, else NULL. candidate: index of the kernel that ran, kNoCandidate if an operation ran. begin_ns: approximate start, of
   // CLOCK_MONOTONIC.
   static constexpr uint32_t kNoCandidate = 0xFFFFFFFFu;
   void add(const char* kind, const module_format::DispatchSite* site, uint32_t candidate, const std::string& device, uint64_t begin_ns,
@@ -34,8 +33,7 @@ class Profile {
   void add_crossing(const std::string& from, const std::string& to, uint64_t begin_ns, uint64_t duration_ns);
   // The current use of the device's pool. For the trace only.
   void add_memory(memory::Device& device);
-  // {"regions": [{"region", "kind", "device", "count", "total_ns", "min_ns", "max_ns"}]}, the longest total first; dispatches of kernels also
-  // have
+  // {"regions": [{"region", "kind", "device", "count", "total_ns", "min_ns", "max_ns"}]}, the longest total first; dispatches of kernels also have
   // "executable", "kernel" and "candidate".
   std::string json() const;
 

@@ -2,10 +2,9 @@
 // Runs plans of several pieces and programs: initializers, plans over several devices, programs that read scalars, calls that wait for their
 // turn. Used by Instance and Function. A single submission that need not wait does not come here: Function submits it itself.
 //
-// Each device has a lane: work that the run enqueues there waits, in the driver, for the run's earlier work there. Between devices the host
-// bridges
-// (HD-Q-02): the run itself waits only for copies between devices, without blocking a thread unless its pace requires it. If the driver of
-// both copies
+// Each device has a lane: work that the run enqueues there waits, in the driver, for the run's earlier work there. Between devices the host bridges
+// (HD-Q-02): the run itself waits only for copies between devices, without blocking a thread unless its pace requires it. If the driver of both
+// copies
 // directly, the copy is on the source's lane, and the run waits for it before it enqueues more at the target.
 #ifndef HEDDLE_CORE_SUBMIT_RUN_H_
 #define HEDDLE_CORE_SUBMIT_RUN_H_
@@ -39,8 +38,7 @@ class Run {
 
   // A bound frame of a plan. When the task ends, all work that it enqueued has finished. Call once.
   Task plan(const Frame& frame);
-  // The whole program, piece by piece if it reads scalars. `prepare` is called when a result's extents are known and before a command uses
-  // it: it
+  // The whole program, piece by piece if it reads scalars. `prepare` is called when a result's extents are known and before a command uses it: it
   // makes the result ready to be written.
   using Prepare = std::function<Status(uint32_t result, const ResultNeed& need)>;
   // Stops before each of the instructions `pauses`, when the earlier work has finished, and calls `paused`.
@@ -56,8 +54,7 @@ class Run {
   struct Lane {
     Pending last;  // empty: nothing is enqueued, or all of it has finished
     heddle_point_t point{};
-    // The last copy that another device writes here, on that device's timeline. This device's driver cannot wait for it (HD-Q-02), so nothing
-    // is
+    // The last copy that another device writes here, on that device's timeline. This device's driver cannot wait for it (HD-Q-02), so nothing is
     // enqueued here before it has finished. Copies of one source are in order.
     Pending incoming;
     uint32_t incoming_from = 0;
@@ -72,8 +69,7 @@ class Run {
     memory::Device::Staging staging;
   };
   Task pieces_of(const Frame& frame);
-  // Calls start, which returns a Result<Pending>, and records the started work on the device's lane. Memory for the record is allocated
-  // before.
+  // Calls start, which returns a Result<Pending>, and records the started work on the device's lane. Memory for the record is allocated before.
   template <typename Start>
   Status add(uint32_t device, Start start);
   // Memory to copy through, until everything is settled.
@@ -87,9 +83,8 @@ class Run {
   Task cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t source, uint32_t target);
   Task upload_copied(const void* from, heddle_binding_t to, uint32_t target);
-  // Waits for all work in flight; stores its first failure in outcome, unless it already has one. outcome must outlive the task. Create it
-  // before anything
-  // is started: afterwards there may be no memory for it.
+  // Waits for all work in flight; stores its first failure in outcome, unless it already has one. outcome must outlive the task. Create it before
+  // anything is started: afterwards there may be no memory for it.
   Task settle(Status& outcome);
 
   RunParams params_;

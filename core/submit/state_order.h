@@ -33,9 +33,8 @@ class StateOrder {
     ~Turn() { leave(); }
     // Waits until all earlier turns have left; calling it once is enough. [may-block]
     void enter();
-    // The same without waiting: true if it has entered; else tell(context) is called once all earlier turns have left, on the thread that
-    // leaves the
-    // last of them. [no-block]
+    // The same without waiting: true if it has entered; else tell(context) is called once all earlier turns have left, on the thread that leaves
+    // the last of them. [no-block]
     bool enter_or_tell(void (*tell)(void* context), void* context);
     // Cancels the notification; false if tell was or is being called. [no-block]
     bool forget();

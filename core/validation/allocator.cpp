@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.allocator/1, checked on both sides: the host's calls of an allocator, and the allocator's calls of its provider, which is replaced
-// by one that
-// checks first.
+// heddle.allocator/1, checked on both sides: the host's calls of an allocator, and the allocator's calls of its provider, which is replaced by one
+// that checks first.
 #include <algorithm>
 
 #include "core/validation/call.h"

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// One call between the core and a plugin: checks before it is forwarded, the forwarding, checks of the answer, and the report of violations.
-// Used by the
-// functions in the tables, one object per call.
+// One call between the core and a plugin: checks before it is forwarded, the forwarding, checks of the answer, and the report of violations. Used
+// by the functions in the tables, one object per call.
 //
-// A violation is reported three times: as a line of the log, in the report, and as the status of the call if it has one. The host's
-// violations are
-// FAILED_PRECONDITION, and the call is not forwarded; the plugin's are INTERNAL. Changes of thread state by a plugin (HD-T-02) are undone and
-// only
+// A violation is reported three times: as a line of the log, in the report, and as the status of the call if it has one. The host's violations are
+// FAILED_PRECONDITION, and the call is not forwarded; the plugin's are INTERNAL. Changes of thread state by a plugin (HD-T-02) are undone and only
 // logged: the work is done, and its results are valid.
 #ifndef HEDDLE_CORE_VALIDATION_CALL_H_
 #define HEDDLE_CORE_VALIDATION_CALL_H_
@@ -25,9 +22,8 @@ namespace heddle::validation {
 // kCompute: takes as long as its work does, but does not block.
 enum class Tag { kNoBlock, kCompute, kMayBlock };
 
-// A [no-block] function that blocks for so long breaks its rule. A sanitizer's pthread_create waits until the thread runs, which takes long
-// on a busy
-// machine: a driver that starts a thread in its first submission does not break the rule.
+// A [no-block] function that blocks for so long breaks its rule. A sanitizer's pthread_create waits until the thread runs, which takes long on a
+// busy machine: a driver that starts a thread in its first submission does not break the rule.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kNoBlockNs = 1000 * 1000 * 1000;
 #else

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.library/1, checked on three sides: the host's requests to a library plugin, the drivers' calls of an operation, and the operation's
-// behavior during
-// the call: towards the memory around its workspace, its thread, and the host's functions.
+// behavior during the call: towards the memory around its workspace, its thread, and the host's functions.
 #include <pthread.h>
 
 #include "core/validation/call.h"

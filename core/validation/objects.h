@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The layer's knowledge of plugins and live objects: one record per handle, found by its address. Used by the functions in the tables; does
-// not contain
-// the checks. Everything here is protected by registry().mutex.
+// The layer's knowledge of plugins and live objects: one record per handle, found by its address. Used by the functions in the tables; does not
+// contain the checks. Everything here is protected by registry().mutex.
 //
 // Glossary
 //   plugin   an instance of a driver, an allocator or a library whose table was replaced
@@ -63,8 +62,7 @@ struct Use {
   uint64_t value = 0;
 };
 
-// The uses of an object, or of bytes of a buffer. For work on one timeline over the same bytes only the last use is kept, since its point
-// comes last.
+// The uses of an object, or of bytes of a buffer. For work on one timeline over the same bytes only the last use is kept, since its point comes last.
 class Uses {
  public:
   void add(const std::shared_ptr<Timeline>& timeline, uint64_t value, uint64_t begin = 0, uint64_t end = UINT64_MAX);
@@ -229,8 +227,7 @@ class Registry {
   // Forgets the callbacks that the plugin still owes, and returns their number.
   size_t drop_callbacks(const Plugin& plugin);
 
-  // By numbers that are never reused. Finished ones stay for a while, so that late reports are detected. Transfers are added and removed with
-  // both
+  // By numbers that are never reused. Finished ones stay for a while, so that late reports are detected. Transfers are added and removed with both
   // mutexes held, this one locked last: a report takes only this one, because its driver may hold locks that its query takes too.
   std::mutex transfers_mutex;
   void* add_transfer(Transfer transfer);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.param_io/1, checked: files, extents, and a driver's progress reports. The driver always gets the layer's progress function, even if
-// the host
-// requests no progress.
+// heddle.param_io/1, checked: files, extents, and a driver's progress reports. The driver always gets the layer's progress function, even if the
+// host requests no progress.
 #include "core/validation/call.h"
 
 namespace heddle::validation {
@@ -95,8 +94,7 @@ void progressed(void* number, uint64_t done_bytes, uint64_t total_bytes) noexcep
   if (found = transfers.find(key); found != transfers.end()) found->second.inside = false;
 }
 
-// The maximum number of reports for extents in chunks: one per chunk, which may begin and end inside a file chunk. A driver's staging memory
-// may be
+// The maximum number of reports for extents in chunks: one per chunk, which may begin and end inside a file chunk. A driver's staging memory may be
 // smaller than the requested chunks, down to a certain size.
 uint64_t most_reports(const heddle_extent_t* extents, uint64_t extent_count, uint64_t chunk_bytes) {
   constexpr uint64_t kLeastStaging = 64 << 10;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a region read and wrote: dumps, and the first value that is not a number. Offered to libheddle through layer.h, which documents the
-// functions.
+// What a region read and wrote: dumps, and the first value that is not a number. Offered to libheddle through layer.h, which documents the functions.
 #ifndef HEDDLE_CORE_VALIDATION_REGION_H_
 #define HEDDLE_CORE_VALIDATION_REGION_H_
 

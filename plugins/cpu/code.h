@@ -22,8 +22,7 @@ struct Entry {
   uint64_t workspace_bytes;
   uint64_t cost_ns;  // per workgroup; 0: unknown
   std::string name;
-  // For an operation of a library plugin, which has no kernel: then workspace_bytes is 0, and the operation's own workspace is its last
-  // binding.
+  // For an operation of a library plugin, which has no kernel: then workspace_bytes is 0, and the operation's own workspace is its last binding.
   const heddle_library_interface_t* library = nullptr;
   heddle_operation_t* operation = nullptr;
   uint32_t operand_count = 0;

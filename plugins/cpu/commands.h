@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checked, lowered command lists and their execution. queue.cpp lowers every submission into one, which then runs in the caller's thread or
-// in the
+// Checked, lowered command lists and their execution. queue.cpp lowers every submission into one, which then runs in the caller's thread or in the
 // queue's; this code only stores waits and signals.
 #ifndef HEDDLE_CPU_COMMANDS_H_
 #define HEDDLE_CPU_COMMANDS_H_

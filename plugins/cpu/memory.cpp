@@ -27,10 +27,9 @@ uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
 }
 
-// Requests pages on the device's node, regardless of the thread that touches them first; with several nodes, pages of each in turn, because
-// the members of a
-// job are on all nodes, and memory that one thread writes first, such as the result of a short kernel, would be on one node. A refusal only
-// costs speed.
+// Requests pages on the device's node, regardless of the thread that touches them first; with several nodes, pages of each in turn, because the
+// members of a job are on all nodes, and memory that one thread writes first, such as the result of a short kernel, would be on one node. A refusal
+// only costs speed.
 void place_on_nodes(const Device* device, void* memory, uint64_t bytes) noexcept {
   constexpr unsigned kBits = 64, kWords = 16;
   unsigned long nodes[kWords] = {};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A queue of a CPU device: cheap lists run in the caller's thread, the others in the queue's thread or in that of a caller that waits for
-// them, whichever comes first; they start in the order of submission. Files are read and written by a separate thread, so that other work
-// does not
+// them, whichever comes first; they start in the order of submission. Files are read and written by a separate thread, so that other work does not
 // wait while a model is loaded: submissions are ordered by their points alone.
 #ifndef HEDDLE_CPU_QUEUE_H_
 #define HEDDLE_CPU_QUEUE_H_

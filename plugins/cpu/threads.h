@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The fork-join of one CPU device: workers that spin, then sleep, and are shared by the callers that have work at the same time. A caller is
-// a
+// The fork-join of one CPU device: workers that spin, then sleep, and are shared by the callers that have work at the same time. A caller is a
 // queue's thread, or a thread that waits; this code knows nothing of kernels or commands.
 //
-// A caller takes a team for as long as it has work. Callers and their workers share the device's cores: a single caller has all workers in
-// its team, two
-// callers have half each, and with at least as many callers as cores each works alone. A team takes and returns workers only between two
+// A caller takes a team for as long as it has work. Callers and their workers share the device's cores: a single caller has all workers in its
+// team, two callers have half each, and with at least as many callers as cores each works alone. A team takes and returns workers only between two
 // jobs.
 //
-// A job's items are divided into one share per member of the team, and each share into a few pieces. A member first claims pieces of its own
-// share
+// A job's items are divided into one share per member of the team, and each share into a few pieces. A member first claims pieces of its own share
 // (so that the same worker touches the same data dispatch after dispatch), then those of others. The join waits for pieces, not for
-// workers: a worker that is still asleep does not delay it. A claim compares the job's number, which is unique within the device, so a late
-// worker never
-// touches a newer job; everything else about a job is read only after a successful claim.
+// workers: a worker that is still asleep does not delay it. A claim compares the job's number, which is unique within the device, so a late worker
+// never touches a newer job; everything else about a job is read only after a successful claim.
 #ifndef HEDDLE_CPU_THREADS_H_
 #define HEDDLE_CPU_THREADS_H_
 
@@ -83,8 +79,7 @@ class Workers {
   class Team {
    public:
     // A queue's thread passes a flag for whether it is pinned to cpus[0], initially false. It is pinned there while it is the only caller;
-    // otherwise it may run
-    // on any of cpus. NULL: the caller is not moved.
+    // otherwise it may run on any of cpus. NULL: the caller is not moved.
     explicit Team(Workers* workers, bool* own_core = nullptr) noexcept;
     ~Team();
     Team(const Team&) = delete;
@@ -95,9 +90,8 @@ class Workers {
     uint32_t settle(uint32_t wanted) noexcept;
     // The place of a member, until the team settles again; 0 is the caller.
     uint32_t place(uint32_t member) const noexcept;
-    // Runs [0, count) on at most `members` members, the result of settle, in pieces of at least min_piece items; blocks. Returns 0, or the
-    // failure of one
-    // of the pieces.
+    // Runs [0, count) on at most `members` members, the result of settle, in pieces of at least min_piece items; blocks. Returns 0, or the failure
+    // of one of the pieces.
     int32_t run(Body body, void* context, uint64_t count, uint32_t members, uint64_t min_piece) noexcept;
     // The same with shares that begin at bounds, each divided into `pieces`.
     int32_t run(Body body, void* context, Bound bound, uint32_t members, uint64_t pieces) noexcept;

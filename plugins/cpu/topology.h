@@ -24,15 +24,13 @@ struct NodeCpus {
   int32_t node;
   std::vector<uint32_t> cpus;
 };
-// Groups the processors, which are ascending, by node, ascending, too; those of unknown nodes come last. `root` is the directory that
-// contains /sys, without
-// a trailing slash.
+// Groups the processors, which are ascending, by node, ascending, too; those of unknown nodes come last. `root` is the directory that contains
+// /sys, without a trailing slash.
 std::vector<NodeCpus> by_numa_node(const std::vector<uint32_t>& cpus, const std::string& root = {});
 // All processors, node by node.
 std::vector<uint32_t> joined(const std::vector<NodeCpus>& nodes);
-// Divides them into `count` disjoint groups, each ascending, node by node: with as many groups as equal nodes each node is a group. With
-// fewer processors
-// than groups, groups share processors.
+// Divides them into `count` disjoint groups, each ascending, node by node: with as many groups as equal nodes each node is a group. With fewer
+// processors than groups, groups share processors.
 std::vector<std::vector<uint32_t>> split(const std::vector<NodeCpus>& nodes, uint32_t count);
 uint64_t physical_memory_bytes() noexcept;
 std::string cpu_name();

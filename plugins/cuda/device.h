@@ -2,8 +2,7 @@
 // The plugin's instance and its devices. Included by every file of the driver that uses a device.
 //
 // How completion is signalled: every queue has a 64-bit word in pinned memory. As its last step on the queue's stream a submission writes its
-// number there; a reader only loads memory and does not call the driver. Timelines are host objects, advanced by the thread that detects that
-// a
+// number there; a reader only loads memory and does not call the driver. Timelines are host objects, advanced by the thread that detects that a
 // submission is done ("retires" it): a waiting thread, a later submit, or the device's engine thread.
 #ifndef HEDDLE_CUDA_DEVICE_H_
 #define HEDDLE_CUDA_DEVICE_H_
@@ -91,9 +90,8 @@ struct Device : sdk::DeviceRoot {
   heddle_device_t* handle() noexcept { return reinterpret_cast<heddle_device_t*>(static_cast<sdk::DeviceRoot*>(this)); }
   const Facts& facts() const noexcept { return instance->devices[ordinal]; }
 
-  // A status for a failed call. A result that ends the context marks the device as lost, and the text then names the kernels that were
-  // running. `what` does
-  // not contain the result. Must not be called with a queue's lock or queues_mutex held.
+  // A status for a failed call. A result that ends the context marks the device as lost, and the text then names the kernels that were running.
+  // `what` does not contain the result. Must not be called with a queue's lock or queues_mutex held.
   heddle_status_t* failed(CUresult result, const char* what) noexcept;
   // Remembers the first loss and takes ownership of `failure`. All work in flight fails.
   void lose(heddle_status_t* failure) noexcept;
@@ -106,9 +104,8 @@ struct Device : sdk::DeviceRoot {
   // Asks CUDA whether the context is still alive; marks the device as lost if not. More expensive than poll.
   void check() noexcept;
 
-  // Enables copies of this device to access the other device's memory, once per pair; if CUDA refuses, it copies through host memory itself.
-  // The first
-  // time takes a while.
+  // Enables copies of this device to access the other device's memory, once per pair; if CUDA refuses, it copies through host memory itself. The
+  // first time takes a while.
   void introduce(Device* other);
 
   // The kernels that may be running now on any queue.
@@ -136,8 +133,7 @@ struct Device : sdk::DeviceRoot {
   std::unique_ptr<Engine> engine;
 };
 
-// Makes the device's context current, and restores the caller's at the end (HD-T-02). Meanwhile a capture by the application, on this or
-// another
+// Makes the device's context current, and restores the caller's at the end (HD-T-02). Meanwhile a capture by the application, on this or another
 // thread, does not forbid our calls, which do not affect it.
 class ContextScope {
  public:

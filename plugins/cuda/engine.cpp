@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The device's threads, and waiting. All of them poll words in memory: they spin first, then sleep between polls for a sixteenth of the time
-// waited so
-// far, so that a wait ends at most a few percent late and long waits cost little.
+// The device's threads, and waiting. All of them poll words in memory: they spin first, then sleep between polls for a sixteenth of the time waited
+// so far, so that a wait ends at most a few percent late and long waits cost little.
 #include "cuda/engine.h"
 
 #include <pthread.h>

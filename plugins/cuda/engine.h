@@ -34,8 +34,7 @@ class Engine {
   // Runs a job once its waits are reached.
   void enqueue(Job job);
 
-  // Waits for points in a host thread and retires work meanwhile. Returns the verdict of heddle.timeline/1's wait. timeout_ns counts from
-  // now.
+  // Waits for points in a host thread and retires work meanwhile. Returns the verdict of heddle.timeline/1's wait. timeout_ns counts from now.
   static heddle_status_t* wait(Device* device, const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns);
 
  private:

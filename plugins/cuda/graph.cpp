@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Builds and patches graphs. Commands between two barriers have no edges between them; each waits for all commands before its barrier.
-// The data for patching a launch or a copy is stored with its node. A read-only binding that many nodes share is not patched in each: one
-// copy
-// at the graph's root copies its bytes to memory that the recording owns.
+// The data for patching a launch or a copy is stored with its node. A read-only binding that many nodes share is not patched in each: one copy at
+// the graph's root copies its bytes to memory that the recording owns.
 #include "cuda/graph.h"
 
 #include <algorithm>
@@ -304,8 +303,7 @@ heddle_status_t* repack(Recording* recording, uint32_t op) {
 }
 
 // Finds the bindings that are copied into place, allocates a place for each and passes its address to their launches. Lack of memory is not a
-// failure:
-// then the nodes are patched.
+// failure: then the nodes are patched.
 heddle_status_t* share(Recording* recording) {
   using Range = std::tuple<heddle_buffer_t*, uint64_t, uint64_t>;
   std::map<Range, std::vector<uint32_t>> groups;
@@ -365,8 +363,7 @@ void set_launch(Recording* recording, const Dynamic& place, const heddle_binding
   known = binding;
 }
 
-// A replay passed different bytes for the members: from now on their nodes are patched. The first `set` dynamic bindings already have this
-// replay's
+// A replay passed different bytes for the members: from now on their nodes are patched. The first `set` dynamic bindings already have this replay's
 // values.
 heddle_status_t* part(Recording* recording, Shared* group, uint32_t set) {
   for (uint32_t i : group->members) {

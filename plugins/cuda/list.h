@@ -71,9 +71,8 @@ heddle_status_t* pack_arguments(Device* device, const Entry& entry, const heddle
 heddle_status_t* check_binding(Device* device, const Entry& entry, uint32_t command, uint32_t region, uint32_t index,
                                const heddle_binding_t& binding) noexcept;
 
-// Issues ops in order and stops at the first failing call. *out_failed is its op. With events, one more than ops, the first is recorded
-// before the ops
-// and one after each op. The context must be current.
+// Issues ops in order and stops at the first failing call. *out_failed is its op. With events, one more than ops, the first is recorded before the
+// ops and one after each op. The context must be current.
 CUresult issue(const Api& cuda, const List& list, const std::vector<CUevent>& events, CUstream stream, size_t* out_failed) noexcept;
 
 }  // namespace heddle::cuda

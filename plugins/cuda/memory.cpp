@@ -12,9 +12,8 @@ using sdk::guarded;
 using sdk::status;
 
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 30;
-// Blocks of at least this size do not use CUDA's pool, which allocates memory in pieces: 10 GB take it 8 ms, and 13 ms the first time, but 3
-// ms as separate
-// blocks. Freeing a separate block waits for the device; the allocators above keep such blocks.
+// Blocks of at least this size do not use CUDA's pool, which allocates memory in pieces: 10 GB take it 8 ms, and 13 ms the first time, but 3 ms as
+// separate blocks. Freeing a separate block waits for the device; the allocators above keep such blocks.
 constexpr uint64_t kLargeBlock = uint64_t{64} << 20;
 constexpr uint64_t kLargeGranularity = uint64_t{2} << 20;
 constexpr uint32_t kAllKinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.param_io/1: copies file extents to device memory and back, through the ring. No file is mapped or registered; no memory use grows
-// with
-// the size of the file.
+// heddle.param_io/1: copies file extents to device memory and back, through the ring. No file is mapped or registered; no memory use grows with the
+// size of the file.
 #include <unistd.h>
 
 #include <algorithm>

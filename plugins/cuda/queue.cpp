@@ -303,8 +303,7 @@ void Queue::finish(Submission* submission) noexcept {
   counters.submissions.fetch_add(1, std::memory_order_relaxed);
   if (submission->list.dispatches) counters.dispatches.fetch_add(submission->list.dispatches, std::memory_order_relaxed);
   if (submission->list.copies) counters.copies.fetch_add(submission->list.copies, std::memory_order_relaxed);
-  // A thread that sees the last signal may destroy everything that the submission uses, so the submission is cleared first. The queue itself
-  // exists
+  // A thread that sees the last signal may destroy everything that the submission uses, so the submission is cleared first. The queue itself exists
   // until unfinished_ is decremented.
   heddle_point_t few[4];
   std::vector<heddle_point_t> many;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A queue: one CUDA stream, its completion word, and the work in flight on it.
 //
-// A submission whose waits are all reached or already enqueued on a stream is issued at once. One that waits for a value that the host has
-// yet to
+// A submission whose waits are all reached or already enqueued on a stream is issued at once. One that waits for a value that the host has yet to
 // signal is held by the engine, so that no stream ever waits for work that is not enqueued (HD-Q-01).
 #ifndef HEDDLE_CUDA_QUEUE_H_
 #define HEDDLE_CUDA_QUEUE_H_

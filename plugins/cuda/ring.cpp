@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Threads take pieces in order. To the device: a piece's thread waits until its slot's earlier copies have finished and fills its part; the
-// thread that
-// fills the last part of a round enqueues the round's copies. From the device: the reverse, copies first.
+// Threads take pieces in order. To the device: a piece's thread waits until its slot's earlier copies have finished and fills its part; the thread
+// that fills the last part of a round enqueues the round's copies. From the device: the reverse, copies first.
 #include "cuda/ring.h"
 
 #include <sys/mman.h>

@@ -15,16 +15,14 @@ class Ring {
   static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;    // bytes that a thread moves at once, unless a plan says otherwise
   static constexpr uint64_t kPinnedBytes = uint64_t{64} << 20;  // limit of all slots, unless a plan says otherwise
 
-  // All pieces of a move and their layout in slots. Several threads fill a slot, round after round; pieces of a round that are adjacent in
-  // the slot
+  // All pieces of a move and their layout in slots. Several threads fill a slot, round after round; pieces of a round that are adjacent in the slot
   // and in device memory are one copy, since copies below about 16 MiB do not reach the rate of the link.
   class Plan {
    public:
     // piece_bytes: the maximum of a piece in a slot including its lead, a multiple of a page. pinned_bytes, threads: 0 lets the ring choose.
     Plan(bool to_device, uint64_t total_bytes, uint64_t piece_bytes, uint64_t pinned_bytes, uint32_t threads);
-    // Call in order. `host` is the host address of the device memory, so that no slot is needed, or null. In its slot the piece comes after
-    // the one that it
-    // continues, or `lead` bytes after the start of a page that it does not share.
+    // Call in order. `host` is the host address of the device memory, so that no slot is needed, or null. In its slot the piece comes after the one
+    // that it continues, or `lead` bytes after the start of a page that it does not share.
     void add(CUdeviceptr device, char* host, uint64_t length, uint64_t lead, bool continues);
 
     // Fills memory (to_device) or consumes its contents; false stops everything. Called from several threads.
@@ -68,9 +66,8 @@ class Ring {
   };
   class Move;
   CUresult prepare(uint64_t slots, const Plan& plan);
-  // Not before a slot's first copy: by then several threads have filled it in parallel, and so allocated its pages. Pinning 96 MiB of
-  // untouched memory
-  // takes 25 ms.
+  // Not before a slot's first copy: by then several threads have filled it in parallel, and so allocated its pages. Pinning 96 MiB of untouched
+  // memory takes 25 ms.
   CUresult pin(Slot* slot);
   void map(Slot* slot, uint64_t bytes);
   void release() noexcept;

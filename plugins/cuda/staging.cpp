@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Allocates slices of pinned chunks. A chunk starts again from its beginning once it is unused; a slice that does not fit gets a chunk of its
-// own.
+// Allocates slices of pinned chunks. A chunk starts again from its beginning once it is unused; a slice that does not fit gets a chunk of its own.
 #include "cuda/staging.h"
 
 namespace heddle::cuda {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.transfer/1: copies outside of a command list. The queue's stream copies pinned memory; a small amount of ordinary memory goes
-// through a
+// heddle.transfer/1: copies outside of a command list. The queue's stream copies pinned memory; a small amount of ordinary memory goes through a
 // staging slice; a large amount goes through the ring, moved by host threads.
 #include "cuda/engine.h"
 #include "cuda/queue.h"

@@ -90,9 +90,8 @@ class Reader {
     return nullptr;
   }
 
-  // Two buffers may be views of the same host memory. Rows of one buffer could interleave without touching; to stay simple, the rule applies
-  // to whole
-  // spans.
+  // Two buffers may be views of the same host memory. Rows of one buffer could interleave without touching; to stay simple, the rule applies to
+  // whole spans.
   heddle_status_t* check_overlap() {
     const Range &source = operation_.ranges[0], &target = operation_.ranges[1];
     if (!source.length) return nullptr;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Base classes of a driver: executables, submissions, transfers and files, and their tables; and the execution of commands for a queue whose
-// work is
-// done by a host thread.
+// Base classes of a driver: executables, submissions, transfers and files, and their tables; and the execution of commands for a queue whose work
+// is done by a host thread.
 #include <unistd.h>
 
 #include <algorithm>

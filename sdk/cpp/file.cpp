@@ -117,9 +117,8 @@ heddle_status_t* FileJob::add(uint64_t index, const heddle_extent_t& extent, uin
   return nullptr;
 }
 
-// A file that is read once is read fastest bypassing the cache, but reading it again from the cache is far faster still. So the cache is
-// bypassed on
-// request, and if the file would only push everything else out of it.
+// A file that is read once is read fastest bypassing the cache, but reading it again from the cache is far faster still. So the cache is bypassed
+// on request, and if the file would only push everything else out of it.
 void FileJob::choose_method() noexcept {
   if (writes_ || chunks_.empty() || method_ == HEDDLE_FILE_METHOD_BUFFERED) return;
   if (method_ == HEDDLE_FILE_METHOD_ANY) {

@@ -7,10 +7,8 @@
 //   4096-aligned   code: images of variants; each starts on 4096 bytes
 //   4096-aligned   parameters: each starts on 64 bytes; up to the end of the file
 //
-// Every section is present, possibly empty, and starts at the first aligned byte after the previous one; the padding is zero. The content
-// hash is
-// XXH3-128 of bytes [0, start of parameters) with its own field taken as zero. Each parameter has its own hash in the metadata, so that
-// opening a
+// Every section is present, possibly empty, and starts at the first aligned byte after the previous one; the padding is zero. The content hash is
+// XXH3-128 of bytes [0, start of parameters) with its own field taken as zero. Each parameter has its own hash in the metadata, so that opening a
 // file reads no parameter.
 #pragma once
 
@@ -24,8 +22,7 @@ constexpr uint8_t kMagic[8] = {0x8F, 'H', 'D', 'L', '\r', '\n', 0x1A, '\n'};
 constexpr uint16_t kFormatMajor = 0;
 constexpr uint16_t kFormatMinor = 3;
 // 0.3: checks of kernels, compute units. 0.2: operations; types of bindings, which a reader of 0.1 ignores.
-// A writer states the first for a file without the additions of 0.3, and the second if it has no operations either, so that older readers
-// accept it.
+// A writer states the first for a file without the additions of 0.3, and the second if it has no operations either, so that older readers accept it.
 constexpr uint16_t kFormatMinorOfOperations = 2;
 constexpr uint16_t kFormatMinorOfKernels = 1;
 

@@ -15,9 +15,8 @@ namespace heddle::module {
 // temporary name in the same directory, removed by the destructor.
 class OutputFile {
  public:
-  // Whether the name belongs to something other than a regular file, or refers to an open descriptor, such as /dev/stdout: a file that took
-  // such a name
-  // would be written somewhere other than intended, and the name would be lost.
+  // Whether the name belongs to something other than a regular file, or refers to an open descriptor, such as /dev/stdout: a file that took such a
+  // name would be written somewhere other than intended, and the name would be lost.
   static bool is_stream(const std::string& path);
 
   explicit OutputFile(std::string path) : path_(std::move(path)) {}
@@ -36,9 +35,8 @@ class OutputFile {
   const std::string& path() const { return path_; }
   // All steps that can fail for lack of space: flushes the file, which has no name yet, to the disk, unless the caller can produce it again.
   Status finish(bool flush_to_disk = true);
-  // Gives the file its name and replaces an existing file; calls finish first if needed. After a power loss the name refers to the old file
-  // or to the
-  // whole new one, if the new one was flushed.
+  // Gives the file its name and replaces an existing file; calls finish first if needed. After a power loss the name refers to the old file or to
+  // the whole new one, if the new one was flushed.
   Status commit(bool flush_to_disk = true);
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The source of a parameter's bytes for a writer. Filled in by compiler/emit and by heddle params; a module's writer reads it twice (hash,
-// then data), so that
-// weights of many gigabytes are never in memory at once.
+// The source of a parameter's bytes for a writer. Filled in by compiler/emit and by heddle params; a module's writer reads it twice (hash, then
+// data), so that weights of many gigabytes are never in memory at once.
 #pragma once
 
 #include <cstddef>

@@ -7,9 +7,8 @@
 
 namespace heddle::module {
 
-// One line: characters that are not printable become '?' (line ends and tabs a space). These are C0 and C1 controls, DEL, invalid UTF-8
-// bytes, and marks
-// that change the text direction or end a line without a line feed: a terminal would obey them instead of showing them.
+// One line: characters that are not printable become '?' (line ends and tabs a space). These are C0 and C1 controls, DEL, invalid UTF-8 bytes, and
+// marks that change the text direction or end a line without a line feed: a terminal would obey them instead of showing them.
 std::string one_line(std::string_view text);
 // The same, but line feeds and tabs are kept.
 std::string printable(std::string_view text);

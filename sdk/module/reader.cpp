@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opening: size and header first, then one copy of everything before the parameters, then the hash, then the structure. The file is never
-// mapped:
+// Opening: size and header first, then one copy of everything before the parameters, then the hash, then the structure. The file is never mapped:
 // verified contents must not change afterwards.
 #include "sdk/module/reader.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens a .heddle file: copies all but the parameters into memory, checks hash and structure, and keeps the descriptor for reading
-// parameters.
-// Used by core/open and by tools; knows nothing of devices.
+// Opens a .heddle file: copies all but the parameters into memory, checks hash and structure, and keeps the descriptor for reading parameters. Used
+// by core/open and by tools; knows nothing of devices.
 #pragma once
 
 #include <heddle_module/module_generated.h>

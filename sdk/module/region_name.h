@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Names of regions: in "main.3.softmax probabilities", the first word identifies the region, and after the first space comes the node that it
-// was made from.
-// Used by the core and by the validation layer, so that a pattern matches the same regions in both.
+// Names of regions: in "main.3.softmax probabilities", the first word identifies the region, and after the first space comes the node that it was
+// made from. Used by the core and by the validation layer, so that a pattern matches the same regions in both.
 #pragma once
 
 #include <string>

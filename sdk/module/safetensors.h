@@ -42,9 +42,8 @@ class SafetensorsIndex {
   SafetensorsMetadata metadata_;
 };
 
-// Reads and checks the header through the descriptor, which the caller keeps; `path` is for error texts. DATA_LOSS for a file that breaks a
-// rule of the
-// format: a header beyond the file or above 100,000,000 bytes, invalid UTF-8 or JSON, duplicate names, sizes that do not match their shapes,
+// Reads and checks the header through the descriptor, which the caller keeps; `path` is for error texts. DATA_LOSS for a file that breaks a rule of
+// the format: a header beyond the file or above 100,000,000 bytes, invalid UTF-8 or JSON, duplicate names, sizes that do not match their shapes,
 // holes,
 // overlaps, bytes after the last tensor.
 Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_bytes, const std::string& path);
@@ -57,8 +56,7 @@ struct SafetensorsTensor {
   std::string dtype = {};  // the format's name of a type that Heddle lacks; then element_type is undefined
 };
 
-// Writes tensors in the given order, after a header padded to 8 bytes, through a temporary file. UNIMPLEMENTED for i4 and u4, for which the
-// format
+// Writes tensors in the given order, after a header padded to 8 bytes, through a temporary file. UNIMPLEMENTED for i4 and u4, for which the format
 // has no name; INVALID_ARGUMENT for a source whose size does not match its shape, or for a duplicate name.
 Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path, const SafetensorsMetadata& metadata = {});
 // The same without naming the file: the caller commits `file`, which is new, or drops it.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A directory of small files that may be deleted at any time, below the user's cache directory. Its contents decide which code is run, so it
-// is used only while
-// no other user has access to it. Used by the host for probe results of plugins and by the compiler for kernels; any number of processes may
-// share one.
+// A directory of small files that may be deleted at any time, below the user's cache directory. Its contents decide which code is run, so it is
+// used only while no other user has access to it. Used by the host for probe results of plugins and by the compiler for kernels; any number of
+// processes may share one.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +29,8 @@ class UserCache {
   // Marks an entry as used now, for trim().
   void touch(const std::string& name) const;
 
-  // Removes the least recently used entries until at most most_bytes of entries are left. Entries, and what an interrupted process left of
-  // one, have a name
-  // that `is_entry` accepts; other files in the directory are kept.
+  // Removes the least recently used entries until at most most_bytes of entries are left. Entries, and what an interrupted process left of one,
+  // have a name that `is_entry` accepts; other files in the directory are kept.
   void trim(uint64_t most_bytes, bool (*is_entry)(std::string_view name)) const;
 
   // Why an existing directory is not used, for logs: others have access to it, or it is a link. Empty if it is used.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Checks of a module's metadata in addition to FlatBuffers' structural ones: after them the core may use every index, offset, size and count
-// without
-// further checks. Called by the reader before anything is used and by the writer before anything is written.
+// without further checks. Called by the reader before anything is used and by the writer before anything is written.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +34,7 @@ struct SectionSizes {
 // Guarantees afterwards, in addition to FlatBuffers' own:
 //   - every string and vector is present (possibly empty); strings are UTF-8 without NUL
 //   - registers are below the program's register_count; branch targets, literal, message, site, value, argument, result and dimension indices
-//   are in
-//     range; the last instruction is Return or Branch, so that no program runs off its end
+//     are in range; the last instruction is Return or Branch, so that no program runs off its end
 //   - a transient is only named by commands within [first, last]; Parameter and Constant globals and arguments are never
 //     written; Derived globals are written by initializers only; globals marked initializer_only are used by initializers only
 //   - a site's binding and constant counts match those of each of its candidates' entries; grids have 3 registers

@@ -13,9 +13,8 @@
 
 namespace heddle::module {
 
-// Counts the bytes of checked vectors and strings. A writer never shares a non-empty one, so the count for a regular file stays below the
-// size of its
-// metadata; a hostile file that shares them to multiply the work, or the copies made later, is refused.
+// Counts the bytes of checked vectors and strings. A writer never shares a non-empty one, so the count for a regular file stays below the size of
+// its metadata; a hostile file that shares them to multiply the work, or the copies made later, is refused.
 class WorkBudget {
  public:
   explicit WorkBudget(uint64_t bytes) : left_(bytes) {}

@@ -27,9 +27,8 @@ class ModuleWriter {
   // its scope.
   void set_parameter(uint32_t index, ParameterSource source);
 
-  // Fills in the derived fields (stored, data and hash of parameters; size_bytes of parameter and constant globals), checks everything as a
-  // reader would,
-  // and writes. On failure nothing is left behind, and an existing file is unchanged. INVALID_ARGUMENT for a module that does not pass the
+  // Fills in the derived fields (stored, data and hash of parameters; size_bytes of parameter and constant globals), checks everything as a reader
+  // would, and writes. On failure nothing is left behind, and an existing file is unchanged. INVALID_ARGUMENT for a module that does not pass the
   // verifier.
   Status write(module_format::ModuleT& module, const std::string& path);
   // The same without naming the file: the caller commits `file`, which is new, or drops it.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle bench`: measures the time of a call on one or several devices. Devices take turns, so that a slowdown of the machine affects
-// all of them.
+// `heddle bench`: measures the time of a call on one or several devices. Devices take turns, so that a slowdown of the machine affects all of them.
 #include <time.h>
 
 #include <algorithm>

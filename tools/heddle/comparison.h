@@ -20,8 +20,7 @@ class Difference {
 
   uint64_t compared() const { return compared_; }
   uint64_t wrong() const { return wrong_; }
-  // Over all elements, including those within the tolerance. Infinite if only one side is a NaN or an infinity; the relative difference is
-  // also
+  // Over all elements, including those within the tolerance. Infinite if only one side is a NaN or an infinity; the relative difference is also
   // infinite if the expected value is 0.
   double largest() const { return largest_; }
   double largest_relative() const { return largest_relative_; }

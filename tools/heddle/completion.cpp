@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle completion bash|zsh|fish`: prints a shell script that asks `heddle completion --words ...` for candidates, so that completion
-// always
+// `heddle completion bash|zsh|fish`: prints a shell script that asks `heddle completion --words ...` for candidates, so that completion always
 // matches what the commands accept.
 #include <unistd.h>
 

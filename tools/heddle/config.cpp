@@ -59,9 +59,8 @@ Json diagnostic_of(const std::string& line) {
   return nullptr;
 }
 
-// Every error and warning in the diagnostics text. A text with anything else (a plugin that is required and absent) becomes one record
-// without
-// a location.
+// Every error and warning in the diagnostics text. A text with anything else (a plugin that is required and absent) becomes one record without a
+// location.
 Json diagnostics_of(const std::string& text) {
   Json list = Json::array();
   for (size_t begin = 0; begin < text.size();) {

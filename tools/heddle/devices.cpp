@@ -23,8 +23,7 @@ Flags make_flags() {
   return Flags("devices", "Lists the devices that modules can run on. heddle plugins --why shows why a driver offers none.");
 }
 
-// A driver that was not requested and whose hardware or vendor library is missing. This is the usual case and not worth a line if there are
-// devices.
+// A driver that was not requested and whose hardware or vendor library is missing. This is the usual case and not worth a line if there are devices.
 bool is_absent_hardware(const std::string& reason) {
   return reason.rfind("host: loading plugin ", 0) == 0 &&
          (reason.find(" failed: it has no device here: ") != std::string::npos ||

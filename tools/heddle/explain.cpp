@@ -148,15 +148,13 @@ void describe_route(const Json& route, Document& out) {
   out.add(std::move(table));
 }
 
-// A region's name is a single word; after it comes the node that the region was made from, which the compiler's report has in a separate
-// field.
+// A region's name is a single word; after it comes the node that the region was made from, which the compiler's report has in a separate field.
 bool is_region(const Json& routed, const Json& region) {
   const std::string name = text(routed, "region"), word = text(region, "region");
   return name == word || name.starts_with(word + " ");
 }
 
-// The regions of the chosen program, each with its device and what runs it; the regions of all programs if none was chosen. Operators of
-// plugins
+// The regions of the chosen program, each with its device and what runs it; the regions of all programs if none was chosen. Operators of plugins
 // are regions of the route only.
 Json places_of(const Json& whole) {
   static const Json kNothing = Json::object();

@@ -17,8 +17,7 @@ struct MemoryFlags {
   void add_to(Flags& flags);
 };
 
-// Adds one report per function that `module` names, or for `function` alone; returns an exit code after reporting a failure. is_bound: report
-// per
+// Adds one report per function that `module` names, or for `function` alone; returns an exit code after reporting a failure. is_bound: report per
 // device that slots are bound to.
 std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, const ModuleFlags& module, const Json& module_report,
                                const MemoryFlags& memory, bool is_bound, Json& out);

@@ -8,8 +8,7 @@
 
 namespace heddle::tool {
 
-// whole: the output of --format json; its regions are drawn in order above the document. Names come from untrusted files, so all text is
-// escaped.
+// whole: the output of --format json; its regions are drawn in order above the document. Names come from untrusted files, so all text is escaped.
 std::string explain_page(const Json& whole, const Document& document);
 
 }  // namespace heddle::tool

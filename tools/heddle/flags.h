@@ -20,8 +20,7 @@ class Flags {
   Flags(const Flags&) = delete;
   Flags& operator=(const Flags&) = delete;
 
-  // A name may have several forms separated by commas: "-o,--output". A target keeps its value if the flag is not given, and must outlive
-  // parse().
+  // A name may have several forms separated by commas: "-o,--output". A target keeps its value if the flag is not given, and must outlive parse().
   void positional(const std::string& name, std::string& target, const std::string& help, bool required = true);
   // All remaining positional arguments.
   void positionals(const std::string& name, std::vector<std::string>& target, const std::string& help);

@@ -11,8 +11,7 @@ namespace heddle::tool {
 
 // {"name":"y","shape":[2,10],"type":"f32","values":[...]}: a flat list of at most `most` values.
 std::string result_json(const std::string& name, const HostTensor& tensor, uint64_t most);
-// The same in parts: the text up to "values":[ and one value; ]} ends it. NaN and infinities, which JSON cannot express as numbers, are the
-// strings
+// The same in parts: the text up to "values":[ and one value; ]} ends it. NaN and infinities, which JSON cannot express as numbers, are the strings
 // "nan", "inf" and "-inf".
 std::string result_json_head(const std::string& name, const Shape& shape);
 std::string value_json(const HostTensor& tensor, uint64_t index);

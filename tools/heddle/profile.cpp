@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle profile`: the time of each region of a call on its device, and the time of the whole call. The runtime times every command; this
-// file
+// `heddle profile`: the time of each region of a call on its device, and the time of the whole call. The runtime times every command; this file
 // makes a table of the sums over the measured calls.
 #include <time.h>
 

@@ -7,8 +7,7 @@
 
 namespace heddle::tool {
 
-// Runs `work`, which returns an exit code; catches exceptions and flushes stdout. `who` is for example "heddle compile"; `small` suggests
-// what to
+// Runs `work`, which returns an exit code; catches exceptions and flushes stdout. `who` is for example "heddle compile"; `small` suggests what to
 // make smaller if memory runs out: "compiling failed: out of memory; free memory, or SMALL".
 int run_program(const std::string& who, const std::string& doing, const std::string& small, const std::function<int()>& work);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Whether this program runs with other privileges than its caller's, as a set-user-ID program does. Files that the caller names are then
-// refused.
+// Whether this program runs with other privileges than its caller's, as a set-user-ID program does. Files that the caller names are then refused.
 #pragma once
 
 #include <sys/auxv.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Prints the runtime's JSON reports in the requested format. Used by devices, plugins, config, explain and bench, and by code that names
-// symbols.
+// Prints the runtime's JSON reports in the requested format. Used by devices, plugins, config, explain and bench, and by code that names symbols.
 #pragma once
 
 #include <functional>
@@ -28,8 +27,7 @@ std::string text(const Json& object, const char* name);
 uint64_t number(const Json& object, const char* name);
 const Json& array(const Json& object, const char* name);
 
-// A column: its title, and the text of a row's cell. In CSV, which programs read, a column with a plain field has the name of that field,
-// which
+// A column: its title, and the text of a row's cell. In CSV, which programs read, a column with a plain field has the name of that field, which
 // includes the unit, and its unformatted value.
 struct Column {
   std::string title;

@@ -29,8 +29,7 @@ Wrong parse_tensor_argument(std::string_view text, TensorArgument& out);
 // "[name=]@FILE", the file for a result.
 Wrong parse_output_argument(std::string_view text, TensorArgument& out);
 
-// Reads the tensor that an argument describes. A raw file without a shape uses `expected`; negative extents in it are unknown, and refused.
-// "1" or
+// Reads the tensor that an argument describes. A raw file without a shape uses `expected`; negative extents in it are unknown, and refused. "1" or
 // "1,2,3": one value fills the whole tensor.
 Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTensor& out);
 // Writes .npy, or raw bytes if the name does not end in ".npy".

@@ -73,8 +73,7 @@ class Checkpoint {
 
 // Bytes of a piece, the unit of all reading and writing.
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
-// Calls the function with a tensor's data in order, as tensors of rank 1 of its type and of at most kPieceBytes; as bytes if Heddle lacks the
-// type.
+// Calls the function with a tensor's data in order, as tensors of rank 1 of its type and of at most kPieceBytes; as bytes if Heddle lacks the type.
 Wrong for_each_piece(const Checkpoint& checkpoint, const StoredTensor& tensor, const std::function<Wrong(const HostTensor&)>& take);
 
 }  // namespace heddle::tool

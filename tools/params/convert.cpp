@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle params convert`: writes a parameter file in another format, optionally with a subset of the tensors, other names or other float
-// types.
+// `heddle params convert`: writes a parameter file in another format, optionally with a subset of the tensors, other names or other float types.
 // Processes one tensor at a time, in pieces.
 #include <algorithm>
 #include <cstdio>
@@ -123,8 +122,7 @@ int run(const Arguments& arguments) {
   if (options.output.ends_with(".npy") && tensors.size() != 1)
     return flags.misuse("-o '" + options.output + "': a .npy file holds one tensor, but there are " + std::to_string(tensors.size()) +
                         "; select one with --only");
-  // In file order, so that files are read sequentially. safetensors has no padding between tensors, so there the widest types come first,
-  // which
+  // In file order, so that files are read sequentially. safetensors has no padding between tensors, so there the widest types come first, which
   // aligns each tensor to its type.
   const bool is_aligned_by_order = options.output.ends_with(".safetensors");
   auto place = [&](const StoredTensor* tensor) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Conversion of many elements to double and back: for casts and for the search for NaN. Each conversion rounds once, like those of
-// float_formats.h.
+// Conversion of many elements to double and back: for casts and for the search for NaN. Each conversion rounds once, like those of float_formats.h.
 #pragma once
 
 #include <cstddef>

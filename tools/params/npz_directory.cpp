@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads from the end of the file: end record, the ZIP64 end record if a field is full, directory, local headers. Section numbers refer to
-// APPNOTE.
+// Reads from the end of the file: end record, the ZIP64 end record if a field is full, directory, local headers. Section numbers refer to APPNOTE.
 #include "tools/params/npz_directory.h"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The directory of an .npz file, which is a ZIP archive of .npy files (PKWARE APPNOTE 6.3.10, including ZIP64). Finds each member's bytes, so
-// that
+// The directory of an .npz file, which is a ZIP archive of .npy files (PKWARE APPNOTE 6.3.10, including ZIP64). Finds each member's bytes, so that
 // they are read in place. Used by checkpoint.cpp; knows nothing about the members' content.
 #pragma once
 
@@ -20,9 +19,8 @@ struct NpzMember {
   uint32_t crc = 0;  // CRC-32 of its bytes
 };
 
-// Members in the order of their bytes. These are refused, with the member's name: compressed or encrypted members, a local header that does
-// not match
-// the directory, bytes outside of the file or shared by two members, duplicate names. The error text does not contain the file's path.
+// Members in the order of their bytes. These are refused, with the member's name: compressed or encrypted members, a local header that does not
+// match the directory, bytes outside of the file or shared by two members, duplicate names. The error text does not contain the file's path.
 Wrong read_npz_directory(const InputFile& file, std::vector<NpzMember>& out);
 
 }  // namespace heddle::tool

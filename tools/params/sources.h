@@ -9,8 +9,7 @@
 
 namespace heddle::tool {
 
-// A tensor's unchanged bytes. All arguments must outlive the reading of the source; if a file is modified meanwhile, reading fails at the end
-// of
+// A tensor's unchanged bytes. All arguments must outlive the reading of the source; if a file is modified meanwhile, reading fails at the end of
 // the tensor.
 module::ParameterSource stored_bytes(const Checkpoint& checkpoint, const StoredTensor& tensor, Progress& progress);
 // Its values converted to another float type: f32, f16 or bf16. `overflowed` counts numbers that became infinite.

@@ -63,10 +63,8 @@ Verdict look(const std::string& id, const std::string& version, const std::strin
   return verdict;
 }
 
-// Limits against accidents; they also hold for processes that a plugin starts and leaves behind. Memory has no limit: vendor libraries
-// reserve
-// hundreds of GiB of addresses, and RLIMIT_DATA counts such reservations. Instead the parent watches how much is in use, and the kernel kills
-// this
+// Limits against accidents; they also hold for processes that a plugin starts and leaves behind. Memory has no limit: vendor libraries reserve
+// hundreds of GiB of addresses, and RLIMIT_DATA counts such reservations. Instead the parent watches how much is in use, and the kernel kills this
 // process first if memory runs out.
 void bound_resources(uint64_t timeout_ms) {
   constexpr rlim_t kMaxFileBytes = rlim_t{4} << 30;

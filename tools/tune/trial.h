@@ -38,8 +38,7 @@ struct KernelTime {
 
 class Trial {
  public:
-  // folder: directory for the module and its report, which carry this name; choices: a file, or empty. Reports a failure and returns its exit
-  // code.
+  // folder: directory for the module and its report, which carry this name; choices: a file, or empty. Reports a failure and returns its exit code.
   std::optional<int> open(const Flags& flags, const TrialOptions& options, heddle_runtime_t* runtime, const std::string& folder,
                           const std::string& name, const std::string& choices);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.arena: takes consecutive blocks from large chunks, and uses a chunk from its beginning again when all its blocks are free. For
-// memory
-// that is allocated and freed together, such as that of a call.
+// heddle.arena: takes consecutive blocks from large chunks, and uses a chunk from its beginning again when all its blocks are free. For memory that
+// is allocated and freed together, such as that of a call.
 #include <memory>
 #include <mutex>
 

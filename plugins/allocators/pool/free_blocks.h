@@ -36,9 +36,8 @@ struct Pending {
 
 // Memory from the provider, or a span: a part of such a chunk, from which a heap serves its threads.
 struct alignas(64) Chunk {
-  // kShared: parts for small blocks. kWhole: one large block takes all of it. kSplit: was whole, and now has parts for large blocks.
-  // kSpilled: in host
-  // memory, for one block.
+  // kShared: parts for small blocks. kWhole: one large block takes all of it. kSplit: was whole, and now has parts for large blocks. kSpilled: in
+  // host memory, for one block.
   enum Kind : uint32_t { kShared, kWhole, kSplit, kSpilled };
   heddle_block_t block = {};
   uint64_t size = 0;
@@ -54,9 +53,8 @@ struct alignas(64) Chunk {
   bool initial = false;  // from pool_initial: only a trim returns it
 };
 
-// A part of a chunk: free, in use, freed and waiting for points, or a chunk of another heap; kQuick: free, and not joined yet. The parts of a
-// chunk form a
-// list in the order of offsets. Parts of different heaps share no cache line.
+// A part of a chunk: free, in use, freed and waiting for points, or a chunk of another heap; kQuick: free, and not joined yet. The parts of a chunk
+// form a list in the order of offsets. Parts of different heaps share no cache line.
 struct alignas(64) Part {
   enum class State : uint32_t { kFree, kUsed, kPending, kSpan, kQuick };
   // One cache line for the members that a search uses.

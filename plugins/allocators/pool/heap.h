@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The blocks of some threads: parts of chunks, freed parts that wait for points, and their statistics. Used by pool.cpp under the heap's
-// lock; knows
-// nothing of threads, limits and the origin of chunks.
+// The blocks of some threads: parts of chunks, freed parts that wait for points, and their statistics. Used by pool.cpp under the heap's lock;
+// knows nothing of threads, limits and the origin of chunks.
 //
-// Peaks are for all heaps together. So a heap has for each quantity a bound up to which it need not look at other heaps, and the bounds of
-// all heaps add
-// up to at most the peak: below them no peak changes. An operation that would pass a bound borrows from another heap's bound; if no heap has
-// enough
-// left, it is refused and nothing changes. The caller then takes the locks of all heaps and repeats it; it is then counted, and new bounds
-// are set.
+// Peaks are for all heaps together. So a heap has for each quantity a bound up to which it need not look at other heaps, and the bounds of all
+// heaps add up to at most the peak: below them no peak changes. An operation that would pass a bound borrows from another heap's bound; if no heap
+// has enough
+// left, it is refused and nothing changes. The caller then takes the locks of all heaps and repeats it; it is then counted, and new bounds are set.
 #ifndef HEDDLE_POOL_HEAP_H_
 #define HEDDLE_POOL_HEAP_H_
 
@@ -102,8 +99,7 @@ class alignas(64) Heap {
     books.total[quantity] += bytes;
   }
   void subtract(Quantity quantity, uint64_t bytes) noexcept { books.now[quantity] -= bytes; }
-  // The change of kInactiveSplit, the free bytes in partly active chunks without their spans, when a part becomes active or stops being
-  // active.
+  // The change of kInactiveSplit, the free bytes in partly active chunks without their spans, when a part becomes active or stops being active.
   static int64_t split_by_activating(const Chunk& chunk, uint64_t bytes) noexcept;
   static int64_t split_by_deactivating(const Chunk& chunk, uint64_t bytes) noexcept;
   void add_split(int64_t bytes) noexcept;

@@ -240,9 +240,8 @@ heddle_status_t* Pool::obtain(All* all, const Wanted& wanted, uint64_t asked, bo
     if ((*out_part = find_anywhere(wanted))) return nullptr;  // something was freed meanwhile
   } else {
     if ((*out_part = heaps_[0]->find_free(wanted))) return nullptr;
-    // Empty chunks are returned or split before more is reserved than the use can explain. While saving, nothing is split, since the rest may
-    // stay free for
-    // long, and shared chunks grow by no more than the block.
+    // Empty chunks are returned or split before more is reserved than the use can explain. While saving, nothing is split, since the rest may stay
+    // free for long, and shared chunks grow by no more than the block.
     const uint64_t needed = std::max(peaks_.peak(kNeeded), peaks_.now(kNeeded) + asked);
     const uint64_t most = needed + needed / kSlack + (heap_count_ - 1) * kHeapSlack;
     if (reserved_.current + asked_bytes_ + bytes > most) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.system: no pool at all. Each block is one of the provider's, freed when its points are reached. For debugging (on a device every
-// overrun
+// heddle.system: no pool at all. Each block is one of the provider's, freed when its points are reached. For debugging (on a device every overrun
 // hits a buffer's end) and as the reference for the pool.
 #include <memory>
 #include <mutex>

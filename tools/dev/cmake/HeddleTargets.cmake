@@ -22,25 +22,21 @@ if(HEDDLE_CCACHE)
 endif()
 
 # One layout for the build tree and the install tree: bin, lib, lib/heddle/plugins.d. The host searches relative to itself, so `lib` has no
-# architecture subdirectory. Each directory installs its files with `install`, by components, as docs/installation.md lists them. Nothing that
-# is
+# architecture subdirectory. Each directory installs its files with `install`, by components, as docs/installation.md lists them. Nothing that is
 # installed contains its own path: libraries are found from $ORIGIN, CMake and pkg-config packages relative to themselves.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(HEDDLE_PLUGIN_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/heddle/plugins.d)
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN")
-# Paths are not rewritten at installation either: CMake would reserve space for that with a colon at the end, which means the current
-# directory.
+# Paths are not rewritten at installation either: CMake would reserve space for that with a colon at the end, which means the current directory.
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 
-# The release preset compiles several files at once (CMAKE_UNITY_BUILD), since most of a file's compile time is spent on headers and templates
-# that
-# other files use as well; debug and the sanitizers compile each file alone. So a name in an unnamed namespace must be unique within a
-# library, or shared.
+# The release preset compiles several files at once (CMAKE_UNITY_BUILD), since most of a file's compile time is spent on headers and templates that
+# other files use as well; debug and the sanitizers compile each file alone. So a name in an unnamed namespace must be unique within a library, or
+# shared.
 
-# GCC 12 reports overlaps in std::string that do not exist (its bug 105329): no -Wrestrict. In a unity build it takes every file for a header,
-# which
+# GCC 12 reports overlaps in std::string that do not exist (its bug 105329): no -Wrestrict. In a unity build it takes every file for a header, which
 # may not use unnamed namespaces: no -Wsubobject-linkage.
 # Its std::stable_sort uses a deprecated function, about which clang warns.
 add_library(heddle_options INTERFACE)
@@ -52,8 +48,7 @@ if(HEDDLE_SANITIZE)
 endif()
 
 # heddle_add_plugin(NAME heddle_cpu MANIFEST heddle.cpu.toml SOURCES ... LIBS ...)
-# A driver or allocator plugin: a module that exports only its entry, and its manifest in the directory lib/heddle/plugins.d. It is installed
-# as a
+# A driver or allocator plugin: a module that exports only its entry, and its manifest in the directory lib/heddle/plugins.d. It is installed as a
 # separate component, named after its id: `cpu` for heddle.cpu.
 function(heddle_add_plugin)
   cmake_parse_arguments(ARG "" "NAME;MANIFEST" "SOURCES;LIBS" ${ARGN})

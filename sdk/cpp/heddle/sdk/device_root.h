@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The part of a driver's device that the building blocks use: its table, its host, and its live children. A driver's device derives from it,
-// so that
-// a heddle_device_t* is a DeviceRoot*.
+// The part of a driver's device that the building blocks use: its table, its host, and its live children. A driver's device derives from it, so
+// that a heddle_device_t* is a DeviceRoot*.
 #ifndef HEDDLE_SDK_DEVICE_ROOT_H_
 #define HEDDLE_SDK_DEVICE_ROOT_H_
 
@@ -43,8 +42,7 @@ struct DeviceRoot {
   const heddle_host_t* host;
   const char* who;           // begins every error text, e.g. "cpu"
   uint32_t spin_ns = 20000;  // how long a host wait spins before it sleeps; 0 on a single core
-  // Runs, in the calling thread, enqueued work that a wait for this point depends on; false if there is none to run. NULL: work runs only on
-  // the
+  // Runs, in the calling thread, enqueued work that a wait for this point depends on; false if there is none to run. NULL: work runs only on the
   // driver's own threads. A caller that waits at once thus saves two hand-overs between threads.
   bool (*help)(DeviceRoot* device, heddle_point_t point) = nullptr;
   LiveObjects live;

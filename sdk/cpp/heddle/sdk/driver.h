@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Base classes of a driver: checks and bookkeeping that every driver needs are here, and a driver adds the calls of its vendor's API. They
-// implement
-// five of the six tables of driver.h (host_timeline.h has the sixth): thunks that let no exception out (HD-B-01), sized structs (HD-E-04),
-// ranges and
+// implement five of the six tables of driver.h (host_timeline.h has the sixth): thunks that let no exception out (HD-B-01), sized structs
+// (HD-E-04), ranges and
 // limits, live children (HD-L-01), a lost device (HD-S-02), forked children (HD-T-01), and lists kept for replay.
 //
 // Ownership: a function that creates an object uses sdk::make(host, ...) and returns it; the base class destroys it with sdk::unmake. So each
 // object derives from one class of this file, and from nothing else.
 //
-// Thread tags are those of driver.h: a virtual function is called on the thread of the host's call that it serves, and Device::read and write
-// on
-// the one that calls run_on_host. Arguments are checked, unless a comment says otherwise. Functions may throw: exceptions become a status,
-// except on a
-// thread of the driver's own, which needs sdk::guarded around its work. Functions that are noexcept here must not throw. If a function fails
-// or throws, it
-// must destroy what it has created, and *out is ignored.
+// Thread tags are those of driver.h: a virtual function is called on the thread of the host's call that it serves, and Device::read and write on
+// the one that calls run_on_host. Arguments are checked, unless a comment says otherwise. Functions may throw: exceptions become a status, except
+// on a
+// thread of the driver's own, which needs sdk::guarded around its work. Functions that are noexcept here must not throw. If a function fails or
+// throws, it must destroy what it has created, and *out is ignored.
 #ifndef HEDDLE_SDK_DRIVER_H_
 #define HEDDLE_SDK_DRIVER_H_
 

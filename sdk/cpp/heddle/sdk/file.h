@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// File handling of drivers for heddle.param_io/1: duplicate a descriptor, divide extents into chunks, read or write one whole chunk, through
-// the page
-// cache or bypassing it, and report errors. Knows no device; the driver moves chunks to and from device memory.
+// File handling of drivers for heddle.param_io/1: duplicate a descriptor, divide extents into chunks, read or write one whole chunk, through the
+// page cache or bypassing it, and report errors. Knows no device; the driver moves chunks to and from device memory.
 #ifndef HEDDLE_SDK_FILE_H_
 #define HEDDLE_SDK_FILE_H_
 
@@ -28,8 +27,7 @@ heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t d
 // Reads that bypass the page cache begin and end at multiples of this, in the file and in memory.
 constexpr uint64_t kFileBlock = 4096;
 
-// A part of an extent. It ends on a block boundary unless it is the extent's last, so that the blocks around two chunks of an extent never
-// overlap.
+// A part of an extent. It ends on a block boundary unless it is the extent's last, so that the blocks around two chunks of an extent never overlap.
 struct FileChunk {
   uint64_t file_offset;
   uint64_t length;
@@ -65,9 +63,8 @@ class FileJob {
   bool writes() const noexcept { return writes_; }
 
   // ---- from any thread
-  // Reads or writes a whole chunk; false if the job is to stop. If there is space for all blocks that the chunk touches, where memory - lead
-  // is the start of
-  // the first block and aligned to one, it may be read bypassing the page cache.
+  // Reads or writes a whole chunk; false if the job is to stop. If there is space for all blocks that the chunk touches, where memory - lead is the
+  // start of the first block and aligned to one, it may be read bypassing the page cache.
   enum class Room { kChunk, kBlocks };
   bool move(const FileChunk& chunk, char* memory, Room room) noexcept;
   // Counts a chunk that has arrived.

@@ -7,8 +7,7 @@
 //   static heddle_status_t* query(const sdk::OperationRequest&, heddle_operation_properties_t*)
 //                        NULL if it can be done, with its needs filled in if it has any; else request.refuse(...)
 //   explicit T(const sdk::OperationRequest&)                                              only for requests that query accepted
-//   heddle_status_t* run(const sdk::OperationCall&) const                                 some shards of one call, from several threads at
-//   once
+//   heddle_status_t* run(const sdk::OperationCall&) const                                 some shards of one call, from several threads at once
 // Exceptions become a status. In one source file: HEDDLE_LIBRARY_PLUGIN("com.acme.ops", "1.0.0", acme::Whiten, acme::Scan)
 #ifndef HEDDLE_SDK_LIBRARY_H_
 #define HEDDLE_SDK_LIBRARY_H_
@@ -53,9 +52,8 @@ class OperationRequest {
   std::optional<std::span<const int64_t>> integers(std::string_view name) const noexcept;
   std::optional<std::span<const double>> numbers(std::string_view name) const noexcept;
 
-  // NULL if the request has this many inputs and outputs, and no attributes except these, each of its kind: an operator never guesses
-  // (HD-O-01). Any
-  // of the attributes may be missing.
+  // NULL if the request has this many inputs and outputs, and no attributes except these, each of its kind: an operator never guesses (HD-O-01).
+  // Any of the attributes may be missing.
   heddle_status_t* expect(uint32_t inputs, uint32_t outputs, std::initializer_list<TakenAttribute> attributes) const noexcept;
   // UNIMPLEMENTED with this reason.
   [[gnu::format(printf, 2, 3)]] heddle_status_t* refuse(const char* format, ...) const noexcept;

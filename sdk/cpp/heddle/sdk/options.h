@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Options of the manifest, read in probe and when an instance is created. An option that the manifest does not declare leaves the value
-// unchanged; one that
-// is declared with another type is INVALID_ARGUMENT, so that no user setting is silently ignored.
+// Options of the manifest, read in probe and when an instance is created. An option that the manifest does not declare leaves the value unchanged;
+// one that is declared with another type is INVALID_ARGUMENT, so that no user setting is silently ignored.
 #ifndef HEDDLE_SDK_OPTIONS_H_
 #define HEDDLE_SDK_OPTIONS_H_
 

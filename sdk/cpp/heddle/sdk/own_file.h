@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens a file for writing, by a path in a directory that others may write to as well, such as /tmp. Used by code that writes records for
-// people.
+// Opens a file for writing, by a path in a directory that others may write to as well, such as /tmp. Used by code that writes records for people.
 #ifndef HEDDLE_SDK_OWN_FILE_H_
 #define HEDDLE_SDK_OWN_FILE_H_
 
@@ -12,9 +11,8 @@
 
 namespace heddle::sdk {
 
-// A descriptor, or -1 and errno. Creates the file if it is absent; otherwise it must be a regular file of this user under this single name
-// (EPERM), since
-// others may have put a link or a pipe there; or a character device, which only root can create. O_TRUNC in flags takes effect after these
+// A descriptor, or -1 and errno. Creates the file if it is absent; otherwise it must be a regular file of this user under this single name (EPERM),
+// since others may have put a link or a pipe there; or a character device, which only root can create. O_TRUNC in flags takes effect after these
 // checks.
 // Opening never blocks.
 inline int open_own_file(const char* path, int flags, mode_t mode) noexcept {

@@ -110,8 +110,7 @@ class EnvironmentKeeper {
 #endif
 };
 
-// Preserves only errno, for functions that use no floating point and call nothing that changes its environment: reading that takes as long as
-// an
+// Preserves only errno, for functions that use no floating point and call nothing that changes its environment: reading that takes as long as an
 // atomic operation.
 class ErrnoKeeper {
  public:
