@@ -25,9 +25,8 @@ Flags make_flags() {
 
 // A driver that was not requested and whose hardware or vendor library is missing. This is the usual case and not worth a line if there are devices.
 bool is_absent_hardware(const std::string& reason) {
-  return reason.rfind("host: loading plugin ", 0) == 0 &&
-         (reason.find(" failed: it has no device here: ") != std::string::npos ||
-          reason.find(" failed: a dependency is missing: ") != std::string::npos);
+  return reason.rfind("host: loading plugin ", 0) == 0 && (reason.find(" failed: it has no device here: ") != std::string::npos ||
+                                                           reason.find(" failed: a dependency is missing: ") != std::string::npos);
 }
 
 int run(const Arguments& arguments) {
