@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the allocators' cases stand on: a provider of the kit's own, whose buffers are records and no memory, since an allocator keeps books and
-// touches nothing; a timeline that is a number; an allocator over that provider, whose every answer is checked. Used by
-// cases_allocator*.cpp.
+// The basis of the allocators' cases: a provider of the kit, whose buffers are records without memory, since an allocator only keeps books and
+// touches no
+// memory; a timeline that is a number; an allocator over that provider, whose every answer is checked. Used by cases_allocator*.cpp.
 #ifndef HEDDLE_CONFORMANCE_ALLOCATOR_SESSION_H_
 #define HEDDLE_CONFORMANCE_ALLOCATOR_SESSION_H_
 
@@ -13,7 +13,7 @@
 
 struct heddle_buffer {
   uint64_t size;
-  uint64_t address;  // as aligned as it was asked for, and no more
+  uint64_t address;  // with exactly the requested alignment
 };
 
 namespace heddle::conformance {
@@ -51,16 +51,16 @@ class Provider {
     };
     table.reached = [](void*, heddle_point_t point) -> uint32_t { return reached(point); };
   }
-  ~Provider() { CHECK(buffers.empty(), "%zu of the provider's buffers were not given back", buffers.size()); }
+  ~Provider() { CHECK(buffers.empty(), "%zu of the provider's buffers were not freed", buffers.size()); }
 
   heddle_status_t* allocate(const heddle_block_params_t& params, heddle_block_t* out) {
     *out = {};
-    // Those of an allocator of minor 0.1 end with the owner.
+    // The params of an allocator of minor 0.1 end with the owner.
     constexpr size_t least = offsetof(heddle_block_params_t, owner) + sizeof(params.owner);
-    if (params.struct_size < least) fail("the provider was asked with block params of %u bytes [HD-E-04]", params.struct_size);
+    if (params.struct_size < least) fail("the provider got block params of %u bytes [HD-E-04]", params.struct_size);
     const uint64_t size = params.size_bytes, alignment = params.alignment_bytes ? params.alignment_bytes : 64;
     std::lock_guard<std::mutex> lock(mutex);
-    if (alignment & (alignment - 1)) fail("the provider was asked for alignment %llu", number(alignment));
+    if (alignment & (alignment - 1)) fail("the provider was asked for alignment %llu, which is not a power of two", number(alignment));
     largest_alignment = std::max(largest_alignment, alignment);
     std::erase_if(waiting, [](const Waiting& each) { return std::all_of(each.points.begin(), each.points.end(), reached); });
     uint64_t taken = used;
@@ -68,7 +68,7 @@ class Provider {
     if (size > limit || taken > limit - size) {
       ++refusals;
       std::string text = "the kit's provider has no " + std::to_string(size) + " bytes";
-      for (const auto& [owner, sum] : sums())  // as every allocator's refusal does (HD-M-03)
+      for (const auto& [owner, sum] : sums())  // like every allocator's refusal (HD-M-03)
         text += "\n  " + std::to_string(sum.requested.current) + " bytes in " + std::to_string(sum.blocks) + " blocks: " + owner;
       return make_status(HEDDLE_STATUS_RESOURCE_EXHAUSTED, text);
     }
@@ -83,18 +83,19 @@ class Provider {
   void free(const heddle_block_t& block, std::vector<heddle_point_t> points) {
     std::lock_guard<std::mutex> lock(mutex);
     const auto found = buffers.find(block.buffer);
-    REQUIRE(found != buffers.end(), "a block was given back to the provider that it does not have [HD-M-05]");
+    REQUIRE(found != buffers.end(), "a block was freed that the provider did not allocate [HD-M-05]");
     const heddle_block_t& given = found->second.block;
-    CHECK(block.offset == given.offset && block.length == given.length && block.token == given.token,
-          "a block came back to the provider changed: %llu bytes at %llu, token %llu; given were %llu at %llu, token %llu [HD-M-05]",
-          number(block.length), number(block.offset), number(block.token), number(given.length), number(given.offset), number(given.token));
+    CHECK(
+        block.offset == given.offset && block.length == given.length && block.token == given.token,
+        "a block was changed before it was freed: %llu bytes at %llu, token %llu; the provider returned %llu at %llu, token %llu [HD-M-05]",
+        number(block.length), number(block.offset), number(block.token), number(given.length), number(given.offset), number(given.token));
     used -= block.buffer->size;
     waiting.push_back({block.buffer->size, std::move(points)});
     delete block.buffer;
     buffers.erase(found);
     ++frees;
   }
-  // True if something came back that may be used again once the point is reached.
+  // Whether something was freed that may be used again once the point is reached.
   bool waits_for(heddle_point_t point) {
     std::lock_guard<std::mutex> lock(mutex);
     return std::any_of(waiting.begin(), waiting.end(), [&](const Waiting& each) {
@@ -132,15 +133,15 @@ class Provider {
     std::string owner;
   };
   std::map<heddle_buffer_t*, Given> buffers;
-  std::vector<uint64_t> trims;  // what each was to keep
+  std::vector<uint64_t> trims;  // the bytes that each trim was to keep
 
  private:
-  // Freed, and counted against the limit until its points are reached.
+  // Freed, but counted against the limit until its points are reached.
   struct Waiting {
     uint64_t size;
     std::vector<heddle_point_t> points;
   };
-  // By owner; with the lock held.
+  // Per owner; call with the lock held.
   std::map<std::string, heddle_holder_t> sums() const {
     std::map<std::string, heddle_holder_t> made;
     for (const auto& [buffer, given] : buffers) {
@@ -166,7 +167,7 @@ class Allocator {
  public:
   explicit Allocator(uint64_t limit = uint64_t{1} << 40, std::vector<OptionValue> more = {}) : provider(limit) {
     handle = create(more, nullptr);
-    REQUIRE(handle, "create gave neither a status nor an allocator");
+    REQUIRE(handle, "create returned neither a status nor an allocator");
   }
   ~Allocator() {
     if (handle) EXPECT_OK(api().destroy(handle));
@@ -190,7 +191,7 @@ class Allocator {
         sizeof params, static_cast<uint32_t>(options.size()), &provider.table, options.data(), sizeof(heddle_option_t), string_of("kit")};
     heddle_allocator_t* made = nullptr;
     Result status(api().create(instance.handle, &params, &made));
-    if (!out_failure) REQUIRE(status.ok(), "creating an allocator gave %s", status.text().c_str());
+    if (!out_failure) REQUIRE(status.ok(), "creating an allocator returned %s", status.text().c_str());
     if (out_failure) new (out_failure) Result(status.release());
     return made;
   }
@@ -209,11 +210,11 @@ class Allocator {
       *out = {};
       return status;
     }
-    CHECK(count <= params.wait_capacity, "allocate gave %u points to wait for, with room for %u", count, params.wait_capacity);
+    CHECK(count <= params.wait_capacity, "allocate returned %u points to wait for, but wait_capacity is %u", count, params.wait_capacity);
     CHECK(after.timeline || count == 0, "a block that must be usable at once came with %u points to wait for", count);
     if (out_waits) out_waits->assign(waits, waits + std::min(count, 4u));
     std::lock_guard<std::mutex> lock(provider.mutex);
-    REQUIRE(out->buffer && provider.buffers.count(out->buffer), "a block lies in no buffer of the provider");
+    REQUIRE(out->buffer && provider.buffers.count(out->buffer), "a block is not in a buffer of the provider");
     const uint64_t needed = alignment ? alignment : 64;
     CHECK(out->length == size && out->offset <= out->buffer->size && size <= out->buffer->size - out->offset,
           "a block of %llu bytes is %llu at %llu of a buffer of %llu", number(size), number(out->length), number(out->offset),
@@ -226,7 +227,7 @@ class Allocator {
   heddle_block_t allocate(uint64_t size, uint64_t alignment = 0, const heddle_string_t* owner = nullptr) {
     heddle_block_t block;
     Result status = try_allocate(size, alignment, &block, {nullptr, 0}, nullptr, owner);
-    REQUIRE(status.ok(), "%llu bytes gave %s", number(size), status.text().c_str());
+    REQUIRE(status.ok(), "%llu bytes returned %s", number(size), status.text().c_str());
     return block;
   }
   void free(const heddle_block_t& block, const std::vector<heddle_point_t>& points = {}) {
@@ -236,11 +237,11 @@ class Allocator {
     heddle_allocator_statistics_t values = {};
     values.struct_size = sizeof values;
     Result status(api().statistics(handle, &values));
-    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it keeps no statistics, and may");
-    REQUIRE(status.ok(), "statistics gave %s", status.text().c_str());
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it keeps no statistics, which is optional");
+    REQUIRE(status.ok(), "statistics returned %s", status.text().c_str());
     return values;
   }
-  // Owner to what it holds; of none without live blocks, of which an allocator may tell because of their peaks.
+  // The holdings per owner; without owners that have no live blocks, which an allocator may report because of their peaks.
   std::map<std::string, heddle_holder_t> holders() {
     struct Seen {
       std::map<std::string, heddle_holder_t> list;
@@ -254,15 +255,15 @@ class Allocator {
           if (!to->list.emplace(text_of(holder->owner), *holder).second) to->twice = true;
         },
         &seen));
-    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it does not list holders, and may");
-    REQUIRE(status.ok(), "holders gave %s", status.text().c_str());
-    CHECK(!seen.twice, "holders told of one owner twice");
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it does not list holders, which is optional");
+    REQUIRE(status.ok(), "holders returned %s", status.text().c_str());
+    CHECK(!seen.twice, "holders reported an owner twice");
     return seen.list;
   }
   void trim(uint64_t keep) {
     Result status(api().trim(handle, keep));
-    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it does not trim, and may");
-    REQUIRE(status.ok(), "trim gave %s", status.text().c_str());
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it does not trim, which is optional");
+    REQUIRE(status.ok(), "trim returned %s", status.text().c_str());
   }
 
   Instance instance;
@@ -270,7 +271,7 @@ class Allocator {
   heddle_allocator_t* handle = nullptr;
 };
 
-// A block that is out.
+// A block in use.
 struct Live {
   heddle_block_t block;
   uint64_t size;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Findings leave as lines, one write each, so that a crash right after loses none: "fail TEXT", "absent TEXT", "note TEXT", "misuse TEXT", "done", and from
-// a process that ends inside a call of the plugin, "inside CALL".
+// Findings are printed as lines, one write each, so that a crash right afterwards loses none: "fail TEXT", "absent TEXT", "note TEXT", "misuse
+// TEXT", "done",
+// and, from a process that ends inside a call of the plugin, "inside CALL".
 #include "case.h"
 
 #include <signal.h>
@@ -31,26 +32,26 @@ void say(const char* word, const char* format, va_list arguments) {
   std::string line = std::string(word) + " ";
   line += module::escaped({text, written > 0 ? std::min(static_cast<size_t>(written), sizeof text - 1) : 0});
   line += '\n';
-  if (write(findings, line.data(), line.size()) < 0) _exit(3);  // nobody listens any more
+  if (write(findings, line.data(), line.size()) < 0) _exit(3);  // the parent no longer listens
 }
 
-// ---- where a process ends. Async-signal-safe: it writes, and nothing else.
+// ---- where a process ends. Async-signal-safe: it only writes.
 
 constexpr int kFatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
 struct sigaction before[sizeof kFatal / sizeof *kFatal];
 
 void note_where() {
   const char* where = current_call;
-  if (!where && syscall(SYS_gettid) != getpid()) where = "no call, in a thread of its own";
+  if (!where && syscall(SYS_gettid) != getpid()) where = "no call, in a thread of the plugin";
   if (!where) return;
   char line[200] = "inside ";
   size_t size = 7;
   while (*where && size < sizeof line - 1) line[size++] = *where++;
   line[size++] = '\n';
-  if (write(findings, line, size) < 0) return;  // it ends anyway
+  if (write(findings, line, size) < 0) return;  // the process ends anyway
 }
 
-// The handler before, a sanitizer's or the default, sees the same signal: the instruction runs again, or the signal is sent again.
+// The previous handler, a sanitizer's or the default, gets the same signal: the instruction runs again, or the signal is sent again.
 void on_fatal_signal(int signal, siginfo_t* info, void*) {
   note_where();
   for (size_t i = 0; i < sizeof kFatal / sizeof *kFatal; ++i) {
@@ -60,7 +61,7 @@ void on_fatal_signal(int signal, siginfo_t* info, void*) {
 }
 
 void watch_the_end() {
-  static char stack[64 << 10];  // for a stack that has run over
+  static char stack[64 << 10];  // for a stack overflow
   stack_t alternate = {};
   alternate.ss_sp = stack;
   alternate.ss_size = sizeof stack;
@@ -78,7 +79,7 @@ void watch_the_end() {
 }  // namespace
 
 void fail(const char* format, ...) {
-  if (failures.fetch_add(1) >= 8) return;  // the first ones say enough
+  if (failures.fetch_add(1) >= 8) return;  // the first ones are sufficient
   va_list arguments;
   va_start(arguments, format);
   say("fail", format, arguments);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What a case of the kit is and how it says what it found. A case runs alone in a child process: a requirement that does not hold ends that
-// process, so that no case unwinds through a plugin in a state that nobody knows. Knows nothing of plugins.
+// A case of the kit, and how it reports findings. A case runs alone in a child process: a requirement that does not hold ends the process, so that
+// no case
+// unwinds through a plugin in an unknown state. Knows nothing of plugins.
 #ifndef HEDDLE_CONFORMANCE_CASE_H_
 #define HEDDLE_CONFORMANCE_CASE_H_
 
@@ -16,12 +17,12 @@ enum class Kind { kAny, kDriver, kAllocator, kLibrary };
 
 struct Case {
   const char* name;       // area.behaviour
-  const char* behaviour;  // one sentence: what must hold
+  const char* behaviour;  // one sentence: the required behavior
   void (*run)();
   Kind kind;
-  bool fresh = false;  // the plugin has done nothing but its entry in this process before; else one life is over when the case begins
+  bool fresh = false;  // only the plugin's entry has run in this process before; otherwise one complete use precedes the case
   bool twice =
-      false;  // what it leaves behind counts the second time: it uses another plugin, whose vendor's library opens things once and keeps them
+      false;  // leftovers are counted after a second run: it uses another plugin, whose vendor library opens resources once and keeps them
 };
 
 // One function per file of cases.
@@ -45,31 +46,32 @@ void add_library_cases(Cases* out);
 void add_library_run_cases(Cases* out);
 void add_operation_cases(Cases* out);
 
-// Only about plugins whose manifest says load.unloadable.
+// Only for plugins whose manifest sets load.unloadable.
 inline constexpr const char* kUnloadCases[] = {"lifetime.unload", "lifetime.unload_last"};
 
 // ---- used inside a case, from any thread
 
-// Notes a failure and goes on.
+// Records a failure and continues.
 [[gnu::format(printf, 1, 2)]] void fail(const char* format, ...);
-// Notes a failure, and the case ends here.
+// Records a failure and ends the case.
 [[noreturn, gnu::format(printf, 1, 2)]] void stop(const char* format, ...);
-// The plugin does not offer what this case is about, and may: the case ends here and is counted as neither passed nor failed.
+// The plugin does not offer the subject of this case, which is optional: ends the case, which counts as neither passed nor failed.
 [[noreturn, gnu::format(printf, 1, 2)]] void absent(const char* format, ...);
-// What a report may want to know, shown where the case passes.
+// Information for a report, shown if the case passes.
 [[gnu::format(printf, 1, 2)]] void note(const char* format, ...);
 bool failed();
-// The command line or a file beside the plugin does not fit the plugin: nothing was found out, and the kit ends with exit code 2.
+// The command line or a file in the plugin's directory does not match the plugin: nothing is tested, and the kit ends with exit code 2.
 [[noreturn, gnu::format(printf, 1, 2)]] void misuse(const char* format, ...);
 
-// What a plugin says, between quotes, for a text of the kit: bytes that would move a cursor, end the text or begin a terminal's command are
-// written as \0 and \x1b, and what holds any has its size behind it.
+// A plugin's text in quotes, for a text of the kit: bytes that would move a cursor, end the text or begin a terminal command are written as \0 and
+// \x1b,
+// and a text with such bytes is followed by its size.
 std::string shown(std::string_view text);
 
 // False for text with bytes that `shown` escapes.
 bool is_plain(std::string_view text);
 
-// Says which call of the plugin this thread is in, for as long as it lives; a crash or an exit meanwhile is reported with it.
+// Records the plugin call that this thread is in, for its lifetime; a crash or an exit meanwhile is reported with it.
 class Inside {
  public:
   explicit Inside(const char* call);
@@ -80,7 +82,7 @@ class Inside {
  private:
   const char* before_;
 };
-// The last call of the plugin that this thread made.
+// The last plugin call that this thread made.
 const char* last_call();
 
 #define CHECK(condition, ...)                                   \
@@ -105,7 +107,7 @@ inline unsigned long long number(uint64_t value) {
 
 // ---- used by the runner of cases
 
-// Where findings go, and what the numbers start from.
+// The descriptor for findings, and the seed of the random numbers.
 void begin_case(int findings_descriptor, uint64_t seed, const std::string& name);
 void end_case();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cases of heddle.allocator/1: the blocks that it gives, and its own life.
+// Cases of heddle.allocator/1: the blocks that it returns, and its own lifetime.
 #include <algorithm>
 #include <cstring>
 
@@ -48,7 +48,7 @@ void odd_sizes() {
   EXPECT_CODE(allocator.try_allocate(64, 96, &block).release(), HEDDLE_STATUS_INVALID_ARGUMENT);
   for (uint64_t size : {UINT64_MAX, UINT64_MAX - 100, UINT64_MAX / 2}) {
     Result status = allocator.try_allocate(size, 0, &block);
-    CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "%llu bytes gave %s; RESOURCE_EXHAUSTED was expected", number(size),
+    CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "%llu bytes returned %s; RESOURCE_EXHAUSTED was expected", number(size),
           status.text().c_str());
   }
 }
@@ -63,8 +63,8 @@ void provider_gets_all_back() {
   allocator.free(allocator.allocate(12345), {used_until});
   EXPECT_OK(allocator.api().destroy(allocator.handle));
   allocator.handle = nullptr;
-  CHECK(allocator.provider.buffers.empty(), "destroy left %zu of the provider's buffers", allocator.provider.buffers.size());
-  CHECK(allocator.provider.waits_for(used_until), "destroy gave memory back without the point that it was freed behind [HD-M-05]");
+  CHECK(allocator.provider.buffers.empty(), "destroy did not free %zu of the provider's buffers", allocator.provider.buffers.size());
+  CHECK(allocator.provider.waits_for(used_until), "destroy freed memory without the point that it was freed after [HD-M-05]");
   stream.value = 7;
 }
 
@@ -72,15 +72,16 @@ void destroy_with_blocks() {
   Allocator allocator;
   const heddle_block_t block = allocator.allocate(12345);
   Result status(allocator.api().destroy(allocator.handle));
-  REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "destroy with a live block gave %s [HD-L-01]", status.text().c_str());
-  CHECK(status.message().find('1') != std::string::npos, "the refusal does not say what lives: %s", status.message().c_str());
+  REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "destroy with a live block returned %s [HD-L-01]", status.text().c_str());
+  CHECK(status.message().find('1') != std::string::npos, "the refusal does not name the live objects: %s", status.message().c_str());
   allocator.free(block);
 }
 
 void shutdown_with_an_allocator() {
   Allocator allocator;
   Result status(plugin().table.shutdown(allocator.instance.handle));
-  REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "shutdown with a live allocator gave %s [HD-L-01]", status.text().c_str());
+  REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "shutdown with a live allocator returned %s [HD-L-01]",
+          status.text().c_str());
   allocator.free(allocator.allocate(10));
 }
 
@@ -114,7 +115,7 @@ void structs() {
   EXPECT_CODE(allocator.api().allocate(allocator.handle, &larger.params, &block, nullptr, &waits), HEDDLE_STATUS_INVALID_ARGUMENT);
   heddle_block_params_t smaller = {offsetof(heddle_block_params_t, alignment_bytes), 0, 1000, 3, {nullptr, 0}, nullptr};
   Result small(allocator.api().allocate(allocator.handle, &smaller, &block, nullptr, &waits));
-  CHECK(small.ok(), "block params without an alignment gave %s [HD-E-04]", small.text().c_str());
+  CHECK(small.ok(), "block params without an alignment returned %s [HD-E-04]", small.text().c_str());
   if (small.ok()) allocator.free(block);
   struct {
     heddle_allocator_statistics_t known;
@@ -138,11 +139,11 @@ void host_memory_ends() {
     Result status = allocator.try_allocate(uint64_t{70} << 20, 0, &block);
     injected = allocator.instance.host.has_failed_allocation();
     CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-          "a block without host memory gave %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
+          "a block without host memory returned %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
     if (status.ok()) allocator.free(block);
     allocator.instance.host.fail_allocation(-1);
     allocator.trim(0);
-    CHECK(allocator.provider.used == 0, "a block that could not be had for want of host memory left %llu bytes of the provider's",
+    CHECK(allocator.provider.used == 0, "an allocation that failed for lack of host memory kept %llu bytes of the provider",
           number(allocator.provider.used));
   }
 }
@@ -200,7 +201,7 @@ void null_allocator_releases() {
 void alignment_beyond_the_buffer() {
   Allocator allocator;
   heddle_block_t first = allocator.allocate(100, 4096), second = allocator.allocate(100, 4096);
-  CHECK(allocator.provider.largest_alignment >= 4096, "a block aligned to 4096 lies in a buffer that was asked for with alignment %llu",
+  CHECK(allocator.provider.largest_alignment >= 4096, "a block aligned to 4096 is in a buffer that was asked for with alignment %llu",
         number(allocator.provider.largest_alignment));
   allocator.free(first);
   allocator.free(second);
@@ -211,17 +212,17 @@ void alignment_beyond_the_buffer() {
 void add_allocator_cases(Cases* out) {
   out->insert(
       out->end(),
-      {{"allocator.disjoint", "live blocks do not overlap, are aligned and lie inside the provider's buffers", blocks_are_disjoint,
+      {{"allocator.disjoint", "live blocks do not overlap, are aligned and are inside the provider's buffers", blocks_are_disjoint,
         Kind::kAllocator},
-       {"allocator.sizes", "sizes from 0 to beyond 4 GiB work; what cannot be is refused [HD-M-02]", odd_sizes, Kind::kAllocator},
-       {"allocator.alignment", "a buffer is asked for with the alignment of its blocks", alignment_beyond_the_buffer, Kind::kAllocator},
-       {"allocator.gives_back", "destroy gives all buffers back", provider_gets_all_back, Kind::kAllocator},
+       {"allocator.sizes", "sizes from 0 to beyond 4 GiB work; impossible ones are refused [HD-M-02]", odd_sizes, Kind::kAllocator},
+       {"allocator.alignment", "a buffer is requested with the alignment of its blocks", alignment_beyond_the_buffer, Kind::kAllocator},
+       {"allocator.gives_back", "destroy frees all buffers", provider_gets_all_back, Kind::kAllocator},
        {"allocator.destroy_with_blocks", "destroy with live blocks is refused and changes nothing", destroy_with_blocks, Kind::kAllocator},
        {"allocator.shutdown_with_one", "shutdown with a live allocator is refused", shutdown_with_an_allocator, Kind::kAllocator},
        {"allocator.no_provider", "an allocator without a provider is INVALID_ARGUMENT", no_provider, Kind::kAllocator},
-       {"allocator.provider_fails", "a provider's failure is passed on and harms nothing", provider_fails, Kind::kAllocator},
+       {"allocator.provider_fails", "a provider's failure is passed on and has no other effect", provider_fails, Kind::kAllocator},
        {"allocator.structs", "sized structs, smaller and larger", structs, Kind::kAllocator},
-       {"allocator.host_memory", "host memory that ends leaves no buffer behind", host_memory_ends, Kind::kAllocator},
+       {"allocator.host_memory", "exhausted host memory leaves no buffer behind", host_memory_ends, Kind::kAllocator},
        {"allocator.null", "destroying NULL does nothing", null_allocator_releases, Kind::kAllocator},
        {"allocator.threads", "8 threads allocate and free", in_threads, Kind::kAllocator}});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cases of heddle.allocator/1: statistics and holders, and memory that ends: trims, limits, what is lost between blocks.
+// Cases of heddle.allocator/1: statistics and holders, and exhausted memory: trims, limits, fragmentation.
 #include <algorithm>
 #include <map>
 
@@ -8,7 +8,7 @@
 namespace heddle::conformance {
 namespace {
 
-// The most bytes in a row that no live block has.
+// The largest contiguous number of bytes without a live block.
 uint64_t largest_gap(Provider& provider, const std::vector<Live>& live) {
   std::map<heddle_buffer_t*, std::map<uint64_t, uint64_t>> used;
   for (const Live& each : live) used[each.block.buffer][each.block.offset] = each.size;
@@ -36,20 +36,20 @@ void statistics_add_up() {
     requested += size;
   }
   const heddle_allocator_statistics_t full = allocator.statistics();
-  CHECK(full.requested.current - start.requested.current == requested, "requested is %llu after %llu bytes were asked for",
+  CHECK(full.requested.current - start.requested.current == requested, "requested is %llu after %llu bytes were requested",
         number(full.requested.current), number(requested));
-  CHECK(full.requested.total - start.requested.total == requested, "requested in total is %llu after %llu bytes were asked for",
+  CHECK(full.requested.total - start.requested.total == requested, "the total of requested is %llu after %llu bytes were requested",
         number(full.requested.total), number(requested));
   CHECK(full.allocated.current >= full.requested.current && full.active.current >= full.allocated.current,
         "requested %llu, allocated %llu and active %llu do not grow", number(full.requested.current), number(full.allocated.current),
         number(full.active.current));
-  CHECK(full.bytes_reserved.current == allocator.provider.used, "bytes_reserved is %llu, and the provider gave %llu",
+  CHECK(full.bytes_reserved.current == allocator.provider.used, "bytes_reserved is %llu, but the provider allocated %llu",
         number(full.bytes_reserved.current), number(allocator.provider.used));
   CHECK(full.bytes_reserved.current >= full.active.current, "bytes_reserved %llu is less than active %llu",
         number(full.bytes_reserved.current), number(full.active.current));
   CHECK(full.allocations - start.allocations == 200, "allocations is %llu after 200", number(full.allocations - start.allocations));
   for (const heddle_memory_count_t* count : {&full.requested, &full.allocated, &full.active, &full.bytes_reserved, &full.inactive_split}) {
-    CHECK(count->peak >= count->current && count->total >= count->peak, "of a quantity there are %llu bytes, %llu at most, %llu in total",
+    CHECK(count->peak >= count->current && count->total >= count->peak, "a quantity has %llu bytes, a peak of %llu and a total of %llu",
           number(count->current), number(count->peak), number(count->total));
   }
   std::vector<Live> left;
@@ -59,7 +59,7 @@ void statistics_add_up() {
   }
   const heddle_allocator_statistics_t half = allocator.statistics();
   const uint64_t gap = largest_gap(allocator.provider, left);
-  CHECK(half.largest_free <= gap, "largest_free is %llu, and there are no more than %llu free bytes in a row", number(half.largest_free),
+  CHECK(half.largest_free <= gap, "largest_free is %llu, but at most %llu contiguous bytes are free", number(half.largest_free),
         number(gap));
   for (const Live& each : left) allocator.free(each.block);
   const heddle_allocator_statistics_t now = allocator.statistics();
@@ -69,23 +69,23 @@ void statistics_add_up() {
         number(now.allocated.current), number(now.active.current));
   CHECK(now.frees - start.frees == 200, "frees is %llu after 200", number(now.frees - start.frees));
   CHECK(now.allocated.peak == full.allocated.current && now.requested.peak == full.requested.current,
-        "the peaks of requested and allocated are %llu and %llu, and the most was %llu and %llu", number(now.requested.peak),
+        "the peaks of requested and allocated are %llu and %llu, but the maxima were %llu and %llu", number(now.requested.peak),
         number(now.allocated.peak), number(full.requested.current), number(full.allocated.current));
-  CHECK(now.requested.total == full.requested.total, "frees changed what was requested in total");
+  CHECK(now.requested.total == full.requested.total, "frees changed the total of requested");
   CHECK(now.allocated.total == full.allocated.total && now.active.total == full.active.total &&
             now.bytes_reserved.total >= full.bytes_reserved.total,
-        "frees changed what was allocated, active or reserved in total");
-  CHECK(now.provider_allocations == allocator.provider.calls, "provider_allocations is %llu, and the provider gave %llu times",
+        "frees changed the total of allocated, active or reserved");
+  CHECK(now.provider_allocations == allocator.provider.calls, "provider_allocations is %llu, but the provider allocated %llu times",
         number(now.provider_allocations), number(allocator.provider.calls));
   CHECK(now.inactive_split.current == 0, "with all blocks freed inactive_split is %llu", number(now.inactive_split.current));
   const heddle_block_t waits = allocator.allocate(70000);
   allocator.free(waits, {{stream.handle(), 1}});
   const heddle_allocator_statistics_t waiting = allocator.statistics();
   CHECK(waiting.requested.current == start.requested.current && waiting.allocated.current == start.allocated.current,
-        "with all blocks freed, one behind a point, requested is %llu and allocated %llu; both count what is live",
+        "with all blocks freed, one after a point, requested is %llu and allocated %llu; both count what is live",
         number(waiting.requested.current), number(waiting.allocated.current));
   CHECK(!allocator.provider.buffers.count(waits.buffer) || waiting.active.current >= start.active.current + 70000,
-        "70000 bytes wait for a point, and active is %llu", number(waiting.active.current));
+        "70000 bytes wait for a point, but active is %llu", number(waiting.active.current));
   stream.value = 1;
 }
 
@@ -110,16 +110,16 @@ void holders_add_up() {
     for (const auto& [owner, holder] : told) sum += holder.requested.current;
     for (const auto& [owner, holds] : expected) {
       const auto found = told.find(owner);
-      REQUIRE(found != told.end() || holds.blocks == 0, "%s: holders do not tell of '%s'", when, owner.c_str());
+      REQUIRE(found != told.end() || holds.blocks == 0, "%s: holders do not report '%s'", when, owner.c_str());
       if (found == told.end()) continue;
       CHECK(found->second.blocks == holds.blocks && found->second.requested.current == holds.bytes,
-            "%s: '%s' holds %llu bytes in %llu blocks by holders, and %llu in %llu by what was asked for", when, owner.c_str(),
+            "%s: '%s' holds %llu bytes in %llu blocks according to holders, but %llu in %llu were requested", when, owner.c_str(),
             number(found->second.requested.current), number(found->second.blocks), number(holds.bytes), number(holds.blocks));
     }
     for (const auto& [owner, holder] : told)
-      CHECK(expected.count(owner), "%s: holders tell of %s, whom nobody named", when, shown(owner).c_str());
+      CHECK(expected.count(owner), "%s: holders report %s, which never was an owner", when, shown(owner).c_str());
     const uint64_t requested = allocator.statistics().requested.current;
-    CHECK(sum == requested, "%s: the sum of the holders is %llu, and requested %llu", when, number(sum), number(requested));
+    CHECK(sum == requested, "%s: the sum of the holders is %llu, but requested is %llu", when, number(sum), number(requested));
   };
   const heddle_string_t* const owners[] = {&weights, &gradients, &same, nullptr};
   for (int i = 0; i < 200; ++i) {
@@ -140,7 +140,7 @@ void holders_add_up() {
     if (live.size() == 90) compare("with 90 blocks left");
   }
   allocator.free(allocator.allocate(70000, 0, &weights), {{stream.handle(), 1}});
-  CHECK(allocator.holders().empty(), "with all blocks freed, one behind a point, there are holders");
+  CHECK(allocator.holders().empty(), "with all blocks freed, one after a point, there are holders");
   stream.value = 1;
 }
 
@@ -160,7 +160,7 @@ void trims() {
   CHECK(!allocator.provider.trims.empty() && allocator.provider.trims.back() == uint64_t{5} << 20,
         "a trim down to %llu bytes was not passed on to the provider as such [HD-M-05]", number(uint64_t{5} << 20));
   allocator.trim(0);
-  CHECK(allocator.provider.used == 0, "after a trim to 0 with nothing live %llu bytes are held", number(allocator.provider.used));
+  CHECK(allocator.provider.used == 0, "after a trim to 0 without live blocks %llu bytes are held", number(allocator.provider.used));
   allocator.free(allocator.allocate(1000));
 }
 
@@ -176,21 +176,21 @@ void exhausted() {
       continue;
     }
     REQUIRE(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-            "when the provider has no more a block gave %s; RESOURCE_EXHAUSTED was expected", status.text().c_str());
+            "when the provider is exhausted a block returned %s; RESOURCE_EXHAUSTED was expected", status.text().c_str());
     CHECK(status.message().find("1048576") != std::string::npos, "the refusal does not name the size: %s", status.message().c_str());
-    CHECK(status.message().find("the kit's weights") != std::string::npos, "the refusal does not say who holds the memory: %s [HD-M-03]",
-          status.message().c_str());
+    CHECK(status.message().find("the kit's weights") != std::string::npos,
+          "the refusal does not name the owners of the memory: %s [HD-M-03]", status.message().c_str());
     break;
   }
-  REQUIRE(blocks.size() >= 32 && blocks.size() <= 64, "of 64 MiB %zu blocks of 1 MiB were had", blocks.size());
+  REQUIRE(blocks.size() >= 32 && blocks.size() <= 64, "%zu blocks of 1 MiB were allocated in 64 MiB", blocks.size());
   CHECK(allocator.statistics().exhaustions >= 1, "exhaustions is 0 after one");
   for (const heddle_block_t& each : blocks) allocator.free(each);
-  // Many small free blocks become one large one: what is free is given back, and asked for again.
+  // Many small free blocks become one large one: the free memory is returned, and requested again.
   const uint64_t refusals = allocator.provider.refusals, frees = allocator.provider.frees, retries = allocator.statistics().retries;
   Result status = allocator.try_allocate(uint64_t{40} << 20, 0, &block);
-  CHECK(status.ok(), "with all of 64 MiB free 40 MiB gave %s; it trims and tries again [HD-M-03]", status.text().c_str());
+  CHECK(status.ok(), "with all of 64 MiB free 40 MiB returned %s; it must trim and try again [HD-M-03]", status.text().c_str());
   if (status.ok() && allocator.provider.refusals > refusals && allocator.provider.frees > frees)
-    CHECK(allocator.statistics().retries > retries, "what was refused, and had after a trim, does not count among the retries");
+    CHECK(allocator.statistics().retries > retries, "an allocation that succeeded after a trim is not counted in retries");
   if (status.ok()) allocator.free(block);
 }
 
@@ -209,22 +209,22 @@ void limit_is_kept() {
     heddle_block_t block;
     Result status = allocator.try_allocate(100000, 0, &block);
     if (!status.ok()) {
-      CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "beyond its limit a block gave %s; RESOURCE_EXHAUSTED was expected",
+      CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "beyond its limit a block returned %s; RESOURCE_EXHAUSTED was expected",
             status.text().c_str());
       break;
     }
     blocks.push_back(block);
   }
-  CHECK(allocator.provider.peak <= 16 << 20, "with a limit of 16 MiB %llu bytes were taken", number(allocator.provider.peak));
-  CHECK(blocks.size() >= 80, "with a limit of 16 MiB only %zu blocks of 100000 bytes were had", blocks.size());
+  CHECK(allocator.provider.peak <= 16 << 20, "with a limit of 16 MiB %llu bytes were requested", number(allocator.provider.peak));
+  CHECK(blocks.size() >= 80, "with a limit of 16 MiB only %zu blocks of 100000 bytes were allocated", blocks.size());
   for (const heddle_block_t& block : blocks) allocator.free(block);
 }
 
-// Memory as a training step uses it: activations last in, first out; gradients; workspaces that come and go.
+// Memory use like that of a training step: activations last in, first out; gradients; short-lived workspaces.
 void fragmentation() {
   Allocator allocator;
   std::vector<uint64_t> layers;
-  // Buffers are records and no memory, so that the run can be so large that what an allocator takes at a time does not count.
+  // Buffers are records without memory, so the run can be so large that the size of an allocator's chunks does not matter.
   for (int i = 0; i < 60; ++i) layers.push_back((random_below(63) + 1) << (16 + random_below(8)));
   uint64_t live = 0, peak = 0;
   auto get = [&](std::vector<Live>* blocks, uint64_t size) {
@@ -254,21 +254,22 @@ void fragmentation() {
     while (!gradients.empty()) drop(&gradients);
   }
   while (!weights.empty()) drop(&weights);
-  CHECK(allocator.provider.peak <= peak * 3 / 2, "a training run with %llu live bytes at most took %llu from the provider", number(peak),
-        number(allocator.provider.peak));
+  CHECK(allocator.provider.peak <= peak * 3 / 2, "a training run with at most %llu live bytes requested %llu from the provider",
+        number(peak), number(allocator.provider.peak));
 }
 
 }  // namespace
 
 void add_allocator_usage_cases(Cases* out) {
-  out->insert(out->end(),
-              {{"allocator.statistics", "statistics add up [HD-M-07]", statistics_add_up, Kind::kAllocator},
-               {"allocator.holders", "holders add up to what is requested, by the owners that were given [HD-M-07]", holders_add_up,
-                Kind::kAllocator},
-               {"allocator.trim", "trim gives back what is free", trims, Kind::kAllocator},
-               {"allocator.exhaustion", "what is free is given back and asked for again before memory ends", exhausted, Kind::kAllocator},
-               {"allocator.limit", "the limit of the option pool_limit, or limit, is kept", limit_is_kept, Kind::kAllocator},
-               {"allocator.fragmentation", "a training run takes little more than its live bytes", fragmentation, Kind::kAllocator}});
+  out->insert(
+      out->end(),
+      {{"allocator.statistics", "statistics add up [HD-M-07]", statistics_add_up, Kind::kAllocator},
+       {"allocator.holders", "holders add up to what is requested, by the owners that were given [HD-M-07]", holders_add_up,
+        Kind::kAllocator},
+       {"allocator.trim", "trim returns free memory", trims, Kind::kAllocator},
+       {"allocator.exhaustion", "free memory is returned and requested again before an allocation fails", exhausted, Kind::kAllocator},
+       {"allocator.limit", "the limit of the option pool_limit, or limit, is enforced", limit_is_kept, Kind::kAllocator},
+       {"allocator.fragmentation", "a training run requests little more than its live bytes", fragmentation, Kind::kAllocator}});
 }
 
 }  // namespace heddle::conformance

@@ -22,8 +22,8 @@ heddle_buffer_properties_t properties_of(Session& session, heddle_buffer_t* buff
   heddle_buffer_properties_t properties = {};
   properties.struct_size = sizeof properties;
   Result status(session.tables().buffer.properties(buffer, &properties));
-  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it shows no properties of buffers, and may");
-  REQUIRE(status.ok(), "properties gave %s", status.text().c_str());
+  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it reports no properties of buffers, which is optional");
+  REQUIRE(status.ok(), "properties returned %s", status.text().c_str());
   return properties;
 }
 
@@ -31,7 +31,7 @@ char* map(Session& session, heddle_buffer_t* buffer, uint64_t offset, uint64_t l
           uint32_t flags = HEDDLE_MAP_READ | HEDDLE_MAP_WRITE) {
   void* pointer = nullptr;
   REQUIRE_OK(session.tables().buffer.map(buffer, offset, length, flags, &pointer));
-  REQUIRE(pointer || length == 0, "map gave neither a status nor a pointer");
+  REQUIRE(pointer || length == 0, "map returned neither a status nor a pointer");
   return static_cast<char*>(pointer);
 }
 
@@ -39,7 +39,7 @@ void zero_size() {
   Session session;
   heddle_buffer_t* first = session.buffer(0);
   heddle_buffer_t* second = session.buffer(0);
-  CHECK(first != second, "two buffers of 0 bytes are one");
+  CHECK(first != second, "two buffers of 0 bytes are the same");
   session.upload(first, 0, "", 0);
   List list;
   list.fill(first, 0, 0, 1, 4).copy(first, 0, second, 0, 0);
@@ -55,14 +55,14 @@ void alignments() {
     for (uint64_t size : {uint64_t{1}, uint64_t{4000}, session.fitting(300000)}) {
       heddle_buffer_t* buffer = nullptr;
       Result status(allocate(session, size, alignment, 0, &buffer));
-      REQUIRE(status.ok(), "%llu bytes aligned to %llu gave %s", number(size), number(alignment), status.text().c_str());
+      REQUIRE(status.ok(), "%llu bytes aligned to %llu returned %s", number(size), number(alignment), status.text().c_str());
       const heddle_buffer_properties_t properties = properties_of(session, buffer);
       const uint64_t expected = std::max(alignment, session.alignment());
-      CHECK(properties.alignment_bytes >= expected, "a buffer aligned to %llu says %llu", number(expected),
+      CHECK(properties.alignment_bytes >= expected, "a buffer aligned to %llu reports %llu", number(expected),
             number(properties.alignment_bytes));
       CHECK(properties.device_address % expected == 0, "a buffer aligned to %llu starts at %llx", number(expected),
             number(properties.device_address));
-      CHECK(properties.size_bytes == size, "a buffer of %llu bytes says %llu", number(size), number(properties.size_bytes));
+      CHECK(properties.size_bytes == size, "a buffer of %llu bytes reports %llu", number(size), number(properties.size_bytes));
       session.tables().buffer.free(buffer);
     }
   }
@@ -83,11 +83,11 @@ void kinds_hold() {
     heddle_buffer_t* buffer = nullptr;
     Result status(allocate(session, 4096, 0, kind, &buffer));
     if (!session.has_memory(kind)) {
-      CHECK(!status.ok(), "memory of kind %x is not offered, and was given", kind);
+      CHECK(!status.ok(), "memory of kind %x is not offered, but was allocated", kind);
     } else {
-      REQUIRE(status.ok(), "memory of kind %x is offered, and gave %s", kind, status.text().c_str());
+      REQUIRE(status.ok(), "memory of kind %x is offered, but allocating it returned %s", kind, status.text().c_str());
       const heddle_buffer_properties_t properties = properties_of(session, buffer);
-      CHECK((properties.memory & kind) == kind, "a buffer of kind %x says that it is %x", kind, properties.memory);
+      CHECK((properties.memory & kind) == kind, "a buffer of kind %x reports %x", kind, properties.memory);
     }
     if (buffer) session.tables().buffer.free(buffer);
   }
@@ -99,7 +99,7 @@ void over_limit() {
     heddle_buffer_t* buffer = nullptr;
     Result status(allocate(session, size, 0, 0, &buffer));
     CHECK(status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-          "%llu bytes, with buffers of at most %llu, gave %s; RESOURCE_EXHAUSTED was expected", number(size),
+          "%llu bytes, with buffers of at most %llu, returned %s; RESOURCE_EXHAUSTED was expected", number(size),
           number(session.description.max_allocation_bytes), status.text().c_str());
     CHECK(status.message().find(std::to_string(size)) != std::string::npos, "the refusal of %llu bytes does not name the size: %s",
           number(size), status.message().c_str());
@@ -151,16 +151,16 @@ void map_visibility() {
   std::memcpy(memory, wrote.data(), size);
   EXPECT_OK(session.tables().buffer.flush(buffer, 0, size));
   EXPECT_OK(session.tables().buffer.unmap(buffer));
-  CHECK(session.download(buffer, 0, size) == wrote, "what the host wrote through a map is not what the device copies");
+  CHECK(session.download(buffer, 0, size) == wrote, "the device does not copy what the host wrote through a map");
   List list;
   list.fill(buffer, 3, size - 5, 0xc3, 1);
   session.run(list);
   memory = map(session, buffer, 3, size - 5, HEDDLE_MAP_READ);
   EXPECT_OK(session.tables().buffer.invalidate(buffer, 3, size - 5));
   CHECK(std::all_of(memory, memory + size - 5, [](char byte) { return byte == static_cast<char>(0xc3); }),
-        "what the device wrote is not what the host reads through a map");
+        "the host does not read what the device wrote through a map");
   EXPECT_OK(session.tables().buffer.unmap(buffer));
-  // What need not be visible any more is what is mapped, and nothing beside it: a pool has other blocks there.
+  // Only the mapped range may become undefined, and nothing around it: a pool has other blocks there.
   const uint64_t from = size / 4, length = size / 4;
   std::vector<char> expected = session.download(buffer, 0, size);
   memory = map(session, buffer, from, length, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD);
@@ -168,7 +168,8 @@ void map_visibility() {
   EXPECT_OK(session.tables().buffer.flush(buffer, from, length));
   EXPECT_OK(session.tables().buffer.unmap(buffer));
   std::fill_n(expected.begin() + static_cast<long>(from), length, 0x3c);
-  CHECK(session.download(buffer, 0, size) == expected, "a map that discards %llu bytes at %llu lost others", number(length), number(from));
+  CHECK(session.download(buffer, 0, size) == expected, "a map that discards %llu bytes at %llu lost other bytes", number(length),
+        number(from));
 }
 
 void maps_are_counted() {
@@ -181,9 +182,9 @@ void maps_are_counted() {
   std::memset(whole, 1, size);
   EXPECT_OK(session.tables().buffer.unmap(buffer));
   EXPECT_OK(session.tables().buffer.unmap(buffer));
-  whole[size - 1] = 2;  // good until there were as many unmaps as maps
+  whole[size - 1] = 2;  // valid until there were as many unmaps as maps
   part[0] = 3;
-  CHECK(same[0] == 3 && whole[100] == 3, "two maps of the same bytes show different ones");
+  CHECK(same[0] == 3 && whole[100] == 3, "two maps of the same bytes differ");
   EXPECT_OK(session.tables().buffer.flush(buffer, 0, size));
   EXPECT_OK(session.tables().buffer.unmap(buffer));
   const std::vector<char> bytes = session.download(buffer, 0, size);
@@ -221,10 +222,10 @@ struct Imported {
     heddle_buffer_t* buffer = nullptr;
     Result status(session.tables().buffer.import_host(session.device, memory + offset, length, count, this, &buffer));
     if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) {
-      if (releases == 0) releases = 1;  // the kit's own answer for a hole releases nothing
-      absent("it imports no host memory, and may");
+      if (releases == 0) releases = 1;  // the kit's own function for a hole releases nothing
+      absent("it imports no host memory, which is optional");
     }
-    REQUIRE(status.ok() && buffer, "importing %llu bytes of host memory gave %s", number(length), status.text().c_str());
+    REQUIRE(status.ok() && buffer, "importing %llu bytes of host memory returned %s", number(length), status.text().c_str());
     return buffer;
   }
   uint64_t bytes;
@@ -238,7 +239,7 @@ void import_releases_once() {
   const std::vector<char> wrote = random_bytes(65536);
   std::memcpy(host.memory, wrote.data(), wrote.size());
   heddle_buffer_t* buffer = host.import(session, 0, 65536);
-  CHECK(session.download(buffer, 0, 65536) == wrote, "an imported buffer does not hold the host's bytes");
+  CHECK(session.download(buffer, 0, 65536) == wrote, "an imported buffer does not contain the host's bytes");
   session.upload(buffer, 16, "heddle", 6);
   CHECK(std::memcmp(host.memory + 16, "heddle", 6) == 0, "a write to an imported buffer did not reach the host's memory: it was copied");
   CHECK(host.releases == 0, "release was called while the buffer lived");
@@ -253,7 +254,7 @@ void import_failure_releases() {
   host.releases = 0;
   heddle_buffer_t* buffer = nullptr;
   Result status(session.tables().buffer.import_host(session.device, nullptr, 4096, Imported::count, &host, &buffer));
-  CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT, "importing 4096 bytes at NULL gave %s; INVALID_ARGUMENT was expected",
+  CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT, "importing 4096 bytes at NULL returned %s; INVALID_ARGUMENT was expected",
         status.text().c_str());
   CHECK(host.releases == 1, "release was called %d times for an import that failed; once was expected", host.releases.load());
 }
@@ -278,7 +279,7 @@ void import_views_overlap() {
   CHECK(host.releases == 2, "release was called %d times for two views", host.releases.load());
 }
 
-// DLPack (https://dmlc.github.io/dlpack, version 0.6 and later): a tensor that libraries hand to each other, with who frees it.
+// DLPack (https://dmlc.github.io/dlpack, version 0.6 and later): a tensor that libraries exchange, with its deleter.
 struct DlTensor {
   void* data;
   int32_t device_type, device_id;
@@ -310,10 +311,10 @@ void dlpack_round_trip() {
   Result status(session.tables().buffer.import_host(
       session.device, static_cast<char*>(given.tensor.data) + given.tensor.byte_offset, kBytes,
       [](void* context) { static_cast<DlManagedTensor*>(context)->deleter(static_cast<DlManagedTensor*>(context)); }, &given, &in));
-  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it imports no host memory, and may");
-  REQUIRE(status.ok() && in, "importing a view %llu bytes into its memory gave %s", number(offset), status.text().c_str());
+  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it imports no host memory, which is optional");
+  REQUIRE(status.ok() && in, "importing a view %llu bytes into its memory returned %s", number(offset), status.text().c_str());
 
-  // Through the device, and out as a tensor of its memory: the consumer's deleter ends the map.
+  // Through the device, and out as a tensor of its memory: the consumer's deleter unmaps it.
   struct Shown {
     Session* session;
     heddle_buffer_t* buffer;
@@ -343,13 +344,13 @@ void dlpack_round_trip() {
 
 void freed_memory_is_good() {
   Session session;
-  // What is freed can be had again, with all that its alignment cost: as often as would use a small device up.
+  // Freed memory can be allocated again, including alignment overhead: often enough to exhaust a small device otherwise.
   const uint64_t alignment = uint64_t{2} << 20;
   const uint64_t times = std::min<uint64_t>(session.description.memory_bytes / alignment, 4096) + 2;
   for (uint64_t i = 0; i < times && session.fitting(alignment) == alignment; ++i) {
     heddle_buffer_t* aligned = nullptr;
     Result status(allocate(session, 100, alignment, 0, &aligned));
-    REQUIRE(status.ok(), "100 bytes aligned to %llu gave %s after %llu like them were made and freed", number(alignment),
+    REQUIRE(status.ok(), "100 bytes aligned to %llu returned %s after %llu like them were made and freed", number(alignment),
             status.text().c_str(), number(i));
     session.tables().buffer.free(aligned);
   }
@@ -358,10 +359,10 @@ void freed_memory_is_good() {
   heddle_buffer_t* again = session.buffer(100);
   const std::vector<char> bytes = random_bytes(100);
   session.upload(again, 0, bytes.data(), 100);
-  CHECK(session.download(again, 0, 100) == bytes, "a buffer made after another was freed does not hold what was written");
+  CHECK(session.download(again, 0, 100) == bytes, "a buffer allocated after another was freed does not contain what was written");
 }
 
-// Leaves this process that much address space beyond what it has.
+// Limits this process's address space to this much beyond its current use.
 class AddressSpace {
  public:
   explicit AddressSpace(uint64_t more_bytes) {
@@ -380,13 +381,13 @@ class AddressSpace {
 
 void exhaustion_ends() {
   Session session;
-  // What the device says it has can be handed out, and comes back; on a real device other processes have some of it.
+  // The memory that the device reports can be allocated, and freed; on a real device other processes use some of it.
   uint64_t each = session.description.max_allocation_bytes / 4;
   std::optional<AddressSpace> less;
   if (session.description.memory_bytes > uint64_t{1} << 32) {
     if (!(session.description.features & HEDDLE_DEVICE_UNIFIED_MEMORY) || kHasShadowMemory)
-      absent("the device has more than 4 GiB, and the kit does not use all of it up; an option that bounds its memory would do");
-    each = 64 << 20;  // its memory is this process's, which can be bounded
+      absent("the device has more than 4 GiB, and the kit does not use all of it up; an option that limits its memory would suffice");
+    each = 64 << 20;  // its memory is that of this process, which can be limited
     less.emplace(uint64_t{1} << 30);
   }
   std::vector<heddle_buffer_t*> buffers;
@@ -397,9 +398,9 @@ void exhaustion_ends() {
     if (buffer) buffers.push_back(buffer);
   }
   CHECK(code == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-        "with %zu buffers of %llu bytes on a device of %llu the next gave %s; RESOURCE_EXHAUSTED was expected", buffers.size(),
+        "with %zu buffers of %llu bytes on a device of %llu the next returned %s; RESOURCE_EXHAUSTED was expected", buffers.size(),
         number(each), number(session.description.memory_bytes), code_name(code).c_str());
-  CHECK(buffers.size() >= 2, "of buffers of %llu bytes %zu were had", number(each), buffers.size());
+  CHECK(buffers.size() >= 2, "buffers of %llu bytes: %zu were allocated", number(each), buffers.size());
   for (heddle_buffer_t* buffer : buffers) session.tables().buffer.free(buffer);
   session.buffer(each);
 }
@@ -410,18 +411,18 @@ void add_buffer_cases(Cases* out) {
   out->insert(
       out->end(),
       {{"buffer.zero_size", "a buffer of 0 bytes is a buffer", zero_size, Kind::kDriver},
-       {"buffer.alignment", "a buffer starts on the alignment asked for, and on the device's own", alignments, Kind::kDriver},
-       {"buffer.bad_params", "an alignment that is no power of two and an unknown kind are INVALID_ARGUMENT", bad_params, Kind::kDriver},
-       {"buffer.kinds", "memory has the kinds that were asked for", kinds_hold, Kind::kDriver},
+       {"buffer.alignment", "a buffer starts at the requested alignment, and at the device's", alignments, Kind::kDriver},
+       {"buffer.bad_params", "an alignment that is not a power of two and an unknown kind are INVALID_ARGUMENT", bad_params, Kind::kDriver},
+       {"buffer.kinds", "memory has the requested kinds", kinds_hold, Kind::kDriver},
        {"buffer.over_limit", "more than the device has is RESOURCE_EXHAUSTED, and the size is named", over_limit, Kind::kDriver},
-       {"buffer.subrange_bounds", "map, flush and invalidate stay inside the buffer, also where sums overflow [HD-M-02]", subrange_bounds,
+       {"buffer.subrange_bounds", "map, flush and invalidate stay inside the buffer, also if sums overflow [HD-M-02]", subrange_bounds,
         Kind::kDriver},
        {"buffer.map_flags", "a map reads, writes or both; unknown flags are INVALID_ARGUMENT", map_flags, Kind::kDriver},
        {"buffer.unmappable", "memory that the host cannot see is not mapped: FAILED_PRECONDITION", unmappable_memory, Kind::kDriver},
        {"buffer.map_visibility",
-        "host writes reach the device after a flush, device writes the host after an invalidate, and nothing else is lost", map_visibility,
-        Kind::kDriver},
-       {"buffer.map_counts", "a map is good until there were as many unmaps as maps [HD-M-06]", maps_are_counted, Kind::kDriver},
+        "host writes reach the device after a flush, device writes reach the host after an invalidate, and nothing else is lost",
+        map_visibility, Kind::kDriver},
+       {"buffer.map_counts", "a map is valid until there were as many unmaps as maps [HD-M-06]", maps_are_counted, Kind::kDriver},
        {"buffer.disjoint", "no two buffers share bytes", buffers_are_disjoint, Kind::kDriver},
        {"buffer.import", "imported host memory is used in place and released exactly once [HD-T-03]", import_releases_once, Kind::kDriver},
        {"buffer.import_failure", "release is called exactly once when the import fails, too [HD-T-03]", import_failure_releases,
@@ -429,8 +430,9 @@ void add_buffer_cases(Cases* out) {
        {"buffer.import_views", "overlapping imports show the same bytes", import_views_overlap, Kind::kDriver},
        {"buffer.dlpack", "a DLPack tensor is imported at its byte offset, and comes out of the device as one", dlpack_round_trip,
         Kind::kDriver},
-       {"buffer.reuse", "a buffer made from freed memory is a good one", freed_memory_is_good, Kind::kDriver},
-       {"buffer.exhaustion", "memory ends with RESOURCE_EXHAUSTED, and what is freed can be had again", exhaustion_ends, Kind::kDriver}});
+       {"buffer.reuse", "a buffer in reused memory works", freed_memory_is_good, Kind::kDriver},
+       {"buffer.exhaustion", "exhausted memory is RESOURCE_EXHAUSTED, and freed memory can be allocated again", exhaustion_ends,
+        Kind::kDriver}});
 }
 
 }  // namespace heddle::conformance

@@ -31,7 +31,7 @@ void creating_and_destroying() {
       heddle_queue_t* queue = nullptr;
       Result made(tables.device.queue_create(session.device, &queue_params, &queue));
       REQUIRE(made.ok() || made.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-              "queue_create gave %s; success or RESOURCE_EXHAUSTED was expected", made.text().c_str());
+              "queue_create returned %s; success or RESOURCE_EXHAUSTED was expected", made.text().c_str());
       if (queue) EXPECT_OK(tables.device.queue_destroy(queue));
       EXPECT_OK(tables.timeline.signal(timeline, 1));
       tables.timeline.destroy(timeline);
@@ -60,7 +60,7 @@ void many_queues() {
     queues.push_back(queue);
   }
   REQUIRE(queues.size() == 100 || failure.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-          "queue number %zu gave %s; a limit is RESOURCE_EXHAUSTED", queues.size() + 1, failure.text().c_str());
+          "queue number %zu returned %s; a limit is RESOURCE_EXHAUSTED", queues.size() + 1, failure.text().c_str());
   if (queues.empty()) queues.push_back(session.queue);
   const uint64_t each = 64;
   heddle_buffer_t* buffer = session.buffer(each * queues.size());
@@ -101,7 +101,7 @@ void submitting_in_threads() {
       const heddle_binding_t source = {buffer, static_cast<uint64_t>(number) * part, part};
       REQUIRE_OK(tables.transfer.download(queues[i % 2], &sync, &source, bytes.data()));
       Result waited = session.wait(signal);
-      REQUIRE(waited.ok(), "a wait in one of %d threads gave %s", kThreads, waited.text().c_str());
+      REQUIRE(waited.ok(), "a wait in one of %d threads returned %s", kThreads, waited.text().c_str());
       REQUIRE(std::all_of(bytes.begin(), bytes.end(), [&](char byte) { return byte == value; }), "bytes of one thread show in another's");
     }
     tables.timeline.destroy(filled);
@@ -134,7 +134,7 @@ void waiting_in_threads() {
 }
 
 void instances_in_threads() {
-  // [serial:plugin] for create; everything else of two instances may happen at once.
+  // [serial:plugin] for create; all other calls of two instances may be concurrent.
   Instance first, second;
   std::thread one([&] {
     for (int i = 0; i < 5; ++i) EXPECT_OK(first.tables.device.close(open_device(&first, 0, nullptr)));
@@ -143,14 +143,14 @@ void instances_in_threads() {
   one.join();
 }
 
-// The other plugin, used a little, beside ours.
+// Uses the other plugin a little, together with the tested one.
 void use_beside(const heddle_plugin_t* other, Host* host) {
   heddle_probe_result_t result = {};
   result.struct_size = sizeof result;
   if (other->probe) Result probed(other->probe(host->table(), &result));
   heddle_plugin_instance_t* instance = nullptr;
   Result created(other->create(host->table(), &instance));
-  if (!created.ok()) return;  // it may have no device here; it was loaded all the same
+  if (!created.ok()) return;  // it may have no device here, but it was loaded
   if (other->kind & HEDDLE_PLUGIN_DRIVER) {
     const auto* api = static_cast<const heddle_device_interface_t*>(other->get_interface(instance, string_of(HEDDLE_DEVICE_INTERFACE)));
     heddle_driver_api_t table = {};
@@ -173,13 +173,13 @@ void use_ours() {
   heddle_buffer_t* buffer = session.buffer(5000);
   const std::vector<char> bytes = random_bytes(5000);
   session.upload(buffer, 0, bytes.data(), 5000);
-  CHECK(session.download(buffer, 0, 5000) == bytes, "beside another plugin bytes come back changed");
+  CHECK(session.download(buffer, 0, 5000) == bytes, "with another plugin loaded bytes come back changed");
 }
 
 void beside_another() {
   if (settings().beside.empty()) absent("--beside was not given");
   Host host({});
-  const heddle_plugin_t* other = load_beside(settings().beside);  // ours was loaded before
+  const heddle_plugin_t* other = load_beside(settings().beside);  // the tested plugin was loaded before
   use_beside(other, &host);
   use_ours();
   use_beside(other, &host);
@@ -188,14 +188,15 @@ void beside_another() {
 }  // namespace
 
 void add_concurrency_cases(Cases* out) {
-  out->insert(out->end(),
-              {{"concurrency.creating", "8 threads make and end buffers, timelines and queues", creating_and_destroying, Kind::kDriver},
-               {"concurrency.devices", "8 threads open and close devices", devices_in_threads, Kind::kDriver},
-               {"concurrency.many_queues", "100 queues work, or there is a limit", many_queues, Kind::kDriver},
-               {"concurrency.submitting", "8 threads submit to two queues and see their own work", submitting_in_threads, Kind::kDriver},
-               {"concurrency.waiting", "8 threads wait for one point", waiting_in_threads, Kind::kDriver},
-               {"concurrency.instances", "two instances are used at once", instances_in_threads, Kind::kDriver},
-               {"concurrency.beside_another", "it works beside another plugin (--beside)", beside_another, Kind::kAny, false, true}});
+  out->insert(
+      out->end(),
+      {{"concurrency.creating", "8 threads create and destroy buffers, timelines and queues", creating_and_destroying, Kind::kDriver},
+       {"concurrency.devices", "8 threads open and close devices", devices_in_threads, Kind::kDriver},
+       {"concurrency.many_queues", "100 queues work, or there is a limit", many_queues, Kind::kDriver},
+       {"concurrency.submitting", "8 threads submit to two queues and see their own work", submitting_in_threads, Kind::kDriver},
+       {"concurrency.waiting", "8 threads wait for one point", waiting_in_threads, Kind::kDriver},
+       {"concurrency.instances", "two instances are used at once", instances_in_threads, Kind::kDriver},
+       {"concurrency.beside_another", "it works with another plugin in the process (--beside)", beside_another, Kind::kAny, false, true}});
 }
 
 }  // namespace heddle::conformance

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cases: heddle.device/1, and the sizes of structs that go in and out.
+// Cases: heddle.device/1, and the sizes of input and output structs.
 #include <algorithm>
 #include <cstring>
 
@@ -19,7 +19,7 @@ void descriptions_are_sane() {
   REQUIRE(count > 0, "there is no device");
   for (uint32_t i = 0; i < count; ++i) {
     const heddle_device_description_t first = describe_device(&instance, i), again = describe_device(&instance, i);
-    CHECK(first.ordinal == i, "device %u says that its ordinal is %u", i, first.ordinal);
+    CHECK(first.ordinal == i, "device %u reports ordinal %u", i, first.ordinal);
     CHECK(first.name.size && first.family.size, "device %u has no name or no family", i);
     for (const auto& [what, text] : {std::pair{"name", first.name}, {"family", first.family}, {"pci", first.pci}}) {
       CHECK(is_plain(text_of(text)), "device %u has the %s %s; text without control characters was expected", i, what,
@@ -34,15 +34,15 @@ void descriptions_are_sane() {
     CHECK(first.memory_bytes && first.max_allocation_bytes && first.max_allocation_bytes <= first.memory_bytes,
           "device %u has %llu bytes of memory and buffers of at most %llu", i, number(first.memory_bytes),
           number(first.max_allocation_bytes));
-    CHECK(is_power_of_two(first.min_alignment_bytes), "device %u aligns to %llu, no power of two", i, number(first.min_alignment_bytes));
+    CHECK(is_power_of_two(first.min_alignment_bytes), "device %u aligns to %llu, not a power of two", i, number(first.min_alignment_bytes));
     CHECK(first.code_format_count > 0, "device %u accepts no code format", i);
     for (uint32_t k = 0; k < first.code_format_count; ++k) {
       const std::string format = text_of(first.code_formats[k]);
       CHECK(format.find('/') != std::string::npos && is_plain(format),
-            "device %u accepts code format %s, which has no version or is no plain text", i, shown(format).c_str());
+            "device %u accepts code format %s, which has no version or is not plain text", i, shown(format).c_str());
     }
     CHECK(!(first.features & HEDDLE_DEVICE_UNIFIED_MEMORY) || (first.memory_kinds & HEDDLE_MEMORY_HOST_VISIBLE),
-          "device %u says unified memory, and has none that the host can see", i);
+          "device %u reports unified memory, but has none that the host can see", i);
     CHECK(std::memcmp(first.uuid, again.uuid, sizeof first.uuid) == 0 && text_of(first.name) == text_of(again.name),
           "device %u describes itself differently the second time", i);
     const uint32_t* grid = first.max_workgroup_count;
@@ -53,8 +53,8 @@ void descriptions_are_sane() {
     for (uint32_t k = 0; k < i; ++k) {
       static const uint8_t unknown[16] = {};
       const heddle_device_description_t other = describe_device(&instance, k);
-      CHECK(std::memcmp(first.uuid, unknown, 16) == 0 || std::memcmp(first.uuid, other.uuid, 16) != 0, "devices %u and %u have one UUID", k,
-            i);
+      CHECK(std::memcmp(first.uuid, unknown, 16) == 0 || std::memcmp(first.uuid, other.uuid, 16) != 0,
+            "devices %u and %u have the same UUID", k, i);
     }
   }
 }
@@ -69,8 +69,8 @@ void ordinals_end() {
     EXPECT_CODE(instance.tables.device.describe(instance.handle, ordinal, &description), HEDDLE_STATUS_OUT_OF_RANGE);
     Result failure(nullptr);
     heddle_device_t* device = open_device(&instance, ordinal, &failure);
-    CHECK(!device && failure.code() == HEDDLE_STATUS_OUT_OF_RANGE, "opening device %u of %u gave %s; OUT_OF_RANGE was expected", ordinal,
-          count, failure.text().c_str());
+    CHECK(!device && failure.code() == HEDDLE_STATUS_OUT_OF_RANGE, "opening device %u of %u returned %s; OUT_OF_RANGE was expected",
+          ordinal, count, failure.text().c_str());
   }
 }
 
@@ -80,8 +80,8 @@ void links_are_known() {
   link.struct_size = sizeof link;
   link.kind = 99;
   Result status(instance.tables.device.link(instance.handle, 0, 0, &link));
-  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it describes no links, and may");
-  REQUIRE(status.ok(), "link gave %s", status.text().c_str());
+  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it describes no links, which is optional");
+  REQUIRE(status.ok(), "link returned %s", status.text().c_str());
   CHECK(link.kind == HEDDLE_LINK_SAME_MEMORY, "a device's link to itself has kind %u; SAME_MEMORY was expected", link.kind);
   EXPECT_CODE(instance.tables.device.link(instance.handle, 0, 1000, &link), HEDDLE_STATUS_OUT_OF_RANGE);
 }
@@ -90,7 +90,8 @@ void one_ordinal_opens_twice() {
   Session session;
   Result failure(nullptr);
   heddle_device_t* second = open_device(&session.instance, 0, &failure);
-  REQUIRE(second && second != session.device, "opening device 0 again gave %s", failure.ok() ? "the same device" : failure.text().c_str());
+  REQUIRE(second && second != session.device, "opening device 0 again returned %s",
+          failure.ok() ? "the same device" : failure.text().c_str());
   EXPECT_OK(session.tables().device.close(second));
   session.run(List());
 }
@@ -116,8 +117,8 @@ void statistics_add_up() {
     heddle_device_statistics_t values = {};
     values.struct_size = sizeof values;
     Result status(session.tables().device.statistics(session.device, &values));
-    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it keeps no statistics, and may");
-    REQUIRE(status.ok(), "statistics gave %s", status.text().c_str());
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it keeps no statistics, which is optional");
+    REQUIRE(status.ok(), "statistics returned %s", status.text().c_str());
     return values;
   };
   const heddle_device_statistics_t before = now();
@@ -132,7 +133,7 @@ void statistics_add_up() {
         number(after.submissions - before.submissions));
   CHECK(after.copies - before.copies == 3, "after a fill, a copy and an update copies grew by %llu", number(after.copies - before.copies));
   session.free(buffer);
-  // Imported memory may count or not; freed, it does not.
+  // Imported memory may be counted or not; after it is freed, it must not be.
   alignas(4096) static char memory[8192];
   heddle_buffer_t* imported = nullptr;
   Result(session.tables().buffer.import_host(session.device, memory, sizeof memory, [](void*) {}, nullptr, &imported));
@@ -149,16 +150,16 @@ void priorities() {
     Result status(session.tables().device.queue_create(session.device, &params, &queue));
     if (priority == 1) {
       CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-            "a queue of priority 1 gave %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
+            "a queue of priority 1 returned %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
     } else {
       CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-            "a queue of priority 77 gave %s; INVALID_ARGUMENT or RESOURCE_EXHAUSTED was expected", status.text().c_str());
+            "a queue of priority 77 returned %s; INVALID_ARGUMENT or RESOURCE_EXHAUSTED was expected", status.text().c_str());
     }
     if (queue) EXPECT_OK(session.tables().device.queue_destroy(queue));
   }
 }
 
-// A struct of a newer host: larger, with a tail whose last word is zero or not.
+// A struct of a newer host: larger, with an unknown end whose last word is zero or not.
 template <class T>
 struct Larger {
   T known;
@@ -179,11 +180,11 @@ void larger_structs() {
   auto both = [&](const char* what, auto known, auto call) {
     auto newer = larger(known, 0);
     Result accepted(call(&newer.known));
-    CHECK(accepted.ok(), "a larger %s with a zero tail gave %s [HD-E-04]", what, accepted.text().c_str());
+    CHECK(accepted.ok(), "a larger %s whose unknown end is zero returned %s [HD-E-04]", what, accepted.text().c_str());
     auto unknown = larger(known, 1);
     Result refused(call(&unknown.known));
     CHECK(refused.code() == HEDDLE_STATUS_INVALID_ARGUMENT,
-          "a larger %s with a tail that is set gave %s; INVALID_ARGUMENT was expected [HD-E-04]", what, refused.text().c_str());
+          "a larger %s whose unknown end is not zero returned %s; INVALID_ARGUMENT was expected [HD-E-04]", what, refused.text().c_str());
     const std::string byte = std::to_string(sizeof known + 8 * (kTailWords - 1));
     CHECK(refused.message().find(byte) != std::string::npos || refused.ok(), "the refusal of a %s does not name byte %s: %s [HD-E-04]",
           what, byte.c_str(), refused.text().c_str());
@@ -223,16 +224,16 @@ void smaller_structs() {
   heddle_buffer_params_t params = {offsetof(heddle_buffer_params_t, alignment_bytes), 0, 64, 3};
   heddle_buffer_t* buffer = nullptr;
   Result status(tables.buffer.allocate(session.device, &params, &buffer));
-  CHECK(status.ok(), "buffer params without an alignment gave %s; what is missing is zero [HD-E-04]", status.text().c_str());
+  CHECK(status.ok(), "buffer params without an alignment returned %s; missing fields count as zero [HD-E-04]", status.text().c_str());
   if (buffer) tables.buffer.free(buffer);
   heddle_device_open_params_t open = {offsetof(heddle_device_open_params_t, cpus), 0, &session.instance.api, {"x", 1000}, 77, 1};
   heddle_device_t* device = nullptr;
   Result opened(tables.device.open(session.instance.handle, 0, &open, &device));
-  CHECK(opened.ok(), "open params that end before cpus gave %s [HD-E-04]", opened.text().c_str());
+  CHECK(opened.ok(), "open params that end before cpus returned %s [HD-E-04]", opened.text().c_str());
   if (device) EXPECT_OK(tables.device.close(device));
 }
 
-// Fills a struct of half its size and looks whether the rest was touched.
+// Fills a struct of half its size, and checks that the rest is unchanged.
 template <class T, class Call>
 void writes_at_most(const char* what, uint32_t size, Call call) {
   Larger<T> memory;
@@ -240,7 +241,7 @@ void writes_at_most(const char* what, uint32_t size, Call call) {
   memory.known.struct_size = size;
   Result status(call(&memory.known));
   if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) return;
-  CHECK(status.ok(), "filling a %s of %u bytes gave %s [HD-E-04]", what, size, status.text().c_str());
+  CHECK(status.ok(), "filling a %s of %u bytes returned %s [HD-E-04]", what, size, status.text().c_str());
   CHECK(memory.known.struct_size == size, "filling a %s changed its struct_size from %u to %u", what, size, memory.known.struct_size);
   for (size_t i = size; i < sizeof memory; ++i) {
     if (reinterpret_cast<char*>(&memory)[i] == 0x77) continue;
@@ -271,17 +272,18 @@ void outputs_stay_inside() {
 }  // namespace
 
 void add_device_cases(Cases* out) {
-  out->insert(out->end(),
-              {{"device.describe", "a device describes itself, sanely and the same each time", descriptions_are_sane, Kind::kDriver},
-               {"device.ordinals", "an ordinal that is not there is OUT_OF_RANGE", ordinals_end, Kind::kDriver},
-               {"device.link", "a device's link to itself is its own memory", links_are_known, Kind::kDriver},
-               {"device.open_twice", "opening one ordinal twice gives two devices", one_ordinal_opens_twice, Kind::kDriver},
-               {"device.handles", "every handle begins with the host's table", handles_begin_with_the_table, Kind::kDriver},
-               {"device.statistics", "statistics add up", statistics_add_up, Kind::kDriver},
-               {"device.priorities", "a queue has priority 0 or 1", priorities, Kind::kDriver},
-               {"structs.larger", "a larger struct works if its tail is zero, else the byte is named", larger_structs, Kind::kDriver},
-               {"structs.smaller", "what a smaller struct lacks is zero", smaller_structs, Kind::kDriver},
-               {"structs.outputs", "no more than struct_size of an output is written", outputs_stay_inside, Kind::kDriver}});
+  out->insert(
+      out->end(),
+      {{"device.describe", "a device describes itself plausibly, and the same each time", descriptions_are_sane, Kind::kDriver},
+       {"device.ordinals", "an ordinal that does not exist is OUT_OF_RANGE", ordinals_end, Kind::kDriver},
+       {"device.link", "a device's link to itself is its own memory", links_are_known, Kind::kDriver},
+       {"device.open_twice", "opening one ordinal twice gives two devices", one_ordinal_opens_twice, Kind::kDriver},
+       {"device.handles", "every handle begins with the host's table", handles_begin_with_the_table, Kind::kDriver},
+       {"device.statistics", "statistics add up", statistics_add_up, Kind::kDriver},
+       {"device.priorities", "a queue has priority 0 or 1", priorities, Kind::kDriver},
+       {"structs.larger", "a larger struct works if its unknown end is zero, otherwise the byte is named", larger_structs, Kind::kDriver},
+       {"structs.smaller", "fields that a smaller struct lacks are zero", smaller_structs, Kind::kDriver},
+       {"structs.outputs", "no more than struct_size of an output is written", outputs_stay_inside, Kind::kDriver}});
 }
 
 }  // namespace heddle::conformance

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cases: executables and dispatches. They need kernels that the device runs (kernels.cpp).
+// Cases: executables and dispatches. They need kernels that the device can run (kernels.cpp).
 #include <algorithm>
 #include <cstring>
 #if defined(__x86_64__)
@@ -12,7 +12,7 @@
 namespace heddle::conformance {
 namespace {
 
-// What a run of `add` needs.
+// The data of a run of `add`.
 struct Sum {
   Sum(Session* session, uint64_t count) : elements(count), session(session), a(count), b(count) {
     for (uint64_t i = 0; i < count; ++i) {
@@ -34,7 +34,7 @@ struct Sum {
     std::vector<float> found(elements);
     std::memcpy(found.data(), bytes.data(), bytes.size());
     for (uint64_t i = 0; i < elements; ++i) {
-      REQUIRE(found[i] == a[i] + b[i], "%s: element %llu of %llu is %.9g, and %.9g was expected", what, number(i), number(elements),
+      REQUIRE(found[i] == a[i] + b[i], "%s: element %llu of %llu is %.9g; %.9g was expected", what, number(i), number(elements),
               static_cast<double>(found[i]), static_cast<double>(a[i] + b[i]));
     }
   }
@@ -65,7 +65,7 @@ heddle_buffer_t* zeroed(Session& session, uint64_t size) {
   return buffer;
 }
 
-// What the device says that it takes.
+// The formats that the device reports.
 std::string formats_of(const heddle_device_description_t& description) {
   std::string text;
   for (uint32_t i = 0; i < description.code_format_count; ++i) text += (i ? ", " : "") + text_of(description.code_formats[i]);
@@ -83,14 +83,14 @@ void kernels_are_there() {
     for (uint32_t i = 0; i < session.description.code_format_count; ++i)
       is_known = is_known || text_of(session.description.code_formats[i]) == set.format;
     if (!is_known) misuse("%s: format %s is not among the device's: %s", file.c_str(), shown(set.format).c_str(), offered.c_str());
-    misuse("%s: the device takes format %s, and variant_rank says 0 for target %s", file.c_str(), shown(set.format).c_str(),
+    misuse("%s: the device accepts format %s, but variant_rank returns 0 for target %s", file.c_str(), shown(set.format).c_str(),
            shown(set.target).c_str());
   }
   if (!Kernels::choose(&session)) {
     if (settings().no_kernels) absent("--no-kernels was given; no case with a kernel runs");
     stop(
-        "the kit has no kernels that the device takes, so that nothing is known of what it computes: its formats are %s; write the kit's "
-        "kernels in one of them, in conformance/kernels.toml, or say --no-kernels",
+        "the kit has no kernels that the device accepts, so its computations are not tested:  its formats are %s; write the kit's "
+        "kernels in one of them, in conformance/kernels.toml, or pass --no-kernels",
         offered.c_str());
   }
   Kernels kernels(&session);
@@ -134,7 +134,7 @@ void zero_workgroups() {
     list.dispatch(kernels, "count", {{buffer, 0, 64}}, {}, x, y, z);
     session.run(list);
   }
-  // And it still orders: what is behind a barrier comes after.
+  // It still orders: commands after a barrier come later.
   List list;
   list.fill(buffer, 0, 64, 1, 1).barrier().dispatch(kernels, "count", {{buffer, 0, 64}}, {}, 0).barrier().fill(buffer, 0, 64, 2, 1);
   session.run(list);
@@ -225,7 +225,7 @@ void arguments_are_copied() {
   list.scribble();
   waits->assign(1, {nullptr, 99});
   signals->assign(1, {nullptr, 99});
-  REQUIRE(status.ok(), "a submission gave %s", status.text().c_str());
+  REQUIRE(status.ok(), "a submission returned %s", status.text().c_str());
   session.reach(done);
   sum.expect("a sum whose arguments the caller overwrote");
   CHECK(word_of(session, chain) == 22, "constants of a dispatch are %llu, as if they were read after the enqueue",
@@ -295,7 +295,7 @@ void entry_counts() {
   Session session;
   const KernelSet& set = chosen(session);
   for (const char* silent : {HEDDLE_CODE_X86_64_ELF, HEDDLE_CODE_PTX, HEDDLE_CODE_CUBIN}) {
-    if (set.format == silent) absent("code of format %s does not say what its kernels take", silent);
+    if (set.format == silent) absent("code of format %s does not state the arguments of its kernels", silent);
   }
   Kernels right(&session);
   heddle_buffer_t* buffer = zeroed(session, session.round_up(64));
@@ -316,12 +316,14 @@ void entry_counts() {
       Result refused(load(session, set, entries, &executable));
       if (!refused.ok()) {
         CHECK(refused.code() == HEDDLE_STATUS_INVALID_ARGUMENT,
-              "heddle.dispatch/1 executable_load with an entry '%s' of %u bindings and %u bytes of constants gave %s; INVALID_ARGUMENT was "
+              "heddle.dispatch/1 executable_load with an entry '%s' of %u bindings and %u bytes of constants returned %s; INVALID_ARGUMENT "
+              "was "
               "expected",
               name.c_str(), bindings, constants, refused.text().c_str());
         continue;
       }
-      // Loaded with what its kernel does not take: a dispatch that fits the entry is refused, and above all reads no binding that is not there.
+      // Loaded with arguments that do not match its kernel: a dispatch that matches the entry must be refused, and in particular must not read
+      // missing bindings.
       heddle_entry_t* entry = nullptr;
       REQUIRE_OK(session.tables().dispatch.entry(executable, index, &entry));
       const std::vector<heddle_binding_t> given(bindings, {buffer, 0, 64});
@@ -334,7 +336,7 @@ void entry_counts() {
       CHECK(ran.code() == HEDDLE_STATUS_INVALID_ARGUMENT,
             "an entry '%s' that declares %u bindings and %u bytes of constants was loaded, though its kernel takes %u and %u, and a "
             "dispatch of "
-            "it gave %s; INVALID_ARGUMENT from executable_load or submit was expected",
+            "it returned %s; INVALID_ARGUMENT from executable_load or submit was expected",
             name.c_str(), bindings, constants, true_counts.binding_count, true_counts.constants_bytes, ran.text().c_str());
       session.tables().dispatch.executable_unload(executable);
     }
@@ -353,7 +355,7 @@ void foreign_code() {
   CHECK(rank(set.format.c_str(), "no-such-target") == 0, "an unknown target has a rank");
   CHECK(rank("", "") == 0, "no format and no target have a rank");
   for (const std::string& other : {set.format + "2", set.format + "/1", set.format.substr(0, set.format.size() - 1)})
-    CHECK(rank(other.c_str(), set.target) == 0, "code format '%s' has a rank, and is not '%s' [HD-C-01]", other.c_str(),
+    CHECK(rank(other.c_str(), set.target) == 0, "code format '%s' has a rank, but is not '%s' [HD-C-01]", other.c_str(),
           set.format.c_str());
   heddle_executable_t* executable = nullptr;
   set.target = "no-such-target";
@@ -374,11 +376,11 @@ void broken_code() {
     Result status(load(session, set, Kernels::params_of(set), &executable));
     CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT || status.code() == HEDDLE_STATUS_DATA_LOSS ||
               status.code() == HEDDLE_STATUS_NOT_FOUND,
-          "%s gave %s; INVALID_ARGUMENT or DATA_LOSS was expected [HD-C-02]", what, status.text().c_str());
+          "%s returned %s; INVALID_ARGUMENT or DATA_LOSS was expected [HD-C-02]", what, status.text().c_str());
     if (executable) session.tables().dispatch.executable_unload(executable);
   };
   set.code = "this is no code at all";
-  try_load("loading text that is no code");
+  try_load("loading text that is not code");
   set.code = std::string(5000, '\0');
   try_load("loading zeroes");
   for (uint64_t size : {whole.size() / 8, whole.size() / 3, whole.size() / 2}) {
@@ -393,7 +395,7 @@ void broken_code() {
 void larger_entries() {
   Session session;
   const KernelSet& set = chosen(session);
-  // Entries of a newer host: each larger than ours, with a zero tail.
+  // Entries of a newer host: each larger than ours, with a zero end.
   struct Larger {
     heddle_entry_params_t params;
     uint64_t tail[kTailWords];
@@ -409,7 +411,7 @@ void larger_entries() {
   params.entry_stride = sizeof(Larger);
   heddle_executable_t* executable = nullptr;
   Result status(session.tables().dispatch.executable_load(session.device, &params, &executable));
-  CHECK(status.ok(), "entries with a larger stride and a zero tail gave %s [HD-E-04]", status.text().c_str());
+  CHECK(status.ok(), "entries with a larger stride and a zero end returned %s [HD-E-04]", status.text().c_str());
   if (executable) session.tables().dispatch.executable_unload(executable);
   entries.back().tail[kTailWords - 1] = 1;
   executable = nullptr;
@@ -420,7 +422,7 @@ uint32_t index_of(const KernelSet& set, const char* entry) {
   return static_cast<uint32_t>(std::find(set.entries.begin(), set.entries.end(), entry) - set.entries.begin());
 }
 
-// Runs `chain`, which is entry `index` of the executable: whether it still adds up.
+// Runs `chain`, which is entry `index` of the executable: returns whether it still computes the right value.
 bool chain_works(Session& session, heddle_executable_t* executable, uint32_t index) {
   heddle_buffer_t* buffer = zeroed(session, 8);
   heddle_entry_t* entry = nullptr;
@@ -457,13 +459,13 @@ void code_may_go() {
   std::fill(code->code.begin(), code->code.end(), '\x55');
   for (std::string& name : code->entries) std::fill(name.begin(), name.end(), '\x55');
   code.reset();
-  CHECK(chain_works(session, executable, index_of(set, "chain")), "a kernel does not work once the caller's code bytes are gone");
+  CHECK(chain_works(session, executable, index_of(set, "chain")), "a kernel does not work once the caller's code bytes are freed");
   session.tables().dispatch.executable_unload(executable);
 }
 
 void callers_floating_point() {
 #if defined(__x86_64__)
-  // Rounding up, flushing to zero: the device's numbers do not change with the thread that submits, waits or opens.
+  // Rounding up, flushing to zero: the device's results must not depend on the thread that submits, waits or opens.
   const unsigned before = _mm_getcsr();
   _mm_setcsr((before & ~0x6000u) | 0x4000u | 0x8040u);
   Session session;
@@ -484,7 +486,7 @@ void callers_floating_point() {
   std::memcpy(found, bytes.data(), 16);
   const float expected[] = {1.0f, 2e-39f, 16777216.0f, -1.0f};
   for (int i = 0; i < 4; ++i) {
-    CHECK(std::memcmp(&found[i], &expected[i], 4) == 0, "with the caller rounding up a sum is %.9g, and %.9g was expected [HD-C-01]",
+    CHECK(std::memcmp(&found[i], &expected[i], 4) == 0, "with the caller rounding up a sum is %.9g; %.9g was expected [HD-C-01]",
           static_cast<double>(found[i]), static_cast<double>(expected[i]));
   }
 #else
@@ -499,7 +501,7 @@ void empty_lists() {
   barriers.barrier().barrier().barrier();
   session.run(barriers);
   Result nothing = session.submit(List(), {}, {});
-  CHECK(nothing.ok(), "a submission without commands, waits and signals gave %s", nothing.text().c_str());
+  CHECK(nothing.ok(), "a submission without commands, waits and signals returned %s", nothing.text().c_str());
 }
 
 }  // namespace
@@ -517,17 +519,16 @@ void add_dispatch_cases(Cases* out) {
        {"dispatch.grid_overflow", "a grid beyond the device's limit is refused [HD-M-02]", grid_overflow, Kind::kDriver},
        {"dispatch.counts", "wrong numbers of bindings or constants are INVALID_ARGUMENT", counts_must_fit, Kind::kDriver},
        {"dispatch.binding_bounds", "a binding that leaves its buffer is OUT_OF_RANGE [HD-M-02]", binding_bounds, Kind::kDriver},
-       {"dispatch.arguments_copied", "nothing of the caller's is read after submit has returned", arguments_are_copied, Kind::kDriver},
+       {"dispatch.arguments_copied", "submit reads none of the caller's memory after it has returned", arguments_are_copied, Kind::kDriver},
        {"dispatch.many_commands", "1000 dispatches with barriers run in order", many_commands, Kind::kDriver},
        {"dispatch.submissions_chain", "submissions that wait for each other run in order, across queues", submissions_chain, Kind::kDriver},
-       {"dispatch.unknown_kernel", "a kernel or an entry that is not there is NOT_FOUND", unknown_kernels, Kind::kDriver},
+       {"dispatch.unknown_kernel", "a kernel or an entry that does not exist is NOT_FOUND", unknown_kernels, Kind::kDriver},
        {"dispatch.entry_counts", "an entry that declares other counts than its kernel has is INVALID_ARGUMENT at its load or its dispatch",
         entry_counts, Kind::kDriver},
        {"dispatch.foreign_code", "code of another format or target has no rank and is not loaded", foreign_code, Kind::kDriver},
-       {"dispatch.broken_code", "bytes that are no whole image are refused", broken_code, Kind::kDriver},
-       {"dispatch.larger_entries", "entries are read at their stride, and a tail that is set is refused", larger_entries, Kind::kDriver},
-       {"dispatch.listed_entries", "an executable has the entries that it lists, also where its code has more", listed_entries,
-        Kind::kDriver},
+       {"dispatch.broken_code", "bytes that are not a complete image are refused", broken_code, Kind::kDriver},
+       {"dispatch.larger_entries", "entries are read at their stride, and a nonzero unknown end is refused", larger_entries, Kind::kDriver},
+       {"dispatch.listed_entries", "an executable has the entries that it lists, even if its code has more", listed_entries, Kind::kDriver},
        {"dispatch.code_may_go", "the caller's code and names are not needed after loading", code_may_go, Kind::kDriver},
        {"dispatch.floating_point", "the caller's floating-point environment changes no number, and is left alone", callers_floating_point,
         Kind::kDriver},

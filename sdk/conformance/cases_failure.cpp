@@ -21,21 +21,21 @@ void the_first_sticks() {
   api.fail(timeline, 9, kit_failure("the third failure"));
   for (uint64_t value : {5, 6, 1000}) {
     Result result = session.wait({timeline, value});
-    CHECK(result.code() == HEDDLE_STATUS_ABORTED, "a wait for %llu of a timeline that failed from 5 on gave %s; ABORTED was expected",
+    CHECK(result.code() == HEDDLE_STATUS_ABORTED, "a wait for %llu of a timeline that failed from 5 on returned %s; ABORTED was expected",
           number(value), result.text().c_str());
-    CHECK(result.message().find("the first failure") != std::string::npos,
-          "a waiter sees '%s', and the first failure was another [HD-S-02]", result.message().c_str());
+    CHECK(result.message().find("the first failure") != std::string::npos, "a waiter sees '%s' instead of the first failure [HD-S-02]",
+          result.message().c_str());
   }
-  // A failure of a lower value poisons from there on; what waiters see is still the first.
+  // A failure of a lower value poisons from there on; waiters still see the first failure.
   api.fail(timeline, 4, kit_failure("the fourth failure"));
   Result lower = session.wait({timeline, 4}, 1000000000);
   CHECK(lower.code() == HEDDLE_STATUS_ABORTED && lower.message().find("the first failure") != std::string::npos,
-        "a wait for 4 of a timeline that failed from 5 on, then from 4 on, gave %s [HD-S-02]", lower.text().c_str());
+        "a wait for 4 of a timeline that failed from 5 on, then from 4 on, returned %s [HD-S-02]", lower.text().c_str());
   EXPECT_CODE(session.wait({timeline, 3}, 0).release(), HEDDLE_STATUS_DEADLINE_EXCEEDED);
   uint64_t reached = 0;
   Result queried(api.query(timeline, &reached));
   CHECK(queried.code() == HEDDLE_STATUS_ABORTED && reached == 2,
-        "query of a failed timeline gave %s and %llu; the failure and 2 were expected", queried.text().c_str(), number(reached));
+        "query of a failed timeline returned %s and %llu; the failure and 2 were expected", queried.text().c_str(), number(reached));
   session.reach({timeline, 2});
   Result signalled(api.signal(timeline, 6));
   CHECK(!signalled.ok(), "a signal went past a failure [HD-S-02]");
@@ -79,13 +79,13 @@ void failures_travel() {
   REQUIRE_OK(session.submit(list.fill(buffer, 0, 64, 1, 1), {poisoned}, {first, beside}).release());
   REQUIRE_OK(session.submit(behind.fill(buffer, 0, 64, 2, 1), {first}, {second}, session.other_queue_or_first()).release());
   Result result = session.wait(second);
-  CHECK(result.code() == HEDDLE_STATUS_ABORTED, "work behind a failed wait gave %s; its failure was expected [HD-S-02]",
+  CHECK(result.code() == HEDDLE_STATUS_ABORTED, "work after a failed wait returned %s; its failure was expected [HD-S-02]",
         result.text().c_str());
-  CHECK(result.message().find("the kit's own words") != std::string::npos, "a failure that travelled lost its text: %s",
+  CHECK(result.message().find("the kit's own words") != std::string::npos, "a propagated failure lost its text: %s",
         result.message().c_str());
   Result also = session.wait(beside);
-  CHECK(also.code() == HEDDLE_STATUS_ABORTED, "the second signal of work that failed gave %s [HD-S-02]", also.text().c_str());
-  // And harms nobody else.
+  CHECK(also.code() == HEDDLE_STATUS_ABORTED, "the second signal of work that failed returned %s [HD-S-02]", also.text().c_str());
+  // It affects no other work.
   session.run(List());
 }
 
@@ -104,9 +104,9 @@ void failed_transfers() {
   EXPECT_CODE(session.wait(down[0]).release(), HEDDLE_STATUS_ABORTED);
 }
 
-// Adds fills of the whole buffer that take about as long, each behind a barrier.
+// Adds fills of the whole buffer that take about this long, each after a barrier.
 void add_long_work(Session& session, heddle_buffer_t* buffer, uint64_t size, uint64_t duration_ns, List* list) {
-  uint64_t shortest = UINT64_MAX;  // of one; the first also touches the memory
+  uint64_t shortest = UINT64_MAX;  // of one fill; the first also touches the memory
   for (int i = 0; i < 3; ++i) {
     List once;
     const uint64_t start = now_ns();
@@ -117,7 +117,7 @@ void add_long_work(Session& session, heddle_buffer_t* buffer, uint64_t size, uin
   for (uint64_t i = 1; i <= count; ++i) list->barrier().fill(buffer, 0, size, i, 1);
 }
 
-// What stands behind a failing kernel in its list may run or not, but not after the signal has told of the failure.
+// Commands after a failing kernel in its list may run or not, but not after the signal has reported the failure.
 void nothing_runs_on(Session& session, const Kernels& kernels) {
   if (!session.has_memory(HEDDLE_MEMORY_HOST_VISIBLE)) return;
   const uint64_t size = session.fitting(8 << 20);
@@ -128,7 +128,7 @@ void nothing_runs_on(Session& session, const Kernels& kernels) {
   const heddle_point_t done = session.point();
   REQUIRE_OK(session.submit(list, {}, {done}).release());
   Result told = session.wait(done);
-  CHECK(!told.ok(), "a list whose first kernel failed gave success");
+  CHECK(!told.ok(), "a list whose first kernel failed returned success");
   const heddle_buffer_interface_t& api = session.tables().buffer;
   void* memory = nullptr;
   REQUIRE_OK(api.map(buffer, 0, size, HEDDLE_MAP_READ, &memory));
@@ -149,13 +149,13 @@ void kernels_fail() {
   list.dispatch(kernels, "fail", {{buffer, 0, 64}}, {}, 1);
   const heddle_point_t done = session.point(), behind = session.point();
   Result submitted = session.submit(list, {}, {done});
-  REQUIRE(submitted.ok(), "submitting a kernel that will fail gave %s; a failure while it runs fails the signal", submitted.text().c_str());
+  REQUIRE(submitted.ok(), "submitting a kernel that will fail returned %s; a failure while it runs fails the signal",
+          submitted.text().c_str());
   Result result = session.wait(done);
-  CHECK(result.code() != HEDDLE_STATUS_OK && result.code() != HEDDLE_STATUS_DEADLINE_EXCEEDED, "a failing kernel's signal gave %s",
+  CHECK(result.code() != HEDDLE_STATUS_OK && result.code() != HEDDLE_STATUS_DEADLINE_EXCEEDED, "a failing kernel's signal returned %s",
         result.text().c_str());
   CHECK(result.message().find("fail") != std::string::npos, "the failure does not name the kernel: %s", result.message().c_str());
-  CHECK(result.payload("region") == "4711", "the failure's payload 'region' is '%s', and 4711 was expected",
-        result.payload("region").c_str());
+  CHECK(result.payload("region") == "4711", "the failure's payload 'region' is '%s'; 4711 was expected", result.payload("region").c_str());
   REQUIRE_OK(session.submit(List(), {done}, {behind}).release());
   EXPECT_CODE(session.wait(behind).release(), result.code());
   nothing_runs_on(session, kernels);
@@ -181,10 +181,10 @@ void lost_devices() {
   uint64_t over = 0;
   Result(session.tables().timeline.query(after.timeline, &over));
   if (enqueued.ok()) {
-    // What was over before the loss was told may be so; nothing is reached after it.
+    // Work that had finished before the loss may be reported so; nothing is reached after it.
     Result rest = session.wait(after);
     if (result.code() == HEDDLE_STATUS_DEVICE_LOST && over < after.value)
-      CHECK(rest.code() == HEDDLE_STATUS_DEVICE_LOST, "work that was enqueued before a loss, and was not over, gave %s [HD-S-02]",
+      CHECK(rest.code() == HEDDLE_STATUS_DEVICE_LOST, "work that was enqueued before a loss and had not finished returned %s [HD-S-02]",
             rest.text().c_str());
   }
   if (result.code() != HEDDLE_STATUS_DEVICE_LOST) absent("none of the kit's kernels loses this device: %s", result.text().c_str());
@@ -217,11 +217,11 @@ void lost_devices() {
     void* memory = nullptr;
     EXPECT_CODE(tables.buffer.map(mapped, 0, 64, HEDDLE_MAP_READ, &memory), HEDDLE_STATUS_DEVICE_LOST);
   }
-  // Releases succeed; they are what the session's end does. A new device works, or says what has to happen first.
+  // Releases must succeed; the end of the session makes them. A new device works, or reports what must happen first.
   Result failure(nullptr);
   heddle_device_t* again = open_device(&session.instance, 0, &failure);
-  CHECK(again || failure.code() == HEDDLE_STATUS_UNAVAILABLE, "opening a lost device again gave %s; success or UNAVAILABLE was expected",
-        failure.text().c_str());
+  CHECK(again || failure.code() == HEDDLE_STATUS_UNAVAILABLE,
+        "opening a lost device again returned %s; success or UNAVAILABLE was expected", failure.text().c_str());
   if (again) {
     CHECK(Result(tables.buffer.allocate(again, &params, &more)).ok(), "the device that was opened after a loss does not work");
     if (more) tables.buffer.free(more);
@@ -229,13 +229,13 @@ void lost_devices() {
   }
 }
 
-// A whole small life, every call of which may fail for want of memory and nothing else. True if all went well.
+// A short complete use, in which every call may fail for lack of memory only. True if all calls succeeded.
 bool small_life(Instance* instance) {
   bool whole = true;
   auto may_fail = [&](const char* what, heddle_status_t* status) {
     Result result(status);
-    CHECK(result.ok() || result.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "%s without memory gave %s; RESOURCE_EXHAUSTED was expected",
-          what, result.text().c_str());
+    CHECK(result.ok() || result.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+          "%s without memory returned %s; RESOURCE_EXHAUSTED was expected", what, result.text().c_str());
     whole = whole && result.ok();
     return result.ok();
   };
@@ -294,8 +294,8 @@ void out_of_memory_in_create() {
     const bool injected = host.has_failed_allocation();
     host.fail_allocation(-1);
     CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-          "create without memory gave %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
-    CHECK(!status.ok() || instance, "create gave neither a status nor an instance");
+          "create without memory returned %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
+    CHECK(!status.ok() || instance, "create returned neither a status nor an instance");
     if (instance) EXPECT_OK(plugin().table.shutdown(instance));
     CHECK(host.live_memory() == 0, "a create that failed left host memory");
     if (!injected) return;
@@ -316,7 +316,7 @@ void out_of_memory_in_a_load() {
     const bool injected = session.instance.host.has_failed_allocation();
     session.instance.host.fail_allocation(-1);
     CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-          "executable_load without memory gave %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
+          "executable_load without memory returned %s; success or RESOURCE_EXHAUSTED was expected", status.text().c_str());
     if (executable) session.tables().dispatch.executable_unload(executable);
     CHECK(session.instance.host.live_memory() == before, "an executable_load that failed left host memory");
     if (!injected) return;
@@ -329,14 +329,14 @@ void add_failure_cases(Cases* out) {
   out->insert(
       out->end(),
       {{"failure.first_sticks", "the first failure of a timeline stays, for every waiter", the_first_sticks, Kind::kDriver},
-       {"failure.reached_stays", "what was reached before a failure stays reached", reached_stays_reached, Kind::kDriver},
-       {"failure.any", "in a wait for any, a reached point counts before a failed one", any_counts_reached_first, Kind::kDriver},
+       {"failure.reached_stays", "values that were reached before a failure stay reached", reached_stays_reached, Kind::kDriver},
+       {"failure.any", "in a wait for any, a reached point takes precedence over a failed one", any_counts_reached_first, Kind::kDriver},
        {"failure.wakes", "a failure wakes a thread that waits", a_failure_wakes, Kind::kDriver},
-       {"failure.travels", "a failure travels through waits, with its code and text", failures_travel, Kind::kDriver},
-       {"failure.transfers", "transfers behind a failure fail with it", failed_transfers, Kind::kDriver},
-       {"failure.kernel", "a kernel that fails fails its signals, with its name and region, when its list is over", kernels_fail,
+       {"failure.travels", "a failure propagates through waits, with its code and text", failures_travel, Kind::kDriver},
+       {"failure.transfers", "transfers after a failure fail with it", failed_transfers, Kind::kDriver},
+       {"failure.kernel", "a failing kernel fails its signals, with its name and region, when its list has ended", kernels_fail,
         Kind::kDriver},
-       {"failure.device_lost", "a lost device says so in every handle, and its handles can be released", lost_devices, Kind::kDriver},
+       {"failure.device_lost", "every handle of a lost device reports the loss, and can be released", lost_devices, Kind::kDriver},
        {"failure.memory_in_create", "create survives every allocation that fails", out_of_memory_in_create, Kind::kAny},
        {"failure.memory_in_life", "open, allocate and submit survive every allocation that fails", out_of_memory_in_a_life, Kind::kDriver},
        {"failure.memory_in_load", "loading code survives every allocation that fails", out_of_memory_in_a_load, Kind::kDriver}});

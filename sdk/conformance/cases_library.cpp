@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cases of library plugins: what they answer to requests.
+// Cases of library plugins: their answers to requests.
 #include <cstring>
 
 #include "library_session.h"
@@ -7,7 +7,7 @@
 namespace heddle::conformance {
 namespace {
 
-// Any request: one that the plugin takes, or one that nobody does.
+// Any request: one that the plugin accepts, or one that no plugin accepts.
 OperatorRequest any_request() {
   if (!settings().requests.empty()) return settings().requests.front();
   OperatorRequest request;
@@ -18,7 +18,7 @@ OperatorRequest any_request() {
   return request;
 }
 
-// Query and prepare of what must be refused; *out_message is what query said.
+// query and prepare of a request that must be refused; *out_message is the message of query.
 void expect_unimplemented(const Instance& instance, const Request& request, const std::string& what, std::string* out_message = nullptr) {
   heddle_operation_properties_t properties = {};
   properties.struct_size = sizeof properties;
@@ -26,10 +26,11 @@ void expect_unimplemented(const Instance& instance, const Request& request, cons
   heddle_operation_t* made = nullptr;
   Result prepared(api(instance).prepare(instance.handle, &request.c, &made));
   api(instance).destroy(made);
-  CHECK(queried.code() == HEDDLE_STATUS_UNIMPLEMENTED, "query of %s with %s gave %s; UNIMPLEMENTED was expected [HD-O-01]",
+  CHECK(queried.code() == HEDDLE_STATUS_UNIMPLEMENTED, "query of %s with %s returned %s; UNIMPLEMENTED was expected [HD-O-01]",
         request.name().c_str(), what.c_str(), queried.text().c_str());
-  CHECK(prepared.code() == HEDDLE_STATUS_UNIMPLEMENTED, "prepare of %s with %s gave %s; UNIMPLEMENTED was expected, as of query [HD-O-02]",
-        request.name().c_str(), what.c_str(), prepared.text().c_str());
+  CHECK(prepared.code() == HEDDLE_STATUS_UNIMPLEMENTED,
+        "prepare of %s with %s returned %s; UNIMPLEMENTED was expected, as from query [HD-O-02]", request.name().c_str(), what.c_str(),
+        prepared.text().c_str());
   if (out_message) *out_message = queried.message();
 }
 
@@ -40,7 +41,7 @@ void unknown_operators() {
     heddle_operation_properties_t properties = {};
     properties.struct_size = sizeof properties;
     EXPECT_CODE(api(instance).query(instance.handle, &request.c, &properties), HEDDLE_STATUS_NOT_FOUND);
-    CHECK(properties.workspace_bytes == 0 && properties.shard_count == 0, "query refused %s and told what it needs",
+    CHECK(properties.workspace_bytes == 0 && properties.shard_count == 0, "query refused %s, but reported its needs",
           request.name().c_str());
     heddle_operation_t* operation = nullptr;
     EXPECT_CODE(api(instance).prepare(instance.handle, &request.c, &operation), HEDDLE_STATUS_NOT_FOUND);
@@ -61,7 +62,7 @@ void other_targets() {
   });
 }
 
-const char kNobody[] = "zzzz_nobody";  // behind all others in a record
+const char kNobody[] = "zzzz_nobody";  // sorted after all others in a record
 heddle_attribute_t nobodys_attribute() {
   static const int64_t one = 1;
   return {sizeof(heddle_attribute_t), HEDDLE_ATTRIBUTE_INT, string_of(kNobody), 1, &one, nullptr, {nullptr, 0}};
@@ -73,12 +74,12 @@ void unknown_attributes() {
     request.attributes.push_back(nobodys_attribute());
     request.refresh();
     std::string message;
-    expect_unimplemented(instance, request, "an attribute that nobody knows", &message);
+    expect_unimplemented(instance, request, "an unknown attribute", &message);
     CHECK(message.find(kNobody) != std::string::npos, "the refusal does not name the attribute: %s", message.c_str());
   });
 }
 
-// The same value in another kind, as far as it has one: what a plugin that looks for its own kind alone would find missing.
+// The same value in another kind, if it has one: a plugin that only looks for its own kind would consider it missing.
 OperatorRequest::Attribute of_another_kind(const OperatorRequest::Attribute& from) {
   const double value = !from.floats.empty() ? from.floats[0] : !from.ints.empty() ? static_cast<double>(from.ints[0]) : 1;
   const bool to_float = from.kind == HEDDLE_ATTRIBUTE_INT;
@@ -115,7 +116,8 @@ const OperatorRule* rule_of(const OperatorRequest& request) {
   return nullptr;
 }
 
-// What the manifest's rule excludes, as a damaged module would ask for it: whoever takes it reads or writes beside its operands.
+// Requests that the manifest's rule excludes, as a damaged module could make them: a plugin that accepts one reads or writes outside of its
+// operands.
 void other_shapes() {
   Instance instance;
   bool is_said = false;
@@ -160,7 +162,7 @@ void other_shapes() {
       });
     }
   });
-  if (!is_said) absent("no [[operator]] of its manifest says the inputs and outputs of a [[request]]");
+  if (!is_said) absent("no [[operator]] of its manifest declares the inputs and outputs of a [[request]]");
 }
 
 void properties_make_sense() {
@@ -168,10 +170,10 @@ void properties_make_sense() {
   each_request([&](Request& request) {
     const heddle_operation_properties_t properties = query(instance, request), again = query(instance, request);
     const uint64_t alignment = properties.workspace_alignment_bytes;
-    CHECK((alignment & (alignment - 1)) == 0 && alignment <= 4096, "%s: workspace alignment %llu is no power of two up to 4096",
+    CHECK((alignment & (alignment - 1)) == 0 && alignment <= 4096, "%s: workspace alignment %llu is not a power of two up to 4096",
           request.name().c_str(), number(alignment));
     CHECK(properties.shard_count <= 1u << 20, "%s: %u shards", request.name().c_str(), properties.shard_count);
-    CHECK(std::memcmp(&properties, &again, sizeof again) == 0, "%s: query gives another answer the second time [HD-O-02]",
+    CHECK(std::memcmp(&properties, &again, sizeof again) == 0, "%s: query returns a different answer the second time [HD-O-02]",
           request.name().c_str());
   });
 }
@@ -189,7 +191,7 @@ void sizes_of_structs() {
     for (size_t i = 8; i < sizeof memory; ++i) {
       REQUIRE(reinterpret_cast<char*>(&memory)[i] == 0x77, "with properties of 8 bytes query wrote byte %zu [HD-E-04]", i);
     }
-    // A newer host: larger structs, of which this plugin does not know the end.
+    // A newer host: larger structs, whose end this plugin does not know.
     struct Larger {
       heddle_operation_request_t request;
       uint64_t tail[kTailWords];
@@ -225,11 +227,11 @@ void sizes_of_structs() {
     for (uint64_t* tail :
          {larger.tail, operands.empty() ? nullptr : operands.back().tail, attributes.empty() ? nullptr : attributes.back().tail}) {
       if (!tail) continue;
-      tail[kTailWords - 1] = 1;  // far behind what the next minors know
+      tail[kTailWords - 1] = 1;  // far beyond what the next minors add
       EXPECT_CODE(api(instance).query(instance.handle, &larger.request, &properties), HEDDLE_STATUS_INVALID_ARGUMENT);
       tail[kTailWords - 1] = 0;
     }
-    // The last of several, found by the stride.
+    // The last of several, located by the stride.
     add(nobodys_attribute());
     Result unknown(api(instance).query(instance.handle, &larger.request, &properties));
     CHECK(unknown.code() == HEDDLE_STATUS_UNIMPLEMENTED && unknown.message().find(kNobody) != std::string::npos,
@@ -243,16 +245,15 @@ void sizes_of_structs() {
 void add_library_cases(Cases* out) {
   out->insert(
       out->end(),
-      {{"library.unknown_operator", "an operator that it does not have is NOT_FOUND", unknown_operators, Kind::kLibrary},
-       {"library.other_target", "a target that it does not know is UNIMPLEMENTED", other_targets, Kind::kLibrary},
-       {"library.unknown_attribute", "an attribute that it does not know is UNIMPLEMENTED, and named", unknown_attributes, Kind::kLibrary},
-       {"library.attribute_kinds", "an attribute of another kind than it takes is UNIMPLEMENTED, and named", kinds_of_attributes,
+      {{"library.unknown_operator", "an unknown operator is NOT_FOUND", unknown_operators, Kind::kLibrary},
+       {"library.other_target", "an unknown target is UNIMPLEMENTED", other_targets, Kind::kLibrary},
+       {"library.unknown_attribute", "an unknown attribute is UNIMPLEMENTED, and named", unknown_attributes, Kind::kLibrary},
+       {"library.attribute_kinds", "an attribute of a kind that it does not accept is UNIMPLEMENTED, and named", kinds_of_attributes,
         Kind::kLibrary},
        {"library.other_shapes", "operands that its [[operator]] excludes are UNIMPLEMENTED: types, extents, numbers of them", other_shapes,
         Kind::kLibrary},
-       {"library.properties", "query tells a workspace and shards that can be had, and the same each time", properties_make_sense,
-        Kind::kLibrary},
-       {"library.structs", "requests of a newer host are understood, and no more is written than fits", sizes_of_structs, Kind::kLibrary}});
+       {"library.properties", "query reports a valid workspace and shard count, the same each time", properties_make_sense, Kind::kLibrary},
+       {"library.structs", "requests of a newer host are understood, and no output is overrun", sizes_of_structs, Kind::kLibrary}});
 }
 
 }  // namespace heddle::conformance

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cases of library plugins: what their operations do, from prepare to destroy. They run on the kit's own threads, as on a driver's.
+// Cases of library plugins: their operations, from prepare to destroy. They run on the kit's own threads, as on a driver's.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +18,8 @@ void results_repeat() {
     const Operation first(&instance, request), second(&instance, request);
     const std::vector<char> result = result_of(instance, request, first, '\0');
     CHECK(result_of(instance, request, first, '\x5a') == result,
-          "%s: the same inputs give other bytes the second time, or not all of the outputs is written [HD-O-03]", request.name().c_str());
+          "%s: the same inputs give different bytes the second time, or not all of the outputs is written [HD-O-03]",
+          request.name().c_str());
     CHECK(result_of(instance, request, second, '\xff') == result, "%s: two operations for one request differ [HD-O-03]",
           request.name().c_str());
   });
@@ -30,7 +31,7 @@ uint64_t digest(const std::vector<char>& bytes) {
   return value;
 }
 
-// The digest of what a request gives in a process that never had another operation; none if it is UNIMPLEMENTED.
+// The digest of a request's results in a process that never had another operation; none if it is UNIMPLEMENTED.
 std::optional<uint64_t> digest_alone(const Request& request) {
   constexpr int kUnimplemented = 9;
   int ends[2];
@@ -55,11 +56,11 @@ std::optional<uint64_t> digest_alone(const Request& request) {
   int status = 0;
   waitpid(child, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == kUnimplemented) return std::nullopt;
-  REQUIRE(told, "%s: a process of its own ended before it had a result", request.name().c_str());
+  REQUIRE(told, "%s: a separate process ended before it had a result", request.name().c_str());
   return value;
 }
 
-// Two nodes of a model are two operations of one operator, each with its own numbers.
+// Two nodes of a model are two operations of one operator, each with its own attributes.
 void attributes_stay_with_their_operation() {
   struct Pair {
     Pair(const OperatorRequest& source, const OperatorRequest& changed) : one(source), other(changed) {}
@@ -76,7 +77,7 @@ void attributes_stay_with_their_operation() {
     const std::optional<uint64_t> alone = numbers ? digest_alone(Request(changed)) : std::nullopt;
     if (alone) pairs.emplace_back(source, changed).other_alone = *alone;
   }
-  if (pairs.empty()) absent("none of its requests has a number as attribute that may be another one");
+  if (pairs.empty()) absent("none of its requests has a number as attribute that may have another value");
   Instance instance;
   for (const Pair& pair : pairs) {
     const std::string name = pair.one.name();
@@ -85,8 +86,8 @@ void attributes_stay_with_their_operation() {
     {
       const Operation second(&instance, pair.other);
       const std::vector<char> others = result_of(instance, pair.other, second, '\0');
-      CHECK(digest(others) == pair.other_alone,
-            "%s: an operation gives other bytes than alone once there was one with other attributes [HD-E-06]", name.c_str());
+      CHECK(digest(others) == pair.other_alone, "%s: an operation gives different bytes after one with other attributes was used [HD-E-06]",
+            name.c_str());
       CHECK(result_of(instance, pair.one, first, '\0') == result,
             "%s: a second operation with other attributes changes what the first one gives [HD-O-03]", name.c_str());
       CHECK(result_of(instance, pair.other, second, '\0') == others, "%s: the first operation changes what the second one gives [HD-O-03]",
@@ -109,7 +110,8 @@ void shards_are_independent() {
     backwards.fill_inputs(settings().seed);
     for (uint64_t shard = operation.shards(); shard-- > 0;) run(instance, operation, backwards, shard, shard + 1);
     backwards.check("enqueue of single shards");
-    CHECK(backwards.contents(true) == result, "%s: shards one by one, the last first, give other bytes [HD-O-03]", request.name().c_str());
+    CHECK(backwards.contents(true) == result, "%s: shards one by one, the last first, give different bytes [HD-O-03]",
+          request.name().c_str());
     at_once.fill_inputs(settings().seed);
     std::vector<std::thread> threads;
     for (uint64_t part = 0; part < 4; ++part) {
@@ -118,9 +120,9 @@ void shards_are_independent() {
     }
     for (std::thread& thread : threads) thread.join();
     at_once.check("enqueue of shards at once");
-    CHECK(at_once.contents(true) == result, "%s: shards at once give other bytes [HD-O-03]", request.name().c_str());
+    CHECK(at_once.contents(true) == result, "%s: concurrent shards give different bytes [HD-O-03]", request.name().c_str());
   });
-  if (!cut) absent("none of its requests is cut into shards");
+  if (!cut) absent("none of its requests is divided into shards");
 }
 
 void calls_at_once() {
@@ -132,7 +134,7 @@ void calls_at_once() {
       threads.emplace_back([&, i, alone = result_of(instance, request, operation, '\0', i)] {
         for (int k = 0; k < 20; ++k) {
           if (result_of(instance, request, operation, static_cast<char>(i * 20 + k), i) != alone)
-            fail("%s: calls of one operation at once disturb each other [HD-O-03]", request.name().c_str());
+            fail("%s: concurrent calls of one operation disturb each other [HD-O-03]", request.name().c_str());
         }
       });
     }
@@ -148,7 +150,7 @@ void enqueue_takes_no_memory() {
     const uint64_t allocations = instance.host.allocations();
     const uint64_t descriptors = count_descriptors(), threads = count_threads();
     for (int i = 0; i < 20; ++i) result_of(instance, request, operation, '\0');
-    CHECK(instance.host.allocations() == allocations, "%s: enqueue takes memory of the host [HD-O-03]", request.name().c_str());
+    CHECK(instance.host.allocations() == allocations, "%s: enqueue allocates memory of the host [HD-O-03]", request.name().c_str());
     CHECK(count_descriptors() <= descriptors && count_threads() <= threads, "%s: enqueue leaves descriptors or threads [HD-O-03]",
           request.name().c_str());
   });
@@ -173,8 +175,8 @@ void prepare_out_of_memory() {
         if (operation) api(instance).destroy(operation);
         return;
       }
-      CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "%s: without memory prepare gave %s", request.name().c_str(),
-            status.text().c_str());
+      CHECK(status.ok() || status.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "%s: without memory prepare returned %s",
+            request.name().c_str(), status.text().c_str());
       if (operation) api(instance).destroy(operation);
     }
   });
@@ -185,8 +187,9 @@ void shutdown_with_an_operation() {
   each_request([&](Request& request) {
     const Operation operation(&instance, request);
     Result status(plugin().table.shutdown(instance.handle));
-    REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "shutdown with a live operation gave %s [HD-L-01]", status.text().c_str());
-    result_of(instance, request, operation, '\0');  // it changed nothing
+    REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "shutdown with a live operation returned %s [HD-L-01]",
+            status.text().c_str());
+    result_of(instance, request, operation, '\0');  // the refusal changed nothing
   });
 }
 
@@ -224,21 +227,22 @@ void null_library_releases() {
 }  // namespace
 
 void add_library_run_cases(Cases* out) {
-  out->insert(out->end(), {{"library.repeatable", "the same inputs give the same bytes; all of the outputs, and nothing else, is written",
-                            results_repeat, Kind::kLibrary},
-                           {"library.attributes", "operations of one operator keep their own attributes",
-                            attributes_stay_with_their_operation, Kind::kLibrary, true},
-                           {"library.shards", "shards run in any order and at once", shards_are_independent, Kind::kLibrary},
-                           {"library.calls_at_once", "calls of one operation do not disturb each other", calls_at_once, Kind::kLibrary},
-                           {"library.no_memory_in_enqueue", "enqueue takes no memory of the host, and leaves nothing",
-                            enqueue_takes_no_memory, Kind::kLibrary},
-                           {"library.operations", "3000 times prepare and destroy leave nothing", operations_leave_nothing, Kind::kLibrary},
-                           {"library.exhaustion", "without memory prepare is RESOURCE_EXHAUSTED", prepare_out_of_memory, Kind::kLibrary},
-                           {"library.shutdown_with_an_operation", "shutdown with a live operation is refused and changes nothing",
-                            shutdown_with_an_operation, Kind::kLibrary},
-                           {"library.forked_child", "in a forked child calls are FAILED_PRECONDITION and releases do nothing",
-                            libraries_do_nothing_in_forked_children, Kind::kLibrary},
-                           {"library.null", "destroying NULL does nothing", null_library_releases, Kind::kLibrary}});
+  out->insert(out->end(),
+              {{"library.repeatable", "the same inputs give the same bytes; all of the outputs, and nothing else, is written",
+                results_repeat, Kind::kLibrary},
+               {"library.attributes", "operations of one operator keep their own attributes", attributes_stay_with_their_operation,
+                Kind::kLibrary, true},
+               {"library.shards", "shards run in any order and concurrently", shards_are_independent, Kind::kLibrary},
+               {"library.calls_at_once", "calls of one operation do not disturb each other", calls_at_once, Kind::kLibrary},
+               {"library.no_memory_in_enqueue", "enqueue allocates no memory of the host, and leaves nothing behind",
+                enqueue_takes_no_memory, Kind::kLibrary},
+               {"library.operations", "3000 times prepare and destroy leave nothing behind", operations_leave_nothing, Kind::kLibrary},
+               {"library.exhaustion", "without memory prepare is RESOURCE_EXHAUSTED", prepare_out_of_memory, Kind::kLibrary},
+               {"library.shutdown_with_an_operation", "shutdown with a live operation is refused and changes nothing",
+                shutdown_with_an_operation, Kind::kLibrary},
+               {"library.forked_child", "in a forked child calls are FAILED_PRECONDITION and releases do nothing",
+                libraries_do_nothing_in_forked_children, Kind::kLibrary},
+               {"library.null", "destroying NULL does nothing", null_library_releases, Kind::kLibrary}});
 }
 
 }  // namespace heddle::conformance

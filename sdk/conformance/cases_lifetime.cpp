@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cases: what lives how long, and what is left when it is over.
+// Cases: lifetimes, and what is left behind at the end.
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -16,10 +16,10 @@ void shutdown_with_a_device() {
   Instance instance;
   heddle_device_t* device = open_device(&instance, 0, nullptr);
   Result status(plugin().table.shutdown(instance.handle));
-  REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "shutdown with an open device gave %s [HD-L-01]", status.text().c_str());
+  REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "shutdown with an open device returned %s [HD-L-01]", status.text().c_str());
   CHECK(status.message().find('1') != std::string::npos || status.message().find("device") != std::string::npos,
-        "the refusal does not list what lives: %s [HD-L-01]", status.message().c_str());
-  // It changed nothing.
+        "the refusal does not list the live objects: %s [HD-L-01]", status.message().c_str());
+  // The refusal changed nothing.
   heddle_buffer_params_t params = {sizeof params, 0, 64, 0};
   heddle_buffer_t* buffer = nullptr;
   EXPECT_OK(instance.tables.buffer.allocate(device, &params, &buffer));
@@ -33,9 +33,9 @@ void close_with_children() {
   const Tables& tables = instance.tables;
   auto refused = [&](const char* child) {
     Result status(tables.device.close(device));
-    REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "closing a device with a %s gave %s [HD-L-01]", child,
+    REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "closing a device with a %s returned %s [HD-L-01]", child,
             status.text().c_str());
-    CHECK(status.message().find(child) != std::string::npos, "the refusal does not name the %s that lives: %s [HD-L-01]", child,
+    CHECK(status.message().find(child) != std::string::npos, "the refusal does not name the live %s: %s [HD-L-01]", child,
           status.message().c_str());
   };
   heddle_buffer_params_t params = {sizeof params, 0, 64, 0};
@@ -60,15 +60,15 @@ void close_with_children() {
   EXPECT_OK(tables.device.close(device));
 }
 
-// What needs a queue or kernels to be made.
+// The children whose creation needs a queue or kernels.
 void close_with_work() {
   Session session;
   const Tables& tables = session.tables();
   auto refused = [&](const char* child) {
     Result status(tables.device.close(session.device));
-    REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "closing a device with a %s gave %s [HD-L-01]", child,
+    REQUIRE(status.code() == HEDDLE_STATUS_FAILED_PRECONDITION, "closing a device with a %s returned %s [HD-L-01]", child,
             status.text().c_str());
-    CHECK(status.message().find(child) != std::string::npos, "the refusal does not name the %s that lives: %s [HD-L-01]", child,
+    CHECK(status.message().find(child) != std::string::npos, "the refusal does not name the live %s: %s [HD-L-01]", child,
           status.message().c_str());
   };
   if (session.description.features & HEDDLE_DEVICE_RECORDING) {
@@ -106,18 +106,18 @@ void destroy_a_busy_queue() {
   List list;
   REQUIRE_OK(session.submit(list.fill(buffer, 0, size, 0x21, 1), {busy}, {done}, queue).release());
   const heddle_point_t last = session.point();
-  session.keep_busy(last, queue);  // long, so that a queue that waits for its beginning alone shows
-  session.destroy_queue(queue);    // waits for what is enqueued
+  session.keep_busy(last, queue);  // long, to detect a queue that only waits for its beginning
+  session.destroy_queue(queue);    // waits for all enqueued work
   for (const heddle_point_t& point : {last, done}) {
     Result now = session.wait(point, 0);
-    CHECK(now.ok(), "after queue_destroy the signal of what was enqueued gave %s", now.text().c_str());
+    CHECK(now.ok(), "after queue_destroy the signal of enqueued work returned %s", now.text().c_str());
   }
   if (queue == session.queue) session.queue = session.try_queue(&failure);
-  CHECK(session.download(buffer, size - 1, 1)[0] == 0x21, "work that was enqueued when its queue was destroyed was not done");
+  CHECK(session.download(buffer, size - 1, 1)[0] == 0x21, "work that was enqueued on a destroyed queue was not done");
 }
 
 void work_pending_at_the_end() {
-  for (int i = 0; i < 3; ++i) destroy_a_busy_queue();  // a thread that is late sees too little once
+  for (int i = 0; i < 3; ++i) destroy_a_busy_queue();  // a thread that is late may miss it once
 }
 
 void instances_leave_nothing() {
@@ -131,7 +131,7 @@ void devices_leave_nothing() {
       Instance instance;
       EXPECT_OK(instance.tables.device.close(open_device(&instance, 0, nullptr)));
     }
-    for (int k = 0; k < 50 && count_threads() > threads; ++k) usleep(2000);  // one that was joined leaves the list a moment later
+    for (int k = 0; k < 50 && count_threads() > threads; ++k) usleep(2000);  // a joined thread leaves the list a moment later
     CHECK(count_threads() <= threads,
           "%llu threads before a device was opened, %llu after it was closed and its instance shut down [HD-T-01]", number(threads),
           number(count_threads()));
@@ -192,7 +192,7 @@ void exit_without_shutdown() {
     heddle_buffer_t* buffer = session->buffer(1000);
     List list;
     session->run(list.fill(buffer, 0, 1000, 1, 1));
-    static std::vector<Session*> kept;  // reached by leak checkers
+    static std::vector<Session*> kept;  // reachable for leak checkers
     kept = {session, other};
     std::exit(0);
   });
@@ -206,7 +206,7 @@ void forked_children_do_nothing() {
   heddle_timeline_t* timeline = session.timeline();
   const std::vector<char> bytes = random_bytes(4096);
   session.upload(buffer, 0, bytes.data(), 4096);
-  // Straight at the plugin's own functions: the kit's checks may not help.
+  // Directly through the plugin's own functions: the kit's checks must not help.
   const int status = child_of([&] {
     int wrong = 0;
     auto refused = [&](heddle_status_t* failure) {
@@ -264,13 +264,12 @@ void use_it() {
 
 void expect_unloaded() {
   unload_plugin();
-  REQUIRE(
-      !is_mapped(),
-      "its library stays mapped when it is unloaded: it has a thread-local object with a destructor, a symbol of which there is one in a "
-      "process (STB_GNU_UNIQUE), or the flag NODELETE; correct it, or take load.unloadable out of the manifest [HD-L-02]");
+  REQUIRE(!is_mapped(),
+          "its library stays mapped when it is unloaded: it has a thread-local object with a destructor, a symbol that is unique in a "
+          "process (STB_GNU_UNIQUE), or the flag NODELETE; correct it, or remove load.unloadable from the manifest [HD-L-02]");
 }
 
-// The host's way: once its last instance is shut down, and whoever still has a thread or a handler in it crashes.
+// As the host does: once its last instance is shut down. A thread or a handler that is still in it crashes.
 void it_can_be_unloaded() {
   auto use_and_look = [] {
     const uint64_t threads = count_threads();
@@ -286,7 +285,7 @@ void it_can_be_unloaded() {
             "work in shutdown [HD-L-02]",
             number(handlers));
   };
-  use_it();  // what a vendor's library starts and keeps is none of the plugin's
+  use_it();  // resources that a vendor library keeps are not the plugin's
   use_and_look();
   expect_unloaded();
   expect_no_growth("load, use, shutdown and unload", 50, uint64_t{20} * 1000000000, [&] {
@@ -295,7 +294,7 @@ void it_can_be_unloaded() {
   });
 }
 
-// A thread that used it ends, and then the process, when its code is gone.
+// A thread that used it ends, and then the process, after its code is unloaded.
 void nothing_runs_after_unloading() {
   const int status = child_of([] {
     std::atomic<int> step{0};
@@ -317,20 +316,20 @@ void nothing_runs_after_unloading() {
   CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "the process that unloaded it ended with exit code %d", WEXITSTATUS(status));
 }
 
-// A signal of the process runs its handler in any thread that does not block it: in a plugin's that would be code that nobody expects there.
+// A signal to the process runs its handler in any thread that does not block it: in a plugin's thread, application code would run unexpectedly.
 void signals_stay_out() {
   const std::set<std::string> before = thread_ids();
   Session session;
   for (const std::string& library : loaded_libraries()) {
     const bool is_its_own = settings().library.ends_with("/" + library) || is_of_the_system(library);
     if (!plugin().libraries_before.count(library) && !is_its_own)
-      absent("threads of %s, which it opens, cannot be told from its own", library.c_str());
+      absent("threads of %s, which it opens, cannot be distinguished from its own", library.c_str());
   }
   heddle_buffer_t* buffer = session.buffer(4096);
   List list;
   session.run(list.fill(buffer, 0, 4096, 1, 1));
   for (int look = 0; look < 10; ++look) {
-    usleep(2000);  // until a new thread has begun the C library blocks all signals in it
+    usleep(2000);  // the C library blocks all signals in a new thread until it has begun
     for (const std::string& thread : thread_ids()) {
       const uint64_t blocked = before.count(thread) ? UINT64_MAX : blocked_signals(thread);
       for (int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD}) {
@@ -359,18 +358,19 @@ void add_lifetime_cases(Cases* out) {
       out->end(),
       {{"lifetime.shutdown_with_a_device", "shutdown with an open device is refused and changes nothing", shutdown_with_a_device,
         Kind::kDriver},
-       {"lifetime.close_with_children", "closing a device with live children is refused, and they are named",
-        close_with_children_of_all_kinds, Kind::kDriver},
+       {"lifetime.close_with_children", "closing a device with live children is refused, and names them", close_with_children_of_all_kinds,
+        Kind::kDriver},
        {"lifetime.work_pending", "destroying a queue waits for its work", work_pending_at_the_end, Kind::kDriver},
-       {"lifetime.instances", "1000 times create and shutdown leave nothing", instances_leave_nothing, Kind::kAny},
-       {"lifetime.devices", "opening and closing devices leaves nothing", devices_leave_nothing, Kind::kDriver},
-       {"lifetime.objects", "buffers, work, files and executables leave nothing", objects_leave_nothing, Kind::kDriver},
+       {"lifetime.instances", "1000 times create and shutdown leave nothing behind", instances_leave_nothing, Kind::kAny},
+       {"lifetime.devices", "opening and closing devices leaves nothing behind", devices_leave_nothing, Kind::kDriver},
+       {"lifetime.objects", "buffers, work, files and executables leave nothing behind", objects_leave_nothing, Kind::kDriver},
        {"lifetime.exit", "a process may exit without closing and shutting down [HD-L-02]", exit_without_shutdown, Kind::kDriver, true},
        {"lifetime.forked_child", "in a forked child calls are FAILED_PRECONDITION and releases do nothing", forked_children_do_nothing,
         Kind::kDriver},
-       {kUnloadCases[0], "it can be loaded, used, shut down and unloaded 50 times, and leaves nothing", it_can_be_unloaded, Kind::kAny,
-        true},
-       {kUnloadCases[1], "when it is unloaded, threads that used it end, and the process", nothing_runs_after_unloading, Kind::kAny, true},
+       {kUnloadCases[0], "it can be loaded, used, shut down and unloaded 50 times, and leaves nothing behind", it_can_be_unloaded,
+        Kind::kAny, true},
+       {kUnloadCases[1], "after it is unloaded, threads that used it end without a crash, and so does the process",
+        nothing_runs_after_unloading, Kind::kAny, true},
        {"lifetime.signals", "threads of the plugin block the signals that are sent to the process", signals_stay_out, Kind::kDriver},
        {"lifetime.null", "releasing NULL does nothing", null_releases, Kind::kDriver}});
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The case about the manifest: the host's own reading of it and its look at the library's file, so that what passes the kit is not refused by a host.
+// The case about the manifest: the host's own parser and its checks of the library file, so that a plugin that passes the kit is not refused by a
+// host.
 #include "core/host/preflight.h"
 #include "session.h"
 
@@ -7,7 +8,8 @@ namespace heddle::conformance {
 namespace {
 
 void manifest_is_valid() {
-  if (settings().manifest.empty()) absent("no manifest lies beside %s; a host finds a plugin by its manifest", settings().library.c_str());
+  if (settings().manifest.empty())
+    absent("the directory of %s has no manifest; a host finds a plugin by its manifest", settings().library.c_str());
   for (const std::string& error : settings().manifest_errors) fail("%s", error.c_str());
   if (!settings().manifest_errors.empty()) return;
   const host::Verdict verdict = host::preflight(settings().declared);
@@ -18,7 +20,7 @@ void manifest_is_valid() {
 }  // namespace
 
 void add_manifest_cases(Cases* out) {
-  out->push_back({"manifest.valid", "a host reads the manifest without an error, and takes the library that it names by its file",
+  out->push_back({"manifest.valid", "a host reads the manifest without an error, and accepts the library file that it names",
                   manifest_is_valid, Kind::kAny, true});
 }
 

@@ -6,7 +6,7 @@
 
 #include "session.h"
 
-// The kit's operation: adds its two operands, of int64 or f32, each element by the shard that it falls to, and counts.
+// The kit's operation: adds its two operands, of int64 or f32, where each shard adds its elements, and counts calls.
 struct heddle_operation {
   uint32_t shards = 1;
   bool is_f32 = false;
@@ -18,7 +18,7 @@ struct heddle_operation {
 namespace heddle::conformance {
 namespace {
 
-constexpr uint64_t kElements = 1000;  // of int64
+constexpr uint64_t kElements = 1000;  // elements of int64
 constexpr uint64_t kBytes = 8 * kElements;
 constexpr uint64_t kWorkspaceBytes = 4096;
 
@@ -57,7 +57,8 @@ const heddle_library_interface_t& kit_library() {
 class Loaded {
  public:
   Loaded(Session* session, heddle_operation_t* operation) : session_(*session) {
-    if (text_of(session_.description.operation_target) != HEDDLE_LIBRARY_TARGET_HOST) absent("it runs no operations for host/1, and may");
+    if (text_of(session_.description.operation_target) != HEDDLE_LIBRARY_TARGET_HOST)
+      absent("it does not run operations for host/1, which is optional");
     heddle_operation_params_t params = params_of(operation);
     REQUIRE_OK(session_.tables().dispatch.operation_load(session_.device, &params, &executable_));
     REQUIRE_OK(session_.tables().dispatch.entry(executable_, 0, &entry_));
@@ -107,8 +108,7 @@ void runs_in_its_place() {
   list.barrier();
   loaded.add(&list, sum, a, more, workspace, 7, 1);
   session.run(list);
-  CHECK(operation.wrong.load() == 0,
-        "an operation was called with other operands, lengths, shards or workspace than it was dispatched with");
+  CHECK(operation.wrong.load() == 0, "an operation was called with operands, lengths, shards or a workspace that differ from its dispatch");
   for (uint32_t shard = 0; shard < 7; ++shard) {
     CHECK(operation.shards_seen[shard].load() == 2, "shard %u of 7 ran %u times in two dispatches", shard,
           operation.shards_seen[shard].load());
@@ -122,8 +122,9 @@ void runs_in_its_place() {
   }
 }
 
-// The same arithmetic in both ways that a region may take: what is not exact, and what is so small that a wrong floating-point state makes it 0,
-// comes out alike to the bit.
+// The same arithmetic in both ways in which a region may run: inexact results, and results so small that a wrong floating-point state makes them 0,
+// must be
+// identical to the bit.
 void same_as_a_kernel() {
   Session session;
   heddle_operation operation;
@@ -171,10 +172,10 @@ void failure_is_told() {
   loaded.add(&list, buffer, buffer, buffer, workspace, 3, 41);
   Result outcome = session.try_run(list);
   CHECK(outcome.code() == HEDDLE_STATUS_DATA_LOSS && outcome.message().find("on purpose") != std::string::npos,
-        "a failing operation gave %s; its own status was expected [HD-O-04]", outcome.text().c_str());
-  CHECK(outcome.payload("region") == "41", "the failure's payload region is '%s', and 41 was dispatched",
+        "a failing operation returned %s; its own status was expected [HD-O-04]", outcome.text().c_str());
+  CHECK(outcome.payload("region") == "41", "the failure's payload region is '%s', but 41 was dispatched",
         outcome.payload("region").c_str());
-  // Nothing of it stays.
+  // The failure has no lasting effect.
   List fine;
   session.run(fine.fill(buffer, 0, kBytes, 1, 8));
 }
@@ -187,11 +188,11 @@ void other_targets_are_refused() {
   heddle_executable_t* executable = nullptr;
   Result status(session.tables().dispatch.operation_load(session.device, &params, &executable));
   if (text_of(session.description.operation_target).empty()) {
-    CHECK(status.code() == HEDDLE_STATUS_UNIMPLEMENTED, "a driver that runs no operations gave %s; UNIMPLEMENTED was expected",
+    CHECK(status.code() == HEDDLE_STATUS_UNIMPLEMENTED, "a driver that runs no operations returned %s; UNIMPLEMENTED was expected",
           status.text().c_str());
     return;
   }
-  CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT, "an operation for 'nowhere/1' gave %s; INVALID_ARGUMENT was expected",
+  CHECK(status.code() == HEDDLE_STATUS_INVALID_ARGUMENT, "an operation for 'nowhere/1' returned %s; INVALID_ARGUMENT was expected",
         status.text().c_str());
 }
 
@@ -201,7 +202,7 @@ void add_operation_cases(Cases* out) {
   out->insert(
       out->end(),
       {{"operation.in_its_place", "an operation runs between the commands around it, each shard once", runs_in_its_place, Kind::kDriver},
-       {"operation.same_as_kernel", "an operation and a kernel that do the same give the same bytes", same_as_a_kernel, Kind::kDriver},
+       {"operation.same_as_kernel", "an operation and a kernel that compute the same give the same bytes", same_as_a_kernel, Kind::kDriver},
        {"operation.failure", "a failing operation fails its submission, with its own status", failure_is_told, Kind::kDriver},
        {"operation.other_target", "an operation for another target is refused", other_targets_are_refused, Kind::kDriver}});
 }

@@ -28,13 +28,14 @@ host::ElfFile library_file() {
 
 void exports_only_the_entry() {
   for (const std::string& symbol : library_file().exports) {
-    CHECK(symbol == HEDDLE_PLUGIN_ENTRY_NAME, "it exports %s; use a version script that shows the entry alone [HD-B-01]",
+    CHECK(symbol == HEDDLE_PLUGIN_ENTRY_NAME, "it exports %s; use a version script that exports only the entry [HD-B-01]",
           shown(symbol).c_str());
   }
 }
 
-// HD-B-02 is about a vendor's driver: its library is opened when the plugin is, so that the plugin can say that it is missing. Which library is one
-// the kit knows of a few; of the others it asks that requires.libs names them, so that a missing one has a reason and a hint.
+// HD-B-02 is about a vendor's driver library: it must be opened when the plugin is probed, so that the plugin can report that it is missing. The kit
+// knows
+// some of these libraries; for others it requires that requires.libs names them, so that a missing one has a reason and a hint.
 bool is_a_vendors(const std::string& soname) {
   for (const char* vendor : {"libcuda.", "libamdhip64.", "libhsa-runtime64.", "libze_loader.", "libOpenCL.", "libvulkan."}) {
     if (soname.rfind(vendor, 0) == 0) return true;
@@ -50,16 +51,16 @@ void needs_no_vendor_library() {
     const bool is_named = std::any_of(named.begin(), named.end(), [&](const host::NeededLibrary& each) { return each.soname == soname; });
     CHECK(!is_vendors, "it is linked with %s; open it with dlopen, in probe and again in create [HD-B-02]", soname.c_str());
     CHECK(is_vendors || is_named || is_of_the_system(soname),
-          "it is linked with %s, which is no library of the system; open a vendor's driver library with dlopen, in probe and again in "
+          "it is linked with %s, which is not a system library; open a vendor's driver library with dlopen, in probe and again in "
           "create, "
           "and name another library in requires.libs of the manifest [HD-B-02]",
           soname.c_str());
   }
-  // Nothing but linking has loaded anything yet (HD-E-02), so the rest came with what it is linked with.
+  // Only linking has loaded anything yet (HD-E-02), so the rest came with the libraries that it is linked with.
   for (const std::string& soname : loaded_libraries()) {
     if (plugin().libraries_before.count(soname) || std::find(needed.begin(), needed.end(), soname) != needed.end()) continue;
     CHECK(!is_a_vendors(soname),
-          "a library that it is linked with needs %s, so that loading it fails where that is missing; open that library with dlopen, in "
+          "a library that it is linked with needs %s, so that loading it fails if that is missing; open that library with dlopen, in "
           "probe and again in create [HD-B-02]",
           soname.c_str());
   }
@@ -75,7 +76,7 @@ void entry_is_pure() {
   const int64_t heap = heap_bytes();
   for (int i = 0; i < 100; ++i) {
     heddle_negotiation_t record = offer(HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MINOR);
-    CHECK(plugin().entry(&record) == plugin().source, "the entry gave another table when it was called again");
+    CHECK(plugin().entry(&record) == plugin().source, "the entry returned a different table when it was called again");
   }
   CHECK(heap_bytes() == heap, "100 calls of the entry left %lld bytes of the heap [HD-E-02]", static_cast<long long>(heap_bytes() - heap));
   CHECK(count_threads() == threads, "the entry starts threads [HD-E-02]");
@@ -86,21 +87,21 @@ void entry_is_pure() {
 void entry_chooses_a_minor() {
   plugin();
   heddle_negotiation_t record = offer(0, UINT32_MAX);
-  REQUIRE(plugin().entry(&record), "it refuses a host of every minor");
+  REQUIRE(plugin().entry(&record), "it refuses a host that supports every minor");
   CHECK(record.plugin_min_minor <= record.plugin_max_minor, "its range is %u to %u", record.plugin_min_minor, record.plugin_max_minor);
-  CHECK(record.chosen_minor == record.plugin_max_minor, "it chose %u of its %u to %u; the highest that both have was expected [HD-E-02]",
+  CHECK(record.chosen_minor == record.plugin_max_minor, "it chose %u of its %u to %u; the highest common one was expected [HD-E-02]",
         record.chosen_minor, record.plugin_min_minor, record.plugin_max_minor);
-  CHECK(record.reason_size == 0, "it accepts and gives a reason for refusing");
+  CHECK(record.reason_size == 0, "it accepts, but gives a reason for refusing");
 }
 
 void entry_refuses_other_minors() {
   plugin();
   heddle_negotiation_t record = offer(1000000, 1000001);
   record.reason_size = 12345;
-  CHECK(!plugin().entry(&record), "it works with a host of minors 1000000 and 1000001 alone [HD-E-02]");
+  CHECK(!plugin().entry(&record), "it accepts a host that supports only minors 1000000 and 1000001 [HD-E-02]");
   CHECK(record.reason_size > 0 && record.reason_size <= sizeof record.reason,
         "its reason for refusing has %u bytes; 1 to 256 were expected", record.reason_size);
-  CHECK(record.plugin_max_minor < 1000000, "it says that it speaks up to minor %u", record.plugin_max_minor);
+  CHECK(record.plugin_max_minor < 1000000, "it claims to support minors up to %u", record.plugin_max_minor);
 }
 
 void entry_writes_no_more_than_it_may() {
@@ -129,14 +130,14 @@ void table_is_whole() {
           "its id or version is not 1 to 256 bytes of static data [HD-E-03]");
   }
   const std::string id = text_of(table.id), version = text_of(table.version);
-  CHECK(host::is_semantic_version(version), "its version %s is no semantic version; e.g. 1.4.0 was expected [HD-E-03]",
+  CHECK(host::is_semantic_version(version), "its version %s is not a semantic version; e.g. 1.4.0 was expected [HD-E-03]",
         shown(version).c_str());
   const host::Manifest& manifest = settings().declared;
-  CHECK(manifest.id.empty() || manifest.id == id, "its id is %s, and its manifest says %s [HD-E-03]", shown(id).c_str(),
+  CHECK(manifest.id.empty() || manifest.id == id, "its id is %s, but its manifest says %s [HD-E-03]", shown(id).c_str(),
         shown(manifest.id).c_str());
-  CHECK(manifest.version.empty() || manifest.version == version, "its version is %s, and its manifest says %s [HD-E-03]",
+  CHECK(manifest.version.empty() || manifest.version == version, "its version is %s, but its manifest says %s [HD-E-03]",
         shown(version).c_str(), shown(manifest.version).c_str());
-  CHECK(manifest.kind == 0 || manifest.kind == table.kind, "its kind is %s, and its manifest says %s [HD-E-03]",
+  CHECK(manifest.kind == 0 || manifest.kind == table.kind, "its kind is %s, but its manifest says %s [HD-E-03]",
         host::kind_text(table.kind).c_str(), host::kind_text(manifest.kind).c_str());
 }
 
@@ -146,12 +147,12 @@ void probe_tells_what_is_there() {
   result.struct_size = sizeof result;
   result.verdict = 99;
   Result status(plugin().table.probe(instance.host.table(), &result));
-  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it has no probe, and may");
-  REQUIRE(status.ok(), "probe gave %s", status.text().c_str());
+  if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it has no probe, which is optional");
+  REQUIRE(status.ok(), "probe returned %s", status.text().c_str());
   CHECK(result.verdict == HEDDLE_PROBE_AVAILABLE, "probe's verdict is %u, although the plugin works here: %s", result.verdict,
         shown({result.reason, std::min<size_t>(result.reason_size, sizeof result.reason)}).c_str());
   CHECK(result.reason_size <= sizeof result.reason && result.vendor_version_size <= sizeof result.vendor_version,
-        "probe's texts are longer than their room");
+        "probe's texts are longer than their buffers");
   if (!plugin().is_driver()) return;
   uint32_t count = 0;
   REQUIRE_OK(instance.tables.device.count(instance.handle, &count));
@@ -174,7 +175,7 @@ void probe_leaves_nothing() {
     heddle_probe_result_t result = {};
     result.struct_size = sizeof result;
     Result status(plugin().table.probe(host.table(), &result));
-    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it has no probe, and may");
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it has no probe, which is optional");
   };
   probe();
   const uint64_t descriptors = count_descriptors(), threads = count_threads(), mappings = count_mappings();
@@ -188,8 +189,8 @@ void probe_leaves_nothing() {
 void unknown_interfaces_are_null() {
   Instance instance;
   for (const char* id : {"heddle.nothing/1", "heddle.device/999", "heddle.device", "", "heddle.buffer/1 "}) {
-    CHECK(!plugin().table.get_interface(instance.handle, string_of(id)), "get_interface('%s') gave a table; NULL was expected [HD-E-05]",
-          id);
+    CHECK(!plugin().table.get_interface(instance.handle, string_of(id)),
+          "get_interface('%s') returned a table; NULL was expected [HD-E-05]", id);
   }
 }
 
@@ -202,7 +203,7 @@ void two_hosts_share_nothing() {
     REQUIRE_OK(plugin().table.create(second_host.table(), &second));
     REQUIRE(second && second != first.handle, "two hosts got the same instance [HD-E-06]");
     CHECK(first.host.allocations() == before, "an instance takes memory from another instance's host [HD-E-06]");
-    // A call that both instances refuse: each makes the status with its own host.
+    // A call that both instances refuse: each must create the status with its own host.
     auto refused = [&](heddle_plugin_instance_t* instance) {
       heddle_device_description_t description = {};
       description.struct_size = sizeof description;
@@ -231,7 +232,7 @@ void two_hosts_share_nothing() {
 
 void required_functions_are_there() {
   Instance instance;
-  // driver.h: what every host uses.
+  // driver.h: the functions that every host uses.
   std::vector<std::string> required;
   if (plugin().is_driver()) {
     required = {"heddle.device/1 count",
@@ -280,21 +281,21 @@ void add_plugin_cases(Cases* out) {
   out->insert(
       out->end(),
       {{"build.only_the_entry", "the library exports its entry and nothing else", exports_only_the_entry, Kind::kAny, true},
-       {"build.no_vendor_library", "the library is linked with the system's libraries, with those of requires.libs, and with no vendor's",
+       {"build.no_vendor_library", "the library is linked with system libraries and those of requires.libs, but with no vendor library",
         needs_no_vendor_library, Kind::kAny, true},
-       {"entry.pure", "the entry allocates nothing, starts nothing and gives one static table", entry_is_pure, Kind::kAny, true},
-       {"entry.chosen_minor", "the entry chooses the highest minor that both sides have", entry_chooses_a_minor, Kind::kAny, true},
+       {"entry.pure", "the entry allocates nothing, starts nothing and returns one static table", entry_is_pure, Kind::kAny, true},
+       {"entry.chosen_minor", "the entry chooses the highest minor that both sides support", entry_chooses_a_minor, Kind::kAny, true},
        {"entry.refusal", "the entry refuses ranges that do not overlap, with a reason", entry_refuses_other_minors, Kind::kAny, true},
        {"entry.sizes", "the entry writes no more than the record's struct_size", entry_writes_no_more_than_it_may, Kind::kAny, true},
-       {"plugin.table", "the plugin table is whole and static, and its id, version and kind are the manifest's", table_is_whole, Kind::kAny,
-        true},
-       {"plugin.probe", "probe says available and counts the devices that an instance has", probe_tells_what_is_there, Kind::kAny},
+       {"plugin.table", "the plugin table is complete and static, and its id, version and kind match the manifest", table_is_whole,
+        Kind::kAny, true},
+       {"plugin.probe", "probe returns AVAILABLE and the number of devices that an instance has", probe_tells_what_is_there, Kind::kAny},
        {"plugin.probe_leaves_nothing",
         "20 probes after a first one leave no memory, descriptor, thread or mapping; what the first one keeps mapped may stay",
         probe_leaves_nothing, Kind::kAny},
        {"plugin.unknown_interface", "an unknown interface id is NULL", unknown_interfaces_are_null, Kind::kAny},
        {"plugin.two_hosts", "two hosts in a process get instances that share nothing", two_hosts_share_nothing, Kind::kAny},
-       {"plugin.required_functions", "the functions that every host calls are there", required_functions_are_there, Kind::kAny}});
+       {"plugin.required_functions", "the functions that every host calls exist", required_functions_are_there, Kind::kAny}});
 }
 
 }  // namespace heddle::conformance

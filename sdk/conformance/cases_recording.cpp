@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cases: lists that are recorded and replayed. Of copies and fills, so that they need no kernels, and of dispatches where there are some.
+// Cases: lists that are recorded and replayed. They use copies and fills, which need no kernels, and dispatches if kernels are available.
 #include <algorithm>
 #include <cstring>
 
@@ -16,13 +16,13 @@ class Recording {
     if (!(session->description.features & HEDDLE_DEVICE_RECORDING)) absent("the device does not record");
     Result status(session->tables().dispatch.record(session->queue, list.commands.data(), static_cast<uint32_t>(list.commands.size()),
                                                     dynamic.data(), &handle));
-    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it does not record this list, and may: %s", status.text().c_str());
-    REQUIRE(status.ok() && handle, "recording gave %s", status.text().c_str());
+    if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it does not record this list, which is optional: %s", status.text().c_str());
+    REQUIRE(status.ok() && handle, "recording returned %s", status.text().c_str());
   }
   ~Recording() { session_->tables().dispatch.recording_free(handle); }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
-  // Replays and waits; the failure of either.
+  // Replays and waits; returns the failure of either.
   Result replay(const std::vector<heddle_binding_t>& bindings) {
     const heddle_point_t done = session_->point();
     const std::vector<heddle_point_t> signals = {done};
@@ -47,7 +47,7 @@ void new_bindings() {
   session.upload(second, 0, other.data(), 3 * size);
   List list;
   list.copy(first, 0, through, 0, 1000).barrier().fill(through, 10, 5, 0x42, 1).barrier().copy(through, 0, first, size, 1000);
-  Recording recording(&session, list, {kDynamic, 0, 0, 0, kDynamic});  // the first source and the last target can change
+  Recording recording(&session, list, {kDynamic, 0, 0, 0, kDynamic});  // the first source and the last target are dynamic
   list.scribble();
   auto expect = [&](heddle_buffer_t* target, uint64_t offset, std::vector<char> expected, const char* what) {
     std::memset(expected.data() + 10, 0x42, 5);
@@ -57,9 +57,9 @@ void new_bindings() {
   expect(first, size, {bytes.begin(), bytes.begin() + 1000}, "a replay with the recorded bindings is wrong");
   REQUIRE_OK(recording.replay({{second, size, 1000}, {second, 2 * size, 1000}}).release());
   expect(second, 2 * size, {other.begin() + static_cast<long>(size), other.begin() + static_cast<long>(size) + 1000},
-         "a replay with new bindings used others");
+         "a replay with new bindings used other bindings");
   CHECK(session.download(second, 0, size) == std::vector<char>(other.begin(), other.begin() + static_cast<long>(size)),
-        "a replay wrote where no binding of it is");
+        "a replay wrote outside of its bindings");
   for (uint64_t i = 0; i < 20; ++i) {
     heddle_buffer_t* from = i % 2 ? first : second;
     REQUIRE_OK(recording.replay({{from, 0, 1000}, {from, 2 * size, 1000}}).release());
@@ -107,7 +107,7 @@ void dispatches() {
   CHECK(word(step) == 117, "the static binding of replayed dispatches has %llu; 117 was expected", number(word(step)));
 }
 
-// A driver may copy what is only read, but at the start of each replay.
+// A driver may copy read-only bindings, but only at the start of each replay.
 void read_only() {
   Session session;
   const uint64_t size = session.round_up(1000);
@@ -125,8 +125,8 @@ void read_only() {
       session.upload(from, offset, bytes.data(), 1000);
       session.upload(fixed, 0, of_fixed.data(), 1000);
       REQUIRE_OK(recording.replay({{from, offset, 1000}, {target, 0, 1000}}).release());
-      CHECK(session.download(target, 0, 1000) == bytes, "a replay did not read the buffer that it brought for a read-only binding");
-      CHECK(session.download(target, size, 1000) == of_fixed, "a replay did not read what a static read-only binding holds by then");
+      CHECK(session.download(target, 0, 1000) == bytes, "a replay did not read the buffer that was passed for a read-only binding");
+      CHECK(session.download(target, size, 1000) == of_fixed, "a replay did not read the current contents of a static read-only binding");
       CHECK(session.download(from, offset, 1000) == bytes, "a replay wrote to a read-only binding");
     }
   }
@@ -165,13 +165,13 @@ void not_offered() {
 
 void add_recording_cases(Cases* out) {
   out->insert(out->end(),
-              {{"recording.new_bindings", "a replay uses its own bindings, and the recorded ones where they are static [HD-G-01]",
+              {{"recording.new_bindings", "a replay uses its own bindings, and the recorded ones if they are static [HD-G-01]",
                 new_bindings, Kind::kDriver},
-               {"recording.captures", "what is not dynamic is captured when it is recorded", captures, Kind::kDriver},
+               {"recording.captures", "everything that is not dynamic is captured when it is recorded", captures, Kind::kDriver},
                {"recording.dispatches", "dispatches are replayed", dispatches, Kind::kDriver},
                {"recording.read_only", "read-only bindings are read at each replay, from its buffers [HD-G-01]", read_only, Kind::kDriver},
                {"recording.checked", "recording and replay check as submit does", checked_like_submit, Kind::kDriver},
-               {"recording.not_offered", "a device that does not record says UNIMPLEMENTED [HD-G-01]", not_offered, Kind::kDriver}});
+               {"recording.not_offered", "a device that does not record returns UNIMPLEMENTED [HD-G-01]", not_offered, Kind::kDriver}});
 }
 
 }  // namespace heddle::conformance

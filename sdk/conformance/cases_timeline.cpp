@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Cases: heddle.timeline/1 and what submissions wait for and signal.
+// Cases: heddle.timeline/1, and the waits and signals of submissions.
 #include <algorithm>
 #include <cstring>
 
@@ -22,7 +22,8 @@ void initial_values() {
   Session session;
   for (uint64_t value : {uint64_t{0}, uint64_t{1}, uint64_t{1000000007}, HEDDLE_TIMELINE_MAX_VALUE}) {
     heddle_timeline_t* timeline = session.timeline(value);
-    CHECK(value_of(session, timeline) == value, "a timeline made at %llu says %llu", number(value), number(value_of(session, timeline)));
+    CHECK(value_of(session, timeline) == value, "a timeline created at %llu reports %llu", number(value),
+          number(value_of(session, timeline)));
     session.reach({timeline, value});
   }
   for (uint64_t value : {HEDDLE_TIMELINE_MAX_VALUE + 1, UINT64_MAX}) {
@@ -36,7 +37,7 @@ void host_signals() {
   heddle_timeline_t* timeline = session.timeline();
   for (uint64_t value : {uint64_t{1}, uint64_t{2}, uint64_t{100}, uint64_t{1} << 40, HEDDLE_TIMELINE_MAX_VALUE}) {
     EXPECT_OK(session.tables().timeline.signal(timeline, value));
-    CHECK(value_of(session, timeline) == value, "after a signal of %llu query says %llu", number(value),
+    CHECK(value_of(session, timeline) == value, "after a signal of %llu query returns %llu", number(value),
           number(value_of(session, timeline)));
     session.reach({timeline, value});
     session.reach({timeline, value / 2});
@@ -93,10 +94,10 @@ void timeouts() {
   EXPECT_CODE(session.wait(done, 30000000).release(), HEDDLE_STATUS_DEADLINE_EXCEEDED);
   const uint64_t took = now_ns() - middle;
   CHECK(took >= 25000000 && took < 5000000000, "a wait of 30 ms took %llu us", number(took / 1000));
-  // Nothing was changed: work may still signal it, and a later wait succeeds.
+  // The timeout changed nothing: work may still signal it, and a later wait succeeds.
   REQUIRE_OK(session.submit(List(), {}, {done}).release());
   session.reach(done);
-  // Timeouts have 64 bits of nanoseconds, and their sum with the time has no more.
+  // Timeouts have 64 bits of nanoseconds, and so has their sum with the current time.
   for (uint64_t timeout_ns : {(uint64_t{1} << 32) + 1000, uint64_t{1} << 42, UINT64_MAX - 1, HEDDLE_TIMEOUT_INFINITE}) {
     const heddle_point_t later = session.point();
     std::thread signaller([&] {
@@ -105,7 +106,7 @@ void timeouts() {
     });
     Result result = session.wait(later, timeout_ns);
     signaller.join();
-    CHECK(result.ok(), "a wait of %llu ns for what was signalled after 20 ms gave %s", number(timeout_ns), result.text().c_str());
+    CHECK(result.ok(), "a wait of %llu ns for a signal after 20 ms returned %s", number(timeout_ns), result.text().c_str());
   }
 }
 
@@ -119,7 +120,7 @@ void wakes_a_thread() {
     });
     Result result = session.wait(done);
     signaller.join();
-    REQUIRE(result.ok(), "a wait for what another thread signals gave %s", result.text().c_str());
+    REQUIRE(result.ok(), "a wait for a signal from another thread returned %s", result.text().c_str());
   }
 }
 
@@ -135,7 +136,7 @@ void waits_across_queues() {
     List clear, fill, copy;
     session.run(clear.fill(a, 0, size, 0, 1).fill(b, 0, size, 0, 1));
     session.keep_busy(busy);
-    // The wait is enqueued long before what it waits for is over.
+    // The wait is enqueued long before the work that it waits for has finished.
     REQUIRE_OK(session.submit(fill.fill(a, 0, size, 1, 1), {busy}, {filled}).release());
     REQUIRE_OK(session.submit(copy.copy(a, 0, b, 0, size), {filled}, {copied}, other).release());
     session.reach(copied);
@@ -155,7 +156,7 @@ void signals_come_last() {
     session.reach(done);
     const std::vector<char> bytes = session.download(buffer, 0, size);
     CHECK(bytes[size - 1] == static_cast<char>(i) && bytes[0] == static_cast<char>(i),
-          "a signal was reached before the work was over [HD-Q-06]");
+          "a signal was reached before the work had finished [HD-Q-06]");
     if (!session.has_memory(HEDDLE_MEMORY_HOST_VISIBLE)) continue;
     void* mapped = nullptr;
     const heddle_point_t again = session.point();
@@ -183,17 +184,17 @@ void downloads_are_over() {
     const heddle_binding_t source = {buffer, 0, size};
     REQUIRE_OK(session.tables().transfer.download(session.queue, &sync, &source, bytes.data()));
     session.reach(done);
-    CHECK(bytes[0] == 9 && bytes[size - 1] == 9, "a download's signal was reached before all bytes had come [HD-Q-06]");
+    CHECK(bytes[0] == 9 && bytes[size - 1] == 9, "a download's signal was reached before all bytes had arrived [HD-Q-06]");
   }
 }
 
 void enqueue_does_not_block() {
   Session session;
   const heddle_point_t first = session.point();
-  session.keep_busy(first);  // also measures, so that the others have the right length
+  session.keep_busy(first);  // also measures, so that the others have the right duration
   session.reach(first);
   uint64_t submitted = 0, took = 0;
-  // A driver that waits does so each time; another may be kept from its core by what else the machine does.
+  // A driver that blocks does so each time; another may be delayed by other work on the machine.
   for (int attempt = 0; attempt < 5; ++attempt) {
     const heddle_point_t busy = session.point();
     const uint64_t start = now_ns();
@@ -201,7 +202,7 @@ void enqueue_does_not_block() {
     submitted = now_ns() - start;
     session.reach(busy);
     took = now_ns() - start;
-    if (took < 4000000) absent("long work is over too soon to see the difference");
+    if (took < 4000000) absent("long work finishes too soon to see the difference");
     if (submitted < took / 2) return;
   }
   CHECK(false, "submit took %llu us of the %llu us that its work took [HD-T-01]", number(submitted / 1000), number(took / 1000));
@@ -221,10 +222,10 @@ void many_points() {
   });
   Result result = wait_for(session, points, HEDDLE_WAIT_ALL);
   signaller.join();
-  CHECK(result.ok(), "waiting for 100 points gave %s", result.text().c_str());
+  CHECK(result.ok(), "waiting for 100 points returned %s", result.text().c_str());
   const std::vector<heddle_point_t> signals = {session.point(), session.point(), session.point(9)};
   REQUIRE_OK(session.submit(List(), points, signals).release());
-  EXPECT_OK(wait_for(session, signals, HEDDLE_WAIT_ALL).release());  // each, before its timeline goes: signals come in any order
+  EXPECT_OK(wait_for(session, signals, HEDDLE_WAIT_ALL).release());  // each, before its timeline is destroyed: signals come in any order
 }
 
 void destroyed_at_once() {
@@ -261,8 +262,7 @@ struct Notified {
 void notify(Session& session, heddle_point_t point, Notified* notified) {
   notified->session = &session;
   Result status(session.tables().timeline.notify(point.timeline, point.value, Notified::note, notified));
-  REQUIRE(status.ok(),
-          "heddle.timeline/1 notify gave %s; success was expected: the host asks it in every call that is begun and is in several pieces",
+  REQUIRE(status.ok(), "heddle.timeline/1 notify returned %s; success was expected: the host uses it in every call in several pieces",
           status.text().c_str());
 }
 
@@ -297,7 +297,7 @@ void notifications() {
   EXPECT_OK(session.tables().timeline.signal(own.timeline, 1));
   chained.expect(1, "a notification whose function signals its own timeline");
   session.reach(chained.next);
-  behind.expect(1, "a notification for what another one signalled");
+  behind.expect(1, "a notification for a value that another one signalled");
   work.then = session.point();
   notify(session, submitted, &work);
   REQUIRE_OK(session.submit(List(), {}, {submitted}).release());
@@ -325,12 +325,12 @@ void add_timeline_cases(Cases* out) {
        {"timeline.only_grows", "a signal that does not grow, or ends beyond 2^62-1, is refused [HD-Q-09]", values_only_grow, Kind::kDriver},
        {"timeline.bad_points", "points without a timeline and missing arrays are INVALID_ARGUMENT", bad_points, Kind::kDriver},
        {"timeline.any_all", "a wait for any and a wait for all", any_and_all, Kind::kDriver},
-       {"timeline.timeout", "a timeout is kept and leaves everything as it was [HD-Q-09]", timeouts, Kind::kDriver},
+       {"timeline.timeout", "a timeout is observed and changes nothing [HD-Q-09]", timeouts, Kind::kDriver},
        {"timeline.wakes", "a signal wakes a thread that waits [HD-Q-09]", wakes_a_thread, Kind::kDriver},
-       {"timeline.across_queues", "a wait that is enqueued first sees what it waits for", waits_across_queues, Kind::kDriver},
+       {"timeline.across_queues", "a wait that is enqueued first sees the work that it waits for", waits_across_queues, Kind::kDriver},
        {"timeline.signals_last", "a signal is reached after the work, visibly to the host", signals_come_last, Kind::kDriver},
-       {"timeline.download_over", "a download's signal is reached after its bytes have come", downloads_are_over, Kind::kDriver},
-       {"timeline.no_block", "enqueueing does not wait for what is enqueued", enqueue_does_not_block, Kind::kDriver},
+       {"timeline.download_over", "a download's signal is reached after its bytes have arrived", downloads_are_over, Kind::kDriver},
+       {"timeline.no_block", "enqueueing does not wait for the enqueued work", enqueue_does_not_block, Kind::kDriver},
        {"timeline.many_points", "100 points in one wait, and in one submission", many_points, Kind::kDriver},
        {"timeline.destroyed_at_once", "a timeline may be destroyed as soon as a wait has shown its point", destroyed_at_once,
         Kind::kDriver},

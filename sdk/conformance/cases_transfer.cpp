@@ -24,7 +24,7 @@ Result download_async(Session& session, const heddle_binding_t& source, void* ta
   return session.tables().transfer.download(session.queue, &sync, &source, target);
 }
 
-// A buffer of random bytes and what they are.
+// A buffer with random bytes, and these bytes.
 struct Filled {
   Filled(Session& session, uint64_t size, uint32_t memory = 0) : buffer(session.buffer(size, memory)), bytes(random_bytes(size)) {
     session.upload(buffer, 0, bytes.data(), size);
@@ -32,8 +32,8 @@ struct Filled {
   void expect(Session& session, const char* what) const {
     const Bytes found = session.download(buffer, 0, bytes.size());
     const auto [at, expected] = std::mismatch(found.begin(), found.end(), bytes.begin());
-    CHECK(at == found.end(), "%s: byte %zu of %zu is %02x, and %02x was expected", what, static_cast<size_t>(at - found.begin()),
-          bytes.size(), static_cast<unsigned char>(*at), static_cast<unsigned char>(*expected));
+    CHECK(at == found.end(), "%s: byte %zu of %zu is %02x; %02x was expected", what, static_cast<size_t>(at - found.begin()), bytes.size(),
+          static_cast<unsigned char>(*at), static_cast<unsigned char>(*expected));
   }
   heddle_buffer_t* buffer;
   Bytes bytes;
@@ -66,7 +66,7 @@ void beyond_4_gib() {
   heddle_buffer_params_t params = {sizeof params, 0, far + (1 << 20), 0};
   heddle_buffer_t* buffer = nullptr;
   Result status(session.tables().buffer.allocate(session.device, &params, &buffer));
-  if (!status.ok()) absent("4 GiB could not be had: %s", status.text().c_str());
+  if (!status.ok()) absent("4 GiB could not be allocated: %s", status.text().c_str());
   const Bytes near_bytes = random_bytes(1000), far_bytes = random_bytes(1000);
   session.upload(buffer, 4099, near_bytes.data(), 1000);
   session.upload(buffer, far, far_bytes.data(), 1000);
@@ -120,7 +120,7 @@ void fills() {
         for (uint64_t i = 0; i < length; ++i) buffer.bytes[offset + i] = static_cast<char>(pattern >> (8 * (i % pattern_bytes)));
       }
     }
-    buffer.expect(session, "after fills with tails");
+    buffer.expect(session, "after fills whose length is not a multiple of the pattern");
   }
 }
 
@@ -191,7 +191,7 @@ void copies_2d() {
         {64, 1, 0, 0, 100, 200},
         {1, 100, 3, 2, 1, 1},
         {0, 5, 10, 10, 0, 0},
-        {16, 10, 64, 64, 0, 8},     // what lies between rows stays, also where they look like one block
+        {16, 10, 64, 64, 0, 8},     // bytes between rows do not change, even if the rows look like one block
         {16, 256, 64, 64, 48, 48},  // the last row ends with its buffer
         {256, 30, 256, 300, 0, 64}}) {
     const heddle_binding_t in = {source.buffer, from, 0}, out = {target.buffer, to, 0};
@@ -199,7 +199,7 @@ void copies_2d() {
     list.copy_2d(in, out, source_stride, target_stride, row, rows);
     Result status = session.try_run(list);
     if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) absent("it has no 2-D copies: %s", status.text().c_str());
-    REQUIRE(status.ok(), "a 2-D copy gave %s", status.text().c_str());
+    REQUIRE(status.ok(), "a 2-D copy returned %s", status.text().c_str());
     for (uint64_t i = 0; i < rows; ++i) {
       std::memcpy(target.bytes.data() + to + i * target_stride, source.bytes.data() + from + i * source_stride, row);
     }
@@ -283,8 +283,8 @@ void barriers_order() {
       const Bytes bytes = session.download(buffer, from, to - from);
       return std::all_of(bytes.begin(), bytes.end(), [&](char byte) { return byte == value; });
     };
-    REQUIRE(all(b, 0, size, 1), "a copy behind a barrier did not see the fill before it, or saw the one after it [HD-Q-07]");
-    REQUIRE(all(c, 0, size, 2), "a copy behind a barrier did not see the fill before it [HD-Q-07]");
+    REQUIRE(all(b, 0, size, 1), "a copy after a barrier did not see the fill before it, or saw the one after it [HD-Q-07]");
+    REQUIRE(all(c, 0, size, 2), "a copy after a barrier did not see the fill before it [HD-Q-07]");
     REQUIRE(all(a, 0, size / 2, 4) && all(a, size / 2, size, 3), "two fills with a barrier between them are in the wrong order [HD-Q-07]");
   }
 }
@@ -300,7 +300,7 @@ void updates_are_captured() {
   list.update(buffer, 0, bytes.data(), size);
   Result status = session.submit(list, {busy}, {done});
   list.scribble();
-  REQUIRE(status.ok(), "an update gave %s", status.text().c_str());
+  REQUIRE(status.ok(), "an update returned %s", status.text().c_str());
   session.reach(done);
   CHECK(session.download(buffer, 0, size) == bytes, "an update's bytes were not captured when it was enqueued");
 }
@@ -310,7 +310,8 @@ void uploads_are_captured() {
   heddle_transfer_properties_t properties = {};
   properties.struct_size = sizeof properties;
   Result status(session.tables().transfer.properties(session.device, &properties));
-  if (!status.ok() || !(properties.flags & HEDDLE_TRANSFER_CAPTURES_SOURCE)) absent("it does not say that uploads capture their source");
+  if (!status.ok() || !(properties.flags & HEDDLE_TRANSFER_CAPTURES_SOURCE))
+    absent("its properties do not state that uploads capture their source");
   const uint64_t size = session.fitting(1 << 20);
   heddle_buffer_t* buffer = session.buffer(size);
   for (uint64_t length : {uint64_t{1}, uint64_t{1000}, size}) {
@@ -320,7 +321,7 @@ void uploads_are_captured() {
     REQUIRE_OK(upload_async(session, {buffer, 0, length}, bytes.data(), done).release());
     std::fill(bytes.begin(), bytes.end(), 0x55);
     session.reach(done);
-    CHECK(session.download(buffer, 0, length) == expected, "an upload of %llu bytes was not captured, as the driver says it is",
+    CHECK(session.download(buffer, 0, length) == expected, "an upload of %llu bytes was not captured, although the driver states it",
           number(length));
   }
 }
@@ -334,16 +335,16 @@ void pinned_equals_pageable() {
   REQUIRE_OK(session.tables().buffer.map(pinned.buffer, 0, size, HEDDLE_MAP_READ | HEDDLE_MAP_WRITE, &memory));
   heddle_buffer_t* target = session.buffer(size);
   session.upload(target, 0, memory, size);
-  CHECK(session.download(target, 0, size) == pinned.bytes, "an upload from pinned memory is not what it holds");
+  CHECK(session.download(target, 0, size) == pinned.bytes, "an upload from pinned memory gives other bytes");
   const heddle_point_t done = session.point();
   std::memset(memory, 0, size);
   REQUIRE_OK(download_async(session, {target, 0, size}, memory, done).release());
   session.reach(done);
-  CHECK(std::memcmp(memory, pinned.bytes.data(), size) == 0, "a download into pinned memory is not what the buffer holds");
+  CHECK(std::memcmp(memory, pinned.bytes.data(), size) == 0, "a download into pinned memory gives other bytes");
   EXPECT_OK(session.tables().buffer.unmap(pinned.buffer));
 }
 
-// A second device of the driver, or the first one opened once more, with a buffer and a queue.
+// A second device of the driver, or the first one opened again, with a buffer and a queue.
 struct Peer {
   Peer(Session* session_, uint64_t size) : session(session_) {
     heddle_transfer_properties_t properties = {};
@@ -367,15 +368,15 @@ struct Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  // On the queue; the case is absent where the driver does not do it, and does not say that it does.
+  // Enqueues on the queue; the case is absent if the driver does not support it and does not claim to.
   Result enqueue(heddle_queue_t* on, const heddle_binding_t& from, const heddle_binding_t& to, const std::vector<heddle_point_t>& waits,
                  heddle_point_t done) {
     const std::vector<heddle_point_t> signals = {done};
     const heddle_sync_t sync = session->sync(waits, signals);
     Result status(session->tables().transfer.peer_copy(on, &sync, &from, &to));
     if (status.code() == HEDDLE_STATUS_UNIMPLEMENTED) {
-      REQUIRE(!claims, "its properties have HEDDLE_TRANSFER_PEER, and copying between devices gave %s", status.text().c_str());
-      absent("it copies between no two devices, and says so: the host stages: %s", status.text().c_str());
+      REQUIRE(!claims, "its properties have HEDDLE_TRANSFER_PEER, but copying between devices returned %s", status.text().c_str());
+      absent("it does not copy between devices and reports that, so the host stages: %s", status.text().c_str());
     }
     return status;
   }
@@ -384,7 +385,7 @@ struct Peer {
   heddle_device_t* device = nullptr;
   heddle_buffer_t* buffer = nullptr;
   heddle_queue_t* queue = nullptr;
-  heddle_timeline_t* timeline = nullptr;  // of the other device
+  heddle_timeline_t* timeline = nullptr;  // timeline of the other device
   bool claims = false;
 };
 
@@ -406,7 +407,7 @@ void peer_copies() {
   back.expect(session, "after copies to another device and back");
   EXPECT_CODE(copy({here.buffer, 0, size + 1}, {far, 0, size + 1}).release(), HEDDLE_STATUS_OUT_OF_RANGE);
   EXPECT_REFUSED(copy({here.buffer, 0, 8}, {far, 0, 9}).release());
-  // As the host does it: on the queue of the device that the bytes come from, with its timelines.
+  // As the host does it: on the queue of the source's device, with its timelines.
   List clear;
   session.run(clear.fill(back.buffer, 0, size, 0, 1));
   REQUIRE_OK(peer.enqueue(peer.queue, {far, 0, size - 5}, {back.buffer, 0, size - 5}, {}, {peer.timeline, 1}).release());
@@ -415,7 +416,7 @@ void peer_copies() {
   back.expect(session, "after a copy on the other device's queue");
 }
 
-// Behind what it waits for, and over when its signal says so.
+// After the work that it waits for, and finished when its signal is reached.
 void peer_copies_in_order() {
   Session session;
   const uint64_t size = session.fitting(4 << 20);
@@ -428,20 +429,20 @@ void peer_copies_in_order() {
     REQUIRE_OK(session.submit(fill.fill(here.buffer, 0, size, turn, 1), {busy}, {filled}).release());
     REQUIRE_OK(peer.enqueue(session.queue, {here.buffer, 0, size}, {peer.buffer, 0, size}, {filled}, there).release());
     session.reach(there);
-    // The source is free again, and the bytes are at the target.
+    // The source may be overwritten again, and the bytes are at the target.
     List other;
     REQUIRE_OK(session.submit(other.fill(here.buffer, 0, size, 0xee, 1), {}, {done}).release());
     REQUIRE_OK(peer.enqueue(peer.queue, {peer.buffer, 0, size}, {back.buffer, 0, size}, {}, {peer.timeline, turn}).release());
     session.reach({peer.timeline, turn});
     session.reach(done);
     std::fill(back.bytes.begin(), back.bytes.end(), static_cast<char>(turn));
-    back.expect(session, "after copies to another device and back, behind a fill");
+    back.expect(session, "after copies to another device and back, after a fill");
   }
-  // A wait that fails is the copy's failure.
+  // A failed wait becomes the copy's failure.
   const heddle_point_t poisoned = session.point(), after = session.point();
   session.tables().timeline.fail(poisoned.timeline, 1, make_status(HEDDLE_STATUS_ABORTED, "the kit's"));
   Result enqueued = peer.enqueue(session.queue, {here.buffer, 0, size}, {peer.buffer, 0, size}, {poisoned}, after);
-  REQUIRE(enqueued.ok(), "a copy between devices whose wait has failed gave %s; its signal fails", enqueued.text().c_str());
+  REQUIRE(enqueued.ok(), "a copy between devices whose wait has failed returned %s; its signal fails", enqueued.text().c_str());
   EXPECT_CODE(session.wait(after).release(), HEDDLE_STATUS_ABORTED);
 }
 
@@ -453,24 +454,24 @@ void add_transfer_cases(Cases* out) {
       {{"transfer.sizes_and_offsets", "bytes go to the device and back, at every size and offset", sizes_and_offsets, Kind::kDriver},
        {"transfer.beyond_4_gib", "offsets have 64 bits", beyond_4_gib, Kind::kDriver},
        {"transfer.over_4_gib_at_once", "lengths have 64 bits", over_4_gib_at_once, Kind::kDriver},
-       {"transfer.fill", "patterns of 1, 2, 4 and 8 bytes are repeated, a tail is cut", fills, Kind::kDriver},
+       {"transfer.fill", "patterns of 1, 2, 4 and 8 bytes are repeated, and truncated at the end", fills, Kind::kDriver},
        {"transfer.fill_at_any_offset", "a fill starts at any byte", fill_at_any_offset, Kind::kDriver},
        {"transfer.fill_pattern", "a pattern of another size is INVALID_ARGUMENT", bad_patterns, Kind::kDriver},
-       {"transfer.copy", "copies on a device are right, and leave what they do not name", copies_on_a_device, Kind::kDriver},
+       {"transfer.copy", "copies on a device are correct, and change nothing else", copies_on_a_device, Kind::kDriver},
        {"transfer.overlap", "a copy whose source and target overlap is INVALID_ARGUMENT", overlap_is_refused, Kind::kDriver},
        {"transfer.copy_2d", "rows are copied at strides, and checked to the last byte", copies_2d, Kind::kDriver},
-       {"transfer.bounds", "what leaves a buffer is OUT_OF_RANGE, also where sums overflow [HD-M-02]", bounds, Kind::kDriver},
-       {"transfer.null", "a buffer or host pointer that is not there is INVALID_ARGUMENT", null_arguments, Kind::kDriver},
+       {"transfer.bounds", "a range beyond its buffer is OUT_OF_RANGE, also if sums overflow [HD-M-02]", bounds, Kind::kDriver},
+       {"transfer.null", "a missing buffer or host pointer is INVALID_ARGUMENT", null_arguments, Kind::kDriver},
        {"transfer.all_or_nothing", "a list is enqueued or refused as a whole", lists_are_all_or_nothing, Kind::kDriver},
        {"transfer.unknown_command", "an unknown command is INVALID_ARGUMENT", unknown_commands, Kind::kDriver},
        {"transfer.barrier", "a barrier orders reads and writes before it and after it", barriers_order, Kind::kDriver},
        {"transfer.update_captured", "an update's bytes are captured at enqueue", updates_are_captured, Kind::kDriver},
-       {"transfer.upload_captured", "an upload's source is captured where the driver says so", uploads_are_captured, Kind::kDriver},
-       {"transfer.pinned", "pinned memory holds the same bytes as pageable", pinned_equals_pageable, Kind::kDriver},
+       {"transfer.upload_captured", "an upload's source is captured if the driver states it", uploads_are_captured, Kind::kDriver},
+       {"transfer.pinned", "pinned memory holds the same bytes as pageable memory", pinned_equals_pageable, Kind::kDriver},
        {"transfer.peer",
-        "bytes go to another device of the driver and back, on either's queue, or the driver says that it does not copy [HD-Q-02]",
+        "bytes go to another device of the driver and back, on either's queue, or the driver reports that it does not copy [HD-Q-02]",
         peer_copies, Kind::kDriver},
-       {"transfer.peer_order", "a copy between devices begins after its waits, is over at its signal, and fails with its waits",
+       {"transfer.peer_order", "a copy between devices begins after its waits, has finished at its signal, and fails with its waits",
         peer_copies_in_order, Kind::kDriver}});
 }
 

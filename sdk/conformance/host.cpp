@@ -19,7 +19,7 @@
 #include "case.h"
 #include "plugin.h"
 
-// What the opaque type is in the kit. `alive` finds a status that is used after it was freed.
+// The kit's definition of the opaque type. `alive` detects a status that is used after it was freed.
 struct heddle_status {
   uint32_t alive = 0x57a705u;
   std::atomic<int> references{1};
@@ -29,7 +29,7 @@ struct heddle_status {
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// Of sanitizer/allocator_interface.h, which GCC does not install.
+// From sanitizer/allocator_interface.h, which GCC does not install.
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, size_t),
                                                          void (*on_free)(const volatile void*));
 extern "C" size_t __sanitizer_get_allocated_size(const volatile void* memory);
@@ -61,7 +61,7 @@ uint64_t count_entries(const char* folder) {
   return count;
 }
 
-// ThreadSanitizer maps a trace for each thread that ever ran, at these addresses on x86-64.
+// ThreadSanitizer maps a trace for every thread that ever ran, at these addresses on x86-64.
 bool is_of_sanitizer([[maybe_unused]] unsigned long long address) {
 #if defined(__SANITIZE_THREAD__)
   return address >= 0x600000000000 && address < 0x620000000000;
@@ -70,7 +70,7 @@ bool is_of_sanitizer([[maybe_unused]] unsigned long long address) {
 #endif
 }
 
-// The number behind `key` in /proc/self/status, in bytes.
+// The number after `key` in /proc/self/status, in bytes.
 uint64_t status_bytes(const char* key) {
   std::FILE* file = std::fopen("/proc/self/status", "re");
   char line[256];
@@ -102,7 +102,7 @@ heddle_status_t* make_status(heddle_status_code_t code, std::string_view message
 
 namespace {
 
-// The C library's allocator may look at files of the system that are not there. What a plugin asks of its host leaves its errno alone.
+// The C library's allocator may try to open system files that do not exist. Host functions must not change the plugin's errno.
 class KeepErrno {
  public:
   ~KeepErrno() { errno = saved_; }
@@ -128,7 +128,7 @@ Host::Host(std::vector<OptionValue> options) : options_(std::move(options)) {
   table_.status_create = [](void* self, heddle_status_code_t code, heddle_string_t, int64_t, heddle_string_t message) {
     const KeepErrno keep;
     ++from(self)->statuses_made_;
-    if (code == HEDDLE_STATUS_OK || code > HEDDLE_STATUS_DEVICE_LOST) fail("a status was made with code %u [HD-S-01]", code);
+    if (code == HEDDLE_STATUS_OK || code > HEDDLE_STATUS_DEVICE_LOST) fail("a status was created with code %u [HD-S-01]", code);
     return make_status(code, std::string_view(message.data, message.size));
   };
   table_.status_set_payload = [](void*, heddle_status_t* status, heddle_string_t key, heddle_string_t value) {
@@ -152,7 +152,7 @@ Host::Host(std::vector<OptionValue> options) : options_(std::move(options)) {
   table_.trace_counter = [](void*, heddle_string_t, int64_t) {};
   table_.execute = [](void* self, void (*function)(void*), void* context) -> heddle_status_t* {
     const KeepErrno keep;
-    sigset_t all, before;  // a host's threads take no signals either
+    sigset_t all, before;  // a host's threads block signals, too
     sigfillset(&all);
     std::lock_guard<std::mutex> lock(from(self)->mutex_);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -187,7 +187,7 @@ Host::~Host() {
 void* Host::allocate(uint64_t size, uint64_t alignment) {
   ++allocations_;
   if (alignment < 8 || (alignment & (alignment - 1))) {
-    fail("host memory was asked for with alignment %llu, which is no power of two of at least 8", number(alignment));
+    fail("host memory was requested with alignment %llu, which is not a power of two of at least 8", number(alignment));
     return nullptr;
   }
   if (fail_after_.load() >= 0 && fail_after_.fetch_sub(1) <= 0) {
@@ -199,7 +199,7 @@ void* Host::allocate(uint64_t size, uint64_t alignment) {
   void* memory = std::aligned_alloc(alignment, (std::max<uint64_t>(size, 1) + alignment - 1) / alignment * alignment);
   if (memory) {
     ++live_memory_;
-    std::memset(memory, 0xa5, size);  // not zero, as nobody promised
+    std::memset(memory, 0xa5, size);  // not zero, since zeroed memory is not guaranteed
   }
   return memory;
 }
@@ -261,7 +261,7 @@ uint64_t address_space_bytes() {
   return status_bytes("VmSize");
 }
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// mallinfo2 is empty there, and what the sanitizer itself counts has freed memory in it.
+// mallinfo2 returns zeros under a sanitizer, and the sanitizer's own count includes freed memory.
 int64_t heap_bytes() {
   static std::atomic<int64_t> bytes{0};
   [[maybe_unused]] static const int hooks = __sanitizer_install_malloc_and_free_hooks(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kit's own host: the table that a plugin gets, statuses, options; counts what a plugin leaves behind and runs out of memory on
-// demand. Written against sdk/include alone, so that a plugin is not tested with the host's own mistakes.
+// The kit's own host: the table that a plugin gets, statuses, options. It counts what a plugin leaves behind, and runs out of memory on
+// demand. Written against sdk/include only, so that a plugin is not tested with the real host's mistakes.
 #ifndef HEDDLE_CONFORMANCE_HOST_H_
 #define HEDDLE_CONFORMANCE_HOST_H_
 
@@ -23,7 +23,7 @@
 
 namespace heddle::conformance {
 
-// A sanitizer takes address space and keeps freed memory: neither says anything of the plugin then.
+// A sanitizer uses address space and keeps freed memory, so neither tells anything about the plugin.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kHasShadowMemory = true;
 #else
@@ -38,7 +38,7 @@ inline std::string text_of(heddle_string_t text) {
 }
 std::string code_name(heddle_status_code_t code);
 
-// An option's value, as the manifest or the command line says.
+// An option's value, from the manifest or the command line.
 struct OptionValue {
   std::string name;
   uint32_t kind = HEDDLE_OPTION_STRING;
@@ -55,9 +55,9 @@ class Host {
   Host& operator=(const Host&) = delete;
 
   const heddle_host_t* table() const { return &table_; }
-  // The next allocations succeed, that after them fails, and so do `more` after it.
+  // The next `after` allocations succeed, the following one fails, and so do `more` after it.
   void fail_allocation(int64_t after, int64_t more = 0);
-  // True if one has failed since fail_allocation.
+  // Whether one has failed since fail_allocation.
   bool has_failed_allocation() const { return allocations_failed_.load() != 0; }
   int64_t live_memory() const { return live_memory_.load(); }
   uint64_t allocations() const { return allocations_.load(); }
@@ -77,7 +77,7 @@ class Host {
   std::atomic<uint64_t> allocations_{0}, allocations_failed_{0}, statuses_made_{0};
   std::atomic<int64_t> fail_after_{-1}, fail_more_{0};
   std::mutex mutex_;
-  std::vector<std::thread> threads_;  // of execute; under mutex_
+  std::vector<std::thread> threads_;  // threads of execute; under mutex_
 };
 
 // Owns a status.
@@ -107,17 +107,17 @@ class Result {
 
 heddle_status_t* make_status(heddle_status_code_t code, std::string_view message);
 
-// What the process holds, to be compared.
+// Resources of the process, for comparison.
 uint64_t count_descriptors();
 uint64_t count_threads();
 std::set<std::string> thread_ids();
-// One bit a signal, the first is signal 1; all of them of a thread that has ended meanwhile.
+// One bit per signal, the lowest for signal 1; all bits for a thread that has ended meanwhile.
 uint64_t blocked_signals(const std::string& thread_id);
 uint64_t count_mappings();
 uint64_t address_space_bytes();
-// In use from malloc, to be compared with an earlier call; 0 where another allocator takes its place.
+// Bytes in use from malloc, for comparison with an earlier call; 0 if another allocator replaces it.
 int64_t heap_bytes();
-// Bytes; the highest since reset_peak_memory.
+// The maximum in bytes since reset_peak_memory.
 uint64_t peak_resident_bytes();
 uint64_t resident_bytes();
 void reset_peak_memory();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernels that the kit dispatches. In every format they are these:
-//   add    bindings a, b, out of f32; constants n, e: workgroup w does out[i] = a[i] + b[i] for the e elements from w*e on that are below n
+// The kernels that the kit dispatches. In every format they are:
+//   add    bindings a, b, out of f32; constants n, e: workgroup w computes out[i] = a[i] + b[i] for the e elements from w*e on that are below n
 //   count  binding of u32: adds 1 to element w of the workgroup w, counted x fastest through the grid
-//   chain  binding of u64, constant c: value = value * 3 + c, once for each workgroup
-//   fail   binding that is not used: the kernel fails (where a kernel can)
-//   lose   binding that is not used: the device is lost (where a kernel can do that)
-// Each constant is 8 bytes.
+//   chain  binding of u64, constant c: value = value * 3 + c, once per workgroup
+//   fail   an unused binding: the kernel fails (if a kernel can)
+//   lose   an unused binding: the device is lost (if a kernel can cause that)
+// Each constant has 8 bytes.
 #include <algorithm>
 
 #include "heddle/code.h"
@@ -150,7 +150,7 @@ Kernels::Kernels(Session* session) : session_(session), set_(choose(session)) {
   const std::vector<heddle_entry_params_t> entries = params_of(*set_);
   const heddle_executable_params_t params = executable_of(*set_, entries);
   REQUIRE_OK(session->tables().dispatch.executable_load(session->device, &params, &executable));
-  REQUIRE(executable, "executable_load gave neither a status nor an executable");
+  REQUIRE(executable, "executable_load returned neither a status nor an executable");
 }
 
 Kernels::~Kernels() {
@@ -167,7 +167,7 @@ heddle_entry_t* Kernels::entry(const std::string& name) const {
   if (found == set_->entries.end()) absent("the kernels in %s have no '%s'", set_->format.c_str(), name.c_str());
   heddle_entry_t* entry = nullptr;
   REQUIRE_OK(session_->tables().dispatch.entry(executable, static_cast<uint32_t>(found - set_->entries.begin()), &entry));
-  REQUIRE(entry, "entry gave neither a status nor an entry");
+  REQUIRE(entry, "entry returned neither a status nor an entry");
   return entry;
 }
 

@@ -30,7 +30,7 @@ void set(const OperatorRequest::Operand& operand, void* to, uint64_t index, doub
       return put<double>(to, index, value);
     case HEDDLE_TYPE_BF16:
       return put<uint16_t>(to, index, bits_of_float() >> 16);
-    case HEDDLE_TYPE_F16: {  // of numbers that are normal there; others become 0
+    case HEDDLE_TYPE_F16: {  // for numbers that are normal there; others become 0
       const uint32_t bits = bits_of_float(), exponent = (bits >> 23) & 0xff;
       const uint32_t half = exponent > 112 && exponent < 143 ? ((exponent - 112) << 10) | ((bits >> 13) & 0x3ff) : 0;
       return put<uint16_t>(to, index, half | ((bits >> 16) & 0x8000));
@@ -85,7 +85,7 @@ void Request::refresh() {
 }
 
 void each_request(const std::function<void(Request&)>& body) {
-  if (settings().requests.empty()) absent("there is no conformance/operators.toml with a [[request]] that it takes");
+  if (settings().requests.empty()) absent("no conformance/operators.toml has a [[request]] that it accepts");
   for (const OperatorRequest& each : settings().requests) {
     Request request(each);
     body(request);
@@ -96,7 +96,8 @@ heddle_operation_properties_t query(const Instance& instance, const Request& req
   heddle_operation_properties_t properties = {};
   properties.struct_size = sizeof properties;
   Result status(api(instance).query(instance.handle, &request.c, &properties));
-  REQUIRE(status.ok(), "query of %s gave %s, and operators.toml says that it takes it", request.name().c_str(), status.text().c_str());
+  REQUIRE(status.ok(), "query of %s returned %s, but operators.toml declares that it accepts it", request.name().c_str(),
+          status.text().c_str());
   return properties;
 }
 
@@ -151,8 +152,8 @@ void Memory::check(const char* when) const {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const char* start = starts_[i];
     auto intact = [&](const char* from) { return std::all_of(from, from + kGuardBytes, [&](char c) { return c == rubbish_; }); };
-    CHECK(intact(start - kGuardBytes) && intact(start + sizes_[i]), "%s: %s wrote beside %s %zu [HD-O-03]", request_.name().c_str(), when,
-          i < pointers_.size() ? "operand" : "the workspace,", i);
+    CHECK(intact(start - kGuardBytes) && intact(start + sizes_[i]), "%s: %s wrote outside of %s %zu [HD-O-03]", request_.name().c_str(),
+          when, i < pointers_.size() ? "operand" : "the workspace,", i);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the cases of library plugins stand on: a request in C over one of conformance/operators.toml, an operation that is prepared for it, and the
+// The basis of the cases of library plugins: a C request built from one in conformance/operators.toml, an operation that is prepared for it, and the
 // memory of one call, with guards around all of it. Used by cases_library*.cpp.
 #ifndef HEDDLE_CONFORMANCE_LIBRARY_SESSION_H_
 #define HEDDLE_CONFORMANCE_LIBRARY_SESSION_H_
@@ -15,13 +15,13 @@ inline const heddle_library_interface_t& api(const Instance& instance) {
   return instance.tables.library;
 }
 
-// A request in C, over one of operators.toml.
+// A C request, built from one in operators.toml.
 class Request {
  public:
   explicit Request(const OperatorRequest& from);
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
-  // After the vectors were changed.
+  // Call after the vectors were changed.
   void refresh();
   std::string name() const { return from_.domain + "::" + from_.name + "/" + std::to_string(from_.version); }
   const OperatorRequest& source() const { return from_; }
@@ -35,17 +35,17 @@ class Request {
   const OperatorRequest from_;
 };
 
-// Ends the case where there are none.
+// Ends the case if there are none.
 void each_request(const std::function<void(Request&)>& body);
 
-// What query says of a request that the plugin takes.
+// The answer of query to a request that the plugin accepts.
 heddle_operation_properties_t query(const Instance& instance, const Request& request);
 
 class Operation {
  public:
   Operation(Instance* instance, const Request& request) : instance_(*instance), properties(query(*instance, request)) {
     Result status(api(instance_).prepare(instance_.handle, &request.c, &handle));
-    REQUIRE(status.ok() && handle, "prepare of %s gave %s", request.name().c_str(), status.text().c_str());
+    REQUIRE(status.ok() && handle, "prepare of %s returned %s", request.name().c_str(), status.text().c_str());
   }
   ~Operation() { api(instance_).destroy(handle); }
   Operation(const Operation&) = delete;
@@ -65,12 +65,12 @@ class Operation {
 class Memory {
  public:
   Memory(const Request& request, const heddle_operation_properties_t& properties, char rubbish);
-  // The same inputs for every memory with the seed.
+  // The same inputs for every memory with that seed.
   void fill_inputs(uint64_t seed);
   heddle_operation_call_t call(uint64_t first, uint64_t last) const;
-  // Of all outputs, or of all inputs.
+  // The bytes of all outputs, or of all inputs.
   std::vector<char> contents(bool outputs) const;
-  // Inputs and guards are what they were.
+  // Checks that inputs and guards are unchanged.
   void check(const char* when) const;
 
  private:
@@ -90,7 +90,7 @@ class Memory {
 
 void run(const Instance& instance, const Operation& operation, const Memory& memory, uint64_t first, uint64_t last);
 
-// What a call gives whose outputs and workspace held this before.
+// The results of a call whose outputs and workspace were filled with this byte before.
 std::vector<char> result_of(const Instance& instance, const Request& request, const Operation& operation, char rubbish,
                             uint64_t inputs = 0);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-conformance: runs every case in a child process of its own and prints what came of it. This process never loads the plugin.
+// heddle-conformance: runs every case in a separate child process and prints the results. This process never loads the plugin.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -21,7 +21,7 @@ enum class Outcome { kPassed, kFailed, kSkipped, kAbsent, kMisuse };
 const char* const kOutcomes[] = {"passed", "failed", "skipped", "absent", "misused"};
 constexpr int kCounted = 4;  // misuse ends the run
 
-// What every host relies on before it does any work with a plugin: no vendor's engine that is not there yet excuses these.
+// Requirements of every host before it works with a plugin: an incomplete vendor engine is no excuse for these.
 const char* const kNeverSkipped[] = {"build.", "entry.", "lifetime.", "manifest.", "plugin.", "structs."};
 const char kKernels[] = "dispatch.kernels";
 
@@ -44,7 +44,8 @@ std::vector<Case> all_cases() {
 
 // ---- in the child
 
-// A whole life of a driver, allocator or library, so that what a vendor's library keeps from its first use on is no leak of the plugin's.
+// A complete use of a driver, allocator or library, so that resources that a vendor library keeps after its first use do not count as leaks of the
+// plugin.
 void warm_up() {
   if (plugin().is_driver()) {
     Session session;
@@ -61,22 +62,22 @@ void expect_no_more(const char* what, uint64_t before, Count count) {
     usleep(5000);
     after = count();
   }
-  CHECK(after <= before, "%llu %s before the case, %llu after all was closed and shut down", number(before), what, number(after));
+  CHECK(after <= before, "%llu %s before the case, %llu after everything was closed and shut down", number(before), what, number(after));
 }
 
 int run_child(const Case& each) {
   begin_case(settings().findings, settings().seed, each.name);
-  if (each.kind == Kind::kDriver && !plugin().is_driver()) absent("the plugin is no driver");
-  if (each.kind == Kind::kAllocator && !plugin().is_allocator()) absent("the plugin is no allocator");
-  if (each.kind == Kind::kLibrary && !plugin().is_library()) absent("the plugin is no library");
-  std::thread([] {}).join();   // ThreadSanitizer has a thread of its own from the first one on
-  if (!each.fresh) warm_up();  // what a vendor's library opens once and keeps is no leak
+  if (each.kind == Kind::kDriver && !plugin().is_driver()) absent("the plugin is not a driver");
+  if (each.kind == Kind::kAllocator && !plugin().is_allocator()) absent("the plugin is not an allocator");
+  if (each.kind == Kind::kLibrary && !plugin().is_library()) absent("the plugin is not a library");
+  std::thread([] {}).join();   // ThreadSanitizer starts its own thread together with the first one
+  if (!each.fresh) warm_up();  // resources that a vendor library opens once and keeps are not leaks
   if (each.twice) each.run();
   const uint64_t descriptors = count_descriptors(), threads = count_threads();
   each.run();
   expect_no_more("open descriptors", descriptors, count_descriptors);
   expect_no_more("threads", threads, count_threads);
-  CHECK(Host::live_statuses() == 0, "%lld statuses were not freed, or one too many [HD-S-01]",
+  CHECK(Host::live_statuses() == 0, "%lld statuses were not freed, or freed too often [HD-S-01]",
         static_cast<long long>(Host::live_statuses()));
   end_case();
   std::fflush(nullptr);
@@ -86,7 +87,7 @@ int run_child(const Case& each) {
 // ---- in the parent
 
 struct Child {
-  size_t index = 0;  // into the list of cases
+  size_t index = 0;  // index in the list of cases
   pid_t process = -1;
   int findings = -1, output = -1;
   uint64_t start_ns = 0;
@@ -159,7 +160,7 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
     finding.texts.push_back(text);
   };
   if (timed_out) {
-    failed("it hung: not over within " + std::to_string(static_cast<long>(settings().time_limit_s)) + " s");
+    failed("it hung: not finished within " + std::to_string(static_cast<long>(settings().time_limit_s)) + " s");
   } else if (WIFSIGNALED(wait_status)) {
     failed("it crashed " + (where.empty() ? "outside of the plugin's functions" : where) + ": " + strsignal(WTERMSIG(wait_status)));
   } else if (finding.outcome != Outcome::kFailed && WEXITSTATUS(wait_status) != 0) {
@@ -208,7 +209,7 @@ std::vector<Finding> run_all(const std::vector<Case>& cases, char** argv) {
         over = true;
       }
       if (!over) continue;
-      kill(-child.process, SIGKILL);  // what a case may have left; it also held the pipes
+      kill(-child.process, SIGKILL);  // ends processes that a case left behind; they also hold the pipes
       while (drain(child.findings, &child.said)) {
       }
       while (drain(child.output, &child.printed)) {
@@ -279,12 +280,12 @@ bool wanted(const Case& each) {
   return false;
 }
 
-// What is wrong with the names in --filter and skips.toml; empty if nothing is.
+// Checks the names in --filter and skips.toml; returns an error text, empty on success.
 std::string check_names(const std::vector<Case>& cases) {
   std::istringstream parts(settings().filter);
   for (std::string part; std::getline(parts, part, ',');) {
     if (std::none_of(cases.begin(), cases.end(), [&](const Case& each) { return has_name(each, part); }))
-      return "--filter: no case's name holds " + shown(part) + "; --list shows them";
+      return "--filter: no case's name contains " + shown(part) + "; --list shows them";
   }
   std::vector<std::string> names;
   for (const Case& each : cases) names.push_back(each.name);
@@ -312,7 +313,7 @@ int refuse(const std::string& text) {
 int run(int argc, char** argv) {
   std::string error;
   if (!read_settings(argc, argv, &error)) {
-    return refuse(error + "\nusage: heddle-conformance --plugin FILE [...]; heddle-conformance --help says more");
+    return refuse(error + "\nusage: heddle-conformance --plugin FILE [...]; see heddle-conformance --help");
   }
   if (settings().help) {
     std::fputs(kUsage, stdout);
@@ -326,7 +327,7 @@ int run(int argc, char** argv) {
     return 2;
   }
   if (std::string wrong = check_names(cases); !wrong.empty()) return refuse(wrong);
-  // Kernels that do not fit the device would leave most of the kit absent: found out before anything else.
+  // Kernels that do not match the device would make most of the kit absent: checked before anything else.
   if (!settings().list && !settings().kernels.empty() && !settings().is_no_driver) {
     std::vector<Case> first = cases;
     std::erase_if(first, [](const Case& each) { return std::strcmp(each.name, kKernels) != 0; });
@@ -342,7 +343,7 @@ int run(int argc, char** argv) {
     return foreign || stays || !wanted(each);
   });
   if (cases.empty())
-    return refuse("--filter " + settings().filter + ": no such case is about plugins of this kind, or one that stays loaded");
+    return refuse("--filter " + settings().filter + ": no such case applies to plugins of this kind, or to one that stays loaded");
   if (settings().list) {
     for (const Case& each : cases) std::printf("%-40s %s\n", each.name, each.behaviour);
     return 0;

@@ -20,11 +20,11 @@
 namespace heddle::conformance {
 namespace {
 
-// What a call may not change in the thread that makes it.
+// The state of the calling thread that a call must not change.
 class ThreadState {
  public:
   explicit ThreadState(const char* slot) : slot_(slot), errno_(errno) {
-    sigset_t more;  // a mask that is nobody's default, as errno is, so that one that is put back to the default shows
+    sigset_t more;  // a mask that differs from any default, like errno, so that a reset to the default is detected
     sigemptyset(&more);
     sigaddset(&more, SIGRTMAX - 3);
     pthread_sigmask(SIG_BLOCK, &more, &before_);
@@ -52,8 +52,8 @@ class ThreadState {
   ThreadState& operator=(const ThreadState&) = delete;
 
  private:
-  static constexpr int kErrno = 3407;                   // no error has it
-  static constexpr size_t kMaskBytes = (NSIG - 1) / 8;  // what the kernel fills of a sigset_t
+  static constexpr int kErrno = 3407;                   // no error has this value
+  static constexpr size_t kMaskBytes = (NSIG - 1) / 8;  // the part of a sigset_t that the kernel fills in
 
   static uint64_t floating_point() {
 #if defined(__x86_64__)
@@ -64,7 +64,7 @@ class ThreadState {
     return 0;
 #endif
   }
-  // A flag that a plugin which puts the default back takes away, and none that one which computes raises.
+  // A flag that is cleared by resetting to the default, and that is not raised by computations.
   void set_flags() {
 #if defined(__x86_64__)
     flags_ = _mm_getcsr() & _MM_EXCEPT_MASK;
@@ -76,7 +76,7 @@ class ThreadState {
     _mm_setcsr((_mm_getcsr() & ~unsigned{_MM_EXCEPT_MASK}) | flags_);
 #endif
   }
-  // NULL where no CUDA driver is loaded.
+  // NULL if no CUDA driver is loaded.
   static void* vendor_context() {
     static auto* current = [] {
       void* cuda = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
@@ -109,7 +109,7 @@ template <class T>
 constexpr bool is_handle_output =
     std::is_pointer_v<T> && std::is_pointer_v<std::remove_pointer_t<T>> && !std::is_const_v<std::remove_pointer_t<T>>;
 
-// What a handle's output holds before each call: nothing that a plugin leaves by itself, and no address.
+// The contents of a handle's output before each call: neither a plausible result nor an address.
 void* untouched() {
   return reinterpret_cast<void*>(uintptr_t{0x7777777777777777});
 }
@@ -126,7 +126,7 @@ void check_handle(const char* slot, T argument, bool succeeded) {
     const bool left = static_cast<void*>(*argument) == untouched();
     if (succeeded && left) fail("%s succeeded and left its output as it was [HD-E-07]", slot);
     if (!succeeded && *argument)
-      fail("%s failed and left %s in its output; NULL was expected [HD-E-07]", slot, left ? "what was there" : "a handle");
+      fail("%s failed and left %s in its output; NULL was expected [HD-E-07]", slot, left ? "its old value" : "a handle");
     if (left || !succeeded) *argument = nullptr;
   }
 }
@@ -137,7 +137,7 @@ void clear_handle(T argument) {
   }
 }
 
-// A slot of the kit's copy: `Member` of a table, over the plugin's own function.
+// A slot of the kit's copy: `Member` of a table, wrapping the plugin's own function.
 template <auto Member>
 struct Slot;
 template <class Table, class R, class... A, R (*Table::*Member)(A...)>
@@ -172,7 +172,7 @@ struct Slot<Member> {
   static R absent_call(A... arguments) {
     (clear_handle(arguments), ...);
     if constexpr (std::is_same_v<R, heddle_status_t*>) {
-      return make_status(HEDDLE_STATUS_UNIMPLEMENTED, std::string(name) + ": the plugin does not have it [HD-E-04]");
+      return make_status(HEDDLE_STATUS_UNIMPLEMENTED, std::string(name) + ": the plugin does not implement it [HD-E-04]");
     } else {
       return R();
     }
@@ -190,7 +190,7 @@ class TableCopy {
             "its %s table at %p is not aligned static data of a loaded library [HD-E-03]", what, source);
     std::memcpy(&size_, source, sizeof size_);
     REQUIRE(size_ >= 8 && lies_in_library(source, size_),
-            "its %s table has struct_size %u; 8 or more, and no more than lies in its library, was expected [HD-E-04]", what, size_);
+            "its %s table has struct_size %u; 8 or more, and not beyond the end of its library, was expected [HD-E-04]", what, size_);
   }
 
   template <auto Member, class Table>
@@ -293,7 +293,7 @@ heddle_plugin_entry_fn_t load(const std::string& path, void** out_library) {
   return entry;
 }
 
-// The two functions that are called beside the tables.
+// The two functions that are called outside of the tables.
 heddle_plugin_entry_fn_t real_entry = nullptr;
 const void* (*real_get_interface)(heddle_plugin_instance_t*, heddle_string_t) = nullptr;
 
@@ -332,7 +332,7 @@ namespace {
 
 const Plugin* loaded_plugin = nullptr;
 
-// Where the last functions for the end of the process are from: addresses in the libraries that registered them. Zero before any constructor runs.
+// The origins of functions registered for the end of the process: addresses in the libraries that registered them. Zero before any constructor runs.
 constexpr size_t kMostHandlers = 4096;
 std::atomic<const void*> handlers_of[kMostHandlers];
 std::atomic<size_t> handlers{0};
@@ -344,7 +344,7 @@ std::string library_name(void* library) {
 
 }  // namespace
 
-// Every library's own calls come here, since the program's symbols come first; that of libc does it.
+// All libraries' calls arrive here, since the program's symbols take precedence; libc's function is called afterwards.
 extern "C" [[gnu::visibility("default")]] int __cxa_atexit(void (*function)(void*), void* argument, void* library) {
   handlers_of[handlers.fetch_add(1) % kMostHandlers] = library;
   using Register = int (*)(void (*)(void*), void*, void*);
@@ -373,7 +373,7 @@ void unload_plugin() {
 
 bool is_mapped() {
   char path[PATH_MAX] = {};
-  REQUIRE(realpath(settings().library.c_str(), path), "there is no %s any more", settings().library.c_str());
+  REQUIRE(realpath(settings().library.c_str(), path), "%s no longer exists", settings().library.c_str());
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     if (line.find(path) != std::string::npos) return true;
@@ -400,7 +400,7 @@ const Plugin& plugin() {
     REQUIRE(made.source, "it refuses ABI %d.%d to %d.%d: %s [HD-E-02]", HEDDLE_ABI_MAJOR, HEDDLE_ABI_MIN_MINOR, HEDDLE_ABI_MAJOR,
             HEDDLE_ABI_MINOR, shown({record.reason, std::min<size_t>(record.reason_size, sizeof record.reason)}).c_str());
     made.chosen_minor = record.chosen_minor;
-    // What minor 0.1 has of it; what came later may be missing.
+    // The part that minor 0.1 has; later functions may be missing.
     constexpr size_t least = offsetof(heddle_plugin_t, get_interface) + sizeof(void*);
     REQUIRE(lies_in_library(made.source, least), "its plugin table is not static data of a loaded library [HD-E-03]");
     REQUIRE(made.source->struct_size >= least, "its plugin table has struct_size %u; %zu was expected [HD-E-04]", made.source->struct_size,

@@ -15,7 +15,7 @@ Instance::Instance() : Instance(settings().options) {}
 
 Instance::Instance(std::vector<OptionValue> options) : host(std::move(options)) {
   REQUIRE_OK(plugin().table.create(host.table(), &handle));
-  REQUIRE(handle, "create gave neither a status nor an instance [HD-E-03]");
+  REQUIRE(handle, "create returned neither a status nor an instance [HD-E-03]");
   copy_tables(handle, &tables);
   api = {sizeof api,       0,
          host.table(),     handle,
@@ -53,13 +53,13 @@ heddle_device_t* open_device(Instance* instance, uint32_t ordinal, Result* out_f
 Session::Session(uint32_t ordinal) {
   uint32_t count = 0;
   REQUIRE_OK(tables().device.count(instance.handle, &count));
-  REQUIRE(count > ordinal, "the plugin shows %u devices; the kit needs one", count);
+  REQUIRE(count > ordinal, "the plugin has %u devices; the kit needs one", count);
   description = describe_device(&instance, ordinal);
   device = open_device(&instance, ordinal, nullptr);
-  REQUIRE(device, "open gave neither a status nor a device");
+  REQUIRE(device, "open returned neither a status nor a device");
   Result failure(nullptr);
   queue = try_queue(&failure);
-  REQUIRE(queue, "a device's first queue gave %s", failure.text().c_str());
+  REQUIRE(queue, "a device's first queue returned %s", failure.text().c_str());
 }
 
 Session::~Session() {
@@ -82,7 +82,7 @@ heddle_queue_t* Session::try_queue(Result* out_failure) {
 heddle_queue_t* Session::other_queue_or_first() {
   Result failure(nullptr);
   if (heddle_queue_t* made = try_queue(&failure)) return made;
-  REQUIRE(failure.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a second queue gave %s; a device without one says RESOURCE_EXHAUSTED",
+  REQUIRE(failure.code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED, "a second queue returned %s; a device without one returns RESOURCE_EXHAUSTED",
           failure.text().c_str());
   return queue;
 }
@@ -102,7 +102,7 @@ heddle_buffer_t* Session::buffer(uint64_t size, uint32_t memory) {
   heddle_buffer_params_t params = {sizeof params, memory ? memory : has_memory(HEDDLE_MEMORY_DEVICE) ? HEDDLE_MEMORY_DEVICE : 0u, size, 0};
   heddle_buffer_t* made = nullptr;
   REQUIRE_OK(tables().buffer.allocate(device, &params, &made));
-  REQUIRE(made, "allocate gave neither a status nor a buffer");
+  REQUIRE(made, "allocate returned neither a status nor a buffer");
   buffers_.push_back(made);
   return made;
 }
@@ -110,7 +110,7 @@ heddle_buffer_t* Session::buffer(uint64_t size, uint32_t memory) {
 heddle_timeline_t* Session::timeline(uint64_t initial_value) {
   heddle_timeline_t* made = nullptr;
   REQUIRE_OK(tables().timeline.create(device, initial_value, &made));
-  REQUIRE(made, "create gave neither a status nor a timeline");
+  REQUIRE(made, "create returned neither a status nor a timeline");
   timelines_.push_back(made);
   return made;
 }
@@ -172,7 +172,7 @@ Result Session::try_run(const List& list, heddle_queue_t* on) {
 
 void Session::run(const List& list, heddle_queue_t* on) {
   Result result = try_run(list, on);
-  REQUIRE(result.ok(), "a list of %zu commands gave %s", list.commands.size(), result.text().c_str());
+  REQUIRE(result.ok(), "a list of %zu commands returned %s", list.commands.size(), result.text().c_str());
 }
 
 Result Session::wait(heddle_point_t point, uint64_t timeout_ns) {
@@ -181,7 +181,7 @@ Result Session::wait(heddle_point_t point, uint64_t timeout_ns) {
 
 void Session::reach(heddle_point_t point) {
   Result result = wait(point);
-  REQUIRE(result.ok(), "waiting for value %llu gave %s", number(point.value), result.text().c_str());
+  REQUIRE(result.ok(), "waiting for value %llu returned %s", number(point.value), result.text().c_str());
 }
 
 void Session::keep_busy(heddle_point_t signal, heddle_queue_t* on) {
@@ -200,7 +200,7 @@ void Session::keep_busy(heddle_point_t signal, heddle_queue_t* on) {
       run(work(1));
       shortest = std::min(shortest, now_ns() - start);
     }
-    // Few long commands: a list of thousands takes time of its own to submit.
+    // Few long commands: submitting a list of thousands takes time itself.
     if (shortest < 100000 && size < fitting(512 << 20)) {
       free(busy_);
       size = fitting(size * 4);
@@ -209,7 +209,7 @@ void Session::keep_busy(heddle_point_t signal, heddle_queue_t* on) {
     busy_fills_ = static_cast<uint32_t>(std::clamp<uint64_t>(30000000 / std::max<uint64_t>(shortest, 1), 1, 2048));
   }
   Result result = submit(work(busy_fills_), {}, {signal}, on);
-  REQUIRE(result.ok(), "submitting long work gave %s", result.text().c_str());
+  REQUIRE(result.ok(), "submitting long work returned %s", result.text().c_str());
 }
 
 uint64_t Session::fitting(uint64_t wanted) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What cases work with: an instance, a device with a queue, lists of commands. Objects made through a session end with it, in the right order, and
-// ending them must succeed; then nothing of the plugin's may be left.
+// The basis of most cases: an instance, a device with a queue, lists of commands. Objects created through a session are destroyed with it, in the
+// right
+// order, and destroying them must succeed; afterwards nothing of the plugin may be left.
 #ifndef HEDDLE_CONFORMANCE_SESSION_H_
 #define HEDDLE_CONFORMANCE_SESSION_H_
 
@@ -13,29 +14,31 @@
 
 namespace heddle::conformance {
 
-// Of the end that a struct of a newer host has in the cases about sizes: longer than what a few minors add, so that a plugin of one of them does not
-// know its last word either.
+// Size of the end that a newer host's struct has in the cases about sizes: longer than the additions of a few minors, so that a plugin of one of
+// them does
+// not know its last word either.
 constexpr size_t kTailWords = 64;
 
-// Waits of a case give up after this: a hang is reported as what did not happen. Below the time limit of a case, settings.h; what moves gigabytes
-// (--large) may take its time.
+// Waits of a case give up after this time, so that a hang is reported as the missing event. Below the time limit of a case, settings.h; cases that
+// move
+// gigabytes (--large) may take longer.
 constexpr uint64_t kPatienceNs = uint64_t{kHasShadowMemory ? 50 : 20} * 1000000000;  // reading 96 MB takes seconds there
 inline uint64_t patience_ns() {
   return settings().large ? 10 * kPatienceNs : kPatienceNs;
 }
 
-// Each names the function of the headers that was called last, and then the call as the kit makes it.
+// Each names the function of the headers that was called last, followed by the call in the kit's source.
 #define HEDDLE_KIT_STATUS_IS_(check, condition, expected, call)                                                                     \
   do {                                                                                                                              \
     ::heddle::conformance::Result result_(call);                                                                                    \
-    check((condition), "%s gave %s, and %s was expected: %s", ::heddle::conformance::last_call(), result_.text().c_str(), expected, \
+    check((condition), "%s returned %s; %s was expected: %s", ::heddle::conformance::last_call(), result_.text().c_str(), expected, \
           #call);                                                                                                                   \
   } while (false)
 #define EXPECT_OK(call) HEDDLE_KIT_STATUS_IS_(CHECK, result_.ok(), "success", call)
 #define REQUIRE_OK(call) HEDDLE_KIT_STATUS_IS_(REQUIRE, result_.ok(), "success", call)
 #define EXPECT_CODE(call, code_wanted) \
   HEDDLE_KIT_STATUS_IS_(CHECK, result_.code() == (code_wanted), ::heddle::conformance::code_name(code_wanted).c_str(), call)
-// Refused as invalid: two codes are both right where the contract names neither.
+// Refused as invalid: both codes are accepted where the contract names neither.
 #define EXPECT_REFUSED(call)                                                                                                     \
   HEDDLE_KIT_STATUS_IS_(CHECK, result_.code() == HEDDLE_STATUS_INVALID_ARGUMENT || result_.code() == HEDDLE_STATUS_OUT_OF_RANGE, \
                         "INVALID_ARGUMENT or OUT_OF_RANGE", call)
@@ -47,7 +50,7 @@ class Instance {
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
-  // The caller has ended the instance, or means to leave it alive.
+  // The caller has destroyed the instance, or wants to leave it alive.
   void forget() { handle = nullptr; }
 
   Host host;
@@ -58,7 +61,7 @@ class Instance {
 
 class Kernels;
 
-// Commands and everything that they point to.
+// Commands and all memory to which they point.
 class List {
  public:
   List& barrier();
@@ -69,7 +72,7 @@ class List {
                 uint64_t rows);
   List& dispatch(const Kernels& kernels, const std::string& entry, std::vector<heddle_binding_t> bindings, std::vector<int64_t> constants,
                  uint32_t x, uint32_t y = 1, uint32_t z = 1);
-  // Writes rubbish over all that the commands point to, as a caller may as soon as submit has returned.
+  // Overwrites all memory to which the commands point, as a caller may do as soon as submit has returned.
   void scribble();
 
   std::vector<heddle_command_t> commands;
@@ -89,9 +92,9 @@ class Session {
   heddle_point_t point(uint64_t value = 1) { return {timeline(), value}; }
   void free(heddle_buffer_t* buffer);
   void destroy(heddle_timeline_t* timeline);
-  // A second queue; the case is absent where the device has only one.
+  // A second queue; the case is absent if the device has only one.
   heddle_queue_t* other_queue();
-  // The same; the first where the device has only one.
+  // The same; the first queue if the device has only one.
   heddle_queue_t* other_queue_or_first();
   heddle_queue_t* try_queue(Result* out_failure);
   void destroy_queue(heddle_queue_t* queue);
@@ -100,21 +103,21 @@ class Session {
   std::vector<char> download(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
   Result submit(const List& list, const std::vector<heddle_point_t>& waits, const std::vector<heddle_point_t>& signals,
                 heddle_queue_t* on = nullptr);
-  // Submits and waits. The failure of either.
+  // Submits and waits; returns the failure of either.
   Result try_run(const List& list, heddle_queue_t* on = nullptr);
   void run(const List& list, heddle_queue_t* on = nullptr);
   Result wait(heddle_point_t point, uint64_t timeout_ns = patience_ns());
   // Waits, and must succeed.
   void reach(heddle_point_t point);
-  // Enqueues work of some ten milliseconds that signals the point.
+  // Enqueues work of about ten milliseconds that signals the point.
   void keep_busy(heddle_point_t signal, heddle_queue_t* on = nullptr);
 
-  // At most `wanted`, so that some fit on a small device.
+  // At most `wanted`, limited so that several fit on a small device.
   uint64_t fitting(uint64_t wanted) const;
   uint64_t alignment() const { return description.min_alignment_bytes; }
   uint64_t round_up(uint64_t size) const { return (size + alignment() - 1) / alignment() * alignment(); }
   bool has_memory(uint32_t kinds) const { return (description.memory_kinds & kinds) == kinds; }
-  // A kind that can be mapped; the case is absent without one.
+  // A memory kind that can be mapped; the case is absent without one.
   uint32_t mappable() const;
   const Tables& tables() const { return instance.tables; }
   heddle_sync_t sync(const std::vector<heddle_point_t>& waits, const std::vector<heddle_point_t>& signals) const;
@@ -136,25 +139,25 @@ class Session {
 heddle_device_t* open_device(Instance* instance, uint32_t ordinal, Result* out_failure);
 heddle_device_description_t describe_device(Instance* instance, uint32_t ordinal);
 
-// The kit's kernels, in a format that the device runs; the case is absent where there is none.
+// The kit's kernels, in a format that the device runs; the case is absent if there is none.
 class Kernels {
  public:
   explicit Kernels(Session* session);
   ~Kernels();
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
-  // Absent without that entry.
+  // The case is absent without that entry.
   heddle_entry_t* entry(const std::string& name) const;
   const KernelSet& set() const { return *set_; }
-  // Parameters of the entries that the set has, in their order.
+  // Parameters of the set's entries, in order.
   static std::vector<heddle_entry_params_t> params_of(const KernelSet& set);
   static heddle_executable_params_t executable_of(const KernelSet& set, const std::vector<heddle_entry_params_t>& entries);
-  // The first set that the device ranks; NULL if there is none.
+  // The first set for which the device returns a rank; NULL if there is none.
   static const KernelSet* choose(Session* session);
   uint32_t groups_of(uint64_t elements) const {
     return static_cast<uint32_t>((elements + set_->elements_per_workgroup - 1) / set_->elements_per_workgroup);
   }
-  // At most `wanted`: what `add` can do in one row of the device's grid.
+  // At most `wanted`, limited to what `add` can do in one row of the device's grid.
   uint64_t fitting(uint64_t wanted) const;
   heddle_executable_t* executable = nullptr;
 
@@ -163,10 +166,10 @@ class Kernels {
   const KernelSet* set_;
 };
 
-// The sets that the kit carries.
+// The sets that are built into the kit.
 const std::vector<KernelSet>& known_kernels();
 
-// `life`, round after round for as long as the budget lasts, leaves no descriptor, thread, mapping or memory: at most 8 MiB of it.
+// `life`, repeated for as long as the budget lasts, must leave no descriptor, thread, mapping or memory behind: at most 8 MiB of it.
 void expect_no_growth(const char* what, int rounds, uint64_t budget_ns, const std::function<void()>& life);
 
 // An open file without a name.

@@ -24,23 +24,23 @@ const char kUsage[] =
     "\n"
     "Checks that a plugin keeps the rules of its ABI. Each case runs in a child process.\n"
     "\n"
-    "  --plugin FILE        the manifest, or the library: its manifest is then looked for beside it\n"
-    "  --filter TEXT        only cases whose name holds TEXT; several, divided by commas\n"
-    "  --list               the cases and what each checks\n"
-    "  --seed N             of the random numbers; 1\n"
-    "  --jobs N             cases at a time; 1\n"
-    "  --time-limit S       seconds of one case; 60\n"
+    "  --plugin FILE        the manifest, or the library, whose manifest must be in the same directory\n"
+    "  --filter TEXT        only cases whose name contains TEXT; several, separated by commas\n"
+    "  --list               list the cases and what each checks\n"
+    "  --seed N             seed of the random numbers; 1\n"
+    "  --jobs N             cases run in parallel; 1\n"
+    "  --time-limit S       time limit per case in seconds; 60\n"
     "  --large              also move more than 4 GiB at once\n"
     "  --option NAME=VALUE  an option of the plugin's manifest\n"
-    "  --skips FILE         default: conformance/skips.toml beside the manifest\n"
-    "  --kernels FILE       default: conformance/kernels.toml beside the manifest\n"
-    "  --operators FILE     default: conformance/operators.toml beside the manifest\n"
-    "  --no-kernels         a driver whose kernels the kit cannot run is not failed for it\n"
-    "  --beside FILE        another plugin's library or manifest: both in one process\n"
+    "  --skips FILE         default: conformance/skips.toml in the manifest's directory\n"
+    "  --kernels FILE       default: conformance/kernels.toml in the manifest's directory\n"
+    "  --operators FILE     default: conformance/operators.toml in the manifest's directory\n"
+    "  --no-kernels         do not fail a driver whose kernels the kit cannot run\n"
+    "  --beside FILE        library or manifest of another plugin to load into the same process\n"
     "  --json               results as JSON instead of a table\n"
-    "  --verbose            cases that pass, too\n"
+    "  --verbose            also print cases that pass\n"
     "\n"
-    "Exit code: 0 all passed or were skipped with a reason, 1 some failed, 2 wrong usage, no plugin, or a file that does not fit it.\n";
+    "Exit code: 0 all passed or were skipped with a reason, 1 some failed, 2 wrong usage, no plugin, or a file that does not match it.\n";
 
 namespace {
 
@@ -55,7 +55,7 @@ std::runtime_error wrong(const std::string& text) {
   return std::runtime_error(text);
 }
 
-// The library of a manifest; what the host says of the manifest is kept, and the case manifest.valid says it.
+// The library that a manifest names; the host's errors about the manifest are kept, and reported by the case manifest.valid.
 host::Manifest read_manifest(const std::string& path, std::vector<std::string>* out_errors) {
   std::string text;
   if (std::string failed = host::read_text_file(path, host::kMaxManifestBytes, &text); !failed.empty())
@@ -73,14 +73,14 @@ host::Manifest read_manifest(const std::string& path, std::vector<std::string>* 
 
 std::string library_of(const std::string& manifest, const std::string& library) {
   if (fs::is_regular_file(library)) return library;
-  throw wrong(manifest + ": there is no library " + library + "; `library` is relative to the manifest's folder");
+  throw wrong(manifest + ": there is no library " + library + "; `library` is relative to the manifest's directory");
 }
 
 OptionValue value_of(const host::OptionValue& value) {
   return {value.name, value.kind, value.int_value, value.float_value, value.string_value};
 }
 
-// The host knows an operator by its id alone; what its operands are, the compiler reads from the same table. Nothing where that is not said.
+// The host knows an operator only by its id; the compiler reads its operands from the same table. Empty if they are not declared.
 void read_rules(const std::string& path) {
   const toml::parse_result file = toml::parse_file(path);
   const toml::array* operators = file["operator"].as_array();
@@ -115,7 +115,7 @@ void use_manifest(const std::string& path) {
   if (kind & HEDDLE_PLUGIN_LIBRARY && current.manifest_errors.empty()) read_rules(path);
 }
 
-// The manifest in the library's folder that names it; without one there are no options, and manifest.valid is absent.
+// The manifest in the library's directory that names it; without one there are no options, and manifest.valid is absent.
 void find_manifest() {
   const fs::path library = current.library;
   std::error_code ignored;
@@ -136,7 +136,7 @@ void set_option(const std::string& text) {
     std::string known;
     for (const host::OptionSpec& option : current.declared.options) known += (known.empty() ? "" : ", ") + option.name;
     throw wrong("--option " + text + ": " +
-                (current.manifest.empty() ? "no manifest lies beside the library, so that it has no options"
+                (current.manifest.empty() ? "the library's directory has no manifest, so that it has no options"
                                           : current.manifest + " declares no option '" + name + "'; it declares " +
                                                 (known.empty() ? std::string("none") : known)));
   }
@@ -178,7 +178,7 @@ uint32_t positive(const std::string& path, const toml::table& file, const char* 
   if (!node) return 1;
   const int64_t value = node->value_exact<int64_t>().value_or(0);
   if (value < 1 || value > INT32_MAX)
-    throw wrong(path + ": " + key + " is " + (node->is_integer() ? std::to_string(value) : "no whole number") +
+    throw wrong(path + ": " + key + " is " + (node->is_integer() ? std::to_string(value) : "not an integer") +
                 "; 1 to 2147483647 was expected");
   return static_cast<uint32_t>(value);
 }
@@ -192,10 +192,10 @@ void read_kernels(const std::string& path) {
     const std::string name(key.str());
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string hint = host::did_you_mean(name, known);
-    throw wrong(path + ": unknown key " + shown(name) + (hint.empty() ? "; known are " + host::quoted_words(known) : "; " + hint));
+    throw wrong(path + ": unknown key " + shown(name) + (hint.empty() ? "; known keys are " + host::quoted_words(known) : "; " + hint));
   }
   if (const auto format = file["kernels"].value<int64_t>(); file.contains("kernels") && format != 1)
-    throw wrong(path + ": kernels = " + (format ? std::to_string(*format) : "no number") + "; this kit reads format 1 of the file");
+    throw wrong(path + ": kernels = " + (format ? std::to_string(*format) : "not a number") + "; this kit reads format 1 of the file");
   KernelSet set;
   set.format = file["format"].value_or(std::string());
   set.target = file["target"].value_or(std::string());
@@ -216,7 +216,7 @@ void read_kernels(const std::string& path) {
         throw wrong(path + ": entries names " + shown(set.entries.back()) + "; " + host::quoted_words(entries) + " was expected");
     }
   }
-  if (set.format.empty()) throw wrong(path + ": format is missing: one of those that the device says, such as \"acme-loom/1\"");
+  if (set.format.empty()) throw wrong(path + ": format is missing: one of the device's code formats, such as \"acme-loom/1\"");
   if (set.code.empty()) throw wrong(path + ": code, or file with the name of a file that is not empty, is missing");
   current.kernels.push_back(set);
   current.kernels_file = path;
@@ -228,7 +228,7 @@ uint32_t type_of(const std::string& path, const std::string& name) {
       {"i32", HEDDLE_TYPE_I32},   {"u32", HEDDLE_TYPE_U32}, {"i64", HEDDLE_TYPE_I64}, {"u64", HEDDLE_TYPE_U64}, {"f16", HEDDLE_TYPE_F16},
       {"bf16", HEDDLE_TYPE_BF16}, {"f32", HEDDLE_TYPE_F32}, {"f64", HEDDLE_TYPE_F64}};
   const auto found = types.find(name);
-  if (found == types.end()) throw std::runtime_error(path + ": '" + name + "' is no element type that the kit can make");
+  if (found == types.end()) throw std::runtime_error(path + ": '" + name + "' is not an element type that the kit supports");
   return found->second;
 }
 
@@ -266,7 +266,7 @@ OperatorRequest::Attribute read_attribute(const std::string& path, std::string n
     attribute.text = node.value_or(std::string());
     return attribute;
   }
-  if (!list && !node.is_number()) throw std::runtime_error(path + ": attribute " + attribute.name + " is no number, text or list");
+  if (!list && !node.is_number()) throw std::runtime_error(path + ": attribute " + attribute.name + " is not a number, text or list");
   attribute.kind =
       is_float ? (list ? HEDDLE_ATTRIBUTE_FLOATS : HEDDLE_ATTRIBUTE_FLOAT) : (list ? HEDDLE_ATTRIBUTE_INTS : HEDDLE_ATTRIBUTE_INT);
   auto add = [&](const toml::node& value) {
@@ -379,7 +379,7 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
     if (current.list || current.help) return true;
     if (plugin.empty()) throw wrong("--plugin is missing");
     plugin = fs::absolute(plugin).lexically_normal().string();
-    if (fs::is_directory(plugin)) throw wrong("--plugin " + plugin + " is a folder; name the manifest in it, or the library");
+    if (fs::is_directory(plugin)) throw wrong("--plugin " + plugin + " is a directory; name the manifest in it, or the library");
     if (!fs::exists(plugin)) throw wrong("there is no " + plugin);
     if (fs::path(plugin).extension() == ".toml") {
       use_manifest(plugin);
@@ -390,7 +390,7 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
     for (const std::string& text : options) set_option(text);
     if (!current.beside.empty() && !fs::is_regular_file(current.beside)) throw wrong("--beside: there is no file " + current.beside);
     if (fs::path(current.beside).extension() == ".toml") {
-      std::vector<std::string> ignored;  // the other plugin is not the one that is judged
+      std::vector<std::string> ignored;  // errors of the other plugin do not count
       current.beside = library_of(current.beside, read_manifest(current.beside, &ignored).library_path);
     }
     const fs::path beside = fs::path(current.library).parent_path() / "conformance";

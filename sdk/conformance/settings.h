@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What the command line and the files beside the plugin say: its manifest's options, conformance/skips.toml,
+// The settings from the command line and from files in the plugin's directory: its manifest's options, conformance/skips.toml,
 // conformance/kernels.toml and conformance/operators.toml.
 #ifndef HEDDLE_CONFORMANCE_SETTINGS_H_
 #define HEDDLE_CONFORMANCE_SETTINGS_H_
@@ -13,22 +13,22 @@
 
 namespace heddle::conformance {
 
-// Kernels in one code format; what each entry does is said in kernels.cpp.
+// Kernels in one code format; kernels.cpp describes each entry.
 struct KernelSet {
   std::string format, target;
   std::string code;
-  uint32_t elements_per_workgroup = 1;  // of `add`
-  uint32_t workgroup_size = 1;          // threads, of `add`; the others have one
-  std::vector<std::string> entries;     // of add, count, chain, fail, lose
+  uint32_t elements_per_workgroup = 1;  // for `add`
+  uint32_t workgroup_size = 1;          // threads, for `add`; the others have one
+  std::vector<std::string> entries;     // a subset of add, count, chain, fail, lose
   bool has(const std::string& entry) const;
 };
 
-// An operation that a library plugin takes, and what to give it.
+// An operation that a library plugin accepts, and its inputs.
 struct OperatorRequest {
   struct Operand {
     uint32_t type = 0;  // HEDDLE_TYPE_*
     std::vector<int64_t> dims;
-    double low = -1, high = 1;  // of an input's elements
+    double low = -1, high = 1;  // range of an input's elements
   };
   struct Attribute {
     std::string name;
@@ -43,10 +43,10 @@ struct OperatorRequest {
   std::vector<Attribute> attributes;
 };
 
-// What an [[operator]] of the manifest says of its operands.
+// An [[operator]]'s declaration of its operands in the manifest.
 struct OperatorRule {
   struct Output {
-    bool says_type = false, says_dims = false;  // else the model says it
+    bool says_type = false, says_dims = false;  // otherwise the model determines it
   };
   std::string domain, name;
   uint32_t version = 1, least_inputs = 0, most_inputs = 0;
@@ -55,15 +55,15 @@ struct OperatorRule {
 
 struct Settings {
   std::string library, manifest;
-  std::string id;           // as the manifest says, empty without one
-  host::Manifest declared;  // as the host reads it; what could be told of a manifest with errors
+  std::string id;           // from the manifest, empty without one
+  host::Manifest declared;  // as the host reads it; for a manifest with errors, the readable part
   std::vector<std::string> manifest_errors;
   std::vector<OptionValue> options;
-  std::map<std::string, std::string> skips;  // case: reason
-  std::vector<KernelSet> kernels;            // the plugin's own
-  std::vector<OperatorRequest> requests;     // of conformance/operators.toml
-  std::vector<OperatorRule> rules;           // of the manifest
-  std::string skips_file, kernels_file;      // where those are from
+  std::map<std::string, std::string> skips;  // case -> reason
+  std::vector<KernelSet> kernels;            // the plugin's own kernels
+  std::vector<OperatorRequest> requests;     // from conformance/operators.toml
+  std::vector<OperatorRule> rules;           // from the manifest
+  std::string skips_file, kernels_file;      // sources of these settings
   std::string beside;                        // another plugin's library
   std::string filter;
   std::string run_case;
@@ -71,16 +71,16 @@ struct Settings {
   uint64_t seed = 1;
   double time_limit_s = 60;
   unsigned jobs = 1;
-  bool is_no_driver = false, is_no_allocator = false, is_no_library = false;  // the manifest says so
+  bool is_no_driver = false, is_no_allocator = false, is_no_library = false;  // according to the manifest
   bool json = false, large = false, list = false, verbose = false, no_kernels = false, help = false;
 };
 
-// Of this process, once read_settings has succeeded.
+// The settings of this process, after read_settings has succeeded.
 const Settings& settings();
-// Reads argv and the files. On failure *out_error says what is wrong.
+// Reads argv and the files. On failure *out_error is an error text.
 bool read_settings(int argc, char** argv, std::string* out_error);
 extern const char kUsage[];
-// Why a line of a skips.toml is no reason to skip, empty if it is one.
+// Why a line of a skips.toml is not a sufficient reason; empty if it is.
 std::string why_no_reason(const std::string& reason);
 
 }  // namespace heddle::conformance

@@ -63,10 +63,10 @@ MUTANTS = {
     "linked_with_a_vendors_library": (("build.no_vendor_library",), "it is linked with libOpenCL.so.1", linked("linked_with_a_vendors_library")),
     "names_the_vendors_library": (("build.no_vendor_library",), "it is linked with libOpenCL.so.1",
                                   linked("linked_with_a_vendors_library", ["libOpenCL.so.1"])),
-    "linked_with_an_unnamed_library": (("build.no_vendor_library",), "libacme_loom.so.3, which is no library of the system",
+    "linked_with_an_unnamed_library": (("build.no_vendor_library",), "libacme_loom.so.3, which is not a system library",
                                        linked("linked_with_an_unnamed_library")),
     "linked_through_another": (("build.no_vendor_library",), "needs libOpenCL.so.1", linked("linked_through_another", ["libacme_bridge.so.2"])),
-    "no_kernels": (("dispatch.kernels",), "the kit has no kernels that the device takes", {"kernels": NO_FILE}),
+    "no_kernels": (("dispatch.kernels",), "the kit has no kernels that the device accepts", {"kernels": NO_FILE}),
     "kernels_of_unknown_words": (("dispatch.kernels",), "executable_load", kernels(("addf", "addd"))),
     "kernels_without_one": (("dispatch.kernels",), "NOT_FOUND", kernels(("kernel chain 1 8", "kernel chains 1 8"))),
 }

@@ -19,14 +19,14 @@ ANYWHERE = {
     "param_io.over_4_gib": "--large",
     "param_io.mapped": "it maps no files",
     "concurrency.beside_another": "--beside",  # pairs_test
-    "transfer.upload_captured": "does not say",
+    "transfer.upload_captured": "do not state",
     "recording.not_offered": "the device records",
     "buffer.unmappable": "visible to the host",
     "timeline.no_block": "too soon",
-    "operation.in_its_place": "it runs no operations for host/1",
-    "operation.failure": "it runs no operations for host/1",
-    "operation.same_as_kernel": "it runs no operations for host/1",
-    "dispatch.entry_counts": "does not say what its kernels take",
+    "operation.in_its_place": "it does not run operations for host/1",
+    "operation.failure": "it does not run operations for host/1",
+    "operation.same_as_kernel": "it does not run operations for host/1",
+    "dispatch.entry_counts": "does not state the arguments of its kernels",
 }
 if kit.SANITIZED:
     ANYWHERE["buffer.exhaustion"] = "more than 4 GiB"  # its address space cannot be bounded
@@ -175,7 +175,7 @@ class CommandLine(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             kernels = pathlib.Path(folder, "kernels.toml")
             for text, said in ((good.replace("sample-stack/1", "acme-lom/1"), "format 'acme-lom/1' is not among the device's: sample-stack/1"),
-                               (good.replace("generic", "mark-9"), "variant_rank says 0 for target 'mark-9'"),
+                               (good.replace("generic", "mark-9"), "variant_rank returns 0 for target 'mark-9'"),
                                (good.replace("elements_per_workgroup = 1", "elements_per_workgroup = 0"), "elements_per_workgroup is 0; 1 to 2147483647"),
                                (good.replace("kernels = 1", "kernels = 2"), "kernels = 2; this kit reads format 1"),
                                (good.replace("target", "taget"), "unknown key 'taget'; did you mean 'target'?"),
@@ -204,11 +204,11 @@ class CommandLine(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             lost = pathlib.Path(folder, "com.acme.lost.toml")
             lost.write_text(pathlib.Path(cpu).read_text().replace("libheddle_cpu.so", "gone.so"))
-            for arguments, said in ((("--plugin", plugin, "--filter", "nosuch"), "no case's name holds 'nosuch'"),
-                                    (("--plugin", plugin, "--filter", "allocator."), "about plugins of this kind"),
+            for arguments, said in ((("--plugin", plugin, "--filter", "nosuch"), "no case's name contains 'nosuch'"),
+                                    (("--plugin", plugin, "--filter", "allocator."), "applies to plugins of this kind"),
                                     (("--plugin", plugin, "--jobs", "0"), "--jobs 0: 1 to 256 was expected"),
-                                    (("--plugin", folder), "is a folder; name the manifest in it"),
-                                    (("--plugin", str(lost)), "gone.so; `library` is relative to the manifest's folder"),
+                                    (("--plugin", folder), "is a directory; name the manifest in it"),
+                                    (("--plugin", str(lost)), "gone.so; `library` is relative to the manifest's directory"),
                                     (("--plugin", cpu, "--option", "device_count=0"), "1 to 256 was expected"),
                                     (("--plugin", cpu, "--option", "device_cout=2"), "declares no option 'device_cout'; it declares device_count"),
                                     (("--plugin", cpu, "--beside", "/nowhere.so"), "there is no file /nowhere.so")):
