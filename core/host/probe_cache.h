@@ -19,8 +19,7 @@ class ProbeCache {
 
   // All inputs of a verdict: device, inode, size, mtime and ctime of the library, the manifest and the libraries that both say they need, the
   // kernel modules of the vendors' devices, boot, user, options, and the variables that hide devices. Empty if the files cannot be examined: then
-  // nothing
-  // is cached.
+  // nothing is cached.
   static std::string key_of(const Manifest& manifest, const std::vector<OptionValue>& options);
 
   bool find(const std::string& id, const std::string& key, Verdict* out_verdict) const;

@@ -15,8 +15,7 @@ bool is_secure_process();
 
 // Why the file is not trusted: it and every directory above it must be owned by root or the effective user, not be writable by others, and be on no
 // file system that another user's process serves. With raised privileges, the effective user is trusted only if the program was given it. Empty if
-// the
-// file is trusted. Checked on descriptors along the path; *out_path is the path without links, for loading it.
+// the file is trusted. Checked on descriptors along the path; *out_path is the path without links, for loading it.
 std::string why_untrusted(const std::string& path, std::string* out_path);
 
 // Who mounted the FUSE file system of that device, from the text of /proc/self/mountinfo; -1 if it does not tell.

@@ -28,8 +28,7 @@ class Packings {
  public:
   // Like pack() above. If slices have the same lifetimes as those of an earlier call and fit into its capacities, they get the same offsets, and
   // the arena has the same size. No slice gets more than an eighth beyond its need: slices that shrank further are packed anew, and slices that
-  // grew since the last
-  // packing get some reserve.
+  // grew since the last packing get some reserve.
   Result<uint64_t> pack(std::vector<Slice>& slices);
   // Drops packings whose arenas may be too large for the available memory.
   void forget();

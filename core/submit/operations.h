@@ -45,8 +45,7 @@ class Operations {
 
   // The operation of a site on a device, for these extents of its operands (concatenated), from the first plugin whose id matches the pattern and
   // that accepts it. NOT_FOUND lists the plugins that were asked and their answers. The most recent operations are kept. A failure's text is only
-  // the
-  // cause. [any] [may-block]
+  // the cause. [any] [may-block]
   Result<std::shared_ptr<const Operation>> prepare(const module_format::Operation& wanted, uint32_t device, std::span<const int64_t> dims,
                                                    const std::string& plugins);
   // NOT_FOUND if no usable plugin declares it: the check that is possible without extents. [any] [may-block]

@@ -4,8 +4,7 @@
 //
 // Each device has a lane: work that the run enqueues there waits, in the driver, for the run's earlier work there. Between devices the host bridges
 // (HD-Q-02): the run itself waits only for copies between devices, without blocking a thread unless its pace requires it. If the driver of both
-// copies
-// directly, the copy is on the source's lane, and the run waits for it before it enqueues more at the target.
+// copies directly, the copy is on the source's lane, and the run waits for it before it enqueues more at the target.
 #ifndef HEDDLE_CORE_SUBMIT_RUN_H_
 #define HEDDLE_CORE_SUBMIT_RUN_H_
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A claim is a socket with a core's name in the abstract namespace (unix(7)), shown as "@heddle-core-3" by `ss -xa`: only one socket can have a
 // name, the name belongs to no user and no directory, and the system removes it with the process, or with the last process forked from it. No
-// process connects to it.
-// Processes in different network namespaces do not see each other's claims.
+// process connects to it. Processes in different network namespaces do not see each other's claims.
 #include "cpu/core_claims.h"
 
 #include <sys/socket.h>

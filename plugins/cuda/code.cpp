@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Ranks, loads and unloads code of the formats "ptx/1" and "cubin/1". All slow steps (compiling PTX, loading machine code onto the device) happen
 // in executable_load, never in a submit. CUDA loads only those kernels onto the device whose functions are requested (CUDA_MODULE_LOADING), and so
-// only
-// those that the host lists.
+// only those that the host lists.
 #include "cuda/code.h"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The basis of the allocators' cases: a provider of the kit, whose buffers are records without memory, since an allocator only keeps books and
-// touches no
-// memory; a timeline that is a number; an allocator over that provider, whose every answer is checked. Used by cases_allocator*.cpp.
+// touches no memory; a timeline that is a number; an allocator over that provider, whose every answer is checked. Used by cases_allocator*.cpp.
 #ifndef HEDDLE_CONFORMANCE_ALLOCATOR_SESSION_H_
 #define HEDDLE_CONFORMANCE_ALLOCATOR_SESSION_H_
 

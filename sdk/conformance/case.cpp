@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Findings are printed as lines, one write each, so that a crash right afterwards loses none: "fail TEXT", "absent TEXT", "note TEXT", "misuse
-// TEXT", "done",
-// and, from a process that ends inside a call of the plugin, "inside CALL".
+// TEXT", "done", and, from a process that ends inside a call of the plugin, "inside CALL".
 #include "case.h"
 
 #include <signal.h>

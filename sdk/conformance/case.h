@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A case of the kit, and how it reports findings. A case runs alone in a child process: a requirement that does not hold ends the process, so that
-// no case
-// unwinds through a plugin in an unknown state. Knows nothing of plugins.
+// no case unwinds through a plugin in an unknown state. Knows nothing of plugins.
 #ifndef HEDDLE_CONFORMANCE_CASE_H_
 #define HEDDLE_CONFORMANCE_CASE_H_
 
@@ -64,8 +63,7 @@ bool failed();
 [[noreturn, gnu::format(printf, 1, 2)]] void misuse(const char* format, ...);
 
 // A plugin's text in quotes, for a text of the kit: bytes that would move a cursor, end the text or begin a terminal command are written as \0 and
-// \x1b,
-// and a text with such bytes is followed by its size.
+// \x1b, and a text with such bytes is followed by its size.
 std::string shown(std::string_view text);
 
 // False for text with bytes that `shown` escapes.

@@ -35,8 +35,7 @@ void waits_for_points() {
 }
 
 // All available memory, freed with points of streams and requested by a caller at a point of one of them: it must be returned with the points that
-// the
-// caller is not ordered after, or not at all.
+// the caller is not ordered after, or not at all.
 class StreamOrder {
  public:
   struct Place {

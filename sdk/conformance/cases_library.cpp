@@ -116,8 +116,7 @@ const OperatorRule* rule_of(const OperatorRequest& request) {
   return nullptr;
 }
 
-// Requests that the manifest's rule excludes, as a damaged module could make them: a plugin that accepts one reads or writes outside of its
-// operands.
+// Requests that the manifest's rule excludes, as a damaged module could make them: a plugin that accepts one reads or writes outside of its operands.
 void other_shapes() {
   Instance instance;
   bool is_said = false;

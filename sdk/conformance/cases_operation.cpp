@@ -123,8 +123,7 @@ void runs_in_its_place() {
 }
 
 // The same arithmetic in both ways in which a region may run: inexact results, and results so small that a wrong floating-point state makes them 0,
-// must be
-// identical to the bit.
+// must be identical to the bit.
 void same_as_a_kernel() {
   Session session;
   heddle_operation operation;

@@ -33,9 +33,8 @@ void exports_only_the_entry() {
   }
 }
 
-// HD-B-02 is about a vendor's driver library: it must be opened when the plugin is probed, so that the plugin can report that it is missing. The kit
-// knows
-// some of these libraries; for others it requires that requires.libs names them, so that a missing one has a reason and a hint.
+// HD-B-02 is about a vendor's driver library: it must be opened when the plugin is probed, so that the plugin can report that it is missing. The
+// kit knows some of these libraries; for others it requires that requires.libs names them, so that a missing one has a reason and a hint.
 bool is_a_vendors(const std::string& soname) {
   for (const char* vendor : {"libcuda.", "libamdhip64.", "libhsa-runtime64.", "libze_loader.", "libOpenCL.", "libvulkan."}) {
     if (soname.rfind(vendor, 0) == 0) return true;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads a plugin as a host does: its single entry, negotiation, full-size copies of its tables with UNIMPLEMENTED in every hole (HD-E-04). The slots
-// of
-// the copies check each call: that it does not change the calling thread's state (HD-T-02), throws nothing (HD-B-01), and writes its handle: NULL on
-// failure (HD-E-07).
+// Loads a plugin as a host does: its single entry, negotiation, full-size copies of its tables with UNIMPLEMENTED in every hole (HD-E-04). The
+// slots of the copies check each call: that it does not change the calling thread's state (HD-T-02), throws nothing (HD-B-01), and writes its
+// handle: NULL on failure (HD-E-07).
 #ifndef HEDDLE_CONFORMANCE_PLUGIN_H_
 #define HEDDLE_CONFORMANCE_PLUGIN_H_
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The basis of most cases: an instance, a device with a queue, lists of commands. Objects created through a session are destroyed with it, in the
-// right
-// order, and destroying them must succeed; afterwards nothing of the plugin may be left.
+// right order, and destroying them must succeed; afterwards nothing of the plugin may be left.
 #ifndef HEDDLE_CONFORMANCE_SESSION_H_
 #define HEDDLE_CONFORMANCE_SESSION_H_
 
@@ -15,13 +14,11 @@
 namespace heddle::conformance {
 
 // Size of the end that a newer host's struct has in the cases about sizes: longer than the additions of a few minors, so that a plugin of one of
-// them does
-// not know its last word either.
+// them does not know its last word either.
 constexpr size_t kTailWords = 64;
 
 // Waits of a case give up after this time, so that a hang is reported as the missing event. Below the time limit of a case, settings.h; cases that
-// move
-// gigabytes (--large) may take longer.
+// move gigabytes (--large) may take longer.
 constexpr uint64_t kPatienceNs = uint64_t{kHasShadowMemory ? 50 : 20} * 1000000000;  // reading 96 MB takes seconds there
 inline uint64_t patience_ns() {
   return settings().large ? 10 * kPatienceNs : kPatienceNs;

@@ -44,8 +44,7 @@ class SafetensorsIndex {
 
 // Reads and checks the header through the descriptor, which the caller keeps; `path` is for error texts. DATA_LOSS for a file that breaks a rule of
 // the format: a header beyond the file or above 100,000,000 bytes, invalid UTF-8 or JSON, duplicate names, sizes that do not match their shapes,
-// holes,
-// overlaps, bytes after the last tensor.
+// holes, overlaps, bytes after the last tensor.
 Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_bytes, const std::string& path);
 
 struct SafetensorsTensor {

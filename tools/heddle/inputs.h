@@ -17,8 +17,7 @@ Wrong parse_inputs(const std::vector<std::string>& texts, std::vector<TensorArgu
 
 // One value per argument of the function named function_name in the module. Named inputs go to their arguments, the others in order to the
 // remaining ones. Without `make_missing` a missing input is an error that names it. Empty: continue. Else the exit code, after reporting an error
-// in the
-// command line or in a file.
+// in the command line or in a file.
 std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArgument>& given, const Function& function,
                                  heddle_module_t* module, const std::string& function_name, const MakeInput& make_missing,
                                  std::vector<HostTensor>& out);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Writes the events of a pool as a PyTorch memory snapshot, for the viewer at https://pytorch.org/memory_viz: a pickle of protocol 2 with the
 // dictionary {"device_traces": [[event, ...]], "segments": []}, with the fields of torch.cuda.memory._snapshot(). Events are written as they occur;
-// the file
-// gets its name when it is complete. Used by log.cpp; not thread-safe.
+// the file gets its name when it is complete. Used by log.cpp; not thread-safe.
 #ifndef HEDDLE_PLUGINS_ALLOCATORS_LOG_VIEWER_FILE_H_
 #define HEDDLE_PLUGINS_ALLOCATORS_LOG_VIEWER_FILE_H_
 

@@ -4,8 +4,8 @@
 //
 // Peaks are for all heaps together. So a heap has for each quantity a bound up to which it need not look at other heaps, and the bounds of all
 // heaps add up to at most the peak: below them no peak changes. An operation that would pass a bound borrows from another heap's bound; if no heap
-// has enough
-// left, it is refused and nothing changes. The caller then takes the locks of all heaps and repeats it; it is then counted, and new bounds are set.
+// has enough left, it is refused and nothing changes. The caller then takes the locks of all heaps and repeats it; it is then counted, and new
+// bounds are set.
 #ifndef HEDDLE_POOL_HEAP_H_
 #define HEDDLE_POOL_HEAP_H_
 

@@ -3,15 +3,13 @@
 //
 // Small blocks are split off shared chunks, best fit, and joined with free neighbors when they are freed. A large block takes a whole chunk, of a
 // size class into which a later block of about its size fits. Empty chunks are kept for reuse as long as no more is reserved than a sixteenth above
-// the
-// peak need; if a block would exceed this, an empty chunk is split for it, or empty chunks are returned first. As long as the provider is called
-// seldom the pool saves memory: more blocks count as large, no chunk is split, and a shared chunk that would exceed the sixteenth is as large as
-// its block.
+// the peak need; if a block would exceed this, an empty chunk is split for it, or empty chunks are returned first. As long as the provider is
+// called seldom the pool saves memory: more blocks count as large, no chunk is split, and a shared chunk that would exceed the sixteenth is as
+// large as its block.
 //
 // The first heap has the provider's chunks and serves the first thread. Another thread has a heap of its own for its small blocks, whose chunks are
 // spans: parts of the first heap. A call takes the lock of one heap; if that is not sufficient, it takes all of them, in their order. None is held
-// while
-// the provider is called.
+// while the provider is called.
 #ifndef HEDDLE_POOL_POOL_H_
 #define HEDDLE_POOL_POOL_H_
 

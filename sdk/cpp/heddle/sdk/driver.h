@@ -9,9 +9,8 @@
 //
 // Thread tags are those of driver.h: a virtual function is called on the thread of the host's call that it serves, and Device::read and write on
 // the one that calls run_on_host. Arguments are checked, unless a comment says otherwise. Functions may throw: exceptions become a status, except
-// on a
-// thread of the driver's own, which needs sdk::guarded around its work. Functions that are noexcept here must not throw. If a function fails or
-// throws, it must destroy what it has created, and *out is ignored.
+// on a thread of the driver's own, which needs sdk::guarded around its work. Functions that are noexcept here must not throw. If a function fails
+// or throws, it must destroy what it has created, and *out is ignored.
 #ifndef HEDDLE_SDK_DRIVER_H_
 #define HEDDLE_SDK_DRIVER_H_
 
