@@ -362,7 +362,7 @@ TEST_F(Trust, TheLinkersVariablesAreNotForProbes) {
   std::string said = child(theirs);
   EXPECT_THAT(said, HasSubstr("needs: untrusted: "));
   EXPECT_THAT(said, HasSubstr("can be written by others"));
-  EXPECT_THAT(child("/usr/lib:"), HasSubstr("LD_LIBRARY_PATH: it names the current folder"));
+  EXPECT_THAT(child("/usr/lib:"), HasSubstr("LD_LIBRARY_PATH: it names the current directory"));
   EXPECT_THAT(child("/usr/lib"), HasSubstr("LD_LIBRARY_PATH unset"));
 }
 

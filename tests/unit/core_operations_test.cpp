@@ -242,7 +242,7 @@ TEST_F(Operations, SayWhatEveryPluginAnswered) {
   EXPECT_EQ(refused.code, HEDDLE_STATUS_NOT_FOUND);
   EXPECT_THAT(refused.message, AllOf(HasSubstr("test::Scale/1 (2x3xf32 -> 2x3xf32) on device 'cpu:0'"),
                                      HasSubstr("test.library returned UNIMPLEMENTED: test::Scale/1: it refuses on purpose"),
-                                     HasSubstr("test.other_library says UNIMPLEMENTED"), Not(HasSubstr("not declare"))));
+                                     HasSubstr("test.other_library returned UNIMPLEMENTED"), Not(HasSubstr("not declare"))));
   // Declared by its manifest, and not in its library.
   Outcome absent = try_instance(write({{.mode = "refuse", .version = 3}}, 2));
   EXPECT_THAT(absent.message, AllOf(HasSubstr("test.library returned UNIMPLEMENTED"), HasSubstr("test.other_library says NOT_FOUND")));

@@ -123,8 +123,8 @@ TEST(TensorText, RefusesValuesThatDoNotFit) {
                {"2xu8=1,-1", "value 1: '-1' is outside the range of u8"},
                {"1xi32=1.5", "'1.5' is not an integer of type i32"},
                {"1xu64=18446744073709551616", "is not an integer"},
-               {"2xf32=1,", "value 1: '' is no number"},
-               {"1xf32=one", "'one' is no number"},
+               {"2xf32=1,", "value 1: '' is not a number"},
+               {"1xf32=one", "'one' is not a number"},
                {"4294967296x4294967296xf32=1", "is too large"},
                {"1xf32=", "0 values"}};
   for (const auto& one : cases) {
