@@ -204,7 +204,7 @@ Verdict check_library_path(const std::string& path) {
   if (path.find('$') == std::string::npos) return {};
   return {PluginState::kIncompatible,
           fmt::format("loading '{}' failed: the dynamic linker replaces what follows a '$', and would load another file than was checked; "
-                      "rename the file or the folder [HD-B-03]",
+                      "rename the file or the directory [HD-B-03]",
                       path)};
 }
 

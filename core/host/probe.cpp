@@ -120,8 +120,8 @@ void drain(Child& child) {
   char buffer[4096];
   ssize_t count;
   for (int turns = 0; turns < 64 && (count = read(child.answer_pipe.get(), buffer, sizeof(buffer))) > 0; ++turns) {
-    size_t room = kMaxAnswerBytes - std::min(kMaxAnswerBytes, child.answer.size());
-    child.answer.append(buffer, std::min<size_t>(room, static_cast<size_t>(count)));
+    size_t remaining = kMaxAnswerBytes - std::min(kMaxAnswerBytes, child.answer.size());
+    child.answer.append(buffer, std::min<size_t>(remaining, static_cast<size_t>(count)));
   }
   for (int turns = 0; turns < 64 && (count = read(child.output_pipe.get(), buffer, sizeof(buffer))) > 0; ++turns) {
     child.output.append(buffer, static_cast<size_t>(count));

@@ -80,8 +80,8 @@ Status Inspection::check_patterns(const open::OpenModule& module) const {
     });
     if (fits) continue;
     return error(HEDDLE_STATUS_NOT_FOUND,
-                 "heddle: dumping regions failed: no region of {} has a name like '{}'; heddle explain lists the names, and * stands for "
-                 "any part of one",
+                 "heddle: dumping regions failed: no region of {} has a name like '{}'; heddle explain lists the names, and * matches "
+                 "any part of a name",
                  module.path(), view(pattern));
   }
   return Status();

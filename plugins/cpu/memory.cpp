@@ -45,13 +45,13 @@ void place_on_nodes(const Device* device, void* memory, uint64_t bytes) noexcept
 bool map_memory(Buffer* buffer, uint64_t size, uint64_t alignment) noexcept {
   const uint64_t whole = round_up(size, kPage);
   const uint64_t wanted = size >= kHugeFrom ? std::max(alignment, kHugePage) : std::max(alignment, kPage);
-  const uint64_t room = whole + (wanted - kPage);
-  void* memory = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const uint64_t reserved = whole + (wanted - kPage);
+  void* memory = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return false;
   const auto start = reinterpret_cast<uint64_t>(memory);
   const uint64_t first = round_up(start, wanted);
   if (first > start) munmap(memory, first - start);
-  if (start + room > first + whole) munmap(reinterpret_cast<void*>(first + whole), start + room - (first + whole));
+  if (start + reserved > first + whole) munmap(reinterpret_cast<void*>(first + whole), start + reserved - (first + whole));
   buffer->mapped = reinterpret_cast<void*>(first);
   buffer->mapped_bytes = whole;
   buffer->data = static_cast<char*>(buffer->mapped);

@@ -34,15 +34,15 @@ std::string read_small(const std::string& path) {
 
 std::vector<uint32_t> allowed_cpus() {
   std::vector<uint32_t> cpus;
-  for (int room = 1024; room <= 1 << 20; room *= 2) {
-    cpu_set_t* set = CPU_ALLOC(room);
+  for (int cpu_capacity = 1024; cpu_capacity <= 1 << 20; cpu_capacity *= 2) {
+    cpu_set_t* set = CPU_ALLOC(cpu_capacity);
     if (!set) break;
-    const size_t bytes = CPU_ALLOC_SIZE(room);
+    const size_t bytes = CPU_ALLOC_SIZE(cpu_capacity);
     CPU_ZERO_S(bytes, set);
     const int failed = sched_getaffinity(0, bytes, set);
     const int error = errno;
     if (!failed) {
-      for (int cpu = 0; cpu < room; ++cpu) {
+      for (int cpu = 0; cpu < cpu_capacity; ++cpu) {
         if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(static_cast<uint32_t>(cpu));
       }
     }

@@ -52,7 +52,7 @@ uint32_t narrow(uint64_t pattern, uint32_t bytes) noexcept {
 
 CUresult fill(const Api& cuda, const Op::Fill& op, CUstream stream) noexcept {
   const uint32_t bytes = narrow(op.pattern, op.pattern_bytes);
-  const uint64_t count = op.length / bytes, tail = op.length % bytes;
+  const uint64_t count = op.length / bytes, remainder = op.length % bytes;
   const bool aligned = op.to % std::min(bytes, 4u) == 0;
   CUresult result = CUDA_SUCCESS;
   if (bytes == 1) {
@@ -67,7 +67,7 @@ CUresult fill(const Api& cuda, const Op::Fill& op, CUstream stream) noexcept {
       result = fill_column(cuda, op.to + at, bytes, unit, static_cast<uint32_t>(op.pattern >> (8 * at)), count, stream);
     }
   }
-  for (uint64_t i = 0; i < tail && result == CUDA_SUCCESS; ++i) {
+  for (uint64_t i = 0; i < remainder && result == CUDA_SUCCESS; ++i) {
     result = cuda.cuMemsetD8Async(op.to + count * bytes + i, static_cast<unsigned char>(op.pattern >> (8 * i)), 1, stream);
   }
   return result;

@@ -63,23 +63,23 @@ heddle_status_t* check_params(Device* device, const heddle_buffer_params_t& para
 
 CUresult allocate(Device* device, Buffer* buffer) {
   const Api& cuda = device->cuda;
-  const uint64_t room = buffer->size + (buffer->alignment > kAlignment ? buffer->alignment - kAlignment : 0);
+  const uint64_t padded_size = buffer->size + (buffer->alignment > kAlignment ? buffer->alignment - kAlignment : 0);
   if (buffer->memory & kHostKinds) {
-    if (CUresult bad = cuda.cuMemHostAlloc(&buffer->pinned, room, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)) return bad;
+    if (CUresult bad = cuda.cuMemHostAlloc(&buffer->pinned, padded_size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)) return bad;
     const auto start = reinterpret_cast<uint64_t>(buffer->pinned), first = round_up(start, buffer->alignment);
     buffer->host = reinterpret_cast<char*>(first);
     if (CUresult bad = cuda.cuMemHostGetDevicePointer(&buffer->address, buffer->pinned, 0)) return bad;
     buffer->address += first - start;
-    buffer->overhead_bytes = round_up(room, 4096) - buffer->size;
+    buffer->overhead_bytes = round_up(padded_size, 4096) - buffer->size;
     return CUDA_SUCCESS;
   }
-  if (room >= kLargeBlock) {
-    if (CUresult bad = cuda.cuMemAlloc(&buffer->large, room)) return bad;
+  if (padded_size >= kLargeBlock) {
+    if (CUresult bad = cuda.cuMemAlloc(&buffer->large, padded_size)) return bad;
     buffer->address = round_up(buffer->large, buffer->alignment);
-    buffer->overhead_bytes = round_up(room, kLargeGranularity) - buffer->size;
+    buffer->overhead_bytes = round_up(padded_size, kLargeGranularity) - buffer->size;
     return CUDA_SUCCESS;
   }
-  if (CUresult bad = cuda.cuMemAllocFromPoolAsync(&buffer->block, room, device->pool, device->allocation_stream)) return bad;
+  if (CUresult bad = cuda.cuMemAllocFromPoolAsync(&buffer->block, padded_size, device->pool, device->allocation_stream)) return bad;
   // Other streams may use the memory once the allocation has happened on its own stream, which has no other work.
   if (CUresult bad = cuda.cuStreamSynchronize(device->allocation_stream)) return bad;
   buffer->address = round_up(buffer->block, buffer->alignment);

@@ -145,9 +145,9 @@ void largest_grid() {
   Session session;
   Kernels kernels(&session);
   for (int side = 0; side < 3; ++side) {
-    const uint64_t room = session.fitting(8 << 20) / 4;
+    const uint64_t capacity = session.fitting(8 << 20) / 4;
     const uint64_t most = session.description.max_workgroup_count[side] ? session.description.max_workgroup_count[side] : 65535;
-    const uint32_t count = static_cast<uint32_t>(std::min({most, room, uint64_t{1} << 20}));
+    const uint32_t count = static_cast<uint32_t>(std::min({most, capacity, uint64_t{1} << 20}));
     heddle_buffer_t* buffer = zeroed(session, uint64_t{count} * 4);
     uint32_t grid[3] = {1, 1, 1};
     grid[side] = count;

@@ -100,11 +100,11 @@ void attributes_stay_with_their_operation() {
 
 void shards_are_independent() {
   Instance instance;
-  bool cut = false;
+  bool sharded = false;
   each_request([&](Request& request) {
     const Operation operation(&instance, request);
     if (operation.shards() < 2) return;
-    cut = true;
+    sharded = true;
     const std::vector<char> result = result_of(instance, request, operation, '\0');
     Memory backwards(request, operation.properties, '\x33'), at_once(request, operation.properties, '\x44');
     backwards.fill_inputs(settings().seed);
@@ -122,7 +122,7 @@ void shards_are_independent() {
     at_once.check("enqueue of shards at once");
     CHECK(at_once.contents(true) == result, "%s: concurrent shards give different bytes [HD-O-03]", request.name().c_str());
   });
-  if (!cut) absent("none of its requests is divided into shards");
+  if (!sharded) absent("none of its requests is divided into shards");
 }
 
 void calls_at_once() {

@@ -41,12 +41,12 @@ struct Filled {
 
 void sizes_and_offsets() {
   Session session;
-  const uint64_t room = session.fitting(5 << 20);
-  Filled buffer(session, room);
+  const uint64_t capacity = session.fitting(5 << 20);
+  Filled buffer(session, capacity);
   for (uint64_t size : {uint64_t{1}, uint64_t{3}, uint64_t{4}, uint64_t{63}, uint64_t{64}, uint64_t{4095}, uint64_t{4096}, uint64_t{4097},
                         uint64_t{65537}, (uint64_t{1} << 20) + 1, (uint64_t{4} << 20) + 13}) {
     for (uint64_t offset : {uint64_t{0}, uint64_t{1}, uint64_t{63}, uint64_t{4093}}) {
-      if (offset + size > room) continue;
+      if (offset + size > capacity) continue;
       Bytes source = random_bytes(size + 3);  // host pointers of every alignment, too
       const uint64_t skew = offset % 3;
       session.upload(buffer.buffer, offset, source.data() + skew, size);
@@ -151,10 +151,10 @@ void bad_patterns() {
 
 void copies_on_a_device() {
   Session session;
-  const uint64_t room = session.fitting(300000);
-  Filled source(session, room), target(session, room);
+  const uint64_t capacity = session.fitting(300000);
+  Filled source(session, capacity), target(session, capacity);
   for (int i = 0; i < 20; ++i) {
-    const uint64_t length = random_below(room / 2), from = random_below(room - length), to = random_below(room - length);
+    const uint64_t length = random_below(capacity / 2), from = random_below(capacity - length), to = random_below(capacity - length);
     List list;
     list.copy(source.buffer, from, target.buffer, to, length);
     session.run(list);
@@ -163,9 +163,9 @@ void copies_on_a_device() {
   target.expect(session, "after copies between two buffers");
   source.expect(session, "the source of copies");
   List inside;
-  inside.copy(source.buffer, 0, source.buffer, room / 2, room / 2 - 10);
+  inside.copy(source.buffer, 0, source.buffer, capacity / 2, capacity / 2 - 10);
   session.run(inside);
-  std::memcpy(source.bytes.data() + room / 2, source.bytes.data(), room / 2 - 10);
+  std::memcpy(source.bytes.data() + capacity / 2, source.bytes.data(), capacity / 2 - 10);
   source.expect(session, "after a copy inside one buffer");
 }
 

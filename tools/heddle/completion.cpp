@@ -22,7 +22,7 @@ complete -o default -F _heddle heddle)";
 
 constexpr const char kZsh[] =
     R"(#compdef heddle
-# heddle: completion for zsh; save as _heddle in a folder of $fpath
+# heddle: completion for zsh; save as _heddle in a directory of $fpath
 _heddle() {
   local -a candidates
   candidates=("${(@f)$(heddle completion --words "${words[@]:1:$((CURRENT - 1))}" 2>/dev/null)}")

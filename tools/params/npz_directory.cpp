@@ -110,8 +110,8 @@ Wrong enter(const InputFile& file, const Directory& directory, NpzMember& member
   if (Wrong wrong = file.read(member.offset, head); !wrong.empty()) return wrong;
   if (u32(head, 0) != kZipLocal) return concat("there is no header at byte ", member.offset);
   if (Wrong wrong = refuse_method(u16(head, 8), u16(head, 6)); !wrong.empty()) return wrong;
-  const uint64_t texts = uint64_t{u16(head, 26)} + u16(head, 28), room = directory.offset - member.offset - kZipLocalBytes;
-  if (texts > room || member.length > room - texts) {
+  const uint64_t texts = uint64_t{u16(head, 26)} + u16(head, 28), available = directory.offset - member.offset - kZipLocalBytes;
+  if (texts > available || member.length > available - texts) {
     return concat("its ", member.length, " bytes after the header at byte ", member.offset, " reach into the directory at ",
                   directory.offset);
   }
