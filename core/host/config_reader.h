@@ -22,7 +22,7 @@ class ConfigReader {
   // Reads only [plugins.security] and [modules.security] of that file and its imports.
   void security_of(const std::string& path);
   void text(const std::string& name, const std::string& text);
-  // Enforces the system file's settings, whatever was read after it: strict stays strict, and no digests are added.
+  // Enforces the system file's settings, regardless of what was read after it: strict stays strict, and no digests are added.
   void tighten(const SecurityConfig& system, const std::string& origin);
   // Records a value for `heddle config effective`, replacing an earlier one of the same key.
   void effective_value(const std::string& path, const std::string& text, const std::string& origin);

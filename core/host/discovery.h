@@ -17,7 +17,7 @@ namespace heddle::host {
 struct FoundPlugin {
   Manifest manifest;                  // .id and .path are always set
   Verdict verdict;                    // available, or why not, judging by the manifest alone
-  std::vector<std::string> shadowed;  // manifests of this id in later folders, or refused by a pin
+  std::vector<std::string> shadowed;  // manifests of this id in later directories, or refused by a pin
 };
 
 struct DiscoveryParams {

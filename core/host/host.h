@@ -44,7 +44,7 @@ struct PluginInfo {
   std::string vendor_version;
   uint32_t device_count = 0;          // as reported by the probe
   bool from_cache = false;            // the verdict came from the probe cache
-  std::vector<std::string> shadowed;  // manifests of the same id in later folders
+  std::vector<std::string> shadowed;  // manifests of the same id in later directories
   std::vector<OperatorId> operators;  // operators of a library plugin
 };
 

@@ -74,7 +74,7 @@ class Device final : public Counted {
   host::Host& host() const { return *host_; }
   bool unified() const { return (description_.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0; }
 
-  // The driver returned DEVICE_LOST once: from then on every call of the core returns it too, whatever the driver returns later.
+  // The driver returned DEVICE_LOST once: from then on every call of the core returns it too, regardless of what the driver returns later.
   bool lost() const { return lost_.load(std::memory_order_acquire); }
   // The loss, or success.
   Status check() const { return lost() ? loss() : Status(); }

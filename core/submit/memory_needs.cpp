@@ -137,7 +137,7 @@ class Needs {
       if (read.by_functions[i]) add_block(*kinds[static_cast<size_t>(global.kind())], bytes);
     }
     if (!programs_.initializer) return;
-    // The maximum that is in memory at once of what only the initializer reads.
+    // The peak memory of data that only the initializer reads.
     std::vector<uint64_t> most(held_.size());
     std::set<uint32_t> there;
     for (const InitializerPart& part : parts_of_initializer(meta, *programs_.initializer, read.by_functions, usual_part_bytes(meta))) {
