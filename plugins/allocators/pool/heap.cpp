@@ -199,7 +199,7 @@ bool Heap::take(Part* part, const Wanted& wanted, const heddle_block_params_t& p
     quick_[size / kGranule] = part->next_free;
     quick_bytes_ -= size;
   } else {
-    part = split(part, wanted);
+    part = split_off(part, wanted);
   }
   part->state = Part::State::kUsed;
   ++part->chunk->active_parts;
@@ -209,7 +209,7 @@ bool Heap::take(Part* part, const Wanted& wanted, const heddle_block_params_t& p
 
 Part* Heap::take_span(Part* part, const Wanted& wanted) {
   have_spare_parts();
-  part = split(part, wanted);
+  part = split_off(part, wanted);
   part->state = Part::State::kSpan;
   Chunk* chunk = part->chunk;
   ++chunk->spans;
@@ -230,7 +230,7 @@ void Heap::free_span(Part* part) noexcept {
 }
 
 // The rest keeps its place in its list if possible.
-Part* Heap::split(Part* part, const Wanted& wanted) noexcept {
+Part* Heap::split_off(Part* part, const Wanted& wanted) noexcept {
   FreeBlocks& list = free_[part->chunk->kind];
   const uint64_t start = round_up(part->offset, wanted.alignment), old_size = part->size;
   const uint64_t head = start - part->offset, remainder = old_size - head - wanted.size;

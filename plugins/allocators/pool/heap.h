@@ -109,7 +109,7 @@ class alignas(64) Heap {
   void drop_part(Part* part) noexcept;
   uint64_t size_of_taken(const Part& part, const Wanted& wanted) const noexcept;
   // Splits a part for the request off a free one; it is then in no list and not free any more.
-  Part* split(Part* part, const Wanted& wanted) noexcept;
+  Part* split_off(Part* part, const Wanted& wanted) noexcept;
   Part* find_joined(const Wanted& wanted) const noexcept;
   // A part that is in no list becomes free, joined with its free neighbors.
   void make_free(Part* part) noexcept;
