@@ -76,14 +76,14 @@ std::vector<uint32_t> numa_nodes_of(const std::vector<uint32_t>& cpus) {
 }  // namespace
 
 Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus, uint32_t threads,
-               bool claimed, CoreClaims claims_)
+               bool claimed, CoreClaims claims_, bool shares)
     : sdk::DeviceRoot{},
       instance(instance_),
       ordinal(ordinal_),
       memory_bytes(instance_->memory_bytes()),
       numa_nodes(numa_nodes_of(cpus)),
       claims(std::move(claims_)),
-      workers(std::move(cpus), threads, claimed, instance_->options.spin_ns),
+      workers(std::move(cpus), threads, claimed, instance_->options.spin_ns, shares),
       workspaces(new Workspace[workers.places()]) {
   api = api_;
   host = instance_->host;
@@ -218,7 +218,10 @@ heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal,
     const bool pinned = !claimed.empty();
     if (pinned) cpus = std::move(claimed);
     std::sort(cpus.begin(), cpus.end());
-    *out = sdk::make<Device>(instance->host, instance, ordinal, params.api, std::move(cpus), threads, pinned, std::move(claims))->handle();
+    // A device with fewer threads than processors leaves it to the system where they run.
+    const bool shares = !limited && threads == cpus.size();
+    *out = sdk::make<Device>(instance->host, instance, ordinal, params.api, std::move(cpus), threads, pinned, std::move(claims), shares)
+               ->handle();
     instance->open_devices.fetch_add(1);
     return nullptr;
   });

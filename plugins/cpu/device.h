@@ -79,7 +79,7 @@ class Queue;
 struct Device : sdk::DeviceRoot {
   // Threads are pinned if their cores were claimed; otherwise they may run on any of the processors.
   Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t* api_, std::vector<uint32_t> cpus, uint32_t threads,
-         bool claimed, CoreClaims claims_);
+         bool claimed, CoreClaims claims_, bool shares);
   ~Device();
 
   static Device* from(heddle_device_t* handle) noexcept { return static_cast<Device*>(reinterpret_cast<sdk::DeviceRoot*>(handle)); }

@@ -20,7 +20,11 @@ constexpr uint32_t kDefaultMxcsr = 0x1f80;  // round to nearest, no flush to zer
 constexpr uint64_t kPiecesPerShare = 4;
 constexpr uint32_t kSpareSeats = 8;  // callers beyond one per core
 constexpr uint32_t kTurnsBeforeYield = 1000;
-constexpr uint64_t kRest = UINT32_MAX;  // instead of a seat and a member: sleep at once
+constexpr uint64_t kLookNs = 1'000'000;    // between two looks at the neighbors
+constexpr uint64_t kLongCallNs = 500'000;  // shorter calls leave the neighbors alone
+constexpr uint64_t kLeaveNs = 20'000'000;  // without a long call
+constexpr uint32_t kSettlesPerLook = 8;    // between two readings of the clock
+constexpr uint64_t kRest = UINT32_MAX;     // instead of a seat and a member: sleep at once
 
 }  // namespace
 
@@ -60,16 +64,18 @@ void pin_thread(const std::vector<uint32_t>& cpus) noexcept {
   CPU_FREE(set);
 }
 
-Workers::Workers(std::vector<uint32_t> cpus, uint32_t threads, bool pin, uint64_t spin_ns)
+Workers::Workers(std::vector<uint32_t> cpus, uint32_t threads, bool pin, uint64_t spin_ns, bool shares)
     : cpus_(std::move(cpus)),
       threads_(std::max(threads, 1u)),
       pin_(pin && cpus_.size() >= threads_),
       spin_ns_(spin_ns),
       seats_(threads_ + kSpareSeats),
+      limit_(threads_),
       shares_(new Share[places()]),
       mailboxes_(new Mailbox[threads_]),
       all_seats_(new Seat[seats_]),
       epochs_(new std::atomic<uint32_t>[words()] {}) {
+  if (shares && threads_ > 1) neighbors_ = std::make_unique<Neighbors>(cpus_);
   for (uint32_t i = 0; i < seats_; ++i) {
     Seat& seat = all_seats_[i];
     seat.number = i;
@@ -126,7 +132,7 @@ void Workers::work(uint32_t worker) noexcept {
       sleepers_.fetch_add(1);
       const uint32_t epoch = word.load();
       if (mailbox.call.load(std::memory_order_relaxed) == seen && !stop_.load()) {
-        sdk::futex_wait_bits(word, epoch, 1u << (worker % kSleepersAWord));
+        sdk::futex_wait_bits(word, epoch, 1u << (worker % kSleepersAWord), worker == 0 ? next_look() : UINT64_MAX);
         mailbox.wakes.fetch_add(1, std::memory_order_relaxed);
       }
       sleepers_.fetch_sub(1);
@@ -169,7 +175,7 @@ void Workers::adopt(Seat* seat) noexcept {
   // Workers are shared out evenly; remaining ones go to the first seats.
   uint32_t before = 0;
   for (uint32_t i = 0; i < seat->number; ++i) before += all_seats_[i].taken;
-  const uint32_t running = static_cast<uint32_t>(owner_.size()) + 1, spare = running > callers_ ? running - callers_ : 0;
+  const uint32_t running = std::min(static_cast<uint32_t>(owner_.size()) + 1, limit_), spare = running > callers_ ? running - callers_ : 0;
   const uint32_t fair = spare / callers_ + (before < spare % callers_ ? 1 : 0);
   uint32_t has = 0;
   bool freed = false;
@@ -202,7 +208,40 @@ void Workers::release(uint32_t worker) noexcept {
   mailboxes_[worker].call.store(kRest, std::memory_order_release);
 }
 
+void Workers::look_around(uint64_t now, bool is_long) noexcept {
+  if (is_long && computed_ns_.load(std::memory_order_relaxed) != 0) computed_ns_.store(now, std::memory_order_relaxed);
+  if (now - looked_ns_.load(std::memory_order_relaxed) < kLookNs) return;
+  std::unique_lock<std::mutex> neighbors_lock(neighbors_mutex_, std::try_to_lock);
+  if (!neighbors_lock) return;  // another caller does it
+  looked_ns_.store(now, std::memory_order_relaxed);
+  const uint32_t limit = std::max(threads_ / (neighbors_->count() + 1), 1u);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (is_long && !owner_.empty() && !neighbors_->has_entered()) {
+    neighbors_->enter();
+    computed_ns_.store(now, std::memory_order_relaxed);
+    epochs_[0].fetch_add(1);  // the first worker is to leave in time, even if it is asleep
+    sdk::futex_wake_bits(epochs_[0], 1);
+  }
+  if (limit == limit_) return;
+  limit_ = limit;
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
+uint64_t Workers::next_look() noexcept {
+  const uint64_t computed = computed_ns_.load(std::memory_order_relaxed);
+  if (!neighbors_ || computed == 0) return UINT64_MAX;
+  if (sdk::monotonic_ns() < computed + kLeaveNs) return computed + kLeaveNs;
+  std::lock_guard<std::mutex> lock(neighbors_mutex_);
+  neighbors_->leave();
+  computed_ns_.store(0, std::memory_order_relaxed);
+  return UINT64_MAX;
+}
+
 Workers::Team::Team(Workers* workers, bool* own_core) noexcept : workers_(workers) {
+  if (workers->neighbors_) {
+    start_ns_ = sdk::monotonic_ns();
+    workers->look_around(start_ns_, false);
+  }
   std::unique_lock<std::mutex> lock(workers->mutex_);
   workers->seat_free_.wait(lock, [&] { return workers->callers_ < workers->seats_; });
   seat_ = workers->all_seats_.get();
@@ -230,6 +269,10 @@ Workers::Team::~Team() {
 }
 
 uint32_t Workers::Team::settle(uint32_t wanted) noexcept {
+  if (workers_->neighbors_ && wanted > 1 && ++settled_ % kSettlesPerLook == 0) {
+    const uint64_t now = sdk::monotonic_ns();
+    workers_->look_around(now, now - start_ns_ > kLongCallNs);
+  }
   const bool starts = wanted > 1 && !workers_->started_.load(std::memory_order_acquire);
   if (starts || seat_->generation != workers_->generation_.load(std::memory_order_acquire)) [[unlikely]] {
     std::lock_guard<std::mutex> lock(workers_->mutex_);

@@ -4,7 +4,7 @@
 //
 // A caller takes a team for as long as it has work. Callers and their workers share the device's cores: a single caller has all workers in its
 // team, two callers have half each, and with at least as many callers as cores each works alone. A team takes and returns workers only between two
-// jobs.
+// jobs. While other devices compute on the same processors, callers have only the device's share of the threads.
 //
 // A job's items are divided into one share per member of the team, and each share into a few pieces. A member first claims pieces of its own share
 // (so that the same worker touches the same data dispatch after dispatch), then those of others. The join waits for pieces, not for
@@ -20,6 +20,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "cpu/neighbors.h"
 
 namespace heddle::cpu {
 
@@ -60,9 +62,8 @@ class Workers {
   using Bound = uint64_t (*)(void* context, uint64_t share, uint64_t shares) noexcept;
 
   // `threads`: a caller and its workers. If pinned, each worker runs on one of cpus[1..], otherwise anywhere on cpus. Threads start at the
-  // first job that
-  // needs them.
-  Workers(std::vector<uint32_t> cpus, uint32_t threads, bool pin, uint64_t spin_ns);
+  // first job that needs them. `shares`: processors are shared with the neighbors (neighbors.h).
+  Workers(std::vector<uint32_t> cpus, uint32_t threads, bool pin, uint64_t spin_ns, bool shares = false);
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -102,6 +103,8 @@ class Workers {
 
     Workers* workers_;
     Seat* seat_;
+    uint64_t start_ns_ = 0;  // if the processors are shared
+    uint32_t settled_ = 0;   // how often
   };
 
  private:
@@ -140,6 +143,11 @@ class Workers {
   void start() noexcept;
   void adopt(Seat* seat) noexcept;
   void release(uint32_t worker) noexcept;
+  // Adapts the number of threads to the neighbors, at most once per millisecond. is_long: a call has taken so long that they should know of it.
+  void look_around(uint64_t now, bool is_long) noexcept;
+  // Called by the first worker before it sleeps: leaves the neighbors if no long call computed lately. Returns when to call it again; UINT64_MAX:
+  // after the next wake-up.
+  uint64_t next_look() noexcept;
 
   const std::vector<uint32_t> cpus_;
   const uint32_t threads_;
@@ -152,6 +160,7 @@ class Workers {
   uint32_t callers_ = 0;              // seats that are taken
   std::vector<uint32_t> owner_;       // per running worker: a seat or kNobody
   std::vector<std::thread> running_;
+  uint32_t limit_;                        // threads that callers may use now, under mutex_
   std::unique_ptr<Share[]> shares_;       // per place
   std::unique_ptr<Mailbox[]> mailboxes_;  // per worker, indexed by its place
   std::unique_ptr<Seat[]> all_seats_;
@@ -160,6 +169,10 @@ class Workers {
   alignas(64) std::atomic<uint32_t> number_{0};      // of the newest job
   alignas(64) std::atomic<uint32_t> sleepers_{0};
   std::atomic<bool> stop_{false};
+  std::mutex neighbors_mutex_;
+  std::unique_ptr<Neighbors> neighbors_;  // under neighbors_mutex_; null if the processors are not shared
+  std::atomic<uint64_t> looked_ns_{0};    // when the neighbors were last counted
+  std::atomic<uint64_t> computed_ns_{0};  // when a long call last computed; 0: they do not know of this device
 };
 
 }  // namespace heddle::cpu

@@ -12,6 +12,7 @@
 #include "../temporary_folder.h"
 #include "cpu/control_groups.h"
 #include "cpu/core_claims.h"
+#include "cpu/neighbors.h"
 #include "cpu/threads.h"
 #include "cpu/topology.h"
 
@@ -21,6 +22,7 @@ namespace {
 using cpu::CoreClaims;
 using cpu::group_limits;
 using cpu::GroupLimits;
+using cpu::Neighbors;
 using cpu::Workers;
 
 // A folder with files of a system below it.
@@ -182,6 +184,73 @@ TEST(CoreClaimsOf, OneUserCountForOthers) {
   ASSERT_EQ(waitpid(child, &end, 0), child);
   EXPECT_EQ(end, 0);
   EXPECT_EQ(CoreClaims().take(all, 1), std::vector<uint32_t>{kFirst + 11}) << "claims end with their process";
+}
+
+TEST(NeighborsOf, AreCountedWhileTheyCompute) {
+  const std::vector<uint32_t> cpus = {kFirst + 12, kFirst + 13};
+  Neighbors ours(cpus), theirs(cpus), third(cpus), elsewhere({kFirst + 12, kFirst + 14});
+  theirs.enter();
+  if (!theirs.has_entered()) GTEST_SKIP() << "no sockets";
+  theirs.enter();
+  EXPECT_EQ(ours.count(), 1u);
+  EXPECT_EQ(ours.count(), 1u) << "also after its queue of connections is full";
+  EXPECT_EQ(theirs.count(), 0u) << "itself is no neighbor";
+  EXPECT_EQ(elsewhere.count(), 0u);
+  ours.enter();
+  third.enter();
+  EXPECT_EQ(ours.count(), 2u);
+  theirs.leave();
+  theirs.leave();
+  EXPECT_EQ(ours.count(), 1u);
+}
+
+TEST(NeighborsOf, LeaveThoughAForkedProcessHasTheirSocket) {
+  const std::vector<uint32_t> cpus = {kFirst + 14, kFirst + 15};
+  Neighbors ours(cpus), theirs(cpus);
+  theirs.enter();
+  if (!theirs.has_entered()) GTEST_SKIP() << "no sockets";
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(pipe_ends[1]);
+    char byte;
+    _exit(static_cast<int>(read(pipe_ends[0], &byte, 1)));  // until the other process says so
+  }
+  close(pipe_ends[0]);
+  EXPECT_EQ(ours.count(), 1u);
+  theirs.leave();
+  EXPECT_EQ(ours.count(), 0u);
+  theirs.enter();  // by another name
+  EXPECT_EQ(ours.count(), 1u);
+  close(pipe_ends[1]);
+  int end = 0;
+  ASSERT_EQ(waitpid(child, &end, 0), child);
+}
+
+TEST(NeighborsOf, ShareTheThreads) {
+  const std::vector<uint32_t> cpus = {kFirst + 6, kFirst + 7, kFirst + 8, kFirst + 9};
+  Neighbors theirs(cpus);
+  theirs.enter();
+  if (!theirs.has_entered()) GTEST_SKIP() << "no sockets";
+  Workers workers(cpus, 4, false, 1000, true);
+  auto members_of_a_long_call = [&] {
+    Workers::Team team(&workers);
+    uint32_t members = 0;
+    for (int i = 0; i < 100; ++i) {
+      usleep(100);
+      members = team.settle(4);
+    }
+    return members;
+  };
+  EXPECT_EQ(members_of_a_long_call(), 2u);
+  EXPECT_EQ(theirs.count(), 1u) << "a long call says that it computes";
+  theirs.leave();
+  EXPECT_EQ(members_of_a_long_call(), 4u);
+  theirs.enter();
+  EXPECT_EQ(members_of_a_long_call(), 2u);
+  for (int i = 0; i < 500 && theirs.count() != 0; ++i) usleep(10000);
+  EXPECT_EQ(theirs.count(), 0u) << "a device without calls leaves";
 }
 
 // Counts how often each item is run, and where.

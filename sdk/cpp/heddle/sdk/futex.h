@@ -45,8 +45,12 @@ inline void futex_wake(const std::atomic<uint32_t>& word, int count = INT_MAX) n
 }
 
 // The same for threads that share a word: a wake reaches the threads that wait with one of its bits, and may reach others.
-inline void futex_wait_bits(const std::atomic<uint32_t>& word, uint32_t expected, uint32_t bits) noexcept {
-  syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, expected, nullptr, nullptr, bits);
+// until_ns: at most until this time of monotonic_ns(); UINT64_MAX: without a limit.
+inline void futex_wait_bits(const std::atomic<uint32_t>& word, uint32_t expected, uint32_t bits, uint64_t until_ns = UINT64_MAX) noexcept {
+  timespec limit;
+  limit.tv_sec = static_cast<time_t>(until_ns / 1000000000u);
+  limit.tv_nsec = static_cast<long>(until_ns % 1000000000u);
+  syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, expected, until_ns == UINT64_MAX ? nullptr : &limit, nullptr, bits);
 }
 
 inline void futex_wake_bits(const std::atomic<uint32_t>& word, uint32_t bits) noexcept {
