@@ -78,10 +78,10 @@ BREAKS = (
 
 # What a minor may bring; it needs the bump.
 ADDITIONS = (
-    ("a field at the end", "driver.h", QUEUE, QUEUE + "  uint64_t affinity;\n", "heddle_queue_params has uint64_t affinity behind its end"),
+    ("a field at the end", "driver.h", QUEUE, QUEUE + "  uint64_t affinity;\n", "heddle_queue_params has uint64_t affinity at its end"),
     ("a function at the end of a table", "allocator.h", "heddle_holder_visitor_t visit, void* context);\n} heddle_allocator_interface_t;",
      "heddle_holder_visitor_t visit, void* context);\n  heddle_status_t* (*defragment)(heddle_allocator_t* allocator);\n} heddle_allocator_interface_t;",
-     "heddle_allocator_interface has .*defragment behind its end"),
+     "heddle_allocator_interface has .*defragment at its end"),
     ("a new interface", "ext/profile.h", "typedef struct heddle_profile_interface {",
      '#define HEDDLE_CLOCK_INTERFACE "heddle.clock/1"\ntypedef struct heddle_clock_interface {\n  uint32_t struct_size;\n  uint32_t reserved;\n'
      "  heddle_status_t* (*read)(heddle_device_t* device, uint64_t* out_ns);\n} heddle_clock_interface_t;\n\ntypedef struct heddle_profile_interface {",

@@ -55,7 +55,7 @@ TEST_F(Loader, RefusesARunPathThatDependsOnTheCurrentFolder) {
   for (const char* name : {"empty_run_path", "relative_run_path"}) {
     PluginInfo found = install_and_look(name);
     EXPECT_EQ(found.state, PluginState::kIncompatible) << name;
-    EXPECT_THAT(found.reason, AllOf(HasSubstr("of its RUNPATH or RPATH means the current folder"), HasSubstr("[HD-B-03]"))) << name;
+    EXPECT_THAT(found.reason, AllOf(HasSubstr("of its RUNPATH or RPATH means the current directory"), HasSubstr("[HD-B-03]"))) << name;
   }
 }
 
@@ -80,7 +80,7 @@ TEST_F(Loader, RefusesAnIdWithoutADot) {
 TEST_F(Loader, RefusesALibraryThatExportsMoreThanItsEntry) {
   PluginInfo found = install_and_look("export_more");
   EXPECT_EQ(found.state, PluginState::kIncompatible);
-  EXPECT_THAT(found.reason, AllOf(HasSubstr("exports 2 symbols beside heddle_plugin_entry_0"), HasSubstr("fake_malloc_stats"),
+  EXPECT_THAT(found.reason, AllOf(HasSubstr("exports 2 symbols besides heddle_plugin_entry_0"), HasSubstr("fake_malloc_stats"),
                                   HasSubstr("fake_counter"), HasSubstr("[HD-B-01]")));
 }
 

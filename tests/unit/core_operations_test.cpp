@@ -245,7 +245,7 @@ TEST_F(Operations, SayWhatEveryPluginAnswered) {
                                      HasSubstr("test.other_library returned UNIMPLEMENTED"), Not(HasSubstr("not declare"))));
   // Declared by its manifest, and not in its library.
   Outcome absent = try_instance(write({{.mode = "refuse", .version = 3}}, 2));
-  EXPECT_THAT(absent.message, AllOf(HasSubstr("test.library returned UNIMPLEMENTED"), HasSubstr("test.other_library says NOT_FOUND")));
+  EXPECT_THAT(absent.message, AllOf(HasSubstr("test.library returned UNIMPLEMENTED"), HasSubstr("test.other_library returned NOT_FOUND")));
   Outcome other = try_instance(write({{.domain = "nobody"}}, 2));
   EXPECT_THAT(other.message,
               HasSubstr("nobody::Scale/1 (2x3xf32 -> 2x3xf32) on device 'cpu:0' is not offered by any plugin; 2 library plugins do "

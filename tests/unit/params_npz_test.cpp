@@ -132,7 +132,7 @@ TEST_F(Npz, ACommentAtTheEndIsNoError) {
 TEST_F(Npz, MembersThatAreNoArraysAreNamed) {
   std::string file = small();
   for (size_t at; (at = file.find("b.npy")) != std::string::npos;) file.replace(at, 5, "b.txt");
-  EXPECT_THAT(open(file), HasSubstr("member 'b.txt': it is no array"));
+  EXPECT_THAT(open(file), HasSubstr("member 'b.txt': it is not an array"));
   file = small();
   file[file.find("fortran")] = 'F';
   EXPECT_THAT(open(file), HasSubstr("member 'a.npy': header"));

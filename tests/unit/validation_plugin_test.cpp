@@ -302,7 +302,7 @@ TEST_P(PluginFaults, EndsAQueueBeforeItsWork) {
 TEST_P(PluginFaults, ShutsDownWithDevices) {
   open();
   EXPECT_OK(layer().shutdown(owner->instance(), [](heddle_plugin_instance_t*) -> heddle_status_t* { return nullptr; }));
-  EXPECT_NE(host.logged().find("it shut down with 1 devices"), std::string::npos) << host.logged();
+  EXPECT_NE(host.logged().find("it shut down with 1 live devices"), std::string::npos) << host.logged();
   // The layer knows nothing of them any more, so they end without it.
   owner->shut_down = nullptr;
   owner->device_api = &good.device;
