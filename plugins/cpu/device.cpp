@@ -219,7 +219,7 @@ heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal,
     if (pinned) cpus = std::move(claimed);
     std::sort(cpus.begin(), cpus.end());
     // A device with fewer threads than processors leaves it to the system where they run.
-    const bool shares = !limited && threads == cpus.size();
+    const bool shares = instance->options.share && !limited && threads == cpus.size();
     *out = sdk::make<Device>(instance->host, instance, ordinal, params.api, std::move(cpus), threads, pinned, std::move(claims), shares)
                ->handle();
     instance->open_devices.fetch_add(1);

@@ -34,6 +34,7 @@ struct Options {
   uint32_t threads = 0;  // 0: one per core
   uint64_t spin_ns = 200000;
   bool pin = true;
+  bool share = true;
   bool gdb_symbols = true;
   bool perf_map = false;
   uint32_t level = 0;  // the highest x86-64 level to run, at most that of the processor

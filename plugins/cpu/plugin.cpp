@@ -27,6 +27,7 @@ heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
   if (heddle_status_t* bad = read_option(host, kWho, "threads", 0, 1024, &out->threads)) return bad;
   if (heddle_status_t* bad = read_option(host, kWho, "spin_us", 0, 1000000, &spin_us)) return bad;
   if (heddle_status_t* bad = read_option(host, kWho, "pin", &out->pin)) return bad;
+  if (heddle_status_t* bad = read_option(host, kWho, "share", &out->share)) return bad;
   if (heddle_status_t* bad = read_option(host, kWho, "gdb_symbols", &out->gdb_symbols)) return bad;
   if (heddle_status_t* bad = read_option(host, kWho, "perf_map", &out->perf_map)) return bad;
   if (heddle_status_t* bad = read_option(host, kWho, "max_level", &level)) return bad;
