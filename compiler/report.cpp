@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/report.h"
 
+#include "compiler/emit/globals.h"
 #include "llvm/Support/JSON.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "sdk/module/element_types.h"
 
 using namespace mlir;
 namespace json = llvm::json;
@@ -43,6 +45,60 @@ std::string text_of(AffineExpr expression) {
   std::string text;
   llvm::raw_string_ostream(text) << expression;
   return text;
+}
+
+// The expression with the symbols' names in place of s0, s1, ...
+std::string named_text(AffineExpr expression, ArrayRef<Attribute> symbols) {
+  const std::string raw = text_of(expression);
+  std::string text;
+  for (size_t i = 0; i < raw.size();) {
+    size_t end = i + 1;
+    while (end < raw.size() && llvm::isDigit(raw[end])) ++end;
+    unsigned position = 0;
+    const bool is_symbol = raw[i] == 's' && !StringRef(raw).slice(i + 1, end).getAsInteger(10, position) && position < symbols.size();
+    text += is_symbol ? llvm::cast<StringAttr>(symbols[position]).str() : raw.substr(i, end - i);
+    i = end;
+  }
+  return text;
+}
+
+// "nx4xf32"; "(n + 1)xf32" for an extent that is computed.
+std::string type_text(RankedTensorType type, ArrayRef<Attribute> symbols) {
+  std::string text;
+  for (AffineExpr extent : tx::extents(type)) {
+    const bool is_plain = llvm::isa<AffineConstantExpr, AffineSymbolExpr>(extent);
+    const std::string named = named_text(extent, symbols);
+    text += (is_plain ? named : "(" + named + ")") + "x";
+  }
+  return text + std::string(module::element_type_name(emit::element_type_code(type.getElementType())));
+}
+
+json::Array result_types(tx::DispatchOp region) {
+  auto function = region->getParentOfType<func::FuncOp>();
+  auto symbols = function ? function->getAttrOfType<ArrayAttr>(tx::symbols_attr) : ArrayAttr();
+  json::Array types;
+  for (Type type : region.getOutputs().getTypes()) {
+    types.push_back(json::fixUTF8(type_text(llvm::cast<RankedTensorType>(type), symbols ? symbols.getValue() : ArrayRef<Attribute>())));
+  }
+  return types;
+}
+
+// What most of the region's time goes to. An op that needs a whole row or a contraction decides; element-wise ops are fused into regions of every
+// kind.
+StringRef kind_of(tx::DispatchOp region) {
+  bool contraction = false, softmax = false, rows = false, pooling = false, look_up = false, computes = false;
+  for (Operation& op : region.getBody().front().without_terminator()) {
+    contraction |= op.hasTrait<tx::Contraction>();
+    softmax |= llvm::isa<tx::SoftmaxOp>(op);
+    rows |= llvm::isa<tx::RowsOp, tx::CumsumOp, tx::SortOp, tx::LrnOp>(op);
+    pooling |= llvm::isa<tx::PoolOp>(op);
+    look_up |= op.hasTrait<tx::LookUp>() || llvm::isa<tx::ScatterOp, tx::PackOp>(op);
+    computes |= !op.hasTrait<tx::Movement>() && !llvm::isa<tx::ConstantOp>(op);
+  }
+  if (contraction) return softmax ? "attention" : "contraction";
+  if (rows) return "rows";
+  if (pooling) return "pooling";
+  return look_up || !computes ? "movement" : "element-wise";
 }
 
 json::Object refusal_of(const std::string& strategy, const std::string& reason) {
@@ -89,6 +145,8 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
                            {"placed_by", placed_by(region, slot)},
                            {"region", region.getName().str()},
                            {"node", location_text(region.getLoc())},
+                           {"kind", kind_of(region)},
+                           {"results", result_types(region)},
                            {"kernel", kernels.usual(region).symbol},
                            {"ops", std::move(ops)}};
     json::Array special;
