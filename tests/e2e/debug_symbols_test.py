@@ -59,6 +59,6 @@ class DebugSymbols(HeddleTestCase):
         lines = map_file.read_text().splitlines()
         for line in lines:
             self.assertRegex(line, r"^[0-9a-f]+ [0-9a-f]+ \S+::\S+$")
-        kernels = set(re.findall(r"kernel: (k\d+_\w+)", self.succeed("explain", self.module).stdout))
+        kernels = set(re.findall(r"kernel: (k\d+_\w+)", self.succeed("explain", "--full", self.module).stdout))
         self.assertTrue(kernels)
         self.assertLessEqual(kernels, {line.split("::")[-1] for line in lines})

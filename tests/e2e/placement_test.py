@@ -141,7 +141,9 @@ class Digits(SlotsCase):
         function = report["functions"][0]
         self.assertEqual((function["arguments"][0]["slot"], function["results"][0]["slot"]), (2, 0))
         slots = {region["node"]: region["slot"] for region in report["places"]["regions"] if region["region"].startswith("main")}
-        text = self.succeed("explain", module, *self.flags).stdout
+        text = self.succeed("explain", module).stdout
+        self.assertRegex(text, r"main\.\d+\.pool +pool1 +pooling +batchx4x4x32xf32 +@host +cpu +")
+        self.assertRegex(text, r"  transfers  \d+: ")
         self.assertIn("arguments  image: batchx1x8x8xf32 on @host\n", text)
         self.assertIn("results    logits: batchx10xf32 on default\n", text)
         self.assertEqual((slots["conv1"], slots["pool1"], slots["conv3"], slots["hidden"]), ("@a", "@host", "default", "@a"))

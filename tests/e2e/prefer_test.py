@@ -77,7 +77,9 @@ class Prefer(HeddleTestCase):
         told = json.loads(self.succeed("explain", module, "--format", "json").stdout)
         self.assertEqual([(one["operator"], one["required"]) for one in told["functions"][0]["programs"][0]["operations"]],
                          [("ai.onnx::Gelu/20", False), ("ai.onnx::Softmax/13", False)])
-        self.assertIn("operators that a plugin may run instead", self.succeed("explain", module).stdout)
+        self.assertIn("operators that a plugin may run instead", self.succeed("explain", "--full", module).stdout)
+        self.assertIn("  plugins    may run instead of own kernels, see [[prefer]] of heddle.toml: 1 ai.onnx::Gelu/20, 1 ai.onnx::Softmax/13\n",
+                      self.succeed("explain", module).stdout)
         self.assertEqual(self.compile(self.model()).read_bytes()[8:12], bytes([0, 0, 1, 0]), "without a declaration nothing changes")
 
     def test_the_next_in_order_where_one_does_not_take_it(self):

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle explain`: what a module contains, what the compiler decided, what runs on which slot; with --route, on which device and why.
+// Text answers one question: a summary, or the topic that a flag names, or with --full everything.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <span>
 
 #include "tools/heddle/command.h"
 #include "tools/heddle/explain_memory.h"
 #include "tools/heddle/explain_page.h"
+#include "tools/heddle/explain_summary.h"
 #include "tools/heddle/npy.h"
 #include "tools/heddle/same_file.h"
 #include "tools/heddle/session.h"
@@ -19,9 +22,10 @@ struct Options {
   ModuleFlags module;
   MemoryFlags memory;
   std::string format = "table", output;
-  bool route = false, html = false;
+  bool full = false, route = false, html = false;
   void declare(Flags& flags) {
     module.add_to(flags, true);
+    flags.on("--full", full, "show everything: also executables, kernels, the ops of each region, and what was not fused");
     flags.on(
         "--route", route,
         "bind the module to devices and show which devices and variants were chosen and why, and what runs each region; loads code but "
@@ -35,7 +39,8 @@ struct Options {
 };
 
 Flags make_flags() {
-  return Flags("explain", "Shows what a module contains and what the compiler decided; with --route also where it would run and why.");
+  return Flags("explain",
+               "Shows a summary of a module and a row per region; with --memory or --route only that topic, with --full everything.");
 }
 
 void describe_function(const Json& function, const Json& slots, Document& out) {
@@ -249,6 +254,17 @@ Document describe(const Json& whole, const std::string& function) {
   return out;
 }
 
+// Only what the flags ask for.
+Document describe_topics(const Json& whole) {
+  Document out;
+  if (whole.contains("route")) {
+    describe_route(whole["route"], out);
+    describe_places(whole["places"], out);
+  }
+  describe_memory(array(whole, "memory"), out);
+  return out;
+}
+
 int write_page(const Flags& flags, const Options& options, const Json& whole) {
   const std::string page = explain_page(whole, describe(whole, options.module.function));
   if (options.output.empty()) {
@@ -287,6 +303,8 @@ int run(const Arguments& arguments) {
   if (heddle_status_t* status = heddle_module_report(module.get(), &raw)) return report(status);
   Json whole = parse_json(text_of(Text(raw)));
   if (!whole.is_object()) return failed("explain", "this version cannot read the runtime's report");
+  std::error_code no_size;
+  if (const uint64_t bytes = std::filesystem::file_size(options.module.path, no_size); !no_size) whole["file_bytes"] = bytes;
   const std::string& wanted = options.module.function;
   const Json& functions = array(whole, "functions");
   std::string names;
@@ -312,8 +330,12 @@ int run(const Arguments& arguments) {
   if (options.html) return write_page(flags, options, whole);
   if (options.format == "json") {
     print_line(dump_json(whole, 2));
-  } else {
+  } else if (options.full) {
     describe(whole, wanted).print();
+  } else if (whole.contains("route") || whole.contains("memory")) {
+    describe_topics(whole).print();
+  } else {
+    summarize(whole, wanted).print();
   }
   return kFine;
 }
