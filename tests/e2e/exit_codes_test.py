@@ -88,6 +88,37 @@ class ExitCodes(HeddleTestCase):
         self.assertEqual(names, ["device", "median_ns", "p10_ns", "p90_ns", "p99_ns", "calls_per_second", "dispatches_per_call", "calls"])
         self.assertTrue(all(float(value) > 0 for value in values[1:]), lines)
 
+    def test_bench_states_the_shapes_and_the_values_that_nobody_gave(self):
+        few = ["bench", self.module, "--iterations", "3"]
+        text = self.succeed(*few, "--dim", "batch=3", "--seed", "7").stdout
+        self.assertTrue(text.startswith("inputs: image: 3x1x8x8xf32 random; random values of seed 7\ndevice "), text)
+        self.assertNotIn("to the first", text)
+        text = self.succeed(*few, "--input", f"image=@{self.image}").stdout
+        self.assertTrue(text.startswith("inputs: image: 2x1x8x8xf32\n"), text)
+        for given, is_random in (([], True), (["--input", f"image=@{self.image}"], False)):
+            report = json.loads(self.succeed(*few, *given, "--format", "json").stdout)
+            self.assertEqual(report["inputs"][0]["random"], is_random)
+
+    def test_bench_compares_devices_with_the_first(self):
+        few = ["bench", self.module, "--iterations", "3", "--device", "cpu:0", "--device", "cpu:0"]
+        first, second = json.loads(self.succeed(*few, "--format", "json").stdout)["results"]
+        self.assertEqual(first["median_ratio"], 1)
+        self.assertAlmostEqual(second["median_ratio"], second["median_ns"] / first["median_ns"])
+        self.assertRegex(self.succeed(*few).stdout, r"device +median +to the first +p10 .*\ncpu:0 +\S+ \S+ +1 x ")
+
+    def test_profile_ends_with_sums_by_kind(self):
+        report = json.loads(self.succeed("profile", self.module, "--iterations", "3", "--format", "json").stdout)
+        sums = {one["kind"]: one for one in report["kinds"]}
+        self.assertEqual(set(sums), {"contraction", "pooling", "movement"})
+        self.assertEqual((sums["contraction"]["count"], sums["pooling"]["count"]), (5, 2))
+        self.assertAlmostEqual(sum(one["share"] for one in sums.values()), 1)
+        self.assertAlmostEqual(sum(one["time_ns"] for one in sums.values()), report["regions_ns"])
+        convolutions = [row["time_ns"] for row in report["regions"] if ".conv " in row["region"] or ".matmul " in row["region"]]
+        self.assertAlmostEqual(sum(convolutions), sums["contraction"]["time_ns"])
+        lines = self.succeed("profile", self.module).stdout.rpartition("\n\n")[2].splitlines()
+        self.assertRegex(lines[0], r"^kind +per call +share +count$")
+        self.assertEqual({line.split()[0] for line in lines[1:]}, set(sums))
+
     def test_profile_says_what_regions_take(self):
         report = json.loads(self.succeed("profile", self.module, "--iterations", "3", "--format", "json").stdout)
         self.assertEqual(report["calls"], 3)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "tools/heddle/command.h"
 #include "tools/heddle/inputs.h"
@@ -91,8 +92,8 @@ double median(const std::vector<uint64_t>& sorted) {
                            : (static_cast<double>(sorted[half - 1]) + static_cast<double>(sorted[half])) / 2;
 }
 
-Json result_of(const Contestant& one, const Options& options, const std::vector<double>& percentiles,
-               const std::vector<HostTensor>& values) {
+Json result_of(const Contestant& one, const Options& options, const std::vector<double>& percentiles, const std::vector<HostTensor>& values,
+               const std::set<size_t>& made) {
   std::vector<uint64_t> sorted = one.times_ns;
   std::sort(sorted.begin(), sorted.end());
   const double count = static_cast<double>(sorted.size());
@@ -114,9 +115,22 @@ Json result_of(const Contestant& one, const Options& options, const std::vector<
   out["dispatches_per_call"] = static_cast<double>(dispatch_count(one.instance.get()) - one.dispatches_before) / count;
   out["inputs"] = Json::array();
   for (size_t i = 0; i < values.size(); ++i) {
-    out["inputs"].push_back({{"name", one.function.arguments[i].name}, {"type", shape_text(values[i].shape)}});
+    out["inputs"].push_back(
+        {{"name", one.function.arguments[i].name}, {"type", shape_text(values[i].shape)}, {"random", made.contains(i)}});
   }
   return out;
+}
+
+// "inputs: x: 2x4xf32 random, mask: 2xbool": the shapes of the calls, and which values nobody gave.
+std::string inputs_text(const Json& inputs, uint64_t seed) {
+  std::string line;
+  bool any_random = false;
+  for (const Json& input : inputs) {
+    const bool is_random = input.value("random", false);
+    any_random |= is_random;
+    line += (line.empty() ? "inputs: " : ", ") + text(input, "name") + ": " + text(input, "type") + (is_random ? " random" : "");
+  }
+  return line.empty() ? "inputs: none" : line + (any_random ? "; random values of seed " + std::to_string(seed) : "");
 }
 
 // The devices that the slots were bound to.
@@ -210,6 +224,7 @@ int run(const Arguments& arguments) {
   if (wanted.empty()) wanted.emplace_back();
   std::vector<Contestant> contestants;
   std::vector<HostTensor> values;
+  std::set<size_t> made;  // indices of the inputs that no --input names
   for (const std::string& device : wanted) {
     Contestant& one = contestants.emplace_back();
     const std::vector<std::string> bindings = device.empty() ? std::vector<std::string>() : split_commas(device);
@@ -219,7 +234,10 @@ int run(const Arguments& arguments) {
       return report_name_failure(status);
     one.device = device.empty() ? bound_devices(one.instance.get()) : device;
     if (values.empty()) {
-      const MakeInput make = [&](size_t index, HostTensor& out) { return made_up.make(one.function, index, options.seed, out); };
+      const MakeInput make = [&](size_t index, HostTensor& out) {
+        made.insert(index);
+        return made_up.make(one.function, index, options.seed, out);
+      };
       if (std::optional<int> code = gather_inputs(flags, given, one.function, module.get(), options.module.function, make, values))
         return *code;
     }
@@ -234,7 +252,11 @@ int run(const Arguments& arguments) {
   if (heddle_status_t* status = measure(contestants, options)) return report(status);
 
   Json rows = Json::array();
-  for (const Contestant& one : contestants) rows.push_back(result_of(one, options, percentiles, values));
+  for (const Contestant& one : contestants) rows.push_back(result_of(one, options, percentiles, values, made));
+  if (rows.size() > 1) {
+    const double first = rows[0]["median_ns"].get<double>();
+    for (Json& row : rows) row["median_ratio"] = row["median_ns"].get<double>() / std::max(first, 1.0);
+  }
   auto time = [](const std::string& title, const std::string& name) {
     return Column{title, [name](const Json& row) { return duration_text(row.value(name, 0.0)); }, name};
   };
@@ -253,11 +275,21 @@ int run(const Arguments& arguments) {
     std::snprintf(name, sizeof(name), "p%g", p);
     columns.push_back(time(name, std::string(name) + "_ns"));
   }
+  if (rows.size() > 1) {
+    auto ratio = [](const Json& row) {
+      char text[40];
+      std::snprintf(text, sizeof(text), "%.3g x", row.value("median_ratio", 0.0));
+      return std::string(text);
+    };
+    columns.insert(columns.begin() + 2, {"to the first", ratio, "median_ratio"});
+  }
   columns.push_back(rounded("calls/s", "calls_per_second"));
   columns.push_back(rounded("dispatches/call", "dispatches_per_call"));
   columns.push_back(field("calls", "calls"));
+  const Format format = format_from_name(options.format);
+  if (format == Format::kTable) print_line(inputs_text(rows[0]["inputs"], options.seed));
   // One device gives one object, several give a list.
-  print_rows(rows.size() == 1 ? rows[0] : Json{{"results", rows}}, rows, columns, format_from_name(options.format));
+  print_rows(rows.size() == 1 ? rows[0] : Json{{"results", rows}}, rows, columns, format);
   return kFine;
 }
 

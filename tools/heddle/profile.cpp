@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <memory>
 
 #include "tools/heddle/command.h"
+#include "tools/heddle/explain_summary.h"
 #include "tools/heddle/inputs.h"
 #include "tools/heddle/made_up_inputs.h"
 #include "tools/heddle/report_view.h"
@@ -90,6 +92,34 @@ Json per_call(const Json& before, const Json& after, double calls) {
   return rows;
 }
 
+// What the compiler says of the regions of the module.
+heddle_status_t* read_kinds(heddle_module_t* module, std::unique_ptr<RegionKinds>& out) {
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_module_report(module, &raw)) return status;
+  out = std::make_unique<RegionKinds>(parse_json(text_of(Text(raw))));
+  return nullptr;
+}
+
+// One row per kind of region, and per kind of command that runs no kernel, slowest first.
+Json sums_by_kind(const Json& rows, const RegionKinds& kinds, double sum_ns) {
+  std::map<std::string, std::pair<double, double>> sums;  // time and count
+  for (const Json& row : rows) {
+    const std::string command = row["kind"].get<std::string>(), region = row["region"].get<std::string>();
+    std::string kind = command;
+    if (const std::string known = kinds.of(region); !known.empty()) kind = known;
+    sums[kind].first += row["time_ns"].get<double>();
+    sums[kind].second += row["count"].get<double>();
+  }
+  std::multimap<double, Json, std::greater<>> slowest_first;
+  for (const auto& [kind, sum] : sums) {
+    slowest_first.emplace(
+        sum.first, Json{{"kind", kind}, {"time_ns", sum.first}, {"share", sum_ns > 0 ? sum.first / sum_ns : 0.0}, {"count", sum.second}});
+  }
+  Json out = Json::array();
+  for (auto& [time_ns, row] : slowest_first) out.push_back(std::move(row));
+  return out;
+}
+
 int run(const Arguments& arguments) {
   Options options;
   Flags flags = make_flags();
@@ -147,8 +177,15 @@ int run(const Arguments& arguments) {
   Json rows = per_call(before, after, calls);
   double sum_ns = 0;
   for (const Json& row : rows) sum_ns += row["time_ns"].get<double>();
-  const Json whole{
-      {"module", options.module.path}, {"calls", options.iterations}, {"call_ns", call_ns}, {"regions_ns", sum_ns}, {"regions", rows}};
+  std::unique_ptr<RegionKinds> known_kinds;
+  if (heddle_status_t* status = read_kinds(module.get(), known_kinds)) return report(status);
+  const Json kinds = sums_by_kind(rows, *known_kinds, sum_ns);
+  const Json whole{{"module", options.module.path},
+                   {"calls", options.iterations},
+                   {"call_ns", call_ns},
+                   {"regions_ns", sum_ns},
+                   {"regions", rows},
+                   {"kinds", kinds}};
 
   const Format format = format_from_name(options.format);
   if (format == Format::kTable || format == Format::kMarkdown) {
@@ -180,6 +217,10 @@ int run(const Arguments& arguments) {
                                     number("count", "count", 1, "%g"),
                                     time("min", "min_ns")};
   print_rows(whole, rows, columns, format);
+  if (format == Format::kTable || format == Format::kMarkdown) {
+    print_line("");
+    print_rows(whole, kinds, {text("kind"), columns[3], columns[4], columns[5]}, format);
+  }
   return kFine;
 }
 
