@@ -65,6 +65,12 @@ class CustomOperators(HeddleTestCase):
                 operations = json.loads(told)["functions"][0]["programs"][0]["operations"]
                 self.assertEqual([one["operator"] for one in operations], ["org.example::Whiten/1"] * 2)
                 self.assertEqual(operations[0]["attributes"], {"epsilon": 0.25})
+                text = self.succeed("explain", module).stdout
+                self.assertIn("  plugins    needed, see heddle plugins: 2 org.example::Whiten/1\n", text)
+                self.assertRegex(text, r"main\.custom\.0\.Whiten +first +plugin operator +- +cpu +plugin: org\.example::Whiten/1\b")
+                kinds = json.loads(self.succeed("profile", module, "--plugin-path", WHITEN, "--dim" if batch == "batch" else "--seed",
+                                                "batch=4" if batch == "batch" else "1", "--iterations", "2", "--format", "json").stdout)["kinds"]
+                self.assertEqual({one["kind"]: one["count"] for one in kinds}["plugin operator"], 2)
 
     def test_several_calls_in_flight(self):
         path, x, expected = self.network(4)

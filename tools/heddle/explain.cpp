@@ -44,29 +44,16 @@ Flags make_flags() {
 }
 
 void describe_function(const Json& function, const Json& slots, Document& out) {
-  auto slot_of = [&](const Json& type) {
-    const uint64_t slot = number(type, "slot");
-    if (slots.size() < 2 || slot >= slots.size()) return std::string();
-    const std::string name = cell_text(slots[slot]);
-    return name == "-" ? std::string(" on default") : " on " + name;
-  };
   auto types = [&](const Json& list) {
     std::string line;
-    for (const Json& one : list) line += (line.empty() ? "" : ", ") + text(one, "name") + ": " + text(one, "type") + slot_of(one);
+    for (const std::string& one : tensor_texts(list, slots)) line += (line.empty() ? "" : ", ") + one;
     return line.empty() ? std::string("nothing") : line;
   };
   out.begin("function " + text(function, "name"));
   out.add("  arguments  " + types(array(function, "arguments")));
   out.add("  results    " + types(array(function, "results")));
-  for (const Json& symbol : array(function, "symbols")) {
-    out.add("  symbol     " + text(symbol, "name") + " is " + text(symbol, "min") +
-            (number(symbol, "max") == INT64_MAX ? " or more" : ".." + text(symbol, "max")) +
-            (number(symbol, "divisor") > 1 ? ", a multiple of " + text(symbol, "divisor") : ""));
-  }
-  for (const Json& program : array(function, "programs")) {
-    out.add("  program    for " + text(program, "families") + ": " + text(program, "instructions") + " instructions, " +
-            std::to_string(array(program, "regions").size()) + " dispatches, " + text(program, "transients") + " transients");
-  }
+  add_symbols(function, out);
+  for (const Json& program : array(function, "programs")) out.add(program_text(program));
 }
 
 void describe_executables(const Json& module, Document& out) {
@@ -109,25 +96,6 @@ void describe_operations(const Json& module, bool required, const std::string& t
   }
   out.begin(title);
   out.add(std::move(table));
-}
-
-void describe_parameters(const Json& module, Document& out) {
-  uint64_t stored = 0, outside = 0, stored_bytes = 0, outside_bytes = 0;
-  for (const Json& parameter : array(module, "parameters")) {
-    const bool inside = parameter.value("stored", false);
-    (inside ? stored : outside) += 1;
-    (inside ? stored_bytes : outside_bytes) += number(parameter, "size_bytes");
-  }
-  uint64_t derived = 0, state = 0;
-  for (const Json& global : array(module, "globals")) {
-    const std::string kind = text(global, "kind");
-    if (kind == "derived") derived += number(global, "size_bytes");
-    if (kind == "state") state += number(global, "size_bytes");
-  }
-  out.begin("parameters and state", true);
-  out.add("parameters in the file: " + std::to_string(stored) + " of " + bytes_text(stored_bytes) +
-          "; outside: " + std::to_string(outside) + " of " + bytes_text(outside_bytes) + "; computed at load: " + bytes_text(derived) +
-          "; state: " + bytes_text(state));
 }
 
 void describe_route(const Json& route, Document& out) {
@@ -239,7 +207,8 @@ Document describe(const Json& whole, const std::string& function) {
                       "operators of plugins: the machine that runs the module needs a library plugin for each (see heddle plugins)", out);
   describe_operations(whole, false, "operators that a plugin may run instead of the module's own kernels ([[prefer]] of heddle.toml)", out);
   describe_executables(whole, out);
-  describe_parameters(whole, out);
+  out.begin("parameters and state", true);
+  out.add("parameters " + weights_text(whole));
   if (whole.contains("compiler_report")) {
     out.begin("the compiler's report");
     if (whole["compiler_report"].is_structured()) {

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
-#include <optional>
+
+#include "sdk/module/error.h"
 
 namespace heddle::tool {
 namespace {
 
+using module::concat;
+
 constexpr size_t kColumns = 120, kLabel = 13, kMostLines = 3, kLeastNodes = 24, kMostResult = 36, kMostOps = 12;
+constexpr const char kPluginOperator[] = "plugin operator";
 
 bool starts_character(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -25,10 +28,6 @@ std::string last_part(const std::string& text, size_t width) {
   size_t begin = text.size();
   for (size_t left = width - 3; left > 0 && begin > 0;) left -= starts_character(text[--begin]) ? 1 : 0;
   return "..." + text.substr(begin);
-}
-
-std::string count_text(size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 std::string padded(const std::string& label) {
@@ -46,7 +45,7 @@ void add_list(Document& out, const std::string& label, const std::vector<std::st
     const size_t reserve = lines == kMostLines && !is_last ? 16 : 0;  // for "and 1000 more"
     if (in_line > 0 && width_of(line) + 1 + width_of(item) + reserve > kColumns) {
       if (lines == kMostLines) {
-        out.add(line + " and " + std::to_string(items.size() - i) + " more");
+        out.add(concat(line, " and ", items.size() - i, " more"));
         return;
       }
       out.add(line);
@@ -63,73 +62,44 @@ std::string first_word(const std::string& name) {
   return name.substr(0, name.find(' '));
 }
 
-std::optional<double> whole_number(const std::string& text) {
-  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
-  return std::stod(text);
+const Json& part(const Json& whole, const char* name) {
+  static const Json kNothing = Json::object();
+  return whole.is_object() && whole.contains(name) ? whole[name] : kNothing;
 }
+
+std::string slot_name(const Json& slot) {
+  const std::string name = cell_text(slot);
+  return name == "-" ? "default" : name;
+}
+
+// " +3" for names that are not shown.
+std::string more(size_t count) {
+  return count > 0 ? concat(" +", count) : std::string();
+}
+
+enum Column : uint8_t { kRegion, kNodes, kKind, kResult, kSlot, kFamily, kStrategy, kShare, kColumnCount };
+constexpr const char* kTitles[] = {"region", "nodes", "kind", "result", "slot", "family", "strategy", "share"};
 
 struct Row {
-  std::string region, kind, result, slot, family, strategy;
-  std::vector<std::string> nodes;     // the node that the region is named after, then the nodes fused with it
-  std::vector<std::string> ops;       // without constants and broadcasts
-  std::optional<double> estimate_ns;  // by the compiler, if it depends on no symbol
+  std::string cells[kColumnCount];
+  std::vector<std::string> nodes;  // the node that the region is named after, then the nodes fused with it
+  std::vector<std::string> ops;    // without constants and broadcasts
+  double estimate_ns = -1;         // by the compiler; negative if it depends on symbols
 };
-
-void add_new(std::vector<std::string>& list, std::string one) {
-  if (one != "-" && std::find(list.begin(), list.end(), one) == list.end()) list.push_back(std::move(one));
-}
 
 // Looks up what the compiler's report says about the regions of one program.
 class ProgramRegions {
  public:
-  ProgramRegions(const Json& whole, const Json& program) : program_(program) {
-    static const Json kNothing = Json::object();
-    const Json& report = whole.contains("compiler_report") ? whole["compiler_report"] : kNothing;
-    for (const Json& region : array(report, "regions")) {
-      if (array(region, "families") == array(program, "families")) regions_.try_emplace(text(region, "region"), &region);
+  ProgramRegions(const Json& whole, const Json& program)
+      : program_(program), report_(part(whole, "compiler_report")), slots_(array(whole, "slots")) {
+    for (const Json& region : array(report_, "regions")) {
+      if (array(region, "families") == array(program, "families")) regions_.emplace_back(text(region, "region"), &region);
     }
-    for (const Json& kernel : array(report, "kernels")) kernels_.try_emplace({text(kernel, "family"), text(kernel, "kernel")}, &kernel);
+    for (const Json& kernel : array(report_, "kernels"))
+      kernels_.emplace_back(text(kernel, "family") + ' ' + text(kernel, "kernel"), &kernel);
     for (const Json& one : array(program, "operations")) {
-      if (one.value("required", true)) operators_.try_emplace(text(one, "region"), &one);
+      if (one.value("required", true)) operators_.emplace_back(text(one, "region"), &one);
     }
-    slots_ = &array(whole, "slots");
-  }
-
-  Row row(const std::string& name) const {
-    Row row;
-    row.region = first_word(name);
-    if (name.size() > row.region.size() + 1) row.nodes.push_back(name.substr(row.region.size() + 1));
-    if (const auto one = operators_.find(name); one != operators_.end()) {
-      row.kind = "plugin operator";
-      row.strategy = "plugin: " + text(*one->second, "operator");
-      const uint64_t slot = number(*one->second, "slot");
-      if (slot < slots_->size()) row.slot = cell_text((*slots_)[slot]);
-      if (row.slot == "-") row.slot = "default";
-      const Json& families = array(program_, "families");
-      if (slot < families.size()) row.family = cell_text(families[slot]);
-    }
-    const auto found = regions_.find(row.region);
-    if (found == regions_.end()) return row;
-    const Json& region = *found->second;
-    row.kind = region.contains("kind") ? text(region, "kind") : "";
-    row.slot = text(region, "slot");
-    row.family = text(region, "family");
-    for (const Json& op : array(region, "ops")) {
-      std::string word = text(op, "op");
-      if (word.starts_with("tx.")) word.erase(0, 3);
-      if (word != "constant") add_new(row.nodes, text(op, "node"));
-      if (word != "constant" && word != "broadcast") row.ops.push_back(std::move(word));
-    }
-    if (const Json& results = array(region, "results"); !results.empty()) {
-      row.result = cell_text(results[0]);
-      if (results.size() > 1) row.result += " +" + std::to_string(results.size() - 1);
-    }
-    if (const auto kernel = kernels_.find({row.family, text(region, "kernel")}); kernel != kernels_.end()) {
-      row.strategy = text(*kernel->second, "strategy");
-      if (const std::optional<double> workgroups = whole_number(text(*kernel->second, "workgroups")))
-        row.estimate_ns = *workgroups * static_cast<double>(number(*kernel->second, "workgroup_cost_ns"));
-    }
-    return row;
   }
 
   std::vector<Row> rows() const {
@@ -139,13 +109,55 @@ class ProgramRegions {
   }
 
  private:
-  const Json& program_;
-  const Json* slots_ = nullptr;
-  std::map<std::string, const Json*> regions_, operators_;
-  std::map<std::pair<std::string, std::string>, const Json*> kernels_;
+  using Named = std::vector<std::pair<std::string, const Json*>>;
+
+  static const Json* find(const Named& list, const std::string& name) {
+    for (const auto& [own, one] : list) {
+      if (own == name) return one;
+    }
+    return nullptr;
+  }
+
+  Row row(const std::string& name) const {
+    Row row;
+    row.cells[kRegion] = first_word(name);
+    if (name.size() > row.cells[kRegion].size() + 1) row.nodes.push_back(name.substr(row.cells[kRegion].size() + 1));
+    if (const Json* one = find(operators_, name)) {
+      const uint64_t slot = number(*one, "slot");
+      row.cells[kKind] = kPluginOperator;
+      row.cells[kStrategy] = "plugin: " + text(*one, "operator");
+      if (slot < slots_.size()) row.cells[kSlot] = slot_name(slots_[slot]);
+      if (const Json& families = array(program_, "families"); slot < families.size()) row.cells[kFamily] = cell_text(families[slot]);
+    }
+    const Json* region = find(regions_, row.cells[kRegion]);
+    if (!region) return row;
+    for (const auto& [column, field] : {std::pair(kKind, "kind"), std::pair(kSlot, "slot"), std::pair(kFamily, "family")}) {
+      if (region->contains(field)) row.cells[column] = text(*region, field);
+    }
+    for (const Json& op : array(*region, "ops")) {
+      std::string word = text(op, "op");
+      if (word.starts_with("tx.")) word.erase(0, 3);
+      if (word == "constant") continue;
+      if (std::string node = text(op, "node"); node != "-" && std::find(row.nodes.begin(), row.nodes.end(), node) == row.nodes.end())
+        row.nodes.push_back(std::move(node));
+      if (word != "broadcast") row.ops.push_back(std::move(word));
+    }
+    if (const Json& results = array(*region, "results"); !results.empty())
+      row.cells[kResult] = last_part(cell_text(results[0]) + more(results.size() - 1), kMostResult);
+    if (const Json* kernel = find(kernels_, row.cells[kFamily] + ' ' + text(*region, "kernel"))) {
+      row.cells[kStrategy] = text(*kernel, "strategy");
+      const std::string workgroups = text(*kernel, "workgroups");
+      if (workgroups.size() <= 18 && workgroups.find_first_not_of("0123456789") == std::string::npos)
+        row.estimate_ns = static_cast<double>(std::stoll(workgroups)) * static_cast<double>(number(*kernel, "workgroup_cost_ns"));
+    }
+    return row;
+  }
+
+  const Json &program_, &report_, &slots_;
+  Named regions_, operators_, kernels_;
 };
 
-// "38 contraction, 6 attention": most frequent first, and in the order of first use if equally frequent.
+// "38 contraction, 6 attention": most frequent first.
 std::vector<std::string> counted(const std::vector<std::string>& words, size_t most) {
   std::vector<std::pair<std::string, size_t>> counts;
   for (const std::string& word : words) {
@@ -156,10 +168,11 @@ std::vector<std::string> counted(const std::vector<std::string>& words, size_t m
       ++same->second;
     }
   }
-  std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::sort(counts.begin(), counts.end(),
+            [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
   std::vector<std::string> out;
-  for (size_t i = 0; i < counts.size() && i < most; ++i) out.push_back(std::to_string(counts[i].second) + " " + counts[i].first);
-  if (counts.size() > most) out.push_back("and " + count_text(counts.size() - most, "other op"));
+  for (size_t i = 0; i < counts.size() && i < most; ++i) out.push_back(concat(counts[i].second, " ", counts[i].first));
+  if (counts.size() > most) out.push_back(concat("and ", counts.size() - most, " others"));
   return out;
 }
 
@@ -175,38 +188,33 @@ void add_plugin_operators(const Json& program, bool required, const std::string&
 }
 
 void add_program(const Json& whole, const Json& program, Document& out) {
-  const std::string families = text(program, "families");
   const std::vector<Row> rows = ProgramRegions(whole, program).rows();
-  uint64_t at_load = 0;
+  size_t at_load = 0;
   for (const Json& one : array(whole, "initializer")) {
     if (array(one, "families") == array(program, "families")) at_load += array(one, "regions").size();
   }
-  out.add(padded("  program") + "for " + families + ": " + text(program, "instructions") + " instructions, " + std::to_string(rows.size()) +
-          " dispatches, " + text(program, "transients") + " transients" +
-          (at_load > 0 ? "; " + std::to_string(at_load) + " more when it is loaded" : ""));
+  out.add(program_text(program) + (at_load > 0 ? concat("; ", at_load, " more when it is loaded") : ""));
   std::vector<std::string> kinds, ops, nodes;
   for (const Row& row : rows) {
-    if (!row.kind.empty()) kinds.push_back(row.kind);
+    if (!row.cells[kKind].empty()) kinds.push_back(row.cells[kKind]);
     ops.insert(ops.end(), row.ops.begin(), row.ops.end());
-    for (const std::string& node : row.nodes) nodes.push_back(node);
+    nodes.insert(nodes.end(), row.nodes.begin(), row.nodes.end());
   }
   std::sort(nodes.begin(), nodes.end());
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  const auto node_count = std::unique(nodes.begin(), nodes.end()) - nodes.begin();
   if (!kinds.empty()) add_list(out, "regions", counted(kinds, kinds.size()));
   if (!ops.empty()) {
     std::vector<std::string> items = counted(ops, kMostOps);
-    items.front() = "of " + count_text(nodes.size(), "node") + " of the model: " + items.front();
+    items.front() = concat("of ", node_count, node_count == 1 ? " node" : " nodes", " of the model: ", items.front());
     add_list(out, "ops", items);
   }
-  static const Json kNothing = Json::object();
-  const Json& report = whole.contains("compiler_report") ? whole["compiler_report"] : kNothing;
   std::vector<std::string> transfers;
-  for (const Json& one : array(report, "transfers")) {
+  for (const Json& one : array(part(whole, "compiler_report"), "transfers")) {
     if (array(one, "families") == array(program, "families"))
-      transfers.push_back(text(one, "node") + " from " + text(one, "from") + " to " + text(one, "to"));
+      transfers.push_back(concat(text(one, "node"), " from ", text(one, "from"), " to ", text(one, "to")));
   }
   if (!transfers.empty()) {
-    transfers.front() = std::to_string(transfers.size()) + ": " + transfers.front();
+    transfers.front() = concat(transfers.size(), ": ", transfers.front());
     add_list(out, "transfers", transfers);
   }
   add_plugin_operators(program, true, "needed, see heddle plugins: ", out);
@@ -214,67 +222,39 @@ void add_program(const Json& whole, const Json& program, Document& out) {
 }
 
 void add_function(const Json& whole, const Json& function, Document& out) {
-  const Json& slots = array(whole, "slots");
-  auto types = [&](const Json& list) {
-    std::vector<std::string> items;
-    for (const Json& one : list) {
-      const uint64_t slot = number(one, "slot");
-      std::string on;
-      if (slots.size() > 1 && slot < slots.size()) on = cell_text(slots[slot]) == "-" ? " on default" : " on " + cell_text(slots[slot]);
-      items.push_back(text(one, "name") + ": " + text(one, "type") + on);
-    }
-    return items;
-  };
   out.begin("function " + text(function, "name"));
-  add_list(out, "arguments", types(array(function, "arguments")));
-  add_list(out, "results", types(array(function, "results")));
-  for (const Json& symbol : array(function, "symbols")) {
-    out.add(padded("  symbol") + text(symbol, "name") + " is " + text(symbol, "min") +
-            (number(symbol, "max") == INT64_MAX ? " or more" : ".." + text(symbol, "max")) +
-            (number(symbol, "divisor") > 1 ? ", a multiple of " + text(symbol, "divisor") : ""));
-  }
+  add_list(out, "arguments", tensor_texts(array(function, "arguments"), array(whole, "slots")));
+  add_list(out, "results", tensor_texts(array(function, "results"), array(whole, "slots")));
+  add_symbols(function, out);
   for (const Json& program : array(function, "programs")) add_program(whole, program, out);
 }
 
 void add_module(const Json& whole, Document& out) {
   out.begin("module", true);
-  out.add(padded("module") + text(whole, "name") + ", by " + text(whole, "producer"));
-  out.add(padded("file") + text(whole, "path") + ", " + bytes_text(number(whole, "file_bytes")) + ", hash " + text(whole, "content_hash"));
-  uint64_t stored = 0, outside = 0, stored_bytes = 0, outside_bytes = 0, derived = 0, state = 0;
-  for (const Json& parameter : array(whole, "parameters")) {
-    const bool inside = parameter.value("stored", false);
-    (inside ? stored : outside) += 1;
-    (inside ? stored_bytes : outside_bytes) += number(parameter, "size_bytes");
-  }
-  for (const Json& global : array(whole, "globals")) {
-    if (text(global, "kind") == "derived") derived += number(global, "size_bytes");
-    if (text(global, "kind") == "state") state += number(global, "size_bytes");
-  }
-  out.add(padded("parameters") + std::to_string(stored) + " of " + bytes_text(stored_bytes) + " in the file, " + std::to_string(outside) +
-          " of " + bytes_text(outside_bytes) + " outside; " + bytes_text(derived) + " computed at load; state " + bytes_text(state));
+  out.add(concat(padded("module"), text(whole, "name"), ", by ", text(whole, "producer")));
+  out.add(
+      concat(padded("file"), text(whole, "path"), ", ", bytes_text(number(whole, "file_bytes")), ", hash ", text(whole, "content_hash")));
+  out.add(padded("parameters") + weights_text(whole));
   for (const Json& executable : array(whole, "executables")) {
     std::string variants;
     for (const Json& variant : array(executable, "variants"))
-      variants += (variants.empty() ? "" : ", ") + text(variant, "target") + " (" + bytes_text(number(variant, "code_bytes")) + ")";
-    out.add(padded("code") + text(executable, "name") + ": " + count_text(array(executable, "entries").size(), "kernel") + " for " +
-            (variants.empty() ? "nothing" : variants));
+      variants += concat(variants.empty() ? "" : ", ", text(variant, "target"), " (", bytes_text(number(variant, "code_bytes")), ")");
+    out.add(concat(padded("code"), text(executable, "name"), ": ", array(executable, "entries").size(), " kernels for ",
+                   variants.empty() ? "nothing" : variants));
   }
   std::string slots;
-  for (const Json& slot : array(whole, "slots"))
-    slots += (slots.empty() ? "" : ", ") + (cell_text(slot) == "-" ? "default" : cell_text(slot));
+  for (const Json& slot : array(whole, "slots")) slots += (slots.empty() ? "" : ", ") + slot_name(slot);
   if (!slots.empty()) out.add(padded("slots") + slots);
-  if (whole.contains("compiler_report") && text(whole["compiler_report"], "math") != "-")
-    out.add(padded("math") + text(whole["compiler_report"], "math"));
+  if (const std::string math = text(part(whole, "compiler_report"), "math"); math != "-") out.add(padded("math") + math);
 }
 
 std::string nodes_text(const Row& row, size_t width) {
   const std::vector<std::string>& names = row.nodes.empty() ? row.ops : row.nodes;
   if (names.empty()) return "-";
-  auto more = [&](size_t left) { return left > 0 ? " +" + std::to_string(left) : std::string(); };
   std::string out = last_part(names[0], width - more(names.size() - 1).size());
   size_t shown = 1;
   for (; shown < names.size(); ++shown) {
-    const std::string longer = out + ", " + names[shown];
+    const std::string longer = concat(out, ", ", names[shown]);
     if (width_of(longer) + more(names.size() - shown - 1).size() > width) break;
     out = longer;
   }
@@ -283,58 +263,84 @@ std::string nodes_text(const Row& row, size_t width) {
 
 void add_regions(const Json& whole, const Json& function, const Json& program, Document& out) {
   std::vector<Row> rows = ProgramRegions(whole, program).rows();
+  if (rows.empty()) return;
   double sum_ns = 0;
   bool is_estimated = true;
   for (const Row& row : rows) {
-    is_estimated &= row.estimate_ns.has_value();
-    sum_ns += row.estimate_ns.value_or(0);
+    is_estimated &= row.estimate_ns >= 0;
+    sum_ns += row.estimate_ns;
   }
-  struct Shown {
-    std::string title;
-    std::function<std::string(const Row&)> cell;
-  };
-  auto member = [](std::string Row::* field) { return [field](const Row& row) { return row.*field; }; };
-  std::vector<Shown> columns{
-      {"region", member(&Row::region)},    {"nodes", {}},
-      {"kind", member(&Row::kind)},        {"result", [](const Row& row) { return last_part(row.result, kMostResult); }},
-      {"slot", member(&Row::slot)},        {"family", member(&Row::family)},
-      {"strategy", member(&Row::strategy)}};
-  if (is_estimated && sum_ns > 0) {
-    columns.push_back({"share", [&](const Row& row) {
-                         char text[32];
-                         std::snprintf(text, sizeof(text), "%5.1f %%", *row.estimate_ns / sum_ns * 100);
-                         return std::string(text);
-                       }});
-  }
-  if (array(whole, "slots").size() <= 1) std::erase_if(columns, [](const Shown& column) { return column.title == "slot"; });
+  is_estimated &= sum_ns > 0;
   // Columns in which no row has anything are left out: reports of other compilers may have fewer fields.
-  std::erase_if(columns, [&](const Shown& column) {
-    return column.cell && std::none_of(rows.begin(), rows.end(), [&](const Row& row) { return !column.cell(row).empty(); });
-  });
-  size_t width = 0;
-  for (const Shown& column : columns) {
-    if (!column.cell) continue;
-    size_t widest = width_of(column.title);
-    for (const Row& row : rows) widest = std::max(widest, width_of(module::one_line(column.cell(row))));
-    width += widest + 2;
+  size_t widest[kColumnCount] = {}, width = 0;
+  for (Row& row : rows) {
+    char share[32] = "";
+    if (is_estimated) std::snprintf(share, sizeof(share), "%5.1f %%", row.estimate_ns / sum_ns * 100);
+    row.cells[kShare] = share;
+    if (array(whole, "slots").size() <= 1) row.cells[kSlot].clear();
+    for (size_t i = 0; i < kColumnCount; ++i) widest[i] = std::max(widest[i], width_of(module::one_line(row.cells[i])));
   }
+  for (size_t i = 0; i < kColumnCount; ++i) {
+    if (widest[i] > 0) width += std::max(widest[i], std::string_view(kTitles[i]).size()) + 2;
+  }
+  widest[kNodes] = 1;
   const size_t for_nodes = width + kLeastNodes < kColumns ? kColumns - width : kLeastNodes;
   Table table;
-  for (const Shown& column : columns) table.header.push_back(column.title);
-  for (const Row& row : rows) {
+  for (size_t i = 0; i < kColumnCount; ++i) {
+    if (widest[i] > 0) table.header.emplace_back(kTitles[i]);
+  }
+  for (Row& row : rows) {
+    row.cells[kNodes] = nodes_text(row, for_nodes);
     table.rows.emplace_back();
-    for (const Shown& column : columns) {
-      const std::string cell = column.cell ? column.cell(row) : nodes_text(row, for_nodes);
-      table.rows.back().push_back(cell.empty() ? "-" : cell);
+    for (size_t i = 0; i < kColumnCount; ++i) {
+      if (widest[i] > 0) table.rows.back().push_back(row.cells[i].empty() ? "-" : std::move(row.cells[i]));
     }
   }
-  if (rows.empty()) return;
-  out.begin("regions of " + text(function, "name") + ", for " + text(program, "families") +
-            (is_estimated && sum_ns > 0 ? "; share: of the time that the compiler estimates" : ""));
+  out.begin(concat("regions of ", text(function, "name"), ", for ", text(program, "families"),
+                   is_estimated ? "; share: of the time that the compiler estimates" : ""));
   out.add(std::move(table));
 }
 
 }  // namespace
+
+std::vector<std::string> tensor_texts(const Json& tensors, const Json& slots) {
+  std::vector<std::string> items;
+  for (const Json& one : tensors) {
+    const uint64_t slot = number(one, "slot");
+    const bool is_named = slots.size() > 1 && slot < slots.size();
+    items.push_back(concat(text(one, "name"), ": ", text(one, "type"), is_named ? " on " + slot_name(slots[slot]) : std::string()));
+  }
+  return items;
+}
+
+void add_symbols(const Json& function, Document& out) {
+  for (const Json& symbol : array(function, "symbols")) {
+    out.add(concat(padded("  symbol"), text(symbol, "name"), " is ", text(symbol, "min"),
+                   number(symbol, "max") == INT64_MAX ? " or more" : ".." + text(symbol, "max"),
+                   number(symbol, "divisor") > 1 ? ", a multiple of " + text(symbol, "divisor") : std::string()));
+  }
+}
+
+std::string program_text(const Json& program) {
+  return concat(padded("  program"), "for ", text(program, "families"), ": ", text(program, "instructions"), " instructions, ",
+                array(program, "regions").size(), " dispatches, ", text(program, "transients"), " transients");
+}
+
+std::string weights_text(const Json& whole) {
+  uint64_t stored = 0, outside = 0, stored_bytes = 0, outside_bytes = 0, derived = 0, state = 0;
+  for (const Json& parameter : array(whole, "parameters")) {
+    const bool inside = parameter.value("stored", false);
+    (inside ? stored : outside) += 1;
+    (inside ? stored_bytes : outside_bytes) += number(parameter, "size_bytes");
+  }
+  for (const Json& global : array(whole, "globals")) {
+    const std::string kind = text(global, "kind");
+    if (kind == "derived") derived += number(global, "size_bytes");
+    if (kind == "state") state += number(global, "size_bytes");
+  }
+  return concat("in the file: ", stored, " of ", bytes_text(stored_bytes), "; outside: ", outside, " of ", bytes_text(outside_bytes),
+                "; computed at load: ", bytes_text(derived), "; state: ", bytes_text(state));
+}
 
 Document summarize(const Json& whole, const std::string& function) {
   Document out;
@@ -344,9 +350,9 @@ Document summarize(const Json& whole, const std::string& function) {
     if (function.empty() || text(one, "name") == function) functions.push_back(&one);
   }
   for (const Json* one : functions) add_function(whole, *one, out);
-  if (whole.contains("compiler_report") && !whole["compiler_report"].is_structured()) {
+  if (const Json& report = part(whole, "compiler_report"); !report.is_structured()) {
     out.begin("the compiler's report");
-    out.add("  " + cell_text(whole["compiler_report"]));
+    out.add("  " + cell_text(report));
   }
   out.begin("more", true);
   out.add(padded("more") + "--full: kernels, fused ops, refused fusions; --memory: bytes needed; --route: devices and reasons;");
@@ -357,28 +363,19 @@ Document summarize(const Json& whole, const std::string& function) {
   return out;
 }
 
-RegionKinds::RegionKinds(const Json& module_report) {
-  if (!module_report.is_object()) return;
-  if (module_report.contains("compiler_report")) {
-    for (const Json& region : array(module_report["compiler_report"], "regions")) {
-      if (region.is_object() && region.contains("kind")) kinds_.emplace_back(text(region, "region"), text(region, "kind"));
-    }
+std::string RegionKinds::of(const std::string& region) const {
+  const std::string name = first_word(region);
+  for (const Json& one : array(part(report_, "compiler_report"), "regions")) {
+    if (text(one, "region") == name && one.contains("kind")) return text(one, "kind");
   }
-  for (const Json& function : array(module_report, "functions")) {
+  for (const Json& function : array(report_, "functions")) {
     for (const Json& program : array(function, "programs")) {
       for (const Json& one : array(program, "operations")) {
-        if (one.value("required", true)) kinds_.emplace_back(first_word(text(one, "region")), "plugin operator");
+        if (text(one, "region") == region && one.value("required", true)) return kPluginOperator;
       }
     }
   }
-  std::stable_sort(kinds_.begin(), kinds_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-}
-
-std::string RegionKinds::of(const std::string& region) const {
-  const std::string name = first_word(region);
-  const auto found =
-      std::lower_bound(kinds_.begin(), kinds_.end(), name, [](const auto& one, const std::string& key) { return one.first < key; });
-  return found != kinds_.end() && found->first == name ? found->second : "";
+  return "";
 }
 
 }  // namespace heddle::tool

@@ -11,15 +11,22 @@ namespace heddle::tool {
 // `whole`: the module's report with "file_bytes" added. Describes `function` alone if it is not empty.
 Document summarize(const Json& whole, const std::string& function);
 
-// The kind of each region ("contraction", "movement", ...) by the first word of its name. Modules of older compilers do not state it.
+// Parts that the full text has too. "x: nx4xf32" for each tensor, with its slot if there are several:
+std::vector<std::string> tensor_texts(const Json& tensors, const Json& slots);
+void add_symbols(const Json& function, Document& out);
+std::string program_text(const Json& program);
+// The sizes of parameters, of values computed at load, and of the state.
+std::string weights_text(const Json& whole);
+
+// The kinds of regions ("contraction", "movement", ...). Modules of older compilers do not state them.
 class RegionKinds {
  public:
-  explicit RegionKinds(const Json& module_report);
-  // Empty if it is unknown.
+  explicit RegionKinds(Json module_report) : report_(std::move(module_report)) {}
+  // Of a region with its whole name; empty if it is unknown.
   std::string of(const std::string& region) const;
 
  private:
-  std::vector<std::pair<std::string, std::string>> kinds_;  // sorted by name
+  Json report_;
 };
 
 }  // namespace heddle::tool
