@@ -123,13 +123,17 @@ Json result_of(const Contestant& one, const Options& options, const std::vector<
 
 // "inputs: x: 2x4xf32 random, mask: 2xbool": the shapes of the calls, and which values nobody gave.
 std::string inputs_text(const Json& inputs, uint64_t seed) {
+  constexpr size_t kMostShown = 6;
   std::string line;
   bool any_random = false;
+  size_t shown = 0;
   for (const Json& input : inputs) {
     const bool is_random = input.value("random", false);
     any_random |= is_random;
+    if (++shown > kMostShown) continue;
     line += (line.empty() ? "inputs: " : ", ") + text(input, "name") + ": " + text(input, "type") + (is_random ? " random" : "");
   }
+  if (shown > kMostShown) line += " and " + std::to_string(shown - kMostShown) + " more";
   return line.empty() ? "inputs: none" : line + (any_random ? "; random values of seed " + std::to_string(seed) : "");
 }
 
