@@ -6,6 +6,7 @@
 #include "core/host/json_text.h"
 #include "core/host/manifest.h"
 #include "core/host/text_file.h"
+#include "core/host/trace.h"
 
 namespace heddle::host {
 namespace {
@@ -75,6 +76,13 @@ std::string validation_report(Host& host) {
   return out + "]}";
 }
 
+// Completes the file of [trace], so that a caller learns whether there is one.
+Result<std::string> trace_report(Host& host) {
+  if (!host.trace() || host.in_forked_child()) return std::string("{\"file\":null}");  // the parent's file
+  HEDDLE_RETURN_IF_ERROR(host.trace()->finish());
+  return fmt::format("{{\"file\":{}}}", json_quoted(host.trace()->path()));
+}
+
 // A plugin's manifest, which need not be installed, parsed as discovery would.
 Result<std::string> manifest_report(const std::string& path) {
   std::string text;
@@ -97,8 +105,9 @@ Result<std::string> Host::report(std::string_view topic) {
   if (topic == "config") return config_report(*this);
   if (topic == "schema") return schema();
   if (topic == "validation") return validation_report(*this);
+  if (topic == "trace") return trace_report(*this);
   return error(HEDDLE_STATUS_NOT_FOUND,
-               "host: reporting on '{}' failed: no such topic; devices, plugins, config, schema, validation or manifest:PATH was "
+               "host: reporting on '{}' failed: no such topic; devices, plugins, config, schema, validation, trace or manifest:PATH was "
                "expected",
                topic);
 }

@@ -3,6 +3,7 @@
 #include "core/host/trace.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,44 +28,87 @@ double microseconds(uint64_t ns) {
 Trace::~Trace() {
   std::lock_guard lock(mutex_);
   if (descriptor_ < 0) return;
-  text_ += any_ ? "\n]\n" : "[\n]\n";
-  flush();
+  if (!complete()) log_.write(HEDDLE_LOG_WARN, "trace", failure_text());
   if (descriptor_ >= 0) close(descriptor_);
 }
 
 Status Trace::start() {
   std::lock_guard lock(mutex_);
-  if (descriptor_ >= 0 || failed_) return {};
+  if (descriptor_ >= 0 || errno_ != 0) return {};
   descriptor_ = sdk::open_own_file(config_.sink.c_str(), O_TRUNC, 0644);
-  if (descriptor_ >= 0) return {};
-  return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-               "trace: opening '{}' failed: {}; correct the key 'sink' of [trace], which must name a file owned by this user, not a link",
-               config_.sink, std::strerror(errno));
+  if (descriptor_ < 0) {
+    return error(
+        HEDDLE_STATUS_INVALID_ARGUMENT,
+        "trace: opening '{}' failed: {}; name another file with the key 'sink' of [trace] or with --trace: one in a directory that "
+        "exists, owned by this user, not a link",
+        config_.sink, std::strerror(errno));
+  }
+  // Written at once, so that a full disk is known before the work is done.
+  text_.insert(0, "[\n");
+  return flush() ? Status() : failure();
 }
 
-void Trace::flush() {
+Status Trace::finish() {
+  std::lock_guard lock(mutex_);
+  if (descriptor_ >= 0) (void)complete();
+  return errno_ == 0 ? Status() : failure();
+}
+
+bool Trace::complete() {
+  if (end_bytes_ != 0 && text_.empty()) return true;
+  const std::string_view end = any_ ? "\n]\n" : "]\n";
+  text_ += end;
+  if (!flush()) return false;
+  end_bytes_ = end.size();
+  return true;
+}
+
+bool Trace::flush() {
+  // Events after an end overwrite it. A device that cannot seek, such as a terminal, shows it between them.
+  if (end_bytes_ != 0) (void)lseek(descriptor_, -static_cast<off_t>(end_bytes_), SEEK_CUR);
+  end_bytes_ = 0;
   for (size_t done = 0; done < text_.size();) {
     const ssize_t count = write(descriptor_, text_.data() + done, text_.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      log_.write(HEDDLE_LOG_WARN, "trace", fmt::format("writing '{}' failed: {}; the trace ends here", config_.sink, std::strerror(errno)));
-      close(descriptor_);
-      descriptor_ = -1;
-      failed_ = true;
+      errno_ = errno;
+      discard();
       break;
     }
     done += static_cast<size_t>(count);
   }
   text_.clear();
+  return errno_ == 0;
+}
+
+void Trace::discard() {
+  struct stat opened, named;
+  // The name may have been given to another file since, and a device stays.
+  if (fstat(descriptor_, &opened) == 0 && S_ISREG(opened.st_mode) && lstat(config_.sink.c_str(), &named) == 0 &&
+      opened.st_dev == named.st_dev && opened.st_ino == named.st_ino) {
+    unlink(config_.sink.c_str());
+  }
+  close(descriptor_);
+  descriptor_ = -1;
+}
+
+std::string Trace::failure_text() const {
+  return fmt::format("writing '{}' failed: {}; there is no trace; free space on its disk or name a file on another", config_.sink,
+                     std::strerror(errno_));
+}
+
+Status Trace::failure() const {
+  const bool is_full = errno_ == ENOSPC || errno_ == EDQUOT || errno_ == EFBIG;
+  return error(is_full ? HEDDLE_STATUS_RESOURCE_EXHAUSTED : HEDDLE_STATUS_UNKNOWN, "trace: {}", failure_text());
 }
 
 void Trace::add(const std::string& event) {
   // Before the file exists, and once it cannot be written, events beyond the buffer are dropped.
-  if (failed_ || (descriptor_ < 0 && text_.size() >= kBufferBytes)) return;
-  text_ += any_ ? ",\n" : "[\n";
+  if (errno_ != 0 || (descriptor_ < 0 && text_.size() >= kBufferBytes)) return;
+  if (any_) text_ += ",\n";
   any_ = true;
   text_ += event;
-  if (descriptor_ >= 0 && text_.size() >= kBufferBytes) flush();
+  if (descriptor_ >= 0 && text_.size() >= kBufferBytes && !flush()) log_.write(HEDDLE_LOG_WARN, "trace", failure_text());
 }
 
 void Trace::span(const char* category, std::string_view name, std::string_view track, uint64_t begin_ns, uint64_t duration_ns) noexcept {

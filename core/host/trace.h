@@ -22,9 +22,13 @@ class Trace final : public TraceSink {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // Creates the file, once: until there is work to trace, nothing is overwritten. Earlier events are kept.
+  // Creates the file, once: until there is work to trace, nothing is overwritten. Earlier events are kept. Fails if the file cannot be written.
   Status start();
+  // Writes the events so far and an end, which later events overwrite. Returns the failure of this or of an earlier write, which removed the
+  // file: a trace is complete or absent. [any]
+  Status finish();
 
+  const std::string& path() const { return config_.sink; }
   bool wants(uint32_t category) const { return (config_.categories & category) != 0; }
   // An event with a duration. track: the device. Times are of CLOCK_MONOTONIC. [any]
   void span(const char* category, std::string_view name, std::string_view track, uint64_t begin_ns, uint64_t duration_ns) noexcept;
@@ -37,7 +41,11 @@ class Trace final : public TraceSink {
 
  private:
   void add(const std::string& event);
-  void flush();
+  bool complete();
+  bool flush();
+  void discard();  // removes the file after a failed write
+  std::string failure_text() const;
+  Status failure() const;
 
   const TraceConfig config_;
   const Log& log_;
@@ -46,7 +54,8 @@ class Trace final : public TraceSink {
   std::map<std::string, uint32_t, std::less<>> tracks_;
   int descriptor_ = -1;
   bool any_ = false;
-  bool failed_ = false;
+  size_t end_bytes_ = 0;  // length of the end if the file has one
+  int errno_ = 0;         // of a write that failed
 };
 
 }  // namespace heddle::host

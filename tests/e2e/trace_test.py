@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """[trace] of heddle.toml and `heddle profile --trace`: what devices did, as Chrome's trace viewer reads it."""
 import json
+import os
 import pathlib
+import resource
+import stat
 import tempfile
+import unittest
 
 from heddle_command import DIGITS, HeddleTestCase, heddle
 
@@ -26,6 +30,11 @@ class Trace(HeddleTestCase):
     def configuration(self, more="", keys=""):
         file = self.folder / "heddle.toml"
         file.write_text(f'[trace]\nsink = "{self.sink}"\n{keys}\n{more}')
+        return file
+
+    def configuration_with(self, sink):
+        file = self.folder / "other.toml"
+        file.write_text(f'trace.sink = "{sink}"\n')
         return file
 
     def events(self):
@@ -89,23 +98,50 @@ class Trace(HeddleTestCase):
         self.sink.symlink_to(kept)
         result = heddle("run", self.module, *INPUT, "--config", self.configuration())
         self.assertEqual(result.code, 1)
-        self.assertIn("which must name a file owned by this user, not a link", result.stderr)
+        self.assertIn("owned by this user, not a link", result.stderr)
         self.assertEqual(kept.read_text(), "kept")
 
     def test_a_sink_that_cannot_be_made_is_an_error(self):
         self.sink = self.folder / "absent" / "trace.json"
         result = heddle("run", self.module, *INPUT, "--config", self.configuration())
         self.assertEqual(result.code, 1)
-        self.assertIn("absent/trace.json' failed: No such file or directory; correct the key 'sink' of [trace]", result.stderr)
+        self.assertIn("absent/trace.json' failed: No such file or directory; name another file with the key 'sink' of [trace]",
+                      result.stderr)
+        result = self.fail_with(1, "profile", self.module, *INPUT, "--trace", self.sink)
+        self.assertIn("absent/trace.json' failed: No such file or directory; name another file", result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertFalse(self.sink.parent.exists())
 
-    def test_a_full_disk_ends_the_trace_and_not_the_call(self):
-        self.sink = "/dev/full"
-        result = self.succeed("run", self.module, *INPUT, "--config", self.configuration())
-        self.assertIn("writing '/dev/full' failed: No space left on device; the trace ends here", result.stderr)
-        self.assertIn("logits=", result.stdout)
+    def test_a_full_disk_is_known_before_the_work_is_done(self):
+        for command in (("profile", self.module, *INPUT, "--trace", "/dev/full"),
+                        *(((name, self.module, *INPUT, "--config", self.configuration_with("/dev/full")) for name in ("run", "bench")))):
+            result = self.fail_with(1, *command)
+            self.assertIn("trace: writing '/dev/full' failed: No space left on device; there is no trace", result.stderr)
+            self.assertEqual(result.stdout, "")
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/full").st_mode))
+
+    @unittest.skipIf(os.environ.get("HEDDLE_SANITIZE") == "thread", "SKIP: ThreadSanitizer's shadow memory is a file under the limit")
+    def test_a_trace_that_is_cut_short_fails_and_does_not_remain(self):
+        def limited(code, *command):
+            self.sink.write_text("of an earlier run")
+            return self.fail_with(code, *command, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)))
+
+        wrong = "json' failed: File too large; there is no trace"
+        # Written in one piece at the end, and, with many calls, in several while they run.
+        for iterations in ("1", "1000"):
+            result = limited(1, "profile", self.module, *INPUT, "--iterations", iterations, "--trace", self.sink)
+            self.assertIn(wrong, result.stderr)
+            self.assertIn("whole call", result.stdout)
+            self.assertFalse(self.sink.exists())
+        for command in (("run",), ("bench", "--iterations", "1")):
+            result = limited(1, *command, self.module, *INPUT, "--config", self.configuration())
+            self.assertIn(wrong, result.stderr)
+            self.assertNotEqual(result.stdout, "")
+            self.assertFalse(self.sink.exists())
+        # The numbers matter more than their trace.
+        result = limited(3, "run", self.module, *INPUT, "--expect", "1x10xf32=0", "--config", self.configuration())
+        self.assertIn(wrong, result.stderr)
 
 
 if __name__ == "__main__":
-    import unittest
-
     unittest.main()

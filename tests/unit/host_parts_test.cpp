@@ -283,6 +283,26 @@ TEST_F(HostTable, PassesTraceEventsOnWhereSomebodyListens) {
   EXPECT_THAT(text, ::testing::HasSubstr("\"args\":{\"value\":-7}"));
   EXPECT_THAT(text, ::testing::HasSubstr("\"ts\":1.000,\"dur\":0.500,\"cat\":\"dispatch\",\"name\":\"region\""));
 
+  // Completed while it goes on: what follows takes the place of the end.
+  auto live = std::make_unique<Trace>(config, services_->log);
+  ASSERT_TRUE(live->finish().ok());  // before there is a file
+  EXPECT_EQ(read_all(), text);
+  ASSERT_TRUE(live->start().ok());
+  ASSERT_TRUE(live->finish().ok());
+  EXPECT_EQ(read_all(), "[\n]\n");
+  live->value("memory", "one", 1);
+  ASSERT_TRUE(live->finish().ok());
+  ASSERT_TRUE(live->finish().ok());
+  const std::string one = read_all();
+  EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 3);
+  EXPECT_EQ(one.substr(one.size() - 4), "}\n]\n");
+  live->value("memory", "two", 2);
+  live.reset();
+  const std::string two = read_all();
+  EXPECT_EQ(two.substr(0, one.size() - 3), one.substr(0, one.size() - 3));
+  EXPECT_EQ(std::count(two.begin(), two.end(), '\n'), 4);
+  EXPECT_EQ(two.substr(two.size() - 4), "}\n]\n");
+
   config.categories = kTraceDispatch;
   auto quiet = std::make_unique<Trace>(config, services_->log);
   ASSERT_TRUE(quiet->start().ok());

@@ -294,7 +294,8 @@ int run(const Arguments& arguments) {
   if (format == Format::kTable) print_line(inputs_text(rows[0]["inputs"], options.seed));
   // One device gives one object, several give a list.
   print_rows(rows.size() == 1 ? rows[0] : Json{{"results", rows}}, rows, columns, format);
-  return kFine;
+  contestants.clear();
+  return finish_trace(runtime.get(), kFine);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle COMMAND ...`, or `heddle-COMMAND ...` through a link. Commands of the runtime are in this program; others are separate
 // programs (heddle-compile), started by replacing this process.
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -134,7 +135,9 @@ int dispatch(int argc, char** argv) {
     return kFine;
   }
   for (const auto& one : kByName) {
-    if (name == one.name) return one.make().run(Arguments(argv + first, argv + argc));
+    if (name != one.name) continue;
+    signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit fails with a reason instead of killing the process
+    return one.make().run(Arguments(argv + first, argv + argc));
   }
   if (is_later_command(name) && find_program("heddle-" + name).empty()) return refuse_later(name);
   return start_foreign(name, argv + first - 1);

@@ -221,7 +221,10 @@ int run(const Arguments& arguments) {
     print_line("");
     print_rows(whole, kinds, {text("kind"), columns[3], columns[4], columns[5]}, format);
   }
-  return kFine;
+  inputs.clear();
+  results.clear();
+  instance.reset();
+  return finish_trace(runtime.get(), kFine);
 }
 
 }  // namespace

@@ -205,7 +205,10 @@ int run(const Arguments& arguments) {
                  static_cast<unsigned long long>(violations));
     code = kUnavailable;
   }
-  return code;
+  results.tensors.clear();
+  given.clear();
+  instance.reset();
+  return finish_trace(runtime.get(), code);
 }
 
 }  // namespace

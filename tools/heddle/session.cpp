@@ -140,6 +140,15 @@ int report_instance_failure(heddle_status_t* status) {
   return no_slot ? kUsage : absent ? kUnavailable : code;
 }
 
+int finish_trace(heddle_runtime_t* runtime, int code) {
+  heddle_text_t* raw = nullptr;
+  heddle_status_t* status = heddle_runtime_report(runtime, view("trace"), &raw);
+  const Text text(raw);
+  if (!status) return code;
+  const int failed = report(status);
+  return code == kFine ? failed : code;
+}
+
 int report_name_failure(heddle_status_t* status) {
   const bool absent = heddle_status_code(status) == HEDDLE_STATUS_NOT_FOUND;
   const int code = report(status);

@@ -82,6 +82,9 @@ heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& fla
                                  uint32_t instance_flags = 0);
 // Like report(), but returns 4 also for a device or a plugin that is not found, and 2 for a slot that the module does not have.
 int report_instance_failure(heddle_status_t* status);
+// `code`, or 1 after reporting that the file of [trace] could not be written, if the command succeeded otherwise. Instances are released before, since
+// that adds events.
+int finish_trace(heddle_runtime_t* runtime, int code);
 // Like report(), but returns 2 for a name that does not exist.
 int report_name_failure(heddle_status_t* status);
 

@@ -78,8 +78,9 @@ HEDDLE_EXPORT void heddle_runtime_release(heddle_runtime_t* runtime);
 
 /* Returns a report as JSON. Topics: "devices"; "plugins", with state and reason of each; "config", the values with their origins; "schema",
  * the JSON Schema of heddle.toml, with the options of the plugins found; "validation", for each plugin that is loaded with the validation
- * layer the numbers of calls and violations, and the texts of the first violations. No report opens a device. NOT_FOUND for another topic.
- * [any] [may-block] */
+ * layer the numbers of calls and violations, and the texts of the first violations; "trace", which writes the events so far to the file of
+ * [trace], and fails if that file could not be written; an instance that is not released may add more. No report opens a device. NOT_FOUND
+ * for another topic. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, heddle_string_t topic, heddle_text_t** out_json);
 
 /* --------------------------------------------------------------------------------------------------------- module */
