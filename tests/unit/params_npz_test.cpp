@@ -5,8 +5,8 @@
 
 #include "../temporary_folder.h"
 #include "tools/heddle/npy.h"
+#include "tools/heddle/npz_directory.h"
 #include "tools/params/checkpoint.h"
-#include "tools/params/npz_directory.h"
 #include "tools/params/npz_writer.h"
 
 namespace heddle::tool {

@@ -57,6 +57,7 @@ Wrong parse_inputs(const std::vector<std::string>& texts, std::vector<TensorArgu
   for (size_t i = 0; i < texts.size(); ++i) {
     if (Wrong wrong = parse_tensor_argument(texts[i], out[i]); !wrong.empty()) return "--input " + wrong;
   }
+  expand_npz(out);
   return {};
 }
 
@@ -70,7 +71,12 @@ std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArg
     if (input.name.empty()) continue;
     size_t at = 0;
     while (at < count && function.arguments[at].name != input.name) ++at;
-    if (at == count) return flags.misuse("--input: there is no input '" + input.name + "'; the function has " + list(report(), function));
+    if (at == count) {
+      const bool is_array = !input.array.empty() && input.array == input.name;
+      const std::string from = is_array ? " for the array of that name in '" + input.path + "'" : "";
+      return flags.misuse("--input: there is no input '" + input.name + "'" + from + "; the function has " + list(report(), function) +
+                          (is_array ? "; choose arrays with NAME=@FILE:ARRAY" : ""));
+    }
     if (chosen[at]) return flags.misuse("--input: '" + input.name + "' is given twice");
     chosen[at] = &input;
   }
@@ -96,6 +102,11 @@ std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArg
       if (Wrong wrong = load_tensor(*chosen[i], type.shape, out[i]); !wrong.empty()) {
         wrong = "--input " + name + ": " + wrong;
         return is_file ? flags.failed(wrong) : flags.misuse(wrong);
+      }
+      if (is_file && !fits(out[i].shape, type.shape)) {
+        const std::string array = chosen[i]->array.empty() ? "" : ", array '" + chosen[i]->array + "'";
+        return flags.failed("--input " + name + ": '" + chosen[i]->path + "'" + array + ": expected " + type_text(report(), i, type.shape) +
+                            ", got " + shape_text(out[i].shape) + first_wrong(out[i].shape, type.shape));
       }
     } else if (!make_missing) {
       return flags.misuse("input " + name + " (" + type_text(report(), i, type.shape) + ") is missing: give --input " +

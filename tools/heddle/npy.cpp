@@ -208,17 +208,21 @@ Wrong read_npy_header(const InputFile& file, uint64_t offset, uint64_t length, N
 
 Wrong read_npy(const std::string& path, HostTensor& out) {
   InputFile file;
-  NpyHeader header;
   if (Wrong wrong = file.open(path); !wrong.empty()) return file.about(wrong);
+  return file.about(read_npy(file, 0, file.size_bytes(), out));
+}
+
+Wrong read_npy(const InputFile& file, uint64_t offset, uint64_t length, HostTensor& out) {
+  NpyHeader header;
   // Checked before allocating: the file must really hold what its header claims.
-  if (Wrong wrong = read_npy_header(file, 0, file.size_bytes(), header); !wrong.empty()) return file.about(wrong);
+  if (Wrong wrong = read_npy_header(file, offset, length, header); !wrong.empty()) return wrong;
   out.shape = header.shape;
   try {
-    out.bytes.resize(file.size_bytes() - header.data_offset);
+    out.bytes.resize(length - header.data_offset);
   } catch (const std::bad_alloc&) {
-    return file.about(no_memory(file.size_bytes() - header.data_offset));
+    return no_memory(length - header.data_offset);
   }
-  return file.about(file.read(header.data_offset, out.bytes));
+  return file.read(offset + header.data_offset, out.bytes);
 }
 
 Wrong write_npy(const std::string& path, const Shape& shape, const module::ParameterSource& data) {

@@ -30,6 +30,8 @@ Wrong read_npy_header(const InputFile& file, uint64_t offset, uint64_t length, N
 
 // NumPy has no bf16 and f8: it writes bf16 as '<V2', so bf16 is supported only with a shape given. Otherwise these types are refused.
 Wrong read_npy(const std::string& path, HostTensor& out);
+// The .npy file at `offset` of an archive. Error texts do not contain the path.
+Wrong read_npy(const InputFile& file, uint64_t offset, uint64_t length, HostTensor& out);
 // Written to a temporary file and renamed, so that a failure leaves no partial file.
 Wrong write_npy(const std::string& path, const Shape& shape, const module::ParameterSource& data);
 

@@ -2,6 +2,8 @@
 // Tensor values as text, and the forms of --input.
 #include "tools/heddle/tensor_text.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -11,6 +13,7 @@
 #include "sdk/module/element_types.h"
 #include "tools/heddle/float_formats.h"
 #include "tools/heddle/npy.h"
+#include "tools/heddle/npz.h"
 
 namespace heddle::tool {
 namespace {
@@ -130,6 +133,21 @@ bool ends_with(const std::string& text, std::string_view end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
+// "x.npz:array". Names of files and of arrays may contain ':': a file with the whole text as its name is used if it exists; otherwise the name of
+// the file ends where one exists, or with ".npz".
+Wrong parse_file(std::string_view text, TensorArgument& out) {
+  out.path = text;
+  if (access(out.path.c_str(), F_OK) == 0) return {};
+  for (size_t colon = text.find(':'); colon != std::string_view::npos; colon = text.find(':', colon + 1)) {
+    const std::string path(text.substr(0, colon));
+    if (path.empty() || (!ends_with(path, ".npz") && access(path.c_str(), F_OK) != 0)) continue;
+    out.path = path;
+    out.array = text.substr(colon + 1);
+    return out.array.empty() ? "'" + std::string(text) + "': there is no name of an array after ':'" : Wrong();
+  }
+  return {};
+}
+
 }  // namespace
 
 Wrong parse_tensor_argument(std::string_view text, TensorArgument& out) {
@@ -145,15 +163,15 @@ Wrong parse_tensor_argument(std::string_view text, TensorArgument& out) {
   }
   if (text.empty()) return "'" + std::string(whole) + "': there is no value";
   if (text[0] == '@') {
-    out.path = text.substr(1);
-    return out.path.empty() ? "'" + std::string(whole) + "': there is no file after '@'" : Wrong();
+    if (text.size() == 1) return "'" + std::string(whole) + "': there is no file after '@'";
+    return parse_file(text.substr(1), out);
   }
   if (equals == std::string_view::npos) return "'" + std::string(whole) + "': expected SHAPE=VALUES such as 2x3xf32=1,2,3,4,5,6, or @FILE";
   if (Wrong wrong = parse_shape(text.substr(0, equals), out.shape); !wrong.empty()) return wrong;
   text.remove_prefix(equals + 1);
   if (!text.empty() && text[0] == '@') {
-    out.path = text.substr(1);
-    if (out.path.empty()) return "'" + std::string(whole) + "': there is no file after '@'";
+    if (text.size() == 1) return "'" + std::string(whole) + "': there is no file after '@'";
+    return parse_file(text.substr(1), out);
   } else {
     out.values = text;
   }
@@ -212,6 +230,21 @@ Wrong parse_values(std::string_view text, HostTensor& tensor) {
   return {};
 }
 
+void expand_npz(std::vector<TensorArgument>& arguments) {
+  std::vector<TensorArgument> out;
+  for (TensorArgument& argument : arguments) {
+    const bool is_whole = !argument.path.empty() && argument.name.empty() && argument.array.empty() &&
+                          argument.shape.element_type == HEDDLE_TYPE_UNDEFINED && is_npz(argument.path);
+    std::vector<std::string> names;
+    if (!is_whole || !npz_array_names(argument.path, names).empty() || names.empty()) {
+      out.push_back(std::move(argument));
+      continue;
+    }
+    for (const std::string& name : names) out.push_back({name, {}, argument.path, name, {}});
+  }
+  arguments = std::move(out);
+}
+
 Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTensor& out) {
   out = HostTensor{};
   if (argument.path.empty()) {
@@ -219,6 +252,12 @@ Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTen
     return parse_values(argument.values, out);
   }
   const bool has_shape = argument.shape.element_type != HEDDLE_TYPE_UNDEFINED;
+  if (!argument.array.empty() || is_npz(argument.path)) {
+    if (Wrong wrong = read_npz_array(argument.path, argument.array.empty() ? argument.name : argument.array, out); !wrong.empty())
+      return wrong;
+    if (!has_shape || (out.shape.element_type == argument.shape.element_type && out.shape.dims == argument.shape.dims)) return {};
+    return "'" + argument.path + "': its array is " + shape_text(out.shape) + ", not " + shape_text(argument.shape) + " as given";
+  }
   if (!has_shape && ends_with(argument.path, ".npy")) return read_npy(argument.path, out);
   out.shape = has_shape ? argument.shape : expected;
   for (int64_t extent : out.shape.dims) {

@@ -17,19 +17,24 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 };
 
-// "[name=]VALUE" where VALUE is "2x3xf32=1,2,3", "2x3xf32=@x.bin", "@x.npy" or "@x.bin". A name does not contain '=', start with '@' or look
-// like a shape.
+// "[name=]VALUE" where VALUE is "2x3xf32=1,2,3", "2x3xf32=@x.bin", "@x.npy", "@x.bin" or "@x.npz:array". A name does not contain '=', start with
+// '@' or look like a shape.
 struct TensorArgument {
-  std::string name;  // empty: by position
-  Shape shape;       // element type undefined if not given
-  std::string path;  // empty: the values are in the text
+  std::string name;   // empty: by position
+  Shape shape;        // element type undefined if not given
+  std::string path;   // empty: the values are in the text
+  std::string array;  // of an .npz file; empty: not given
   std::string values;
 };
 Wrong parse_tensor_argument(std::string_view text, TensorArgument& out);
 // "[name=]@FILE", the file for a result.
 Wrong parse_output_argument(std::string_view text, TensorArgument& out);
 
-// Reads the tensor that an argument describes. A raw file without a shape uses `expected`; negative extents in it are unknown, and refused. "1" or
+// Replaces each unnamed .npz file without an array by one argument per array, with the array's name. A file that cannot be read stays as it is:
+// load_tensor reports why.
+void expand_npz(std::vector<TensorArgument>& arguments);
+
+// Reads the tensor that an argument describes; of an .npz file, the array that is given, or the one with the argument's name. A raw file without a shape uses `expected`; negative extents in it are unknown, and refused. "1" or
 // "1,2,3": one value fills the whole tensor.
 Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTensor& out);
 // Writes .npy, or raw bytes if the name does not end in ".npy".

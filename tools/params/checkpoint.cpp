@@ -11,7 +11,8 @@
 #include "sdk/module/npy_header.h"
 #include "sdk/module/safetensors_shards.h"
 #include "tools/heddle/npy.h"
-#include "tools/params/npz_directory.h"
+#include "tools/heddle/npz.h"
+#include "tools/heddle/npz_directory.h"
 
 namespace heddle::tool {
 namespace {
@@ -76,7 +77,7 @@ Wrong Checkpoint::open(const std::string& path) {
 Wrong Checkpoint::open_single(const std::string& first) {
   const InputFile& file = files_[0];
   if (first.empty()) return file.about("it is empty");
-  if (first.starts_with("PK\3\4") || first.starts_with("PK\5\6")) return file.about(open_npz());
+  if (is_zip(first)) return file.about(open_npz());
   if (first.starts_with(module::kNpyMagic)) return file.about(open_npy());
   if (const std::string other = other_format(first); !other.empty()) return file.about(refusal(other));
   // The size of a safetensors header, below 2^32.

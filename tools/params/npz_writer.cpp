@@ -6,7 +6,7 @@
 
 #include "sdk/module/npy_header.h"
 #include "sdk/module/output_file.h"
-#include "tools/params/zip_layout.h"
+#include "tools/heddle/zip_layout.h"
 
 namespace heddle::tool {
 namespace {

@@ -38,7 +38,7 @@ struct Options {
     flags.texts("--params", trial.module.params, "safetensors file with parameters, or the index of its shards", "[SCOPE=]FILE");
     flags.texts("--input", trial.inputs,
                 "value of an argument; one value fills the whole shape; arguments that are not given get random values",
-                "[NAME=]SHAPE=VALUES|@FILE");
+                "[NAME=]SHAPE=VALUES|@FILE[:ARRAY]");
     flags.texts("--dim", trial.dims, "extent of a symbol, for random inputs: the most frequent one in real calls", "NAME=N");
     flags.count("--seed", trial.seed, "seed of the random values (0)", 0, UINT64_MAX);
     flags.count("--plans", plans, "maximum number of plans to try per kernel (6)", 2, 6);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The directory of an .npz file, which is a ZIP archive of .npy files (PKWARE APPNOTE 6.3.10, including ZIP64). Finds each member's bytes, so that
-// they are read in place. Used by checkpoint.cpp; knows nothing about the members' content.
+// they are read in place. Used by npz.cpp and by heddle params; knows nothing about the members' content.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads from the end of the file: end record, the ZIP64 end record if a field is full, directory, local headers. Section numbers refer to APPNOTE.
-#include "tools/params/npz_directory.h"
+#include "tools/heddle/npz_directory.h"
 
 #include <algorithm>
 #include <unordered_set>
 
 #include "sdk/module/error.h"
 #include "sdk/module/utf8.h"
-#include "tools/params/zip_layout.h"
+#include "tools/heddle/zip_layout.h"
 
 namespace heddle::tool {
 namespace {
