@@ -268,7 +268,9 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: ptxas '" + options.ptxas + "' is given and no target is cuda; add --target cuda"};
   }
 
-  // A report file that cannot be written is reported before the work is done.
+  // Files that cannot be written are reported before the work is done.
+  emit::OutputFiles files(options.output_path, options.parameters_path);
+  if (heddle::module::Status error = files.reserve()) return {error->code, error->message};
   std::optional<TextFile> report_file;
   if (!options.report_path.empty()) {
     report_file.emplace(options.report_path);
@@ -334,11 +336,10 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
 
   if (!going_on("write", 3)) return cancelled;
   emit::FileOptions file;
-  file.output_path = options.output_path;
-  file.parameters_path = options.parameters_path;
   file.name = llvm::sys::path::stem(options.input_path).str();
   file.report = report(combinations, codes, options.math, /*with_plans=*/false);
-  if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file)) return {error->code, error->message};
+  if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file, files))
+    return {error->code, error->message};
   times.done("write");
   // only this report has times and cache hits: the module's own report must not differ from run to run
   if (!report_file) return {};

@@ -181,8 +181,28 @@ std::string Combination::name() const {
   return alike ? all.front() : llvm::join(all, ",");
 }
 
+OutputFiles::OutputFiles(const std::string& module_path, const std::string& parameters_path) : module_(module_path) {
+  if (!parameters_path.empty()) parameters_.emplace(parameters_path);
+}
+
+module::Status OutputFiles::reserve() {
+  if (parameters_ && same_file(module_.path(), parameters_->path())) {
+    return module::Error{HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: writing the module and its parameters failed: both would be '" +
+                                                             module_.path() + "'; give the parameters a file of their own"};
+  }
+  if (auto error = module_.reserve()) return error;
+  return parameters_ ? parameters_->reserve() : std::nullopt;
+}
+
+module::Status OutputFiles::commit() {
+  if (parameters_) {
+    if (auto error = parameters_->commit()) return error;
+  }
+  return module_.commit();
+}
+
 module::Status write_module_file(const std::vector<Combination>& combinations, const std::vector<FamilyCode>& codes,
-                                 const tx::ParameterStore& parameters, const FileOptions& options) {
+                                 const tx::ParameterStore& parameters, const FileOptions& options, OutputFiles& files) {
   mf::ModuleT file;
   module::ModuleWriter writer;
   file.producer = "heddle 0.1.0";
@@ -220,31 +240,22 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
     file.initializer.push_back(std::move(*program));
   }
 
-  bool outside = !options.parameters_path.empty();
-  if (outside && same_file(options.output_path, options.parameters_path)) {
-    return module::Error{HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: writing the module and its parameters failed: both would be '" +
-                                                             options.output_path + "'; give the parameters a file of their own"};
-  }
   std::vector<module::SafetensorsTensor> tensors;
   for (auto [index, parameter] : llvm::enumerate(file.parameters)) {
     auto it = parameters.find(parameter->name);
     if (it == parameters.end() || !it->second.read) continue;  // found in a file of its scope when the module is loaded
-    if (outside) {
+    if (files.parameters()) {
       tensors.push_back({parameter->name, parameter->element_type, parameter->dims, source_of(it->second)});
     } else {
       writer.set_parameter(index, source_of(it->second));
     }
   }
   // Both files are complete before either replaces an existing one.
-  module::OutputFile output(options.output_path), beside(options.parameters_path);
-  if (outside) {
-    if (auto error = module::prepare_safetensors(tensors, beside)) return error;
+  if (files.parameters()) {
+    if (auto error = module::prepare_safetensors(tensors, *files.parameters())) return error;
   }
-  if (auto error = writer.prepare(file, output)) return error;
-  if (outside) {
-    if (auto error = beside.commit()) return error;
-  }
-  return output.commit();
+  if (auto error = writer.prepare(file, files.output())) return error;
+  return files.commit();
 }
 
 }  // namespace heddle::emit

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/emit/kernels.h"
 #include "compiler/ir/parameter_store.h"
 #include "sdk/module/error.h"
+#include "sdk/module/output_file.h"
 
 namespace heddle::emit {
 
@@ -34,15 +36,30 @@ struct Combination {
   std::string name() const;  // "cpu"; "cuda,cpu" where slots differ
 };
 
-struct FileOptions {
-  std::string output_path;
-  std::string parameters_path;  // .safetensors file for the parameters; empty: they are in the module
-  std::string name;             // of the module
-  std::string report;           // JSON
+// The files that a compilation writes. They appear together, once both are complete.
+class OutputFiles {
+ public:
+  // parameters_path: .safetensors file for the parameters; empty: they are in the module.
+  OutputFiles(const std::string& module_path, const std::string& parameters_path);
+  // Fails if the files cannot be created, before there is anything to write.
+  module::Status reserve();
+
+  module::OutputFile& output() { return module_; }
+  module::OutputFile* parameters() { return parameters_ ? &*parameters_ : nullptr; }
+  module::Status commit();
+
+ private:
+  module::OutputFile module_;
+  std::optional<module::OutputFile> parameters_;
 };
 
-// Schedules the functions of all combinations, which have the same functions, and writes the file. On failure no file is left.
+struct FileOptions {
+  std::string name;    // of the module
+  std::string report;  // JSON
+};
+
+// Schedules the functions of all combinations, which have the same functions, and writes the files. On failure no file is left.
 module::Status write_module_file(const std::vector<Combination>& combinations, const std::vector<FamilyCode>& codes,
-                                 const tx::ParameterStore& parameters, const FileOptions& options);
+                                 const tx::ParameterStore& parameters, const FileOptions& options, OutputFiles& files);
 
 }  // namespace heddle::emit

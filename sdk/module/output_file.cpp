@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "sdk/module/layout.h"
 
@@ -83,7 +84,17 @@ bool OutputFile::is_stream(const std::string& path) {
   return (stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) || names_descriptor(path);
 }
 
+Status OutputFile::reserve() {
+  if (Status failed = open()) return failed;
+  if (temporary_.empty()) return std::nullopt;
+  unlink(temporary_.c_str());
+  temporary_.clear();
+  close(std::exchange(descriptor_, -1));
+  return std::nullopt;
+}
+
 Status OutputFile::open() {
+  if (descriptor_ >= 0) return std::nullopt;
   if (is_stream(path_)) {
     return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: writing ", in_quotes(path_),
                                                         " failed: something that is not a regular file has this name; choose another")};

@@ -24,8 +24,11 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  // INVALID_ARGUMENT for a stream.
+  // INVALID_ARGUMENT for a stream. Does nothing if the file is open already.
   Status open();
+  // Fails where open() would, long before the file is written. The file is then open, unless it would need a temporary name: a killed process must
+  // not leave that behind.
+  Status reserve();
   Status append(std::span<const std::byte> bytes);
   // Replaces bytes that were appended before, once their values are known.
   Status overwrite(uint64_t offset, std::span<const std::byte> bytes);

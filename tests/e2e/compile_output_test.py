@@ -2,6 +2,7 @@
 """What `heddle compile` leaves on disk: the same bytes each time, and nothing at all if it is stopped or out of space."""
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -111,6 +112,39 @@ class NothingIsLost(HeddleTestCase):
         report = self.folder / "report.json"
         self.fail_with(1, "compile", self.model, "-o", self.folder / "absent" / "m.heddle", "--report", report)
         self.assertFalse(report.exists())
+
+    def test_a_bad_path_fails_before_the_work(self):
+        (self.folder / "file").write_text("kept")
+        for arguments, wrong in ((["-o", self.folder / "absent" / "m.heddle"], "absent/m.heddle' failed: No such file or directory"),
+                                 (["-o", self.folder / "file" / "m.heddle"], "file/m.heddle' failed: Not a directory"),
+                                 (["-o", self.folder], "something that is not a regular file has this name"),
+                                 (["-o", self.out, "--params-out", self.folder / "absent" / "p"], "absent/p' failed: No such file"),
+                                 (["-o", self.out, "--params-out", "/dev/null"], "'/dev/null' failed: something that is not a regular")):
+            with self.subTest(arguments=arguments):
+                result = self.fail_with(1, "compile", self.model, *arguments, "--progress", "always")
+                self.assertIn(wrong, result.stderr)
+                self.assertNotIn("import", result.stderr)  # the first stage did not begin
+                self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["file", "link.onnx", "model.onnx"])
+        # What is there stays until the new file is complete.
+        self.out.write_text("kept")
+        (self.folder / "bad.onnx").write_bytes(b"no model")
+        self.fail_with(1, "compile", self.folder / "bad.onnx", "-o", self.out)
+        self.assertEqual(self.out.read_text(), "kept")
+
+    def test_the_last_line_names_what_was_written(self):
+        parameters = self.folder / "p.safetensors"
+        line = r"wrote {} ([\d.]+) (B|KiB|MiB) in \d+\.\d s"
+        result = self.succeed("compile", self.model, "-o", self.out)
+        found = re.fullmatch(line.format(re.escape(str(self.out))), result.stderr.strip())
+        self.assertTrue(found, result.stderr)
+        unit = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[found[2]]
+        self.assertAlmostEqual(float(found[1]), self.out.stat().st_size / unit, delta=0.06)
+        self.assertEqual(result.stdout, "")
+        result = self.succeed("compile", self.model, "-o", self.out, "--params-out", parameters)
+        self.assertRegex(result.stderr, line.format(re.escape(str(self.out))) + "\n" + line.format(re.escape(str(parameters))))
+        shown = self.succeed("compile", self.model, "-o", self.out, "--progress", "always", "--no-cache").stderr
+        self.assertRegex(shown, r"import, 0 of 4 done, \d+\.\d s\s")
+        self.assertRegex(shown, r"write, 3 of 4 done, \d+\.\d s\s\x1b\[Kwrote ")
 
     def test_a_result_does_not_go_over_the_running_module(self):
         self.succeed("compile", self.model, "-o", self.out)

@@ -315,6 +315,28 @@ TEST(ModuleFile, PreparedFileHasNoNameBeforeItIsCommitted) {
   EXPECT_EQ(read_file(folder.path("m.heddle")), write_sample(folder.path("again.heddle")));
 }
 
+TEST(ModuleFile, ReservedFileIsWrittenLater) {
+  TemporaryFolder folder;
+  EXPECT_TRUE(OutputFile(folder.path("absent/m.heddle")).reserve());
+  EXPECT_TRUE(OutputFile(folder.path(".")).reserve());
+  OutputFile(folder.path("unused.heddle")).reserve();
+  EXPECT_EQ(folder.file_count(), 0u);
+  write_file(folder.path("m.heddle"), "kept");
+  {
+    ModuleWriter writer;
+    auto module = sample::make(writer);
+    OutputFile file(folder.path("m.heddle"));
+    ASSERT_FALSE(file.reserve());
+    ASSERT_FALSE(file.reserve());  // once
+    EXPECT_EQ(folder.file_count(), 1u);
+    ASSERT_FALSE(writer.prepare(module, file));
+    EXPECT_EQ(read_file(folder.path("m.heddle")), "kept");
+    ASSERT_FALSE(file.commit());
+  }
+  EXPECT_EQ(folder.file_count(), 1u);
+  EXPECT_EQ(read_file(folder.path("m.heddle")), write_sample(folder.path("again.heddle")));
+}
+
 TEST(ModuleFile, RunningOutOfSpaceLeavesNoFile) {
   TemporaryFolder folder;
   ModuleWriter writer;

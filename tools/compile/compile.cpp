@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -91,15 +92,23 @@ void on_signal(int number) {
   alarm(2);
 }
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 struct Progress {
   bool show;
   bool shown = false;
+  Clock::time_point begin = Clock::now();
 };
 
 uint32_t on_progress(void* context, heddle_string_t stage, uint32_t done, uint32_t total) {
   Progress& progress = *static_cast<Progress*>(context);
   if (progress.show) {
-    std::fprintf(stderr, "\r\x1b[K%.*s %u/%u", static_cast<int>(stage.size), stage.data, done, total);
+    std::fprintf(stderr, "\r\x1b[K%.*s, %u of %u done, %.1f s", static_cast<int>(stage.size), stage.data, done, total,
+                 seconds_since(progress.begin));
     std::fflush(stderr);
     progress.shown = true;
   }
@@ -151,6 +160,16 @@ void tell_where_tuned(const std::string& path) {
   if (!choices.is_object() || !choices.contains("device") || !choices["device"].is_string()) return;
   std::fprintf(stderr, "heddle compile: the choices of '%s' were measured on %s; other choices may be faster on another device\n",
                printable(path).c_str(), printable(text(choices, "device")).c_str());
+}
+
+// "wrote m.heddle 89.9 MiB in 8.9 s", a line per file.
+void tell_what_was_written(const Options& options, double seconds) {
+  for (const std::string& path : {options.output, options.params_out}) {
+    struct stat facts;
+    if (path.empty() || stat(path.c_str(), &facts) != 0) continue;
+    std::fprintf(stderr, "wrote %s %s in %.1f s\n", printable(path).c_str(), bytes_text(static_cast<uint64_t>(facts.st_size)).c_str(),
+                 seconds);
+  }
 }
 
 // Whether an output would overwrite one of the user's input files or another output.
@@ -246,8 +265,11 @@ int compile(const Arguments& arguments) {
     if (g_signal != 0) return 128 + g_signal;  // the shells' convention for a program that a signal ended
     return misused ? kUsage : kFailed;
   }
+  const double seconds = seconds_since(progress.begin);
   if (!options.tuned.empty()) tell_where_tuned(options.tuned);
-  return options.explain.empty() ? kFine : explain(report_path, options.explain);
+  const int code = options.explain.empty() ? kFine : explain(report_path, options.explain);
+  tell_what_was_written(options, seconds);
+  return code;
 }
 
 }  // namespace
