@@ -69,6 +69,23 @@ class ExitCodes(HeddleTestCase):
             with self.subTest(arguments=arguments):
                 self.assertIn(words, self.fail_with(code, *run, *arguments).stderr)
 
+    def test_a_wrong_input_shows_a_form_that_works(self):
+        run = self.run_arguments[:2]
+        form = "for example --input image=1x1x8x8xf32=0"
+        for given in ((), ("image",), ("image=0",), ("0",), ("image=8x8=0",), ("image=1x1x8x8xf31=0",), ("image=1x1x8x7xf32=0",),
+                      ("image=1x1x8x8xf32=1,2",), ("image=1x1x8x8xf32=x",), ("8x8xf64=0",)):
+            with self.subTest(given=given):
+                arguments = [word for text in given for word in ("--input", text)]
+                self.assertIn(form, self.fail_with(2, *run, *arguments).stderr)
+                if given:
+                    self.assertIn(form, self.fail_with(2, "bench", self.module, *arguments).stderr)
+                    self.assertIn(form, self.fail_with(2, "profile", self.module, *arguments).stderr)
+        self.succeed(*run, *form.split()[2:])
+        # Without the module there is no form, and the mistake in the command line is reported first.
+        result = self.fail_with(2, "run", self.folder / "absent.heddle", "--input", "image=0")
+        self.assertIn("'image=0': expected SHAPE=VALUES", result.stderr)
+        self.assertNotIn("for example", result.stderr)
+
     def test_2_for_targets_and_passes_that_there_are_not(self):
         out = self.folder / "out.heddle"
         for arguments in (["--target", "foo"], ["--target", "cpu:v9"], ["--target", "hip"], ["--target", ""], ["--dump-after", "nope"]):

@@ -202,7 +202,7 @@ int run(const Arguments& arguments) {
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   std::vector<TensorArgument> given;
-  if (Wrong wrong = parse_inputs(options.inputs, given); !wrong.empty()) return flags.misuse(wrong);
+  if (Wrong wrong = parse_inputs(options.inputs, options.runtime, options.module, given); !wrong.empty()) return flags.misuse(wrong);
   MadeUpInputs made_up;
   if (Wrong wrong = made_up.parse(options.dims); !wrong.empty()) return flags.misuse(wrong);
   std::vector<double> percentiles;

@@ -2,6 +2,8 @@
 // Matches inputs to arguments.
 #include "tools/heddle/inputs.h"
 
+#include <algorithm>
+
 #include "tools/heddle/report_view.h"
 
 namespace heddle::tool {
@@ -18,6 +20,29 @@ std::string type_text(const Json& function, size_t argument, const Shape& shape)
     text += (is_symbol ? dims[d].get<std::string>() : shape.dims[d] < 0 ? "?" : std::to_string(shape.dims[d])) + "x";
   }
   return text + shape_text({shape.element_type, {}});
+}
+
+// "--input mask=4x20xf32=0": a form that the argument accepts; a symbol gets its least extent.
+std::string form(const Json& function, const Json& argument) {
+  std::string shape;
+  for (const Json& dim : array(argument, "dims")) {
+    int64_t extent = dim.is_number() ? dim.get<int64_t>() : 1;
+    for (const Json& symbol : array(function, "symbols")) {
+      if (!dim.is_string() || text(symbol, "name") != dim.get<std::string>()) continue;
+      const int64_t least = std::max<int64_t>(symbol.value("min", int64_t{1}), 1);
+      const int64_t divisor = std::max<int64_t>(symbol.value("divisor", int64_t{1}), 1);
+      extent = (least + divisor - 1) / divisor * divisor;
+    }
+    shape += std::to_string(extent) + "x";
+  }
+  const std::string name = argument.value("name", std::string());
+  return "--input " + (name.empty() ? "" : name + "=") + shape + text(argument, "element_type") + "=0";
+}
+
+// "; for example --input mask=4x20xf32=0", for an argument of the function.
+std::string for_example(const Json& function, size_t argument) {
+  const Json& arguments = array(function, "arguments");
+  return argument < arguments.size() ? "; for example " + form(function, arguments[argument]) : "";
 }
 
 // "image: batchx1x8x8xf32, mask: 4xbool"
@@ -61,6 +86,31 @@ Wrong parse_inputs(const std::vector<std::string>& texts, std::vector<TensorArgu
   return {};
 }
 
+Wrong parse_inputs(const std::vector<std::string>& texts, const RuntimeFlags& runtime_flags, const ModuleFlags& module_flags,
+                   std::vector<TensorArgument>& out) {
+  Wrong wrong = parse_inputs(texts, out);
+  if (wrong.empty() || !config_with_raised_rights(runtime_flags).empty()) return wrong;
+  // The command ends here: only the error text needs the module, which may be absent or wrong itself.
+  RuntimeFlags flags = runtime_flags;
+  Runtime runtime;
+  Module module;
+  heddle_status_t* failed = resolve_plugin_paths(flags).empty() ? create_runtime(flags, runtime) : nullptr;
+  if (!failed && runtime) failed = open_module(runtime.get(), module_flags, module);
+  heddle_status_free(failed);
+  if (!module) return wrong;
+  const Json function = function_report(module.get(), module_flags.function);
+  const Json& arguments = array(function, "arguments");
+  // The first wrong text, and the argument that it names.
+  TensorArgument ignored;
+  const std::string& text =
+      *std::find_if(texts.begin(), texts.end(), [&](const auto& one) { return !parse_tensor_argument(one, ignored).empty(); });
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string name = arguments[i].value("name", std::string());
+    if (!name.empty() && (text == name || text.starts_with(name + "="))) return wrong + for_example(function, i);
+  }
+  return arguments.size() == 1 ? wrong + for_example(function, 0) : wrong;
+}
+
 std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArgument>& given, const Function& function,
                                  heddle_module_t* module, const std::string& function_name, const MakeInput& make_missing,
                                  std::vector<HostTensor>& out) {
@@ -97,11 +147,11 @@ std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArg
       const bool is_file = !chosen[i]->path.empty();
       if (!is_file && !fits(chosen[i]->shape, type.shape)) {
         return flags.misuse("--input " + name + ": expected " + type_text(report(), i, type.shape) + ", got " +
-                            shape_text(chosen[i]->shape) + first_wrong(chosen[i]->shape, type.shape));
+                            shape_text(chosen[i]->shape) + first_wrong(chosen[i]->shape, type.shape) + for_example(report(), i));
       }
       if (Wrong wrong = load_tensor(*chosen[i], type.shape, out[i]); !wrong.empty()) {
         wrong = "--input " + name + ": " + wrong;
-        return is_file ? flags.failed(wrong) : flags.misuse(wrong);
+        return is_file ? flags.failed(wrong) : flags.misuse(wrong + for_example(report(), i));
       }
       if (is_file && !fits(out[i].shape, type.shape)) {
         const std::string array = chosen[i]->array.empty() ? "" : ", array '" + chosen[i]->array + "'";
@@ -110,7 +160,7 @@ std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArg
       }
     } else if (!make_missing) {
       return flags.misuse("input " + name + " (" + type_text(report(), i, type.shape) + ") is missing: give --input " +
-                          (type.name.empty() ? "" : type.name + "=") + "...");
+                          (type.name.empty() ? "" : type.name + "=") + "..." + for_example(report(), i));
     } else if (Wrong wrong = make_missing(i, out[i]); !wrong.empty()) {
       return flags.misuse("input " + name + ": " + wrong);
     }

@@ -15,6 +15,10 @@ using MakeInput = std::function<Wrong(size_t index, HostTensor& out)>;
 // Parses each --input. Returns an empty text, or an error in the command line.
 Wrong parse_inputs(const std::vector<std::string>& texts, std::vector<TensorArgument>& out);
 
+// The same; an error text also has a form that the argument accepts, if the module can be opened.
+Wrong parse_inputs(const std::vector<std::string>& texts, const RuntimeFlags& runtime_flags, const ModuleFlags& module_flags,
+                   std::vector<TensorArgument>& out);
+
 // One value per argument of the function named function_name in the module. Named inputs go to their arguments, the others in order to the
 // remaining ones. Without `make_missing` a missing input is an error that names it. Empty: continue. Else the exit code, after reporting an error
 // in the command line or in a file.

@@ -125,7 +125,7 @@ int run(const Arguments& arguments) {
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   std::vector<TensorArgument> inputs, expected(options.expected.size()), outputs(options.outputs.size());
-  if (Wrong wrong = parse_inputs(options.inputs, inputs); !wrong.empty()) return flags.misuse(wrong);
+  if (Wrong wrong = parse_inputs(options.inputs, options.runtime, options.module, inputs); !wrong.empty()) return flags.misuse(wrong);
   for (size_t i = 0; i < expected.size(); ++i) {
     if (Wrong wrong = parse_tensor_argument(options.expected[i], expected[i]); !wrong.empty()) return flags.misuse("--expect " + wrong);
   }
