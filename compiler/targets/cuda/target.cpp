@@ -21,8 +21,7 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
   Parts parts;
   // Each would need its own shared memory.
   auto contractions = llvm::count_if(region.getBody().front(), [](Operation& op) { return tx::is_contraction(&op); });
-  if (contractions > 1)
-    return FailureOr<Parts>(region.emitError("cuda: one kernel cannot compute ") << contractions << " contractions");
+  if (contractions > 1) return FailureOr<Parts>(region.emitError("cuda: one kernel cannot compute ") << contractions << " contractions");
   auto groups = output_groups(region);
   for (const std::vector<Output>& outputs : groups) {
     // A contraction stores its result in another order itself.
