@@ -104,10 +104,12 @@ class OutOfTree(unittest.TestCase):
         commands = ("heddle compile model.onnx -o sigmoid.heddle --operators com.acme.ops.toml --operators sigmoid.toml\n"
                     "heddle config check heddle.toml\n"
                     "heddle run sigmoid.heddle --config heddle.toml --input x=@x.npy --expect y=@y.npy --rtol 1e-4\n"
+                    "heddle explain sigmoid.heddle\n"
                     "heddle explain sigmoid.heddle --config heddle.toml\n")
         ran = subprocess.run(["bash", "-euxc", commands], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600)
         self.assertEqual(ran.returncode, 0, ran.stdout[-3000:] + ran.stderr[-3000:])
-        self.assertRegex(ran.stdout, r"ai.onnx::Sigmoid/13 +main\.\d\.Sigmoid")
+        self.assertRegex(ran.stdout, r"may run instead of own kernels, .*: 1 ai.onnx::Sigmoid/13\n")
+        self.assertRegex(ran.stdout, r"main\.\d\.Sigmoid +Sigmoid#2 +element-wise")
         self.assertIn("skipped library:com.acme.ops: ai.onnx::Sigmoid/13 is not offered by any plugin", ran.stdout)
 
     def test_the_example_of_skips(self):
