@@ -140,8 +140,11 @@ heddle_status_t* run_on_host(Device* device, const Operation& operation) noexcep
         return nullptr;
       case Kind::kFile:
         return run_file(device, *operation.file);
-      case Kind::kBarrier:
       case Kind::kDispatch:
+        return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION,
+                      "%s: running a kernel failed: run_on_host runs no kernels; do it in Queue::enqueue (heddle/sdk/driver.h)",
+                      device->who);
+      case Kind::kBarrier:
         break;
     }
     return nullptr;

@@ -171,6 +171,11 @@ TEST_F(Sdk, RunOnHostRefusesMemoryThatTheHostCannotReach) {
   }
   sdk::Operation barrier;
   EXPECT_TRUE(Result(sdk::run_on_host(&device, barrier)).ok());
+  sdk::Operation dispatch;
+  dispatch.kind = Kind::kDispatch;
+  Result refused(sdk::run_on_host(&device, dispatch));
+  EXPECT_EQ(refused.code(), HEDDLE_STATUS_FAILED_PRECONDITION);
+  EXPECT_NE(refused.message().find("run_on_host runs no kernels"), std::string::npos) << refused.message();
 }
 
 }  // namespace

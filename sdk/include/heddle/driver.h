@@ -3,7 +3,7 @@
  * HEDDLE_PLUGIN_DRIVER, called by libheddle only. A driver is a thin translation to one vendor's API: no policy, no pools, no routing.
  *
  * Glossary
- *   queue        an ordered place to enqueue submissions; two queues of a device may run at the same time
+ *   queue        the place where submissions are enqueued; two queues of a device may run at the same time
  *   submission   a list of commands with one set of waits and one set of signals
  *   command      a dispatch, copy, fill, update or barrier inside a submission
  *   executable   loaded code of one variant; its entries are kernels
@@ -16,7 +16,7 @@
  *   pointer into the caller's memory unless a comment says so.
  *   A signal is reached, or fails, only after the submission no longer touches anything it names: buffers, host memory, files, kernels,
  *   timelines of its waits (HD-Q-06). For the host a failed signal is the end of the work like a reached one: it frees and reuses at once. A
- *   point that fails because an earlier value of its timeline failed says nothing of its own work; the host has at most one unfinished
+ *   point that fails because an earlier value of its timeline failed does not mean that its own submission is over; the host has at most one unfinished
  *   submission per timeline.
  *   A driver only sees waits on points whose signal is already enqueued (HD-Q-01). Timelines, buffers, entries and files of a call all belong
  *   to the device of its queue, except for those of peer_copy (HD-Q-02).
@@ -35,7 +35,8 @@
  *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the
  *                                             configuration asks for it
  *     calls in several pieces                 notify
- *     modules over two devices of a driver    link, transfer properties, and peer_copy if both offer it. The host of ABI 0.1 stages
+ *     modules over two devices of a driver    link, transfer properties, and peer_copy if these two allow it; a host of ABI 0.1 copies
+ *                                             through host memory instead
  *     addresses of tensors for applications   buffer properties
  *   statistics may be missing.
  *   Not called by the host yet, and defined so that drivers can implement them in advance: import_host, param_io write, export_handle,
@@ -78,7 +79,7 @@ typedef struct heddle_device_description {
   uint32_t compute_units; /* cores or multiprocessors */
   uint64_t memory_bytes;  /* size of device memory */
   uint64_t max_allocation_bytes;
-  /* Of every allocation; a power of two. The host places every value on a multiple of it, so it is also the minimum alignment of a binding
+  /* Alignment of every allocation, a power of two. The host places every value on a multiple of it, so it is also the minimum alignment of a binding
    * that is a whole value. */
   uint64_t min_alignment_bytes;
   /* Limits; 0: not known. The host passes over a variant with an entry that needs more, and a kernel whose grid is larger; drivers check
@@ -206,8 +207,8 @@ typedef struct heddle_buffer_interface {
   heddle_status_t* (*flush)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
   /* Makes device writes visible to the host. [any] [may-block] */
   heddle_status_t* (*invalidate)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
-  /* Wraps host memory without a copy. release(context) is called exactly once, when the buffer is freed or if this call fails, in the
-   * thread that does this and before it returns [callback]; NULL: no notification. The memory is never file-backed. [any] [may-block] */
+  /* Wraps host memory without a copy. release(context) is called exactly once, when the buffer is freed or if this call fails, on the
+   * thread that frees it or makes this call, before that function returns [callback]; NULL: no notification. The memory is never file-backed. [any] [may-block] */
   heddle_status_t* (*import_host)(heddle_device_t* device, void* memory, uint64_t size_bytes, void (*release)(void* context), void* context,
                                   heddle_buffer_t** out_buffer);
   /* [any] [no-block] */
@@ -232,7 +233,7 @@ typedef struct heddle_binding {
 #define HEDDLE_COMMAND_UPDATE 4u
 #define HEDDLE_COMMAND_COPY_2D 5u
 
-/* Runs grid[0]*grid[1]*grid[2] workgroups of an entry. A dispatch of zero workgroups does nothing, but still orders. Numbers of bindings or
+/* Runs grid[0]*grid[1]*grid[2] workgroups of an entry. A dispatch of zero workgroups does nothing. Numbers of bindings or
  * bytes of constants other than the entry's are INVALID_ARGUMENT. A grid beyond max_workgroup_count is refused, preferably with
  * OUT_OF_RANGE. */
 typedef struct heddle_dispatch_command {
@@ -335,7 +336,7 @@ typedef struct heddle_transfer_interface {
   /* Copies between buffers of two devices of this driver. The queue, and the points of sync, belong to either device; the host uses those
    * of the source's. INVALID_ARGUMENT if the lengths differ, or if neither buffer belongs to the queue's device. The host makes sure that
    * the other device no longer uses the target bytes, and enqueues nothing there that uses these bytes before the signals. If the other
-   * device is lost, it fails with UNAVAILABLE, because DEVICE_LOST would mean the queue's own device. The first copy between two devices
+   * device is lost, the copy fails with UNAVAILABLE, because DEVICE_LOST would mean the queue's own device. The first copy between two devices
    * may take a while. UNIMPLEMENTED: the host stages. [any] [no-block] */
   heddle_status_t* (*peer_copy)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
                                 const heddle_binding_t* target);
@@ -389,8 +390,8 @@ typedef struct heddle_param_io_interface {
                                 heddle_file_t** out_file);
   /* The caller makes sure that no read is in flight. [serial:file] [may-block] */
   void (*file_close)(heddle_file_t* file);
-  /* params may be NULL: all zero. Reads all extents. A short read fails the signals with DATA_LOSS, the file and the offset, and the
-   * extent's index as payload "extent", in decimal. Never maps the file into the device's address space. [any] [no-block] */
+  /* params may be NULL: all zero. Reads all extents. A short read fails the signals with DATA_LOSS; the text names the file and the
+   * offset, and the payload "extent" is the extent's index in decimal. Never maps the file into the device's address space. [any] [no-block] */
   heddle_status_t* (*read)(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
                            uint64_t extent_count, const heddle_param_io_params_t* params);
   /* Writes all extents to the file. [any] [no-block] */

@@ -9,7 +9,7 @@
  *   tensor    element type, dimensions and a range of device memory, row-major and dense
  *   call      one invocation of a function; several may be in flight
  *
- * A minimal program. Each function returns a status, which is NULL on success; a program checks it, as examples/read_digit.c does.
+ * A minimal program. Each of these functions returns a status, which is NULL on success; a program checks it, as examples/read_digit.c does.
  *
  *   float pixels[64] = {0}, scores[10];
  *   const int64_t dims[4] = {1, 1, 8, 8};
@@ -29,14 +29,17 @@
  *
  * The caller releases everything that it created here. Children keep their parents alive (HD-L-01), so the order does not matter.
  *
- * Thread tags, used in every function's comment (types.h has the full definitions)
- *   [any]            callable from any thread at any time, also concurrently on the same object
+ * Thread tags (types.h has the full definitions); a function without one has that of the comment above it
+ *   [any]            callable from any thread at any time, also concurrently on the same object, but not with the release of the last reference
  *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object
  *   [no-block]       returns without waiting for a device, a file or another thread
  *   [may-block]      may wait for a device, a file or the system
  *   [callback]       called by libheddle, on any thread; must return quickly and must not call back into the object that called it
  *
- * Timeouts are in nanoseconds: 0 polls, and HEDDLE_TIMEOUT_INFINITE waits without limit. */
+ * Timeouts are in nanoseconds: 0 polls, and HEDDLE_TIMEOUT_INFINITE waits without limit.
+ *
+ * The caller sets struct_size of every struct to its size, also of a struct that a function fills. The layout of a struct that is marked Frozen
+ * never changes; it has no struct_size. */
 #ifndef HEDDLE_RUNTIME_H_
 #define HEDDLE_RUNTIME_H_
 
@@ -64,8 +67,9 @@ HEDDLE_EXPORT void heddle_text_free(heddle_text_t* text);
 
 typedef struct heddle_runtime_params {
   uint32_t struct_size;
-  uint32_t flags;              /* bits HEDDLE_RUNTIME_* */
-  heddle_string_t config_path; /* heddle.toml; empty: $HEDDLE_CONFIG. ./heddle.toml is read only if named */
+  uint32_t flags; /* bits HEDDLE_RUNTIME_* */
+  heddle_string_t
+      config_path; /* heddle.toml; empty: $HEDDLE_CONFIG, else the user's and the system's file. ./heddle.toml is read only if named */
   heddle_string_t config_text; /* TOML that overrides the file; may be empty */
   uint32_t plugin_path_count;
   uint32_t reserved;
@@ -79,8 +83,8 @@ HEDDLE_EXPORT void heddle_runtime_release(heddle_runtime_t* runtime);
 /* Returns a report as JSON. Topics: "devices"; "plugins", with state and reason of each; "config", the values with their origins; "schema",
  * the JSON Schema of heddle.toml, with the options of the plugins found; "validation", for each plugin that is loaded with the validation
  * layer the numbers of calls and violations, and the texts of the first violations; "trace", which writes the events so far to the file of
- * [trace], and fails if that file could not be written; an instance that is not released may add more. No report opens a device. NOT_FOUND
- * for another topic. [any] [may-block] */
+ * [trace], and fails if that file could not be written; instances that are still alive may add events later. No report opens a device.
+ * NOT_FOUND for another topic. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, heddle_string_t topic, heddle_text_t** out_json);
 
 /* --------------------------------------------------------------------------------------------------------- module */
@@ -190,7 +194,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_function_result(const heddle_function_t* f
 /* --------------------------------------------------------------------------------------------------------- tensor */
 
 /* Makes a tensor on the device of that argument of the function, with a copy of `bytes`. INVALID_ARGUMENT if the byte count does not fit
- * type and dims. owned by the caller. [any] [may-block] */
+ * type and dims. The caller owns the tensor. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_host(heddle_function_t* function, uint32_t argument, heddle_element_type_t type,
                                                        const int64_t* dims, uint32_t rank, const void* bytes, uint64_t size_bytes,
                                                        heddle_tensor_t** out_tensor);
@@ -207,23 +211,23 @@ typedef struct heddle_device_memory {
 } heddle_device_memory_t;
 
 /* Makes a tensor over memory of the application on the device of that argument or result, without a copy. release is called exactly once:
- * when the tensor is no longer used, by its last user, or before this function returns a failure. A call finds the work that the
- * application has enqueued on the memory done if the call is ordered with the application's stream (heddle_call_params_t). INVALID_ARGUMENT
+ * when the tensor is no longer used, by its last user, or before this function returns a failure. A call runs after the work that
+ * the application has enqueued on the memory if it is ordered with the application's stream (heddle_call_params_t). INVALID_ARGUMENT
  * for memory of another device, and for an address that is not a multiple of the device's alignment; UNIMPLEMENTED if the driver does not
- * support it. owned by the caller. [any] [may-block] */
+ * support it. The caller owns the tensor. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_device(heddle_function_t* function, uint32_t index, heddle_element_type_t type,
                                                          const int64_t* dims, uint32_t rank, const heddle_device_memory_t* memory,
                                                          heddle_tensor_t** out_tensor);
 /* Returns the address of the tensor's bytes on the device, valid while the application holds the tensor. The work that fills them may still
- * be running: work on a stream finds it done if the call was ordered with that stream. UNIMPLEMENTED if the driver has no addresses. [any]
+ * be running: work on a stream runs after it if the call was ordered with that stream. UNIMPLEMENTED if the driver has no addresses. [any]
  * [no-block], except for a result of a call in several pieces */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_address(heddle_tensor_t* tensor, uint64_t* out_address);
 HEDDLE_EXPORT heddle_tensor_t* heddle_tensor_retain(heddle_tensor_t* tensor);
 HEDDLE_EXPORT void heddle_tensor_release(heddle_tensor_t* tensor);
 HEDDLE_EXPORT heddle_element_type_t heddle_tensor_element_type(const heddle_tensor_t* tensor);
 HEDDLE_EXPORT uint32_t heddle_tensor_rank(const heddle_tensor_t* tensor);
-/* rank values, borrowed; the size is in bytes. For a result of a function that reads values on the host, both are known, and may be
- * requested, when its call is over. [any] [no-block] */
+/* rank values, borrowed; the size is in bytes. For a result of a function that reads values on the host, both may be requested only
+ * when its call is over. [any] [no-block] */
 HEDDLE_EXPORT const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor);
 HEDDLE_EXPORT uint64_t heddle_tensor_size(const heddle_tensor_t* tensor);
 /* Waits for the tensor's producer and copies the contents out; size_bytes must be heddle_tensor_size. [any] [may-block] */
@@ -265,12 +269,13 @@ typedef struct heddle_call_params {
  * of another device, FAILED_PRECONDITION for one that is being captured, UNIMPLEMENTED if the driver does not support it. The stream lives until
  * the call is over.
  *
- * [any] [no-block], unless an argument comes from another device, or its extents from a call in flight, or a list is recorded */
+ * [any] [no-block], unless an argument comes from another device, or its extents from a call in flight, or the call records a list of commands for later
+ * ones. out_call may not be NULL */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
                                                  uint32_t result_count, heddle_call_t** out_call);
-/* Waits for the call and returns its failure. timeout_ns: 0 polls, HEDDLE_TIMEOUT_INFINITE waits without limit. DEADLINE_EXCEEDED: not over
- * within the timeout; the call goes on. [any] [may-block] */
+/* Waits for the call and returns its failure. DEADLINE_EXCEEDED: not over within the timeout, and the call goes on; or the call missed its own
+ * deadline, and the text names the region that was next. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
 /* Drops the work that is not yet enqueued, as a deadline does; the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
 HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);

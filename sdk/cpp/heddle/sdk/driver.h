@@ -235,8 +235,8 @@ class Queue : public QueueRoot {
 // For a queue whose work is done by a host thread:
 // Waits for the submission's waits; returns the failure of the first that failed, or the device's loss.
 heddle_status_t* await_waits(Device* device, const Submission& submission) noexcept;
-// Runs everything except dispatches, if every buffer has a host_address(); else FAILED_PRECONDITION, except that files use Device::write and
-// read. A barrier is a no-op for a thread that works in order.
+// Runs everything except dispatches, if every buffer has a host_address(), except that files use Device::write and read. FAILED_PRECONDITION for
+// a dispatch, and for a buffer without a host_address(). A barrier is a no-op for a thread that works in order.
 heddle_status_t* run_on_host(Device* device, const Operation& operation) noexcept;
 // Counts the work, and reaches or fails its signals. Takes the failure. Does not touch the submission's objects afterwards (HD-Q-06).
 void retire(Device* device, std::unique_ptr<Submission> submission, heddle_status_t* failure) noexcept;
