@@ -218,9 +218,11 @@ void Workers::look_around(uint64_t now, bool is_long) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   if (is_long && !owner_.empty() && !neighbors_->has_entered()) {
     neighbors_->enter();
-    computed_ns_.store(now, std::memory_order_relaxed);
-    epochs_[0].fetch_add(1);  // the first worker is to leave in time, even if it is asleep
-    sdk::futex_wake_bits(epochs_[0], 1);
+    if (neighbors_->has_entered()) {
+      computed_ns_.store(now, std::memory_order_relaxed);
+      epochs_[0].fetch_add(1);  // the first worker is to leave in time, even if it is asleep
+      sdk::futex_wake_bits(epochs_[0], 1);
+    }
   }
   if (limit == limit_) return;
   limit_ = limit;

@@ -42,10 +42,9 @@ Value Instructions::in_cluster(Value address, int64_t rank) const {
   return assembly("mapa.shared::cluster.u32 $0, $1, " + std::to_string(rank) + ";", "=r,r", address, i32(), /*pure=*/true);
 }
 
-Value Instructions::load_cluster(Value address, int64_t offset) const {
+Value Instructions::load_cluster(Value address) const {
   Type floats = LLVM::LLVMStructType::getLiteral(k.builder.getContext(), SmallVector<Type>(4, k.builder.getF32Type()));
-  Value loaded =
-      assembly("ld.shared::cluster.v4.f32 {$0, $1, $2, $3}, [$4+" + std::to_string(offset) + "];", "=f,=f,=f,=f,r", address, floats);
+  Value loaded = assembly("ld.shared::cluster.v4.f32 {$0, $1, $2, $3}, [$4];", "=f,=f,=f,=f,r", address, floats);
   Value all = k.constant(k.vector_type(k.builder.getF32Type(), 4), 0);
   for (int64_t e = 0; e < 4; ++e) {
     Value one = k.builder.create<LLVM::ExtractValueOp>(k.location, loaded, e);

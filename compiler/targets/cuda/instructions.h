@@ -38,7 +38,7 @@ class Instructions {
   // Translates an address of shared memory to the same place in the workgroup of that rank, as an address of the cluster.
   mlir::Value in_cluster(mlir::Value address, int64_t rank) const;
   // Loads four f32 at an address of the cluster.
-  mlir::Value load_cluster(mlir::Value address, int64_t offset) const;
+  mlir::Value load_cluster(mlir::Value address) const;
 
   // One instruction of PTX; a pure one neither accesses memory nor depends on it. No result type: none.
   mlir::Value assembly(const std::string& text, const std::string& constraints, mlir::ValueRange operands, mlir::Type result = {},

@@ -31,7 +31,13 @@ class TileOutput {
     Value address = k_.make<arith::AddIOp>(f_.shared(), f_.narrow(k_.mul(f_.slice, exchange_.slice_bytes)));
     LogicalResult all = success();
     for (int64_t band = 0; band < bands && succeeded(all); ++band) {
-      if (band > 0) f_.rank ? f_.cluster_barrier() : k_.barrier();
+      if (band > 0) {
+        if (f_.rank) {
+          f_.cluster_barrier();
+        } else {
+          k_.barrier();
+        }
+      }
       int64_t first = band * (groups / bands);
       for (int64_t g = 0; g < groups / bands; ++g) {
         Value to = k_.make<arith::AddIOp>(address, f_.word(g * group_rows * exchange_.row_bytes));
@@ -73,7 +79,7 @@ class TileOutput {
     return {across, lines, all_lines / lines};
   }
 
-  // The sums of all slices to the first one's place.
+  // Adds the sums of all slices, and stores them at the place of the first slice.
   void add_slices() {
     auto [across, lines, turns] = walk();
     Value in_line = k_.mul(k_.rem(k_.thread(), k_.index(across)), lanes_), line = k_.div(k_.thread(), k_.index(across));
@@ -83,7 +89,11 @@ class TileOutput {
         f_.store_shared(sum_of_slices(at), at, 0, 16);
       }
     };
-    lines* across < k_.threads() ? k_.branch(k_.less(line, k_.index(lines)), add_all) : add_all();
+    if (lines * across < k_.threads()) {
+      k_.branch(k_.less(line, k_.index(lines)), add_all);
+    } else {
+      add_all();
+    }
   }
 
   Value exchange_address(Value exchange_row, Value column_in_tile) const {
@@ -103,15 +113,12 @@ class TileOutput {
     return sum;
   }
 
-  // What the workgroups of the cluster have at this address, in the order of their ranks.
+  // The sum of four f32 at this address in all workgroups of the cluster, added in the order of their ranks.
   Value sum_of_cluster(Value at) const {
+    assert(lanes_ == 4 && "only f32 in whole tiles has clusters");
     Value sum;
     for (int64_t rank = 0; rank < tile_.cluster; ++rank) {
-      Value there = f_.in_cluster(at, rank), part = f_.load_cluster(there, 0);
-      if (lanes_ > 4) {
-        part =
-            k_.builder.create<vector::ShuffleOp>(k_.location, part, f_.load_cluster(there, 16), ArrayRef<int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
-      }
+      Value part = f_.load_cluster(f_.in_cluster(at, rank));
       sum = sum ? k_.make<arith::AddFOp>(sum, part) : part;
     }
     return sum;
