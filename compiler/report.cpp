@@ -134,10 +134,15 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
     StringRef slot = region.getSlot().value_or(tx::default_slot), family = tx::family_of(model, slot);
     const emit::Kernels& kernels = llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family; })->kernels;
     json::Array ops;
-    for (Operation& op : region.getBody().front().without_terminator()) {
+    auto add_op = [&](Operation& op) {
       json::Object one{{"op", op.getName().getStringRef().str()}};
       if (std::string node = location_text(op.getLoc()); !node.empty()) one["node"] = node;
       ops.push_back(std::move(one));
+    };
+    for (Operation& op : region.getBody().front().without_terminator()) add_op(op);
+    // A concat whose parts regions store in place is listed with the last part.
+    for (Operation* user : region->getUsers()) {
+      if (llvm::isa<tx::ConcatOp>(user) && user->getOperands().back().getDefiningOp() == region) add_op(*user);
     }
     json::Object described{{"families", program()},
                            {"family", family.str()},

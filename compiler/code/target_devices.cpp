@@ -47,6 +47,11 @@ bool TargetDevices::work_in_place(llvm::StringRef family, tx::DispatchOp region)
   return target && target->works_in_place(region);
 }
 
+bool TargetDevices::store_rows_apart(llvm::StringRef family, tx::DispatchOp region) const {
+  const targets::Target* target = target_of(family);
+  return target && target->stores_rows_apart(region);
+}
+
 bool TargetDevices::prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const {
   const targets::Target* target = target_of(family);
   return target && target->prefers_winograd(conv);

@@ -24,6 +24,7 @@ class TargetDevices final : public passes::Devices {
   bool has_kernel(llvm::StringRef family, tx::DispatchOp region, std::string* why_not) const override;
   bool reads_panels(llvm::StringRef family) const override;
   bool work_in_place(llvm::StringRef family, tx::DispatchOp region) const override;
+  bool store_rows_apart(llvm::StringRef family, tx::DispatchOp region) const override;
   bool prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const override;
   bool reads_behind_contraction(llvm::StringRef family, tx::BroadcastOp broadcast) const override;
   int64_t results_at_once(llvm::StringRef family) const override;

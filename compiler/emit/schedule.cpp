@@ -26,7 +26,7 @@ class Scheduler {
 
   FailureOr<std::unique_ptr<mf::ProgramT>> run() {
     for (const SlotTarget& slot : target_) program_->families.push_back(slot.family);
-    if (failed(bind_symbols()) || failed(verify_checks()) || failed(check_given_extents())) return failure();
+    if (failed(bind_symbols()) || failed(verify_checks()) || failed(check_given_extents()) || failed(find_parts())) return failure();
     Block& block = function_.getBody().front();
     auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
     check_extents();
@@ -40,7 +40,7 @@ class Scheduler {
         if (failed(add_operation(custom))) return failure();
       } else if (auto transfer = llvm::dyn_cast<tx::TransferOp>(op)) {
         add_transfer(transfer);
-      } else if (!tx::has_same_bytes(&op) && !llvm::isa<tx::ConstantOp, tx::ParameterOp, func::ReturnOp>(op)) {
+      } else if (!tx::has_same_bytes(&op) && !llvm::isa<tx::ConcatOp, tx::ConstantOp, tx::ParameterOp, func::ReturnOp>(op)) {
         return op.emitError("is in no dispatch");
       }
     }
@@ -183,6 +183,37 @@ class Scheduler {
     }
   }
 
+  // Regions store the parts of a concat outside of regions in its memory: as ranges of bytes, or as parts of its rows, which have pitches.
+  LogicalResult find_parts() {
+    for (auto concat : function_.getOps<tx::ConcatOp>()) {
+      const SmallVector<AffineExpr> extents = tx::extents(tx::tensor(concat.getResult()));
+      const auto axis = static_cast<size_t>(concat.getAxis());
+      const bool is_range =
+          llvm::all_of(ArrayRef(extents).take_front(axis), [](AffineExpr extent) { return tx::static_extent(extent) == 1; });
+      AffineExpr start = getAffineConstantExpr(0, concat.getContext());
+      for (Value part : concat.getInputs()) {
+        auto maker = part.getDefiningOp<tx::DispatchOp>();
+        if (!maker || !part.hasOneUse() || maker.getTied())
+          return concat.emitError("has an operand that no region can store in its memory");
+        const RankedTensorType type = tx::tensor(part);
+        auto pitch = tx::static_extent(tx::extents(maker.stored_type(llvm::cast<OpResult>(part).getResultNumber())).back());
+        const bool is_dense = !maker.getPitches();
+        if (is_dense ? !is_range : axis + 1 != extents.size() || pitch != tx::static_extent(extents.back()))
+          return concat.emitError("has an operand whose rows are stored at a pitch of ") << *pitch << ", not of its own rows";
+        AffineExpr bytes = (is_dense ? tx::element_count(type) : tx::extents(type).back()) * element_bytes(type);
+        parts_[part] = {concat.getResult(), start, is_dense ? bytes : AffineExpr()};
+        start = start + bytes;
+      }
+    }
+    for (auto region : function_.getOps<tx::DispatchOp>()) {
+      if (region.getPitches() && llvm::any_of(region.getResults(), [&](Value result) { return !parts_.contains(result); }))
+        return region.emitError("has `pitches`, and its result is not a part of a tx.concat outside of regions");
+    }
+    return success();
+  }
+
+  static int64_t element_bytes(RankedTensorType type) { return (type.getElementTypeBitWidth() + 7) / 8; }
+
   void check(AffineExpr value, std::string refusal, int64_t least = 0) {
     check_condition(registers_.at_most(registers_.literal(least), registers_.value_of(value)), std::move(refusal));
   }
@@ -275,7 +306,8 @@ class Scheduler {
       Value storage = tx::storage_of(operand);
       if (index == own_result_count(function_)) note_checks(return_op.getOperands().drop_front(index));
       if (index >= own_result_count(function_)) break;
-      if (llvm::isa_and_nonnull<tx::DispatchOp, tx::TransferOp, tx::CustomOp>(storage.getDefiningOp()) && !location_.contains(storage))
+      if (llvm::isa_and_nonnull<tx::ConcatOp, tx::DispatchOp, tx::TransferOp, tx::CustomOp>(storage.getDefiningOp()) &&
+          !location_.contains(storage))
         location_[storage] = result_value(index);
     }
   }
@@ -359,8 +391,7 @@ class Scheduler {
       add_fills();
     } else {
       auto type = llvm::cast<RankedTensorType>(storage.getType());
-      unsigned bits = type.getElementTypeBitWidth();
-      AffineExpr size = tx::element_count(type) * (bits == 1 ? 1 : (bits + 7) / 8);
+      AffineExpr size = tx::element_count(type) * element_bytes(type);
       uint32_t index = program_->transients.size();
       program_->transients.emplace_back(registers_.value_of(size), slice_alignment, 0, 0);
       uses_.emplace_back(commands_.size(), commands_.size());
@@ -402,14 +433,27 @@ class Scheduler {
       note_type(input, site);
     }
     for (Value output : outputs) {
+      uint32_t start = whole, length = whole;
+      if (auto part = parts_.find(output); part != parts_.end()) {
+        location_[output] = locate(part->second.concat);
+        if (part->second.start != getAffineConstantExpr(0, output.getContext())) start = registers_.value_of(part->second.start);
+        if (part->second.length) length = registers_.value_of(part->second.length);
+      }
       if (read_.contains(locate(output))) add_barrier();
-      site.bindings.emplace_back(locate(output), whole, whole, write);
+      site.bindings.emplace_back(locate(output), start, length, write);
       note_type(output, site);
     }
     for (const mf::BindingRef& binding : site.bindings) {
       note_use(binding.value());
       (binding.access() == write ? written_ : read_).insert(binding.value());
     }
+  }
+
+  static void note_pitches(tx::DispatchOp dispatch, mf::DispatchSiteT& site) {
+    auto pitches = dispatch.getPitches();
+    if (!pitches) return;
+    site.binding_pitches.assign(dispatch.getInputs().size(), 0);
+    for (int64_t pitch : *pitches) site.binding_pitches.push_back(std::max<int64_t>(pitch, 0));
   }
 
   // A result is in the memory of the operand that it is tied to.
@@ -544,6 +588,7 @@ class Scheduler {
     if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
     if (failed(take_places(dispatch))) return failure();
     bind(*site, dispatch.getInputs(), dispatch.getOutputs());
+    note_pitches(dispatch, *site);
     check_empty_values(dispatch, usual.plan);
     for (const targets::Limit& limit : usual.plan.limits) {
       if (!checked_.insert(limit.most - limit.value).second) continue;
@@ -598,6 +643,12 @@ class Scheduler {
   std::vector<std::pair<uint32_t, uint32_t>> uses_;  // of each transient: first and last command
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, uint32_t> values_;
   llvm::DenseMap<Value, uint32_t> location_;
+  // Results of regions that are parts of a concat outside of regions: where they start, and how long they are, in bytes.
+  struct Part {
+    Value concat;
+    AffineExpr start, length;  // length: null if rows have a pitch; up to the end
+  };
+  llvm::DenseMap<Value, Part> parts_;
   llvm::DenseSet<AffineExpr> checked_;
   llvm::DenseMap<Value, uint32_t> verdicts_;  // of the values of checks
   uint32_t operations_ = 0;

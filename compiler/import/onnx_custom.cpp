@@ -237,7 +237,7 @@ void make_alternative(Node& node, const onnx::NodeProto& proto, const Operator& 
                                           static_cast<uint64_t>(declared.version), record(node.builder, proto, declared));
   // No error is possible from here on.
   auto region = node.builder.create<tx::DispatchOp>(node.location(), ValueRange(results).getTypes(), inputs, proto.op_type(),
-                                                    /*tied=*/nullptr, /*slot=*/nullptr, operation);
+                                                    /*slot=*/mlir::StringAttr(), operation);
   Block& body = region.getBody().emplaceBlock();
   for (Value input : inputs) body.addArgument(input.getType(), input.getLoc());
   for (Operation* op : ops) {

@@ -796,6 +796,15 @@ std::optional<int64_t> DispatchOp::overwritten() {
   return std::nullopt;
 }
 
+RankedTensorType DispatchOp::stored_type(unsigned result) {
+  RankedTensorType type = tensor(getResult(result));
+  const int64_t pitch = getPitches() ? (*getPitches())[result] : -1;
+  if (pitch < 0) return type;
+  SmallVector<AffineExpr> extents = tx::extents(type);
+  extents.back() = getAffineConstantExpr(pitch, getContext());
+  return tensor_type(extents, type.getElementType());
+}
+
 LogicalResult DispatchOp::verify() {
   if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
   Block& block = getBody().front();
@@ -823,8 +832,20 @@ LogicalResult DispatchOp::verify() {
         return emitOpError("ties a result of type ") << to << " to an operand of type " << from;
     }
   }
+  if (auto pitches = getPitches()) {
+    if (pitches->size() != getNumResults())
+      return emitOpError("has ") << pitches->size() << " pitches and " << getNumResults() << " results";
+    if (getTied()) return emitOpError("has both `pitches` and `tied`");
+    for (auto [result, pitch] : llvm::enumerate(*pitches)) {
+      if (pitch == -1) continue;
+      RankedTensorType type = tensor(getOutputs()[result]);
+      if (type.getRank() == 0 || type.isDynamicDim(type.getRank() - 1) || pitch < type.getShape().back())
+        return emitOpError("has rows of type ") << type << " at a pitch of " << pitch << "; it must be at least their extent, a constant";
+    }
+  }
   OperationAttr operation = getAlternativeAttr();
   if (!operation) return success();
+  if (getPitches()) return emitOpError("has `pitches` and an alternative, whose results must be dense");
   if (overwritten()) return emitOpError("ties a result to an operand, but has an alternative, whose results must not overlap its operands");
   return verify_operator(*this, operation.getDomain(), operation.getName(), static_cast<int64_t>(operation.getVersion()),
                          operation.getRecord());

@@ -189,6 +189,8 @@ def Tx_PadOp : Tx_Move<"pad"> {
   let arguments = (ins Tx_Tensor:$input, DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, F64Attr:$value);
 }
 def Tx_ConcatOp : Tx_PureOp<"concat", [Tx_Movement]> {
+  let summary = "the inputs one after another along the axis";
+  let description = [{Outside of regions, after heddle-store-parts, it is no command: regions store their results in its memory.}];
   let arguments = (ins Variadic<Tx_Tensor>:$inputs, I64Attr:$axis);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$inputs attr-dict `:` type($inputs) `->` type($result)";
@@ -384,15 +386,23 @@ def Tx_DispatchOp : Tx_Op<"dispatch", [IsolatedFromAbove, SingleBlock, NoMemoryE
   let description = [{Block arguments are the operands, in order; the kernel's bindings are the operands, then the results. Results are dense,
     row-major and do not overlap operands, unless `tied` names the operand that result i may overwrite in place (-1: none). It runs on
     `slot`, where its operands and results are; scheduling needs one. With an `alternative`, a library plugin may run instead of the
-    kernel: importers make such regions of single nodes, and nothing fuses with them.}];
+    kernel: importers make such regions of single nodes, and nothing fuses with them. `pitches` has, for each result, the number of elements
+    from one row (innermost dimension) to the next in memory (-1: the rows are dense): the result is a part of the rows of a tx.concat outside
+    of regions, which is its only reader.}];
   let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$name, OptionalAttr<DenseI64ArrayAttr>:$tied, OptionalAttr<StrAttr>:$slot,
-                       OptionalAttr<Tx_OperationAttr>:$alternative);
+                       OptionalAttr<Tx_OperationAttr>:$alternative, OptionalAttr<DenseI64ArrayAttr>:$pitches);
   let results = (outs Variadic<Tx_Tensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
+  let builders = [OpBuilder<(ins "mlir::TypeRange":$outputs, "mlir::ValueRange":$inputs, "llvm::StringRef":$name, "mlir::StringAttr":$slot,
+                                 CArg<"OperationAttr", "{}">:$alternative), [{
+    build($_builder, $_state, outputs, inputs, name, nullptr, slot, alternative, nullptr);
+  }]>];
   let assemblyFormat = [{$name `(` $inputs `)` (`on` $slot^)? (`or` $alternative^)? attr-dict-with-keyword `:` functional-type($inputs, $outputs) $body}];
   let extraClassDeclaration = [{
     // The first operand that a result overwrites, if any.
     std::optional<int64_t> overwritten();
+    // The result's type, with its pitch as the innermost extent.
+    ::mlir::RankedTensorType stored_type(unsigned result);
   }];
   let hasVerifier = 1;
 }

@@ -401,8 +401,7 @@ tx::DispatchOp Fuser::make_region(Group& group) {
   for (Operation* sibling : group.siblings) results.push_back(sibling->getResult(0));
   OpBuilder builder(output);
   auto dispatch = builder.create<tx::DispatchOp>(group.root->getLoc(), ValueRange(results).getTypes(), inputs.getArrayRef(),
-                                                 group.root->getName().stripDialect().str(), /*tied=*/nullptr,
-                                                 slots_.of_or_default(group.root), /*alternative=*/nullptr);
+                                                 group.root->getName().stripDialect(), slots_.of_or_default(group.root));
   Block* block = builder.createBlock(&dispatch.getBody());
   IRMapping inside;
   for (Value input : inputs) inside.map(input, block->addArgument(input.getType(), input.getLoc()));

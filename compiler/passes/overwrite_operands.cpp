@@ -12,10 +12,11 @@ using namespace mlir;
 namespace heddle::passes {
 namespace {
 
-// A result of the function has its own memory.
-bool is_returned(Value value) {
+// A result of the function has its own memory, and a part of a concat is in the memory of that.
+bool has_own_place(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation* user) {
-    return user->hasTrait<OpTrait::IsTerminator>() || (tx::has_same_bytes(user) && is_returned(user->getResult(0)));
+    return user->hasTrait<OpTrait::IsTerminator>() || llvm::isa<tx::ConcatOp>(user) ||
+           (tx::has_same_bytes(user) && has_own_place(user->getResult(0)));
   });
 }
 
@@ -48,7 +49,7 @@ bool waits_for_other_readers(tx::DispatchOp region, Value operand) {
 
 // The operand that the region's result may overwrite.
 std::optional<int64_t> dying_operand(tx::DispatchOp region) {
-  if (region.getNumResults() != 1 || region.getAlternative() || region.getTied() || is_returned(region.getResult(0))) return {};
+  if (region.getNumResults() != 1 || region.getAlternative() || region.getTied() || has_own_place(region.getResult(0))) return {};
   Value yielded = region.getBody().front().getTerminator()->getOperand(0);
   for (auto [i, operand] : llvm::enumerate(region.getInputs())) {
     BlockArgument inside = region.getBody().getArgument(static_cast<unsigned>(i));

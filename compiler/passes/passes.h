@@ -26,6 +26,8 @@ class Devices {
   virtual bool reads_panels(llvm::StringRef family) const = 0;
   // Whether kernels of the region are as fast if its result overwrites an operand of which each element is read only at its own place.
   virtual bool work_in_place(llvm::StringRef family, tx::DispatchOp region) const = 0;
+  // Whether kernels of the region can store the rows of its results apart from each other (pitches of tx.dispatch).
+  virtual bool store_rows_apart(llvm::StringRef family, tx::DispatchOp region) const = 0;
   // Whether they compute this convolution, which has a constant filter, by Winograd's F(2x2, 3x3).
   virtual bool prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const = 0;
   // Whether a contraction's kernel can read the broadcast operand of an element-wise op in its epilogue.
@@ -49,6 +51,7 @@ std::unique_ptr<mlir::Pass> divide_folds(const Devices& devices);
 // Regions that only some devices have kernels for are formed where these devices accept them.
 std::unique_ptr<mlir::Pass> form_dispatches(const Devices& devices);
 std::unique_ptr<mlir::Pass> order_dispatches();
+std::unique_ptr<mlir::Pass> store_parts(const Devices& devices);
 std::unique_ptr<mlir::Pass> overwrite_operands(const Devices& devices);
 
 // Registers all of them, and the upstream passes of the pipeline, with heddle-opt.

@@ -21,6 +21,7 @@ void register_passes(const Devices& devices) {
   mlir::registerPass(hoist_constants);
   mlir::registerPass([&devices] { return divide_folds(devices); });
   mlir::registerPass([&devices] { return form_dispatches(devices); });
+  mlir::registerPass([&devices] { return store_parts(devices); });
   mlir::registerPass([&devices] { return overwrite_operands(devices); });
   mlir::registerPass([] { return mlir::createCanonicalizerPass(); });
   mlir::registerPass([] { return mlir::createCSEPass(); });

@@ -67,7 +67,10 @@ class StageEmitter {
  private:
   Value place_of_results() {
     AffineExpr place = getAffineConstantExpr(0, stage_->getContext());
-    for (auto [d, extent] : llvm::enumerate(domain_.parallel())) place = place * extent + getAffineDimExpr(d, stage_->getContext());
+    for (auto [d, extent] : llvm::enumerate(domain_.parallel())) {
+      const bool has_pitch = d + 1 == domain_.getParallelRank() && k_.pitch(0) >= 0;
+      place = (has_pitch ? place * k_.pitch(0) : place * extent) + getAffineDimExpr(d, stage_->getContext());
+    }
     return body_.evaluate(place, place_.index);
   }
 
@@ -385,6 +388,9 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
   bool is_alone = kernel.op_ == &stages.front();
   stage::DomainAttr domain = stage::domain_of(kernel.op_);
   kernel.extents_.assign(domain.parallel().begin(), domain.parallel().end());
+  SmallVector<AffineExpr> stored = tx::extents(tx::tensor(region.getResult(0)));
+  kernel.stores_rows_ =
+      region.getNumResults() == 1 && !stored.empty() && !kernel.extents_.empty() && kernel.extents_.back() == stored.back();
   if (auto scan = llvm::dyn_cast<stage::ScanOp>(kernel.op_)) {
     if (scan.getAlong() + 1 == domain.getRank()) is_alone = false;
     kernel.extents_[static_cast<size_t>(scan.getAlong())] = getAffineConstantExpr(1, region.getContext());

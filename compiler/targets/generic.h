@@ -32,6 +32,8 @@ class GenericKernel {
   // How many neighbors can be computed at a time, a power of two, if the first one's index is a multiple of it: each read is then the same for all of
   // them, or reads neighbors as well. 1: lanes are not possible, or a result needs several stages.
   int64_t lanes() const { return lanes_; }
+  // Whether the rows of the region's result are those of the parallel dimensions, so that they may be stored apart.
+  bool stores_rows() const { return stores_rows_; }
   // Iterations of the innermost loop for each index, with 64 for each symbolic extent.
   double iterations() const;
 
@@ -43,6 +45,7 @@ class GenericKernel {
   mlir::Operation* op_ = nullptr;  // the stage that makes the results
   llvm::SmallVector<mlir::AffineExpr> extents_;
   int64_t lanes_ = 1;
+  bool stores_rows_ = false;
   LineSplit split_;
 };
 

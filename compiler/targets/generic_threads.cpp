@@ -44,6 +44,7 @@ class GenericOnThreads final : public Strategy {
     if (failed(kernel)) return failure();
     KernelPlan plan{space_of(*kernel, region).workgroups()};
     plan.sums_nothing = true;
+    plan.stores_rows_apart = kernel->stores_rows();
     return Plans{plan};
   }
 

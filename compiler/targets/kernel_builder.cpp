@@ -19,7 +19,8 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, ModuleOp kernels_module)
     : builder(kernels_module.getContext()),
       location(builder.getUnknownLoc()),  // the region's own location would only make equal kernels differ
       kernels(kernels_module),
-      operand_count_(region.getInputs().size()) {
+      operand_count_(region.getInputs().size()),
+      pitches_(region.getPitches().value_or(ArrayRef<int64_t>())) {
   builder.setInsertionPointToEnd(kernels.getBody());
 }
 

@@ -41,11 +41,15 @@ std::string reasons_of(ArrayRef<Refusal> refusals) {
   return text;
 }
 
-// A region is tied if the plans of the first strategy allow it (Target::works_in_place); those of other strategies need not.
-void drop_what_is_not_in_place(Answer& answer) {
-  if (answer.plans.empty()) return;
-  llvm::erase_if(answer.plans, [](const KernelPlan& plan) { return !plan.works_in_place; });
-  if (answer.plans.empty()) answer.reason = "its kernels do not overwrite an operand with a result";
+// A region is tied, or has pitches, if the plans of the first strategy allow it (Target::works_in_place); those of other strategies need not.
+void drop_what_cannot_store(tx::DispatchOp region, Answer& answer) {
+  auto drop = [&](bool KernelPlan::* may, const char* reason) {
+    if (answer.plans.empty()) return;
+    llvm::erase_if(answer.plans, [&](const KernelPlan& plan) { return !(plan.*may); });
+    if (answer.plans.empty()) answer.reason = reason;
+  };
+  if (region.getTied()) drop(&KernelPlan::works_in_place, "its kernels do not overwrite an operand with a result");
+  if (region.getPitches()) drop(&KernelPlan::stores_rows_apart, "its kernels store only dense rows");
 }
 
 bool is_loaded(Type element) {
@@ -81,7 +85,7 @@ FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only, std::vecto
     }
     if (answers) {
       answers->push_back({strategy->name().str(), succeeded(plans) ? *plans : Plans(), failed(plans) ? reason.text() : std::string()});
-      if (succeeded(taken) && region.getTied()) drop_what_is_not_in_place(answers->back());
+      if (succeeded(taken)) drop_what_cannot_store(region, answers->back());
     }
     if (succeeded(taken)) continue;
     if (succeeded(plans)) {
@@ -94,7 +98,12 @@ FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only, std::vecto
     if (!at) at = reason.location();
     refusals.push_back({strategy->name().str(), reason.text()});
   }
-  if (succeeded(taken)) return taken;
+  if (succeeded(taken)) {
+    if (region.getPitches() && !llvm::all_of(*taken, [](const KernelPlan& plan) { return plan.stores_rows_apart; }))
+      return FailureOr<Plans>(region.emitError() << name() << ": the " << taken->front().strategy
+                                                 << " kernel of this region stores only dense rows; remove `pitches`");
+    return taken;
+  }
   InFlightDiagnostic error = emitError(at.value_or(region.getLoc()));
   if (refusals.empty()) error << name() << ": no kind of kernel fits this region";
   for (auto [i, refusal] : llvm::enumerate(refusals)) {
@@ -116,10 +125,18 @@ bool Target::has_own_kernel(tx::DispatchOp region, std::string* why_not) const {
   return false;
 }
 
-bool Target::works_in_place(tx::DispatchOp region) const {
+bool Target::all_plans(tx::DispatchOp region, bool KernelPlan::* may) const {
   ScopedDiagnosticHandler quiet(region.getContext(), [](Diagnostic&) { return success(); });
   FailureOr<Plans> found = plans(region);
-  return succeeded(found) && llvm::all_of(*found, [](const KernelPlan& plan) { return plan.works_in_place; });
+  return succeeded(found) && llvm::all_of(*found, [&](const KernelPlan& plan) { return plan.*may; });
+}
+
+bool Target::works_in_place(tx::DispatchOp region) const {
+  return all_plans(region, &KernelPlan::works_in_place);
+}
+
+bool Target::stores_rows_apart(tx::DispatchOp region) const {
+  return all_plans(region, &KernelPlan::stores_rows_apart);
 }
 
 FailureOr<KernelResources> Target::emit(tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels) const {

@@ -43,6 +43,8 @@ class Target {
 
   // Whether all plans of the region allow it (KernelPlan::works_in_place).
   bool works_in_place(tx::DispatchOp region) const;
+  // Likewise for KernelPlan::stores_rows_apart.
+  bool stores_rows_apart(tx::DispatchOp region) const;
 
   // Adds the kernel of the region, named `symbol`, to `kernels`. `plan` is one of plans(), of this or of another variant of the family.
   mlir::FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
@@ -61,6 +63,9 @@ class Target {
 
   // All kernels in the module, which is consumed, as an image.
   mlir::FailureOr<std::vector<char>> assemble(mlir::ModuleOp kernels) const;
+
+ private:
+  bool all_plans(tx::DispatchOp region, bool KernelPlan::* may) const;
 };
 
 }  // namespace heddle::targets

@@ -3,6 +3,7 @@
 #include "core/submit/inspection.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace heddle::submit {
 
@@ -28,6 +29,38 @@ bool is_overwritten(const Inspection::Look& look, uint32_t index) {
     if (other.offset < read.offset + read.length && read.offset < other.offset + other.length) return true;
   }
   return false;
+}
+
+// Rows in memory: bytes of each, and from the start of one to the start of the next. Dense memory is one row.
+struct Rows {
+  uint64_t bytes, pitch;
+
+  uint64_t dense_bytes(uint64_t range) const { return range / pitch * bytes + std::min(range % pitch, bytes); }
+  // Moves the rows of the range together.
+  void compact(std::vector<std::byte>& range) const {
+    const uint64_t size = dense_bytes(range.size());
+    for (uint64_t from = pitch, to = bytes; from < range.size(); from += pitch, to += bytes) {
+      std::memmove(range.data() + to, range.data() + from, std::min<uint64_t>(bytes, range.size() - from));
+    }
+    range.resize(size);
+  }
+};
+
+Rows rows_of(const mf::DispatchSite& site, uint32_t index, const heddle_validation_binding_t& binding, uint64_t range) {
+  const auto* pitches = site.binding_pitches();
+  const int64_t pitch = pitches && index < pitches->size() ? pitches->Get(index) : 0;
+  if (pitch == 0) return {range, std::max<uint64_t>(range, 1)};
+  const uint64_t element_bytes = (HEDDLE_TYPE_BITS(binding.element_type) + 7) / 8;
+  return {static_cast<uint64_t>(binding.dims[binding.rank - 1]) * element_bytes, static_cast<uint64_t>(pitch) * element_bytes};
+}
+
+// The binding's elements, without what is between its rows.
+Status read_back(const Inspection::Look& look, uint32_t index, std::vector<std::byte>& bytes) {
+  const uint64_t range = look.command->bindings[index].length;
+  bytes.resize(range);
+  HEDDLE_RETURN_IF_ERROR(look.device->download(look.command->bindings[index], bytes.data()));
+  rows_of(*look.site, index, look.bindings[index], range).compact(bytes);
+  return Status();
 }
 
 }  // namespace
@@ -106,16 +139,17 @@ Status Inspection::before(Look& look) const {
   for (uint32_t i = 0; i < count; ++i) {
     heddle_validation_binding_t& binding = look.bindings[i];
     binding.access = look.site->bindings()->Get(i)->access();
-    binding.size_bytes = look.command->bindings[i].length;
+    const uint64_t range = look.command->bindings[i].length;
     if (types && i < types->size()) {
       binding.element_type = types->Get(i)->element_type();
       binding.rank = types->Get(i)->rank();
       binding.dims = look.site->binding_dims()->data() + dim;
       dim += binding.rank;
     }
+    const Rows rows = rows_of(*look.site, i, binding, range);
+    binding.size_bytes = rows.dense_bytes(range);
     if (!(binding.access & kRead)) continue;
-    look.in[i].resize(binding.size_bytes);
-    HEDDLE_RETURN_IF_ERROR(look.device->download(look.command->bindings[i], look.in[i].data()));
+    HEDDLE_RETURN_IF_ERROR(read_back(look, i, look.in[i]));
     binding.before = look.in[i].data();
   }
   return told(look, layer_.region_begins);
@@ -125,8 +159,7 @@ Status Inspection::after(Look& look) const {
   if (!look.looks) return Status();
   for (uint32_t i = 0; i < look.bindings.size(); ++i) {
     if (!(look.bindings[i].access & kWritten) && is_overwritten(look, i)) continue;
-    look.out[i].resize(look.bindings[i].size_bytes);
-    HEDDLE_RETURN_IF_ERROR(look.device->download(look.command->bindings[i], look.out[i].data()));
+    HEDDLE_RETURN_IF_ERROR(read_back(look, i, look.out[i]));
     look.bindings[i].after = look.out[i].data();
   }
   return told(look, layer_.region_ended);

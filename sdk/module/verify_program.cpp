@@ -18,6 +18,7 @@ using mf::ValueKind;
 
 constexpr uint32_t kNoRegister = 0xFFFFFFFFu;
 constexpr uint32_t kRead = 1, kWrite = 2;
+constexpr int64_t kMostPitch = int64_t{1} << 48;  // elements; so that its bytes do not overflow
 
 // Instructions [first, last].
 struct Life {
@@ -251,6 +252,18 @@ class ProgramChecker {
     if (rank != dims->size()) return wrong("the ranks of its bindings do not add up to their dimensions");
     for (int64_t dim : *dims) {
       if (dim < -1) return wrong("dimension " + std::to_string(dim) + " of a binding is negative");
+    }
+    const auto* pitches = site->binding_pitches();
+    if (!pitches || pitches->size() == 0) return true;
+    if (!budget_.take(uint64_t{8} * pitches->size())) return wrong("its vectors are shared with others");
+    if (pitches->size() != types->size()) return wrong("not every binding has a pitch");
+    uint32_t end = 0;
+    for (uint32_t k = 0; k < types->size(); ++k) {
+      end += types->Get(k)->rank();
+      const int64_t pitch = pitches->Get(k), row = types->Get(k)->rank() == 0 ? -1 : dims->Get(end - 1);
+      if (pitch == 0) continue;
+      if (row < 0 || pitch < row || pitch > kMostPitch)
+        return wrong("pitch " + std::to_string(pitch) + " of a binding with rows of " + std::to_string(row) + " is not possible");
     }
     return true;
   }

@@ -70,6 +70,10 @@ int64_t Case::packed_elements() const {
   return (winograd ? depth() / 9 * 16 : depth()) * padded(filter.back(), groups);
 }
 
+static std::string pitches(int64_t pitch) {
+  return "attributes {pitches = array<i64: " + std::to_string(pitch) + ">}";
+}
+
 std::string Case::region(bool with_packed) const {
   std::string filter_type = type_of(with_packed ? Shape{packed_elements()} : filter, filter_element());
   std::vector<std::string> operands{input, filter_type};
@@ -163,6 +167,7 @@ Case Conv::to_case() const {
     c.more = {f};
     c.tail = broadcast + quantized_tail(t);
   }
+  if (pitch > 0) c.dispatch_attributes = pitches(pitch);
   return c;
 }
 
@@ -201,6 +206,7 @@ Case Matmul::to_case() const {
     c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: " + std::to_string(batch.size() + 1) + ">} : " + tensor(f) + " -> " + t +
              "\n%z = tx.add %y, %b : " + t;
   }
+  if (pitch > 0) c.dispatch_attributes = pitches(pitch);
   return c;
 }
 

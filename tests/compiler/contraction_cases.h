@@ -63,6 +63,7 @@ struct Conv {
   bool tied = false;
   bool winograd = false;
   bool channels_first = false;  // yields [n, c, y, x]
+  int64_t pitch = 0;            // of the result's rows; 0: they are dense
   std::string element = "f32";
   std::string integers = {};
   bool has_zero = false;
@@ -75,6 +76,7 @@ struct Matmul {
   int64_t rows = 1, depth = 1, columns = 1;
   bool packed = true, batched_rhs = false, symbolic_rows = false, bias = false;
   bool transpose_lhs = false, transpose_rhs = false, transpose_result = false;
+  int64_t pitch = 0;
   std::string element = "f32";
   std::string integers = {};
   bool has_zero = false;

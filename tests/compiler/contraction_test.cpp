@@ -294,6 +294,52 @@ TEST(Conv, ConvolvesThreeByThreeWithHalo) {
   check(Conv{.height = 7, .width = 7, .channels = 192, .columns = 96, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual});
   check(Conv{.height = 56, .width = 56, .channels = 8, .columns = 24, .low = {1, 1}, .high = {1, 1}, .tail = Conv::scalars});
 }
+TEST(Conv, StoresRowsApart) {
+  for (int64_t columns : {16, 64, 80, 24, 7}) {
+    SCOPED_TRACE(columns);
+    check(Conv{.height = 14, .width = 13, .channels = 24, .columns = columns, .kernel = {1, 1}, .tail = Conv::bias_relu, .pitch = 96});
+    check(
+        Conv{.height = 9, .width = 11, .channels = 40, .columns = columns, .low = {1, 1}, .high = {1, 1}, .tail = Conv::curved, .pitch = 80});
+    check(Conv{.batch = 2, .height = 5, .width = 9, .channels = 300, .columns = columns, .low = {1, 1}, .high = {1, 1}, .pitch = 128});
+    check(Conv{.batch = 3, .height = 4, .width = 4, .channels = 8, .columns = columns, .tail = Conv::rows, .pitch = 96});
+    check(Conv{.batch = 3, .height = 4, .width = 4, .channels = 8, .columns = columns, .symbolic_batch = true, .pitch = 96});
+  }
+  check(Conv{.height = 6, .width = 6, .channels = 16, .columns = 32, .groups = 2, .pitch = 64});
+  check(Conv{.height = 6, .width = 6, .channels = 16, .columns = 32, .packed = false, .pitch = 64});
+}
+TEST(Winograd, StoresRowsApart) {
+  for (int64_t columns : {16, 32, 40}) {
+    check(Conv{.height = 9,
+               .width = 8,
+               .channels = 32,
+               .columns = columns,
+               .low = {1, 1},
+               .high = {1, 1},
+               .tail = Conv::bias_relu,
+               .winograd = true,
+               .pitch = 80});
+    check(Conv{.batch = 2,
+               .height = 6,
+               .width = 6,
+               .channels = 64,
+               .columns = columns,
+               .low = {1, 1},
+               .high = {1, 1},
+               .tail = Conv::rows,
+               .winograd = true,
+               .pitch = 48});
+  }
+}
+TEST(Matmul, StoresRowsApart) {
+  check(Matmul{.rows = 70, .depth = 60, .columns = 48, .bias = true, .pitch = 112});
+  check(Matmul{.rows = 5, .depth = 1613, .columns = 33, .symbolic_rows = true, .pitch = 64});
+  check(Matmul{.batch = {2, 3}, .rows = 9, .depth = 20, .columns = 16, .packed = false, .batched_rhs = true, .pitch = 32});
+}
+TEST(Conv, RefusesRowsApartWithAnEpilogueOfDenseRows) {
+  ParsedRegion parsed(
+      Conv{.height = 6, .width = 6, .channels = 8, .columns = 16, .tail = Conv::residual, .pitch = 32}.to_case().region(true));
+  EXPECT_THAT(plan_error(parsed.region()), testing::HasSubstr("the microkernel kernel of this region stores only dense rows"));
+}
 TEST(Conv, ConvolvesQuantizedFilters) {
   for (auto [integers, zero] : quantized_weights) {
     SCOPED_TRACE(integers);

@@ -122,6 +122,16 @@ TEST_F(CudaTarget, SaysClustersWhereAChipHasThem) {
   }
 }
 
+TEST_F(CudaTarget, StoresRowsApart) {
+  check(
+      "a convolution",
+      Conv{.height = 14, .width = 14, .channels = 32, .columns = 48, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu, .pitch = 112});
+  check("symbolic images",
+        Conv{.batch = 3, .height = 7, .width = 5, .channels = 24, .columns = 64, .kernel = {1, 1}, .symbolic_batch = true, .pitch = 80});
+  check("a product", Matmul{.rows = 130, .depth = 72, .columns = 80, .bias = true, .pitch = 96});
+  check("a cluster", Matmul{.rows = 49, .depth = 512, .columns = 512, .bias = true, .pitch = 528});
+}
+
 TEST_F(CudaTarget, MultipliesInTilesWhateverTheSizes) {
   for (auto [rows, depth, columns] : {std::tuple{130, 129, 131}, {131, 130, 134}, {133, 132, 140}, {17, 9, 9}}) {
     std::string name = std::to_string(rows) + "x" + std::to_string(depth) + "x" + std::to_string(columns);

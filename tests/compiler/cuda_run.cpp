@@ -210,15 +210,14 @@ class CudaKernel {
       memory.push_back(std::make_unique<DeviceBytes>(to_bytes(operands[i], element_of(region_.getInputs()[i]))));
       bindings.push_back(memory.back().get());
     }
-    for (auto [i, output] : llvm::enumerate(region_.getOutputs())) {
+    for (size_t i = 0; i < region_.getNumResults(); ++i) {
       int64_t tied = region_.getTied() ? (*region_.getTied())[i] : -1;
       if (tied >= 0) {
         is_written[static_cast<size_t>(tied)] = true;
         bindings.push_back(bindings[static_cast<size_t>(tied)]);
         continue;
       }
-      auto shape = shape_of(llvm::cast<RankedTensorType>(output.getType()), symbols);
-      size_t bytes = static_cast<size_t>(element_count(shape)) * element_bytes(element_of(output));
+      size_t bytes = RowsInMemory::of(region_, static_cast<unsigned>(i), symbols).bytes();
       memory.push_back(std::make_unique<DeviceBytes>(std::vector<char>(bytes, before_results)));
       bindings.push_back(memory.back().get());
     }
@@ -232,7 +231,8 @@ class CudaKernel {
       std::string what = chip_ + (is_result ? ", result " : ", operand ") + std::to_string(is_result ? i - operands.size() : i);
       std::vector<char> bytes = bindings[i]->read(what);
       if (is_result) {
-        results.push_back(std::move(bytes));
+        auto rows = RowsInMemory::of(region_, static_cast<unsigned>(i - operands.size()), symbols);
+        results.push_back(rows.together(bytes.data(), before_results, what));
       } else if (!is_written[i]) {
         EXPECT_TRUE(bytes == bindings[i]->given()) << what << ": written";
       }

@@ -44,6 +44,23 @@ TEST(Generic, MovesElements) {
   check(one_op({"3x4xi32"}, "6x5xi32",
                "pad %0 {low = array<i64: 1, 0>, high = array<i64: 2, 1>, value = 7.0 : f64} : tensor<3x4xi32> -> tensor<6x5xi32>"));
 }
+TEST(Generic, StoresRowsApart) {
+  const std::string apart = "attributes {pitches = array<i64: 80>}";
+  auto check_rows = [&](const std::string& from, const std::string& to, const std::string& op) {
+    check(region_text({from}, {to}, "%r = tx." + op + " : tensor<" + from + "> -> tensor<" + to + ">\n tx.yield %r : tensor<" + to + ">",
+                      apart));
+  };
+  for (const char* element : {"xf32", "xf16", "xi8"}) {
+    const std::string from = "1x7x9x32" + std::string(element);
+    check_rows(
+        from, from,
+        "pool max %0 {kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, "
+        "dilations = array<i64: 1, 1>}");
+    check_rows("5x64x3" + std::string(element), "3x5x64" + std::string(element), "transpose %0 {permutation = array<i64: 2, 0, 1>}");
+  }
+  check_rows("6x40xf32", "6x40xi64", "sort %0 {axis = 1}");
+  check(region_text({"6x40xf32"}, {"6x40xf32"}, "%r = tx.cumsum %0 {axis = 0} : tensor<6x40xf32>\n tx.yield %r : tensor<6x40xf32>", apart));
+}
 TEST(Generic, JoinsParts) {
   check(one_op({"4x32xf32", "4x48xf32"}, "4x80xf32", "concat %0, %1 {axis = 1} : tensor<4x32xf32>, tensor<4x48xf32> -> tensor<4x80xf32>"));
   check(one_op({"3x5xi8", "3x2xi8", "3x9xi8"}, "3x16xi8",

@@ -333,8 +333,31 @@ Tensor random_tensor(RankedTensorType type, const std::vector<int64_t>& symbols,
   return tensor;
 }
 
+RowsInMemory RowsInMemory::of(tx::DispatchOp region, unsigned result, const std::vector<int64_t>& symbols) {
+  const RankedTensorType type = tx::tensor(region.getOutputs()[result]);
+  const std::vector<int64_t> shape = shape_of(type, symbols);
+  const size_t element = element_bytes(type.getElementType()), all = static_cast<size_t>(element_count(shape)) * element;
+  const int64_t pitch = region.getPitches() ? (*region.getPitches())[result] : -1;
+  if (pitch < 0 || all == 0) return {all, all, size_t{1}};
+  const size_t row = static_cast<size_t>(shape.back()) * element;
+  return {row, static_cast<size_t>(pitch) * element, all / row};
+}
+
+std::vector<char> RowsInMemory::together(const char* memory, char untouched, const std::string& what) const {
+  std::vector<char> rows;
+  size_t touched = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const char *row = memory + i * pitch_bytes, *end = row + row_bytes, *next = i + 1 < count ? row + pitch_bytes : end;
+    rows.insert(rows.end(), row, end);
+    touched += static_cast<size_t>(std::count_if(end, next, [&](char byte) { return byte != untouched; }));
+  }
+  EXPECT_EQ(touched, 0u) << what << ": bytes written between rows";
+  return rows;
+}
+
 std::vector<Tensor> run_kernel(const LoadedKernel& kernel, tx::DispatchOp region, const std::vector<Tensor>& operands,
                                const std::vector<int64_t>& symbols, bool single) {
+  constexpr char untouched = 0x5a;
   std::vector<std::unique_ptr<GuardedBytes>> memory;
   std::vector<void*> bindings;
   std::vector<uint64_t> lengths;
@@ -350,13 +373,14 @@ std::vector<Tensor> run_kernel(const LoadedKernel& kernel, tx::DispatchOp region
   for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
     auto type = llvm::cast<RankedTensorType>(output.getType());
     shapes.push_back(shape_of(type, symbols));
-    size_t bytes = static_cast<size_t>(element_count(shapes.back())) * element_bytes(type.getElementType());
+    size_t bytes = RowsInMemory::of(region, static_cast<unsigned>(i), symbols).bytes();
     int64_t tied = region.getTied() ? (*region.getTied())[i] : -1;
     if (tied >= 0) {
       bindings.push_back(bindings[static_cast<size_t>(tied)]);
     } else {
       memory.push_back(std::make_unique<GuardedBytes>(bytes, /*at_end=*/!single));
       bindings.push_back(memory.back()->data());
+      if (bytes > 0) memset(bindings.back(), untouched, bytes);
     }
     lengths.push_back(bytes);
   }
@@ -369,7 +393,10 @@ std::vector<Tensor> run_kernel(const LoadedKernel& kernel, tx::DispatchOp region
   std::vector<Tensor> results;
   for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
     Type element = llvm::cast<RankedTensorType>(output.getType()).getElementType();
-    results.push_back(from_bytes(static_cast<char*>(bindings[operands.size() + i]), shapes[i], element));
+    const auto result = static_cast<unsigned>(i);
+    std::vector<char> rows = RowsInMemory::of(region, result, symbols)
+                                 .together(static_cast<char*>(bindings[operands.size() + i]), untouched, "result " + std::to_string(i));
+    results.push_back(from_bytes(rows.data(), shapes[i], element));
   }
   return results;
 }

@@ -115,6 +115,16 @@ size_t element_bytes(mlir::Type element);
 std::vector<char> to_bytes(const Tensor& tensor, mlir::Type element);
 Tensor from_bytes(const char* bytes, std::vector<int64_t> shape, mlir::Type element);
 
+// How a result lies in memory: in rows that may be apart (pitches of tx.dispatch), and what is between them belongs to others.
+struct RowsInMemory {
+  size_t row_bytes, pitch_bytes, count;
+
+  static RowsInMemory of(tx::DispatchOp region, unsigned result, const std::vector<int64_t>& symbols);
+  size_t bytes() const { return count == 0 ? 0 : (count - 1) * pitch_bytes + row_bytes; }
+  // The rows together. EXPECTs all bytes between them to be `untouched`.
+  std::vector<char> together(const char* memory, char untouched, const std::string& what) const;
+};
+
 // Runs the kernel on these operands, the results in fresh memory. With `single` each workgroup is a call of its own.
 std::vector<Tensor> run_kernel(const LoadedKernel& kernel, tx::DispatchOp region, const std::vector<Tensor>& operands,
                                const std::vector<int64_t>& symbols, bool single);

@@ -165,8 +165,8 @@ void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands,
   std::vector<std::unique_ptr<SharedBytes>> memory;
   for (auto [i, input] : llvm::enumerate(region.getInputs()))
     memory.push_back(std::make_unique<SharedBytes>(to_bytes(operands[i], tx::tensor(input).getElementType())));
-  for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
-    size_t bytes = static_cast<size_t>(element_count(wanted.by_ops[i].shape)) * element_bytes(tx::tensor(output).getElementType());
+  for (unsigned i = 0; i < region.getNumResults(); ++i) {
+    size_t bytes = RowsInMemory::of(region, i, options.symbols).bytes();
     memory.push_back(std::make_unique<SharedBytes>(std::vector<char>(bytes, SharedBytes::fill)));
   }
   unsigned argument = 0;
@@ -182,8 +182,11 @@ void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands,
   }
   for (const auto& one : memory) EXPECT_TRUE(one->has_guards()) << "written outside of a binding";
   std::vector<Tensor> got;
-  for (auto [i, output] : llvm::enumerate(region.getOutputs()))
-    got.push_back(from_bytes(memory[operands.size() + i]->data(), wanted.by_ops[i].shape, tx::tensor(output).getElementType()));
+  for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
+    std::vector<char> rows = RowsInMemory::of(region, static_cast<unsigned>(i), options.symbols)
+                                 .together(memory[operands.size() + i]->data(), SharedBytes::fill, "OpenCL, result " + std::to_string(i));
+    got.push_back(from_bytes(rows.data(), wanted.by_ops[i].shape, tx::tensor(output).getElementType()));
+  }
   expect_results(got, wanted, options, "OpenCL");
 }
 

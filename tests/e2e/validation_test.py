@@ -46,6 +46,22 @@ def residual_model():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def branches_model():
+    """Two convolutions of one image, the second of a sigmoid, joined along their channels, and the largest element of each channel."""
+    rng = np.random.default_rng(11)
+    weights = [rng.uniform(-0.3, 0.3, (32, 4, 1, 1)).astype(np.float32), rng.uniform(-0.3, 0.3, (16, 4, 3, 3)).astype(np.float32)]
+    nodes = [helper.make_node("Conv", ["x", "w0"], ["a"], name="narrow"),
+             helper.make_node("Conv", ["x", "w1"], ["b"], name="broad", pads=[1] * 4),
+             helper.make_node("Sigmoid", ["b"], ["s"], name="sigmoid"),
+             helper.make_node("Concat", ["a", "s"], ["c"], name="joined", axis=1),
+             helper.make_node("GlobalMaxPool", ["c"], ["y"], name="largest")]
+    graph = helper.make_graph(
+        nodes, "branches", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4, 5, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 48, 1, 1])],
+        [numpy_helper.from_array(weight, f"w{i}") for i, weight in enumerate(weights)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 class Validation(HeddleTestCase):
     def setUp(self):
         super().setUp()
@@ -116,6 +132,29 @@ class Validation(HeddleTestCase):
         # Each binding is dumped once, what is read as it was before.
         names = [file.name for file in folder.iterdir()]
         self.assertEqual(len({name.rsplit("-", 1)[0] for name in names}), len(names), sorted(names))
+
+    def test_regions_that_store_a_part_of_each_row(self):
+        model = self.folder / "branches.onnx"
+        onnx.save(branches_model(), model)
+        folder, ir = self.folder / "branches", self.folder / "branches.mlir"
+        module = self.compile(model, "--dump-after=heddle-store-parts", "--dump-to", ir)
+        self.assertEqual(ir.read_text().count("pitches = array<i64: 48>"), 2, "nothing is stored in parts: this test shows nothing")
+        x = np.random.default_rng(12).uniform(-1, 1, (2, 4, 5, 6)).astype(np.float32)
+        np.save(self.input, x)
+        parts = onnx.load(model)
+        for name in ("a", "s"):
+            parts.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+        wanted = onnxruntime.InferenceSession(parts.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+        for asked in (["--validate=nan"], ["--dump", "*", "--dump-to", folder]):
+            result = self.run_heddle(module, *asked, "--output", f"@{self.folder / 'largest.npy'}")
+            self.assertEqual((result.code, result.stderr), (0, ""), result)
+            np.testing.assert_allclose(np.load(self.folder / "largest.npy"), wanted[0], rtol=1e-5, atol=1e-5)
+        # The dump of a part has its own rows alone.
+        written = [np.load(file) for file in folder.iterdir() if file.name.endswith("-out.npy")]
+        for part in wanted[1:]:
+            channels_last = part.transpose(0, 2, 3, 1)
+            self.assertTrue(any(one.shape == channels_last.shape and np.allclose(one, channels_last, rtol=1e-5, atol=1e-5) for one in written),
+                            [one.shape for one in written])
 
     def test_only_the_regions_that_are_asked_for(self):
         module = self.compile(self.model)

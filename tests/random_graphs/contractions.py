@@ -141,6 +141,34 @@ class Contractions(Pieces):
         result = self.of_channels(result)
         return self.like(self.pick(["Relu", "Sigmoid"]), result) if self.chance(0.5) else result
 
+    def branches(self):
+        """Of one image, joined along its channels, or along a batch of one: kernels store the parts in place where they can."""
+        x = self.image()
+        if x is None or x.rank != 4:
+            return None
+        along_batch = x.shape[0] == 1 and not x.names[0] and self.chance(0.3)
+        same, parts = int(self.pick([16, 32])), []
+        for _ in range(int(self.pick([2, 3]))):
+            channels = same if along_batch else int(self.pick([16, 16, 32, 48, 8]))
+            size = int(self.pick([1, 3]))
+            if x.shape[0] * channels * np.prod(x.shape[2:]) > MOST_ELEMENTS // 3:
+                return None
+            shape = (x.shape[0], channels, *x.shape[2:])
+            part = self.node("Conv", [self.tame(x), self.weight(channels, x.shape[1], size, size, scale=(x.shape[1] * size * size) ** -0.5)], x.dtype, shape,
+                             x.names, pads=[size // 2] * 4)
+            part = self.of_channels(part)
+            if self.chance(0.2):
+                part = self.node("AveragePool", [part], x.dtype, shape, x.names, kernel_shape=[3, 3], pads=[1] * 4)
+            elif self.chance(0.5):
+                part = self.like(self.pick(["Relu", "Sigmoid"]), part)
+            if self.chance(0.2):
+                self.keep(part)
+            parts.append(part)
+        axis = 0 if along_batch else 1
+        shape = list(parts[0].shape)
+        shape[axis] = sum(part.shape[axis] for part in parts)
+        return self.node("Concat", parts, x.dtype, shape, x.names, axis=axis)
+
     def conv_transpose(self):
         x = self.image()
         if x is None:

@@ -29,7 +29,7 @@ class Graph(ElementWise, Reductions, Movement, Contractions):
             self.pool, self.normalization, self.normalization, self.rms, self.gelu, self.attention, self.rotation, self.integers, self.integers,
             self.einsum, self.resize, self.conv_transpose, self.scatter, self.table, self.several, self.logic, self.replaced, self.quantization,
             self.reduce_integers, self.top, self.named_normalization, self.named_normalization, self.channel_normalization, self.gather_nd, self.one_hot, self.gemm,
-            self.global_pool]
+            self.global_pool, self.branches]
         self.keep(self.pick(makers)())
 
     def outputs(self):

@@ -94,6 +94,7 @@ class OutputGroups final : public Strategy {
       KernelPlan plan{getAffineConstantExpr(0, region.getContext())};
       plan.copies_by_operand = true;
       plan.works_in_place = llvm::all_of(*parts, [](const auto& part) { return part->works_in_place(); });
+      plan.stores_rows_apart = llvm::all_of(*parts, [](const auto& part) { return part->stores_rows_apart(); });
       for (const auto& part : *parts) {
         plan.workgroups = plan.workgroups + part->workgroups();
         plan.estimate_ns += part->estimate_ns();

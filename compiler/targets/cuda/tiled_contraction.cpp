@@ -156,7 +156,9 @@ class TileOutput {
             if (transpose_) {
               store_transposed(k_, evaluator, element, output.result, transpose_, one.point);
             } else {
-              evaluator.store(element, k_.result(output.result), llvm::cast<RankedTensorType>(output.value.getType()), one.point);
+              // Without pitches, a reshape may follow.
+              RankedTensorType stored = region_.getPitches() ? region_.stored_type(output.result) : tx::tensor(output.value);
+              evaluator.store(element, k_.result(output.result), stored, one.point);
             }
           }
         });
@@ -227,6 +229,11 @@ class TilePart final : public Part {
   }
   std::string rung() const override { return tile_.name() + (shape_.tensor_cores && shape_.element.isF32() ? ", tf32" : ""); }
   bool works_in_place() const override { return !transpose_; }
+  bool stores_rows_apart() const override {
+    tx::DispatchOp region = region_;
+    ValueRange yielded = region.getBody().front().getTerminator()->getOperands();
+    return !transpose_ && llvm::all_of(outputs_, [&](const Output& output) { return output.value == yielded[output.result]; });
+  }
   int64_t residents() const override { return tile_.residents; }
   int64_t cluster() const override { return tile_.cluster; }
   size_t tiles() const override { return tiles_; }

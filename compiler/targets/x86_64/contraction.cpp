@@ -161,7 +161,7 @@ class ContractionWriter {
     Value from = k_.mul(band, band_rows_);
     bool flat = shape_.is_flat();
     Value a = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
-    c_offset_ = k_.add(k_.mul(from, (flat ? 1 : shape_.width) * shape_.columns), k_.mul(group, shape_.group_columns()));
+    c_offset_ = k_.add(k_.mul(from, (flat ? 1 : shape_.width) * shape_.pitch), k_.mul(group, shape_.group_columns()));
     c_offset_ = k_.add(k_.mul(image, k_.extent(shape_.image_result)), c_offset_);
     int64_t group_rhs = shape_.packed ? order_.depth() * shared_.padded_columns() : shape_.group_columns();
     Value b = k_.pointer(k_.operand(shape_.rhs), k_.add(k_.mul(image, k_.extent(shape_.image_rhs)), k_.mul(group, group_rhs)),
@@ -348,7 +348,7 @@ class ContractionWriter {
     call.ldb = k_.index(shape_.columns);
     Value b_start = shape_.packed ? panel_row(panel, pass.b_row) : k_.add(k_.mul(pass.b_row, shape_.columns), column);
     call.b = k_.pointer(b, b_start, shape_.rhs_element);
-    call.ldc = k_.index(shape_.columns);
+    call.ldc = k_.index(shape_.pitch);
     call.accumulate = pass.accumulate;
     form.gathered = gathered_;
     call.next = call.b;
@@ -386,10 +386,10 @@ class ContractionWriter {
     auto tile = [&](int64_t rows, Value a_offset, Value c_rows, Value number) {
       form.rows = rows;
       // A short reduction leaves no time to prefetch its own tile of C, so the next one's is prefetched.
-      call.ahead = k_.index(pass.most < 256 ? rows * shape_.columns : 0);
+      call.ahead = k_.index(pass.most < 256 ? rows * shape_.pitch : 0);
       if (only) {
         Value following = k_.less(k_.add(panel, 1), last_panel_);
-        Value next_rows = k_.sub(k_.index(rows * shape_.columns), k_.sub(column, first_column_));
+        Value next_rows = k_.sub(k_.index(rows * shape_.pitch), k_.sub(column, first_column_));
         call.ahead = k_.make<arith::SelectOp>(following, k_.index(segment.units * Panels::unit), next_rows);
       }
       if (gathered_) {
@@ -398,7 +398,7 @@ class ContractionWriter {
       } else {
         call.a = k_.pointer(pass.a, a_offset, f32());
       }
-      Value c_element = k_.add(c_column, k_.mul(c_rows, shape_.columns));
+      Value c_element = k_.add(c_column, k_.mul(c_rows, shape_.pitch));
       call.c = k_.pointer(k_.result(0), c_element, f32());
       if (prefetch.rows) {
         call.next = k_.pointer(pass.a, k_.add(a_offset, rows * pixel_), f32());
@@ -419,7 +419,7 @@ class ContractionWriter {
               call.epilogue.push_back(k_.pointer(base, epilogue_column, f32()));
               break;
             case EpilogueOperand::row:
-              call.epilogue.push_back(k_.pointer(base, k_.div(k_.sub(c_element, epilogue_column), k_.index(shape_.columns)), f32()));
+              call.epilogue.push_back(k_.pointer(base, k_.div(k_.sub(c_element, epilogue_column), k_.index(shape_.pitch)), f32()));
               break;
             case EpilogueOperand::scalar:
               call.epilogue.push_back(base);
@@ -587,6 +587,7 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
       plan.choice = tiling.choice();
       plan.guards = one.guards;
       plan.estimate_ns = each.estimate_ns;
+      plan.stores_rows_apart = !shape->epilogue.reads_full();                  // their rows are as far apart as the result's
       plan.works_in_place = tiling.passes == 1 && !shape->epilogue.is_long();  // else the result has the sums when the operand is read
       plans.push_back(std::move(plan));
     }

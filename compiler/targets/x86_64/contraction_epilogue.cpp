@@ -121,6 +121,10 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
   return epilogue;
 }
 
+bool Epilogue::reads_full() const {
+  return llvm::any_of(operands_, [](const EpilogueOperand& operand) { return operand.kind == EpilogueOperand::full; });
+}
+
 bool Epilogue::takes(tx::BroadcastOp broadcast) {
   return broadcast_kind(broadcast).has_value();
 }
@@ -153,8 +157,8 @@ Value Epilogue::emit_at(KernelBuilder& kernel, Value product, Value element, Val
         values.push_back(kernel.load(base, column, f32, lanes, mask));
         break;
       case EpilogueOperand::row: {
-        Value columns = kernel.extent(tx::extents(tx::tensor(product_)).back());
-        Value row = kernel.div(kernel.sub(element, column), columns);
+        Value pitch = kernel.pitch(0) >= 0 ? kernel.index(kernel.pitch(0)) : kernel.extent(tx::extents(tx::tensor(product_)).back());
+        Value row = kernel.div(kernel.sub(element, column), pitch);
         values.push_back(kernel.splat(kernel.load(base, row, f32), lanes));
         break;
       }

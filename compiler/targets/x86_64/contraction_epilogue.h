@@ -26,6 +26,8 @@ class Epilogue {
   bool empty() const { return ops_.empty(); }
   // Too long to be repeated for each vector of a tile.
   bool is_long() const { return is_long_; }
+  // Whether an operand has an element per element of the result.
+  bool reads_full() const;
   llvm::ArrayRef<EpilogueOperand> operands() const { return operands_; }
   // Two epilogues with one key emit the same code.
   const std::string& key() const { return key_; }

@@ -16,6 +16,12 @@ AffineExpr product(ArrayRef<AffineExpr> extents, MLIRContext* context) {
   return result;
 }
 
+// Elements of the region's result from one row to the next.
+int64_t pitch_of(Operation* root, int64_t columns) {
+  auto pitches = llvm::cast<tx::DispatchOp>(root->getParentOp()).getPitches();
+  return pitches && pitches->front() >= 0 ? pitches->front() : columns;
+}
+
 LogicalResult read_matmul(tx::MatmulOp op, ContractionShape& shape) {
   MLIRContext* context = op.getContext();
   auto lhs = llvm::cast<RankedTensorType>(op.getLhs().getType());
@@ -30,6 +36,7 @@ LogicalResult read_matmul(tx::MatmulOp op, ContractionShape& shape) {
   if (!depth || !columns) return op.emitError("x86_64: a matmul needs static extents of K and N");
   shape.channels = *depth;
   shape.columns = *columns;
+  shape.pitch = pitch_of(op, shape.columns);
   ArrayRef<AffineExpr> batch = ArrayRef<AffineExpr>(a).drop_back(2);
   AffineExpr rows = a[a.size() - 2];
   bool batched = !shape.packed && b.size() > 2;
@@ -46,7 +53,7 @@ LogicalResult read_matmul(tx::MatmulOp op, ContractionShape& shape) {
   shape.width = tx::static_extent(rows).value_or(0);
   shape.in_width = shape.width;
   shape.image_lhs = rows * *depth;
-  shape.image_result = rows * *columns;
+  shape.image_result = rows * shape.pitch;
   return success();
 }
 
@@ -88,6 +95,7 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
   shape.height = out_extents[0];
   shape.width = out_extents[1];
   shape.columns = out_extents[2];
+  shape.pitch = pitch_of(op, shape.columns);
   shape.kernel_height = filter[0];
   shape.kernel_width = filter[1];
   shape.stride_height = strides[0];
@@ -117,7 +125,7 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
   }
   shape.rows = getAffineConstantExpr(shape.width, context);
   shape.image_lhs = getAffineConstantExpr(shape.in_height * shape.in_width * shape.channels, context);
-  shape.image_result = getAffineConstantExpr(shape.height * shape.width * shape.columns, context);
+  shape.image_result = getAffineConstantExpr(shape.height * shape.width * shape.pitch, context);
   return success();
 }
 

@@ -31,6 +31,7 @@ FailureOr<Plans> plans_generic(tx::DispatchOp region) {
   RowTiling tiling = tiling_of(*kernel);
   KernelPlan plan{tiling.workgroups, tiling.cost_ns};
   plan.sums_nothing = true;
+  plan.stores_rows_apart = kernel->stores_rows();
   return Plans{plan};
 }
 

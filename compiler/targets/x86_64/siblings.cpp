@@ -43,8 +43,7 @@ Sibling make_sibling(tx::DispatchOp whole, Value result, func::FuncOp function) 
   OpBuilder builder = OpBuilder::atBlockEnd(&function.getBody().front());
   SmallVector<Value> operands;
   for (unsigned input : inputs) operands.push_back(function.getArgument(input));
-  auto region = builder.create<tx::DispatchOp>(whole.getLoc(), result.getType(), operands, whole.getName(), /*tied=*/nullptr,
-                                               whole.getSlotAttr(), /*alternative=*/nullptr);
+  auto region = builder.create<tx::DispatchOp>(whole.getLoc(), result.getType(), operands, whole.getName(), whole.getSlotAttr());
   Block* block = builder.createBlock(&region.getBody());
   IRMapping inside;
   for (unsigned input : inputs) {

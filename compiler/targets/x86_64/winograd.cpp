@@ -299,7 +299,7 @@ class WinogradWriter {
   }
 
   void store(Value sum, Value y, Value x, Value channel, Value mask) {
-    Value at = k_.add(k_.add(image_result_, k_.mul(k_.add(k_.mul(y, shape_.width), x), shape_.columns)), channel);
+    Value at = k_.add(k_.add(image_result_, k_.mul(k_.add(k_.mul(y, shape_.width), x), shape_.pitch)), channel);
     k_.store(shape_.epilogue.emit_at(k_, sum, at, channel, mask), k_.result(0), at, mask);
   }
 
@@ -353,6 +353,7 @@ FailureOr<Plans> plans_winograd(tx::DispatchOp region) {
       KernelPlan plan{shape->images * (tiling.bands(tiles) * tiling.blocks)};
       plan.cost_ns = static_cast<uint64_t>(model.workgroup_ns(tiling)) + 1;
       plan.choice = tiling.choice();
+      plan.stores_rows_apart = !shape->epilogue.reads_full();
       plan.guards = guards;
       plan.estimate_ns = estimate;
       plans.push_back(std::move(plan));
