@@ -135,6 +135,10 @@ void conv(Node& node) {
   for (int64_t i = 2; i < filter_type.getRank(); ++i) order.push_back(i);
   order.append({1, 0});
   RankedTensorType type = output_type(node, image, window, node.builder.getAffineConstantExpr(shape[0]), false);
+  // A pool of an image that is smaller than its window is empty, a convolution of one is an error.
+  for (AffineExpr extent : ArrayRef(tx::extents(type)).drop_front().drop_back()) {
+    if (!node.graph.symbols.require(extent, node.builder.getAffineConstantExpr(1), node.describe())) node.fail("the window does not fit");
+  }
   Value result = node.make<tx::ConvOp>(type, image, node.transpose(filter, order), Value(), window.strides, window.low, window.high,
                                        window.dilations, groups, DenseI64ArrayAttr());
   node.set_result(node.channels_first(with_bias(node, result)));

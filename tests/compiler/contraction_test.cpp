@@ -298,8 +298,8 @@ TEST(Conv, StoresRowsApart) {
   for (int64_t columns : {16, 64, 80, 24, 7}) {
     SCOPED_TRACE(columns);
     check(Conv{.height = 14, .width = 13, .channels = 24, .columns = columns, .kernel = {1, 1}, .tail = Conv::bias_relu, .pitch = 96});
-    check(
-        Conv{.height = 9, .width = 11, .channels = 40, .columns = columns, .low = {1, 1}, .high = {1, 1}, .tail = Conv::curved, .pitch = 80});
+    check(Conv{
+        .height = 9, .width = 11, .channels = 40, .columns = columns, .low = {1, 1}, .high = {1, 1}, .tail = Conv::curved, .pitch = 80});
     check(Conv{.batch = 2, .height = 5, .width = 9, .channels = 300, .columns = columns, .low = {1, 1}, .high = {1, 1}, .pitch = 128});
     check(Conv{.batch = 3, .height = 4, .width = 4, .channels = 8, .columns = columns, .tail = Conv::rows, .pitch = 96});
     check(Conv{.batch = 3, .height = 4, .width = 4, .channels = 8, .columns = columns, .symbolic_batch = true, .pitch = 96});

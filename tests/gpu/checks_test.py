@@ -8,9 +8,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 from gpu import GpuTestCase  # noqa: E402  (finds e2e)
 import checks_test  # noqa: E402
 import empty_inputs_test  # noqa: E402
+import values_from_data_test  # noqa: E402
 
 
 class Checks(GpuTestCase, checks_test.Checks):
+    target = "cuda"
+
+
+class ValuesFromData(GpuTestCase, values_from_data_test.ValuesFromData):
     target = "cuda"
 
 
