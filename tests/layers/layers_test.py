@@ -159,6 +159,10 @@ class Map(unittest.TestCase):
         lost = [f.as_posix() for f in tree_files() if f.suffix in SOURCE_SUFFIXES and room_of(f, rooms) is None]
         self.assertEqual(lost, [], "source files outside every room of docs/architecture.md")
 
+    def test_the_top_level_is_seven_directories(self):
+        top = {f.parts[0] for f in tree_files() if len(f.parts) > 1 and not f.parts[0].startswith(".")}
+        self.assertEqual(top, {"core", "plugins", "sdk", "compiler", "tools", "tests", "docs"})
+
     def test_every_dependency_is_a_room(self):
         rooms = read_rooms()
         unknown = [

@@ -9,7 +9,7 @@
  *   tensor    element type, dimensions and a range of device memory, row-major and dense
  *   call      one invocation of a function; several may be in flight
  *
- * A minimal program. Each of these functions returns a status, which is NULL on success; a program checks it, as examples/read_digit.c does.
+ * A minimal program. Each of these functions returns a status, which is NULL on success; a program checks it, as the example read_digit.c does.
  *
  *   float pixels[64] = {0}, scores[10];
  *   const int64_t dims[4] = {1, 1, 8, 8};

@@ -2,7 +2,7 @@
 /* One call of a compiled network from C: reads the handwritten digit below. Knows runtime.h only.
  *
  *   heddle compile tests/models/digits/digits.onnx -o digits.heddle
- *   cc examples/read_digit.c -I PREFIX/include -L PREFIX/lib -lheddle -Wl,-rpath,PREFIX/lib -o read_digit
+ *   cc sdk/examples/read_digit.c -I PREFIX/include -L PREFIX/lib -lheddle -Wl,-rpath,PREFIX/lib -o read_digit
  *   ./read_digit digits.heddle
  *
  * PREFIX is where `cmake --install` put Heddle. Without an installation, the headers are in sdk/include and the library is in
