@@ -123,12 +123,17 @@ Status read_params(const T* given, T* out, const char* name) {
   return request;
 }
 
-heddle_status_t* give_type(const heddle::open::TensorSignature& type, heddle_tensor_type_t* out_type) {
+heddle_status_t* give_type(const heddle::open::Signature& signature, const heddle::open::TensorSignature& type,
+                           heddle_tensor_type_t* out_type) {
   heddle_tensor_type_t full{};
   full.element_type = type.element_type;
   full.name = to_c(type.name);
   full.rank = static_cast<uint32_t>(type.extents.size());
-  for (size_t i = 0; i < type.extents.size(); ++i) full.dims[i] = type.extents[i].symbol >= 0 ? -1 : type.extents[i].value;
+  for (size_t i = 0; i < type.extents.size(); ++i) {
+    const heddle::open::Extent& extent = type.extents[i];
+    full.dims[i] = extent.symbol >= 0 ? -1 : extent.value;
+    if (extent.symbol >= 0) full.symbols[i] = to_c(signature.symbols[static_cast<size_t>(extent.symbol)].name);
+  }
   uint32_t size = out_type->struct_size;
   if (size < sizeof(uint32_t)) {
     return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -320,7 +325,7 @@ heddle_status_t* heddle_function_argument(const heddle_function_t* function, uin
   if (!function || !out_type) return missing("heddle_function_argument", function ? "out_type" : "function");
   const auto& types = of(function)->signature().arguments;
   if (index >= types.size()) return out_of_range(of(function), "argument", index, types.size());
-  return give_type(types[index], out_type);
+  return give_type(of(function)->signature(), types[index], out_type);
 } catch (...) {
   return caught();
 }
@@ -329,7 +334,7 @@ heddle_status_t* heddle_function_result(const heddle_function_t* function, uint3
   if (!function || !out_type) return missing("heddle_function_result", function ? "out_type" : "function");
   const auto& types = of(function)->signature().results;
   if (index >= types.size()) return out_of_range(of(function), "result", index, types.size());
-  return give_type(types[index], out_type);
+  return give_type(of(function)->signature(), types[index], out_type);
 } catch (...) {
   return caught();
 }

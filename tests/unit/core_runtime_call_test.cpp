@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 #include <numeric>
 #include <thread>
 
@@ -54,6 +56,38 @@ TEST_P(RuntimeCall, TakesEverySizeOfASymbolicBatch) {
   EXPECT_EQ(statistics["calls"], 6);
   EXPECT_EQ(statistics["dispatches"], 6);
   EXPECT_EQ(statistics["plans_made"], 4) << "a tuple of extents is planned once";
+}
+
+TEST_P(RuntimeCall, NamesTheSymbolsOfItsTypes) {
+  ModuleBuilder module = builder();
+  mf::FunctionT& added = add_adder(module, "main", 3);
+  ModuleBuilder::add_symbol(added, "sequence", 1, 64, 1);
+  added.arguments.push_back(ModuleBuilder::type("mask", {ModuleBuilder::symbol(1), ModuleBuilder::extent(2), ModuleBuilder::symbol(0)}));
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  auto text = [&](heddle_status_t* (*get)(const heddle_function_t*, uint32_t, heddle_tensor_type_t*), uint32_t index) {
+    heddle_tensor_type_t type{};
+    type.struct_size = sizeof(type);
+    HEDDLE_EXPECT_OK(get(function, index, &type));
+    std::string all = cpp_string(type.name);
+    for (uint32_t i = 0; i < HEDDLE_MAX_RANK; ++i) {
+      if (i < type.rank) all += " " + std::to_string(type.dims[i]);
+      if (type.symbols[i].size != 0) all += "=" + cpp_string(type.symbols[i]);
+    }
+    return all;
+  };
+  EXPECT_EQ(text(heddle_function_argument, 0), "a -1=batch 3");
+  EXPECT_EQ(text(heddle_function_argument, 2), "mask -1=sequence 2 -1=batch");
+  EXPECT_EQ(text(heddle_function_result, 0), "out -1=batch 3");
+
+  // A caller that was built against ABI 0.1, whose struct ends before the symbols.
+  heddle_tensor_type_t old;
+  std::memset(static_cast<void*>(&old), 0x5a, sizeof(old));
+  old.struct_size = offsetof(heddle_tensor_type_t, symbols);
+  HEDDLE_ASSERT_OK(heddle_function_argument(function, 0, &old));
+  EXPECT_EQ(old.dims[0], -1);
+  EXPECT_EQ(old.symbols[0].size, 0x5a5a5a5a5a5a5a5au) << "the end that the caller does not have was written";
 }
 
 TEST_P(RuntimeCall, KeepsMorePlansThanItsCacheHolds) {

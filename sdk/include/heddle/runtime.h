@@ -175,7 +175,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_module_memory(heddle_module_t* module, con
 HEDDLE_EXPORT heddle_status_t* heddle_instance_function(heddle_instance_t* instance, heddle_string_t name,
                                                         heddle_function_t** out_function);
 
-/* Type of an argument or a result. dims[i] < 0: not known before the call. */
+/* Type of an argument or a result. dims[i] < 0: not known before the call; then symbols[i] is its name, if it has one. */
 typedef struct heddle_tensor_type {
   uint32_t struct_size;
   heddle_element_type_t element_type;
@@ -183,6 +183,9 @@ typedef struct heddle_tensor_type {
   uint32_t rank;
   uint32_t reserved;
   int64_t dims[HEDDLE_MAX_RANK];
+  /* Since ABI 0.2. Name of the symbol of each dimension ("batch"), borrowed from the instance; empty for a dimension that is static or that the
+   * function computes. Dimensions of a function with the same symbol have the same extent in one call. The module's report has its range. */
+  heddle_string_t symbols[HEDDLE_MAX_RANK];
 } heddle_tensor_type_t;
 /* [any] [no-block] */
 HEDDLE_EXPORT uint32_t heddle_function_argument_count(const heddle_function_t* function);
