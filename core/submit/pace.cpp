@@ -17,6 +17,11 @@ namespace {
 constexpr std::string_view kNoMemory = "host: waiting in a call in pieces failed: out of memory; free some and call again";
 constexpr std::string_view kWorkOfOthers = "the work that it waits for finished";
 
+// Tells the failure of a call from a wait that timed out, which has the same code.
+Status missed(Status&& deadline) {
+  return std::move(deadline).payload("deadline", "call");
+}
+
 }  // namespace
 
 // -------------------------------------------------------------------------------------------------------------- wakeups
@@ -78,8 +83,8 @@ Status Pace::check(std::string_view next) const {
     return error(HEDDLE_STATUS_CANCELLED, "the call was cancelled before {}; what was enqueued has finished [HD-Q-05]", next);
   }
   if (deadline_ns_ != 0 && host::clock_ns() >= deadline_ns_) {
-    return error(HEDDLE_STATUS_DEADLINE_EXCEEDED, "the deadline of the call passed before {}; what was enqueued has finished [HD-Q-05]",
-                 next);
+    return missed(error(HEDDLE_STATUS_DEADLINE_EXCEEDED,
+                        "the deadline of the call passed before {}; what was enqueued has finished [HD-Q-05]", next));
   }
   return Status();
 }
@@ -106,8 +111,8 @@ void Pace::begin_interruptible(const Ref<Wakeup>& wakeup) {
   wakeup->retain();
   auto wake = [](void* context) {
     Ref<Wakeup> late = Ref<Wakeup>::adopt(static_cast<Wakeup*>(context));
-    late->wake(
-        error(HEDDLE_STATUS_DEADLINE_EXCEEDED, "the deadline of the call passed before {}; nothing was enqueued [HD-Q-05]", kWorkOfOthers));
+    late->wake(missed(error(HEDDLE_STATUS_DEADLINE_EXCEEDED, "the deadline of the call passed before {}; nothing was enqueued [HD-Q-05]",
+                            kWorkOfOthers)));
   };
   Status accepted = host_->executor().execute_at(deadline_ns_, wake, wakeup.get());
   if (accepted.ok()) return;

@@ -180,6 +180,52 @@ TEST_P(RuntimeAsync, InstanceWaitsForCallsThatNobodyHolds) {
   EXPECT_EQ(read_tensor<uint32_t>(result), std::vector<uint32_t>{1});
 }
 
+// The call goes on, fills its results, and keeps what it needs; its failure is that of reading a result.
+TEST_P(RuntimeAsync, ReleasesCallsInFlight) {
+  ModuleBuilder module = builder();
+  add_slow(module, 2000);
+  for (const bool fails : {false, true}) {
+    mf::FunctionT& function = module.add_function(fails ? "breaks" : "adds");
+    function.arguments.push_back(ModuleBuilder::type("x", {ModuleBuilder::extent(4)}));
+    function.results.push_back(ModuleBuilder::type("y", {ModuleBuilder::extent(4)}));
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1), four = p.literal(4), spins = p.literal(2000), code = p.literal(7), waited = p.transient(four);
+    p.dispatch("wait", kSlowly, {ProgramBuilder::whole(waited, kWrite)}, {spins}, {one, one, one});
+    p.barrier();
+    if (fails) p.dispatch("bad region", kFailing, {}, {code}, {one, one, one});
+    p.dispatch("add", kAdd,
+               {ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.argument(0), kRead),
+                ProgramBuilder::whole(p.result(0), kWrite)},
+               {four, four}, {one, one, one});
+    function.programs.push_back(p.finish());
+  }
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  for (const bool fails : {false, true}) {
+    heddle_function_t* function = find_function(instance, fails ? "breaks" : "adds");
+    TensorHandle argument = make_tensor<float>(function, 0, {4}, {1, 2, 3, 4}), result;
+    CallHandle call = start(function, {argument.get()}, &result);
+    heddle_status_t* unfinished = heddle_call_wait(call.get(), 0);
+    EXPECT_EQ(heddle_status_payload(unfinished, c_string("deadline")).size, 0u) << "only the wait timed out";
+    HEDDLE_EXPECT_FAILS(unfinished, HEDDLE_STATUS_DEADLINE_EXCEEDED, "");
+    argument.reset();
+    call.reset();
+    if (fails) {
+      float values[4];
+      HEDDLE_EXPECT_FAILS(heddle_tensor_read(result.get(), values, sizeof(values)), HEDDLE_STATUS_INTERNAL, "");
+    } else {
+      EXPECT_EQ(read_tensor(result), (std::vector<float>{2, 4, 6, 8}));
+    }
+  }
+  // The instance first: the handle of the call keeps it, and releasing that waits for the work.
+  TensorHandle result;
+  CallHandle call = start(find_function(instance, "slow"), {}, &result);
+  instance.reset();
+  HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), 0), HEDDLE_STATUS_DEADLINE_EXCEEDED, "");
+  call.reset();
+  EXPECT_EQ(read_tensor<uint32_t>(result), std::vector<uint32_t>{1});
+}
+
 TEST_P(RuntimeAsync, GivesTheFailureToEveryWaiterAndReader) {
   ModuleBuilder module = builder();
   mf::FunctionT& failing = module.add_function("breaks");

@@ -137,6 +137,8 @@ typedef struct heddle_instance_params {
  * UNAVAILABLE name the slot, the device, and why each candidate was refused. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_instance_params_t* params,
                                                       heddle_instance_t** out_instance);
+/* Calls whose handles are not released keep the instance alive. If there are none, waits for calls in flight whose handles were released. NULL is
+ * allowed. [any] [may-block] */
 HEDDLE_EXPORT void heddle_instance_release(heddle_instance_t* instance);
 /* Returns a report as JSON. Topics: "route", with the device of each slot, the variant of each executable, and the reasons; "statistics",
  * with dispatches, copies and bytes; "profile", with the time of each region on its device, over all calls that were waited for
@@ -277,11 +279,14 @@ typedef struct heddle_call_params {
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
                                                  uint32_t result_count, heddle_call_t** out_call);
-/* Waits for the call and returns its failure. DEADLINE_EXCEEDED: not over within the timeout, and the call goes on; or the call missed its own
- * deadline, and the text names the region that was next. [any] [may-block] */
+/* Waits for the call and returns its failure. DEADLINE_EXCEEDED: not over within the timeout, and the call goes on; or a call missed its own
+ * deadline, and the text names the region that was next. The latter status has the payload "deadline" (since ABI 0.2). [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
 /* Drops the work that is not yet enqueued, as a deadline does; the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
 HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);
+/* Releases the handle, also of a call in flight. Then the call goes on and keeps its arguments and results alive; its results are filled, and its
+ * failure is returned by heddle_tensor_read of each of them. NULL is allowed. [any] [no-block], but waits for the instance's calls in flight if
+ * the instance is released and this was the last handle of a call on it */
 HEDDLE_EXPORT void heddle_call_release(heddle_call_t* call);
 
 #ifdef __cplusplus

@@ -45,7 +45,7 @@ HEDDLE_EXPORT heddle_string_t heddle_status_domain(const heddle_status_t* status
 HEDDLE_EXPORT int64_t heddle_status_native_code(const heddle_status_t* status);
 /* The payload stored under `key`, empty if there is none; borrowed until the status is freed. Payloads stay when the runtime extends the
  * text. A failing kernel has "region", the module's dispatch site in decimal, and "region_name"; an operator that no plugin offers has
- * "operator". [any] [no-block] */
+ * "operator"; a call that missed its deadline has "deadline". [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_payload(const heddle_status_t* status, heddle_string_t key);
 /* Name of a code, e.g. "NOT_FOUND"; static. [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_code_name(heddle_status_code_t code);
