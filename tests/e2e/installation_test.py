@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import tempfile
 
+import numpy as np
+
 from heddle_command import DIGITS, HeddleTestCase, REPOSITORY, TIMEOUT_S, environment
 
 BUILD = pathlib.Path(os.environ.get("HEDDLE_BUILD", REPOSITORY / "build" / "release"))
@@ -152,7 +154,8 @@ class BuildingAgainstIt(InstallationCase):
 
     def test_a_program_and_a_plugin_with_cmake(self):
         prefix = self.install()
-        shutil.copy(prefix / "share/doc/heddle/examples/read_digit.c", self.folder)
+        for example in ("read_digit.c", "run_module.cpp"):
+            shutil.copy(prefix / "share/doc/heddle/examples" / example, self.folder)
         (self.folder / "plugin.cpp").write_text(
             '#include "heddle/sdk/file.h"\n'
             'extern "C" heddle_status_t* look(const heddle_host_t* host, heddle::sdk::File* out) {\n'
@@ -162,6 +165,9 @@ class BuildingAgainstIt(InstallationCase):
             "find_package(Heddle 0.1 REQUIRED COMPONENTS sdk compiler)\n"
             "add_executable(read_digit ../read_digit.c)\n"
             "target_link_libraries(read_digit PRIVATE Heddle::heddle)\n"
+            "add_executable(run_module ../run_module.cpp)\n"
+            "target_link_libraries(run_module PRIVATE Heddle::heddle)\n"
+            "target_compile_features(run_module PRIVATE cxx_std_20)\n"
             "add_library(plugin MODULE ../plugin.cpp)\n"
             "target_link_libraries(plugin PRIVATE Heddle::sdk_cpp)\n"
             f"target_link_options(plugin PRIVATE {'' if SANITIZE else '-Wl,-z,defs'})\n"
@@ -172,20 +178,29 @@ class BuildingAgainstIt(InstallationCase):
         self.execute(prefix / "bin" / "heddle", "compile", DIGITS, "-o", "digits.heddle")
         self.assertEqual(self.execute("out/read_digit", "digits.heddle"), "the digit is a 1\n")
         self.assertEqual(self.execute("out/compiler", "digits.heddle"), "the digit is a 1\n")
+        self.run_module("out/run_module")
         self.assertNotIn("libheddle.so", self.execute("readelf", "-d", "out/libplugin.so"))
 
     def test_a_program_and_a_plugin_with_pkg_config(self):
         prefix = self.install("runtime", "sdk")
         self.execute(BUILD / "bin" / "heddle", "compile", DIGITS, "-o", "digits.heddle")
         where = {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
-        words = lambda package: self.execute("pkg-config", "--cflags", "--libs", package, extra_environment=where).split()
-        self.execute("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZE, prefix / "share/doc/heddle/examples/read_digit.c",
-                     *words("heddle"), f"-Wl,-rpath,{prefix / 'lib'}", "-o", "read_digit")
         # The runtime finds its plugins beside libheddle; here they come from the build.
         plugins_there = {"HEDDLE_PLUGIN_PATH": str(BUILD / "lib/heddle/plugins.d")}
-        self.assertEqual(self.execute("./read_digit", "digits.heddle", extra_environment=plugins_there), "the digit is a 1\n")
-        # The lines of docs/installation.md, on the templates.
-        page = PAGE.read_text(encoding="utf-8").replace("\\\n", " ")
+        # The lines of docs/installation.md: as they are printed, and with the path of the library that the page adds.
+        page = PAGE.read_text(encoding="utf-8")
+        rpath = re.search(r"`(-Wl,-rpath,[^`]*)`", page).group(1)
+        for compiler, source, run in (("cc", "read_digit.c", self.read_digit), ("c++", "run_module.cpp", self.run_module)):
+            line = re.search(rf"^{re.escape(compiler)} .*\b{re.escape(source)} .*$", page, re.MULTILINE).group(0)
+            program = pathlib.Path(source).stem
+            shutil.copy(prefix / "share/doc/heddle/examples" / source, self.folder)
+            if not SANITIZE:
+                self.execute("bash", "-euc", line, extra_environment=where)
+                run(f"./{program}", {**plugins_there, "LD_LIBRARY_PATH": str(prefix / "lib")})
+            self.execute("bash", "-euc", f"{line} {rpath} -Wall -Wextra -pedantic -Werror {' '.join(SANITIZE)}", extra_environment=where)
+            run(f"./{program}", plugins_there)
+        # The same on the templates of plugins.
+        page = page.replace("\\\n", " ")
         for compiler, template, sources in (("c++", "cpp", "plugin.cpp device.cpp code.cpp"), ("cc", "c", "driver.c work.c")):
             line = re.search(rf"^{re.escape(compiler)} .*libplugin\.so$", page, re.MULTILINE).group(0)
             line = line.replace("driver.c work.c", sources).replace("plugin.cpp", sources)
@@ -199,6 +214,47 @@ class BuildingAgainstIt(InstallationCase):
             self.assertLess(len(shown), 4, shown)
         plugins = self.execute("pkg-config", "--variable=pluginsdir", "heddle-sdk", extra_environment=where).strip()
         self.assertEqual((pathlib.Path(plugins)).resolve(), (prefix / "lib/heddle/plugins.d").resolve())
+
+    def read_digit(self, program, more):
+        self.assertEqual(self.execute(program, "digits.heddle", extra_environment=more), "the digit is a 1\n")
+
+    def run_module(self, program, more=None):
+        """The example in C++ against `heddle run`, and its errors."""
+        image = np.random.default_rng(5).random((2, 1, 8, 8), np.float32)
+        np.save(self.folder / "image.npy", image)
+        np.save(self.folder / "wide.npy", np.zeros((2, 1, 8, 9), np.float32))
+        np.save(self.folder / "columns.npy", np.asfortranarray(np.zeros((2, 3))))
+        (self.folder / "short.npy").write_bytes((self.folder / "image.npy").read_bytes()[:100])
+        self.assertEqual(self.execute(program, "digits.heddle", extra_environment=more),
+                         "argument image: batchx1x8x8xf32\n  dimension 0: batch, chosen by the caller\nresult logits: batchx10xf32\n")
+        printed = self.execute(program, "digits.heddle", "image.npy", extra_environment=more)
+        self.assertRegex(printed, r"^logits = 2x10xf32: ")
+        self.execute(BUILD / "bin" / "heddle", "run", "digits.heddle", "--input", "image=@image.npy", "--output", "@expected.npy")
+        np.testing.assert_allclose([float(word) for word in printed.split()[3:]], np.load(self.folder / "expected.npy").ravel(), 1e-4)
+        for arguments, said in ((["wide.npy"], r"INVALID_ARGUMENT: heddle: .*dimension 3 is 9 and must be 8"),
+                                (["columns.npy"], r"reading columns\.npy failed: .*ascontiguousarray"), (["short.npy"], "header is incomplete"),
+                                (["digits.heddle"], r"not a \.npy file"), (["nowhere.npy"], "could not be read"),
+                                (["image.npy", "image.npy"], "OUT_OF_RANGE: .*argument 1")):
+            refused = self.start(program, "digits.heddle", *arguments, extra_environment=more)
+            self.assertEqual((refused.returncode, refused.stdout), (1, ""))
+            self.assertRegex(refused.stderr, said)
+        self.assertEqual(self.start(program, extra_environment=more).returncode, 2)
+
+    def test_the_programs_in_the_comments_of_headers(self):
+        prefix = self.install()
+        self.execute(prefix / "bin" / "heddle", "compile", DIGITS, "-o", "digits.heddle")
+        for compiler, header, comment, check in (("cc -std=c11", "runtime.h", r" \* ", "if (scores[0] == scores[1]) return 1;"),
+                                                 ("c++ -std=c++20", "heddle.hpp", "// ", "if (scores.size() != 10) return 1;")):
+            text = (prefix / "include/heddle" / header).read_text(encoding="utf-8").split("minimal program")[1]
+            body = re.search(rf"^(?:{comment}  \S.*\n)+", text, re.MULTILINE).group(0)
+            self.assertGreater(body.count("\n"), 7)
+            body = re.sub(rf"^{comment}", "", body, flags=re.MULTILINE)
+            source = self.folder / f"program{'.c' if header == 'runtime.h' else '.cpp'}"
+            source.write_text(f"#include <heddle/{header}>\nint main() {{\n{body}  {check}\n}}\n")
+            self.execute(*compiler.split(), "-Wall", "-Wextra", *SANITIZE, source, "-I", prefix / "include", "-L", prefix / "lib", "-lheddle",
+                         f"-Wl,-rpath,{prefix / 'lib'}", "-o", "program")
+            if not SANITIZE or header == "heddle.hpp":  # the program in C does not release what it made
+                self.execute("./program")
 
     def test_new_driver_of_an_installation(self):
         prefix = self.install("sdk")
