@@ -51,7 +51,7 @@ class Versions:
         self.flat = {name: versions.flatten(path, self.folder / "flat" / name) for name, path in self.all.items()}
         self.module = self.folder / "kernels-today.heddle"
         self.operations = self.folder / "operations-today.heddle"
-        image = versions.BUILD / "sdk" / "conformance" / "kernels_x86_64.image"
+        image = versions.BUILD / "tools" / "conformance" / "kernels_x86_64.image"
         for path, what in ((self.module, "kernels"), (self.operations, "operations")):
             versions.run([versions.BUILD / "tests" / "compat_kernels_module", path, what, image])
         self.rows = []

@@ -257,7 +257,7 @@ class BuildingAgainstIt(InstallationCase):
                 self.execute("./program")
 
     def test_new_driver_of_an_installation(self):
-        prefix = self.install("sdk")
+        prefix = self.install("sdk", "conformance")
         self.execute(prefix / "share/heddle/template/new-driver", "com.acme.weft", self.folder / "weft")
         (self.folder / "out").mkdir()
         self.execute("cmake", "-S", self.folder / "weft", "-B", self.folder / "out", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}",
@@ -266,6 +266,9 @@ class BuildingAgainstIt(InstallationCase):
         self.execute("cmake", "--install", self.folder / "out", "--prefix", self.folder / "there")
         self.assertEqual({path.name for path in (self.folder / "there/lib/heddle/plugins.d").iterdir()},
                          {"com.acme.weft.toml", "libweft_driver.so"})
+        manifest = self.folder / "out/com.acme.weft.toml"
+        self.assertRegex(self.execute(prefix / "bin/heddle-conformance", "--plugin", manifest, "--jobs", "2"),
+                         r"(?m)^com\.acme\.weft: [1-9]\d+ passed, 0 failed, 0 skipped")
 
     def test_the_sdk_alone_is_enough_for_plugins(self):
         prefix = self.install("sdk")

@@ -10,7 +10,7 @@ import re
 import unittest
 
 SOURCE = pathlib.Path(os.environ.get("HEDDLE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
-PLACES = (".ci", "tests", "tools", "sdk/template", "sdk/conformance", "sdk/examples")
+PLACES = (".ci", "tests", "tools", "sdk/template", "sdk/examples")
 MAY_REMOVE = {"tests/temporary_folder.h", "tests/layers/removal_test.py"}
 BINARY = {".xz", ".heddle", ".onnx", ".npy", ".npz", ".safetensors", ".image", ".pyc"}
 NAMED = re.compile(r"\bremove_all\b|\brmtree\b|\bremovedirs\b|[\"'](?:/usr)?(?:/bin/)?rm[\"']|\bnftw\b|\bREMOVE_RECURSE\b|\bgit\s+clean\b|\bfind\b[^\n|;]*\s-delete\b|"
