@@ -4,6 +4,7 @@ keep all rules pass. Mutants of a plugin's files are in files_test. The tables g
 import os
 import re
 import subprocess
+import tempfile
 import unittest
 
 import files_test
@@ -335,6 +336,15 @@ class Mutants(unittest.TestCase):
 
     def test_every_mutant_is_caught_by_the_case_that_is_about_it(self):
         self.catches("mutants", MUTANTS, run)
+
+    def test_a_case_that_crashes_or_hangs_leaves_no_file(self):
+        for mutant, case, said in (("maps_files", "param_io.truncated", "it crashed"), ("hangs", "param_io.write", "it hung")):
+            with tempfile.TemporaryDirectory() as folder:
+                environment = {**kit.environment(), "ODD_DRIVER": mutant, "TMPDIR": folder}
+                done = subprocess.run([str(kit.KIT), "--plugin", str(DRIVER), "--filter", case, "--time-limit", "3"], capture_output=True, text=True,
+                                      timeout=300, env=environment, check=False)
+                self.assertIn(said, done.stdout)
+                self.assertEqual(os.listdir(folder), [])
 
     def test_every_mutant_of_the_allocator_is_caught(self):
         self.catches("mutants_allocator", ALLOCATOR_MUTANTS, run_allocator)

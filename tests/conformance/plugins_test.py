@@ -185,6 +185,35 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (2, ""), text)
                 self.assertIn(said, done.stderr)
 
+    def test_a_driver_without_some_of_the_kernels(self):
+        plugin = str(TEMPLATES / "driver/cpp/org.example.sample.toml")
+        good = (TEMPLATES / "driver/cpp/conformance/kernels.toml").read_text()
+        add = good[:good.index("kernel count")] + '"""\n'
+        with tempfile.TemporaryDirectory() as folder:
+            kernels = pathlib.Path(folder, "kernels.toml")
+            kernels.write_text(add + 'entries = ["add"]\n')
+            _, cases = kit.run(plugin, "--kernels", str(kernels), "--filter", "dispatch.")
+            self.assertEqual({name: case["texts"] for name, case in cases.items() if case["outcome"] == "failed"}, {
+                "dispatch.kernels": [f"the kernels in sample-stack/1 lack count, chain, and the cases that dispatch these are absent: a device needs "
+                                     f"at least add, count and chain; add them to {kernels}"]})
+            for name in ("dispatch.listed_entries", "dispatch.code_may_go"):
+                self.assertEqual(cases[name]["texts"], ["the kernels in sample-stack/1 have no 'chain', which this case dispatches"])
+            self.assertEqual(cases["dispatch.bindings_and_constants"]["outcome"], "passed")
+            self.assertEqual(kit.run(plugin, "--kernels", str(kernels), "--filter", "dispatch.", "--no-kernels")[0], 0)
+            kernels.write_text(add)
+            _, cases = kit.run(plugin, "--kernels", str(kernels), "--filter", "dispatch.kernels")
+            self.assertIn(f"the kit asked for the kernels add, count, chain, fail, lose; `entries` lists those that the code has, in {kernels}",
+                          cases["dispatch.kernels"]["texts"][0])
+            kernels.write_text(add + "entries = []\n")
+            self.assertIn("entries is empty", self.kit("--plugin", plugin, "--kernels", str(kernels)).stderr)
+
+    def test_an_absent_case_leaves_no_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([str(kit.KIT), "--plugin", str(TEMPLATES / "driver/cpp/org.example.sample.toml"), "--filter", "param_io.mapped"],
+                                  capture_output=True, text=True, timeout=300, env={**kit.environment(), "TMPDIR": folder}, check=False)
+            self.assertIn("it maps no files", done.stdout)
+            self.assertEqual(os.listdir(folder), [])
+
     def test_a_driver_whose_kernels_the_kit_cannot_run_does_not_conform(self):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("org.example.sample.toml", "libsample.so"):
@@ -193,7 +222,7 @@ class CommandLine(unittest.TestCase):
             plugin = str(pathlib.Path(folder, "org.example.sample.toml"))
             done = self.kit("--plugin", plugin, "--jobs", "4", "--filter", "dispatch.")
             self.assertEqual(done.returncode, 1)
-            self.assertEqual(done.stdout.splitlines()[-1], "NOT CONFORMING: no kernel ran")
+            self.assertEqual(done.stdout.splitlines()[-1], "NOT CONFORMING: the kernels of the kit did not all run")
             self.assertIn("its formats are sample-stack/1", done.stdout)
             done = self.kit("--plugin", plugin, "--jobs", "4", "--filter", "dispatch.", "--no-kernels")
             self.assertEqual((done.returncode, "NOT CONFORMING" in done.stdout), (0, False))

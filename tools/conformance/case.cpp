@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Findings are printed as lines, one write each, so that a crash right afterwards loses none: "fail TEXT", "absent TEXT", "note TEXT", "misuse
-// TEXT", "done", and, from a process that ends inside a call of the plugin, "inside CALL".
+// TEXT", "file NAME" for a temporary file, "done", and, from a process that ends inside a call of the plugin, "inside CALL".
 #include "case.h"
 
 #include <signal.h>
@@ -115,6 +115,16 @@ void misuse(const char* format, ...) {
   say("misuse", format, arguments);
   va_end(arguments);
   _exit(2);
+}
+
+std::string temporary_path(const std::string& name) {
+  const char* folder = std::getenv("TMPDIR");
+  return std::string(folder && *folder ? folder : "/tmp") + "/" + name;
+}
+
+void made_file(const std::string& name) {
+  const std::string line = "file " + name + "\n";
+  if (write(findings, line.data(), line.size()) < 0) _exit(3);
 }
 
 bool failed() {

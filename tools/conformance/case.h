@@ -62,6 +62,12 @@ bool failed();
 // The command line or a file in the plugin's directory does not match the plugin: nothing is tested, and the kit ends with exit code 2.
 [[noreturn, gnu::format(printf, 1, 2)]] void misuse(const char* format, ...);
 
+// Files of cases: the path of one in $TMPDIR or /tmp, whose name begins with the prefix. A case tells the parent process which it has made, and the
+// parent removes those that are left when the case ends in a failure, a crash or a timeout.
+inline constexpr std::string_view kTemporaryPrefix = "heddle-conformance-";
+std::string temporary_path(const std::string& name);
+void made_file(const std::string& name);
+
 // A plugin's text in quotes, for a text of the kit: bytes that would move a cursor, end the text or begin a terminal command are written as \0 and
 // \x1b, and a text with such bytes is followed by its size.
 std::string shown(std::string_view text);

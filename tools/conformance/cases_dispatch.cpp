@@ -94,6 +94,16 @@ void kernels_are_there() {
         offered.c_str());
   }
   Kernels kernels(&session);
+  std::string missing;
+  for (const char* needed : {"add", "count", "chain"}) {
+    if (!kernels.set().has(needed)) missing += (missing.empty() ? "" : ", ") + std::string(needed);
+  }
+  if (!missing.empty() && !settings().no_kernels) {
+    stop(
+        "the kernels in %s lack %s, and the cases that dispatch these are absent: a device needs at least add, count and chain; add them "
+        "to %s",
+        kernels.set().format.c_str(), missing.c_str(), file.empty() ? "conformance/kernels.toml" : file.c_str());
+  }
 }
 
 void bindings_and_constants() {
@@ -419,6 +429,7 @@ void larger_entries() {
 }
 
 uint32_t index_of(const KernelSet& set, const char* entry) {
+  if (!set.has(entry)) set.lacks(entry);
   return static_cast<uint32_t>(std::find(set.entries.begin(), set.entries.end(), entry) - set.entries.begin());
 }
 

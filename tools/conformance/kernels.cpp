@@ -149,7 +149,15 @@ Kernels::Kernels(Session* session) : session_(session), set_(choose(session)) {
   if (!set_) absent("the device runs none of the kit's code formats; give it kernels in its own with conformance/kernels.toml");
   const std::vector<heddle_entry_params_t> entries = params_of(*set_);
   const heddle_executable_params_t params = executable_of(*set_, entries);
-  REQUIRE_OK(session->tables().dispatch.executable_load(session->device, &params, &executable));
+  Result loaded(session->tables().dispatch.executable_load(session->device, &params, &executable));
+  if (loaded.code() == HEDDLE_STATUS_NOT_FOUND) {
+    std::string asked;
+    for (const std::string& name : set_->entries) asked += (asked.empty() ? "" : ", ") + name;
+    const bool is_own = set_ >= settings().kernels.data() && set_ < settings().kernels.data() + settings().kernels.size();
+    stop("%s returned %s: the kit asked for the kernels %s%s%s", last_call(), loaded.text().c_str(), asked.c_str(),
+         is_own ? "; `entries` lists those that the code has, in " : "", is_own ? settings().kernels_file.c_str() : "");
+  }
+  REQUIRE_OK(loaded.release());
   REQUIRE(executable, "executable_load returned neither a status nor an executable");
 }
 
@@ -164,7 +172,7 @@ uint64_t Kernels::fitting(uint64_t wanted) const {
 
 heddle_entry_t* Kernels::entry(const std::string& name) const {
   const auto found = std::find(set_->entries.begin(), set_->entries.end(), name);
-  if (found == set_->entries.end()) absent("the kernels in %s have no '%s'", set_->format.c_str(), name.c_str());
+  if (found == set_->entries.end()) set_->lacks(name);
   heddle_entry_t* entry = nullptr;
   REQUIRE_OK(session_->tables().dispatch.entry(executable, static_cast<uint32_t>(found - set_->entries.begin()), &entry));
   REQUIRE(entry, "entry returned neither a status nor an entry");

@@ -176,6 +176,17 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
   return finding;
 }
 
+// Removes the temporary files that a case has made and left: it failed, crashed or was killed. A name is a plain file's in the directory of such
+// files, whatever the plugin may have written to the pipe.
+void remove_files(const std::string& said) {
+  std::istringstream lines(said);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("file ", 0) != 0) continue;
+    const std::string name = line.substr(5);
+    if (name.rfind(kTemporaryPrefix, 0) == 0 && name.find('/') == std::string::npos) unlink(temporary_path(name).c_str());
+  }
+}
+
 std::vector<Finding> run_all(const std::vector<Case>& cases, char** argv) {
   std::vector<Finding> findings(cases.size());
   std::vector<Child> running;
@@ -216,6 +227,7 @@ std::vector<Finding> run_all(const std::vector<Case>& cases, char** argv) {
       }
       close(child.findings);
       close(child.output);
+      remove_files(child.said);
       findings[child.index] = judge(child, status, late);
       running.erase(running.begin() + static_cast<long>(i));
     }
@@ -358,7 +370,7 @@ int run(int argc, char** argv) {
   }
   for (size_t i = 0; i < cases.size() && !settings().json; ++i) {
     if (findings[i].outcome == Outcome::kFailed && std::strcmp(cases[i].name, kKernels) == 0)
-      std::printf("NOT CONFORMING: no kernel ran\n");
+      std::printf("NOT CONFORMING: the kernels of the kit did not all run\n");
   }
   return counts[1] ? 1 : 0;
 }

@@ -289,10 +289,10 @@ void List::scribble() {
 }
 
 TemporaryFile::TemporaryFile(const std::vector<char>& contents) {
-  const char* folder = std::getenv("TMPDIR");
-  path = std::string(folder ? folder : "/tmp") + "/heddle-conformance-XXXXXX";
+  path = temporary_path(std::string(kTemporaryPrefix) + "XXXXXX");
   descriptor = mkostemp(path.data(), O_CLOEXEC);
   REQUIRE(descriptor >= 0, "making a temporary file in %s failed", path.c_str());
+  made_file(path.substr(path.rfind('/') + 1));
   uint64_t written = 0;
   while (written < contents.size()) {
     const ssize_t moved = write(descriptor, contents.data() + written, contents.size() - written);

@@ -169,7 +169,7 @@ const std::vector<KernelSet>& known_kernels();
 // `life`, repeated for as long as the budget lasts, must leave no descriptor, thread, mapping or memory behind: at most 8 MiB of it.
 void expect_no_growth(const char* what, int rounds, uint64_t budget_ns, const std::function<void()>& life);
 
-// An open file without a name.
+// An open file with these contents, in $TMPDIR. Removed with the object; if the case ends before, by the parent process.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::vector<char>& contents);

@@ -215,6 +215,7 @@ void read_kernels(const std::string& path) {
       if (std::find(entries.begin(), entries.end(), set.entries.back()) == entries.end())
         throw wrong(path + ": entries names " + shown(set.entries.back()) + "; " + host::quoted_words(entries) + " was expected");
     }
+    if (set.entries.empty()) throw wrong(path + ": entries is empty; " + host::quoted_words(entries) + " was expected");
   }
   if (set.format.empty()) throw wrong(path + ": format is missing: one of the device's code formats, such as \"acme-loom/1\"");
   if (set.code.empty()) throw wrong(path + ": code, or file with the name of a file that is not empty, is missing");
@@ -304,6 +305,10 @@ void read_operators(const std::string& path) {
 
 bool KernelSet::has(const std::string& entry) const {
   return std::find(entries.begin(), entries.end(), entry) != entries.end();
+}
+
+void KernelSet::lacks(const std::string& entry) const {
+  absent("the kernels in %s have no '%s', which this case dispatches", format.c_str(), entry.c_str());
 }
 
 const Settings& settings() {

@@ -21,6 +21,8 @@ struct KernelSet {
   uint32_t workgroup_size = 1;          // threads, for `add`; the others have one
   std::vector<std::string> entries;     // a subset of add, count, chain, fail, lose
   bool has(const std::string& entry) const;
+  // The case needs that entry, and is absent.
+  [[noreturn]] void lacks(const std::string& entry) const;
 };
 
 // An operation that a library plugin accepts, and its inputs.
