@@ -363,7 +363,7 @@ Failure compile(const Options& options) {
   if (!diagnostics.text().empty()) failure.message += ": " + diagnostics.text();
   if (failure.message.find(options.input_path) == std::string::npos) failure.message += "; the model is '" + options.input_path + "'";
   if (!reproducer.empty() && !write_text(options.reproducer_path, reproducer)) {
-    failure.message += "; a reproducer is in '" + options.reproducer_path + "'";
+    failure.message += "; the imported IR is in '" + options.reproducer_path + "'";
   }
   return failure;
 }

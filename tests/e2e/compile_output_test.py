@@ -113,6 +113,18 @@ class NothingIsLost(HeddleTestCase):
         self.fail_with(1, "compile", self.model, "-o", self.folder / "absent" / "m.heddle", "--report", report)
         self.assertFalse(report.exists())
 
+    def test_a_reproducer_is_the_imported_ir_of_a_compile_that_failed_later(self):
+        reproducer = self.folder / "imported.mlir"
+        failed = self.fail_with(1, "compile", self.model, "-o", self.out, "--reproducer", reproducer, "--target", "cuda", "--ptxas", "/bin/false")
+        self.assertIn(f"the imported IR is in '{reproducer}'", failed.stderr)
+        self.assertIn("func.func @main", reproducer.read_text(encoding="utf-8"))
+        self.succeed("opt", reproducer, "--heddle-fold-casts")
+        reproducer.unlink()
+        self.fail_with(1, "compile", self.folder / "absent.onnx", "-o", self.out, "--reproducer", reproducer)
+        self.assertFalse(reproducer.exists())
+        self.succeed("compile", self.model, "-o", self.out, "--reproducer", reproducer)
+        self.assertFalse(reproducer.exists())
+
     def test_a_bad_path_fails_before_the_work(self):
         (self.folder / "file").write_text("kept")
         for arguments, wrong in ((["-o", self.folder / "absent" / "m.heddle"], "absent/m.heddle' failed: No such file or directory"),

@@ -66,7 +66,7 @@ struct Options {
     flags.choice("--math", math, {"strict", "default", "fast"},
                  "floating-point policy of kernels; fast: on CUDA, f32 products in TF32; default: same as strict");
     flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this NVIDIA assembler", "PROGRAM");
-    flags.text("--reproducer", reproducer, "file for the input of a pass that fails", "FILE");
+    flags.text("--reproducer", reproducer, "file for the imported IR, written if compiling fails after the import", "FILE");
     flags.word("--explain", explain, "print the report; =json for JSON, which also has the plans that were not taken");
     flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
   }

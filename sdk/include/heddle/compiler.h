@@ -22,7 +22,7 @@ typedef struct heddle_compile_params {
   heddle_string_t dump_after;      /* pass name; the IR after it goes to dump_path */
   heddle_string_t dump_path;
   heddle_string_t report_path;     /* JSON: fusion decisions, kernels, resources, times; empty: none */
-  heddle_string_t reproducer_path; /* where a failing pass writes its input; empty: nowhere */
+  heddle_string_t reproducer_path; /* for the imported IR, if compiling fails after the import; empty: nowhere */
   /* Called from time to time with the progress; returning 0 continues, any other value cancels with CANCELLED. May be NULL. [callback] */
   uint32_t (*progress)(void* context, heddle_string_t stage, uint32_t done, uint32_t total);
   void* context;

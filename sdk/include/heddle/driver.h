@@ -9,6 +9,9 @@
  *   executable   loaded code of one variant; its entries are kernels
  *   binding      (buffer, offset, length) passed to a kernel
  *   constants    small plain bytes passed to a kernel (shape values, scalars)
+ *   region       the part of a model that one dispatch computes; its number is the dispatch's index in the module, for profiles and error texts
+ *   recipe       the arguments of a kernel in order, each with the binding or the constants that it is made of (heddle_argument_t)
+ *   to poison    to fail a timeline from a value on: whoever waits for a point with this value or a larger one gets the failure (HD-S-02)
  *
  * Shared preconditions
  *   The host keeps all objects that a submission names, including the timelines of its waits and signals, alive until the submission's signals
@@ -144,9 +147,9 @@ typedef struct heddle_device_interface {
   heddle_status_t* (*describe)(heddle_plugin_instance_t* instance, uint32_t ordinal, heddle_device_description_t* out_description);
   /* The link from device a to device b of this instance. [any] [may-block] */
   heddle_status_t* (*link)(heddle_plugin_instance_t* instance, uint32_t a, uint32_t b, heddle_device_link_t* out_link);
-  /* owned by the caller: close it. OUT_OF_RANGE as in describe. Opening one ordinal twice gives two devices, each with its own budget and
-   * counters. After a loss (HD-S-02) it returns a device that works, even while the lost one is still open, or UNAVAILABLE with the
-   * necessary step. [any] [may-block] */
+  /* owned by the caller: close it. OUT_OF_RANGE as in describe. Opening one ordinal twice gives two devices, each with its own limit of
+   * memory and its own counters. After a loss (HD-S-02) it returns a device that works, even while the lost one is still open, or
+   * UNAVAILABLE with the necessary step. [any] [may-block] */
   heddle_status_t* (*open)(heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
                            heddle_device_t** out_device);
   /* FAILED_PRECONDITION, naming them, while children live (HD-L-01). [serial:device] [may-block] */
@@ -486,9 +489,10 @@ typedef struct heddle_dispatch_interface {
    * cannot record; the host then continues to submit it. dynamic has one byte per binding, and is NULL only if there are none: dynamic[i]
    * has bits HEDDLE_BINDING_* of binding i, counted through the whole list. A dispatch has its binding_count, a copy two (source, then
    * target), a 2-D copy two, a fill and an update one. Everything else is captured, including constants and the bytes of updates. The
-   * queue, the entries and the buffers of static bindings outlive the recording. The host records at the third submission of a list, with
-   * none of its locks held, in a thread that starts a call and expects not to wait: recording may take a while, but must not wait for work
-   * on the device. A failure is logged, and the list is then not replayed. [any] [may-block] */
+   * queue, the entries and the buffers of static bindings outlive the recording. The host records at the third submission of a list, in the
+   * thread that starts the call; it holds no mutex, but later calls on the instance's state wait. So recording may wait for the system, for
+   * example to allocate memory or to compile a graph, but not for work that is enqueued on the device. A failure is logged, and the list is
+   * then not replayed. [any] [may-block], for the system only */
   heddle_status_t* (*record)(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
                              heddle_recording_t** out_recording);
   /* Replays with the dynamic bindings in order of their appearance, each as long as the recorded one; checked as in submit. The host
