@@ -101,16 +101,14 @@ std::string explain_argument(const Signature& signature, uint32_t argument, cons
 }
 
 std::string type_text(const Signature& signature, const TensorSignature& type) {
-  std::string text;
+  std::vector<std::string> extents;
   for (const Extent& extent : type.extents) {
-    if (extent.symbol >= 0) {
-      text += signature.symbols[static_cast<size_t>(extent.symbol)].name;
-    } else {
-      text += extent.value >= 0 ? std::to_string(extent.value) : "?";
-    }
-    text += 'x';
+    const bool is_symbol = extent.symbol >= 0;
+    extents.push_back(is_symbol           ? signature.symbols[static_cast<size_t>(extent.symbol)].name
+                      : extent.value >= 0 ? std::to_string(extent.value)
+                                          : "?");
   }
-  return text.append(module::element_type_name(type.element_type));
+  return module::type_text(module::element_type_name(type.element_type), extents);
 }
 
 }  // namespace heddle::open

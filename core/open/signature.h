@@ -78,9 +78,9 @@ inline bool fits(const Extent* expected, const int64_t* dims, uint32_t rank, con
   }
   return true;
 }
-// "input 'image' expects batchx1x8x8xf32, got 2x1x8x9xf32: dimension 3 is 9 and must be 8"; symbols have the values that fits set.
+// "input 'image' expects f32[batch,1,8,8], got f32[2,1,8,9]: dimension 3 is 9 and must be 8"; symbols have the values that fits set.
 std::string explain_argument(const Signature& signature, uint32_t argument, const ActualShape& actual, std::span<const int64_t> symbols);
-// "batchx1x8x8xf32"; "?" for an extent that the program sets.
+// "f32[batch,1,8,8]"; "?" for an extent that the program sets.
 std::string type_text(const Signature& signature, const TensorSignature& type);
 
 }  // namespace heddle::open

@@ -98,7 +98,7 @@ class Interpreter {
   Status check_command_count() const;
   // "; they are 6 and 5" or "; 0 is below 1": the two values that a check compared, as far as its condition tells; else empty.
   std::string compared(uint32_t condition) const;
-  // "; given are 'x' 2x3xf32, 'y' 4x3xf32": the arguments whose extents vary.
+  // "; given are 'x' f32[2,3], 'y' f32[4,3]": the arguments whose extents vary.
   std::string given() const;
 
   const module_format::Program& program_;

@@ -125,11 +125,22 @@ bool same_type(const heddle_operand_t& a, const heddle_operand_t& b) noexcept {
 }
 
 std::string text_of(const heddle_operand_t& operand) {
-  char type[40];
-  std::snprintf(type, sizeof type, "element type 0x%04x of ", operand.element_type);
-  std::string text(type);
-  for (uint32_t i = 0; i < operand.rank; ++i) text += (i ? "x" : "") + std::to_string(operand.dims[i]);
-  return operand.rank ? text : text + "one element";
+  static constexpr struct {
+    heddle_element_type_t type;
+    const char* name;
+  } kNames[] = {{HEDDLE_TYPE_BOOL, "bool"},    {HEDDLE_TYPE_I4, "i4"},   {HEDDLE_TYPE_U4, "u4"},   {HEDDLE_TYPE_I8, "i8"},
+                {HEDDLE_TYPE_U8, "u8"},        {HEDDLE_TYPE_I16, "i16"}, {HEDDLE_TYPE_U16, "u16"}, {HEDDLE_TYPE_I32, "i32"},
+                {HEDDLE_TYPE_U32, "u32"},      {HEDDLE_TYPE_I64, "i64"}, {HEDDLE_TYPE_U64, "u64"}, {HEDDLE_TYPE_F16, "f16"},
+                {HEDDLE_TYPE_BF16, "bf16"},    {HEDDLE_TYPE_F32, "f32"}, {HEDDLE_TYPE_F64, "f64"}, {HEDDLE_TYPE_F8E4M3, "f8e4m3"},
+                {HEDDLE_TYPE_F8E5M2, "f8e5m2"}};
+  char text[40];
+  std::snprintf(text, sizeof text, "type 0x%04x", operand.element_type);
+  for (const auto& known : kNames) {
+    if (known.type == operand.element_type) std::snprintf(text, sizeof text, "%s", known.name);
+  }
+  std::string shape;
+  for (int64_t extent : dims_of(operand)) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
+  return text + ("[" + shape + "]");
 }
 
 heddle_status_t* no_operator_status(const OperationRequest& request) noexcept {

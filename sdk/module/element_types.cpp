@@ -61,14 +61,22 @@ std::optional<uint64_t> tensor_bytes(uint32_t bits_per_element, std::span<const 
   return (static_cast<uint64_t>(bits) + 7) / 8;
 }
 
-std::string shape_text(heddle_element_type_t type, std::span<const int64_t> dims) {
-  std::string out;
-  for (int64_t dim : dims) {
-    out += dim < 0 ? "?" : std::to_string(dim);
-    out += 'x';
+std::string type_text(std::string_view element_type, std::span<const std::string> extents) {
+  std::string out(element_type);
+  out += '[';
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (i > 0) out += ',';
+    out += extents[i];
   }
-  out += element_type_name(type);
+  out += ']';
   return out;
+}
+
+std::string shape_text(heddle_element_type_t type, std::span<const int64_t> dims) {
+  std::vector<std::string> extents;
+  extents.reserve(dims.size());
+  for (int64_t dim : dims) extents.push_back(dim < 0 ? "?" : std::to_string(dim));
+  return type_text(element_type_name(type), extents);
 }
 
 }  // namespace heddle::module

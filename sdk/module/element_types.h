@@ -23,7 +23,9 @@ heddle_element_type_t element_type_from_name(std::string_view name);
 // Bytes of a dense tensor, with sub-byte types packed and rounded up to a byte; empty if a dimension is negative or the size in bits
 // does not fit into 63 bits.
 std::optional<uint64_t> tensor_bytes(uint32_t bits_per_element, std::span<const int64_t> dims);
-// "2x3xf32"; negative dimensions as "?".
+// The notation of tensor types in all output for people: "f32[batch,3]", and "f32[]" for a scalar. Extents are numbers or names of symbols.
+std::string type_text(std::string_view element_type, std::span<const std::string> extents);
+// "f32[2,3]"; negative dimensions as "?".
 std::string shape_text(heddle_element_type_t type, std::span<const int64_t> dims);
 
 }  // namespace heddle::module

@@ -53,11 +53,11 @@ class FrozenModules(unittest.TestCase):
     def test_a_compiled_network(self):
         if not (BUILD / "bin" / "heddle").exists():
             self.skipTest("SKIP: the command heddle is not built")
-        done = subprocess.run([BUILD / "bin" / "heddle", "run", HERE / "add-0.1.heddle", "--device", "cpu:0", "--input", "x=4xf32=1,2,3,4", "--input",
-                               "y=4xf32=10,20,30,40", "--expect", "z=4xf32=11,22,33,44"], capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run([BUILD / "bin" / "heddle", "run", HERE / "add-0.1.heddle", "--device", "cpu:0", "--input", "x=f32[4]=1,2,3,4", "--input",
+                               "y=f32[4]=10,20,30,40", "--expect", "z=f32[4]=11,22,33,44"], capture_output=True, text=True, check=False, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
-        wrong = subprocess.run([BUILD / "bin" / "heddle", "run", HERE / "add-0.1.heddle", "--device", "cpu:0", "--input", "x=4xf32=1,2,3,4", "--input",
-                                "y=4xf32=10,20,30,40", "--expect", "z=4xf32=11,22,33,45"], capture_output=True, text=True, check=False, timeout=300)
+        wrong = subprocess.run([BUILD / "bin" / "heddle", "run", HERE / "add-0.1.heddle", "--device", "cpu:0", "--input", "x=f32[4]=1,2,3,4", "--input",
+                                "y=f32[4]=10,20,30,40", "--expect", "z=f32[4]=11,22,33,45"], capture_output=True, text=True, check=False, timeout=300)
         self.assertEqual(wrong.returncode, 3, wrong.stderr + wrong.stdout)
 
 

@@ -280,6 +280,6 @@ class BadInputs(HeddleTestCase):
             self.skipTest("SKIP: a sanitizer needs all of the address space, and ends the process itself")
         limit = 8 << 30
         result = self.fail_with(
-            (1, 2), "run", self.module, "--input", "image=100000000x1x8x8xf32=1",
+            (1, 2), "run", self.module, "--input", "image=f32[100000000,1,8,8]=1",
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
         self.assertIn("25600000000 bytes", result.stderr)

@@ -164,13 +164,13 @@ class NothingIsLost(HeddleTestCase):
         (self.folder / "link.heddle").symlink_to("model.heddle")
         for name in ("model.heddle", "./model.heddle", "link.heddle"):
             with self.subTest(name=name):
-                arguments = ["--input", "image=1x1x8x8xf32=1", "--output", f"@{name}"]
+                arguments = ["--input", "image=f32[1,1,8,8]=1", "--output", f"@{name}"]
                 self.assertIn("the module", self.fail_with(2, "run", "model.heddle", *arguments, cwd=self.folder).stderr)
                 self.assertEqual(self.out.read_bytes(), before)
 
     def test_an_expected_file_is_read_before_it_is_replaced(self):
         self.succeed("compile", self.model, "-o", self.out)
-        scores, call = self.folder / "scores.npy", ["run", self.out, "--input", "image=1x1x8x8xf32=1"]
+        scores, call = self.folder / "scores.npy", ["run", self.out, "--input", "image=f32[1,1,8,8]=1"]
         np.save(scores, np.zeros((1, 10), np.float32))
         self.fail_with(3, *call, "--expect", f"@{scores}", "--output", f"@{scores}")
         self.assertNotEqual(np.abs(np.load(scores)).max(), 0)

@@ -420,9 +420,9 @@ class ComposedOperators(HeddleTestCase):
     def test_a_symbolic_extent_in_blocks(self):
         model = Model({"blocks": ("SpaceToDepth", ["x"], 18, 1, 0, {"blocksize": 2})}, 18, inputs={"x": SYMBOLIC_DIMS})
         module = self.compile(self.save(model))
-        self.succeed("run", module, "--device", "cpu", "--input", "x=2x4x6x8xf32=1")
-        result = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=2x4x5x6xf32=1")
-        self.assertRegex(result.stderr, r"have to be equal.*; given are 'x' 2x4x5x6xf32")
+        self.succeed("run", module, "--device", "cpu", "--input", "x=f32[2,4,6,8]=1")
+        result = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=f32[2,4,5,6]=1")
+        self.assertRegex(result.stderr, r"have to be equal.*; given are 'x' f32\[2,4,5,6\]")
 
     def test_repeating_needs_no_table(self):
         """The nearest element at a whole scale is repeated, and not looked up."""

@@ -120,7 +120,7 @@ class CustomOperators(HeddleTestCase):
     def test_what_is_missing_is_said_and_ends_in_4(self):
         module = self.scale()
         missing = self.fail_with(4, "run", module)
-        self.assertIn("region 'main.custom.0.Scale it': test::Scale/1 (2x3xf32 -> 2x3xf32) on device 'cpu:0' is not offered by any plugin", missing.stderr)
+        self.assertIn("region 'main.custom.0.Scale it': test::Scale/1 (f32[2,3] -> f32[2,3]) on device 'cpu:0' is not offered by any plugin", missing.stderr)
         other = self.fail_with(4, "run", module, "--plugin-path", WHITEN)
         self.assertIn("1 library plugin does not declare it", other.stderr)
         refused = self.fail_with(4, "run", self.scale(mode="refuse"), "--plugin-path", PLUGINS)

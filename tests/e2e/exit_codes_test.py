@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What each exit code stands for: 0 success, 1 failure, 2 usage error, 3 numbers differ, 4 device or plugin unavailable."""
 import json
+import shlex
 
 import numpy as np
 
@@ -55,35 +56,36 @@ class ExitCodes(HeddleTestCase):
         np.save(short, np.zeros((2, 1, 8, 7), np.float32))
         for code, arguments, words in (
             (1, ["--input", f"image=@{missing}"], "missing.npy"),
-            (1, ["--input", f"image=@{short}"], "2x1x8x7xf32"),
-            (1, ["--input", "image=1x1x8x8xf32=0", "--expect", f"@{missing}"], "missing.npy"),
-            (1, ["--input", "image=1x1x8x8xf32=0", "--output", f"@{self.folder}/absent/s.npy"], "--output: creating '"),
-            (2, ["--input", "image=1x1x8x7xf32=0"], "1x1x8x7xf32"),
-            (2, ["--input", "nope=1x1x8x8xf32=0"], "nope"),
-            (2, ["--input", "image=1x1x8x8xf32=0", "--function", "nope"], "nope"),
-            (2, ["--input", "image=1x1x8x8xf32=0", "--output", "nope=@s.npy"], "nope"),
-            (2, ["--input", "image=1x1x8x8xf32=0", "--expect", "1x10xf32=1,2"], "--expect"),
-            (2, ["--input", "image=1x1x8x8xf32=0", "--device", "nope=cpu:0"], "nope"),
-            (4, ["--input", "image=1x1x8x8xf32=0", "--device", "nope"], "nope"),
+            (1, ["--input", f"image=@{short}"], "f32[2,1,8,7]"),
+            (1, ["--input", "image=f32[1,1,8,8]=0", "--expect", f"@{missing}"], "missing.npy"),
+            (1, ["--input", "image=f32[1,1,8,8]=0", "--output", f"@{self.folder}/absent/s.npy"], "--output: creating '"),
+            (2, ["--input", "image=f32[1,1,8,7]=0"], "f32[1,1,8,7]"),
+            (2, ["--input", "nope=f32[1,1,8,8]=0"], "nope"),
+            (2, ["--input", "image=f32[1,1,8,8]=0", "--function", "nope"], "nope"),
+            (2, ["--input", "image=f32[1,1,8,8]=0", "--output", "nope=@s.npy"], "nope"),
+            (2, ["--input", "image=f32[1,1,8,8]=0", "--expect", "f32[1,10]=1,2"], "--expect"),
+            (2, ["--input", "image=f32[1,1,8,8]=0", "--device", "nope=cpu:0"], "nope"),
+            (4, ["--input", "image=f32[1,1,8,8]=0", "--device", "nope"], "nope"),
         ):
             with self.subTest(arguments=arguments):
                 self.assertIn(words, self.fail_with(code, *run, *arguments).stderr)
 
     def test_a_wrong_input_shows_a_form_that_works(self):
         run = self.run_arguments[:2]
-        form = "for example --input image=1x1x8x8xf32=0"
-        for given in ((), ("image",), ("image=0",), ("0",), ("image=8x8=0",), ("image=1x1x8x8xf31=0",), ("image=1x1x8x7xf32=0",),
-                      ("image=1x1x8x8xf32=1,2",), ("image=1x1x8x8xf32=x",), ("8x8xf64=0",)):
+        form = "for example --input 'image=f32[1,1,8,8]=0'"
+        for given in ((), ("image",), ("image=0",), ("0",), ("image=8x8=0",), ("image=f31[1,1,8,8]=0",), ("image=f32[1,1,8,8=0",), ("image=f32[batch,1,8,8]=0",), ("image=f32[1,1,8,7]=0",),
+                      ("image=f32[1,1,8,8]=1,2",), ("image=f32[1,1,8,8]=x",), ("f64[8,8]=0",)):
             with self.subTest(given=given):
                 arguments = [word for text in given for word in ("--input", text)]
                 self.assertIn(form, self.fail_with(2, *run, *arguments).stderr)
                 if given:
                     self.assertIn(form, self.fail_with(2, "bench", self.module, *arguments).stderr)
                     self.assertIn(form, self.fail_with(2, "profile", self.module, *arguments).stderr)
-        self.succeed(*run, *form.split()[2:])
+        self.succeed(*run, *shlex.split(form)[2:])
+        self.succeed(*run, "--input", "image=1x1x8x8xf32=0")  # the older notation
         # Without the module there is no form, and the mistake in the command line is reported first.
         result = self.fail_with(2, "run", self.folder / "absent.heddle", "--input", "image=0")
-        self.assertIn("'image=0': expected SHAPE=VALUES", result.stderr)
+        self.assertIn("'image=0': expected TYPE=VALUES", result.stderr)
         self.assertNotIn("for example", result.stderr)
 
     def test_2_for_targets_and_passes_that_there_are_not(self):
@@ -108,10 +110,10 @@ class ExitCodes(HeddleTestCase):
     def test_bench_states_the_shapes_and_the_values_that_nobody_gave(self):
         few = ["bench", self.module, "--iterations", "3"]
         text = self.succeed(*few, "--dim", "batch=3", "--seed", "7").stdout
-        self.assertTrue(text.startswith("inputs: image: 3x1x8x8xf32 random; random values of seed 7\ndevice "), text)
+        self.assertTrue(text.startswith("inputs: image: f32[3,1,8,8] random; random values of seed 7\ndevice "), text)
         self.assertNotIn("to the first", text)
         text = self.succeed(*few, "--input", f"image=@{self.image}").stdout
-        self.assertTrue(text.startswith("inputs: image: 2x1x8x8xf32\n"), text)
+        self.assertTrue(text.startswith("inputs: image: f32[2,1,8,8]\n"), text)
         for given, is_random in (([], True), (["--input", f"image=@{self.image}"], False)):
             report = json.loads(self.succeed(*few, *given, "--format", "json").stdout)
             self.assertEqual(report["inputs"][0]["random"], is_random)

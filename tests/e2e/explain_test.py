@@ -93,22 +93,22 @@ class MemoryTest(ExplainCase):
 
     def test_a_network_needs_what_it_takes(self):
         module = self.compile(DIGITS)
-        inputs = [["--input", f"image={batch}x1x8x8xf32=0.5"] for batch in (1, 7, 64)]
+        inputs = [["--input", f"image=f32[{batch},1,8,8]=0.5"] for batch in (1, 7, 64)]
         for device in ("one", "gpu"):
             with self.subTest(device=device):
                 self.check(module, [device], inputs, ["--dim", "batch=1,7,64"])
 
     def test_an_extent_beyond_all_memory_is_told_as_such(self):
         error = self.fail_with(2, "explain", self.compile(DIGITS), "--memory", "--dim", f"batch={2**62}").stderr
-        self.assertIn(f"got {2**62}x1x8x8xf32, whose bytes do not fit 64 bits [HD-F-01]", error)
+        self.assertIn(f"got f32[{2**62},1,8,8], whose bytes do not fit 64 bits [HD-F-01]", error)
 
     def test_each_of_two_devices_needs_what_it_takes(self):
         model = mul_chain(self.folder / "model.onnx", rows=5)
         module = self.folder / "placed.heddle"
         self.succeed("compile", model, "-o", module, "--place", "second=@host")
-        told = self.check(module, ["gpu", "@host=one"], [["--input", "x=5x512xf32=1"]], [])
+        told = self.check(module, ["gpu", "@host=one"], [["--input", "x=f32[5,512]=1"]], [])
         self.assertEqual([place["slots"] for place in told["programs"][0]["places"]], [[""], ["@host"]])
-        both = self.check(module, ["one", "@host=one"], [["--input", "x=5x512xf32=1"]], [])
+        both = self.check(module, ["one", "@host=one"], [["--input", "x=f32[5,512]=1"]], [])
         self.assertEqual(both["programs"][0]["places"][0]["slots"], ["", "@host"])
 
     def test_parameters_outside_need_not_be_there(self):
@@ -124,7 +124,7 @@ class MemoryTest(ExplainCase):
         module = self.compile(mul_chain(self.folder / "model.onnx"))
         text = self.succeed("explain", module, "--memory").stdout
         self.assertRegex(text, r"slot or device +memory +n=1 +n=8 +n=64\ndefault +weights +")
-        text = self.succeed("explain", module, "--memory", "--input", "3x512xf32", "--device", "cpu:0").stdout
+        text = self.succeed("explain", module, "--memory", "--input", "f32[3,512]", "--device", "cpu:0").stdout
         self.assertRegex(text, r"slot or device +memory +n=3\ncpu:0 \(default\) +weights +")
         self.assertRegex(text, r"inputs +6.0 KiB\n +results +3.0 KiB\n")
 
@@ -146,7 +146,7 @@ class TextTest(ExplainCase):
         summary, rows = text.split("\nregions of main, for cpu")
         self.assertLess(len(summary.splitlines()), 25)
         self.assertIn(f"hash {self.explain(module)['content_hash']}\n", summary)
-        self.assertIn("  arguments  x: 5x512xf32\n  results    y: 5x256xf32\n", summary)
+        self.assertIn("  arguments  x: f32[5,512]\n  results    y: f32[5,256]\n", summary)
         self.assertIn("  regions    2 contraction\n  ops        of 2 nodes of the model: 2 matmul\n", summary)
         rows = rows.splitlines()[1:]
         self.assertRegex(rows[0], r"^region +nodes +kind +result +family +strategy +share$")
@@ -256,7 +256,7 @@ class ParamModeTest(ExplainCase):
     def test_each_mode_gives_the_same_numbers_or_a_reason(self):
         module, parameters, y = (self.folder / name for name in ("model.heddle", "model.safetensors", "y.npy"))
         self.succeed("compile", mul_chain(self.folder / "model.onnx"), "-o", module, "--params-out", parameters)
-        common = ["run", module, "--params", parameters, *self.flags, "--input", "x=2x512xf32=1", "--statistics"]
+        common = ["run", module, "--params", parameters, *self.flags, "--input", "x=f32[2,512]=1", "--statistics"]
         self.succeed(*common, "--device", "one", "--output", f"@{y}")
         bytes_of_all = (512 + 256) * 256 * 4
         for device, mode in [(device, mode) for device in ("one", "gpu") for mode in ("auto", "file", "direct", "preload", "mmap")]:
@@ -277,7 +277,7 @@ class ParamModeTest(ExplainCase):
     def test_file_wins_over_the_configuration(self):
         module = self.compile(mul_chain(self.folder / "model.onnx"))
         self.config.write_text(DEVICES + '[param_io]\nmethod = ["gds"]\n')
-        common = ["run", module, *self.flags, "--device", "one", "--input", "x=2x512xf32=1"]
+        common = ["run", module, *self.flags, "--device", "one", "--input", "x=f32[2,512]=1"]
         self.assertEqual(heddle(*common).code, 4)
         self.succeed(*common, "--param-mode", "file")
 

@@ -78,7 +78,7 @@ def heddle(*arguments, extra_environment=None, **options):
 
 
 def shapes_in(text):
-    """Every shape written in a text (1x3x8x8, [1, 3, 8, 8], 1×3×8×8xf32) as a tuple of numbers."""
+    """Every shape written in a text (1x3x8x8, [1, 3, 8, 8], f32[1,3,8,8]) as a tuple of numbers."""
     found = re.findall(r"(?<![\w.])[\d?]+(?:(?:\s*,\s*|\s*[x×]\s*)[\d?]+)+", text)
     return [tuple(int(part) for part in re.findall(r"\d+", shape)) for shape in found]
 

@@ -92,7 +92,7 @@ class Extents(HostileModels):
             self.assertIn(part, error)
         np.save(image, np.arange(3 * 2001 * 3001, dtype=np.float32).reshape(1, 3, 2001, 3001))
         got = self.succeed("run", module, "--input", f"x=@{image}").stdout
-        self.assertIn("y=1x3x1x1xf32", got)
+        self.assertIn("y=f32[1,3,1,1]", got)
 
 
 class Sizes(HostileModels):
@@ -189,9 +189,9 @@ class Text(HostileModels):
         self.assertIn("'a?[31mb?'", self.refuse(data))
         data = model_of([helper.make_node("Relu", ["x\x1b[2J"], ["y\x1b[31m"])], [value("x\x1b[2J", [4])], [value("y\x1b[31m", [4])])
         module = self.compile(self.write(data))
-        result = self.succeed("run", module, "--input", "4xf32=1,2,3,4")
+        result = self.succeed("run", module, "--input", "f32[4]=1,2,3,4")
         self.assertNotIn("\x1b", result.stdout + result.stderr)
-        result = self.fail_with((1, 2), "run", module, "--input", "5xf32=1,2,3,4,5")
+        result = self.fail_with((1, 2), "run", module, "--input", "f32[5]=1,2,3,4,5")
         self.assertNotIn("\x1b", result.stderr)
 
     def test_an_unnamed_dimension_is_its_own(self):

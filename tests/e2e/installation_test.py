@@ -98,7 +98,7 @@ class Programs(InstallationCase):
     def test_everything_runs_where_it_was_moved_to(self):
         heddle = self.install() / "bin" / "heddle"
         self.execute(heddle, "compile", DIGITS, "-o", "digits.heddle")
-        self.assertIn("logits=1x10xf32=", self.execute(heddle, "run", "digits.heddle", "--input", "1x1x8x8xf32=1"))
+        self.assertIn("logits=f32[1,10]=", self.execute(heddle, "run", "digits.heddle", "--input", "f32[1,1,8,8]=1"))
         self.assertIn("func.func @", self.execute(heddle, "import", DIGITS))
         self.assertIn("usage: heddle-import", self.execute(heddle, "help", "import"))
         self.assertIn("--heddle-fold-casts", self.execute(heddle, "help", "opt"))
@@ -108,7 +108,7 @@ class Programs(InstallationCase):
         for parts in (["runtime", "cpu"], ["runtime", "cpu", "pool"]):
             prefix = self.install(*parts)
             heddle = prefix / "bin" / "heddle"
-            self.assertIn("logits=1x10xf32=", self.execute(heddle, "run", "digits.heddle", "--input", "1x1x8x8xf32=1"))
+            self.assertIn("logits=f32[1,10]=", self.execute(heddle, "run", "digits.heddle", "--input", "f32[1,1,8,8]=1"))
             shown = self.execute(prefix / "bin" / "heddle-plugins", "--why", "--format", "csv")
             self.assertIn(f"{prefix}/lib/heddle/plugins.d/heddle.cpu.toml", shown)
             for command, package in (("compile", "heddle-compiler"), ("params", "heddle-params"), ("import", "heddle-tools"), ("opt", "heddle-tools")):

@@ -20,7 +20,7 @@ class MemoryViewer(HeddleTestCase):
         config = self.folder / "heddle.toml"
         config.write_text('[device.cpu0]\ndriver = "heddle.cpu"\nselect = { ordinal = 0 }\n[device.cpu0.allocator]\nplugin = "heddle.log"\n'
                           f'viewer = "{viewer}"\nover = {{ plugin = "heddle.pool" }}\n', encoding="utf-8")
-        return heddle("run", MODULE, "--config", config, "--input", "a=64xf32=1")
+        return heddle("run", MODULE, "--config", config, "--input", "a=f32[64]=1")
 
     def test_the_snapshot(self):
         path = self.folder / "snapshot.pickle"

@@ -26,11 +26,11 @@ class NpzInputs(HeddleTestCase):
 
     def test_each_array_goes_to_the_argument_of_its_name(self):
         np.savez(self.data, b=B, a=A)  # in another order than the arguments
-        expected = ("--expect", "2x3xf32=-10,-9,-8,-7,-6,-5")
+        expected = ("--expect", "f32[2,3]=-10,-9,-8,-7,-6,-5")
         for inputs in ((f"@{self.data}",), (f"a=@{self.data}:a", f"b=@{self.data}:b"), (f"@{self.data}:a", f"@{self.data}:b"),
-                       (f"a=@{self.data}", "b=2x3xf32=10"), (f"a=2x3xf32=@{self.data}:a", f"b=@{self.data}")):
+                       (f"a=@{self.data}", "b=f32[2,3]=10"), (f"a=f32[2,3]=@{self.data}:a", f"b=@{self.data}")):
             self.succeed(*self.run_with(*inputs), *expected)
-        self.succeed(*self.run_with(f"a=@{self.data}:b", f"b=@{self.data}:a"), "--expect", "2x3xf32=10,9,8,7,6,5")
+        self.succeed(*self.run_with(f"a=@{self.data}:b", f"b=@{self.data}:a"), "--expect", "f32[2,3]=10,9,8,7,6,5")
         for command in ("bench", "profile"):
             self.succeed(*self.run_with(f"@{self.data}", command=command), "--iterations", "1")
 
@@ -49,27 +49,27 @@ class NpzInputs(HeddleTestCase):
         np.savez(self.data, image=A, mask=B)
         result = self.fail_with(1, *self.run_with(f"a=@{self.data}:imgae", f"b=@{self.data}:mask"))
         self.assertIn(f"--input 'a': '{self.data}': there is no array 'imgae' in it; it has 'image', 'mask'", result.stderr)
-        self.assertIn("there is no array 'a' in it", self.fail_with(1, *self.run_with(f"a=@{self.data}", "b=2x3xf32=1")).stderr)
+        self.assertIn("there is no array 'a' in it", self.fail_with(1, *self.run_with(f"a=@{self.data}", "b=f32[2,3]=1")).stderr)
         result = self.fail_with(2, *self.run_with(f"@{self.data}"))
-        self.assertIn(f"there is no input 'image' for the array of that name in '{self.data}'; the function has a: 2x3xf32, b: 2x3xf32",
+        self.assertIn(f"there is no input 'image' for the array of that name in '{self.data}'; the function has a: f32[2,3], b: f32[2,3]",
                       result.stderr)
         # A random value takes no place of an array whose name is wrong.
         self.fail_with(2, *self.run_with(f"@{self.data}", command="bench"))
         np.savez(self.data, **{f"array{i}": A for i in range(25)})
-        self.assertIn("'array19' and 5 more", self.fail_with(1, *self.run_with(f"@{self.data}:x", "2x3xf32=1")).stderr)
+        self.assertIn("'array19' and 5 more", self.fail_with(1, *self.run_with(f"@{self.data}:x", "f32[2,3]=1")).stderr)
         np.savez(self.data)
-        self.assertIn("it has no arrays", self.fail_with(1, *self.run_with(f"@{self.data}", "2x3xf32=1")).stderr)
+        self.assertIn("it has no arrays", self.fail_with(1, *self.run_with(f"@{self.data}", "f32[2,3]=1")).stderr)
 
     def test_a_wrong_type_or_shape_shows_both(self):
-        for wrong, got in ((A.astype(np.float64), "2x3xf64"), (A[:, :2], "2x2xf32"), (A.reshape(6), "6xf32")):
+        for wrong, got in ((A.astype(np.float64), "f64[2,3]"), (A[:, :2], "f32[2,2]"), (A.reshape(6), "f32[6]")):
             np.savez(self.data, a=wrong, b=B)
             result = self.fail_with(1, *self.run_with(f"@{self.data}"))
-            self.assertIn(f"--input 'a': '{self.data}', array 'a': expected 2x3xf32, got {got}", result.stderr)
-            result = self.fail_with(1, *self.run_with(f"a=2x3xf32=@{self.data}:a", "b=2x3xf32=1"))
-            self.assertIn(f"its array is {got}, not 2x3xf32 as given", result.stderr)
+            self.assertIn(f"--input 'a': '{self.data}', array 'a': expected f32[2,3], got {got}", result.stderr)
+            result = self.fail_with(1, *self.run_with(f"a=f32[2,3]=@{self.data}:a", "b=f32[2,3]=1"))
+            self.assertIn(f"its array is {got}, not f32[2,3] as given", result.stderr)
         np.save(self.folder / "a.npy", A.reshape(6))
-        result = self.fail_with(1, *self.run_with(f"a=@{self.folder}/a.npy", "b=2x3xf32=1"))
-        self.assertIn("a.npy': expected 2x3xf32, got 6xf32", result.stderr)
+        result = self.fail_with(1, *self.run_with(f"a=@{self.folder}/a.npy", "b=f32[2,3]=1"))
+        self.assertIn("a.npy': expected f32[2,3], got f32[6]", result.stderr)
 
     def test_an_archive_is_never_read_as_raw_bytes(self):
         """Files of exactly the size of the argument: only their first bytes show that they are archives."""
@@ -79,41 +79,41 @@ class NpzInputs(HeddleTestCase):
             for name in ("x.npz", "x.bin", "x"):
                 path = self.folder / name
                 path.write_bytes(content)
-                for text in (f"a=@{path}", f"@{path}", f"a=2x3xf32=@{path}"):
-                    result = self.fail_with(1, *self.run_with(text, "2x3xf32=1" if text[0] == "@" else "b=2x3xf32=1"))
+                for text in (f"a=@{path}", f"@{path}", f"a=f32[2,3]=@{path}"):
+                    result = self.fail_with(1, *self.run_with(text, "f32[2,3]=1" if text[0] == "@" else "b=f32[2,3]=1"))
                     self.assertIn(f"{name}'", result.stderr)
                     self.assertEqual(result.stdout, "")
         # By its content, whatever its name is.
         np.savez(self.data, a=A, b=B)
         other = self.folder / "data.bin"
         os.rename(self.data, other)
-        self.succeed(*self.run_with(f"@{other}"), "--expect", "2x3xf32=-10,-9,-8,-7,-6,-5")
+        self.succeed(*self.run_with(f"@{other}"), "--expect", "f32[2,3]=-10,-9,-8,-7,-6,-5")
         # And a file of raw bytes under the name of an archive is none.
         self.data.write_bytes(A.tobytes())
-        self.assertIn("it has no end record", self.fail_with(1, *self.run_with(f"a=@{self.data}", "b=2x3xf32=1")).stderr)
+        self.assertIn("it has no end record", self.fail_with(1, *self.run_with(f"a=@{self.data}", "b=f32[2,3]=1")).stderr)
 
     def test_archives_that_cannot_be_read(self):
         np.savez_compressed(self.data, a=A, b=B)
-        result = self.fail_with(1, *self.run_with(f"@{self.data}", "2x3xf32=1"))
+        result = self.fail_with(1, *self.run_with(f"@{self.data}", "f32[2,3]=1"))
         self.assertIn("it is deflated, and only stored members can be read; save them with numpy.savez", result.stderr)
         with zipfile.ZipFile(self.data, "w") as archive:
             archive.writestr("a.txt", "hello")
-        self.assertIn("member 'a.txt': it is not an array", self.fail_with(1, *self.run_with(f"a=@{self.data}:a", "b=2x3xf32=1")).stderr)
+        self.assertIn("member 'a.txt': it is not an array", self.fail_with(1, *self.run_with(f"a=@{self.data}:a", "b=f32[2,3]=1")).stderr)
         np.savez(self.data, a=A.T.copy().T, b=B)
         self.assertIn("array 'a': header: the data is in Fortran order",
-                      self.fail_with(1, *self.run_with(f"a=@{self.data}:a", "b=2x3xf32=1")).stderr)
-        self.succeed(*self.run_with("a=2x3xf32=1", f"b=@{self.data}:b"))  # an array that can be read next to one that cannot
+                      self.fail_with(1, *self.run_with(f"a=@{self.data}:a", "b=f32[2,3]=1")).stderr)
+        self.succeed(*self.run_with("a=f32[2,3]=1", f"b=@{self.data}:b"))  # an array that can be read next to one that cannot
         missing = self.folder / "missing.npz"
         for text in (f"a=@{missing}:a", f"a=@{missing}"):
-            self.assertIn(f"'{missing}': No such file", self.fail_with(1, *self.run_with(text, "b=2x3xf32=1")).stderr)
+            self.assertIn(f"'{missing}': No such file", self.fail_with(1, *self.run_with(text, "b=f32[2,3]=1")).stderr)
 
     def test_names_with_colons(self):
         np.savez(self.data, **{"layer/a:0": A})
-        self.succeed(*self.run_with(f"a=@{self.data}:layer/a:0", "b=2x3xf32=10"), "--expect", "2x3xf32=-10,-9,-8,-7,-6,-5")
+        self.succeed(*self.run_with(f"a=@{self.data}:layer/a:0", "b=f32[2,3]=10"), "--expect", "f32[2,3]=-10,-9,-8,-7,-6,-5")
         plain = self.folder / "x:y.npy"
         np.save(plain, A)
-        self.succeed(*self.run_with(f"a=@{plain}", "b=2x3xf32=10"), "--expect", "2x3xf32=-10,-9,-8,-7,-6,-5")
-        self.assertIn("it is not an .npz file", self.fail_with(1, *self.run_with(f"a=@{plain}:a", "b=2x3xf32=10")).stderr)
+        self.succeed(*self.run_with(f"a=@{plain}", "b=f32[2,3]=10"), "--expect", "f32[2,3]=-10,-9,-8,-7,-6,-5")
+        self.assertIn("it is not an .npz file", self.fail_with(1, *self.run_with(f"a=@{plain}:a", "b=f32[2,3]=10")).stderr)
         self.assertIn("there is no name of an array after ':'", self.fail_with(2, *self.run_with(f"a=@{self.data}:")).stderr)
 
 

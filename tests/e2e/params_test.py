@@ -282,8 +282,8 @@ class LargeFiles(ParamsCase):
         with np.load(path) as loaded:
             self.assertEqual(loaded["b"].tobytes(), b"hi")
         self.assert_bounded(5, "verify", path)
-        self.assertIn("b=2xu8=104,105", self.succeed("params", "dump", path, "b").stdout)
-        self.assertIn("a=5368709120xu8=0,0,...", self.succeed("params", "dump", path, "a", "--values", "2").stdout)
+        self.assertIn("b=u8[2]=104,105", self.succeed("params", "dump", path, "b").stdout)
+        self.assertIn("a=u8[5368709120]=0,0,...", self.succeed("params", "dump", path, "a", "--values", "2").stdout)
 
     @unittest.skipUnless(TEST_ALL, "SKIP: writes 5 GiB; HEDDLE_TEST_ALL=1 asks for it")
     def test_an_npz_beyond_32_bits_is_written(self):
@@ -355,7 +355,7 @@ class Modules(ParamsCase):
         onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), self.folder / "sums.onnx")
         self.weights = self.folder / "sums.safetensors"
         self.module = self.compile(self.folder / "sums.onnx", "--params-out", self.weights)
-        self.call = ["run", self.module, "--input", "x=64x1024xf32=1", "--params"]
+        self.call = ["run", self.module, "--input", "x=f32[64,1024]=1", "--params"]
 
     def test_a_module_finds_its_parameters_or_is_told_which_not(self):
         self.assertRegex(self.succeed("params", "verify", self.weights, "--module", self.module).stdout, r"\d+ needed by the module; no error")

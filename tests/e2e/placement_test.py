@@ -144,8 +144,8 @@ class Digits(SlotsCase):
         text = self.succeed("explain", module).stdout
         self.assertRegex(text, r"main\.\d+\.pool +pool1 +pooling +batchx4x4x32xf32 +@host +cpu +")
         self.assertRegex(text, r"  transfers  \d+: ")
-        self.assertIn("arguments  image: batchx1x8x8xf32 on @host\n", text)
-        self.assertIn("results    logits: batchx10xf32 on default\n", text)
+        self.assertIn("arguments  image: f32[batch,1,8,8] on @host\n", text)
+        self.assertIn("results    logits: f32[batch,10] on default\n", text)
         self.assertEqual((slots["conv1"], slots["pool1"], slots["conv3"], slots["hidden"]), ("@a", "@host", "default", "@a"))
 
     def test_everything_placed_leaves_no_default_slot(self):
@@ -365,11 +365,11 @@ class Refused(SlotsCase):
 
     def test_a_slot_that_the_module_does_not_have(self):
         module = self.place(DIGITS, "conv2=@host")
-        call = ["run", module, "--input", "image=1x1x8x8xf32=1", "--device", "@hots=one", *self.flags]
+        call = ["run", module, "--input", "image=f32[1,1,8,8]=1", "--device", "@hots=one", *self.flags]
         self.assertIn("it has default, @host", self.fail_with(2, *call).stderr)
         self.assertIn("bound twice", self.fail_with(2, *call[:4], "--device", "one", "--device", "default=two", *self.flags).stderr)
 
     def test_a_combination_that_was_not_compiled(self):
         module = self.place(DIGITS, "conv2=@host", flags=["--target", "cpu,cuda", "--slot", "@host=cuda"])
-        call = ["run", module, "--input", "image=1x1x8x8xf32=1", "--device", "one", "--device", "@host=two", *self.flags]
+        call = ["run", module, "--input", "image=f32[1,1,8,8]=1", "--device", "one", "--device", "@host=two", *self.flags]
         self.assertIn("no program for 'cpu,cpu'", self.fail_with(4, *call).stderr)

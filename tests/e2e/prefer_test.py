@@ -66,8 +66,8 @@ class Prefer(HeddleTestCase):
             self.assert_close(own, expected, 1e-5, 1e-6)
             self.assert_close(library, own, 1e-5, 1e-6)
             self.assertNotIn("comes from", silent)
-            self.assertIn(f"ai.onnx::Gelu/20 ({rows}x16xf32 -> {rows}x16xf32) on device 'cpu:0' comes from test.library", said)
-            self.assertIn(f"ai.onnx::Softmax/13 ({rows}x16xf32 -> {rows}x16xf32) on device 'cpu:0' comes from test.library", said)
+            self.assertIn(f"ai.onnx::Gelu/20 (f32[{rows},16] -> f32[{rows},16]) on device 'cpu:0' comes from test.library", said)
+            self.assertIn(f"ai.onnx::Softmax/13 (f32[{rows},16] -> f32[{rows},16]) on device 'cpu:0' comes from test.library", said)
 
     def test_the_module_is_the_same_wherever_it_runs(self):
         module = self.compile(self.model(), "--operators", FIRST)

@@ -104,14 +104,14 @@ class SymbolicShapes(HeddleTestCase):
         module = self.compile(self.save("product_of_empty"))
 
         def call(extent):
-            return "run", module, "--device", "cpu", "--input", f"x={extent}x0xf32=", "--input", f"z={extent}x0xf32="
+            return "run", module, "--device", "cpu", "--input", f"x=f32[{extent},0]=", "--input", f"z=f32[{extent},0]="
 
         self.assertIn("9", self.succeed(*call(3)).stdout)
         self.assertIn("does not fit in 64 bits", self.fail_with(1, *call(2**32 + 1)).stderr)
 
     def test_a_part_that_a_table_does_not_have(self):
         module = self.compile(self.save("slice_to_batch"))
-        refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=513x6xf32=1")
+        refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=f32[513,6]=1")
         self.assertIn("has the extent s0, which is more than its input has there; s0 is dimension 0 ('batch') of input 'x'; give smaller inputs; 513 is above 512", refused.stderr)
 
     def test_extents_that_are_not_equal(self):
@@ -120,46 +120,46 @@ class SymbolicShapes(HeddleTestCase):
             given = [f"--input={name}={shape}=1" for name, shape in shapes.items()]
             return self.fail_with((1, 2), "run", module, "--device", "cpu", *given).stderr
 
-        self.assertIn("input 'b' expects firstx4xf32, got 3x4xf32: dimension 0 ('first') is 3 and must be 2, as dimension 0 of input 'a'", call("equal_symbols", a="2x4xf32", b="3x4xf32"))
-        self.assertIn("--input 'a': expected 2x5xf32, got 2x6xf32: dimension 1 is 6 and must be 5", call("equal_chain", a="2x6xf32", b="2x6xf32", c="2x6xf32"))
+        self.assertIn("input 'b' expects f32[first,4], got f32[3,4]: dimension 0 ('first') is 3 and must be 2, as dimension 0 of input 'a'", call("equal_symbols", a="f32[2,4]", b="f32[3,4]"))
+        self.assertIn("--input 'a': expected f32[2,5], got f32[2,6]: dimension 1 is 6 and must be 5", call("equal_chain", a="f32[2,6]", b="f32[2,6]", c="f32[2,6]"))
         self.assertIn("dimension 0 of input 'mask': the extents s2 and s0 + s1 have to be equal; s2 is dimension 0 ('total') of input 'mask', "
-                      "s0 is dimension 0 ('past') of input 'past', s1 is dimension 0 ('new') of input 'new'; give inputs for which they are; they are 6 and 5; given are 'past' 3x4xf32, 'new' 2x4xf32, 'mask' 6x4xf32",
-                      call("equal_sum", past="3x4xf32", new="2x4xf32", mask="6x4xf32"))
-        self.assertIn("the extents s0 and (s0 floordiv 2) * 2 have to be equal; s0 is dimension 0 ('n') of input 'a'; give inputs for which they are; they are 5 and 4; given", call("split_of_symbol", a="5x3xf32"))
-        self.assertIn("s1 has to be at least 1; s1 is dimension 0 ('m') of input 'b'; give inputs for which it is; 0 is below 1; given", call("slice_last_batch", a="5x3xf32", b="0xf32"))
-        self.assertIn("-s0 + 5 has to be at least 0; s0 is dimension 0 ('batch') of input 'x'; give inputs for which it is; -1 is below 0", call("shape_negative_quotient", x="6x1x3xf32"))
-        self.assertIn("s0 has to be at least 1; s0 is dimension 0 ('n') of input 'a'", call("largest_of_positive", a="0xf32", b="1xf32"))
-        self.assertIn("s0 has to be at least 1", call("slice_last_of_two", x="0x0xf32"))
-        self.assertIn("s0 - 4 has to be at least 0", call("slice_steps_to_fewer", x="3x6xf32"))
-        self.assertIn("s0 - 2 has to be at least 0", call("slice_steps_of_table", x="1x6xf32"))
+                      "s0 is dimension 0 ('past') of input 'past', s1 is dimension 0 ('new') of input 'new'; give inputs for which they are; they are 6 and 5; given are 'past' f32[3,4], 'new' f32[2,4], 'mask' f32[6,4]",
+                      call("equal_sum", past="f32[3,4]", new="f32[2,4]", mask="f32[6,4]"))
+        self.assertIn("the extents s0 and (s0 floordiv 2) * 2 have to be equal; s0 is dimension 0 ('n') of input 'a'; give inputs for which they are; they are 5 and 4; given", call("split_of_symbol", a="f32[5,3]"))
+        self.assertIn("s1 has to be at least 1; s1 is dimension 0 ('m') of input 'b'; give inputs for which it is; 0 is below 1; given", call("slice_last_batch", a="f32[5,3]", b="f32[0]"))
+        self.assertIn("-s0 + 5 has to be at least 0; s0 is dimension 0 ('batch') of input 'x'; give inputs for which it is; -1 is below 0", call("shape_negative_quotient", x="f32[6,1,3]"))
+        self.assertIn("s0 has to be at least 1; s0 is dimension 0 ('n') of input 'a'", call("largest_of_positive", a="f32[0]", b="f32[1]"))
+        self.assertIn("s0 has to be at least 1", call("slice_last_of_two", x="f32[0,0]"))
+        self.assertIn("s0 - 4 has to be at least 0", call("slice_steps_to_fewer", x="f32[3,6]"))
+        self.assertIn("s0 - 2 has to be at least 0", call("slice_steps_of_table", x="f32[1,6]"))
         self.assertIn("s3 is floordiv(s0, s1), s2 is dimension 0 ('k') of input 'd', s0 is dimension 0 ('n') of input 'a', s1 is dimension 0 ('m') of input 'b'; "
                       "give inputs for which they are; they are",
-                      call("equal_to_quotient", a="7xf32", b="2xf32", c="1xf32", d="4xf32"))
-        self.assertIn("s0 - 6 has to be at least 0", call("slice_of_nothing_to_before", x="4x6xf32"))
-        self.assertIn("s0 - s1 has to be at least 0; s0 is dimension 0 ('n') of input 'a', s1 is dimension 0 ('m') of input 'b'", call("split_of_which_one_is_used", a="3xf32", b="5xf32"))
+                      call("equal_to_quotient", a="f32[7]", b="f32[2]", c="f32[1]", d="f32[4]"))
+        self.assertIn("s0 - 6 has to be at least 0", call("slice_of_nothing_to_before", x="f32[4,6]"))
+        self.assertIn("s0 - s1 has to be at least 0; s0 is dimension 0 ('n') of input 'a', s1 is dimension 0 ('m') of input 'b'", call("split_of_which_one_is_used", a="f32[3]", b="f32[5]"))
         self.assertIn("node 'subject' (operator Add, opset 17): the extents (s0 + 1) floordiv 3 and (s1 + 1) floordiv 3 have to be equal",
-                      call("equal_thirds", a="5x4xf32", b="8x4xf32"))
+                      call("equal_thirds", a="f32[5,4]", b="f32[8,4]"))
 
     def test_a_divisor_of_shapes_that_is_0(self):
         """A quotient is computed before checks that need it, and its divisor is checked before it."""
         for name, what in (("quotient_of_extents", "the quotient floordiv"), ("rest_of_extents", "the remainder mod")):
             module = self.compile(self.save(name))
-            refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "a=7xf32=1", "--input", "b=0xf32=", "--input", "c=1xf32=1")
+            refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "a=f32[7]=1", "--input", "b=f32[0]=", "--input", "c=f32[1]=1")
             self.assertIn(f"{what}(s0, s1) of extents has the divisor s1, which has to be at least 1; s0 is dimension 0 ('n') of input 'a', "
-                          "s1 is dimension 0 ('m') of input 'b'; give inputs for which it is; 0 is below 1; given are 'a' 7xf32, 'b' 0xf32",
+                          "s1 is dimension 0 ('m') of input 'b'; give inputs for which it is; 0 is below 1; given are 'a' f32[7], 'b' f32[0]",
                           refused.stderr)
 
     def test_a_shape_that_contradicts_a_symbol(self):
         module = self.compile(self.save("equal_chain_of_two"))
-        refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "a=2x3xf32=1")
-        self.assertIn("input 'a' expects nxnxf32, got 2x3xf32: dimension 1 ('n') is 3 and must be 2, as dimension 0 of input 'a'", refused.stderr)
+        refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "a=f32[2,3]=1")
+        self.assertIn("input 'a' expects f32[n,n], got f32[2,3]: dimension 1 ('n') is 3 and must be 2, as dimension 0 of input 'a'", refused.stderr)
 
     def test_extents_that_are_sums_of_sums(self):
         self.compile(self.save("chain_of_sums"))  # resolving each symbol again at each of its uses would not end in time
 
     def test_a_slice_behind_the_end(self):
         module = self.compile(self.save("slice_behind"))
-        refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=3x6xf32=1")
+        refused = self.fail_with(1, "run", module, "--device", "cpu", "--input", "x=f32[3,6]=1")
         self.assertIn("has the extent s0 - 5, which is negative; s0 is dimension 0 ('batch') of input 'x'; give larger inputs; -2 is below 0", refused.stderr)
 
 

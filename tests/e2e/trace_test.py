@@ -10,7 +10,7 @@ import unittest
 
 from heddle_command import DIGITS, HeddleTestCase, heddle
 
-INPUT = ("--input", "image=1x1x8x8xf32=1")
+INPUT = ("--input", "image=f32[1,1,8,8]=1")
 
 
 class Trace(HeddleTestCase):
@@ -139,7 +139,7 @@ class Trace(HeddleTestCase):
             self.assertNotEqual(result.stdout, "")
             self.assertFalse(self.sink.exists())
         # The numbers matter more than their trace.
-        result = limited(3, "run", self.module, *INPUT, "--expect", "1x10xf32=0", "--config", self.configuration())
+        result = limited(3, "run", self.module, *INPUT, "--expect", "f32[1,10]=0", "--config", self.configuration())
         self.assertIn(wrong, result.stderr)
 
 

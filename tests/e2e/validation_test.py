@@ -85,7 +85,7 @@ class Validation(HeddleTestCase):
         self.assertIn("nan", quiet.stdout)
         stopped = self.run_heddle(module, "--validate=nan")
         self.assertEqual(stopped.code, 1, stopped)
-        self.assertRegex(stopped.stderr, r"in region '[^']*(?:product|logarithm)[^']*': 8 of 24 elements of its binding \d+ \(3x8xf32\) are NaN")
+        self.assertRegex(stopped.stderr, r"in region '[^']*(?:product|logarithm)[^']*': 8 of 24 elements of its binding \d+ \(f32\[3,8\]\) are NaN")
         self.assertIn("element 8 [1, 0]", stopped.stderr)
         self.assertNotIn("region 'main.*last", stopped.stderr)
 
@@ -165,8 +165,8 @@ class Validation(HeddleTestCase):
 
     def test_a_network_runs_behind_the_layer_without_a_report(self):
         module = self.compile(DIGITS)
-        plain = heddle("run", module, "--input", "2x1x8x8xf32=0.5")
-        checked = heddle("run", module, "--input", "2x1x8x8xf32=0.5", "--validate", extra_environment={"HEDDLE_LOG": "info"})
+        plain = heddle("run", module, "--input", "f32[2,1,8,8]=0.5")
+        checked = heddle("run", module, "--input", "f32[2,1,8,8]=0.5", "--validate", extra_environment={"HEDDLE_LOG": "info"})
         self.assertEqual(checked.code, 0, checked)
         self.assertEqual(checked.stdout, plain.stdout)
         self.assertRegex(checked.stderr, r"validation: \d{2,} calls of heddle.cpu were checked, 0 violations were found")

@@ -467,8 +467,8 @@ def start(bench):
     """A whole process of `heddle run` on a small model beside one that only makes a context."""
     path = bench.model("add", [helper.make_node("Add", ["x", "y"], ["z"])], [value("x", [4]), value("y", [4])], [value("z", [4])])
     module = bench.compile(path)
-    command = [str(heddle_ctypes.command_path()), "run", str(module), "--device", bench.device, "--input", "x=4xf32=1,2,3,4",
-               "--input", "y=4xf32=1,2,3,4"]
+    command = [str(heddle_ctypes.command_path()), "run", str(module), "--device", bench.device, "--input", "x=f32[4]=1,2,3,4",
+               "--input", "y=f32[4]=1,2,3,4"]
     source = bench.folder / "context.c"
     source.write_text("#include <cuda.h>\nint main(void) { CUdevice d; CUcontext c;\n"
                       "return cuInit(0) || cuDeviceGet(&d, 0) || cuDevicePrimaryCtxRetain(&c, d) || cuCtxSetCurrent(c); }\n")

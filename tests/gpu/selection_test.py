@@ -68,7 +68,7 @@ class Selection(GpuTestCase):
     def test_a_hidden_device_fails_with_its_reason(self):
         module = self.compile(DIGITS, "--target", "cpu,cuda")
         hidden = {"CUDA_VISIBLE_DEVICES": ""}
-        arguments = ("run", module, "--input", "image=1x1x8x8xf32=0.5")
+        arguments = ("run", module, "--input", "image=f32[1,1,8,8]=0.5")
         failed = self.fail_with(4, *arguments, "--device", self.device, extra_environment=hidden)
         self.assertIn("heddle.cuda", failed.stderr + failed.stdout)
         self.succeed(*arguments, extra_environment=hidden)  # goes to the CPU
@@ -90,7 +90,7 @@ class Selection(GpuTestCase):
         module = self.compile(DIGITS, "--target", "cpu,cuda")
         for select in (f'uuid = "{ABSENT}"', 'pci = "ffff:ff:1f.7"', "ordinal = 77"):
             with self.subTest(select=select):
-                failed = self.fail_with((1, 4), "run", module, "--input", "image=1x1x8x8xf32=0.5", "--device", "mine", "--config",
+                failed = self.fail_with((1, 4), "run", module, "--input", "image=f32[1,1,8,8]=0.5", "--device", "mine", "--config",
                                         self.config(select))
                 self.assertIn(self.all[0]["pci"], failed.stderr)
 

@@ -240,7 +240,7 @@ TEST_F(Operations, SayWhatEveryPluginAnswered) {
   open("", {HEDDLE_TEST_LIBRARIES "/plugins.d", HEDDLE_TEST_LIBRARIES "/other.d"});
   Outcome refused = try_instance(write({{.mode = "refuse"}}, 2));
   EXPECT_EQ(refused.code, HEDDLE_STATUS_NOT_FOUND);
-  EXPECT_THAT(refused.message, AllOf(HasSubstr("test::Scale/1 (2x3xf32 -> 2x3xf32) on device 'cpu:0'"),
+  EXPECT_THAT(refused.message, AllOf(HasSubstr("test::Scale/1 (f32[2,3] -> f32[2,3]) on device 'cpu:0'"),
                                      HasSubstr("test.library returned UNIMPLEMENTED: test::Scale/1: it refuses on purpose"),
                                      HasSubstr("test.other_library returned UNIMPLEMENTED"), Not(HasSubstr("not declare"))));
   // Declared by its manifest, and not in its library.
@@ -248,7 +248,7 @@ TEST_F(Operations, SayWhatEveryPluginAnswered) {
   EXPECT_THAT(absent.message, AllOf(HasSubstr("test.library returned UNIMPLEMENTED"), HasSubstr("test.other_library returned NOT_FOUND")));
   Outcome other = try_instance(write({{.domain = "nobody"}}, 2));
   EXPECT_THAT(other.message,
-              HasSubstr("nobody::Scale/1 (2x3xf32 -> 2x3xf32) on device 'cpu:0' is not offered by any plugin; 2 library plugins do "
+              HasSubstr("nobody::Scale/1 (f32[2,3] -> f32[2,3]) on device 'cpu:0' is not offered by any plugin; 2 library plugins do "
                         "not declare it; install"));
 }
 
@@ -256,7 +256,7 @@ TEST_F(Operations, AreRefusedForTypesAndBadAnswers) {
   open();
   Outcome types = try_instance(write({{.element_type = HEDDLE_TYPE_I32}}, 2));
   EXPECT_EQ(types.code, HEDDLE_STATUS_NOT_FOUND);
-  EXPECT_THAT(types.message, AllOf(HasSubstr("2x3xi32 -> 2x3xi32"), HasSubstr("x is element type 0x2008 of 2x3")));
+  EXPECT_THAT(types.message, AllOf(HasSubstr("i32[2,3] -> i32[2,3]"), HasSubstr("x is i32[2,3]")));
   Outcome prepare = try_instance(write({{.mode = "prepare_fails"}}, 2));
   EXPECT_THAT(prepare.message, HasSubstr("test.library returned RESOURCE_EXHAUSTED"));
   Outcome workspace = try_instance(write({{.mode = "odd_workspace"}}, 2));

@@ -183,7 +183,7 @@ TEST_F(Preferences, PassOverWhatIsNotThere) {
 TEST_F(Preferences, PassOverALibraryThatDoesNotTakeTheExtents) {
   EXPECT_FALSE(runs_operation(rule("*", "'library:*', 'own'"), {.batch = 500}));
   EXPECT_THAT(region()["passed"][0].get<std::string>(),
-              AllOf(HasSubstr("library:*: test::Sum/1 (500x3xf32, 500x3xf32 -> 500x3xf32) on device 'cpu:0'"),
+              AllOf(HasSubstr("library:*: test::Sum/1 (f32[500,3], f32[500,3] -> f32[500,3]) on device 'cpu:0'"),
                     HasSubstr("test.library returned UNIMPLEMENTED: test::Sum/1: it takes 1000 elements at most")));
 }
 

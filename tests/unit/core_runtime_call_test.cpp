@@ -551,7 +551,7 @@ TEST_P(RuntimeCall, ReportsRouteAndModule) {
   ModuleHandle opened = open_module(runtime.get(), folder.path("module1.heddle"));
   HEDDLE_ASSERT_OK(heddle_module_report(opened.get(), &text));
   auto report = nlohmann::json::parse(take_text(text));
-  EXPECT_EQ(report["functions"][0]["arguments"][0]["type"], "batchx2xf32");
+  EXPECT_EQ(report["functions"][0]["arguments"][0]["type"], "f32[batch,2]");
   EXPECT_EQ(report["executables"][0]["entries"].size(), static_cast<size_t>(kKernelCount));
 }
 

@@ -47,10 +47,10 @@ TEST_P(RuntimeErrors, NamesTheInputWhenAShapeIsWrong) {
   TensorHandle integers = make_tensor<int32_t>(function, 0, {2, 8}, std::vector<int32_t>(16), HEDDLE_TYPE_I32);
   HEDDLE_EXPECT_OK(call(function, {good.get(), good.get()}));
   HEDDLE_EXPECT_FAILS(call(function, {good.get(), wide.get()}), HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "heddle: calling 'main' failed: input 'b' expects batchx8xf32, got 2x9xf32: dimension 1 is 9 and must be 8");
+                      "heddle: calling 'main' failed: input 'b' expects f32[batch,8], got f32[2,9]: dimension 1 is 9 and must be 8");
   HEDDLE_EXPECT_FAILS(call(function, {flat.get(), good.get()}), HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "input 'a' expects batchx8xf32, got 16xf32");
-  HEDDLE_EXPECT_FAILS(call(function, {good.get(), integers.get()}), HEDDLE_STATUS_INVALID_ARGUMENT, "got 2x8xi32");
+                      "input 'a' expects f32[batch,8], got f32[16]");
+  HEDDLE_EXPECT_FAILS(call(function, {good.get(), integers.get()}), HEDDLE_STATUS_INVALID_ARGUMENT, "got i32[2,8]");
   HEDDLE_EXPECT_FAILS(call(function, {good.get(), other.get()}), HEDDLE_STATUS_INVALID_ARGUMENT,
                       "dimension 0 ('batch') is 4 and must be 2, as dimension 0 of input 'a'");
   HEDDLE_EXPECT_FAILS(call(function, {odd.get(), odd.get()}), HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -62,7 +62,7 @@ TEST_P(RuntimeErrors, NamesTheInputWhenAShapeIsWrong) {
   heddle_tensor_t* result = wide.get();
   heddle_tensor_t* arguments[] = {good.get(), good.get()};
   HEDDLE_EXPECT_FAILS(heddle_call(function, arguments, 2, &result, 1), HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "result 'out' is 2x8xf32, got a tensor of 2x9xf32");
+                      "result 'out' is f32[2,8], got a tensor of f32[2,9]");
 }
 
 TEST_P(RuntimeErrors, RefusesTensorsWhoseBytesDoNotFit) {

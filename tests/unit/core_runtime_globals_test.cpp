@@ -98,7 +98,7 @@ TEST_P(RuntimeGlobals, SaysWhichParameterIsMissingOrWrong) {
   HEDDLE_EXPECT_FAILS(create(folder.path("absent.safetensors")), HEDDLE_STATUS_NOT_FOUND, "absent.safetensors");
   HEDDLE_EXPECT_FAILS(create(write_tensors("other.safetensors", "layer.weight", outside_, {4})), HEDDLE_STATUS_NOT_FOUND, "layer.bias");
   HEDDLE_EXPECT_FAILS(create(write_tensors("shape.safetensors", "layer.bias", outside_, {2, 2})), HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "the module expects 4xf32, the file has 2x2xf32");
+                      "the module expects f32[4], the file has f32[2,2]");
   write_file(folder.path("broken.safetensors"), "not a safetensors file at all");
   HEDDLE_EXPECT_FAILS(create(folder.path("broken.safetensors")), HEDDLE_STATUS_DATA_LOSS, "broken.safetensors");
   HEDDLE_EXPECT_FAILS(create_instance(opened.get(), slots, &instance, {{"model", path}, {"model", path}}), HEDDLE_STATUS_DATA_LOSS,

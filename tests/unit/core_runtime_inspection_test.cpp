@@ -114,7 +114,7 @@ TEST_P(RuntimeInspection, StopsAtTheRegionThatMakesANan) {
   // inf - inf, in the second region; infinities alone stop nothing here.
   Outcome stopped(call(instance, {{1, kInf, 3, kInf}, {1, 1, 1, 1}, {0, -kInf, 0, -kInf}}));
   EXPECT_EQ(stopped.code, HEDDLE_STATUS_ABORTED) << stopped.message;
-  EXPECT_NE(stopped.message.find("in region 'second': 2 of 4 elements of its binding 2 (2x2xf32) are NaN"), std::string::npos)
+  EXPECT_NE(stopped.message.find("in region 'second': 2 of 4 elements of its binding 2 (f32[2,2]) are NaN"), std::string::npos)
       << stopped.message;
   EXPECT_NE(stopped.message.find("element 1 [0, 1]"), std::string::npos) << stopped.message;
   Outcome first(call(instance, {{1, kInf, 3, 4}, {1, -kInf, 1, 1}, {0, 0, 0, 0}}));
@@ -138,7 +138,7 @@ TEST_P(RuntimeInspection, StopsAtInfinitiesWhenAsked) {
   InstanceHandle instance = open_adder();
   constexpr float kLarge = std::numeric_limits<float>::max();
   HEDDLE_EXPECT_FAILS(call(instance, {{1, 2, kLarge, 4}, {1, 1, kLarge, 1}, {0, 0, 0, 0}}), HEDDLE_STATUS_ABORTED,
-                      "in region 'first sum': 1 of 4 elements of its binding 2 (2x2xf32) are infinite");
+                      "in region 'first sum': 1 of 4 elements of its binding 2 (f32[2,2]) are infinite");
 }
 
 TEST_P(RuntimeInspection, DumpsWhatRegionsReadAndWrite) {
@@ -163,7 +163,7 @@ TEST_P(RuntimeInspection, LooksAtARegionThatWorksInPlace) {
   HEDDLE_EXPECT_OK(call(instance, {{1, 2, 3, 4}, {1, 1, 1, 1}, {0, 0, 0, 1}}, &out));
   EXPECT_EQ(out, (std::vector<float>{2, 3, 4, 6}));
   HEDDLE_EXPECT_FAILS(call(instance, {{1, kInf, 3, 4}, {1, 1, 1, 1}, {0, -kInf, 0, 0}}), HEDDLE_STATUS_ABORTED,
-                      "in region 'in place': 1 of 4 elements of its binding 2 (2x2xf32) are NaN; the first, a NaN, is element 1 [0, 1], "
+                      "in region 'in place': 1 of 4 elements of its binding 2 (f32[2,2]) are NaN; the first, a NaN, is element 1 [0, 1], "
                       "but the values that it read had none");
   reopen("dump = [\"in place\"]\n");
   instance = open_in_place();

@@ -93,7 +93,7 @@ TEST_P(RuntimeNeeds, AreWhatThePoolIsAskedFor) {
     EXPECT_EQ(needs["bound"], true);
     ASSERT_EQ(needs["programs"].size(), 1u);
     const Json place = needs["programs"][0]["places"][0], call = needs["programs"][0]["calls"][0];
-    EXPECT_EQ(call["arguments"][0], std::to_string(batch) + "x4xf32");
+    EXPECT_EQ(call["arguments"][0], "f32[" + std::to_string(batch) + ",4]");
     EXPECT_EQ(call["not_counted"], Json::array());
     const Json bytes = call["places"][0];
     EXPECT_EQ(place["parameters"], 16) << "read once, whoever names it";
@@ -145,7 +145,7 @@ TEST_P(RuntimeNeeds, RefuseWhatTheFunctionDoesNotTake) {
   HEDDLE_EXPECT_FAILS(ask(module, "", {{{65, 4}}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT,
                       "dimension 0 ('batch') is 65 and must be at most 64 [HD-F-01]");
   HEDDLE_EXPECT_FAILS(ask(module, "", {{{1, 5}}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT, "dimension 1 is 5 and must be 4");
-  HEDDLE_EXPECT_FAILS(ask(module, "", {{{4}}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT, "input 'a' expects batchx4xf32");
+  HEDDLE_EXPECT_FAILS(ask(module, "", {{{4}}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT, "input 'a' expects f32[batch,4]");
   HEDDLE_EXPECT_FAILS(ask(module, "", {{std::vector<int64_t>(HEDDLE_MAX_RANK + 1, 1)}}, &needs), HEDDLE_STATUS_INVALID_ARGUMENT, "rank 17");
   HEDDLE_EXPECT_FAILS(ask(module, "", {}, &needs, "other"), HEDDLE_STATUS_NOT_FOUND, "it has 'main'");
   HEDDLE_EXPECT_FAILS(ask(module, "nowhere", {}, &needs), HEDDLE_STATUS_NOT_FOUND, "nowhere");

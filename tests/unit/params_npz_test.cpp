@@ -51,7 +51,7 @@ TEST_F(Npz, IsReadAsItWasWritten) {
   ASSERT_EQ(checkpoint_.tensors().size(), 2u);
   const StoredTensor* a = checkpoint_.find("a");
   ASSERT_NE(a, nullptr);
-  EXPECT_EQ(a->shape_text(), "2x2xu8");
+  EXPECT_EQ(a->shape_text(), "u8[2,2]");
   std::byte data[4];
   ASSERT_EQ(checkpoint_.read(*a, 0, data), "");
   EXPECT_EQ(data[3], std::byte{4});

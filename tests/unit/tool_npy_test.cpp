@@ -36,7 +36,7 @@ constexpr const char kGood[] = "{'descr': '<f4', 'fortran_order': False, 'shape'
 TEST(Npy, ReadsWhatItWrites) {
   TemporaryFolder folder;
   for (const char* text :
-       {"2x3xf32=1,2,3,4,5,6", "f64=0.1", "3xbool=true,false,true", "2xi64=-1,5", "0x3xu16=", "2xf16=1,2", "1x1x2xi8=-3,3"}) {
+       {"f32[2,3]=1,2,3,4,5,6", "f64[]=0.1", "bool[3]=true,false,true", "i64[2]=-1,5", "u16[0,3]=", "f16[2]=1,2", "i8[1,1,2]=-3,3"}) {
     TensorArgument argument;
     ASSERT_EQ(parse_tensor_argument(text, argument), "");
     HostTensor tensor, again;
@@ -54,7 +54,7 @@ TEST(Npy, WritesNumpysOwnBytes) {
   header.append(118 - header.size() - 1, ' ').push_back('\n');
   const std::string expected = file_of(header, std::string("\0\0\x80\x3f\0\0\0\x40", 8));
   TensorArgument argument;
-  ASSERT_EQ(parse_tensor_argument("1x2xf32=1,2", argument), "");
+  ASSERT_EQ(parse_tensor_argument("f32[1,2]=1,2", argument), "");
   HostTensor tensor;
   ASSERT_EQ(load_tensor(argument, {}, tensor), "");
   TemporaryFolder folder;
@@ -73,7 +73,7 @@ TEST(Npy, ReadsVersionsOneToThree) {
 TEST(Npy, ReadsKeysInAnyOrderAndBothQuotes) {
   HostTensor tensor;
   EXPECT_EQ(read(file_of("{\"shape\": (1, 2), 'fortran_order': False, 'descr': '|b1'}", std::string_view("\1\0", 2)), tensor), "");
-  EXPECT_EQ(shape_text(tensor.shape), "1x2xbool");
+  EXPECT_EQ(shape_text(tensor.shape), "bool[1,2]");
 }
 
 TEST(Npy, FailedWriteNamesTheFile) {
@@ -106,7 +106,7 @@ const Broken kBroken[] = {
     {"CutInHeader", file_of(kGood, "").substr(0, 30), "ends inside its header"},
     {"HeaderTooLong", file_of(std::string(10001, ' '), ""), "its header of 10001 bytes is above 10000"},
     {"HeaderHuge", std::string("\x93NUMPY\x02\0\xff\xff\xff\xff", 12) + std::string(50, ' '), "is above 10000"},
-    {"DataShort", with(kGood, "1234567"), "its data has 7 bytes, its shape 2xf32 needs 8"},
+    {"DataShort", with(kGood, "1234567"), "its data has 7 bytes, its shape f32[2] needs 8"},
     {"DataLong", with(kGood, "123456789"), "its data has 9 bytes"},
     {"NotADictionary", with("[1, 2]"), "it is not a dictionary"},
     {"Call", with("{'descr': __import__('os'), }"), "descr is not a string"},

@@ -28,29 +28,79 @@ HostTensor tensor(const std::string& text) {
 }
 
 TEST(ShapeText, ReadsWhatItWrites) {
-  for (const char* text : {"2x3xf32", "f64", "0xi8", "1x2x3x4x5x6x7x8x9x10x11x12x13x14x15x16xbool", "4xf8e4m3"}) {
+  for (const char* text : {"f32[2,3]", "f64[]", "i8[0]", "bool[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]", "f8e4m3[4]"}) {
     Shape shape;
     ASSERT_EQ(parse_shape(text, shape), "");
     EXPECT_EQ(shape_text(shape), text);
   }
 }
 
+TEST(ShapeText, ReadsTheOlderNotation) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"2x3xf32", "f32[2,3]"},
+      {"f64", "f64[]"},
+      {"0xi8", "i8[0]"},
+      {"1x2x3x4x5x6x7x8x9x10x11x12x13x14x15x16xbool", "bool[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]"},
+      {"4xf8e4m3", "f8e4m3[4]"}};
+  for (const auto& [older, text] : cases) {
+    Shape shape;
+    ASSERT_EQ(parse_shape(older, shape), "");
+    EXPECT_EQ(shape_text(shape), text);
+  }
+}
+
 TEST(ShapeText, RefusesWhatIsNone) {
-  for (const char* text : {"", "x", "2x", "2xf31", "2f32", "-1xf32", "2xxf32", "99999999999999999999xf32", "2x3", "f32x2",
-                           "1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1xf32"}) {
+  for (const char* text : {"",
+                           "x",
+                           "2x",
+                           "2xf31",
+                           "2f32",
+                           "-1xf32",
+                           "2xxf32",
+                           "99999999999999999999xf32",
+                           "2x3",
+                           "f32x2",
+                           "1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1xf32",
+                           "[]",
+                           "[2]",
+                           "f31[2]",
+                           "f32[",
+                           "f32[2",
+                           "f32[2,",
+                           "f32[2,]",
+                           "f32[,2]",
+                           "f32[2]]",
+                           "f32[2]x",
+                           "f32[2][3]",
+                           "f32[-1]",
+                           "f32[?]",
+                           "f32[2, 3]",
+                           "f32[2x3]",
+                           "2xf32[3]",
+                           "f32[99999999999999999999]",
+                           "f32[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"}) {
     Shape shape;
     EXPECT_NE(parse_shape(text, shape), "") << text;
   }
+  Shape shape;
+  EXPECT_EQ(parse_shape("f32[batch,3]", shape), "'f32[batch,3]': 'batch' is not an extent; expected a number");
+  EXPECT_EQ(parse_shape("f32[2,3", shape), "'f32[2,3': expected an element type and extents, as in 'f32[2,3]'");
+  EXPECT_EQ(parse_shape("2x3", shape), "'2x3': expected an element type and extents, as in 'f32[2,3]'");
+}
+
+TEST(TensorArgument, IsQuotedForAShell) {
+  EXPECT_EQ(in_shell_quotes("x=f32[2]=1"), "'x=f32[2]=1'");
+  EXPECT_EQ(in_shell_quotes("it's"), "'it'\\''s'");
 }
 
 TEST(ShapeText, CountsWithoutOverflow) {
   Shape shape;
-  ASSERT_EQ(parse_shape("4294967296x4294967296xf32", shape), "");
+  ASSERT_EQ(parse_shape("f32[4294967296,4294967296]", shape), "");
   EXPECT_EQ(element_count(shape), std::nullopt);
   EXPECT_EQ(byte_count(shape), std::nullopt);
-  ASSERT_EQ(parse_shape("4294967296x4294967296x0xf32", shape), "");
+  ASSERT_EQ(parse_shape("f32[4294967296,4294967296,0]", shape), "");
   EXPECT_EQ(byte_count(shape), 0u);
-  ASSERT_EQ(parse_shape("3xi4", shape), "");
+  ASSERT_EQ(parse_shape("i4[3]", shape), "");
   EXPECT_EQ(byte_count(shape), 2u);
 }
 
@@ -68,17 +118,17 @@ TEST(TensorArgument, OutputsAreFiles) {
 }
 
 TEST(TensorText, NoValuesAtAllHaveNoComma) {
-  EXPECT_EQ(tensor_text(tensor("2xf32=1,2"), 0), "2xf32=...");
-  EXPECT_EQ(tensor_text(tensor("2xf32=1,2"), 1), "2xf32=1,...");
-  EXPECT_EQ(tensor_text(tensor("2xf32=1,2"), 2), "2xf32=1,2");
+  EXPECT_EQ(tensor_text(tensor("f32[2]=1,2"), 0), "f32[2]=...");
+  EXPECT_EQ(tensor_text(tensor("f32[2]=1,2"), 1), "f32[2]=1,...");
+  EXPECT_EQ(tensor_text(tensor("f32[2]=1,2"), 2), "f32[2]=1,2");
 }
 
 TEST(TensorArgument, KnowsAllForms) {
   TensorArgument argument;
-  ASSERT_EQ(parse_tensor_argument("x=2xf32=1,2", argument), "");
+  ASSERT_EQ(parse_tensor_argument("x=f32[2]=1,2", argument), "");
   EXPECT_EQ(argument.name, "x");
   EXPECT_EQ(argument.values, "1,2");
-  ASSERT_EQ(parse_tensor_argument("2xf32=1,2", argument), "");
+  ASSERT_EQ(parse_tensor_argument("f32[2]=1,2", argument), "");
   EXPECT_EQ(argument.name, "");
   ASSERT_EQ(parse_tensor_argument("image=@a=b.npy", argument), "");
   EXPECT_EQ(argument.name, "image");
@@ -86,13 +136,13 @@ TEST(TensorArgument, KnowsAllForms) {
   ASSERT_EQ(parse_tensor_argument("@a=b.npy", argument), "");
   EXPECT_EQ(argument.name, "");
   EXPECT_EQ(argument.path, "a=b.npy");
-  ASSERT_EQ(parse_tensor_argument("x=2x3xf32=@x.bin", argument), "");
+  ASSERT_EQ(parse_tensor_argument("x=f32[2,3]=@x.bin", argument), "");
   EXPECT_EQ(argument.path, "x.bin");
   EXPECT_EQ(argument.shape.dims.size(), 2u);
 }
 
 TEST(TensorArgument, RefusesWhatIsNone) {
-  for (const char* text : {"", "x=", "@", "x=@", "=2xf32=1", "2xf32", "x=2xf32", "x=y=2xf32=1", "2xf32=@"}) {
+  for (const char* text : {"", "x=", "@", "x=@", "=f32[2]=1", "f32[2]", "x=f32[2]", "x=y=f32[2]=1", "f32[2]=@"}) {
     TensorArgument argument;
     EXPECT_NE(parse_tensor_argument(text, argument), "") << text;
   }
@@ -100,33 +150,33 @@ TEST(TensorArgument, RefusesWhatIsNone) {
 
 TEST(TensorText, ReadsWhatItWritesForEveryType) {
   for (const char* text :
-       {"3xbool=true,false,true", "3xi4=-8,7,-1", "3xu4=0,15,8", "2xi8=-128,127", "2xu8=0,255", "2xi16=-32768,32767", "2xu16=0,65535",
-        "2xi32=-2147483648,2147483647", "2xu32=0,4294967295", "2xi64=-9223372036854775808,9223372036854775807",
-        "2xu64=0,18446744073709551615", "4xf16=0.5,-65504,inf,nan", "3xbf16=1,-0.0078125,inf", "3xf8e4m3=448,-0.001953125,nan",
-        "3xf8e5m2=57344,inf,0.25", "4xf32=0.1,-1e-45,inf,nan", "3xf64=0.1,1e+300,-inf", "f32=7", "0xf32="}) {
+       {"bool[3]=true,false,true", "i4[3]=-8,7,-1", "u4[3]=0,15,8", "i8[2]=-128,127", "u8[2]=0,255", "i16[2]=-32768,32767",
+        "u16[2]=0,65535", "i32[2]=-2147483648,2147483647", "u32[2]=0,4294967295", "i64[2]=-9223372036854775808,9223372036854775807",
+        "u64[2]=0,18446744073709551615", "f16[4]=0.5,-65504,inf,nan", "bf16[3]=1,-0.0078125,inf", "f8e4m3[3]=448,-0.001953125,nan",
+        "f8e5m2[3]=57344,inf,0.25", "f32[4]=0.1,-1e-45,inf,nan", "f64[3]=0.1,1e+300,-inf", "f32[]=7", "f32[0]="}) {
     EXPECT_EQ(tensor_text(tensor(text), 100), text);
   }
 }
 
 TEST(TensorText, OneValueFillsAll) {
-  EXPECT_EQ(tensor_text(tensor("2x2xf32=1.5"), 100), "2x2xf32=1.5,1.5,1.5,1.5");
-  EXPECT_EQ(tensor_text(tensor("5xi4=-3"), 100), "5xi4=-3,-3,-3,-3,-3");
-  EXPECT_EQ(tensor_text(tensor("2x2xf32=1.5"), 2), "2x2xf32=1.5,1.5,...");
+  EXPECT_EQ(tensor_text(tensor("f32[2,2]=1.5"), 100), "f32[2,2]=1.5,1.5,1.5,1.5");
+  EXPECT_EQ(tensor_text(tensor("i4[5]=-3"), 100), "i4[5]=-3,-3,-3,-3,-3");
+  EXPECT_EQ(tensor_text(tensor("f32[2,2]=1.5"), 2), "f32[2,2]=1.5,1.5,...");
 }
 
 TEST(TensorText, RefusesValuesThatDoNotFit) {
   const struct {
     const char* text;
     const char* words;
-  } cases[] = {{"3xf32=1,2", "2 values for 3xf32, which has 3"},
-               {"2xi8=1,128", "value 1: '128' is outside the range of i8"},
-               {"2xu8=1,-1", "value 1: '-1' is outside the range of u8"},
-               {"1xi32=1.5", "'1.5' is not an integer of type i32"},
-               {"1xu64=18446744073709551616", "is not an integer"},
-               {"2xf32=1,", "value 1: '' is not a number"},
-               {"1xf32=one", "'one' is not a number"},
-               {"4294967296x4294967296xf32=1", "is too large"},
-               {"1xf32=", "0 values"}};
+  } cases[] = {{"f32[3]=1,2", "2 values for f32[3], which has 3"},
+               {"i8[2]=1,128", "value 1: '128' is outside the range of i8"},
+               {"u8[2]=1,-1", "value 1: '-1' is outside the range of u8"},
+               {"i32[1]=1.5", "'1.5' is not an integer of type i32"},
+               {"u64[1]=18446744073709551616", "is not an integer"},
+               {"f32[2]=1,", "value 1: '' is not a number"},
+               {"f32[1]=one", "'one' is not a number"},
+               {"f32[4294967296,4294967296]=1", "is too large"},
+               {"f32[1]=", "0 values"}};
   for (const auto& one : cases) {
     TensorArgument argument;
     ASSERT_EQ(parse_tensor_argument(one.text, argument), "");
@@ -143,8 +193,8 @@ TEST(TensorText, RawFileTakesTheExpectedShape) {
   ASSERT_EQ(parse_tensor_argument("@" + folder.path("x.bin"), argument), "");
   HostTensor out;
   ASSERT_EQ(load_tensor(argument, {HEDDLE_TYPE_F32, {2}}, out), "");
-  EXPECT_EQ(tensor_text(out, 9), "2xf32=1,2");
-  EXPECT_THAT(load_tensor(argument, {HEDDLE_TYPE_F32, {3}}, out), HasSubstr("it has 8 bytes, 3xf32 needs 12"));
+  EXPECT_EQ(tensor_text(out, 9), "f32[2]=1,2");
+  EXPECT_THAT(load_tensor(argument, {HEDDLE_TYPE_F32, {3}}, out), HasSubstr("it has 8 bytes, f32[3] needs 12"));
   EXPECT_THAT(load_tensor(argument, {HEDDLE_TYPE_F32, {-1}}, out), HasSubstr("its shape is not known"));
 }
 
@@ -190,34 +240,34 @@ TEST(FloatFormats, RoundsToNearestEven) {
 }
 
 TEST(Compare, TakesToleranceAsNumpyDoes) {
-  EXPECT_TRUE(compare(tensor("2xf32=1,2"), tensor("2xf32=1,2.1"), 0.1, 0).equal);
-  EXPECT_FALSE(compare(tensor("2xf32=1,2"), tensor("2xf32=1,2.1"), 0.01, 0).equal);
-  EXPECT_TRUE(compare(tensor("2xf32=1,2"), tensor("2xf32=1,2.1"), 0, 0.2).equal);
-  EXPECT_TRUE(compare(tensor("3xf32=nan,inf,-inf"), tensor("3xf32=nan,inf,-inf"), 0, 0).equal);
-  EXPECT_FALSE(compare(tensor("1xf32=nan"), tensor("1xf32=1"), 1e9, 1e9).equal);
-  EXPECT_FALSE(compare(tensor("1xf32=inf"), tensor("1xf32=1"), 1e9, 1e9).equal);
-  EXPECT_FALSE(compare(tensor("1xf32=1e38"), tensor("1xf32=inf"), 1, 1).equal);
-  EXPECT_TRUE(compare(tensor("1xf32=-0"), tensor("1xf32=0"), 0, 0).equal);
+  EXPECT_TRUE(compare(tensor("f32[2]=1,2"), tensor("f32[2]=1,2.1"), 0.1, 0).equal);
+  EXPECT_FALSE(compare(tensor("f32[2]=1,2"), tensor("f32[2]=1,2.1"), 0.01, 0).equal);
+  EXPECT_TRUE(compare(tensor("f32[2]=1,2"), tensor("f32[2]=1,2.1"), 0, 0.2).equal);
+  EXPECT_TRUE(compare(tensor("f32[3]=nan,inf,-inf"), tensor("f32[3]=nan,inf,-inf"), 0, 0).equal);
+  EXPECT_FALSE(compare(tensor("f32[1]=nan"), tensor("f32[1]=1"), 1e9, 1e9).equal);
+  EXPECT_FALSE(compare(tensor("f32[1]=inf"), tensor("f32[1]=1"), 1e9, 1e9).equal);
+  EXPECT_FALSE(compare(tensor("f32[1]=1e38"), tensor("f32[1]=inf"), 1, 1).equal);
+  EXPECT_TRUE(compare(tensor("f32[1]=-0"), tensor("f32[1]=0"), 0, 0).equal);
 }
 
 TEST(Compare, NamesTheWorstElement) {
-  const Comparison result = compare(tensor("2x3xf32=1,2,3,4,5,6"), tensor("2x3xf32=1,2,3.5,4,9,6"), 0, 0.1);
+  const Comparison result = compare(tensor("f32[2,3]=1,2,3,4,5,6"), tensor("f32[2,3]=1,2,3.5,4,9,6"), 0, 0.1);
   EXPECT_FALSE(result.equal);
   EXPECT_EQ(result.wrong, 2u);
   EXPECT_THAT(result.explanation, HasSubstr("2 of 6 elements differ; the worst is [1, 1]: got 5, expected 9"));
 }
 
 TEST(Compare, WorstIsTheLargestWithoutTolerance) {
-  EXPECT_THAT(compare(tensor("3xf32=1,2,3"), tensor("3xf32=2,9,4"), 0, 0).explanation, HasSubstr("[1]: got 2, expected 9"));
+  EXPECT_THAT(compare(tensor("f32[3]=1,2,3"), tensor("f32[3]=2,9,4"), 0, 0).explanation, HasSubstr("[1]: got 2, expected 9"));
 }
 
 TEST(Compare, ShapesAndTypesMustAgree) {
-  EXPECT_THAT(compare(tensor("2xf32=1,2"), tensor("1x2xf32=1,2"), 9, 9).explanation, HasSubstr("it is 2xf32, expected 1x2xf32"));
-  EXPECT_THAT(compare(tensor("2xf32=1,2"), tensor("2xf64=1,2"), 9, 9).explanation, HasSubstr("expected 2xf64"));
+  EXPECT_THAT(compare(tensor("f32[2]=1,2"), tensor("f32[1,2]=1,2"), 9, 9).explanation, HasSubstr("it is f32[2], expected f32[1,2]"));
+  EXPECT_THAT(compare(tensor("f32[2]=1,2"), tensor("f64[2]=1,2"), 9, 9).explanation, HasSubstr("expected f64[2]"));
 }
 
 TEST(Compare, LargeIntegersAreExact) {
-  EXPECT_FALSE(compare(tensor("1xi64=9223372036854775807"), tensor("1xi64=9223372036854775806"), 0, 0).equal);
+  EXPECT_FALSE(compare(tensor("i64[1]=9223372036854775807"), tensor("i64[1]=9223372036854775806"), 0, 0).equal);
 }
 
 TEST(Random, IsSeededAndInRange) {
@@ -242,7 +292,7 @@ TEST(Random, IsSeededAndInRange) {
 }
 
 TEST(ResultJson, QuotesWhatJsonHasNoNumberFor) {
-  EXPECT_EQ(result_json("a\"b", tensor("4xf32=1.5,nan,inf,-inf"), 9),
+  EXPECT_EQ(result_json("a\"b", tensor("f32[4]=1.5,nan,inf,-inf"), 9),
             R"({"name":"a\"b","shape":[4],"type":"f32","values":[1.5,"nan","inf","-inf"]})");
 }
 

@@ -28,8 +28,10 @@ struct Options {
     module.add_to(flags, false);
     flags.texts("--device", module.devices, "device, or comma-separated devices of several slots; repeat it to compare several",
                 "ALIAS|SLOT=ALIAS,...");
-    flags.texts("--input", inputs, "value of an argument; one value fills the whole shape; arguments that are not given get random values",
-                "[NAME=]SHAPE=VALUES|@FILE[:ARRAY]");
+    flags.texts(
+        "--input", inputs,
+        "value of an argument, such as 'x=f32[2,3]=0.5'; one value fills the whole shape; arguments that are not given get random values",
+        "[NAME=]TYPE=VALUES|@FILE[:ARRAY]");
     flags.texts("--dim", dims, "extent of a symbol, for random inputs", "NAME=N");
     flags.count("--seed", seed, "seed of the random values (0)", 0, UINT64_MAX);
     flags.count("--warmup", warmup, "calls before measuring (10)", 0, 1'000'000'000);
@@ -121,7 +123,7 @@ Json result_of(const Contestant& one, const Options& options, const std::vector<
   return out;
 }
 
-// "inputs: x: 2x4xf32 random, mask: 2xbool": the shapes of the calls, and which values nobody gave.
+// "inputs: x: f32[2,4] random, mask: bool[2]": the shapes of the calls, and which values nobody gave.
 std::string inputs_text(const Json& inputs, uint64_t seed) {
   constexpr size_t kMostShown = 6;
   std::string line;

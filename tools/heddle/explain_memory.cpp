@@ -82,7 +82,7 @@ Wrong parse_dim(const std::string& given, std::string& name, std::vector<int64_t
   }
 }
 
-// Takes the shape of --input "[NAME=]SHAPE". `next` counts inputs without a name.
+// Takes the shape of --input "[NAME=]TYPE". `next` counts inputs without a name.
 Wrong take_input(const std::string& given, Callee& callee, size_t& next) {
   const Assignment input = split_assignment(given);
   size_t at = 0;
@@ -199,7 +199,7 @@ void MemoryFlags::add_to(Flags& flags) {
   flags.on("--memory", wanted,
            "show the memory needed per slot, or with --route, --device or --config per device, without loading code or data");
   flags.texts("--dim", dims, "with --memory: extents of a symbolic dimension, one column each (default: a few)", "NAME=N[,N...]");
-  flags.texts("--input", inputs, "with --memory: shape of an argument, by name or by position", "[NAME=]SHAPE");
+  flags.texts("--input", inputs, "with --memory: type of an argument, by name or by position, such as 'x=f32[8,3]'", "[NAME=]TYPE");
 }
 
 std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, const ModuleFlags& module, const Json& module_report,

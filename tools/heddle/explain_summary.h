@@ -11,7 +11,7 @@ namespace heddle::tool {
 // `whole`: the module's report with "file_bytes" added. Describes `function` alone if it is not empty.
 Document summarize(const Json& whole, const std::string& function);
 
-// Parts that the full text has too. "x: nx4xf32" for each tensor, with its slot if there are several:
+// Parts that the full text has too. "x: f32[n,4]" for each tensor, with its slot if there are several:
 std::vector<std::string> tensor_texts(const Json& tensors, const Json& slots);
 void add_symbols(const Json& function, Document& out);
 std::string program_text(const Json& program);

@@ -4,27 +4,28 @@
 
 #include <algorithm>
 
+#include "sdk/module/element_types.h"
 #include "tools/heddle/report_view.h"
 
 namespace heddle::tool {
 
 namespace {
 
-// "nx4xf32": the type of an argument, with the names of its symbols.
+// "f32[n,4]": the type of an argument, with the names of its symbols.
 std::string type_text(const Json& function, size_t argument, const Shape& shape) {
   const Json& arguments = array(function, "arguments");
   const Json dims = argument < arguments.size() ? array(arguments[argument], "dims") : Json::array();
-  std::string text;
+  std::vector<std::string> extents;
   for (size_t d = 0; d < shape.dims.size(); ++d) {
     const bool is_symbol = shape.dims[d] < 0 && d < dims.size() && dims[d].is_string();
-    text += (is_symbol ? dims[d].get<std::string>() : shape.dims[d] < 0 ? "?" : std::to_string(shape.dims[d])) + "x";
+    extents.push_back(is_symbol ? dims[d].get<std::string>() : shape.dims[d] < 0 ? "?" : std::to_string(shape.dims[d]));
   }
-  return text + shape_text({shape.element_type, {}});
+  return module::type_text(module::element_type_name(shape.element_type), extents);
 }
 
-// "--input mask=4x20xf32=0": a form that the argument accepts; a symbol gets its least extent.
+// "--input 'mask=f32[4,20]=0'": a form that the argument accepts; a symbol gets its least extent. Quoted, since brackets are globs in a shell.
 std::string form(const Json& function, const Json& argument) {
-  std::string shape;
+  std::vector<std::string> extents;
   for (const Json& dim : array(argument, "dims")) {
     int64_t extent = dim.is_number() ? dim.get<int64_t>() : 1;
     for (const Json& symbol : array(function, "symbols")) {
@@ -33,19 +34,19 @@ std::string form(const Json& function, const Json& argument) {
       const int64_t divisor = std::max<int64_t>(symbol.value("divisor", int64_t{1}), 1);
       extent = (least + divisor - 1) / divisor * divisor;
     }
-    shape += std::to_string(extent) + "x";
+    extents.push_back(std::to_string(extent));
   }
   const std::string name = argument.value("name", std::string());
-  return "--input " + (name.empty() ? "" : name + "=") + shape + text(argument, "element_type") + "=0";
+  return "--input " + in_shell_quotes((name.empty() ? "" : name + "=") + module::type_text(text(argument, "element_type"), extents) + "=0");
 }
 
-// "; for example --input mask=4x20xf32=0", for an argument of the function.
+// "; for example --input 'mask=f32[4,20]=0'", for an argument of the function.
 std::string for_example(const Json& function, size_t argument) {
   const Json& arguments = array(function, "arguments");
   return argument < arguments.size() ? "; for example " + form(function, arguments[argument]) : "";
 }
 
-// "image: batchx1x8x8xf32, mask: 4xbool"
+// "image: f32[batch,1,8,8], mask: bool[4]"
 std::string list(const Json& report, const Function& function) {
   std::string text;
   for (size_t i = 0; i < function.arguments.size(); ++i) {

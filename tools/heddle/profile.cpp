@@ -28,8 +28,10 @@ struct Options {
 
   void declare(Flags& flags) {
     module.add_to(flags, true);
-    flags.texts("--input", inputs, "value of an argument; one value fills the whole shape; arguments that are not given get random values",
-                "[NAME=]SHAPE=VALUES|@FILE[:ARRAY]");
+    flags.texts(
+        "--input", inputs,
+        "value of an argument, such as 'x=f32[2,3]=0.5'; one value fills the whole shape; arguments that are not given get random values",
+        "[NAME=]TYPE=VALUES|@FILE[:ARRAY]");
     flags.texts("--dim", dims, "extent of a symbol, for random inputs", "NAME=N");
     flags.count("--seed", seed, "seed of the random values (0)", 0, UINT64_MAX);
     flags.count("--warmup", warmup, "calls before measuring (3)", 0, 1'000'000'000);

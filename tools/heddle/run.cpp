@@ -26,14 +26,14 @@ struct Options {
 
   void declare(Flags& flags) {
     module.add_to(flags, true);
-    flags.texts(
-        "--input", inputs,
-        "value of an argument, by name or by position; one value fills the whole shape; without a name, an .npz file gives each array "
-        "to the argument of its name",
-        "[NAME=]SHAPE=VALUES|@FILE[:ARRAY]");
+    flags.texts("--input", inputs,
+                "value of an argument, by name or by position, such as 'x=f32[2,3]=0.5'; one value fills the whole shape; without a name, "
+                "an .npz file gives each array "
+                "to the argument of its name",
+                "[NAME=]TYPE=VALUES|@FILE[:ARRAY]");
     flags.texts("--output", outputs, "file for a result (.npy, or raw bytes), by name or by position; replaces an existing file",
                 "[NAME=]@FILE");
-    flags.texts("--expect", expected, "expected value of a result; exit code 3 if it differs", "[NAME=]SHAPE=VALUES|@FILE[:ARRAY]");
+    flags.texts("--expect", expected, "expected value of a result; exit code 3 if it differs", "[NAME=]TYPE=VALUES|@FILE[:ARRAY]");
     flags.number("--rtol", rtol, "allowed difference relative to the expected value (1e-5)", 0, 1e300);
     flags.number("--atol", atol, "allowed absolute difference (1e-8)", 0, 1e300);
     flags.count("--values", values, "maximum number of values printed per result (1000)", 0, UINT64_MAX);

@@ -97,7 +97,7 @@ struct Function {
   };
   std::vector<Type> arguments;
   std::vector<Type> results;
-  // "image: ?x1x8x8xf32, mask: 4xbool"
+  // "image: f32[?,1,8,8], mask: bool[4]"
   static std::string list(const std::vector<Type>& types);
 };
 heddle_status_t* find_function(heddle_instance_t* instance, const std::string& name, Function& out);

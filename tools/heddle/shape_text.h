@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tensor types as text: "2x3xf32". Used by every command that names a tensor.
+// Tensor types as text: "f32[2,3]". Used by every command that names a tensor.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,10 @@ struct Shape {
   std::vector<int64_t> dims;
 };
 
-// "2x3xf32"; a negative extent is "?".
+// "f32[2,3]"; a negative extent is "?".
 std::string shape_text(const Shape& shape);
-// Parses "2x3xf32" or "f32"; extents are at least 0, the rank at most HEDDLE_MAX_RANK.
+// Parses "f32[2,3]", or "2x3xf32", which needs no quotes in a shell; a scalar is "f32[]" or "f32". Extents are at least 0, the rank is at most
+// HEDDLE_MAX_RANK.
 Wrong parse_shape(std::string_view text, Shape& out);
 // Empty if the number does not fit into 63 bits.
 std::optional<uint64_t> element_count(const Shape& shape);

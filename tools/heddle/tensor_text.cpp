@@ -150,6 +150,12 @@ Wrong parse_file(std::string_view text, TensorArgument& out) {
 
 }  // namespace
 
+std::string in_shell_quotes(std::string_view text) {
+  std::string out = "'";
+  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 Wrong parse_tensor_argument(std::string_view text, TensorArgument& out) {
   out = TensorArgument{};
   const std::string_view whole = text;
@@ -166,7 +172,8 @@ Wrong parse_tensor_argument(std::string_view text, TensorArgument& out) {
     if (text.size() == 1) return "'" + std::string(whole) + "': there is no file after '@'";
     return parse_file(text.substr(1), out);
   }
-  if (equals == std::string_view::npos) return "'" + std::string(whole) + "': expected SHAPE=VALUES such as 2x3xf32=1,2,3,4,5,6, or @FILE";
+  if (equals == std::string_view::npos)
+    return "'" + std::string(whole) + "': expected TYPE=VALUES such as 'f32[2,3]=1,2,3,4,5,6', or @FILE";
   if (Wrong wrong = parse_shape(text.substr(0, equals), out.shape); !wrong.empty()) return wrong;
   text.remove_prefix(equals + 1);
   if (!text.empty() && text[0] == '@') {
@@ -261,7 +268,8 @@ Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTen
   if (!has_shape && ends_with(argument.path, ".npy")) return read_npy(argument.path, out);
   out.shape = has_shape ? argument.shape : expected;
   for (int64_t extent : out.shape.dims) {
-    if (extent < 0) return "'" + argument.path + "': its shape is not known; give it, as in 8x3xf32=@" + argument.path;
+    if (extent < 0)
+      return "'" + argument.path + "': its shape is not known; give it, as in " + in_shell_quotes("f32[8,3]=@" + argument.path);
   }
   const std::optional<uint64_t> bytes = byte_count(out.shape);
   if (!bytes) return shape_text(out.shape) + " is too large";

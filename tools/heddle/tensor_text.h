@@ -17,7 +17,7 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 };
 
-// "[name=]VALUE" where VALUE is "2x3xf32=1,2,3", "2x3xf32=@x.bin", "@x.npy", "@x.bin" or "@x.npz:array". A name does not contain '=', start with
+// "[name=]VALUE" where VALUE is "f32[2,3]=1,2,3", "f32[2,3]=@x.bin", "@x.npy", "@x.bin" or "@x.npz:array". A name does not contain '=', start with
 // '@' or look like a shape.
 struct TensorArgument {
   std::string name;   // empty: by position
@@ -27,6 +27,8 @@ struct TensorArgument {
   std::string values;
 };
 Wrong parse_tensor_argument(std::string_view text, TensorArgument& out);
+// In quotes, so that a shell passes it on as it is: 'f32[2,3]=1'.
+std::string in_shell_quotes(std::string_view text);
 // "[name=]@FILE", the file for a result.
 Wrong parse_output_argument(std::string_view text, TensorArgument& out);
 
@@ -46,7 +48,7 @@ double element(const HostTensor& tensor, uint64_t index);
 void set_element(HostTensor& tensor, uint64_t index, double value);
 // The shortest text that preserves the value when it is read again.
 std::string element_text(const HostTensor& tensor, uint64_t index);
-// "2x3xf32=1,2,3,4,5,6"; at most `most` values, then "...".
+// "f32[2,3]=1,2,3,4,5,6"; at most `most` values, then "...".
 std::string tensor_text(const HostTensor& tensor, uint64_t most);
 Wrong parse_values(std::string_view text, HostTensor& tensor);
 

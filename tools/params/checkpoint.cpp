@@ -54,9 +54,9 @@ std::string StoredTensor::type_text() const {
 }
 
 std::string StoredTensor::shape_text() const {
-  std::string out;
-  for (int64_t extent : shape.dims) out += std::to_string(extent) + "x";
-  return out + type_text();
+  std::vector<std::string> extents;
+  for (int64_t extent : shape.dims) extents.push_back(std::to_string(extent));
+  return module::type_text(type_text(), extents);
 }
 
 Wrong Checkpoint::open(const std::string& path) {

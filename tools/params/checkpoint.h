@@ -30,7 +30,7 @@ struct StoredTensor {
   bool has_values() const { return dtype.empty(); }
   // "f32", or the type's name in the file
   std::string type_text() const;
-  // "2x3xf32"
+  // "f32[2,3]"
   std::string shape_text() const;
 };
 

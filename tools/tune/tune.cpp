@@ -36,9 +36,10 @@ struct Options {
     flags.texts("--device", trial.module.devices, "device to measure on, or the device of a slot", "ALIAS|SLOT=ALIAS");
     flags.text("--function", trial.module.function, "function to call (default: the only one, or 'main')", "NAME");
     flags.texts("--params", trial.module.params, "safetensors file with parameters, or the index of its shards", "[SCOPE=]FILE");
-    flags.texts("--input", trial.inputs,
-                "value of an argument; one value fills the whole shape; arguments that are not given get random values",
-                "[NAME=]SHAPE=VALUES|@FILE[:ARRAY]");
+    flags.texts(
+        "--input", trial.inputs,
+        "value of an argument, such as 'x=f32[2,3]=0.5'; one value fills the whole shape; arguments that are not given get random values",
+        "[NAME=]TYPE=VALUES|@FILE[:ARRAY]");
     flags.texts("--dim", trial.dims, "extent of a symbol, for random inputs: the most frequent one in real calls", "NAME=N");
     flags.count("--seed", trial.seed, "seed of the random values (0)", 0, UINT64_MAX);
     flags.count("--plans", plans, "maximum number of plans to try per kernel (6)", 2, 6);

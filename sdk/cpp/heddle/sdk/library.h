@@ -77,7 +77,7 @@ inline uint64_t element_count(const heddle_operand_t& operand) noexcept {
   return count;
 }
 bool same_type(const heddle_operand_t& a, const heddle_operand_t& b) noexcept;
-// "2x3xf32"-like: "element type 0x200e of 2x3".
+// "f32[2,3]", the notation of the command line; "type 0x1234[2,3]" for an element type that types.h does not have.
 std::string text_of(const heddle_operand_t& operand);
 
 // Some shards of one call.
