@@ -81,6 +81,37 @@ void check_library(const std::string& pattern, Place place, const std::vector<Fo
   }
 }
 
+// A route or a link without [device.*] tables names a driver, or a driver with an ordinal. A driver with an ordinal may be missing here: one
+// configuration may serve many machines.
+void check_driver_names(ConfigRead& read, const std::vector<FoundPlugin>& plugins) {
+  std::vector<std::string> names;
+  for (const FoundPlugin& plugin : plugins) {
+    if ((plugin.manifest.kind & HEDDLE_PLUGIN_DRIVER) != 0) names.push_back(plugin.manifest.id.substr(plugin.manifest.id.rfind('.') + 1));
+  }
+  const std::string found = names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  std::set<std::string> told;
+  for (const auto& [alias, place] : read.aliases_used) {
+    if (read.diagnostics.is_full()) break;
+    const size_t colon = alias.find(':');
+    const std::string name = alias.substr(0, colon), ordinal = colon == std::string::npos ? "" : alias.substr(colon + 1);
+    const bool has_ordinal = !ordinal.empty() && ordinal.size() < 10 && ordinal.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_installed = std::find(names.begin(), names.end(), name) != names.end();
+    if ((is_installed && (colon == std::string::npos || has_ordinal)) || !told.insert(alias).second) continue;
+    const std::string meant = is_installed ? fmt::format("did you mean '{}:0'?", name) : did_you_mean(name, names);
+    if (has_ordinal) {
+      read.diagnostics.warning(place, "E202", fmt::format("no driver '{}' is installed; found {}", name.substr(0, 64), found), meant,
+                               alias.size() + 2);
+    } else {
+      read.diagnostics.error(
+          place, "E202",
+          fmt::format("no device is named '{}'; an alias of a [device.*] table, or a driver with an ordinal such as cpu:0, was "
+                      "expected; drivers found: {}",
+                      alias.substr(0, 64), found),
+          meant, alias.size() + 2);
+    }
+  }
+}
+
 }  // namespace
 
 CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& plugins) {
@@ -101,6 +132,8 @@ CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& p
   for (const auto& [id, place] : read->driver_tables) tell_unknown(id, place);
 
   for (const auto& [pattern, place] : read->libraries_used) check_library(pattern, place, plugins, *read, tell_unknown);
+
+  if (read->config.devices.empty()) check_driver_names(*read, plugins);
 
   for (const RawOption& raw : read->driver_options) {
     const FoundPlugin* plugin = find_plugin(plugins, raw.owner);

@@ -27,6 +27,9 @@ CheckedOptions check_options(ConfigRead* read, const std::vector<FoundPlugin>& p
 // The manifest's defaults, overridden by `values`. Contains every declared option once.
 std::vector<OptionValue> with_defaults(const Manifest& manifest, const std::vector<OptionValue>& values);
 
+// The values and the default of every other key, sorted by table. A default that has no form in TOML is in parentheses.
+std::vector<ConfigValue> with_default_values(std::vector<ConfigValue> values, const std::vector<DeviceConfig>& devices);
+
 }  // namespace heddle::host
 
 #endif  // HEDDLE_CORE_HOST_CONFIG_CHECK_H_

@@ -28,7 +28,19 @@ void ConfigReader::param_io(TableReader table) {
     config_.param_io.method = std::move(methods);
     effective(table, "method");
   }
-  if (table.bytes("chunk", &config_.param_io.chunk_bytes)) effective(table, "chunk");
+  uint64_t chunk = 0;
+  if (table.bytes("chunk", &chunk)) {
+    constexpr uint64_t kBlock = 4096, kMost = uint64_t{1} << 30;  // as drivers read files
+    const uint64_t nearest = (std::clamp(chunk, kBlock, kMost) + kBlock / 2) / kBlock * kBlock;
+    if (chunk != 0 && chunk != nearest) {  // 0: the driver chooses
+      const TomlNode& node = *table.find("chunk");
+      diagnostics_.error(table.place(node), "E105",
+                         fmt::format("'chunk' is {} bytes; a multiple of 4096 bytes, from \"4KiB\" to \"1GiB\", was expected", chunk),
+                         fmt::format("the nearest is {}", nearest), to_toml(node).size());
+    }
+    config_.param_io.chunk_bytes = chunk;
+    effective(table, "chunk");
+  }
   int64_t depth = 0;
   if (table.integer("queue_depth", 1, 4096, &depth)) {
     config_.param_io.queue_depth = static_cast<uint32_t>(depth);

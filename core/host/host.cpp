@@ -308,7 +308,8 @@ std::vector<ConfigValue> Host::effective() const {
   std::vector<ConfigValue> values = config().effective;
   auto add_defaults = [&](const std::string& table, const Manifest& manifest, const std::vector<OptionValue>& options) {
     for (const OptionValue& option : options) {
-      if (option.origin == kManifestDefault) values.push_back({table + "." + option.name, to_toml(option), manifest.path});
+      if (option.origin == kManifestDefault)
+        values.push_back({table + "." + option.name, to_toml(option), fmt::format("{} of {}", kManifestDefault, manifest.path)});
     }
   };
   std::lock_guard lock(state_->mutex);
@@ -316,15 +317,16 @@ std::vector<ConfigValue> Host::effective() const {
     if (plugin.is_driver()) add_defaults(fmt::format("driver.\"{}\"", plugin.manifest.id), plugin.manifest, plugin.options);
   }
   for (const DeviceConfig& device : config().devices) {
-    for (size_t depth = 0; depth < device.allocators.size(); ++depth) {
-      const std::string& named = device.allocators[depth].plugin;
+    for (size_t depth = 0; depth < std::max<size_t>(device.allocators.size(), 1); ++depth) {
+      const std::string named = depth < device.allocators.size() ? device.allocators[depth].plugin : "";
       const Plugin* plugin = state_->find(named.empty() ? kDefaultAllocator : named);
-      if (!plugin) continue;
       const std::string path = allocator_path(device.alias, depth);
+      if (named.empty()) values.push_back({path + ".plugin", fmt::format("\"{}\"", kDefaultAllocator), kManifestDefault});
+      if (!plugin) continue;
       add_defaults(path, plugin->manifest, with_defaults(plugin->manifest, state_->checked.by_allocator[path]));
     }
   }
-  return values;
+  return with_default_values(std::move(values), config().devices);
 }
 
 const heddle_validation_t* Host::validation() const {

@@ -160,7 +160,7 @@ TEST_F(Configuration, TheApplicationWinsOverTheEnvironmentOverFilesOverManifests
     EXPECT_EQ(got, by_application   ? "4 @ <text>:1:25\n"
                    : in_environment ? "3 @ HEDDLE_SET:1:25\n"
                    : in_file        ? "2 @ " + path + ":2:1\n"
-                                    : "1 @ " + manifest + "\n")
+                                    : "1 @ default of " + manifest + "\n")
         << said;
   }
 }

@@ -18,10 +18,11 @@ struct Options {
   void declare(Flags& flags) {
     flags.positional(
         "ACTION", action,
-        "check FILE: report every error in a configuration file or a plugin manifest; effective: show the values in force; schema: "
+        "check FILE: report every error in a configuration file or a plugin manifest; effective: show every value in force, defaults too, "
+        "and where it comes from; schema: "
         "print a JSON Schema for editors");
     flags.positional("FILE", file, "file to check", false);
-    flags.on("--origin", origin, "with effective: show where each value comes from");
+    flags.on("--origin", origin, "accepted for scripts; effective always shows where each value comes from");
     flags.choice("--format", format, format_names(), "format of the results on stdout");
     runtime.add_to(flags);
   }
@@ -170,9 +171,8 @@ int effective(Options& options, const Flags& flags) {
   const Text text(raw);
   const Json whole = parse_json(text_of(text));
   if (!whole.is_object() || !whole.contains("values")) return failed("config", "this version cannot read the runtime's report");
-  std::vector<Column> columns{field("key", "key"), field("value", "value")};
-  if (options.origin) columns.push_back(field("origin", "origin"));
-  print_rows(whole, whole["values"], columns, format_from_name(options.format));
+  print_rows(whole, whole["values"], {field("key", "key"), field("value", "value"), field("origin", "origin")},
+             format_from_name(options.format));
   return kFine;
 }
 
