@@ -303,16 +303,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command bench_command() {
-  return {"bench",
-          "measures the time of a call",
-          run,
-          [] {
-            Options options;
-            Flags flags = make_flags();
-            options.declare(flags);
-            return flags.names();
-          },
-          {}};
+  return {"bench", "measures the time of a call", run};
 }
 
 }  // namespace heddle::tool

@@ -20,9 +20,7 @@ using Arguments = std::vector<std::string>;
 struct Command {
   const char* name;
   const char* summary;
-  int (*run)(const Arguments& arguments);
-  std::vector<std::string> (*flag_names)();  // for shell completion
-  std::vector<std::string> words;            // keywords that may be the command's first argument, for shell completion
+  int (*run)(const Arguments& arguments);  // its Flags also answer --words, for shell completion
 };
 
 // One function per command, in the file named after the command.
@@ -42,7 +40,7 @@ struct ForeignCommand {
   const char* name;
   const char* summary;
   const char* package;
-  bool completes;  // heddle-NAME --words WORDS... prints candidates for the last word
+  bool completes;  // heddle-NAME --words WORDS... prints candidates for the last word; else they are the flags that its help shows
 };
 const std::vector<ForeignCommand>& foreign_commands();
 

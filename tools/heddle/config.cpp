@@ -20,7 +20,8 @@ struct Options {
         "ACTION", action,
         "check FILE: report every error in a configuration file or a plugin manifest; effective: show every value in force, defaults too, "
         "and where it comes from; schema: "
-        "print a JSON Schema for editors");
+        "print a JSON Schema for editors",
+        true, {"check", "effective", "schema"});
     flags.positional("FILE", file, "file to check", false);
     flags.on("--origin", origin, "accepted for scripts; effective always shows where each value comes from");
     flags.choice("--format", format, format_names(), "format of the results on stdout");
@@ -202,16 +203,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command config_command() {
-  return {"config",
-          "checks a configuration file, or shows the values in force",
-          run,
-          [] {
-            Options options;
-            Flags flags = make_flags();
-            options.declare(flags);
-            return flags.names();
-          },
-          {"check", "effective", "schema"}};
+  return {"config", "checks a configuration file, or shows the values in force", run};
 }
 
 }  // namespace heddle::tool

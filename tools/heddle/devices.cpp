@@ -65,16 +65,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command devices_command() {
-  return {"devices",
-          "lists the devices that modules can run on",
-          run,
-          [] {
-            Options options;
-            Flags flags = make_flags();
-            options.declare(flags);
-            return flags.names();
-          },
-          {}};
+  return {"devices", "lists the devices that modules can run on", run};
 }
 
 }  // namespace heddle::tool

@@ -312,16 +312,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command explain_command() {
-  return {"explain",
-          "shows what a module contains and what the compiler decided",
-          run,
-          [] {
-            Options options;
-            Flags flags = make_flags();
-            options.declare(flags);
-            return flags.names();
-          },
-          {}};
+  return {"explain", "shows what a module contains and what the compiler decided", run};
 }
 
 }  // namespace heddle::tool

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <map>
 
 #include "sdk/module/nearest.h"
 #include "tools/heddle/raised_rights.h"
@@ -68,6 +69,9 @@ struct Flags::State {
   std::string command;
   std::string flagfile;  // only for the help: expanded before CLI11 sees it
   std::vector<std::string> names{"--help", "--flagfile"};
+  // For completion: the words of a flag with a value (none: files), and of each positional argument.
+  std::map<std::string, std::vector<std::string>> values{{"--flagfile", {}}};
+  std::vector<std::vector<std::string>> positionals;
   State(std::string about, std::string name) : app(std::move(about), "heddle " + name), command(std::move(name)) {}
   // Target of positionals(); null without one.
   std::vector<std::string>* rest = nullptr;
@@ -104,13 +108,53 @@ struct Flags::State {
     }
     return text;
   }
-  CLI::Option* remember(const std::string& name, CLI::Option* option) {
+  // words: of the option's value.
+  CLI::Option* remember(const std::string& name, CLI::Option* option, const std::vector<std::string>& words = {}) {
     for (size_t begin = 0; begin < name.size();) {
       const size_t comma = std::min(name.find(',', begin), name.size());
       names.push_back(name.substr(begin, comma - begin));
+      if (option->get_items_expected_min() > 0) values[names.back()] = words;
       begin = comma + 1;
     }
     return option;
+  }
+  // Prints the candidates for the last word; none if it is a file's name, which the shell completes itself.
+  void complete(Arguments words) const {
+    // bash splits --name=value at the equals sign, other shells do not.
+    std::string before, last = words.empty() ? "" : words.back();
+    if (!words.empty()) words.pop_back();
+    if (!words.empty() && last == "=") last.clear();
+    if (!words.empty() && words.back() == "=") words.pop_back();
+    if (const size_t equals = last.find('='); last.starts_with("--") && equals != std::string::npos) {
+      words.push_back(last.substr(0, equals));
+      before = last.substr(0, equals + 1);
+      last.erase(0, equals + 1);
+    }
+    static const std::vector<std::string> kFiles;
+    size_t position = 0;
+    const std::vector<std::string>* wanted = nullptr;  // words of the value that comes next
+    for (const std::string& word : words) {
+      const auto value = values.find(word);
+      if (word == "=") {
+        if (!wanted) wanted = &kFiles;
+      } else if (wanted) {
+        wanted = nullptr;
+      } else if (value != values.end()) {
+        wanted = &value->second;
+      } else if (!word.starts_with("-")) {
+        ++position;
+      }
+    }
+    std::vector<std::string> candidates;
+    if (!wanted && last.starts_with("-")) {
+      candidates = names;
+    } else if (wanted) {
+      candidates = *wanted;
+    } else if (position < positionals.size()) {
+      candidates = positionals[position];
+    }
+    for (std::string& one : candidates) one.insert(0, before);
+    print_candidates(candidates, before + last);
   }
 };
 
@@ -119,7 +163,9 @@ Flags::Flags(std::string command, std::string about) : state_(std::make_unique<S
 }
 Flags::~Flags() = default;
 
-void Flags::positional(const std::string& name, std::string& target, const std::string& help, bool required) {
+void Flags::positional(const std::string& name, std::string& target, const std::string& help, bool required,
+                       std::vector<std::string> words) {
+  state_->positionals.push_back(std::move(words));
   state_->app.add_option(name, target, help)->required(required)->option_text(" ");
 }
 void Flags::positionals(const std::string& name, std::vector<std::string>& target, const std::string& help) {
@@ -162,13 +208,19 @@ void Flags::word(const std::string& name, std::string& target, const std::string
 void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices, const std::string& help) {
   std::string list;
   for (const std::string& one : choices) list += (list.empty() ? "" : "|") + one;
-  state_->remember(name, state_->app.add_option(name, target, help))->option_text(list)->check([choices, list](const std::string& given) {
-    const bool known = std::find(choices.begin(), choices.end(), given) != choices.end();
-    return known ? std::string() : "'" + given + "' is not one of " + list;
-  });
+  state_->remember(name, state_->app.add_option(name, target, help), choices)
+      ->option_text(list)
+      ->check([choices, list](const std::string& given) {
+        const bool known = std::find(choices.begin(), choices.end(), given) != choices.end();
+        return known ? std::string() : "'" + given + "' is not one of " + list;
+      });
 }
 
 std::optional<int> Flags::parse(const Arguments& arguments) {
+  if (!arguments.empty() && arguments[0] == "--words") {
+    state_->complete(Arguments(arguments.begin() + 1, arguments.end()));
+    return kFine;
+  }
   Arguments expanded;
   if (const std::string wrong = expand_flagfiles(arguments, 0, expanded); !wrong.empty()) return misuse(wrong);
   try {
@@ -198,10 +250,6 @@ int Flags::misuse(const std::string& what) const {
 int Flags::failed(const std::string& what) const {
   std::fprintf(stderr, "heddle %s: %s\n", state_->command.c_str(), printable(what).c_str());
   return kFailed;
-}
-
-std::vector<std::string> Flags::names() const {
-  return state_->names;
 }
 
 }  // namespace heddle::tool

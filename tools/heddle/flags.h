@@ -21,7 +21,9 @@ class Flags {
   Flags& operator=(const Flags&) = delete;
 
   // A name may have several forms separated by commas: "-o,--output". A target keeps its value if the flag is not given, and must outlive parse().
-  void positional(const std::string& name, std::string& target, const std::string& help, bool required = true);
+  // words: the values that completion proposes; none: files.
+  void positional(const std::string& name, std::string& target, const std::string& help, bool required = true,
+                  std::vector<std::string> words = {});
   // All remaining positional arguments.
   void positionals(const std::string& name, std::vector<std::string>& target, const std::string& help);
   void text(const std::string& name, std::string& target, const std::string& help, const std::string& value_name = "TEXT");
@@ -33,7 +35,8 @@ class Flags {
   void word(const std::string& name, std::string& target, const std::string& help);
   void choice(const std::string& name, std::string& target, const std::vector<std::string>& choices, const std::string& help);
 
-  // Empty: continue. Else the exit code: 0 after --help (on stdout), 2 after a mistake (reported on stderr).
+  // Empty: continue. Else the exit code: 0 after --help (on stdout) or --words WORDS... (candidates for the last word, for completion), 2 after a
+  // mistake (reported on stderr).
   std::optional<int> parse(const Arguments& arguments);
   // Whether the flag was given in the last parse().
   bool given(const std::string& name) const;
@@ -41,8 +44,6 @@ class Flags {
   int misuse(const std::string& what) const;
   // Reports a failure that is not a usage mistake; returns 1.
   int failed(const std::string& what) const;
-  // Names of all flags, for completion.
-  std::vector<std::string> names() const;
 
  private:
   struct State;

@@ -28,8 +28,8 @@ const std::vector<Command>& commands() {
 
 const std::vector<ForeignCommand>& foreign_commands() {
   static const std::vector<ForeignCommand> all{
-      {"compile", "turns a model file into a .heddle file", "heddle-compiler", false},
-      {"tune", "finds the fastest plans of a model's kernels on a device", "heddle-compiler", false},
+      {"compile", "turns a model file into a .heddle file", "heddle-compiler", true},
+      {"tune", "finds the fastest plans of a model's kernels on a device", "heddle-compiler", true},
       {"params", "lists, prints, converts, compares and checks files of parameters", "heddle-params", true},
       {"conformance", "checks a plugin against the rules", "heddle-conformance", false},
       {"import", "shows a model file as the compiler reads it", "heddle-tools", false},

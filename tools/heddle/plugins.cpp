@@ -55,16 +55,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command plugins_command() {
-  return {"plugins",
-          "lists the plugins that were found and the state of each",
-          run,
-          [] {
-            Options options;
-            Flags flags = make_flags();
-            options.declare(flags);
-            return flags.names();
-          },
-          {}};
+  return {"plugins", "lists the plugins that were found and the state of each", run};
 }
 
 }  // namespace heddle::tool

@@ -232,16 +232,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command profile_command() {
-  return {"profile",
-          "measures the time of each region on its device",
-          run,
-          [] {
-            Options options;
-            Flags flags = make_flags();
-            options.declare(flags);
-            return flags.names();
-          },
-          {}};
+  return {"profile", "measures the time of each region on its device", run};
 }
 
 }  // namespace heddle::tool

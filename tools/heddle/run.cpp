@@ -218,16 +218,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command run_command() {
-  return {"run",
-          "calls a function of a module once",
-          run,
-          [] {
-            Options options;
-            Flags flags = make_flags();
-            options.declare(flags);
-            return flags.names();
-          },
-          {}};
+  return {"run", "calls a function of a module once", run};
 }
 
 }  // namespace heddle::tool

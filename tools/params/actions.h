@@ -20,23 +20,6 @@ Command convert_action();
 Command diff_action();
 Command verify_action();
 
-// An action, whose flags are built from Options.
-template <typename Options>
-Command make_action(const char* name, const char* summary, int (*run)(const Arguments&)) {
-  static const char* const kName = name;
-  static const char* const kSummary = summary;
-  return {name,
-          summary,
-          run,
-          [] {
-            Options options;
-            Flags flags(std::string("params ") + kName, kSummary);
-            options.declare(flags);
-            return flags.names();
-          },
-          {}};
-}
-
 // Opens a parameter file and reports errors and warnings on stderr. Empty: continue. Else the exit code.
 std::optional<int> open_checkpoint(const Flags& flags, const std::string& path, Checkpoint& out);
 

@@ -159,7 +159,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command convert_action() {
-  return make_action<Options>("convert", kSummary, run);
+  return {"convert", kSummary, run};
 }
 
 }  // namespace heddle::tool

@@ -184,7 +184,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command diff_action() {
-  return make_action<Options>("diff", kSummary, run);
+  return {"diff", kSummary, run};
 }
 
 }  // namespace heddle::tool

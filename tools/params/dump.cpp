@@ -79,7 +79,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command dump_action() {
-  return make_action<Options>("dump", kSummary, run);
+  return {"dump", kSummary, run};
 }
 
 }  // namespace heddle::tool

@@ -52,7 +52,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command extract_action() {
-  return make_action<Options>("extract", kSummary, run);
+  return {"extract", kSummary, run};
 }
 
 }  // namespace heddle::tool

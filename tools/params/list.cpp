@@ -68,7 +68,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command ls_action() {
-  return make_action<Options>("ls", kSummary, run);
+  return {"ls", kSummary, run};
 }
 
 }  // namespace heddle::tool

@@ -33,7 +33,11 @@ int complete(const Arguments& words) {
   std::vector<std::string> candidates;
   for (const Command& action : actions()) {
     if (words.size() <= 1) candidates.emplace_back(action.name);
-    if (words.size() > 1 && words[0] == action.name && last.starts_with("-")) candidates = action.flag_names();
+    if (words.size() > 1 && words[0] == action.name) {
+      Arguments rest = words;
+      rest[0] = "--words";
+      return action.run(rest);
+    }
   }
   if (words.size() <= 1) candidates.emplace_back("--help");
   print_candidates(candidates, last);

@@ -164,7 +164,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command verify_action() {
-  return make_action<Options>("verify", kSummary, run);
+  return {"verify", kSummary, run};
 }
 
 }  // namespace heddle::tool
