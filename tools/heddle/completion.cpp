@@ -4,14 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "tools/heddle/command.h"
 #include "tools/heddle/flags.h"
 #include "tools/heddle/output.h"
 #include "tools/heddle/program_search.h"
 #include "tools/heddle/raised_rights.h"
-#include "tools/heddle/tensor_text.h"
 
 namespace heddle::tool {
 namespace {
@@ -70,16 +68,6 @@ std::vector<std::string> flags_of_help(const std::string& help) {
   std::sort(flags.begin(), flags.end());
   flags.erase(std::unique(flags.begin(), flags.end()), flags.end());
   return flags;
-}
-
-std::string help_of(const std::string& program) {
-  std::string help;
-  std::FILE* pipe = popen((in_shell_quotes(program) + " --help 2>/dev/null </dev/null").c_str(), "r");
-  if (!pipe) return help;
-  char block[4096];
-  for (size_t read; (read = std::fread(block, 1, sizeof(block), pipe)) > 0;) help.append(block, read);
-  pclose(pipe);
-  return help;
 }
 
 // A command of another package completes its own words, or has a help text that shows them.

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include "heddle/types.h"
 #include "sdk/module/nearest.h"
 #include "tools/heddle/command.h"
+#include "tools/heddle/man_page.h"
 #include "tools/heddle/output.h"
 #include "tools/heddle/program.h"
 #include "tools/heddle/program_search.h"
@@ -47,17 +49,19 @@ constexpr struct {
 } kByName[] = {{"run", run_command},         {"bench", bench_command},   {"profile", profile_command}, {"devices", devices_command},
                {"plugins", plugins_command}, {"config", config_command}, {"explain", explain_command}, {"completion", completion_command}};
 
-void print_help(std::FILE* out) {
+// for_man: without what depends on this machine.
+void print_help(std::FILE* out, bool for_man = false) {
   std::fputs("heddle: runs compiled models on the available devices\n\nUsage: heddle COMMAND [ARGUMENTS]\n\nCommands\n", out);
   for (const Command& command : commands()) std::fprintf(out, "  %-12s %s\n", command.name, command.summary);
   std::fputs("\nCommands of other packages\n", out);
   for (const ForeignCommand& command : foreign_commands()) {
-    const bool here = !find_program(std::string("heddle-") + command.name).empty();
+    const bool here = for_man || !find_program(std::string("heddle-") + command.name).empty();
     std::fprintf(out, "  %-12s %s%s\n", command.name, command.summary,
                  here ? "" : (std::string(" (not installed; package ") + command.package + ")").c_str());
   }
   std::fputs(
-      "\nheddle COMMAND --help, or heddle help COMMAND, shows the flags of a command. Results go to stdout, everything else to stderr.\n"
+      "\nheddle COMMAND --help, or heddle help COMMAND, shows the flags of a command; heddle help --man COMMAND prints its manual page. "
+      "Results go to stdout, everything else to stderr.\n"
       "Exit codes: 0 success, 1 failure, 2 usage error, 3 numbers differ, 4 device or plugin unavailable.\n",
       out);
 }
@@ -108,6 +112,48 @@ int help_on(char* command) {
   return start_foreign(name, arguments);
 }
 
+// `heddle help --man [COMMAND]`: a manual page, for the build, which installs them.
+int print_man_page(const std::string& command) {
+  if (command.empty()) {
+    char* text = nullptr;
+    size_t size = 0;
+    if (std::FILE* memory = open_memstream(&text, &size)) {
+      print_help(memory, true);
+      std::fclose(memory);
+    }
+    const std::string help(text ? text : "", size);
+    std::free(text);
+    std::fputs(man_page({"heddle", "runs compiled models on the available devices", help}, {}, HEDDLE_VERSION).c_str(), stdout);
+    return kFine;
+  }
+  HelpText help{"heddle " + command, "", ""};
+  std::string program = own_program();
+  std::vector<std::string> arguments{command};
+  for (const Command& one : commands()) {
+    if (command == one.name) help.summary = one.summary;
+  }
+  for (const ForeignCommand& one : foreign_commands()) {
+    if (command != one.name) continue;
+    help.summary = one.summary;
+    arguments.clear();
+    program = has_raised_rights() ? "" : find_program("heddle-" + command);
+  }
+  if (help.summary.empty() || program.empty()) {
+    std::fprintf(stderr, "heddle: printing the manual page of '%s' failed: %s; see heddle --help\n", printable(command).c_str(),
+                 help.summary.empty() ? "there is no such command" : "its program is not installed");
+    return kUsage;
+  }
+  help.text = help_of(program, arguments);
+  std::vector<HelpText> parts;
+  for (const std::string& action : entries_of(help.text, "Actions")) {
+    arguments.push_back(action);
+    parts.push_back({help.name + " " + action, "", help_of(program, arguments)});
+    arguments.pop_back();
+  }
+  std::fputs(man_page(help, parts, HEDDLE_VERSION).c_str(), stdout);
+  return kFine;
+}
+
 int dispatch(int argc, char** argv) {
   const char* slash = std::strrchr(argc > 0 ? argv[0] : "heddle", '/');
   std::string name = slash ? slash + 1 : (argc > 0 ? argv[0] : "heddle");
@@ -122,6 +168,8 @@ int dispatch(int argc, char** argv) {
     name = argv[1];
     first = 2;
   }
+  if (name == "help" && first < argc && std::strcmp(argv[first], "--man") == 0)
+    return print_man_page(first + 1 < argc ? argv[first + 1] : "");
   if (name == "help" && first < argc && argv[first][0] != '-') return help_on(argv[first]);
   if (name == "--help" || name == "-h" || name == "help") {
     print_help(stdout);

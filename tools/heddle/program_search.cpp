@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
+
+#include "tools/heddle/tensor_text.h"
 
 namespace heddle::tool {
 namespace {
@@ -22,11 +25,25 @@ bool is_program(const std::string& path) {
 
 }  // namespace
 
-std::string find_program(const std::string& name) {
+std::string own_program() {
   char self[PATH_MAX];
   const ssize_t length = readlink(kSelf, self, sizeof(self));
-  if (length > 0 && length < static_cast<ssize_t>(sizeof(self))) {
-    const std::string here(self, static_cast<size_t>(length));
+  return length > 0 && length < static_cast<ssize_t>(sizeof(self)) ? std::string(self, static_cast<size_t>(length)) : std::string();
+}
+
+std::string help_of(const std::string& program, const std::vector<std::string>& arguments) {
+  std::string command = in_shell_quotes(program), help;
+  for (const std::string& argument : arguments) command += " " + in_shell_quotes(argument);
+  std::FILE* pipe = popen((command + " --help 2>/dev/null </dev/null").c_str(), "r");
+  if (!pipe) return help;
+  char block[4096];
+  for (size_t read; (read = std::fread(block, 1, sizeof(block), pipe)) > 0;) help.append(block, read);
+  pclose(pipe);
+  return help;
+}
+
+std::string find_program(const std::string& name) {
+  if (const std::string here = own_program(); !here.empty()) {
     const std::string candidate = here.substr(0, here.rfind('/') + 1) + name;
     if (is_program(candidate)) return candidate;
   }
