@@ -2,10 +2,11 @@
 """What each exit code stands for: 0 success, 1 failure, 2 usage error, 3 numbers differ, 4 device or plugin unavailable."""
 import json
 import shlex
+import shutil
 
 import numpy as np
 
-from heddle_command import DIGITS, HeddleTestCase, heddle
+from heddle_command import DIGITS, REPOSITORY, HeddleTestCase, heddle
 
 
 class ExitCodes(HeddleTestCase):
@@ -124,6 +125,23 @@ class ExitCodes(HeddleTestCase):
         self.assertEqual(first["median_ratio"], 1)
         self.assertAlmostEqual(second["median_ratio"], second["median_ns"] / first["median_ns"])
         self.assertRegex(self.succeed(*few).stdout, r"device +median +to the first +p10 .*\ncpu:0 +\S+ \S+ +1 x ")
+
+    def test_bench_compares_a_second_module_with_the_first(self):
+        other = self.folder / "other.heddle"
+        shutil.copy(self.module, other)
+        few = ["bench", self.module, other, "--iterations", "3"]
+        results = json.loads(self.succeed(*few, "--dim", "batch=2", "--format", "json").stdout)["results"]
+        self.assertEqual([one["module"] for one in results], [str(self.module), str(other)])
+        self.assertEqual([one["inputs"][0]["type"] for one in results], ["f32[2,1,8,8]"] * 2)
+        self.assertAlmostEqual(results[1]["median_ratio"], results[1]["median_ns"] / results[0]["median_ns"])
+        self.assertRegex(self.succeed(*few, "--input", f"image=@{self.image}").stdout,
+                         rf"module +device +median +to the first .*\n{self.module} +cpu:0 +\S+ \S+ +1 x .*\n{other} +cpu:0 ")
+        on_two = self.succeed(*few, "--device", "cpu:0", "--device", "cpu:0", "--format", "csv").stdout.splitlines()
+        self.assertEqual([line.split(",")[0] for line in on_two], ["module", *[str(self.module)] * 2, *[str(other)] * 2])
+        kernels = REPOSITORY / "tests" / "compat" / "kernels-0.1.heddle"
+        self.assertIn(f"'{kernels}' is called with f32[64], and '{self.module}' with f32[1,1,8,8]; compare modules with the same inputs",
+                      self.fail_with(2, "bench", self.module, kernels).stderr)
+        self.fail_with(1, "bench", self.module, self.folder / "absent.heddle")
 
     def test_profile_ends_with_sums_by_kind(self):
         report = json.loads(self.succeed("profile", self.module, "--iterations", "3", "--format", "json").stdout)

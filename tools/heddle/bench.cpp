@@ -22,10 +22,12 @@ struct Options {
   std::vector<std::string> inputs, dims, percentiles;
   uint64_t warmup = 10, iterations = 0, seed = 0;
   double duration = 1;
+  std::string other;
   std::string format = "table", progress = "auto";
 
   void declare(Flags& flags) {
     module.add_to(flags, false);
+    flags.positional("OTHER", other, "a second module with the same inputs, measured in turns with the first", false);
     flags.texts("--device", module.devices, "device, or comma-separated devices of several slots; repeat it to compare several",
                 "ALIAS|SLOT=ALIAS,...");
     flags.texts(
@@ -45,7 +47,9 @@ struct Options {
 };
 
 Flags make_flags() {
-  return Flags("bench", "Measures the time of a call of a function of a compiled module.");
+  return Flags(
+      "bench",
+      "Measures the time of a call of a function of a compiled module; of a second module and of several devices in turns with it.");
 }
 
 uint64_t now_ns() {
@@ -54,13 +58,15 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-// One device, or one binding of slots, with all that a call needs.
+// One module on one device, or one binding of slots, with all that a call needs.
 struct Contestant {
+  std::string module;  // its path
   std::string device;  // as given on the command line, or as chosen by the router
   Instance instance;
   Function function;
   std::vector<Tensor> inputs, results;
   std::vector<heddle_tensor_t*> raw_inputs, raw_results;
+  Json inputs_shown;  // name, type and origin of each value
   std::vector<uint64_t> times_ns;
   uint64_t total_ns = 0;
   uint64_t dispatches_before = 0;
@@ -94,12 +100,11 @@ double median(const std::vector<uint64_t>& sorted) {
                            : (static_cast<double>(sorted[half - 1]) + static_cast<double>(sorted[half])) / 2;
 }
 
-Json result_of(const Contestant& one, const Options& options, const std::vector<double>& percentiles, const std::vector<HostTensor>& values,
-               const std::set<size_t>& made) {
+Json result_of(const Contestant& one, const std::vector<double>& percentiles) {
   std::vector<uint64_t> sorted = one.times_ns;
   std::sort(sorted.begin(), sorted.end());
   const double count = static_cast<double>(sorted.size());
-  Json out{{"module", options.module.path},
+  Json out{{"module", one.module},
            {"device", one.device},
            {"calls", sorted.size()},
            {"median_ns", median(sorted)},
@@ -115,13 +120,26 @@ Json result_of(const Contestant& one, const Options& options, const std::vector<
     out[name] = percentile(sorted, p);
   }
   out["dispatches_per_call"] = static_cast<double>(dispatch_count(one.instance.get()) - one.dispatches_before) / count;
-  out["inputs"] = Json::array();
-  for (size_t i = 0; i < values.size(); ++i) {
-    out["inputs"].push_back(
-        {{"name", one.function.arguments[i].name}, {"type", shape_text(values[i].shape)}, {"random", made.contains(i)}});
-  }
+  out["inputs"] = one.inputs_shown;
   return out;
 }
+
+// The values of a function's inputs, and how they are reported.
+struct Inputs {
+  std::vector<HostTensor> values;
+  Json shown = Json::array();
+
+  void show(const Function& function, const std::set<size_t>& made) {
+    for (size_t i = 0; i < values.size(); ++i)
+      shown.push_back({{"name", function.arguments[i].name}, {"type", shape_text(values[i].shape)}, {"random", made.contains(i)}});
+  }
+  // "f32[2,3], bool[2]"
+  std::string types() const {
+    std::string list;
+    for (const Json& one : shown) list += (list.empty() ? "" : ", ") + text(one, "type");
+    return list.empty() ? "no inputs" : list;
+  }
+};
 
 // "inputs: x: f32[2,4] random, mask: bool[2]": the shapes of the calls, and which values nobody gave.
 std::string inputs_text(const Json& inputs, uint64_t seed) {
@@ -191,7 +209,7 @@ heddle_status_t* measure(std::vector<Contestant>& contestants, const Options& op
         if (end - turn > 100'000'000) break;
       }
       more |= !enough(one);
-      if (show) std::fprintf(stderr, "\r\x1b[K%s: %zu calls", one.device.c_str(), one.times_ns.size());
+      if (show) std::fprintf(stderr, "\r\x1b[K%s on %s: %zu calls", printable(one.module).c_str(), one.device.c_str(), one.times_ns.size());
     }
   }
   if (show) std::fprintf(stderr, "\r\x1b[K");
@@ -205,8 +223,8 @@ int run(const Arguments& arguments) {
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   std::vector<TensorArgument> given;
   if (Wrong wrong = parse_inputs(options.inputs, options.runtime, options.module, given); !wrong.empty()) return flags.misuse(wrong);
-  MadeUpInputs made_up;
-  if (Wrong wrong = made_up.parse(options.dims); !wrong.empty()) return flags.misuse(wrong);
+  MadeUpInputs dims;
+  if (Wrong wrong = dims.parse(options.dims); !wrong.empty()) return flags.misuse(wrong);
   std::vector<double> percentiles;
   for (const std::string& text : options.percentiles) {
     char* end = nullptr;
@@ -222,43 +240,57 @@ int run(const Arguments& arguments) {
 
   Runtime runtime;
   if (std::optional<int> code = start_runtime(flags, options.runtime, runtime)) return *code;
-  Module module;
-  if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
-  if (Wrong wrong = made_up.find_symbols(module.get(), options.module.function); !wrong.empty()) return flags.misuse(wrong);
-
+  std::vector<ModuleFlags> wanted_modules{options.module};
+  if (!options.other.empty()) {
+    wanted_modules.push_back(options.module);
+    wanted_modules.back().path = options.other;
+  }
   std::vector<std::string> wanted = options.module.devices;
   if (wanted.empty()) wanted.emplace_back();
+  std::vector<Module> modules(wanted_modules.size());
   std::vector<Contestant> contestants;
-  std::vector<HostTensor> values;
-  std::set<size_t> made;  // indices of the inputs that no --input names
-  for (const std::string& device : wanted) {
-    Contestant& one = contestants.emplace_back();
-    const std::vector<std::string> bindings = device.empty() ? std::vector<std::string>() : split_commas(device);
-    if (heddle_status_t* status = create_instance(module.get(), options.module, bindings, one.instance))
-      return report_instance_failure(status);
-    if (heddle_status_t* status = find_function(one.instance.get(), options.module.function, one.function))
-      return report_name_failure(status);
-    one.device = device.empty() ? bound_devices(one.instance.get()) : device;
-    if (values.empty()) {
-      const MakeInput make = [&](size_t index, HostTensor& out) {
-        made.insert(index);
-        return made_up.make(one.function, index, options.seed, out);
-      };
-      if (std::optional<int> code = gather_inputs(flags, given, one.function, module.get(), options.module.function, make, values))
-        return *code;
+  std::optional<std::string> first_types;
+  for (size_t m = 0; m < modules.size(); ++m) {
+    const ModuleFlags& from = wanted_modules[m];
+    if (heddle_status_t* status = open_module(runtime.get(), from, modules[m])) return report(status);
+    heddle_module_t* module = modules[m].get();
+    MadeUpInputs made_up = dims;
+    if (Wrong wrong = made_up.find_symbols(module, from.function); !wrong.empty()) return flags.misuse(wrong);
+    Inputs inputs;
+    for (const std::string& device : wanted) {
+      Contestant& one = contestants.emplace_back();
+      const std::vector<std::string> bindings = device.empty() ? std::vector<std::string>() : split_commas(device);
+      if (heddle_status_t* status = create_instance(module, from, bindings, one.instance)) return report_instance_failure(status);
+      if (heddle_status_t* status = find_function(one.instance.get(), from.function, one.function)) return report_name_failure(status);
+      one.module = from.path;
+      one.device = device.empty() ? bound_devices(one.instance.get()) : device;
+      if (inputs.values.empty()) {
+        std::set<size_t> made;  // indices of the inputs that no --input names
+        const MakeInput make = [&](size_t index, HostTensor& out) {
+          made.insert(index);
+          return made_up.make(one.function, index, options.seed, out);
+        };
+        if (std::optional<int> code = gather_inputs(flags, given, one.function, module, from.function, make, inputs.values)) return *code;
+        inputs.show(one.function, made);
+        if (first_types.value_or(inputs.types()) != inputs.types())
+          return flags.misuse("'" + from.path + "' is called with " + inputs.types() + ", and '" + options.module.path + "' with " +
+                              *first_types + "; compare modules with the same inputs");
+        first_types = inputs.types();
+      }
+      one.inputs_shown = inputs.shown;
+      if (heddle_status_t* status = upload_inputs(one.function, inputs.values, one.inputs)) return report(status);
+      for (const Tensor& input : one.inputs) one.raw_inputs.push_back(input.get());
+      one.raw_results.assign(one.function.results.size(), nullptr);
+      // The first call allocates the results; later calls write into them, so that allocation is not measured.
+      heddle_status_t* status = one.call();
+      for (heddle_tensor_t* result : one.raw_results) one.results.emplace_back(result);
+      if (status) return report(status);
     }
-    if (heddle_status_t* status = upload_inputs(one.function, values, one.inputs)) return report(status);
-    for (const Tensor& input : one.inputs) one.raw_inputs.push_back(input.get());
-    one.raw_results.assign(one.function.results.size(), nullptr);
-    // The first call allocates the results; later calls write into them, so that allocation is not measured.
-    heddle_status_t* status = one.call();
-    for (heddle_tensor_t* result : one.raw_results) one.results.emplace_back(result);
-    if (status) return report(status);
   }
   if (heddle_status_t* status = measure(contestants, options)) return report(status);
 
   Json rows = Json::array();
-  for (const Contestant& one : contestants) rows.push_back(result_of(one, options, percentiles, values, made));
+  for (const Contestant& one : contestants) rows.push_back(result_of(one, percentiles));
   if (rows.size() > 1) {
     const double first = rows[0]["median_ns"].get<double>();
     for (Json& row : rows) row["median_ratio"] = row["median_ns"].get<double>() / std::max(first, 1.0);
@@ -289,12 +321,13 @@ int run(const Arguments& arguments) {
     };
     columns.insert(columns.begin() + 2, {"to the first", ratio, "median_ratio"});
   }
+  if (modules.size() > 1) columns.insert(columns.begin(), field("module", "module"));
   columns.push_back(rounded("calls/s", "calls_per_second"));
   columns.push_back(rounded("dispatches/call", "dispatches_per_call"));
   columns.push_back(field("calls", "calls"));
   const Format format = format_from_name(options.format);
   if (format == Format::kTable) print_line(inputs_text(rows[0]["inputs"], options.seed));
-  // One device gives one object, several give a list.
+  // One module on one device gives one object, several give a list.
   print_rows(rows.size() == 1 ? rows[0] : Json{{"results", rows}}, rows, columns, format);
   contestants.clear();
   return finish_trace(runtime.get(), kFine);
