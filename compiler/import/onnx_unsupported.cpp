@@ -31,11 +31,12 @@ std::string node_name(const onnx::NodeProto& node) {
   return node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
 }
 
-// The supported operator with the most similar name, or an empty text if none is similar.
+// The supported operator with the most similar name, or an empty text if none is similar: as in module::nearest of the runtime, which this directory
+// must not depend on, at most a third of the letters may differ, and never all of them.
 std::string nearest_operator(const std::string& type) {
   std::string nearest;
   if (type.size() > 64) return nearest;
-  unsigned least = static_cast<unsigned>(type.size() + 2) / 3 + 1;
+  unsigned size = static_cast<unsigned>(type.size()), least = std::min(std::max(1u, size / 3) + 1, size);
   static const std::vector<std::string> supported = supported_operators();
   for (const std::string& name : supported) {
     unsigned distance = llvm::StringRef(type).edit_distance_insensitive(name, /*AllowReplacements=*/true, /*MaxEditDistance=*/least);

@@ -508,6 +508,7 @@ MODELS = {
     "external_link": lambda: external("link.bin"),
     "unsupported": lambda: unary("Frobnicate"),
     "unsupported_near": lambda: unary("GatherNDs"),
+    "unsupported_far": lambda: unary("LSTM"),
     "unsupported_many": lambda: (
         [node("ReduceL9", ["x"], ["a"]), node("Frobnicate", ["a"], ["b"], name="sum"), node("Relu", ["b"], ["c"]),
          node("ReduceL9", ["c"], ["d"], name="late"),
