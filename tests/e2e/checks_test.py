@@ -121,6 +121,21 @@ class Checks(HeddleTestCase):
         self.expect_right(path, module, a=a, b=np.array([2, 2, -3]))
         self.expect_error(module, "node 'quotient': an integer is divided by zero", a=a, b=np.array([2, 0, -3]))
 
+    def test_integers_whose_result_is_out_of_range(self):
+        for kind, name, dtype in ((INT32, "i32", np.int32), (INT64, "i64", np.int64)):
+            least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+            for operator, attributes, x, y, expected in (
+                ("Div", {}, [least, least, -7, 7], [-1, 1, 2, -2], [least, least, -3, -3]),
+                ("Mod", {}, [least, least], [-1, 3], [0, least % 3]), ("Mod", {"fmod": 1}, [least, -7], [-1, 3], [0, -1]),
+                ("Pow", {}, [2, -2, -3, 0, 0, 2, 3, 3], [64, 65, 41, -1, 0, -1, -1, 18], [most, least, least, most, 1, 0, 0, 3**18]),
+            ):
+                with self.subTest(operator=operator, type=name):
+                    size = [len(x)]
+                    module = self.compile(self.save([helper.make_node(operator, ["x", "y"], ["z"], **attributes)],
+                                                    [("x", kind, size), ("y", kind, size)], [("z", kind, size)]))
+                    self.succeed("run", module, "--device", self.device, *self.given(x=np.array(x, dtype), y=np.array(y, dtype)),
+                                 "--expect", f"{name}[{len(expected)}]={','.join(map(str, expected))}", "--rtol", "0", "--atol", "0")
+
     def test_what_cannot_be_wrong_is_not_checked(self):
         nodes = [helper.make_node("ArgMax", ["x"], ["i"], axis=1, keepdims=0), helper.make_node("Gather", ["table", "i"], ["rows"]),
                  helper.make_node("Div", ["i", "two"], ["half"]), helper.make_node("Gather", ["rows", "half"], ["y"])]

@@ -18,7 +18,8 @@ std::string quoted(const std::string& text) {
 
 void ValidationFlags::add_to(Flags& flags) {
   flags.word("--validate", validate,
-             "check every plugin call, and stop at the first region that produces a NaN; =calls, =nan and =inf (comma-separated) "
+             "check every plugin call, and stop at the first region that produces a NaN from values without one; =calls, =nan and =inf "
+             "(comma-separated) "
              "select some of these checks");
   flags.texts("--dump", dump, "write the operands and results of these regions to files; names as shown by `heddle explain`, with * and ?",
               "REGIONS");
