@@ -19,8 +19,7 @@ struct Options {
     flags.positional(
         "ACTION", action,
         "check FILE: report every error in a configuration file or a plugin manifest; effective: show every value in force, defaults too, "
-        "and where it comes from; schema: "
-        "print a JSON Schema for editors",
+        "and where it comes from; schema: print a JSON Schema for editors",
         true, {"check", "effective", "schema"});
     flags.positional("FILE", file, "file to check", false);
     flags.on("--origin", origin, "accepted for scripts; effective always shows where each value comes from");
