@@ -65,7 +65,7 @@ void add_combination_passes(PassManager& passes, const passes::Devices& devices)
   passes.addPass(passes::form_dispatches(devices));
   // Places independent dispatches next to each other.
   passes.addNestedPass<func::FuncOp>(passes::order_dispatches());
-  // Where every part of a concat is stored in place, nothing is copied.
+  // Regions store the parts of a concat in its memory, if all of them can.
   passes.addPass(passes::store_parts(devices));
   // After the last reader of each value is known.
   passes.addPass(passes::overwrite_operands(devices));

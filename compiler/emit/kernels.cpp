@@ -16,7 +16,7 @@ std::string text_of(tx::DispatchOp region) {
   flags.useLocalScope().elideLargeElementsAttrs(-1);
   stream << symbol_count(region) << '\n';
   if (auto tied = region.getTied()) llvm::interleaveComma(*tied, stream);
-  if (auto pitches = region.getPitches()) llvm::interleaveComma(*pitches, stream << "pitches ");
+  if (auto pitch = region.getPitch()) stream << "pitch " << *pitch << '\n';
   // values are numbered from the region's start on, regardless of the surrounding function
   llvm::DenseMap<Value, unsigned> number;
   auto name = [&](Value value) -> unsigned { return number.try_emplace(value, number.size()).first->second; };

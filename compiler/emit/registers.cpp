@@ -41,6 +41,10 @@ uint32_t Registers::at_most(uint32_t left, uint32_t right) {
   return emit(module_format::Op::LessEqual, left, right);
 }
 
+uint32_t Registers::least(uint32_t left, uint32_t right) {
+  return emit(module_format::Op::Min, left, right);
+}
+
 uint32_t Registers::equal(uint32_t left, uint32_t right) {
   return emit(module_format::Op::Equal, left, right);
 }

@@ -183,31 +183,33 @@ class Scheduler {
     }
   }
 
-  // Regions store the parts of a concat outside of regions in its memory: as ranges of bytes, or as parts of its rows, which have pitches.
+  // Results of regions that are parts of a concat outside of regions: where they start, and how long they are, in bytes.
+  struct Part {
+    Value concat;
+    AffineExpr start, length;  // length: null if rows have a pitch; up to the end
+  };
+
+  // Regions store the parts of a concat outside of regions in its memory: as ranges of bytes or, with a pitch, as parts of its rows.
   LogicalResult find_parts() {
     for (auto concat : function_.getOps<tx::ConcatOp>()) {
-      const SmallVector<AffineExpr> extents = tx::extents(tx::tensor(concat.getResult()));
-      const auto axis = static_cast<size_t>(concat.getAxis());
-      const bool is_range =
-          llvm::all_of(ArrayRef(extents).take_front(axis), [](AffineExpr extent) { return tx::static_extent(extent) == 1; });
+      const RankedTensorType whole = tx::tensor(concat.getResult());
+      const bool has_ranges = tx::has_ranges(concat), has_rows = concat.getAxis() + 1 == static_cast<uint64_t>(whole.getRank());
       AffineExpr start = getAffineConstantExpr(0, concat.getContext());
       for (Value part : concat.getInputs()) {
-        auto maker = part.getDefiningOp<tx::DispatchOp>();
-        if (!maker || !part.hasOneUse() || maker.getTied())
-          return concat.emitError("has an operand that no region can store in its memory");
         const RankedTensorType type = tx::tensor(part);
-        auto pitch = tx::static_extent(tx::extents(maker.stored_type(llvm::cast<OpResult>(part).getResultNumber())).back());
-        const bool is_dense = !maker.getPitches();
-        if (is_dense ? !is_range : axis + 1 != extents.size() || pitch != tx::static_extent(extents.back()))
-          return concat.emitError("has an operand whose rows are stored at a pitch of ") << *pitch << ", not of its own rows";
-        AffineExpr bytes = (is_dense ? tx::element_count(type) : tx::extents(type).back()) * element_bytes(type);
-        parts_[part] = {concat.getResult(), start, is_dense ? bytes : AffineExpr()};
+        auto maker = part.getDefiningOp<tx::DispatchOp>();
+        const bool is_range = maker && !maker.getPitchAttr();
+        const bool is_stored = maker && part.hasOneUse() && !maker.getTied() &&
+                               (is_range ? has_ranges : has_rows && maker.getPitchAttr().getInt() == whole.getShape().back());
+        if (!is_stored) return concat.emitError("is outside of regions, and no region can store part '") << type << "' in its memory";
+        AffineExpr bytes = (is_range ? tx::element_count(type) : tx::extents(type).back()) * element_bytes(type);
+        parts_[part] = {concat.getResult(), start, is_range ? bytes : AffineExpr()};
         start = start + bytes;
       }
     }
     for (auto region : function_.getOps<tx::DispatchOp>()) {
-      if (region.getPitches() && llvm::any_of(region.getResults(), [&](Value result) { return !parts_.contains(result); }))
-        return region.emitError("has `pitches`, and its result is not a part of a tx.concat outside of regions");
+      if (region.getPitchAttr() && !parts_.contains(region.getResult(0)))
+        return region.emitError("has a `pitch`, and its result is not a part of a tx.concat outside of regions");
     }
     return success();
   }
@@ -436,7 +438,7 @@ class Scheduler {
       uint32_t start = whole, length = whole;
       if (auto part = parts_.find(output); part != parts_.end()) {
         location_[output] = locate(part->second.concat);
-        if (part->second.start != getAffineConstantExpr(0, output.getContext())) start = registers_.value_of(part->second.start);
+        start = start_of(part->second);
         if (part->second.length) length = registers_.value_of(part->second.length);
       }
       if (read_.contains(locate(output))) add_barrier();
@@ -449,11 +451,19 @@ class Scheduler {
     }
   }
 
-  static void note_pitches(tx::DispatchOp dispatch, mf::DispatchSiteT& site) {
-    auto pitches = dispatch.getPitches();
-    if (!pitches) return;
+  // Without rows, a part of them starts at 0, which is where the concat ends.
+  uint32_t start_of(const Part& part) {
+    const RankedTensorType type = tx::tensor(part.concat);
+    if (part.start == getAffineConstantExpr(0, type.getContext())) return whole;
+    const uint32_t start = registers_.value_of(part.start);
+    AffineExpr size = tx::element_count(type) * element_bytes(type);
+    return part.length || tx::is_never_zero(size) ? start : registers_.least(start, registers_.value_of(size));
+  }
+
+  static void note_pitch(tx::DispatchOp dispatch, mf::DispatchSiteT& site) {
+    if (!dispatch.getPitchAttr()) return;
     site.binding_pitches.assign(dispatch.getInputs().size(), 0);
-    for (int64_t pitch : *pitches) site.binding_pitches.push_back(std::max<int64_t>(pitch, 0));
+    site.binding_pitches.push_back(dispatch.getPitchAttr().getInt());
   }
 
   // A result is in the memory of the operand that it is tied to.
@@ -588,7 +598,7 @@ class Scheduler {
     if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
     if (failed(take_places(dispatch))) return failure();
     bind(*site, dispatch.getInputs(), dispatch.getOutputs());
-    note_pitches(dispatch, *site);
+    note_pitch(dispatch, *site);
     check_empty_values(dispatch, usual.plan);
     for (const targets::Limit& limit : usual.plan.limits) {
       if (!checked_.insert(limit.most - limit.value).second) continue;
@@ -643,11 +653,6 @@ class Scheduler {
   std::vector<std::pair<uint32_t, uint32_t>> uses_;  // of each transient: first and last command
   llvm::DenseMap<std::pair<uint32_t, uint32_t>, uint32_t> values_;
   llvm::DenseMap<Value, uint32_t> location_;
-  // Results of regions that are parts of a concat outside of regions: where they start, and how long they are, in bytes.
-  struct Part {
-    Value concat;
-    AffineExpr start, length;  // length: null if rows have a pitch; up to the end
-  };
   llvm::DenseMap<Value, Part> parts_;
   llvm::DenseSet<AffineExpr> checked_;
   llvm::DenseMap<Value, uint32_t> verdicts_;  // of the values of checks

@@ -160,9 +160,15 @@ bool stays_in_place(Value value) {
   return true;
 }
 
+bool has_ranges(ConcatOp concat) {
+  const SmallVector<AffineExpr> all = extents(tensor(concat.getResult()));
+  return llvm::all_of(ArrayRef(all).take_front(concat.getAxis()), [](AffineExpr extent) { return static_extent(extent) == 1; });
+}
+
 bool dies_with(DispatchOp region, Value operand) {
   operand = storage_of(operand);
-  auto maker = operand.getDefiningOp<DispatchOp>();
+  auto concat = operand.getDefiningOp<ConcatOp>();  // outside of regions: made by those of its parts
+  auto maker = (concat ? concat.getInputs().front() : operand).getDefiningOp<DispatchOp>();
   if (!maker || maker.getSlot() != region.getSlot()) return false;
   unsigned reads = 0;
   SmallVector<Value> views = {operand};
@@ -796,15 +802,6 @@ std::optional<int64_t> DispatchOp::overwritten() {
   return std::nullopt;
 }
 
-RankedTensorType DispatchOp::stored_type(unsigned result) {
-  RankedTensorType type = tensor(getResult(result));
-  const int64_t pitch = getPitches() ? (*getPitches())[result] : -1;
-  if (pitch < 0) return type;
-  SmallVector<AffineExpr> extents = tx::extents(type);
-  extents.back() = getAffineConstantExpr(pitch, getContext());
-  return tensor_type(extents, type.getElementType());
-}
-
 LogicalResult DispatchOp::verify() {
   if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
   Block& block = getBody().front();
@@ -832,20 +829,16 @@ LogicalResult DispatchOp::verify() {
         return emitOpError("ties a result of type ") << to << " to an operand of type " << from;
     }
   }
-  if (auto pitches = getPitches()) {
-    if (pitches->size() != getNumResults())
-      return emitOpError("has ") << pitches->size() << " pitches and " << getNumResults() << " results";
-    if (getTied()) return emitOpError("has both `pitches` and `tied`");
-    for (auto [result, pitch] : llvm::enumerate(*pitches)) {
-      if (pitch == -1) continue;
-      RankedTensorType type = tensor(getOutputs()[result]);
-      if (type.getRank() == 0 || type.isDynamicDim(type.getRank() - 1) || pitch < type.getShape().back())
-        return emitOpError("has rows of type ") << type << " at a pitch of " << pitch << "; it must be at least their extent, a constant";
-    }
+  if (IntegerAttr pitch = getPitchAttr()) {
+    if (getNumResults() != 1 || getTied()) return emitOpError("has a `pitch`, which is for a single result that is not tied");
+    RankedTensorType type = tensor(getResult(0));
+    if (type.getRank() == 0 || type.isDynamicDim(type.getRank() - 1) || pitch.getInt() < type.getShape().back())
+      return emitOpError("has rows of type ") << type << " at a pitch of " << pitch.getInt()
+                                              << "; it must be at least their extent, a constant";
   }
   OperationAttr operation = getAlternativeAttr();
   if (!operation) return success();
-  if (getPitches()) return emitOpError("has `pitches` and an alternative, whose results must be dense");
+  if (getPitchAttr()) return emitOpError("has a `pitch` and an alternative, whose results must be dense");
   if (overwritten()) return emitOpError("ties a result to an operand, but has an alternative, whose results must not overlap its operands");
   return verify_operator(*this, operation.getDomain(), operation.getName(), static_cast<int64_t>(operation.getVersion()),
                          operation.getRecord());

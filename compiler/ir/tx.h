@@ -216,6 +216,8 @@ inline mlir::Value storage_of(mlir::Value value) {
   while (value.getDefiningOp() && has_same_bytes(value.getDefiningOp())) value = value.getDefiningOp()->getOperand(0);
   return value;
 }
+// Whether each part of the concat is a range of its elements in memory: all dimensions before the axis have one element.
+bool has_ranges(ConcatOp concat);
 inline bool has_only_stages(mlir::Operation* op) {
   return op->hasTrait<OnlyStages>();
 }

@@ -386,11 +386,11 @@ def Tx_DispatchOp : Tx_Op<"dispatch", [IsolatedFromAbove, SingleBlock, NoMemoryE
   let description = [{Block arguments are the operands, in order; the kernel's bindings are the operands, then the results. Results are dense,
     row-major and do not overlap operands, unless `tied` names the operand that result i may overwrite in place (-1: none). It runs on
     `slot`, where its operands and results are; scheduling needs one. With an `alternative`, a library plugin may run instead of the
-    kernel: importers make such regions of single nodes, and nothing fuses with them. `pitches` has, for each result, the number of elements
-    from one row (innermost dimension) to the next in memory (-1: the rows are dense): the result is a part of the rows of a tx.concat outside
-    of regions, which is its only reader.}];
+    kernel: importers make such regions of single nodes, and nothing fuses with them. `pitch` is the number of elements from one row (innermost
+    dimension) of the only result to the next in memory; without it, rows are dense. Such a result is a part of the rows of a tx.concat outside of
+    regions, which is its only reader.}];
   let arguments = (ins Variadic<Tx_Tensor>:$inputs, StrAttr:$name, OptionalAttr<DenseI64ArrayAttr>:$tied, OptionalAttr<StrAttr>:$slot,
-                       OptionalAttr<Tx_OperationAttr>:$alternative, OptionalAttr<DenseI64ArrayAttr>:$pitches);
+                       OptionalAttr<Tx_OperationAttr>:$alternative, OptionalAttr<I64Attr>:$pitch);
   let results = (outs Variadic<Tx_Tensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let builders = [OpBuilder<(ins "mlir::TypeRange":$outputs, "mlir::ValueRange":$inputs, "llvm::StringRef":$name, "mlir::StringAttr":$slot,
@@ -401,8 +401,6 @@ def Tx_DispatchOp : Tx_Op<"dispatch", [IsolatedFromAbove, SingleBlock, NoMemoryE
   let extraClassDeclaration = [{
     // The first operand that a result overwrites, if any.
     std::optional<int64_t> overwritten();
-    // The result's type, with its pitch as the innermost extent.
-    ::mlir::RankedTensorType stored_type(unsigned result);
   }];
   let hasVerifier = 1;
 }

@@ -26,7 +26,7 @@ class Devices {
   virtual bool reads_panels(llvm::StringRef family) const = 0;
   // Whether kernels of the region are as fast if its result overwrites an operand of which each element is read only at its own place.
   virtual bool work_in_place(llvm::StringRef family, tx::DispatchOp region) const = 0;
-  // Whether kernels of the region can store the rows of its results apart from each other (pitches of tx.dispatch).
+  // Whether kernels of the region, which has a `pitch` (tx.dispatch), can store its rows apart from each other.
   virtual bool store_rows_apart(llvm::StringRef family, tx::DispatchOp region) const = 0;
   // Whether they compute this convolution, which has a constant filter, by Winograd's F(2x2, 3x3).
   virtual bool prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const = 0;

@@ -22,35 +22,33 @@ tx::ConcatOp only_concat(tx::DispatchOp region) {
   return ValueRange(concat.getInputs()) == ValueRange(body.getArguments()) ? concat : nullptr;
 }
 
-// Whether the only result of a region on the same slot is read only as this part.
-bool is_own(Value part, tx::DispatchOp region) {
+// Whether it is the only result of a region on the same slot, and is read only as this part.
+bool is_free(Value part, tx::DispatchOp region) {
   auto maker = part.getDefiningOp<tx::DispatchOp>();
   return maker && maker.getNumResults() == 1 && part.hasOneUse() && maker.getSlot() == region.getSlot() && !maker.getAlternative() &&
-         !maker.getTied() && !maker.getPitches();
+         !maker.getTied() && !maker.getPitchAttr();
 }
 
-// Sets the pitches of the regions that compute the parts, if all of them can store theirs in place.
-bool are_stored_in_place(tx::DispatchOp region, tx::ConcatOp concat, const Devices& devices, StringRef family) {
-  const auto axis = static_cast<size_t>(concat.getAxis());
+// Sets the pitch of the regions that compute the parts, if all of them can store theirs in place.
+bool try_to_store_in_place(tx::DispatchOp region, tx::ConcatOp concat, const Devices& devices, StringRef family) {
   const RankedTensorType whole = tx::tensor(concat.getResult());
-  const SmallVector<AffineExpr> extents = tx::extents(whole);
-  const bool is_range = llvm::all_of(ArrayRef(extents).take_front(axis), [](AffineExpr extent) { return tx::static_extent(extent) == 1; });
-  if (!is_range && axis + 1 != extents.size()) return false;
+  const bool has_ranges = tx::has_ranges(concat);
+  if (!has_ranges && concat.getAxis() + 1 != static_cast<uint64_t>(whole.getRank())) return false;
   const int64_t element_bytes = (whole.getElementTypeBitWidth() + 7) / 8;
   int64_t start = 0;
   SmallVector<tx::DispatchOp> makers;
   for (Value part : region.getInputs()) {
-    if (start % alignment_bytes != 0 || !is_own(part, region)) return false;
+    if (start % alignment_bytes != 0 || !is_free(part, region)) return false;
     makers.push_back(part.getDefiningOp<tx::DispatchOp>());
-    auto count = tx::static_extent(is_range ? tx::element_count(tx::tensor(part)) : tx::extents(tx::tensor(part)).back());
+    auto count = tx::static_extent(has_ranges ? tx::element_count(tx::tensor(part)) : tx::extents(tx::tensor(part)).back());
     int64_t bytes = 0;
     if (!count || __builtin_mul_overflow(*count, element_bytes, &bytes) || __builtin_add_overflow(start, bytes, &start)) return false;
   }
-  if (is_range) return true;
+  if (has_ranges) return true;
   if (start % alignment_bytes != 0) return false;  // where the second row starts
-  for (tx::DispatchOp maker : makers) maker.setPitches(ArrayRef<int64_t>{whole.getShape().back()});
+  for (tx::DispatchOp maker : makers) maker.setPitch(whole.getShape().back());
   if (llvm::all_of(makers, [&](tx::DispatchOp maker) { return devices.store_rows_apart(family, maker); })) return true;
-  for (tx::DispatchOp maker : makers) maker.removePitchesAttr();
+  for (tx::DispatchOp maker : makers) maker.removePitchAttr();
   return false;
 }
 
@@ -64,7 +62,7 @@ struct StoreParts : PassWrapper<StoreParts, OperationPass<ModuleOp>> {
       for (auto region : llvm::make_early_inc_range(function.getOps<tx::DispatchOp>())) {
         tx::ConcatOp concat = only_concat(region);
         StringRef family = tx::family_of(getOperation(), region.getSlot().value_or(tx::default_slot));
-        if (!concat || !are_stored_in_place(region, concat, devices_, family)) continue;
+        if (!concat || !try_to_store_in_place(region, concat, devices_, family)) continue;
         OpBuilder builder(region);
         Location location = concat.getLoc();
         auto whole = builder.create<tx::ConcatOp>(location, concat.getType(), region.getInputs(), concat.getAxis());

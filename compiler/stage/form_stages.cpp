@@ -83,7 +83,7 @@ class Former {
     builder_.setInsertionPointToStart(entry);
     staged.region =
         builder_.create<tx::DispatchOp>(location, source_.getOutputs().getTypes(), entry->getArguments(), source_.getName(),
-                                        source_.getTiedAttr(), source_.getSlotAttr(), /*alternative=*/nullptr, source_.getPitchesAttr());
+                                        source_.getTiedAttr(), source_.getSlotAttr(), /*alternative=*/nullptr, source_.getPitchAttr());
     builder_.create<func::ReturnOp>(location, staged.region.getOutputs());
     Block* body = builder_.createBlock(&staged.region.getBody());
     for (BlockArgument argument : copy_->getBody().getArguments()) operands_.map(argument, body->addArgument(argument.getType(), location));

@@ -68,8 +68,8 @@ class StageEmitter {
   Value place_of_results() {
     AffineExpr place = getAffineConstantExpr(0, stage_->getContext());
     for (auto [d, extent] : llvm::enumerate(domain_.parallel())) {
-      const bool has_pitch = d + 1 == domain_.getParallelRank() && k_.pitch(0) >= 0;
-      place = (has_pitch ? place * k_.pitch(0) : place * extent) + getAffineDimExpr(d, stage_->getContext());
+      const bool has_pitch = d + 1 == domain_.getParallelRank() && k_.pitch();
+      place = (has_pitch ? place * *k_.pitch() : place * extent) + getAffineDimExpr(d, stage_->getContext());
     }
     return body_.evaluate(place, place_.index);
   }

@@ -20,7 +20,7 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, ModuleOp kernels_module)
       location(builder.getUnknownLoc()),  // the region's own location would only make equal kernels differ
       kernels(kernels_module),
       operand_count_(region.getInputs().size()),
-      pitches_(region.getPitches().value_or(ArrayRef<int64_t>())) {
+      pitch_(region.getPitch()) {
   builder.setInsertionPointToEnd(kernels.getBody());
 }
 

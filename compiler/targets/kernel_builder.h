@@ -29,8 +29,8 @@ class KernelBuilder {
   // The start of a tensor's memory, for load() and store().
   mlir::Value operand(unsigned i) const { return bindings_[i]; }
   mlir::Value result(unsigned i) const { return bindings_[operand_count_ + i]; }
-  // Elements from one row of the result to the next, or -1: rows are dense (pitches of tx.dispatch).
-  int64_t pitch(unsigned result) const { return pitches_.empty() ? -1 : pitches_[result]; }
+  // Elements from one row of the only result to the next, if they are not dense (tx.dispatch).
+  std::optional<int64_t> pitch() const { return pitch_; }
 
   // ---- the workgroup, on machines that run one for each group of threads; other machines have one thread, and loops over workgroups
   int64_t threads() const { return threads_; }
@@ -114,7 +114,7 @@ class KernelBuilder {
   llvm::SmallVector<mlir::Value> bindings_;  // operands, then results
   llvm::SmallVector<mlir::Value> symbols_;
   unsigned operand_count_ = 0;
-  llvm::ArrayRef<int64_t> pitches_;  // of the region's results; empty: all are dense
+  std::optional<int64_t> pitch_;
   int64_t threads_ = 1;
   mlir::Value block_, thread_;
 };

@@ -51,7 +51,7 @@ struct KernelPlan {
   // A result may overwrite an operand (tied of tx.dispatch) of which each of its elements reads only the one at its own place, and the kernel is as
   // fast.
   bool works_in_place = false;
-  // The rows of results may be `pitches` (of tx.dispatch) apart.
+  // The region may have a `pitch` (tx.dispatch).
   bool stores_rows_apart = false;
   // Each operand of a concat that is followed only by element-wise ops has its own workgroups, so that it may be empty.
   bool copies_by_operand = false;

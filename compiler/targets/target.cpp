@@ -41,7 +41,7 @@ std::string reasons_of(ArrayRef<Refusal> refusals) {
   return text;
 }
 
-// A region is tied, or has pitches, if the plans of the first strategy allow it (Target::works_in_place); those of other strategies need not.
+// A region is tied, or has a pitch, if the plans of the first strategy allow it (Target::works_in_place); those of other strategies need not.
 void drop_what_cannot_store(tx::DispatchOp region, Answer& answer) {
   auto drop = [&](bool KernelPlan::* may, const char* reason) {
     if (answer.plans.empty()) return;
@@ -49,7 +49,7 @@ void drop_what_cannot_store(tx::DispatchOp region, Answer& answer) {
     if (answer.plans.empty()) answer.reason = reason;
   };
   if (region.getTied()) drop(&KernelPlan::works_in_place, "its kernels do not overwrite an operand with a result");
-  if (region.getPitches()) drop(&KernelPlan::stores_rows_apart, "its kernels store only dense rows");
+  if (region.getPitchAttr()) drop(&KernelPlan::stores_rows_apart, "its kernels store only dense rows");
 }
 
 bool is_loaded(Type element) {
@@ -99,9 +99,9 @@ FailureOr<Plans> Target::plans(tx::DispatchOp region, StringRef only, std::vecto
     refusals.push_back({strategy->name().str(), reason.text()});
   }
   if (succeeded(taken)) {
-    if (region.getPitches() && !llvm::all_of(*taken, [](const KernelPlan& plan) { return plan.stores_rows_apart; }))
+    if (region.getPitchAttr() && !llvm::all_of(*taken, [](const KernelPlan& plan) { return plan.stores_rows_apart; }))
       return FailureOr<Plans>(region.emitError() << name() << ": the " << taken->front().strategy
-                                                 << " kernel of this region stores only dense rows; remove `pitches`");
+                                                 << " kernel of this region stores only dense rows; remove `pitch`");
     return taken;
   }
   InFlightDiagnostic error = emitError(at.value_or(region.getLoc()));

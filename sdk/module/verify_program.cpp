@@ -253,16 +253,27 @@ class ProgramChecker {
     for (int64_t dim : *dims) {
       if (dim < -1) return wrong("dimension " + std::to_string(dim) + " of a binding is negative");
     }
+    return true;
+  }
+
+  // Since 0.3. Only a binding of a known type has rows.
+  bool binding_pitches(uint32_t i) {
+    const mf::DispatchSite* site = program_.dispatches()->Get(i);
     const auto* pitches = site->binding_pitches();
-    if (!pitches || pitches->size() == 0) return true;
+    auto wrong = [&](const std::string& text) { return fail("dispatch site ", i, ": ", text); };
+    if (!pitches) return true;
+    if (!all_usable(pitches)) return wrong("the pitches of its bindings are misaligned");
     if (!budget_.take(uint64_t{8} * pitches->size())) return wrong("its vectors are shared with others");
-    if (pitches->size() != types->size()) return wrong("not every binding has a pitch");
+    const auto* types = site->binding_types();
+    const uint32_t count = types ? types->size() : 0;
+    if (pitches->size() != 0 && pitches->size() != count) return wrong("not every binding has a type and a pitch");
     uint32_t end = 0;
-    for (uint32_t k = 0; k < types->size(); ++k) {
-      end += types->Get(k)->rank();
-      const int64_t pitch = pitches->Get(k), row = types->Get(k)->rank() == 0 ? -1 : dims->Get(end - 1);
+    for (uint32_t k = 0; k < pitches->size(); ++k) {
+      const mf::BindingType* type = types->Get(k);
+      end += type->rank();
+      const int64_t pitch = pitches->Get(k), row = type->rank() == 0 ? -1 : site->binding_dims()->Get(end - 1);
       if (pitch == 0) continue;
-      if (row < 0 || pitch < row || pitch > kMostPitch)
+      if (type->element_type() == HEDDLE_TYPE_UNDEFINED || row < 0 || pitch < row || pitch > kMostPitch)
         return wrong("pitch " + std::to_string(pitch) + " of a binding with rows of " + std::to_string(row) + " is not possible");
     }
     return true;
@@ -290,7 +301,7 @@ class ProgramChecker {
     }
     uint64_t extents = 0;  // number of extents among the constants
     if (site->operation() && !operation(*site->operation(), *site, i, &extents)) return false;
-    if (!has_kernels) return binding_types(i);
+    if (!has_kernels) return binding_types(i) && binding_pitches(i);
     const uint64_t constants_bytes = 8 * (uint64_t{site->constants()->size()} - extents);
     const auto& entries = *module_.executables()->Get(site->executable())->entries();
     for (uint32_t c = 0; c < site->candidates()->size(); ++c) {
@@ -321,7 +332,7 @@ class ProgramChecker {
           return fail("dispatch site ", i, ": candidate ", c, ": guard ", g, ": range ", guard->min(), "..", guard->max(), " is empty");
       }
     }
-    return binding_types(i);
+    return binding_types(i) && binding_pitches(i);
   }
 
   // out_extents: the number of its operands' extents, at most the number of the site's constants.

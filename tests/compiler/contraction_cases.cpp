@@ -70,8 +70,8 @@ int64_t Case::packed_elements() const {
   return (winograd ? depth() / 9 * 16 : depth()) * padded(filter.back(), groups);
 }
 
-static std::string pitches(int64_t pitch) {
-  return "attributes {pitches = array<i64: " + std::to_string(pitch) + ">}";
+static std::string with_pitch(int64_t pitch) {
+  return "attributes {pitch = " + std::to_string(pitch) + " : i64}";
 }
 
 std::string Case::region(bool with_packed) const {
@@ -167,7 +167,7 @@ Case Conv::to_case() const {
     c.more = {f};
     c.tail = broadcast + quantized_tail(t);
   }
-  if (pitch > 0) c.dispatch_attributes = pitches(pitch);
+  if (pitch > 0) c.dispatch_attributes = with_pitch(pitch);
   return c;
 }
 
@@ -206,7 +206,7 @@ Case Matmul::to_case() const {
     c.tail = "%b = tx.broadcast %2 {dimensions = array<i64: " + std::to_string(batch.size() + 1) + ">} : " + tensor(f) + " -> " + t +
              "\n%z = tx.add %y, %b : " + t;
   }
-  if (pitch > 0) c.dispatch_attributes = pitches(pitch);
+  if (pitch > 0) c.dispatch_attributes = with_pitch(pitch);
   return c;
 }
 

@@ -45,7 +45,7 @@ TEST(Generic, MovesElements) {
                "pad %0 {low = array<i64: 1, 0>, high = array<i64: 2, 1>, value = 7.0 : f64} : tensor<3x4xi32> -> tensor<6x5xi32>"));
 }
 TEST(Generic, StoresRowsApart) {
-  const std::string apart = "attributes {pitches = array<i64: 80>}";
+  const std::string apart = "attributes {pitch = 80 : i64}";
   auto check_rows = [&](const std::string& from, const std::string& to, const std::string& op) {
     check(region_text({from}, {to}, "%r = tx." + op + " : tensor<" + from + "> -> tensor<" + to + ">\n tx.yield %r : tensor<" + to + ">",
                       apart));

@@ -337,10 +337,10 @@ RowsInMemory RowsInMemory::of(tx::DispatchOp region, unsigned result, const std:
   const RankedTensorType type = tx::tensor(region.getOutputs()[result]);
   const std::vector<int64_t> shape = shape_of(type, symbols);
   const size_t element = element_bytes(type.getElementType()), all = static_cast<size_t>(element_count(shape)) * element;
-  const int64_t pitch = region.getPitches() ? (*region.getPitches())[result] : -1;
-  if (pitch < 0 || all == 0) return {all, all, size_t{1}};
+  const auto pitch = region.getPitch();
+  if (!pitch || all == 0) return {all, all, size_t{1}};
   const size_t row = static_cast<size_t>(shape.back()) * element;
-  return {row, static_cast<size_t>(pitch) * element, all / row};
+  return {row, static_cast<size_t>(*pitch) * element, all / row};
 }
 
 std::vector<char> RowsInMemory::together(const char* memory, char untouched, const std::string& what) const {

@@ -115,7 +115,7 @@ size_t element_bytes(mlir::Type element);
 std::vector<char> to_bytes(const Tensor& tensor, mlir::Type element);
 Tensor from_bytes(const char* bytes, std::vector<int64_t> shape, mlir::Type element);
 
-// How a result lies in memory: in rows that may be apart (pitches of tx.dispatch), and what is between them belongs to others.
+// How a result lies in memory: in rows that may be apart (`pitch` of tx.dispatch), and what is between them belongs to others.
 struct RowsInMemory {
   size_t row_bytes, pitch_bytes, count;
 

@@ -81,9 +81,14 @@ void follow_program(const mf::Module& module, const mf::Function* function, cons
       uint64_t rank = 0;
       for (const mf::BindingType* type : *types) rank += type->rank();
       require(rank == site->binding_dims()->size(), "dimensions of bindings");
-      if (const auto* pitches = site->binding_pitches()) {
-        require(pitches->size() == 0 || pitches->size() == types->size(), "pitches of bindings");
-        for (int64_t pitch : *pitches) require(pitch >= 0 && pitch <= INT64_MAX / 16, "pitch of a binding");
+    }
+    if (const auto* pitches = site->binding_pitches()) {
+      const auto* types = site->binding_types();
+      require(pitches->size() == 0 || (types && pitches->size() == types->size()), "pitches of bindings");
+      for (uint32_t k = 0; k < pitches->size(); ++k) {
+        const int64_t pitch = pitches->Get(k);
+        require(pitch >= 0 && pitch <= INT64_MAX / 16, "pitch of a binding");
+        require(pitch == 0 || HEDDLE_TYPE_BITS(types->Get(k)->element_type()) > 0, "type of a binding with a pitch");
       }
     }
     for (uint32_t r : *site->constants()) require(r < registers, "constant register");

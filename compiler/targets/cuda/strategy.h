@@ -26,7 +26,7 @@ class Part {
   virtual std::string rung() const { return {}; }
   // Whether each element of an operand is read only right before the result's element at the same place is stored.
   virtual bool works_in_place() const { return false; }
-  // Whether the rows of results may be apart (pitches of tx.dispatch).
+  // Whether the region may have a `pitch` (tx.dispatch).
   virtual bool stores_rows_apart() const { return false; }
   // The number of workgroups that a multiprocessor should have registers for.
   virtual int64_t residents() const { return 1; }

@@ -156,8 +156,12 @@ class TileOutput {
             if (transpose_) {
               store_transposed(k_, evaluator, element, output.result, transpose_, one.point);
             } else {
-              // Without pitches, a reshape may follow.
-              RankedTensorType stored = region_.getPitches() ? region_.stored_type(output.result) : tx::tensor(output.value);
+              RankedTensorType stored = tx::tensor(output.value);
+              if (k_.pitch()) {
+                SmallVector<AffineExpr> extents = tx::extents(stored);
+                extents.back() = k_.builder.getAffineConstantExpr(*k_.pitch());
+                stored = tx::tensor_type(extents, stored.getElementType());
+              }
               evaluator.store(element, k_.result(output.result), stored, one.point);
             }
           }

@@ -587,7 +587,7 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
       plan.choice = tiling.choice();
       plan.guards = one.guards;
       plan.estimate_ns = each.estimate_ns;
-      plan.stores_rows_apart = !shape->epilogue.reads_full();                  // their rows are as far apart as the result's
+      plan.stores_rows_apart = !shape->epilogue.reads_full();                  // which would be read at the same pitch
       plan.works_in_place = tiling.passes == 1 && !shape->epilogue.is_long();  // else the result has the sums when the operand is read
       plans.push_back(std::move(plan));
     }

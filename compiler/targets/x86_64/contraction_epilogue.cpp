@@ -157,7 +157,7 @@ Value Epilogue::emit_at(KernelBuilder& kernel, Value product, Value element, Val
         values.push_back(kernel.load(base, column, f32, lanes, mask));
         break;
       case EpilogueOperand::row: {
-        Value pitch = kernel.pitch(0) >= 0 ? kernel.index(kernel.pitch(0)) : kernel.extent(tx::extents(tx::tensor(product_)).back());
+        Value pitch = kernel.pitch() ? kernel.index(*kernel.pitch()) : kernel.extent(tx::extents(tx::tensor(product_)).back());
         Value row = kernel.div(kernel.sub(element, column), pitch);
         values.push_back(kernel.splat(kernel.load(base, row, f32), lanes));
         break;

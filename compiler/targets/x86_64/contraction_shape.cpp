@@ -18,8 +18,7 @@ AffineExpr product(ArrayRef<AffineExpr> extents, MLIRContext* context) {
 
 // Elements of the region's result from one row to the next.
 int64_t pitch_of(Operation* root, int64_t columns) {
-  auto pitches = llvm::cast<tx::DispatchOp>(root->getParentOp()).getPitches();
-  return pitches && pitches->front() >= 0 ? pitches->front() : columns;
+  return static_cast<int64_t>(llvm::cast<tx::DispatchOp>(root->getParentOp()).getPitch().value_or(columns));
 }
 
 LogicalResult read_matmul(tx::MatmulOp op, ContractionShape& shape) {

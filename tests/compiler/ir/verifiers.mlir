@@ -310,19 +310,7 @@ func.func @tied_count(%x: tensor<8xf32>) -> tensor<8xf32> {
 
 func.func @pitch_below_row(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   // expected-error @+1 {{at a pitch of 7; it must be at least their extent, a constant}}
-  %0 = tx.dispatch "neg"(%x) attributes {pitches = array<i64: 7>} : (tensor<4x8xf32>) -> tensor<4x8xf32> {
-  ^bb0(%i: tensor<4x8xf32>):
-    %y = tx.neg %i : tensor<4x8xf32>
-    tx.yield %y : tensor<4x8xf32>
-  }
-  return %0 : tensor<4x8xf32>
-}
-
-// -----
-
-func.func @pitches_for_results(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-  // expected-error @+1 {{has 2 pitches and 1 results}}
-  %0 = tx.dispatch "neg"(%x) attributes {pitches = array<i64: 8, 8>} : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = tx.dispatch "neg"(%x) attributes {pitch = 7 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32> {
   ^bb0(%i: tensor<4x8xf32>):
     %y = tx.neg %i : tensor<4x8xf32>
     tx.yield %y : tensor<4x8xf32>
@@ -333,8 +321,8 @@ func.func @pitches_for_results(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 // -----
 
 func.func @pitched_and_tied(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
-  // expected-error @+1 {{has both `pitches` and `tied`}}
-  %0 = tx.dispatch "neg"(%x) attributes {pitches = array<i64: 16>, tied = array<i64: 0>} : (tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // expected-error @+1 {{has a `pitch`, which is for a single result that is not tied}}
+  %0 = tx.dispatch "neg"(%x) attributes {pitch = 16 : i64, tied = array<i64: 0>} : (tensor<4x8xf32>) -> tensor<4x8xf32> {
   ^bb0(%i: tensor<4x8xf32>):
     %y = tx.neg %i : tensor<4x8xf32>
     tx.yield %y : tensor<4x8xf32>

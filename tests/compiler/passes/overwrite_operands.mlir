@@ -113,3 +113,36 @@ func.func @moved(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   return %c : tensor<8x8xf32>
 }
 }
+
+// -----
+
+// A concat whose parts regions have stored is memory like a region's result.
+// CHECK-LABEL: @of_parts
+// CHECK: tx.concat
+// CHECK: tx.dispatch "exp"(%{{.*}}) on "default" attributes {tied = array<i64: 0>}
+module attributes {tx.families = ["cpu"]} {
+func.func @of_parts(%x: tensor<1x64xf32>) -> tensor<2x64xf32> {
+  %a = tx.dispatch "neg"(%x) on "default" : (tensor<1x64xf32>) -> tensor<1x64xf32> {
+  ^bb0(%i: tensor<1x64xf32>):
+    %0 = tx.neg %i : tensor<1x64xf32>
+    tx.yield %0 : tensor<1x64xf32>
+  }
+  %b = tx.dispatch "abs"(%x) on "default" : (tensor<1x64xf32>) -> tensor<1x64xf32> {
+  ^bb0(%i: tensor<1x64xf32>):
+    %0 = tx.abs %i : tensor<1x64xf32>
+    tx.yield %0 : tensor<1x64xf32>
+  }
+  %c = tx.concat %a, %b {axis = 0} : tensor<1x64xf32>, tensor<1x64xf32> -> tensor<2x64xf32>
+  %e = tx.dispatch "exp"(%c) on "default" : (tensor<2x64xf32>) -> tensor<2x64xf32> {
+  ^bb0(%i: tensor<2x64xf32>):
+    %0 = tx.exp %i : tensor<2x64xf32>
+    tx.yield %0 : tensor<2x64xf32>
+  }
+  %r = tx.dispatch "last"(%e) on "default" : (tensor<2x64xf32>) -> tensor<2x64xf32> {
+  ^bb0(%i: tensor<2x64xf32>):
+    %0 = tx.tanh %i : tensor<2x64xf32>
+    tx.yield %0 : tensor<2x64xf32>
+  }
+  return %r : tensor<2x64xf32>
+}
+}

@@ -4,8 +4,8 @@
 
 // Parts of rows: each region stores its channels at the pitch of all channels. The concat has no region.
 // CHECK-LABEL: @channels
-// CHECK: %[[A:.*]] = tx.dispatch "conv"(%{{.*}}) on "default" attributes {pitches = array<i64: 48>}
-// CHECK: %[[B:.*]] = tx.dispatch "pool"(%{{.*}}) on "default" attributes {pitches = array<i64: 48>}
+// CHECK: %[[A:.*]] = tx.dispatch "conv"(%{{.*}}) on "default" attributes {pitch = 48 : i64}
+// CHECK: %[[B:.*]] = tx.dispatch "pool"(%{{.*}}) on "default" attributes {pitch = 48 : i64}
 // CHECK: %[[ALL:.*]] = tx.concat %[[A]], %[[B]] {axis = 3 : i64}
 // CHECK: return %[[ALL]]
 module attributes {tx.families = ["cpu"]} {
@@ -34,7 +34,7 @@ func.func @channels(%x: tensor<1x8x8x16xf32>, %w: tensor<1x1x16x32xf32>) -> tens
 
 // Along the outermost dimension, parts are ranges, which every kernel can store. The last part may have any size.
 // CHECK-LABEL: @ranges
-// CHECK-NOT: pitches
+// CHECK-NOT: pitch
 // CHECK: tx.concat %{{.*}}, %{{.*}} {axis = 1 : i64} : tensor<1x4x16xf32>, tensor<1x3x16xf32>
 // CHECK-NEXT: return
 module attributes {tx.families = ["cpu"]} {
@@ -63,7 +63,7 @@ func.func @ranges(%x: tensor<1x4x16xf32>, %y: tensor<1x3x16xf32>) -> tensor<1x7x
 // A copy is needed for an argument, a part that is also read elsewhere or twice, a part that would not start at a multiple of 64 bytes, a kernel that
 // stores only dense rows, and an epilogue whose operand has the result's dense rows.
 // CHECK-LABEL: @copied
-// CHECK-NOT: pitches
+// CHECK-NOT: pitch
 // CHECK-COUNT-5: tx.dispatch "concat
 module attributes {tx.families = ["cpu"]} {
 func.func @copied(%x: tensor<4x16xf32>, %y: tensor<4x12xf32>, %w: tensor<16x16xf32>) -> (tensor<4x32xf32>, tensor<4x32xf32>, tensor<4x28xf32>, tensor<4x32xf32>, tensor<4x32xf32>) {
