@@ -84,7 +84,103 @@ Json operations(const mf::Program& program) {
   return out;
 }
 
-Json programs(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& list) {
+// The commands of a program in the order of its code, each with the values that it reads and writes: the edges of its data flow.
+class Commands {
+ public:
+  explicit Commands(const mf::Program& program) : program_(program), literals_(program.register_count(), -1) {
+    std::vector<bool> is_set(literals_.size(), false);
+    auto is_written = [](mf::Op op) {
+      return (op >= mf::Op::Literal && op <= mf::Op::LessEqual) || op == mf::Op::ArgumentDim || op == mf::Op::ReadScalar ||
+             op == mf::Op::ComputeUnits;
+    };
+    for (const mf::Instruction* one : *program.code()) {
+      if (!is_written(mf::Op(one->op())) || one->a() >= literals_.size()) continue;
+      const bool is_literal = mf::Op(one->op()) == mf::Op::Literal && !is_set[one->a()];
+      literals_[one->a()] = is_literal ? program.literals()->Get(one->b()) : -1;
+      is_set[one->a()] = true;
+    }
+  }
+
+  // Bytes of each transient; null if they are known only at the call.
+  Json transient_bytes() const {
+    Json out = Json::array();
+    for (const mf::Transient* transient : *program_.transients()) out.push_back(known(transient->size_register()));
+    return out;
+  }
+
+  Json list() const {
+    Json out = Json::array();
+    for (const mf::Instruction* one : *program_.code()) {
+      if (mf::Op(one->op()) == mf::Op::Dispatch) {
+        const mf::DispatchSite& site = *program_.dispatches()->Get(one->a());
+        Json bindings = Json::array();
+        int64_t dim = 0;
+        const bool is_typed = site.binding_types() && site.binding_types()->size() == site.bindings()->size();
+        for (uint32_t i = 0; i < site.bindings()->size(); ++i) {
+          bindings.push_back(binding(*site.bindings()->Get(i), site.bindings()->Get(i)->access()));
+          if (!is_typed) continue;
+          const mf::BindingType& type = *site.binding_types()->Get(i);
+          bindings.back()["type"] = module::shape_text(type.element_type(), {site.binding_dims()->data() + dim, type.rank()});
+          dim += type.rank();
+        }
+        add(out, "dispatch", std::move(bindings));
+        out.back()["region"] = site.name()->str();
+        out.back()["slot"] = site.slot();
+      } else if (mf::Op(one->op()) == mf::Op::Copy) {
+        const mf::CopySite& site = *program_.copies()->Get(one->a());
+        Json bindings = Json::array();
+        bindings.push_back(binding(site.source(), kRead));
+        bindings.push_back(binding(site.target(), kWrite));
+        add(out, "copy", std::move(bindings));
+      } else if (mf::Op(one->op()) == mf::Op::Fill) {
+        Json bindings = Json::array();
+        bindings.push_back(binding(program_.fills()->Get(one->a())->target(), kWrite));
+        add(out, "fill", std::move(bindings));
+      } else if (mf::Op(one->op()) == mf::Op::ReadScalar) {
+        Json bindings = Json::array();
+        bindings.push_back(binding({one->b(), one->c(), UINT32_MAX, kRead}, kRead));
+        bindings.back()["bytes"] = sizeof(int64_t);
+        add(out, "read", std::move(bindings));
+      }
+    }
+    return out;
+  }
+
+ private:
+  static constexpr uint32_t kRead = 1, kWrite = 2;  // of BindingRef.access
+
+  static void add(Json& out, const char* command, Json bindings) {
+    Json one;
+    one["command"] = command;
+    one["bindings"] = std::move(bindings);
+    out.push_back(std::move(one));
+  }
+
+  Json known(uint32_t index) const {
+    const int64_t value = index < literals_.size() ? literals_[index] : -1;
+    return value < 0 ? Json() : Json(value);
+  }
+
+  // Without "offset" it starts at the value's start, without "bytes" it ends at its end; null for what is known only at the call.
+  Json binding(const mf::BindingRef& ref, uint32_t access) const {
+    static constexpr const char* kKinds[] = {"argument", "result", "transient", "global", "verdict"};
+    static constexpr const char* kAccess[] = {"none", "read", "write", "both"};
+    const mf::Value& value = *program_.values()->Get(ref.value());
+    const auto kind = static_cast<uint32_t>(value.kind());
+    Json out;
+    out["value"] = kind < 5 ? kKinds[kind] : "unknown";
+    out["index"] = value.index();
+    out["access"] = kAccess[access & 3];
+    if (ref.offset_register() != UINT32_MAX) out["offset"] = known(ref.offset_register());
+    if (ref.length_register() != UINT32_MAX) out["bytes"] = known(ref.length_register());
+    return out;
+  }
+
+  const mf::Program& program_;
+  std::vector<int64_t> literals_;  // of registers that are written once, by a literal; -1 for others
+};
+
+Json programs(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& list, bool with_commands) {
   Json out = Json::array();
   for (const mf::Program* program : list) {
     Json regions = Json::array();
@@ -93,6 +189,11 @@ Json programs(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& list)
                    {"instructions", program->code()->size()},
                    {"transients", program->transients()->size()},
                    {"regions", std::move(regions)}});
+    if (with_commands) {
+      const Commands commands(*program);
+      out.back()["transient_bytes"] = commands.transient_bytes();
+      out.back()["commands"] = commands.list();
+    }
     if (Json used = operations(*program); !used.empty()) out.back()["operations"] = std::move(used);
   }
   return out;
@@ -123,9 +224,9 @@ std::string OpenModule::report() const {
                                 {"arguments", types(signature, signature.arguments)},
                                 {"results", types(signature, signature.results)},
                                 {"symbols", std::move(symbols)},
-                                {"programs", programs(*meta.functions()->Get(i)->programs())}});
+                                {"programs", programs(*meta.functions()->Get(i)->programs(), true)}});
   }
-  out["initializer"] = programs(*meta.initializer());
+  out["initializer"] = programs(*meta.initializer(), false);
 
   out["executables"] = Json::array();
   for (const mf::Executable* executable : *meta.executables()) {
@@ -177,7 +278,7 @@ std::string OpenModule::report() const {
     Json report = Json::parse(meta.report()->str(), shallow, false);
     out["compiler_report"] = report.is_discarded() ? Json(meta.report()->str()) : std::move(report);
   }
-  return out.dump(2, ' ', false, Json::error_handler_t::replace);
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace heddle::open
