@@ -165,34 +165,6 @@ heddle_status_t* ask(heddle_module_t* module, const ModuleFlags& flags, bool is_
   return status;
 }
 
-std::string slot_text(const Json& name) {
-  const std::string given = cell_text(name);
-  return given == "-" ? "default" : given;
-}
-
-Table table_of(const Json& needs, const Json& program) {
-  Table table{{"slot or device", "memory"}, {}};
-  const Json &calls = array(program, "calls"), &places = array(program, "places"), &labels = array(needs, "labels");
-  for (const Json& label : labels) table.header.push_back(cell_text(label));
-  static constexpr std::pair<const char*, const char*> kRows[] = {{"weights", "weights"},       {"  parameters", "parameters"},
-                                                                  {"  constants", "constants"}, {"  computed at load", "derived"},
-                                                                  {"state", "state"},           {"arena", "arena"},
-                                                                  {"inputs", "arguments"},      {"results", "results"},
-                                                                  {"total", "total"},           {"peak at load", "peak_at_load"}};
-  for (size_t i = 0; i < places.size(); ++i) {
-    std::string on = slot_text(places[i]["place"]), slots;
-    for (const Json& slot : array(places[i], "slots")) slots += (slots.empty() ? "" : ", ") + slot_text(slot);
-    if (slots != on) on += " (" + slots + ")";
-    for (const auto& [what, field] : kRows) {
-      std::vector<std::string>& row = table.rows.emplace_back(std::vector<std::string>{on, what});
-      on.clear();
-      for (const Json& call : calls)
-        row.push_back(bytes_text(number(places[i].contains(field) ? places[i] : array(call, "places")[i], field)));
-    }
-  }
-  return table;
-}
-
 }  // namespace
 
 void MemoryFlags::add_to(Flags& flags) {
@@ -266,31 +238,6 @@ std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, cons
     out.push_back(std::move(needs));
   }
   return std::nullopt;
-}
-
-void describe_memory(const Json& functions, Document& out) {
-  for (const Json& needs : functions) {
-    if (needs.contains("failure")) {
-      out.begin("memory needed by '" + text(needs, "function") + "'");
-      out.add(text(needs, "failure"));
-    }
-    for (const Json& program : array(needs, "programs")) {
-      out.begin("memory needed by '" + text(needs, "function") + "', for " + text(program, "families"));
-      out.add(table_of(needs, program));
-      for (const Json& one : array(program, "not_counted_at_load")) out.add("not counted at load: " + cell_text(one));
-      std::string last;
-      for (const Json& call : array(program, "calls")) {
-        const std::string missing = text(call, "not_counted");
-        if (missing != "-" && missing != last) out.add("not counted: " + missing);
-        last = missing;
-      }
-    }
-  }
-  if (!functions.empty()) {
-    out.add(
-        "each call that runs at the same time needs its own arena, inputs and results; memory that drivers need for themselves, such as "
-        "for code, is not included");
-  }
 }
 
 }  // namespace heddle::tool

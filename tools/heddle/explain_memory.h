@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "tools/heddle/document.h"
+#include "tools/heddle/report_view.h"
 #include "tools/heddle/session.h"
 
 namespace heddle::tool {
@@ -21,6 +21,5 @@ struct MemoryFlags {
 // device that slots are bound to.
 std::optional<int> find_memory(const Flags& flags, heddle_module_t* handle, const ModuleFlags& module, const Json& module_report,
                                const MemoryFlags& memory, bool is_bound, Json& out);
-void describe_memory(const Json& functions, Document& out);
 
 }  // namespace heddle::tool

@@ -62,11 +62,6 @@ std::string first_word(const std::string& name) {
   return name.substr(0, name.find(' '));
 }
 
-const Json& part(const Json& whole, const char* name) {
-  static const Json kNothing = Json::object();
-  return whole.is_object() && whole.contains(name) ? whole[name] : kNothing;
-}
-
 std::string slot_name(const Json& slot) {
   const std::string name = cell_text(slot);
   return name == "-" ? "default" : name;
@@ -356,7 +351,7 @@ Document summarize(const Json& whole, const std::string& function) {
   }
   out.begin("more", true);
   out.add(padded("more") + "--full: kernels, fused ops, refused fusions; --memory: bytes needed; --route: devices and reasons;");
-  out.add(padded("") + "--html -o FILE: everything as a page; heddle profile: measured time of each region");
+  out.add(padded("") + "--html FILE: a page with a drawing; heddle profile: measured time of each region");
   for (const Json* one : functions) {
     for (const Json& program : array(*one, "programs")) add_regions(whole, *one, program, out);
   }

@@ -33,6 +33,7 @@ const std::vector<ForeignCommand>& foreign_commands() {
       {"compile", "turns a model file into a .heddle file", "heddle-compiler", true},
       {"tune", "finds the fastest plans of a model's kernels on a device", "heddle-compiler", true},
       {"params", "lists, prints, converts, compares and checks files of parameters", "heddle-params", true},
+      {"page", "shows the report of a module as an HTML page", "heddle-page", true},
       {"conformance", "checks a plugin against the rules", "heddle-conformance", false},
       {"import", "shows a model file as the compiler reads it", "heddle-tools", false},
       {"opt", "runs passes of the compiler on its IR", "heddle-tools", false}};

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <memory>
 
 #include "tools/heddle/command.h"
 #include "tools/heddle/explain_summary.h"
 #include "tools/heddle/inputs.h"
 #include "tools/heddle/made_up_inputs.h"
+#include "tools/heddle/page_program.h"
 #include "tools/heddle/report_view.h"
 #include "tools/heddle/same_file.h"
 #include "tools/heddle/session.h"
@@ -24,7 +24,7 @@ struct Options {
   ModuleFlags module;
   std::vector<std::string> inputs, dims;
   uint64_t warmup = 3, iterations = 10, seed = 0;
-  std::string format = "table", trace;
+  std::string format = "table", trace, html;
 
   void declare(Flags& flags) {
     module.add_to(flags, true);
@@ -37,6 +37,7 @@ struct Options {
     flags.count("--warmup", warmup, "calls before measuring (3)", 0, 1'000'000'000);
     flags.count("--iterations", iterations, "calls to measure (10)", 1, 1'000'000'000);
     flags.text("--trace", trace, "write the start and end of every command to a file for Perfetto or chrome://tracing", "FILE");
+    add_html_flag(flags, html, "also write a page with a drawing of the data flow, colored by time");
     flags.choice("--format", format, format_names(), "format of the results on stdout");
     runtime.add_to(flags);
   }
@@ -94,11 +95,17 @@ Json per_call(const Json& before, const Json& after, double calls) {
   return rows;
 }
 
-// What the compiler says of the regions of the module.
-heddle_status_t* read_kinds(heddle_module_t* module, std::unique_ptr<RegionKinds>& out) {
+heddle_status_t* read_module(heddle_module_t* module, Json& out) {
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_module_report(module, &raw)) return status;
-  out = std::make_unique<RegionKinds>(parse_json(text_of(Text(raw))));
+  out = parse_json(text_of(Text(raw)));
+  return nullptr;
+}
+
+heddle_status_t* read_route(heddle_instance_t* instance, Json& out) {
+  heddle_text_t* raw = nullptr;
+  if (heddle_status_t* status = heddle_instance_report(instance, view("route"), &raw)) return status;
+  out = parse_json(text_of(Text(raw)));
   return nullptr;
 }
 
@@ -136,7 +143,10 @@ int run(const Arguments& arguments) {
   std::vector<NamedFile> read{{"the module", options.module.path}, {"--config", options.runtime.config}};
   for (const TensorArgument& input : given) read.push_back({"--input", input.path});
   for (const Assignment& file : parameter_files(options.module)) read.push_back({"--params", file.value});
-  if (Wrong wrong = file_named_twice({{"--trace", options.trace}}, read); !wrong.empty()) return flags.misuse(wrong);
+  if (Wrong wrong = file_named_twice({{"--trace", options.trace}, {"--html", options.html == "-" ? "" : options.html}}, read);
+      !wrong.empty())
+    return flags.misuse(wrong);
+  if (std::optional<int> code = find_page_program(flags, options.html)) return *code;
   if (!options.trace.empty()) options.runtime.settings = "trace.sink = " + dump_json(options.trace, -1);
 
   Runtime runtime;
@@ -179,9 +189,12 @@ int run(const Arguments& arguments) {
   Json rows = per_call(before, after, calls);
   double sum_ns = 0;
   for (const Json& row : rows) sum_ns += row["time_ns"].get<double>();
-  std::unique_ptr<RegionKinds> known_kinds;
-  if (heddle_status_t* status = read_kinds(module.get(), known_kinds)) return report(status);
-  const Json kinds = sums_by_kind(rows, *known_kinds, sum_ns);
+  Json about;
+  if (heddle_status_t* status = read_module(module.get(), about)) return report(status);
+  if (!options.html.empty()) {
+    if (heddle_status_t* status = read_route(instance.get(), about["route"])) return report(status);
+  }
+  const Json kinds = sums_by_kind(rows, RegionKinds(about), sum_ns);
   const Json whole{{"module", options.module.path},
                    {"calls", options.iterations},
                    {"call_ns", call_ns},
@@ -226,7 +239,10 @@ int run(const Arguments& arguments) {
   inputs.clear();
   results.clear();
   instance.reset();
-  return finish_trace(runtime.get(), kFine);
+  const int code = finish_trace(runtime.get(), kFine);
+  if (code != kFine || options.html.empty()) return code;
+  about["profile"] = whole;
+  return write_page(flags, about, options.module.function, options.html);
 }
 
 }  // namespace

@@ -54,6 +54,10 @@ const Json& array(const Json& object, const char* name) {
   static const Json kNone = Json::array();
   return object.is_object() && object.contains(name) && object[name].is_array() ? object[name] : kNone;
 }
+const Json& part(const Json& whole, const char* name) {
+  static const Json kNothing = Json::object();
+  return whole.is_object() && whole.contains(name) ? whole[name] : kNothing;
+}
 
 Column field(const std::string& title, const std::string& name) {
   return {title, [name](const Json& row) { return row.is_object() && row.contains(name) ? cell_text(row[name]) : std::string("-"); }, {}};

@@ -26,6 +26,8 @@ Json function_report(heddle_module_t* module, const std::string& name);
 std::string text(const Json& object, const char* name);
 uint64_t number(const Json& object, const char* name);
 const Json& array(const Json& object, const char* name);
+// The value of a field, or an empty object.
+const Json& part(const Json& whole, const char* name);
 
 // A column: its title, and the text of a row's cell. In CSV, which programs read, a column with a plain field has the name of that field, which
 // includes the unit, and its unformatted value.

@@ -66,6 +66,12 @@ if(TARGET heddle-conformance)
     TEXT "The command heddle conformance: for authors of drivers and allocators.")
 endif()
 
+if(TARGET heddle-page)
+  heddle_package(page NAME heddle-page SECTION utils RECOMMENDS heddle-runtime
+    SUMMARY "draws the data flow of compiled models"
+    TEXT "The command heddle page, which heddle explain --html and heddle profile --html use: one HTML file without scripts.")
+endif()
+
 if(TARGET heddle-params)
   install(FILES docs/parameters.md DESTINATION share/doc/heddle COMPONENT params)
   heddle_package(params NAME heddle-params SECTION utils RECOMMENDS heddle-runtime

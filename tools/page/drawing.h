@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Draws a picture of a graph as SVG.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tools/page/fold.h"
+#include "tools/page/html.h"
+
+namespace heddle::tool {
+
+// Measured time per call, by the whole names of regions; empty without a profile.
+struct Times {
+  struct Time {
+    double ns = 0, count = 0;
+  };
+  std::map<std::string, Time> of_region;
+  double call_ns = 0, sum_ns = 0;
+
+  explicit Times(const Json& profile);
+  bool empty() const { return of_region.empty(); }
+  // 0 for a node that was not measured.
+  double of(const Node& node) const;
+};
+
+// Names of classes of the style sheet.
+std::string group_class(const std::string& group);
+
+// slots: names with devices, which are the titles of the lanes. Boxes link to the panels #p<prefix>-<node>, boxes of several nodes to #g<prefix>-<node>.
+void draw(const Graph& graph, const Picture& picture, const std::vector<std::string>& slots, const std::string& prefix, const Times& times,
+          Html& out);
+
+}  // namespace heddle::tool

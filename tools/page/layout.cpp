@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Layers by longest path; order within layers by barycenters, keeping the order with the fewest crossings; positions by least squares under the
+// constraint of the order (pool adjacent violators).
+#include "tools/page/layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+
+namespace heddle::tool {
+namespace {
+
+constexpr double kGap = 20, kBetweenLayers = 22, kMargin = 14, kPassWidth = 6, kPort = 14, kStraight = 60;
+constexpr int kOrderSweeps = 12, kPlaceSweeps = 16;
+
+// A box, or the place where a trunk passes a layer.
+struct Item {
+  size_t box;  // the trunk's source for a place
+  bool is_box;
+  size_t layer, lane;
+  double width;
+  double x = 0;
+  std::vector<size_t> above = {}, below = {};
+};
+
+class Layered {
+ public:
+  Layered(std::vector<LayoutBox>& boxes, const std::vector<LayoutLine>& lines, size_t lane_count)
+      : boxes_(boxes), lines_(lines), lane_count_(std::max<size_t>(lane_count, 1)) {}
+
+  Layout run() {
+    find_layers();
+    make_items();
+    order();
+    place();
+    return draw();
+  }
+
+ private:
+  void find_layers() {
+    std::vector<std::vector<size_t>> readers(boxes_.size());
+    for (LayoutBox& box : boxes_) box.layer = 0;
+    std::vector<std::vector<size_t>> sources(boxes_.size());
+    for (const LayoutLine& line : lines_) {
+      readers[line.from].push_back(line.to);
+      sources[line.to].push_back(line.from);
+    }
+    for (size_t i = 0; i < boxes_.size(); ++i) {
+      for (const size_t from : sources[i]) boxes_[i].layer = std::max(boxes_[i].layer, boxes_[from].layer + 1);
+    }
+    for (size_t i = boxes_.size(); i-- > 0;) {
+      if (!sources[i].empty() || readers[i].empty()) continue;
+      size_t first = SIZE_MAX;
+      for (const size_t to : readers[i]) first = std::min(first, boxes_[to].layer);
+      boxes_[i].layer = first - 1;
+    }
+    for (const LayoutBox& box : boxes_) layers_.resize(std::max(layers_.size(), box.layer + 1));
+  }
+
+  void make_items() {
+    std::vector<size_t> last(boxes_.size());
+    for (const LayoutLine& line : lines_) last[line.from] = std::max(last[line.from], boxes_[line.to].layer);
+    for (size_t i = 0; i < boxes_.size(); ++i) {
+      const LayoutBox& box = boxes_[i];
+      items_.push_back({i, true, box.layer, box.lane, std::max(box.width, box.label)});
+    }
+    passes_.resize(boxes_.size());
+    for (size_t i = 0; i < boxes_.size(); ++i) {
+      size_t previous = i;
+      for (size_t layer = boxes_[i].layer + 1; layer < last[i]; ++layer) {
+        items_.push_back({i, false, layer, boxes_[i].lane, kPassWidth});
+        connect(previous, items_.size() - 1);
+        previous = items_.size() - 1;
+        passes_[i].push_back(previous);
+      }
+    }
+    for (const LayoutLine& line : lines_) connect(trunk_at(line.from, boxes_[line.to].layer - 1), line.to);
+    // In the order of the boxes, a trunk's places with its source: a good start.
+    std::vector<size_t> all(items_.size());
+    std::iota(all.begin(), all.end(), 0);
+    std::stable_sort(all.begin(), all.end(), [&](size_t a, size_t b) { return items_[a].box < items_[b].box; });
+    for (const size_t item : all) layers_[items_[item].layer].push_back(item);
+    for (auto& layer : layers_) sort_lanes(layer);
+  }
+  void connect(size_t above, size_t below) {
+    items_[above].below.push_back(below);
+    items_[below].above.push_back(above);
+  }
+  // The item of a box's trunk in that layer.
+  size_t trunk_at(size_t box, size_t layer) const { return layer == boxes_[box].layer ? box : passes_[box][layer - boxes_[box].layer - 1]; }
+  void sort_lanes(std::vector<size_t>& layer) const {
+    std::stable_sort(layer.begin(), layer.end(), [&](size_t a, size_t b) { return items_[a].lane < items_[b].lane; });
+  }
+
+  void number_positions() {
+    positions_.resize(items_.size());
+    for (const auto& layer : layers_) {
+      for (size_t i = 0; i < layer.size(); ++i) positions_[layer[i]] = i;
+    }
+  }
+
+  // Inversions between the connections of neighboring layers, counted with a tree of partial sums.
+  uint64_t crossings() {
+    number_positions();
+    uint64_t total = 0;
+    for (size_t i = 0; i + 1 < layers_.size(); ++i) {
+      const size_t width = layers_[i + 1].size();
+      std::vector<uint64_t> sums(width + 1);
+      uint64_t seen = 0;
+      for (const size_t item : layers_[i]) {
+        std::vector<size_t> ends;
+        for (const size_t below : items_[item].below) ends.push_back(positions_[below]);
+        for (const size_t end : ends) {
+          uint64_t left = 0;
+          for (size_t k = end + 1; k > 0; k -= k & (~k + 1)) left += sums[k];
+          total += seen - left;
+        }
+        for (const size_t end : ends) {
+          for (size_t k = end + 1; k <= width; k += k & (~k + 1)) ++sums[k];
+          ++seen;
+        }
+      }
+    }
+    return total;
+  }
+
+  void sort_by_neighbors(std::vector<size_t>& layer, bool from_above) {
+    std::vector<std::pair<double, size_t>> keys;
+    for (const size_t item : layer) {
+      const auto& neighbors = from_above ? items_[item].above : items_[item].below;
+      double sum = 0;
+      for (const size_t one : neighbors) sum += static_cast<double>(positions_[one]) + 0.5;
+      // An item without neighbors keeps its place.
+      const auto own = static_cast<double>(positions_[item]) + 0.5;
+      keys.emplace_back(neighbors.empty() ? own : sum / static_cast<double>(neighbors.size()), item);
+    }
+    std::stable_sort(keys.begin(), keys.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (size_t i = 0; i < layer.size(); ++i) layer[i] = keys[i].second;
+    sort_lanes(layer);
+    for (size_t i = 0; i < layer.size(); ++i) positions_[layer[i]] = i;
+  }
+
+  void order() {
+    auto best = layers_;
+    uint64_t fewest = crossings();
+    for (int sweep = 0; sweep < kOrderSweeps && fewest > 0; ++sweep) {
+      number_positions();
+      if (sweep % 2 == 0) {
+        for (size_t i = 1; i < layers_.size(); ++i) sort_by_neighbors(layers_[i], true);
+      } else {
+        for (size_t i = layers_.size() - 1; i-- > 0;) sort_by_neighbors(layers_[i], false);
+      }
+      if (const uint64_t now = crossings(); now < fewest) {
+        fewest = now;
+        best = layers_;
+      }
+    }
+    layers_ = std::move(best);
+  }
+
+  // The items of one lane of one layer, moved to where their neighbors want them, as far as their order and widths allow.
+  void settle(const std::vector<size_t>& items, bool use_above, bool use_below) {
+    struct Pool {
+      double sum = 0, weight = 0;
+      size_t count = 0;
+      double mean() const { return sum / weight; }
+    };
+    std::vector<double> offsets;
+    std::vector<Pool> pools;
+    double offset = 0;
+    for (size_t i = 0; i < items.size(); ++i) {
+      const Item& item = items_[items[i]];
+      if (i > 0) offset += (items_[items[i - 1]].width + item.width) / 2 + kGap;
+      offsets.push_back(offset);
+      double sum = 0, weight = 0;
+      auto pull = [&](const std::vector<size_t>& neighbors) {
+        for (const size_t one : neighbors) {
+          if (items_[one].lane != item.lane) continue;
+          const double own = (item.is_box ? 1 : 4) * (items_[one].is_box ? 1 : 4) / static_cast<double>(neighbors.size());
+          sum += own * items_[one].x;
+          weight += own;
+        }
+      };
+      if (use_above) pull(item.above);
+      if (use_below) pull(item.below);
+      if (weight == 0) {
+        weight = 0.01;
+        sum = weight * item.x;
+      }
+      pools.push_back({sum - weight * offset, weight, 1});
+      while (pools.size() > 1 && pools[pools.size() - 2].mean() > pools.back().mean()) {
+        Pool& into = pools[pools.size() - 2];
+        into.sum += pools.back().sum;
+        into.weight += pools.back().weight;
+        into.count += pools.back().count;
+        pools.pop_back();
+      }
+    }
+    size_t next = 0;
+    for (const Pool& pool : pools) {
+      for (size_t i = 0; i < pool.count; ++i, ++next) items_[items[next]].x = pool.mean() + offsets[next];
+    }
+  }
+
+  // Small steps of lines are removed where there is room: an item moves under the only one above it.
+  void straighten(const std::vector<std::vector<std::vector<size_t>>>& parts) {
+    for (const auto& layer : parts) {
+      for (const auto& part : layer) {
+        for (size_t i = 0; i < part.size(); ++i) {
+          Item& item = items_[part[i]];
+          if (item.above.size() != 1 || items_[item.above[0]].lane != item.lane) continue;
+          const double wanted = items_[item.above[0]].x;
+          auto distance = [&](size_t a, size_t b) { return (items_[a].width + items_[b].width) / 2 + kGap; };
+          if (i > 0 && wanted - items_[part[i - 1]].x < distance(part[i - 1], part[i])) continue;
+          if (i + 1 < part.size() && items_[part[i + 1]].x - wanted < distance(part[i], part[i + 1])) continue;
+          if (std::abs(wanted - item.x) < kStraight) item.x = wanted;
+        }
+      }
+    }
+  }
+
+  void place() {
+    // Per layer and lane.
+    std::vector<std::vector<std::vector<size_t>>> parts(layers_.size(), std::vector<std::vector<size_t>>(lane_count_));
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      for (const size_t item : layers_[i]) parts[i][std::min(items_[item].lane, lane_count_ - 1)].push_back(item);
+      for (const auto& part : parts[i]) {
+        double width = 0;
+        for (const size_t item : part) width += items_[item].width + kGap;
+        double x = -width / 2;
+        for (const size_t item : part) {
+          items_[item].x = x + items_[item].width / 2;
+          x += items_[item].width + kGap;
+        }
+      }
+    }
+    for (int sweep = 0; sweep < kPlaceSweeps; ++sweep) {
+      const bool is_last = sweep + 2 >= kPlaceSweeps;
+      for (size_t i = 0; i < layers_.size(); ++i) {
+        for (const auto& part : parts[i]) settle(part, true, is_last);
+      }
+      for (size_t i = layers_.size(); i-- > 0;) {
+        for (const auto& part : parts[i]) settle(part, is_last, true);
+      }
+    }
+    straighten(parts);
+    // Lanes side by side.
+    double left = kMargin;
+    for (size_t lane = 0; lane < lane_count_; ++lane) {
+      double least = 0, most = 0;
+      bool is_first = true;
+      for (const Item& item : items_) {
+        if (std::min(item.lane, lane_count_ - 1) != lane) continue;
+        least = is_first ? item.x - item.width / 2 : std::min(least, item.x - item.width / 2);
+        most = is_first ? item.x + item.width / 2 : std::max(most, item.x + item.width / 2);
+        is_first = false;
+      }
+      if (is_first) {
+        out_.lanes.push_back({left, left});
+        continue;
+      }
+      for (Item& item : items_) {
+        if (std::min(item.lane, lane_count_ - 1) == lane) item.x = std::round((item.x + left + kMargin - least) * 2) / 2;
+      }
+      out_.lanes.push_back({left, left + most - least + 2 * kMargin});
+      left = out_.lanes.back().end + kMargin;
+    }
+    out_.width = left;
+  }
+
+  Layout draw() {
+    std::vector<double> tops(layers_.size()), bottoms(layers_.size());
+    double y = kMargin;
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      double height = 0;
+      for (const size_t item : layers_[i]) {
+        if (items_[item].is_box) height = std::max(height, boxes_[items_[item].box].height);
+      }
+      tops[i] = y;
+      bottoms[i] = y + height + kLabelHeight;
+      y = bottoms[i] + kBetweenLayers;
+    }
+    out_.height = y - kBetweenLayers + kMargin;
+    for (const Item& item : items_) {
+      if (!item.is_box) continue;
+      boxes_[item.box].x = item.x;
+      boxes_[item.box].y = tops[item.layer];
+    }
+    for (size_t i = 0; i < boxes_.size(); ++i) {
+      if (items_[i].below.empty()) continue;
+      Layout::Trunk trunk{i, {{items_[i].x, boxes_[i].y + boxes_[i].height}, {items_[i].x, bottoms[boxes_[i].layer]}}};
+      for (const size_t pass : passes_[i]) {
+        trunk.points.push_back({items_[pass].x, tops[items_[pass].layer]});
+        trunk.points.push_back({items_[pass].x, bottoms[items_[pass].layer]});
+      }
+      out_.trunks.push_back(std::move(trunk));
+    }
+    // The lines into a box end side by side, in the order in which they come.
+    std::vector<std::vector<size_t>> into(boxes_.size());
+    for (size_t i = 0; i < lines_.size(); ++i) into[lines_[i].to].push_back(i);
+    for (size_t box = 0; box < boxes_.size(); ++box) {
+      auto start = [&](size_t line) { return items_[trunk_at(lines_[line].from, boxes_[box].layer - 1)].x; };
+      std::stable_sort(into[box].begin(), into[box].end(), [&](size_t a, size_t b) { return start(a) < start(b); });
+      const auto count = static_cast<double>(into[box].size());
+      const double step = count > 1 ? std::min(kPort, (boxes_[box].width - 2 * kPort) / (count - 1)) : 0;
+      for (size_t k = 0; k < into[box].size(); ++k) {
+        const size_t line = into[box][k];
+        const double x = boxes_[box].x + (static_cast<double>(k) - (count - 1) / 2) * step;
+        out_.branches.push_back({lines_[line].from, box, {start(line), bottoms[boxes_[box].layer - 1]}, {x, boxes_[box].y}});
+      }
+    }
+    return std::move(out_);
+  }
+
+  std::vector<LayoutBox>& boxes_;
+  const std::vector<LayoutLine>& lines_;
+  const size_t lane_count_;
+  std::vector<Item> items_;                  // the boxes are the first
+  std::vector<std::vector<size_t>> passes_;  // the items of each box's trunk, by layer
+  std::vector<std::vector<size_t>> layers_;
+  std::vector<size_t> positions_;
+  Layout out_;
+};
+
+}  // namespace
+
+Layout lay_out(std::vector<LayoutBox>& boxes, const std::vector<LayoutLine>& lines, size_t lane_count) {
+  if (boxes.empty()) return {};
+  return Layered(boxes, lines, lane_count).run();
+}
+
+}  // namespace heddle::tool
