@@ -13,11 +13,12 @@ namespace {
 
 using module::concat;
 
-constexpr double kWide = 214, kRegionHeight = 40, kEndHeight = 24, kTimeHeight = 15, kLaneTitle = 26;
+constexpr double kWide = 214, kRegionHeight = 38, kEndHeight = 22, kTimeHeight = 15, kLaneTitle = 26;
 constexpr double kLargeColumn = 12 * 0.61, kSmallColumn = 10.5 * 0.61;  // as in the style sheet
 constexpr double kTextBegin = 11, kPadding = 16;
 constexpr size_t kLargeColumns = static_cast<size_t>((kWide - kPadding) / kLargeColumn),
                  kSmallColumns = static_cast<size_t>((kWide - kPadding) / kSmallColumn);
+constexpr double kTurn = 14;  // of a line that goes up to the next column
 constexpr size_t kLabelColumns = 34;
 constexpr int kHeats = 9;
 
@@ -89,12 +90,12 @@ class Drawing {
     const Layout layout = lay_out(boxes, lines, lanes_);
     for (size_t i = 0; i < boxes.size(); ++i) shown_[i].box = boxes[i];
     const double top = lanes_ > 1 ? kLaneTitle : 0;
-    out_.raw("<svg width=\"")
+    out_.raw(lanes_ > 1 ? "<svg class=\"lanes\" width=\"" : "<svg width=\"")
         .number(layout.width)
         .raw("\" height=\"")
         .number(layout.height + top)
         .raw("\" viewBox=\"0 ")
-        .number(-top)
+        .number(top > 0 ? -top : 0)
         .raw(" ");
     out_.number(layout.width).raw(" ").number(layout.height + top).raw("\" role=\"img\">\n");
     draw_lanes(layout);
@@ -121,6 +122,7 @@ class Drawing {
     if (box.count > 1) out.badge = times_sign(box.count);
     const size_t first_columns = kLargeColumns - (out.badge.empty() ? 0 : columns_of(out.badge) + 1);
     LayoutBox& place = out.box;
+    place.block = box.block;
     place.lane = std::min<size_t>(node.slot, lanes_ - 1);
     if (node.kind == Node::Kind::kRegion) {
       out.first = ops_text(node, first_columns);
@@ -204,8 +206,7 @@ class Drawing {
 
   Html& point(const Point& one) { return out_.number(one.x).raw(" ").number(one.y); }
   // With vertical tangents.
-  void curve(const Point& from, const Point& to) {
-    const double middle = (from.y + to.y) / 2;
+  void curve(const Point& from, const Point& to, double middle) {
     if (from.x == to.x) {
       out_.raw("V").number(to.y);
     } else {
@@ -224,7 +225,10 @@ class Drawing {
         // A straight run is one segment.
         while (i + 2 < trunk.points.size() && trunk.points[i + 2].x == trunk.points[i].x) i += 2;
         out_.raw("V").number(trunk.points[i].y);
-        if (i + 1 < trunk.points.size()) curve(trunk.points[i], trunk.points[i + 1]);
+        if (i + 1 >= trunk.points.size()) break;
+        const Point &from = trunk.points[i], &to = trunk.points[i + 1];
+        const bool goes_up = i + 2 < trunk.points.size() && trunk.points[i + 2].y < to.y;
+        curve(from, to, from.y == to.y ? from.y + (goes_up ? kTurn : -kTurn) : (from.y + to.y) / 2);
       }
       out_.raw("\"/>\n");
     }
@@ -235,7 +239,8 @@ class Drawing {
           .number(picture_.boxes[branch.to].node);
       out_.raw("\" d=\"M");
       point(branch.begin);
-      curve(branch.begin, branch.end);
+      // From a line that came up from the column before, or from above.
+      curve(branch.begin, branch.end, branch.begin.y == branch.end.y ? branch.begin.y - kTurn : (branch.begin.y + branch.end.y) / 2);
       out_.raw("\"/>\n");
     }
     for (const Shown& one : shown_) {

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <numeric>
 
 namespace heddle::tool {
 namespace {
 
-constexpr double kGap = 20, kBetweenLayers = 22, kMargin = 14, kPassWidth = 6, kPort = 14, kStraight = 60;
+constexpr double kGap = 20, kTall = 1300, kColumnHeight = 900, kPageWidth = 1500, kTrack = 7;  // kTrack: between lines to the next column
+constexpr size_t kMostTracks = 3;
+constexpr double kBetweenLayers = 15, kMargin = 14, kPassWidth = 6, kPort = 14, kStraight = 60;
 constexpr int kOrderSweeps = 12, kPlaceSweeps = 16;
 
 // A box, or the place where a trunk passes a layer.
@@ -269,6 +272,62 @@ class Layered {
     out_.width = left;
   }
 
+  // Cuts a tall drawing below layers that few lines leave, and moves what is below a cut to the right of what is above it.
+  void make_columns(std::vector<double>& tops, std::vector<double>& bottoms) {
+    const auto most = static_cast<size_t>(kPageWidth / (out_.width + kMargin));
+    const size_t wanted = std::min(most, static_cast<size_t>(std::ceil(out_.height / kColumnHeight)));
+    if (lane_count_ > 1 || out_.height < kTall || wanted < 2) return;
+    std::vector<std::vector<size_t>> leaving(layers_.size());  // the boxes whose trunks go on below a layer
+    std::vector<bool> is_inside(layers_.size());               // of a block
+    std::map<size_t, std::pair<size_t, size_t>> blocks;
+    for (size_t i = 0; i < boxes_.size(); ++i) {
+      const size_t layer = boxes_[i].layer;
+      if (!items_[i].below.empty()) {
+        for (size_t k = layer; k <= layer + passes_[i].size(); ++k) leaving[k].push_back(i);
+      }
+      if (boxes_[i].block == 0) continue;
+      auto& [first, last] = blocks.try_emplace(boxes_[i].block, layer, layer).first->second;
+      first = std::min(first, layer);
+      last = std::max(last, layer);
+    }
+    for (const auto& [block, ends] : blocks)
+      std::fill(is_inside.begin() + static_cast<ptrdiff_t>(ends.first), is_inside.begin() + static_cast<ptrdiff_t>(ends.second), true);
+    std::vector<size_t> cuts;
+    for (size_t column = 1; column < wanted; ++column) {
+      const double at = out_.height / static_cast<double>(wanted) * static_cast<double>(column);
+      size_t best = SIZE_MAX;
+      double least = out_.height / static_cast<double>(wanted) / 2;
+      for (size_t i = cuts.empty() ? 0 : cuts.back() + 1; i + 1 < layers_.size(); ++i) {
+        const double cost = std::abs(bottoms[i] - at) + 60 * static_cast<double>(leaving[i].size());
+        if (is_inside[i] || leaving[i].size() > kMostTracks || cost >= least) continue;
+        least = cost;
+        best = i;
+      }
+      if (best != SIZE_MAX) cuts.push_back(best);
+    }
+    if (cuts.empty()) return;
+    const double step = out_.width + kMargin + kTrack * static_cast<double>(kMostTracks), width = out_.width;
+    out_.height = 0;
+    double up = 0;
+    for (size_t layer = 0, column = 0; layer < layers_.size(); ++layer) {
+      if (column < cuts.size() && layer == cuts[column] + 1) {
+        ++column;
+        up = tops[layer] - kMargin;
+      }
+      tops[layer] -= up;
+      bottoms[layer] -= up;
+      for (const size_t item : layers_[layer]) items_[item].x += step * static_cast<double>(column);
+      out_.height = std::max(out_.height, bottoms[layer] + kMargin);
+      if (column == cuts.size() || layer != cuts[column]) continue;
+      // The last line takes the first track, so that they do not cross.
+      auto end = [&](size_t box) { return items_[trunk_at(box, layer)].x; };
+      std::sort(leaving[layer].begin(), leaving[layer].end(), [&](size_t a, size_t b) { return end(a) > end(b); });
+      for (size_t k = 0; k < leaving[layer].size(); ++k)
+        tracks_[{leaving[layer][k], layer}] = step * static_cast<double>(column) + width + kTrack * static_cast<double>(k + 1);
+    }
+    out_.width = step * static_cast<double>(cuts.size()) + width;
+  }
+
   Layout draw() {
     std::vector<double> tops(layers_.size()), bottoms(layers_.size());
     double y = kMargin;
@@ -282,6 +341,7 @@ class Layered {
       y = bottoms[i] + kBetweenLayers;
     }
     out_.height = y - kBetweenLayers + kMargin;
+    make_columns(tops, bottoms);
     for (const Item& item : items_) {
       if (!item.is_box) continue;
       boxes_[item.box].x = item.x;
@@ -290,9 +350,17 @@ class Layered {
     for (size_t i = 0; i < boxes_.size(); ++i) {
       if (items_[i].below.empty()) continue;
       Layout::Trunk trunk{i, {{items_[i].x, boxes_[i].y + boxes_[i].height}, {items_[i].x, bottoms[boxes_[i].layer]}}};
+      auto turn = [&](size_t layer) {
+        const auto track = tracks_.find({i, layer});
+        if (track == tracks_.end()) return;
+        trunk.points.push_back({track->second, bottoms[layer]});
+        trunk.points.push_back({track->second, tops[layer + 1]});
+      };
+      turn(boxes_[i].layer);
       for (const size_t pass : passes_[i]) {
         trunk.points.push_back({items_[pass].x, tops[items_[pass].layer]});
         trunk.points.push_back({items_[pass].x, bottoms[items_[pass].layer]});
+        turn(items_[pass].layer);
       }
       out_.trunks.push_back(std::move(trunk));
     }
@@ -300,14 +368,20 @@ class Layered {
     std::vector<std::vector<size_t>> into(boxes_.size());
     for (size_t i = 0; i < lines_.size(); ++i) into[lines_[i].to].push_back(i);
     for (size_t box = 0; box < boxes_.size(); ++box) {
-      auto start = [&](size_t line) { return items_[trunk_at(lines_[line].from, boxes_[box].layer - 1)].x; };
-      std::stable_sort(into[box].begin(), into[box].end(), [&](size_t a, size_t b) { return start(a) < start(b); });
+      if (into[box].empty()) continue;
+      const size_t above = boxes_[box].layer - 1;
+      auto start = [&](size_t line) {
+        const auto track = tracks_.find({lines_[line].from, above});
+        return track == tracks_.end() ? Point{items_[trunk_at(lines_[line].from, above)].x, bottoms[above]}
+                                      : Point{track->second, tops[above + 1]};
+      };
+      std::stable_sort(into[box].begin(), into[box].end(), [&](size_t a, size_t b) { return start(a).x < start(b).x; });
       const auto count = static_cast<double>(into[box].size());
       const double step = count > 1 ? std::min(kPort, (boxes_[box].width - 2 * kPort) / (count - 1)) : 0;
       for (size_t k = 0; k < into[box].size(); ++k) {
         const size_t line = into[box][k];
         const double x = boxes_[box].x + (static_cast<double>(k) - (count - 1) / 2) * step;
-        out_.branches.push_back({lines_[line].from, box, {start(line), bottoms[boxes_[box].layer - 1]}, {x, boxes_[box].y}});
+        out_.branches.push_back({lines_[line].from, box, start(line), {x, boxes_[box].y}});
       }
     }
     return std::move(out_);
@@ -320,6 +394,7 @@ class Layered {
   std::vector<std::vector<size_t>> passes_;  // the items of each box's trunk, by layer
   std::vector<std::vector<size_t>> layers_;
   std::vector<size_t> positions_;
+  std::map<std::pair<size_t, size_t>, double> tracks_;  // by box and the last layer of a column: where its trunk goes up to the next column
   Layout out_;
 };
 

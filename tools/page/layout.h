@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A layered drawing of a directed graph: every box is in a layer below those of its predecessors, and lines that pass a layer have a place of their
-// own between its boxes, so that no line crosses a box. Knows nothing of modules or SVG.
+// own between its boxes, so that no line crosses a box. A tall drawing continues in further columns. Knows nothing of modules or SVG.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ namespace heddle::tool {
 
 struct LayoutBox {
   double width = 0, height = 0;
-  double label = 0;        // width of the text under the box
-  size_t lane = 0;         // lanes are side by side
-  bool is_source = false;  // may move down to its readers
+  double label = 0;  // width of the text under the box
+  size_t lane = 0;   // lanes are side by side
+  size_t block = 0;  // boxes of one block stay in one column; 0: of none
   // Found by lay_out():
   double x = 0, y = 0;  // center of the upper edge
   size_t layer = 0;
@@ -25,7 +25,7 @@ struct Point {
 };
 struct Layout {
   // From the lower edge of a box to its last reader's layer, shared by its lines; each pair of points is a vertical segment, and curves connect the
-  // pairs.
+  // pairs. A segment that goes up leads to the next column.
   struct Trunk {
     size_t from = 0;
     std::vector<Point> points;
@@ -44,7 +44,7 @@ struct Layout {
   double width = 0, height = 0;
 };
 
-constexpr double kLabelHeight = 18;  // under every box with a label, inside of the gap between layers
+constexpr double kLabelHeight = 17;  // under every box with a label, inside of the gap between layers
 
 // The boxes must be in an order in which each is after its predecessors.
 Layout lay_out(std::vector<LayoutBox>& boxes, const std::vector<LayoutLine>& lines, size_t lane_count);

@@ -144,7 +144,7 @@ void Panels::draw_node(size_t index, Html& out) const {
     if (node.read_bytes && node.written_bytes && node.kind == Node::Kind::kRegion) {
       char rate[64];
       std::snprintf(rate, sizeof(rate), "%.2f GB/s", static_cast<double>(*node.read_bytes + *node.written_bytes) / ns);
-      row("bytes per time", rate, out);
+      row("throughput", rate, out);
     }
   }
   if (node.kind == Node::Kind::kRegion && node.read_bytes && node.written_bytes) {

@@ -31,7 +31,7 @@ svg{display:block;font:12px/1 ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,mon
 svg text{fill:var(--text)}svg text.first{font-weight:600}svg .second,svg .label,svg .badge{font-size:10.5px}svg .small text.first{font-weight:400}
 svg .second{fill:var(--soft)}svg text.label{fill:var(--soft);text-anchor:middle}svg rect.label{fill:var(--back);stroke:none}svg text.badge{text-anchor:end;font-weight:600}
 svg .line{fill:none;stroke:var(--edge);stroke-width:1.3}
-svg rect.lane{fill:var(--lane);stroke:var(--line)}svg text.lane{font-weight:600}
+svg.lanes rect.label{fill:var(--lane)}svg rect.lane{fill:var(--lane);stroke:var(--line)}svg text.lane{font-weight:600}
 svg rect.block{fill:none;stroke:var(--frame);stroke-dasharray:5 3}
 svg .box rect{fill:var(--f);stroke:var(--s)}svg .box:hover rect,svg .box:focus rect{stroke-width:2.5}svg .box rect.strip{fill:var(--s);stroke:none}svg .box rect.bar{fill:var(--bar);stroke:none}
 .k0{--f:var(--f0);--s:var(--s0)}.k1{--f:var(--f1);--s:var(--s1)}.k2{--f:var(--f2);--s:var(--s2)}.k3{--f:var(--f3);--s:var(--s3)}.k4{--f:var(--f4);--s:var(--s4)}
@@ -39,6 +39,7 @@ svg .box rect{fill:var(--f);stroke:var(--s)}svg .box:hover rect,svg .box:focus r
 #heat:checked~main .h0{--f:var(--back)}#heat:checked~main .h1{--f:var(--h1)}#heat:checked~main .h2{--f:var(--h2)}#heat:checked~main .h3{--f:var(--h3)}
 #heat:checked~main .h4{--f:var(--h4)}#heat:checked~main .h5{--f:var(--h5)}#heat:checked~main .h6{--f:var(--h6)}#heat:checked~main .h7{--f:var(--h7)}
 #heat:checked~main .h8{--f:var(--h8)}#heat:checked~main .h9{--f:var(--h9)}
+#heat:checked~main .box .second{fill:var(--text)}#heat:checked~main .box rect.bar{fill:var(--text)}
 #all:checked~main .folded,#folded:checked~main .all{display:none}
 .panel{display:none;position:fixed;top:0;right:0;bottom:0;width:min(31rem,92vw);overflow-y:auto;background:var(--box);border-left:1px solid var(--line);
 box-shadow:0 0 1rem #0003;padding:.8rem 1rem;box-sizing:border-box;font-size:.88rem}
