@@ -17,6 +17,12 @@ std::string location_text(Location location) {
   return "";
 }
 
+// The operator of the node that the importer made an op from.
+std::string operator_text(Location location) {
+  auto name = llvm::dyn_cast<NameLoc>(location);
+  return name ? location_text(name.getChildLoc()) : "";
+}
+
 // A module attribute that is a list of dictionaries of strings.
 json::Array notes(ModuleOp module, StringRef name) {
   json::Array result;
@@ -101,6 +107,29 @@ StringRef kind_of(tx::DispatchOp region) {
   return look_up || !computes ? "movement" : "element-wise";
 }
 
+// Floating-point or integer operations of the region's contractions: two per multiplication. Null if there are none.
+AffineExpr flops_of(tx::DispatchOp region) {
+  AffineExpr sum;
+  auto add = [&](Type result, AffineExpr products_per_element) {
+    AffineExpr own = tx::element_count(llvm::cast<RankedTensorType>(result)) * products_per_element * 2;
+    sum = sum ? sum + own : own;
+  };
+  for (Operation& op : region.getBody().front().without_terminator()) {
+    if (auto matmul = llvm::dyn_cast<tx::MatmulOp>(op)) {
+      auto extents = tx::extents(llvm::cast<RankedTensorType>(matmul.getLhs().getType()));
+      add(matmul.getResult().getType(), extents[extents.size() - (matmul.getTransposeLhs() ? 2 : 1)]);
+    } else if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) {
+      auto filter = llvm::cast<RankedTensorType>(conv.getFilter().getType());
+      ArrayRef<int64_t> shape = conv.getPackedShape() ? ArrayRef<int64_t>(*conv.getPackedShape()) : filter.getShape();
+      int64_t products = 1;
+      for (int64_t extent : shape.drop_back()) products *= extent;
+      if (llvm::none_of(shape, ShapedType::isDynamic))
+        add(conv.getResult().getType(), getAffineConstantExpr(products, region.getContext()));
+    }
+  }
+  return sum;
+}
+
 json::Object refusal_of(const std::string& strategy, const std::string& reason) {
   return json::Object{{"strategy", strategy}, {"reason", reason.empty() ? json::Value(nullptr) : json::Value(reason)}};
 }
@@ -137,6 +166,7 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
     auto add_op = [&](Operation& op) {
       json::Object one{{"op", op.getName().getStringRef().str()}};
       if (std::string node = location_text(op.getLoc()); !node.empty()) one["node"] = node;
+      if (std::string name = operator_text(op.getLoc()); !name.empty()) one["operator"] = name;
       ops.push_back(std::move(one));
     };
     for (Operation& op : region.getBody().front().without_terminator()) add_op(op);
@@ -157,6 +187,13 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
     json::Array special;
     for (const emit::Candidate& candidate : kernels.candidates(region).drop_back()) {
       special.push_back(json::Object{{"kernel", kernels.all()[candidate.kernel].symbol}, {"when", targets::text_of(candidate.guards)}});
+    }
+    if (AffineExpr flops = flops_of(region)) {
+      auto number = llvm::dyn_cast<AffineConstantExpr>(flops);
+      auto function = region->getParentOfType<func::FuncOp>();
+      auto symbols = function ? function->getAttrOfType<ArrayAttr>(tx::symbols_attr) : ArrayAttr();
+      described["flops"] = number ? json::Value(number.getValue())
+                                  : json::Value(json::fixUTF8(named_text(flops, symbols ? symbols.getValue() : ArrayRef<Attribute>())));
     }
     if (!special.empty()) described["special_kernels"] = std::move(special);
     if (auto operand = region.overwritten()) described["overwrites_operand"] = *operand;

@@ -222,7 +222,9 @@ class DeclaredOperators {
 void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string& name, const DeclaredOperators& declared,
                     Placements* placements) {
   Block* block = graph.builder.getBlock();
-  Node translated(graph, node, NameLoc::get(graph.builder.getStringAttr(name)));
+  // The report names the node and its operator.
+  Location location = NameLoc::get(graph.builder.getStringAttr(name), NameLoc::get(graph.builder.getStringAttr(node.op_type())));
+  Node translated(graph, node, location);
   bool known_domain = node.domain().empty() || node.domain() == default_domain;
   Translate translate = known_domain ? translation(node.op_type()) : nullptr;
   Operation* before = block->empty() ? nullptr : &block->back();

@@ -279,6 +279,20 @@ class PageTest(PageCase):
             self.assertIn(title, titles)
         self.assertTrue(any("workspace" in value.text for value in panel.all("dd")))
 
+    def test_operators_and_operations(self):
+        module = self.compile(mul_chain(self.folder / "model.onnx", rows=5))
+        page = self.page(module)
+        boxes = [[text.text for text in box.all("text")] for box in next(page.root.all("svg")).all("a", "box")]
+        self.assertIn(["MatMul", "first"], boxes)
+        self.assertIn("0.00131 GFLOP in contractions", page.text)
+        regions = self.explain(module)["compiler_report"]["regions"]
+        products = [region for region in regions if region["node"] in ("first", "second") and region["region"].startswith("main")]
+        self.assertEqual([region["flops"] for region in products], [2 * 5 * 512 * 256, 2 * 5 * 256 * 256])
+        regions = self.explain(self.compile(DIGITS))["compiler_report"]["regions"]
+        first = next(region for region in regions if region["region"] == "main.0.conv")
+        self.assertEqual(first["flops"].count("batch"), 1)
+        self.assertEqual({op["operator"] for op in first["ops"]}, {"Conv", "BatchNormalization", "Relu"})
+
     def residual_network(self, layers):
         """Layers of two products with a residual, between a first and a last product."""
         random = np.random.default_rng(1)

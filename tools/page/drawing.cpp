@@ -29,13 +29,17 @@ std::string times_sign(size_t count) {
 // "conv, add, relu"; what does not fit is counted.
 std::string ops_text(const Node& node, size_t most) {
   // What only moves elements says little where something is computed.
-  static constexpr const char* kMovement[] = {"reshape", "transpose", "slice", "pad", "concat"};
+  static constexpr const char* kMovement[] = {"reshape", "transpose", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand"};
   std::vector<std::string> words;
   for (const std::string& op : node.ops) {
     if (std::find(std::begin(kMovement), std::end(kMovement), op) == std::end(kMovement)) words.push_back(op);
   }
   if (words.empty()) words = node.ops;
   if (words.empty()) words.push_back(node.name);
+  size_t all = 0;
+  for (const std::string& word : words) all += columns_of(word) + 2;
+  if (const auto root = std::find(words.begin(), words.end(), node.root); all > most + 2 && root != words.end())
+    std::rotate(words.begin(), root, root + 1);
   std::string line = words[0];
   for (size_t i = 1; i < words.size(); ++i) {
     const std::string more = i + 1 < words.size() ? concat(" +", words.size() - i - 1) : std::string();

@@ -160,14 +160,26 @@ class Builder {
     if (region == regions_.end()) return;
     node.region = region->second;
     if (node.region->contains("kind")) node.group = text(*node.region, "kind");
-    for (const Json& op : array(*node.region, "ops")) {
+    const Json& ops = array(*node.region, "ops");
+    // Compilers before 0.1 was released did not state the operators.
+    const bool has_operators =
+        std::any_of(ops.begin(), ops.end(), [](const Json& op) { return op.is_object() && op.contains("operator"); });
+    std::vector<std::string> known;
+    for (const Json& op : ops) {
       std::string word = text(op, "op");
       if (word.starts_with("tx.")) word.erase(0, 3);
       if (word == "constant") continue;
-      if (std::string name = text(op, "node"); name != "-" && std::find(node.nodes.begin(), node.nodes.end(), name) == node.nodes.end())
-        node.nodes.push_back(std::move(name));
-      if (word != "broadcast") node.ops.push_back(std::move(word));
+      const std::string name = text(op, "node");
+      if (name != "-" && std::find(node.nodes.begin(), node.nodes.end(), name) == node.nodes.end()) node.nodes.push_back(name);
+      if (!has_operators) {
+        if (word != "broadcast") node.ops.push_back(std::move(word));
+      } else if (op.contains("operator") && std::find(known.begin(), known.end(), name) == known.end()) {
+        known.push_back(name);
+        if (!node.nodes.empty() && name == node.nodes[0]) node.root = text(op, "operator");
+        node.ops.push_back(text(op, "operator"));
+      }
     }
+    if (const Json& flops = part(*node.region, "flops"); flops.is_number()) node.flops = flops.get<double>();
     const auto kernel = kernels_.find(text(*node.region, "family") + ' ' + text(*node.region, "kernel"));
     if (kernel != kernels_.end()) node.kernel = kernel->second;
   }

@@ -28,7 +28,8 @@ struct Node {
   Kind kind = Kind::kRegion;
   std::string name;                  // of the region without its node, of the argument, the result or the state
   std::string group;                 // the color: the kind of a region, or "copy", "argument", ...
-  std::vector<std::string> ops;      // without constants and broadcasts
+  std::vector<std::string> ops;      // operators of the model in the order of their nodes; of older modules the compiler's ops
+  std::string root;                  // the operator of the node that the region is named after, if it is known
   std::vector<std::string> nodes;    // of the model; the node that the region is named after is the first
   std::string whole_name;            // of a region, as profiles have it
   uint64_t slot = 0, from_slot = 0;  // these differ for a copy between devices
@@ -36,6 +37,7 @@ struct Node {
   std::vector<Use> uses;
   std::vector<Weight> weights;                                // values that are read and never written by the function
   std::optional<uint64_t> read_bytes = 0, written_bytes = 0;  // of all values that it accesses, weights included
+  std::optional<double> flops;                                // of contractions
   const Json* region = nullptr;                               // of the compiler's report
   const Json* kernel = nullptr;
 

@@ -146,11 +146,21 @@ void Panels::draw_node(size_t index, Html& out) const {
       std::snprintf(rate, sizeof(rate), "%.2f GB/s", static_cast<double>(*node.read_bytes + *node.written_bytes) / ns);
       row("throughput", rate, out);
     }
+    if (node.flops) {
+      char rate[64];
+      std::snprintf(rate, sizeof(rate), "%.1f GFLOP/s", *node.flops / ns);
+      row("operations per time", rate, out);
+    }
   }
   if (node.kind == Node::Kind::kRegion && node.read_bytes && node.written_bytes) {
     row("bytes", "reads " + bytes_text(*node.read_bytes) + ", writes " + bytes_text(*node.written_bytes), out);
   } else if (node.kind == Node::Kind::kCopy && node.written_bytes) {
     row("bytes", bytes_text(*node.written_bytes), out);
+  }
+  if (node.flops) {
+    char count[64];
+    std::snprintf(count, sizeof(count), "%.3g GFLOP in contractions", *node.flops / 1e9);
+    row("operations", count, out);
   }
   for (const std::string& type : node.outputs) row(node.kind == Node::Kind::kRegion ? "result" : "type", type, out);
   draw_kernel(node, out);
@@ -163,7 +173,8 @@ void Panels::draw_node(size_t index, Html& out) const {
       std::string word = text(op, "op");
       if (word.starts_with("tx.")) word.erase(0, 3);
       out.raw("<li>").text(word);
-      if (text(op, "node") != "-") out.raw(" <small>").text(text(op, "node")).raw("</small>");
+      if (text(op, "node") != "-")
+        out.raw(" <small>").text((text(op, "operator") == "-" ? "" : text(op, "operator") + " ") + text(op, "node")).raw("</small>");
       out.raw("</li>\n");
     }
     out.raw("</ul>\n");
