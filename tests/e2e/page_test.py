@@ -73,66 +73,64 @@ class Page(html.parser.HTMLParser):
 
 
 class Flow:
-    """The data flow of a program, from the bytes that the commands of its report access: nothing of the page's own rules. A byte range that is known
-    only at a call may be any."""
+    """The data flow of a program, from the bytes that the commands of its report access. Each value is divided where some access begins or ends;
+    of each part it is known which nodes may have written it last. A byte range that is known only at a call may be any."""
 
     def __init__(self, report, function, program):
-        self.names, self.edges, self.order = [], set(), []
-        last = {}  # value -> list of (node, begin, end): who wrote which bytes last
-        sources = {}
-        sizes = {}
+        self.names, self.edges = [], set()
         states = {i for i, one in enumerate(report["globals"]) if one["kind"] == "state"}
-
-        def limits(binding):
-            key = (binding["value"], binding["index"])
-            begin = binding.get("offset", 0)
-            length = binding.get("bytes", "rest")
-            end = None if begin is None or length is None else float("inf") if length == "rest" else begin + length
-            return key, begin, end
-
+        commands = [command for command in program["commands"]
+                    if command["command"] == "dispatch" or all(one["value"] != "verdict" for one in command["bindings"])]
+        bounds = {}
+        for command in commands:
+            for binding in command["bindings"]:
+                key = (binding["value"], binding["index"])
+                begin, length = binding.get("offset", 0), binding.get("bytes")
+                bounds.setdefault(key, {0}).update({begin} if begin is not None else ())
+                if begin is not None and length is not None:
+                    bounds[key].add(begin + length)
         for i, size in enumerate(program["transient_bytes"]):
-            sizes[("transient", i)] = size
-        for command in program["commands"]:
-            bindings = command["bindings"]
-            if command["command"] != "dispatch" and any(one["value"] == "verdict" for one in bindings):
-                continue
-            name = command["region"].split(" ")[0] if command["command"] == "dispatch" else command["command"]
-            read_from, written = set(), []
-            for binding in bindings:
-                key, begin, end = limits(binding)
-                kind, index = key
-                if kind == "verdict":
-                    continue
-                if binding["access"] in ("read", "both"):
-                    is_source = kind == "argument" or (kind == "global" and index in states)
-                    if is_source and key not in last:
-                        origin = function["arguments"][index]["name"] if kind == "argument" else report["globals"][index]["name"]
-                        sources[key] = self.add(origin)
-                        last[key] = [(sources[key], 0, float("inf"))]
-                    for node, other_begin, other_end in last.get(key, []):
-                        apart = (end is not None and other_begin is not None and end <= other_begin) or \
-                                (begin is not None and other_end is not None and other_end <= begin)
-                        if not apart:
-                            read_from.add(node)
-                if binding["access"] in ("write", "both"):
-                    written.append((key, begin, end))
-            own = self.add(name)
-            self.edges |= {(node, own) for node in read_from}
-            for key, begin, end in written:
-                size = sizes.get(key)
-                kept = []
-                for node, other_begin, other_end in last.get(key, []):
-                    hidden = begin is not None and end is not None and begin <= (other_begin or 0) and (
-                        end == float("inf") or (size is not None and end >= size) or (other_end is not None and end >= other_end))
-                    if not hidden:
-                        kept.append((node, other_begin, other_end))
-                last[key] = [*kept, (own, begin, end)]
-        for kind, ends in (("result", list(enumerate(function["results"]))), ("global", [(i, report["globals"][i]) for i in sorted(states)])):
-            for index, end in ends:
-                origins = {node for node, _, _ in last.get((kind, index), [])} - {sources.get((kind, index))}
-                if origins:
-                    own = self.add(end["name"])
-                    self.edges |= {(node, own) for node in origins}
+            if size is not None:
+                bounds[("transient", i)] = {one for one in bounds.get(("transient", i), {0}) if one < size} | {0}
+        last = {key: {one: set() for one in sorted(parts)} for key, parts in bounds.items()}
+        read_first, written = set(), set()
+
+        def parts(binding):
+            """The parts that are accessed, and whether all of them are for certain."""
+            key = (binding["value"], binding["index"])
+            begin, length = binding.get("offset", 0), binding.get("bytes", "rest")
+            if begin is None:
+                return last[key], list(last[key]), False
+            end = begin + length if isinstance(length, int) else float("inf")
+            return last[key], [one for one in last[key] if begin <= one < end], length is not None
+
+        def accesses(command, kind):
+            return [one for one in command["bindings"] if one["access"] in (kind, "both") and one["value"] != "verdict"]
+
+        for command in commands:
+            for binding in accesses(command, "read"):
+                key = (binding["value"], binding["index"])
+                if (key[0] == "argument" or (key[0] == "global" and key[1] in states)) and key not in written | read_first:
+                    origin = function["arguments"][key[1]] if key[0] == "argument" else report["globals"][key[1]]
+                    own = self.add(origin["name"])
+                    read_first.add(key)
+                    for writers in last[key].values():
+                        writers.add(own)
+                writers, own_parts, _ = parts(binding)
+                command.setdefault("from", set()).update(*(writers[one] for one in own_parts))
+            own = self.add(command["region"].split(" ")[0] if command["command"] == "dispatch" else command["command"])
+            self.edges |= {(node, own) for node in command.pop("from", ())}
+            for binding in accesses(command, "write"):
+                written.add((binding["value"], binding["index"]))
+                writers, own_parts, is_certain = parts(binding)
+                for one in own_parts:
+                    writers[one] = {own} if is_certain else writers[one] | {own}
+        ends = [("result", i, one) for i, one in enumerate(function["results"])] + [("global", i, report["globals"][i]) for i in sorted(states)]
+        for kind, index, end in ends:
+            if (kind, index) in written:
+                own = self.add(end["name"])
+                origins = set().union(*last[(kind, index)].values())
+                self.edges |= {(node, own) for node in origins if kind == "result" or self.names[node] != end["name"]}
 
     def add(self, name):
         self.names.append(name)
@@ -371,6 +369,31 @@ class PageTest(PageCase):
         # The value that crosses, 5 x 256 floats.
         self.assertTrue(any("5.0 KiB" in " ".join(words) for words in texts.values()), texts)
         self.assertIn("copy from default to @host", page.text)
+        # Of a symbol's extent, the bytes are a product.
+        self.succeed("compile", mul_chain(self.folder / "model.onnx", rows="n"), "-o", module, "--place", "second=@host")
+        page = self.page(module)
+        self.check_edges(module, page)
+        self.assertIn("copy 1.0 KiB \u00d7 n", page.text)
+
+    def test_values_that_are_written_in_parts(self):
+        def command(name, access, **part):
+            return {"command": "dispatch", "region": name, "slot": 0, "bindings": [{"value": "transient", "index": 0, "access": access, **part}]}
+
+        first, second = {"offset": 0, "bytes": 64}, {"offset": 64, "bytes": 64}
+        commands = [command("0", "write", **first), command("1", "write", **second), command("2", "read", **second), command("3", "read"),
+                    command("4", "write"), command("5", "read"), command("6", "write", offset=None, bytes=32), command("7", "read"),
+                    command("8", "write", offset=0, bytes=128), command("9", "both", **first), command("10", "read", **second),
+                    command("11", "read", **first)]
+        edges = {(1, 2), (0, 3), (1, 3), (4, 5), (4, 7), (6, 7), (8, 9), (8, 10), (9, 11)}
+        program = {"families": ["cpu"], "regions": [str(i) for i in range(12)], "transient_bytes": [128], "commands": commands}
+        function = {"name": "main", "arguments": [], "results": [], "programs": [program]}
+        report = {"name": "parts", "slots": [""], "functions": [function], "globals": []}
+        self.assertEqual(Flow(report, function, program).edges, edges)
+        path = self.folder / "report.json"
+        path.write_text(json.dumps(report))
+        page = self.check_page(self.succeed("page", path).stdout)
+        drawing = next(svg for div in page.root.all("div", "all") for svg in div.all("svg"))
+        self.assertEqual({(int(line.attributes["data-from"]), int(line.attributes["data-to"])) for line in drawing.all("path", "end")}, edges)
 
     def test_a_profile_adds_times(self):
         path = self.folder / "page.html"

@@ -40,11 +40,12 @@ std::string ops_text(const Node& node, size_t most) {
   for (const std::string& word : words) all += columns_of(word) + 2;
   if (const auto root = std::find(words.begin(), words.end(), node.root); all > most + 2 && root != words.end())
     std::rotate(words.begin(), root, root + 1);
-  std::string line = words[0];
-  for (size_t i = 1; i < words.size(); ++i) {
-    const std::string more = i + 1 < words.size() ? concat(" +", words.size() - i - 1) : std::string();
-    if (columns_of(line + ", " + words[i] + more) > most) return cut_end(line, most - 5) + concat(" +", words.size() - i);
-    line += ", " + words[i];
+  std::string line;
+  for (size_t i = words.size(); i > 0; --i) {
+    line = words[0];
+    for (size_t k = 1; k < i; ++k) line += ", " + words[k];
+    if (i < words.size()) line += concat(" +", words.size() - i);
+    if (columns_of(line) <= most) return line;
   }
   return cut_end(line, most);
 }
@@ -139,7 +140,7 @@ class Drawing {
       }
       if (!times_.empty()) place.height += kTimeHeight;
     } else {
-      const std::string bytes = node.crosses() && node.written_bytes ? " " + bytes_text(*node.written_bytes) : std::string();
+      const std::string bytes = node.size.empty() ? std::string() : " " + node.size;
       out.first = is_end ? cut_begin(node.name, first_columns) : cut_end(node.crosses() ? "copy" + bytes : node.name, first_columns);
       if (out.ns > 0) out.second = duration_text(out.ns);
       const size_t columns = columns_of(out.first) + (out.badge.empty() ? 0 : columns_of(out.badge) + 1);

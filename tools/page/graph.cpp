@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A write replaces the earlier writes whose bytes it covers; a read uses every remaining write that it overlaps. Ranges that are known only at a
-// call are taken to overlap, and to cover nothing.
+// A write takes its bytes from the writers before it; a read uses every writer that still has bytes of its part. A range that is known only at a call
+// may be any: such a write takes no bytes from others.
 #include "tools/page/graph.h"
 
 #include <algorithm>
@@ -22,50 +22,62 @@ std::optional<uint64_t> known(const Json& object, const char* name) {
 }
 
 struct Range {
-  std::optional<uint64_t> begin = 0, end = kEnd;
+  uint64_t begin = 0, end = kEnd;
+  bool is_exact = true;  // otherwise some bytes of it, known only at a call
 
-  static Range of(const Json& binding) {
-    Range out;
-    if (binding.contains("offset")) out.begin = known(binding, "offset");
-    if (binding.contains("bytes")) {
-      const auto bytes = known(binding, "bytes");
-      out.end = out.begin && bytes && *bytes <= kEnd - *out.begin ? std::optional(*out.begin + *bytes) : std::nullopt;
-    }
-    return out;
+  // size: of the whole value, if it is known.
+  static Range of(const Json& binding, std::optional<uint64_t> size) {
+    const uint64_t last = size.value_or(kEnd);
+    const auto begin = binding.contains("offset") ? known(binding, "offset") : 0;
+    if (!begin) return {0, last, false};
+    if (!binding.contains("bytes")) return {*begin, last, true};
+    const auto bytes = known(binding, "bytes");
+    if (!bytes || *bytes > kEnd - *begin) return {*begin, last, false};
+    return {*begin, *begin + *bytes, true};
   }
-  bool overlaps(const Range& other) const {
-    const bool is_before = end && other.begin && *end <= *other.begin, is_after = begin && other.end && *begin >= *other.end;
-    return !is_before && !is_after;
-  }
-  // size: of the value, if it is known.
-  bool covers(const Range& other, std::optional<uint64_t> size) const {
-    if (!begin || !end || *begin > other.begin.value_or(0)) return false;
-    return *end == kEnd || (size && *end >= *size) || (other.end && *end >= *other.end);
-  }
+  bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
 };
 
-// Bytes of "1x197x768xf32"; nothing if an extent is not a number.
-std::optional<uint64_t> bytes_of_type(const std::string& type) {
-  const size_t last = type.rfind('x');
-  const std::string element = last == std::string::npos ? type : type.substr(last + 1);
-  const heddle_element_type_t code = module::element_type_from_name(element);
-  if (code == HEDDLE_TYPE_UNDEFINED) return std::nullopt;
+// Bytes of "1x197x768xf32"; nothing if an extent is not a number or one of the symbols. The symbols that occur are added to `factors`.
+std::optional<uint64_t> bytes_of_type(const std::string& type, const std::vector<std::string>& symbols = {},
+                                      std::string* factors = nullptr) {
   std::vector<int64_t> dims;
-  for (size_t begin = 0; last != std::string::npos && begin < last;) {
-    const size_t end = type.find('x', begin);
+  size_t begin = 0;
+  for (size_t end; (end = type.find('x', begin)) != std::string::npos;) {
+    const auto symbol = std::find_if(symbols.begin(), symbols.end(),
+                                     [&](const std::string& one) { return type.compare(begin, one.size() + 1, one + 'x') == 0; });
+    if (symbol != symbols.end()) {
+      *factors += " \xC3\x97 " + *symbol;
+      begin += symbol->size() + 1;
+      continue;
+    }
     const std::string extent = type.substr(begin, end - begin);
     if (extent.empty() || extent.size() > 18 || extent.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
     dims.push_back(std::stoll(extent));
     begin = end + 1;
   }
+  const heddle_element_type_t code = module::element_type_from_name(type.substr(begin));
+  if (code == HEDDLE_TYPE_UNDEFINED) return std::nullopt;
   return module::tensor_bytes(HEDDLE_TYPE_BITS(code), dims);
 }
 
 struct Writer {
   size_t node;
-  Range range;
+  Range range;  // where it may have written last
   std::string type;
 };
+
+// Takes the bytes of `range` from the writers.
+void overwrite(std::vector<Writer>& writers, const Range& range) {
+  std::vector<Writer> kept;
+  for (Writer& one : writers) {
+    for (const Range& rest :
+         {Range{one.range.begin, std::min(one.range.end, range.begin)}, Range{std::max(one.range.begin, range.end), one.range.end}}) {
+      if (rest.begin < rest.end) kept.push_back({one.node, rest, one.type});
+    }
+  }
+  writers = std::move(kept);
+}
 
 class Builder {
  public:
@@ -125,6 +137,11 @@ class Builder {
     return size_of(binding);
   }
 
+  // Only of transients: other values are accessed as a whole, or up to their end.
+  std::optional<uint64_t> whole_size(const Json& binding) const {
+    return text(binding, "value") == "transient" ? size_of(binding) : std::nullopt;
+  }
+
   size_t add(Node node) {
     graph_.nodes.push_back(std::move(node));
     return graph_.nodes.size() - 1;
@@ -180,8 +197,15 @@ class Builder {
       }
     }
     if (const Json& flops = part(*node.region, "flops"); flops.is_number()) node.flops = flops.get<double>();
+    // Only the compiler's own changes of layout: the operator that they are for is computed elsewhere.
+    if (node.group == "movement" && moves_only(ops)) node.ops = {"transpose"};
     const auto kernel = kernels_.find(text(*node.region, "family") + ' ' + text(*node.region, "kernel"));
     if (kernel != kernels_.end()) node.kernel = kernel->second;
+  }
+
+  static bool moves_only(const Json& ops) {
+    return std::all_of(ops.begin(), ops.end(),
+                       [](const Json& op) { return text(op, "op") == "tx.transpose" || text(op, "op") == "tx.reshape"; });
   }
 
   void add_command(const Json& command) {
@@ -211,7 +235,7 @@ class Builder {
       const auto bytes = bytes_of(binding);
       sum(node.read_bytes, bytes);
       if (const auto writers = written_.find(key); writers != written_.end()) {
-        use(writers->first, writers->second, Range::of(binding), bytes, node);
+        use(writers->first, writers->second, Range::of(binding, whole_size(binding)), bytes, node);
       } else if (text(binding, "value") == "global") {
         const Json& from = global(number(binding, "index"));
         node.weights.push_back({text(from, "name"), text(from, "kind"), text(binding, "type"), number(from, "size_bytes")});
@@ -234,8 +258,8 @@ class Builder {
     const size_t index = add(std::move(node));
     for (auto& [binding, type] : written) {
       std::vector<Writer>& writers = written_[key_of(*binding)];
-      const Range range = Range::of(*binding);
-      std::erase_if(writers, [&](const Writer& one) { return range.covers(one.range, size_of(*binding)); });
+      const Range range = Range::of(*binding, whole_size(*binding));
+      if (range.is_exact) overwrite(writers, range);
       writers.push_back({index, range, std::move(type)});
     }
   }
@@ -301,6 +325,14 @@ class Builder {
         return slot < slots_.size() && cell_text(slots_[slot]) != "-" ? cell_text(slots_[slot]) : std::string("default");
       };
       node.name = "copy from " + name(node.from_slot) + " to " + name(node.slot);
+      if (node.written_bytes) {
+        node.size = bytes_text(*node.written_bytes);
+      } else if (!node.outputs.empty()) {
+        std::vector<std::string> symbols;
+        for (const Json& symbol : array(function_, "symbols")) symbols.push_back(text(symbol, "name"));
+        std::string factors;
+        if (const auto bytes = bytes_of_type(node.outputs[0], symbols, &factors)) node.size = bytes_text(*bytes) + factors;
+      }
     }
   }
 

@@ -38,6 +38,7 @@ struct Node {
   std::vector<Weight> weights;                                // values that are read and never written by the function
   std::optional<uint64_t> read_bytes = 0, written_bytes = 0;  // of all values that it accesses, weights included
   std::optional<double> flops;                                // of contractions
+  std::string size;                                           // of a copy between slots: its bytes, with symbols
   const Json* region = nullptr;                               // of the compiler's report
   const Json* kernel = nullptr;
 

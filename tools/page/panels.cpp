@@ -154,8 +154,8 @@ void Panels::draw_node(size_t index, Html& out) const {
   }
   if (node.kind == Node::Kind::kRegion && node.read_bytes && node.written_bytes) {
     row("bytes", "reads " + bytes_text(*node.read_bytes) + ", writes " + bytes_text(*node.written_bytes), out);
-  } else if (node.kind == Node::Kind::kCopy && node.written_bytes) {
-    row("bytes", bytes_text(*node.written_bytes), out);
+  } else if (node.kind == Node::Kind::kCopy) {
+    row("bytes", node.size.empty() && node.written_bytes ? bytes_text(*node.written_bytes) : node.size, out);
   }
   if (node.flops) {
     char count[64];
