@@ -56,6 +56,38 @@ class Trace(HeddleTestCase):
         self.assertGreater(values["cpu:0: bytes in use"], 0)
         self.assertGreaterEqual(values["cpu:0: bytes held"], values["cpu:0: bytes in use"])
 
+    def check_format(self, events):
+        """Chrome's Trace Event Format, as far as it is used: an array of complete events (X), counters (C) and metadata (M)."""
+        self.assertIsInstance(events, list)
+        named = set()
+        for event in events:
+            self.assertIn(event["ph"], ("X", "C", "M"), event)
+            self.assertIsInstance(event["name"], str)
+            self.assertIs(type(event["pid"]), int, event)
+            if event["ph"] != "C":
+                self.assertIs(type(event["tid"]), int, event)
+            if event["ph"] == "M":
+                self.assertIn(event["name"], ("process_name", "thread_name", "process_labels", "process_sort_index", "thread_sort_index"))
+                self.assertIsInstance(event["args"]["name"], str)
+                named.add((event["pid"], event["tid"]))
+                continue
+            # Microseconds.
+            self.assertIsInstance(event["ts"], (int, float))
+            self.assertGreaterEqual(event["ts"], 0)
+            if event["ph"] == "X":
+                self.assertIsInstance(event["dur"], (int, float))
+                self.assertGreaterEqual(event["dur"], 0)
+                self.assertIsInstance(event["cat"], str)
+                self.assertIn((event["pid"], event["tid"]), named, "every track has a name")
+            else:
+                self.assertTrue(event["args"])
+                for value in event["args"].values():
+                    self.assertIsInstance(value, (int, float))
+
+    def test_it_has_the_format_of_viewers(self):
+        self.succeed("profile", self.module, *INPUT, "--iterations", "2", "--trace", self.sink)
+        self.check_format(self.events())
+
     def test_categories_choose(self):
         for category in ("dispatch", "memory", "transfer", "plugins"):
             self.succeed("run", self.module, *INPUT, "--config", self.configuration(keys=f'categories = ["{category}"]'))
@@ -70,6 +102,7 @@ class Trace(HeddleTestCase):
         self.succeed("run", module, *INPUT, "--device", "a", "--device", "@late=b", "--config", self.configuration(more))
         events = self.events()
         tracks = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+        self.check_format(events)
         crossings = [event for event in events if event.get("cat") == "transfer" and tracks[event["tid"]] == "a to b"]
         self.assertGreaterEqual(len(crossings), 1)
         self.assertLessEqual({"a", "b", "a to b"}, set(tracks.values()))
