@@ -434,7 +434,7 @@ class PageTest(PageCase):
         # Whatever it is, no crash and no page that is more than text.
         for text in ('{"functions":3}', '{"functions":[{"programs":[{"commands":[{"command":"dispatch","bindings":[3,{"value":{},"access":"read"}]}]}]}]}',
                      json.dumps({"functions": [{"programs": [{"commands": [{"command": "copy", "bindings": [{"value": "transient", "index": 7, "access": "both", "type": "9" * 40 + "xf32"}] * 3}] * 3}]}],
-                                 "slots": [1, {}], "globals": 3, "compiler_report": HOSTILE, "name": HOSTILE})):
+                                 "memory": [{"labels": [1], "programs": [{"calls": [{}, 3], "places": [{}, 4]}]}], "slots": [1, {}], "globals": 3, "compiler_report": HOSTILE, "name": HOSTILE})):
             report.write_text(text)
             result = heddle("page", report)
             self.assertIn(result.code, (0, 1), result)

@@ -24,14 +24,15 @@ Table table_of(const Json& needs, const Json& program) {
                                                                   {"inputs", "arguments"},      {"results", "results"},
                                                                   {"total", "total"},           {"peak at load", "peak_at_load"}};
   for (size_t i = 0; i < places.size(); ++i) {
-    std::string on = slot_text(places[i]["place"]), slots;
+    std::string on = slot_text(part(places[i], "place")), slots;
     for (const Json& slot : array(places[i], "slots")) slots += (slots.empty() ? "" : ", ") + slot_text(slot);
     if (slots != on) on += " (" + slots + ")";
     for (const auto& [what, field] : kRows) {
       std::vector<std::string>& row = table.rows.emplace_back(std::vector<std::string>{on, what});
       on.clear();
       for (const Json& call : calls)
-        row.push_back(bytes_text(number(places[i].contains(field) ? places[i] : array(call, "places")[i], field)));
+        row.push_back(bytes_text(
+            number(places[i].contains(field) || array(call, "places").size() <= i ? places[i] : array(call, "places")[i], field)));
     }
   }
   return table;
