@@ -68,15 +68,11 @@ std::string named_text(AffineExpr expression, ArrayRef<Attribute> symbols) {
   return text;
 }
 
-// "nx4xf32"; "(n + 1)xf32" for an extent that is computed.
+// "f32[n,4]"; "f32[n + 1]" for an extent that is computed.
 std::string type_text(RankedTensorType type, ArrayRef<Attribute> symbols) {
-  std::string text;
-  for (AffineExpr extent : tx::extents(type)) {
-    const bool is_plain = llvm::isa<AffineConstantExpr, AffineSymbolExpr>(extent);
-    const std::string named = named_text(extent, symbols);
-    text += (is_plain ? named : "(" + named + ")") + "x";
-  }
-  return text + std::string(module::element_type_name(emit::element_type_code(type.getElementType())));
+  std::vector<std::string> extents;
+  for (AffineExpr extent : tx::extents(type)) extents.push_back(named_text(extent, symbols));
+  return module::type_text(module::element_type_name(emit::element_type_code(type.getElementType())), extents);
 }
 
 json::Array result_types(tx::DispatchOp region) {

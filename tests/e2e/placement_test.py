@@ -142,7 +142,7 @@ class Digits(SlotsCase):
         self.assertEqual((function["arguments"][0]["slot"], function["results"][0]["slot"]), (2, 0))
         slots = {region["node"]: region["slot"] for region in report["places"]["regions"] if region["region"].startswith("main")}
         text = self.succeed("explain", module).stdout
-        self.assertRegex(text, r"main\.\d+\.pool +pool1 +pooling +batchx4x4x32xf32 +@host +cpu +")
+        self.assertRegex(text, r"main\.\d+\.pool +pool1 +pooling +f32\[batch,4,4,32\] +@host +cpu +")
         self.assertRegex(text, r"  transfers  \d+: ")
         self.assertIn("arguments  image: f32[batch,1,8,8] on @host\n", text)
         self.assertIn("results    logits: f32[batch,10] on default\n", text)
