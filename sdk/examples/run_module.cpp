@@ -117,7 +117,7 @@ void run(const std::string& path, std::span<char*> files) {
   const heddle::Instance instance = module.create_instance();
   const heddle::Function function = instance.function();
 
-  if (files.empty()) {  // "image: batchx1x8x8xf32"
+  if (files.empty()) {  // "image: f32[batch,1,8,8]"
     for (uint32_t i = 0; i < function.argument_count(); ++i) {
       const heddle::TensorType type = function.argument(i);
       std::cout << "argument " << type.name() << ": " << type.text() << '\n';

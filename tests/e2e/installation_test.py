@@ -226,9 +226,9 @@ class BuildingAgainstIt(InstallationCase):
         np.save(self.folder / "columns.npy", np.asfortranarray(np.zeros((2, 3))))
         (self.folder / "short.npy").write_bytes((self.folder / "image.npy").read_bytes()[:100])
         self.assertEqual(self.execute(program, "digits.heddle", extra_environment=more),
-                         "argument image: batchx1x8x8xf32\n  dimension 0: batch, chosen by the caller\nresult logits: batchx10xf32\n")
+                         "argument image: f32[batch,1,8,8]\n  dimension 0: batch, chosen by the caller\nresult logits: f32[batch,10]\n")
         printed = self.execute(program, "digits.heddle", "image.npy", extra_environment=more)
-        self.assertRegex(printed, r"^logits = 2x10xf32: ")
+        self.assertRegex(printed, r"^logits = f32\[2,10\]: ")
         self.execute(BUILD / "bin" / "heddle", "run", "digits.heddle", "--input", "image=@image.npy", "--output", "@expected.npy")
         np.testing.assert_allclose([float(word) for word in printed.split()[3:]], np.load(self.folder / "expected.npy").ravel(), 1e-4)
         for arguments, said in ((["wide.npy"], r"INVALID_ARGUMENT: heddle: .*dimension 3 is 9 and must be 8"),

@@ -270,7 +270,7 @@ class PageTest(PageCase):
         module = self.compile(DIGITS)
         page = self.page(module)
         self.check_edges(module, page)
-        self.assertIn("batchx10xf32", page.text)
+        self.assertIn("f32[batch,10]", page.text)
         panel = next(one for one in page.root.all("section", "panel") if one.attributes["id"] == "p0-2")
         titles = [title.text for title in panel.all("dt")]
         for title in ("kind", "kernel", "strategy", "plan", "workgroups", "result"):
@@ -397,7 +397,7 @@ class PageTest(PageCase):
 
     def test_a_profile_adds_times(self):
         path = self.folder / "page.html"
-        table = self.succeed("profile", self.compile(DIGITS), "--input", "image=2x1x8x8xf32=1", "--iterations", "3", "--html", path).stdout
+        table = self.succeed("profile", self.compile(DIGITS), "--input", "image=f32[2,1,8,8]=1", "--iterations", "3", "--html", path).stdout
         self.assertIn("whole call", table)
         page = self.check_page(path.read_text(encoding="utf-8"))
         svg = next(page.root.all("svg"))
@@ -433,7 +433,7 @@ class PageTest(PageCase):
             self.assertIn("no report of a module", self.fail_with(2, "page", report).stderr)
         # Whatever it is, no crash and no page that is more than text.
         for text in ('{"functions":3}', '{"functions":[{"programs":[{"commands":[{"command":"dispatch","bindings":[3,{"value":{},"access":"read"}]}]}]}]}',
-                     json.dumps({"functions": [{"programs": [{"commands": [{"command": "copy", "bindings": [{"value": "transient", "index": 7, "access": "both", "type": "9" * 40 + "xf32"}] * 3}] * 3}]}],
+                     json.dumps({"functions": [{"programs": [{"commands": [{"command": "copy", "bindings": [{"value": "transient", "index": 7, "access": "both", "type": "f32[" + "9" * 40 + "]"}] * 3}] * 3}]}],
                                  "memory": [{"labels": [1], "programs": [{"calls": [{}, 3], "places": [{}, 4]}]}], "slots": [1, {}], "globals": 3, "compiler_report": HOSTILE, "name": HOSTILE})):
             report.write_text(text)
             result = heddle("page", report)

@@ -76,7 +76,7 @@ TEST_P(CppLayer, CallsAFunction) {
   EXPECT_FALSE(out);
   main.call({&a, &b}, {&out});
   EXPECT_EQ(out.read<float>(), (std::vector<float>{2, 4, 6, 8, 10, 12, 14, 16}));
-  EXPECT_EQ(out.text(), "2x4xf32");
+  EXPECT_EQ(out.text(), "f32[2,4]");
   EXPECT_EQ(out.size_bytes(), 32u);
   EXPECT_EQ(std::vector<int64_t>(out.dims().begin(), out.dims().end()), (std::vector<int64_t>{2, 4}));
 
@@ -105,8 +105,8 @@ TEST_P(CppLayer, DescribesAFunction) {
   EXPECT_LT(type.dims()[0], 0);
   EXPECT_EQ(type.symbol(0), "batch");
   EXPECT_EQ(type.symbol(1), "");
-  EXPECT_EQ(type.text(), "batchx4xf32");
-  EXPECT_EQ(main.result(0).text(), "batchx4xf32");
+  EXPECT_EQ(type.text(), "f32[batch,4]");
+  EXPECT_EQ(main.result(0).text(), "f32[batch,4]");
   const Error error = failure_of([&] { main.argument(2); });
   EXPECT_EQ(error.code(), HEDDLE_STATUS_OUT_OF_RANGE);
 }

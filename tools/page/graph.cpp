@@ -38,26 +38,25 @@ struct Range {
   bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
 };
 
-// Bytes of "1x197x768xf32"; nothing if an extent is not a number or one of the symbols. The symbols that occur are added to `factors`.
+// Bytes of "f32[1,197,768]"; nothing if an extent is not a number or one of the symbols. The symbols that occur are added to `factors`.
 std::optional<uint64_t> bytes_of_type(const std::string& type, const std::vector<std::string>& symbols = {},
                                       std::string* factors = nullptr) {
+  const size_t open = type.find('[');
+  if (open == std::string::npos || type.back() != ']') return std::nullopt;
+  const heddle_element_type_t code = module::element_type_from_name(type.substr(0, open));
+  if (code == HEDDLE_TYPE_UNDEFINED) return std::nullopt;
   std::vector<int64_t> dims;
-  size_t begin = 0;
-  for (size_t end; (end = type.find('x', begin)) != std::string::npos;) {
-    const auto symbol = std::find_if(symbols.begin(), symbols.end(),
-                                     [&](const std::string& one) { return type.compare(begin, one.size() + 1, one + 'x') == 0; });
-    if (symbol != symbols.end()) {
-      *factors += " \xC3\x97 " + *symbol;
-      begin += symbol->size() + 1;
+  for (size_t begin = open + 1; begin + 1 < type.size();) {
+    const size_t end = std::min(type.find(',', begin), type.size() - 1);
+    const std::string extent = type.substr(begin, end - begin);
+    begin = end + 1;
+    if (std::find(symbols.begin(), symbols.end(), extent) != symbols.end()) {
+      *factors += " \xC3\x97 " + extent;
       continue;
     }
-    const std::string extent = type.substr(begin, end - begin);
     if (extent.empty() || extent.size() > 18 || extent.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
     dims.push_back(std::stoll(extent));
-    begin = end + 1;
   }
-  const heddle_element_type_t code = module::element_type_from_name(type.substr(begin));
-  if (code == HEDDLE_TYPE_UNDEFINED) return std::nullopt;
   return module::tensor_bytes(HEDDLE_TYPE_BITS(code), dims);
 }
 

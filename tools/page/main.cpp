@@ -47,10 +47,6 @@ int run(const Arguments& arguments) {
   Flags flags("page", "Shows the report of a module as an HTML page, with a drawing of its data flow.");
   Options options;
   options.declare(flags);
-  if (!arguments.empty() && arguments[0] == "--words") {
-    print_candidates(flags.names(), arguments.back());
-    return kFine;
-  }
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (Wrong wrong = file_named_twice({{"--output", options.output == "-" ? "" : options.output}}, {{"the report", options.report}});
       !wrong.empty())

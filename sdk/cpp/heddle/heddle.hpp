@@ -133,14 +133,14 @@ class TensorType {
   std::span<const int64_t> dims() const noexcept { return {c_.dims, c_.rank}; }
   // "batch", or empty: the symbol of dimension i, which is less than the rank. Equal symbols have equal extents in one call.
   std::string_view symbol(size_t i) const noexcept { return view(c_.symbols[i]); }
-  // "batchx1x8x8xf32", with "?" for an extent without a symbol. Allocates.
+  // "f32[batch,1,8,8]", with "?" for an extent without a symbol. Allocates.
   std::string text() const {
-    std::string out;
+    std::string out = std::string(element_type_name(c_.element_type)) + '[';
     for (size_t i = 0; i < c_.rank; ++i) {
+      if (i > 0) out += ',';
       out += c_.dims[i] >= 0 ? std::to_string(c_.dims[i]) : c_.symbols[i].size != 0 ? std::string(symbol(i)) : "?";
-      out += 'x';
     }
-    return out.append(element_type_name(c_.element_type));
+    return out + ']';
   }
   const heddle_tensor_type_t& get() const noexcept { return c_; }
 
@@ -183,11 +183,11 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
   // Borrowed from the tensor. For dims and size_bytes of a result of a function that reads values on the host, its call must be over.
   std::span<const int64_t> dims() const noexcept { return {heddle_tensor_dims(get()), heddle_tensor_rank(get())}; }
   uint64_t size_bytes() const noexcept { return heddle_tensor_size(get()); }
-  // "1x10xf32". Allocates.
+  // "f32[1,10]". Allocates.
   std::string text() const {
-    std::string out;
-    for (const int64_t dim : dims()) out += std::to_string(dim) + 'x';
-    return out.append(element_type_name(element_type()));
+    std::string out = std::string(element_type_name(element_type())) + '[';
+    for (const int64_t dim : dims()) out += (out.back() == '[' ? "" : ",") + std::to_string(dim);
+    return out + ']';
   }
 
   // Waits for the tensor's producer and copies the contents out. INVALID_ARGUMENT for a range of another element type or size; a bool tensor
