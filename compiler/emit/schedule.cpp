@@ -462,8 +462,9 @@ class Scheduler {
 
   static void note_pitch(tx::DispatchOp dispatch, mf::DispatchSiteT& site) {
     if (!dispatch.getPitchAttr()) return;
-    site.binding_pitches.assign(dispatch.getInputs().size(), 0);
-    site.binding_pitches.push_back(dispatch.getPitchAttr().getInt());
+    site.binding_pitches = std::make_unique<mf::PitchesT>();
+    site.binding_pitches->all.assign(dispatch.getInputs().size(), 0);
+    site.binding_pitches->all.push_back(dispatch.getPitchAttr().getInt());
   }
 
   // A result is in the memory of the operand that it is tied to.

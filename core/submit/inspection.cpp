@@ -47,8 +47,7 @@ struct Rows {
 };
 
 Rows rows_of(const mf::DispatchSite& site, uint32_t index, const heddle_validation_binding_t& binding, uint64_t range) {
-  const auto* pitches = site.binding_pitches();
-  const int64_t pitch = pitches && index < pitches->size() ? pitches->Get(index) : 0;
+  const int64_t pitch = site.binding_pitches() ? site.binding_pitches()->all()->Get(index) : 0;
   if (pitch == 0) return {range, std::max<uint64_t>(range, 1)};
   const uint64_t element_bytes = (HEDDLE_TYPE_BITS(binding.element_type) + 7) / 8;
   return {static_cast<uint64_t>(binding.dims[binding.rank - 1]) * element_bytes, static_cast<uint64_t>(pitch) * element_bytes};

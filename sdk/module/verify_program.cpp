@@ -259,14 +259,14 @@ class ProgramChecker {
   // Since 0.3. Only a binding of a known type has rows.
   bool binding_pitches(uint32_t i) {
     const mf::DispatchSite* site = program_.dispatches()->Get(i);
-    const auto* pitches = site->binding_pitches();
     auto wrong = [&](const std::string& text) { return fail("dispatch site ", i, ": ", text); };
-    if (!pitches) return true;
-    if (!all_usable(pitches)) return wrong("the pitches of its bindings are misaligned");
+    if (!site->binding_pitches()) return true;
+    const auto* pitches = site->binding_pitches()->all();
+    if (!all_usable(pitches)) return wrong("the pitches of its bindings are missing or misaligned");
     if (!budget_.take(uint64_t{8} * pitches->size())) return wrong("its vectors are shared with others");
     const auto* types = site->binding_types();
-    const uint32_t count = types ? types->size() : 0;
-    if (pitches->size() != 0 && pitches->size() != count) return wrong("not every binding has a type and a pitch");
+    if (!types || types->size() != pitches->size() || pitches->size() != site->bindings()->size())
+      return wrong("not every binding has a type and a pitch");
     uint32_t end = 0;
     for (uint32_t k = 0; k < pitches->size(); ++k) {
       const mf::BindingType* type = types->Get(k);

@@ -82,9 +82,10 @@ void follow_program(const mf::Module& module, const mf::Function* function, cons
       for (const mf::BindingType* type : *types) rank += type->rank();
       require(rank == site->binding_dims()->size(), "dimensions of bindings");
     }
-    if (const auto* pitches = site->binding_pitches()) {
+    if (site->binding_pitches()) {
+      const auto* pitches = site->binding_pitches()->all();
       const auto* types = site->binding_types();
-      require(pitches->size() == 0 || (types && pitches->size() == types->size()), "pitches of bindings");
+      require(types && pitches->size() == types->size() && types->size() == site->bindings()->size(), "pitches of bindings");
       for (uint32_t k = 0; k < pitches->size(); ++k) {
         const int64_t pitch = pitches->Get(k);
         require(pitch >= 0 && pitch <= INT64_MAX / 16, "pitch of a binding");

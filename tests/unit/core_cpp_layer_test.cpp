@@ -134,7 +134,7 @@ TEST_P(CppLayer, ChecksTheTypeOfElements) {
   Tensor a = main.tensor(0, {1, 4}, std::array<float, 4>{1, 2, 3, 4});
   const Error error = failure_of([&] { a.read<int64_t>(); });
   EXPECT_EQ(error.code(), HEDDLE_STATUS_INVALID_ARGUMENT);
-  EXPECT_STREQ(error.what(), "heddle: reading a tensor of 1x4xf32 as i64 failed: its elements are f32; use this type, or bytes");
+  EXPECT_STREQ(error.what(), "heddle: reading a tensor of f32[1,4] as i64 failed: its elements are f32; use this type, or bytes");
   std::array<float, 3> short_one{};
   EXPECT_EQ(failure_of([&] { a.read(short_one); }).code(), HEDDLE_STATUS_INVALID_ARGUMENT);
   EXPECT_EQ(failure_of([&] { a.write(std::array<int32_t, 4>{}); }).code(), HEDDLE_STATUS_INVALID_ARGUMENT);

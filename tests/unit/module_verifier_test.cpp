@@ -62,6 +62,11 @@ mf::DispatchSiteT& site(mf::ModuleT& m) {
   return *program(m).dispatches[0];
 }
 
+void set_pitches(mf::ModuleT& m, std::vector<int64_t> all) {
+  site(m).binding_pitches = std::make_unique<mf::PitchesT>();
+  site(m).binding_pitches->all = std::move(all);
+}
+
 // The sample's site as an operation of its three bindings: two inputs, f32 of rank 1 and 0, and an output of rank 0.
 mf::OperationT& operation(mf::ModuleT& m) {
   mf::DispatchSiteT& at = site(m);
@@ -351,16 +356,16 @@ const Wrong kWrong[] = {
     {"TypesRank", [](auto& m) { site(m).binding_types[1] = mf::BindingType(HEDDLE_TYPE_F32, 17); }, "rank 17 of a binding is above 16"},
     {"TypesDims", [](auto& m) { site(m).binding_dims.pop_back(); }, "do not add up to their dimensions"},
     {"TypesNegative", [](auto& m) { site(m).binding_dims[3] = -2; }, "dimension -2 of a binding is negative"},
-    {"PitchesTooFew", [](auto& m) { site(m).binding_pitches = {0}; }, "dispatch site 0: not every binding has a type and a pitch"},
-    {"PitchOfUnknownRow", [](auto& m) { site(m).binding_dims[1] = -1, site(m).binding_pitches = {8, 0, 0}; },
+    {"PitchesTooFew", [](auto& m) { set_pitches(m, {0}); }, "dispatch site 0: not every binding has a type and a pitch"},
+    {"PitchOfUnknownRow", [](auto& m) { site(m).binding_dims[1] = -1, set_pitches(m, {8, 0, 0}); },
      "pitch 8 of a binding with rows of -1 is not possible"},
-    {"PitchBelowRow", [](auto& m) { site(m).binding_pitches = {0, 0, 7}; }, "pitch 7 of a binding with rows of 8 is not possible"},
-    {"PitchWithoutTypes", [](auto& m) { site(m).binding_types.clear(), site(m).binding_dims.clear(), site(m).binding_pitches = {0, 0, 8}; },
+    {"PitchBelowRow", [](auto& m) { set_pitches(m, {0, 0, 7}); }, "pitch 7 of a binding with rows of 8 is not possible"},
+    {"PitchWithoutTypes", [](auto& m) { site(m).binding_types.clear(), site(m).binding_dims.clear(), set_pitches(m, {0, 0, 8}); },
      "dispatch site 0: not every binding has a type and a pitch"},
     {"PitchOfUnknownElement",
-     [](auto& m) { site(m).binding_types[2] = mf::BindingType(HEDDLE_TYPE_UNDEFINED, 2), site(m).binding_pitches = {0, 0, 8}; },
+     [](auto& m) { site(m).binding_types[2] = mf::BindingType(HEDDLE_TYPE_UNDEFINED, 2), set_pitches(m, {0, 0, 8}); },
      "pitch 8 of a binding with rows of 8 is not possible"},
-    {"PitchAboveLimit", [](auto& m) { site(m).binding_pitches = {0, 0, INT64_MAX}; }, "of a binding with rows of 8 is not possible"},
+    {"PitchAboveLimit", [](auto& m) { set_pitches(m, {0, 0, INT64_MAX}); }, "of a binding with rows of 8 is not possible"},
     {"BindingValue", [](auto& m) { site(m).bindings[0] = mf::BindingRef(6, sample::kAll, sample::kAll, 1); },
      "binding 0: value 6 is outside 0..5"},
     {"BindingOffset", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, 6, sample::kAll, 1); }, "binding 0: offset register 6"},
