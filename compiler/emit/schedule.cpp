@@ -451,7 +451,7 @@ class Scheduler {
     }
   }
 
-  // Without rows, a part of them starts at 0, which is where the concat ends.
+  // A concat without rows has no bytes, so its parts start at 0.
   uint32_t start_of(const Part& part) {
     const RankedTensorType type = tx::tensor(part.concat);
     if (part.start == getAffineConstantExpr(0, type.getContext())) return whole;

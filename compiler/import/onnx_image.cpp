@@ -136,8 +136,10 @@ void conv(Node& node) {
   order.append({1, 0});
   RankedTensorType type = output_type(node, image, window, node.builder.getAffineConstantExpr(shape[0]), false);
   // A pool of an image that is smaller than its window is empty, a convolution of one is an error.
-  for (AffineExpr extent : ArrayRef(tx::extents(type)).drop_front().drop_back()) {
-    if (!node.graph.symbols.require(extent, node.builder.getAffineConstantExpr(1), node.describe())) node.fail("the window does not fit");
+  const Extents results = tx::extents(type);
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    if (!node.graph.symbols.require(results[1 + i], node.builder.getAffineConstantExpr(1), node.describe()))
+      node.fail("the window does not fit into dimension " + std::to_string(2 + i));
   }
   Value result = node.make<tx::ConvOp>(type, image, node.transpose(filter, order), Value(), window.strides, window.low, window.high,
                                        window.dilations, groups, DenseI64ArrayAttr());
