@@ -44,10 +44,12 @@ void Kernels::add(ModuleOp model, StringRef family) {
     std::string text = text_of(region);
     auto [it, is_new] = known_.try_emplace(text, kernels_.size());
     if (is_new) {
-      Operation& first = region.getBody().front().front();
+      Block& ops = region.getBody().front();
+      auto root = llvm::find_if(ops, [](Operation& op) { return tx::is_contraction(&op); });
+      Operation& named = root == ops.end() ? ops.front() : *root;
       Kernel kernel;
       kernel.region = region;
-      kernel.symbol = "k" + std::to_string(it->second) + "_" + first.getName().stripDialect().str();
+      kernel.symbol = "k" + std::to_string(it->second) + "_" + named.getName().stripDialect().str();
       kernel.text = std::move(text);
       kernel.binding_count = region.getInputs().size() + region.getOutputs().size();
       kernel.symbol_count = symbol_count(region);

@@ -102,8 +102,8 @@ class Multiplier {
   void learn_extents(const Term& term) {
     for (auto [label, extent] : llvm::zip_equal(term.labels, Node::extents_of(term.value))) {
       auto [known, is_new] = extents_.try_emplace(label, extent);
-      if (is_new || is_one(extent)) continue;
-      if (is_one(known->second)) {
+      if (is_new || tx::is_one(extent)) continue;
+      if (tx::is_one(known->second)) {
         known->second = extent;
       } else if (!node_.are_equal(known->second, extent)) {
         node_.fail("extents that have one label differ");
@@ -117,7 +117,7 @@ class Multiplier {
     Extents extents;
     for (auto [label, extent] : llvm::zip_equal(term.labels, Node::extents_of(term.value))) {
       AffineExpr common = extents_.at(label);
-      if (is_one(extent) && !is_one(common)) continue;
+      if (tx::is_one(extent) && !tx::is_one(common)) continue;
       labels.push_back(label);
       extents.push_back(common);
     }
@@ -180,8 +180,6 @@ class Multiplier {
   }
 
  private:
-  static bool is_one(AffineExpr extent) { return tx::static_extent(extent) == 1; }
-
   // The elements whose indices along two dimensions are equal, without the second dimension: a sum along it skips all others.
   Value diagonal(Value value, int64_t first, int64_t second) {
     RankedTensorType type = Node::type_of(value);

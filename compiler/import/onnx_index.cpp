@@ -15,6 +15,21 @@ void check_indices(Node& node, Value indices) {
   if (!llvm::isa<IntegerType>(Node::type_of(indices).getElementType())) node.fail("the indices are not integers");
 }
 
+// The first of indices that are constants, count up and lie inside a dimension of known extent.
+std::optional<int64_t> first_of_run(const Operand& indices, AffineExpr extent) {
+  auto size = tx::static_extent(extent);
+  if (!size || !indices.elements || indices.elements->empty()) return std::nullopt;
+  std::optional<int64_t> first;
+  for (auto [i, index] : llvm::enumerate(*indices.elements)) {
+    auto at = tx::static_extent(index);
+    if (!at || *at < -*size || *at >= *size) return std::nullopt;
+    int64_t start = (*at < 0 ? *at + *size : *at) - static_cast<int64_t>(i);
+    if (first.value_or(start) != start) return std::nullopt;
+    first = start;
+  }
+  return first;
+}
+
 void gather(Node& node) {
   const Operand& operand = node.operand(0);
   if (operand.is_folded() && operand.rank == 1 && node.operand(1).elements && !node.operand(1).is_matrix()) {
@@ -28,10 +43,18 @@ void gather(Node& node) {
   Extents from = Node::extents_of(input), middle = Node::extents_of(indices), to;
   int64_t axis = node.axis(node.integer("axis", 0), from.size());
   check_indices(node, indices);
-  expect_inside(node, input, axis, indices);
   to.append(from.begin(), from.begin() + axis);
   llvm::append_range(to, middle);
   to.append(from.begin() + axis + 1, from.end());
+  if (auto first = first_of_run(node.operand(1), from[axis])) {  // a slice, which its reader may read where it lies
+    SmallVector<int64_t> starts(from.size(), 0), strides(from.size(), 1);
+    starts[axis] = *first;
+    from[axis] = node.builder.getAffineConstantExpr(static_cast<int64_t>(node.operand(1).elements->size()));
+    RankedTensorType part = node.tensor_type(from, Node::type_of(input).getElementType());
+    node.set_result(node.reshape(node.builder.createOrFold<tx::SliceOp>(node.location(), part, input, starts, strides), to));
+    return;
+  }
+  expect_inside(node, input, axis, indices);
   node.set_result(node.make<tx::GatherOp>(node.tensor_type(to, Node::type_of(input).getElementType()), input, indices,
                                           node.builder.getI64IntegerAttr(axis)));
 }

@@ -167,6 +167,10 @@ inline std::optional<int64_t> static_extent(mlir::AffineExpr extent) {
   return constant ? std::optional(constant.getValue()) : std::nullopt;
 }
 
+inline bool is_one(mlir::AffineExpr extent) {
+  return static_extent(extent) == 1;
+}
+
 // Extents of a tensor type, one expression per dimension, over the symbols of its function.
 llvm::SmallVector<mlir::AffineExpr> extents(mlir::RankedTensorType type);
 

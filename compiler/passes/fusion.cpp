@@ -56,6 +56,7 @@ LogicalResult Fuser::run() {
   materialize_broadcasts();
   take_in_producers();
   join_siblings();
+  take_in_slices();
   for (const Refusal& one : refusals_) {
     Group* group = group_of_.lookup(one.producer);
     if (!group || group != group_of_.lookup(one.consumer)) log_.push_back(one.text);

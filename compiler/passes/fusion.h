@@ -144,6 +144,9 @@ class Fuser {
   // rotation of halves, which consists of slices, a concat and products, or a slice that is transposed. At the end there may be a concat of
   // anything: each part is computed where it is stored.
   void take_in_producers();
+  // Contractions read what a slice selects where it lies, if their kernels can, and nothing else reads the slice.
+  void take_in_slices();
+  void take_in_slice(Group& group, mlir::Value operand);
   // Reshapes that became transposes, which a region may have inside.
   using UnitMoves = llvm::SmallVector<std::pair<tx::TransposeOp, tx::ReshapeOp>>;
   // Null if it is not a transpose that keeps neighbors.

@@ -18,14 +18,13 @@ bool keeps_neighbors(Operation* op) {
 std::optional<SmallVector<int64_t>> permutation_of(tx::ReshapeOp reshape) {
   SmallVector<AffineExpr> from = tx::extents(tx::tensor(reshape.getInput())), to = tx::extents(tx::tensor(reshape.getResult()));
   if (from.size() != to.size() || from.empty() || from.back() != to.back()) return {};
-  auto is_one = [](AffineExpr extent) { return tx::static_extent(extent) == 1; };
   SmallVector<int64_t> ones, others;
-  for (auto [d, extent] : llvm::enumerate(from)) (is_one(extent) ? ones : others).push_back(static_cast<int64_t>(d));
+  for (auto [d, extent] : llvm::enumerate(from)) (tx::is_one(extent) ? ones : others).push_back(static_cast<int64_t>(d));
   std::reverse(ones.begin(), ones.end());
   std::reverse(others.begin(), others.end());
   SmallVector<int64_t> permutation(to.size());
   for (size_t d = to.size(); d-- > 0;) {  // from the innermost dimension on, which stays
-    SmallVector<int64_t>& left = is_one(to[d]) ? ones : others;
+    SmallVector<int64_t>& left = tx::is_one(to[d]) ? ones : others;
     if (left.empty() || from[left.front()] != to[d]) return {};
     permutation[d] = left.front();
     left.erase(left.begin());
@@ -107,6 +106,42 @@ void Fuser::take_in_producers() {
     } else {
       replace(*groups_[g], std::move(wider), taken);
     }
+  }
+}
+
+void Fuser::take_in_slices() {
+  if (!devices_) return;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g] || groups_[g]->attends || !tx::is_contraction(groups_[g]->root)) continue;
+    for (Operation* reader : llvm::to_vector(groups_[g]->ops)) {
+      if (!tx::is_contraction(reader)) continue;
+      for (Value operand : reader->getOperands().take_front(2)) take_in_slice(*groups_[g], operand);
+    }
+  }
+}
+
+void Fuser::take_in_slice(Group& group, Value operand) {
+  Group wider = group;
+  auto is_ours = [&] { return llvm::all_of(operand.getUsers(), [&](Operation* user) { return wider.ops.contains(user); }); };
+  while (auto reshape = operand.getDefiningOp<tx::ReshapeOp>()) {
+    if (!is_ours()) return;
+    wider.ops.insert(reshape);
+    operand = reshape.getInput();
+  }
+  auto slice = operand.getDefiningOp<tx::SliceOp>();
+  Group* moved = producer(operand);
+  if (!slice || !moved || moved == &group) return;
+  if (moved->ops.size() > 1 || !is_ours()) {
+    refuse(moved->ops.size() > 1 ? "DataMovement" : "MultipleUses", *moved, group.output);
+    return;
+  }
+  wider.ops.insert(slice);
+  count_reads(wider);
+  std::string reason;
+  if (has_kernel(wider, &reason)) {
+    replace(group, std::move(wider), {moved});
+  } else {
+    refuse("NoKernel", *moved, group.output, reason);
   }
 }
 

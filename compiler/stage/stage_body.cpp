@@ -21,11 +21,10 @@ bool only_moves(Operation* op) {
 Exprs reshaped(ArrayRef<AffineExpr> from, ArrayRef<AffineExpr> to, ArrayRef<AffineExpr> at) {
   MLIRContext* context = (from.empty() ? to : from).empty() ? nullptr : (from.empty() ? to : from).front().getContext();
   Exprs place(to.size());
-  auto is_one = [](AffineExpr extent) { return tx::static_extent(extent) == 1; };
   size_t f = from.size(), t = to.size();
   auto skip_ones = [&] {
-    while (f > 0 && is_one(from[f - 1])) --f;
-    while (t > 0 && is_one(to[t - 1])) place[--t] = getAffineConstantExpr(0, context);
+    while (f > 0 && tx::is_one(from[f - 1])) --f;
+    while (t > 0 && tx::is_one(to[t - 1])) place[--t] = getAffineConstantExpr(0, context);
   };
   for (skip_ones(); t > 0; skip_ones()) {
     // Dimensions [f, f_end) of `from` correspond to dimensions [t, t_end) of `to`.
@@ -40,8 +39,8 @@ Exprs reshaped(ArrayRef<AffineExpr> from, ArrayRef<AffineExpr> to, ArrayRef<Affi
     AffineExpr linear = getAffineConstantExpr(0, context);
     for (size_t i = f; i < f_end; ++i) linear = linear * from[i] + at[i];
     for (size_t i = t_end; i-- > t;) {
-      bool is_first = llvm::all_of(to.slice(t, i - t), is_one);
-      place[i] = is_one(to[i]) ? getAffineConstantExpr(0, context) : is_first ? linear : linear % to[i];
+      bool is_first = llvm::all_of(to.slice(t, i - t), tx::is_one);
+      place[i] = tx::is_one(to[i]) ? getAffineConstantExpr(0, context) : is_first ? linear : linear % to[i];
       linear = linear.floorDiv(to[i]);
     }
   }

@@ -21,10 +21,6 @@ AffineExpr product_of(ArrayRef<AffineExpr> extents) {
   return result;
 }
 
-bool is_one(AffineExpr extent) {
-  return tx::static_extent(extent) == 1;
-}
-
 // The step in a result's memory per index of a parallel dimension.
 AffineExpr result_step(stage::DomainAttr domain, unsigned dimension) {
   AffineExpr step = getAffineConstantExpr(1, domain.getContext());
@@ -140,7 +136,7 @@ class RowsReader {
       bool changed = false;
       for (unsigned d = 0; d < dims.size(); ++d) {
         AffineExpr own = stage::domain_of(stage.op).getExtents().getResult(d);
-        for (unsigned dim = rows_; dim < rows_ + inner_ && !dims[d] && !is_one(own); ++dim) {
+        for (unsigned dim = rows_; dim < rows_ + inner_ && !dims[d] && !tx::is_one(own); ++dim) {
           if (extent(dim) != own || llvm::is_contained(dims, std::optional(dim))) continue;
           dims[d] = dim;
           changed = true;
@@ -162,7 +158,7 @@ class RowsReader {
     kernel_.inner_extents_.assign(first_domain.folded().begin(), first_domain.folded().end());
     AffineExpr one = getAffineConstantExpr(1, region_.getContext());
     if (kernel_.row_extents_.empty()) kernel_.row_extents_.push_back(one);
-    if (llvm::all_of(kernel_.inner_extents_, is_one)) return false;  // rows of one element do not count as rows
+    if (llvm::all_of(kernel_.inner_extents_, tx::is_one)) return false;  // rows of one element do not count as rows
     rows_ = kernel_.row_extents_.size();
     inner_ = kernel_.inner_extents_.size();
     Dimensions found;
@@ -182,15 +178,17 @@ class RowsReader {
       for (auto [d, dim] : llvm::enumerate(found[stage.op])) {
         AffineExpr own = domain.getExtents().getResult(d);
         if (!dim) {
-          if (!is_one(own)) return false;
+          if (!tx::is_one(own)) return false;
           dim = no_dimension;
         } else {
           if (*dim >= rows_ + inner_ || own != extent(*dim) || llvm::is_contained(stage.dims, *dim)) return false;
-          (*dim < rows_ ? of_rows : of_row) += is_one(own) ? 0 : 1;
+          (*dim < rows_ ? of_rows : of_row) += tx::is_one(own) ? 0 : 1;
         }
         stage.dims.push_back(*dim);
       }
-      auto count = [](ArrayRef<AffineExpr> extents) { return llvm::count_if(extents, [](AffineExpr extent) { return !is_one(extent); }); };
+      auto count = [](ArrayRef<AffineExpr> extents) {
+        return llvm::count_if(extents, [](AffineExpr extent) { return !tx::is_one(extent); });
+      };
       if (of_rows != count(kernel_.row_extents_)) return false;
       bool is_whole = of_row == count(kernel_.inner_extents_);
       if (llvm::isa<stage::FoldOp>(stage.op)) {
@@ -219,7 +217,7 @@ class RowsReader {
         for (auto [j, index] : llvm::enumerate(stage::access_of(stage.op, i).getMap().getResults())) {
           unsigned wanted = of(other).dims[j];
           auto dim = llvm::dyn_cast<AffineDimExpr>(index);
-          bool is_first = wanted == no_dimension || is_one(extent(wanted));
+          bool is_first = wanted == no_dimension || tx::is_one(extent(wanted));
           if (!is_first && !(dim && stage.dims[dim.getPosition()] == wanted)) return false;
         }
       }
@@ -304,8 +302,8 @@ class RowsReader {
     for (const Stage& stage : kernel_.stages_) {
       for (unsigned i = 0; i < stage.op->getNumOperands(); ++i) {
         if (maker(stage.op, i)) continue;
-        along_rows += step(stage, i, last_row) == one && !is_one(extent(last_row));
-        along_row += step(stage, i, last_inner) == one && !is_one(extent(last_inner));
+        along_rows += step(stage, i, last_row) == one && !tx::is_one(extent(last_row));
+        along_row += step(stage, i, last_inner) == one && !tx::is_one(extent(last_inner));
       }
     }
     kernel_.lanes_along_rows_ = along_rows > along_row;
@@ -314,8 +312,8 @@ class RowsReader {
     // The layout of stored results matters more.
     auto is_neighbor = [&](unsigned dimension) {
       auto own = llvm::find(last.dims, dimension);
-      return own != last.dims.end() && !is_one(extent(dimension)) &&
-             is_one(result_step(stage::domain_of(last.op), static_cast<unsigned>(own - last.dims.begin())));
+      return own != last.dims.end() && !tx::is_one(extent(dimension)) &&
+             tx::is_one(result_step(stage::domain_of(last.op), static_cast<unsigned>(own - last.dims.begin())));
     };
     if (is_neighbor(last_row) || is_neighbor(last_inner)) kernel_.lanes_along_rows_ = is_neighbor(last_row);
   }
@@ -324,9 +322,9 @@ class RowsReader {
   bool stores_neighbors() {
     const Stage& last = kernel_.stages_.back();
     unsigned lane = kernel_.lanes_along_rows_ ? rows_ - 1 : rows_ + inner_ - 1;
-    if (is_one(extent(lane)) || (!kernel_.lanes_along_rows_ && last.kind != RowsKernel::Kind::per_element)) return true;
+    if (tx::is_one(extent(lane)) || (!kernel_.lanes_along_rows_ && last.kind != RowsKernel::Kind::per_element)) return true;
     auto own = llvm::find(last.dims, lane);
-    return own != last.dims.end() && is_one(result_step(stage::domain_of(last.op), static_cast<unsigned>(own - last.dims.begin())));
+    return own != last.dims.end() && tx::is_one(result_step(stage::domain_of(last.op), static_cast<unsigned>(own - last.dims.begin())));
   }
 
   tx::DispatchOp region_;
@@ -393,7 +391,7 @@ class RowsEmitter {
     width_ = along_rows_ ? 1 : std::max<int64_t>(1, team.lanes);
     stride_ = width_ * team.size;
     auto run = tx::static_extent(kernel.run());
-    bool has_loops = llvm::any_of(looped_, [](AffineExpr extent) { return !is_one(extent); });
+    bool has_loops = llvm::any_of(looped_, [](AffineExpr extent) { return !tx::is_one(extent); });
     steps_ = run && !has_loops ? (*run + stride_ - 1) / stride_ : -1;
     is_kept_ = steps_ >= 0 && steps_ <= team.kept && static_cast<int64_t>(points.size()) * steps_ <= 2 * team.kept;
     if (is_kept_) kept_.resize(steps_ * points.size());

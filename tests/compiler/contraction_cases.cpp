@@ -74,9 +74,31 @@ static std::string with_pitch(int64_t pitch) {
   return "attributes {pitch = " + std::to_string(pitch) + " : i64}";
 }
 
+static std::string slice_of(const std::string& whole, const std::string& part, const std::string& from, const std::string& to,
+                            const Shape& starts) {
+  return part + " = tx.slice " + whole + " {starts = " + array_of(starts) + ", strides = " + array_of(Shape(starts.size(), 1)) +
+         "} : " + tensor(from) + " -> " + tensor(to) + "\n";
+}
+
+static Shape sum_of(Shape a, const Shape& b, const Shape& c) {
+  for (size_t d = 0; d < a.size(); ++d) a[d] += b[d] + c[d];
+  return a;
+}
+
 std::string Case::region(bool with_packed) const {
   std::string filter_type = type_of(with_packed ? Shape{packed_elements()} : filter, filter_element());
+  std::string body, lhs = "%0", rhs = "%1";
   std::vector<std::string> operands{input, filter_type};
+  if (!input_starts.empty()) {
+    operands[0] = whole_input;
+    lhs = "%in";
+    body += slice_of("%0", lhs, whole_input, input, input_starts);
+  }
+  if (!filter_starts.empty()) {
+    operands[1] = type_of(whole_filter, filter_element());
+    rhs = "%of";
+    body += slice_of("%1", rhs, operands[1], filter_type, filter_starts);
+  }
   operands.insert(operands.end(), more.begin(), more.end());
   std::string zero, zero_type;
   if (has_zero) {
@@ -86,9 +108,8 @@ std::string Case::region(bool with_packed) const {
   }
   std::string all = attributes;
   if (with_packed) all += (all.empty() ? "" : ", ") + std::string("packed_shape = ") + array_of(filter) + (winograd ? ", winograd" : "");
-  std::string body = "%y = " + op + " %0, %1" + zero + " {" + all + "} : " + tensor(input) + ", " + tensor(filter_type) + zero_type +
-                     " -> " + tensor(result) + "\n";
-  body += tail;
+  body += "%y = " + op + " " + lhs + ", " + rhs + zero + " {" + all + "} : " + tensor(input) + ", " + tensor(filter_type) + zero_type +
+          " -> " + tensor(result) + "\n" + tail;
   std::string last = tail.empty() ? "%y" : "%z", yielded = stored.empty() ? result : stored;
   if (!stored.empty()) {
     body += "\n%t = tx.transpose " + last + " {permutation = " + array_of(permutation) + "} : " + tensor(result) + " -> " + tensor(stored);
@@ -117,6 +138,11 @@ Case Conv::to_case() const {
   c.integers = integers;
   c.has_zero = has_zero;
   c.input = with_batch({height, width, channels});
+  if (!before.empty()) {
+    const Shape whole = sum_of({symbolic_batch ? 0 : batch, height, width, channels}, before, after);
+    c.whole_input = symbolic_batch ? symbolic(Shape(whole.begin() + 1, whole.end()), element) : type_of(whole, element);
+    c.input_starts = before;
+  }
   c.result = with_batch({out(0, height), out(1, width), columns});
   c.filter = {kernel[0], kernel[1], channels / groups, columns};
   c.op = "tx.conv";
@@ -188,6 +214,17 @@ Case Matmul::to_case() const {
     c.filter.insert(c.filter.end(), {columns, depth});
   } else {
     c.filter.insert(c.filter.end(), {depth, columns});
+  }
+  if (!before.empty()) {
+    Shape own{rows, depth};
+    if (!symbolic_rows) own.insert(own.begin(), batch.begin(), batch.end());
+    const Shape whole = sum_of(own, before, after);
+    c.whole_input = symbolic_rows ? symbolic({whole[1]}, element) : type_of(whole, element);
+    c.input_starts = before;
+  }
+  if (!rhs_before.empty()) {
+    c.whole_filter = sum_of(c.filter, rhs_before, rhs_after);
+    c.filter_starts = rhs_before;
   }
   c.op = "tx.matmul";
   if (transpose_lhs) c.attributes = "transpose_lhs";

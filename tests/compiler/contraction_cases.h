@@ -24,6 +24,9 @@ inline const std::pair<const char*, bool> quantized_weights[] = {
 struct Case {
   std::string input, result;  // types
   Shape filter;
+  // What the contraction reads is a slice of larger operands, if starts are given.
+  std::string whole_input;  // type
+  Shape input_starts, whole_filter, filter_starts;
   std::string op;  // "tx.conv" or "tx.matmul", and its attributes but packed_shape
   std::string attributes;
   int64_t groups = 1;
@@ -62,8 +65,9 @@ struct Conv {
   bool symbolic_batch = false;
   bool tied = false;
   bool winograd = false;
-  bool channels_first = false;  // yields [n, c, y, x]
-  int64_t pitch = 0;            // of the result's rows; 0: they are dense
+  bool channels_first = false;    // yields [n, c, y, x]
+  int64_t pitch = 0;              // of the result's rows; 0: they are dense
+  Shape before = {}, after = {};  // elements around the input, in each of its dimensions; the input is a slice then
   std::string element = "f32";
   std::string integers = {};
   bool has_zero = false;
@@ -77,6 +81,7 @@ struct Matmul {
   bool packed = true, batched_rhs = false, symbolic_rows = false, bias = false;
   bool transpose_lhs = false, transpose_rhs = false, transpose_result = false;
   int64_t pitch = 0;
+  Shape before = {}, after = {}, rhs_before = {}, rhs_after = {};  // as in Conv
   std::string element = "f32";
   std::string integers = {};
   bool has_zero = false;

@@ -20,7 +20,7 @@ void check(const Case& c) {
   std::vector<Tensor> inputs;
   for (auto [i, input] : llvm::enumerate(parsed.region().getInputs())) {
     auto type = llvm::cast<mlir::RankedTensorType>(input.getType());
-    if (i == 1) type = mlir::RankedTensorType::get(c.filter, type.getElementType());
+    if (i == 1) type = mlir::RankedTensorType::get(c.whole_filter.empty() ? c.filter : c.whole_filter, type.getElementType());
     inputs.push_back(random_tensor(type, c.symbols, c.ranges()[i], static_cast<uint32_t>(i + 1)));
   }
   CheckOptions options;
@@ -334,6 +334,72 @@ TEST(Matmul, StoresRowsApart) {
   check(Matmul{.rows = 70, .depth = 60, .columns = 48, .bias = true, .pitch = 112});
   check(Matmul{.rows = 5, .depth = 1613, .columns = 33, .symbolic_rows = true, .pitch = 64});
   check(Matmul{.batch = {2, 3}, .rows = 9, .depth = 20, .columns = 16, .packed = false, .batched_rhs = true, .pitch = 32});
+}
+TEST(Matmul, ReadsSlices) {
+  const Shape columns_before{0, 5}, columns_after{0, 3};
+  check(Matmul{.rows = 70, .depth = 60, .columns = 48, .bias = true, .before = columns_before, .after = columns_after});
+  check(Matmul{.rows = 70, .depth = 60, .columns = 48, .before = {3, 5}, .after = {2, 0}});
+  check(Matmul{.rows = 31, .depth = 1613, .columns = 33, .before = {0, 16}, .after = {0, 0}});
+  check(Matmul{
+      .rows = 37, .depth = 70, .columns = 100, .symbolic_rows = true, .bias = true, .before = columns_before, .after = columns_after});
+  // Rows of all batches are at the same distance, or each batch has its own.
+  check(Matmul{.batch = {3}, .rows = 10, .depth = 20, .columns = 30, .before = {0, 0, 4}, .after = {0, 0, 8}});
+  check(Matmul{.batch = {3}, .rows = 1, .depth = 20, .columns = 30, .before = {0, 6, 0}, .after = {0, 1, 0}});
+  check(Matmul{.batch = {3}, .rows = 40, .depth = 20, .columns = 30, .bias = true, .before = {1, 2, 4}, .after = {0, 1, 0}});
+  check(Matmul{.batch = {2, 3},
+               .rows = 10,
+               .depth = 20,
+               .columns = 30,
+               .packed = false,
+               .batched_rhs = true,
+               .before = {0, 0, 1, 2},
+               .after = {0, 0, 1, 2},
+               .rhs_before = {0, 0, 3, 7},
+               .rhs_after = {0, 0, 1, 4}});
+  check(Matmul{.rows = 45, .depth = 100, .columns = 75, .packed = false, .bias = true, .rhs_before = {2, 3}, .rhs_after = {0, 1}});
+}
+TEST(Matmul, RefusesSlicesThatAreNotEvenlySpaced) {
+  auto error = [](const Matmul& matmul) { return plan_error(ParsedRegion(matmul.to_case().region(matmul.packed)).region()); };
+  EXPECT_THAT(error(Matmul{.batch = {3}, .rows = 4, .depth = 20, .columns = 30, .before = {0, 2, 0}, .after = {0, 0, 0}}),
+              testing::HasSubstr("a matmul reads only slices whose rows are at the same distance"));
+}
+TEST(Conv, ReadsSlices) {
+  const Shape before{0, 0, 0, 8}, after{0, 0, 0, 16}, all_before{1, 2, 1, 3}, all_after{0, 1, 2, 5};
+  for (auto [b, a] : {std::pair(before, after), std::pair(all_before, all_after)}) {
+    check(
+        Conv{.height = 14, .width = 13, .channels = 24, .columns = 40, .kernel = {1, 1}, .tail = Conv::bias_relu, .before = b, .after = a});
+    check(Conv{.batch = 2, .height = 6, .width = 7, .channels = 16, .columns = 32, .kernel = {1, 1}, .before = b, .after = a});
+    check(Conv{.height = 9, .width = 11, .channels = 40, .columns = 33, .low = {1, 1}, .high = {1, 1}, .before = b, .after = a});
+    check(Conv{.height = 9, .width = 11, .channels = 300, .columns = 33, .strides = {2, 2}, .before = b, .after = a});
+    check(Conv{.height = 9, .width = 11, .channels = 3, .columns = 16, .before = b, .after = a});
+    check(Conv{.height = 6, .width = 6, .channels = 16, .columns = 32, .groups = 2, .before = b, .after = a});
+    check(Conv{.height = 6, .width = 6, .channels = 16, .columns = 32, .packed = false, .before = b, .after = a});
+    check(
+        Conv{.height = 7, .width = 9, .channels = 24, .columns = 24, .low = {1, 1}, .high = {1, 1}, .groups = 24, .before = b, .after = a});
+    check(Conv{.height = 9,
+               .width = 8,
+               .channels = 32,
+               .columns = 40,
+               .low = {1, 1},
+               .high = {1, 1},
+               .tail = Conv::bias_relu,
+               .winograd = true,
+               .before = b,
+               .after = a});
+    check(Conv{
+        .height = 1, .width = 40, .channels = 16, .columns = 24, .kernel = {1, 3}, .low = {0, 1}, .high = {0, 1}, .before = b, .after = a});
+  }
+  check(Conv{.batch = 3,
+             .height = 4,
+             .width = 4,
+             .channels = 8,
+             .columns = 16,
+             .kernel = {1, 1},
+             .symbolic_batch = true,
+             .before = before,
+             .after = after});
+  check(Conv{
+      .batch = 3, .height = 4, .width = 4, .channels = 8, .columns = 16, .kernel = {1, 1}, .pitch = 32, .before = before, .after = after});
 }
 TEST(Conv, RefusesRowsApartWithAnEpilogueOfDenseRows) {
   ParsedRegion parsed(

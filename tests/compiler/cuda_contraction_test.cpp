@@ -132,6 +132,39 @@ TEST_F(CudaTarget, StoresRowsApart) {
   check("a cluster", Matmul{.rows = 49, .depth = 512, .columns = 512, .bias = true, .pitch = 528});
 }
 
+TEST_F(CudaTarget, ReadsSlices) {
+  check("columns", Matmul{.rows = 130, .depth = 64, .columns = 80, .bias = true, .before = {0, 16}, .after = {0, 8}});
+  check("odd columns", Matmul{.rows = 130, .depth = 64, .columns = 80, .before = {0, 3}, .after = {2, 4}});
+  check("a cluster", Matmul{.rows = 49, .depth = 512, .columns = 512, .bias = true, .before = {1, 8}, .after = {0, 0}});
+  check("symbolic rows",
+        Matmul{.rows = 37, .depth = 784, .columns = 128, .symbolic_rows = true, .bias = true, .before = {0, 4}, .after = {0, 12}});
+  check("batches", Matmul{.batch = {2, 3},
+                          .rows = 70,
+                          .depth = 40,
+                          .columns = 72,
+                          .batched_rhs = true,
+                          .before = {0, 0, 1, 8},
+                          .after = {0, 0, 2, 8},
+                          .rhs_before = {0, 0, 8, 16},
+                          .rhs_after = {0, 0, 1, 8}});
+  check("a transposed right side",
+        Matmul{.rows = 33, .depth = 320, .columns = 64, .transpose_rhs = true, .rhs_before = {3, 2}, .rhs_after = {1, 1}});
+  const Shape before{0, 0, 0, 16}, after{0, 0, 0, 8}, all_before{1, 2, 1, 3}, all_after{0, 1, 2, 5};
+  for (auto [b, a] : {std::pair(before, after), std::pair(all_before, all_after)}) {
+    Conv conv{.batch = 2, .height = 14, .width = 13, .channels = 32, .columns = 48, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu};
+    conv.before = b;
+    conv.after = a;
+    check("a convolution", conv);
+    conv.kernel = {1, 1};
+    conv.low = conv.high = {0, 0};
+    check("pixels", conv);
+    conv.groups = 2;
+    check("groups", conv);
+    conv.strides = {2, 2};
+    check("strides", conv);
+  }
+}
+
 TEST_F(CudaTarget, MultipliesInTilesWhateverTheSizes) {
   for (auto [rows, depth, columns] : {std::tuple{130, 129, 131}, {131, 130, 134}, {133, 132, 140}, {17, 9, 9}}) {
     std::string name = std::to_string(rows) + "x" + std::to_string(depth) + "x" + std::to_string(columns);

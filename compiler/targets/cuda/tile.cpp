@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/targets/operand_view.h"
+
 using namespace mlir;
 
 namespace heddle::targets::cuda {
@@ -39,11 +41,16 @@ constexpr int64_t most_pieces = 32;
 // The range of i32, including steps after the last one.
 constexpr int64_t most_depth = int64_t{1} << 30;
 
-// The number of elements that are copied at once, for a row of so many.
-int64_t piece_of(int64_t extent, int64_t element_bytes) {
+// The number of elements that are copied at once, if they start at multiples of these.
+int64_t piece_of(ArrayRef<int64_t> extents, int64_t element_bytes) {
   int64_t piece = 16 / element_bytes;
-  while (extent % piece != 0) piece /= 2;
+  while (!llvm::all_of(extents, [&](int64_t extent) { return extent % piece == 0; })) piece /= 2;
   return piece;
+}
+
+// A number that the expression is always a multiple of.
+int64_t divisor_of(AffineExpr expression) {
+  return tx::static_extent(expression) == 0 ? 0 : expression.getLargestKnownDivisor();
 }
 
 // With this value for every symbol.
@@ -53,26 +60,31 @@ int64_t value_of(AffineExpr expression, int64_t symbol) {
   return fixed ? fixed.getValue() : 1;
 }
 
-bool read_matmul(tx::MatmulOp matmul, TiledContraction& shape) {
+bool read_matmul(tx::MatmulOp matmul, const OperandView& a, const OperandView& b, TiledContraction& shape) {
   if (matmul.getTransposeLhs() || matmul.getPackedShape()) return false;
-  auto lhs = tx::extents(tx::tensor(matmul.getLhs())), rhs = tx::extents(tx::tensor(matmul.getRhs()));
-  auto columns = llvm::dyn_cast<AffineConstantExpr>(tx::extents(tx::tensor(matmul.getResult())).back());
-  auto channels = llvm::dyn_cast<AffineConstantExpr>(lhs.back());
-  if (!columns || !channels) return false;
+  const size_t batch = a.extents.size() - 2, rhs_batch = b.extents.size() - 2;  // dimensions
+  auto columns = tx::static_extent(tx::extents(tx::tensor(matmul.getResult())).back()), channels = tx::static_extent(a.extents.back());
+  auto lhs_row = a.static_step(batch, batch + 1), rhs_row = b.static_step(rhs_batch, rhs_batch + 1);
+  auto lhs_batch = a.joint_step(0, batch), rhs_batch_step = b.joint_step(0, rhs_batch);
+  if (!columns || !channels || !lhs_row || !rhs_row || !lhs_batch || !rhs_batch_step) return false;
   shape.rhs_transposed = matmul.getTransposeRhs();
-  shape.rhs_batched = rhs.size() > 2;
-  shape.columns = columns.getValue();
-  shape.channels = channels.getValue();
-  shape.rows = lhs[lhs.size() - 2];
+  shape.rhs_batched = rhs_batch > 0;
+  shape.columns = *columns;
+  shape.channels = *channels;
+  shape.lhs_row = *lhs_row;
+  shape.rhs_row = *rhs_row;
+  shape.lhs_batch = *lhs_batch;
+  shape.rhs_batch = *rhs_batch_step;
+  shape.rows = a.extents[batch];
   shape.batches = getAffineConstantExpr(1, matmul.getContext());
-  for (size_t d = 0; d + 2 < lhs.size(); ++d) shape.batches = shape.batches * lhs[d];
+  for (size_t d = 0; d < batch; ++d) shape.batches = shape.batches * a.extents[d];
   return true;
 }
 
-bool read_conv(tx::ConvOp conv, TiledContraction& shape) {
+bool read_conv(tx::ConvOp conv, const OperandView& view, const OperandView& weights, TiledContraction& shape) {
   auto input = tx::tensor(conv.getInput()), filter = tx::tensor(conv.getFilter()), result = tx::tensor(conv.getResult());
   shape.spatial = static_cast<unsigned>(filter.getRank() - 2);
-  if (conv.getPackedShape() || shape.spatial < 1 || shape.spatial > 2 || !filter.hasStaticShape()) return false;
+  if (weights.is_slice || conv.getPackedShape() || shape.spatial < 1 || shape.spatial > 2 || !filter.hasStaticShape()) return false;
   for (int64_t d = 1; d < input.getRank(); ++d) {
     if (input.isDynamicDim(static_cast<unsigned>(d)) || result.isDynamicDim(static_cast<unsigned>(d))) return false;
   }
@@ -81,6 +93,13 @@ bool read_conv(tx::ConvOp conv, TiledContraction& shape) {
   shape.columns = filter.getShape().back() / shape.groups;
   shape.channels = filter.getDimSize(shape.spatial);
   unsigned x = shape.spatial - 1;  // the last spatial dimension
+  auto pixel = view.static_step(shape.spatial, shape.spatial + 1), line = view.static_step(1, 2), image = tx::static_extent(view.steps[0]);
+  if (!pixel || !line || !image) return false;
+  shape.lhs_row = *pixel;
+  shape.lhs_line = *line;
+  shape.lhs_image = *image;
+  shape.has_even_pixels = view.static_step(0, shape.spatial + 1) == pixel;
+  shape.rhs_row = shape.columns * shape.groups;
   shape.in_width = input.getDimSize(x + 1);
   shape.width = result.getDimSize(x + 1);
   shape.kernel_width = filter.getDimSize(x);
@@ -99,6 +118,7 @@ bool read_conv(tx::ConvOp conv, TiledContraction& shape) {
   }
   shape.rows = tx::extents(input).front() * (shape.height * shape.width);
   shape.batches = getAffineConstantExpr(1, conv.getContext());
+  shape.lhs_batch = shape.rhs_batch = getAffineConstantExpr(0, conv.getContext());
   return true;
 }
 
@@ -107,28 +127,34 @@ bool read_conv(tx::ConvOp conv, TiledContraction& shape) {
 std::optional<TiledContraction> TiledContraction::read(Operation* root, Math math) {
   TiledContraction shape;
   shape.root = root;
-  shape.lhs = root->getOperand(0);
-  shape.rhs = root->getOperand(1);
+  auto lhs = OperandView::of(root->getOperand(0)), rhs = OperandView::of(root->getOperand(1));
+  if (!lhs || !rhs) return std::nullopt;
+  shape.lhs = lhs->binding;
+  shape.rhs = rhs->binding;
+  shape.lhs_start = lhs->start;
+  shape.rhs_start = rhs->start;
   shape.element = tx::tensor(shape.lhs).getElementType();
   bool known_type = shape.element.isF32() || shape.element.isF16() || shape.element.isBF16();
   shape.rhs_element = tx::tensor(shape.rhs).getElementType();
-  shape.zero = tx::zero_of(root);
+  Value zero = tx::zero_of(root);
+  shape.zero = llvm::dyn_cast_if_present<BlockArgument>(zero);
   // f16 and bf16 represent the difference of two integers of 8 bits, f32 that of 16.
   const unsigned most_bits = shape.element.isF32() ? 16 : 8;
   bool is_quantized = llvm::isa<IntegerType>(shape.rhs_element) && shape.rhs_element.getIntOrFloatBitWidth() <= most_bits;
-  if (!known_type || (shape.converts() && !is_quantized)) return std::nullopt;
-  for (Value operand : {shape.lhs, shape.rhs, shape.zero}) {
-    if (operand && !llvm::isa<BlockArgument>(operand)) return std::nullopt;
-  }
+  if (!known_type || (shape.converts() && !is_quantized) || (zero && !shape.zero)) return std::nullopt;
   shape.tensor_cores = !shape.element.isF32() || math == Math::fast;
   auto conv = llvm::dyn_cast<tx::ConvOp>(root);
-  if (!(conv ? read_conv(conv, shape) : read_matmul(llvm::cast<tx::MatmulOp>(root), shape))) return std::nullopt;
+  if (!(conv ? read_conv(conv, *lhs, *rhs, shape) : read_matmul(llvm::cast<tx::MatmulOp>(root), *lhs, *rhs, shape))) return std::nullopt;
   if (shape.depth() < shortest_sum || shape.depth() > most_depth || shape.columns < fewest_columns) return std::nullopt;
   return shape;
 }
 
 int64_t TiledContraction::lhs_piece() const {
-  return piece_of(channels, element_bytes());
+  return piece_of({channels, lhs_row, lhs_line, lhs_image, divisor_of(lhs_batch), divisor_of(lhs_start)}, element_bytes());
+}
+
+int64_t TiledContraction::rhs_piece() const {
+  return piece_of({rhs_transposed ? channels : columns, rhs_row, divisor_of(rhs_batch), divisor_of(rhs_start)}, element_bytes());
 }
 
 bool TiledContraction::is_inside() const {
@@ -140,7 +166,7 @@ bool TiledContraction::is_inside() const {
 }
 
 bool TiledContraction::has_even_rows() const {
-  return !is_conv || (taps == 1 && is_inside() && height == in_height && width == in_width);
+  return !is_conv || (taps == 1 && is_inside() && height == in_height && width == in_width && has_even_pixels);
 }
 
 bool Tile::is_flat(const TiledContraction& shape) const {
@@ -154,8 +180,7 @@ int64_t Tile::steps(const TiledContraction& shape) const {
 }
 
 int64_t Tile::rhs_piece(const TiledContraction& shape) const {
-  if (!shape.rhs_transposed) return piece_of(shape.columns, shape.element_bytes());
-  return shape.tensor_cores ? shape.lhs_piece() : 1;
+  return shape.rhs_transposed && !shape.tensor_cores ? 1 : shape.rhs_piece();
 }
 
 int64_t Tile::rhs_row_bytes(const TiledContraction& shape) const {

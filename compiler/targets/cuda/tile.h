@@ -10,10 +10,10 @@ namespace heddle::targets::cuda {
 // A matmul or a convolution as sums over taps and channels: result[batch or image, row, column]. All element counts.
 struct TiledContraction {
   mlir::Operation* root = nullptr;
-  mlir::Value lhs, rhs;    // region operands
-  mlir::Type element;      // of the factors: f32, f16 or bf16
-  mlir::Type rhs_element;  // the same, or integers that are converted to it on their way to shared memory
-  mlir::Value zero;        // region operand, an f32 per column that is subtracted from such integers; null for nothing
+  mlir::BlockArgument lhs, rhs;
+  mlir::Type element;        // of the factors: f32, f16 or bf16
+  mlir::Type rhs_element;    // the same, or integers that are converted to it on their way to shared memory
+  mlir::BlockArgument zero;  // an f32 per column that is subtracted from such integers; null for nothing
   bool tensor_cores = false;
   bool is_conv = false;
   bool rhs_transposed = false;  // [columns, channels]
@@ -23,20 +23,27 @@ struct TiledContraction {
   mlir::AffineExpr batches;                       // of a matmul
   int64_t groups = 1, columns = 1, channels = 1;  // columns and channels of one group
   int64_t taps = 1;
+  // Where operands lie in their bindings: the first element, and elements from one to the next.
+  mlir::AffineExpr lhs_start, rhs_start;
+  mlir::AffineExpr lhs_batch, rhs_batch;  // of a matmul
+  int64_t lhs_row = 1, rhs_row = 1;       // rows, or pixels; rows of the depth, or columns if it is transposed
+  int64_t lhs_line = 0, lhs_image = 0;    // rows of pixels, images
   // For a convolution:
   int64_t in_height = 1, in_width = 1, height = 1, width = 1, kernel_height = 1, kernel_width = 1;
   int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1, pad_top = 0, pad_left = 0;
   unsigned spatial = 0;  // dimensions
 
-  bool rows_last = false;  // the result is stored with its rows innermost, not its columns
+  bool has_even_pixels = true;  // all pixels are at the same distance
+  bool rows_last = false;       // the result is stored with its rows innermost, not its columns
 
   int64_t element_bytes() const { return element.getIntOrFloatBitWidth() / 8; }
   int64_t rhs_element_bytes() const { return rhs_element.getIntOrFloatBitWidth() / 8; }  // in global memory
   bool converts() const { return rhs_element != element; }
   int64_t depth() const { return taps * channels; }
-  // The number of elements of the left side that are copied at once: as many as are always in one tap and aligned.
+  // The number of elements that are copied at once: as many as are always in one tap, or in one row, and aligned.
   int64_t lhs_piece() const;
-  // Whether rows of the left side are contiguous, without gaps.
+  int64_t rhs_piece() const;
+  // Whether rows of the left side are at the same distance.
   bool has_even_rows() const;
   // Whether no tap is in the padding.
   bool is_inside() const;
@@ -66,7 +73,7 @@ struct Tile {
   int64_t lhs_row_bytes() const { return slices * step_bytes + 16; }
   int64_t lhs_bytes() const { return rows * lhs_row_bytes(); }
   int64_t rhs_row_bytes(const TiledContraction& shape) const;
-  int64_t rhs_piece(const TiledContraction& shape) const;  // as lhs_piece
+  int64_t rhs_piece(const TiledContraction& shape) const;
   int64_t stage_bytes(const TiledContraction& shape) const;
 
   // At the end all sums go through shared memory, so that they are stored in whole lines: in bands of a few rows of every subgroup, or of every row

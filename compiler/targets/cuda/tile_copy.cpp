@@ -38,9 +38,8 @@ void TileCopy::prepare_lhs() {
   Value depth = k_.mul(k_.rem(k_.thread(), k_.index(pieces)), piece), line = k_.div(k_.thread(), k_.index(pieces));
   lhs_depth_ = f_.narrow(depth);
   lhs_shared_ = f_.narrow(k_.add(k_.mul(line, tile_.lhs_row_bytes()), k_.mul(depth, size_)));
-  int64_t pitch = shape_.channels * shape_.groups;
-  bool even = shape_.has_even_rows() && tile_.rows * pitch * size_ < farthest_offset;
-  Value base = k_.operand(llvm::cast<BlockArgument>(shape_.lhs).getArgNumber());
+  bool even = shape_.has_even_rows() && tile_.rows * shape_.lhs_row * size_ < farthest_offset;
+  Value base = k_.operand(shape_.lhs.getArgNumber()), start = k_.extent(shape_.lhs_start);
   for (int64_t in_tile = 0; in_tile < tile_.rows; in_tile += lines) {
     Piece one = {};
     one.base = base;
@@ -49,20 +48,21 @@ void TileCopy::prepare_lhs() {
     one.shared_offset = in_tile * tile_.lhs_row_bytes();
     if (even && in_tile > 0) {
       one.source = lhs_.front().source;
-      one.source_offset = in_tile * pitch * size_;
+      one.source_offset = in_tile * shape_.lhs_row * size_;
     } else if (shape_.is_conv) {
       Value x = k_.rem(row, k_.index(shape_.width)), rest = k_.div(row, k_.index(shape_.width));
       Value y = k_.rem(rest, k_.index(shape_.height)), image = k_.div(rest, k_.index(shape_.height));
       Value from_y = k_.add(k_.mul(y, shape_.stride_height), -shape_.pad_top),
             from_x = k_.add(k_.mul(x, shape_.stride_width), -shape_.pad_left);
-      Value pixel = k_.add(k_.mul(k_.add(k_.mul(image, shape_.in_height), from_y), shape_.in_width), from_x);
-      one.source = pointer(base, k_.add(k_.mul(pixel, pitch), k_.mul(f_.batch, shape_.channels)));
+      Value from = k_.add(k_.add(k_.mul(image, shape_.lhs_image), k_.mul(from_y, shape_.lhs_line)), k_.mul(from_x, shape_.lhs_row));
+      one.source = pointer(base, k_.add(k_.add(start, from), k_.mul(f_.batch, shape_.channels)));
       if (!shape_.is_inside()) {
         one.y = f_.narrow(from_y);
         one.x = f_.narrow(from_x);
       }
     } else {
-      one.source = pointer(base, k_.mul(k_.add(k_.mul(f_.batch, f_.rows), row), pitch));
+      Value from = k_.add(k_.mul(f_.batch, k_.extent(shape_.lhs_batch)), k_.mul(row, shape_.lhs_row));
+      one.source = pointer(base, k_.add(start, from));
     }
     lhs_.push_back(one);
   }
@@ -79,20 +79,20 @@ void TileCopy::prepare_rhs() {
   Value shared = turned && !scattered ? k_.add(k_.mul(line, row_bytes), k_.mul(along, size_))
                                       : k_.add(k_.mul(depth, row_bytes), k_.mul(in_tile, size_));
   rhs_shared_ = f_.narrow(k_.add(shared, tile_.lhs_bytes()));
-  Value start = k_.index(0);
-  if (shape_.rhs_batched) start = k_.mul(f_.batch, shape_.channels * shape_.columns);
+  Value start = k_.extent(shape_.rhs_start);
+  if (shape_.rhs_batched) start = k_.add(start, k_.mul(f_.batch, k_.extent(shape_.rhs_batch)));
   if (shape_.is_conv) start = k_.mul(f_.batch, shape_.columns);
-  int64_t pitch = turned ? shape_.channels : shape_.columns * shape_.groups;
+  int64_t pitch = shape_.rhs_row;
   Value column = k_.add(f_.first_column, in_tile);
   start = k_.add(start, turned ? k_.add(k_.mul(column, pitch), depth) : k_.add(k_.mul(depth, pitch), column));
-  Value base = k_.operand(llvm::cast<BlockArgument>(shape_.rhs).getArgNumber());
+  Value base = k_.operand(shape_.rhs.getArgNumber());
   int64_t count = turned ? tile_.columns : tile_.depth(size_), pitch_bytes = pitch * shape_.rhs_element_bytes();
   bool far = count * pitch_bytes >= farthest_offset;
   Value source = rhs_pointer(base, start), zero;
   auto load_zero = [&](Value at, int64_t lanes) {
     Value first =
         k_.min(shape_.is_conv ? k_.add(k_.mul(f_.batch, shape_.columns), at) : at, k_.index(shape_.columns * shape_.groups - lanes));
-    return k_.load(k_.operand(llvm::cast<BlockArgument>(shape_.zero).getArgNumber()), first, k_.builder.getF32Type(), lanes);
+    return k_.load(k_.operand(shape_.zero.getArgNumber()), first, k_.builder.getF32Type(), lanes);
   };
   if (shape_.zero && !turned) zero = load_zero(column, piece);
   for (int64_t further = 0; further < count; further += lines) {
@@ -137,8 +137,8 @@ TileCopy::Position TileCopy::position(Value step) {
   }
   at.tap_y = mul(div(tap, shape_.kernel_width), shape_.dilation_height);
   at.tap_x = mul(rem(tap, shape_.kernel_width), shape_.dilation_width);
-  Value pixel = k_.add(k_.mul(f_.widen(at.tap_y), shape_.in_width), f_.widen(at.tap_x));
-  at.lhs_offset = k_.add(k_.mul(pixel, shape_.channels * shape_.groups), f_.widen(channel));
+  Value from = k_.add(k_.mul(f_.widen(at.tap_y), shape_.lhs_line), k_.mul(f_.widen(at.tap_x), shape_.lhs_row));
+  at.lhs_offset = k_.add(from, f_.widen(channel));
   return at;
 }
 
@@ -202,7 +202,7 @@ TileCopy::Copies TileCopy::step(Value step, Value stage) {
     }
     add(copies, piece, move(piece.source, at.lhs_offset), is_there, at, lhs_shared, shape_.lhs_piece() * size_, shape_.taps > 1);
   }
-  int64_t pitch = shape_.rhs_transposed ? 1 : shape_.columns * shape_.groups;
+  int64_t pitch = shape_.rhs_transposed ? 1 : shape_.rhs_row;
   Value offset = k_.mul(at.rhs_first, pitch);
   bool partial = (tile_.is_flat(shape_) ? shape_.depth() : shape_.channels) % tile_.depth(size_) != 0;
   Value extent = f_.word(tile_.is_flat(shape_) ? shape_.depth() : shape_.channels);

@@ -17,10 +17,15 @@ bool is_single_pass(tx::DispatchOp region) {
   return region.overwritten().has_value();
 }
 
+// From one pixel of the image, or of a band's copy of it, to the next.
+int64_t pixel_step(const ContractionShape& shape) {
+  return shape.needs_halo() ? shape.channels : shape.lhs_pixel;
+}
+
 // Taps that are adjacent in memory are one long run of K.
 bool has_merged_taps(const ContractionShape& shape) {
   DepthOrder order = shape.order();
-  return order.taps > 1 && order.blocks() == 1 && shape.dilation_width == 1 && shape.groups == 1;
+  return order.taps > 1 && order.blocks() == 1 && shape.dilation_width == 1 && shape.groups == 1 && pixel_step(shape) == shape.channels;
 }
 
 // Tables of offsets are part of the image. Usual windows have up to 961 taps; no real model needs a table above this limit.
@@ -94,8 +99,8 @@ class ContractionWriter {
 
   void prepare() {
     bool halo = shape_.needs_halo();
-    pixel_ = shape_.channels * shape_.stride_width;
-    row_ = (halo ? halo_width() : shape_.in_width) * shape_.channels;
+    pixel_ = pixel_step(shape_) * shape_.stride_width;
+    row_ = halo ? halo_width() * shape_.channels : shape_.lhs_row;
 
     merged_ = has_merged_taps(shape_);
     SmallVector<int64_t> offsets;
@@ -103,7 +108,7 @@ class ContractionWriter {
     for (int64_t block = 0; block < tiling_.pass_blocks; ++block) {
       for (int64_t r = 0; r < shape_.kernel_height; ++r) {
         for (int64_t s = 0; s < taps_across; ++s) {
-          offsets.push_back(r * shape_.dilation_height * row_ + s * shape_.dilation_width * shape_.channels + block * order_.block);
+          offsets.push_back(r * shape_.dilation_height * row_ + s * shape_.dilation_width * pixel_step(shape_) + block * order_.block);
         }
       }
     }
@@ -160,12 +165,13 @@ class ContractionWriter {
     // Pixels or rows of this band.
     Value from = k_.mul(band, band_rows_);
     bool flat = shape_.is_flat();
-    Value a = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
+    Value a_offset = k_.add(k_.extent(shape_.lhs_start), k_.mul(image, k_.extent(shape_.image_lhs)));
+    Value a = k_.pointer(k_.operand(shape_.lhs), a_offset, f32());
     c_offset_ = k_.add(k_.mul(from, (flat ? 1 : shape_.width) * shape_.pitch), k_.mul(group, shape_.group_columns()));
     c_offset_ = k_.add(k_.mul(image, k_.extent(shape_.image_result)), c_offset_);
     int64_t group_rhs = shape_.packed ? order_.depth() * shared_.padded_columns() : shape_.group_columns();
-    Value b = k_.pointer(k_.operand(shape_.rhs), k_.add(k_.mul(image, k_.extent(shape_.image_rhs)), k_.mul(group, group_rhs)),
-                         shape_.rhs_element);
+    Value b_offset = k_.add(k_.mul(image, k_.extent(shape_.image_rhs)), k_.mul(group, group_rhs));
+    Value b = k_.pointer(k_.operand(shape_.rhs), k_.add(k_.extent(shape_.rhs_start), b_offset), shape_.rhs_element);
     group_column_ = k_.mul(group, shape_.group_columns());
     if (shape_.needs_halo()) {
       Value rows = k_.min(k_.index(tiling_.band_size), k_.sub(k_.index(flat ? shape_.width : shape_.height), from));
@@ -194,8 +200,8 @@ class ContractionWriter {
           exists,
           [&] {
             fill_zeros(target, left * channels);
-            Value source = k_.pointer(image, k_.mul(source_row, shape_.in_width * channels), f32());
-            copy(k_.pointer(target, k_.index(left * channels), f32()), source, inside * channels);
+            Value source = k_.pointer(image, k_.mul(source_row, shape_.lhs_row), f32());
+            copy_pixels(k_.pointer(target, k_.index(left * channels), f32()), source, k_.index(inside));
             fill_zeros(k_.pointer(target, k_.index((left + inside) * channels), f32()), right * channels);
           },
           [&] { fill_zeros(target, width * channels); });
@@ -209,16 +215,14 @@ class ContractionWriter {
     Value count = k_.add(k_.mul(k_.sub(pixels, k_.index(1)), shape_.stride_width), (shape_.kernel_width - 1) * shape_.dilation_width + 1);
     Value before = k_.min(k_.max(k_.sub(k_.index(0), start), k_.index(0)), count);
     Value end = k_.max(k_.min(k_.sub(k_.index(shape_.in_width), start), count), before);
-    auto at = [&](Value base, Value pixel) { return k_.pointer(base, k_.mul(pixel, channels), f32()); };
+    auto at = [&](Value base, Value pixel, int64_t step) { return k_.pointer(base, k_.mul(pixel, step), f32()); };
     Value zeros = k_.constant(k_.vector_type(f32(), k_.level.f32_lanes()), 0.0);
     auto fill = [&](Value first, Value last) {
-      Value target = at(k_.workspace(), first);
+      Value target = at(k_.workspace(), first, channels);
       for_vectors(k_.mul(k_.sub(last, first), channels), [&](Value i, Value mask) { k_.store(zeros, target, i, mask); });
     };
     fill(k_.index(0), before);
-    Value target = at(k_.workspace(), before), source = at(line, k_.add(start, before));
-    for_vectors(k_.mul(k_.sub(end, before), channels),
-                [&](Value i, Value mask) { k_.store(k_.load(source, i, f32(), k_.level.f32_lanes(), mask), target, i, mask); });
+    copy_pixels(at(k_.workspace(), before, channels), at(line, k_.add(start, before), shape_.lhs_pixel), k_.sub(end, before));
     fill(end, count);
   }
 
@@ -233,8 +237,15 @@ class ContractionWriter {
     if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes), [&](Value i) { visit(i, Value()); });
     if (elements > whole) visit(k_.index(whole), k_.remainder_mask(k_.index(elements - whole), lanes));
   }
-  void copy(Value target, Value source, int64_t elements) {
-    for_vectors(elements, [&](Value i, Value mask) { k_.store(k_.load(source, i, f32(), k_.level.f32_lanes(), mask), target, i, mask); });
+  // From the image to the workspace, where they have no gaps.
+  void copy_pixels(Value target, Value source, Value pixels) {
+    auto copy = [&](Value to, Value from, auto elements) {
+      for_vectors(elements, [&](Value i, Value mask) { k_.store(k_.load(from, i, f32(), k_.level.f32_lanes(), mask), to, i, mask); });
+    };
+    if (shape_.lhs_pixel == shape_.channels) return copy(target, source, k_.mul(pixels, shape_.channels));
+    k_.loop(k_.index(0), pixels, [&](Value i) {
+      copy(k_.pointer(target, k_.mul(i, shape_.channels), f32()), k_.pointer(source, k_.mul(i, shape_.lhs_pixel), f32()), shape_.channels);
+    });
   }
   void fill_zeros(Value target, int64_t elements) {
     Value zeros = k_.constant(k_.vector_type(f32(), k_.level.f32_lanes()), 0.0);
@@ -345,8 +356,8 @@ class ContractionWriter {
     if (!gathered_) call.lda = k_.index(pixel_);
     call.batches = pass.batches;
     call.depth = pass.depth;
-    call.ldb = k_.index(shape_.columns);
-    Value b_start = shape_.packed ? panel_row(panel, pass.b_row) : k_.add(k_.mul(pass.b_row, shape_.columns), column);
+    call.ldb = k_.index(shape_.rhs_row);
+    Value b_start = shape_.packed ? panel_row(panel, pass.b_row) : k_.add(k_.mul(pass.b_row, shape_.rhs_row), column);
     call.b = k_.pointer(b, b_start, shape_.rhs_element);
     call.ldc = k_.index(shape_.pitch);
     call.accumulate = pass.accumulate;

@@ -13,26 +13,26 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-bool is_one(AffineExpr extent) {
-  auto constant = llvm::dyn_cast<AffineConstantExpr>(extent);
-  return constant && constant.getValue() == 1;
-}
-
 // How a broadcast input maps to the result: along the last dimension, along all others, as one element, or in another way.
 std::optional<EpilogueOperand::Kind> broadcast_kind(tx::BroadcastOp op) {
   SmallVector<AffineExpr> input = tx::extents(tx::tensor(op.getInput())), result = tx::extents(tx::tensor(op.getResult()));
   SmallVector<bool> is_read(result.size(), false);
-  for (auto [extent, dimension] : llvm::zip_equal(input, op.getDimensions())) is_read[dimension] = !is_one(extent);
+  for (auto [extent, dimension] : llvm::zip_equal(input, op.getDimensions())) is_read[dimension] = !tx::is_one(extent);
   if (llvm::none_of(is_read, [](bool read) { return read; })) return EpilogueOperand::scalar;
   const size_t last = result.size() - 1;
   bool all_rows = true, no_row = true;
   for (size_t d = 0; d < last; ++d) {
     no_row &= !is_read[d];
-    all_rows &= is_read[d] || is_one(result[d]);
+    all_rows &= is_read[d] || tx::is_one(result[d]);
   }
   if (is_read[last]) return no_row ? std::optional(EpilogueOperand::column) : std::nullopt;
   // Its dimensions must be in the result's order.
   return all_rows && llvm::is_sorted(op.getDimensions()) ? std::optional(EpilogueOperand::row) : std::nullopt;
+}
+
+// Whether only the root reads it, so that it is part of how an operand is read (OperandView).
+bool feeds(Operation* op, Operation* root) {
+  return op->hasOneUse() && llvm::isa<tx::SliceOp, tx::ReshapeOp>(op) && (*op->user_begin() == root || feeds(*op->user_begin(), root));
 }
 
 // Values of the epilogue are f32, or the bools between a comparison and a selection.
@@ -69,7 +69,7 @@ FailureOr<Epilogue> Epilogue::read(tx::DispatchOp region, Operation* root) {
   };
 
   for (Operation& op : block.without_terminator()) {
-    if (&op == root) continue;
+    if (&op == root || feeds(&op, root)) continue;
     if (auto constant = llvm::dyn_cast<tx::ConstantOp>(op)) {
       auto splat = llvm::dyn_cast<SplatElementsAttr>(constant.getValue());
       if (!splat || !splat.getElementType().isF32())

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "compiler/targets/operand_view.h"
+
 using namespace mlir;
 
 namespace heddle::targets::x86_64 {
@@ -21,51 +23,67 @@ int64_t pitch_of(Operation* root, int64_t columns) {
   return static_cast<int64_t>(llvm::cast<tx::DispatchOp>(root->getParentOp()).getPitch().value_or(columns));
 }
 
-LogicalResult read_matmul(tx::MatmulOp op, ContractionShape& shape) {
+// With fewer rows between gaps, a copy without gaps is faster, since each of these rows would read all of B.
+constexpr int64_t fewest_rows_between_gaps = 24;
+
+LogicalResult read_matmul(tx::MatmulOp op, const OperandView& lhs, const OperandView& rhs, ContractionShape& shape) {
   MLIRContext* context = op.getContext();
-  auto lhs = llvm::cast<RankedTensorType>(op.getLhs().getType());
-  auto rhs = llvm::cast<RankedTensorType>(op.getRhs().getType());
   if (op.getTransposeLhs() || op.getTransposeRhs()) {
     return op.emitError("x86_64: a matmul with transposed operands is not supported; it needs a tx.transpose before it");
   }
   shape.packed = op.getPackedShape().has_value();
-  SmallVector<AffineExpr> a = tx::extents(lhs), b = tx::extents(rhs);
+  ArrayRef<AffineExpr> a = lhs.extents, b = rhs.extents;
   auto depth = tx::static_extent(a.back());
   auto columns = shape.packed ? std::optional<int64_t>(op.getPackedShape()->back()) : tx::static_extent(b.back());
   if (!depth || !columns) return op.emitError("x86_64: a matmul needs static extents of K and N");
   shape.channels = *depth;
   shape.columns = *columns;
   shape.pitch = pitch_of(op, shape.columns);
-  ArrayRef<AffineExpr> batch = ArrayRef<AffineExpr>(a).drop_back(2);
   AffineExpr rows = a[a.size() - 2];
+  const size_t batch = a.size() - 2;  // dimensions
   bool batched = !shape.packed && b.size() > 2;
-  AffineExpr zero = getAffineConstantExpr(0, context);
-  if (batched) {
-    shape.images = product(batch, context);
-    shape.image_rhs = getAffineConstantExpr(*depth * *columns, context);
-  } else {
-    rows = product(batch, context) * rows;
+  auto gaps = [&] { return op.emitError("x86_64: a matmul reads only slices whose rows are at the same distance"); };
+  std::optional<int64_t> lhs_row = batched ? std::nullopt : lhs.static_step(0, batch + 1);
+  if (lhs_row) {
+    rows = product(a.take_front(batch), context) * rows;
     shape.images = getAffineConstantExpr(1, context);
-    shape.image_rhs = zero;
+    shape.image_lhs = getAffineConstantExpr(0, context);
+  } else {
+    lhs_row = lhs.static_step(batch, batch + 1);
+    auto image = lhs.joint_step(0, batch);
+    if (!lhs_row || !image) return gaps();
+    if (!batched && tx::static_extent(rows).value_or(fewest_rows_between_gaps) < fewest_rows_between_gaps) return gaps();
+    shape.images = product(a.take_front(batch), context);
+    shape.image_lhs = *image;
+  }
+  shape.lhs_pixel = *lhs_row;
+  shape.image_rhs = getAffineConstantExpr(0, context);
+  shape.rhs_row = shape.columns;
+  if (!shape.packed) {
+    auto image = rhs.joint_step(0, b.size() - 2);
+    auto rhs_row = rhs.static_step(b.size() - 2, b.size() - 1);
+    if (!image || !rhs_row) return gaps();
+    if (batched) shape.image_rhs = *image;
+    shape.rhs_row = *rhs_row;
   }
   shape.rows = rows;
   shape.width = tx::static_extent(rows).value_or(0);
   shape.in_width = shape.width;
-  shape.image_lhs = rows * *depth;
   shape.image_result = rows * shape.pitch;
   return success();
 }
 
-LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
+LogicalResult read_conv(tx::ConvOp op, const OperandView& input, ContractionShape& shape) {
   MLIRContext* context = op.getContext();
-  auto input = llvm::cast<RankedTensorType>(op.getInput().getType());
   auto result = llvm::cast<RankedTensorType>(op.getResult().getType());
-  SmallVector<AffineExpr> in = tx::extents(input), out = tx::extents(result);
+  ArrayRef<AffineExpr> in = input.extents;
+  SmallVector<AffineExpr> out = tx::extents(result);
+  const size_t rank = in.size();
   shape.packed = op.getPackedShape().has_value();
   shape.winograd = op.getWinograd();
   auto filter = shape.packed ? SmallVector<int64_t>(*op.getPackedShape())
                              : SmallVector<int64_t>(llvm::cast<RankedTensorType>(op.getFilter().getType()).getShape());
-  int64_t spatial = input.getRank() - 2;
+  int64_t spatial = static_cast<int64_t>(rank) - 2;
   if (spatial < 1 || spatial > 2)
     return op.emitError("x86_64: a convolution over ") << spatial << " spatial dimensions is not supported; 1 and 2 are";
   auto per_dimension = [&](ArrayRef<int64_t> values, int64_t fill) {
@@ -74,7 +92,7 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
     return two;
   };
   SmallVector<int64_t> in_extents, out_extents;
-  for (int64_t i = 1; i < input.getRank(); ++i) {
+  for (size_t i = 1; i < rank; ++i) {
     auto in_extent = tx::static_extent(in[i]), out_extent = tx::static_extent(out[i]);
     if (!in_extent || !out_extent) return op.emitError("x86_64: a convolution needs static extents in all dimensions but the first");
     in_extents.push_back(*in_extent);
@@ -95,6 +113,11 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
   shape.width = out_extents[1];
   shape.columns = out_extents[2];
   shape.pitch = pitch_of(op, shape.columns);
+  shape.rhs_row = shape.columns;
+  auto pixel = input.static_step(rank - 2, rank - 1), row = input.static_step(1, rank - static_cast<size_t>(spatial));
+  if (!pixel || !row) return op.emitError("x86_64: a convolution needs static extents in all dimensions of what it slices but the first");
+  shape.lhs_pixel = *pixel;
+  shape.lhs_row = *row;
   shape.kernel_height = filter[0];
   shape.kernel_width = filter[1];
   shape.stride_height = strides[0];
@@ -109,21 +132,26 @@ LogicalResult read_conv(tx::ConvOp op, ContractionShape& shape) {
   shape.images = out[0];
   shape.image_rhs = getAffineConstantExpr(0, context);
 
-  // A 1x1 convolution without strides treats an image, or all images, as one row of pixels.
+  // A 1x1 convolution without strides treats an image, or all images, as one row of pixels, if these are at the same distance.
   bool pointwise = filter[0] == 1 && filter[1] == 1 && strides[0] == 1 && strides[1] == 1 && !shape.needs_halo() && !shape.depthwise &&
                    shape.in_height == shape.height && shape.in_width == shape.width;
-  if (pointwise) {
+  auto image_pixel = input.static_step(1, rank - 1), all_pixel = input.static_step(0, rank - 1);
+  if (pointwise && image_pixel) {
     shape.width *= shape.height;
     shape.height = 1;
-    if (auto count = tx::static_extent(shape.images)) {
+    shape.lhs_pixel = *image_pixel;
+    auto count = tx::static_extent(shape.images);
+    if (count && all_pixel) {
       shape.width *= *count;
       shape.images = getAffineConstantExpr(1, context);
+      shape.lhs_pixel = *all_pixel;
     }
     shape.in_height = 1;
     shape.in_width = shape.width;
+    shape.lhs_row = shape.in_width * shape.lhs_pixel;
   }
   shape.rows = getAffineConstantExpr(shape.width, context);
-  shape.image_lhs = getAffineConstantExpr(shape.in_height * shape.in_width * shape.channels, context);
+  shape.image_lhs = input.steps.front();
   shape.image_result = getAffineConstantExpr(shape.height * shape.width * shape.pitch, context);
   return success();
 }
@@ -182,10 +210,16 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
     if (!element.isF32() && !is_quantized)
       return shape.root->emitError("x86_64: a contraction of ") << element << " is not supported; f32 is";
   }
-  auto lhs = llvm::dyn_cast<BlockArgument>(shape.root->getOperand(0)), rhs = llvm::dyn_cast<BlockArgument>(shape.root->getOperand(1));
-  if (!lhs || !rhs) return shape.root->emitError("x86_64: a contraction's operands must be inputs of its region");
-  shape.lhs = lhs.getArgNumber();
-  shape.rhs = rhs.getArgNumber();
+  auto lhs = OperandView::of(shape.root->getOperand(0)), rhs = OperandView::of(shape.root->getOperand(1));
+  auto conv = llvm::dyn_cast<tx::ConvOp>(shape.root);
+  auto matmul = llvm::dyn_cast<tx::MatmulOp>(shape.root);
+  const bool reads_rhs_whole = conv || matmul.getPackedShape();
+  if (!lhs || !rhs || (reads_rhs_whole && rhs->is_slice))
+    return shape.root->emitError("x86_64: a contraction's operands must be inputs of its region, or slices of them without strides");
+  shape.lhs = lhs->binding.getArgNumber();
+  shape.rhs = rhs->binding.getArgNumber();
+  shape.lhs_start = lhs->start;
+  shape.rhs_start = rhs->start;
   if (Value zero = tx::zero_of(shape.root)) {
     if (!llvm::isa<BlockArgument>(zero)) return shape.root->emitError("x86_64: a contraction's operands must be inputs of its region");
     shape.zero = llvm::cast<BlockArgument>(zero).getArgNumber();
@@ -193,8 +227,7 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
   for (AffineExpr extent : tx::extents(llvm::cast<RankedTensorType>(shape.root->getResult(0).getType()))) {
     if (tx::static_extent(extent) == 0) return shape.root->emitError("x86_64: a contraction without elements is not supported");
   }
-  LogicalResult known = llvm::isa<tx::MatmulOp>(shape.root) ? read_matmul(llvm::cast<tx::MatmulOp>(shape.root), shape)
-                                                            : read_conv(llvm::cast<tx::ConvOp>(shape.root), shape);
+  LogicalResult known = conv ? read_conv(conv, *lhs, shape) : read_matmul(matmul, *lhs, *rhs, shape);
   if (failed(known)) return failure();
   auto epilogue = Epilogue::read(region, shape.root);
   if (failed(epilogue)) return failure();

@@ -65,10 +65,13 @@ struct ContractionShape {
   int64_t width = 1;  // 0: `rows` pixels, a symbolic number
   mlir::AffineExpr rows;
   mlir::AffineExpr image_lhs, image_rhs, image_result;  // elements from one image to the next
+  mlir::AffineExpr lhs_start, rhs_start;                // first elements in their bindings
 
   int64_t groups = 1, channels = 1, columns = 1;  // channels and columns of all groups
   int64_t pitch = 1;                              // elements of the result from one pixel to the next
   int64_t in_height = 1, in_width = 1;
+  int64_t lhs_pixel = 1, lhs_row = 1;  // elements from one pixel of input to the next; from one row of pixels to the next
+  int64_t rhs_row = 1;                 // elements from one row of K to the next, if rhs is not packed
   int64_t kernel_height = 1, kernel_width = 1;
   int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1, pad_top = 0, pad_left = 0;
 

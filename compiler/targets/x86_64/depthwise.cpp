@@ -47,7 +47,8 @@ class DepthwiseWriter {
     int64_t bands = llvm::divideCeilSigned(shape_.height, band_);
     k_.for_workgroups([&](Value workgroup) {
       Value band = k_.rem(workgroup, k_.index(bands)), image = k_.div(workgroup, k_.index(bands));
-      input_ = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
+      Value start = k_.add(k_.extent(shape_.lhs_start), k_.mul(image, k_.extent(shape_.image_lhs)));
+      input_ = k_.pointer(k_.operand(shape_.lhs), start, f32());
       image_result_ = k_.mul(image, k_.extent(shape_.image_result));
       Value from = k_.mul(band, band_), to = k_.min(k_.add(from, band_), k_.index(shape_.height));
       k_.loop(from, to, [&](Value row) { write_row(row); });
@@ -93,10 +94,10 @@ class DepthwiseWriter {
 
   Value input_row(Value tap) {
     Value y = k_.add(top_, k_.mul(tap, shape_.dilation_height));
-    return k_.mul(y, shape_.in_width * shape_.channels);
+    return k_.mul(y, shape_.lhs_row);
   }
   Value load_input(Value row, Value x, Value channel, Value mask) {
-    return k_.load(input_, k_.add(k_.add(row, k_.mul(x, shape_.channels)), channel), f32(), lanes_, mask);
+    return k_.load(input_, k_.add(k_.add(row, k_.mul(x, shape_.lhs_pixel)), channel), f32(), lanes_, mask);
   }
   Value load_filter(Value tap, Value s, Value channel, Value mask) {
     Value at = k_.add(k_.mul(k_.add(k_.mul(tap, shape_.kernel_width), s), shape_.channels), channel);

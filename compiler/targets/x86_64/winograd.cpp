@@ -142,7 +142,8 @@ class WinogradWriter {
     first_tile_ = k_.mul(k_.rem(band, k_.index(bands)), tiling_.band_tiles);
     count_ = k_.min(k_.index(tiling_.band_tiles), k_.sub(k_.index(tiles_.count()), first_tile_));
     image_result_ = k_.mul(image, k_.extent(shape_.image_result));
-    Value input = k_.pointer(k_.operand(shape_.lhs), k_.mul(image, k_.extent(shape_.image_lhs)), f32());
+    Value start = k_.add(k_.extent(shape_.lhs_start), k_.mul(image, k_.extent(shape_.image_lhs)));
+    Value input = k_.pointer(k_.operand(shape_.lhs), start, f32());
     k_.branch(k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, band, previous), [&] { transform_inputs(input); });
 
     int64_t size = llvm::divideCeilSigned(shared_.count, tiling_.blocks);
@@ -195,9 +196,10 @@ class WinogradWriter {
           for (int64_t s = 0; s < 4; ++s) {
             std::array<Value, 4> elements;
             for (int64_t r = 0; r < 4; ++r) {
-              Value pixel = k_.add(k_.mul(k_.add(top, r), shape_.in_width), k_.add(left, s)), mask = inside ? remainder : masks[4 * r + s];
+              Value pixel = k_.add(k_.mul(k_.add(top, r), shape_.lhs_row), k_.mul(k_.add(left, s), shape_.lhs_pixel));
+              Value mask = inside ? remainder : masks[4 * r + s];
               if (!inside && remainder) mask = k_.make<arith::AndIOp>(mask, remainder);
-              elements[r] = k_.load(input, k_.add(k_.mul(pixel, shape_.channels), channel), f32(), lanes_, mask);
+              elements[r] = k_.load(input, k_.add(pixel, channel), f32(), lanes_, mask);
             }
             across[s] = input_sums(elements[0], elements[1], elements[2], elements[3]);
           }
