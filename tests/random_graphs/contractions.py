@@ -17,11 +17,24 @@ class Contractions(Pieces):
             value = self.like("Add", value, other) if other is not None else value
         return value
 
+    def part(self, x):
+        """Now and then a slice of it without strides, which a contraction may read where it lies."""
+        known = [d for d in range(x.rank) if not x.names[d] and x.shape[d] > 1]
+        if not known or self.chance(0.7):
+            return x
+        axis, shape = self.pick(known), list(x.shape)
+        low = int(self.random.integers(shape[axis]))
+        high = int(self.random.integers(low + 1, shape[axis] + 1))
+        shape[axis] = high - low
+        given = [self.constant(np.array([number], np.int64)) for number in (low, high, axis)]
+        return self.node("Slice", [x, *given], x.dtype, shape, x.names)
+
     def linear(self):
         x = self.some_float(lambda value: value.rank > 1 and self.last_is_known(value) and value.shape[-1] > 0)
         if x is None:
             return None
-        x, depth = self.tame(x), x.shape[-1]
+        x = self.part(self.tame(x))
+        depth = x.shape[-1]
         for _ in range(self.pick([1, 1, 2, 3])):  # of one left side
             columns = self.extent()
             if x.size // depth * columns > MOST_ELEMENTS:
@@ -100,6 +113,7 @@ class Contractions(Pieces):
         x = self.image()
         if x is None:
             return None
+        x = self.part(x)
         channels, spatial = x.shape[1], x.shape[2:]
         groups = self.pick([g for g in (1, 1, 1, 2, channels) if channels % g == 0])
         filters = groups * int(self.pick([1, 2, 3, 8, 16]) if groups == 1 else self.pick([1, 1, 2]))

@@ -68,13 +68,12 @@ bool read_matmul(tx::MatmulOp matmul, const OperandView& a, const OperandView& b
   auto lhs_batch = a.joint_step(0, batch), rhs_batch_step = b.joint_step(0, rhs_batch);
   if (!columns || !channels || !lhs_row || !rhs_row || !lhs_batch || !rhs_batch_step) return false;
   shape.rhs_transposed = matmul.getTransposeRhs();
-  shape.rhs_batched = rhs_batch > 0;
   shape.columns = *columns;
   shape.channels = *channels;
   shape.lhs_row = *lhs_row;
   shape.rhs_row = *rhs_row;
   shape.lhs_batch = *lhs_batch;
-  shape.rhs_batch = *rhs_batch_step;
+  shape.rhs_batch = rhs_batch > 0 ? *rhs_batch_step : getAffineConstantExpr(0, matmul.getContext());
   shape.rows = a.extents[batch];
   shape.batches = getAffineConstantExpr(1, matmul.getContext());
   for (size_t d = 0; d < batch; ++d) shape.batches = shape.batches * a.extents[d];
@@ -118,7 +117,8 @@ bool read_conv(tx::ConvOp conv, const OperandView& view, const OperandView& weig
   }
   shape.rows = tx::extents(input).front() * (shape.height * shape.width);
   shape.batches = getAffineConstantExpr(1, conv.getContext());
-  shape.lhs_batch = shape.rhs_batch = getAffineConstantExpr(0, conv.getContext());
+  shape.lhs_batch = getAffineConstantExpr(shape.channels, conv.getContext());
+  shape.rhs_batch = getAffineConstantExpr(shape.columns, conv.getContext());
   return true;
 }
 

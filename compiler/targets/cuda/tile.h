@@ -17,7 +17,6 @@ struct TiledContraction {
   bool tensor_cores = false;
   bool is_conv = false;
   bool rhs_transposed = false;  // [columns, channels]
-  bool rhs_batched = false;
 
   mlir::AffineExpr rows;                          // of one batch or group: images x pixels, or M
   mlir::AffineExpr batches;                       // of a matmul
@@ -25,7 +24,7 @@ struct TiledContraction {
   int64_t taps = 1;
   // Where operands lie in their bindings: the first element, and elements from one to the next.
   mlir::AffineExpr lhs_start, rhs_start;
-  mlir::AffineExpr lhs_batch, rhs_batch;  // of a matmul
+  mlir::AffineExpr lhs_batch, rhs_batch;  // batches of a matmul, groups of a convolution
   int64_t lhs_row = 1, rhs_row = 1;       // rows, or pixels; rows of the depth, or columns if it is transposed
   int64_t lhs_line = 0, lhs_image = 0;    // rows of pixels, images
   // For a convolution:

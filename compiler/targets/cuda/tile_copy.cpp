@@ -39,7 +39,8 @@ void TileCopy::prepare_lhs() {
   lhs_depth_ = f_.narrow(depth);
   lhs_shared_ = f_.narrow(k_.add(k_.mul(line, tile_.lhs_row_bytes()), k_.mul(depth, size_)));
   bool even = shape_.has_even_rows() && tile_.rows * shape_.lhs_row * size_ < farthest_offset;
-  Value base = k_.operand(shape_.lhs.getArgNumber()), start = k_.extent(shape_.lhs_start);
+  Value base = k_.operand(shape_.lhs.getArgNumber());
+  Value start = k_.add(k_.extent(shape_.lhs_start), k_.mul(f_.batch, k_.extent(shape_.lhs_batch)));
   for (int64_t in_tile = 0; in_tile < tile_.rows; in_tile += lines) {
     Piece one = {};
     one.base = base;
@@ -49,20 +50,19 @@ void TileCopy::prepare_lhs() {
     if (even && in_tile > 0) {
       one.source = lhs_.front().source;
       one.source_offset = in_tile * shape_.lhs_row * size_;
-    } else if (shape_.is_conv) {
+    } else if (shape_.has_even_rows()) {
+      one.source = pointer(base, k_.add(start, k_.mul(row, shape_.lhs_row)));
+    } else {
       Value x = k_.rem(row, k_.index(shape_.width)), rest = k_.div(row, k_.index(shape_.width));
       Value y = k_.rem(rest, k_.index(shape_.height)), image = k_.div(rest, k_.index(shape_.height));
       Value from_y = k_.add(k_.mul(y, shape_.stride_height), -shape_.pad_top),
             from_x = k_.add(k_.mul(x, shape_.stride_width), -shape_.pad_left);
       Value from = k_.add(k_.add(k_.mul(image, shape_.lhs_image), k_.mul(from_y, shape_.lhs_line)), k_.mul(from_x, shape_.lhs_row));
-      one.source = pointer(base, k_.add(k_.add(start, from), k_.mul(f_.batch, shape_.channels)));
+      one.source = pointer(base, k_.add(start, from));
       if (!shape_.is_inside()) {
         one.y = f_.narrow(from_y);
         one.x = f_.narrow(from_x);
       }
-    } else {
-      Value from = k_.add(k_.mul(f_.batch, k_.extent(shape_.lhs_batch)), k_.mul(row, shape_.lhs_row));
-      one.source = pointer(base, k_.add(start, from));
     }
     lhs_.push_back(one);
   }
@@ -79,9 +79,7 @@ void TileCopy::prepare_rhs() {
   Value shared = turned && !scattered ? k_.add(k_.mul(line, row_bytes), k_.mul(along, size_))
                                       : k_.add(k_.mul(depth, row_bytes), k_.mul(in_tile, size_));
   rhs_shared_ = f_.narrow(k_.add(shared, tile_.lhs_bytes()));
-  Value start = k_.extent(shape_.rhs_start);
-  if (shape_.rhs_batched) start = k_.add(start, k_.mul(f_.batch, k_.extent(shape_.rhs_batch)));
-  if (shape_.is_conv) start = k_.mul(f_.batch, shape_.columns);
+  Value start = k_.add(k_.extent(shape_.rhs_start), k_.mul(f_.batch, k_.extent(shape_.rhs_batch)));
   int64_t pitch = shape_.rhs_row;
   Value column = k_.add(f_.first_column, in_tile);
   start = k_.add(start, turned ? k_.add(k_.mul(column, pitch), depth) : k_.add(k_.mul(depth, pitch), column));
