@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <tuple>
 
 #include "sdk/module/element_types.h"
@@ -29,7 +28,7 @@ Status ParameterFiles::open_file(const std::string& path) {
     return error(code == ENOENT   ? HEDDLE_STATUS_NOT_FOUND
                  : code == EACCES ? HEDDLE_STATUS_PERMISSION_DENIED
                                   : HEDDLE_STATUS_UNAVAILABLE,
-                 "heddle: opening parameter file {} failed: {}", path, std::strerror(code));
+                 "heddle: opening parameter file {} failed: {}", path, module::why_not_opened(code));
   }
   Result<FileIdentity> identity = identify(file.descriptor, path);
   if (!identity.ok()) return identity.take_status();
@@ -80,7 +79,8 @@ Result<std::pair<const ParameterFiles::File*, const module::SafetensorsEntry*>> 
   const File* found = file + 1 + shard->shard;
   const module::SafetensorsEntry* entry = found->index.find(name);
   if (!entry) {
-    return error(HEDDLE_STATUS_DATA_LOSS, "heddle: finding parameter '{}' failed: {} says that it is in {}, which does not have it", name,
+    return error(HEDDLE_STATUS_DATA_LOSS,
+                 "heddle: finding parameter '{}' failed: {} says that it is in {}, which does not have it; copy all shards again", name,
                  file->path, found->path);
   }
   return std::pair(found, entry);
@@ -92,7 +92,8 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
     Result<FileIdentity> identity = identify(extent.descriptor, module.path());
     if (!identity.ok()) return identity.take_status();
     if (extent.offset > (*identity)[kFileSize] || extent.length > (*identity)[kFileSize] - extent.offset) {
-      return error(HEDDLE_STATUS_DATA_LOSS, "heddle: reading parameter '{}' of {} failed: bytes [{}, {}) are past the end at {}",
+      return error(HEDDLE_STATUS_DATA_LOSS,
+                   "heddle: reading parameter '{}' of {} failed: bytes [{}, {}) are past the end at {}; compile or copy the file again",
                    parameter.name()->string_view(), module.path(), extent.offset, extent.offset + extent.length, (*identity)[kFileSize]);
     }
     if (const std::string change = change_since(module.identity(), extent.descriptor); !change.empty()) {
@@ -131,8 +132,11 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
   std::vector<int64_t> dims(parameter.dims()->begin(), parameter.dims()->end());
   if (entry->element_type != parameter.element_type() || entry->dims != dims || entry->length != parameter.size_bytes()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                 "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {} of {}", name, file->path,
-                 module::shape_text(parameter.element_type(), dims), module::shape_text(entry->element_type, entry->dims), entry->dtype);
+                 "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {} of {}; give the file that was "
+                 "written for this "
+                 "model, or compile the model again",
+                 name, file->path, module::shape_text(parameter.element_type(), dims), module::shape_text(entry->element_type, entry->dims),
+                 entry->dtype);
   }
   return ParameterExtent{file->descriptor, entry->offset, entry->length, file->identity, file->path};
 }

@@ -3,7 +3,9 @@
 // status; this code knows neither of them, and its functions let no exception escape.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -82,6 +84,23 @@ inline std::string in_quotes(std::string_view text) {
   out.append(one_line(text.substr(0, 200)));
   out.append(text.size() > 200 ? "...'" : "'");
   return out;
+}
+
+// "No such file or directory; check the path": why a file cannot be opened for reading, and what to do about it.
+[[gnu::noinline]] inline std::string why_not_opened(int error_number) {
+  const bool is_refused = error_number == EACCES || error_number == EPERM;
+  return concat(std::strerror(error_number), is_refused ? "; give this user the right to read it" : "; check the path");
+}
+
+// "No space left on device; free space, or choose a directory on another disk": the same for a file that cannot be written.
+[[gnu::noinline]] inline std::string why_not_written(int error_number) {
+  std::string_view next = "check the directory and its free space";
+  if (error_number == ENOENT) next = "create the directory first";
+  if (error_number == ENOTDIR) next = "a directory in its path is a file: choose another path";
+  if (error_number == EACCES || error_number == EPERM || error_number == EROFS) next = "choose a directory that this user may write to";
+  if (error_number == ENOSPC || error_number == EDQUOT) next = "free space, or choose a directory on another disk";
+  if (error_number == EFBIG) next = "raise the limit for the size of files, such as with ulimit -f";
+  return concat(std::strerror(error_number), "; ", next);
 }
 
 }  // namespace heddle::module

@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "sdk/module/layout.h"
@@ -75,8 +74,7 @@ OutputFile::~OutputFile() {
 
 Error OutputFile::failure(std::string_view what, int error_number) const {
   const std::string place = size_bytes_ ? concat(" at byte ", size_bytes_) : std::string();
-  return {code_of(error_number), concat("module: ", what, " ", in_quotes(path_), place, " failed: ", std::strerror(error_number),
-                                        "; check the directory and its free space")};
+  return {code_of(error_number), concat("module: ", what, " ", in_quotes(path_), place, " failed: ", why_not_written(error_number))};
 }
 
 bool OutputFile::is_stream(const std::string& path) {

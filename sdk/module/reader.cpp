@@ -30,7 +30,7 @@ Error system_failure(const std::string& path, int error_number) {
   if (error_number == ENOENT || error_number == ENOTDIR) code = HEDDLE_STATUS_NOT_FOUND;
   if (error_number == EACCES || error_number == EPERM) code = HEDDLE_STATUS_PERMISSION_DENIED;
   if (error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM) code = HEDDLE_STATUS_RESOURCE_EXHAUSTED;
-  return {code, concat("module: opening ", in_quotes(path), " failed: ", std::strerror(error_number), "; check the path")};
+  return {code, concat("module: opening ", in_quotes(path), " failed: ", why_not_opened(error_number))};
 }
 
 // Fills `out` from `offset`. A file that ends early was truncated after its size was read.
