@@ -282,8 +282,10 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   for (const std::string& id : config.plugin_require) {
     Plugin* plugin = host->state_->find(id);
     if (!plugin) {
-      return error(HEDDLE_STATUS_UNAVAILABLE, "host: starting failed: the configuration requires {}, which is in none of {}", id,
-                   fmt::join(host->state_->folders, ", "));
+      return error(HEDDLE_STATUS_UNAVAILABLE,
+                   "host: starting failed: the configuration requires {}, which is in none of {}; install it, or name the "
+                   "directory of its manifest with --plugin-path or plugins.paths",
+                   id, fmt::join(host->state_->folders, ", "));
     }
     host->state_->look({plugin});
     if (plugin->verdict.state != PluginState::kAvailable) {

@@ -150,8 +150,9 @@ Result<DeviceInfo> Host::device(std::string_view name) {
   std::vector<DeviceInfo> all;
   HEDDLE_RETURN_IF_ERROR(state_->describe(*plugin, &all));
   if (ordinal >= all.size()) {
-    return error(HEDDLE_STATUS_NOT_FOUND, "host: finding device {} failed: {} has {} device{}, counted from 0", name, plugin->manifest.id,
-                 all.size(), all.size() == 1 ? "" : "s");
+    return error(HEDDLE_STATUS_NOT_FOUND, "host: finding device {} failed: {} has {} device{}; {}", name, plugin->manifest.id, all.size(),
+                 all.size() == 1 ? "" : "s",
+                 all.empty() ? "heddle plugins --why shows the reason" : fmt::format("the last is {}", all.back().alias));
   }
   return std::move(all[ordinal]);
 }
