@@ -16,6 +16,7 @@
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ThreadPool.h"
@@ -24,6 +25,7 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "sdk/module/nearest.h"
 #include "sdk/module/output_file.h"
 
 using namespace mlir;
@@ -154,10 +156,11 @@ Failure write_text(const std::string& path, const std::string& text) {
   return TextFile(path).write(text);
 }
 
-// The IR after one pass, for --dump-after.
+// The IR after one pass, for --dump-after, and the names of all that ran.
 struct DumpAfter : PassInstrumentation {
-  DumpAfter(std::string pass, std::string* text) : pass_(std::move(pass)), text_(text) {}
+  DumpAfter(std::string pass, std::string* text, llvm::StringSet<>* names) : pass_(std::move(pass)), text_(text), names_(names) {}
   void runAfterPass(Pass* pass, Operation* op) override {
+    if (!pass->getArgument().empty()) names_->insert(pass->getArgument());
     if (pass->getArgument() != pass_) return;
     auto module = llvm::dyn_cast<ModuleOp>(op);
     if (!module) module = op->getParentOfType<ModuleOp>();
@@ -165,6 +168,7 @@ struct DumpAfter : PassInstrumentation {
   }
   std::string pass_;
   std::string* text_;
+  llvm::StringSet<>* names_;
 };
 
 bool ends_with_mlir(const std::string& path) {
@@ -287,9 +291,11 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   if (!going_on("passes", 1)) return cancelled;
   if (!options.reproducer_path.empty()) reproducer = print(*module, true);
   std::string dump;
+  llvm::StringSet<> pass_names;
   auto run_passes = [&](ModuleOp target, const std::function<void(PassManager&)>& add) {
     PassManager passes(&context);
-    if (!options.dump_after.empty() && dump.empty()) passes.addInstrumentation(std::make_unique<DumpAfter>(options.dump_after, &dump));
+    if (!options.dump_after.empty() && dump.empty())
+      passes.addInstrumentation(std::make_unique<DumpAfter>(options.dump_after, &dump, &pass_names));
     add(passes);
     return succeeded(passes.run(target));
   };
@@ -313,7 +319,12 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   }
   if (!options.dump_after.empty()) {
     if (dump.empty()) {
-      return {HEDDLE_STATUS_NOT_FOUND, "compiler: no pass '" + options.dump_after + "' was run; see docs/compiler.md for their names"};
+      std::vector<std::string> known;
+      for (const auto& name : pass_names) known.push_back(name.getKey().str());
+      llvm::sort(known);
+      const std::string meant = heddle::module::nearest(options.dump_after, known);
+      return {HEDDLE_STATUS_NOT_FOUND, "compiler: no pass '" + options.dump_after + "' was run; " +
+                                           (meant.empty() ? "the passes are " + llvm::join(known, ", ") : "did you mean '" + meant + "'?")};
     }
     if (Failure failure = write_text(options.dump_path, dump)) return failure;
   }
@@ -361,6 +372,9 @@ Failure compile(const Options& options) {
   Failure failure = run(options, context, diagnostics, module, reproducer);
   if (!failure) return failure;
   if (!diagnostics.text().empty()) failure.message += ": " + diagnostics.text();
+  // No kernel computes a region, mostly for its element types.
+  if (failure.code == HEDDLE_STATUS_UNIMPLEMENTED && !diagnostics.text().empty())
+    failure.message += "; cast its inputs to f32, or see docs/operators.md for what is supported";
   if (failure.message.find(options.input_path) == std::string::npos) failure.message += "; the model is '" + options.input_path + "'";
   if (!reproducer.empty() && !write_text(options.reproducer_path, reproducer)) {
     failure.message += "; the imported IR is in '" + options.reproducer_path + "'";

@@ -106,7 +106,7 @@ class Multiplier {
       if (tx::is_one(known->second)) {
         known->second = extent;
       } else if (!node_.are_equal(known->second, extent)) {
-        node_.fail("extents that have one label differ");
+        node_.refuse_inputs("extents that have one label differ");
       }
     }
   }
@@ -230,7 +230,7 @@ void einsum(Node& node) {
   for (auto [i, text] : llvm::enumerate(equation.operands)) {
     Value value = node.input(static_cast<int>(i));
     RankedTensorType type = Node::type_of(value);
-    if (type.getElementType() != Node::type_of(node.input(0)).getElementType()) node.fail("element types of the inputs differ");
+    if (type.getElementType() != Node::type_of(node.input(0)).getElementType()) node.refuse_inputs("element types of the inputs differ");
     terms.push_back({value, labels_of_operand(node, text, type.getRank(), ellipsis)});
     multiplier.learn_extents(terms.back());
   }

@@ -22,7 +22,7 @@ Extents common_extents(Node& node, ArrayRef<Value> values) {
       if (common == one) {
         common = extent;
       } else if (extent != one && !node.are_equal(common, extent)) {
-        node.fail("operands do not broadcast: extents differ on dimension " + std::to_string(offset + i));
+        node.refuse_inputs("operands do not broadcast: extents differ on dimension " + std::to_string(offset + i));
       }
     }
   }
@@ -34,7 +34,8 @@ SmallVector<Value> broadcast_inputs(Node& node) {
   for (int i = 0; i < node.input_count(); ++i) values.push_back(node.input(i));
   if (values.empty()) node.fail("it has no inputs");
   for (Value value : values) {
-    if (Node::type_of(value).getElementType() != Node::type_of(values[0]).getElementType()) node.fail("element types of the inputs differ");
+    if (Node::type_of(value).getElementType() != Node::type_of(values[0]).getElementType())
+      node.refuse_inputs("element types of the inputs differ");
   }
   Extents extents = common_extents(node, values);
   for (Value& value : values) value = node.broadcast(value, extents);

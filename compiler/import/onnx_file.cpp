@@ -13,6 +13,7 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
+#include <string_view>
 #include <type_traits>
 
 #include "llvm/Support/ConvertUTF.h"
@@ -93,6 +94,20 @@ std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor,
   return file.external.is_unchanged(location, data.value) ? "" : changed;
 }
 
+// Why a file was not parsed, and what to do. Other files that are easily taken for a model are known by their first bytes.
+std::string why_not_onnx(int descriptor, int64_t size_bytes, bool is_protobuf) {
+  char first[9] = {};
+  const ssize_t got = pread(descriptor, first, sizeof(first), 0);
+  const std::string_view begin(first, got > 0 ? static_cast<size_t>(got) : 0);
+  if (begin.starts_with("\x8fHDL")) return "it is a compiled module already; run it with heddle run";
+  if (begin.starts_with("PK\3\4") || begin.starts_with("\x80\2"))
+    return "it is a file of PyTorch or NumPy, and not an ONNX model; export the model with torch.onnx.export";
+  if (begin.size() == 9 && begin.substr(4, 5) == std::string_view("\0\0\0\0{", 5))
+    return "it is a safetensors file, which holds parameters and no graph; export the model as .onnx";
+  return (is_protobuf ? "it holds no graph" : "it is truncated, damaged or not an ONNX file") + (" (" + std::to_string(size_bytes)) +
+         " bytes); copy the file or export the model again";
+}
+
 // Copies a slice of elements that protobuf has in a field of another width.
 template <typename To, typename Field>
 std::string copy_field(const Field& field, const onnx::TensorProto& tensor, uint64_t offset, uint64_t size, char* target) {
@@ -129,11 +144,13 @@ std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path) {
   Descriptor descriptor{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (descriptor.value < 0) {
     heddle_status_code_t code = errno == ENOENT ? HEDDLE_STATUS_NOT_FOUND : HEDDLE_STATUS_PERMISSION_DENIED;
-    throw Failure{code, "onnx: opening '" + path + "' failed: " + std::strerror(errno)};
+    const std::string next = errno == EACCES ? "; give this user the right to read it" : "; check the path";
+    throw Failure{code, "onnx: opening '" + path + "' failed: " + std::strerror(errno) + next};
   }
   struct stat info{};
   if (fstat(descriptor.value, &info) != 0 || !S_ISREG(info.st_mode)) {
-    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: opening '" + path + "' failed: it is not a regular file"};
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "onnx: opening '" + path + "' failed: it is not a regular file; name a model file, .onnx or .mlir"};
   }
   if (info.st_size > std::numeric_limits<int32_t>::max()) {
     throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: reading '" + path + "' failed: it has " + std::to_string(info.st_size) +
@@ -146,9 +163,7 @@ std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path) {
   coded.SetTotalBytesLimit(std::numeric_limits<int32_t>::max());
   bool parsed = file->model.ParseFromCodedStream(&coded) && coded.ConsumedEntireMessage();
   if (!parsed || !file->model.has_graph()) {
-    throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: reading '" + path + "' failed: " +
-                                               (parsed ? "it holds no graph" : "it is truncated, damaged or not an ONNX file") + " (" +
-                                               std::to_string(info.st_size) + " bytes)"};
+    throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: reading '" + path + "' failed: " + why_not_onnx(descriptor.value, info.st_size, parsed)};
   }
   return file;
 }

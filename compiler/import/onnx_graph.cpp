@@ -13,6 +13,29 @@ namespace {
 // Constants up to this size are in the IR; larger ones are parameters.
 constexpr uint64_t largest_dense_bytes = 64 * 1024;
 
+// "f32[n,4]", as in other messages: with the names of symbols.
+std::string type_text(RankedTensorType type, const std::vector<std::string>& symbols) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (type.getElementType().isInteger(1)) {
+    stream << "bool";
+  } else {
+    stream << type.getElementType();
+  }
+  if (text.starts_with("ui")) text.erase(1, 1);
+  text += "[";
+  for (auto [i, extent] : llvm::enumerate(tx::extents(type))) {
+    std::string shown;
+    llvm::raw_string_ostream(shown) << extent;
+    for (size_t s = symbols.size(); s-- > 0;) {
+      const std::string position = "s" + std::to_string(s);
+      if (shown == position) shown = symbols[s];
+    }
+    text += (i > 0 ? "," : "") + shown;
+  }
+  return text + "]";
+}
+
 }  // namespace
 
 Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& who) {
@@ -128,6 +151,16 @@ std::string Node::describe() const {
 
 void Node::fail(const std::string& cause, heddle_status_code_t code) const {
   throw Failure{code, "onnx: importing " + describe() + " failed: " + cause, cause};
+}
+
+void Node::refuse_inputs(const std::string& cause) const {
+  std::string types;
+  for (const std::string& name : proto_.input()) {
+    auto it = graph.operands.find(name);
+    if (it == graph.operands.end() || !it->second.value) continue;
+    types += (types.empty() ? ": input '" : ", '") + name + "' is " + type_text(type_of(it->second.value), graph.symbols.names());
+  }
+  fail(cause + types);
 }
 
 void Node::unsupported(const std::string& cause, const std::string& nearest) const {
@@ -417,7 +450,7 @@ Value Node::broadcast(Value value, ArrayRef<AffineExpr> extents) {
   for (auto [i, extent] : llvm::enumerate(from)) {
     if (extent == one) continue;  // a dimension that is left out is repeated
     if (!are_equal(extent, extents[offset + i]))
-      fail("operands do not broadcast: extents differ on dimension " + std::to_string(offset + i));
+      refuse_inputs("operands do not broadcast: extents differ on dimension " + std::to_string(offset + i));
     kept.push_back(extents[offset + i]);
     dimensions.push_back(offset + i);
   }

@@ -122,6 +122,8 @@ class Node {
   bool fold(llvm::function_ref<mlir::AffineExpr(llvm::ArrayRef<mlir::AffineExpr>)> compute, unsigned bits = 0, int first = 0);
 
   [[noreturn]] void fail(const std::string& cause, heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT) const;
+  // The same for inputs that do not fit together: also states their types.
+  [[noreturn]] void refuse_inputs(const std::string& cause) const;
   // Records an attribute or an output that is not supported, whatever the inputs are, and continues, so that all such problems of the node are
   // recorded. The ops made afterwards are never used.
   void unsupported(const std::string& cause, const std::string& nearest = {}) const;

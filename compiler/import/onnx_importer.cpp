@@ -29,7 +29,7 @@ int64_t default_opset(const onnx::ModelProto& model) {
     if (entry.version() < oldest_opset || entry.version() > newest_opset) {
       throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: opset " + std::to_string(entry.version()) +
                                                      " is outside of " + std::to_string(oldest_opset) + " to " +
-                                                     std::to_string(newest_opset)};
+                                                     std::to_string(newest_opset) + "; export the model with one of these"};
     }
     return entry.version();
   }
@@ -87,7 +87,7 @@ InputType input_type(Graph& graph, const onnx::ValueInfoProto& input, const Impo
   };
   if (!input.type().has_tensor_type()) fail("it is not a tensor");
   const auto& tensor = input.type().tensor_type();
-  if (!tensor.has_shape()) fail("it has no shape");
+  if (!tensor.has_shape()) fail("it has no shape; export the model with one, whose dimensions may be names");
   Extents declared, meant;
   auto known_extent = [&](int64_t value) {
     declared.push_back(graph.builder.getAffineConstantExpr(value));
@@ -130,10 +130,10 @@ void check_made(Node& node, Block* block, Operation* before) {
     if (llvm::isa<tx::MatmulOp, tx::ConvOp, tx::ConcatOp, tx::PadOp, tx::BatchNormOp>(op)) {
       for (Value operand : op->getOperands()) {
         if (Node::type_of(operand).getElementType() != Node::type_of(op->getResult(0)).getElementType())
-          node.fail("element types of the inputs differ");
+          node.refuse_inputs("element types of the inputs differ");
       }
     }
-    if (failed(verify(op))) node.fail("its inputs do not fit: " + said);
+    if (failed(verify(op))) node.refuse_inputs("its inputs do not fit: " + said);
   }
 }
 
@@ -455,7 +455,10 @@ OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context,
       parameters.clear();
     }
   } catch (const Failure& failure) {
+    // The model itself is wrong, and nothing more specific helps.
+    const bool needs_step = failure.code == HEDDLE_STATUS_INVALID_ARGUMENT && failure.message.find("; ") == std::string::npos;
     error = {failure.code, printable(failure.message, failure.is_list ? largest_list_bytes : largest_message_bytes)};
+    if (needs_step) error.message += "; correct the model, or export it again";
   } catch (const std::bad_alloc&) {
     error = {HEDDLE_STATUS_RESOURCE_EXHAUSTED, "onnx: importing '" + path + "' failed: out of memory; free memory"};
   } catch (const std::exception& failure) {

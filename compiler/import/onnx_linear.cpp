@@ -9,14 +9,19 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
+void refuse_bools(Node& node, Value value) {
+  if (Node::type_of(value).getElementType().isInteger(1)) node.refuse_inputs("bools have no products");
+}
+
 void gemm(Node& node) {
   Value a = node.input(0), b = node.input(1);
+  refuse_bools(node, a);
   RankedTensorType a_type = Node::type_of(a), b_type = Node::type_of(b);
-  if (a_type.getRank() != 2 || b_type.getRank() != 2) node.fail("A and B need rank 2");
+  if (a_type.getRank() != 2 || b_type.getRank() != 2) node.refuse_inputs("A and B need rank 2");
   bool trans_a = node.integer("transA", 0) != 0, trans_b = node.integer("transB", 0) != 0;
   Extents ae = Node::extents_of(a), be = Node::extents_of(b);
   AffineExpr& inner = be[trans_b ? 1 : 0];
-  if (!node.are_equal(ae[trans_a ? 0 : 1], inner)) node.fail("the inner extents of A and B differ");
+  if (!node.are_equal(ae[trans_a ? 0 : 1], inner)) node.refuse_inputs("the inner extents of A and B differ");
   inner = ae[trans_a ? 0 : 1];
   b = node.with_extents(b, be);
   Extents extents{ae[trans_a ? 1 : 0], be[trans_b ? 0 : 1]};
@@ -36,14 +41,15 @@ void gemm(Node& node) {
 
 void matmul(Node& node) {
   Value a = node.input(0), b = node.input(1);
+  refuse_bools(node, a);
   AffineExpr one = node.builder.getAffineConstantExpr(1);
   Extents ae = Node::extents_of(a), be = Node::extents_of(b);
-  if (ae.empty() || be.empty()) node.fail("its inputs need rank 1 or more");
+  if (ae.empty() || be.empty()) node.refuse_inputs("its inputs need rank 1 or more");
   bool vector_a = ae.size() == 1, vector_b = be.size() == 1;
   if (vector_a) a = node.reshape(a, ae = {one, ae[0]});
   if (vector_b) b = node.reshape(b, be = {be[0], one});
   AffineExpr& inner = be[be.size() - 2];
-  if (!node.are_equal(ae.back(), inner)) node.fail("the inner extents of A and B differ");
+  if (!node.are_equal(ae.back(), inner)) node.refuse_inputs("the inner extents of A and B differ");
   inner = ae.back();
   b = node.with_extents(b, be);
   // batch dimensions are broadcast; a plain matrix on the right is used for all of them as it is
@@ -52,7 +58,7 @@ void matmul(Node& node) {
   for (size_t i = 0; i < batch_rank; ++i) {
     auto at = [&](const Extents& e) { return i + e.size() < batch_rank + 2 ? one : e[i + e.size() - batch_rank - 2]; };
     AffineExpr x = at(ae), y = at(be);
-    if (x != one && y != one && !node.are_equal(x, y)) node.fail("batch dimension " + std::to_string(i) + " does not broadcast");
+    if (x != one && y != one && !node.are_equal(x, y)) node.refuse_inputs("batch dimension " + std::to_string(i) + " does not broadcast");
     batch.push_back(x == one ? y : x);
   }
   Extents a_full(batch), b_full(batch), extents(batch);

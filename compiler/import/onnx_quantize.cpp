@@ -69,7 +69,7 @@ class Granularity {
     if (node.has_input(2)) {
       Value zero_point = node.input(2);
       bool fits = one ? is_one_element(zero_point) : Node::extents_of(zero_point) == tx::extents(type);
-      if (!fits) node.fail("the shapes of scale and zero point differ");
+      if (!fits) node.refuse_inputs("the shapes of scale and zero point differ");
     }
     if (one) return;
     if (type.getRank() != 1) node.fail("the scale needs rank 0 or 1, has " + std::to_string(type.getRank()));
@@ -141,7 +141,7 @@ void dequantize(Node& node) {
   Type f32 = node.builder.getF32Type();
   bool wide = element_of(x).isSignlessInteger(32);
   if (!is_quantized(element_of(x)) && !wide) node.fail(std::string("x needs one of the element types INT32, ") + quantized_integers);
-  if (node.has_input(2) && element_of(node.input(2)) != element_of(x)) node.fail("element types of x and zero point differ");
+  if (node.has_input(2) && element_of(node.input(2)) != element_of(x)) node.refuse_inputs("element types of x and zero point differ");
   if (!is_computed_float(element_of(scale))) node.fail(std::string("the scale needs one of the element types ") + computed_floats);
   Type to = type_attribute(node, "output_dtype", computed_floats, is_computed_float);
   if (!to) to = element_of(scale);

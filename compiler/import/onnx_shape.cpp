@@ -97,7 +97,7 @@ void reshape(Node& node) {
     }
   } else if (!llvm::is_contained(from, node.builder.getAffineConstantExpr(0)) &&
              !(ratio && node.are_equal(ratio->numerator * ratio->constant, ratio->denominator * ratio->divisor))) {
-    node.fail("the new shape has a different number of elements");
+    node.refuse_inputs("the new shape has a different number of elements");
   }
   node.set_result(node.reshape(input, to));
 }
@@ -209,12 +209,12 @@ void concat(Node& node) {
   int64_t axis = node.axis(node.integer("axis"), extents.size());
   for (Value input : ArrayRef<Value>(inputs).drop_front()) {
     Extents other = Node::extents_of(input);
-    if (other.size() != extents.size()) node.fail("the inputs have different ranks");
+    if (other.size() != extents.size()) node.refuse_inputs("the inputs have different ranks");
     for (size_t i = 0; i < extents.size(); ++i) {
       if (static_cast<int64_t>(i) == axis) {
         extents[i] = node.computed(sum(extents[i], other[i]));
       } else if (!node.are_equal(extents[i], other[i])) {
-        node.fail("extents of the inputs differ on dimension " + std::to_string(i));
+        node.refuse_inputs("extents of the inputs differ on dimension " + std::to_string(i));
       }
     }
   }
