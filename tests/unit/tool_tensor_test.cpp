@@ -195,7 +195,7 @@ TEST(TensorText, RawFileTakesTheExpectedShape) {
   ASSERT_EQ(load_tensor(argument, {HEDDLE_TYPE_F32, {2}}, out), "");
   EXPECT_EQ(tensor_text(out, 9), "f32[2]=1,2");
   EXPECT_THAT(load_tensor(argument, {HEDDLE_TYPE_F32, {3}}, out), HasSubstr("it has 8 bytes, f32[3] needs 12"));
-  EXPECT_THAT(load_tensor(argument, {HEDDLE_TYPE_F32, {-1}}, out), HasSubstr("its shape is not known"));
+  EXPECT_THAT(load_tensor(argument, {HEDDLE_TYPE_F32, {-1}}, out), HasSubstr("whose shape is not known"));
 }
 
 // Every bit pattern of the short formats decodes and encodes to itself (NaNs to a NaN).

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -198,21 +199,23 @@ int compile(const Arguments& arguments) {
   Flags flags = make_flags();
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
-  if (options.output.empty()) return flags.misuse("-o FILE is missing");
+  if (options.output.empty())
+    return flags.misuse("-o FILE is missing, such as -o " + std::filesystem::path(options.model).stem().string() + ".heddle");
   if (options.output == "-") return flags.misuse("-o -: a module is a file, and not written to stdout; a file of that name is ./-");
   if (flags.given("--target") && options.target.empty()) return flags.misuse("--target names no target");
   if (!options.explain.empty() && options.explain != "true" && options.explain != "json") {
     return flags.misuse("--explain=" + options.explain + ": json is the only other form");
   }
   if (options.dump_to.empty() && !options.dump_after.empty()) options.dump_to = options.output + ".mlir";
-  if (options.dump_after.empty() && !options.dump_to.empty()) return flags.misuse("--dump-to needs --dump-after");
+  if (options.dump_after.empty() && !options.dump_to.empty()) return flags.misuse("--dump-to needs --dump-after PASS");
   if (const std::string wrong = overwrites(options); !wrong.empty()) return flags.misuse(wrong);
 
   std::optional<TemporaryFile> temporary;
   std::string report_path = options.report;
   if (report_path.empty() && !options.explain.empty()) {
     temporary.emplace();
-    if (temporary->path().empty()) return failed("compile", std::string("making a temporary file failed: ") + std::strerror(errno));
+    if (temporary->path().empty())
+      return failed("compile", std::string("making a temporary file failed: ") + std::strerror(errno) + "; name a directory with TMPDIR");
     report_path = temporary->path();
   }
 

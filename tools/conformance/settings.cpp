@@ -55,6 +55,17 @@ std::runtime_error wrong(const std::string& text) {
   return std::runtime_error(text);
 }
 
+// "; did you mean '--filter'?", by the flags that the usage lists, or nothing.
+std::string nearest_flag(const std::string& flag) {
+  std::vector<std::string> known;
+  std::istringstream words(kUsage);
+  for (std::string word; words >> word;) {
+    if (word.starts_with("--")) known.push_back(word);
+  }
+  const std::string hint = host::did_you_mean(flag, known);
+  return hint.empty() ? hint : "; " + hint;
+}
+
 // The library that a manifest names; the host's errors about the manifest are kept, and reported by the case manifest.valid.
 host::Manifest read_manifest(const std::string& path, std::vector<std::string>* out_errors) {
   std::string text;
@@ -379,13 +390,13 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
       else if (flag == "--help" || flag == "-h")
         current.help = true;
       else
-        throw wrong("unknown argument '" + flag + "'");
+        throw wrong("unknown argument " + shown(flag) + nearest_flag(flag));
     }
     if (current.list || current.help) return true;
-    if (plugin.empty()) throw wrong("--plugin is missing");
+    if (plugin.empty()) throw wrong("--plugin FILE is missing: the manifest or the library of a plugin");
     plugin = fs::absolute(plugin).lexically_normal().string();
     if (fs::is_directory(plugin)) throw wrong("--plugin " + plugin + " is a directory; name the manifest in it, or the library");
-    if (!fs::exists(plugin)) throw wrong("there is no " + plugin);
+    if (!fs::exists(plugin)) throw wrong("--plugin: there is no file " + plugin + "; name the manifest or the library of a plugin");
     if (fs::path(plugin).extension() == ".toml") {
       use_manifest(plugin);
     } else {

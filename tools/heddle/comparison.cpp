@@ -62,7 +62,8 @@ std::string Difference::explanation(const Shape& shape) const {
 Comparison compare(const HostTensor& got, const HostTensor& expected, double rtol, double atol) {
   Comparison result;
   if (got.shape.element_type != expected.shape.element_type || got.shape.dims != expected.shape.dims) {
-    result.explanation = "it is " + shape_text(got.shape) + ", expected " + shape_text(expected.shape);
+    result.explanation =
+        "it is " + shape_text(got.shape) + ", expected " + shape_text(expected.shape) + "; give expected values of the same type and shape";
     return result;
   }
   Difference difference(rtol, atol);

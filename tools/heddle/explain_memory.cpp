@@ -75,7 +75,7 @@ Wrong parse_dim(const std::string& given, std::string& name, std::vector<int64_t
     int64_t extent = -1;
     const auto [rest, failed] = std::from_chars(at, end, extent);
     if (name.empty() || failed != std::errc() || extent < 0 || (rest != end && *rest != ','))
-      return "--dim '" + given + "': expected NAME=N or NAME=N,N,...";
+      return "--dim '" + given + "': expected NAME=N or NAME=N,N,..., such as batch=1,8";
     extents.push_back(extent);
     if (rest == end) return {};
     at = rest + 1;

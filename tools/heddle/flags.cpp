@@ -7,10 +7,12 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <map>
 
+#include "sdk/module/error.h"
 #include "sdk/module/nearest.h"
 #include "tools/heddle/raised_rights.h"
 
@@ -33,19 +35,21 @@ std::string expand_flagfiles(const Arguments& arguments, int depth, Arguments& o
     if (arguments[i].rfind("--flagfile=", 0) == 0) {
       path = arguments[i].substr(11);
     } else if (arguments[i] == "--flagfile") {
-      if (++i == arguments.size()) return "--flagfile needs a file";
+      if (++i == arguments.size()) return "--flagfile needs a value: FILE";
       path = arguments[i];
     } else {
       out.push_back(arguments[i]);
       continue;
     }
     if (has_raised_rights()) return "--flagfile is not accepted with raised privileges; write out the flags";
-    if (depth == kMaxFlagfileDepth) return "flag file '" + path + "' is nested too deep";
+    if (depth == kMaxFlagfileDepth)
+      return "flag file '" + path + "' is nested more than " + std::to_string(kMaxFlagfileDepth) + " deep; write out its flags";
     std::ifstream file(path);
-    if (!file) return "flag file '" + path + "' cannot be read";
+    if (!file) return "flag file '" + path + "' cannot be read: " + module::why_not_opened(errno);
     Arguments lines;
     for (std::string line; std::getline(file, line);) {
-      if (line.size() > kMaxFlagfileLine) return "flag file '" + path + "' has a line of more than 65536 bytes";
+      if (line.size() > kMaxFlagfileLine)
+        return "flag file '" + path + "' has a line of more than 65536 bytes; write one argument per line";
       line = trimmed(line);
       if (!line.empty() && line[0] != '#') lines.push_back(line);
     }
@@ -55,11 +59,15 @@ std::string expand_flagfiles(const Arguments& arguments, int depth, Arguments& o
 }
 
 template <typename T>
-std::string in_range(const std::string& given, T value, T least, T most) {
-  if (value >= least && value <= most) return {};
+std::string range_text(T least, T most) {
   std::ostringstream text;
-  text << given << " is outside " << least << ".." << most;
+  text << least << ".." << most;
   return text.str();
+}
+
+template <typename T>
+std::string in_range(const std::string& given, T value, T least, T most) {
+  return value >= least && value <= most ? std::string() : given + " is outside " + range_text(least, most);
 }
 
 }  // namespace
@@ -72,6 +80,9 @@ struct Flags::State {
   // For completion: the words of a flag with a value (none: files), and of each positional argument.
   std::map<std::string, std::vector<std::string>> values{{"--flagfile", {}}};
   std::vector<std::vector<std::string>> positionals;
+  // For error texts: the form of a flag's value, and name and help of each positional argument.
+  std::map<std::string, std::string> forms{{"--flagfile", "FILE"}};
+  std::vector<std::pair<std::string, std::string>> arguments;
   State(std::string about, std::string name) : app(std::move(about), "heddle " + name), command(std::move(name)) {}
   // Target of positionals(); null without one.
   std::vector<std::string>* rest = nullptr;
@@ -106,17 +117,37 @@ struct Flags::State {
       text += separator + "'" + name + "'" + (meant.empty() ? "" : " (did you mean '" + meant + "'?)");
       separator = ", ";
     }
+    return are_options ? text : text + "; heddle " + command + " takes " + argument_names();
+  }
+  // "MODULE, and all else as flags"
+  std::string argument_names() const {
+    std::string text;
+    for (const auto& [name, help] : arguments) text += (text.empty() ? "" : " ") + name;
+    return text.empty() ? "only flags" : text + ", and all else as flags";
+  }
+  // CLI11's "--input: 1 required TEXT missing" as "--input needs a value: FILE".
+  std::string without_value(const std::string& text) const {
+    const std::string name = text.substr(0, text.find(':'));
+    const auto form = forms.find(name);
+    return form == forms.end() ? text : name + " needs a value: " + form->second;
+  }
+  // "MODULE is required" with what it is.
+  std::string without_argument(const std::string& text) const {
+    for (const auto& [name, help] : arguments) {
+      if (text == name + " is required") return text + ": " + help;
+    }
     return text;
   }
   // words: of the option's value.
-  CLI::Option* remember(const std::string& name, CLI::Option* option, const std::vector<std::string>& words = {}) {
+  CLI::Option* remember(const std::string& name, CLI::Option* option, const std::string& form, const std::vector<std::string>& words = {}) {
     for (size_t begin = 0; begin < name.size();) {
       const size_t comma = std::min(name.find(',', begin), name.size());
       names.push_back(name.substr(begin, comma - begin));
       if (option->get_items_expected_min() > 0) values[names.back()] = words;
+      if (option->get_items_expected_min() > 0) forms[names.back()] = form;
       begin = comma + 1;
     }
-    return option;
+    return form.empty() ? option : option->option_text(form);
   }
   // Prints the candidates for the last word; none if it is a file's name, which the shell completes itself.
   void complete(Arguments words) const {
@@ -166,6 +197,7 @@ Flags::~Flags() = default;
 void Flags::positional(const std::string& name, std::string& target, const std::string& help, bool required,
                        std::vector<std::string> words) {
   state_->positionals.push_back(std::move(words));
+  state_->arguments.emplace_back(name, help);
   state_->app.add_option(name, target, help)->required(required)->option_text(" ");
 }
 void Flags::positionals(const std::string& name, std::vector<std::string>& target, const std::string& help) {
@@ -176,44 +208,43 @@ void Flags::positionals(const std::string& name, std::vector<std::string>& targe
   state_->rest_help = help;
 }
 void Flags::text(const std::string& name, std::string& target, const std::string& help, const std::string& value_name) {
-  state_->remember(name, state_->app.add_option(name, target, help))->option_text(value_name);
+  state_->remember(name, state_->app.add_option(name, target, help), value_name);
 }
 void Flags::texts(const std::string& name, std::vector<std::string>& target, const std::string& help, const std::string& value_name) {
   // One value per occurrence, so that `--input A B` does not swallow a positional.
   auto take = [&target](const std::string& value) { target.push_back(value); };
-  state_->remember(name, state_->app.add_option_function<std::string>(name, take, help + "; may be repeated"))
-      ->option_text(value_name)
+  state_->remember(name, state_->app.add_option_function<std::string>(name, take, help + "; may be repeated"), value_name)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->trigger_on_parse();
 }
 void Flags::number(const std::string& name, double& target, const std::string& help, double least, double most) {
-  state_->remember(name, state_->app.add_option(name, target, help))->option_text("NUMBER")->check([least, most](const std::string& given) {
+  state_->remember(name, state_->app.add_option(name, target, help), "NUMBER")->check([least, most](const std::string& given) {
     double value = 0;
-    return CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most) : given + " is not a number";
+    return CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most)
+                                                   : given + " is not a number of " + range_text(least, most);
   });
 }
 void Flags::count(const std::string& name, uint64_t& target, const std::string& help, uint64_t least, uint64_t most) {
-  state_->remember(name, state_->app.add_option(name, target, help))->option_text("N")->check([least, most](const std::string& given) {
+  state_->remember(name, state_->app.add_option(name, target, help), "N")->check([least, most](const std::string& given) {
     uint64_t value = 0;
     const bool digits = !given.empty() && given.find_first_not_of("0123456789") == std::string::npos;
-    return digits && CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most) : given + " is not an integer";
+    return digits && CLI::detail::lexical_cast(given, value) ? in_range(given, value, least, most)
+                                                             : given + " is not an integer of " + range_text(least, most);
   });
 }
 void Flags::on(const std::string& name, bool& target, const std::string& help) {
-  state_->remember(name, state_->app.add_flag(name, target, help));
+  state_->remember(name, state_->app.add_flag(name, target, help), "");
 }
 void Flags::word(const std::string& name, std::string& target, const std::string& help) {
-  state_->remember(name, state_->app.add_flag(name, target, help));
+  state_->remember(name, state_->app.add_flag(name, target, help), "");
 }
 void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices, const std::string& help) {
   std::string list;
   for (const std::string& one : choices) list += (list.empty() ? "" : "|") + one;
-  state_->remember(name, state_->app.add_option(name, target, help), choices)
-      ->option_text(list)
-      ->check([choices, list](const std::string& given) {
-        const bool known = std::find(choices.begin(), choices.end(), given) != choices.end();
-        return known ? std::string() : "'" + given + "' is not one of " + list;
-      });
+  state_->remember(name, state_->app.add_option(name, target, help), list, choices)->check([choices, list](const std::string& given) {
+    const bool known = std::find(choices.begin(), choices.end(), given) != choices.end();
+    return known ? std::string() : "'" + given + "' is not one of " + list;
+  });
 }
 
 std::optional<int> Flags::parse(const Arguments& arguments) {
@@ -233,6 +264,10 @@ std::optional<int> Flags::parse(const Arguments& arguments) {
     return kFine;
   } catch (const CLI::ExtrasError&) {
     return misuse(state_->unknown(state_->app.remaining()));
+  } catch (const CLI::ArgumentMismatch& error) {
+    return misuse(state_->without_value(error.what()));
+  } catch (const CLI::RequiredError& error) {
+    return misuse(state_->without_argument(error.what()));
   } catch (const CLI::ParseError& error) {
     return misuse(error.what());
   }

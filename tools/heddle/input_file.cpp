@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "sdk/module/error.h"
+
 namespace heddle::tool {
 
 InputFile::~InputFile() {
@@ -32,8 +34,9 @@ Wrong InputFile::about(const std::string& what) const {
 Wrong InputFile::open(const std::string& path) {
   path_ = path;
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor_ < 0 || fstat(descriptor_, &facts_) != 0) return std::strerror(errno);
-  return S_ISREG(facts_.st_mode) ? Wrong() : "it is not a regular file";
+  if (descriptor_ < 0 || fstat(descriptor_, &facts_) != 0) return module::why_not_opened(errno);
+  if (S_ISDIR(facts_.st_mode)) return "it is not a regular file but a directory; name a file in it";
+  return S_ISREG(facts_.st_mode) ? Wrong() : "it is not a regular file; copy its data into one";
 }
 
 Wrong InputFile::read(uint64_t offset, std::span<std::byte> out) const {

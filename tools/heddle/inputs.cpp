@@ -76,6 +76,13 @@ std::string first_wrong(const Shape& given, const Shape& expected) {
   return {};
 }
 
+// "; convert the array to f32 and save it again": what to do about a file whose array does not fit.
+std::string change_of_file(const Shape& given, const Shape& expected) {
+  if (given.element_type != expected.element_type)
+    return "; convert the array to " + std::string(module::element_type_name(expected.element_type)) + " and save it again";
+  return given.dims.size() != expected.dims.size() ? "; reshape the array and save it again" : "";
+}
+
 }  // namespace
 
 Wrong parse_inputs(const std::vector<std::string>& texts, std::vector<TensorArgument>& out) {
@@ -157,7 +164,8 @@ std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArg
       if (is_file && !fits(out[i].shape, type.shape)) {
         const std::string array = chosen[i]->array.empty() ? "" : ", array '" + chosen[i]->array + "'";
         return flags.failed("--input " + name + ": '" + chosen[i]->path + "'" + array + ": expected " + type_text(report(), i, type.shape) +
-                            ", got " + shape_text(out[i].shape) + first_wrong(out[i].shape, type.shape));
+                            ", got " + shape_text(out[i].shape) + first_wrong(out[i].shape, type.shape) +
+                            change_of_file(out[i].shape, type.shape));
       }
     } else if (!make_missing) {
       return flags.misuse("input " + name + " (" + type_text(report(), i, type.shape) + ") is missing: give --input " +

@@ -13,7 +13,7 @@ Wrong MadeUpInputs::parse(const std::vector<std::string>& dims) {
   for (const std::string& text : dims) {
     const Assignment dim = split_assignment(text);
     const bool digits = !dim.value.empty() && dim.value.size() < 19 && dim.value.find_first_not_of("0123456789") == std::string::npos;
-    if (dim.name.empty() || !digits) return "--dim '" + text + "': expected NAME=N";
+    if (dim.name.empty() || !digits) return "--dim '" + text + "': expected NAME=N, such as batch=4";
     chosen_[dim.name] = std::stoll(dim.value);
   }
   return {};

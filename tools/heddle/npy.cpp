@@ -21,13 +21,15 @@
 namespace heddle::tool {
 namespace {
 
+constexpr const char kSaveAgain[] = "; save the array again with numpy.save";
+
 // Parses {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }: strings, True, False, tuples of integers, nothing else.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
 
   Wrong parse(Shape& shape) {
-    if (!take('{')) return "header: it is not a dictionary";
+    if (!take('{')) return std::string("header: it is not a dictionary") + kSaveAgain;
     bool has_descr = false, has_order = false, has_shape = false;
     while (!take('}')) {
       std::string_view key;
@@ -52,12 +54,12 @@ class HeaderParser {
     }
     space();
     if (position_ != text_.size()) return at("there is text after the dictionary");
-    if (!has_descr || !has_order || !has_shape) return "header: descr, fortran_order or shape is missing";
+    if (!has_descr || !has_order || !has_shape) return std::string("header: descr, fortran_order or shape is missing") + kSaveAgain;
     return {};
   }
 
  private:
-  Wrong at(const std::string& what) const { return "header, byte " + std::to_string(position_) + ": " + what; }
+  Wrong at(const std::string& what) const { return "header, byte " + std::to_string(position_) + ": " + what + kSaveAgain; }
   void space() {
     while (position_ < text_.size() && (text_[position_] == ' ' || text_[position_] == '\n' || text_[position_] == '\t')) ++position_;
   }
@@ -84,12 +86,14 @@ class HeaderParser {
   }
   Wrong descr(Shape& shape) {
     std::string_view code;
-    if (!string(code)) return at("descr is not a string; structured arrays are not supported");
+    if (!string(code))
+      return "header: descr is not a string, as in structured arrays, which are not supported; save each field as an array";
     shape.element_type = module::npy_type_from_code(code);
     if (shape.element_type != HEDDLE_TYPE_UNDEFINED) return {};
     const std::string shown = "'" + std::string(code.substr(0, 40)) + "'";
-    if (!code.empty() && code[0] == '>') return "header: type " + shown + " is big-endian; save it as little-endian";
-    return "header: type " + shown + " is not supported";
+    if (!code.empty() && code[0] == '>')
+      return "header: type " + shown + " is big-endian; save it as little-endian, such as with array.astype(array.dtype.newbyteorder('<'))";
+    return "header: type " + shown + " is not supported; convert it, such as with array.astype('float32')";
   }
   Wrong dims(Shape& shape) {
     if (!take('(')) return at("shape is not a tuple");
@@ -100,7 +104,8 @@ class HeaderParser {
       const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), extent);
       if (error != std::errc() || extent < 0) return at("expected an extent");
       position_ += static_cast<size_t>(end - begin);
-      if (shape.dims.size() == HEDDLE_MAX_RANK) return at("more than 16 dimensions");
+      if (shape.dims.size() == HEDDLE_MAX_RANK)
+        return "header: it has more than " + std::to_string(HEDDLE_MAX_RANK) + " dimensions; reshape the array";
       shape.dims.push_back(extent);
       if (!take(',')) {
         if (!take(')')) return at("expected ',' or ')'");
@@ -139,12 +144,12 @@ Wrong write_pieces(const std::string& path, std::string_view head, const module:
   // A pipe or /dev/stdout is written to directly; a regular file appears only once it is complete.
   if (module::OutputFile::is_stream(path)) {
     const int descriptor = open_stream(path);
-    if (descriptor < 0) return about(path, std::strerror(errno));
+    if (descriptor < 0) return about(path, module::why_not_written(errno));
     const module::Status failed = for_all(head, data, [&](std::span<const std::byte> piece) -> module::Status {
       while (!piece.empty()) {
         const ssize_t written = write(descriptor, piece.data(), piece.size());
         if (written < 0 && errno == EINTR) continue;
-        if (written < 0) return module::Error{HEDDLE_STATUS_UNKNOWN, about(path, std::strerror(errno))};
+        if (written < 0) return module::Error{HEDDLE_STATUS_UNKNOWN, about(path, module::why_not_written(errno))};
         piece = piece.subspan(static_cast<size_t>(written));
       }
       return std::nullopt;
@@ -181,16 +186,16 @@ Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out) {
   out = NpyHeader{};
   auto byte = [&](size_t i) { return static_cast<uint8_t>(file[i]); };
   if (file.size() < 10 || std::memcmp(file.data(), module::kNpyMagic.data(), module::kNpyMagic.size()) != 0)
-    return "it does not start like an .npy file";
+    return std::string("it does not start like an .npy file") + kSaveAgain;
   const uint8_t major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0)
-    return "its version is " + std::to_string(major) + "." + std::to_string(minor) + "; 1.0, 2.0 and 3.0 are supported";
+    return "its version is " + std::to_string(major) + "." + std::to_string(minor) + "; 1.0, 2.0 and 3.0 are supported" + kSaveAgain;
   const size_t prefix = major == 1 ? 10 : 12;
-  if (file.size() < prefix) return "it ends inside its header";
+  if (file.size() < prefix) return std::string("it ends inside its header") + kSaveAgain;
   const size_t length = major == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | static_cast<size_t>(byte(11)) << 24;
   if (length > kMaxNpyHeaderBytes)
-    return "its header of " + std::to_string(length) + " bytes is above " + std::to_string(kMaxNpyHeaderBytes);
-  if (length > file.size() - prefix) return "it ends inside its header";
+    return "its header of " + std::to_string(length) + " bytes is above " + std::to_string(kMaxNpyHeaderBytes) + kSaveAgain;
+  if (length > file.size() - prefix) return std::string("it ends inside its header") + kSaveAgain;
   out.data_offset = prefix + length;
   return HeaderParser({reinterpret_cast<const char*>(file.data()) + prefix, length}).parse(out.shape);
 }
@@ -203,7 +208,8 @@ Wrong read_npy_header(const InputFile& file, uint64_t offset, uint64_t length, N
   const uint64_t held = length - out.data_offset;
   if (bytes && *bytes == held) return {};
   return "its data has " + std::to_string(held) + " bytes, its shape " + shape_text(out.shape) + " needs " +
-         (bytes ? std::to_string(*bytes) : std::string("more than fit into 64 bits"));
+         (bytes ? std::to_string(*bytes) : std::string("more than fit into 64 bits")) +
+         "; copy the file again, or save the array again with numpy.save";
 }
 
 Wrong read_npy(const std::string& path, HostTensor& out) {
@@ -234,7 +240,8 @@ Wrong read_raw(const std::string& path, uint64_t size_bytes, const std::string& 
   InputFile file;
   if (Wrong wrong = file.open(path); !wrong.empty()) return file.about(wrong);
   if (file.size_bytes() != size_bytes)
-    return file.about("it has " + std::to_string(file.size_bytes()) + " bytes, " + shape + " needs " + std::to_string(size_bytes));
+    return file.about("it has " + std::to_string(file.size_bytes()) + " bytes, " + shape + " needs " + std::to_string(size_bytes) +
+                      "; a file that is neither .npy nor .npz holds only the bytes of the values: save the array with numpy.save");
   try {
     out.resize(size_bytes);
   } catch (const std::bad_alloc&) {

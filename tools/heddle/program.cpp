@@ -4,10 +4,10 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <new>
 
+#include "sdk/module/error.h"
 #include "tools/heddle/command.h"
 #include "tools/heddle/output.h"
 
@@ -25,7 +25,7 @@ int run_program(const std::string& who, const std::string& doing, const std::str
     code = kFailed;
   }
   if (!finish_output()) {
-    std::fprintf(stderr, "%s: writing results failed: %s\n", who.c_str(), std::strerror(errno));
+    std::fprintf(stderr, "%s: writing results failed: %s\n", who.c_str(), module::why_not_written(errno).c_str());
     if (code == kFine) code = kFailed;
   }
   return code;

@@ -31,11 +31,11 @@ std::string file_named_twice(const std::vector<NamedFile>& written, const std::v
     if (written[i].path.empty()) continue;
     for (const NamedFile& other : read) {
       if (!other.path.empty() && same_file(written[i].path, other.path))
-        return written[i].flag + " would overwrite " + other.flag + ", '" + other.path + "'";
+        return written[i].flag + " would overwrite " + other.flag + ", '" + other.path + "'; name another file";
     }
     for (size_t j = i + 1; j < written.size(); ++j) {
       if (!written[j].path.empty() && same_file(written[i].path, written[j].path))
-        return written[i].flag + " and " + written[j].flag + " both write '" + written[j].path + "'";
+        return written[i].flag + " and " + written[j].flag + " both write '" + written[j].path + "'; name two files";
     }
   }
   return {};

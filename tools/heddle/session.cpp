@@ -20,7 +20,8 @@ Wrong resolve_plugin_paths(RuntimeFlags& flags) {
   for (std::string& path : flags.plugin_paths) {
     std::error_code failed;
     if (!std::filesystem::is_directory(path, failed))
-      return "--plugin-path '" + path + "': " + (failed ? failed.message() : "it is not a directory");
+      return "--plugin-path '" + path + "': " + (failed ? failed.message() : "it is not a directory") +
+             "; name a directory with plugin manifests";
     path = std::filesystem::absolute(path).lexically_normal().string();
   }
   return {};
@@ -94,7 +95,7 @@ Wrong slot_bound_twice(const std::vector<std::string>& devices) {
                                    [&](const std::string& other) { return split_binding(other).name == binding.name; });
     if (again)
       return (binding.name.empty() ? "the default slot" : "slot '" + binding.name + "'") + " is bound twice, the second time to '" +
-             binding.value + "'";
+             binding.value + "'; name one device for it";
   }
   return {};
 }

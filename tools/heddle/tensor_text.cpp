@@ -268,8 +268,13 @@ Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTen
   if (!has_shape && ends_with(argument.path, ".npy")) return read_npy(argument.path, out);
   out.shape = has_shape ? argument.shape : expected;
   for (int64_t extent : out.shape.dims) {
-    if (extent < 0)
-      return "'" + argument.path + "': its shape is not known; give it, as in " + in_shell_quotes("f32[8,3]=@" + argument.path);
+    if (extent >= 0) continue;
+    Shape such = expected;
+    for (int64_t& one : such.dims) one = one < 0 ? 1 : one;
+    return "'" + argument.path +
+           "': it is neither .npy nor .npz but plain values, whose shape is not known; save the array with numpy.save, or give "
+           "the shape, as in " +
+           in_shell_quotes(shape_text(such) + "=@" + argument.path);
   }
   const std::optional<uint64_t> bytes = byte_count(out.shape);
   if (!bytes) return shape_text(out.shape) + " is too large";

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "sdk/module/nearest.h"
 #include "tools/heddle/output.h"
 #include "tools/heddle/program.h"
 #include "tools/params/actions.h"
@@ -58,7 +59,10 @@ int dispatch(const Arguments& arguments) {
   for (const Command& action : actions()) {
     if (arguments[0] == action.name) return action.run(rest);
   }
-  return Flags("params", "").misuse("unknown action '" + arguments[0] + "'");
+  std::vector<std::string> names;
+  for (const Command& action : actions()) names.emplace_back(action.name);
+  const std::string meant = module::nearest(arguments[0], names);
+  return Flags("params", "").misuse("unknown action '" + arguments[0] + "'" + (meant.empty() ? "" : " (did you mean '" + meant + "'?)"));
 }
 
 }  // namespace
