@@ -159,7 +159,7 @@ class Native(GpuTestCase):
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
             x.add_(1)
-            with self.assertRaisesRegex(RuntimeError, "captured"):
+            with self.assertRaisesRegex(RuntimeError, r"captured into a graph.*\[HD-Q-08\]"):
                 self.function.start(arguments, stream=stream.cuda_stream)
         graph.replay()
         torch.cuda.synchronize()

@@ -108,6 +108,17 @@ def citations():
     return found
 
 
+def printed():
+    """Rules in the texts that tests expect: of GoogleTest, of unittest and of FileCheck."""
+    found = set()
+    for path in (SOURCE / "tests").rglob("*"):
+        if (path.name.endswith(("_test.cpp", "_test.py")) and path.name != "rules_test.py") or path.suffix == ".test":
+            text = path.read_text(encoding="utf-8")
+            quoted = text if path.suffix == ".test" else "\n".join(re.findall(r'"[^"\n]*"', text))
+            found.update(re.findall(r"HD-[A-Z]-\d\d", quoted))
+    return found
+
+
 def has_test(file, name):
     """A case of GoogleTest, of unittest or of the kit."""
     path = SOURCE / file
@@ -126,6 +137,11 @@ class Rules(unittest.TestCase):
     def test_every_rule_has_a_row_in_the_manual(self):
         manual = (SOURCE / "docs" / "configuration.md").read_text(encoding="utf-8")
         self.assertEqual([rule for rule in rules() if rule not in manual], [], "docs/configuration.md has no cause of these rules")
+
+    def test_every_rule_is_printed_by_a_test(self):
+        expected = printed()
+        self.assertEqual([rule for rule in rules() if rule not in expected and rule not in HELD], [], "no test expects a text with these rules")
+        self.assertNotIn("HD-Q-04", expected)
 
     def test_every_rule_is_cited_by_an_error_text_or_held_otherwise(self):
         cited = citations()

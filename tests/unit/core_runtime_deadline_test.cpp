@@ -104,8 +104,9 @@ TEST_P(RuntimeDeadline, NamesTheRegionThatWasNext) {
   heddle_status_t* status = try_start(main, now_ns(), {a.get(), a.get()}, &result, &call);
   EXPECT_EQ(cpp_string(heddle_status_payload(status, c_string("region_name"))), "add");
   EXPECT_NE(heddle_status_payload(status, c_string("deadline")).size, 0u);
-  HEDDLE_EXPECT_FAILS(status, HEDDLE_STATUS_DEADLINE_EXCEEDED,
-                      "in region 'add': the deadline of the call passed before that region was enqueued");
+  HEDDLE_EXPECT_FAILS(
+      status, HEDDLE_STATUS_DEADLINE_EXCEEDED,
+      "in region 'add': the deadline of the call passed before that region was enqueued; what was enqueued has finished [HD-Q-05]");
   EXPECT_EQ(result, nullptr);
   call = start(main, UINT64_MAX, {a.get(), a.get()}, &result);
   HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));

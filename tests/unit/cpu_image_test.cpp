@@ -193,7 +193,7 @@ TEST(Image, ChecksEverySegmentsRange) {
 
 TEST(Image, RefusesWhatALoaderWouldHaveToRunOrFind) {
   auto turn = [](int64_t tag) { return [tag](Bytes& b) { b.dynamic(DT_GNU_HASH)->d_tag = tag; }; };
-  expect_refused(turn(DT_NEEDED), HEDDLE_STATUS_INVALID_ARGUMENT, "needs another library");
+  expect_refused(turn(DT_NEEDED), HEDDLE_STATUS_INVALID_ARGUMENT, "it needs another library [HD-C-02]");
   expect_refused(turn(DT_INIT_ARRAY), HEDDLE_STATUS_INVALID_ARGUMENT, "constructors");
   expect_refused(turn(DT_INIT), HEDDLE_STATUS_INVALID_ARGUMENT, "constructors");
   expect_refused(turn(DT_FINI_ARRAY), HEDDLE_STATUS_INVALID_ARGUMENT, "destructors");
