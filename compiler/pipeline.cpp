@@ -209,7 +209,10 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
   }
   if (ends_with_mlir(options.input_path)) {
     module = parseSourceFile<ModuleOp>(options.input_path, &context);
-    if (!module) return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: reading '" + options.input_path + "' failed"};
+    if (!module && !llvm::sys::fs::exists(options.input_path))
+      return {HEDDLE_STATUS_NOT_FOUND, "compiler: reading '" + options.input_path + "' failed: there is no such file; check the path"};
+    if (!module)
+      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: reading '" + options.input_path + "' as a model in the tx dialect failed"};
     place_parts(*module, placements);
   } else {
     import::Operators operators;

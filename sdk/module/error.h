@@ -97,6 +97,7 @@ inline std::string in_quotes(std::string_view text) {
   std::string_view next = "check the directory and its free space";
   if (error_number == ENOENT) next = "create the directory first";
   if (error_number == ENOTDIR) next = "a directory in its path is a file: choose another path";
+  if (error_number == EISDIR) next = "name a file in it";
   if (error_number == EACCES || error_number == EPERM || error_number == EROFS) next = "choose a directory that this user may write to";
   if (error_number == ENOSPC || error_number == EDQUOT) next = "free space, or choose a directory on another disk";
   if (error_number == EFBIG) next = "raise the limit for the size of files, such as with ulimit -f";

@@ -135,7 +135,7 @@ std::optional<int> gather_inputs(const Flags& flags, const std::vector<TensorArg
       return flags.misuse("--input: there is no input '" + input.name + "'" + from + "; the function has " + list(report(), function) +
                           (is_array ? "; choose arrays with NAME=@FILE:ARRAY" : ""));
     }
-    if (chosen[at]) return flags.misuse("--input: '" + input.name + "' is given twice");
+    if (chosen[at]) return flags.misuse("--input: '" + input.name + "' is given twice; give one value for it");
     chosen[at] = &input;
   }
   size_t next = 0;

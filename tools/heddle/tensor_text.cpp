@@ -263,9 +263,12 @@ Wrong load_tensor(const TensorArgument& argument, const Shape& expected, HostTen
     if (Wrong wrong = read_npz_array(argument.path, argument.array.empty() ? argument.name : argument.array, out); !wrong.empty())
       return wrong;
     if (!has_shape || (out.shape.element_type == argument.shape.element_type && out.shape.dims == argument.shape.dims)) return {};
-    return "'" + argument.path + "': its array is " + shape_text(out.shape) + ", not " + shape_text(argument.shape) + " as given";
+    return "'" + argument.path + "': its array is " + shape_text(out.shape) + ", not " + shape_text(argument.shape) +
+           " as given; give its own type and shape, or none";
   }
   if (!has_shape && ends_with(argument.path, ".npy")) return read_npy(argument.path, out);
+  InputFile file;
+  if (Wrong wrong = file.open(argument.path); !wrong.empty()) return file.about(wrong);
   out.shape = has_shape ? argument.shape : expected;
   for (int64_t extent : out.shape.dims) {
     if (extent >= 0) continue;

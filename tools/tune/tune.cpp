@@ -356,7 +356,7 @@ int tune(const Arguments& arguments) {
   Flags flags("tune", "Finds the fastest plans of a model's kernels on a device by measuring them, for heddle compile --tuned.");
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
-  if (options.output.empty()) return flags.misuse("-o FILE is missing");
+  if (options.output.empty()) return flags.misuse("-o FILE is missing, such as -o choices.json");
   if (Wrong wrong = slot_bound_twice(options.trial.module.devices); !wrong.empty()) return flags.misuse("--device " + wrong);
   std::vector<NamedFile> read{{"MODEL", options.trial.model}, {"--config", options.runtime.config}};
   for (const std::string& path : options.trial.operators) read.push_back({"--operators", path});
