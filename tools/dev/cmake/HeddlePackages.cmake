@@ -41,8 +41,8 @@ macro(heddle_package component)
   install(FILES LICENSE DESTINATION share/doc/${ARG_NAME} RENAME copyright COMPONENT ${component})
 endmacro()
 
-# dpkg-shlibdeps does not know which glibc reads packed relative relocations (core/CMakeLists.txt).
-heddle_package(runtime NAME heddle-runtime SECTION libs DEPENDS "libc6 (>= 2.36)" RECOMMENDS "heddle-cpu, heddle-pool"
+# dpkg-shlibdeps does not know which glibc reads packed relative relocations (core/CMakeLists.txt), nor that digests need nettle.
+heddle_package(runtime NAME heddle-runtime SECTION libs DEPENDS "libc6 (>= 2.36), libnettle8" RECOMMENDS "heddle-cpu, heddle-pool"
   SUMMARY "runs compiled machine-learning models"
   TEXT "The library libheddle and the command heddle. Devices come with driver plugins, such as heddle-cpu.")
 set(CPACK_COMPONENT_ETC_GROUP runtime)
@@ -61,7 +61,7 @@ if(TARGET heddle_validation)
 endif()
 
 if(TARGET heddle-conformance)
-  heddle_package(conformance NAME heddle-conformance SECTION devel RECOMMENDS heddle-dev
+  heddle_package(conformance NAME heddle-conformance SECTION devel DEPENDS libnettle8 RECOMMENDS heddle-dev
     SUMMARY "checks plugins of Heddle against the rules"
     TEXT "The command heddle conformance: for authors of drivers and allocators.")
 endif()
