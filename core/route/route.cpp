@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -78,6 +79,9 @@ class Search {
     if (bind(0)) return make_route();
     return refused();
   }
+
+  // After run() chose a route. Does not query devices.
+  std::string explanation() const { return explain().dump(2, ' ', false, Json::error_handler_t::replace); }
 
  private:
   std::string slot_name(uint32_t slot) const {
@@ -235,7 +239,6 @@ class Search {
       const std::set<uint32_t>& used = entries[key];
       route.code.push_back({key.first, index_of[key.second], ranked.variant, {used.begin(), used.end()}});
     }
-    route.explanation = explain(route).dump(2, ' ', false, Json::error_handler_t::replace);
     return route;
   }
 
@@ -246,7 +249,7 @@ class Search {
     return -1;
   }
 
-  Json explain(const Route& route) const {
+  Json explain() const {
     Json out;
     out["slots"] = Json::array();
     for (uint32_t i = 0; i < slots_; ++i) {
@@ -266,10 +269,10 @@ class Search {
     out["functions"] = Json::array();
     for (uint32_t i = 0; i < module_.functions()->size(); ++i) {
       const mf::Function* function = module_.functions()->Get(i);
+      const auto program = static_cast<uint32_t>(program_index(*function->programs()));
       Json families = Json::array();
-      for (const auto* family : *function->programs()->Get(route.program_of_function[i])->families()) families.push_back(family->str());
-      out["functions"].push_back(
-          {{"name", function->name()->str()}, {"program", route.program_of_function[i]}, {"families", std::move(families)}});
+      for (const auto* family : *function->programs()->Get(program)->families()) families.push_back(family->str());
+      out["functions"].push_back({{"name", function->name()->str()}, {"program", program}, {"families", std::move(families)}});
     }
     out["executables"] = Json::array();
     for (const auto& [key, ranked] : chosen_) {
@@ -319,9 +322,9 @@ class Search {
   }
 
   const mf::Module& module_;
-  const std::vector<DeviceFacts>& facts_;
-  const std::vector<SlotPreference>& preferences_;
-  const Rank& rank_;
+  const std::vector<DeviceFacts> facts_;  // copies, for explanation()
+  const std::vector<SlotPreference> preferences_;
+  const Rank& rank_;  // only while it runs
   uint32_t slots_;
   std::vector<uint32_t> bound_;
   uint32_t tried_ = 0;
@@ -340,7 +343,10 @@ class Search {
 
 Result<Route> choose(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotPreference>& preferences,
                      const Rank& rank, const std::vector<RefusedCode>& refused) {
-  return Search(module, facts, preferences, rank, refused).run();
+  auto search = std::make_shared<Search>(module, facts, preferences, rank, refused);
+  Result<Route> route = search->run();
+  if (route.ok()) route->explanation = [search = std::move(search)] { return search->explanation(); };
+  return route;
 }
 
 std::vector<std::string> families_of(const mf::Module& module) {

@@ -83,7 +83,7 @@ Json device_json(memory::Device& device) {
 
 Result<std::string> Instance::report(std::string_view topic) {
   if (topic == "route") {
-    Json out = Json::parse(route_.explanation);
+    Json out = Json::parse(route_.explanation());
     out["links"] = Json::array();
     for (const Link& link : links_) {
       out["links"].push_back({{"from", devices_[link.from]->alias()},

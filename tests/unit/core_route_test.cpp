@@ -71,7 +71,7 @@ TEST(Route, TakesTheFirstDeviceThatFitsAndTheBestVariant) {
   EXPECT_EQ(route->program_of_function, (std::vector<uint32_t>{0}));
   ASSERT_EQ(route->code.size(), 1u);
   EXPECT_EQ(route->code[0].variant, 1u);
-  auto why = nlohmann::json::parse(route->explanation);
+  auto why = nlohmann::json::parse(route->explanation());
   EXPECT_EQ(why["executables"][0]["target"], "v4");
   EXPECT_EQ(why["executables"][0]["rank"], 4);
   EXPECT_EQ(why["slots"][0]["device"], "cpu:0");
@@ -82,7 +82,7 @@ TEST(Route, TakesTheNextDeviceWhenOneHasNoVariantAndSaysSo) {
   Result<Route> route = choose(module.get(), kMachine, {{{0, 2, 1}, "[[route]]", {"gpu9: there is none"}}}, rank);
   ASSERT_TRUE(route.ok()) << route.status().message();
   EXPECT_EQ(route->devices, (std::vector<uint32_t>{1}));
-  auto why = nlohmann::json::parse(route->explanation);
+  auto why = nlohmann::json::parse(route->explanation());
   ASSERT_EQ(why["slots"][0]["refused"].size(), 2u);
   EXPECT_EQ(why["slots"][0]["refused"][0]["device"], "cpu:0");
   EXPECT_EQ(why["slots"][0]["refused"][1]["device"], "gpu1");
@@ -169,7 +169,7 @@ TEST(Route, TakesADeviceThatCannotBeOpenedAsAReason) {
   Result<Route> route = choose(module.get(), kMachine, {{{1, 2}, "requested", {}}}, broken);
   ASSERT_TRUE(route.ok()) << route.status().message();
   EXPECT_EQ(route->devices, (std::vector<uint32_t>{2}));
-  EXPECT_NE(route->explanation.find("fell off the bus"), std::string::npos);
+  EXPECT_NE(route->explanation().find("fell off the bus"), std::string::npos);
   // Alone it is the one cause: nothing is said of variants that nobody could ask it about.
   Result<Route> none = choose(module.get(), kMachine, {{{1}, "requested", {}}}, broken);
   ASSERT_FALSE(none.ok());
@@ -212,7 +212,7 @@ TEST(Route, PassesOverVariantsThatDoNotFitTheDevice) {
     Result<Route> route = choose(module.get(), machine, {{{1}, "requested", {}}}, rank);
     ASSERT_TRUE(route.ok()) << route.status().message();
     EXPECT_EQ(route->code[0].variant, 0u);
-    auto why = nlohmann::json::parse(route->explanation);
+    auto why = nlohmann::json::parse(route->explanation());
     EXPECT_EQ(why["executables"][0]["others"][0]["reason"], reason);
     EXPECT_EQ(why["executables"][0]["others"][0]["rank"], 9);
   }
@@ -222,8 +222,8 @@ TEST(Route, PassesOverVariantsThatDoNotFitTheDevice) {
   Result<Route> route = choose(module.get(), machine, {{{1, 2}, "devices in order", {}}}, rank);
   ASSERT_TRUE(route.ok()) << route.status().message();
   EXPECT_EQ(route->devices, std::vector<uint32_t>{2});
-  EXPECT_NE(route->explanation.find("format sm_90: its entry 'kernel' needs 9 bindings, the device has 8"), std::string::npos)
-      << route->explanation;
+  EXPECT_NE(route->explanation().find("format sm_90: its entry 'kernel' needs 9 bindings, the device has 8"), std::string::npos)
+      << route->explanation();
   entry.binding_count = 8;
   entry.constants_bytes = 72;
   Needing constants(entry, fits, fits);
