@@ -5,22 +5,27 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <sstream>
 #include <string_view>
+
+#include "cpu/topology.h"
 
 namespace heddle::cpu {
 namespace {
 
-// The first words of a small file; missing ones stay empty.
-void read_words(const std::string& path, std::string* first, std::string* second = nullptr) {
-  std::ifstream file(path);
-  file >> *first;
-  if (second) file >> *second;
+// The first word of a small file, and the second one; missing ones stay empty.
+void read_words(const std::string& path, std::string_view* first, std::string_view* second, std::string* text) {
+  *text = read_small(path);
+  std::string_view rest = *text;
+  for (std::string_view* word : {first, second}) {
+    if (!word) continue;
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t\n"), rest.size()));
+    *word = rest.substr(0, rest.find_first_of(" \t\n"));
+    rest.remove_prefix(word->size());
+  }
 }
 
 // False for "max", for negative numbers (version 1's notation for no limit), and for anything that is not a number.
-bool parse(const std::string& text, uint64_t* out) {
+bool parse(std::string_view text, uint64_t* out) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), *out);
   return !text.empty() && parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
 }
@@ -29,35 +34,40 @@ void lower(uint64_t* limit, uint64_t to) {
   *limit = std::min(*limit, to);
 }
 
-void lower_time(GroupLimits* limits, const std::string& quota, const std::string& period) {
+void lower_time(GroupLimits* limits, std::string_view quota, std::string_view period) {
   uint64_t microseconds = 0, of = 0;
   if (!parse(quota, &microseconds) || !parse(period, &of) || of == 0 || microseconds > UINT64_MAX / 1000) return;
   lower(&limits->processor_thousandths, std::max<uint64_t>(microseconds * 1000 / of, 1));
 }
 
-// The directory of one group: its limits, from either version's files.
-void read_group(const std::string& folder, GroupLimits* limits) {
-  std::string quota, period, memory;
-  read_words(folder + "/cpu.max", &quota, &period);
-  lower_time(limits, quota, period);
-  quota.clear(), period.clear();
-  read_words(folder + "/cpu.cfs_quota_us", &quota);
-  read_words(folder + "/cpu.cfs_period_us", &period);
-  lower_time(limits, quota, period);
-  for (const char* name : {"/memory.max", "/memory.limit_in_bytes"}) {
+// The controllers whose files a group has. In version 2 one group has those of both, with other names than in version 1.
+enum Controllers : unsigned { kTime = 1, kMemory = 2, kVersion2 = 4 };
+
+void read_group(const std::string& folder, unsigned controllers, GroupLimits* limits) {
+  std::string text, second_text;
+  std::string_view first, second;
+  if (controllers & kVersion2) {
+    read_words(folder + "/cpu.max", &first, &second, &text);
+    lower_time(limits, first, second);
+  } else if (controllers & kTime) {
+    read_words(folder + "/cpu.cfs_quota_us", &first, nullptr, &text);
+    read_words(folder + "/cpu.cfs_period_us", &second, nullptr, &second_text);
+    lower_time(limits, first, second);
+  }
+  if (controllers & (kVersion2 | kMemory)) {
     uint64_t bytes = 0;
-    memory.clear();
-    read_words(folder + name, &memory);
-    if (parse(memory, &bytes)) lower(&limits->memory_bytes, bytes);
+    read_words(folder + (controllers & kVersion2 ? "/memory.max" : "/memory.limit_in_bytes"), &first, nullptr, &text);
+    if (parse(first, &bytes)) lower(&limits->memory_bytes, bytes);
   }
 }
 
 // A group and all its parents. In a container the path may be the host's, of which only the mounted end exists: the rest has no files.
-void read_path(const std::string& mount, std::string_view path, GroupLimits* limits) {
+void read_path(const std::string& mount, std::string_view path, unsigned controllers, GroupLimits* limits) {
   for (;;) {
-    read_group(mount + std::string(path), limits);
+    if (path == "/") path = {};  // the mount itself
+    read_group(mount + std::string(path), controllers, limits);
     const size_t slash = path.find_last_of('/');
-    if (path.empty() || slash == std::string_view::npos) break;
+    if (slash == std::string_view::npos) break;
     path = path.substr(0, slash);
   }
 }
@@ -67,19 +77,24 @@ void read_path(const std::string& mount, std::string_view path, GroupLimits* lim
 GroupLimits group_limits(const std::string& root) {
   GroupLimits limits;
   const std::string mounts = root + "/sys/fs/cgroup";
-  std::ifstream file(root + "/proc/self/cgroup");
+  const std::string groups = read_small(root + "/proc/self/cgroup");
   // Each line is "number:controllers:path"; version 2 has no controllers in it.
-  for (std::string line; std::getline(file, line);) {
-    const size_t first = line.find(':'), second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string path = line.substr(second + 1);
-    std::istringstream controllers(line.substr(first + 1, second - first - 1));
-    if (second == first + 1) {
-      read_path(mounts, path, &limits);
-      read_path(mounts + "/unified", path, &limits);
+  for (std::string_view rest = groups; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    const size_t first = line.find(':'), second = first == line.npos ? first : line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string_view path = line.substr(second + 1);
+    std::string_view controllers = line.substr(first + 1, second - first - 1);
+    if (controllers.empty()) {
+      read_path(mounts, path, kVersion2, &limits);
+      read_path(mounts + "/unified", path, kVersion2, &limits);  // next to hierarchies of version 1
     }
-    for (std::string controller; std::getline(controllers, controller, ',');) {
-      if (controller == "cpu" || controller == "memory") read_path(mounts + "/" + controller, path, &limits);
+    while (!controllers.empty()) {
+      const std::string_view controller = controllers.substr(0, controllers.find(','));
+      controllers.remove_prefix(std::min(controller.size() + 1, controllers.size()));
+      if (controller == "cpu") read_path(mounts + "/cpu", path, kTime, &limits);
+      if (controller == "memory") read_path(mounts + "/memory", path, kMemory, &limits);
     }
   }
   return limits;

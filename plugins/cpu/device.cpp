@@ -2,8 +2,8 @@
 // heddle.device/1: enumerating, opening and closing logical CPU devices.
 #include "cpu/device.h"
 
-#include <cpuid.h>
 #include <sys/mman.h>
+#include <sys/platform/x86.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,23 +17,13 @@ using sdk::guarded;
 using sdk::status;
 
 uint32_t x86_64_level() noexcept {
-  unsigned a, b, c, d;
-  if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
-  constexpr unsigned kFma = 1u << 12, kMovbe = 1u << 22, kOsxsave = 1u << 27, kAvx = 1u << 28, kF16c = 1u << 29;
-  constexpr unsigned kV3Leaf1 = kFma | kMovbe | kOsxsave | kAvx | kF16c;
-  if ((c & kV3Leaf1) != kV3Leaf1) return 0;
-  unsigned low, high;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  if ((low & 0x6) != 0x6) return 0;  // the system does not save SSE and AVX state
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
-  constexpr unsigned kBmi1 = 1u << 3, kAvx2 = 1u << 5, kBmi2 = 1u << 8;
-  constexpr unsigned kV3Leaf7 = kBmi1 | kAvx2 | kBmi2;
-  if ((b & kV3Leaf7) != kV3Leaf7) return 0;
-  unsigned ea, eb, ec, ed;
-  if (!__get_cpuid(0x80000001u, &ea, &eb, &ec, &ed) || !(ec & (1u << 5))) return 0;  // LZCNT
-  constexpr unsigned kF = 1u << 16, kDq = 1u << 17, kCd = 1u << 28, kBw = 1u << 30, kVl = 1u << 31;
-  constexpr unsigned kV4 = kF | kDq | kCd | kBw | kVl;
-  return (b & kV4) == kV4 && (low & 0xe6) == 0xe6 ? 4 : 3;
+  // The C library's record of what the processor has and the system saves, without CPUID, which is slow in a virtual machine.
+  if (!CPU_FEATURE_ACTIVE(AVX2) || !CPU_FEATURE_ACTIVE(FMA) || !CPU_FEATURE_ACTIVE(F16C) || !CPU_FEATURE_ACTIVE(MOVBE) ||
+      !CPU_FEATURE_ACTIVE(BMI1) || !CPU_FEATURE_ACTIVE(BMI2) || !CPU_FEATURE_ACTIVE(LZCNT))
+    return 0;
+  const bool has_v4 = CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512DQ) && CPU_FEATURE_ACTIVE(AVX512CD) &&
+                      CPU_FEATURE_ACTIVE(AVX512BW) && CPU_FEATURE_ACTIVE(AVX512VL);
+  return has_v4 ? 4 : 3;
 }
 
 Workspace::~Workspace() {
@@ -64,9 +54,9 @@ uint64_t Instance::memory_bytes() const noexcept {
 namespace {
 
 // Empty if the node of one of the processors is unknown.
-std::vector<uint32_t> numa_nodes_of(const std::vector<uint32_t>& cpus) {
+std::vector<uint32_t> numa_nodes_of(const std::vector<NodeCpus>& cpus) {
   std::vector<uint32_t> nodes;
-  for (const NodeCpus& one : by_numa_node(cpus)) {
+  for (const NodeCpus& one : cpus) {
     if (one.node < 0) return {};
     nodes.push_back(static_cast<uint32_t>(one.node));
   }
@@ -81,7 +71,7 @@ Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t
       instance(instance_),
       ordinal(ordinal_),
       memory_bytes(instance_->memory_bytes()),
-      numa_nodes(numa_nodes_of(cpus)),
+      numa_nodes(numa_nodes_of(by_numa_node(cpus, instance_->nodes))),
       claims(std::move(claims_)),
       workers(std::move(cpus), threads, claimed, instance_->options.spin_ns, shares),
       workspaces(new Workspace[workers.places()]) {
@@ -120,7 +110,7 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
     description.ordinal = ordinal;
     description.name = sdk::string_of(instance->name);
     description.family = sdk::string_of("cpu");
-    const std::vector<uint32_t> nodes = numa_nodes_of(instance->device_cpus[ordinal]);
+    const std::vector<uint32_t> nodes = numa_nodes_of(by_numa_node(instance->device_cpus[ordinal], instance->nodes));
     description.numa_node = nodes.size() == 1 ? static_cast<int32_t>(nodes[0]) : -1;
     description.features = HEDDLE_DEVICE_UNIFIED_MEMORY | HEDDLE_DEVICE_TIMESTAMPS;
     description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
@@ -214,7 +204,7 @@ heddle_status_t* device_open(heddle_plugin_instance_t* handle, uint32_t ordinal,
     const bool limited = instance->limits.processor_thousandths / 1000 < allowed_cpus().size();
     CoreClaims claims;
     std::vector<uint32_t> claimed;
-    if (instance->options.pin && !limited) claimed = claims.take(joined(by_numa_node(cpus)), threads);
+    if (instance->options.pin && !limited) claimed = claims.take(joined(by_numa_node(cpus, instance->nodes)), threads);
     const bool pinned = !claimed.empty();
     if (pinned) cpus = std::move(claimed);
     std::sort(cpus.begin(), cpus.end());

@@ -13,6 +13,7 @@
 #include "cpu/control_groups.h"
 #include "cpu/core_claims.h"
 #include "cpu/threads.h"
+#include "cpu/topology.h"
 #include "heddle/code.h"
 #include "heddle/ext/profile.h"
 #include "heddle/sdk/device_root.h"
@@ -45,7 +46,8 @@ struct Instance {
   Options options;
   std::string name;
   std::vector<std::vector<uint32_t>> device_cpus;  // per ordinal, each ascending and on few NUMA nodes
-  GroupLimits limits;                              // at the creation of the instance
+  GroupLimits limits;                              // at the creation of the instance,
+  std::vector<NodeCpus> nodes;                     // as are the system's NUMA nodes
   std::atomic<uint64_t> open_devices{0};
 
   // The maximum number of threads of a device with `cores` cores, and the memory that all devices share.

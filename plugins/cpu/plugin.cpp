@@ -70,7 +70,8 @@ heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance
     instance->options = options;
     instance->name = cpu_name();
     instance->limits = group_limits();
-    instance->device_cpus = split(by_numa_node(one_per_core(allowed_cpus())), options.device_count);
+    instance->nodes = numa_nodes();
+    instance->device_cpus = split(by_numa_node(one_per_core(allowed_cpus()), instance->nodes), options.device_count);
     *out = reinterpret_cast<heddle_plugin_instance_t*>(instance);
     return nullptr;
   });

@@ -16,9 +16,6 @@
 #include <cstring>
 
 namespace heddle::cpu {
-namespace {
-
-// Contents of a small file, without the newline; empty if it cannot be read.
 std::string read_small(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
@@ -29,8 +26,6 @@ std::string read_small(const std::string& path) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return text;
 }
-
-}  // namespace
 
 std::vector<uint32_t> allowed_cpus() {
   std::vector<uint32_t> cpus;
@@ -134,24 +129,33 @@ bool cpus_of_numa_node(int32_t node, std::vector<uint32_t>* out, std::string* re
   return found;
 }
 
-std::vector<NodeCpus> by_numa_node(const std::vector<uint32_t>& cpus, const std::string& root) {
+std::vector<NodeCpus> numa_nodes(const std::string& root) {
   const std::string folder = root + "/sys/devices/system/node/";
   std::vector<NodeCpus> nodes;
-  std::vector<uint32_t> online, its, rest = cpus;
-  if (!parse_cpu_list(read_small(folder + "online"), &online)) online.clear();
+  std::vector<uint32_t> online, its;
+  if (!parse_cpu_list(read_small(folder + "online"), &online)) return nodes;
   for (uint32_t node : online) {
     // Nodes with memory only have an empty list.
-    if (rest.empty() || !parse_cpu_list(read_small(folder + "node" + std::to_string(node) + "/cpulist"), &its)) continue;
-    NodeCpus found{static_cast<int32_t>(node), {}};
-    std::set_intersection(rest.begin(), rest.end(), its.begin(), its.end(), std::back_inserter(found.cpus));
+    if (parse_cpu_list(read_small(folder + "node" + std::to_string(node) + "/cpulist"), &its))
+      nodes.push_back({static_cast<int32_t>(node), std::move(its)});
+  }
+  return nodes;
+}
+
+std::vector<NodeCpus> by_numa_node(const std::vector<uint32_t>& cpus, const std::vector<NodeCpus>& nodes) {
+  std::vector<NodeCpus> groups;
+  std::vector<uint32_t> rest = cpus;
+  for (const NodeCpus& node : nodes) {
+    NodeCpus found{node.node, {}};
+    std::set_intersection(rest.begin(), rest.end(), node.cpus.begin(), node.cpus.end(), std::back_inserter(found.cpus));
     if (found.cpus.empty()) continue;
     std::vector<uint32_t> left;
-    std::set_difference(rest.begin(), rest.end(), its.begin(), its.end(), std::back_inserter(left));
+    std::set_difference(rest.begin(), rest.end(), node.cpus.begin(), node.cpus.end(), std::back_inserter(left));
     rest = std::move(left);
-    nodes.push_back(std::move(found));
+    groups.push_back(std::move(found));
   }
-  if (!rest.empty()) nodes.push_back({-1, std::move(rest)});
-  return nodes;
+  if (!rest.empty()) groups.push_back({-1, std::move(rest)});
+  return groups;
 }
 
 std::vector<uint32_t> joined(const std::vector<NodeCpus>& nodes) {
@@ -182,9 +186,10 @@ uint64_t physical_memory_bytes() noexcept {
 
 std::string cpu_name() {
   unsigned words[12] = {};
+  // Each CPUID is some microseconds in a virtual machine, and __get_cpuid executes two.
   if (__get_cpuid_max(0x80000000u, nullptr) < 0x80000004u) return "x86-64";
   for (unsigned leaf = 0; leaf < 3; ++leaf) {
-    __get_cpuid(0x80000002u + leaf, &words[leaf * 4], &words[leaf * 4 + 1], &words[leaf * 4 + 2], &words[leaf * 4 + 3]);
+    __cpuid(0x80000002u + leaf, words[leaf * 4], words[leaf * 4 + 1], words[leaf * 4 + 2], words[leaf * 4 + 3]);
   }
   char text[sizeof words + 1] = {};
   std::memcpy(text, words, sizeof words);

@@ -11,6 +11,8 @@
 
 namespace heddle::cpu {
 
+// Contents of a small file, without the newline at its end; empty if it cannot be read.
+std::string read_small(const std::string& path);
 // Processors the process may run on, ascending; never empty.
 std::vector<uint32_t> allowed_cpus();
 // One processor of each physical core, in order.
@@ -24,9 +26,10 @@ struct NodeCpus {
   int32_t node;
   std::vector<uint32_t> cpus;
 };
-// Groups the processors, which are ascending, by node, ascending, too; those of unknown nodes come last. `root` is the directory that contains
-// /sys, without a trailing slash.
-std::vector<NodeCpus> by_numa_node(const std::vector<uint32_t>& cpus, const std::string& root = {});
+// The system's nodes that have processors, ascending. `root` is the directory that contains /sys, without a trailing slash.
+std::vector<NodeCpus> numa_nodes(const std::string& root = {});
+// Groups the processors, which are ascending, by node, ascending, too; those of unknown nodes come last.
+std::vector<NodeCpus> by_numa_node(const std::vector<uint32_t>& cpus, const std::vector<NodeCpus>& nodes);
 // All processors, node by node.
 std::vector<uint32_t> joined(const std::vector<NodeCpus>& nodes);
 // Divides them into `count` disjoint groups, each ascending, node by node: with as many groups as equal nodes each node is a group. With fewer

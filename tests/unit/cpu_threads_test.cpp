@@ -106,7 +106,7 @@ TEST_F(ControlGroups, ADeviceHasAThreadForEachWholeProcessor) {
 
 class NumaNodes : public SystemFiles {
  protected:
-  std::vector<cpu::NodeCpus> nodes_of(const std::vector<uint32_t>& cpus) { return cpu::by_numa_node(cpus, root()); }
+  std::vector<cpu::NodeCpus> nodes_of(const std::vector<uint32_t>& cpus) { return cpu::by_numa_node(cpus, cpu::numa_nodes(root())); }
 };
 
 TEST_F(NumaNodes, ProcessorsAreDividedNodeByNode) {
