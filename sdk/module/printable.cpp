@@ -38,6 +38,10 @@ std::string cleaned(std::string_view text, Style style) {
   std::string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
+    size_t plain = i;
+    while (plain < text.size() && text[plain] >= ' ' && text[plain] <= '~') ++plain;
+    out.append(text, i, plain - i);
+    if ((i = plain) == text.size()) break;
     const auto lead = static_cast<uint8_t>(text[i]);
     if (lead == '\n' || lead == '\t' || (lead == '\r' && (style == Style::kLine || style == Style::kEscaped))) {
       out.push_back(style == Style::kLine || style == Style::kEscaped ? ' ' : static_cast<char>(lead));
