@@ -83,6 +83,7 @@ uint32_t level_from_name(std::string_view name) {
 std::vector<std::string> missing_features(uint32_t level) {
   std::vector<std::string> missing;
 #if defined(__x86_64__)
+  if (level < 2) return missing;  // every x86-64 processor has the first level; CPUID is slow in a virtual machine
   for (const Feature& feature : features()) {
     if (feature.level <= level && !feature.present) missing.emplace_back(feature.name);
   }

@@ -46,9 +46,15 @@ std::vector<std::string> all_manifests_in(const std::string& folder) {
   return names;
 }
 
-std::vector<std::string> manifests_in(const std::string& folder) {
+// The ones that are read; a line about the others in out_lines, which may be NULL.
+std::vector<std::string> manifests_in(const std::string& folder, std::vector<std::string>* out_lines) {
   std::vector<std::string> paths = all_manifests_in(folder);
-  if (paths.size() > kMaxManifestsInFolder) paths.resize(kMaxManifestsInFolder);
+  if (paths.size() <= kMaxManifestsInFolder) return paths;
+  if (out_lines) {
+    out_lines->push_back(fmt::format("plugin directory '{}' holds {} manifests; the first {} by name are read", folder, paths.size(),
+                                     kMaxManifestsInFolder));
+  }
+  paths.resize(kMaxManifestsInFolder);
   return paths;
 }
 
@@ -147,19 +153,14 @@ std::vector<std::string> unusable_folders(const DiscoveryParams& params) {
   std::vector<std::string> named;
   if (params.use_environment) split(environment("HEDDLE_PLUGIN_PATH"), &named);
   look(named, "HEDDLE_PLUGIN_PATH");
-  for (const std::string& folder : search_folders(params)) {
-    const size_t count = all_manifests_in(folder).size();
-    if (count <= kMaxManifestsInFolder) continue;
-    lines.push_back(
-        fmt::format("plugin directory '{}' holds {} manifests; the first {} by name are read", folder, count, kMaxManifestsInFolder));
-  }
   return lines;
 }
 
-std::vector<FoundPlugin> discover(const std::vector<std::string>& folders, const DiscoveryParams& params) {
+std::vector<FoundPlugin> discover(const std::vector<std::string>& folders, const DiscoveryParams& params,
+                                  std::vector<std::string>* out_lines) {
   std::vector<FoundPlugin> found;
   for (const std::string& folder : folders) {
-    for (const std::string& path : manifests_in(folder)) {
+    for (const std::string& path : manifests_in(folder, out_lines)) {
       FoundPlugin plugin = read_plugin(path, params.strict);
       auto earlier = std::find_if(found.begin(), found.end(), [&](const FoundPlugin& p) { return p.manifest.id == plugin.manifest.id; });
       if (earlier == found.end()) {

@@ -32,11 +32,12 @@ struct DiscoveryParams {
 // /usr. Never the current directory: relative paths are left out.
 std::vector<std::string> search_folders(const DiscoveryParams& params);
 
-// Requested directories that are not searched, do not exist, or hold too many manifests: one line about each, for the log.
+// Requested directories that are not searched or do not exist: one line about each, for the log.
 std::vector<std::string> unusable_folders(const DiscoveryParams& params);
 
-// Every id once, in order of discovery.
-std::vector<FoundPlugin> discover(const std::vector<std::string>& folders, const DiscoveryParams& params);
+// Every id once, in order of discovery. out_lines: one line about each directory that holds too many manifests, for the log; may be NULL.
+std::vector<FoundPlugin> discover(const std::vector<std::string>& folders, const DiscoveryParams& params,
+                                  std::vector<std::string>* out_lines = nullptr);
 
 // Directory of libheddle itself (of this code), e.g. "/usr/lib/x86_64-linux-gnu"; empty if unknown.
 std::string library_folder();

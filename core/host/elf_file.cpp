@@ -129,7 +129,7 @@ class Exports {
   const std::string& names_;
 };
 
-std::string read_dynamic(int descriptor, const std::vector<Elf64_Phdr>& headers, ElfFile* out_file) {
+std::string read_dynamic(int descriptor, const std::vector<Elf64_Phdr>& headers, ElfParts parts, ElfFile* out_file) {
   auto found = std::find_if(headers.begin(), headers.end(), [](const Elf64_Phdr& h) { return h.p_type == PT_DYNAMIC; });
   if (found == headers.end()) return "it has no dynamic section";
   if (found->p_filesz > kMaxDynamicBytes) return "its dynamic section is too large";
@@ -161,12 +161,13 @@ std::string read_dynamic(int descriptor, const std::vector<Elf64_Phdr>& headers,
   }
   const uint64_t path = run_path != UINT64_MAX ? run_path : old_path;
   if (path != UINT64_MAX) split_path(string_at(table, path), &out_file->run_path);
+  if (parts == ElfParts::kNeeded) return {};
   return Exports(descriptor, headers, table).read(gnu_hash, hash, symbols, &out_file->exports);
 }
 
 }  // namespace
 
-std::string read_elf_file(const std::string& path, bool headers_only, ElfFile* out_file) {
+std::string read_elf_file(const std::string& path, ElfParts parts, ElfFile* out_file) {
   *out_file = {};
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return fmt::format("it cannot be opened: {}", std::strerror(errno));
@@ -179,13 +180,13 @@ std::string read_elf_file(const std::string& path, bool headers_only, ElfFile* o
   out_file->machine = header.e_machine;  // at the same offset in both classes
   out_file->type = header.e_type;
   if (header.e_ident[EI_DATA] != ELFDATA2LSB) return "it has the wrong byte order";
-  if (headers_only || header.e_ident[EI_CLASS] != ELFCLASS64) return {};
+  if (parts == ElfParts::kHeaders || header.e_ident[EI_CLASS] != ELFCLASS64) return {};
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 || header.e_phnum > kMaxProgramHeaders) {
     return "its program headers have an unexpected size or number";
   }
   std::vector<Elf64_Phdr> headers(header.e_phnum);
   if (!read_at(file.get(), header.e_phoff, headers.data(), headers.size() * sizeof(Elf64_Phdr))) return "its program headers are truncated";
-  return read_dynamic(file.get(), headers, out_file);
+  return read_dynamic(file.get(), headers, parts, out_file);
 }
 
 std::string machine_name(uint32_t machine) {

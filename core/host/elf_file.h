@@ -20,9 +20,10 @@ struct ElfFile {
   std::vector<std::string> run_path;  // DT_RUNPATH, else DT_RPATH, split at ':', including empty entries, not expanded
 };
 
+// How much of a file is read: without lists, without exports, everything.
+enum class ElfParts { kHeaders, kNeeded, kAll };
 // Reads the headers and the dynamic section; every offset is checked. Returns an error text, empty on success.
-// headers_only leaves the lists empty.
-std::string read_elf_file(const std::string& path, bool headers_only, ElfFile* out_file);
+std::string read_elf_file(const std::string& path, ElfParts parts, ElfFile* out_file);
 
 // "x86_64", "aarch64" ... for EM_*; a number for others.
 std::string machine_name(uint32_t machine);

@@ -238,7 +238,8 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
   params.use_environment = believe_environment && !params.strict;
   params.pins = config.plugin_pin;
   state->folders = search_folders(params);
-  std::vector<FoundPlugin> found = discover(state->folders, params);
+  std::vector<std::string> too_many;
+  std::vector<FoundPlugin> found = discover(state->folders, params, &too_many);
   state->checked = check_options(&state->read, found);
   if (state->read.diagnostics.has_errors()) {
     const size_t count = state->read.diagnostics.error_count();
@@ -253,7 +254,9 @@ Result<std::unique_ptr<Host>> Host::open(const HostOptions& options) {
     if (!layer.ok()) return layer.take_status();
     state->validation = *layer;
   }
-  for (const std::string& line : unusable_folders(params)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
+  std::vector<std::string> lines = unusable_folders(params);
+  lines.insert(lines.end(), too_many.begin(), too_many.end());
+  for (const std::string& line : lines) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
   for (Code code : {Code("E108"), Code("E204")}) {
     for (const std::string& line : state->read.diagnostics.warnings(code)) state->services->log.write(HEDDLE_LOG_WARN, "host", line);
   }

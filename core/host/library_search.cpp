@@ -65,7 +65,8 @@ std::vector<std::string> program_folders() {
 
 bool is_usable(const std::string& path) {
   ElfFile file;
-  return read_elf_file(path, true, &file).empty() && file.elf_class == (sizeof(void*) == 8 ? 2u : 1u) && file.machine == own_machine();
+  return read_elf_file(path, ElfParts::kHeaders, &file).empty() && file.elf_class == (sizeof(void*) == 8 ? 2u : 1u) &&
+         file.machine == own_machine();
 }
 
 }  // namespace

@@ -197,7 +197,8 @@ void read_integrity(TableReader table, Manifest& manifest) {
 // Texts of a manifest appear in lists, logs and command lines, so they must not contain terminal control sequences or line ends.
 void refuse_control_characters(const TomlNode& node, uint32_t file, Diagnostics& diagnostics) {
   for (const auto& [text, place] : {std::pair(&node.key, node.key_place), std::pair(&node.string, node.place)}) {
-    if (module::one_line(*text) == *text) continue;
+    const bool is_plain = std::all_of(text->begin(), text->end(), [](char c) { return c >= ' ' && c <= '~'; });
+    if (is_plain || module::one_line(*text) == *text) continue;
     diagnostics.error({file, place}, "E105",
                       fmt::format("\"{}\" holds a character that is not printable; one line of text was expected", text->substr(0, 64)),
                       "remove it");

@@ -71,7 +71,7 @@ Verdict check_isa(const Manifest& manifest) {
 }
 
 Verdict check_library_file(const Manifest& manifest, ElfFile* out_file) {
-  if (std::string wrong = read_elf_file(manifest.library_path, false, out_file); !wrong.empty()) {
+  if (std::string wrong = read_elf_file(manifest.library_path, ElfParts::kAll, out_file); !wrong.empty()) {
     return {
         PluginState::kIncompatible,
         fmt::format(
@@ -205,7 +205,7 @@ std::string why_needed_untrusted(const Manifest& manifest) {
     const std::string path = std::move(waiting.back());
     waiting.pop_back();
     ElfFile file;
-    if (!read_elf_file(path, false, &file).empty()) continue;  // the dynamic linker does not accept it either
+    if (!read_elf_file(path, ElfParts::kNeeded, &file).empty()) continue;  // the dynamic linker does not accept it either
     if (wrong = why_no_run_path(file); !wrong.empty()) return fmt::format("{}: {}", path, wrong);
     LibrarySearch search(file.run_path, path);
     if (path == manifest.library_path) {  // libraries that it opens itself

@@ -41,7 +41,7 @@ std::string escaped(std::string_view text);
 // The vendor's libraries as the linker would find them now: they change when the vendor's driver is updated.
 void append_libraries(const Manifest& manifest, std::string& key) {
   ElfFile file;
-  if (!read_elf_file(manifest.library_path, false, &file).empty()) return;  // preflight will report it
+  if (!read_elf_file(manifest.library_path, ElfParts::kNeeded, &file).empty()) return;  // preflight will report it
   LibrarySearch search(file.run_path, manifest.library_path);
   auto append = [&](const std::string& soname) {
     key += fmt::format("needs {}\n", escaped(soname));
@@ -108,16 +108,21 @@ std::string ProbeCache::key_of(const Manifest& manifest, const std::vector<Optio
   std::string key = fmt::format("{}\nhost {}.{} {}\nid {}\n", kFormat, HEDDLE_ABI_MAJOR, HEDDLE_ABI_MINOR, geteuid(), escaped(manifest.id));
   key += fmt::format("library {}\n", escaped(manifest.library_path));
   if (!append_file_facts(manifest.library_path, key) || !append_file_facts(manifest.path, key)) return {};
-  std::string boot;
-  if (!read_text_file("/proc/sys/kernel/random/boot_id", 64, &boot).empty()) return {};
+  static const std::string boot = [] {
+    std::string text;
+    (void)read_text_file("/proc/sys/kernel/random/boot_id", 64, &text);
+    return text;
+  }();
+  if (boot.empty()) return {};
   key += "boot " + boot;
   append_libraries(manifest, key);
   append_kernel_modules(manifest, key);
-  // For drivers whose manifests name no vendor.
+  // For manifests that name no vendor. An allocator has no device of its own.
+  const bool has_device = manifest.kind != HEDDLE_PLUGIN_ALLOCATOR;
   for (const char* path :
        {"/sys/module/nvidia/version", "/sys/module/amdgpu/srcversion", "/sys/module/i915/srcversion", "/sys/module/xe/srcversion"}) {
     std::string version;
-    if (read_text_file(path, 256, &version).empty()) key += fmt::format("module {} {}\n", path, escaped(version));
+    if (has_device && read_text_file(path, 256, &version).empty()) key += fmt::format("module {} {}\n", path, escaped(version));
   }
   for (const char* name :
        {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",

@@ -26,6 +26,8 @@
 #include <cctype>
 #include <tuple>
 
+#include "core/host/plain_toml.h"
+
 namespace heddle::host {
 namespace {
 
@@ -152,6 +154,11 @@ const TomlNode* TomlNode::find(std::string_view name) const {
 }
 
 TomlTree parse_toml(std::string_view source) {
+  TomlTree tree;
+  return parse_plain_toml(source, &tree.root) ? tree : parse_full_toml(source);
+}
+
+TomlTree parse_full_toml(std::string_view source) {
   TomlTree tree;
   std::string text(source.substr(0, kMaxTextBytes + 1));
   if (!within_bounds(text, tree.errors)) return tree;

@@ -48,6 +48,8 @@ struct TomlTree {
 
 // Fails only through errors; the depth and size of hostile text are limited.
 TomlTree parse_toml(std::string_view text);
+// The same, always by toml++; for tests.
+TomlTree parse_full_toml(std::string_view text);
 
 // "string", "integer", "table", ...
 const char* name_of(TomlNode::Kind kind);

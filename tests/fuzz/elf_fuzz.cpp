@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::string path = "/proc/self/fd/" + std::to_string(file);
   if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != static_cast<ssize_t>(size)) return 0;
   ElfFile elf;
-  read_elf_file(path, false, &elf);
+  read_elf_file(path, heddle::host::ElfParts::kAll, &elf);
   find_in_linker_cache({reinterpret_cast<const char*>(data), size}, "libc.so.6");
   return 0;
 }

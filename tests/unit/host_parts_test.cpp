@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -23,6 +24,7 @@
 #include "core/host/elf_file.h"
 #include "core/host/host_table.h"
 #include "core/host/library_search.h"
+#include "core/host/plain_toml.h"
 #include "core/host/probe_protocol.h"
 #include "core/host/text_file.h"
 #include "core/host/trace.h"
@@ -33,6 +35,7 @@ namespace {
 
 using heddle::testing::TemporaryFolder;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // An ld.so.cache of the new format with one entry.
@@ -84,17 +87,17 @@ TEST(LibrarySearch, FindsTheCLibraryAndNothingThatIsNot) {
 
 TEST(ElfFile, ReadsWhatALibraryNeeds) {
   ElfFile file;
-  ASSERT_EQ(read_elf_file("/proc/self/exe", false, &file), "");
+  ASSERT_EQ(read_elf_file("/proc/self/exe", ElfParts::kAll, &file), "");
   EXPECT_EQ(file.machine, own_machine());
   EXPECT_THAT(file.needed, Contains("libc.so.6"));
 }
 
 TEST(ElfFile, RefusesWhatIsNone) {
   ElfFile file;
-  EXPECT_THAT(read_elf_file("/etc/passwd", false, &file), HasSubstr("not an ELF file"));
-  EXPECT_THAT(read_elf_file("/", false, &file), HasSubstr("not a regular file"));
-  EXPECT_THAT(read_elf_file("/dev/zero", false, &file), HasSubstr("not a regular file"));
-  EXPECT_THAT(read_elf_file("/not/there", false, &file), HasSubstr("No such file"));
+  EXPECT_THAT(read_elf_file("/etc/passwd", ElfParts::kAll, &file), HasSubstr("not an ELF file"));
+  EXPECT_THAT(read_elf_file("/", ElfParts::kAll, &file), HasSubstr("not a regular file"));
+  EXPECT_THAT(read_elf_file("/dev/zero", ElfParts::kAll, &file), HasSubstr("not a regular file"));
+  EXPECT_THAT(read_elf_file("/not/there", ElfParts::kAll, &file), HasSubstr("No such file"));
 }
 
 TEST(CpuLevel, AgreesWithTheKernel) {
@@ -117,11 +120,140 @@ TEST(Discovery, ReadsTheFirstManifestsByNameAndSaysSo) {
   DiscoveryParams params;
   params.api_folders = {folder};
   params.use_environment = false;
-  std::vector<FoundPlugin> found = discover({folder}, params);
+  std::vector<std::string> lines;
+  std::vector<FoundPlugin> found = discover({folder}, params, &lines);
   ASSERT_EQ(found.size(), 256u);
   EXPECT_EQ(found.front().manifest.path, folder + "/p1000.toml");
   EXPECT_EQ(found.back().manifest.path, folder + "/p1255.toml");
-  EXPECT_THAT(unusable_folders(params), Contains(HasSubstr("holds 300 manifests; the first 256 by name are read")));
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("holds 300 manifests; the first 256 by name are read")));
+}
+
+// Everything that a tree holds, with all places.
+std::string dump(const TomlNode& node) {
+  std::ostringstream out;
+  out << name_of(node.kind) << ' ' << node.key << '@' << node.key_place.line << ':' << node.key_place.column << '@' << node.place.line
+      << ':' << node.place.column << " '" << node.string << "' " << node.integer << ' ' << node.number << " {";
+  for (const TomlNode& child : node.children) out << dump(child) << ';';
+  out << "} ";
+  for (uint32_t i : node.by_key) out << i << ' ';
+  return out.str();
+}
+
+// What the plain parser accepts is what toml++ reads; the text is in the message if not.
+void expect_as_toml_plus_plus(const std::string& text) {
+  TomlNode plain;
+  if (!parse_plain_toml(text, &plain)) return;
+  const TomlTree full = parse_full_toml(text);
+  ASSERT_TRUE(full.errors.empty()) << full.errors.front().message << " in:\n" << text;
+  ASSERT_EQ(dump(plain), dump(full.root)) << text;
+}
+
+std::vector<std::string> texts_below(const std::string& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(HEDDLE_SOURCES) + folder)) {
+    if (entry.path().extension() == ".toml") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<std::string> texts;
+  for (const std::filesystem::path& path : paths) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    texts.push_back(text.str());
+  }
+  return texts;
+}
+
+TEST(PlainToml, ReadsEveryManifestOfTheTree) {
+  const std::vector<std::string> manifests = texts_below("/plugins");
+  EXPECT_GE(manifests.size(), 8u);
+  for (const std::string& text : manifests) {
+    TomlNode root;
+    EXPECT_TRUE(parse_plain_toml(text, &root)) << text;
+    expect_as_toml_plus_plus(text);
+  }
+}
+
+TEST(PlainToml, AgreesWithTomlPlusPlusOnEveryTextThatItAccepts) {
+  for (const char* text : {"", "\n", "a = 1", "a=1#b\n\t b\t=\t[1, -2,true , \"x\",]\n[c]\n[d.e]\nf=\"\"\n[d.g]",
+                           "[a.b]\n[a.c]\nx = [ ]  # [\n", "[a]\nx = 999999999999999999\n[a.b]\ny = false"}) {
+    TomlNode root;
+    EXPECT_TRUE(parse_plain_toml(text, &root)) << text;
+    expect_as_toml_plus_plus(text);
+  }
+  for (const char* folder : {"/tests/fuzz/corpus", "/tests/unit/transcripts", "/tests/library", "/tools/dev/deb"}) {
+    for (const std::string& text : texts_below(folder)) expect_as_toml_plus_plus(text);
+  }
+}
+
+TEST(PlainToml, LeavesTheRestToTomlPlusPlus) {
+  TomlNode root;
+  for (const std::string text : {"a = 1\na = 2",
+                                 "[a]\n[a]",
+                                 "[a.b]\n[a]",
+                                 "a = 1\n[a]",
+                                 "a = 1\n[a.b]",
+                                 "a.b = 1",
+                                 "\"a\" = 1",
+                                 "[[a]]",
+                                 "[ a ]",
+                                 "[a",
+                                 "[]",
+                                 "a",
+                                 "a =",
+                                 "a = 1 2",
+                                 "a = 1, 2",
+                                 "a = 0.5",
+                                 "a = 1e3",
+                                 "a = inf",
+                                 "a = 0x10",
+                                 "a = 1_0",
+                                 "a = 01",
+                                 "a = -0",
+                                 "a = +1",
+                                 "a = 1234567890123456789",
+                                 "a = 1979-05-27",
+                                 "a = \"\\n\"",
+                                 "a = 'b'",
+                                 "a = \"\"\"b\"\"\"",
+                                 "a = \"b",
+                                 "a = [1",
+                                 "a = [[1]]",
+                                 "a = [\n1]",
+                                 "a = [1 2]",
+                                 "a = [,]",
+                                 "a = {b = 1}",
+                                 "a = \"\xc3\xa4\"",
+                                 "\xef\xbb\xbf",
+                                 "a = 1\r\n",
+                                 "# \x01",
+                                 "a = \"\t\"",
+                                 "a = true1"}) {
+    EXPECT_FALSE(parse_plain_toml(text, &root)) << text;
+  }
+  EXPECT_FALSE(parse_plain_toml("a = \"" + std::string(200, '.') + '"', &root));
+  EXPECT_FALSE(parse_plain_toml("a = \"" + std::string(9000, 'b') + '"', &root));
+}
+
+TEST(PlainToml, AgreesOnManifestsWithRandomChanges) {
+  const std::vector<std::string> manifests = texts_below("/plugins");
+  const std::string_view pieces[] = {"\n", "[", "]", "\"", "#",  "=", ".", ",", " ",    "\t",
+                                     "-",  "_", "0", "a",  "\\", "'", "{", "}", "true", "[options.threads]\n"};
+  std::mt19937 random(1);
+  int accepted = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = manifests[random() % manifests.size()];
+    for (uint32_t change = random() % 3; change != UINT32_MAX; --change) {
+      const size_t at = random() % text.size();
+      const std::string_view piece = pieces[random() % std::size(pieces)];
+      text.replace(at, random() % 3, piece);
+    }
+    TomlNode root;
+    accepted += parse_plain_toml(text, &root);
+    expect_as_toml_plus_plus(text);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(accepted, 2000);
+  EXPECT_LT(accepted, 18000);
 }
 
 TEST(TextFile, KeepsItsBound) {

@@ -21,7 +21,7 @@ heddle_negotiation_t offer(uint32_t min, uint32_t max) {
 host::ElfFile library_file() {
   plugin();
   host::ElfFile file;
-  const std::string wrong = host::read_elf_file(settings().library, false, &file);
+  const std::string wrong = host::read_elf_file(settings().library, host::ElfParts::kAll, &file);
   REQUIRE(wrong.empty(), "%s: %s", settings().library.c_str(), wrong.c_str());
   return file;
 }
