@@ -1,87 +1,90 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The content of a module as JSON: for `heddle explain`, for tools that list functions, for people.
-// Called through OpenModule::report; the field names are part of the runtime's stable interface.
-#include <nlohmann/json.hpp>
-
+// Called through OpenModule::report; the field names are part of the runtime's stable interface. Written without a tree: the report of a large module
+// has a megabyte.
 #include "core/open/module.h"
 #include "heddle/ext/library.h"
 #include "sdk/module/element_types.h"
+#include "sdk/module/json.h"
 
 namespace heddle::open {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using module::JsonWriter;
 namespace mf = module_format;
 
-Json types(const Signature& signature, const std::vector<TensorSignature>& list) {
-  Json out = Json::array();
+void write_types(JsonWriter& out, const Signature& signature, const std::vector<TensorSignature>& list) {
+  out.open('[');
   for (const TensorSignature& type : list) {
-    Json dims = Json::array();
+    out.open('{').key("name").text(type.name);
+    out.key("type").text(type_text(signature, type));
+    out.key("element_type").text(module::element_type_name(type.element_type));
+    out.key("dims").open('[');
     for (const Extent& extent : type.extents) {
       if (extent.symbol >= 0) {
-        dims.push_back(signature.symbols[static_cast<size_t>(extent.symbol)].name);
+        out.text(signature.symbols[static_cast<size_t>(extent.symbol)].name);
       } else if (extent.value >= 0) {
-        dims.push_back(extent.value);
+        out.number(extent.value);
       } else {
-        dims.push_back(nullptr);
+        out.null();
       }
     }
-    out.push_back({{"name", type.name},
-                   {"type", type_text(signature, type)},
-                   {"element_type", module::element_type_name(type.element_type)},
-                   {"dims", std::move(dims)},
-                   {"slot", type.slot}});
+    out.close(']').key("slot").number(type.slot).close('}');
   }
-  return out;
+  out.close(']');
 }
 
-Json strings(const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>& list) {
-  Json out = Json::array();
-  for (const flatbuffers::String* text : list) out.push_back(text->str());
-  return out;
+void write_strings(JsonWriter& out, const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>& list) {
+  out.open('[');
+  for (const flatbuffers::String* text : list) out.text(text->string_view());
+  out.close(']');
 }
 
-Json attributes(const mf::Operation& operation) {
-  Json out = Json::object();
+void write_attributes(JsonWriter& out, const mf::Operation& operation) {
+  out.open('{');
   for (const mf::OperationAttribute* attribute : *operation.attributes()) {
-    Json& value = out[attribute->name()->str()];
-    const std::vector<int64_t> ints(attribute->ints()->begin(), attribute->ints()->end());
-    const std::vector<double> floats(attribute->floats()->begin(), attribute->floats()->end());
+    out.key(attribute->name()->string_view());
     switch (attribute->kind()) {
       case HEDDLE_ATTRIBUTE_INT:
-        value = ints[0];
+        out.number(attribute->ints()->Get(0));
         break;
       case HEDDLE_ATTRIBUTE_FLOAT:
-        value = floats[0];
+        out.real(attribute->floats()->Get(0));
         break;
       case HEDDLE_ATTRIBUTE_STRING:
-        value = std::string(attribute->text()->begin(), attribute->text()->end());
+        out.text({reinterpret_cast<const char*>(attribute->text()->data()), attribute->text()->size()});
         break;
       case HEDDLE_ATTRIBUTE_INTS:
-        value = ints;
+        out.open('[');
+        for (int64_t one : *attribute->ints()) out.number(one);
+        out.close(']');
         break;
       default:
-        value = floats;
+        out.open('[');
+        for (double one : *attribute->floats()) out.real(one);
+        out.close(']');
     }
   }
-  return out;
+  out.close('}');
 }
 
 // Operators that library plugins must provide, or may run although the module has kernels for them; one entry per site.
-Json operations(const mf::Program& program) {
-  Json out = Json::array();
+void write_operations(JsonWriter& out, const mf::Program& program) {
+  bool is_open = false;
   for (const mf::DispatchSite* site : *program.dispatches()) {
     const mf::Operation* operation = site->operation();
     if (!operation) continue;
-    out.push_back(
-        {{"region", site->name()->str()},
-         {"operator", fmt::format("{}::{}/{}", operation->domain()->string_view(), operation->name()->string_view(), operation->version())},
-         {"attributes", attributes(*operation)},
-         {"slot", site->slot()},
-         {"required", site->candidates()->size() == 0}});
+    if (!is_open) out.key("operations").open('[');
+    is_open = true;
+    out.open('{').key("region").text(site->name()->string_view());
+    out.key("operator")
+        .text(fmt::format("{}::{}/{}", operation->domain()->string_view(), operation->name()->string_view(), operation->version()));
+    out.key("attributes");
+    write_attributes(out, *operation);
+    out.key("slot").number(site->slot()).key("required").boolean(site->candidates()->size() == 0).close('}');
   }
-  return out;
+  if (is_open) out.close(']');
 }
 
 // The commands of a program in the order of its code, each with the values that it reads and writes: the edges of its data flow.
@@ -102,183 +105,189 @@ class Commands {
   }
 
   // Bytes of each transient; null if they are known only at the call.
-  Json transient_bytes() const {
-    Json out = Json::array();
-    for (const mf::Transient* transient : *program_.transients()) out.push_back(known(transient->size_register()));
-    return out;
+  void write_transient_bytes(JsonWriter& out) const {
+    out.open('[');
+    for (const mf::Transient* transient : *program_.transients()) write_known(out, transient->size_register());
+    out.close(']');
   }
 
-  Json list() const {
-    Json out = Json::array();
+  void write_list(JsonWriter& out) const {
+    out.open('[');
     for (const mf::Instruction* one : *program_.code()) {
       if (mf::Op(one->op()) == mf::Op::Dispatch) {
         const mf::DispatchSite& site = *program_.dispatches()->Get(one->a());
-        Json bindings = Json::array();
+        begin(out, "dispatch");
         int64_t dim = 0;
         const bool is_typed = site.binding_types() && site.binding_types()->size() == site.bindings()->size();
         for (uint32_t i = 0; i < site.bindings()->size(); ++i) {
-          bindings.push_back(binding(*site.bindings()->Get(i), site.bindings()->Get(i)->access()));
-          if (!is_typed) continue;
-          const mf::BindingType& type = *site.binding_types()->Get(i);
-          bindings.back()["type"] = module::shape_text(type.element_type(), {site.binding_dims()->data() + dim, type.rank()});
-          dim += type.rank();
+          begin_binding(out, *site.bindings()->Get(i), site.bindings()->Get(i)->access());
+          if (is_typed) {
+            const mf::BindingType& type = *site.binding_types()->Get(i);
+            out.key("type").text(module::shape_text(type.element_type(), {site.binding_dims()->data() + dim, type.rank()}));
+            dim += type.rank();
+          }
+          out.close('}');
         }
-        add(out, "dispatch", std::move(bindings));
-        out.back()["region"] = site.name()->str();
-        out.back()["slot"] = site.slot();
+        out.close(']').key("region").text(site.name()->string_view()).key("slot").number(site.slot()).close('}');
       } else if (mf::Op(one->op()) == mf::Op::Copy) {
         const mf::CopySite& site = *program_.copies()->Get(one->a());
-        Json bindings = Json::array();
-        bindings.push_back(binding(site.source(), kRead));
-        bindings.push_back(binding(site.target(), kWrite));
-        add(out, "copy", std::move(bindings));
+        begin(out, "copy");
+        begin_binding(out, site.source(), kRead);
+        out.close('}');
+        begin_binding(out, site.target(), kWrite);
+        out.close('}').close(']').close('}');
       } else if (mf::Op(one->op()) == mf::Op::Fill) {
-        Json bindings = Json::array();
-        bindings.push_back(binding(program_.fills()->Get(one->a())->target(), kWrite));
-        add(out, "fill", std::move(bindings));
+        begin(out, "fill");
+        begin_binding(out, program_.fills()->Get(one->a())->target(), kWrite);
+        out.close('}').close(']').close('}');
       } else if (mf::Op(one->op()) == mf::Op::ReadScalar) {
-        Json bindings = Json::array();
-        bindings.push_back(binding({one->b(), one->c(), UINT32_MAX, kRead}, kRead));
-        bindings.back()["bytes"] = sizeof(int64_t);
-        add(out, "read", std::move(bindings));
+        begin(out, "read");
+        begin_binding(out, {one->b(), one->c(), UINT32_MAX, kRead}, kRead);
+        out.key("bytes").number(sizeof(int64_t)).close('}').close(']').close('}');
       }
     }
-    return out;
+    out.close(']');
   }
 
  private:
   static constexpr uint32_t kRead = 1, kWrite = 2;  // of BindingRef.access
 
-  static void add(Json& out, const char* command, Json bindings) {
-    Json one;
-    one["command"] = command;
-    one["bindings"] = std::move(bindings);
-    out.push_back(std::move(one));
-  }
+  static void begin(JsonWriter& out, const char* command) { out.open('{').key("command").text(command).key("bindings").open('['); }
 
-  Json known(uint32_t index) const {
+  void write_known(JsonWriter& out, uint32_t index) const {
     const int64_t value = index < literals_.size() ? literals_[index] : -1;
-    return value < 0 ? Json() : Json(value);
+    if (value < 0) {
+      out.null();
+    } else {
+      out.number(value);
+    }
   }
 
-  // Without "offset" it starts at the value's start, without "bytes" it ends at its end; null for what is known only at the call.
-  Json binding(const mf::BindingRef& ref, uint32_t access) const {
+  // Without "offset" it starts at the value's start, without "bytes" it ends at its end; null for what is known only at the call. The caller closes it.
+  void begin_binding(JsonWriter& out, const mf::BindingRef& ref, uint32_t access) const {
     static constexpr const char* kKinds[] = {"argument", "result", "transient", "global", "verdict"};
     static constexpr const char* kAccess[] = {"none", "read", "write", "both"};
     const mf::Value& value = *program_.values()->Get(ref.value());
     const auto kind = static_cast<uint32_t>(value.kind());
-    Json out;
-    out["value"] = kind < 5 ? kKinds[kind] : "unknown";
-    out["index"] = value.index();
-    out["access"] = kAccess[access & 3];
-    if (ref.offset_register() != UINT32_MAX) out["offset"] = known(ref.offset_register());
-    if (ref.length_register() != UINT32_MAX) out["bytes"] = known(ref.length_register());
-    return out;
+    out.open('{').key("value").text(kind < 5 ? kKinds[kind] : "unknown").key("index").number(value.index());
+    out.key("access").text(kAccess[access & 3]);
+    if (ref.offset_register() != UINT32_MAX) write_known(out.key("offset"), ref.offset_register());
+    if (ref.length_register() != UINT32_MAX) write_known(out.key("bytes"), ref.length_register());
   }
 
   const mf::Program& program_;
   std::vector<int64_t> literals_;  // of registers that are written once, by a literal; -1 for others
 };
 
-Json programs(const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& list, bool with_commands) {
-  Json out = Json::array();
+void write_programs(JsonWriter& out, const flatbuffers::Vector<flatbuffers::Offset<mf::Program>>& list, bool with_commands) {
+  out.open('[');
   for (const mf::Program* program : list) {
-    Json regions = Json::array();
-    for (const mf::DispatchSite* site : *program->dispatches()) regions.push_back(site->name()->str());
-    out.push_back({{"families", strings(*program->families())},
-                   {"instructions", program->code()->size()},
-                   {"transients", program->transients()->size()},
-                   {"regions", std::move(regions)}});
+    out.open('{').key("families");
+    write_strings(out, *program->families());
+    out.key("instructions").number(program->code()->size()).key("transients").number(program->transients()->size());
+    out.key("regions").open('[');
+    for (const mf::DispatchSite* site : *program->dispatches()) out.text(site->name()->string_view());
+    out.close(']');
     if (with_commands) {
       const Commands commands(*program);
-      out.back()["transient_bytes"] = commands.transient_bytes();
-      out.back()["commands"] = commands.list();
+      commands.write_transient_bytes(out.key("transient_bytes"));
+      commands.write_list(out.key("commands"));
     }
-    if (Json used = operations(*program); !used.empty()) out.back()["operations"] = std::move(used);
+    write_operations(out, *program);
+    out.close('}');
   }
-  return out;
+  out.close(']');
+}
+
+void write_functions(JsonWriter& out, const mf::Module& meta, const std::vector<Signature>& signatures) {
+  out.key("functions").open('[');
+  for (uint32_t i = 0; i < signatures.size(); ++i) {
+    const Signature& signature = signatures[i];
+    out.open('{').key("name").text(signature.name);
+    write_types(out.key("arguments"), signature, signature.arguments);
+    write_types(out.key("results"), signature, signature.results);
+    out.key("symbols").open('[');
+    for (const SymbolRange& symbol : signature.symbols) {
+      out.open('{').key("name").text(symbol.name).key("min").number(symbol.min);
+      out.key("max").number(symbol.max).key("divisor").number(symbol.divisor).close('}');
+    }
+    write_programs(out.close(']').key("programs"), *meta.functions()->Get(i)->programs(), true);
+    out.close('}');
+  }
+  write_programs(out.close(']').key("initializer"), *meta.initializer(), false);
+}
+
+void write_executables(JsonWriter& out, const mf::Module& meta) {
+  out.key("executables").open('[');
+  for (const mf::Executable* executable : *meta.executables()) {
+    out.open('{').key("name").text(executable->name()->string_view()).key("entries").open('[');
+    for (const mf::Entry* entry : *executable->entries()) {
+      out.open('{').key("name").text(entry->name()->string_view()).key("bindings").number(entry->binding_count());
+      out.key("constants_bytes").number(entry->constants_bytes()).close('}');
+    }
+    out.close(']').key("variants").open('[');
+    for (const mf::Variant* variant : *executable->variants()) {
+      out.open('{').key("format").text(variant->format()->string_view()).key("target").text(variant->target()->string_view());
+      out.key("family").text(variant->family()->string_view()).key("code_bytes").number(variant->code()->length());
+      out.key("resources").open('[');
+      for (const mf::EntryResources* one : *variant->resources()) {
+        out.open('{').key("workspace_bytes").number(one->workspace_bytes()).key("shared_memory_bytes").number(one->shared_memory_bytes());
+        out.key("cost_ns").number(one->cost());
+        if (one->rung()->size() != 0) out.key("rung").text(one->rung()->string_view());
+        out.close('}');
+      }
+      out.close(']').close('}');
+    }
+    out.close(']').close('}');
+  }
+  out.close(']');
+}
+
+void write_parameters_and_globals(JsonWriter& out, const mf::Module& meta) {
+  out.key("parameters").open('[');
+  for (const mf::Parameter* parameter : *meta.parameters()) {
+    const std::span<const int64_t> dims(parameter->dims()->data(), parameter->dims()->size());
+    out.open('{').key("scope").text(parameter->scope()->string_view()).key("name").text(parameter->name()->string_view());
+    out.key("type").text(module::shape_text(parameter->element_type(), dims));
+    out.key("size_bytes").number(parameter->size_bytes()).key("stored").boolean(parameter->stored()).close('}');
+  }
+  out.close(']').key("globals").open('[');
+  for (const mf::Global* global : *meta.globals()) {
+    static constexpr const char* kKinds[] = {"parameter", "constant", "derived", "state"};
+    const auto kind = static_cast<uint32_t>(global->kind());
+    out.open('{').key("name").text(global->name()->string_view()).key("kind").text(kind < 4 ? kKinds[kind] : "unknown");
+    out.key("size_bytes").number(global->size_bytes()).key("slot").number(global->slot());
+    out.key("initializer_only").boolean(global->initializer_only()).close('}');
+  }
+  out.close(']');
 }
 
 }  // namespace
 
 std::string OpenModule::report() const {
   const mf::Module& meta = metadata();
-  Json out;
-  out["path"] = path();
-  out["name"] = meta.name()->str();
-  out["producer"] = meta.producer()->str();
+  JsonWriter out;
+  out.open('{').key("path").text(path()).key("name").text(meta.name()->string_view());
+  out.key("producer").text(meta.producer()->string_view());
   std::string hash;
   for (uint8_t byte : file_->content_hash()) hash += fmt::format("{:02x}", byte);
-  out["content_hash"] = hash;
-  out["slots"] = Json::array();
-  for (const mf::Slot* slot : *meta.slots()) out["slots"].push_back(slot->name()->str());
-
-  out["functions"] = Json::array();
-  for (uint32_t i = 0; i < signatures_.size(); ++i) {
-    const Signature& signature = signatures_[i];
-    Json symbols = Json::array();
-    for (const SymbolRange& symbol : signature.symbols) {
-      symbols.push_back({{"name", symbol.name}, {"min", symbol.min}, {"max", symbol.max}, {"divisor", symbol.divisor}});
+  out.key("content_hash").text(hash).key("slots").open('[');
+  for (const mf::Slot* slot : *meta.slots()) out.text(slot->name()->string_view());
+  out.close(']');
+  write_functions(out, meta, signatures_);
+  write_executables(out, meta);
+  write_parameters_and_globals(out, meta);
+  // The compiler's report is itself JSON; any other text is passed on as a string, also if it is nested deeper than 64 levels: readers recurse, and the
+  // file is not trusted.
+  if (const std::string_view report = meta.report()->string_view(); !report.empty()) {
+    out.key("compiler_report");
+    if (module::is_json(report)) {
+      out.json(report);
+    } else {
+      out.text(report);
     }
-    out["functions"].push_back({{"name", signature.name},
-                                {"arguments", types(signature, signature.arguments)},
-                                {"results", types(signature, signature.results)},
-                                {"symbols", std::move(symbols)},
-                                {"programs", programs(*meta.functions()->Get(i)->programs(), true)}});
   }
-  out["initializer"] = programs(*meta.initializer(), false);
-
-  out["executables"] = Json::array();
-  for (const mf::Executable* executable : *meta.executables()) {
-    Json entries = Json::array(), variants = Json::array();
-    for (const mf::Entry* entry : *executable->entries()) {
-      entries.push_back(
-          {{"name", entry->name()->str()}, {"bindings", entry->binding_count()}, {"constants_bytes", entry->constants_bytes()}});
-    }
-    for (const mf::Variant* variant : *executable->variants()) {
-      Json resources = Json::array();
-      for (const mf::EntryResources* one : *variant->resources()) {
-        Json record{
-            {"workspace_bytes", one->workspace_bytes()}, {"shared_memory_bytes", one->shared_memory_bytes()}, {"cost_ns", one->cost()}};
-        if (one->rung()->size() != 0) record["rung"] = one->rung()->str();
-        resources.push_back(std::move(record));
-      }
-      variants.push_back({{"format", variant->format()->str()},
-                          {"target", variant->target()->str()},
-                          {"family", variant->family()->str()},
-                          {"code_bytes", variant->code()->length()},
-                          {"resources", std::move(resources)}});
-    }
-    out["executables"].push_back({{"name", executable->name()->str()}, {"entries", std::move(entries)}, {"variants", std::move(variants)}});
-  }
-
-  out["parameters"] = Json::array();
-  for (const mf::Parameter* parameter : *meta.parameters()) {
-    std::vector<int64_t> dims(parameter->dims()->begin(), parameter->dims()->end());
-    out["parameters"].push_back({{"scope", parameter->scope()->str()},
-                                 {"name", parameter->name()->str()},
-                                 {"type", module::shape_text(parameter->element_type(), dims)},
-                                 {"size_bytes", parameter->size_bytes()},
-                                 {"stored", parameter->stored()}});
-  }
-  out["globals"] = Json::array();
-  for (const mf::Global* global : *meta.globals()) {
-    static constexpr const char* kKinds[] = {"parameter", "constant", "derived", "state"};
-    uint32_t kind = static_cast<uint32_t>(global->kind());
-    out["globals"].push_back({{"name", global->name()->str()},
-                              {"kind", kind < 4 ? kKinds[kind] : "unknown"},
-                              {"size_bytes", global->size_bytes()},
-                              {"slot", global->slot()},
-                              {"initializer_only", global->initializer_only()}});
-  }
-  // The compiler's report is itself JSON; any other text is passed on as a string. Anything nested deeper than 64 levels is left out: writing JSON
-  // recurses, and the file is not trusted.
-  if (meta.report()->size() != 0) {
-    auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth <= 64; };
-    Json report = Json::parse(meta.report()->str(), shallow, false);
-    out["compiler_report"] = report.is_discarded() ? Json(meta.report()->str()) : std::move(report);
-  }
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return out.close('}').take();
 }
 
 }  // namespace heddle::open
