@@ -90,7 +90,8 @@ int run(const Arguments& arguments) {
     if (std::optional<int> code = find_memory(flags, module.get(), options.module, whole, options.memory, is_bound, memory)) return *code;
     whole["memory"] = std::move(memory);
   }
-  whole["places"] = places_of(whole);
+  // A summary and --memory do not show them.
+  if (!options.html.empty() || options.format == "json" || options.full || whole.contains("route")) whole["places"] = places_of(whole);
   if (!options.html.empty()) return write_page(flags, whole, options.module.function, options.html);
   if (options.format == "json") {
     print_line(dump_json(whole, 2));

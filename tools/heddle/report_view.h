@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "heddle/runtime.h"
+#include "tools/heddle/ordered_map.h"
 #include "tools/heddle/output.h"
 
 namespace heddle::tool {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::basic_json<OrderedMap>;
 
 // Discarded (is_discarded()) if the text is not JSON.
 Json parse_json(const std::string& text);
