@@ -2,6 +2,7 @@
 // The writer appends to one string; the check is a loop, so that nested input does not use the stack.
 #include "sdk/module/json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -153,7 +154,26 @@ class Checker {
   const std::string_view text_;
   const uint32_t most_levels_;
   size_t at_ = 0;
+
+ public:
+  size_t at() const { return at_; }
 };
+
+void append_utf8(uint32_t c, std::string& out) {
+  auto tail = [&](int shift) { out.push_back(static_cast<char>(0x80 | (c >> shift & 0x3f))); };
+  if (c < 0x80) {
+    out.push_back(static_cast<char>(c));
+  } else if (c < 0x800) {
+    out.push_back(static_cast<char>(0xC0 | c >> 6));
+    tail(0);
+  } else if (c < 0x10000) {
+    out.push_back(static_cast<char>(0xE0 | c >> 12));
+    tail(6), tail(0);
+  } else {
+    out.push_back(static_cast<char>(0xF0 | c >> 18));
+    tail(12), tail(6), tail(0);
+  }
+}
 
 }  // namespace
 
@@ -227,8 +247,108 @@ JsonWriter& JsonWriter::json(std::string_view value) {
   return *this;
 }
 
-bool is_json(std::string_view text, uint32_t most_levels) {
-  return is_utf8_text(text) && Checker(text, most_levels).check();
+bool is_json(std::string_view text, uint32_t most_levels, size_t* out_wrong) {
+  Checker checker(text, most_levels);
+  const bool good = checker.check() && is_utf8_text(text);
+  if (out_wrong) *out_wrong = checker.at();
+  return good;
+}
+
+char JsonReader::next() {
+  while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
+  return at_ < text_.size() ? text_[at_] : '\0';
+}
+
+bool JsonReader::enter(char bracket) {
+  if (next() != bracket) return false;
+  ++at_;
+  return true;
+}
+
+bool JsonReader::more() {
+  const char c = next();
+  if (c == ',') ++at_;
+  if (c != '}' && c != ']') return c != '\0';
+  ++at_;
+  return false;
+}
+
+void JsonReader::skip_string() {
+  for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) at_ += text_[at_] == '\\';
+  ++at_;
+}
+
+std::string JsonReader::string() {
+  const size_t first = at_ + 1;
+  skip_string();
+  const std::string_view given = text_.substr(first, at_ - first - 1);
+  std::string out;
+  out.reserve(given.size());
+  for (size_t i = 0; i < given.size();) {
+    const size_t plain = std::min(given.find('\\', i), given.size());
+    out.append(given, i, plain - i);
+    if ((i = plain + 1) >= given.size()) break;
+    const char c = given[i++];
+    if (c == 'u') {
+      auto unit = [&] {
+        uint32_t value = 0;
+        std::from_chars(given.data() + i, given.data() + i + 4, value, 16);
+        i += 4;
+        return value;
+      };
+      uint32_t code = unit();
+      if (code >= 0xd800 && code < 0xdc00) {
+        i += 2;
+        code = 0x10000 + ((code - 0xd800) << 10 | (unit() - 0xdc00));
+      }
+      append_utf8(code, out);
+    } else {
+      constexpr std::string_view kNames = "bfnrt", kMeant = "\b\f\n\r\t";
+      const size_t known = kNames.find(c);
+      out.push_back(known == kNames.npos ? c : kMeant[known]);
+    }
+  }
+  return out;
+}
+
+std::string JsonReader::key() {
+  next();
+  std::string name = string();
+  next();
+  ++at_;  // the colon
+  return name;
+}
+
+bool JsonReader::text(std::string& out) {
+  if (next() != '"') return false;
+  out = string();
+  return true;
+}
+
+bool JsonReader::natural(uint64_t& out) {
+  next();
+  const char* const end = text_.data() + text_.size();
+  const auto read = std::from_chars(text_.data() + at_, end, out);
+  if (read.ec != std::errc() || (read.ptr != end && (*read.ptr == '.' || *read.ptr == 'e' || *read.ptr == 'E'))) return false;
+  at_ = static_cast<size_t>(read.ptr - text_.data());
+  return true;
+}
+
+void JsonReader::skip() {
+  next();
+  size_t levels = 0;
+  do {
+    const char c = next();
+    if (c == '"') {
+      skip_string();
+      continue;
+    }
+    levels += c == '{' || c == '[';
+    levels -= c == '}' || c == ']';
+    ++at_;
+    if (c == ',' || c == ':' || c == '{' || c == '}' || c == '[' || c == ']') continue;
+    while (at_ < text_.size() && std::string_view(" \n\t\r,]}").find(text_[at_]) == std::string_view::npos) ++at_;
+  } while (levels != 0 && at_ < text_.size());
 }
 
 }  // namespace heddle::module

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes JSON as text, without building a tree, and checks JSON of others before it is copied into such a text. Used for the report of a module.
+// Writes and reads JSON as text, without building a tree. JSON of others is checked as a whole before it is read or copied into such a text. Used
+// for the report of a module and for the headers of safetensors files.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,32 @@ class JsonWriter {
   std::string out_;
 };
 
-// Whether a text is one JSON value that nests at most most_levels (up to 64) objects and arrays, and whose numbers fit a double.
-bool is_json(std::string_view text, uint32_t most_levels = 64);
+// Whether a text is one JSON value that nests at most most_levels (up to 64) objects and arrays, and whose numbers fit a double. out_wrong, which may
+// be NULL: otherwise the byte at which the check ended.
+bool is_json(std::string_view text, uint32_t most_levels = 64, size_t* out_wrong = nullptr);
+
+// Reads the values of a text that is_json() accepts, in its order. Functions that return a bool leave a value of another type unread.
+class JsonReader {
+ public:
+  explicit JsonReader(std::string_view text) : text_(text) {}
+
+  // Enters an object '{' or an array '['.
+  bool enter(char bracket);
+  // Inside of one: whether a member or element follows. If not, leaves it.
+  bool more();
+  // The name of a member; its value comes next.
+  std::string key();
+  bool text(std::string& out);
+  bool natural(uint64_t& out);  // an integer without a sign that fits 64 bits
+  void skip();                  // a value of any type
+
+ private:
+  char next();  // after white space
+  void skip_string();
+  std::string string();
+
+  const std::string_view text_;
+  size_t at_ = 0;
+};
 
 }  // namespace heddle::module

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads and checks the header of a safetensors file. The file is untrusted until it is checked; simdjson checks JSON and UTF-8.
+// Reads and checks the header of a safetensors file. The file is untrusted until it is checked.
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 #include <new>
 
 #include "sdk/module/element_types.h"
+#include "sdk/module/json.h"
 #include "sdk/module/safetensors.h"
 #include "sdk/module/safetensors_text.h"
 #include "sdk/module/safetensors_types.h"
 
 namespace heddle::module {
-namespace dom = simdjson::dom;
 
 Error broken_index(const std::string& path, std::string_view cause) {
   return {HEDDLE_STATUS_DATA_LOSS,
@@ -31,61 +31,53 @@ Status read_bytes(int descriptor, const std::string& path, uint64_t offset, char
   return std::nullopt;
 }
 
-Status read_json(int descriptor, const std::string& path, uint64_t offset, uint64_t bytes, dom::parser& parser, dom::object& out) {
-  simdjson::padded_string json(bytes);
-  if (json.data() == nullptr) throw std::bad_alloc();
-  if (Status failed = read_bytes(descriptor, path, offset, json.data(), bytes)) return failed;
-  dom::element root;
-  // The expected JSON is three levels deep.
-  if (auto error = parser.allocate(bytes, 16)) return broken_index(path, simdjson::error_message(error));
-  if (auto error = parser.parse(json).get(root)) return broken_index(path, concat("header: ", simdjson::error_message(error)));
-  if (root.get(out)) return broken_index(path, "header: it is not an object");
-  return std::nullopt;
+Status read_json(int descriptor, const std::string& path, uint64_t offset, uint64_t bytes, std::string& out) {
+  out.resize(bytes);
+  if (Status failed = read_bytes(descriptor, path, offset, out.data(), bytes)) return failed;
+  size_t wrong = 0;
+  if (is_json(out, 16, &wrong)) return std::nullopt;  // the expected JSON is three levels deep
+  return broken_index(path, wrong == bytes ? std::string("header: it is not complete, or not UTF-8")
+                                           : concat("header: it is not JSON from its byte ", wrong, " on, or nests too deep"));
 }
 
 namespace {
 
 // `__metadata__`: an object of strings.
-bool read_string_map(const dom::element& value, SafetensorsMetadata& out) {
-  dom::object object;
-  if (value.get(object)) return false;
-  for (const dom::key_value_pair field : object) {
-    std::string_view text;
-    if (field.value.get(text)) return false;
-    out.emplace_back(field.key, text);
+bool read_string_map(JsonReader& reader, SafetensorsMetadata& out) {
+  if (!reader.enter('{')) return false;
+  while (reader.more()) {
+    std::string name = reader.key(), text;
+    if (!reader.text(text)) return false;
+    out.emplace_back(std::move(name), std::move(text));
   }
   return true;
 }
 
 // Fills in dtype, dims, offset and length (still relative to the data); returns an error text, empty on success.
-std::string read_entry(const dom::element& value, SafetensorsEntry& entry) {
-  dom::object object;
-  if (value.get(object)) return "it is not an object";
+std::string read_entry(JsonReader& reader, SafetensorsEntry& entry) {
+  if (!reader.enter('{')) return "it is not an object";
   bool has_dtype = false, has_shape = false, has_offsets = false;
   uint64_t begin = 0, end = 0;
-  for (const dom::key_value_pair field : object) {
-    if (field.key == "dtype") {
-      std::string_view text;
-      if (has_dtype || field.value.get(text)) return "dtype is not one string";
-      entry.dtype = text;
+  while (reader.more()) {
+    const std::string key = reader.key();
+    if (key == "dtype") {
+      if (has_dtype || !reader.text(entry.dtype)) return "dtype is not one string";
       has_dtype = true;
-    } else if (field.key == "shape") {
-      dom::array shape;
-      if (has_shape || field.value.get(shape)) return "shape is not one array";
-      for (const dom::element extent : shape) {
-        uint64_t number;
-        if (extent.get(number) || number > static_cast<uint64_t>(INT64_MAX)) return "shape holds something that is not a size";
-        entry.dims.push_back(static_cast<int64_t>(number));
+    } else if (key == "shape") {
+      if (has_shape || !reader.enter('[')) return "shape is not one array";
+      while (reader.more()) {
+        uint64_t extent = 0;
+        if (!reader.natural(extent) || extent > static_cast<uint64_t>(INT64_MAX)) return "shape holds something that is not a size";
+        entry.dims.push_back(static_cast<int64_t>(extent));
       }
       has_shape = true;
-    } else if (field.key == "data_offsets") {
-      dom::array offsets;
-      if (has_offsets || field.value.get(offsets) || offsets.size() != 2 || offsets.at(0).get(begin) || offsets.at(1).get(end)) {
-        return "data_offsets is not one array of two offsets";
-      }
+    } else if (key == "data_offsets") {
+      const bool is_pair = !has_offsets && reader.enter('[') && reader.more() && reader.natural(begin) && reader.more() &&
+                           reader.natural(end) && !reader.more();
+      if (!is_pair) return "data_offsets is not one array of two offsets";
       has_offsets = true;
     } else {
-      return concat("key ", in_quotes(field.key), " is not known");
+      return concat("key ", in_quotes(key), " is not known");
     }
   }
   if (!has_dtype || !has_shape || !has_offsets) return "dtype, shape or data_offsets is missing";
@@ -132,22 +124,23 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   if (header_bytes > file_bytes - 8)
     return broken_index(path, concat("header of ", header_bytes, " bytes is beyond the file's ", file_bytes));
 
-  dom::parser parser(kMaxSafetensorsHeaderBytes);
-  dom::object object;
-  if (Status failed = read_json(descriptor, path, 8, header_bytes, parser, object)) return *failed;
+  std::string json;
+  if (Status failed = read_json(descriptor, path, 8, header_bytes, json)) return *failed;
+  JsonReader reader(json);
+  if (!reader.enter('{')) return broken_index(path, "header: it is not an object");
 
   SafetensorsIndex index;
   bool has_metadata = false;
-  for (const dom::key_value_pair field : object) {
-    if (field.key == "__metadata__") {
+  while (reader.more()) {
+    SafetensorsEntry entry;
+    entry.name = reader.key();
+    if (entry.name == "__metadata__") {
       if (has_metadata) return broken_index(path, "header: '__metadata__' is a duplicate key");
-      if (!read_string_map(field.value, index.metadata_)) return broken_index(path, "header: '__metadata__' is not an object of strings");
+      if (!read_string_map(reader, index.metadata_)) return broken_index(path, "header: '__metadata__' is not an object of strings");
       has_metadata = true;
       continue;
     }
-    SafetensorsEntry entry;
-    entry.name = field.key;
-    if (const std::string wrong = read_entry(field.value, entry); !wrong.empty())
+    if (const std::string wrong = read_entry(reader, entry); !wrong.empty())
       return broken_index(path, concat("tensor ", in_quotes(entry.name), ": ", wrong));
     index.entries_.push_back(std::move(entry));
   }

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <new>
 
+#include "sdk/module/json.h"
 #include "sdk/module/safetensors.h"
 #include "sdk/module/safetensors_text.h"
 
 namespace heddle::module {
 namespace {
-
-namespace dom = simdjson::dom;
 
 bool is_file_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.size() <= 255 && name.find_first_of(std::string_view("/\0", 2)) == name.npos;
@@ -45,32 +44,42 @@ Result<ShardIndex> read_shard_index(int descriptor, uint64_t file_bytes, const s
   if (file_bytes > kMaxSafetensorsHeaderBytes) {
     return broken_index(path, concat("its ", file_bytes, " bytes are above ", kMaxSafetensorsHeaderBytes));
   }
-  dom::parser parser(kMaxSafetensorsHeaderBytes);
-  dom::object root, map;
-  if (Status failed = read_json(descriptor, path, 0, file_bytes, parser, root)) return *failed;
+  std::string json;
+  if (Status failed = read_json(descriptor, path, 0, file_bytes, json)) return *failed;
+  JsonReader reader(json);
+  if (!reader.enter('{')) return broken_index(path, "header: it is not an object");
   ShardIndex index;
+  std::vector<std::string> shards_of;
   bool has_map = false;
-  for (const dom::key_value_pair field : root) {
-    if (field.key == "weight_map") {
-      if (has_map || field.value.get(map)) return broken_index(path, "weight_map is not one object");
+  while (reader.more()) {
+    const std::string field = reader.key();
+    if (field == "weight_map") {
+      if (has_map || !reader.enter('{')) return broken_index(path, "weight_map is not one object");
       has_map = true;
-    } else if (field.key == "metadata") {
-      uint64_t total = 0;
-      if (!field.value["total_size"].get(total)) index.total_bytes = total;
+      while (reader.more()) {
+        std::string tensor = reader.key(), shard;
+        if (!reader.text(shard)) return broken_index(path, concat("tensor ", in_quotes(tensor), ": its file is not a string"));
+        if (!is_file_name(shard)) {
+          return broken_index(
+              path, concat("tensor ", in_quotes(tensor), ": ", in_quotes(shard), " is not the name of a file in the index's directory"));
+        }
+        index.entries.push_back({std::move(tensor), 0});
+        shards_of.push_back(std::move(shard));
+      }
+    } else if (field == "metadata" && reader.enter('{')) {
+      while (reader.more()) {
+        uint64_t total = 0;
+        if (reader.key() == "total_size" && reader.natural(total)) {
+          index.total_bytes = total;
+        } else {
+          reader.skip();
+        }
+      }
+    } else {
+      reader.skip();
     }
   }
   if (!has_map) return broken_index(path, "there is no weight_map, which names each tensor's file");
-  std::vector<std::string> shards_of;
-  for (const dom::key_value_pair field : map) {
-    std::string_view shard;
-    if (field.value.get(shard)) return broken_index(path, concat("tensor ", in_quotes(field.key), ": its file is not a string"));
-    if (!is_file_name(shard)) {
-      return broken_index(
-          path, concat("tensor ", in_quotes(field.key), ": ", in_quotes(shard), " is not the name of a file in the index's directory"));
-    }
-    index.entries.push_back({std::string(field.key), 0});
-    shards_of.emplace_back(shard);
-  }
   if (Status failed = number_shards(path, shards_of, index)) return *failed;
   std::sort(index.entries.begin(), index.entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (size_t i = 1; i < index.entries.size(); ++i) {

@@ -162,5 +162,69 @@ TEST(IsJson, LimitsLevels) {
   EXPECT_FALSE(is_json(objects + "[]" + std::string(64, '}')));
 }
 
+TEST(IsJson, TellsWhereItEnds) {
+  size_t wrong = 0;
+  EXPECT_FALSE(is_json("[1, 2", 64, &wrong));
+  EXPECT_EQ(wrong, 5u);
+  EXPECT_FALSE(is_json("[1, x]", 64, &wrong));
+  EXPECT_EQ(wrong, 4u);
+}
+
+// The value that comes next, through the functions of JsonReader.
+nlohmann::json read(JsonReader& reader) {
+  std::string text;
+  uint64_t number = 0;
+  if (reader.enter('{')) {
+    nlohmann::json out = nlohmann::json::object();
+    while (reader.more()) {
+      std::string key = reader.key();
+      out[key] = read(reader);
+    }
+    return out;
+  }
+  if (reader.enter('[')) {
+    nlohmann::json out = nlohmann::json::array();
+    while (reader.more()) out.push_back(read(reader));
+    return out;
+  }
+  if (reader.text(text)) return text;
+  if (reader.natural(number)) return number;
+  reader.skip();
+  return nullptr;
+}
+
+TEST(JsonReader, ReadsWhatNlohmannReads) {
+  for (const std::string text :
+       {R"({"a":[1,2,18446744073709551615,"x",{"b":{}}],"c":"","d":[[],[[]]]})", " [ 1 , \"a\" , { \"b\" : [ ] } ] ",
+        R"(["\"\\\/\b\f\n\r\t","\u0041\u00e4\u20ac\ud83e\uddf5x","a\\","\\u0041"])", "7", "\"a\"", "{\"\\u0061\":1}",
+        "[\"[\",\"}\",\",\"]"}) {
+    ASSERT_TRUE(is_json(text)) << text;
+    JsonReader reader(text);
+    EXPECT_EQ(read(reader), nlohmann::json::parse(text)) << text;
+  }
+}
+
+TEST(JsonReader, SkipsValuesOfAnyType) {
+  for (const std::string value :
+       {"1", "-1.5e3", "true", "null", "\"a]\\\"}\"", "[]", "{}", "[1,[\"]\",{\"a\":[2]}],3]", "{\"a\":{\"b\":[{}]},\"c\":false}"}) {
+    for (const std::string& text : {"[" + value + ",7]", "[ " + value + " , 7 ]"}) {
+      ASSERT_TRUE(is_json(text)) << text;
+      JsonReader reader(text);
+      ASSERT_TRUE(reader.enter('[') && reader.more());
+      reader.skip();
+      uint64_t number = 0;
+      EXPECT_TRUE(reader.more() && reader.natural(number) && number == 7 && !reader.more()) << text;
+    }
+  }
+}
+
+TEST(JsonReader, ReadsOnlyNaturalNumbersAsSuch) {
+  uint64_t number = 0;
+  for (const char* text : {"-1", "-0", "1.0", "1e2", "1E2", "18446744073709551616", "\"1\"", "null"}) {
+    JsonReader reader(text);
+    EXPECT_FALSE(reader.natural(number)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::module
