@@ -4,6 +4,7 @@
 #include "sdk/module/reader.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -167,6 +168,10 @@ Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t fl
     return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, concat("module: opening ", in_quotes(path), " failed: no memory for ",
                                                           module->head_bytes_, " bytes of metadata and code; free memory")};
   }
+#ifdef MADV_POPULATE_WRITE
+  // All pages at once instead of one by one as they are read into. If the kernel cannot do that, reading does.
+  (void)madvise(module->head_, module->head_bytes_, MADV_POPULATE_WRITE);
+#endif
   if (Status failed = read_exactly(module->descriptor_, path, 0, {module->head_, module->head_bytes_})) return *failed;
   if (std::memcmp(module->head_, &header, sizeof(header)) != 0) return damaged(path, "its header changed while it was read");
 
