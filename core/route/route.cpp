@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -16,7 +15,7 @@ namespace heddle::route {
 namespace {
 
 namespace mf = module_format;
-using Json = nlohmann::ordered_json;
+using module::JsonWriter;
 
 constexpr uint32_t kMaxBindings = 4096;  // combinations of devices to try
 constexpr size_t kMaxReasons = 64;
@@ -81,7 +80,11 @@ class Search {
   }
 
   // After run() chose a route. Does not query devices.
-  std::string explanation() const { return explain().dump(2, ' ', false, Json::error_handler_t::replace); }
+  void explain(JsonWriter& out) const {
+    explain_slots(out);
+    explain_functions(out);
+    explain_executables(out);
+  }
 
  private:
   std::string slot_name(uint32_t slot) const {
@@ -249,54 +252,60 @@ class Search {
     return -1;
   }
 
-  Json explain() const {
-    Json out;
-    out["slots"] = Json::array();
+  void explain_slots(JsonWriter& out) const {
+    out.key("slots").open('[');
     for (uint32_t i = 0; i < slots_; ++i) {
-      Json refused = Json::array();
-      for (const Refusal& refusal : refusals_) {
-        if (refusal.slot == slot_name(i)) refused.push_back({{"device", refusal.device}, {"reason", refusal.reason}});
-      }
       const DeviceFacts& device = facts_[bound_[i]];
-      out["slots"].push_back({{"slot", module_.slots()->Get(i)->name()->str()},
-                              {"device", device.alias},
-                              {"driver", device.driver},
-                              {"family", device.family},
-                              {"reason", preferences_[i].reason},
-                              {"absent", preferences_[i].absent},
-                              {"refused", std::move(refused)}});
+      out.open('{').key("slot").text(module_.slots()->Get(i)->name()->string_view()).key("device").text(device.alias);
+      out.key("driver").text(device.driver).key("family").text(device.family).key("reason").text(preferences_[i].reason);
+      out.key("absent").open('[');
+      for (const std::string& absent : preferences_[i].absent) out.text(absent);
+      out.close(']').key("refused").open('[');
+      for (const Refusal& refusal : refusals_) {
+        if (refusal.slot != slot_name(i)) continue;
+        out.open('{').key("device").text(refusal.device).key("reason").text(refusal.reason).close('}');
+      }
+      out.close(']').close('}');
     }
-    out["functions"] = Json::array();
-    for (uint32_t i = 0; i < module_.functions()->size(); ++i) {
-      const mf::Function* function = module_.functions()->Get(i);
+    out.close(']');
+  }
+
+  void explain_functions(JsonWriter& out) const {
+    out.key("functions").open('[');
+    for (const mf::Function* function : *module_.functions()) {
       const auto program = static_cast<uint32_t>(program_index(*function->programs()));
-      Json families = Json::array();
-      for (const auto* family : *function->programs()->Get(program)->families()) families.push_back(family->str());
-      out["functions"].push_back({{"name", function->name()->str()}, {"program", program}, {"families", std::move(families)}});
+      out.open('{').key("name").text(function->name()->string_view()).count("program", program).key("families").open('[');
+      for (const auto* family : *function->programs()->Get(program)->families()) out.text(family->string_view());
+      out.close(']').close('}');
     }
-    out["executables"] = Json::array();
+    out.close(']');
+  }
+
+  void explain_executables(JsonWriter& out) const {
+    out.key("executables").open('[');
     for (const auto& [key, ranked] : chosen_) {
       const mf::Executable* executable = module_.executables()->Get(key.first);
-      Json others = Json::array();
+      const mf::Variant* chosen = executable->variants()->Get(ranked.variant);
+      out.open('{').key("name").text(executable->name()->string_view()).key("device").text(facts_[key.second].alias);
+      out.key("format").text(chosen->format()->string_view()).key("target").text(chosen->target()->string_view());
+      out.count("rank", ranked.rank).key("others").open('[');
       for (uint32_t i = 0; i < executable->variants()->size(); ++i) {
         const mf::Variant* variant = executable->variants()->Get(i);
         if (i == ranked.variant) continue;
+        out.open('{').key("format").text(variant->format()->string_view()).key("target").text(variant->target()->string_view());
         auto rank = ranks_.find({key.second, variant->format()->str() + " " + variant->target()->str()});
-        others.push_back({{"format", variant->format()->str()},
-                          {"target", variant->target()->str()},
-                          {"rank", rank == ranks_.end() ? Json(nullptr) : Json(rank->second)}});
+        if (rank == ranks_.end()) {
+          out.key("rank").null();
+        } else {
+          out.count("rank", rank->second);
+        }
         auto fits = unfit_.find({key.first, key.second, i});
-        if (fits != unfit_.end() && !fits->second.empty()) others.back()["reason"] = fits->second;
+        if (fits != unfit_.end() && !fits->second.empty()) out.key("reason").text(fits->second);
+        out.close('}');
       }
-      const mf::Variant* variant = executable->variants()->Get(ranked.variant);
-      out["executables"].push_back({{"name", executable->name()->str()},
-                                    {"device", facts_[key.second].alias},
-                                    {"format", variant->format()->str()},
-                                    {"target", variant->target()->str()},
-                                    {"rank", ranked.rank},
-                                    {"others", std::move(others)}});
+      out.close(']').close('}');
     }
-    return out;
+    out.close(']');
   }
 
   Status refused() const {
@@ -322,7 +331,7 @@ class Search {
   }
 
   const mf::Module& module_;
-  const std::vector<DeviceFacts> facts_;  // copies, for explanation()
+  const std::vector<DeviceFacts> facts_;  // copies, for explain()
   const std::vector<SlotPreference> preferences_;
   const Rank& rank_;  // only while it runs
   uint32_t slots_;
@@ -345,7 +354,7 @@ Result<Route> choose(const mf::Module& module, const std::vector<DeviceFacts>& f
                      const Rank& rank, const std::vector<RefusedCode>& refused) {
   auto search = std::make_shared<Search>(module, facts, preferences, rank, refused);
   Result<Route> route = search->run();
-  if (route.ok()) route->explanation = [search = std::move(search)] { return search->explanation(); };
+  if (route.ok()) route->explain = [search = std::move(search)](JsonWriter& out) { search->explain(out); };
   return route;
 }
 

@@ -15,6 +15,7 @@
 
 #include "core/status.h"
 #include "heddle/driver.h"
+#include "sdk/module/json.h"
 
 namespace heddle::route {
 
@@ -54,9 +55,9 @@ struct Route {
   std::vector<uint32_t> devices;         // indices into the facts, without duplicates
   std::vector<uint32_t> device_of_slot;  // index into devices
   std::vector<uint32_t> program_of_function;
-  int64_t initializer = -1;                  // index, or -1: the module has none
-  std::vector<ChosenCode> code;              // the code that the chosen programs need
-  std::function<std::string()> explanation;  // JSON, written when it is asked for; reads the module
+  int64_t initializer = -1;                          // index, or -1: the module has none
+  std::vector<ChosenCode> code;                      // the code that the chosen programs need
+  std::function<void(module::JsonWriter&)> explain;  // writes the members of an object of JSON; reads the module
 };
 
 // How well a device runs code of a format and target: 0 means not at all. Called only for devices that are tried. A variant that exceeds the

@@ -2,106 +2,101 @@
 // The reports of an instance, as JSON: where it runs and why, what it did and what it holds.
 // Part of Instance; the field names are part of the runtime's stable interface.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/submit/function.h"
 #include "core/submit/instance.h"
 #include "core/submit/preferences.h"
+#include "sdk/module/json.h"
 
 namespace heddle::submit {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using module::JsonWriter;
 
 uint64_t value(const std::atomic<uint64_t>& counter) {
   return counter.load(std::memory_order_relaxed);
 }
 
-// Fragmentation: the fraction of the free memory outside of its largest part.
-Json pool_json(const memory::Pool::Layer& layer) {
+// The members of a pool's object. Fragmentation: the fraction of the free memory outside of its largest part.
+void write_pool(JsonWriter& out, const memory::Pool::Layer& layer) {
   const heddle_allocator_statistics_t& pool = layer.statistics;
   const uint64_t free = pool.bytes_reserved.current - std::min(pool.active.current, pool.bytes_reserved.current);
-  Json out{{"allocator", layer.id},
-           {"requested", pool.requested.current},
-           {"allocated", pool.allocated.current},
-           {"active", pool.active.current},
-           {"bytes_reserved", pool.bytes_reserved.current},
-           {"inactive_split", pool.inactive_split.current},
-           {"largest_free", pool.largest_free},
-           {"fragmentation", free == 0 ? 0.0 : 1.0 - static_cast<double>(std::min(pool.largest_free, free)) / static_cast<double>(free)}};
+  out.key("allocator").text(layer.id).count("requested", pool.requested.current).count("allocated", pool.allocated.current);
+  out.count("active", pool.active.current).count("bytes_reserved", pool.bytes_reserved.current);
+  out.count("inactive_split", pool.inactive_split.current).count("largest_free", pool.largest_free);
+  out.key("fragmentation");
+  out.real(free == 0 ? 0.0 : 1.0 - static_cast<double>(std::min(pool.largest_free, free)) / static_cast<double>(free));
   const std::pair<const char*, const heddle_memory_count_t*> counts[] = {{"requested", &pool.requested},
                                                                          {"allocated", &pool.allocated},
                                                                          {"active", &pool.active},
                                                                          {"reserved", &pool.bytes_reserved},
                                                                          {"inactive_split", &pool.inactive_split}};
-  for (const auto& [name, count] : counts) out[std::string("peak_") + name] = count->peak;
-  for (const auto& [name, count] : counts) out[std::string("total_") + name] = count->total;
-  out["allocations"] = pool.allocations;
-  out["frees"] = pool.frees;
-  out["provider_allocations"] = pool.provider_allocations;
-  out["retries"] = pool.retries;
-  out["exhaustions"] = pool.exhaustions;
-  return out;
+  for (const auto& [name, count] : counts) out.count(std::string("peak_") + name, count->peak);
+  for (const auto& [name, count] : counts) out.count(std::string("total_") + name, count->total);
+  out.count("allocations", pool.allocations).count("frees", pool.frees).count("provider_allocations", pool.provider_allocations);
+  out.count("retries", pool.retries).count("exhaustions", pool.exhaustions);
 }
 
-Json device_json(memory::Device& device) {
-  Json out{{"device", device.alias()}, {"driver", device.driver_id()}};
+void write_device(JsonWriter& out, memory::Device& device) {
+  out.open('{').key("device").text(device.alias()).key("driver").text(device.driver_id());
   heddle_device_statistics_t driver{};
   driver.struct_size = sizeof(driver);
   if (Status(device.api().device->statistics(device.get(), &driver)).ok()) {
-    out["driver_counts"] = {{"submissions", driver.submissions},
-                            {"dispatches", driver.dispatches},
-                            {"copies", driver.copies},
-                            {"bytes_allocated", driver.bytes_allocated},
-                            {"bytes_reserved", driver.bytes_reserved}};
+    out.key("driver_counts").open('{').count("submissions", driver.submissions).count("dispatches", driver.dispatches);
+    out.count("copies", driver.copies).count("bytes_allocated", driver.bytes_allocated).count("bytes_reserved", driver.bytes_reserved);
+    out.close('}');
   }
   const std::vector<memory::Pool::Layer> layers = device.pool().layers();
-  out["pool"] = pool_json(layers.front());
+  out.key("pool").open('{');
+  write_pool(out, layers.front());
   if (layers.size() > 1) {
-    out["pool"]["over"] = Json::array();
-    for (size_t i = 1; i < layers.size(); ++i) out["pool"]["over"].push_back(pool_json(layers[i]));
-  }
-  out["pool"]["holders"] = Json::array();
-  for (const memory::Pool::Holder& holder : device.pool().holders()) {
-    Json line{{"owner", holder.owner}, {"blocks", holder.blocks}, {"requested", holder.requested.current}};
-    if (holder.requested.peak != 0) {  // only some allocators count them
-      line["peak_requested"] = holder.requested.peak;
-      line["total_requested"] = holder.requested.total;
+    out.key("over").open('[');
+    for (size_t i = 1; i < layers.size(); ++i) {
+      out.open('{');
+      write_pool(out, layers[i]);
+      out.close('}');
     }
-    out["pool"]["holders"].push_back(std::move(line));
+    out.close(']');
   }
-  memory::TransferCounts transfers = device.transfer_counts();
-  out["host_transfers"] = {{"uploads", transfers.uploads},
-                           {"downloads", transfers.downloads},
-                           {"upload_bytes", transfers.upload_bytes},
-                           {"download_bytes", transfers.download_bytes}};
-  return out;
+  out.key("holders").open('[');
+  for (const memory::Pool::Holder& holder : device.pool().holders()) {
+    out.open('{').key("owner").text(holder.owner).count("blocks", holder.blocks).count("requested", holder.requested.current);
+    if (holder.requested.peak != 0)  // only some allocators count them
+      out.count("peak_requested", holder.requested.peak).count("total_requested", holder.requested.total);
+    out.close('}');
+  }
+  out.close(']').close('}');
+  const memory::TransferCounts transfers = device.transfer_counts();
+  out.key("host_transfers").open('{').count("uploads", transfers.uploads).count("downloads", transfers.downloads);
+  out.count("upload_bytes", transfers.upload_bytes).count("download_bytes", transfers.download_bytes).close('}').close('}');
 }
 
 }  // namespace
 
 Result<std::string> Instance::report(std::string_view topic) {
   if (topic == "route") {
-    Json out = Json::parse(route_.explanation());
-    out["links"] = Json::array();
+    JsonWriter out(2);
+    out.open('{');
+    route_.explain(out);
+    out.key("links").open('[');
     for (const Link& link : links_) {
-      out["links"].push_back({{"from", devices_[link.from]->alias()},
-                              {"to", devices_[link.to]->alias()},
-                              {"copies", link.direct ? "direct" : "staged"},
-                              {"reason", link.reason}});
+      out.open('{').key("from").text(devices_[link.from]->alias()).key("to").text(devices_[link.to]->alias());
+      out.key("copies").text(link.direct ? "direct" : "staged").key("reason").text(link.reason).close('}');
     }
-    out["regions"] = Json::array();
-    for (Preferences::Region& region : preferences_->regions()) {
-      Json line{{"function", region.function},
-                {"region", region.name},
-                {"slot", module_->metadata().slots()->Get(region.slot)->name()->str()},
-                {"runs", std::move(region.runs)},
-                {"why", std::move(region.why)}};
-      if (!region.passed.empty()) line["passed"] = std::move(region.passed);
-      out["regions"].push_back(std::move(line));
+    out.close(']').key("regions").open('[');
+    for (const Preferences::Region& region : preferences_->regions()) {
+      out.open('{').key("function").text(region.function).key("region").text(region.name);
+      out.key("slot").text(module_->metadata().slots()->Get(region.slot)->name()->string_view());
+      out.key("runs").text(region.runs).key("why").text(region.why);
+      if (!region.passed.empty()) {
+        out.key("passed").open('[');
+        for (const std::string& passed : region.passed) out.text(passed);
+        out.close(']');
+      }
+      out.close('}');
     }
-    return out.dump(2, ' ', false, Json::error_handler_t::replace);
+    return out.close(']').close('}').take();
   }
   if (topic == "profile") {
     if (!profile_) {
@@ -117,31 +112,26 @@ Result<std::string> Instance::report(std::string_view topic) {
   }
   reap_abandoned();
   for (const std::unique_ptr<Function>& function : functions_) function->settle_counts();
-  Json out{{"calls", value(counters_.calls)},
-           {"failed_calls", value(counters_.failed_calls)},
-           {"submissions", value(counters_.submissions)},
-           {"replays", value(counters_.replays)},
-           {"dispatches", value(counters_.dispatches)},
-           {"copies", value(counters_.copies)},
-           {"copied_bytes", value(counters_.copied_bytes)},
-           {"device_crossings", value(counters_.crossings)},
-           {"peer_copies", value(counters_.peer_copies)},
-           {"scalars_read", value(counters_.scalars_read)},
-           {"plans_made", value(counters_.plans_made)},
-           {"frames_made", value(counters_.frames_made)},
-           {"arena_bytes", value(counters_.arena_bytes)},
-           {"peak_arena_bytes", value(counters_.peak_arena_bytes)}};
+  JsonWriter out(2);
+  out.open('{').count("calls", value(counters_.calls)).count("failed_calls", value(counters_.failed_calls));
+  out.count("submissions", value(counters_.submissions)).count("replays", value(counters_.replays));
+  out.count("dispatches", value(counters_.dispatches)).count("copies", value(counters_.copies));
+  out.count("copied_bytes", value(counters_.copied_bytes)).count("device_crossings", value(counters_.crossings));
+  out.count("peer_copies", value(counters_.peer_copies)).count("scalars_read", value(counters_.scalars_read));
+  out.count("plans_made", value(counters_.plans_made)).count("frames_made", value(counters_.frames_made));
+  out.count("arena_bytes", value(counters_.arena_bytes)).count("peak_arena_bytes", value(counters_.peak_arena_bytes));
   uint64_t global_bytes = 0;
   for (const GlobalMemory& global : machine_.globals) global_bytes += global.memory.length;
-  out["global_bytes"] = global_bytes;
-  out["weights"] = {{"bytes_read", runtime_->weights.bytes_read()},
-                    {"bytes_mapped", runtime_->weights.bytes_mapped()},
-                    {"shared", runtime_->weights.shared()}};
-  if (const std::vector<std::string> operations = preferences_->operations().prepared(); !operations.empty())
-    out["operations"] = operations;
-  out["devices"] = Json::array();
-  for (const memory::Ref<memory::Device>& device : devices_) out["devices"].push_back(device_json(*device));
-  return out.dump(2, ' ', false, Json::error_handler_t::replace);
+  out.count("global_bytes", global_bytes).key("weights").open('{').count("bytes_read", runtime_->weights.bytes_read());
+  out.count("bytes_mapped", runtime_->weights.bytes_mapped()).count("shared", runtime_->weights.shared()).close('}');
+  if (const std::vector<std::string> operations = preferences_->operations().prepared(); !operations.empty()) {
+    out.key("operations").open('[');
+    for (const std::string& operation : operations) out.text(operation);
+    out.close(']');
+  }
+  out.key("devices").open('[');
+  for (const memory::Ref<memory::Device>& device : devices_) write_device(out, *device);
+  return out.close(']').close('}').take();
 }
 
 }  // namespace heddle::submit

@@ -3,11 +3,11 @@
 #include "core/submit/profile.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/host/trace.h"
 #include "core/memory/device.h"
+#include "sdk/module/json.h"
 
 namespace heddle::submit {
 
@@ -45,22 +45,18 @@ void Profile::add_memory(memory::Device& device) {
 }
 
 std::string Profile::json() const {
-  using Json = nlohmann::ordered_json;
   std::lock_guard lock(mutex_);
   std::vector<std::pair<Key, Row>> sorted(rows_.begin(), rows_.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.total_ns > b.second.total_ns; });
-  Json rows = Json::array();
+  module::JsonWriter out(2);
+  out.open('{').key("regions").open('[');
   for (const auto& [key, row] : sorted) {
-    Json one{{"region", key.region}, {"kind", key.kind}, {"device", key.device}};
-    if (key.candidate != kNoCandidate) {
-      one["executable"] = key.executable;
-      one["kernel"] = key.kernel;
-      one["candidate"] = key.candidate;
-    }
-    one.update({{"count", row.count}, {"total_ns", row.total_ns}, {"min_ns", row.min_ns}, {"max_ns", row.max_ns}});
-    rows.push_back(std::move(one));
+    out.open('{').key("region").text(key.region).key("kind").text(key.kind).key("device").text(key.device);
+    if (key.candidate != kNoCandidate)
+      out.key("executable").text(key.executable).key("kernel").text(key.kernel).count("candidate", key.candidate);
+    out.count("count", row.count).count("total_ns", row.total_ns).count("min_ns", row.min_ns).count("max_ns", row.max_ns).close('}');
   }
-  return Json{{"regions", std::move(rows)}}.dump(2, ' ', false, Json::error_handler_t::replace);
+  return out.close(']').close('}').take();
 }
 
 }  // namespace heddle::submit

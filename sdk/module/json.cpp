@@ -177,24 +177,33 @@ void append_utf8(uint32_t c, std::string& out) {
 
 }  // namespace
 
+void JsonWriter::new_line() {
+  if (indent_ != 0) out_.append(1, '\n').append(indent_ * levels_, ' ');
+}
+
 void JsonWriter::begin_value() {
-  if (!out_.empty() && out_.back() != '{' && out_.back() != '[' && out_.back() != ':') out_ += ',';
+  if (out_.empty() || out_.back() == ':' || out_.ends_with(": ")) return;
+  if (out_.back() != '{' && out_.back() != '[') out_ += ',';
+  new_line();
 }
 
 JsonWriter& JsonWriter::open(char bracket) {
   begin_value();
   out_ += bracket;
+  ++levels_;
   return *this;
 }
 
 JsonWriter& JsonWriter::close(char bracket) {
+  --levels_;
+  if (out_.back() != '{' && out_.back() != '[') new_line();
   out_ += bracket;
   return *this;
 }
 
 JsonWriter& JsonWriter::key(std::string_view name) {
   text(name);
-  out_ += ':';
+  out_.append(indent_ != 0 ? ": " : ":");
   return *this;
 }
 

@@ -15,9 +15,17 @@ namespace heddle::module {
 // The caller opens and closes in pairs, and gives each value of an object its key. Commas are written as needed.
 class JsonWriter {
  public:
+  // indent: spaces per level, with one value per line; 0: everything on one line.
+  explicit JsonWriter(size_t indent = 0) : indent_(indent) {}
+
   JsonWriter& open(char bracket);  // '{' or '['
   JsonWriter& close(char bracket);
   JsonWriter& key(std::string_view name);
+  // A key with an integer, as most members are.
+  template <typename Integer>
+  JsonWriter& count(std::string_view name, Integer value) {
+    return key(name).number(value);
+  }
 
   // Bytes that are not UTF-8 become U+FFFD.
   JsonWriter& text(std::string_view value);
@@ -35,7 +43,10 @@ class JsonWriter {
 
  private:
   void begin_value();
+  void new_line();
 
+  const size_t indent_;
+  size_t levels_ = 0;
   std::string out_;
 };
 

@@ -25,6 +25,14 @@ TEST(JsonWriter, WritesWhatAReaderReads) {
   EXPECT_TRUE(is_json(text));
 }
 
+TEST(JsonWriter, IndentsAsNlohmannDoes) {
+  JsonWriter out(2);
+  out.open('{').key("a").open('[').number(1).open('{').close('}').open('[').close(']').text("x: ").close(']');
+  out.key("b").open('{').count("c", 2u).key("d").null().close('}').key("e").text("{").key("f").real(0).close('}');
+  const std::string text = out.take();
+  EXPECT_EQ(text, nlohmann::ordered_json::parse(text).dump(2));
+}
+
 TEST(JsonWriter, KeepsEveryTextAndReplacesWhatIsNoText) {
   std::string all;
   for (int c = 1; c < 0x80; ++c) all.push_back(static_cast<char>(c));
