@@ -360,4 +360,33 @@ void JsonReader::skip() {
   } while (levels != 0 && at_ < text_.size());
 }
 
+std::string without_members(std::string_view text, std::initializer_list<std::string_view> names) {
+  constexpr std::string_view kSpace = " \n\t\r";
+  std::string out;
+  out.reserve(text.size());
+  size_t kept = 0;  // what comes before is in out, or left out
+  for (size_t at = text.find('"'); at != text.npos; at = text.find('"', at)) {
+    const size_t start = at;
+    JsonReader name(text.substr(start));
+    name.skip();
+    at += name.at();
+    const size_t colon = text.find_first_not_of(kSpace, at);
+    const std::string_view given = text.substr(start + 1, at - start - 2);
+    if (colon == text.npos || text[colon] != ':' || std::find(names.begin(), names.end(), given) == names.end()) continue;
+    JsonReader value(text.substr(colon + 1));
+    value.skip();
+    at = text.find_first_not_of(kSpace, colon + 1 + value.at());
+    out.append(text, kept, start - kept);
+    // The comma after it goes, too, or the one before it.
+    if (text[at] == ',') {
+      ++at;
+    } else {
+      out.erase(out.find_last_not_of(kSpace) + 1);
+      if (out.back() == ',') out.pop_back();
+    }
+    kept = at;
+  }
+  return out.append(text.substr(kept));
+}
+
 }  // namespace heddle::module

@@ -69,6 +69,8 @@ class JsonReader {
   bool natural(uint64_t& out);  // an integer without a sign that fits 64 bits
   void skip();                  // a value of any type
 
+  size_t at() const { return at_; }  // bytes that are read
+
  private:
   char next();  // after white space
   void skip_string();
@@ -77,5 +79,8 @@ class JsonReader {
   const std::string_view text_;
   size_t at_ = 0;
 };
+
+// A text that is_json() accepts, without the members of these names in any of its objects. Names are compared as they are written.
+std::string without_members(std::string_view text, std::initializer_list<std::string_view> names);
 
 }  // namespace heddle::module

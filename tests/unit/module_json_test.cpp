@@ -226,6 +226,23 @@ TEST(JsonReader, SkipsValuesOfAnyType) {
   }
 }
 
+TEST(WithoutMembers, LeavesOutMembersOfTheseNamesInAnyObject) {
+  for (const auto& [given, expected] : {std::pair<std::string, std::string>{R"({"a":1,"b":2,"c":3})", R"({"a":1,"c":3})"},
+                                        {R"({"b":2})", "{}"},
+                                        {R"({"b":2,"x":[],"c":3})", R"({"c":3})"},
+                                        {R"({"a":1,"b":{"c":[{"b":1}]},"x":"b"})", R"({"a":1})"},
+                                        {R"([{"b":"]}\",\\"},["b"],"b"])", R"([{},["b"],"b"])"},
+                                        {R"({"a":{"x":null,"y":-1e3},"d":["x",{"x":true}]})", R"({"a":{"y":-1e3},"d":["x",{}]})"},
+                                        {" { \"b\" : 1 , \"a\" : 2 , \"x\" : [ 3 ] } ", R"({"a":2})"},
+                                        {"[]", "[]"},
+                                        {"\"b\"", "\"b\""}}) {
+    ASSERT_TRUE(is_json(given)) << given;
+    const std::string out = without_members(given, {"b", "x"});
+    EXPECT_TRUE(is_json(out)) << out;
+    EXPECT_EQ(nlohmann::json::parse(out), nlohmann::json::parse(expected)) << given;
+  }
+}
+
 TEST(JsonReader, ReadsOnlyNaturalNumbersAsSuch) {
   uint64_t number = 0;
   for (const char* text : {"-1", "-0", "1.0", "1e2", "1E2", "18446744073709551616", "\"1\"", "null"}) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "sdk/module/json.h"
 #include "tools/heddle/command.h"
 #include "tools/heddle/explain_document.h"
 #include "tools/heddle/explain_memory.h"
@@ -52,6 +53,16 @@ Wrong check(const Options& options) {
   return twice.empty() ? twice : "--device: " + twice;
 }
 
+// Long members of the report that no line of a summary comes from need not be parsed.
+std::string for_summary(const std::string& report) {
+  return module::without_members(
+      report, {"commands", "transient_bytes", "resources", "not_fused", "special_kernels", "placed_by", "initializer_only"});
+}
+
+bool is_summary(const Options& options, bool is_bound) {
+  return !is_bound && !options.full && !options.memory.wanted && options.html.empty() && options.format == "table";
+}
+
 int run(const Arguments& arguments) {
   Options options;
   Flags flags = make_flags();
@@ -65,8 +76,11 @@ int run(const Arguments& arguments) {
   if (heddle_status_t* status = open_module(runtime.get(), options.module, module)) return report(status);
   heddle_text_t* raw = nullptr;
   if (heddle_status_t* status = heddle_module_report(module.get(), &raw)) return report(status);
+  const bool is_bound = options.route || !options.module.devices.empty() || !options.runtime.config.empty();
+  std::string json = text_of(Text(raw));
+  if (is_summary(options, is_bound)) json = for_summary(json);
   // Never destroyed: the process ends, and freeing each part takes a tenth of its time.
-  static Json& whole = *new Json(parse_json(text_of(Text(raw))));
+  static Json& whole = *new Json(parse_json(json));
   if (!whole.is_object()) return failed("explain", "this version cannot read the runtime's report");
   std::error_code no_size;
   if (const uint64_t bytes = std::filesystem::file_size(options.module.path, no_size); !no_size) whole["file_bytes"] = bytes;
@@ -76,7 +90,6 @@ int run(const Arguments& arguments) {
   for (const Json& function : functions) names += (names.empty() ? "" : ", ") + text(function, "name");
   if (!wanted.empty() && std::none_of(functions.begin(), functions.end(), [&](const Json& one) { return text(one, "name") == wanted; }))
     return flags.misuse("--function: there is no function '" + wanted + "'; the module has " + (names.empty() ? "none" : names));
-  const bool is_bound = options.route || !options.module.devices.empty() || !options.runtime.config.empty();
   // With --memory alone nothing is loaded, even if devices are named.
   if (options.route || (is_bound && !options.memory.wanted)) {
     Instance instance;
