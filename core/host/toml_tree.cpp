@@ -155,7 +155,8 @@ const TomlNode* TomlNode::find(std::string_view name) const {
 
 TomlTree parse_toml(std::string_view source) {
   TomlTree tree;
-  return parse_plain_toml(source, &tree.root) ? tree : parse_full_toml(source);
+  if (parse_plain_toml(source, &tree.root)) return tree;
+  return parse_full_toml(source);
 }
 
 TomlTree parse_full_toml(std::string_view source) {
