@@ -90,6 +90,9 @@ void read_plugin(TableReader table, Manifest& manifest) {
     if (library.empty() || library.size() > 1024) {
       diagnostics.error(table.value_place("library"), "E105",
                         fmt::format("'library' has {} bytes; 1 to 1024 were expected", library.size()));
+    } else if (const std::string& own = manifest.path; library.find('/') == std::string::npos && library.front() != '.' &&
+                                                       own.find("/.") == std::string::npos && own.find("//") == std::string::npos) {
+      manifest.library_path = own.substr(0, own.rfind('/') + 1) + library;  // as below, without the cost
     } else {
       std::filesystem::path relative(library);
       manifest.library_path =
@@ -197,8 +200,7 @@ void read_integrity(TableReader table, Manifest& manifest) {
 // Texts of a manifest appear in lists, logs and command lines, so they must not contain terminal control sequences or line ends.
 void refuse_control_characters(const TomlNode& node, uint32_t file, Diagnostics& diagnostics) {
   for (const auto& [text, place] : {std::pair(&node.key, node.key_place), std::pair(&node.string, node.place)}) {
-    const bool is_plain = std::all_of(text->begin(), text->end(), [](char c) { return c >= ' ' && c <= '~'; });
-    if (is_plain || module::one_line(*text) == *text) continue;
+    if (module::one_line(*text) == *text) continue;
     diagnostics.error({file, place}, "E105",
                       fmt::format("\"{}\" holds a character that is not printable; one line of text was expected", text->substr(0, 64)),
                       "remove it");
@@ -276,7 +278,7 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
   for (const TomlError& failed : tree.errors) diagnostics.error({file, failed.place}, "E101", failed.message);
   if (!tree.errors.empty()) return false;
 
-  refuse_control_characters(tree.root, file, diagnostics);
+  if (!tree.is_plain) refuse_control_characters(tree.root, file, diagnostics);
   TableReader root(tree.root, file, "", diagnostics);
   root.require("manifest", "manifest = 1");
   root.require("plugin", "[plugin] with id, version, kind, library and abi");

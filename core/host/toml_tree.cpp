@@ -155,7 +155,8 @@ const TomlNode* TomlNode::find(std::string_view name) const {
 
 TomlTree parse_toml(std::string_view source) {
   TomlTree tree;
-  if (parse_plain_toml(source, &tree.root)) return tree;
+  tree.is_plain = parse_plain_toml(source, &tree.root);
+  if (tree.is_plain) return tree;
   return parse_full_toml(source);
 }
 

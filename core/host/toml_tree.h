@@ -44,6 +44,8 @@ struct TomlTree {
   std::vector<TomlError> errors;
   // A table's header could not be parsed, so that keys below it are in the wrong table.
   bool lost_header = false;
+  // The plain parser read it: every character is printable ASCII.
+  bool is_plain = false;
 };
 
 // Fails only through errors; the depth and size of hostile text are limited.
