@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Start and small calls beside IREE: a whole process that runs one add, one call, 100 dependent 4x4 matmuls; sizes.
+"""Start and small calls beside IREE: a whole process that runs one add, one call, 100 dependent 4x4 matmuls; other commands; sizes.
 
 Needs iree-base-runtime and iree-base-compiler from PyPI (tools/dev/setup --bench). IREE runs on
 local-sync, Heddle with one core. Whole processes are timed in turns; calls by each side's own
@@ -118,6 +118,18 @@ class Iree:
         return entry["real_time"] * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[entry["time_unit"]]
 
 
+def other_commands(heddle, folder, config, rounds):
+    """[(command, median ms, lowest median of a round)] of whole processes that run nothing; explain has ResNet-50."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "models"))
+    import light
+
+    module = folder / "resnet50.heddle"
+    run(heddle, "compile", light.randomized("resnet50"), "-o", module)
+    commands = {"explain": ["explain", module], "devices": ["devices"], "plugins": ["plugins"], "config check": ["config", "check", config]}
+    medians = turns.measure({name: silent(heddle, *command) for name, command in commands.items()}, rounds, 0.3, 20, 0.0)
+    return [(f"`heddle {name}`", f"{statistics.median(all_) * 1e3:.2f}", f"{min(all_) * 1e3:.2f}") for name, all_ in medians.items()]
+
+
 def sizes(build, folder):
     """[(path, bytes stripped)] of what a machine needs that only runs modules, and the libraries these ask for."""
     rows, needed = [], set()
@@ -176,6 +188,7 @@ def main():
         print(f"{turns.machine()}; IREE {iree.version} on local-sync; {rounds} rounds in turns, medians\n")
         print(turns.table(["", "Heddle", "IREE", "ratio"], rows))
         print(f"\nstatistics of one call of the {MATMULS} matmuls: {statistics_text}")
+        print("\n" + turns.table(["whole process, ms", "median", "lowest round"], other_commands(heddle, folder, config, rounds)))
         files, needed = sizes(build, folder)
         total = sum(size for _, size in files)
         print("\n" + turns.table(["file, stripped", "bytes"], [*files, ("in all", total)]))
