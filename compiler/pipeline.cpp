@@ -220,7 +220,8 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
       if (std::string wrong = operators.add(path); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
     }
     import::ImportError error;
-    module = import::import_onnx(options.input_path, context, parameters, error, {{}, &placements, &operators});
+    module = import::import_onnx(options.input_path, context, parameters, error,
+                                 {{}, &placements, &operators, !options.parameters_path.empty()});
     if (!module) return {error.code, error.message};
   }
   if (std::string wrong = placements.unmatched(); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};

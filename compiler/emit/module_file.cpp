@@ -7,7 +7,9 @@
 
 #include "compiler/emit/globals.h"
 #include "compiler/emit/schedule.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/bit.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "sdk/module/safetensors.h"
 #include "sdk/module/writer.h"
@@ -250,6 +252,11 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
       writer.set_parameter(index, source_of(it->second));
     }
   }
+  // The format has no gaps between tensors. In this order each is aligned as its size is: those of a multiple of 64 bytes can be mapped.
+  llvm::stable_sort(tensors, [](const module::SafetensorsTensor& a, const module::SafetensorsTensor& b) {
+    auto aligned = [](const module::SafetensorsTensor& tensor) { return std::min(llvm::countr_zero(tensor.source.size_bytes), 6); };
+    return aligned(a) > aligned(b);
+  });
   // Both files are complete before either replaces an existing one.
   if (files.parameters()) {
     if (auto error = module::prepare_safetensors(tensors, *files.parameters())) return error;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "llvm/ADT/SmallPtrSet.h"
+
 using namespace mlir;
 
 namespace heddle::import {
@@ -34,6 +36,10 @@ std::string type_text(RankedTensorType type, const std::vector<std::string>& sym
     text += (i > 0 ? "," : "") + shown;
   }
   return text + "]";
+}
+
+std::string parameter_name(const std::string& name) {
+  return StringRef(name).starts_with(tx::derived_prefix) ? "onnx." + name : name;
 }
 
 }  // namespace
@@ -80,13 +86,69 @@ DenseElementsAttr known_elements(Value value) {
   return constant ? llvm::dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
 }
 
+// Scales, zero points and quantized constants, which belong to the weights whatever their rank.
+void Graph::find_quantized() {
+  for (const auto& node : file->model.graph().node()) {
+    if (!node.domain().empty() && node.domain() != default_domain) continue;
+    if (node.op_type() != "QuantizeLinear" && node.op_type() != "DequantizeLinear") continue;
+    quantized_.insert(node.input().begin(), node.input().end());
+  }
+}
+
+bool Graph::is_weight(const onnx::TensorProto& tensor, const std::string& name) const {
+  if (llvm::is_contained(tensor.dims(), 0)) return false;
+  if (quantized_.contains(name)) return true;
+  if (tensor.dims_size() == 0) return false;
+  switch (tensor.data_type()) {
+    case onnx::TensorProto::FLOAT:
+    case onnx::TensorProto::DOUBLE:
+    case onnx::TensorProto::FLOAT16:
+    case onnx::TensorProto::BFLOAT16:
+    case onnx::TensorProto::INT8:
+    case onnx::TensorProto::UINT8:
+    case onnx::TensorProto::INT16:
+    case onnx::TensorProto::UINT16:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Graph::need_elements(Value value) {
+  if (!all_weights) return;
+  SmallVector<Value> open{value};
+  llvm::SmallPtrSet<Operation*, 16> seen;
+  std::set<std::string> found;
+  while (!open.empty()) {
+    Operation* op = open.pop_back_val().getDefiningOp();
+    if (!op || op->getNumRegions() != 0) return;  // it depends on inputs of the model, so its elements are never known
+    if (!seen.insert(op).second) continue;
+    llvm::append_range(open, op->getOperands());
+    auto parameter = llvm::dyn_cast<tx::ParameterOp>(op);
+    if (parameter && tx::byte_size(tx::tensor(parameter.getResult())) <= largest_dense_bytes) found.insert(parameter.getName().str());
+  }
+  structure_.merge(found);
+}
+
+bool Graph::is_zero(Value value) const {
+  if (DenseElementsAttr known = known_elements(value)) {
+    return llvm::all_of(known.getValues<APInt>(), [](const APInt& element) { return element.isZero(); });
+  }
+  auto parameter = value.getDefiningOp<tx::ParameterOp>();
+  if (!parameter) return false;
+  std::vector<char> data(tx::byte_size(tx::tensor(value)));
+  std::string error = parameters.find(parameter.getName().str())->second.read(0, data.size(), data.data());
+  if (!error.empty()) throw Failure{HEDDLE_STATUS_DATA_LOSS, error};
+  return llvm::all_of(data, [](char byte) { return byte == 0; });
+}
+
 double number_of(Attribute element, bool without_sign) {
   if (auto number = llvm::dyn_cast<FloatAttr>(element)) return number.getValueAsDouble();
   APInt bits = llvm::cast<IntegerAttr>(element).getValue();
   return without_sign ? static_cast<double>(bits.getZExtValue()) : static_cast<double>(bits.getSExtValue());
 }
 
-Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string& name, Location location) {
+Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string& name, Location location, bool is_attribute) {
   std::string who = "tensor '" + name + "'";
   Type type = element_type(builder.getContext(), tensor.data_type(), who);
   uint64_t bytes = element_bytes(tensor.data_type());
@@ -99,10 +161,11 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
   for (int64_t dim : shape) bytes *= dim;  // at most 2^45 elements of 8 bytes
   auto ranked = RankedTensorType::get(shape, type);
   Operand operand;
-  if (bytes > largest_dense_bytes) {
+  const std::string base = parameter_name(name);
+  const bool is_outside = all_weights && !is_attribute && is_weight(tensor, name) && !structure_.contains(base);
+  if (bytes > largest_dense_bytes || is_outside) {
     std::shared_ptr<OnnxFile> keep = file;
     // two nodes may have one name, and the parameters must not
-    const std::string base = StringRef(name).starts_with(tx::derived_prefix) ? "onnx." + name : name;
     std::string unique = base;
     while (parameters.count(unique)) unique = base + "#" + std::to_string(++copies_.try_emplace(base, 1).first->second);
     parameters[unique] = {ranked, [keep, &tensor, unique](uint64_t offset, uint64_t size, char* target) -> std::string {
@@ -257,6 +320,7 @@ Value Node::floor_quotient(Value left, Value right, bool never_negative) {
 std::vector<AffineExpr> Node::elements(int index) const {
   const Operand& found = operand(index);
   if (!found.elements || found.is_matrix()) {
+    if (found.value) graph.need_elements(found.value);
     fail("input " + std::to_string(index) + " ('" + proto_.input(index) + "') must be known when the model is compiled",
          HEDDLE_STATUS_UNIMPLEMENTED);
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,13 +56,23 @@ struct Check {
 
 class Graph {
  public:
-  Graph(mlir::OpBuilder& builder, tx::ParameterStore& parameters, Meanings& meanings, std::shared_ptr<OnnxFile> file, int64_t opset)
-      : builder(builder), parameters(parameters), file(std::move(file)), opset(opset), symbols(builder.getContext(), meanings) {}
+  Graph(mlir::OpBuilder& builder, tx::ParameterStore& parameters, Meanings& meanings, std::shared_ptr<OnnxFile> file, int64_t opset,
+        bool all_weights)
+      : builder(builder),
+        parameters(parameters),
+        file(std::move(file)),
+        opset(opset),
+        all_weights(all_weights),
+        symbols(builder.getContext(), meanings),
+        structure_(meanings.structure) {
+    if (all_weights) find_quantized();
+  }
 
   mlir::OpBuilder& builder;
   tx::ParameterStore& parameters;
   std::shared_ptr<OnnxFile> file;
   int64_t opset;
+  const bool all_weights;
   std::map<std::string, Operand> operands;
   Symbols symbols;
   std::vector<Expected> expected;  // by the current node
@@ -69,11 +80,20 @@ class Graph {
   std::vector<Failure> unsupported;                                 // attributes and outputs of the current node
   llvm::DenseMap<mlir::Value, std::pair<int64_t, int64_t>> ranges;  // of integers, as far as they were computed
 
-  // A tensor of the file as a value: dense, splat or parameter, depending on its size.
-  Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location);
+  // A tensor of the file as a value: dense, splat or parameter, depending on its size and on whether it is a weight. An attribute is none.
+  Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location, bool is_attribute = false);
+  // The translation of a node needs the elements of this value: stored tensors that it is computed from are in the IR from the next import on.
+  void need_elements(mlir::Value value);
+  // Whether the value is a stored tensor of zeros.
+  bool is_zero(mlir::Value value) const;
 
  private:
+  void find_quantized();
+  bool is_weight(const onnx::TensorProto& tensor, const std::string& name) const;
+
   std::map<std::string, int64_t> copies_;  // number of parameters with a name
+  std::set<std::string>& structure_;
+  std::set<std::string> quantized_;  // names of inputs of QuantizeLinear and DequantizeLinear
 };
 
 // The element type for ONNX's enumeration; throws for one that tx has no type for.
@@ -100,6 +120,7 @@ class Node {
   int output_count() const { return proto_.output_size(); }
   bool has_input(int index) const { return index < proto_.input_size() && !proto_.input(index).empty(); }
   bool wants_output(int index) const { return index < proto_.output_size() && !proto_.output(index).empty(); }
+  const std::string& output(int index) const { return proto_.output(index); }
 
   const Operand& operand(int index) const;
   mlir::Value input(int index);                             // as a tensor

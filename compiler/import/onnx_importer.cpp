@@ -341,7 +341,7 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   auto function = builder.create<func::FuncOp>(module->getLoc(), "main", builder.getFunctionType({}, {}));
   Block* block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);
-  Graph graph(builder, parameters, meanings, file, default_opset(file->model));
+  Graph graph(builder, parameters, meanings, file, default_opset(file->model), options.all_weights);
 
   std::set<std::string> initialized;
   for (const auto& tensor : proto.initializer()) {
@@ -444,13 +444,13 @@ OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context,
     std::shared_ptr<OnnxFile> file = read_onnx_file(path);
     Meanings meanings;
     for (int imports = 1;; ++imports) {
-      const size_t known = meanings.by_key.size();
-      meanings.is_complete = imports == most_imports;
+      const size_t known = meanings.size();
+      meanings.is_complete = imports >= most_imports;
       try {
         OwningOpRef<ModuleOp> module = import_model(file, context, parameters, meanings, options);
-        if (meanings.by_key.size() == known) return module;
+        if (meanings.size() == known) return module;
       } catch (const Failure&) {
-        if (meanings.by_key.size() == known) throw;
+        if (meanings.size() == known) throw;
       }
       parameters.clear();
     }

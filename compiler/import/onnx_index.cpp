@@ -275,6 +275,7 @@ AffineExpr constant_count(Node& node, Type type) {
     Value input = node.input(i);
     if (Node::type_of(input).getElementType() != type) node.refuse_inputs("element types of the inputs differ");
     DenseElementsAttr elements = known_elements(input);
+    if (!elements) node.graph.need_elements(input);
     if (!elements || elements.getNumElements() != 1) {
       node.fail("input " + std::to_string(i) + " must be one number, known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
     }

@@ -97,13 +97,17 @@ class Granularity {
   std::optional<int64_t> axis_;
 };
 
-// Null if there is none, or if it is known to be 0: weights are usually symmetric.
+bool is_stored(Value value) {
+  return value.getDefiningOp<tx::ConstantOp>() || value.getDefiningOp<tx::ParameterOp>();
+}
+
+// Null if there is none, or if it is known to be 0: weights are usually symmetric, and are then so for all files of parameters. The zero point of
+// a computed value may be 0 in one file only.
 Value zero_point(Node& node) {
   if (!node.has_input(2)) return {};
   Value value = node.input(2);
-  DenseElementsAttr known = known_elements(value);
-  bool zero = known && llvm::all_of(known.getValues<APInt>(), [](const APInt& element) { return element.isZero(); });
-  return zero ? Value() : value;
+  const bool is_read = known_elements(value) || (node.graph.all_weights && is_stored(node.input(0)));
+  return is_read && node.graph.is_zero(value) ? Value() : value;
 }
 
 // saturate(round(x / scale) + zero point)

@@ -251,6 +251,7 @@ bool is_given(Node& node, int index) {
 
 std::vector<double> read_scales(Node& node, int index) {
   DenseElementsAttr known = known_elements(node.input(index));
+  if (!known) node.graph.need_elements(node.input(index));
   if (!known) node.fail("the scales must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
   std::vector<double> scales;
   for (Attribute element : known.getValues<Attribute>()) scales.push_back(number_of(element));

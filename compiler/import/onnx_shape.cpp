@@ -349,7 +349,9 @@ void same(Node& node) {
 
 void constant(Node& node) {
   if (const onnx::TensorProto* value = node.tensor("value")) {
-    Operand operand = node.graph.import_tensor(*value, "constant " + node.describe(), node.location());
+    const bool is_named = node.graph.all_weights && node.wants_output(0);
+    const std::string name = is_named ? node.output(0) : "constant " + node.describe();
+    Operand operand = node.graph.import_tensor(*value, name, node.location());
     node.set_operand(std::move(operand));
     return;
   }
@@ -374,7 +376,7 @@ void constant_of_shape(Node& node) {
   Type type = node.builder.getF32Type();
   Attribute value = node.builder.getF32FloatAttr(0);
   if (const onnx::TensorProto* tensor = node.tensor("value")) {
-    Operand operand = node.graph.import_tensor(*tensor, "value of " + node.describe(), node.location());
+    Operand operand = node.graph.import_tensor(*tensor, "value of " + node.describe(), node.location(), /*is_attribute=*/true);
     DenseElementsAttr dense = known_elements(operand.value);
     if (!dense || dense.getNumElements() != 1) node.fail("attribute 'value' must have one element");
     type = dense.getElementType();

@@ -295,6 +295,7 @@ void pad(Node& node) {
   double value = node.opset() < 11 ? node.number("value", 0.0) : 0.0;
   if (mode == "constant" && node.has_input(2)) {
     DenseElementsAttr constant = known_elements(node.input(2));
+    if (!constant) node.graph.need_elements(node.input(2));
     if (!constant || constant.getNumElements() != 1)
       node.fail("the constant value must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
     value = number_of(*constant.getValues<Attribute>().begin());

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct Meaning {
 struct Meanings {
   std::map<std::string, Meaning> by_key;
   bool is_complete = false;  // nothing more is learned
+  // Names of stored tensors that are no weights, since a shape or an attribute depends on their elements.
+  std::set<std::string> structure;
+  size_t size() const { return by_key.size() + structure.size(); }
 };
 
 class Symbols {

@@ -56,7 +56,11 @@ struct Options {
                 "ONNX operators that the plugin may run; may be repeated",
                 "FILE");
     flags.on("--annotate-affinity", annotate_affinity, "print the slot of every op's operands and results, and what decided it");
-    flags.text("--params-out", params_out, "write the parameters to this .safetensors file instead of into the module", "FILE");
+    flags.text(
+        "--params-out", params_out,
+        "write the weights to this .safetensors file instead of into the module, by their names in the model: all stored tensors of a "
+        "floating-point or 8- or 16-bit type with a dimension, and what belongs to quantization",
+        "FILE");
     flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
     flags.text("--cache", cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");
     flags.text("--tuned", tuned, "kernel choices written by heddle tune, for the device that it measured", "FILE");
