@@ -126,6 +126,30 @@ AffineExpr flops_of(tx::DispatchOp region) {
   return sum;
 }
 
+// Elements of the operand that the region reads: all, unless it only looks some up or slices.
+AffineExpr elements_read(BlockArgument operand) {
+  AffineExpr sum = getAffineConstantExpr(0, operand.getContext());
+  for (OpOperand& use : operand.getUses()) {
+    Operation* user = use.getOwner();
+    const bool is_part = llvm::isa<tx::SliceOp>(user) || (user->hasTrait<tx::LookUp>() && use.getOperandNumber() == 0);
+    if (!is_part) return tx::element_count(tx::tensor(operand));
+    sum = sum + tx::element_count(tx::tensor(user->getResult(0)));
+  }
+  return sum;
+}
+
+// Bytes that the region reads and writes if every element of its operands that it needs, and of its results, is moved once.
+AffineExpr bytes_of(tx::DispatchOp region) {
+  auto element_bytes = [](Type type) { return (llvm::cast<RankedTensorType>(type).getElementTypeBitWidth() + 7) / 8; };
+  AffineExpr sum = getAffineConstantExpr(0, region.getContext());
+  for (BlockArgument operand : region.getBody().front().getArguments()) {
+    if (!llvm::isa<RankedTensorType>(operand.getType())) continue;
+    sum = sum + elements_read(operand) * element_bytes(operand.getType());
+  }
+  for (Type type : region.getOutputs().getTypes()) sum = sum + tx::element_count(llvm::cast<RankedTensorType>(type)) * element_bytes(type);
+  return sum;
+}
+
 json::Object refusal_of(const std::string& strategy, const std::string& reason) {
   return json::Object{{"strategy", strategy}, {"reason", reason.empty() ? json::Value(nullptr) : json::Value(reason)}};
 }
@@ -184,13 +208,15 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
     for (const emit::Candidate& candidate : kernels.candidates(region).drop_back()) {
       special.push_back(json::Object{{"kernel", kernels.all()[candidate.kernel].symbol}, {"when", targets::text_of(candidate.guards)}});
     }
-    if (AffineExpr flops = flops_of(region)) {
-      auto number = llvm::dyn_cast<AffineConstantExpr>(flops);
-      auto function = region->getParentOfType<func::FuncOp>();
-      auto symbols = function ? function->getAttrOfType<ArrayAttr>(tx::symbols_attr) : ArrayAttr();
-      described["flops"] = number ? json::Value(number.getValue())
-                                  : json::Value(json::fixUTF8(named_text(flops, symbols ? symbols.getValue() : ArrayRef<Attribute>())));
-    }
+    auto function = region->getParentOfType<func::FuncOp>();
+    auto symbols = function ? function->getAttrOfType<ArrayAttr>(tx::symbols_attr) : ArrayAttr();
+    auto number_or_text = [&](AffineExpr count) {
+      auto number = llvm::dyn_cast<AffineConstantExpr>(count);
+      return number ? json::Value(number.getValue())
+                    : json::Value(json::fixUTF8(named_text(count, symbols ? symbols.getValue() : ArrayRef<Attribute>())));
+    };
+    if (AffineExpr flops = flops_of(region)) described["flops"] = number_or_text(flops);
+    described["bytes"] = number_or_text(bytes_of(region));
     if (!special.empty()) described["special_kernels"] = std::move(special);
     if (auto operand = region.overwritten()) described["overwrites_operand"] = *operand;
     if (tx::OperationAttr other = region.getAlternativeAttr()) described["operator"] = other.describe();

@@ -169,7 +169,11 @@ void Frame::collect_times() {
                           : command.kind == HEDDLE_COMMAND_COPY ? "copy"
                                                                 : "fill",
                           is_dispatch ? plan_->program->dispatches()->Get(command.as.dispatch.region) : nullptr, plan_->candidates[i],
-                          devices_[segment.device]->alias(), submitted_ns_[s] + time.begin_ns, time.end_ns - time.begin_ns);
+                          devices_[segment.device]->alias(),
+                          is_dispatch                           ? 0
+                          : command.kind == HEDDLE_COMMAND_COPY ? command.as.copy.length
+                                                                : command.as.fill.length,
+                          submitted_ns_[s] + time.begin_ns, time.end_ns - time.begin_ns);
     }
     if (any) plan_->profile->add_memory(*devices_[segment.device]);
   }

@@ -11,7 +11,7 @@
 
 namespace heddle::submit {
 
-void Profile::add(const char* kind, const module_format::DispatchSite* site, uint32_t candidate, const std::string& device,
+void Profile::add(const char* kind, const module_format::DispatchSite* site, uint32_t candidate, const std::string& device, uint64_t bytes,
                   uint64_t begin_ns, uint64_t duration_ns) {
   if (trace_) {
     if (trace_->wants(site ? host::kTraceDispatch : host::kTraceTransfer))
@@ -24,16 +24,23 @@ void Profile::add(const char* kind, const module_format::DispatchSite* site, uin
     key.kernel = executable->entries()->Get(site->candidates()->Get(candidate)->entry())->name()->str();
     key.candidate = candidate;
   }
+  add(std::move(key), bytes, duration_ns);
+}
+
+void Profile::add(Key key, uint64_t bytes, uint64_t duration_ns) {
   std::lock_guard lock(mutex_);
   Row& row = rows_[std::move(key)];
   ++row.count;
   row.total_ns += duration_ns;
+  row.total_bytes += bytes;
   row.min_ns = std::min(row.min_ns, duration_ns);
   row.max_ns = std::max(row.max_ns, duration_ns);
 }
 
-void Profile::add_crossing(const std::string& from, const std::string& to, uint64_t begin_ns, uint64_t duration_ns) {
-  if (trace_ && trace_->wants(host::kTraceTransfer)) trace_->span("transfer", "copy", from + " to " + to, begin_ns, duration_ns);
+void Profile::add_crossing(const std::string& from, const std::string& to, uint64_t bytes, uint64_t begin_ns, uint64_t duration_ns) {
+  std::string both = from + " to " + to;
+  if (trace_ && trace_->wants(host::kTraceTransfer)) trace_->span("transfer", "copy", both, begin_ns, duration_ns);
+  add({{}, "copy between devices", std::move(both), {}, {}, kNoCandidate}, bytes, duration_ns);
 }
 
 void Profile::add_memory(memory::Device& device) {
@@ -54,7 +61,9 @@ std::string Profile::json() const {
     out.open('{').key("region").text(key.region).key("kind").text(key.kind).key("device").text(key.device);
     if (key.candidate != kNoCandidate)
       out.key("executable").text(key.executable).key("kernel").text(key.kernel).count("candidate", key.candidate);
-    out.count("count", row.count).count("total_ns", row.total_ns).count("min_ns", row.min_ns).count("max_ns", row.max_ns).close('}');
+    out.count("count", row.count).count("total_ns", row.total_ns).count("min_ns", row.min_ns).count("max_ns", row.max_ns);
+    if (key.region.empty()) out.count("total_bytes", row.total_bytes);
+    out.close('}');
   }
   return out.close(']').close('}').take();
 }

@@ -138,12 +138,16 @@ Task Run::pieces_of(const Frame& frame) {
     }
     HEDDLE_CO_RETURN_IF_ERROR(check(frame, segment));
     if (segment.crossing) {
-      const uint64_t began_ns = frame.plan().profile ? host::clock_ns() : 0;
+      uint64_t began_ns = 0;
+      if (frame.plan().profile) {  // the time of the copy does not include that of the commands before it
+        for (const uint32_t device : {segment.from.device, segment.to.device}) HEDDLE_CO_RETURN_IF_ERROR(co_await lane_over(device));
+        began_ns = host::clock_ns();
+      }
       Status crossed = co_await cross(frame, segment);
       if (began_ns != 0) {
         if (crossed.ok()) crossed = co_await incoming_over(segment.to.device);
         frame.plan().profile->add_crossing(params_.devices[segment.from.device]->alias(), params_.devices[segment.to.device]->alias(),
-                                           began_ns, host::clock_ns() - began_ns);
+                                           segment.from.length, began_ns, host::clock_ns() - began_ns);
       }
       if (!crossed.ok()) co_return std::move(crossed);
       continue;

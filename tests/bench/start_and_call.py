@@ -25,7 +25,7 @@ MATMULS = 100
 STRIPPED_LIMIT = 2_500_000
 # What an installation that only runs modules consists of, relative to the build folder.
 SHIPPED = ("lib/libheddle.so*", "lib/heddle/plugins.d/*.so", "bin/heddle", "bin/heddle-*")
-NOT_SHIPPED = ("libheddle_cuda.so", "heddle-compile", "heddle-tune", "heddle-page", "heddle-params", "heddle-import", "heddle-opt", "heddle-conformance")
+NOT_SHIPPED = ("libheddle_cuda.so", "heddle-compile", "heddle-tune", "heddle-page", "heddle-params", "heddle-profile", "heddle-import", "heddle-opt", "heddle-conformance")
 # Fake and misbehaving plugins of the tests are never in plugins.d.
 
 

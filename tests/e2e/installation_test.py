@@ -111,7 +111,7 @@ class Programs(InstallationCase):
             self.assertIn("logits=f32[1,10]=", self.execute(heddle, "run", "digits.heddle", "--input", "f32[1,1,8,8]=1"))
             shown = self.execute(prefix / "bin" / "heddle-plugins", "--why", "--format", "csv")
             self.assertIn(f"{prefix}/lib/heddle/plugins.d/heddle.cpu.toml", shown)
-            for command, package in (("compile", "heddle-compiler"), ("page", "heddle-page"), ("params", "heddle-params"), ("import", "heddle-tools"), ("opt", "heddle-tools")):
+            for command, package in (("compile", "heddle-compiler"), ("page", "heddle-page"), ("params", "heddle-params"), ("profile", "heddle-profile"), ("import", "heddle-tools"), ("opt", "heddle-tools")):
                 for arguments in ([command, "x"], ["help", command]):
                     refused = self.start(heddle, *arguments, extra_environment={"PATH": "/nowhere"})
                     self.assertEqual((refused.returncode, refused.stdout), (2, ""))

@@ -3,12 +3,14 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import stat
+import subprocess
 import tempfile
 import unittest
 
-from heddle_command import DIGITS, HeddleTestCase, heddle
+from heddle_command import DIGITS, TIMEOUT_S, HeddleTestCase, heddle
 
 INPUT = ("--input", "image=f32[1,1,8,8]=1")
 
@@ -87,6 +89,20 @@ class Trace(HeddleTestCase):
     def test_it_has_the_format_of_viewers(self):
         self.succeed("profile", self.module, *INPUT, "--iterations", "2", "--trace", self.sink)
         self.check_format(self.events())
+
+    def test_perfetto_reads_all_of_it(self):
+        processor = os.environ.get("HEDDLE_TRACE_PROCESSOR")
+        if not processor:
+            self.skipTest("SKIP: HEDDLE_TRACE_PROCESSOR does not name a trace_processor of Perfetto")
+        self.succeed("profile", self.module, *INPUT, "--iterations", "20", "--trace", self.sink)
+        spans = [event for event in self.events() if event["ph"] == "X"]
+        query = self.folder / "query.sql"
+        query.write_text("select (select count(*) from slice) as slices, (select count(distinct name) from slice) as names, "
+                         "(select ifnull(sum(value), 0) from stats where severity in ('error', 'data_loss')) as errors;\n")
+        result = subprocess.run([processor, "-q", str(query), str(self.sink)], text=True, capture_output=True, timeout=TIMEOUT_S)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = re.findall(r"^(\d+),(\d+),(\d+)$", result.stdout, re.MULTILINE)
+        self.assertEqual(rows, [(str(len(spans)), str(len({event["name"] for event in spans})), "0")], result.stdout + result.stderr)
 
     def test_categories_choose(self):
         for category in ("dispatch", "memory", "transfer", "plugins"):

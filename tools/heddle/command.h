@@ -26,7 +26,6 @@ struct Command {
 // One function per command, in the file named after the command.
 Command run_command();
 Command bench_command();
-Command profile_command();
 Command devices_command();
 Command plugins_command();
 Command config_command();

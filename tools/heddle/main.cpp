@@ -23,8 +23,8 @@
 namespace heddle::tool {
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> all{run_command(),     bench_command(),  profile_command(), devices_command(),
-                                        plugins_command(), config_command(), explain_command(), completion_command()};
+  static const std::vector<Command> all{run_command(),    bench_command(),   devices_command(),   plugins_command(),
+                                        config_command(), explain_command(), completion_command()};
   return all;
 }
 
@@ -32,6 +32,7 @@ const std::vector<ForeignCommand>& foreign_commands() {
   static const std::vector<ForeignCommand> all{
       {"compile", "turns a model file into a .heddle file", "heddle-compiler", true},
       {"tune", "finds the fastest plans of a model's kernels on a device", "heddle-compiler", true},
+      {"profile", "measures the time of each region on its device", "heddle-profile", true},
       {"params", "lists, prints, converts, compares and checks files of parameters", "heddle-params", true},
       {"page", "shows the report of a module as an HTML page", "heddle-page", true},
       {"conformance", "checks a plugin against the rules", "heddle-conformance", false},
@@ -47,8 +48,8 @@ using MakeCommand = Command (*)();
 constexpr struct {
   const char* name;
   MakeCommand make;
-} kByName[] = {{"run", run_command},         {"bench", bench_command},   {"profile", profile_command}, {"devices", devices_command},
-               {"plugins", plugins_command}, {"config", config_command}, {"explain", explain_command}, {"completion", completion_command}};
+} kByName[] = {{"run", run_command},       {"bench", bench_command},     {"devices", devices_command},      {"plugins", plugins_command},
+               {"config", config_command}, {"explain", explain_command}, {"completion", completion_command}};
 
 // for_man: without what depends on this machine.
 void print_help(std::FILE* out, bool for_man = false) {

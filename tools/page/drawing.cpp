@@ -340,14 +340,29 @@ Times::Times(const Json& profile) {
     sum.ns += row["time_ns"].get<double>();
     if (row.contains("count") && row["count"].is_number()) sum.count += row["count"].get<double>();
     sum_ns += row["time_ns"].get<double>();
+    // A region has several rows only if several kernels ran it; then there is no figure for all.
+    auto take = [&](const char* name, double& out) {
+      const bool is_known = row.contains(name) && row[name].is_number() && sum.ns == row["time_ns"].get<double>();
+      out = is_known ? row[name].get<double>() : -1;
+    };
+    take("roofline", sum.roofline);
+    take("gflops", sum.gflops);
+    take("flops_share", sum.flops_share);
+    take("gbytes", sum.gbytes);
+    take("bytes_share", sum.bytes_share);
   }
   if (profile.is_object() && profile.contains("call_ns") && profile["call_ns"].is_number()) call_ns = profile["call_ns"].get<double>();
 }
 
 double Times::of(const Node& node) const {
-  if (node.kind != Node::Kind::kRegion) return 0;
+  const Time* found = find(node);
+  return found ? found->ns : 0;
+}
+
+const Times::Time* Times::find(const Node& node) const {
+  if (node.kind != Node::Kind::kRegion) return nullptr;
   const auto found = of_region.find(node.whole_name);
-  return found == of_region.end() ? 0 : found->second.ns;
+  return found == of_region.end() ? nullptr : &found->second;
 }
 
 std::string group_class(const std::string& group) {

@@ -14,6 +14,8 @@ namespace heddle::tool {
 struct Times {
   struct Time {
     double ns = 0, count = 0;
+    // Shares of the device's measured peaks, and what the region did; -1: not known.
+    double roofline = -1, gflops = -1, flops_share = -1, gbytes = -1, bytes_share = -1;
   };
   std::map<std::string, Time> of_region;
   double call_ns = 0, sum_ns = 0;
@@ -22,6 +24,8 @@ struct Times {
   bool empty() const { return of_region.empty(); }
   // 0 for a node that was not measured.
   double of(const Node& node) const;
+  // Null for a node that was not measured.
+  const Time* find(const Node& node) const;
 };
 
 // Names of classes of the style sheet.

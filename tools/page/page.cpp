@@ -3,6 +3,7 @@
 #include "tools/page/page.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 
 #include "sdk/module/error.h"
@@ -171,6 +172,22 @@ class Page {
            duration_text(times_.call_ns) + ", of which regions " + duration_text(times_.sum_ns) + "; " +
                text(part(whole_, "profile"), "calls") + " calls measured with profiling",
            out_);
+      for (const auto& [device, peaks] : part(part(whole_, "profile"), "peaks").items()) {
+        auto rate = [&peaks = peaks](const char* name) {
+          char text[40];
+          std::snprintf(text, sizeof(text), "%.1f",
+                        peaks.contains(name) && peaks[name].is_number() ? peaks[name].template get<double>() : 0.0);
+          return std::string(text);
+        };
+        const std::string unmeasured = text(peaks, "unmeasured");
+        fact("peaks of " + device,
+             unmeasured != "-"
+                 ? "not measured: " + unmeasured
+                 : concat(rate("gflops"), " GFLOP/s of f32", peaks.contains("f16_gflops") ? ", " + rate("f16_gflops") + " of f16" : "",
+                          "; reads ", rate("read_gbytes"), " GB/s of memory, ", rate("cached_gbytes"), " of caches; copies ",
+                          rate("copy_gbytes")),
+             out_);
+      }
     }
   }
 
@@ -242,7 +259,7 @@ class Page {
         "<details><summary>regions in order</summary><div "
         "class=\"wide\"><table><tr><th>region</th><th>nodes</th><th>kind</th><th>result</th>");
     out_.raw(slots_.size() > 1 ? "<th>slot</th>" : "").raw("<th>strategy</th>");
-    out_.raw(times_.empty() ? "" : "<th>time per call</th><th>share</th><th></th>").raw("</tr>\n");
+    out_.raw(times_.empty() ? "" : "<th>time per call</th><th>share</th><th></th><th>of roofline</th><th></th>").raw("</tr>\n");
     double most = 0;
     for (const Node& node : one.graph.nodes) most = std::max(most, times_.of(node));
     for (size_t i = 0; i < one.graph.nodes.size(); ++i) {
@@ -258,6 +275,11 @@ class Page {
             .element("td", ns > 0 ? share_text(ns / times_.sum_ns) : "")
             .raw("<td class=\"meter\">");
         if (ns > 0) out_.raw("<i style=\"width:").number(ns / most * 100).raw("%\"></i>");
+        out_.raw("</td>");
+        const Times::Time* time = times_.find(node);
+        const double roofline = time ? time->roofline : -1;
+        out_.element("td", roofline >= 0 ? share_text(roofline) : "").raw("<td class=\"meter roofline\">");
+        if (roofline >= 0) out_.raw("<i style=\"width:").number(std::min(roofline, 1.0) * 100).raw("%\"></i>");
         out_.raw("</td>");
       }
       out_.raw("</tr>\n");

@@ -141,16 +141,23 @@ void Panels::draw_node(size_t index, Html& out) const {
   if (const double ns = times_.of(node); ns > 0) {
     row("time per call",
         duration_text(ns) + (times_.sum_ns > 0 ? ", " + share_text(ns / times_.sum_ns) + " of all regions" : std::string()), out);
-    if (node.read_bytes && node.written_bytes && node.kind == Node::Kind::kRegion) {
-      char rate[64];
-      std::snprintf(rate, sizeof(rate), "%.2f GB/s", static_cast<double>(*node.read_bytes + *node.written_bytes) / ns);
-      row("throughput", rate, out);
+    auto rate = [&](double amount, double share, const char* form) {
+      char rate_text[80];
+      std::snprintf(rate_text, sizeof(rate_text), form, amount);
+      return rate_text + (share >= 0 ? ", " + share_text(share) + " of the device's peak" : std::string());
+    };
+    const Times::Time* time = times_.find(node);
+    if (time && time->gbytes >= 0) {
+      row("throughput", rate(time->gbytes, time->bytes_share, "%.2f GB/s"), out);
+    } else if (node.read_bytes && node.written_bytes && node.kind == Node::Kind::kRegion) {  // of older profiles
+      row("throughput", rate(static_cast<double>(*node.read_bytes + *node.written_bytes) / ns, -1, "%.2f GB/s"), out);
     }
-    if (node.flops) {
-      char rate[64];
-      std::snprintf(rate, sizeof(rate), "%.1f GFLOP/s", *node.flops / ns);
-      row("operations per time", rate, out);
+    if (time && time->gflops >= 0) {
+      row("operations per time", rate(time->gflops, time->flops_share, "%.1f GFLOP/s"), out);
+    } else if (node.flops) {
+      row("operations per time", rate(*node.flops / ns, -1, "%.1f GFLOP/s"), out);
     }
+    if (time && time->roofline >= 0) row("share of the roofline", share_text(time->roofline), out);
   }
   if (node.kind == Node::Kind::kRegion && node.read_bytes && node.written_bytes) {
     row("bytes", "reads " + bytes_text(*node.read_bytes) + ", writes " + bytes_text(*node.written_bytes), out);

@@ -79,6 +79,12 @@ if(TARGET heddle-params)
     TEXT "The command heddle params: lists, prints, converts, compares and checks safetensors and NumPy files of any size.")
 endif()
 
+if(TARGET heddle-profile)
+  heddle_package(profile NAME heddle-profile SECTION utils DEPENDS "heddle-runtime (= ${this_version})" RECOMMENDS heddle-page
+    SUMMARY "measures where the time of a compiled model goes"
+    TEXT "The command heddle profile: the time of each region on its device, and which share of the device's measured peaks it reaches.")
+endif()
+
 if(TARGET heddle_compiler)
   # dpkg-shlibdeps finds MLIR's package. It does not find LLVM's, because the links to its libraries belong to its -dev package.
   heddle_package(compiler NAME heddle-compiler SECTION devel DEPENDS "heddle-runtime (= ${this_version}), libllvm19"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle profile`: the time of each region of a call on its device, and the time of the whole call. The runtime times every command; this file
-// makes a table of the sums over the measured calls.
+// `heddle profile`, a separate program: the time of each region of a call on its device, what it did in that time, and the time of the whole call.
+// The runtime times every command; this file makes a table of the sums over the measured calls, next to what the devices reach at most (peaks.h).
+#include <signal.h>
 #include <time.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -12,9 +14,11 @@
 #include "tools/heddle/inputs.h"
 #include "tools/heddle/made_up_inputs.h"
 #include "tools/heddle/page_program.h"
+#include "tools/heddle/program.h"
 #include "tools/heddle/report_view.h"
 #include "tools/heddle/same_file.h"
 #include "tools/heddle/session.h"
+#include "tools/profile/roofline.h"
 
 namespace heddle::tool {
 namespace {
@@ -44,7 +48,10 @@ struct Options {
 };
 
 Flags make_flags() {
-  return Flags("profile", "Measures the time of each region of a function on its device. Profiled calls are slower than others.");
+  return Flags(
+      "profile",
+      "Measures the time of each region of a function on its device, and its rates in relation to what the device reaches at most, which "
+      "is measured too. Profiled calls are slower than others.");
 }
 
 double now_ns() {
@@ -79,13 +86,11 @@ Json per_call(const Json& before, const Json& after, double calls) {
     if (grown("count") == 0) continue;
     sum_ns += grown("total_ns") / calls;
     const double time_ns = grown("total_ns") / calls;
-    slowest_first.emplace(time_ns, Json{{"region", row["region"]},
-                                        {"kind", row["kind"]},
-                                        {"kernel", row.value("kernel", std::string())},
-                                        {"device", row["device"]},
-                                        {"time_ns", time_ns},
-                                        {"min_ns", row["min_ns"]},
-                                        {"count", grown("count") / calls}});
+    Json one{{"region", row["region"]},        {"kind", row["kind"]}, {"kernel", row.value("kernel", std::string())},
+             {"device", row["device"]},        {"time_ns", time_ns},  {"min_ns", row["min_ns"]},
+             {"count", grown("count") / calls}};
+    if (row.contains("total_bytes")) one["bytes"] = grown("total_bytes") / calls;
+    slowest_first.emplace(time_ns, std::move(one));
   }
   Json rows = Json::array();
   for (auto& [time_ns, row] : slowest_first) {
@@ -109,20 +114,85 @@ heddle_status_t* read_route(heddle_instance_t* instance, Json& out) {
   return nullptr;
 }
 
+// The extents of the call, by the names of their symbols.
+std::map<std::string, int64_t> symbols_of(const Function& function, const std::vector<HostTensor>& values) {
+  std::map<std::string, int64_t> symbols;
+  for (size_t i = 0; i < values.size(); ++i) {
+    heddle_tensor_type_t type{};
+    type.struct_size = sizeof(type);
+    if (heddle_status_t* status = heddle_function_argument(function.handle, static_cast<uint32_t>(i), &type)) {
+      heddle_status_free(status);
+      continue;
+    }
+    const std::vector<int64_t>& dims = values[i].shape.dims;
+    for (size_t d = 0; d < dims.size() && d < type.rank; ++d) {
+      if (const std::string_view name = view(type.symbols[d]); !name.empty()) symbols[std::string(name)] = dims[d];
+    }
+  }
+  return symbols;
+}
+
+// Of every device that ran something. A trace would get the commands of the measurement.
+std::map<std::string, Peaks> peaks_of(heddle_runtime_t* runtime, const Json& rows, const Json& route) {
+  std::map<std::string, Peaks> peaks;
+  heddle_text_t* raw = nullptr;
+  std::string refused;
+  if (heddle_status_t* status = heddle_runtime_report(runtime, view(std::string_view("trace")), &raw)) {
+    refused = "the trace cannot be written";
+    heddle_status_free(status);
+  } else if (parse_json(text_of(Text(raw)))["file"].is_string()) {
+    refused = "the measurement would be in the trace; profile without a trace";
+  }
+  for (const Json& slot : array(route, "slots")) {
+    const std::string device = text(slot, "device");
+    const bool is_used = std::any_of(rows.begin(), rows.end(), [&](const Json& row) { return text(row, "device") == device; });
+    if (!is_used || peaks.contains(device)) continue;
+    if (refused.empty()) {
+      peaks[device] = measure_peaks(runtime, device, text(slot, "family"));
+    } else {
+      peaks[device].unmeasured = refused;
+    }
+  }
+  return peaks;
+}
+
+std::string peaks_text(const std::string& device, const Peaks& peaks) {
+  if (!peaks.unmeasured.empty()) return "peaks of " + device + ": not measured: " + peaks.unmeasured;
+  char text[200];
+  std::snprintf(text, sizeof(text), "peaks of %s, measured on its %lld unit%s: %.1f GFLOP/s of f32", device.c_str(),
+                static_cast<long long>(peaks.units), peaks.units == 1 ? "" : "s", peaks.flops_per_ns);
+  std::string line = text;
+  if (peaks.matrix_flops_per_ns > 0) {
+    std::snprintf(text, sizeof(text), ", %.1f of f16 on tensor cores", peaks.matrix_flops_per_ns);
+    line += text;
+  }
+  std::snprintf(text, sizeof(text), "; memory %.1f GB/s (read %.1f, copy %.1f); caches %.1f GB/s, for up to %s",
+                peaks.bytes_per_ns(INFINITY), peaks.read_bytes_per_ns, peaks.copy_bytes_per_ns, peaks.cached_bytes_per_ns,
+                bytes_text(static_cast<uint64_t>(peaks.cache_bytes / 2)).c_str());
+  return line + text;
+}
+
 // One row per kind of region, and per kind of command that runs no kernel, slowest first.
-Json sums_by_kind(const Json& rows, const RegionKinds& kinds, double sum_ns) {
-  std::map<std::string, std::pair<double, double>> sums;  // time and count
+Json sums_by_kind(const Json& rows, const RegionKinds& kinds, const Roofline& roofline, double sum_ns) {
+  struct Sum {
+    double time_ns = 0, count = 0;
+    Amounts amounts;
+  };
+  std::map<std::string, Sum> sums;
   for (const Json& row : rows) {
     const std::string command = row["kind"].get<std::string>(), region = row["region"].get<std::string>();
     std::string kind = command;
     if (const std::string known = kinds.of(region); !known.empty()) kind = known;
-    sums[kind].first += row["time_ns"].get<double>();
-    sums[kind].second += row["count"].get<double>();
+    Sum& sum = sums[kind];
+    sum.time_ns += row["time_ns"].get<double>();
+    sum.count += row["count"].get<double>();
+    sum.amounts.add(roofline.of(row));
   }
   std::multimap<double, Json, std::greater<>> slowest_first;
   for (const auto& [kind, sum] : sums) {
-    slowest_first.emplace(
-        sum.first, Json{{"kind", kind}, {"time_ns", sum.first}, {"share", sum_ns > 0 ? sum.first / sum_ns : 0.0}, {"count", sum.second}});
+    Json row{{"kind", kind}, {"time_ns", sum.time_ns}, {"share", sum_ns > 0 ? sum.time_ns / sum_ns : 0.0}, {"count", sum.count}};
+    sum.amounts.add_to(row);
+    slowest_first.emplace(sum.time_ns, std::move(row));
   }
   Json out = Json::array();
   for (auto& [time_ns, row] : slowest_first) out.push_back(std::move(row));
@@ -191,14 +261,23 @@ int run(const Arguments& arguments) {
   for (const Json& row : rows) sum_ns += row["time_ns"].get<double>();
   Json about;
   if (heddle_status_t* status = read_module(module.get(), about)) return report(status);
-  if (!options.html.empty()) {
-    if (heddle_status_t* status = read_route(instance.get(), about["route"])) return report(status);
-  }
-  const Json kinds = sums_by_kind(rows, RegionKinds(about), sum_ns);
+  if (heddle_status_t* status = read_route(instance.get(), about["route"])) return report(status);
+  const std::map<std::string, int64_t> symbols = symbols_of(function, values);
+  // The memory of the calls is free for the measurement.
+  inputs.clear();
+  results.clear();
+  instance.reset();
+  const std::map<std::string, Peaks> peaks = peaks_of(runtime.get(), rows, about["route"]);
+  const Roofline roofline(about, symbols, peaks);
+  const Json kinds = sums_by_kind(rows, RegionKinds(about), roofline, sum_ns);
+  for (Json& row : rows) roofline.of(row).add_to(row);
+  Json of_devices = Json::object();
+  for (const auto& [device, one] : peaks) of_devices[device] = one.json();
   const Json whole{{"module", options.module.path},
                    {"calls", options.iterations},
                    {"call_ns", call_ns},
                    {"regions_ns", sum_ns},
+                   {"peaks", of_devices},
                    {"regions", rows},
                    {"kinds", kinds}};
 
@@ -224,21 +303,22 @@ int run(const Arguments& arguments) {
   auto text = [](const std::string& name) {
     return Column{name, [name](const Json& row) { return row.value(name, std::string()); }, name};
   };
-  const std::vector<Column> columns{text("region"),
-                                    text("kind"),
-                                    text("device"),
-                                    time("per call", "time_ns"),
-                                    number("share", "share", 100, "%.1f %%"),
-                                    number("count", "count", 1, "%g"),
-                                    time("min", "min_ns")};
-  print_rows(whole, rows, columns, format);
+  const Column per_call_time = time("per call", "time_ns"), share = number("share", "share", 100, "%.1f %%"),
+               count = number("count", "count", 1, "%g"), gflops = number("GFLOP/s", "gflops", 1, "%.1f"),
+               gbytes = number("GB/s", "gbytes", 1, "%.1f"), of_roofline = number("of roofline", "roofline", 100, "%.1f %%");
+  print_rows(
+      whole, rows,
+      {text("region"), text("kind"), text("device"), per_call_time, share, count, time("min", "min_ns"), gflops, gbytes, of_roofline},
+      format);
   if (format == Format::kTable || format == Format::kMarkdown) {
     print_line("");
-    print_rows(whole, kinds, {text("kind"), columns[3], columns[4], columns[5]}, format);
+    print_rows(whole, kinds,
+               {text("kind"), per_call_time, share, count, gflops, number("of peak", "flops_share", 100, "%.1f %%"), gbytes,
+                number("of peak", "bytes_share", 100, "%.1f %%"), of_roofline},
+               format);
+    print_line("");
+    for (const auto& [device, one] : peaks) print_line(printable(peaks_text(device, one)));
   }
-  inputs.clear();
-  results.clear();
-  instance.reset();
   const int code = finish_trace(runtime.get(), kFine);
   if (code != kFine || options.html.empty()) return code;
   about["profile"] = whole;
@@ -247,8 +327,12 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-Command profile_command() {
-  return {"profile", "measures the time of each region on its device", run};
-}
-
 }  // namespace heddle::tool
+
+int main(int argc, char** argv) {
+  namespace tool = heddle::tool;
+  // A write beyond the file size limit fails with a reason instead of killing the process.
+  signal(SIGXFSZ, SIG_IGN);
+  return tool::run_program("heddle profile", "profiling", "give smaller inputs",
+                           [&] { return tool::run(tool::Arguments(argv + 1, argv + argc)); });
+}
