@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`heddle profile` on a GPU: ResNet-50's table, and its sums beside the time of a call."""
+"""`heddle profile` on a GPU: ResNet-50's table, its sums beside the time of a call, and the device's peaks."""
 import json
 import unittest
 
@@ -18,6 +18,14 @@ class Profile(GpuTestCase):
         # Regions do not overlap while they are timed; the rest of a call is the host's part of it.
         self.assertLessEqual(report["regions_ns"], report["call_ns"])
         self.assertGreater(report["regions_ns"], report["call_ns"] / 2)
+        peaks = report["peaks"][self.device]
+        self.assertNotIn("unmeasured", peaks)
+        # Of any GPU that is supported, and of none.
+        for rate, least, most in (("gflops", 1e3, 1e6), ("f16_gflops", 1e4, 1e7), ("read_gbytes", 100, 1e5), ("copy_gbytes", 100, 1e5),
+                                  ("cached_gbytes", 100, 1e6)):
+            self.assertTrue(least < peaks[rate] < most, peaks)
+        for row in report["kinds"]:
+            self.assertTrue(0 < row["roofline"] < 3, row)
         print(heddle(*flags).stdout)
         print(heddle("bench", module, "--device", self.device).stdout)
 
