@@ -90,7 +90,11 @@ bool passes_on(Operation* op) {
   return tx::is_view(op);
 }
 bool stays(Operation* op) {
-  return llvm::isa<tx::ConstantOp, tx::ParameterOp>(op) || passes_on(op);
+  if (llvm::isa<tx::ConstantOp, tx::ParameterOp>(op)) return true;
+  // A contraction cannot repeat a zero point itself, so that it would be a tensor of each call.
+  const bool is_zero_point = llvm::isa<tx::BroadcastOp>(op) && tx::tensor(op->getResult(0)).getRank() == 1 &&
+                             llvm::any_of(op->getUsers(), [](Operation* user) { return tx::is_contraction(user); });
+  return passes_on(op) && !is_zero_point;
 }
 
 // Whether the value is an input of a softmax, directly or through element-wise ops.

@@ -61,7 +61,10 @@ class Network:
         x = self.node("DequantizeLinear", self.node("QuantizeLinear", x, *act), *act)
         matrix = self.node("DequantizeLinear", "quantized.weight", "quantized.scale", "quantized.zero_point")
         bias = self.node("DequantizeLinear", "quantized.bias", "quantized.bias_scale")
-        return self.node("Add", self.node("MatMul", x, matrix), bias)
+        x = self.node("Add", self.node("MatMul", x, matrix), bias)
+        w["asymmetric.weight"] = self.random.integers(0, 256, (8, 8), dtype=np.uint8)
+        w["asymmetric.scale"], w["asymmetric.zero_point"] = np.float32(self.random.uniform(0.01, 0.02)), np.uint8(self.random.integers(100, 156))
+        return self.node("MatMul", x, self.node("DequantizeLinear", "asymmetric.weight", "asymmetric.scale", "asymmetric.zero_point"))
 
     def build(self, path, zero_point):
         x = self.node("Conv", "image", self.weight("conv.weight", 8, 3, 3, 3), pads=[1, 1, 1, 1])
