@@ -27,6 +27,8 @@ std::optional<OperandView> merged(const OperandView& view, ArrayRef<AffineExpr> 
   while (d < view.extents.size()) {
     if (!tx::is_one(view.extents[d++])) return std::nullopt;
   }
+  // Kernels read neighbors along the innermost dimension.
+  if (!extents.empty() && !tx::is_one(extents.back()) && result.steps.back() != 1) return std::nullopt;
   return result;
 }
 

@@ -105,3 +105,18 @@ func.func @siblings(%x: tensor<70x64xf32>, %v: tensor<32x16xf32>, %w: tensor<32x
   return %y, %z : tensor<70x16xf32>, tensor<70x24xf32>
 }
 }
+
+// -----
+
+// One column of each matrix, as a row: neighbors of the row are not neighbors in memory.
+// CHECK-LABEL: @column_as_row
+// CHECK-COUNT-2: tx.dispatch
+// CHECK: return
+module attributes {tx.families = ["cpu", "cuda"]} {
+func.func @column_as_row(%x: tensor<7x8x16xf32>, %w: tensor<8x64xf32>) -> tensor<7x1x64xf32> {
+  %s = tx.slice %x {starts = array<i64: 0, 0, 11>, strides = array<i64: 1, 1, 1>} : tensor<7x8x16xf32> -> tensor<7x8x1xf32>
+  %r = tx.reshape %s : tensor<7x8x1xf32> -> tensor<7x1x8xf32>
+  %y = tx.matmul %r, %w : tensor<7x1x8xf32>, tensor<8x64xf32> -> tensor<7x1x64xf32>
+  return %y : tensor<7x1x64xf32>
+}
+}
