@@ -12,6 +12,7 @@ namespace {
 std::optional<OperandView> merged(const OperandView& view, ArrayRef<AffineExpr> extents) {
   OperandView result = view;
   result.extents.assign(extents.begin(), extents.end());
+  // Any step will do for a dimension of one index.
   result.steps.assign(extents.size(), view.steps.empty() ? view.start : view.steps.back());
   size_t d = 0;
   for (size_t i = 0; i < extents.size(); ++i) {

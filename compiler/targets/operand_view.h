@@ -10,7 +10,7 @@ namespace heddle::targets {
 struct OperandView {
   mlir::BlockArgument binding;
   llvm::SmallVector<mlir::AffineExpr> extents;  // of the operand
-  llvm::SmallVector<mlir::AffineExpr> steps;    // in the binding, from one index of a dimension to the next
+  llvm::SmallVector<mlir::AffineExpr> steps;    // in the binding, from one index of a dimension to the next; 1 for the last
   mlir::AffineExpr start;                       // in the binding, of the operand's first element
   bool is_slice = false;
 

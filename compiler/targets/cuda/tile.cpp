@@ -48,7 +48,7 @@ int64_t piece_of(ArrayRef<int64_t> extents, int64_t element_bytes) {
   return piece;
 }
 
-// A number that the expression is always a multiple of.
+// A number that the expression is always a multiple of; 0 if it is 0, which every number divides.
 int64_t divisor_of(AffineExpr expression) {
   return tx::static_extent(expression) == 0 ? 0 : expression.getLargestKnownDivisor();
 }
