@@ -84,8 +84,8 @@ Json per_call(const Json& before, const Json& after, double calls) {
       return static_cast<double>(row[name].get<uint64_t>() - (known == earlier.end() ? 0 : (*known->second)[name].get<uint64_t>()));
     };
     if (grown("count") == 0) continue;
-    sum_ns += grown("total_ns") / calls;
     const double time_ns = grown("total_ns") / calls;
+    sum_ns += time_ns;
     Json one{{"region", row["region"]},        {"kind", row["kind"]}, {"kernel", row.value("kernel", std::string())},
              {"device", row["device"]},        {"time_ns", time_ns},  {"min_ns", row["min_ns"]},
              {"count", grown("count") / calls}};
