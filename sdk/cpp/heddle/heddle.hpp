@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The C++ layer over heddle/runtime.h for applications: owners, exceptions, spans. Header only, C++20; link libheddle (pkg-config: heddle).
-// Depends on the C headers and the standard library alone. runtime.h defines what each function does; this page says what the layer adds.
+// Depends on the C headers and the standard library alone. runtime.h defines what each function does; this header only says what it adds.
 //
 // A minimal program:
 //
@@ -14,15 +14,17 @@
 //   std::vector<float> scores = result.read<float>();
 //
 // Ownership  Runtime, Module, Instance, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer, and
-//            empty if they are made by default or moved from; only destruction, assignment, get() and bool are allowed on an empty one. Children
-//            keep their parents alive, so the order of destruction does not matter. get() is the C handle, for everything that is not here;
-//            release() passes it to the caller, and the explicit constructor takes it over. A Function is borrowed from its Instance.
-// Errors     A function that fails throws heddle::Error, which has the code and the text of the status; when the program has no memory,
-//            std::bad_alloc. Nothing changes when a function throws. Destructors never throw.
-// Threads    A const member function has the thread tags of the C function that it calls. Moving from an object, assigning to it and
-//            destroying it are a release: no other thread uses the object at that time.
-// Units      Sizes are in bytes, where a name says so; else they count elements. Timeouts and deadlines are std::chrono's.
-// Cost       A call of the C function. Where a function allocates on its own or copies, its comment says so.
+//            empty if they are made by default or moved from. An empty object may be destroyed, assigned to, tested with get() and bool, and
+//            passed as a result of a call; nothing else. Children keep their parents alive, so objects may be destroyed in any order;
+//            see Instance for what may wait. get() is the C handle, for everything that is not here; release() passes it to the caller,
+//            and the explicit constructor takes it over. A Function is borrowed from its Instance.
+// Errors     A function that fails throws heddle::Error, which has the code and the text of the status, or std::bad_alloc when memory is
+//            exhausted. Objects then keep what they had, except that the elements of result tensors passed to a failed call are undefined.
+//            Destructors never throw.
+// Threads    A const member function may be called by several threads at once, unless runtime.h marks its C function [serial]; calls of one
+//            Function may run concurrently. While an object is moved from, assigned to or destroyed, no other thread may use it.
+// Units      Sizes are in bytes where the name says so; otherwise they count elements. Timeouts and deadlines are std::chrono's.
+// Cost       That of the C function, unless the comment of a function says that it allocates or copies.
 #ifndef HEDDLE_HEDDLE_HPP_
 #define HEDDLE_HEDDLE_HPP_
 
@@ -61,7 +63,7 @@ class Error : public std::runtime_error {
   // HEDDLE_STATUS_*, and its name: "NOT_FOUND".
   heddle_status_code_t code() const noexcept { return heddle_status_code(status()); }
   std::string_view code_name() const noexcept { return view(heddle_status_code_name(code())); }
-  // For payloads and native codes (status.h); valid as long as this object or a copy of it.
+  // For payloads and native codes (status.h); valid for the lifetime of this object and of its copies.
   const heddle_status_t* status() const noexcept { return status_.get(); }
 
  private:
@@ -105,7 +107,7 @@ inline constexpr heddle_element_type_t element_type_of = [] {
   return HEDDLE_TYPE_UNDEFINED;
 }();
 
-// A vector, an array, a span or another contiguous range of a type with an element type.
+// A vector, an array, a span or any other contiguous range whose values have an element type.
 template <class R>
 concept Elements = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
                    element_type_of<std::remove_cv_t<std::ranges::range_value_t<R>>> != HEDDLE_TYPE_UNDEFINED;
@@ -124,7 +126,7 @@ constexpr std::string_view element_type_name(heddle_element_type_t type) noexcep
   return "unknown";
 }
 
-// The type of an argument or a result; its texts are borrowed from the instance.
+// The type of an argument or a result; its strings are borrowed from the instance.
 class TensorType {
  public:
   std::string_view name() const noexcept { return view(c_.name); }
@@ -168,19 +170,20 @@ class Handle {
   std::unique_ptr<T, Release> handle_;
 };
 
-// A text that the runtime made.
+// A string that the runtime returned.
 class Text : public Handle<heddle_text_t, heddle_text_free> {
  public:
   using Handle::Handle;
   std::string_view view() const noexcept { return heddle::view(heddle_text_view(get())); }
 };
 
-// Element type, dimensions and a range of device memory. A result may still be computed: reading waits for it.
+// Element type, dimensions and a range of device memory. A result may still be pending; reading waits for it.
 class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
  public:
   using Handle::Handle;
   heddle_element_type_t element_type() const noexcept { return heddle_tensor_element_type(get()); }
-  // Borrowed from the tensor. For dims and size_bytes of a result of a function that reads values on the host, its call must be over.
+  // Borrowed from the tensor. Some functions determine the shapes of their results during the call (a dimension of the result's type is negative
+  // and has no symbol); then dims and size_bytes are valid only after the call.
   std::span<const int64_t> dims() const noexcept { return {heddle_tensor_dims(get()), heddle_tensor_rank(get())}; }
   uint64_t size_bytes() const noexcept { return heddle_tensor_size(get()); }
   // "f32[1,10]". Allocates.
@@ -209,7 +212,7 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
   // For any element type.
   void read_bytes(std::span<std::byte> bytes) const { check(heddle_tensor_read(get(), bytes.data(), bytes.size())); }
 
-  // Waits for earlier work and replaces the contents. No call in flight may read the tensor, and no other thread write it.
+  // Waits for the tensor's producer and replaces the contents. Meanwhile no call in flight may read the tensor, and no other thread may write it.
   template <Elements R>
   void write(const R& values) {
     expect<std::ranges::range_value_t<R>>("writing");
@@ -217,13 +220,13 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
   }
   void write_bytes(std::span<const std::byte> bytes) { check(heddle_tensor_write(get(), bytes.data(), bytes.size())); }
 
-  // Address on the device. UNIMPLEMENTED if the driver has no addresses.
+  // Address on the device. UNIMPLEMENTED if the driver does not expose addresses.
   uint64_t address() const {
     uint64_t out = 0;
     check(heddle_tensor_address(get(), &out));
     return out;
   }
-  // A second owner of the same tensor.
+  // A second owner of the same tensor, which is not empty.
   [[nodiscard]] Tensor share() const noexcept { return Tensor(heddle_tensor_retain(get())); }
 
  private:
@@ -247,7 +250,7 @@ class Call : public Handle<heddle_call_t, heddle_call_release> {
   using Handle::Handle;
   // Waits without limit; throws the call's failure.
   void wait() const { check(heddle_call_wait(get(), HEDDLE_TIMEOUT_INFINITE)); }
-  // False if the call is not over within the timeout, and goes on; 0 polls. Throws the call's failure, such as a missed deadline.
+  // Returns false on a timeout; the call then goes on. A timeout of 0 polls. Throws the call's failure, such as a missed deadline.
   bool wait_for(std::chrono::nanoseconds timeout) const {
     heddle_status_t* status = heddle_call_wait(get(), timeout.count() > 0 ? static_cast<uint64_t>(timeout.count()) : 0);
     if (heddle_status_code(status) == HEDDLE_STATUS_DEADLINE_EXCEEDED && heddle_status_payload(status, c_string("deadline")).size == 0) {
@@ -297,8 +300,9 @@ class Function {
                                   &out));
     return Tensor(out);
   }
-  // A tensor over device memory of the application, without a copy. memory.struct_size is set here; memory.release is called exactly once, also
-  // on failure.
+  // A tensor over device memory of the application, without a copy, for the argument `index` or, with HEDDLE_DEVICE_MEMORY_RESULT, the result
+  // `index`. memory.struct_size is set here. memory.release is called exactly once: when the tensor is no longer used, or before this function
+  // throws.
   Tensor tensor_over(uint32_t index, heddle_element_type_t type, std::span<const int64_t> dims, heddle_device_memory_t memory) const {
     memory.struct_size = sizeof(memory);
     heddle_tensor_t* out = nullptr;
@@ -306,9 +310,9 @@ class Function {
     return Tensor(out);
   }
 
-  // Calls the function and waits. An empty result becomes a new tensor; another one is written into, so that a loop with the same results
-  // allocates no tensor. An empty argument is INVALID_ARGUMENT; no pointer is NULL. Allocates for the pointers if there are more than 16 arguments
-  // or results.
+  // Calls the function and waits. An empty result receives a new tensor. A result that is not empty is overwritten in place, so that a loop with the
+  // same results allocates no tensor; its type and shape must be those of the result. Empty arguments and wrong shapes fail with
+  // INVALID_ARGUMENT; pointers must not be null. Allocates for the pointers if there are more than 16 arguments or results.
   void call(std::initializer_list<const Tensor*> arguments, std::initializer_list<Tensor*> results) const {
     invoke(arguments, results, [this](auto... words) { return heddle_call(function_, words...); });
   }
@@ -319,7 +323,8 @@ class Function {
   std::vector<Tensor> call(std::initializer_list<const Tensor*> arguments) const { return call_for_all(arguments); }
   std::vector<Tensor> call(std::span<const Tensor> arguments) const { return call_for_all(arguments); }
 
-  // Starts a call without waiting for it; the results are valid at once and filled when the call is over. The arguments may be destroyed before.
+  // Starts a call without waiting for it. The result tensors can be used at once, such as for the next call, and are filled when the call is over.
+  // The argument tensors may be destroyed before that.
   [[nodiscard]] Call start(std::initializer_list<const Tensor*> arguments, std::initializer_list<Tensor*> results,
                            const CallOptions& options = {}) const {
     return start_call(arguments, results, options);
@@ -396,11 +401,12 @@ class Function {
 
 // ------------------------------------------------------------------------------------------------------------- instance
 
-// A module bound to devices, with its parameters loaded and its state. Destruction may wait for calls in flight (runtime.h).
+// A module bound to devices, with its parameters loaded and its state. Destruction waits for calls in
+// flight, unless a Call of one of them still exists: that then keeps the instance alive.
 class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
  public:
   using Handle::Handle;
-  // An empty name means the only function, or "main".
+  // An empty name means the only function, or "main" if there are several. NOT_FOUND if there is none of that name.
   Function function(std::string_view name = {}) const {
     heddle_function_t* out = nullptr;
     check(heddle_instance_function(get(), c_string(name), &out));
@@ -420,14 +426,14 @@ struct SlotBinding {
 };
 
 struct ParameterFile {
-  std::string scope;  // empty: the default scope
+  std::string scope;  // of the parameters that the file holds (docs/parameters.md); empty: the default scope
   std::string path;
 };
 
 struct InstanceOptions {
   std::vector<SlotBinding> slots;  // others are routed by the configuration
   std::vector<ParameterFile> parameter_files;
-  uint32_t flags = 0;  // bits HEDDLE_INSTANCE_*
+  uint32_t flags = 0;  // bits HEDDLE_INSTANCE_*, such as HEDDLE_INSTANCE_PROFILE
 };
 
 // One compiled .heddle file, opened and verified.
@@ -457,7 +463,7 @@ class Module : public Handle<heddle_module_t, heddle_module_release> {
     check(heddle_module_report(get(), &out));
     return Text(out);
   }
-  // JSON: the memory that the module will need. params.struct_size is set here.
+  // JSON: the memory that the module will need (heddle_module_memory). params.struct_size is set here.
   Text memory(heddle_memory_params_t params = {}) const {
     params.struct_size = sizeof(params);
     heddle_text_t* out = nullptr;
@@ -470,10 +476,10 @@ struct RuntimeOptions {
   std::string config_path;                // heddle.toml; empty: $HEDDLE_CONFIG, else the user's and the system's file
   std::string config_text;                // TOML that overrides the file
   std::vector<std::string> plugin_paths;  // directories with manifests, searched first
-  uint32_t flags = 0;                     // bits HEDDLE_RUNTIME_*
+  uint32_t flags = 0;                     // 0 or HEDDLE_RUNTIME_NO_CONFIG
 };
 
-// One host: configuration, plugins, devices.
+// What a process shares: configuration, plugins, devices. Usually one per process.
 class Runtime : public Handle<heddle_runtime_t, heddle_runtime_release> {
  public:
   using Handle::Handle;
@@ -492,7 +498,7 @@ class Runtime : public Handle<heddle_runtime_t, heddle_runtime_release> {
     check(heddle_runtime_create(&params, &out));
     return Runtime(out);
   }
-  // flags: bits HEDDLE_MODULE_*.
+  // flags: 0 or HEDDLE_MODULE_NO_HASH.
   Module open(std::string_view path, uint32_t flags = 0) const {
     heddle_module_params_t params{};
     params.struct_size = sizeof(params);

@@ -3,13 +3,14 @@
  * HEDDLE_PLUGIN_DRIVER, called by libheddle only. A driver is a thin translation to one vendor's API: no policy, no pools, no routing.
  *
  * Glossary
- *   queue        the place where submissions are enqueued; two queues of a device may run at the same time
+ *   queue        takes submissions and runs them; two queues of a device may run at the same time
  *   submission   a list of commands with one set of waits and one set of signals
- *   command      a dispatch, copy, fill, update or barrier inside a submission
- *   executable   loaded code of one variant; its entries are kernels
+ *   command      a dispatch, copy, 2-D copy, fill, update or barrier inside a submission
+ *   variant      the kernels of a module, compiled for one kind of device, such as sm_90a
+ *   executable   the loaded code of one variant; each of its entries is a kernel
  *   binding      (buffer, offset, length) passed to a kernel
  *   constants    small plain bytes passed to a kernel (shape values, scalars)
- *   region       the part of a model that one dispatch computes; its number is the dispatch's index in the module, for profiles and error texts
+ *   region       the part of a model that one dispatch computes; profiles and error texts name it by its number in the module
  *   recipe       the arguments of a kernel in order, each with the binding or the constants that it is made of (heddle_argument_t)
  *   to poison    to fail a timeline from a value on: whoever waits for a point with this value or a larger one gets the failure (HD-S-02)
  *
@@ -17,18 +18,21 @@
  *   The host keeps all objects that a submission names, including the timelines of its waits and signals, alive until the submission's signals
  *   are reached or fail (HD-Q-03); the driver borrows them. Arrays and structs named in a call are read before it returns; the driver keeps no
  *   pointer into the caller's memory unless a comment says so.
- *   A signal is reached, or fails, only after the submission no longer touches anything it names: buffers, host memory, files, kernels,
- *   timelines of its waits (HD-Q-06). For the host a failed signal is the end of the work like a reached one: it frees and reuses at once. A
- *   point that fails because an earlier value of its timeline failed does not mean that its own submission is over; the host has at most one unfinished
- *   submission per timeline.
- *   A driver only sees waits on points whose signal is already enqueued (HD-Q-01). Timelines, buffers, entries and files of a call all belong
- *   to the device of its queue, except for those of peer_copy (HD-Q-02).
+ *   A driver lets a signal be reached, or fail, only when the submission no longer touches anything it names: buffers, host memory, files,
+ *   kernels, timelines of its waits (HD-Q-06). For the host a failed signal is the end of the work like a reached one: it frees and reuses at once.
+ *   There is one exception: if a value of a timeline fails, all later values of it fail at once, even if their submissions still run. The host avoids
+ *   this case by having at most one unfinished submission per timeline.
+ *   The host enqueues a signal before it enqueues any wait for it (HD-Q-01). Timelines, buffers, entries and files of a call all belong to the
+ *   device of its queue, except for those of peer_copy (HD-Q-02).
  *   Commands of one submission may overlap in time except across a barrier. Submissions of one queue are ordered only
  *   by their waits and signals.
- *   A submission whose wait fails is not run, or runs on undefined contents; its signals fail with that failure either way.
+ *   If a wait of a submission fails, the driver may skip the submission or run it on undefined contents. Either way its signals fail with the wait's
+ *   failure.
  *
  * What the host requires
- *   A driver has all six interfaces (plugin.h); those of ext/ are optional. The host uses their functions as follows:
+ *   A driver has all six interfaces of this header: heddle.device/1, heddle.buffer/1, heddle.transfer/1, heddle.param_io/1, heddle.dispatch/1 and
+ *   heddle.timeline/1. Those of ext/ are optional. A missing function behaves as one that returns UNIMPLEMENTED; then what is listed beside it here
+ *   does not work:
  *     always                                  device count, describe, open, close, queue_create, queue_destroy; buffer allocate and free;
  *                                             variant_rank, executable_load, executable_unload, entry, submit; timeline create, destroy,
  *                                             query, signal, fail and wait
@@ -37,8 +41,8 @@
  *     where HEDDLE_MEMORY_PINNED is offered   map and unmap of such buffers
  *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the
  *                                             configuration asks for it
- *     calls in several pieces                 notify
- *     modules over two devices of a driver    link, transfer properties, and peer_copy if these two allow it; a host of ABI 0.1 copies
+ *     calls in several submissions            notify: a function that reads values on the host, or uses several devices
+ *     modules over two devices of a driver    link, transfer properties, and peer_copy if both of these announce it; a host of ABI 0.1 copies
  *                                             through host memory instead
  *     addresses of tensors for applications   buffer properties
  *   statistics may be missing.
@@ -61,19 +65,19 @@ extern "C" {
 /* Kinds of memory that a device offers: bits, also used for allocations. Kernels and copies of the device reach buffers of every kind. */
 #define HEDDLE_MEMORY_DEVICE 1u       /* fastest for the device */
 #define HEDDLE_MEMORY_HOST_VISIBLE 2u /* can be mapped */
-#define HEDDLE_MEMORY_PINNED 4u       /* host memory that the device copies from at full speed */
+#define HEDDLE_MEMORY_PINNED 4u       /* host memory that the device copies from and to at full speed; can be mapped */
 
 /* What a device can do: bits. */
 #define HEDDLE_DEVICE_UNIFIED_MEMORY 1u /* every buffer is host visible and coherent: copies to the host can be elided */
 #define HEDDLE_DEVICE_TIMESTAMPS 2u     /* heddle.profile/1 works on it */
-#define HEDDLE_DEVICE_RECORDING 4u
+#define HEDDLE_DEVICE_RECORDING 4u      /* it has record, replay and recording_free */
 #define HEDDLE_DEVICE_INDIRECT_DISPATCH 8u
 
 typedef struct heddle_device_description {
   uint32_t struct_size;
   uint32_t ordinal;
   heddle_string_t name;   /* borrowed while the instance lives, as are the strings below */
-  heddle_string_t family; /* which programs it runs: "cpu", "cuda", "hip", "spirv" */
+  heddle_string_t family; /* what the compiler generates code for: "cpu", "cuda"; a family of your own until then */
   heddle_string_t pci;    /* "0000:01:00.0", empty if it is not a PCI device */
   uint8_t uuid[16];       /* stable across reboots; all zero if unknown */
   int32_t numa_node;      /* -1 if unknown */
@@ -82,11 +86,11 @@ typedef struct heddle_device_description {
   uint32_t compute_units; /* cores or multiprocessors */
   uint64_t memory_bytes;  /* size of device memory */
   uint64_t max_allocation_bytes;
-  /* Alignment of every allocation, a power of two. The host places every value on a multiple of it, so it is also the minimum alignment of a binding
-   * that is a whole value. */
+  /* Alignment of every allocation, a power of two. The host places every tensor on a multiple of it, so a binding that covers a whole tensor has at
+   * least this alignment. */
   uint64_t min_alignment_bytes;
-  /* Limits; 0: not known. The host passes over a variant with an entry that needs more, and a kernel whose grid is larger; drivers check
-   * again. */
+  /* Limits; 0: not known. The host does not choose a variant with an entry that exceeds one of them, nor a kernel whose grid is too large; drivers
+   * check again. */
   uint64_t shared_memory_bytes;    /* per workgroup, dynamic */
   uint32_t registers_per_thread;   /* 0: not applicable; for reports */
   uint32_t max_workgroup_size;     /* threads; 1 on CPUs */
@@ -116,7 +120,7 @@ typedef struct heddle_driver_api heddle_driver_api_t;
 typedef struct heddle_device_open_params {
   uint32_t struct_size;
   uint32_t reserved;
-  const heddle_driver_api_t* api; /* the first word of every object of this device; outlives the device */
+  const heddle_driver_api_t* api; /* copy it to the first word of every object that you create for this device; outlives the device */
   heddle_string_t cpus;           /* CPU drivers: cores to use, e.g. "0-3,8"; empty: all of the ordinal's. Ignored by other drivers */
   int32_t numa_node;              /* -1: that of the device. Ignored if it has no meaning */
   uint32_t reserved2;
@@ -124,7 +128,7 @@ typedef struct heddle_device_open_params {
 
 typedef struct heddle_queue_params {
   uint32_t struct_size;
-  uint32_t priority; /* 0 normal, 1 high; above: INVALID_ARGUMENT. A driver without priorities takes 1 as 0 */
+  uint32_t priority; /* 0 normal, 1 high; above: INVALID_ARGUMENT. A driver without priorities treats 1 as 0 */
 } heddle_queue_params_t;
 
 /* Counters of one device since it was opened; exact whenever no call is in flight. */
@@ -135,7 +139,7 @@ typedef struct heddle_device_statistics {
   uint64_t dispatches;
   uint64_t copies;          /* copies, fills and updates */
   uint64_t bytes_allocated; /* live, as allocated by the driver */
-  uint64_t bytes_reserved;  /* additional bytes that the driver holds from the system */
+  uint64_t bytes_reserved;  /* bytes that the driver got from the system beyond bytes_allocated */
 } heddle_device_statistics_t;
 
 typedef struct heddle_device_interface {
@@ -149,10 +153,10 @@ typedef struct heddle_device_interface {
   heddle_status_t* (*link)(heddle_plugin_instance_t* instance, uint32_t a, uint32_t b, heddle_device_link_t* out_link);
   /* owned by the caller: close it. OUT_OF_RANGE as in describe. Opening one ordinal twice gives two devices, each with its own limit of
    * memory and its own counters. After a loss (HD-S-02) it returns a device that works, even while the lost one is still open, or
-   * UNAVAILABLE with the necessary step. [any] [may-block] */
+   * UNAVAILABLE with a message that says what to do. [any] [may-block] */
   heddle_status_t* (*open)(heddle_plugin_instance_t* instance, uint32_t ordinal, const heddle_device_open_params_t* params,
                            heddle_device_t** out_device);
-  /* FAILED_PRECONDITION, naming them, while children live (HD-L-01). [serial:device] [may-block] */
+  /* While children are alive, fails with FAILED_PRECONDITION and lists them (HD-L-01). [serial:device] [may-block] */
   heddle_status_t* (*close)(heddle_device_t* device);
   /* owned by the caller. RESOURCE_EXHAUSTED when the device has no more queues; the host needs one. [any] [may-block] */
   heddle_status_t* (*queue_create)(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out_queue);
@@ -185,7 +189,7 @@ typedef struct heddle_buffer_properties {
   uint32_t memory; /* bits HEDDLE_MEMORY_* */
   uint64_t size_bytes;
   uint64_t alignment_bytes;
-  uint64_t device_address; /* 0 if the driver has none to show */
+  uint64_t device_address; /* 0: none */
 } heddle_buffer_properties_t;
 
 /* The raw provider of memory. Pools use it (allocator.h). */
@@ -200,18 +204,18 @@ typedef struct heddle_buffer_interface {
   /* Host pointer to bytes [offset, offset+length). FAILED_PRECONDITION if the memory is not host visible, OUT_OF_RANGE if the range is
    * outside the buffer. The caller has waited for the device's writes to that range; work on other bytes of the buffer may continue.
    * Several threads may have mapped ranges of one buffer at once, even the same bytes, because a pool divides one buffer into many blocks.
-   * A pointer is valid until the buffer was unmapped as often as it was mapped; a driver keeps the whole buffer mapped, or counts. A map of
-   * length 0 succeeds; its pointer is never dereferenced and may be NULL. [any] [may-block] */
+   * All pointers stay valid until unmap has been called as often as map: a driver keeps the whole buffer mapped, or counts maps. A map of length
+   * 0 succeeds; its pointer is never dereferenced and may be NULL. [any] [may-block] */
   heddle_status_t* (*map)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length, uint32_t flags, void** out_pointer);
-  /* Ends one map, no matter which. [any] [may-block] */
+  /* Takes back one map. [any] [may-block] */
   heddle_status_t* (*unmap)(heddle_buffer_t* buffer);
-  /* Makes host writes visible to the device. flush and invalidate do nothing if memory is coherent; both fail as map does. [any]
+  /* Makes host writes visible to the device. On coherent memory flush and invalidate do nothing; on any memory they return the errors of map. [any]
    * [may-block] */
   heddle_status_t* (*flush)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
   /* Makes device writes visible to the host. [any] [may-block] */
   heddle_status_t* (*invalidate)(heddle_buffer_t* buffer, uint64_t offset, uint64_t length);
-  /* Wraps host memory without a copy. release(context) is called exactly once, when the buffer is freed or if this call fails, on the
-   * thread that frees it or makes this call, before that function returns [callback]; NULL: no notification. The memory is never file-backed. [any] [may-block] */
+  /* Wraps host memory without a copy. release(context) is called exactly once, in the thread of the caller: by free, or by this function if it
+   * fails. NULL: no notification. The memory is never file-backed. [any] [may-block], release: [callback] */
   heddle_status_t* (*import_host)(heddle_device_t* device, void* memory, uint64_t size_bytes, void (*release)(void* context), void* context,
                                   heddle_buffer_t** out_buffer);
   /* [any] [no-block] */
@@ -227,8 +231,8 @@ typedef struct heddle_binding {
   uint64_t length;
 } heddle_binding_t;
 
-/* Orders execution and memory: a later command of the list begins only when all earlier commands are over, and sees what they wrote. After
- * a barrier the host reuses memory that earlier commands read, so a write after a read is ordered, too. */
+/* Orders execution and memory: a later command of the list begins only when all earlier commands are over, and sees what they
+ * wrote. That includes a write after a read: the host reuses memory after a barrier. */
 #define HEDDLE_COMMAND_BARRIER 0u
 #define HEDDLE_COMMAND_DISPATCH 1u
 #define HEDDLE_COMMAND_COPY 2u
@@ -236,8 +240,8 @@ typedef struct heddle_binding {
 #define HEDDLE_COMMAND_UPDATE 4u
 #define HEDDLE_COMMAND_COPY_2D 5u
 
-/* Runs grid[0]*grid[1]*grid[2] workgroups of an entry. A dispatch of zero workgroups does nothing. Numbers of bindings or
- * bytes of constants other than the entry's are INVALID_ARGUMENT. A grid beyond max_workgroup_count is refused, preferably with
+/* Runs grid[0]*grid[1]*grid[2] workgroups of an entry. A dispatch of zero workgroups does nothing. INVALID_ARGUMENT if
+ * binding_count or constants_bytes differ from the entry's. A grid beyond max_workgroup_count is refused, preferably with
  * OUT_OF_RANGE. */
 typedef struct heddle_dispatch_command {
   heddle_entry_t* entry;
@@ -246,7 +250,7 @@ typedef struct heddle_dispatch_command {
   uint32_t binding_count;
   uint32_t constants_bytes;
   uint32_t grid[3];
-  uint32_t region; /* the module's dispatch site, for profiles; a failing kernel's status has it as payload "region", in decimal */
+  uint32_t region; /* for profiles; the status of a failing kernel has it as payload "region", in decimal */
 } heddle_dispatch_command_t;
 
 /* source and target must not overlap; INVALID_ARGUMENT if they do. */
@@ -262,7 +266,7 @@ typedef struct heddle_fill_command {
   heddle_buffer_t* target;
   uint64_t offset;
   uint64_t length;
-  uint64_t pattern;       /* the low pattern_bytes are repeated; the last one may be partial */
+  uint64_t pattern;       /* the low pattern_bytes are repeated; the last repetition may be cut off */
   uint32_t pattern_bytes; /* 1, 2, 4 or 8 */
   uint32_t reserved;
 } heddle_fill_command_t;
@@ -299,8 +303,8 @@ typedef struct heddle_command {
   } as;
 } heddle_command_t;
 
-/* What one submission waits for and signals. Signal values are larger than the values that the timeline got before, or INVALID_ARGUMENT;
- * values beyond HEDDLE_TIMELINE_MAX_VALUE are refused with INVALID_ARGUMENT or OUT_OF_RANGE. Frozen, although it has a struct_size (always
+/* What one submission waits for and signals. A signal's value must be larger than all earlier ones of its timeline (INVALID_ARGUMENT) and at most
+ * HEDDLE_TIMELINE_MAX_VALUE (INVALID_ARGUMENT or OUT_OF_RANGE). Frozen, although it has a struct_size (always
  * 32), because heddle_submission holds it by value. Later versions add members after `sync` in heddle_submission. */
 typedef struct heddle_sync {
   uint32_t struct_size;
@@ -336,11 +340,11 @@ typedef struct heddle_transfer_interface {
   heddle_status_t* (*upload)(heddle_queue_t* queue, const heddle_sync_t* sync, const void* source, const heddle_binding_t* target);
   /* Buffer to host memory; target stays valid until the signal. [any] [no-block] */
   heddle_status_t* (*download)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source, void* target);
-  /* Copies between buffers of two devices of this driver. The queue, and the points of sync, belong to either device; the host uses those
-   * of the source's. INVALID_ARGUMENT if the lengths differ, or if neither buffer belongs to the queue's device. The host makes sure that
-   * the other device no longer uses the target bytes, and enqueues nothing there that uses these bytes before the signals. If the other
-   * device is lost, the copy fails with UNAVAILABLE, because DEVICE_LOST would mean the queue's own device. The first copy between two devices
-   * may take a while. UNIMPLEMENTED: the host stages. [any] [no-block] */
+  /* Copies between buffers of two devices of this driver. The queue, and the points of sync, may belong to either device; the host
+   * uses the source device's. INVALID_ARGUMENT if the lengths differ, or if neither buffer belongs to the queue's device. The host makes sure that
+   * the other device no longer uses the target bytes, and enqueues no work there that uses them until the signals are reached. If the other
+   * device is lost, the copy fails with UNAVAILABLE, because DEVICE_LOST would mean the queue's own device. The first call for two devices may
+   * have to enable access between them, which takes a while. UNIMPLEMENTED: the host stages. [any] [no-block] */
   heddle_status_t* (*peer_copy)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
                                 const heddle_binding_t* target);
 } heddle_transfer_interface_t;
@@ -352,13 +356,13 @@ typedef struct heddle_transfer_interface {
 #define HEDDLE_FILE_READ 1u
 #define HEDDLE_FILE_WRITE 2u
 
-/* How a file is read. UNIMPLEMENTED, from the call or at its signals, means that the driver does not have this method, or not for this
- * file, or does not know the number. The host then tries the next method that its configuration names. */
+/* How a file is read. UNIMPLEMENTED, from the call or at its signals: the driver does not support this method, for this file or at all; also for a
+ * number that it does not know. The host then tries the next method that its configuration names. */
 #define HEDDLE_FILE_METHOD_ANY 0u      /* the driver's choice */
 #define HEDDLE_FILE_METHOD_BUFFERED 1u /* through the page cache */
-#define HEDDLE_FILE_METHOD_DIRECT 2u   /* bypasses it; a driver or file system that cannot uses the page cache, and the log says so */
+#define HEDDLE_FILE_METHOD_DIRECT 2u   /* bypasses the page cache if driver and file system can; else BUFFERED, and the log says so */
 /* Since ABI 0.2; the host does not request them from a driver of ABI 0.1. */
-#define HEDDLE_FILE_METHOD_DIRECT_ONLY 3u /* bypasses it except for partial blocks; UNIMPLEMENTED if not supported */
+#define HEDDLE_FILE_METHOD_DIRECT_ONLY 3u /* bypasses the page cache except for partial blocks, or UNIMPLEMENTED */
 #define HEDDLE_FILE_METHOD_GDS 4u         /* GPUDirect Storage: from the disk into device memory, bypassing the host's */
 
 /* One part of a file and its destination. Frozen. */
@@ -401,9 +405,9 @@ typedef struct heddle_param_io_interface {
   heddle_status_t* (*write)(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
                             uint64_t extent_count, const heddle_param_io_params_t* params);
   /* Makes a buffer over bytes [offset, offset+length) of the file without reading them: its pages come from the page cache when they are
-   * used. Writes to the buffer stay in memory. The buffer may outlive the file's handle, and is freed like others. For devices whose memory
-   * is host memory that they access as the processor does: a driver that would pin, register or copy the pages answers UNIMPLEMENTED, as it
-   * does for a file that cannot be mapped. INVALID_ARGUMENT for an offset that is not a multiple of min_alignment_bytes, or a file that was
+   * used. Writes to the buffer stay in memory. The buffer may outlive the file's handle, and is freed like others. Only for devices that access host
+   * memory as the CPU does: a driver that would have to pin, register or copy the pages returns UNIMPLEMENTED. So does any driver for a file that
+   * cannot be mapped. INVALID_ARGUMENT for an offset that is not a multiple of min_alignment_bytes, or a file that was
    * not opened for reading; DATA_LOSS, naming the file, for bytes beyond its end. If the file is truncated later, using the lost bytes ends
    * the process with SIGBUS; the host therefore maps only if its user asks for it. Since ABI 0.2. [any] [may-block] */
   heddle_status_t* (*map)(heddle_file_t* file, uint64_t offset, uint64_t length, heddle_buffer_t** out_buffer);
@@ -473,9 +477,9 @@ typedef struct heddle_dispatch_interface {
   /* How well the open device runs code of this format and target: 0 not at all, higher is better. [any] [no-block] */
   heddle_status_t* (*variant_rank)(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out_rank);
   /* Checks and loads. INVALID_ARGUMENT or DATA_LOSS for code that does not pass the checks. INVALID_ARGUMENT for an entry whose bindings,
-   * constants or arguments do not match the kernel, if the code describes them; both come from files. NOT_FOUND for a name that the code
-   * does not have. Code of a format or target with a variant_rank of 0 is refused, preferably with FAILED_PRECONDITION. owned by the
-   * caller. [any] [may-block] */
+   * constants or arguments do not match the kernel, if the code has this information. Code and entries both come from files: trust neither.
+   * NOT_FOUND for a name that the code does not have. Code of a format or target with a variant_rank of 0 is refused, preferably with
+   * FAILED_PRECONDITION. owned by the caller. [any] [may-block] */
   heddle_status_t* (*executable_load)(heddle_device_t* device, const heddle_executable_params_t* params,
                                       heddle_executable_t** out_executable);
   /* The caller makes sure that no work uses it any more. [any] [may-block] */
@@ -485,18 +489,19 @@ typedef struct heddle_dispatch_interface {
   /* The hot path. Checks ranges and grid; enqueues all commands or fails without enqueueing any. Errors while they run poison the signals
    * (HD-S-02). [any] [no-block]; a driver may run a list whose cost is below 50 us in the caller's thread. */
   heddle_status_t* (*submit)(heddle_queue_t* queue, const heddle_submission_t* submission);
-  /* Records a list whose bindings can be replaced at replay. UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING, or for a list that this driver
-   * cannot record; the host then continues to submit it. dynamic has one byte per binding, and is NULL only if there are none: dynamic[i]
-   * has bits HEDDLE_BINDING_* of binding i, counted through the whole list. A dispatch has its binding_count, a copy two (source, then
-   * target), a 2-D copy two, a fill and an update one. Everything else is captured, including constants and the bytes of updates. The
-   * queue, the entries and the buffers of static bindings outlive the recording. The host records at the third submission of a list, in the
-   * thread that starts the call; it holds no mutex, but later calls on the instance's state wait. So recording may wait for the system, for
-   * example to allocate memory or to compile a graph, but not for work that is enqueued on the device. A failure is logged, and the list is
-   * then not replayed. [any] [may-block], for the system only */
+  /* Records a list whose bindings can be replaced at replay. UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING, or for a list that this driver cannot
+   * record; the host then continues to submit it. dynamic has one byte per binding, and is NULL only if there are none: dynamic[i] has bits
+   * HEDDLE_BINDING_* of binding i, counted through the whole list. A dispatch has its binding_count, a copy two (source, then target), a 2-D copy
+   * two, a fill and an update one. Everything else is captured, including constants and the bytes of updates. The queue, the entries and the
+   * buffers of static bindings outlive the recording. The host records at the third submission of a list, in the thread that starts the call. It
+   * holds no lock, but later calls of the same module instance may wait until it is done: record may wait for the system, for example to allocate
+   * memory or to compile a graph, but not for work that is enqueued on the device. A failure is logged, and the list is then not replayed. [any]
+   * [may-block], for the system only */
   heddle_status_t* (*record)(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
                              heddle_recording_t** out_recording);
-  /* Replays with the dynamic bindings in order of their appearance, each as long as the recorded one; checked as in submit. The host
-   * serializes replays of one recording: the next begins after the signals of the one before are reached. [serial:recording] [no-block] */
+  /* Replays the list. `bindings` replace the dynamic bindings, in their order in the list; each must be as long as the recorded one. Checks ranges as
+   * submit does. The host serializes replays of one recording: the next begins after the signals of the one before are reached.
+   * [serial:recording] [no-block] */
   heddle_status_t* (*replay)(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t binding_count,
                              const heddle_sync_t* sync);
   /* No replay is in flight. [serial:recording] [may-block] */
@@ -522,20 +527,21 @@ typedef struct heddle_timeline_interface {
   /* owned by the caller. initial_value, like all values, is at most HEDDLE_TIMELINE_MAX_VALUE; larger values are refused with
    * INVALID_ARGUMENT or OUT_OF_RANGE. [any] [may-block] */
   heddle_status_t* (*create)(heddle_device_t* device, uint64_t initial_value, heddle_timeline_t** out_timeline);
-  /* Nothing waits for the timeline or will signal it. Allowed as soon as a wait, a query or a notification has shown its last point,
-   * reached or failed. [serial:timeline] [may-block] */
+  /* The caller makes sure that nothing waits for the timeline and nothing will signal it. It may call this as soon as a wait, a query or a
+   * notification has reported that the last point was reached or failed. [serial:timeline] [may-block] */
   void (*destroy)(heddle_timeline_t* timeline);
   /* Value reached so far. A poisoned timeline returns its failure (owned by the caller) and the last good value; this is the only output
    * that is valid on failure. [any] [no-block] */
   heddle_status_t* (*query)(heddle_timeline_t* timeline, uint64_t* out_value);
   /* Host signal. INVALID_ARGUMENT if value is not larger than the value that is reached. [any] [no-block] */
   heddle_status_t* (*signal)(heddle_timeline_t* timeline, uint64_t value);
-  /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). Values that are reached stay reached:
-   * then it poisons from the next value upward. A NULL status is a failure, too: UNKNOWN. [any] [no-block] */
+  /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). If `value` is already
+   * reached, poisons from the next value upward; reached values stay reached. A NULL status is a failure, too: UNKNOWN. [any] [no-block] */
   void (*fail)(heddle_timeline_t* timeline, uint64_t value, heddle_status_t* status);
-  /* Waits for the points, all of timelines of one device; with no points, OK at once. INVALID_ARGUMENT for an unknown mode.
-   * DEADLINE_EXCEEDED changes nothing; every other failure is that of a poisoned point, or the loss of the device. ANY: a reached point
-   * counts before a failed one. timeout_ns: 0 polls, HEDDLE_TIMEOUT_INFINITE waits without limit. [any] [may-block] */
+  /* Waits for points; all their timelines belong to one device. With no points, returns at once. INVALID_ARGUMENT for an unknown mode;
+   * DEADLINE_EXCEEDED if the timeout passes, which changes no state; every other failure is that of a poisoned point, or the loss of the device.
+   * ANY: if one point is reached and another has failed, the wait succeeds. timeout_ns: 0 polls, HEDDLE_TIMEOUT_INFINITE waits without limit.
+   * [any] [may-block] */
   heddle_status_t* (*wait)(const heddle_point_t* points, uint64_t point_count, uint32_t mode, uint64_t timeout_ns);
   /* Calls function(context, failure or NULL) when the value is reached or fails, possibly before this returns, and never if this fails. The
    * failure is borrowed for the call. [any] [no-block], function: [callback]; it may submit and signal, and may destroy the timeline if

@@ -2,12 +2,14 @@
 /* What an application uses to run compiled models: runtime, devices, modules, instances, tensors, calls. Exported by libheddle.
  *
  * Glossary
- *   runtime   one host: configuration, plugins, devices
+ *   runtime   owns the configuration, the plugins and the devices
  *   module    one compiled .heddle file, opened and verified; names no device
- *   instance  a module bound to devices, with its parameters loaded and its state
+ *   slot      a name in a module for a device; the configuration says which device it is
+ *   instance  a module whose slots are bound to devices, with its parameters loaded, and with the state that its calls share
  *   function  an entry point of a module
  *   tensor    element type, dimensions and a range of device memory, row-major and dense
  *   call      one invocation of a function; several may be in flight
+ *   region    the part of a module that one kernel computes
  *
  * A minimal program. Each of these functions returns a status, which is NULL on success; a program checks it, as the example read_digit.c does.
  *
@@ -27,10 +29,10 @@
  *   heddle_call(function, &image, 1, &result, 1);
  *   heddle_tensor_read(result, scores, sizeof scores);
  *
- * The caller releases everything that it created here. Children keep their parents alive (HD-L-01), so the order does not matter.
+ * The caller releases everything that it created here, in any order: objects keep what they depend on alive (HD-L-01).
  *
- * Thread tags (types.h has the full definitions); a function without one has that of the comment above it
- *   [any]            callable from any thread at any time, also concurrently on the same object, but not with the release of the last reference
+ * Thread tags (types.h has the full definitions); a function without a comment of its own is [any] [no-block]
+ *   [any]            callable from any thread at any time, even concurrently on the same object, but not with the release of the last reference
  *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object
  *   [no-block]       returns without waiting for a device, a file or another thread
  *   [may-block]      may wait for a device, a file or the system
@@ -38,7 +40,7 @@
  *
  * Timeouts are in nanoseconds: 0 polls, and HEDDLE_TIMEOUT_INFINITE waits without limit.
  *
- * The caller sets struct_size of every struct to its size, also of a struct that a function fills. The layout of a struct that is marked Frozen
+ * The caller sets struct_size of every struct to its size, including structs that a function fills. The layout of a struct that is marked Frozen
  * never changes; it has no struct_size. */
 #ifndef HEDDLE_RUNTIME_H_
 #define HEDDLE_RUNTIME_H_
@@ -69,22 +71,24 @@ typedef struct heddle_runtime_params {
   uint32_t struct_size;
   uint32_t flags; /* bits HEDDLE_RUNTIME_* */
   heddle_string_t
-      config_path; /* heddle.toml; empty: $HEDDLE_CONFIG, else the user's and the system's file. ./heddle.toml is read only if named */
+      config_path; /* heddle.toml; empty: $HEDDLE_CONFIG, else the user's or the system's file. ./heddle.toml is read only if named */
   heddle_string_t config_text; /* TOML that overrides the file; may be empty */
   uint32_t plugin_path_count;
   uint32_t reserved;
   const heddle_string_t* plugin_paths; /* directories with manifests, searched first */
 } heddle_runtime_params_t;
 
-/* Reads the configuration and the manifests; loads no plugin yet. params may be NULL. [any] [may-block] */
+/* Reads the configuration and the manifests; loads no plugin yet. params may be NULL. Both functions: [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_runtime_create(const heddle_runtime_params_t* params, heddle_runtime_t** out_runtime);
 HEDDLE_EXPORT void heddle_runtime_release(heddle_runtime_t* runtime);
 
-/* Returns a report as JSON. Topics: "devices"; "plugins", with state and reason of each; "config", the values with their origins; "schema",
- * the JSON Schema of heddle.toml, with the options of the plugins found; "validation", for each plugin that is loaded with the validation
- * layer the numbers of calls and violations, and the texts of the first violations; "trace", which writes the events so far to the file of
- * [trace], and fails if that file could not be written; instances that are still alive may add events later. No report opens a device.
- * NOT_FOUND for another topic. [any] [may-block] */
+/* Returns a report as JSON. NOT_FOUND for an unknown topic. No report opens a device. [any] [may-block] Topics:
+ *   "devices"     the devices that the drivers found
+ *   "plugins"     every plugin, with its state and the reason
+ *   "config"      the values in force, with their origins
+ *   "schema"      the JSON Schema of heddle.toml, including the options of the plugins that were found
+ *   "validation"  for each plugin that is loaded with the validation layer: the numbers of calls and violations, and the first violations
+ *   "trace"       writes the events so far to the file of [trace], and fails if that is impossible. Instances that are alive may add events later */
 HEDDLE_EXPORT heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, heddle_string_t topic, heddle_text_t** out_json);
 
 /* --------------------------------------------------------------------------------------------------------- module */
@@ -96,8 +100,8 @@ typedef struct heddle_module_params {
   uint32_t flags; /* bits HEDDLE_MODULE_* */
 } heddle_module_params_t;
 
-/* Opens and verifies a module; reads no parameter data. DATA_LOSS for a damaged file, INVALID_ARGUMENT for another kind of file,
- * UNIMPLEMENTED for a newer format version. params may be NULL. [any] [may-block] */
+/* Opens and verifies a module. Neither this nor the content hash reads the parameters. DATA_LOSS for a damaged file, INVALID_ARGUMENT for another
+ * kind of file, UNIMPLEMENTED for a newer format version. params may be NULL. Both functions: [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_module_open(heddle_runtime_t* runtime, heddle_string_t path, const heddle_module_params_t* params,
                                                   heddle_module_t** out_module);
 HEDDLE_EXPORT void heddle_module_release(heddle_module_t* module);
@@ -117,11 +121,10 @@ typedef struct heddle_parameter_file { /* Frozen. */
   heddle_string_t path;                /* safetensors, or the index of its shards, model.safetensors.index.json */
 } heddle_parameter_file_t;
 
-/* Times every command on the device, for the report "profile". Command lists are then not recorded and their commands do not overlap, so
- * calls are slower. */
+/* Times every command on the device, for the report "profile". Calls are slower, since commands do not overlap. */
 #define HEDDLE_INSTANCE_PROFILE 1u
-/* Only binds slots and loads code: no parameters are read, and nothing of the module runs. For the reports "route" and "statistics"; its
- * functions answer FAILED_PRECONDITION. */
+/* Only binds slots and loads code: no parameters are read, and nothing of the module runs. For the reports "route" and "statistics"; calling a
+ * function returns FAILED_PRECONDITION. */
 #define HEDDLE_INSTANCE_ROUTE_ONLY 2u
 
 typedef struct heddle_instance_params {
@@ -133,16 +136,18 @@ typedef struct heddle_instance_params {
   uint32_t flags; /* bits HEDDLE_INSTANCE_* */
 } heddle_instance_params_t;
 
-/* Binds slots, loads code and parameters, and packs the parameters that the variant wants packed. params may be NULL. NOT_FOUND and
+/* Binds slots, loads code and parameters, and computes what kernels need from parameters, such as packed weights. params may be NULL. NOT_FOUND and
  * UNAVAILABLE name the slot, the device, and why each candidate was refused. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_instance_params_t* params,
                                                       heddle_instance_t** out_instance);
-/* Calls whose handles are not released keep the instance alive. If there are none, waits for calls in flight whose handles were released. NULL is
- * allowed. [any] [may-block] */
+/* Its functions must not be used afterwards. If the application still holds handles of calls, the instance lives until it releases the last one.
+ * Otherwise this waits for the calls that are in flight. NULL is allowed. [any] [may-block] */
 HEDDLE_EXPORT void heddle_instance_release(heddle_instance_t* instance);
-/* Returns a report as JSON. Topics: "route", with the device of each slot, the variant of each executable, and the reasons; "statistics",
- * with dispatches, copies and bytes; "profile", with the time of each region on its device, over all calls that were waited for
- * (FAILED_PRECONDITION without HEDDLE_INSTANCE_PROFILE). [any] [no-block] */
+/* Returns a report as JSON. [any] [no-block] Topics:
+ *   "route"       the device of each slot, the variant of each executable, and the reasons
+ *   "statistics"  calls, dispatches, copies, and memory per device and pool
+ *   "profile"     the time of each region on its device, over all calls that were waited for; FAILED_PRECONDITION without
+ *                 HEDDLE_INSTANCE_PROFILE */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json);
 
 /* Extents of one argument. */
@@ -156,20 +161,24 @@ typedef struct heddle_memory_params { /* Since ABI 0.2. */
   uint32_t struct_size;
   uint32_t call_count;
   const heddle_instance_params_t*
-      instance;                 /* slots are bound as in heddle_instance_create; NULL: no slots are bound and no device is looked at */
+      instance;                 /* slots are bound as in heddle_instance_create; NULL: no slots are bound and no device is used */
   heddle_string_t function;     /* empty: the only one, or "main" */
-  const heddle_shape_t* shapes; /* call_count times one per argument; not needed if all extents are static */
+  const heddle_shape_t* shapes; /* call_count times argument_count of them, call by call; NULL if all extents are static */
 } heddle_memory_params_t;
 
-/* Returns the memory that a module will need, as JSON, before any of its code or data is loaded. For each device (or for each slot, if none
- * are bound) it has the bytes of weights ("parameters", "constants", and "derived" from them at load), the bytes of "state", and the
- * largest amount that is live while these are loaded ("peak_at_load"). For each call it has the bytes of its "arguments", "results" and
- * "arena", their sum with weights and state ("total"), and the larger of this sum and the load ("peak"). The figures are what a device's
- * pool is asked for ("requested" in the report "statistics"), by one call at a time. For slots that are not bound, there is a list for each
- * family of programs, as if each slot were a device without alignment requirements. Amounts that cannot be known in advance are named in
- * "not_counted". Plugins with operators that a bound module uses are loaded, because only they know their workspace. params may be NULL.
- * INVALID_ARGUMENT for a shape that the function does not take; errors about slots are those of heddle_instance_create. Since ABI 0.2.
- * [any] [may-block] */
+/* Returns the memory that a module will need, as JSON, before any of its code or data is loaded. Figures are the bytes that one call at a time
+ * requests from a device's pool ("requested" in the report "statistics"). Per device, or per slot if none are bound:
+ *   "parameters", "constants", "derived"  weights: in files, in the module, and computed from both at load
+ *   "state"                               what calls keep for later ones
+ *   "peak_at_load"                        the most that is live while these are loaded
+ * For each call:
+ *   "arguments", "results", "arena"       its tensors, and its intermediate values
+ *   "total"                               their sum with weights and state
+ *   "peak"                                the larger of "total" and "peak_at_load"
+ * "not_counted" names amounts that cannot be known in advance. If no slots are bound, there is one list per family of devices ("cpu", "cuda"), in
+ * which each slot counts as a device with an alignment of 64 bytes. If they are bound, plugins with operators that the module uses are loaded,
+ * because only they know their workspace. params may be NULL. INVALID_ARGUMENT for a shape that the function does not take; errors about slots are
+ * those of heddle_instance_create. Since ABI 0.2. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_module_memory(heddle_module_t* module, const heddle_memory_params_t* params,
                                                     heddle_text_t** out_json);
 
@@ -177,7 +186,8 @@ HEDDLE_EXPORT heddle_status_t* heddle_module_memory(heddle_module_t* module, con
 HEDDLE_EXPORT heddle_status_t* heddle_instance_function(heddle_instance_t* instance, heddle_string_t name,
                                                         heddle_function_t** out_function);
 
-/* Type of an argument or a result. dims[i] < 0: not known before the call; then symbols[i] is its name, if it has one. */
+/* Type of an argument or a result. A dimension below 0 is not known before the call: it has a symbol, which the arguments of a call determine, or (of
+ * a result) depends on the elements of arguments, and has none. */
 typedef struct heddle_tensor_type {
   uint32_t struct_size;
   heddle_element_type_t element_type;
@@ -185,8 +195,8 @@ typedef struct heddle_tensor_type {
   uint32_t rank;
   uint32_t reserved;
   int64_t dims[HEDDLE_MAX_RANK];
-  /* Since ABI 0.2. Name of the symbol of each dimension ("batch"), borrowed from the instance; empty for a dimension that is static or that the
-   * function computes. Dimensions of a function with the same symbol have the same extent in one call. The module's report has its range. */
+  /* Since ABI 0.2. Name of the symbol of each dimension ("batch"), borrowed from the instance; empty for a dimension that is static or depends on
+   * elements. Dimensions of a function with the same symbol have the same extent in one call. The module's report has its range. */
   heddle_string_t symbols[HEDDLE_MAX_RANK];
 } heddle_tensor_type_t;
 /* [any] [no-block] */
@@ -205,55 +215,56 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_host(heddle_function_t* functi
                                                        heddle_tensor_t** out_tensor);
 
 /* Device memory of the application. */
-#define HEDDLE_DEVICE_MEMORY_RESULT 1u /* a call writes a result into it; index is the index of this result */
+#define HEDDLE_DEVICE_MEMORY_RESULT 1u /* for a result: `index` of heddle_tensor_from_device counts results, not arguments */
 typedef struct heddle_device_memory {
   uint32_t struct_size;
   uint32_t flags;   /* bits HEDDLE_DEVICE_MEMORY_* */
-  uint64_t address; /* in the vendor's API (ext/native.h): on CUDA the value of data_ptr() */
+  uint64_t address; /* in the vendor's API (ext/native.h): on CUDA a CUdeviceptr, such as data_ptr() of a PyTorch tensor */
   uint64_t size_bytes;
   void (*release)(void* context); /* may be NULL. [callback] */
   void* context;
 } heddle_device_memory_t;
 
-/* Makes a tensor over memory of the application on the device of that argument or result, without a copy. release is called exactly once:
- * when the tensor is no longer used, by its last user, or before this function returns a failure. A call runs after the work that
- * the application has enqueued on the memory if it is ordered with the application's stream (heddle_call_params_t). INVALID_ARGUMENT
- * for memory of another device, and for an address that is not a multiple of the device's alignment; UNIMPLEMENTED if the driver does not
- * support it. The caller owns the tensor. [any] [may-block] */
+/* Makes a tensor over memory of the application on the device of that argument or result, without a copy. release is called exactly once: by the
+ * last user of the tensor or, if this function fails, before it returns. Heddle does not wait for work that the application has enqueued on the
+ * memory, unless a call is ordered with the application's stream (heddle_call_params_t). INVALID_ARGUMENT for memory of another device, and for an
+ * address that is not a multiple of the device's alignment, which the message names; UNIMPLEMENTED if the driver does not support it. The caller
+ * owns the tensor. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_device(heddle_function_t* function, uint32_t index, heddle_element_type_t type,
                                                          const int64_t* dims, uint32_t rank, const heddle_device_memory_t* memory,
                                                          heddle_tensor_t** out_tensor);
-/* Returns the address of the tensor's bytes on the device, valid while the application holds the tensor. The work that fills them may still
- * be running: work on a stream runs after it if the call was ordered with that stream. UNIMPLEMENTED if the driver has no addresses. [any]
- * [no-block], except for a result of a call in several pieces */
+/* Returns the address of the tensor's bytes on the device, valid while the application holds the tensor. The call that fills them may still be
+ * running: use them on the stream with which that call was ordered, or wait for it first. UNIMPLEMENTED if the driver does not expose addresses.
+ * [any] [may-block]: waits only for a result whose call reads values on the host, or uses several devices */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_address(heddle_tensor_t* tensor, uint64_t* out_address);
 HEDDLE_EXPORT heddle_tensor_t* heddle_tensor_retain(heddle_tensor_t* tensor);
 HEDDLE_EXPORT void heddle_tensor_release(heddle_tensor_t* tensor);
 HEDDLE_EXPORT heddle_element_type_t heddle_tensor_element_type(const heddle_tensor_t* tensor);
 HEDDLE_EXPORT uint32_t heddle_tensor_rank(const heddle_tensor_t* tensor);
-/* rank values, borrowed; the size is in bytes. For a result of a function that reads values on the host, both may be requested only
- * when its call is over. [any] [no-block] */
+/* heddle_tensor_dims returns `rank` extents, borrowed from the tensor, and heddle_tensor_size returns bytes. If an extent of a result depends on
+ * elements (heddle_tensor_type_t), both are valid only after its call. [any] [no-block] */
 HEDDLE_EXPORT const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor);
 HEDDLE_EXPORT uint64_t heddle_tensor_size(const heddle_tensor_t* tensor);
 /* Waits for the tensor's producer and copies the contents out; size_bytes must be heddle_tensor_size. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_read(heddle_tensor_t* tensor, void* bytes, uint64_t size_bytes);
-/* Waits for earlier work and replaces the contents; after this, a tensor whose call failed is usable again. The caller makes sure that no
- * call in flight reads it. [serial:tensor] [may-block] */
+/* Waits for earlier work and replaces the contents; after this, a tensor whose call failed is usable again. The caller must make sure that
+ * no call in flight reads it. [serial:tensor] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, const void* bytes, uint64_t size_bytes);
 
 /* ----------------------------------------------------------------------------------------------------------- call */
 
-/* Calls that touch a module's state run in the order in which they were started. If one of them fails after its work was enqueued, the state is
- * undefined, and every later call that touches it on that instance fails with the same failure; a new instance starts afresh. After DEVICE_LOST
- * all calls on the device return DEVICE_LOST; a new instance opens the device again.
- *
- * Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
+/* State. Calls that touch an instance's state run in the order in which they were started. If one of them fails after its work was enqueued, the
+ * state is undefined, and every later call that touches it fails with the same failure; a new instance starts afresh. After DEVICE_LOST all calls
+ * on the device return DEVICE_LOST; a new instance opens the device again. */
+
+/* Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
  * result. An element that is not NULL is a tensor of the right type to write into, and stays the caller's. A NULL element is replaced by a new
- * tensor, owned by the caller. INVALID_ARGUMENT names the input, what was expected and what was given. [any] [may-block] */
+ * tensor, owned by the caller; if the call fails, it stays NULL. INVALID_ARGUMENT names the input, what was expected and what was given. [any]
+ * [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
                                            heddle_tensor_t** results, uint32_t result_count);
 
-#define HEDDLE_CALL_NATIVE_STREAM 1u /* native_stream is set; 0 is a stream, too */
+#define HEDDLE_CALL_NATIVE_STREAM 1u /* native_stream is set; 0 is valid, too: CUDA's default stream */
 typedef struct heddle_call_params {
   uint32_t struct_size;
   uint32_t flags;         /* bits HEDDLE_CALL_* */
@@ -261,32 +272,34 @@ typedef struct heddle_call_params {
   uint64_t native_stream; /* a stream of the vendor's API (ext/native.h): on CUDA cudaStream_t */
 } heddle_call_params_t;
 
-/* The same without waiting: result tensors are valid at once and filled on completion; reading one waits. If an earlier call still fills a
- * result that this call writes into, the work waits for it, as for an argument; if the earlier call fails, so does this one. The caller makes
- * sure that no call in flight reads such a result. params may be NULL.
+/* The same without waiting. Result tensors can be used at once, such as for another call; reading one waits until the call has filled it. The
+ * handles of arguments and results may be released before that. params may be NULL, out_call may not.
  *
- * After its deadline nothing more of the call is enqueued: enqueued work finishes, and the call and its results fail with DEADLINE_EXCEEDED and
- * the region that was next. A call whose work is all enqueued by then runs to its end.
+ * If an earlier call is still filling a tensor that is an argument or a result of this call, this call waits for it on the device, and fails if it
+ * fails. Calls that are still reading a tensor are not waited for: the caller must make sure that there are none for a tensor that is a result.
  *
- * With a native stream the call runs after the work that is already on the stream, and work that the application enqueues there later runs after
- * the call, without waiting on the host: memory that the stream fills can be an argument, and the stream can use the results. The host waits for
- * a call in several pieces, or on several devices. The results of a failed call are undefined for the stream, too. INVALID_ARGUMENT for a stream
- * of another device, FAILED_PRECONDITION for one that is being captured, UNIMPLEMENTED if the driver does not support it. The stream lives until
- * the call is over.
+ * After its deadline nothing more of the call is enqueued. Enqueued work finishes; then the call and its results fail with DEADLINE_EXCEEDED, and
+ * the message names the region that would have run next. A call whose work is all enqueued by then runs to its end.
  *
- * [any] [no-block], unless an argument comes from another device, or its extents from a call in flight, or the call records a list of commands for later
- * ones. out_call may not be NULL */
+ * If a native stream is given, the call is ordered with it: it runs after the work that is already on the stream, and work that the application
+ * enqueues there later runs after the call. So memory that the stream fills can be an argument, and the stream can use the results. The calling
+ * thread does not wait, unless the function reads values on the host or uses several devices. The results of a failed call are undefined for the
+ * stream, too. INVALID_ARGUMENT for a stream of another device, FAILED_PRECONDITION for one that is being captured, UNIMPLEMENTED if the driver
+ * does not support it. The stream must stay valid until the call is over.
+ *
+ * [any] [no-block], except when an argument is on another device, when extents of an argument depend on a call in flight, and when this call
+ * records a list of commands that later calls replay */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
                                                  uint32_t result_count, heddle_call_t** out_call);
-/* Waits for the call and returns its failure. DEADLINE_EXCEEDED: not over within the timeout, and the call goes on; or a call missed its own
- * deadline, and the text names the region that was next. The latter status has the payload "deadline" (since ABI 0.2). [any] [may-block] */
+/* Waits for the call and returns its failure. DEADLINE_EXCEEDED has two meanings: the timeout passed and the call goes on, or the call missed its own
+ * deadline and is over. Only in the second case does the status have the payload "deadline" (since ABI 0.2). [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
 /* Drops the work that is not yet enqueued, as a deadline does; the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
 HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);
-/* Releases the handle, also of a call in flight. Then the call goes on and keeps its arguments and results alive; its results are filled, and its
- * failure is returned by heddle_tensor_read of each of them. NULL is allowed. [any] [no-block], but waits for the instance's calls in flight if
- * the instance is released and this was the last handle of a call on it */
+/* Releases the handle. A call in flight goes on and keeps its arguments and results alive; its results are filled, and its failure is returned by
+ * heddle_tensor_read of each of them. NULL is allowed. [any] [may-block]: waits only if the instance was released before and this is the last
+ * handle of one of its calls; then it waits for the instance's calls in flight */
 HEDDLE_EXPORT void heddle_call_release(heddle_call_t* call);
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@
  *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object; [serial:plugin] means calls of
  *                    one host, and two hosts may call at once
  *   [no-block]       returns without waiting for a device, a file or another thread; may hold a short lock
- *   [may-block]      may wait for a device, a file or the system; kept off the path of an invocation
+ *   [may-block]      may wait for a device, a file or the system
  *   [callback]       called by a plugin or by the host on a thread of its own choice; must return quickly and must not call
  *                    back into the object that called it, except where the comment says so
  *   A function that ends an object (free, close, destroy, unload, shutdown) is never called concurrently with another call on that object,
