@@ -6,7 +6,8 @@
 //   ./run_module digits.heddle                  # what it takes
 //   ./run_module digits.heddle images.npy       # one file per argument, in order
 //
-// PREFIX is where `cmake --install` put Heddle.
+// PREFIX is where `cmake --install` put Heddle. Without an installation, the headers are in sdk/include and sdk/cpp, and the library is in
+// build/release/lib.
 #include <fstream>
 #include <heddle/heddle.hpp>
 #include <iostream>

@@ -187,18 +187,15 @@ class BuildingAgainstIt(InstallationCase):
         where = {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
         # The runtime finds its plugins beside libheddle; here they come from the build.
         plugins_there = {"HEDDLE_PLUGIN_PATH": str(BUILD / "lib/heddle/plugins.d")}
-        # The lines of docs/installation.md: as they are printed, and with the path of the library that the page adds.
+        # The lines of docs/installation.md as they are printed, then with all warnings.
         page = PAGE.read_text(encoding="utf-8")
-        rpath = re.search(r"`(-Wl,-rpath,[^`]*)`", page).group(1)
-        for compiler, source, run in (("cc", "read_digit.c", self.read_digit), ("c++", "run_module.cpp", self.run_module)):
+        for compiler, source, program, run in (("cc", "run_module.c", "run_from_c", self.run_module_c),
+                                               ("c++", "run_module.cpp", "run_from_cpp", self.run_module)):
             line = re.search(rf"^{re.escape(compiler)} .*\b{re.escape(source)} .*$", page, re.MULTILINE).group(0)
-            program = pathlib.Path(source).stem
             shutil.copy(prefix / "share/doc/heddle/examples" / source, self.folder)
-            if not SANITIZE:
-                self.execute("bash", "-euc", line, extra_environment=where)
-                run(f"./{program}", {**plugins_there, "LD_LIBRARY_PATH": str(prefix / "lib")})
-            self.execute("bash", "-euc", f"{line} {rpath} -Wall -Wextra -pedantic -Werror {' '.join(SANITIZE)}", extra_environment=where)
-            run(f"./{program}", plugins_there)
+            for more in ("",) * (not SANITIZE) + (f" -Wall -Wextra -pedantic -Werror {' '.join(SANITIZE)}",):
+                self.execute("bash", "-euc", line + more, extra_environment=where)
+                run(f"./{program}", plugins_there)
         # The same on the templates of plugins.
         page = page.replace("\\\n", " ")
         for compiler, template, sources in (("c++", "cpp", "plugin.cpp device.cpp code.cpp"), ("cc", "c", "driver.c work.c")):
@@ -215,8 +212,26 @@ class BuildingAgainstIt(InstallationCase):
         plugins = self.execute("pkg-config", "--variable=pluginsdir", "heddle-sdk", extra_environment=where).strip()
         self.assertEqual((pathlib.Path(plugins)).resolve(), (prefix / "lib/heddle/plugins.d").resolve())
 
-    def read_digit(self, program, more):
-        self.assertEqual(self.execute(program, "digits.heddle", extra_environment=more), "the digit is a 1\n")
+    def run_module_c(self, program, more):
+        """The example in C against `heddle run`, and its errors."""
+        image = np.random.default_rng(5).random((2, 1, 8, 8), np.float32)
+        np.save(self.folder / "image.npy", image)
+        np.save(self.folder / "wide.npy", np.zeros((2, 1, 8, 9), np.float32))
+        np.save(self.folder / "doubles.npy", np.zeros((2, 1, 8, 8)))
+        np.save(self.folder / "columns.npy", np.asfortranarray(np.zeros((2, 3), np.float32)))
+        (self.folder / "short.npy").write_bytes((self.folder / "image.npy").read_bytes()[:100])
+        printed = self.execute(program, "digits.heddle", "image.npy", extra_environment=more)
+        self.assertRegex(printed, r"^logits = \[2,10\]: ")
+        self.execute(BUILD / "bin" / "heddle", "run", "digits.heddle", "--input", "image=@image.npy", "--output", "@expected.npy")
+        np.testing.assert_array_equal(np.array(printed.split()[3:], np.float32), np.load(self.folder / "expected.npy").ravel())
+        for arguments, said in (([], "HD-F-01"), (["wide.npy"], "dimension 3 is 9 and must be 8"), (["doubles.npy"], "are not f32"),
+                                (["columns.npy"], "ascontiguousarray"), (["short.npy"], "header is incomplete"),
+                                (["digits.heddle"], r"not a \.npy file"), (["nowhere.npy"], "could not be read"),
+                                (["image.npy", "image.npy"], "argument 1")):
+            refused = self.start(program, "digits.heddle", *arguments, extra_environment=more)
+            self.assertEqual((refused.returncode, refused.stdout), (1, ""))
+            self.assertRegex(refused.stderr, said)
+        self.assertEqual(self.start(program, extra_environment=more).returncode, 2)
 
     def run_module(self, program, more=None):
         """The example in C++ against `heddle run`, and its errors."""

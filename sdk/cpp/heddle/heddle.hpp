@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The C++ layer over heddle/runtime.h for applications: owners, exceptions, spans. Header only, C++20; link libheddle (pkg-config: heddle).
+// The C++ layer over heddle/runtime.h for applications: RAII handles, exceptions, spans. Header only, C++20; link libheddle (pkg-config: heddle).
 // Depends on the C headers and the standard library alone. runtime.h defines what each function does; this header only says what it adds.
 //
 // A minimal program:
@@ -14,17 +14,17 @@
 //   std::vector<float> scores = result.read<float>();
 //
 // Ownership  Runtime, Module, Instance, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer, and
-//            empty if they are made by default or moved from. An empty object may be destroyed, assigned to, tested with get() and bool, and
-//            passed as a result of a call; nothing else. Children keep their parents alive, so objects may be destroyed in any order;
-//            see Instance for what may wait. get() is the C handle, for everything that is not here; release() passes it to the caller,
-//            and the explicit constructor takes it over. A Function is borrowed from its Instance.
-// Errors     A function that fails throws heddle::Error, which has the code and the text of the status, or std::bad_alloc when memory is
-//            exhausted. Objects then keep what they had, except that the elements of result tensors passed to a failed call are undefined.
-//            Destructors never throw.
-// Threads    A const member function may be called by several threads at once, unless runtime.h marks its C function [serial]; calls of one
-//            Function may run concurrently. While an object is moved from, assigned to or destroyed, no other thread may use it.
-// Units      Sizes are in bytes where the name says so; otherwise they count elements. Timeouts and deadlines are std::chrono's.
-// Cost       That of the C function, unless the comment of a function says that it allocates or copies.
+//            empty if default-constructed or moved from. Besides being destroyed, moved, assigned to and tested, an empty object may only be
+//            passed as a result of a call. Children keep their parents alive, so objects may be destroyed in any order; see Instance and
+//            Call for what may wait. get() is the C handle, for everything that is not here; release() gives up ownership of it, and the
+//            explicit constructor takes it. A Function is borrowed from its Instance.
+// Errors     A function that fails throws heddle::Error, which has the code and the text of the status; std::bad_alloc, if memory for a vector
+//            or a string of this header is exhausted. Objects then keep what they had, except for what runtime.h says of the state of an
+//            instance and the result tensors of a failed call. Destructors never throw.
+// Threads    Const member functions may be called by several threads at once; calls of one Function may run concurrently. While a thread
+//            writes, moves from, assigns to or destroys an object, no other thread may use it.
+// Units      Sizes are in bytes where the name says so; otherwise they count elements. Timeouts and deadlines are std::chrono types.
+// Cost       That of the C function, unless a comment says that the function allocates or copies. Creating a Runtime or an Instance allocates.
 #ifndef HEDDLE_HEDDLE_HPP_
 #define HEDDLE_HEDDLE_HPP_
 
@@ -80,7 +80,7 @@ inline void check(heddle_status_t* status) {
     throw Error(status);
 }
 
-// Strings of the C interface. Borrowed in both directions.
+// Strings of the C interface. Neither conversion copies; the result is valid as long as the source.
 inline std::string_view view(heddle_string_t text) noexcept {
   return {text.data, text.size};
 }
@@ -183,7 +183,7 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
   using Handle::Handle;
   heddle_element_type_t element_type() const noexcept { return heddle_tensor_element_type(get()); }
   // Borrowed from the tensor. Some functions determine the shapes of their results during the call (a dimension of the result's type is negative
-  // and has no symbol); then dims and size_bytes are valid only after the call.
+  // and has no symbol); then dims, size_bytes and read<T>() are valid only once the call is over.
   std::span<const int64_t> dims() const noexcept { return {heddle_tensor_dims(get()), heddle_tensor_rank(get())}; }
   uint64_t size_bytes() const noexcept { return heddle_tensor_size(get()); }
   // "f32[1,10]". Allocates.
@@ -226,7 +226,7 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
     check(heddle_tensor_address(get(), &out));
     return out;
   }
-  // A second owner of the same tensor, which is not empty.
+  // Another owner of the same tensor. This object must not be empty.
   [[nodiscard]] Tensor share() const noexcept { return Tensor(heddle_tensor_retain(get())); }
 
  private:
@@ -244,7 +244,8 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
   }
 };
 
-// A call in flight. Destruction does not wait: the call goes on, and its results are filled.
+// A call in flight. After destruction the call goes on, and its results are filled. Destruction waits only if the Instance was destroyed before and
+// this is the last Call of it.
 class Call : public Handle<heddle_call_t, heddle_call_release> {
  public:
   using Handle::Handle;
@@ -260,7 +261,7 @@ class Call : public Handle<heddle_call_t, heddle_call_release> {
     check(status);
     return true;
   }
-  // Drops the work that is not yet enqueued; the call then fails with CANCELLED.
+  // Drops the work that is not yet enqueued; if there was any, the call fails with CANCELLED.
   void cancel() const noexcept { heddle_call_cancel(get()); }
 };
 
@@ -271,7 +272,7 @@ struct CallOptions {
 
 // ------------------------------------------------------------------------------------------------------------- function
 
-// An entry point of a module. Copies are cheap; valid as long as its Instance.
+// An entry point of a module. Copies are cheap; valid as long as its Instance exists.
 class Function {
  public:
   explicit Function(heddle_function_t* borrowed) noexcept : function_(borrowed) {}
@@ -282,7 +283,7 @@ class Function {
   TensorType argument(uint32_t index) const { return type(heddle_function_argument, index); }
   TensorType result(uint32_t index) const { return type(heddle_function_result, index); }
 
-  // A new tensor on the device of that argument, with a copy of the values. INVALID_ARGUMENT if their number differs from that of dims.
+  // A new tensor on the device of that argument, with a copy of the values. INVALID_ARGUMENT if their number is not the product of dims.
   template <Elements R>
   Tensor tensor(uint32_t argument, std::span<const int64_t> dims, const R& values) const {
     return tensor_from_bytes(argument, element_type_of<std::remove_cv_t<std::ranges::range_value_t<R>>>, dims,
@@ -300,9 +301,9 @@ class Function {
                                   &out));
     return Tensor(out);
   }
-  // A tensor over device memory of the application, without a copy, for the argument `index` or, with HEDDLE_DEVICE_MEMORY_RESULT, the result
-  // `index`. memory.struct_size is set here. memory.release is called exactly once: when the tensor is no longer used, or before this function
-  // throws.
+  // A tensor over device memory of the application, without a copy, for the argument `index` or, with HEDDLE_DEVICE_MEMORY_RESULT in
+  // memory.flags, the result `index`. memory.struct_size is set here. memory.release is called exactly once: when the tensor is no longer used, or
+  // before this function throws.
   Tensor tensor_over(uint32_t index, heddle_element_type_t type, std::span<const int64_t> dims, heddle_device_memory_t memory) const {
     memory.struct_size = sizeof(memory);
     heddle_tensor_t* out = nullptr;
@@ -311,7 +312,7 @@ class Function {
   }
 
   // Calls the function and waits. An empty result receives a new tensor. A result that is not empty is overwritten in place, so that a loop with the
-  // same results allocates no tensor; its type and shape must be those of the result. Empty arguments and wrong shapes fail with
+  // same results allocates no tensor; its type and shape must match the function's result. Empty arguments and wrong shapes fail with
   // INVALID_ARGUMENT; pointers must not be null. Allocates for the pointers if there are more than 16 arguments or results.
   void call(std::initializer_list<const Tensor*> arguments, std::initializer_list<Tensor*> results) const {
     invoke(arguments, results, [this](auto... words) { return heddle_call(function_, words...); });
@@ -319,7 +320,7 @@ class Function {
   void call(std::span<const Tensor> arguments, std::span<Tensor> results) const {
     invoke(arguments, results, [this](auto... words) { return heddle_call(function_, words...); });
   }
-  // The same, with new tensors for all results in a new vector.
+  // The same, but returns all results in a new vector.
   std::vector<Tensor> call(std::initializer_list<const Tensor*> arguments) const { return call_for_all(arguments); }
   std::vector<Tensor> call(std::span<const Tensor> arguments) const { return call_for_all(arguments); }
 
@@ -402,7 +403,7 @@ class Function {
 // ------------------------------------------------------------------------------------------------------------- instance
 
 // A module bound to devices, with its parameters loaded and its state. Destruction waits for calls in
-// flight, unless a Call of one of them still exists: that then keeps the instance alive.
+// flight, unless a Call object for one of them still exists; that object then keeps the instance alive.
 class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
  public:
   using Handle::Handle;
@@ -426,7 +427,7 @@ struct SlotBinding {
 };
 
 struct ParameterFile {
-  std::string scope;  // of the parameters that the file holds (docs/parameters.md); empty: the default scope
+  std::string scope;  // of the parameters in the file, a namespace of names (docs/parameters.md); empty: the default one
   std::string path;
 };
 
@@ -463,7 +464,8 @@ class Module : public Handle<heddle_module_t, heddle_module_release> {
     check(heddle_module_report(get(), &out));
     return Text(out);
   }
-  // JSON: the memory that the module will need (heddle_module_memory). params.struct_size is set here.
+  // JSON: the memory that the module will need (heddle_module_memory). params.struct_size is set here; that of
+  // params.instance is the caller's.
   Text memory(heddle_memory_params_t params = {}) const {
     params.struct_size = sizeof(params);
     heddle_text_t* out = nullptr;
@@ -473,13 +475,13 @@ class Module : public Handle<heddle_module_t, heddle_module_release> {
 };
 
 struct RuntimeOptions {
-  std::string config_path;                // heddle.toml; empty: $HEDDLE_CONFIG, else the user's and the system's file
+  std::string config_path;                // heddle.toml; empty: $HEDDLE_CONFIG, else the user's or the system's file
   std::string config_text;                // TOML that overrides the file
   std::vector<std::string> plugin_paths;  // directories with manifests, searched first
   uint32_t flags = 0;                     // 0 or HEDDLE_RUNTIME_NO_CONFIG
 };
 
-// What a process shares: configuration, plugins, devices. Usually one per process.
+// The state that a process shares: configuration, plugins, devices. Usually there is one per process.
 class Runtime : public Handle<heddle_runtime_t, heddle_runtime_release> {
  public:
   using Handle::Handle;

@@ -6,7 +6,7 @@
  *   queue        takes submissions and runs them; two queues of a device may run at the same time
  *   submission   a list of commands with one set of waits and one set of signals
  *   command      a dispatch, copy, 2-D copy, fill, update or barrier inside a submission
- *   variant      the kernels of a module, compiled for one kind of device, such as sm_90a
+ *   variant      the kernels of a module, compiled for one code format and target, such as sm_90a
  *   executable   the loaded code of one variant; each of its entries is a kernel
  *   binding      (buffer, offset, length) passed to a kernel
  *   constants    small plain bytes passed to a kernel (shape values, scalars)
@@ -31,8 +31,8 @@
  *
  * What the host requires
  *   A driver has all six interfaces of this header: heddle.device/1, heddle.buffer/1, heddle.transfer/1, heddle.param_io/1, heddle.dispatch/1 and
- *   heddle.timeline/1. Those of ext/ are optional. A missing function behaves as one that returns UNIMPLEMENTED; then what is listed beside it here
- *   does not work:
+ *   heddle.timeline/1. Those of ext/ are optional. A missing function behaves as one that returns UNIMPLEMENTED; then what is on the left here does
+ *   not work:
  *     always                                  device count, describe, open, close, queue_create, queue_destroy; buffer allocate and free;
  *                                             variant_rank, executable_load, executable_unload, entry, submit; timeline create, destroy,
  *                                             query, signal, fail and wait
@@ -41,9 +41,10 @@
  *     where HEDDLE_MEMORY_PINNED is offered   map and unmap of such buffers
  *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the
  *                                             configuration asks for it
- *     calls in several submissions            notify: a function that reads values on the host, or uses several devices
- *     modules over two devices of a driver    link, transfer properties, and peer_copy if both of these announce it; a host of ABI 0.1 copies
- *                                             through host memory instead
+ *     functions of a model that read values   notify, since their calls take several submissions
+ *       on the host or use several devices
+ *     modules over two devices of a driver    link and transfer properties; also peer_copy, if link reports peer_access and the properties have
+ *                                             HEDDLE_TRANSFER_PEER. A host of ABI 0.1 copies through host memory instead
  *     addresses of tensors for applications   buffer properties
  *   statistics may be missing.
  *   Not called by the host yet, and defined so that drivers can implement them in advance: import_host, param_io write, export_handle,
@@ -77,7 +78,7 @@ typedef struct heddle_device_description {
   uint32_t struct_size;
   uint32_t ordinal;
   heddle_string_t name;   /* borrowed while the instance lives, as are the strings below */
-  heddle_string_t family; /* what the compiler generates code for: "cpu", "cuda"; a family of your own until then */
+  heddle_string_t family; /* "cpu" or "cuda", for which the compiler has targets; otherwise a name of your own */
   heddle_string_t pci;    /* "0000:01:00.0", empty if it is not a PCI device */
   uint8_t uuid[16];       /* stable across reboots; all zero if unknown */
   int32_t numa_node;      /* -1 if unknown */
@@ -179,8 +180,8 @@ typedef struct heddle_buffer_params {
   uint32_t struct_size;
   uint32_t memory;     /* bits HEDDLE_MEMORY_*; all of them must hold. 0: any. Unknown bits are INVALID_ARGUMENT */
   uint64_t size_bytes; /* 0 is allowed */
-  /* 0: the device's min_alignment. Otherwise a power of two, or INVALID_ARGUMENT. Every driver accepts alignments up to 65536 and up to its
-   * min_alignment; it may refuse larger ones with INVALID_ARGUMENT. */
+  /* 0: the device's min_alignment_bytes. Otherwise a power of two, or INVALID_ARGUMENT. Every driver accepts alignments up to the larger of
+   * 65536 and its min_alignment_bytes; it may refuse larger ones with INVALID_ARGUMENT. */
   uint64_t alignment_bytes;
 } heddle_buffer_params_t;
 
@@ -343,8 +344,8 @@ typedef struct heddle_transfer_interface {
   /* Copies between buffers of two devices of this driver. The queue, and the points of sync, may belong to either device; the host
    * uses the source device's. INVALID_ARGUMENT if the lengths differ, or if neither buffer belongs to the queue's device. The host makes sure that
    * the other device no longer uses the target bytes, and enqueues no work there that uses them until the signals are reached. If the other
-   * device is lost, the copy fails with UNAVAILABLE, because DEVICE_LOST would mean the queue's own device. The first call for two devices may
-   * have to enable access between them, which takes a while. UNIMPLEMENTED: the host stages. [any] [no-block] */
+   * device is lost, the copy fails with UNAVAILABLE, because DEVICE_LOST would mean the queue's own device. The first copy between two devices
+   * may start late, because access between them has to be enabled. UNIMPLEMENTED: the host stages. [any] [no-block] */
   heddle_status_t* (*peer_copy)(heddle_queue_t* queue, const heddle_sync_t* sync, const heddle_binding_t* source,
                                 const heddle_binding_t* target);
 } heddle_transfer_interface_t;
@@ -395,7 +396,7 @@ typedef struct heddle_param_io_interface {
    * [may-block] */
   heddle_status_t* (*file_open)(heddle_device_t* device, int32_t descriptor, uint32_t access, heddle_string_t name,
                                 heddle_file_t** out_file);
-  /* The caller makes sure that no read is in flight. [serial:file] [may-block] */
+  /* The caller makes sure that no read or write is in flight. [serial:file] [may-block] */
   void (*file_close)(heddle_file_t* file);
   /* params may be NULL: all zero. Reads all extents. A short read fails the signals with DATA_LOSS; the text names the file and the
    * offset, and the payload "extent" is the extent's index in decimal. Never maps the file into the device's address space. [any] [no-block] */
@@ -504,7 +505,7 @@ typedef struct heddle_dispatch_interface {
    * [serial:recording] [no-block] */
   heddle_status_t* (*replay)(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t binding_count,
                              const heddle_sync_t* sync);
-  /* No replay is in flight. [serial:recording] [may-block] */
+  /* The host makes sure that no replay is in flight. [serial:recording] [may-block] */
   void (*recording_free)(heddle_recording_t* recording);
   /* An executable of one entry, which runs a prepared operation of a library plugin. A dispatch of it has a grid of (shards, 1, 1), as
    * bindings the operands and then the workspace, and no constants. INVALID_ARGUMENT for a target other than the device's operation_target.
@@ -533,15 +534,16 @@ typedef struct heddle_timeline_interface {
   /* Value reached so far. A poisoned timeline returns its failure (owned by the caller) and the last good value; this is the only output
    * that is valid on failure. [any] [no-block] */
   heddle_status_t* (*query)(heddle_timeline_t* timeline, uint64_t* out_value);
-  /* Host signal. INVALID_ARGUMENT if value is not larger than the value that is reached. [any] [no-block] */
+  /* Host signal. INVALID_ARGUMENT if value is not larger than the value that is reached; the failure of a timeline that is poisoned up to there.
+   * [any] [no-block] */
   heddle_status_t* (*signal)(heddle_timeline_t* timeline, uint64_t value);
   /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). If `value` is already
    * reached, poisons from the next value upward; reached values stay reached. A NULL status is a failure, too: UNKNOWN. [any] [no-block] */
   void (*fail)(heddle_timeline_t* timeline, uint64_t value, heddle_status_t* status);
   /* Waits for points; all their timelines belong to one device. With no points, returns at once. INVALID_ARGUMENT for an unknown mode;
    * DEADLINE_EXCEEDED if the timeout passes, which changes no state; every other failure is that of a poisoned point, or the loss of the device.
-   * ANY: if one point is reached and another has failed, the wait succeeds. timeout_ns: 0 polls, HEDDLE_TIMEOUT_INFINITE waits without limit.
-   * [any] [may-block] */
+   * ANY: succeeds if one point is reached, even if others have failed; fails if none is reached and one has failed. timeout_ns: 0 polls,
+   * HEDDLE_TIMEOUT_INFINITE waits without limit. [any] [may-block] */
   heddle_status_t* (*wait)(const heddle_point_t* points, uint64_t point_count, uint32_t mode, uint64_t timeout_ns);
   /* Calls function(context, failure or NULL) when the value is reached or fails, possibly before this returns, and never if this fails. The
    * failure is borrowed for the call. [any] [no-block], function: [callback]; it may submit and signal, and may destroy the timeline if

@@ -4,12 +4,15 @@
  * Glossary
  *   runtime   owns the configuration, the plugins and the devices
  *   module    one compiled .heddle file, opened and verified; names no device
- *   slot      a name in a module for a device; the configuration says which device it is
+ *   slot      a placeholder for a device in a module; the configuration says which device it is
  *   instance  a module whose slots are bound to devices, with its parameters loaded, and with the state that its calls share
  *   function  an entry point of a module
  *   tensor    element type, dimensions and a range of device memory, row-major and dense
  *   call      one invocation of a function; several may be in flight
- *   region    the part of a module that one kernel computes
+ *   region    a part of a module that runs as one step: a kernel, or an operator of a plugin
+ *
+ * Some functions read values on the host: the program of such a function needs elements of a tensor while it runs, for example to compute the
+ * shape of a result that depends on them. Calls of these functions, and calls that use several devices, are enqueued in several steps.
  *
  * A minimal program. Each of these functions returns a status, which is NULL on success; a program checks it, as the example read_digit.c does.
  *
@@ -100,8 +103,8 @@ typedef struct heddle_module_params {
   uint32_t flags; /* bits HEDDLE_MODULE_* */
 } heddle_module_params_t;
 
-/* Opens and verifies a module. Neither this nor the content hash reads the parameters. DATA_LOSS for a damaged file, INVALID_ARGUMENT for another
- * kind of file, UNIMPLEMENTED for a newer format version. params may be NULL. Both functions: [any] [may-block] */
+/* Opens and verifies a module. Reads no parameters, unless the configuration lists digests of modules. DATA_LOSS for a damaged file,
+ * INVALID_ARGUMENT if the file is not a module, UNIMPLEMENTED for a newer format version. params may be NULL. Both functions: [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_module_open(heddle_runtime_t* runtime, heddle_string_t path, const heddle_module_params_t* params,
                                                   heddle_module_t** out_module);
 HEDDLE_EXPORT void heddle_module_release(heddle_module_t* module);
@@ -113,11 +116,11 @@ HEDDLE_EXPORT heddle_status_t* heddle_module_report(heddle_module_t* module, hed
 
 typedef struct heddle_slot_binding { /* Frozen. */
   heddle_string_t slot;              /* "@a"; empty: the default slot */
-  heddle_string_t device;            /* an alias of the configuration, or "cpu", "cpu:1", "heddle.cpu:0" */
+  heddle_string_t device;            /* an alias of the configuration; if it has none, "cpu", "cpu:1", "heddle.cpu:0" */
 } heddle_slot_binding_t;
 
 typedef struct heddle_parameter_file { /* Frozen. */
-  heddle_string_t scope;               /* empty: the default scope; a scope may have several files */
+  heddle_string_t scope;               /* a namespace of parameter names; empty: the default one; may have several files */
   heddle_string_t path;                /* safetensors, or the index of its shards, model.safetensors.index.json */
 } heddle_parameter_file_t;
 
@@ -140,8 +143,9 @@ typedef struct heddle_instance_params {
  * UNAVAILABLE name the slot, the device, and why each candidate was refused. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_instance_params_t* params,
                                                       heddle_instance_t** out_instance);
-/* Its functions must not be used afterwards. If the application still holds handles of calls, the instance lives until it releases the last one.
- * Otherwise this waits for the calls that are in flight. NULL is allowed. [any] [may-block] */
+/* Its functions must not be used afterwards. If the application still holds handles of its calls, does not wait: the instance ends when the last
+ * of them is released. If it holds none, waits for calls that are still in flight, whose handles were released before. NULL is allowed. [any]
+ * [may-block] */
 HEDDLE_EXPORT void heddle_instance_release(heddle_instance_t* instance);
 /* Returns a report as JSON. [any] [no-block] Topics:
  *   "route"       the device of each slot, the variant of each executable, and the reasons
@@ -186,8 +190,8 @@ HEDDLE_EXPORT heddle_status_t* heddle_module_memory(heddle_module_t* module, con
 HEDDLE_EXPORT heddle_status_t* heddle_instance_function(heddle_instance_t* instance, heddle_string_t name,
                                                         heddle_function_t** out_function);
 
-/* Type of an argument or a result. A dimension below 0 is not known before the call: it has a symbol, which the arguments of a call determine, or (of
- * a result) depends on the elements of arguments, and has none. */
+/* Type of an argument or a result. A negative dimension is dynamic. If it has a symbol, its extent follows from the shapes of the arguments. A
+ * dynamic dimension of a result without a symbol depends on elements of the arguments. */
 typedef struct heddle_tensor_type {
   uint32_t struct_size;
   heddle_element_type_t element_type;
@@ -254,8 +258,8 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
 /* ----------------------------------------------------------------------------------------------------------- call */
 
 /* State. Calls that touch an instance's state run in the order in which they were started. If one of them fails after its work was enqueued, the
- * state is undefined, and every later call that touches it fails with the same failure; a new instance starts afresh. After DEVICE_LOST all calls
- * on the device return DEVICE_LOST; a new instance opens the device again. */
+ * state is undefined, and every later call that touches it fails with the same failure; a new instance starts with fresh state. After DEVICE_LOST
+ * all calls on the device return DEVICE_LOST; a new instance opens the device again. */
 
 /* Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
  * result. An element that is not NULL is a tensor of the right type to write into, and stays the caller's. A NULL element is replaced by a new
@@ -276,10 +280,11 @@ typedef struct heddle_call_params {
  * handles of arguments and results may be released before that. params may be NULL, out_call may not.
  *
  * If an earlier call is still filling a tensor that is an argument or a result of this call, this call waits for it on the device, and fails if it
- * fails. Calls that are still reading a tensor are not waited for: the caller must make sure that there are none for a tensor that is a result.
+ * fails. Calls that are still reading a tensor are not waited for: the caller must make sure that no call in flight reads a tensor that is passed
+ * as a result.
  *
- * After its deadline nothing more of the call is enqueued. Enqueued work finishes; then the call and its results fail with DEADLINE_EXCEEDED, and
- * the message names the region that would have run next. A call whose work is all enqueued by then runs to its end.
+ * Once its deadline has passed, nothing more of the call is enqueued. Enqueued work finishes; then the call and its results fail with
+ * DEADLINE_EXCEEDED, and the message names the region that would have run next. A call whose work is all enqueued by then runs to its end.
  *
  * If a native stream is given, the call is ordered with it: it runs after the work that is already on the stream, and work that the application
  * enqueues there later runs after the call. So memory that the stream fills can be an argument, and the stream can use the results. The calling
@@ -287,15 +292,16 @@ typedef struct heddle_call_params {
  * stream, too. INVALID_ARGUMENT for a stream of another device, FAILED_PRECONDITION for one that is being captured, UNIMPLEMENTED if the driver
  * does not support it. The stream must stay valid until the call is over.
  *
- * [any] [no-block], except when an argument is on another device, when extents of an argument depend on a call in flight, and when this call
- * records a list of commands that later calls replay */
+ * [any] [no-block], except in these cases: an argument is on another device; the shape of an argument depends on a call in flight; this call
+ * records a list of commands that later calls replay; or a native stream is given, and the function reads values on the host or uses several
+ * devices */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
                                                  uint32_t result_count, heddle_call_t** out_call);
 /* Waits for the call and returns its failure. DEADLINE_EXCEEDED has two meanings: the timeout passed and the call goes on, or the call missed its own
  * deadline and is over. Only in the second case does the status have the payload "deadline" (since ABI 0.2). [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
-/* Drops the work that is not yet enqueued, as a deadline does; the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
+/* Drops the work that is not yet enqueued; if there was any, the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
 HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);
 /* Releases the handle. A call in flight goes on and keeps its arguments and results alive; its results are filled, and its failure is returned by
  * heddle_tensor_read of each of them. NULL is allowed. [any] [may-block]: waits only if the instance was released before and this is the last
