@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/error.h"
@@ -180,12 +181,18 @@ class Builder {
     // Compilers before 0.1 was released did not state the operators.
     const bool has_operators =
         std::any_of(ops.begin(), ops.end(), [](const Json& op) { return op.is_object() && op.contains("operator"); });
+    // A node may have no more than the broadcast of a constant here, which it shares with a node of this region; it is computed elsewhere.
+    std::set<std::string> computed;
+    for (const Json& op : ops) {
+      if (text(op, "op") != "tx.broadcast") computed.insert(text(op, "node"));
+    }
     std::vector<std::string> known;
     for (const Json& op : ops) {
       std::string word = text(op, "op");
       if (word.starts_with("tx.")) word.erase(0, 3);
       if (word == "constant") continue;
       const std::string name = text(op, "node");
+      if (word == "broadcast" && name != "-" && !computed.empty() && !computed.contains(name)) continue;
       if (name != "-" && std::find(node.nodes.begin(), node.nodes.end(), name) == node.nodes.end()) node.nodes.push_back(name);
       if (!has_operators) {
         if (word != "broadcast") node.ops.push_back(std::move(word));
@@ -221,12 +228,18 @@ class Builder {
       total = total && bytes ? std::optional(*total + *bytes) : std::nullopt;
     };
     const Json& bindings = array(command, "bindings");
-    if (node.kind != Node::Kind::kRegion &&
-        std::any_of(bindings.begin(), bindings.end(), [](const Json& one) { return text(one, "value") == "verdict"; }))
-      return;  // hands on the verdict of a check; no data
     auto has = [](const Json& binding, const char* access) {
       return text(binding, "access") == access || text(binding, "access") == "both";
     };
+    // A check of values, such as of the indices of a Gather, computes nothing else.
+    if (node.kind == Node::Kind::kRegion && !node.ops.empty() && !bindings.empty() &&
+        std::all_of(bindings.begin(), bindings.end(),
+                    [&](const Json& one) { return has(one, "write") == (text(one, "value") == "verdict"); })) {
+      node.ops = {"check of " + node.ops[0]};
+    }
+    if (node.kind != Node::Kind::kRegion &&
+        std::any_of(bindings.begin(), bindings.end(), [](const Json& one) { return text(one, "value") == "verdict"; }))
+      return;  // hands on the verdict of a check; no data
     for (const Json& binding : bindings) {
       if (!binding.is_object() || !has(binding, "read") || text(binding, "value") == "verdict") continue;
       add_source(binding);
