@@ -12,10 +12,12 @@
 namespace heddle::tool {
 namespace {
 
-constexpr double kGap = 20, kTall = 1300, kColumnHeight = 900, kPageWidth = 1500, kTrack = 7;  // kTrack: between lines to the next column
-constexpr size_t kMostTracks = 3;
+constexpr double kGap = 20, kTall = 1300, kColumnHeight = 900, kPageWidth = 1350, kTrack = 7;  // kTrack: between lines to the next column
+constexpr double kTurn = 14, kFirstTurn = 7, kLastTurn = 17;  // of a line to the next column; of several, which turn at different heights
+constexpr double kToMiddle = 0.5;                             // of a lane, relative to what the lines weigh
+constexpr size_t kMostTracks = 5;
 constexpr double kBetweenLayers = 15, kMargin = 14, kPassWidth = 6, kPort = 14, kStraight = 60;
-constexpr int kOrderSweeps = 12, kPlaceSweeps = 16;
+constexpr int kOrderSweeps = 12, kPlaceSweeps = 16, kStraightSweeps = 3;
 
 // A box, or the place where a trunk passes a layer.
 struct Item {
@@ -191,6 +193,7 @@ class Layered {
         weight = 0.01;
         sum = weight * item.x;
       }
+      if (item.is_box) weight += kToMiddle;  // otherwise a long drawing drifts to one side
       pools.push_back({sum - weight * offset, weight, 1});
       while (pools.size() > 1 && pools[pools.size() - 2].mean() > pools.back().mean()) {
         Pool& into = pools[pools.size() - 2];
@@ -247,7 +250,7 @@ class Layered {
         for (const auto& part : parts[i]) settle(part, is_last, true);
       }
     }
-    straighten(parts);
+    for (int sweep = 0; sweep < kStraightSweeps; ++sweep) straighten(parts);
     // Lanes side by side.
     double left = kMargin;
     for (size_t lane = 0; lane < lane_count_; ++lane) {
@@ -274,9 +277,7 @@ class Layered {
 
   // Cuts a tall drawing below layers that few lines leave, and moves what is below a cut to the right of what is above it.
   void make_columns(std::vector<double>& tops, std::vector<double>& bottoms) {
-    const auto most = static_cast<size_t>(kPageWidth / (out_.width + kMargin));
-    const size_t wanted = std::min(most, static_cast<size_t>(std::ceil(out_.height / kColumnHeight)));
-    if (lane_count_ > 1 || out_.height < kTall || wanted < 2) return;
+    if (lane_count_ > 1 || out_.height < kTall) return;
     std::vector<std::vector<size_t>> leaving(layers_.size());  // the boxes whose trunks go on below a layer
     std::vector<bool> is_inside(layers_.size());               // of a block
     std::map<size_t, std::pair<size_t, size_t>> blocks;
@@ -292,21 +293,32 @@ class Layered {
     }
     for (const auto& [block, ends] : blocks)
       std::fill(is_inside.begin() + static_cast<ptrdiff_t>(ends.first), is_inside.begin() + static_cast<ptrdiff_t>(ends.second), true);
+    // As many columns as the page has room for.
     std::vector<size_t> cuts;
-    for (size_t column = 1; column < wanted; ++column) {
-      const double at = out_.height / static_cast<double>(wanted) * static_cast<double>(column);
-      size_t best = SIZE_MAX;
-      double least = out_.height / static_cast<double>(wanted) / 2;
-      for (size_t i = cuts.empty() ? 0 : cuts.back() + 1; i + 1 < layers_.size(); ++i) {
-        const double cost = std::abs(bottoms[i] - at) + 60 * static_cast<double>(leaving[i].size());
-        if (is_inside[i] || leaving[i].size() > kMostTracks || cost >= least) continue;
-        least = cost;
-        best = i;
+    std::vector<double> shifts, ends;  // of the columns: to the right, and where they end
+    const double most = kPageWidth / (2 * kMargin);
+    for (double wanted = std::min(most, std::ceil(out_.height / kColumnHeight)); wanted >= 2; --wanted) {
+      cuts = find_cuts(wanted, bottoms, leaving, is_inside);
+      shifts.clear();
+      ends.clear();
+      double left = 0;
+      for (size_t column = 0; column <= cuts.size(); ++column) {
+        double least = 1e30, most_right = -1e30;
+        for (size_t layer = column == 0 ? 0 : cuts[column - 1] + 1; layer <= (column == cuts.size() ? layers_.size() - 1 : cuts[column]);
+             ++layer) {
+          for (const size_t item : layers_[layer]) {
+            least = std::min(least, items_[item].x - items_[item].width / 2);
+            most_right = std::max(most_right, items_[item].x + items_[item].width / 2);
+          }
+        }
+        shifts.push_back(std::round(left + kMargin - least));
+        ends.push_back(shifts.back() + most_right + kMargin);
+        left = ends.back() + kMargin + (column < cuts.size() ? kTrack * static_cast<double>(leaving[cuts[column]].size()) : 0);
       }
-      if (best != SIZE_MAX) cuts.push_back(best);
+      if (ends.back() <= kPageWidth) break;
+      cuts.clear();
     }
     if (cuts.empty()) return;
-    const double step = out_.width + kMargin + kTrack * static_cast<double>(kMostTracks), width = out_.width;
     out_.height = 0;
     double up = 0;
     for (size_t layer = 0, column = 0; layer < layers_.size(); ++layer) {
@@ -316,16 +328,39 @@ class Layered {
       }
       tops[layer] -= up;
       bottoms[layer] -= up;
-      for (const size_t item : layers_[layer]) items_[item].x += step * static_cast<double>(column);
+      for (const size_t item : layers_[layer]) items_[item].x += shifts[column];
       out_.height = std::max(out_.height, bottoms[layer] + kMargin);
       if (column == cuts.size() || layer != cuts[column]) continue;
-      // The last line takes the first track, so that they do not cross.
+      // The last line takes the first track and turns inside of the others, so that they do not cross.
       auto end = [&](size_t box) { return items_[trunk_at(box, layer)].x; };
       std::sort(leaving[layer].begin(), leaving[layer].end(), [&](size_t a, size_t b) { return end(a) > end(b); });
-      for (size_t k = 0; k < leaving[layer].size(); ++k)
-        tracks_[{leaving[layer][k], layer}] = step * static_cast<double>(column) + width + kTrack * static_cast<double>(k + 1);
+      const size_t count = leaving[layer].size();
+      auto turn = [&](size_t k) {
+        return count == 1 ? kTurn : kFirstTurn + (kLastTurn - kFirstTurn) * static_cast<double>(k) / static_cast<double>(count - 1);
+      };
+      for (size_t k = 0; k < count; ++k)
+        tracks_[{leaving[layer][k], layer}] = {ends[column] + kTrack * static_cast<double>(k + 1), turn(k), turn(count - 1 - k)};
     }
-    out_.width = step * static_cast<double>(cuts.size()) + width;
+    out_.width = ends.back();
+  }
+
+  // The last layers of the columns but the last one, for so many columns of about equal height.
+  std::vector<size_t> find_cuts(double wanted, const std::vector<double>& bottoms, const std::vector<std::vector<size_t>>& leaving,
+                                const std::vector<bool>& is_inside) const {
+    std::vector<size_t> cuts;
+    const double height = out_.height / wanted;
+    for (double column = 1; column < wanted; ++column) {
+      size_t best = SIZE_MAX;
+      double least = height / 2;
+      for (size_t i = cuts.empty() ? 0 : cuts.back() + 1; i + 1 < layers_.size(); ++i) {
+        const double cost = std::abs(bottoms[i] - height * column) + 60 * static_cast<double>(leaving[i].size());
+        if (is_inside[i] || leaving[i].size() > kMostTracks || cost >= least) continue;
+        least = cost;
+        best = i;
+      }
+      if (best != SIZE_MAX) cuts.push_back(best);
+    }
+    return cuts;
   }
 
   Layout draw() {
@@ -353,8 +388,9 @@ class Layered {
       auto turn = [&](size_t layer) {
         const auto track = tracks_.find({i, layer});
         if (track == tracks_.end()) return;
-        trunk.points.push_back({track->second, bottoms[layer]});
-        trunk.points.push_back({track->second, tops[layer + 1]});
+        trunk.points.back().turn = track->second.down;
+        trunk.points.push_back({track->second.x, bottoms[layer]});
+        trunk.points.push_back({track->second.x, tops[layer + 1], track->second.up});
       };
       turn(boxes_[i].layer);
       for (const size_t pass : passes_[i]) {
@@ -373,7 +409,7 @@ class Layered {
       auto start = [&](size_t line) {
         const auto track = tracks_.find({lines_[line].from, above});
         return track == tracks_.end() ? Point{items_[trunk_at(lines_[line].from, above)].x, bottoms[above]}
-                                      : Point{track->second, tops[above + 1]};
+                                      : Point{track->second.x, tops[above + 1], track->second.up};
       };
       std::stable_sort(into[box].begin(), into[box].end(), [&](size_t a, size_t b) { return start(a).x < start(b).x; });
       const auto count = static_cast<double>(into[box].size());
@@ -394,7 +430,11 @@ class Layered {
   std::vector<std::vector<size_t>> passes_;  // the items of each box's trunk, by layer
   std::vector<std::vector<size_t>> layers_;
   std::vector<size_t> positions_;
-  std::map<std::pair<size_t, size_t>, double> tracks_;  // by box and the last layer of a column: where its trunk goes up to the next column
+  // Where a trunk goes up to the next column, and how far its curves to and from there turn.
+  struct Track {
+    double x, down, up;
+  };
+  std::map<std::pair<size_t, size_t>, Track> tracks_;  // by box and the last layer of a column
   Layout out_;
 };
 

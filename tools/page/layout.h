@@ -22,6 +22,7 @@ struct LayoutLine {
 };
 struct Point {
   double x = 0, y = 0;
+  double turn = 0;  // where a line goes to the next column and back: how far its curve from here turns below or above this point
 };
 struct Layout {
   // From the lower edge of a box to its last reader's layer, shared by its lines; each pair of points is a vertical segment, and curves connect the
