@@ -13,14 +13,12 @@ namespace {
 
 using module::concat;
 
-constexpr double kWide = 214, kRegionHeight = 38, kEndHeight = 22, kTimeHeight = 15, kLaneTitle = 26;
+constexpr double kWide = 214, kWideTimed = 234, kRegionHeight = 38, kEndHeight = 22, kTimeHeight = 15, kLaneTitle = 26;
 constexpr double kLargeColumn = 12 * 0.61, kSmallColumn = 10.5 * 0.61;  // as in the style sheet
 constexpr double kTextBegin = 11, kPadding = 16;
-constexpr size_t kLargeColumns = static_cast<size_t>((kWide - kPadding) / kLargeColumn),
-                 kSmallColumns = static_cast<size_t>((kWide - kPadding) / kSmallColumn);
-constexpr double kTurn = 14;  // of a line that goes up to the next column
 constexpr size_t kLabelColumns = 34;
 constexpr int kHeats = 9;
+constexpr double kHottest = 0.25;  // the share of the time that has the last color, unless a box has a larger one
 
 std::string times_sign(size_t count) {
   return concat("\xC3\x97", count);
@@ -36,18 +34,32 @@ std::string ops_text(const Node& node, size_t most) {
   }
   if (words.empty()) words = node.ops;
   if (words.empty()) words.push_back(node.name);
-  size_t all = 0;
-  for (const std::string& word : words) all += columns_of(word) + 2;
-  if (const auto root = std::find(words.begin(), words.end(), node.root); all > most + 2 && root != words.end())
-    std::rotate(words.begin(), root, root + 1);
-  std::string line;
-  for (size_t i = words.size(); i > 0; --i) {
-    line = words[0];
-    for (size_t k = 1; k < i; ++k) line += ", " + words[k];
-    if (i < words.size()) line += concat(" +", words.size() - i);
-    if (columns_of(line) <= most) return line;
+  // "3 MatMul, 3 Add"; a list that does not fit starts with the root.
+  std::vector<std::pair<std::string, size_t>> counts;
+  for (const std::string& word : words) {
+    const auto same = std::find_if(counts.begin(), counts.end(), [&](const auto& one) { return one.first == word; });
+    if (same == counts.end()) {
+      counts.emplace_back(word, 1);
+    } else {
+      ++same->second;
+    }
   }
-  return cut_end(line, most);
+  auto word_of = [](const std::pair<std::string, size_t>& one) { return one.second > 1 ? concat(one.second, " ", one.first) : one.first; };
+  std::string line;
+  for (const auto& one : counts) line += (line.empty() ? "" : ", ") + word_of(one);
+  if (columns_of(line) <= most) return line;
+  const auto root = std::find_if(counts.begin(), counts.end(), [&](const auto& one) { return one.first == node.root; });
+  if (root != counts.end()) std::rotate(counts.begin(), root, root + 1);
+  const size_t reserved = columns_of(concat(" +", words.size()));
+  line = word_of(counts[0]);
+  size_t left = words.size() - counts[0].second;
+  for (size_t i = 1; i < counts.size(); ++i) {
+    const std::string longer = line + ", " + word_of(counts[i]);
+    if (columns_of(longer) + reserved > most) continue;
+    line = longer;
+    left -= counts[i].second;
+  }
+  return cut_end(left > 0 ? line + concat(" +", left) : line, most);
 }
 
 std::string nodes_text(const Node& node, size_t most) {
@@ -74,7 +86,7 @@ std::string types_text(const std::vector<std::string>& types) {
 
 struct Shown {
   const Node* node;
-  std::string first, second, third, label, badge, target, title;
+  std::string first, second, third, roofline, label, badge, target, title;
   double ns = 0;
   LayoutBox box;
 };
@@ -87,7 +99,10 @@ class Drawing {
 
   void run() {
     for (const Node& node : graph_.nodes) lanes_ = std::max<size_t>(lanes_, std::min<size_t>(node.slot + 1, slots_.size()));
-    for (const Box& box : picture_.boxes) shown_.push_back(show(box));
+    for (const Box& box : picture_.boxes) {
+      shown_.push_back(show(box));
+      if (times_.sum_ns > 0) hottest_ = std::max(hottest_, shown_.back().ns / times_.sum_ns);
+    }
     std::vector<LayoutBox> boxes;
     for (const Shown& one : shown_) boxes.push_back(one.box);
     std::vector<LayoutLine> lines;
@@ -120,23 +135,41 @@ class Drawing {
     return sum;
   }
 
+  // The shortest time at the device's peaks by the measured one, of all nodes of a box; -1 if it is not known of each.
+  double roofline_of(const Box& box) const {
+    double shortest_ns = 0, sum_ns = 0;
+    for (const size_t node : picture_.nodes_of(static_cast<size_t>(&box - picture_.boxes.data()))) {
+      const Times::Time* time = times_.find(graph_.nodes[node]);
+      if (!time || time->roofline < 0) return -1;
+      shortest_ns += time->roofline * time->ns;
+      sum_ns += time->ns;
+    }
+    return sum_ns > 0 ? shortest_ns / sum_ns : -1;
+  }
+
   Shown show(const Box& box) const {
     const Node& node = graph_.nodes[box.node];
-    Shown out{&node, {}, {}, {}, {}, {}, {}, {}, time_of(box), {}};
+    Shown out{&node, {}, {}, {}, {}, {}, {}, {}, {}, time_of(box), {}};
+    const double wide = times_.empty() ? kWide : kWideTimed;
+    const auto large_columns = static_cast<size_t>((wide - kPadding) / kLargeColumn);
+    const auto small_columns = static_cast<size_t>((wide - kPadding) / kSmallColumn);
     const bool is_end = node.kind == Node::Kind::kArgument || node.kind == Node::Kind::kResult || node.kind == Node::Kind::kState;
     if (box.count > 1) out.badge = times_sign(box.count);
-    const size_t first_columns = kLargeColumns - (out.badge.empty() ? 0 : columns_of(out.badge) + 1);
+    const size_t first_columns = large_columns - (out.badge.empty() ? 0 : columns_of(out.badge) + 1);
     LayoutBox& place = out.box;
     place.block = box.block;
     place.lane = std::min<size_t>(node.slot, lanes_ - 1);
     if (node.kind == Node::Kind::kRegion) {
       out.first = ops_text(node, first_columns);
-      out.second = nodes_text(node, kSmallColumns);
-      place.width = kWide;
+      out.second = nodes_text(node, small_columns);
+      place.width = wide;
       place.height = kRegionHeight;
       if (out.ns > 0) {
         out.third = duration_text(out.ns);
         if (times_.sum_ns > 0) out.third += ", " + share_text(out.ns / times_.sum_ns);
+        const double roofline = roofline_of(box);
+        const std::string words = concat("roofline ", std::lround(roofline * 100), " %");
+        if (roofline >= 0 && columns_of(out.third) + 1 + columns_of(words) <= small_columns) out.roofline = words;
       }
       if (!times_.empty()) place.height += kTimeHeight;
     } else {
@@ -144,7 +177,7 @@ class Drawing {
       out.first = is_end ? cut_begin(node.name, first_columns) : cut_end(node.crosses() ? "copy" + bytes : node.name, first_columns);
       if (out.ns > 0) out.second = duration_text(out.ns);
       const size_t columns = columns_of(out.first) + (out.badge.empty() ? 0 : columns_of(out.badge) + 1);
-      place.width = std::clamp(static_cast<double>(columns) * kLargeColumn + kPadding, 48.0, kWide);
+      place.width = std::clamp(static_cast<double>(columns) * kLargeColumn + kPadding, 48.0, wide);
       place.height = kEndHeight;
       if (out.ns > 0) {
         place.width = std::max(place.width, static_cast<double>(columns_of(out.second)) * kSmallColumn + kPadding);
@@ -233,7 +266,7 @@ class Drawing {
         if (i + 1 >= trunk.points.size()) break;
         const Point &from = trunk.points[i], &to = trunk.points[i + 1];
         const bool goes_up = i + 2 < trunk.points.size() && trunk.points[i + 2].y < to.y;
-        curve(from, to, from.y == to.y ? from.y + (goes_up ? kTurn : -kTurn) : (from.y + to.y) / 2);
+        curve(from, to, from.y == to.y ? from.y + (goes_up ? from.turn : -from.turn) : (from.y + to.y) / 2);
       }
       out_.raw("\"/>\n");
     }
@@ -245,7 +278,8 @@ class Drawing {
       out_.raw("\" d=\"M");
       point(branch.begin);
       // From a line that came up from the column before, or from above.
-      curve(branch.begin, branch.end, branch.begin.y == branch.end.y ? branch.begin.y - kTurn : (branch.begin.y + branch.end.y) / 2);
+      curve(branch.begin, branch.end,
+            branch.begin.y == branch.end.y ? branch.begin.y - branch.begin.turn : (branch.begin.y + branch.end.y) / 2);
       out_.raw("\"/>\n");
     }
     for (const Shown& one : shown_) {
@@ -261,7 +295,7 @@ class Drawing {
     const LayoutBox& box = one.box;
     const double left = box.x - box.width / 2;
     const auto heat = one.ns > 0 && times_.sum_ns > 0
-                          ? std::clamp(static_cast<int>(std::ceil(std::sqrt(one.ns / times_.sum_ns) * 2 * kHeats)), 1, kHeats)
+                          ? std::clamp(static_cast<int>(std::ceil(std::sqrt(one.ns / times_.sum_ns / hottest_) * kHeats)), 1, kHeats)
                           : 0;
     out_.raw("<a href=\"#")
         .raw(one.target)
@@ -305,15 +339,13 @@ class Drawing {
     line("first", 16, one.first);
     line("second", 31, one.second);
     line("second", 45, one.third);
-    if (!one.badge.empty()) {
-      out_.raw("<text class=\"badge\" x=\"")
-          .number(left + box.width - 5)
-          .raw("\" y=\"")
-          .number(box.y + 16)
-          .raw("\">")
-          .text(one.badge)
-          .raw("</text>");
-    }
+    auto right = [&](const char* kind, double y, const std::string& words) {
+      if (words.empty()) return;
+      out_.raw("<text class=\"").raw(kind).raw("\" x=\"").number(left + box.width - 5).raw("\" y=\"").number(box.y + y);
+      out_.raw("\">").text(words).raw("</text>");
+    };
+    right("badge", 16, one.badge);
+    right("roofline", 45, one.roofline);
     if (one.ns > 0 && is_region && times_.sum_ns > 0) {
       out_.raw("<rect class=\"bar\" x=\"").number(left + 4).raw("\" y=\"").number(box.y + box.height - 4).raw("\" width=\"");
       out_.number((box.width - 4) * std::min(1.0, one.ns / times_.sum_ns)).raw("\" height=\"4\"/>");
@@ -328,6 +360,7 @@ class Drawing {
   const Times& times_;
   Html& out_;
   size_t lanes_ = 1;
+  double hottest_ = kHottest;
   std::vector<Shown> shown_;
 };
 
@@ -340,6 +373,7 @@ Times::Times(const Json& profile) {
     sum.ns += row["time_ns"].get<double>();
     if (row.contains("count") && row["count"].is_number()) sum.count += row["count"].get<double>();
     sum_ns += row["time_ns"].get<double>();
+    if (text(row, "kind") == "copy") copies_ns += row["time_ns"].get<double>();
     // A region has several rows only if several kernels ran it; then there is no figure for all.
     auto take = [&](const char* name, double& out) {
       const bool is_known = row.contains(name) && row[name].is_number() && sum.ns == row["time_ns"].get<double>();

@@ -18,7 +18,7 @@ struct Times {
     double roofline = -1, gflops = -1, flops_share = -1, gbytes = -1, bytes_share = -1;
   };
   std::map<std::string, Time> of_region;
-  double call_ns = 0, sum_ns = 0;
+  double call_ns = 0, sum_ns = 0, copies_ns = 0;
 
   explicit Times(const Json& profile);
   bool empty() const { return of_region.empty(); }

@@ -224,6 +224,7 @@ class Page {
       ++groups[node.group].first;
       groups[node.group].second += times_.of(node);
     }
+    if (const auto copies = groups.find("copy"); copies != groups.end()) copies->second.second = times_.copies_ns;
     out_.raw("<p>");
     for (const auto& [group, sum] : groups) {
       out_.raw("<span class=\"key ").raw(group_class(group)).raw("\">").text(concat(group, " ", sum.first));

@@ -16,7 +16,7 @@ constexpr const char kHead[] = R"(<!DOCTYPE html>
 @media(prefers-color-scheme:dark){:root{--back:#0d1117;--text:#e6edf3;--soft:#9198a1;--line:#3d444d;--edge:#6e7681;--box:#161b22;--lane:#12171e;--frame:#8b949e;--bar:#f85149;
 --f0:#21262d;--f1:#0c2d4f;--f2:#2f1c4d;--f3:#3d2304;--f4:#0f3119;--f5:#21262d;--f6:#42162f;--f7:#4a1512;--f8:#3a2b03;--f9:#21262d;
 --s0:#6e7681;--s1:#4493f8;--s2:#ab7df8;--s3:#db6d28;--s4:#3fb950;--s5:#8b949e;--s6:#db61a2;--s7:#f85149;--s8:#d29922;--s9:#8b949e;
---h1:#241a17;--h2:#35201a;--h3:#46261c;--h4:#582c1e;--h5:#6b3220;--h6:#7e3822;--h7:#923f24;--h8:#a74626;--h9:#bd4e28}}
+--h1:#241a17;--h2:#35201a;--h3:#46261c;--h4:#582c1e;--h5:#6b3220;--h6:#7e3822;--h7:#923f24;--h8:#a0431f;--h9:#b04623}}
 body{background:var(--back);color:var(--text);font:15px/1.45 system-ui,sans-serif;margin:1.2rem auto;padding:0 1.2rem;max-width:110rem}
 h1{font-size:1.5rem;margin:.2rem 0 .6rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin:1.2rem 0 .3rem}h3{margin:.1rem 2rem .4rem 0;font-size:1rem;overflow-wrap:anywhere}
 h4{margin:.7rem 0 .1rem;font-size:.9rem}
@@ -28,8 +28,8 @@ td,th{text-align:left;vertical-align:top;padding:.1rem .8rem .1rem 0;border-bott
 td.below{color:var(--soft)}td.meter{min-width:9rem}td.meter i{display:block;height:.7em;margin-top:.35em;background:var(--bar)}
 .key{display:inline-block;border:1px solid var(--s);border-left-width:5px;background:var(--f);border-radius:3px;padding:0 .5rem;margin:.1rem .5rem .1rem 0;font-size:.85rem}
 svg{display:block;font:12px/1 ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,monospace}
-svg text{fill:var(--text)}svg text.first{font-weight:600}svg .second,svg .label,svg .badge{font-size:10.5px}svg .small text.first{font-weight:400}
-svg .second{fill:var(--soft)}svg text.label{fill:var(--soft);text-anchor:middle}svg rect.label{fill:var(--back);stroke:none}svg text.badge{text-anchor:end;font-weight:600}
+svg text{fill:var(--text)}svg text.first{font-weight:600}svg .second,svg .label,svg .badge,svg .roofline{font-size:10.5px}svg .small text.first{font-weight:400}
+svg .second,svg .roofline{fill:var(--soft)}svg .roofline{text-anchor:end}svg text.label{fill:var(--soft);text-anchor:middle}svg rect.label{fill:var(--back);stroke:none}svg text.badge{text-anchor:end;font-weight:600}
 svg .line{fill:none;stroke:var(--edge);stroke-width:1.3}
 svg.lanes rect.label{fill:var(--lane)}svg rect.lane{fill:var(--lane);stroke:var(--line)}svg text.lane{font-weight:600}
 svg rect.block{fill:none;stroke:var(--frame);stroke-dasharray:5 3}
@@ -39,7 +39,7 @@ svg .box rect{fill:var(--f);stroke:var(--s)}svg .box:hover rect,svg .box:focus r
 #heat:checked~main .h0{--f:var(--back)}#heat:checked~main .h1{--f:var(--h1)}#heat:checked~main .h2{--f:var(--h2)}#heat:checked~main .h3{--f:var(--h3)}
 #heat:checked~main .h4{--f:var(--h4)}#heat:checked~main .h5{--f:var(--h5)}#heat:checked~main .h6{--f:var(--h6)}#heat:checked~main .h7{--f:var(--h7)}
 #heat:checked~main .h8{--f:var(--h8)}#heat:checked~main .h9{--f:var(--h9)}
-#heat:checked~main .box .second{fill:var(--text)}#heat:checked~main .box rect.bar{fill:var(--text)}
+#heat:checked~main .box .second,#heat:checked~main .box .roofline{fill:var(--text)}#heat:checked~main .box rect.bar{fill:var(--text)}
 #all:checked~main .folded,#folded:checked~main .all{display:none}
 .panel{display:none;position:fixed;top:0;right:0;bottom:0;width:min(31rem,92vw);overflow-y:auto;background:var(--box);border-left:1px solid var(--line);
 box-shadow:0 0 1rem #0003;padding:.8rem 1rem;box-sizing:border-box;font-size:.88rem}
