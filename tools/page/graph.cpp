@@ -184,7 +184,7 @@ class Builder {
     // A node may have no more than the broadcast of a constant here, which it shares with a node of this region; it is computed elsewhere.
     std::set<std::string> computed;
     for (const Json& op : ops) {
-      if (text(op, "op") != "tx.broadcast") computed.insert(text(op, "node"));
+      if (text(op, "op") != "tx.broadcast" && text(op, "op") != "tx.constant") computed.insert(text(op, "node"));
     }
     std::vector<std::string> known;
     for (const Json& op : ops) {
