@@ -19,7 +19,7 @@ from heddle_command import DIGITS, heddle, heddle_path
 HOSTILE = "</title></td></text></svg></style><script>alert(1)</script><img src=x onerror='alert(\"2\")'>&lt;b&gt;]]>-->"
 # Of the style sheet: fonts of fixed width are at most this wide, in parts of their size.
 COLUMN = 0.61
-SIZES = {"first": 12, "second": 10.5, "label": 10.5, "badge": 10.5, "lane": 12}
+SIZES = {"first": 12, "second": 10.5, "label": 10.5, "badge": 10.5, "roofline": 10.5, "lane": 12}
 
 
 class Element:
@@ -209,7 +209,7 @@ class PageCase(ExplainCase):
             for text in box.all("text"):
                 kind = text.attributes["class"]
                 size = columns(text.text) * COLUMN * SIZES[kind]
-                begin = text.number("x") - (size if kind == "badge" else 0)
+                begin = text.number("x") - (size if kind in ("badge", "roofline") else 0)
                 texts.append((begin, text.number("y") - SIZES[kind] * 0.8, begin + size, text.number("y") + SIZES[kind] * 0.2))
                 self.assertGreaterEqual(texts[-1][0], area[0], text.text)
                 self.assertLessEqual(texts[-1][2], area[2], text.text)
@@ -407,7 +407,18 @@ class PageTest(PageCase):
             self.assertNotIn("h0", box.attributes["class"].split())
             self.assertRegex(" ".join(text.text for text in box.all("text")), r"\d (ns|us|\u00b5s|ms), \d+\.\d %")
             self.assertEqual(len(list(box.all("rect", "bar"))), 1)
-        shares = [float(re.search(r"([\d.]+) %", " ".join(text.text for text in box.all("text")))[1]) for box in regions]
+        # As in the table: the time, its share, and the share of the roofline; a larger share has a hotter color.
+        rows = {row.split()[0]: row for row in table.splitlines() if row.startswith("main.")}
+        shares, heats = [], []
+        for box in regions:
+            row = rows[next(box.all("title")).text.split(":")[0]]
+            time, share = next(re.match(r"(.+), ([\d.]+) %$", text.text) for text in box.all("text") if ", " in text.text and "%" in text.text).groups()
+            self.assertRegex(row, rf" {re.escape(time)} +{re.escape(share)} % ")
+            shares.append(float(share))
+            heats.append(next(int(one[1:]) for one in box.attributes["class"].split() if re.match(r"h\d", one)))
+            roofline = float(re.search(r"([\d.]+) %$", row)[1])
+            self.assertAlmostEqual(float(re.match(r"roofline (\d+) %$", next(box.all("text", "roofline")).text)[1]), roofline, delta=0.6)
+        self.assertEqual([heat for _, heat in sorted(zip(shares, heats, strict=True))], sorted(heats))
         self.assertAlmostEqual(sum(shares), 100, delta=0.5)
         self.assertIn("time per call", page.text)
 
