@@ -205,6 +205,11 @@ class Builder {
     if (const Json& flops = part(*node.region, "flops"); flops.is_number()) node.flops = flops.get<double>();
     // Only the compiler's own changes of layout: the operator that they are for is computed elsewhere.
     if (node.group == "movement" && moves_only(ops)) node.ops = {"transpose"};
+    if (node.group == "movement" && !ops.empty() && std::all_of(ops.begin(), ops.end(), [](const Json& op) {
+          return text(op, "op") == "tx.broadcast" && op.contains("operator") && text(op, "operator") != "Expand";
+        })) {
+      node.ops = {"broadcast"};
+    }
     const auto kernel = kernels_.find(text(*node.region, "family") + ' ' + text(*node.region, "kernel"));
     if (kernel != kernels_.end()) node.kernel = kernel->second;
   }
