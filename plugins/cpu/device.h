@@ -15,6 +15,7 @@
 #include "cpu/threads.h"
 #include "cpu/topology.h"
 #include "heddle/code.h"
+#include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
 #include "heddle/sdk/device_root.h"
 #include "heddle/sdk/status.h"
@@ -107,6 +108,7 @@ const heddle_buffer_interface_t* buffer_interface() noexcept;
 const heddle_transfer_interface_t* transfer_interface() noexcept;
 const heddle_param_io_interface_t* param_io_interface() noexcept;
 const heddle_dispatch_interface_t* dispatch_interface() noexcept;
+const heddle_native_interface_t* native_interface() noexcept;
 const heddle_profile_interface_t* profile_interface() noexcept;
 
 // queue.cpp

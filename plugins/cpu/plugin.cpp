@@ -98,6 +98,7 @@ const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) 
   if (wanted == HEDDLE_TRANSFER_INTERFACE) return transfer_interface();
   if (wanted == HEDDLE_PARAM_IO_INTERFACE) return param_io_interface();
   if (wanted == HEDDLE_DISPATCH_INTERFACE) return dispatch_interface();
+  if (wanted == HEDDLE_NATIVE_INTERFACE) return native_interface();
   if (wanted == HEDDLE_PROFILE_INTERFACE) return profile_interface();
   if (wanted == HEDDLE_TIMELINE_INTERFACE) return sdk::host_timeline_interface();
   return nullptr;

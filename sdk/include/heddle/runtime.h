@@ -223,7 +223,8 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_host(heddle_function_t* functi
 typedef struct heddle_device_memory {
   uint32_t struct_size;
   uint32_t flags;   /* bits HEDDLE_DEVICE_MEMORY_* */
-  uint64_t address; /* in the vendor's API (ext/native.h): on CUDA a CUdeviceptr, such as data_ptr() of a PyTorch tensor */
+  /* In the vendor's API (ext/native.h): on CUDA a CUdeviceptr, such as data_ptr() of a PyTorch tensor; on a CPU a pointer. */
+  uint64_t address;
   uint64_t size_bytes;
   void (*release)(void* context); /* may be NULL. [callback] */
   void* context;

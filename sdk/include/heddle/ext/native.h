@@ -6,6 +6,7 @@
  * Meaning of the 64-bit words, by the family of the device:
  *   cuda    context: CUcontext, always the device's primary one, as the CUDA runtime uses it; stream: CUstream or cudaStream_t, 0 the default
  *           stream; address: CUdeviceptr
+ *   cpu     address: a pointer of this process; a device has no context and no streams
  * Events have no function here: an application records them on its stream, and makes its stream wait for them. */
 #ifndef HEDDLE_EXT_NATIVE_H_
 #define HEDDLE_EXT_NATIVE_H_
