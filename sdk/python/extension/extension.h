@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the files of the Python extension share: errors, element types, sessions, tensors. The extension is heddle._core, over runtime.h.
+// All state of the extension is guarded by the GIL. It is released where a function of runtime.h may block.
+#ifndef HEDDLE_PYTHON_EXTENSION_H_
+#define HEDDLE_PYTHON_EXTENSION_H_
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heddle/runtime.h"
+
+namespace heddle::python {
+
+namespace nb = nanobind;
+
+// ------------------------------------------------------------------------------------------------------------- errors
+
+inline std::string_view view(heddle_string_t text) {
+  return {text.data, text.size};
+}
+inline heddle_string_t c_string(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+// Throws the Python exception of a failure, which it frees.
+[[noreturn]] void raise(heddle_status_t* failure);
+// An error that the extension itself finds. `code` is a name of status.h, or "TYPE" for a TypeError.
+[[noreturn]] void raise(const char* code, const std::string& message);
+inline void check(heddle_status_t* status) {
+  if (status) [[unlikely]]
+    raise(status);
+}
+// Calls a function of runtime.h without the GIL.
+template <class Function>
+void check_without_gil(Function function) {
+  heddle_status_t* status;
+  {
+    nb::gil_scoped_release released;
+    status = function();
+  }
+  check(status);
+}
+// Runs the body of a slot of a type, which may not throw. `failed` is the slot's value after an exception, which is then set.
+template <class Failed, class Body>
+auto guarded(Failed failed, Body body) noexcept -> Failed {
+  try {
+    return body();
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_SystemError, error.what());
+  }
+  return failed;
+}
+
+// ------------------------------------------------------------------------------------------------------------- element types
+
+struct ElementType {
+  heddle_element_type_t type;
+  const char* name;    // "f32", as in all texts of Heddle
+  const char* numpy;   // "float32"
+  const char* format;  // of the buffer protocol; NULL if it has none
+  uint8_t dlpack_code;
+  uint8_t dlpack_bits;
+};
+const ElementType* element_type(heddle_element_type_t type);  // never NULL for a type of a module
+const ElementType* element_type_of_format(const char* format, Py_ssize_t item_bytes);
+const ElementType* element_type_of_dlpack(uint8_t code, uint8_t bits, uint16_t lanes);
+// "f32[2,batch]"; symbols may be NULL.
+std::string type_text(heddle_element_type_t type, const int64_t* dims, uint32_t rank, const heddle_string_t* symbols = nullptr);
+
+// ------------------------------------------------------------------------------------------------------------- objects
+
+// A device as the package knows it.
+struct Device {
+  std::string alias;
+  int32_t dlpack_type;  // of DLPack; 1 is host memory, 0 a device that DLPack does not know
+  int32_t dlpack_id;
+  bool on_host() const { return dlpack_type == 1; }
+};
+
+// An instance and its module, shared by the Python objects Module and Function. Released when all of them are gone, or closed and not in a call.
+struct Session {
+  std::string path;
+  heddle_module_t* module = nullptr;
+  heddle_instance_t* instance = nullptr;
+  uint32_t calls = 0;  // in progress
+  bool closed = false;
+  std::vector<std::weak_ptr<struct TensorCache>> caches;
+  ~Session() { release(); }
+  void close();
+  void release();
+  void check_open(const char* operation) const;
+};
+
+// Tensors that a function keeps for later calls: handles of results that Python has dropped.
+struct TensorCache {
+  static constexpr size_t kMaxPerResult = 4;
+  static constexpr uint64_t kMaxBytes = 1 << 20;
+  std::vector<std::vector<heddle_tensor_t*>> results;
+  bool closed = false;
+  ~TensorCache() { clear(); }
+  void clear();
+};
+
+// The Python object Tensor.
+struct Tensor {
+  heddle_tensor_t* handle = nullptr;  // NULL: released
+  std::shared_ptr<const Device> device;
+  std::shared_ptr<TensorCache> cache;  // where the handle goes when the object is dropped; may be NULL
+  uint32_t index = 0;                  // of the result in the cache
+  bool shared = false;                 // others may hold the handle: it may not be used again
+  bool read_only = false;
+  uint32_t exports = 0;  // of the buffer protocol
+
+  Tensor() = default;
+  Tensor(Tensor&&) = delete;
+  ~Tensor() { release(); }
+  void release();
+  heddle_tensor_t* get() const {
+    if (!handle) [[unlikely]]
+      raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it has been released");
+    return handle;
+  }
+  uint64_t address() const;
+};
+
+extern PyTypeObject* tensor_class;
+nb::object make_tensor(heddle_tensor_t* owned, std::shared_ptr<const Device> device);
+
+// Releases a handle of a thread that holds the GIL, so that memory of Python objects under it is released at once.
+void release_tensor(heddle_tensor_t* handle);
+
+// ------------------------------------------------------------------------------------------------------------- inputs
+
+// Memory of a Python object: a buffer or a DLPack tensor. Released by the object's thread, or later if a call still uses it.
+struct Lease;
+
+struct Source {
+  Lease* lease = nullptr;
+  const ElementType* type = nullptr;
+  uint32_t rank = 0;
+  bool read_only = false;
+  int64_t dims[HEDDLE_MAX_RANK];
+  char* data = nullptr;
+  uint64_t size_bytes = 0;
+
+  Source() = default;
+  Source(const Source&) = delete;
+  ~Source();
+};
+// The argument or result that an array is for, for errors.
+struct Place {
+  std::string_view function, kind, name;  // "main", "argument", "x"
+  const heddle_tensor_type_t* expected;
+  std::string text() const;  // "heddle: argument 'x' of 'main' is f32[4]"
+};
+// Opens an array in host memory: contiguous, of an element type that a tensor may have.
+void open_source(PyObject* object, const Place& place, bool writable, Source* out);
+// A tensor over the source's memory, which then belongs to the tensor. False, and nothing changes, if the device does not take it.
+bool make_in_place(heddle_function_t* function, uint32_t index, bool is_result, Source* source, heddle_tensor_t** out);
+
+// ------------------------------------------------------------------------------------------------------------- parts
+
+void bind_tensor(nb::module_& module);
+void bind_function(nb::module_& module);
+void bind_module(nb::module_& module);
+
+}  // namespace heddle::python
+
+#endif  // HEDDLE_PYTHON_EXTENSION_H_

@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The path of a call: names to positions, arrays to tensors, heddle_call_start and heddle_call_wait without the GIL, results to Python.
+// A call with small arrays of the shapes of an earlier one allocates nothing but the Python objects of its results.
+#include "function.h"
+
+#include <ctime>
+
+namespace heddle::python {
+namespace {
+
+// Smaller arrays are copied: that takes less time than lending them.
+constexpr uint64_t kInPlaceFrom = 4096;
+constexpr uint64_t kKeptMax = 1 << 20;
+constexpr uint64_t kCopiedWithGil = 64 << 10;
+// The time between two looks for signals, such as that of Ctrl-C.
+constexpr uint64_t kSliceNs = 50'000'000;
+
+std::shared_ptr<const Device> device_of(nb::handle entry) {
+  const auto fields = nb::cast<nb::tuple>(entry);
+  return std::make_shared<const Device>(
+      Device{nb::cast<std::string>(fields[0]), nb::cast<int32_t>(fields[1]), nb::cast<int32_t>(fields[2])});
+}
+
+std::deque<Value> values_of(heddle_function_t* function, uint32_t count, nb::list devices,
+                            heddle_status_t* (*ask)(const heddle_function_t*, uint32_t, heddle_tensor_type_t*)) {
+  std::deque<Value> out;
+  for (uint32_t i = 0; i < count; ++i) {
+    Value& value = out.emplace_back();
+    value.type.struct_size = sizeof(value.type);
+    check(ask(function, i, &value.type));
+    value.text = view(value.type.name);
+    value.name = nb::steal(PyUnicode_FromStringAndSize(value.text.data(), static_cast<Py_ssize_t>(value.text.size())));
+    PyObject* interned = value.name.release().ptr();
+    PyUnicode_InternInPlace(&interned);
+    value.name = nb::steal(interned);
+    value.device = device_of(devices[i]);
+    value.in_place = value.device->on_host() && HEDDLE_TYPE_BITS(value.type.element_type) >= 8;
+    for (uint32_t d = 0; d < value.type.rank; ++d) value.is_static &= value.type.dims[d] >= 0;
+  }
+  return out;
+}
+
+std::string names_of(const std::deque<Value>& values) {
+  std::string out;
+  for (const Value& value : values) out += (out.empty() ? "'" : ", '") + value.text + "'";
+  return out.empty() ? "none" : out;
+}
+
+bool same_dims(heddle_tensor_t* tensor, const Source& source) {
+  if (heddle_tensor_rank(tensor) != source.rank || heddle_tensor_element_type(tensor) != source.type->type) return false;
+  const int64_t* dims = heddle_tensor_dims(tensor);
+  for (uint32_t i = 0; i < source.rank; ++i) {
+    if (dims[i] != source.dims[i]) return false;
+  }
+  return true;
+}
+
+Tensor* as_tensor(PyObject* object) {
+  if (Py_TYPE(object) != tensor_class) return nullptr;
+  return nb::inst_ptr<Tensor>(object);
+}
+
+uint64_t deadline_after(double seconds) {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const double ns = static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec) + seconds * 1e9;
+  return ns < 1 ? 1 : ns > 9e18 ? 0 : static_cast<uint64_t>(ns);
+}
+
+}  // namespace
+
+Frame::~Frame() {
+  end_call();
+  drop_kept();
+}
+
+void Frame::end_call() {
+  for (heddle_tensor_t* one : temporary) release_tensor(one);
+  temporary.clear();
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i] && !given[i]) release_tensor(results[i]);
+    results[i] = nullptr;
+    given[i] = 0;
+  }
+}
+
+void Frame::drop_kept() {
+  for (heddle_tensor_t*& one : kept) {
+    if (one) release_tensor(one);
+    one = nullptr;
+  }
+}
+
+// One call.
+struct Invocation {
+  Function& function;
+  std::unique_ptr<Frame> frame;
+  PyObject* out = nullptr;                              // what the caller passed to write results to; borrowed
+  std::vector<std::unique_ptr<Source>> copied_results;  // arrays that are filled after the call, by result; usually empty
+  heddle_call_params_t params{};
+  bool abandoned = false;  // the call may still run
+
+  explicit Invocation(Function& called) : function(called) {
+    function.session->check_open("calling a function");
+    ++function.session->calls;
+    if (!function.frames.empty()) {
+      frame = std::move(function.frames.back());
+      function.frames.pop_back();
+      return;
+    }
+    frame = std::make_unique<Frame>();
+    frame->objects.resize(function.arguments.size());
+    frame->arguments.resize(function.arguments.size());
+    frame->kept.resize(function.arguments.size());
+    frame->results.resize(function.results.size());
+    frame->given.resize(function.results.size());
+  }
+  ~Invocation() {
+    if (frame) {
+      frame->end_call();
+      if (abandoned) frame->drop_kept();
+      if (!function.session->closed && function.frames.size() < 64) function.frames.push_back(std::move(frame));
+    }
+    frame.reset();
+    Session& session = *function.session;
+    if (--session.calls == 0 && session.closed) session.release();
+  }
+
+  [[noreturn]] void refuse(const std::string& why, const char* code = "TYPE") const {
+    raise(code, "heddle: calling '" + function.name + "' failed: " + why);
+  }
+
+  // Fills frame->objects.
+  void place_arguments(PyObject* arguments, PyObject* named) {
+    const size_t count = function.arguments.size();
+    const size_t positional = static_cast<size_t>(NB_TUPLE_GET_SIZE(arguments));
+    if (positional > count) {
+      refuse("it takes " + std::to_string(count) + " arguments (" + names_of(function.arguments) + "), got " + std::to_string(positional));
+    }
+    for (size_t i = 0; i < positional; ++i) frame->objects[i] = NB_TUPLE_GET_ITEM(arguments, static_cast<Py_ssize_t>(i));
+    for (size_t i = positional; i < count; ++i) frame->objects[i] = nullptr;
+    if (named) place_named(named);
+    for (size_t i = positional; i < count; ++i) {
+      if (!frame->objects[i]) {
+        const Value& value = function.arguments[i];
+        refuse("argument '" + value.text + "' is missing, " +
+               type_text(value.type.element_type, value.type.dims, value.type.rank, value.type.symbols));
+      }
+    }
+  }
+
+  void place_named(PyObject* named) {
+    PyObject *key, *object;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(named, &at, &key, &object)) {
+      const size_t index = find(key);
+      if (index < function.arguments.size()) {
+        if (frame->objects[index]) refuse("argument '" + function.arguments[index].text + "' is given twice");
+        frame->objects[index] = object;
+      } else if (PyUnicode_CompareWithASCIIString(key, "out") == 0) {
+        if (object != Py_None) out = object;
+      } else if (PyUnicode_CompareWithASCIIString(key, "timeout") == 0) {
+        if (object == Py_None) continue;
+        const double seconds = PyFloat_AsDouble(object);
+        if (PyErr_Occurred()) throw nb::python_error();
+        params.struct_size = sizeof(params);
+        params.deadline_ns = deadline_after(seconds);
+      } else {
+        refuse("it has no argument '" + nb::cast<std::string>(nb::handle(key)) + "'; its arguments are " + names_of(function.arguments));
+      }
+    }
+  }
+
+  size_t find(PyObject* key) const {
+    for (size_t i = 0; i < function.arguments.size(); ++i) {
+      if (function.arguments[i].name.ptr() == key) return i;
+    }
+    for (size_t i = 0; i < function.arguments.size(); ++i) {
+      if (PyUnicode_Compare(function.arguments[i].name.ptr(), key) == 0) return i;
+    }
+    return function.arguments.size();
+  }
+
+  void make_arguments() {
+    for (size_t i = 0; i < function.arguments.size(); ++i) {
+      PyObject* object = frame->objects[i];
+      if (const Tensor* tensor = as_tensor(object)) {
+        frame->arguments[i] = tensor->get();
+      } else {
+        frame->arguments[i] = make_argument(i, object);
+      }
+    }
+  }
+
+  heddle_tensor_t* make_argument(size_t index, PyObject* object) {
+    Value& value = function.arguments[index];
+    Source source;
+    open_source(object, function.place(value, "argument"), false, &source);
+    heddle_tensor_t*& kept = frame->kept[index];
+    heddle_tensor_t* made = nullptr;
+    if (value.in_place && source.size_bytes >= kInPlaceFrom) {
+      if (make_in_place(function.handle, static_cast<uint32_t>(index), false, &source, &made)) {
+        frame->temporary.push_back(made);
+        function.bytes_in_place += source.size_bytes;
+        return made;
+      }
+    }
+    function.bytes_copied += source.size_bytes;
+    const bool with_gil = value.device->on_host() && source.size_bytes <= kCopiedWithGil;
+    if (kept && same_dims(kept, source)) {
+      auto write = [&] { return heddle_tensor_write(kept, source.data, source.size_bytes); };
+      with_gil ? check(write()) : check_without_gil(write);
+      return kept;
+    }
+    auto copy = [&] {
+      return heddle_tensor_from_host(function.handle, static_cast<uint32_t>(index), source.type->type, source.dims, source.rank,
+                                     source.data, source.size_bytes, &made);
+    };
+    with_gil ? check(copy()) : check_without_gil(copy);
+    if (source.size_bytes > kKeptMax) {
+      frame->temporary.push_back(made);
+      return made;
+    }
+    if (kept) release_tensor(kept);
+    return kept = made;
+  }
+
+  PyObject* given_result(size_t index) const {
+    if (function.results.size() == 1) return out;
+    PyObject* object = PySequence_GetItem(out, static_cast<Py_ssize_t>(index));
+    if (!object) throw nb::python_error();
+    Py_DECREF(object);  // the caller's sequence has it
+    return object == Py_None ? nullptr : object;
+  }
+
+  void make_results() {
+    if (out) take_results();
+    for (size_t i = 0; i < frame->results.size(); ++i) {
+      auto& idle = function.cache->results[i];
+      if (frame->given[i] || idle.empty() || (!copied_results.empty() && copied_results[i])) continue;
+      frame->results[i] = idle.back();
+      idle.pop_back();
+    }
+  }
+
+  void take_results() {
+    const size_t count = function.results.size();
+    if (count != 1 && PySequence_Size(out) != static_cast<Py_ssize_t>(count)) {
+      PyErr_Clear();
+      refuse("out must be a sequence of " + std::to_string(count) + " arrays, one per result (" + names_of(function.results) +
+             "); None for a new one");
+    }
+    for (size_t i = 0; i < count; ++i) {
+      PyObject* object = given_result(i);
+      if (!object) continue;
+      const Value& value = function.results[i];
+      if (const Tensor* tensor = as_tensor(object)) {
+        if (tensor->read_only) refuse("result '" + value.text + "' is to be written to a tensor that is read-only", "INVALID_ARGUMENT");
+        for (heddle_tensor_t* argument : frame->arguments) {
+          if (argument == tensor->get()) {
+            refuse("result '" + value.text + "' is to be written to a tensor that is also an argument", "INVALID_ARGUMENT");
+          }
+        }
+        frame->results[i] = tensor->get();
+        frame->given[i] = 1;
+        continue;
+      }
+      auto source = std::make_unique<Source>();
+      open_source(object, function.place(value, "result"), true, source.get());
+      heddle_tensor_t* made = nullptr;
+      if (value.in_place && make_in_place(function.handle, static_cast<uint32_t>(i), true, source.get(), &made)) {
+        frame->results[i] = made;
+        frame->given[i] = 1;
+        frame->temporary.push_back(made);
+        continue;
+      }
+      copied_results.resize(count);
+      copied_results[i] = std::move(source);
+    }
+  }
+
+  void run() {
+    heddle_call_t* call = nullptr;
+    const heddle_call_params_t* given = params.struct_size ? &params : nullptr;
+    heddle_status_t* status;
+    bool over;
+    auto wait = [&] {
+      status = heddle_call_wait(call, kSliceNs);
+      over = heddle_status_code(status) != HEDDLE_STATUS_DEADLINE_EXCEEDED || heddle_status_payload(status, c_string("deadline")).size != 0;
+      if (over) heddle_call_release(call);
+    };
+    {
+      nb::gil_scoped_release released;
+      status = heddle_call_start(function.handle, given, frame->arguments.data(), static_cast<uint32_t>(frame->arguments.size()),
+                                 frame->results.data(), static_cast<uint32_t>(frame->results.size()), &call);
+      over = status != nullptr;
+      if (!over) wait();
+    }
+    while (!over) {
+      heddle_status_free(status);
+      if (PyErr_CheckSignals() != 0) {
+        abandon(call);
+        throw nb::python_error();
+      }
+      nb::gil_scoped_release released;
+      wait();
+    }
+    if (status) [[unlikely]] {
+      discard_results();
+      raise(status);
+    }
+  }
+
+  // The call goes on; libheddle keeps its tensors alive.
+  void abandon(heddle_call_t* call) {
+    abandoned = true;
+    heddle_call_cancel(call);
+    heddle_call_release(call);
+    for (PyObject* object : frame->objects) {
+      if (Tensor* tensor = as_tensor(object)) tensor->shared = true;
+    }
+    discard_results();
+  }
+
+  void discard_results() {
+    for (size_t i = 0; out && i < frame->results.size(); ++i) {
+      PyObject* object = given_result(i);
+      if (Tensor* tensor = object ? as_tensor(object) : nullptr) tensor->shared = true;
+    }
+  }
+
+  nb::object result(size_t index) {
+    if (out) {
+      PyObject* object = given_result(index);
+      if (object && !copied_results.empty() && copied_results[index]) read_result(index, *copied_results[index]);
+      if (object) return nb::borrow(object);
+    }
+    const Value& value = function.results[index];
+    nb::object made = make_tensor(frame->results[index], value.device);
+    frame->results[index] = nullptr;
+    if (value.is_static && heddle_tensor_size(nb::inst_ptr<Tensor>(made)->handle) <= TensorCache::kMaxBytes) {
+      nb::inst_ptr<Tensor>(made)->cache = function.cache;
+      nb::inst_ptr<Tensor>(made)->index = static_cast<uint32_t>(index);
+    }
+    return made;
+  }
+
+  void read_result(size_t index, Source& source) {
+    heddle_tensor_t* tensor = frame->results[index];
+    if (!same_dims(tensor, source)) {
+      refuse("result '" + function.results[index].text + "' is " +
+                 type_text(heddle_tensor_element_type(tensor), heddle_tensor_dims(tensor), heddle_tensor_rank(tensor)) +
+                 ", got an array of " + type_text(source.type->type, source.dims, source.rank) + " to write it to",
+             "INVALID_ARGUMENT");
+    }
+    function.bytes_copied += source.size_bytes;
+    check_without_gil([&] { return heddle_tensor_read(tensor, source.data, source.size_bytes); });
+  }
+
+  PyObject* results() {
+    if (frame->results.size() == 1) return result(0).release().ptr();
+    nb::object out_tuple = nb::steal(PyStructSequence_New(function.results_class));
+    if (!out_tuple.is_valid()) throw nb::python_error();
+    for (size_t i = 0; i < frame->results.size(); ++i) {
+      PyStructSequence_SetItem(out_tuple.ptr(), static_cast<Py_ssize_t>(i), result(i).release().ptr());
+    }
+    return out_tuple.release().ptr();
+  }
+};
+
+Function::Function(std::shared_ptr<Session> given, std::string_view wanted, nb::list argument_devices, nb::list result_devices)
+    : session(std::move(given)), name(wanted) {
+  session->check_open("getting a function");
+  check(heddle_instance_function(session->instance, c_string(wanted), &handle));
+  const uint32_t argument_count = heddle_function_argument_count(handle), result_count = heddle_function_result_count(handle);
+  if (nb::len(argument_devices) != argument_count || nb::len(result_devices) != result_count) {
+    raise("INTERNAL", "heddle: getting function '" + name + "' failed: the numbers of devices and values differ");
+  }
+  arguments = values_of(handle, argument_count, argument_devices, heddle_function_argument);
+  results = values_of(handle, result_count, result_devices, heddle_function_result);
+  cache = std::make_shared<TensorCache>();
+  cache->results.resize(result_count);
+  for (auto& kept : cache->results) kept.reserve(TensorCache::kMaxPerResult);
+  session->caches.push_back(cache);
+  if (result_count == 1) return;
+  std::vector<PyStructSequence_Field> fields;
+  for (const Value& value : results) fields.push_back({value.text.c_str(), "a result"});
+  fields.push_back({nullptr, nullptr});
+  PyStructSequence_Desc description = {"heddle.Results", "The results of a function, by position and by name.", fields.data(),
+                                       static_cast<int>(result_count)};
+  results_class = PyStructSequence_NewType(&description);
+  if (!results_class) throw nb::python_error();
+}
+
+Function::~Function() {
+  frames.clear();
+  if (cache) cache->clear();
+  Py_XDECREF(reinterpret_cast<PyObject*>(results_class));
+}
+
+PyObject* Function::call(PyObject* positional, PyObject* named) {
+  Invocation call(*this);
+  call.place_arguments(positional, named);
+  call.make_arguments();
+  call.make_results();
+  call.run();
+  return call.results();
+}
+
+std::string Function::signature() const {
+  auto list = [](const std::deque<Value>& values) {
+    std::string out;
+    for (const Value& value : values) {
+      out += (out.empty() ? "" : ", ") + value.text + ": " +
+             type_text(value.type.element_type, value.type.dims, value.type.rank, value.type.symbols);
+    }
+    return '(' + out + ')';
+  };
+  return name + list(arguments) + " -> " + list(results);
+}
+
+namespace {
+
+PyObject* call_function(PyObject* self, PyObject* arguments, PyObject* named) {
+  return guarded<PyObject*>(nullptr, [&] { return nb::inst_ptr<Function>(self)->call(arguments, named); });
+}
+const PyType_Slot kFunctionSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_function)}, {0, nullptr}};
+
+// An extent is a number, the name of its symbol, or None.
+nb::tuple types_of(const std::deque<Value>& values) {
+  const nb::object tensor_type = nb::module_::import_("heddle._types").attr("TensorType");
+  nb::list out;
+  for (const Value& value : values) {
+    nb::list shape;
+    for (uint32_t i = 0; i < value.type.rank; ++i) {
+      if (value.type.dims[i] >= 0) {
+        shape.append(value.type.dims[i]);
+      } else if (value.type.symbols[i].size) {
+        shape.append(nb::str(value.type.symbols[i].data, value.type.symbols[i].size));
+      } else {
+        shape.append(nb::none());
+      }
+    }
+    out.append(tensor_type(value.name, element_type(value.type.element_type)->numpy, nb::tuple(shape)));
+  }
+  return nb::tuple(out);
+}
+
+size_t argument_index(const Function& function, nb::handle argument) {
+  for (size_t i = 0; i < function.arguments.size(); ++i) {
+    if (nb::isinstance<nb::str>(argument) && PyUnicode_Compare(function.arguments[i].name.ptr(), argument.ptr()) == 0) return i;
+  }
+  if (PyLong_Check(argument.ptr())) {
+    const int64_t index = nb::cast<int64_t>(argument);
+    if (index >= 0 && index < static_cast<int64_t>(function.arguments.size())) return static_cast<size_t>(index);
+  }
+  raise("TYPE", "heddle: making a tensor failed: '" + function.name + "' has no argument " + nb::cast<std::string>(nb::repr(argument)) +
+                    "; its arguments are " + names_of(function.arguments));
+}
+
+nb::object make_argument_tensor(Function& function, nb::handle argument, nb::handle array, nb::handle copy) {
+  function.session->check_open("making a tensor");
+  const size_t index = argument_index(function, argument);
+  const Value& value = function.arguments[index];
+  const Place place = function.place(value, "argument");
+  Source source;
+  open_source(array.ptr(), place, false, &source);
+  heddle_tensor_t* made = nullptr;
+  const bool may_copy = copy.is_none() || nb::cast<bool>(copy);
+  bool in_place = false;
+  if (value.in_place && (copy.is_none() || !may_copy)) {
+    in_place = make_in_place(function.handle, static_cast<uint32_t>(index), false, &source, &made);
+  }
+  if (!in_place && !may_copy) {
+    raise("INVALID_ARGUMENT", place.text() + ": the array at address " + std::to_string(reinterpret_cast<uint64_t>(source.data)) +
+                                  " cannot be used without a copy on device '" + value.device->alias +
+                                  "'; pass copy=None, or host memory at a multiple of 64 bytes, such as heddle.empty makes");
+  }
+  if (!in_place) {
+    check_without_gil([&] {
+      return heddle_tensor_from_host(function.handle, static_cast<uint32_t>(index), source.type->type, source.dims, source.rank,
+                                     source.data, source.size_bytes, &made);
+    });
+  }
+  (in_place ? function.bytes_in_place : function.bytes_copied) += source.size_bytes;
+  nb::object out = make_tensor(made, value.device);
+  nb::inst_ptr<Tensor>(out)->read_only = in_place && source.read_only;
+  return out;
+}
+
+}  // namespace
+
+void bind_function(nb::module_& module) {
+  nb::class_<Function>(module, "Function", nb::type_slots(kFunctionSlots), nb::is_weak_referenceable(),
+                       "A function of an open module, called with one array per argument, by position or by name.")
+      .def_prop_ro(
+          "name", [](const Function& self) { return self.name; }, "The name.")
+      .def_prop_ro("signature", &Function::signature, "Arguments and results with their types.")
+      .def_prop_ro(
+          "arguments", [](const Function& self) { return types_of(self.arguments); }, "The types of the arguments.")
+      .def_prop_ro(
+          "results", [](const Function& self) { return types_of(self.results); }, "The types of the results.")
+      .def_prop_ro(
+          "transfers",
+          [](const Function& self) {
+            nb::dict out;
+            out["bytes_in_place"] = self.bytes_in_place;
+            out["bytes_copied"] = self.bytes_copied;
+            return out;
+          },
+          "How many bytes of arrays calls used in place, and how many they copied.")
+      .def("tensor", make_argument_tensor, nb::arg("argument"), nb::arg("array"), nb::kw_only(), nb::arg("copy") = nb::none(),
+           "A tensor for an argument, for any number of calls. copy: None if it is needed, False never, True always.")
+      .def("__repr__", [](const Function& self) { return "<heddle.Function " + self.signature() + ">"; });
+}
+
+}  // namespace heddle::python

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Arrays of other libraries as memory for tensors: the buffer protocol, then DLPack, then NumPy's arrays of types that neither of them has.
+// A lease keeps the array alive. libheddle releases it on any thread; without the GIL, it waits in a list for the next thread that has it.
+#include <atomic>
+#include <cstring>
+
+#include "dlpack.h"
+#include "extension.h"
+
+namespace heddle::python {
+
+struct Lease {
+  Py_buffer buffer;  // obj is NULL if there is none
+  dlpack::Managed* managed = nullptr;
+  dlpack::Versioned* versioned = nullptr;
+  bool offered = false;  // to make_in_place, which keeps it if the device refuses
+  Lease* next = nullptr;
+};
+
+namespace {
+
+std::atomic<Lease*> pending{nullptr};
+std::atomic<bool> drain_is_due{false};
+thread_local int holds_gil = 0;  // in release_tensor
+
+void end_lease(Lease* lease) {
+  if (lease->buffer.obj) PyBuffer_Release(&lease->buffer);
+  if (lease->managed && lease->managed->deleter) lease->managed->deleter(lease->managed);
+  if (lease->versioned && lease->versioned->deleter) lease->versioned->deleter(lease->versioned);
+  delete lease;
+}
+
+int drain(void*) {
+  drain_is_due.store(false);
+  Lease* lease = pending.exchange(nullptr);
+  while (lease) {
+    Lease* next = lease->next;
+    end_lease(lease);
+    lease = next;
+  }
+  return 0;
+}
+
+// [callback] of heddle_device_memory_t.
+void lease_released(void* context) {
+  auto* lease = static_cast<Lease*>(context);
+  if (lease->offered) return;
+  if (holds_gil > 0) {
+    end_lease(lease);
+    return;
+  }
+  lease->next = pending.load();
+  while (!pending.compare_exchange_weak(lease->next, lease)) {
+  }
+  if (!drain_is_due.exchange(true)) Py_AddPendingCall(drain, nullptr);
+}
+
+std::string class_name(PyObject* object) {
+  nb::object name = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))).attr("__name__");
+  return nb::cast<std::string>(name);
+}
+
+[[noreturn]] void refuse(const Place& place, const std::string& got, const char* next, const char* code = "TYPE") {
+  raise(code, place.text() + ": got " + got + "; " + next);
+}
+
+bool open_buffer(PyObject* object, Source* out) {
+  if (!PyObject_CheckBuffer(object)) return false;
+  if (PyObject_GetBuffer(object, &out->lease->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0) return true;
+  out->lease->buffer.obj = nullptr;
+  PyErr_Clear();
+  return false;
+}
+
+void describe_buffer(const Place& place, Source* out) {
+  const Py_buffer& buffer = out->lease->buffer;
+  if (!out->type) out->type = element_type_of_format(buffer.format, buffer.itemsize);
+  if (!out->type) {
+    refuse(place, "an array with elements of format '" + std::string(buffer.format ? buffer.format : "B") + "'",
+           "convert it to the element type that is expected");
+  }
+  if (buffer.ndim > static_cast<int>(HEDDLE_MAX_RANK)) {
+    refuse(place, "an array of " + std::to_string(buffer.ndim) + " dimensions", "a tensor has at most 16", "INVALID_ARGUMENT");
+  }
+  out->rank = static_cast<uint32_t>(buffer.ndim);
+  for (uint32_t i = 0; i < out->rank; ++i) out->dims[i] = buffer.shape[i];
+  out->data = static_cast<char*>(buffer.buf);
+  out->size_bytes = static_cast<uint64_t>(buffer.len);
+  out->read_only = buffer.readonly != 0;
+  if (!PyBuffer_IsContiguous(&buffer, 'C')) {
+    refuse(place, "an array of " + type_text(out->type->type, out->dims, out->rank) + " that is not contiguous in row-major order",
+           "pass numpy.ascontiguousarray of it", "INVALID_ARGUMENT");
+  }
+}
+
+// Of __dlpack_device__; false if the object has none.
+bool dlpack_device(PyObject* object, int32_t* out_type, int32_t* out_id) {
+  nb::handle source(object);
+  if (!nb::hasattr(source, "__dlpack__") || !nb::hasattr(source, "__dlpack_device__")) return false;
+  const auto device = nb::cast<nb::tuple>(source.attr("__dlpack_device__")());
+  *out_type = static_cast<int32_t>(PyLong_AsLong(nb::object(device[0]).ptr()));
+  *out_id = static_cast<int32_t>(PyLong_AsLong(nb::object(device[1]).ptr()));
+  if (PyErr_Occurred()) throw nb::python_error();
+  return true;
+}
+
+nb::object capsule_of(PyObject* object) {
+  nb::object method = nb::borrow(object).attr("__dlpack__");
+  try {
+    return method(nb::arg("max_version") = nb::make_tuple(1, 0));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+  }
+  return method();  // a producer of before DLPack 1.0
+}
+
+template <class Struct>
+Struct* take(const nb::object& capsule, const char* name, const char* used) {
+  if (!PyCapsule_IsValid(capsule.ptr(), name)) return nullptr;
+  auto* managed = static_cast<Struct*>(PyCapsule_GetPointer(capsule.ptr(), name));
+  PyCapsule_SetName(capsule.ptr(), used);
+  return managed;
+}
+
+void open_dlpack(PyObject* object, const Place& place, Source* out) {
+  const nb::object capsule = capsule_of(object);
+  out->lease->versioned = take<dlpack::Versioned>(capsule, dlpack::kVersionedName, dlpack::kUsedVersionedName);
+  if (!out->lease->versioned) out->lease->managed = take<dlpack::Managed>(capsule, dlpack::kName, dlpack::kUsedName);
+  if (!out->lease->versioned && !out->lease->managed)
+    refuse(place, "a DLPack capsule that is neither of version 0 nor 1", "pass a new one");
+  if (out->lease->versioned && out->lease->versioned->major != 1) {
+    refuse(place, "DLPack " + std::to_string(out->lease->versioned->major), "this version of heddle knows DLPack 1");
+  }
+  const dlpack::Array& array = out->lease->versioned ? out->lease->versioned->array : out->lease->managed->array;
+  out->read_only = out->lease->versioned && (out->lease->versioned->flags & dlpack::kReadOnly);
+  out->type = element_type_of_dlpack(array.type.code, array.type.bits, array.type.lanes);
+  if (!out->type) {
+    refuse(place, "an array with DLPack's element type (" + std::to_string(array.type.code) + ", " + std::to_string(array.type.bits) + ")",
+           "convert it to the element type that is expected");
+  }
+  if (array.rank < 0 || array.rank > static_cast<int32_t>(HEDDLE_MAX_RANK)) {
+    refuse(place, "an array of " + std::to_string(array.rank) + " dimensions", "a tensor has at most 16", "INVALID_ARGUMENT");
+  }
+  out->rank = static_cast<uint32_t>(array.rank);
+  uint64_t elements = 1;
+  for (uint32_t i = 0; i < out->rank; ++i) {
+    out->dims[i] = array.shape[i];
+    if (array.shape[i] < 0 || __builtin_mul_overflow(elements, static_cast<uint64_t>(array.shape[i]), &elements)) {
+      refuse(place, "an array whose size overflows", "pass a smaller one", "INVALID_ARGUMENT");
+    }
+  }
+  if (__builtin_mul_overflow(elements, uint64_t{HEDDLE_TYPE_BITS(out->type->type) / 8}, &out->size_bytes)) {
+    refuse(place, "an array whose size overflows", "pass a smaller one", "INVALID_ARGUMENT");
+  }
+  int64_t dense = 1;
+  for (uint32_t i = out->rank; array.strides && elements != 0 && i-- > 0;) {
+    if (array.shape[i] != 1 && array.strides[i] != dense) {
+      refuse(place, "an array of " + type_text(out->type->type, out->dims, out->rank) + " that is not contiguous in row-major order",
+             "pass contiguous() of it", "INVALID_ARGUMENT");
+    }
+    dense *= array.shape[i];
+  }
+  out->data = static_cast<char*>(array.data) + array.byte_offset;
+}
+
+// NumPy's arrays of ml_dtypes, which no protocol carries.
+bool open_bits(PyObject* object, Source* out) {
+  const nb::object found = nb::module_::import_("heddle._arrays").attr("bits_of")(nb::handle(object));
+  if (found.is_none()) return false;
+  const auto pair = nb::cast<nb::tuple>(found);
+  const std::string name = nb::cast<std::string>(pair[1]);
+  for (const heddle_element_type_t type : {HEDDLE_TYPE_BF16, HEDDLE_TYPE_F8E4M3, HEDDLE_TYPE_F8E5M2}) {
+    if (name == element_type(type)->numpy) out->type = element_type(type);
+  }
+  return out->type && open_buffer(nb::object(pair[0]).ptr(), out);
+}
+
+}  // namespace
+
+void release_tensor(heddle_tensor_t* handle) {
+  ++holds_gil;
+  heddle_tensor_release(handle);
+  --holds_gil;
+}
+
+std::string Place::text() const {
+  return "heddle: " + std::string(kind) + " '" + std::string(name) + "' of '" + std::string(function) + "' is " +
+         type_text(expected->element_type, expected->dims, expected->rank, expected->symbols);
+}
+
+Source::~Source() {
+  if (lease) end_lease(lease);
+}
+
+void open_source(PyObject* object, const Place& place, bool writable, Source* out) {
+  if (drain_is_due.load(std::memory_order_relaxed)) drain(nullptr);
+  out->lease = new Lease;
+  out->lease->buffer.obj = nullptr;
+  int32_t type = dlpack::kCpu, id = 0;
+  if (open_buffer(object, out)) {
+    describe_buffer(place, out);
+  } else if (open_bits(object, out)) {
+    describe_buffer(place, out);
+  } else if (dlpack_device(object, &type, &id)) {
+    if (type != dlpack::kCpu && type != dlpack::kCudaHost) {
+      refuse(place, "a " + class_name(object) + " on device (" + std::to_string(type) + ", " + std::to_string(id) + ") of DLPack",
+             "only arrays in host memory are implemented; copy it to the host", "UNIMPLEMENTED");
+    }
+    open_dlpack(object, place, out);
+  } else {
+    refuse(place, "an object of class " + class_name(object), "pass a NumPy array, a heddle.Tensor or another array with __dlpack__");
+  }
+  if (writable && out->read_only) refuse(place, "a read-only array to write to", "pass a writable one", "INVALID_ARGUMENT");
+}
+
+bool make_in_place(heddle_function_t* function, uint32_t index, bool is_result, Source* source, heddle_tensor_t** out) {
+  const heddle_device_memory_t memory = {sizeof(memory),
+                                         is_result ? HEDDLE_DEVICE_MEMORY_RESULT : 0,
+                                         reinterpret_cast<uint64_t>(source->data),
+                                         source->size_bytes,
+                                         lease_released,
+                                         source->lease};
+  source->lease->offered = true;
+  heddle_status_t* status = heddle_tensor_from_device(function, index, source->type->type, source->dims, source->rank, &memory, out);
+  source->lease->offered = false;
+  if (!status) {
+    source->lease = nullptr;
+    return true;
+  }
+  const heddle_status_code_t code = heddle_status_code(status);
+  if (code != HEDDLE_STATUS_UNIMPLEMENTED && code != HEDDLE_STATUS_INVALID_ARGUMENT) raise(status);
+  heddle_status_free(status);
+  return false;
+}
+
+}  // namespace heddle::python

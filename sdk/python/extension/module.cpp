@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runtime and Module of the extension, which heddle/_module.py extends, and the definition of heddle._core.
+#include "function.h"
+
+namespace heddle::python {
+
+void Session::close() {
+  if (closed) return;
+  closed = true;
+  for (const std::weak_ptr<TensorCache>& one : caches) {
+    if (const std::shared_ptr<TensorCache> cache = one.lock()) cache->clear();
+  }
+  if (calls == 0) release();
+}
+
+void Session::release() {
+  heddle_instance_t* const dropped = instance;
+  heddle_module_t* const dropped_module = module;
+  instance = nullptr;
+  module = nullptr;
+  if (!dropped && !dropped_module) return;
+  nb::gil_scoped_release released;
+  heddle_instance_release(dropped);
+  heddle_module_release(dropped_module);
+}
+
+void Session::check_open(const char* operation) const {
+  if (closed) [[unlikely]]
+    raise("FAILED_PRECONDITION", std::string("heddle: ") + operation + " of '" + path + "' failed: the module is closed");
+}
+
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+Pairs pairs_of(nb::list list) {
+  Pairs out;
+  for (nb::handle entry : list) {
+    const auto pair = nb::cast<nb::tuple>(entry);
+    out.emplace_back(nb::cast<std::string>(pair[0]), nb::cast<std::string>(pair[1]));
+  }
+  return out;
+}
+
+template <class Ask>
+nb::object report_text(Ask ask) {
+  heddle_text_t* text = nullptr;
+  check_without_gil([&] { return ask(&text); });
+  const std::unique_ptr<heddle_text_t, void (*)(heddle_text_t*)> owned(text, heddle_text_free);
+  const std::string_view content = view(heddle_text_view(text));
+  return nb::steal(PyUnicode_DecodeUTF8(content.data(), static_cast<Py_ssize_t>(content.size()), "replace"));
+}
+
+struct Runtime {
+  heddle_runtime_t* handle = nullptr;
+  uint32_t uses = 0;  // calls in progress
+  bool closed = false;
+
+  Runtime(const std::string& config, const std::string& config_text, nb::list plugin_paths, bool environment) {
+    std::vector<std::string> texts;
+    for (nb::handle path : plugin_paths) texts.push_back(nb::cast<std::string>(path));
+    std::vector<heddle_string_t> paths;
+    for (const std::string& path : texts) paths.push_back(c_string(path));
+    heddle_runtime_params_t params{};
+    params.struct_size = sizeof(params);
+    params.flags = environment ? 0 : HEDDLE_RUNTIME_NO_CONFIG;
+    params.config_path = c_string(config);
+    params.config_text = c_string(config_text);
+    params.plugin_paths = paths.data();
+    params.plugin_path_count = static_cast<uint32_t>(paths.size());
+    check_without_gil([&] { return heddle_runtime_create(&params, &handle); });
+  }
+  Runtime(const Runtime&) = delete;
+  ~Runtime() { release(); }
+  void close() {
+    closed = true;
+    if (uses == 0) release();
+  }
+  void release() {
+    heddle_runtime_t* const dropped = handle;
+    handle = nullptr;
+    if (!dropped) return;
+    nb::gil_scoped_release released;
+    heddle_runtime_release(dropped);
+  }
+  // Runs an operation on the handle, which other threads may close meanwhile.
+  template <class Operation>
+  auto use(const char* what, Operation operation) {
+    if (closed) raise("FAILED_PRECONDITION", std::string("heddle: ") + what + " failed: the runtime is closed");
+    struct Use {
+      Runtime& runtime;
+      ~Use() {
+        if (--runtime.uses == 0 && runtime.closed) runtime.release();
+      }
+    } guard{*this};
+    ++uses;
+    return operation();
+  }
+  nb::object report(const std::string& topic) {
+    return use("asking for a report",
+               [&] { return report_text([&](heddle_text_t** out) { return heddle_runtime_report(handle, c_string(topic), out); }); });
+  }
+};
+
+struct Module {
+  std::shared_ptr<Session> session;
+  nb::object main;  // the Function that a call of the module calls
+
+  Module(Runtime& runtime, const std::string& path, nb::list slots, nb::list parameters, uint32_t flags) {
+    session = std::make_shared<Session>();
+    session->path = path;
+    const Pairs slot_texts = pairs_of(slots), file_texts = pairs_of(parameters);
+    std::vector<heddle_slot_binding_t> bindings;
+    for (const auto& [slot, device] : slot_texts) bindings.push_back({c_string(slot), c_string(device)});
+    std::vector<heddle_parameter_file_t> files;
+    for (const auto& [scope, file] : file_texts) files.push_back({c_string(scope), c_string(file)});
+    heddle_instance_params_t params{};
+    params.struct_size = sizeof(params);
+    params.slots = bindings.data();
+    params.slot_count = static_cast<uint32_t>(bindings.size());
+    params.parameter_files = files.data();
+    params.parameter_file_count = static_cast<uint32_t>(files.size());
+    params.flags = flags;
+    runtime.use("opening a module", [&] {
+      check_without_gil([&] { return heddle_module_open(runtime.handle, c_string(path), nullptr, &session->module); });
+      check_without_gil([&] { return heddle_instance_create(session->module, &params, &session->instance); });
+    });
+  }
+
+  template <class Operation>
+  auto use(const char* what, Operation operation) const {
+    session->check_open(what);
+    struct Use {
+      std::shared_ptr<Session> session;
+      ~Use() {
+        if (--session->calls == 0 && session->closed) session->release();
+      }
+    } guard{session};
+    ++session->calls;
+    return operation();
+  }
+  nb::object module_report() const {
+    return use("asking for a report",
+               [&] { return report_text([&](heddle_text_t** out) { return heddle_module_report(session->module, out); }); });
+  }
+  nb::object instance_report(const std::string& topic) const {
+    return use("asking for a report", [&] {
+      return report_text([&](heddle_text_t** out) { return heddle_instance_report(session->instance, c_string(topic), out); });
+    });
+  }
+};
+
+PyObject* call_module(PyObject* self, PyObject* arguments, PyObject* named) {
+  return guarded<PyObject*>(nullptr, [&] {
+    Module& module = *nb::inst_ptr<Module>(self);
+    if (!module.main.is_valid()) [[unlikely]] {
+      nb::object made = nb::handle(self).attr("function")();
+      if (!module.main.is_valid()) module.main = std::move(made);  // another thread may have been faster, and calls it already
+    }
+    return nb::inst_ptr<Function>(module.main)->call(arguments, named);
+  });
+}
+const PyType_Slot kModuleSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_module)}, {0, nullptr}};
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  nb::set_leak_warnings(false);  // objects that live at exit are the application's
+  module.doc() = "The part of heddle that is written in C++; use the package heddle.";
+  bind_tensor(module);
+  bind_function(module);
+  nb::class_<Runtime>(module, "Runtime", nb::is_weak_referenceable())
+      .def(nb::init<const std::string&, const std::string&, nb::list, bool>())
+      .def("_report", &Runtime::report)
+      .def("close", &Runtime::close)
+      .def_prop_ro("closed", [](const Runtime& self) { return self.closed; });
+  nb::class_<Module>(module, "Module", nb::type_slots(kModuleSlots), nb::is_weak_referenceable())
+      .def(nb::init<Runtime&, const std::string&, nb::list, nb::list, uint32_t>())
+      .def("_module_report", &Module::module_report)
+      .def("_instance_report", &Module::instance_report)
+      .def("_function", [](const Module& self, const std::string& name, nb::list arguments,
+                           nb::list results) { return new Function(self.session, name, arguments, results); })
+      .def("close", [](Module& self) { self.session->close(); })
+      .def_prop_ro("path", [](const Module& self) { return self.session->path; })
+      .def_prop_ro("closed", [](const Module& self) { return self.session->closed; });
+}
+
+}  // namespace heddle::python

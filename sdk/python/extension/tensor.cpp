@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle.Tensor: a handle of runtime.h, and its contents by the buffer protocol and DLPack without a copy.
+// A Tensor that Python sees is finished: calls return when their results are filled.
+#include <cstring>
+
+#include "dlpack.h"
+#include "extension.h"
+
+namespace heddle::python {
+
+PyTypeObject* tensor_class = nullptr;
+
+namespace {
+
+// The bytes of a tensor, for element types without a format: an exporter of the buffer protocol.
+struct Bytes {
+  nb::object tensor;
+};
+
+nb::tuple shape_of(const Tensor& tensor) {
+  const uint32_t rank = heddle_tensor_rank(tensor.get());
+  const int64_t* dims = heddle_tensor_dims(tensor.get());
+  nb::object out = nb::steal(PyTuple_New(rank));
+  for (uint32_t i = 0; i < rank; ++i) PyTuple_SetItem(out.ptr(), i, PyLong_FromLongLong(dims[i]));
+  return nb::cast<nb::tuple>(out);
+}
+
+void check_on_host(const Tensor& tensor, const char* what) {
+  if (tensor.device->on_host()) return;
+  raise("TYPE", std::string("heddle: ") + what + " of a tensor on device '" + tensor.device->alias +
+                    "' failed: its memory is not the host's; copy it with numpy()");
+}
+
+// Bytes between elements that are neighbors in each dimension.
+void fill_strides(const int64_t* dims, uint32_t rank, int64_t item, int64_t* out) {
+  for (uint32_t i = rank; i-- > 0;) {
+    out[i] = item;
+    item *= dims[i] > 0 ? dims[i] : 1;
+  }
+}
+
+int fill_buffer(PyObject* self, Tensor& tensor, Py_buffer* out, int flags, bool as_bytes) {
+  out->obj = nullptr;
+  heddle_tensor_t* handle = tensor.get();
+  check_on_host(tensor, "exporting the buffer");
+  const ElementType* type = element_type(heddle_tensor_element_type(handle));
+  if (as_bytes) type = element_type(HEDDLE_TYPE_U8);
+  const char* refused = nullptr;
+  if (!type->format) refused = "the buffer protocol has no such element type; use numpy() or from_dlpack";
+  if (tensor.read_only && (flags & PyBUF_WRITABLE)) refused = "it is read-only";
+  if (refused) {
+    PyErr_Format(PyExc_BufferError, "heddle: exporting the buffer of a tensor of %s failed: %s", type->name, refused);
+    return -1;
+  }
+  const uint32_t rank = as_bytes ? 1 : heddle_tensor_rank(handle);
+  const int64_t size = static_cast<int64_t>(heddle_tensor_size(handle));
+  const int64_t* dims = as_bytes ? &size : heddle_tensor_dims(handle);
+  out->buf = reinterpret_cast<void*>(tensor.address());
+  out->len = size;
+  out->itemsize = HEDDLE_TYPE_BITS(type->type) / 8;
+  out->readonly = tensor.read_only;
+  out->ndim = static_cast<int>(rank);
+  out->format = (flags & PyBUF_FORMAT) ? const_cast<char*>(type->format) : nullptr;
+  out->suboffsets = nullptr;
+  int64_t* extents = new int64_t[2 * rank + 1];
+  std::memcpy(extents, dims, rank * sizeof(int64_t));
+  fill_strides(dims, rank, out->itemsize, extents + rank);
+  out->internal = extents;
+  out->shape = (flags & PyBUF_ND) ? reinterpret_cast<Py_ssize_t*>(extents) : nullptr;
+  out->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? reinterpret_cast<Py_ssize_t*>(extents + rank) : nullptr;
+  Py_INCREF(self);
+  out->obj = self;
+  ++tensor.exports;
+  return 0;
+}
+
+int get_buffer(PyObject* self, Py_buffer* out, int flags) {
+  return guarded(-1, [&] { return fill_buffer(self, *nb::inst_ptr<Tensor>(self), out, flags, false); });
+}
+void release_buffer(PyObject* self, Py_buffer* view) {
+  delete[] static_cast<int64_t*>(view->internal);
+  --nb::inst_ptr<Tensor>(self)->exports;
+}
+int get_bytes(PyObject* self, Py_buffer* out, int flags) {
+  return guarded(-1, [&] { return fill_buffer(self, *nb::inst_ptr<Tensor>(nb::inst_ptr<Bytes>(self)->tensor), out, flags, true); });
+}
+void release_bytes(PyObject* self, Py_buffer* view) {
+  delete[] static_cast<int64_t*>(view->internal);
+  --nb::inst_ptr<Tensor>(nb::inst_ptr<Bytes>(self)->tensor)->exports;
+}
+
+const PyType_Slot kTensorSlots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)}, {0, nullptr}};
+const PyType_Slot kBytesSlots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void*>(get_bytes)}, {Py_bf_releasebuffer, reinterpret_cast<void*>(release_bytes)}, {0, nullptr}};
+
+// What a DLPack export owns. Its deleter may run on any thread, without the GIL.
+template <class Struct>
+struct Export {
+  Struct managed{};
+  heddle_tensor_t* handle = nullptr;
+  int64_t extents[2 * HEDDLE_MAX_RANK];
+
+  static void destroy(Struct* managed) {
+    auto* self = static_cast<Export*>(managed->context);
+    heddle_tensor_release(self->handle);
+    delete self;
+  }
+};
+
+template <class Struct>
+PyObject* export_as(Tensor& tensor, const char* name) {
+  heddle_tensor_t* handle = tensor.get();
+  const ElementType* type = element_type(heddle_tensor_element_type(handle));
+  const uint32_t rank = heddle_tensor_rank(handle);
+  auto made = std::make_unique<Export<Struct>>();
+  std::memcpy(made->extents, heddle_tensor_dims(handle), rank * sizeof(int64_t));
+  fill_strides(made->extents, rank, 1, made->extents + rank);
+  made->managed.array = {reinterpret_cast<void*>(tensor.address()),
+                         {tensor.device->dlpack_type, tensor.device->dlpack_id},
+                         static_cast<int32_t>(rank),
+                         {type->dlpack_code, type->dlpack_bits, 1},
+                         made->extents,
+                         made->extents + rank,
+                         0};
+  made->managed.context = made.get();
+  made->managed.deleter = Export<Struct>::destroy;
+  if constexpr (std::is_same_v<Struct, dlpack::Versioned>) {
+    made->managed.major = 1;
+    made->managed.flags = tensor.read_only ? dlpack::kReadOnly : 0;
+  }
+  auto drop = [](PyObject* capsule) {  // the name changes if a consumer has taken it
+    const char* unused = std::is_same_v<Struct, dlpack::Versioned> ? dlpack::kVersionedName : dlpack::kName;
+    if (!PyCapsule_IsValid(capsule, unused)) return;
+    auto* managed = static_cast<Struct*>(PyCapsule_GetPointer(capsule, unused));
+    managed->deleter(managed);
+  };
+  PyObject* capsule = PyCapsule_New(&made->managed, name, drop);
+  if (!capsule) throw nb::python_error();
+  made.release()->handle = heddle_tensor_retain(handle);
+  tensor.shared = true;
+  return capsule;
+}
+
+nb::object to_dlpack(Tensor& tensor, nb::object stream, nb::object max_version, nb::object dl_device, nb::object copy) {
+  const ElementType* type = element_type(heddle_tensor_element_type(tensor.get()));
+  const Device& device = *tensor.device;
+  std::string refused;
+  if (type->dlpack_bits < 8) refused = std::string("DLPack has no element type ") + type->name;
+  if (device.dlpack_type == 0) refused = "DLPack has no number for device '" + device.alias + "'";
+  if (!copy.is_none() && nb::cast<bool>(copy)) refused = "copies are not implemented; copy the array that the consumer makes";
+  if (!dl_device.is_none()) {
+    const auto wanted = nb::cast<nb::tuple>(dl_device);
+    if (nb::cast<int>(wanted[0]) != device.dlpack_type || nb::cast<int>(wanted[1]) != device.dlpack_id) {
+      refused = "it is on device '" + device.alias + "', and copies to another device are not implemented; use numpy()";
+    }
+  }
+  if (device.on_host() && !stream.is_none() && nb::cast<int64_t>(stream) != -1) refused = "a tensor in host memory has no stream";
+  const bool versioned = !max_version.is_none() && nb::cast<int>(nb::cast<nb::tuple>(max_version)[0]) >= 1;
+  if (!versioned && tensor.read_only) refused = "it is read-only, which only DLPack 1.0 can say; pass max_version=(1, 0)";
+  if (!refused.empty()) {
+    PyErr_Format(PyExc_BufferError, "heddle: exporting a tensor by DLPack failed: %s", refused.c_str());
+    throw nb::python_error();
+  }
+  return nb::steal(versioned ? export_as<dlpack::Versioned>(tensor, dlpack::kVersionedName)
+                             : export_as<dlpack::Managed>(tensor, dlpack::kName));
+}
+
+// Copies the contents into a writable buffer of the same number of bytes.
+void read_into(const Tensor& tensor, nb::object object) {
+  Py_buffer to;
+  if (PyObject_GetBuffer(object.ptr(), &to, PyBUF_WRITABLE) != 0) throw nb::python_error();
+  struct Guard {
+    Py_buffer* buffer;
+    ~Guard() { PyBuffer_Release(buffer); }
+  } guard{&to};
+  heddle_tensor_t* handle = tensor.get();
+  const std::unique_ptr<heddle_tensor_t, void (*)(heddle_tensor_t*)> held(heddle_tensor_retain(handle), release_tensor);
+  check_without_gil([&] { return heddle_tensor_read(handle, to.buf, static_cast<uint64_t>(to.len)); });
+}
+
+}  // namespace
+
+void TensorCache::clear() {
+  closed = true;
+  for (auto& handles : results) {
+    for (heddle_tensor_t* handle : handles) release_tensor(handle);
+    handles.clear();
+  }
+}
+
+void Tensor::release() {
+  if (!handle) return;
+  heddle_tensor_t* const dropped = handle;
+  handle = nullptr;
+  if (cache && !shared && !cache->closed) {
+    auto& kept = cache->results[index];
+    if (kept.size() < TensorCache::kMaxPerResult) {
+      kept.push_back(dropped);  // within its capacity
+      return;
+    }
+  }
+  release_tensor(dropped);
+}
+
+uint64_t Tensor::address() const {
+  uint64_t out = 0;
+  check(heddle_tensor_address(get(), &out));
+  return out;
+}
+
+nb::object make_tensor(heddle_tensor_t* owned, std::shared_ptr<const Device> device) {
+  nb::object out = nb::inst_alloc(reinterpret_cast<PyObject*>(tensor_class));
+  Tensor* tensor = new (nb::inst_ptr<Tensor>(out)) Tensor();
+  tensor->handle = owned;
+  tensor->device = std::move(device);
+  nb::inst_mark_ready(out);
+  return out;
+}
+
+void bind_tensor(nb::module_& module) {
+  nb::class_<Bytes>(module, "_Bytes", nb::type_slots(kBytesSlots));
+  nb::class_<Tensor> tensor(
+      module, "Tensor", nb::type_slots(kTensorSlots), nb::is_weak_referenceable(),
+      "A result of a call, or an argument for several calls: an array on a device. In host memory it is an array for NumPy "
+      "and every consumer of DLPack, without a copy.");
+  tensor_class = reinterpret_cast<PyTypeObject*>(tensor.ptr());
+  tensor.def_prop_ro("shape", shape_of, "The extents, a tuple.");
+  tensor.def_prop_ro("ndim", [](const Tensor& self) { return heddle_tensor_rank(self.get()); }, "The number of dimensions.");
+  tensor.def_prop_ro(
+      "dtype", [](const Tensor& self) { return element_type(heddle_tensor_element_type(self.get()))->numpy; },
+      "The element type by NumPy's name, such as 'float32'.");
+  tensor.def_prop_ro("nbytes", [](const Tensor& self) { return heddle_tensor_size(self.get()); }, "The size in bytes.");
+  tensor.def_prop_ro("device", [](const Tensor& self) { return self.device->alias; }, "The device, such as 'cpu:0'.");
+  tensor.def_prop_ro("address", [](const Tensor& self) { return self.address(); }, "The address of the contents on the device.");
+  tensor.def_prop_ro("is_host", [](const Tensor& self) { return self.device->on_host(); }, "Whether the contents are in host memory.");
+  tensor.def_prop_ro("read_only", [](const Tensor& self) { return self.read_only; }, "Whether exports may not be written.");
+  tensor.def_prop_ro("released", [](const Tensor& self) { return self.handle == nullptr; }, "Whether release() was called.");
+  tensor.def(
+      "release",
+      [](Tensor& self) {
+        if (self.exports != 0) {
+          PyErr_Format(PyExc_BufferError, "heddle: releasing a tensor failed: %u arrays use its memory; delete them first", self.exports);
+          throw nb::python_error();
+        }
+        self.release();
+      },
+      "Returns the memory now, instead of when the last reference is gone.");
+  tensor.def("__dlpack__", to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(),
+             nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(), "A DLPack capsule over the same memory.");
+  tensor.def("__dlpack_device__", [](const Tensor& self) { return nb::make_tuple(self.device->dlpack_type, self.device->dlpack_id); });
+  tensor.def("__repr__", [](const Tensor& self) {
+    if (!self.handle) return std::string("<heddle.Tensor, released>");
+    return "<heddle.Tensor " +
+           type_text(heddle_tensor_element_type(self.handle), heddle_tensor_dims(self.handle), heddle_tensor_rank(self.handle)) + " on " +
+           self.device->alias + ">";
+  });
+  // In Python, since NumPy is.
+  auto arrays = [](const char* function) { return nb::module_::import_("heddle._arrays").attr(function); };
+  tensor.def(
+      "numpy", [arrays](nb::handle self) { return nb::object(arrays("as_numpy")(self)); },
+      "A NumPy array: over the tensor's memory if that is the host's, else a copy.");
+  tensor.def(
+      "__array__",
+      [arrays](nb::handle self, nb::handle dtype, nb::handle copy) { return nb::object(arrays("array_of")(self, dtype, copy)); },
+      nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none());
+  tensor.def("tolist", [](nb::handle self) { return nb::object(self.attr("numpy")().attr("tolist")()); }, "Nested lists of the elements.");
+  tensor.def("item", [](nb::handle self) { return nb::object(self.attr("numpy")().attr("item")()); }, "The only element.");
+  tensor.def("__len__", [](const Tensor& self) -> int64_t {
+    if (heddle_tensor_rank(self.get()) == 0) raise("TYPE", "heddle: asking for the length of a tensor failed: it has no dimensions");
+    return heddle_tensor_dims(self.handle)[0];
+  });
+  tensor.def("__enter__", [](nb::handle self) { return nb::borrow(self); });
+  tensor.def("__exit__", [](nb::handle self, nb::args) { self.attr("release")(); });
+  tensor.def("_read_into", read_into);
+  tensor.def("_bytes", [](nb::handle self) { return Bytes{nb::borrow(self)}; });
+}
+
+}  // namespace heddle::python

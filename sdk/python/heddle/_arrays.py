@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tensors as NumPy arrays and back. NumPy is imported when one of these functions is called."""
+from __future__ import annotations
+
+import sys
+
+from ._errors import make
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy
+
+    from ._core import Tensor
+
+# Element types of the package ml_dtypes: NumPy stores them, but exports them by no protocol.
+_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+_ALIGNMENT = 64
+
+
+def bits_of(array: Any) -> tuple[Any, str] | None:
+    """The bits of an array of ml_dtypes and the name of its type; None for any other object. heddle._core calls it."""
+    name = getattr(getattr(array, "dtype", None), "name", None)
+    if name not in _BITS or "numpy" not in sys.modules or not isinstance(array, sys.modules["numpy"].ndarray):
+        return None
+    return array.view(_BITS[name]), name
+
+
+def dtype_of(name: str) -> Any:
+    """NumPy's type of that name, from ml_dtypes if NumPy itself has none."""
+    import numpy
+
+    if name not in _BITS and not name.endswith("int4"):
+        return numpy.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise make("UNIMPLEMENTED", f"heddle: making a NumPy array of {name} failed: NumPy has no such type; pip install ml_dtypes") from None
+    return numpy.dtype(getattr(ml_dtypes, name))
+
+
+def as_numpy(tensor: Tensor) -> numpy.ndarray[Any, Any]:
+    """The tensor as an array: over its memory if that is the host's, else a copy."""
+    import numpy
+
+    name = tensor.dtype
+    if name.endswith("int4"):
+        raise make("UNIMPLEMENTED", f"heddle: making a NumPy array of {name} failed: packed types are not implemented; let the model return int8")
+    if not tensor.is_host:
+        out = numpy.empty(tensor.shape, dtype_of(name))
+        tensor._read_into(out.reshape(-1).view("uint8"))
+        return out
+    if name not in _BITS:
+        return numpy.asarray(memoryview(tensor))
+    return numpy.frombuffer(tensor._bytes(), dtype_of(name)).reshape(tensor.shape)  # type: ignore[call-overload, no-any-return]
+
+
+def array_of(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
+    """Tensor.__array__."""
+    out = as_numpy(tensor)
+    if copy is False and (not tensor.is_host or (dtype is not None and dtype != out.dtype)):
+        raise ValueError("heddle: making an array of a tensor without a copy failed: its memory is not the host's, or another dtype is asked for")
+    if dtype is not None:
+        out = out.astype(dtype, copy=False)
+    return out.copy() if copy else out
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> numpy.ndarray[Any, Any]:
+    """A NumPy array that calls use without a copy: its address is a multiple of 64 bytes. Its contents are undefined."""
+    import numpy
+
+    kind = dtype_of(dtype) if isinstance(dtype, str) else numpy.dtype(dtype)
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    size = kind.itemsize
+    for extent in extents:
+        size *= extent
+    place = numpy.empty(size + _ALIGNMENT, "uint8")
+    start = -place.ctypes.data % _ALIGNMENT
+    return place[start:start + size].view(kind).reshape(extents)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""heddle.compile: the program heddle-compile as a child process, so that LLVM and its failures stay outside of this one."""
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+from typing import Any, Sequence, Union
+
+from ._errors import CompileError, make
+
+PathLike = Union[str, "os.PathLike[str]"]
+_LINES = 30
+
+
+def find_compiler() -> str:
+    """$HEDDLE_COMPILER, else heddle-compile of this package or of the package heddle-compiler, else that on PATH."""
+    named = os.environ.get("HEDDLE_COMPILER")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise make("NOT_FOUND", f"heddle: compiling failed: HEDDLE_COMPILER is '{named}', which is no program; correct it, or unset it")
+        return named
+    here = pathlib.Path(__file__).resolve().parent
+    for folder in (here / "bin", here.parent / "heddle_compiler" / "bin"):
+        if os.access(folder / "heddle-compile", os.X_OK):
+            return str(folder / "heddle-compile")
+    found = shutil.which("heddle-compile")
+    if found is None:
+        raise make("NOT_FOUND", "heddle: compiling failed: the program heddle-compile is neither in this package nor on PATH; "
+                                "pip install heddle[compiler], or set HEDDLE_COMPILER to its path")
+    return found
+
+
+def _failure(command: list[str], code: int, output: str) -> CompileError:
+    last = "\n".join(output.strip().splitlines()[-_LINES:])
+    if code < 0:
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        error = CompileError(f"heddle: compiling failed: {command[0]} was ended by {name}; its last output:\n{last}")
+        error.code = "INTERNAL"
+    else:
+        error = CompileError(last or f"heddle: compiling failed: {command[0]} ended with exit code {code} and no output")
+        error.code = "INVALID_ARGUMENT"
+    error.exit_code = code
+    error.output = last
+    return error
+
+
+def compile(model: Any, output: PathLike | None = None, *, target: str | Sequence[str] = "cpu", options: Sequence[str] = (),
+            timeout: float | None = None) -> str:
+    """Compiles a model to a .heddle file and returns its path.
+
+    model    the path of an ONNX file, its bytes, or an onnx.ModelProto
+    output   the file to write; None: beside the model, with the ending .heddle. Required for a model that is not a file
+    target   "cpu", "cuda" or both
+    options  more arguments of `heddle compile`, such as ["--math", "fast"]
+    timeout  in seconds
+    """
+    compiler = find_compiler()
+    if not isinstance(model, (str, os.PathLike)) and output is None:
+        raise make("TYPE", "heddle: compiling failed: a model that is not a file needs an output; pass output='model.heddle'")
+    with tempfile.TemporaryDirectory(prefix="heddle-") as folder:
+        if isinstance(model, (str, os.PathLike)):
+            source = os.fspath(model)
+        else:
+            content = model.SerializeToString() if hasattr(model, "SerializeToString") else model
+            if not isinstance(content, (bytes, bytearray, memoryview)):
+                raise make("TYPE", f"heddle: compiling failed: a model is a path, bytes or an onnx.ModelProto, got an object of class "
+                                   f"{type(model).__name__}")
+            source = os.path.join(folder, "model.onnx")
+            with open(source, "wb") as file:
+                file.write(content)
+        written = os.fspath(output) if output is not None else os.fspath(pathlib.Path(source).with_suffix(".heddle"))
+        targets = target if isinstance(target, str) else ",".join(target)
+        command = [compiler, source, "-o", written, "--target", targets, *options]
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise make("DEADLINE_EXCEEDED", f"heddle: compiling '{source}' failed: it took more than {timeout} s and was ended") from None
+        except OSError as wrong:
+            raise make("UNAVAILABLE", f"heddle: compiling failed: {compiler} cannot be started: {wrong.strerror}", "errno", wrong.errno or 0) from wrong
+    if done.returncode != 0:
+        raise _failure(command, done.returncode, done.stdout.decode(errors="replace"))
+    return written

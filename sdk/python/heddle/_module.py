@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runtime and Module: opening, reports, functions by name."""
+from __future__ import annotations
+
+import os
+
+from . import _core
+from ._errors import MissingFileError, NotFoundError, make
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Mapping, Sequence, Union
+
+    PathLike = Union[str, "os.PathLike[str]"]
+    Parameters = Union[PathLike, Sequence[PathLike], Mapping[str, Union[PathLike, Sequence[PathLike]]]]
+
+
+def _json(text: str) -> Any:
+    import json
+
+    return json.loads(text)
+
+
+class Runtime(_core.Runtime):
+    """Configuration, plugins and devices. `heddle.open` makes one for the process; more are for other configurations.
+
+    config        the path of a heddle.toml; None: $HEDDLE_CONFIG, else the user's and the system's file
+    config_text   TOML that overrides the file
+    plugin_paths  directories with manifests, searched first
+    environment   False: no configuration file of the user and no environment variables
+    """
+
+    def __init__(self, config: PathLike | None = None, *, config_text: str = "", plugin_paths: Sequence[PathLike] = (), environment: bool = True):
+        super().__init__(os.fspath(config) if config is not None else "", config_text, [os.fspath(path) for path in plugin_paths], environment)
+
+    def devices(self) -> list[dict[str, Any]]:
+        """Every device, as `heddle devices` lists them."""
+        devices: list[dict[str, Any]] = self.report("devices")["devices"]
+        return devices
+
+    def plugins(self) -> list[dict[str, Any]]:
+        """Every plugin that was found, with its state and the reason."""
+        plugins: list[dict[str, Any]] = self.report("plugins")["plugins"]
+        return plugins
+
+    def report(self, topic: str) -> Any:
+        """A report of heddle_runtime_report: "devices", "plugins", "config", "schema", "validation"."""
+        return _json(self._report(topic))
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_shared: tuple[int, Runtime] | None = None
+
+
+def shared_runtime() -> Runtime:
+    """The runtime of this process with the default configuration."""
+    global _shared
+    if _shared is None or _shared[0] != os.getpid() or _shared[1].closed:
+        _shared = (os.getpid(), Runtime())
+    return _shared[1]
+
+
+def _parameter_list(parameters: Parameters | None) -> list[tuple[str, str]]:
+    if parameters is None:
+        return []
+    scopes: Mapping[str, PathLike | Sequence[PathLike]] = parameters if hasattr(parameters, "items") else {"": parameters}
+    out = []
+    for scope, paths in scopes.items():
+        for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
+            out.append((scope, os.fspath(path)))
+    return out
+
+
+_DLPACK_TYPES = {"cpu": 1, "cuda": 2}
+
+
+class Module(_core.Module):
+    """A compiled module on its devices, with its parameters. Made by `heddle.open`.
+
+    Calling it calls its only function, or "main". Functions are attributes and items, too: `module.encode(x)`, `module["encode"](x)`.
+    """
+
+    def __init__(self, runtime: Runtime, path: PathLike, devices: str | Mapping[str, str] | None = None, parameters: Parameters | None = None,
+                 profile: bool = False):
+        slots = {"": devices} if isinstance(devices, str) else dict(devices or {})
+        super().__init__(runtime, os.fspath(path), list(slots.items()), _parameter_list(parameters), 1 if profile else 0)
+        self._runtime = runtime
+        self._functions: dict[str, _core.Function] = {}
+        self._slot_devices: list[tuple[str, int, int]] | None = None
+
+    def function(self, name: str = "") -> _core.Function:
+        """The function of that name; an empty name means the only one, or "main"."""
+        found = self._functions.get(name)
+        if found is None:
+            arguments, results = self._devices_of(name)
+            found = self._functions.setdefault(name, self._function(name, arguments, results))
+        return found
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of all functions."""
+        return tuple(function["name"] for function in self.report()["functions"])
+
+    def report(self) -> dict[str, Any]:
+        """The contents of the module: functions, executables, parameters, the compiler's report."""
+        report: dict[str, Any] = _json(self._module_report())
+        return report
+
+    def statistics(self) -> dict[str, Any]:
+        """Calls, dispatches, copies, and the memory of each device."""
+        statistics: dict[str, Any] = _json(self._instance_report("statistics"))
+        return statistics
+
+    def route(self) -> dict[str, Any]:
+        """The device of each slot and the variant of each executable, with the reasons."""
+        route: dict[str, Any] = _json(self._instance_report("route"))
+        return route
+
+    def profile(self) -> dict[str, Any]:
+        """The time of each region; for a module that was opened with profile=True."""
+        profile: dict[str, Any] = _json(self._instance_report("profile"))
+        return profile
+
+    def _slots(self) -> list[tuple[str, int, int]]:
+        """(alias, type and number of DLPack) of the device of each slot."""
+        if self._slot_devices is None:
+            import json
+
+            text = self._instance_report("route")
+            slots, _ = json.JSONDecoder().raw_decode(text, text.index("["))  # the first value; the rest grows with the module
+            known: dict[str, int] = {}
+            if any(slot["family"] != "cpu" for slot in slots):
+                known = {device["alias"]: device["ordinal"] for device in self._runtime.devices()}
+            self._slot_devices = [(slot["device"], _DLPACK_TYPES.get(slot["family"], 0), known.get(slot["device"], 0)) for slot in slots]
+        return self._slot_devices
+
+    def _devices_of(self, name: str) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
+        functions = {function["name"]: function for function in self.report()["functions"]}
+        if not name:
+            name = next(iter(functions)) if len(functions) == 1 else "main"
+        if name not in functions:
+            raise make("NOT_FOUND", f"heddle: getting function '{name}' of '{self.path}' failed: its functions are {', '.join(functions)}")
+        slots = self._slots()
+        values = functions[name]
+        return [slots[value["slot"]] for value in values["arguments"]], [slots[value["slot"]] for value in values["results"]]
+
+    def __getattr__(self, name: str) -> _core.Function:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self.function(name)
+        except LookupError:
+            raise AttributeError(f"heddle: module '{self.path}' has no function '{name}'; its functions are {', '.join(self.functions)}") from None
+
+    def __getitem__(self, name: str) -> _core.Function:
+        return self.function(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def __enter__(self) -> Module:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<heddle.Module {self.path}{', closed' if self.closed else ''}>"
+
+
+def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config: PathLike | None = None, parameters: Parameters | None = None, *,
+         runtime: Runtime | None = None, profile: bool = False) -> Module:
+    """Opens a .heddle file on devices.
+
+    devices     the device of the default slot, such as "cpu" or "cuda:0", or a dictionary of slots and devices; others are routed by the configuration
+    config      the path of a heddle.toml, for a runtime of its own
+    parameters  safetensors files: a path, several, or a dictionary of scopes
+    runtime     instead of that of the process
+    profile     measures each region, for `profile()`; calls are slower
+    """
+    if runtime is not None and config is not None:
+        raise make("TYPE", f"heddle: opening '{os.fspath(path)}' failed: it takes a runtime or a config, got both; pass the config to Runtime")
+    if runtime is None:
+        runtime = Runtime(config) if config is not None else shared_runtime()
+    try:
+        return Module(runtime, path, devices, parameters, profile)
+    except NotFoundError as error:
+        if os.path.exists(path):
+            raise
+        raise MissingFileError(str(error)) from None

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Calls from Python: results, arrays in and out without a copy, and the errors of what is wrong."""
+import os
+import pathlib
+import unittest
+
+import heddle
+import models
+import numpy as np
+import onnxruntime
+
+SOURCE = pathlib.Path(os.environ.get("HEDDLE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+LARGE = 1 << 16
+
+
+class Calls(unittest.TestCase):
+    def test_results_are_those_of_onnx_runtime(self):
+        model = SOURCE / "tests/models/digits/digits.onnx"
+        image = np.random.default_rng(1).random((3, 1, 8, 8), np.float32)
+        expected = onnxruntime.InferenceSession(model).run(None, {"image": image})[0]
+        with heddle.open(heddle.compile(model, models.FOLDER / "digits.heddle")) as digits:
+            for result in (digits(image), digits(image=image), digits.main(image), digits["main"](image)):
+                np.testing.assert_allclose(result.numpy(), expected, 1e-4, 1e-4)
+            self.assertEqual(digits.functions, ("main",))
+            self.assertEqual(digits.main.arguments[0], ("image", "float32", ("batch", 1, 8, 8)))
+            self.assertEqual(digits.statistics()["calls"], 4)
+
+    def test_several_results_have_names(self):
+        module = heddle.open(models.two_results())
+        for n in (1, 5, 2000):
+            x, y = np.arange(n, dtype="f4"), np.ones(n, "f4")
+            both = module(x, y=y)
+            np.testing.assert_array_equal(both.total, x + y)
+            total, difference = both
+            np.testing.assert_array_equal(difference.numpy(), x - y)
+        self.assertIs(both.total, total)
+        out = [None, heddle.empty(2000)]
+        self.assertIs(module(x, y, out=out)[1], out[1])
+        np.testing.assert_array_equal(out[1], x - y)
+
+    def test_an_earlier_result_keeps_its_contents(self):
+        module = heddle.open(models.add(4))
+        one = np.ones(4, "f4")
+        first = module(one, one)
+        for _ in range(10):
+            module(one, one * 5)
+        second = module(first, one)
+        self.assertEqual((first.tolist(), second.tolist()), ([2.0] * 4, [3.0] * 4))
+
+    def test_arrays_go_in_and_out_in_place(self):
+        function = heddle.open(models.add(LARGE)).main
+        x, y, z = heddle.empty(LARGE), heddle.empty(LARGE), heddle.empty(LARGE)
+        x[:], y[:] = 1, 2
+        self.assertEqual(function.tensor("x", x, copy=False).address, x.ctypes.data)
+        result = function(x, y)
+        self.assertEqual(function.transfers["bytes_copied"], 0)
+        for array in (result.numpy(), np.asarray(result), np.from_dlpack(result), np.asarray(memoryview(result))):
+            self.assertEqual(array.ctypes.data, result.address)
+        self.assertIs(function(x, y, out=z), z)
+        self.assertEqual(function.transfers["bytes_copied"], 0)
+        self.assertTrue((z == 3).all())
+        # An address that the device refuses is copied, and the figures say so.
+        moved = np.frombuffer(bytearray(4 * LARGE + 128), "u1")
+        start = -moved.ctypes.data % 64 + 4
+        moved = moved[start:start + 4 * LARGE].view("f4")
+        moved[:] = 4
+        self.assertEqual(function(moved, y).numpy()[-1], 6)
+        self.assertEqual(function.transfers["bytes_copied"], 4 * LARGE)
+        with self.assertRaisesRegex(heddle.InvalidArgumentError, "multiple of 64 bytes"):
+            function.tensor("x", moved, copy=False)
+
+    def test_memory_of_a_result_outlives_everything(self):
+        module = heddle.open(models.add(LARGE))
+        array = module(np.full(LARGE, 2, "f4"), np.full(LARGE, 3, "f4")).numpy()
+        shared = np.from_dlpack(module(np.full(LARGE, 1, "f4"), np.full(LARGE, 3, "f4")))
+        module.close()
+        del module
+        self.assertTrue((array == 5).all() and (shared == 4).all())
+
+    def test_read_only_arrays_are_arguments_and_no_results(self):
+        function = heddle.open(models.add(LARGE)).main
+        x = heddle.empty(LARGE)
+        x[:] = 1
+        x.setflags(write=False)
+        self.assertEqual(function(x, x).numpy()[0], 2)
+        with self.assertRaisesRegex(heddle.InvalidArgumentError, "result 'z' of 'main'.*read-only"):
+            function(x, x, out=x)
+        tensor = function.tensor("x", x)
+        self.assertFalse(np.asarray(memoryview(tensor)).flags.writeable)
+        with self.assertRaises(BufferError):
+            tensor.__dlpack__()
+
+    def test_dlpack_of_torch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        function = heddle.open(models.add(LARGE)).main
+        x = torch.ones(LARGE)
+        result = torch.from_dlpack(function(x, x))
+        self.assertEqual(float(result.sum()), 2.0 * LARGE)
+
+    def test_errors_name_the_argument(self):
+        module = heddle.open(models.add(4))
+        x = np.ones(4, "f4")
+        for call, kind, text in (
+                (lambda: module(x), TypeError, "argument 'y' is missing, f32"),
+                (lambda: module(x, x, x), TypeError, r"takes 2 arguments \('x', 'y'\), got 3"),
+                (lambda: module(x, q=x), TypeError, "no argument 'q'"),
+                (lambda: module(x, x=x), TypeError, "'x' is given twice"),
+                (lambda: module(x, [1]), TypeError, "'y' .*class list"),
+                (lambda: module(x, x.astype("c8")), TypeError, "'y' .*format 'Zf'"),
+                (lambda: module(x, x.astype("f8")), ValueError, r"input 'y' expects f32\[4\], got f64\[4\]"),
+                (lambda: module(x, np.ones(5, "f4")), ValueError, r"'y' expects f32\[4\], got f32\[5\]"),
+                (lambda: module(x, np.ones(8, "f4")[::2]), ValueError, "'y' .*not contiguous.*ascontiguousarray"),
+                (lambda: heddle.open("nowhere.heddle"), FileNotFoundError, "nowhere.heddle"),
+                (lambda: heddle.open(__file__), ValueError, "calls_test.py"),
+                (lambda: heddle.open(models.add(4), devices="acme:7"), LookupError, "acme:7"),
+                (lambda: module["other"], LookupError, "its functions are main"),
+                (lambda: module.other, AttributeError, "no function 'other'")):
+            with self.assertRaisesRegex(kind, text) as caught:
+                call()
+            if kind is not AttributeError:
+                self.assertIsInstance(caught.exception, heddle.Error)
+                self.assertIn(caught.exception.code, ("INVALID_ARGUMENT", "NOT_FOUND"))
+        tensor = module(x, x)
+        with self.assertRaisesRegex(ValueError, "also an argument"):
+            module(tensor, x, out=tensor)
+        view = tensor.numpy()
+        with self.assertRaises(BufferError):
+            tensor.release()
+        del view
+        tensor.release()
+        with self.assertRaisesRegex(RuntimeError, "released"):
+            module(tensor, x)
+        module.close()
+        with self.assertRaisesRegex(heddle.FailedPreconditionError, "closed"):
+            module(x, x)
+
+    def test_a_failed_compilation_is_an_exception(self):
+        with self.assertRaises(heddle.CompileError) as caught:
+            heddle.compile(b"not a model", models.FOLDER / "none.heddle")
+        self.assertNotEqual(caught.exception.exit_code, 0)
+        compiler = models.FOLDER / "crash"
+        compiler.write_text("#!/bin/sh\necho nearly done\nkill -ABRT $$\n")
+        compiler.chmod(0o755)
+        kept = os.environ["HEDDLE_COMPILER"]
+        try:
+            os.environ["HEDDLE_COMPILER"] = str(compiler)
+            with self.assertRaisesRegex(heddle.CompileError, "SIGABRT.*\nnearly done"):
+                heddle.compile(b"", models.FOLDER / "none.heddle")
+            del os.environ["HEDDLE_COMPILER"]
+            path, os.environ["PATH"] = os.environ["PATH"], "/nowhere"
+            with self.assertRaisesRegex(heddle.NotFoundError, r"pip install heddle\[compiler\]"):
+                heddle.compile(b"", models.FOLDER / "none.heddle")
+            os.environ["PATH"] = path
+        finally:
+            os.environ["HEDDLE_COMPILER"] = kept
+
+    def test_devices_and_plugins(self):
+        self.assertIn("cpu:0", [device["alias"] for device in heddle.devices()])
+        self.assertIn("heddle.cpu", [plugin["id"] for plugin in heddle.plugins()])
+
+
+if __name__ == "__main__":
+    unittest.main()

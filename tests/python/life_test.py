@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Lifetimes: rounds in flat memory, threads, exit with live objects, fork."""
+import gc
+import subprocess
+import sys
+import threading
+import unittest
+
+import heddle
+import models
+import numpy as np
+
+
+def resident_kib():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
+class Life(unittest.TestCase):
+    def test_rounds_of_open_call_close_in_flat_memory(self):
+        path, x = models.add(1024), np.ones(1024, "f4")
+
+        def rounds(count):
+            for _ in range(count):
+                with heddle.open(path) as module:
+                    module(x, x).numpy()
+            gc.collect()
+            return resident_kib()
+
+        before = rounds(200)
+        self.assertLess(rounds(800) - before, 2048)
+
+    def test_threads_call_at_once(self):
+        module, failed = heddle.open(models.add(4)), []
+
+        def work(number):
+            x = np.full(4, number, "f4")
+            for i in range(2000):
+                if module(x, np.full(4, i, "f4")).tolist() != [float(number + i)] * 4:
+                    failed.append((number, i))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+
+    def python(self, text):
+        done = subprocess.run([sys.executable, "-c", text, models.add(1 << 16)], capture_output=True, text=True, timeout=120)
+        # libheddle says in its log that a device of the parent cannot be closed in the child.
+        said = [line for line in done.stderr.splitlines() if "a call in a forked child failed" not in line]
+        self.assertEqual((done.returncode, said), (0, []))
+        return done.stdout
+
+    def test_exit_with_live_objects(self):
+        self.python("import heddle, numpy, sys\nm = heddle.open(sys.argv[1])\nx = numpy.ones(1 << 16, 'f4')\nr = m(x, x)\n"
+                    "a = r.numpy()\nt = m.main.tensor('x', x)\nloop = [m, r, a, t]\nloop.append(loop)\n")
+
+    def test_a_forked_child_is_told_and_exits(self):
+        printed = self.python("import heddle, numpy, os, sys\nm = heddle.open(sys.argv[1])\nx = numpy.ones(1 << 16, 'f4')\nr = m(x, x)\n"
+                              "child = os.fork()\nif child == 0:\n  try:\n    m(x, x)\n  except heddle.Error as error:\n    print(error.code)\n"
+                              "  del m, r\n  sys.exit(0)\nassert os.waitpid(child, 0)[1] == 0\nm(x, x)\n")
+        self.assertEqual(printed.strip(), "FAILED_PRECONDITION")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Small models of the tests of the Python package."""
+import atexit
+import functools
+import pathlib
+import shutil
+import tempfile
+
+import heddle
+from onnx import TensorProto, helper
+
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="heddle-python-"))
+atexit.register(shutil.rmtree, FOLDER, True)
+
+
+def value(name, shape, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model_of(nodes, inputs, outputs):
+    graph = helper.make_graph(nodes, "model", inputs, outputs)
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+
+
+@functools.cache
+def add(*shape):
+    """The path of z = x + y."""
+    model = model_of([helper.make_node("Add", ["x", "y"], ["z"])], [value("x", shape), value("y", shape)], [value("z", shape)])
+    return heddle.compile(model, FOLDER / f"add_{'_'.join(map(str, shape))}.heddle")
+
+
+@functools.cache
+def two_results():
+    nodes = [helper.make_node("Add", ["x", "y"], ["total"]), helper.make_node("Sub", ["x", "y"], ["difference"])]
+    model = model_of(nodes, [value("x", ["n"]), value("y", ["n"])], [value("total", ["n"]), value("difference", ["n"])])
+    return heddle.compile(model, FOLDER / "two.heddle")
