@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Lifetimes: rounds in flat memory, threads, exit with live objects, fork."""
 import gc
+import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 import heddle
@@ -46,6 +48,23 @@ class Life(unittest.TestCase):
             thread.join()
         self.assertEqual(failed, [])
 
+    def test_ctrl_c_and_a_timeout_end_a_call(self):
+        module, x = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
+        started = time.monotonic()
+        module(x, x)
+        whole = time.monotonic() - started
+        kept = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, whole / 10)
+            with self.assertRaises(KeyboardInterrupt):
+                module(x, x)
+        finally:
+            signal.signal(signal.SIGALRM, kept)
+        with self.assertRaises(TimeoutError) as caught:
+            module(x, x, timeout=whole / 20)
+        self.assertIn("region_name", caught.exception.payload)
+        self.assertEqual(module(x, x).shape, (1024, 1024))
+
     def python(self, text):
         done = subprocess.run([sys.executable, "-c", text, models.add(1 << 16)], capture_output=True, text=True, timeout=120)
         # libheddle says in its log that a device of the parent cannot be closed in the child.
@@ -60,8 +79,8 @@ class Life(unittest.TestCase):
     def test_a_forked_child_is_told_and_exits(self):
         printed = self.python("import heddle, numpy, os, sys\nm = heddle.open(sys.argv[1])\nx = numpy.ones(1 << 16, 'f4')\nr = m(x, x)\n"
                               "child = os.fork()\nif child == 0:\n  try:\n    m(x, x)\n  except heddle.Error as error:\n    print(error.code)\n"
-                              "  del m, r\n  sys.exit(0)\nassert os.waitpid(child, 0)[1] == 0\nm(x, x)\n")
-        self.assertEqual(printed.strip(), "FAILED_PRECONDITION")
+                              "  del m, r\n  print(heddle.open(sys.argv[1])(x, x).tolist()[0])\n  sys.exit(0)\nassert os.waitpid(child, 0)[1] == 0\nm(x, x)\n")
+        self.assertEqual(printed.split(), ["FAILED_PRECONDITION", "2.0"])
 
 
 if __name__ == "__main__":

@@ -34,3 +34,11 @@ def two_results():
     nodes = [helper.make_node("Add", ["x", "y"], ["total"]), helper.make_node("Sub", ["x", "y"], ["difference"])]
     model = model_of(nodes, [value("x", ["n"]), value("y", ["n"])], [value("total", ["n"]), value("difference", ["n"])])
     return heddle.compile(model, FOLDER / "two.heddle")
+
+
+@functools.cache
+def long(size, steps):
+    """The path of a chain of matrix products."""
+    nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"y{i}", "w"], [f"y{i + 1}"]) for i in range(steps)]
+    model = model_of(nodes, [value("x", [size, size]), value("w", [size, size])], [value(f"y{steps}", [size, size])])
+    return heddle.compile(model, FOLDER / f"long_{size}_{steps}.heddle")
