@@ -61,7 +61,7 @@ class Life(unittest.TestCase):
         finally:
             signal.signal(signal.SIGALRM, kept)
         with self.assertRaises(TimeoutError) as caught:
-            module(x, x, timeout=whole / 20)
+            module(x, x, timeout=0)  # work that is on the device already would go on
         self.assertIn("region_name", caught.exception.payload)
         self.assertEqual(module(x, x).shape, (1024, 1024))
 

@@ -77,4 +77,5 @@ def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> numpy.ndarray
         size *= extent
     place = numpy.empty(size + _ALIGNMENT, "uint8")
     start = -place.ctypes.data % _ALIGNMENT
-    return place[start:start + size].view(kind).reshape(extents)
+    out: numpy.ndarray[Any, Any] = place[start:start + size].view(kind).reshape(extents)
+    return out

@@ -68,7 +68,8 @@ def shared_runtime() -> Runtime:
 def _parameter_list(parameters: Parameters | None) -> list[tuple[str, str]]:
     if parameters is None:
         return []
-    scopes: Mapping[str, PathLike | Sequence[PathLike]] = parameters if hasattr(parameters, "items") else {"": parameters}
+    scopes: Mapping[str, PathLike | Sequence[PathLike]]
+    scopes = parameters if hasattr(parameters, "items") else {"": parameters}  # type: ignore[assignment]
     out = []
     for scope, paths in scopes.items():
         for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:

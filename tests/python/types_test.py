@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The types of the Python package: mypy in strict mode, and stubs that name what the extension has."""
+import ast
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import heddle._core
+
+SOURCE = pathlib.Path(os.environ.get("HEDDLE_SOURCE", pathlib.Path(__file__).resolve().parents[2])) / "sdk" / "python"
+
+
+class Types(unittest.TestCase):
+    def test_mypy_strict(self):
+        if importlib.util.find_spec("mypy") is None:
+            self.skipTest("mypy is not installed; run tools/dev/setup --tests")
+        with tempfile.TemporaryDirectory() as cache:
+            done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, "-p", "heddle"], cwd=SOURCE, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_stubs_have_every_public_name(self):
+        stubs = {node.name: {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+                 for node in ast.parse((SOURCE / "heddle" / "_core.pyi").read_text()).body if isinstance(node, ast.ClassDef)}
+        for name in ("Tensor", "Function", "Runtime", "Module"):
+            members = {member for member in vars(getattr(heddle._core, name)) if not member.startswith("_")}
+            self.assertEqual(members, {member for member in stubs[name] if not member.startswith("_")})
+
+
+if __name__ == "__main__":
+    unittest.main()
