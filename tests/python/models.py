@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Small models of the tests of the Python package."""
-import atexit
 import functools
 import pathlib
-import shutil
 import tempfile
 
 import heddle
 from onnx import TensorProto, helper
 
-FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="heddle-python-"))
-atexit.register(shutil.rmtree, FOLDER, True)
+_folder = tempfile.TemporaryDirectory(prefix="heddle-python-")  # removed at exit
+FOLDER = pathlib.Path(_folder.name)
 
 
 def value(name, shape, kind=TensorProto.FLOAT):
