@@ -222,7 +222,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_host(heddle_function_t* functi
 #define HEDDLE_DEVICE_MEMORY_RESULT 1u /* for a result: `index` of heddle_tensor_from_device counts results, not arguments */
 typedef struct heddle_device_memory {
   uint32_t struct_size;
-  uint32_t flags;   /* bits HEDDLE_DEVICE_MEMORY_* */
+  uint32_t flags; /* bits HEDDLE_DEVICE_MEMORY_* */
   /* In the vendor's API (ext/native.h): on CUDA a CUdeviceptr, such as data_ptr() of a PyTorch tensor; on a CPU a pointer. */
   uint64_t address;
   uint64_t size_bytes;
