@@ -27,19 +27,20 @@ uint32_t x86_64_level() noexcept {
 }
 
 Workspace::~Workspace() {
-  std::free(data_);
+  if (data_) munmap(data_, bytes_);
 }
 
 bool Workspace::reserve(uint64_t bytes) noexcept {
   if (bytes <= bytes_) [[likely]]
     return true;
+  constexpr uint64_t kPage = 4096;
   if (bytes > UINT64_MAX / 2) return false;
-  const uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* data = std::aligned_alloc(kAlignment, rounded);
-  if (!data) return false;
-  std::free(data_);
+  const uint64_t whole = (bytes + kPage - 1) / kPage * kPage;
+  void* data = data_ ? mremap(data_, bytes_, whole, MREMAP_MAYMOVE)
+                     : mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return false;
   data_ = data;
-  bytes_ = rounded;
+  bytes_ = whole;
   return true;
 }
 

@@ -58,7 +58,7 @@ struct Instance {
   static Instance* from(heddle_plugin_instance_t* handle) noexcept { return reinterpret_cast<Instance*>(handle); }
 };
 
-// Scratch memory of a kernel; grows, never shrinks.
+// Scratch memory of a kernel; grows, never shrinks. Pages that were used stay, even if it moves.
 class Workspace {
  public:
   Workspace() noexcept = default;
@@ -92,7 +92,8 @@ struct Device : sdk::DeviceRoot {
   Instance* instance;
   uint32_t ordinal;
   uint64_t memory_bytes;
-  std::vector<uint32_t> numa_nodes;  // NUMA nodes of its cores, for large buffers; empty: where the memory is first touched
+  std::vector<uint32_t> numa_nodes;      // NUMA nodes of its cores, for large buffers; empty: where the memory is first touched
+  std::atomic<uint64_t> last_mapped{0};  // the address of the last large buffer
   CoreClaims claims;
   Workers workers;
   std::unique_ptr<Workspace[]> workspaces;           // per place

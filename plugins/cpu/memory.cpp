@@ -20,7 +20,6 @@ using sdk::status;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMapFrom = 256 << 10;
 constexpr uint64_t kHugePage = 2 << 20;
-constexpr uint64_t kHugeFrom = 4 << 20;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 30;
 
 uint64_t round_up(uint64_t value, uint64_t to) {
@@ -41,23 +40,37 @@ void place_on_nodes(const Device* device, void* memory, uint64_t bytes) noexcept
   syscall(SYS_mbind, memory, bytes, device->numa_nodes.size() == 1 ? MPOL_PREFERRED : MPOL_INTERLEAVE, nodes, kBits * kWords + 1, 0);
 }
 
-// Maps `size` bytes at an aligned address; false if the system has no memory.
+// Maps `size` bytes at an aligned address; false if the system has no memory. Directly below the device's last mapping, if these addresses are free:
+// to the system, neighbors are one range, and a huge page may hold the end of one buffer and the start of the next. A first mapping ends where a
+// huge page does.
 bool map_memory(Buffer* buffer, uint64_t size, uint64_t alignment) noexcept {
-  const uint64_t whole = round_up(size, kPage);
-  const uint64_t wanted = size >= kHugeFrom ? std::max(alignment, kHugePage) : std::max(alignment, kPage);
-  const uint64_t reserved = whole + (wanted - kPage);
-  void* memory = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  const auto start = reinterpret_cast<uint64_t>(memory);
-  const uint64_t first = round_up(start, wanted);
-  if (first > start) munmap(memory, first - start);
-  if (start + reserved > first + whole) munmap(reinterpret_cast<void*>(first + whole), start + reserved - (first + whole));
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  const uint64_t whole = round_up(size, kPage), wanted = std::max(alignment, kPage);
+  std::atomic<uint64_t>& last = buffer->device->last_mapped;
+  const uint64_t above = last.load(std::memory_order_relaxed), below = above > whole ? (above - whole) / wanted * wanted : 0;
+  uint64_t first = 0;
+  if (below != 0) {
+    void* memory = mmap(reinterpret_cast<void*>(below), whole, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    first = reinterpret_cast<uint64_t>(memory);
+    if (first != below) munmap(memory, whole);
+  }
+  if (first != below || below == 0) {
+    const uint64_t spare = std::max(wanted, kHugePage);
+    void* memory = mmap(nullptr, whole + spare, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    const auto start = reinterpret_cast<uint64_t>(memory), end = start + whole + spare;
+    first = (end / kHugePage * kHugePage - whole) / wanted * wanted;
+    if (first > start) munmap(memory, first - start);
+    if (end > first + whole) munmap(reinterpret_cast<void*>(first + whole), end - (first + whole));
+  }
+  last.store(first, std::memory_order_relaxed);
   buffer->mapped = reinterpret_cast<void*>(first);
   buffer->mapped_bytes = whole;
   buffer->data = static_cast<char*>(buffer->mapped);
   buffer->reserved_bytes = whole - size;
   place_on_nodes(buffer->device, buffer->mapped, whole);
-  if (size >= kHugeFrom) madvise(buffer->mapped, whole, MADV_HUGEPAGE);  // a refusal only costs speed
+  madvise(buffer->mapped, whole, MADV_HUGEPAGE);  // a refusal only costs speed
   return true;
 }
 

@@ -9,6 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -308,6 +311,64 @@ TEST(Cpu, LargeBuffersAreOnTheDevicesNodes) {
     const auto node = static_cast<size_t>(description.numa_node);
     EXPECT_EQ(nodes[node / 64], 1ul << (node % 64));
   }
+}
+
+// Bytes of huge pages in the mappings that overlap [first, last).
+uint64_t huge_bytes(uint64_t first, uint64_t last) {
+  std::ifstream maps("/proc/self/smaps");
+  uint64_t bytes = 0;
+  bool is_inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long long start = 0, end = 0, kilobytes = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx ", &start, &end) == 2) is_inside = start < last && first < end;
+    if (is_inside && std::sscanf(line.c_str(), "AnonHugePages: %llu kB", &kilobytes) == 1) bytes += uint64_t{kilobytes} << 10;
+  }
+  return bytes;
+}
+uint64_t huge_pages_refused() {
+  std::ifstream counters("/proc/vmstat");
+  uint64_t value = 0;
+  for (std::string name; counters >> name >> value;) {
+    if (name == "thp_fault_fallback") return value;
+  }
+  return 0;
+}
+
+TEST(CpuDriver, NeighboringBuffersShareHugePages) {
+  std::ifstream enabled("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string modes;
+  if (!std::getline(enabled, modes) || modes.find("[never]") != std::string::npos) GTEST_SKIP() << "no huge pages here";
+  constexpr size_t kBuffers = 24, kBytes = (1 << 20) - 4096;
+  PluginHost host;
+  OpenDriver driver(kCpu, &host);
+  std::vector<heddle_buffer_t*> buffers;
+  std::vector<char*> bytes;
+  for (size_t i = 0; i < kBuffers; ++i) {
+    buffers.push_back(driver.make_buffer(kBytes));
+    heddle_buffer_properties_t properties = {};
+    properties.struct_size = sizeof properties;
+    ASSERT_OK(driver.buffer_api->properties(buffers.back(), &properties));
+    bytes.push_back(reinterpret_cast<char*>(properties.device_address));
+  }
+  const uint64_t refused = huge_pages_refused();
+  for (size_t i = 0; i < kBuffers; ++i) std::memset(bytes[i], static_cast<int>(i + 1), kBytes);
+  const auto [first, last] = std::minmax_element(bytes.begin(), bytes.end());
+  const uint64_t huge = huge_bytes(reinterpret_cast<uint64_t>(*first), reinterpret_cast<uint64_t>(*last) + kBytes);
+  if (huge_pages_refused() == refused) {  // else the system has too few
+    EXPECT_GE(huge, kBuffers * kBytes / 2);
+  }
+  // A buffer that is freed takes nothing of the others with it, and its addresses do not confuse later ones.
+  for (size_t i = 0; i < kBuffers; i += 2) driver.buffer_api->free(buffers[i]);
+  for (size_t i = 0; i < kBuffers; i += 2) {
+    buffers[i] = driver.make_buffer(kBytes / 2);
+    heddle_buffer_properties_t properties = {};
+    properties.struct_size = sizeof properties;
+    ASSERT_OK(driver.buffer_api->properties(buffers[i], &properties));
+    std::memset(reinterpret_cast<char*>(properties.device_address), 0, kBytes / 2);
+  }
+  for (size_t i = 1; i < kBuffers; i += 2)
+    EXPECT_EQ(std::count(bytes[i], bytes[i] + kBytes, static_cast<char>(i + 1)), static_cast<int64_t>(kBytes)) << i;
+  for (heddle_buffer_t* buffer : buffers) driver.buffer_api->free(buffer);
 }
 
 // This process in a control group of its own, below the one that it is in.
