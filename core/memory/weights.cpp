@@ -303,7 +303,7 @@ class Reading {
 }  // namespace
 
 Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const std::vector<WeightExtent>& extents,
-                                                           const host::ParamIoConfig& config) {
+                                                           const host::ParamIoConfig& config, const std::vector<StagePlace>& places) {
   std::lock_guard lock(mutex_);
   std::erase_if(known_, [](const auto& item) { return item.second.expired(); });
   std::vector<std::shared_ptr<Weight>> weights(extents.size());
@@ -323,8 +323,12 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
       shared_.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
-    weights[i] = std::make_shared<Weight>(Ref<Device>(&device));
-    fresh.emplace(key, weights[i]);
+    if (places.empty()) {
+      weights[i] = std::make_shared<Weight>(Ref<Device>(&device));
+      fresh.emplace(key, weights[i]);
+    } else {
+      weights[i] = std::make_shared<Weight>(Ref<Device>(&device), places[i]);
+    }
     if (extent.length) {
       reading.add(extent, *weights[i]);
     } else if (Status allocated = weights[i]->allocate(0); !allocated.ok()) {

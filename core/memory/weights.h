@@ -24,6 +24,26 @@ struct WeightExtent {
   std::string name;  // the tensor's name, for error texts
 };
 
+// A block in which weights that are needed for a short time have their places, one after the other. Allocated when the first of them is read.
+class Stage {
+ public:
+  Stage(Ref<Device> device, uint64_t size_bytes) : device_(std::move(device)), size_bytes_(size_bytes) {}
+  ~Stage() { device_->pool().free(block_); }
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+  Status allocate() { return block_.buffer ? Status() : device_->allocate(size_bytes_, 64, kWeights, &block_); }
+  const heddle_block_t& block() const { return block_; }
+
+ private:
+  Ref<Device> device_;
+  uint64_t size_bytes_;
+  heddle_block_t block_{};
+};
+struct StagePlace {
+  std::shared_ptr<Stage> stage;  // of the same device
+  uint64_t offset = 0;
+};
+
 // The pages of a file as memory of a device, until the last weight in it is released.
 class MappedFile {
  public:
@@ -44,33 +64,42 @@ class MappedFile {
 class Weight {
  public:
   explicit Weight(Ref<Device> device, const heddle_block_t& block = {}) : device_(std::move(device)), block_(block) {}
+  Weight(Ref<Device> device, StagePlace place) : device_(std::move(device)), place_(std::move(place)) {}
   ~Weight() { give_back(); }
   Weight(const Weight&) = delete;
   Weight& operator=(const Weight&) = delete;
   const heddle_block_t& block() const { return block_; }
-  // Replaces the memory: with bytes of a mapped file, or with pool memory if it has none yet.
+  // Replaces the memory: with bytes of a mapped file, or with its place or pool memory if it has none yet.
   void hold(std::shared_ptr<const MappedFile> file, uint64_t offset, uint64_t length) {
     give_back();
     block_ = {file->buffer(), offset, length, 0};
     file_ = std::move(file);
   }
-  Status allocate(uint64_t size_bytes) { return block_.buffer ? Status() : device_->allocate(size_bytes, 64, kWeights, &block_); }
+  Status allocate(uint64_t size_bytes) {
+    if (block_.buffer) return Status();
+    if (!place_.stage) return device_->allocate(size_bytes, 64, kWeights, &block_);
+    HEDDLE_RETURN_IF_ERROR(place_.stage->allocate());
+    block_ = {place_.stage->block().buffer, place_.stage->block().offset + place_.offset, size_bytes, 0};
+    return Status();
+  }
 
  private:
   void give_back() {
-    if (!file_) device_->pool().free(block_);
+    if (!file_ && !place_.stage) device_->pool().free(block_);
   }
   Ref<Device> device_;
-  heddle_block_t block_;
-  std::shared_ptr<const MappedFile> file_;  // empty: the block belongs to the pool
+  heddle_block_t block_{};
+  StagePlace place_;
+  std::shared_ptr<const MappedFile> file_;  // without a file and a stage, the block is the pool's
 };
 
 class Weights {
  public:
   // The weights at these extents on that device, in order: existing ones are shared, the rest is read through the driver's param_io or as config
-  // says. On failure no partially read weight is kept, and the error names file, tensor and offset. [any] [may-block]
+  // says. places: empty, or where each extent is read to; such a weight is not shared with others, which would need it longer. On failure no
+  // partially read weight is kept, and the error names file, tensor and offset. [any] [may-block]
   Result<std::vector<std::shared_ptr<Weight>>> load(Device& device, const std::vector<WeightExtent>& extents,
-                                                    const host::ParamIoConfig& config);
+                                                    const host::ParamIoConfig& config, const std::vector<StagePlace>& places = {});
   uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
   uint64_t bytes_mapped() const { return bytes_mapped_.load(std::memory_order_relaxed); }
   uint64_t shared() const { return shared_.load(std::memory_order_relaxed); }

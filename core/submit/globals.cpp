@@ -3,6 +3,8 @@
 // Part of Instance; runs when an instance is created, never on the path of a call.
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "core/submit/initializer_parts.h"
 #include "core/submit/instance.h"
@@ -73,9 +75,9 @@ Status Instance::make_globals(const InstanceRequest& request) {
     extents[i] = {extent->descriptor, extent->offset, extent->length, extent->file, extent->path, parameter.name()->str()};
     if (read_.by_functions[i]) kept.push_back(i);
   }
-  HEDDLE_RETURN_IF_ERROR(load_parameters(kept, extents));
+  HEDDLE_RETURN_IF_ERROR(load_parameters(kept, extents, {}));
   HEDDLE_RETURN_IF_ERROR(allocate_globals());
-  return run_initializer(extents);
+  return run_initializer(kept, extents);
 }
 
 Status Instance::allocate_globals() {
@@ -114,18 +116,21 @@ Status Instance::allocate_globals() {
   return Status();
 }
 
-Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents) {
+Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents,
+                                 const std::vector<memory::StagePlace>& place_of_global) {
   for (uint32_t device = 0; device < devices_.size(); ++device) {
     std::vector<memory::WeightExtent> here;
+    std::vector<memory::StagePlace> places;
     std::vector<uint32_t> owners;
     for (uint32_t i : globals) {
       if (machine_.globals[i].device != device) continue;
       here.push_back(extents[i]);
       owners.push_back(i);
+      if (!place_of_global.empty()) places.push_back(place_of_global[i]);
     }
     if (here.empty()) continue;
     Result<std::vector<std::shared_ptr<memory::Weight>>> weights =
-        runtime_->weights.load(*devices_[device], here, runtime_->host->config().param_io);
+        runtime_->weights.load(*devices_[device], here, runtime_->host->config().param_io, places);
     if (!weights.ok()) return wrap(weights.take_status(), "heddle: loading the parameters of " + module_->path() + " failed");
     for (size_t i = 0; i < weights->size(); ++i) {
       const heddle_block_t& block = (*weights)[i]->block();
@@ -137,11 +142,23 @@ Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std
   return Status();
 }
 
-Status Instance::run_initializer(const std::vector<memory::WeightExtent>& extents) {
+Status Instance::run_initializer(const std::vector<uint32_t>& kept, const std::vector<memory::WeightExtent>& extents) {
   const mf::Program* program = initializer();
   if (!program) return Status();
   const mf::Module& meta = module_->metadata();
   const std::vector<InitializerPart> parts = parts_of_initializer(meta, *program, read_.by_functions, usual_part_bytes(meta));
+  std::vector<bool> elsewhere(globals_.size(), false);  // the same bytes are among those that functions read
+  auto key_of = [&](uint32_t i) { return std::tuple(machine_.globals[i].device, extents[i].file, extents[i].offset, extents[i].length); };
+  std::set<decltype(key_of(0))> loaded;
+  for (uint32_t i : kept) loaded.insert(key_of(i));
+  for (uint32_t i = 0; i < globals_.size(); ++i) elsewhere[i] = loaded.contains(key_of(i));
+  Result<InitializerStage> stage = stage_of_initializer(meta, parts, machine_, elsewhere);
+  if (!stage.ok()) return wrap(stage.take_status(), "heddle: running the initializer of " + module_->path() + " failed");
+  std::vector<std::shared_ptr<memory::Stage>> stage_of_device;
+  for (size_t device = 0; device < devices_.size(); ++device)
+    stage_of_device.push_back(std::make_shared<memory::Stage>(devices_[device], stage->bytes_of_device[device]));
+  std::vector<memory::StagePlace> places;
+  for (uint32_t i = 0; i < globals_.size(); ++i) places.push_back({stage_of_device[machine_.globals[i].device], stage->offsets[i]});
   std::vector<uint32_t> pauses;
   for (size_t i = 1; i < parts.size(); ++i) pauses.push_back(parts[i].first_instruction);
   size_t part = 0;
@@ -153,9 +170,9 @@ Status Instance::run_initializer(const std::vector<memory::WeightExtent>& extent
   };
   auto next_part = [&] {
     free_part();
-    return load_parameters(parts[++part].loaded, extents);
+    return load_parameters(parts[++part].loaded, extents, places);
   };
-  HEDDLE_RETURN_IF_ERROR(load_parameters(parts[0].loaded, extents));
+  HEDDLE_RETURN_IF_ERROR(load_parameters(parts[0].loaded, extents, places));
   Pace here(nullptr);
   Run run({*program, open::initializer_signature(), machine_, devices_, {}, {}}, here, counters_);
   Status status = run.whole_program({}, {}, [](uint32_t, const ResultNeed&) { return Status(); }, pauses, next_part).run();

@@ -99,4 +99,31 @@ std::vector<InitializerPart> parts_of_initializer(const mf::Module& module, cons
   return parts;
 }
 
+Result<InitializerStage> stage_of_initializer(const mf::Module& module, const std::vector<InitializerPart>& parts, const Machine& machine,
+                                              const std::vector<bool>& elsewhere) {
+  const uint32_t globals = module.globals()->size();
+  const size_t devices = machine.device_names.size();
+  std::vector<uint32_t> first_part(globals, 0);
+  std::vector<std::vector<uint32_t>> staged(devices);
+  std::vector<std::vector<Slice>> slices(devices);
+  for (uint32_t part = 0; part < parts.size(); ++part) {
+    for (uint32_t global : parts[part].loaded) first_part[global] = part;
+    for (uint32_t global : parts[part].freed) {
+      if (elsewhere[global]) continue;
+      const uint32_t device = machine.globals[global].device;
+      staged[device].push_back(global);
+      slices[device].push_back(
+          {bytes_of(module, global), std::max<uint64_t>(machine.min_alignment_of_device[device], 64), first_part[global], part, 0});
+    }
+  }
+  InitializerStage stage{std::vector<uint64_t>(globals, 0), std::vector<uint64_t>(devices, 0)};
+  for (size_t device = 0; device < devices; ++device) {
+    Result<uint64_t> bytes = pack(slices[device]);
+    if (!bytes.ok()) return bytes.take_status();
+    stage.bytes_of_device[device] = *bytes;
+    for (size_t i = 0; i < staged[device].size(); ++i) stage.offsets[staged[device][i]] = slices[device][i].offset;
+  }
+  return stage;
+}
+
 }  // namespace heddle::submit

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Splits the initializer into parts, so that not all of its inputs are in memory at once: the inputs of a part are loaded before it, and freed when
-// no later part reads them. Used when an instance is created, and to compute its memory need. Knows no device.
+// no later part reads them. Used when an instance is created, and to compute its memory need.
 #ifndef HEDDLE_CORE_SUBMIT_INITIALIZER_PARTS_H_
 #define HEDDLE_CORE_SUBMIT_INITIALIZER_PARTS_H_
 
@@ -8,6 +8,9 @@
 
 #include <cstdint>
 #include <vector>
+
+#include "core/status.h"
+#include "core/submit/plan.h"
 
 namespace heddle::submit {
 
@@ -23,6 +26,16 @@ std::vector<InitializerPart> parts_of_initializer(const module_format::Module& m
                                                   const std::vector<bool>& read_by_functions, uint64_t most_bytes);
 // The default limit: small compared with the rest, without creating too many parts.
 uint64_t usual_part_bytes(const module_format::Module& module);
+
+// Where the parts' parameters are read to: places in one block per device. Parameters that are not needed in the same part may share bytes, so a part
+// is read into memory that earlier ones have used.
+struct InitializerStage {
+  std::vector<uint64_t> offsets;          // per global; of the parts' parameters only
+  std::vector<uint64_t> bytes_of_device;  // 0: no block
+};
+// elsewhere: the globals whose bytes are on the device anyway.
+Result<InitializerStage> stage_of_initializer(const module_format::Module& module, const std::vector<InitializerPart>& parts,
+                                              const Machine& machine, const std::vector<bool>& elsewhere);
 
 }  // namespace heddle::submit
 

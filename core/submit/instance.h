@@ -105,9 +105,10 @@ class Instance final : public memory::Counted {
   // Loads the parameters that functions read and all other globals that the instance keeps; then those that only the initializer reads, part by part.
   Status make_globals(const InstanceRequest& request);
   Status allocate_globals();
-  // Loads these globals; `extents` has an entry for each.
-  Status load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents);
-  Status run_initializer(const std::vector<memory::WeightExtent>& extents);
+  // Loads these globals; `extents` has an entry for each, as has `place_of_global` unless it is empty.
+  Status load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents,
+                         const std::vector<memory::StagePlace>& place_of_global);
+  Status run_initializer(const std::vector<uint32_t>& kept, const std::vector<memory::WeightExtent>& extents);
   // The chosen program; for the initializer NULL if there is none.
   const module_format::Program& program(uint32_t function) const;
   const module_format::Program* initializer() const;

@@ -68,7 +68,8 @@ class Needs {
 
   // "places", and a list of what is not counted in them.
   Result<std::string> places() {
-    sum_up_globals();
+    Status summed = sum_up_globals();
+    if (!summed.ok()) return wrap(std::move(summed), "heddle: planning the memory of " + module_.path() + " failed");
     std::string not_counted;
     if (programs_.initializer) {
       std::vector<Called> called(held_.size());
@@ -121,7 +122,7 @@ class Needs {
   }
 
  private:
-  void sum_up_globals() {
+  Status sum_up_globals() {
     const mf::Module& meta = module_.metadata();
     const ReadGlobals read = find_read_globals(meta, programs_);
     // Parameters that are the same bytes are read once per device.
@@ -136,22 +137,19 @@ class Needs {
       add_block(held.while_loading, bytes);
       if (read.by_functions[i]) add_block(*kinds[static_cast<size_t>(global.kind())], bytes);
     }
-    if (!programs_.initializer) return;
-    // The peak memory of data that only the initializer reads.
-    std::vector<uint64_t> most(held_.size());
-    std::set<uint32_t> there;
-    for (const InitializerPart& part : parts_of_initializer(meta, *programs_.initializer, read.by_functions, usual_part_bytes(meta))) {
-      there.insert(part.loaded.begin(), part.loaded.end());
-      std::vector<uint64_t> now(held_.size());
-      std::set<std::string> known = counted;
-      for (uint32_t i : there) {
-        const auto [bytes, key] = bytes_of(i);
-        if (known.insert(key).second) add_block(now[machine_.globals[i].device], bytes);
-      }
-      for (size_t device = 0; device < most.size(); ++device) most[device] = std::max(most[device], now[device]);
-      for (uint32_t i : part.freed) there.erase(i);
+    if (!programs_.initializer) return Status();
+    // The block for data that only the initializer reads.
+    std::vector<bool> elsewhere(meta.globals()->size());
+    for (uint32_t i = 0; i < elsewhere.size(); ++i) {
+      const mf::Global& global = *meta.globals()->Get(i);
+      elsewhere[i] = global.kind() == mf::GlobalKind::Parameter && counted.contains(bytes_of(i).second);
     }
-    for (size_t device = 0; device < most.size(); ++device) add(held_[device].while_loading, most[device]);
+    const std::vector<InitializerPart> parts =
+        parts_of_initializer(meta, *programs_.initializer, read.by_functions, usual_part_bytes(meta));
+    Result<InitializerStage> stage = stage_of_initializer(meta, parts, machine_, elsewhere);
+    if (!stage.ok()) return stage.take_status();
+    for (size_t device = 0; device < held_.size(); ++device) add(held_[device].while_loading, stage->bytes_of_device[device]);
+    return Status();
   }
 
   // The bytes of a global; and for a parameter its identity on the device: in the module's file, or a name in a scope.

@@ -194,6 +194,51 @@ TEST_P(RuntimeGlobals, LoadsSourcesOfDerivedValuesPartByPart) {
   }
 }
 
+// Sources are read into memory that earlier ones no longer need: w0 again, in a later part than w1, and w2, which a function reads as well.
+TEST_P(RuntimeGlobals, ReadsSourcesIntoTheSameMemory) {
+  constexpr uint64_t kCount = uint64_t{3} << 20, kBytes = kCount * 4;
+  ModuleBuilder module = builder();
+  std::vector<std::vector<float>> all(3, std::vector<float>(kCount));  // as long as the module's builder
+  std::vector<uint32_t> parameters;
+  for (uint32_t i = 0; i < 3; ++i) {
+    for (size_t j = 0; j < kCount; ++j) all[i][j] = static_cast<float>(j % 1000 + 10 * i);
+    parameters.push_back(module.add_parameter("", "w" + std::to_string(i), {static_cast<int64_t>(kCount)}, bytes_of(all[i])));
+  }
+  add_biased(module, "kept", module.add_global("w2 of a function", mf::GlobalKind::Parameter, kBytes, parameters[2]));
+  ProgramBuilder p = program();
+  const uint32_t count = p.literal(kCount), one = p.literal(1);
+  uint32_t number = 0;
+  for (const uint32_t i : {0, 1, 0, 2}) {
+    const std::string name = std::to_string(number++);
+    const uint32_t source = module.add_global("source " + name, mf::GlobalKind::Parameter, kBytes, parameters[i], true);
+    const uint32_t derived = module.add_global("derived " + name, mf::GlobalKind::Derived, kBytes);
+    p.dispatch("pack" + name, kAdd,
+               {ProgramBuilder::whole(p.global(source), kRead), ProgramBuilder::whole(p.global(source), kRead),
+                ProgramBuilder::whole(p.global(derived), kWrite)},
+               {count, count}, {one, one, one});
+    p.barrier();
+    add_biased(module, "main" + name, derived);
+  }
+  module.module.initializer.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  EXPECT_EQ(run(instance, "kept", {0, 0, 0, 1}), (std::vector<float>{20, 21, 22, 24}));
+  number = 0;
+  for (const uint32_t i : {0, 1, 0, 2}) {
+    const auto first = static_cast<float>(20 * i);
+    EXPECT_EQ(run(instance, "main" + std::to_string(number++), {0, 0, 0, 1}), (std::vector<float>{first, first + 2, first + 4, first + 7}));
+  }
+  const auto statistics = nlohmann::json::parse(instance_report(instance, "statistics"));
+  EXPECT_EQ(statistics["global_bytes"], 5 * kBytes);
+  EXPECT_EQ(statistics["weights"]["bytes_read"], 4 * kBytes);
+  EXPECT_EQ(statistics["weights"]["shared"], 1) << "w2";
+  // One parameter, four derived values, and room for one source.
+  for (const auto& device : statistics["devices"]) {
+    if (!device["pool"].contains("peak_requested")) continue;
+    EXPECT_LT(device["pool"]["peak_requested"], 6 * kBytes + kBytes / 2);
+  }
+}
+
 TEST_P(RuntimeGlobals, SharesWeightsBetweenInstances) {
   ModuleBuilder module = builder();
   uint32_t parameter = module.add_parameter("", "w", {4}, bytes_of(stored_));
