@@ -161,6 +161,8 @@ TEST(TensorText, ReadsWhatItWritesForEveryType) {
 TEST(TensorText, OneValueFillsAll) {
   EXPECT_EQ(tensor_text(tensor("f32[2,2]=1.5"), 100), "f32[2,2]=1.5,1.5,1.5,1.5");
   EXPECT_EQ(tensor_text(tensor("i4[5]=-3"), 100), "i4[5]=-3,-3,-3,-3,-3");
+  EXPECT_EQ(tensor_text(tensor("u8[7]=9"), 100), "u8[7]=9,9,9,9,9,9,9");
+  EXPECT_EQ(tensor_text(tensor("i64[3]=-5"), 100), "i64[3]=-5,-5,-5");
   EXPECT_EQ(tensor_text(tensor("f32[2,2]=1.5"), 2), "f32[2,2]=1.5,1.5,...");
 }
 

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -231,7 +232,8 @@ Wrong parse_values(std::string_view text, HostTensor& tensor) {
       const uint32_t first = nibble(tensor, 0);
       for (uint64_t i = 1; i < *count; ++i) store_nibble(tensor, i, first);
     } else {
-      for (uint64_t i = 1; i < *count; ++i) std::memcpy(tensor.bytes.data() + i * (width / 8), tensor.bytes.data(), width / 8);
+      for (uint64_t filled = width / 8; filled < *bytes; filled *= 2)
+        std::memcpy(tensor.bytes.data() + filled, tensor.bytes.data(), std::min(filled, *bytes - filled));
     }
   }
   return {};
