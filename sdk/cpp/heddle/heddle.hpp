@@ -13,11 +13,11 @@
 //   function.call({&image}, {&result});
 //   std::vector<float> scores = result.read<float>();
 //
-// Ownership  Runtime, Module, Instance, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer, and
-//            empty if default-constructed or moved from. Besides being destroyed, moved, assigned to and tested, an empty object may only be
-//            passed as a result of a call. Children keep their parents alive, so objects may be destroyed in any order; see Instance and
-//            Call for what may wait. get() is the C handle, for everything that is not here; release() gives up ownership of it, and the
-//            explicit constructor takes it. A Function is borrowed from its Instance.
+// Ownership  Runtime, Module, Instance, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer, and empty
+//            if default-constructed or moved from. An empty object may only be destroyed, moved, assigned to and tested; an empty Tensor may also be
+//            given to a call as the place for a result. Children keep their parents alive, so objects may be destroyed in any order; see Instance and
+//            Call for what may wait. get() is the C handle, for everything that is not here; release() gives up ownership of it, and the explicit
+//            constructor takes it. A Function is borrowed from its Instance.
 // Errors     A function that fails throws heddle::Error, which has the code and the text of the status; std::bad_alloc, if memory for a vector
 //            or a string of this header is exhausted. Objects then keep what they had, except for what runtime.h says of the state of an
 //            instance and the result tensors of a failed call. Destructors never throw.
@@ -212,7 +212,7 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
   // For any element type.
   void read_bytes(std::span<std::byte> bytes) const { check(heddle_tensor_read(get(), bytes.data(), bytes.size())); }
 
-  // Waits for the tensor's producer and replaces the contents. Meanwhile no call in flight may read the tensor, and no other thread may write it.
+  // Waits for the tensor's producer and replaces the contents. Meanwhile no call in flight and no other thread may use the tensor.
   template <Elements R>
   void write(const R& values) {
     expect<std::ranges::range_value_t<R>>("writing");
@@ -403,7 +403,7 @@ class Function {
 // ------------------------------------------------------------------------------------------------------------- instance
 
 // A module bound to devices, with its parameters loaded and its state. Destruction waits for calls in
-// flight, unless a Call object for one of them still exists; that object then keeps the instance alive.
+// flight, unless a Call object of this instance still exists; that object then keeps the instance alive.
 class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
  public:
   using Handle::Handle;
@@ -427,7 +427,7 @@ struct SlotBinding {
 };
 
 struct ParameterFile {
-  std::string scope;  // of the parameters in the file, a namespace of names (docs/parameters.md); empty: the default one
+  std::string scope;  // the namespace to which the parameters of this file belong (docs/parameters.md); empty: the default one
   std::string path;
 };
 
