@@ -47,7 +47,12 @@ bool map_memory(Buffer* buffer, uint64_t size, uint64_t alignment) noexcept {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   const uint64_t whole = round_up(size, kPage), wanted = std::max(alignment, kPage);
   std::atomic<uint64_t>& last = buffer->device->last_mapped;
-  const uint64_t above = last.load(std::memory_order_relaxed), below = above > whole ? (above - whole) / wanted * wanted : 0;
+  uint64_t above = last.load(std::memory_order_relaxed);
+  // A range of a huge page in which small pages are in use already does not get one: a large buffer then begins below that range.
+  unsigned char is_used = 0;
+  if (whole >= kHugePage && above % kHugePage != 0 && mincore(reinterpret_cast<void*>(above), kPage, &is_used) == 0 && (is_used & 1))
+    above = above / kHugePage * kHugePage;
+  const uint64_t below = above > whole ? (above - whole) / wanted * wanted : 0;
   uint64_t first = 0;
   if (below != 0) {
     void* memory = mmap(reinterpret_cast<void*>(below), whole, PROT_READ | PROT_WRITE, kFlags, -1, 0);
