@@ -61,7 +61,7 @@ bool map_memory(Buffer* buffer, uint64_t size, uint64_t alignment) noexcept {
     if (first != below) munmap(memory, whole);
   }
   if (first != below || below == 0) {
-    const uint64_t spare = std::max(wanted, kHugePage);
+    const uint64_t spare = kHugePage + wanted;
     void* memory = mmap(nullptr, whole + spare, PROT_READ | PROT_WRITE, kFlags, -1, 0);
     if (memory == MAP_FAILED) return false;
     const auto start = reinterpret_cast<uint64_t>(memory), end = start + whole + spare;

@@ -371,6 +371,31 @@ TEST(CpuDriver, NeighboringBuffersShareHugePages) {
   for (heddle_buffer_t* buffer : buffers) driver.buffer_api->free(buffer);
 }
 
+// The first large buffer of a device, and the next ones, which are to be next to it.
+TEST(CpuDriver, AlignsLargeBuffersWhereverTheyAre) {
+  for (const uint64_t alignment :
+       {uint64_t{4096}, uint64_t{8192}, uint64_t{1} << 16, uint64_t{1} << 21, uint64_t{1} << 23, uint64_t{1} << 30}) {
+    for (const uint64_t size : {uint64_t{300'000}, uint64_t{2} << 20, uint64_t{5'000'000}}) {
+      PluginHost host;
+      OpenDriver driver(kCpu, &host);
+      std::vector<heddle_buffer_t*> buffers;
+      for (int i = 0; i < 4; ++i) {
+        const heddle_buffer_params_t params = {sizeof params, HEDDLE_MEMORY_DEVICE, size, i % 2 ? 0 : alignment};
+        heddle_buffer_t* buffer = nullptr;
+        ASSERT_OK(driver.buffer_api->allocate(driver.device, &params, &buffer));
+        buffers.push_back(buffer);
+        heddle_buffer_properties_t properties = {};
+        properties.struct_size = sizeof properties;
+        ASSERT_OK(driver.buffer_api->properties(buffer, &properties));
+        EXPECT_EQ(properties.device_address % (i % 2 ? 64 : alignment), 0u) << size << " bytes aligned to " << alignment;
+        std::memset(reinterpret_cast<char*>(properties.device_address), 1, size);
+      }
+      for (heddle_buffer_t* buffer : buffers) driver.buffer_api->free(buffer);
+      EXPECT_EQ(driver.statistics().bytes_reserved, 0u);
+    }
+  }
+}
+
 // This process in a control group of its own, below the one that it is in.
 class OwnGroup {
  public:
