@@ -130,6 +130,22 @@ def other_commands(heddle, folder, config, rounds):
     return [(f"`heddle {name}`", f"{statistics.median(all_) * 1e3:.2f}", f"{min(all_) * 1e3:.2f}") for name, all_ in medians.items()]
 
 
+def runs(heddle, folder, rounds):
+    """Rows about `heddle run` of ResNet-50, a whole process, and about its call alone."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "models"))
+    import light
+
+    rows = []
+    for label, model in {"weights made by nodes": light.published_path("resnet50"), "random weights in the file": light.randomized("resnet50")}.items():
+        module = folder / "run.heddle"
+        run(heddle, "compile", model, "-o", module)
+        whole = turns.measure({"run": silent(heddle, "run", module, "--input", "1x3x224x224xf32=0.5")}, rounds, 0.3, 5, 0.0)["run"]
+        calls = [json.loads(run(heddle, "bench", module, "--format", "json"))["median_ns"] * 1e-9 for _ in range(3)]
+        median, call = statistics.median(whole) * 1e3, statistics.median(calls) * 1e3
+        rows.append((label, f"{median:.1f}", f"{min(whole) * 1e3:.1f}", f"{call:.1f}", f"{median - call:.1f}"))
+    return rows
+
+
 def sizes(build, folder):
     """[(path, bytes stripped)] of what a machine needs that only runs modules, and the libraries these ask for."""
     rows, needed = [], set()
@@ -189,6 +205,7 @@ def main():
         print(turns.table(["", "Heddle", "IREE", "ratio"], rows))
         print(f"\nstatistics of one call of the {MATMULS} matmuls: {statistics_text}")
         print("\n" + turns.table(["whole process, ms", "median", "lowest round"], other_commands(heddle, folder, config, rounds)))
+        print("\n" + turns.table(["`heddle run` of ResNet-50, ms", "median", "lowest round", "a call", "beside it"], runs(heddle, folder, rounds)))
         files, needed = sizes(build, folder)
         total = sum(size for _, size in files)
         print("\n" + turns.table(["file, stripped", "bytes"], [*files, ("in all", total)]))
