@@ -31,8 +31,8 @@
  *
  * What the host requires
  *   A driver has all six interfaces of this header: heddle.device/1, heddle.buffer/1, heddle.transfer/1, heddle.param_io/1, heddle.dispatch/1 and
- *   heddle.timeline/1. Those of ext/ are optional. A missing function behaves as one that returns UNIMPLEMENTED; then what is on the left here does
- *   not work:
+ *   heddle.timeline/1. Those of ext/ are optional. A missing function behaves as one that returns UNIMPLEMENTED. In the cases on the left, the
+ *   host needs the functions on the right; without them the device, or what is named there, does not work:
  *     always                                  device count, describe, open, close, queue_create, queue_destroy; buffer allocate and free;
  *                                             variant_rank, executable_load, executable_unload, entry, submit; timeline create, destroy,
  *                                             query, signal, fail and wait
@@ -534,8 +534,8 @@ typedef struct heddle_timeline_interface {
   /* Value reached so far. A poisoned timeline returns its failure (owned by the caller) and the last good value; this is the only output
    * that is valid on failure. [any] [no-block] */
   heddle_status_t* (*query)(heddle_timeline_t* timeline, uint64_t* out_value);
-  /* Host signal. INVALID_ARGUMENT if value is not larger than the value that is reached; the failure of a timeline that is poisoned up to there.
-   * [any] [no-block] */
+  /* Host signal. INVALID_ARGUMENT if value is not larger than the value that is reached. If the timeline is poisoned from `value` or from a smaller
+   * value, returns that failure. [any] [no-block] */
   heddle_status_t* (*signal)(heddle_timeline_t* timeline, uint64_t value);
   /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). If `value` is already
    * reached, poisons from the next value upward; reached values stay reached. A NULL status is a failure, too: UNKNOWN. [any] [no-block] */

@@ -143,9 +143,9 @@ typedef struct heddle_instance_params {
  * UNAVAILABLE name the slot, the device, and why each candidate was refused. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_instance_params_t* params,
                                                       heddle_instance_t** out_instance);
-/* Its functions must not be used afterwards. If the application still holds handles of its calls, does not wait: the instance ends when the last
- * of them is released. If it holds none, waits for calls that are still in flight, whose handles were released before. NULL is allowed. [any]
- * [may-block] */
+/* Releases the instance; its functions must not be used afterwards. If the application still holds handles of calls on it, returns at once, and the
+ * instance ends when the last of these handles is released. Otherwise waits for calls that are still in flight (their handles were released earlier).
+ * NULL is allowed. [any] [may-block] */
 HEDDLE_EXPORT void heddle_instance_release(heddle_instance_t* instance);
 /* Returns a report as JSON. [any] [no-block] Topics:
  *   "route"       the device of each slot, the variant of each executable, and the reasons
@@ -252,8 +252,8 @@ HEDDLE_EXPORT const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor);
 HEDDLE_EXPORT uint64_t heddle_tensor_size(const heddle_tensor_t* tensor);
 /* Waits for the tensor's producer and copies the contents out; size_bytes must be heddle_tensor_size. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_read(heddle_tensor_t* tensor, void* bytes, uint64_t size_bytes);
-/* Waits for earlier work and replaces the contents; after this, a tensor whose call failed is usable again. The caller must make sure that
- * no call in flight reads it. [serial:tensor] [may-block] */
+/* Waits for the call that fills the tensor, if any, and replaces the contents; after this, a tensor whose call failed is usable again. Does not wait
+ * for calls that read the tensor: the caller must make sure that none is in flight. [serial:tensor] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, const void* bytes, uint64_t size_bytes);
 
 /* ----------------------------------------------------------------------------------------------------------- call */
@@ -305,8 +305,8 @@ HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t ti
 /* Drops the work that is not yet enqueued; if there was any, the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
 HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);
 /* Releases the handle. A call in flight goes on and keeps its arguments and results alive; its results are filled, and its failure is returned by
- * heddle_tensor_read of each of them. NULL is allowed. [any] [may-block]: waits only if the instance was released before and this is the last
- * handle of one of its calls; then it waits for the instance's calls in flight */
+ * heddle_tensor_read of each of them. NULL is allowed. [any] [may-block]: waits only if the instance was released before and
+ * the application holds no other call handle of it; then it waits for all calls of the instance in flight */
 HEDDLE_EXPORT void heddle_call_release(heddle_call_t* call);
 
 #ifdef __cplusplus
