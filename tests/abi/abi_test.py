@@ -25,7 +25,7 @@ BREAKS = (
     ("a field is wider", "driver.h", "  uint32_t queue_depth;", "  uint64_t queue_depth;", "heddle_param_io_params: .*queue_depth"),
     ("a field has another sign", "driver.h", "  int32_t numa_node;      /* -1 if unknown */", "  uint32_t numa_node;",
      "heddle_device_description: .*numa_node"),
-    ("a field is gone from the end", "driver.h", "  uint64_t device_address; /* 0 if the driver has none to show */\n", "",
+    ("a field is gone from the end", "driver.h", "  uint64_t device_address; /* 0: none */\n", "",
      "heddle_buffer_properties: .*device_address"),
     ("a field has another name", "driver.h", QUEUE, "  uint32_t urgency;\n", "heddle_queue_params: .*urgency"),
     ("a field comes between others", "plugin.h", "  uint32_t kind;           /* bits HEDDLE_PLUGIN_* */\n",
