@@ -167,10 +167,11 @@ class Native(GpuTestCase):
         call, (result,) = self.function.start(arguments, stream=stream.cuda_stream)
         call.wait()
         self.assertAlmostEqual(result.numpy()[0, 0], self.expected(1.0), places=4)
-        # The CPU has no such memory.
+        # A CPU has no streams; a pointer is all that it takes.
         on_cpu = self.runtime.open(next(self.folder.glob("*.heddle"))).instance("cpu").function()
-        with self.assertRaisesRegex(RuntimeError, "heddle.native/1"):
-            on_cpu.tensor_over(0, np.float32, (SIZE, SIZE), 256, size, self.release)
+        arguments = [on_cpu.tensor(index, np.zeros((SIZE, SIZE), np.float32)) for index in range(3)]
+        with self.assertRaisesRegex(RuntimeError, "on device 'cpu:0' failed: .*heddle.native/1 queue_import"):
+            on_cpu.start(arguments, stream=stream.cuda_stream)
 
 
 if __name__ == "__main__":
