@@ -38,6 +38,19 @@ class Calls(unittest.TestCase):
         self.assertIs(module(x, y, out=out)[1], out[1])
         np.testing.assert_array_equal(out[1], x - y)
 
+        class MadeWhenAsked:  # nothing keeps its items
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, index):
+                return heddle.empty(2000)
+
+        for wrong in (MadeWhenAsked(), [None], x):
+            with self.assertRaisesRegex(TypeError, "out must be a list or a tuple of 2 arrays"):
+                module(x, y, out=wrong)
+        with self.assertRaisesRegex(ValueError, "timeout is not a number"):
+            module(x, y, timeout=float("nan"))
+
     def test_an_earlier_result_keeps_its_contents(self):
         module = heddle.open(models.add(4))
         one = np.ones(4, "f4")
@@ -151,7 +164,7 @@ class Calls(unittest.TestCase):
                 heddle.compile(b"", models.FOLDER / "none.heddle")
             del os.environ["HEDDLE_COMPILER"]
             path, os.environ["PATH"] = os.environ["PATH"], "/nowhere"
-            with self.assertRaisesRegex(heddle.NotFoundError, r"pip install heddle\[compiler\]"):
+            with self.assertRaisesRegex(heddle.NotFoundError, r"set HEDDLE_COMPILER to its path"):
                 heddle.compile(b"", models.FOLDER / "none.heddle")
             os.environ["PATH"] = path
         finally:

@@ -3,6 +3,7 @@
 // A call with small arrays of the shapes of an earlier one allocates nothing but the Python objects of its results.
 #include "function.h"
 
+#include <cmath>
 #include <ctime>
 
 namespace heddle::python {
@@ -163,6 +164,7 @@ struct Invocation {
         if (object == Py_None) continue;
         const double seconds = PyFloat_AsDouble(object);
         if (PyErr_Occurred()) throw nb::python_error();
+        if (std::isnan(seconds)) refuse("timeout is not a number; pass seconds", "INVALID_ARGUMENT");
         params.struct_size = sizeof(params);
         params.deadline_ns = deadline_after(seconds);
       } else {
@@ -229,7 +231,7 @@ struct Invocation {
     if (function.results.size() == 1) return out;
     PyObject* object = PySequence_GetItem(out, static_cast<Py_ssize_t>(index));
     if (!object) throw nb::python_error();
-    Py_DECREF(object);  // the caller's sequence has it
+    Py_DECREF(object);  // the caller's list has it
     return object == Py_None ? nullptr : object;
   }
 
@@ -245,9 +247,9 @@ struct Invocation {
 
   void take_results() {
     const size_t count = function.results.size();
-    if (count != 1 && PySequence_Size(out) != static_cast<Py_ssize_t>(count)) {
-      PyErr_Clear();
-      refuse("out must be a sequence of " + std::to_string(count) + " arrays, one per result (" + names_of(function.results) +
+    // Other sequences may make their items when asked, and nothing would keep these alive.
+    if (count != 1 && ((!PyList_Check(out) && !PyTuple_Check(out)) || PySequence_Size(out) != static_cast<Py_ssize_t>(count))) {
+      refuse("out must be a list or a tuple of " + std::to_string(count) + " arrays, one per result (" + names_of(function.results) +
              "); None for a new one");
     }
     for (size_t i = 0; i < count; ++i) {

@@ -30,7 +30,7 @@ def find_compiler() -> str:
     found = shutil.which("heddle-compile")
     if found is None:
         raise make("NOT_FOUND", "heddle: compiling failed: the program heddle-compile is neither in this package nor on PATH; "
-                                "pip install heddle[compiler], or set HEDDLE_COMPILER to its path")
+                                "build it as docs/python.md says, and set HEDDLE_COMPILER to its path")
     return found
 
 

@@ -24,7 +24,7 @@ def _json(text: str) -> Any:
 class Runtime(_core.Runtime):
     """Configuration, plugins and devices. `heddle.open` makes one for the process; more are for other configurations.
 
-    config        the path of a heddle.toml; None: $HEDDLE_CONFIG, else the user's and the system's file
+    config        the path of a heddle.toml; None: $HEDDLE_CONFIG, else the user's or the system's file
     config_text   TOML that overrides the file
     plugin_paths  directories with manifests, searched first
     environment   False: no configuration file of the user and no environment variables
