@@ -263,6 +263,8 @@ struct Invocation {
             refuse("result '" + value.text + "' is to be written to a tensor that is also an argument", "INVALID_ARGUMENT");
           }
         }
+        // Another thread may change the list during the call.
+        frame->temporary.push_back(heddle_tensor_retain(tensor->get()));
         frame->results[i] = tensor->get();
         frame->given[i] = 1;
         continue;
