@@ -96,7 +96,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, 
 
 /* --------------------------------------------------------------------------------------------------------- module */
 
-#define HEDDLE_MODULE_NO_HASH 1u /* skip the check of the content hash; structure is always verified */
+#define HEDDLE_MODULE_NO_HASH 1u /* skip the check of the content hash (of all but the parameters); structure is always verified */
 
 typedef struct heddle_module_params {
   uint32_t struct_size;
@@ -116,7 +116,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_module_report(heddle_module_t* module, hed
 
 typedef struct heddle_slot_binding { /* Frozen. */
   heddle_string_t slot;              /* "@a"; empty: the default slot */
-  heddle_string_t device;            /* an alias of the configuration; if it has none, "cpu", "cpu:1", "heddle.cpu:0" */
+  heddle_string_t device;            /* an alias of the configuration; without [device.*] tables: "cpu", "cpu:1", "heddle.cpu:0" */
 } heddle_slot_binding_t;
 
 typedef struct heddle_parameter_file { /* Frozen. */
@@ -143,9 +143,9 @@ typedef struct heddle_instance_params {
  * UNAVAILABLE name the slot, the device, and why each candidate was refused. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_instance_params_t* params,
                                                       heddle_instance_t** out_instance);
-/* Releases the instance; its functions must not be used afterwards. If the application still holds handles of calls on it, returns at once, and the
- * instance ends when the last of these handles is released. Otherwise waits for calls that are still in flight (their handles were released earlier).
- * NULL is allowed. [any] [may-block] */
+/* Releases the instance; its functions must not be used afterwards. If the application still holds handles of calls on it, returns at once, and
+ * the instance is destroyed when the last of these handles is released. Otherwise waits for calls that are still in flight (their handles were
+ * released earlier). NULL is allowed. [any] [may-block] */
 HEDDLE_EXPORT void heddle_instance_release(heddle_instance_t* instance);
 /* Returns a report as JSON. [any] [no-block] Topics:
  *   "route"       the device of each slot, the variant of each executable, and the reasons
@@ -259,7 +259,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
 /* ----------------------------------------------------------------------------------------------------------- call */
 
 /* State. Calls that touch an instance's state run in the order in which they were started. If one of them fails after its work was enqueued, the
- * state is undefined, and every later call that touches it fails with the same failure; a new instance starts with fresh state. After DEVICE_LOST
+ * state is undefined, and every later call that touches it fails with the same error; a new instance starts with fresh state. After DEVICE_LOST
  * all calls on the device return DEVICE_LOST; a new instance opens the device again. */
 
 /* Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
@@ -273,7 +273,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_t
 typedef struct heddle_call_params {
   uint32_t struct_size;
   uint32_t flags;         /* bits HEDDLE_CALL_* */
-  uint64_t deadline_ns;   /* time of CLOCK_MONOTONIC; 0: none */
+  uint64_t deadline_ns;   /* a time on CLOCK_MONOTONIC; 0: none */
   uint64_t native_stream; /* a stream of the vendor's API (ext/native.h): on CUDA cudaStream_t */
 } heddle_call_params_t;
 
@@ -284,8 +284,8 @@ typedef struct heddle_call_params {
  * fails. Calls that are still reading a tensor are not waited for: the caller must make sure that no call in flight reads a tensor that is passed
  * as a result.
  *
- * Once its deadline has passed, nothing more of the call is enqueued. Enqueued work finishes; then the call and its results fail with
- * DEADLINE_EXCEEDED, and the message names the region that would have run next. A call whose work is all enqueued by then runs to its end.
+ * If the deadline passes before all work of the call is enqueued, the rest never is: what is enqueued finishes, then the call and its results fail
+ * with DEADLINE_EXCEEDED, and the message names the region that would have run next. Once all work is enqueued, the deadline has no effect.
  *
  * If a native stream is given, the call is ordered with it: it runs after the work that is already on the stream, and work that the application
  * enqueues there later runs after the call. So memory that the stream fills can be an argument, and the stream can use the results. The calling
@@ -299,7 +299,7 @@ typedef struct heddle_call_params {
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
                                                  uint32_t result_count, heddle_call_t** out_call);
-/* Waits for the call and returns its failure. DEADLINE_EXCEEDED has two meanings: the timeout passed and the call goes on, or the call missed its own
+/* Waits for the call and returns its error. DEADLINE_EXCEEDED has two meanings: the timeout passed and the call goes on, or the call missed its own
  * deadline and is over. Only in the second case does the status have the payload "deadline" (since ABI 0.2). [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
 /* Drops the work that is not yet enqueued; if there was any, the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
