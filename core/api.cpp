@@ -113,6 +113,7 @@ Status read_params(const T* given, T* out, const char* name) {
   heddle::submit::InstanceRequest request;
   request.profiles = (params.flags & HEDDLE_INSTANCE_PROFILE) != 0;
   request.route_only = (params.flags & HEDDLE_INSTANCE_ROUTE_ONLY) != 0;
+  request.in_background = (params.flags & HEDDLE_INSTANCE_IN_BACKGROUND) != 0;
   for (uint32_t i = 0; i < params.slot_count; ++i) {
     request.slots.emplace_back(std::string(view(params.slots[i].slot)), std::string(view(params.slots[i].device)));
   }
@@ -262,9 +263,17 @@ void heddle_instance_release(heddle_instance_t* instance) {
   if (instance) Instance::release_handle(of(instance));
 }
 
+heddle_status_t* heddle_instance_wait(heddle_instance_t* instance, uint64_t timeout_ns) try {
+  if (!instance) return missing("heddle_instance_wait", "instance");
+  return of(instance)->wait_until_loaded(timeout_ns).release();
+} catch (...) {
+  return caught();
+}
+
 heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json) try {
   if (!instance || !out_json) return missing("heddle_instance_report", instance ? "out_json" : "instance");
   *out_json = nullptr;
+  if (Status loaded = of(instance)->wait_until_loaded(HEDDLE_TIMEOUT_INFINITE); !loaded.ok()) return loaded.release();
   return give_text(of(instance)->report(view(topic)), out_json);
 } catch (...) {
   return caught();

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <deque>
 #include <new>
 
 namespace heddle::memory {
@@ -36,10 +37,12 @@ std::string allocating(const WeightExtent& extent, const Device& device) {
   return fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias());
 }
 
-// The reads of one load, file by file, begun and finished together. Files that a method cannot read are read with the next method.
+// The reads of one load. All are in progress at once, or, if the load can be cancelled, a few of limited size. Files that a method cannot read are
+// read with the next method.
 class Reading {
  public:
-  Reading(Device& device, const host::ParamIoConfig& config) : device_(device), methods_(config.method) {
+  Reading(Device& device, const host::ParamIoConfig& config, const std::atomic<bool>* cancelled)
+      : device_(device), methods_(config.method), cancelled_(cancelled) {
     params_.struct_size = sizeof(params_);
     params_.queue_depth = config.queue_depth;
     params_.chunk_bytes = config.chunk_bytes;
@@ -48,7 +51,7 @@ class Reading {
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
   ~Reading() {
-    (void)finish();  // no read may be in progress when the memory is freed
+    while (!flights_.empty()) static_cast<void>(land());  // no read may be in progress when the memory is freed
     for (const File& file : files_) {
       if (file.handle) device_.api().param_io->file_close(file.handle);
     }
@@ -56,7 +59,7 @@ class Reading {
 
   void add(const WeightExtent& extent, Weight& weight) {
     auto file = std::find_if(files_.begin(), files_.end(), [&](const File& one) { return one.descriptor == extent.descriptor; });
-    if (file == files_.end()) file = files_.insert(file, File{extent.descriptor, extent.path, {}, nullptr, {}, {}, {}});
+    if (file == files_.end()) file = files_.insert(file, File{extent.descriptor, extent.path, {}, nullptr, {}, {}});
     file->parts.push_back({{extent.offset, extent.length, nullptr, 0}, &extent, &weight});
   }
 
@@ -64,8 +67,7 @@ class Reading {
     HEDDLE_RETURN_IF_ERROR(open());
     if (methods_.empty()) {
       HEDDLE_RETURN_IF_ERROR(allocate());
-      HEDDLE_RETURN_IF_ERROR(begin(HEDDLE_FILE_METHOD_ANY));
-      return finish();
+      return read_by(HEDDLE_FILE_METHOD_ANY);
     }
     for (const std::string& name : methods_) {
       for (File& file : files_) file.method = file.done ? file.method : name;
@@ -81,8 +83,7 @@ class Reading {
         continue;
       }
       HEDDLE_RETURN_IF_ERROR(allocate());
-      HEDDLE_RETURN_IF_ERROR(begin(method->number));
-      HEDDLE_RETURN_IF_ERROR(finish());
+      HEDDLE_RETURN_IF_ERROR(read_by(method->number));
     }
     for (const File& file : files_) {
       if (file.done) continue;
@@ -108,9 +109,8 @@ class Reading {
     std::string path;
     std::vector<Part> parts;
     heddle_file_t* handle;
-    std::optional<Device::Pending> pending;
     std::string method, passed_over;  // the method being tried; the skipped methods, with reasons
-    bool done = false;
+    bool done = false, is_refused = false;
 
     void pass_over(std::string_view name, std::string_view why) {
       if (!done) passed_over += fmt::format("{}\"{}\": {}", passed_over.empty() ? "" : "; ", name, why);
@@ -118,10 +118,29 @@ class Reading {
     // True if the driver reported that the file needs another method.
     bool refused(const Status& outcome) {
       if (method.empty() || outcome.ok() || outcome.code() != HEDDLE_STATUS_UNIMPLEMENTED) return false;
-      pass_over(method, outcome.message());
-      return true;
+      if (!is_refused) pass_over(method, outcome.message());
+      return is_refused = true;
     }
   };
+  // A read in progress, of consecutive parts.
+  struct Flight {
+    File* file;
+    size_t first;
+    Device::Pending pending;
+  };
+  static constexpr size_t kSlicesAtOnce = 2;
+  // Many chunks, so that the pauses between reads do not count, and few enough to be over soon.
+  uint64_t slice_bytes() const {
+    constexpr uint64_t kLeast = uint64_t{1} << 20, kMost = uint64_t{512} << 20, kChunks = 64;
+    const uint64_t depth = std::max<uint64_t>(params_.queue_depth, 1);
+    if (params_.chunk_bytes == 0 || params_.chunk_bytes > kMost / kChunks / depth) return kMost;
+    return std::max(kLeast, params_.chunk_bytes * depth * kChunks);
+  }
+
+  Status check_cancelled() const {
+    if (!cancelled_ || !cancelled_->load(std::memory_order_relaxed)) return Status();
+    return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled: the instance was released", device_.alias());
+  }
 
   Status open() {
     for (File& file : files_) {
@@ -134,41 +153,58 @@ class Reading {
     return Status();
   }
 
-  // All files that are not read yet.
-  Status begin(uint32_t method) {
-    const heddle_param_io_interface_t& io = *device_.api().param_io;
+  // Reads all files that are not read yet, and waits for these reads, including failed ones; returns the first failure.
+  Status read_by(uint32_t method) {
     params_.method = method;
+    Status first;
     for (File& file : files_) {
       if (file.done) continue;
-      std::vector<heddle_extent_t> extents;
-      for (const Part& part : file.parts) extents.push_back(part.extent);
-      Result<Device::Pending> pending = device_.start(
-          [&](const heddle_sync_t* sync) { return io.read(device_.queue(), sync, file.handle, extents.data(), extents.size(), &params_); });
-      if (pending.ok()) {
-        file.pending = std::move(*pending);
-      } else if (!file.refused(pending.status())) {
-        return wrap(pending.take_status(), "reading parameters from " + file.path);
+      file.is_refused = false;
+      for (size_t part = 0; part < file.parts.size() && !file.is_refused && first.ok();) {
+        first = check_cancelled();
+        if (first.ok()) first = begin(file, &part);
+        while (cancelled_ && first.ok() && flights_.size() >= kSlicesAtOnce) first = land();
       }
+    }
+    while (!flights_.empty()) {
+      if (Status landed = land(); first.ok()) first = std::move(landed);
+    }
+    HEDDLE_RETURN_IF_ERROR(std::move(first));
+    for (File& file : files_) {
+      if (file.done || file.is_refused) continue;
+      file.done = true;
+      tell(file);
     }
     return Status();
   }
 
-  // Waits for all reads, including failed ones; returns the first failure.
-  Status finish() {
-    Status first;
-    for (File& file : files_) {
-      if (!file.pending) continue;
-      Status read = device_.finish(std::move(*file.pending));
-      file.pending.reset();
-      if (file.refused(read)) continue;
-      file.done = true;
-      if (!read.ok()) {
-        if (first.ok()) first = named(std::move(read), file);
-      } else {
-        tell(file);
-      }
+  // Begins to read some parts from *part on, which becomes the next one.
+  Status begin(File& file, size_t* part) {
+    const size_t first = *part;
+    const uint64_t slice = slice_bytes();
+    std::vector<heddle_extent_t> extents;
+    for (uint64_t bytes = 0; *part < file.parts.size() && (!cancelled_ || bytes < slice); ++*part) {
+      extents.push_back(file.parts[*part].extent);
+      bytes += extents.back().length;
     }
-    return first;
+    const heddle_param_io_interface_t& io = *device_.api().param_io;
+    Result<Device::Pending> pending = device_.start(
+        [&](const heddle_sync_t* sync) { return io.read(device_.queue(), sync, file.handle, extents.data(), extents.size(), &params_); });
+    if (pending.ok()) {
+      flights_.push_back({&file, first, std::move(*pending)});
+    } else if (!file.refused(pending.status())) {
+      return wrap(pending.take_status(), "reading parameters from " + file.path);
+    }
+    return Status();
+  }
+
+  // Waits for the oldest read.
+  Status land() {
+    Flight flight = std::move(flights_.front());
+    flights_.pop_front();
+    Status read = device_.finish(std::move(flight.pending));
+    if (read.ok() || flight.file->refused(read)) return Status();
+    return named(std::move(read), *flight.file, flight.first);
   }
 
   void tell(const File& file) {
@@ -183,6 +219,7 @@ class Reading {
     for (File& file : files_) {
       for (Part& part : file.parts) {
         if (file.done) continue;
+        HEDDLE_RETURN_IF_ERROR(check_cancelled());
         Status allocated = part.to->allocate(part.extent.length);
         if (!allocated.ok()) return wrap(std::move(allocated), allocating(*part.from, device_));
         part.extent.buffer = part.to->block().buffer;
@@ -247,6 +284,7 @@ class Reading {
     for (const File& file : files_) {
       for (const Part& part : file.parts) {
         if (file.done) continue;
+        HEDDLE_RETURN_IF_ERROR(check_cancelled());
         const uint64_t length = part.extent.length;
         loaded.emplace_back(static_cast<std::byte*>(::operator new(length, std::nothrow)));
         if (!loaded.back()) {
@@ -280,14 +318,14 @@ class Reading {
     return Status();
   }
 
-  // A driver identifies the extent by number; the message gets the tensor's name.
-  static Status named(Status&& failure, const File& file) {
+  // A driver identifies the extent by its number in the read; the message gets the tensor's name.
+  static Status named(Status&& failure, const File& file, size_t first) {
     const std::string_view text = view(heddle_status_payload(failure.get(), to_c("extent")));
     size_t index = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), index).ec != std::errc() || index >= file.parts.size()) {
+    if (std::from_chars(text.data(), text.data() + text.size(), index).ec != std::errc() || index >= file.parts.size() - first) {
       return wrap(std::move(failure), "reading parameters from " + file.path);
     }
-    const WeightExtent& weight = *file.parts[index].from;
+    const WeightExtent& weight = *file.parts[first + index].from;
     return wrap(std::move(failure), fmt::format("reading tensor '{}' (bytes [{}, {}) of {})", weight.name, weight.offset,
                                                 weight.offset + weight.length, file.path))
         .payload("parameter", weight.name);
@@ -296,20 +334,23 @@ class Reading {
   Device& device_;
   const std::vector<std::string>& methods_;
   heddle_param_io_params_t params_{};
+  const std::atomic<bool>* cancelled_;
   std::vector<File> files_;
+  std::deque<Flight> flights_;
   uint64_t mapped_bytes_ = 0;
 };
 
 }  // namespace
 
 Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const std::vector<WeightExtent>& extents,
-                                                           const host::ParamIoConfig& config, const std::vector<StagePlace>& places) {
+                                                           const host::ParamIoConfig& config, const std::vector<StagePlace>& places,
+                                                           const std::atomic<bool>* cancelled) {
   std::lock_guard lock(mutex_);
   std::erase_if(known_, [](const auto& item) { return item.second.expired(); });
   std::vector<std::shared_ptr<Weight>> weights(extents.size());
   std::map<Key, std::shared_ptr<Weight>> fresh;
   uint64_t fresh_bytes = 0;
-  Reading reading(device, config);  // destroyed before the memory that it reads into
+  Reading reading(device, config, cancelled);  // destroyed before the memory that it reads into
   for (size_t i = 0; i < extents.size(); ++i) {
     const WeightExtent& extent = extents[i];
     Key key{&device, extent.file, extent.offset, extent.length};

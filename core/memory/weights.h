@@ -96,10 +96,12 @@ class Weight {
 class Weights {
  public:
   // The weights at these extents on that device, in order: existing ones are shared, the rest is read through the driver's param_io or as config
-  // says. places: empty, or where each extent is read to; such a weight is not shared with others, which would need it longer. On failure no
-  // partially read weight is kept, and the error names file, tensor and offset. [any] [may-block]
+  // says. places: empty, or where each extent is read to; such a weight is not shared with others, which would need it longer. cancelled: if it is
+  // not NULL and becomes true, the load soon fails with CANCELLED. On failure no partially read weight is kept, and the error names file, tensor and
+  // offset. [any] [may-block]
   Result<std::vector<std::shared_ptr<Weight>>> load(Device& device, const std::vector<WeightExtent>& extents,
-                                                    const host::ParamIoConfig& config, const std::vector<StagePlace>& places = {});
+                                                    const host::ParamIoConfig& config, const std::vector<StagePlace>& places = {},
+                                                    const std::atomic<bool>* cancelled = nullptr);
   uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
   uint64_t bytes_mapped() const { return bytes_mapped_.load(std::memory_order_relaxed); }
   uint64_t shared() const { return shared_.load(std::memory_order_relaxed); }

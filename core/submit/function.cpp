@@ -357,6 +357,9 @@ Task Function::run_scalar_program(Invocation& call, Pace& pace) {
 
 Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> results) {
   Invocation call(arguments_.size(), signature_.results.size(), signature_.symbols.size());
+  if (instance_.loads_in_background()) {
+    if (Status loaded = instance_.wait_until_loaded(HEDDLE_TIMEOUT_INFINITE); !loaded.ok()) return fail(std::move(loaded), call);
+  }
   if (Status checked = check(arguments, results, call); !checked.ok()) return fail(std::move(checked), call);
   Taken taken = take(call, false);
   Status status;
@@ -395,6 +398,11 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
   // Checked here, while the stack is in the cache, and then moved to its final location.
   Invocation asked(arguments_.size(), signature_.results.size(), signature_.symbols.size());
   asked.deadline_ns = deadline_ns > INT64_MAX ? 0 : deadline_ns;  // after 292 years: none
+  if (instance_.loads_in_background()) {
+    const uint64_t now_ns = asked.deadline_ns == 0 ? 0 : host::clock_ns();
+    const uint64_t left_ns = asked.deadline_ns == 0 ? HEDDLE_TIMEOUT_INFINITE : asked.deadline_ns - std::min(asked.deadline_ns, now_ns);
+    if (Status loaded = instance_.wait_until_loaded(left_ns); !loaded.ok()) return fail(std::move(loaded), asked);
+  }
   if (native_stream) {
     Result<std::shared_ptr<memory::ForeignStream>> stream = find_stream(*native_stream);
     if (!stream.ok()) return fail(stream.take_status(), asked);

@@ -56,28 +56,29 @@ void place_globals(const mf::Module& module, Machine& machine) {
   for (const mf::Global* global : *module.globals()) machine.globals.push_back({{}, machine.device_of_slot[global->slot()]});
 }
 
-Status Instance::make_globals(const InstanceRequest& request) {
+Status Instance::locate_parameters(const InstanceRequest& request, Located& located) {
   const mf::Module& meta = module_->metadata();
   read_ = find_read_globals(meta, programs());
   globals_.resize(meta.globals()->size());
   place_globals(meta, machine_);
-  // All parameters are located before the first is read.
-  open::ParameterFiles files;
-  HEDDLE_RETURN_IF_ERROR(files.open(request.parameter_files));
-  std::vector<memory::WeightExtent> extents(meta.globals()->size());
-  std::vector<uint32_t> kept;
+  HEDDLE_RETURN_IF_ERROR(located.files.open(request.parameter_files));
+  located.extents.resize(meta.globals()->size());
   for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
     const mf::Global* global = meta.globals()->Get(i);
     if (global->kind() != mf::GlobalKind::Parameter || !read_.at_all[i]) continue;
     const mf::Parameter& parameter = *meta.parameters()->Get(global->index());
-    Result<open::ParameterExtent> extent = files.find(*module_, parameter);
+    Result<open::ParameterExtent> extent = located.files.find(*module_, parameter);
     if (!extent.ok()) return extent.take_status();
-    extents[i] = {extent->descriptor, extent->offset, extent->length, extent->file, extent->path, parameter.name()->str()};
-    if (read_.by_functions[i]) kept.push_back(i);
+    located.extents[i] = {extent->descriptor, extent->offset, extent->length, extent->file, extent->path, parameter.name()->str()};
+    if (read_.by_functions[i]) located.kept.push_back(i);
   }
-  HEDDLE_RETURN_IF_ERROR(load_parameters(kept, extents, {}));
+  return Status();
+}
+
+Status Instance::make_globals(const Located& located) {
+  HEDDLE_RETURN_IF_ERROR(load_parameters(located.kept, located.extents, {}));
   HEDDLE_RETURN_IF_ERROR(allocate_globals());
-  return run_initializer(kept, extents);
+  return run_initializer(located.kept, located.extents);
 }
 
 Status Instance::allocate_globals() {
@@ -129,8 +130,8 @@ Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std
       if (!place_of_global.empty()) places.push_back(place_of_global[i]);
     }
     if (here.empty()) continue;
-    Result<std::vector<std::shared_ptr<memory::Weight>>> weights =
-        runtime_->weights.load(*devices_[device], here, runtime_->host->config().param_io, places);
+    Result<std::vector<std::shared_ptr<memory::Weight>>> weights = runtime_->weights.load(
+        *devices_[device], here, runtime_->host->config().param_io, places, loading_ ? &loading_->cancelled() : nullptr);
     if (!weights.ok()) return wrap(weights.take_status(), "heddle: loading the parameters of " + module_->path() + " failed");
     for (size_t i = 0; i < weights->size(); ++i) {
       const heddle_block_t& block = (*weights)[i]->block();

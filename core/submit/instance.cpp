@@ -117,13 +117,25 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
     instance->decide_functions();
     return instance;
   }
-  HEDDLE_RETURN_IF_ERROR(instance->make_globals(request));
-  instance->machine_.profile = instance->profile_.get();  // from calls only
+  // Shared, since functions that a thread runs have to be copyable.
+  const auto located = std::make_shared<Located>();
+  HEDDLE_RETURN_IF_ERROR(instance->locate_parameters(request, *located));
   for (uint32_t i = 0; i < instance->module_->signatures().size(); ++i) {
     instance->functions_.push_back(std::make_unique<Function>(*instance, instance->module_->signatures()[i], instance->program(i)));
   }
-  HEDDLE_RETURN_IF_ERROR(instance->prepare_functions());
+  if (request.in_background) {
+    instance->loading_ = std::make_unique<Loading>();
+    HEDDLE_RETURN_IF_ERROR(instance->loading_->start([of = instance.get(), located] { return of->load_data(*located); }));
+    return instance;
+  }
+  HEDDLE_RETURN_IF_ERROR(instance->load_data(*located));
   return instance;
+}
+
+Status Instance::load_data(const Located& located) {
+  HEDDLE_RETURN_IF_ERROR(make_globals(located));
+  machine_.profile = profile_.get();  // from calls only
+  return prepare_functions();
 }
 
 Status Instance::bind_and_load(const InstanceRequest& request) {
@@ -329,6 +341,7 @@ Status Instance::prepare_functions() {
 }
 
 Instance::~Instance() {
+  if (loading_) loading_->stop();
   while (abandoned_) {
     CallPointer call = std::move(abandoned_);
     abandoned_ = std::move(call->next_abandoned_);

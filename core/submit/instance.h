@@ -16,6 +16,7 @@
 #include "core/route/route.h"
 #include "core/submit/inspection.h"
 #include "core/submit/links.h"
+#include "core/submit/loading.h"
 #include "core/submit/plan.h"
 #include "core/submit/profile.h"
 #include "core/submit/runtime.h"
@@ -30,9 +31,10 @@ class Preferences;
 struct InstanceRequest {
   std::vector<std::pair<std::string, std::string>> slots;  // slot, device
   std::vector<open::ParameterFiles::Named> parameter_files;
-  bool profiles = false;    // measures the times of commands
-  bool route_only = false;  // reads no parameters and runs nothing
-  bool bind_only = false;   // loads no code either
+  bool profiles = false;       // measures the times of commands
+  bool route_only = false;     // reads no parameters and runs nothing
+  bool bind_only = false;      // loads no code either
+  bool in_background = false;  // the parameters are loaded by another thread
 };
 
 // The programs of a module that belong together, one per function; initializer is NULL if there is none.
@@ -81,6 +83,9 @@ class Instance final : public memory::Counted {
   // "route", "statistics" or "profile"; NOT_FOUND for another topic.
   Result<std::string> report(std::string_view topic);
 
+  bool loads_in_background() const { return loading_ != nullptr; }
+  // Waits until the parameters are loaded; returns why they could not be. [any] [may-block]
+  Status wait_until_loaded(uint64_t timeout_ns) const { return loading_ ? loading_->wait(timeout_ns) : Status(); }
   // Frees the arenas that no call is using.
   void drop_idle_frames();
   // A released call whose work is in progress. The instance waits for it before it is destroyed.
@@ -102,8 +107,17 @@ class Instance final : public memory::Counted {
   // Loads one variant; returns its entries in the order of the executable.
   Status load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries);
   void unload_code();
+  // Where the parameters are.
+  struct Located {
+    open::ParameterFiles files;                 // open for as long as they are read
+    std::vector<memory::WeightExtent> extents;  // one per global
+    std::vector<uint32_t> kept;                 // the globals that functions read
+  };
+  Status locate_parameters(const InstanceRequest& request, Located& located);
   // Loads the parameters that functions read and all other globals that the instance keeps; then those that only the initializer reads, part by part.
-  Status make_globals(const InstanceRequest& request);
+  Status make_globals(const Located& located);
+  // Makes the globals and prepares the functions.
+  Status load_data(const Located& located);
   Status allocate_globals();
   // Loads these globals; `extents` has an entry for each, as has `place_of_global` unless it is empty.
   Status load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents,
@@ -133,6 +147,7 @@ class Instance final : public memory::Counted {
   std::unique_ptr<Preferences> preferences_;
   std::unique_ptr<Inspection> inspection_;
   std::vector<std::unique_ptr<Function>> functions_;
+  std::unique_ptr<Loading> loading_;  // NULL: the parameters were loaded when the instance was created
   Counters counters_;
   StateOrder state_order_;
   std::mutex abandoned_mutex_;

@@ -50,9 +50,9 @@ class RuntimeWeights : public OnDriver {
     const timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
     ASSERT_EQ(utimensat(AT_FDCWD, at.c_str(), times, 0), 0);
   }
-  Outcome load(InstanceHandle* out = nullptr) {
+  Outcome load(InstanceHandle* out = nullptr, uint32_t flags = 0) {
     InstanceHandle instance;
-    Outcome outcome = create_instance(opened_.get(), {{"", GetParam().device}}, &instance, {{"model", file_}});
+    Outcome outcome = create_instance(opened_.get(), {{"", GetParam().device}}, &instance, {{"model", file_}}, flags);
     if (out) *out = std::move(instance);
     return outcome;
   }
@@ -212,6 +212,61 @@ TEST_P(RuntimeWeights, AFileRemovedWhileItIsReadIsReadWhole) {
   open_module_of(kTensors, kElements);
   const Outcome outcome = load_and([&] { EXPECT_EQ(unlink(file_.c_str()), 0); }, true);
   EXPECT_TRUE(outcome.ok()) << outcome.message;
+}
+
+TEST_P(RuntimeWeights, LoadsInTheBackground) {
+  open_module_of(kTensors, kElements);
+  write_weights(file_);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  InstanceHandle instance;
+  Outcome soon(nullptr);
+  while (soon.ok() && std::chrono::steady_clock::now() < end) {  // again if all was read before it could be asked
+    instance.reset();
+    const Outcome created = load(&instance, HEDDLE_INSTANCE_IN_BACKGROUND);
+    ASSERT_TRUE(created.ok()) << created.message;
+    soon = Outcome(heddle_instance_wait(instance.get(), 0));
+  }
+  expect(soon, HEDDLE_STATUS_DEADLINE_EXCEEDED, {"still being loaded"});
+  const std::vector<float> values = read_tensor(call_for_one(find_function(instance, "f7"), {}));
+  EXPECT_EQ(std::count(values.begin(), values.end(), 0.0f), static_cast<int64_t>(kElements));
+  HEDDLE_EXPECT_OK(heddle_instance_wait(instance.get(), 0));
+}
+
+TEST_P(RuntimeWeights, ReleasingAnInstanceThatLoadsCancelsTheLoad) {
+  open_module_of(kTensors, kElements);
+  write_weights(file_);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  uint64_t read = UINT64_MAX;
+  while (read >= kTensors * kElements * 4 && std::chrono::steady_clock::now() < end) {
+    const uint64_t before = bytes_read_by_this_process();
+    InstanceHandle instance;
+    const Outcome created = load(&instance, HEDDLE_INSTANCE_IN_BACKGROUND);
+    ASSERT_TRUE(created.ok()) << created.message;
+    while (bytes_read_by_this_process() < before + (uint64_t{1} << 20)) std::this_thread::yield();
+    instance.reset();
+    read = bytes_read_by_this_process() - before;
+  }
+  EXPECT_LT(read, kTensors * kElements * 4);
+  expect_next_load_works();
+}
+
+TEST_P(RuntimeWeights, AFailureInTheBackgroundIsThatOfEveryCall) {
+  open_module_of(kTensors, kElements);
+  write_weights(file_);
+  InstanceHandle instance;
+  const Outcome created = load(&instance, HEDDLE_INSTANCE_IN_BACKGROUND);
+  ASSERT_TRUE(created.ok()) << created.message;
+  ASSERT_EQ(truncate(file_.c_str(), static_cast<off_t>(data_ + 5000)),
+            0);  // before the end of the load or at its end: the file is looked at again
+  expect(Outcome(heddle_instance_wait(instance.get(), HEDDLE_TIMEOUT_INFINITE)), HEDDLE_STATUS_DATA_LOSS, {"model.safetensors"});
+  heddle_function_t* function = find_function(instance, "f3");
+  heddle_tensor_t* result = nullptr;
+  expect(Outcome(heddle_call(function, nullptr, 0, &result, 1)), HEDDLE_STATUS_DATA_LOSS, {"calling 'f3' failed", "model.safetensors"});
+  heddle_call_t* call = nullptr;
+  expect(Outcome(heddle_call_start(function, nullptr, nullptr, 0, &result, 1, &call)), HEDDLE_STATUS_DATA_LOSS, {"model.safetensors"});
+  heddle_text_t* text = nullptr;
+  expect(Outcome(heddle_instance_report(instance.get(), c_string("statistics"), &text)), HEDDLE_STATUS_DATA_LOSS, {"model.safetensors"});
+  expect_next_load_works();
 }
 
 TEST_P(RuntimeWeights, SaysWhatIsWrongWithAFileBeforeItIsRead) {

@@ -129,6 +129,9 @@ typedef struct heddle_parameter_file { /* Frozen. */
 /* Only binds slots and loads code: no parameters are read, and nothing of the module runs. For the reports "route" and "statistics"; calling a
  * function returns FAILED_PRECONDITION. */
 #define HEDDLE_INSTANCE_ROUTE_ONLY 2u
+/* Returns as soon as slots are bound, code is loaded and every parameter has been found in its file; another thread reads the parameters and computes
+ * from them. Calls and reports wait for it; if it fails, each of them returns that error. Releasing the instance cancels it. Since ABI 0.2. */
+#define HEDDLE_INSTANCE_IN_BACKGROUND 4u
 
 typedef struct heddle_instance_params {
   uint32_t struct_size;
@@ -147,7 +150,10 @@ HEDDLE_EXPORT heddle_status_t* heddle_instance_create(heddle_module_t* module, c
  * the instance is destroyed when the last of these handles is released. Otherwise waits for calls that are still in flight (their handles were
  * released earlier). NULL is allowed. [any] [may-block] */
 HEDDLE_EXPORT void heddle_instance_release(heddle_instance_t* instance);
-/* Returns a report as JSON. [any] [no-block] Topics:
+/* Waits until the parameters are loaded (HEDDLE_INSTANCE_IN_BACKGROUND) and returns the error of loading; DEADLINE_EXCEEDED if they are still being
+ * loaded after the timeout. Since ABI 0.2. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_instance_wait(heddle_instance_t* instance, uint64_t timeout_ns);
+/* Returns a report as JSON. [any] [no-block], except while the parameters are loaded in the background. Topics:
  *   "route"       the device of each slot, the variant of each executable, and the reasons
  *   "statistics"  calls, dispatches, copies, and memory per device and pool
  *   "profile"     the time of each region on its device, over all calls that were waited for; FAILED_PRECONDITION without
@@ -293,9 +299,9 @@ typedef struct heddle_call_params {
  * stream, too. INVALID_ARGUMENT for a stream of another device, FAILED_PRECONDITION for one that is being captured, UNIMPLEMENTED if the driver
  * does not support it. The stream must stay valid until the call is over.
  *
- * [any] [no-block], except in these cases: an argument is on another device; the shape of an argument depends on a call in flight; this call
- * records a list of commands that later calls replay; or a native stream is given, and the function reads values on the host or uses several
- * devices */
+ * [any] [no-block], except in these cases: the parameters are loaded in the background; an argument is on another device; the shape of an argument
+ * depends on a call in flight; this call records a list of commands that later calls replay; or a native stream is given, and the function reads
+ * values on the host or uses several devices */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
                                                  uint32_t result_count, heddle_call_t** out_call);
