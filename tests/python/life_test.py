@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Lifetimes: rounds in flat memory, threads, exit with live objects, fork."""
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -31,6 +32,27 @@ class Life(unittest.TestCase):
 
         before = rounds(200)
         self.assertLess(rounds(800) - before, 2048)
+
+    def test_parameters_load_in_the_background(self):
+        path, weights = models.table(4096, 4096)
+        with heddle.open(path, parameters=weights, background=True) as module:
+            with self.assertRaises(TimeoutError) as caught:
+                module.wait(0)
+            self.assertIn("still being loaded after 0 s", str(caught.exception))
+            self.assertEqual(module(np.array([7, 4095])).numpy()[:, -1].tolist(), [7, 4095])
+            module.wait(0)
+        started = time.monotonic()
+        heddle.open(path, parameters=weights, background=True).close()  # ends the load
+        self.assertLess(time.monotonic() - started, 5)
+        with self.assertRaises(heddle.NotFoundError):
+            heddle.open(path, background=True)
+        broken = models.FOLDER / "broken.safetensors"
+        broken.write_bytes(weights.read_bytes())
+        module = heddle.open(path, parameters=broken, background=True)
+        os.truncate(broken, 10_000)
+        for use in (module.wait, lambda: module(np.array([1, 2])), module.statistics):
+            with self.assertRaises(heddle.DataLossError):
+                use()
 
     def test_threads_call_at_once(self):
         module, failed = heddle.open(models.add(4)), []

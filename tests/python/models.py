@@ -5,7 +5,8 @@ import pathlib
 import tempfile
 
 import heddle
-from onnx import TensorProto, helper
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
 _folder = tempfile.TemporaryDirectory(prefix="heddle-python-")  # removed at exit
 FOLDER = pathlib.Path(_folder.name)
@@ -32,6 +33,17 @@ def two_results():
     nodes = [helper.make_node("Add", ["x", "y"], ["total"]), helper.make_node("Sub", ["x", "y"], ["difference"])]
     model = model_of(nodes, [value("x", ["n"]), value("y", ["n"])], [value("total", ["n"]), value("difference", ["n"])])
     return heddle.compile(model, FOLDER / "two.heddle")
+
+
+@functools.cache
+def table(rows, columns):
+    """The paths of y = table[ids], and of a file with the table: row i is i."""
+    values = numpy_helper.from_array(np.repeat(np.arange(rows, dtype="f4")[:, None], columns, axis=1), "table")
+    graph = helper.make_graph([helper.make_node("Gather", ["table", "ids"], ["y"], name="rows")], "model", [value("ids", [2], TensorProto.INT64)],
+                              [value("y", [2, columns])], [values])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    weights = FOLDER / f"table_{rows}_{columns}.safetensors"
+    return heddle.compile(model, FOLDER / f"table_{rows}_{columns}.heddle", options=["--params-out", str(weights)]), weights
 
 
 @functools.cache

@@ -413,6 +413,8 @@ class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
     check(heddle_instance_function(get(), c_string(name), &out));
     return Function(out);
   }
+  // Waits until the parameters are loaded (HEDDLE_INSTANCE_IN_BACKGROUND), and throws if they could not be.
+  void wait(uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE) const { check(heddle_instance_wait(get(), timeout_ns)); }
   // JSON: "route", "statistics" or "profile".
   Text report(std::string_view topic) const {
     heddle_text_t* out = nullptr;

@@ -150,6 +150,21 @@ struct Module {
   }
 };
 
+// Whether the parameters are loaded, or will be after a while of that many seconds.
+bool wait_for_parameters(const Module& module, double seconds) {
+  return module.use("waiting for parameters", [&] {
+    heddle_status_t* status;
+    {
+      nb::gil_scoped_release released;
+      status = heddle_instance_wait(module.session->instance, static_cast<uint64_t>(seconds * 1e9));
+    }
+    if (!status) return true;
+    if (heddle_status_code(status) != HEDDLE_STATUS_DEADLINE_EXCEEDED) raise(status);
+    heddle_status_free(status);
+    return false;
+  });
+}
+
 PyObject* call_module(PyObject* self, PyObject* arguments, PyObject* named) {
   return guarded<PyObject*>(nullptr, [&] {
     Module& module = *nb::inst_ptr<Module>(self);
@@ -178,6 +193,7 @@ NB_MODULE(_core, module) {
       .def(nb::init<Runtime&, const std::string&, nb::list, nb::list, uint32_t>())
       .def("_module_report", &Module::module_report)
       .def("_instance_report", &Module::instance_report)
+      .def("_wait", &wait_for_parameters)
       .def("_function", [](const Module& self, const std::string& name, nb::list arguments,
                            nb::list results) { return new Function(self.session, name, arguments, results); })
       .def("close", [](Module& self) { self.session->close(); })

@@ -87,9 +87,10 @@ class Module(_core.Module):
     """
 
     def __init__(self, runtime: Runtime, path: PathLike, devices: str | Mapping[str, str] | None = None, parameters: Parameters | None = None,
-                 profile: bool = False):
+                 profile: bool = False, background: bool = False):
         slots = {"": devices} if isinstance(devices, str) else dict(devices or {})
-        super().__init__(runtime, os.fspath(path), list(slots.items()), _parameter_list(parameters), 1 if profile else 0)
+        super().__init__(runtime, os.fspath(path), list(slots.items()), _parameter_list(parameters), (1 if profile else 0) | (4 if background else 0))
+        self._loading = background
         self._runtime = runtime
         self._functions: dict[str, _core.Function] = {}
         self._slot_devices: list[tuple[str, int, int]] | None = None
@@ -101,6 +102,18 @@ class Module(_core.Module):
             arguments, results = self._devices_of(name)
             found = self._functions.setdefault(name, self._function(name, arguments, results))
         return found
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits until the parameters are loaded, in a module that was opened with background=True; otherwise they are. Raises the error of loading."""
+        import time
+
+        end = None if timeout is None else time.monotonic() + timeout
+        while self._loading:
+            left = 0.1 if end is None else min(0.1, max(end - time.monotonic(), 0.0))  # short, so that Ctrl-C ends the wait
+            if self._wait(left):
+                self._loading = False
+            elif end is not None and time.monotonic() >= end:
+                raise make("DEADLINE_EXCEEDED", f"heddle: waiting for the parameters of '{self.path}' failed: they are still being loaded after {timeout} s")
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -114,16 +127,19 @@ class Module(_core.Module):
 
     def statistics(self) -> dict[str, Any]:
         """Calls, dispatches, copies, and the memory of each device."""
+        self.wait()
         statistics: dict[str, Any] = _json(self._instance_report("statistics"))
         return statistics
 
     def route(self) -> dict[str, Any]:
         """The device of each slot and the variant of each executable, with the reasons."""
+        self.wait()
         route: dict[str, Any] = _json(self._instance_report("route"))
         return route
 
     def profile(self) -> dict[str, Any]:
         """The time of each region; for a module that was opened with profile=True."""
+        self.wait()
         profile: dict[str, Any] = _json(self._instance_report("profile"))
         return profile
 
@@ -132,6 +148,7 @@ class Module(_core.Module):
         if self._slot_devices is None:
             import json
 
+            self.wait()
             text = self._instance_report("route")
             slots, _ = json.JSONDecoder().raw_decode(text, text.index("["))  # the first value; the rest grows with the module
             known: dict[str, int] = {}
@@ -178,7 +195,7 @@ class Module(_core.Module):
 
 
 def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config: PathLike | None = None, parameters: Parameters | None = None, *,
-         runtime: Runtime | None = None, profile: bool = False) -> Module:
+         runtime: Runtime | None = None, profile: bool = False, background: bool = False) -> Module:
     """Opens a .heddle file on devices.
 
     devices     the device of the default slot, such as "cpu" or "cuda:0", or a dictionary of slots and devices; others are routed by the configuration
@@ -186,13 +203,14 @@ def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config:
     parameters  safetensors files: a path, several, or a dictionary of scopes
     runtime     instead of that of the process
     profile     measures each region, for `profile()`; calls are slower
+    background  returns as soon as the parameters are found; another thread loads them, and the first call waits for it
     """
     if runtime is not None and config is not None:
         raise make("TYPE", f"heddle: opening '{os.fspath(path)}' failed: it takes a runtime or a config, got both; pass the config to Runtime")
     if runtime is None:
         runtime = Runtime(config) if config is not None else shared_runtime()
     try:
-        return Module(runtime, path, devices, parameters, profile)
+        return Module(runtime, path, devices, parameters, profile, background)
     except NotFoundError as error:
         if os.path.exists(path):
             raise
