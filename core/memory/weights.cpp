@@ -59,7 +59,7 @@ class Reading {
 
   void add(const WeightExtent& extent, Weight& weight) {
     auto file = std::find_if(files_.begin(), files_.end(), [&](const File& one) { return one.descriptor == extent.descriptor; });
-    if (file == files_.end()) file = files_.insert(file, File{extent.descriptor, extent.path, {}, nullptr, {}, {}});
+    if (file == files_.end()) file = files_.insert(file, File{extent.descriptor, std::string(extent.path), {}, nullptr, {}, {}});
     file->parts.push_back({{extent.offset, extent.length, nullptr, 0}, &extent, &weight});
   }
 
@@ -342,18 +342,27 @@ class Reading {
 
 }  // namespace
 
+size_t Weights::Hash::operator()(const Key& key) const {
+  uint64_t hash = reinterpret_cast<uint64_t>(key.device);
+  for (const uint64_t word : {key.offset, key.length, key.file[0], key.file[1]}) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15;  // the golden ratio's digits, as in Knuth's multiplicative hashing
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
 Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const std::vector<WeightExtent>& extents,
                                                            const host::ParamIoConfig& config, const std::vector<StagePlace>& places,
                                                            const std::atomic<bool>* cancelled) {
   std::lock_guard lock(mutex_);
   std::erase_if(known_, [](const auto& item) { return item.second.expired(); });
   std::vector<std::shared_ptr<Weight>> weights(extents.size());
-  std::map<Key, std::shared_ptr<Weight>> fresh;
+  std::unordered_map<Key, std::shared_ptr<Weight>, Hash> fresh;
   uint64_t fresh_bytes = 0;
   Reading reading(device, config, cancelled);  // destroyed before the memory that it reads into
   for (size_t i = 0; i < extents.size(); ++i) {
     const WeightExtent& extent = extents[i];
-    Key key{&device, extent.file, extent.offset, extent.length};
+    Key key{extent.offset, extent.length, extent.file, &device};
     auto known = known_.find(key);
     if (known != known_.end()) weights[i] = known->second.lock();
     if (!weights[i]) {

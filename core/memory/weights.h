@@ -5,23 +5,24 @@
 #define HEDDLE_CORE_MEMORY_WEIGHTS_H_
 
 #include <array>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/memory/device.h"
 
 namespace heddle::memory {
 
-// Bytes of an open file; `file` identifies the file and its version. The descriptor is borrowed for the call.
+// Bytes of an open file; `file` identifies the file and its version. Descriptor and texts are borrowed for the call.
 struct WeightExtent {
   int descriptor = -1;
   uint64_t offset = 0;
   uint64_t length = 0;
   std::array<uint64_t, 5> file{};
-  std::string path;
-  std::string name;  // the tensor's name, for error texts
+  std::string_view path;
+  std::string_view name;  // the tensor's name, for error texts
 };
 
 // A block in which weights that are needed for a short time have their places, one after the other. Allocated when the first of them is read.
@@ -108,13 +109,16 @@ class Weights {
 
  private:
   struct Key {
-    Device* device;
-    std::array<uint64_t, 5> file;
     uint64_t offset, length;
-    auto operator<=>(const Key&) const = default;
+    std::array<uint64_t, 5> file;
+    Device* device;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const;
   };
   std::mutex mutex_;  // held while reading: a second instance waits for the first one's weights instead of reading them again
-  std::map<Key, std::weak_ptr<Weight>> known_;
+  std::unordered_map<Key, std::weak_ptr<Weight>, Hash> known_;
   std::atomic<uint64_t> bytes_read_{0}, bytes_mapped_{0}, shared_{0};
 };
 

@@ -16,13 +16,13 @@
 
 namespace heddle::open {
 
-// Bytes of an open file. The descriptor is borrowed from the module or from ParameterFiles.
+// Bytes of an open file. Descriptor and path are borrowed from the module or from ParameterFiles.
 struct ParameterExtent {
   int descriptor = -1;
   uint64_t offset = 0;
   uint64_t length = 0;
   FileIdentity file{};
-  std::string path;
+  std::string_view path;
 };
 
 class ParameterFiles {

@@ -31,7 +31,8 @@ Status check_unchanged(const std::vector<memory::WeightExtent>& extents, const o
     const auto [first, last] =
         std::minmax_element(read.begin(), read.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
     std::string change = open::change_since((*first)->file, descriptor);
-    if (change.empty() && descriptor != module.file().descriptor()) change = open::replacement_of((*first)->file, (*first)->path);
+    if (change.empty() && descriptor != module.file().descriptor())
+      change = open::replacement_of((*first)->file, std::string((*first)->path));
     if (change.empty()) continue;
     const std::string tensors = read.size() == 1 ? fmt::format("tensor '{}'", (*first)->name)
                                                  : fmt::format("{} tensors, '{}' to '{}',", read.size(), (*first)->name, (*last)->name);
@@ -69,7 +70,7 @@ Status Instance::locate_parameters(const InstanceRequest& request, Located& loca
     const mf::Parameter& parameter = *meta.parameters()->Get(global->index());
     Result<open::ParameterExtent> extent = located.files.find(*module_, parameter);
     if (!extent.ok()) return extent.take_status();
-    located.extents[i] = {extent->descriptor, extent->offset, extent->length, extent->file, extent->path, parameter.name()->str()};
+    located.extents[i] = {extent->descriptor, extent->offset, extent->length, extent->file, extent->path, parameter.name()->string_view()};
     if (read_.by_functions[i]) located.kept.push_back(i);
   }
   return Status();

@@ -109,7 +109,7 @@ class Instance final : public memory::Counted {
   void unload_code();
   // Where the parameters are.
   struct Located {
-    open::ParameterFiles files;                 // open for as long as they are read
+    open::ParameterFiles files;                 // open for as long as they are read; `extents` refers to them
     std::vector<memory::WeightExtent> extents;  // one per global
     std::vector<uint32_t> kept;                 // the globals that functions read
   };

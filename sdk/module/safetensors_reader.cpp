@@ -101,6 +101,19 @@ std::string read_entry(JsonReader& reader, SafetensorsEntry& entry) {
   return {};
 }
 
+// Sorts places and moves each entry once.
+template <typename Less>
+void sort_entries(std::vector<SafetensorsEntry>& entries, Less less) {
+  if (std::is_sorted(entries.begin(), entries.end(), less)) return;
+  std::vector<SafetensorsEntry*> places;
+  for (SafetensorsEntry& entry : entries) places.push_back(&entry);
+  std::sort(places.begin(), places.end(), [&](const SafetensorsEntry* a, const SafetensorsEntry* b) { return less(*a, *b); });
+  std::vector<SafetensorsEntry> sorted;
+  sorted.reserve(entries.size());
+  for (SafetensorsEntry* place : places) sorted.push_back(std::move(*place));
+  entries = std::move(sorted);
+}
+
 }  // namespace
 
 const SafetensorsEntry* SafetensorsIndex::find(std::string_view name) const {
@@ -130,6 +143,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   if (!reader.enter('{')) return broken_index(path, "header: it is not an object");
 
   SafetensorsIndex index;
+  index.entries_.reserve(json.size() / 80);  // about the text of one tensor
   bool has_metadata = false;
   while (reader.more()) {
     SafetensorsEntry entry;
@@ -146,7 +160,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   }
 
   // No holes, no overlaps, nothing after the last tensor.
-  std::sort(index.entries_.begin(), index.entries_.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+  sort_entries(index.entries_, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return a.offset != b.offset ? a.offset < b.offset : a.length < b.length;
   });
   uint64_t end = 0;
@@ -168,8 +182,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   if (end != data_bytes) return broken_index(path, concat("tensors end at data byte ", end, ", the data has ", data_bytes, " bytes"));
   for (SafetensorsEntry& entry : index.entries_) entry.offset += 8 + header_bytes;
 
-  std::sort(index.entries_.begin(), index.entries_.end(),
-            [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
+  sort_entries(index.entries_, [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
   for (size_t i = 1; i < index.entries_.size(); ++i) {
     if (index.entries_[i].name == index.entries_[i - 1].name)
       return broken_index(path, concat("tensor ", in_quotes(index.entries_[i].name), ": the name is a duplicate"));

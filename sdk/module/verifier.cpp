@@ -4,7 +4,6 @@
 
 #include <heddle_module/module_generated.h>
 
-#include <set>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -195,7 +194,12 @@ class ModuleChecker {
   }
 
   Status parameters() {
-    std::set<std::pair<std::string_view, std::string_view>> names;  // views into the metadata
+    struct Hash {
+      size_t operator()(const std::pair<std::string_view, std::string_view>& name) const {
+        return std::hash<std::string_view>()(name.first) * 31 + std::hash<std::string_view>()(name.second);
+      }
+    };
+    std::unordered_set<std::pair<std::string_view, std::string_view>, Hash> names;  // views into the metadata
     for (uint32_t i = 0; i < module_.parameters()->size(); ++i) {
       const mf::Parameter& at = *module_.parameters()->Get(i);
       if (Status bad = parameter(at)) return in(concat("parameter ", i), bad);
