@@ -491,6 +491,13 @@ heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns) try 
   return caught();
 }
 
+heddle_status_t* heddle_call_notify(heddle_call_t* call, void (*callback)(void* context), void* context) try {
+  if (!call || !callback) return missing("heddle_call_notify", call ? "callback" : "call");
+  return of(call)->notify(callback, context).release();
+} catch (...) {
+  return caught();
+}
+
 void heddle_call_cancel(heddle_call_t* call) {
   if (call) of(call)->cancel();
 }

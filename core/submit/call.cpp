@@ -8,6 +8,42 @@ namespace heddle::submit {
 using memory::Ref;
 using memory::Tensor;
 
+namespace {
+
+// Tells the application that a call is over. Deletes itself afterwards.
+class Notice {
+ public:
+  Notice(host::Host& host, void (*told)(void*), void* context) : host_(host), told_(told), context_(context) {}
+  // Without a timeline the call is over already. On failure the notice is not used, and the caller deletes it.
+  Status await(const Ref<memory::Timeline>& timeline, uint64_t value) {
+    HEDDLE_RETURN_IF_ERROR(host_.executor().prepare());
+    timeline_ = timeline;
+    if (timeline_) return Status(timeline_->device().api().timeline->notify(timeline_->get(), value, reached, this));
+    reached(this, nullptr);
+    return Status();
+  }
+
+ private:
+  // A driver's callback, in which the application must not be called (HD-Q-04).
+  static void reached(void* notice, const heddle_status_t*) {
+    auto* self = static_cast<Notice*>(notice);
+    self->job_ = {run, self, nullptr};
+    if (!self->host_.executor().run(&self->job_)) run(self);
+  }
+  static void run(void* notice) {
+    std::unique_ptr<Notice> self(static_cast<Notice*>(notice));
+    self->told_(self->context_);
+  }
+
+  host::Host& host_;
+  void (*told_)(void*);
+  void* context_;
+  Ref<memory::Timeline> timeline_;  // keeps the host alive, too
+  host::Executor::Job job_;
+};
+
+}  // namespace
+
 Call::Call(Function& function, Invocation&& invocation)
     : function_(function), pace_(&function.instance().host(), invocation.deadline_ns), invocation_(std::move(invocation)) {}
 
@@ -89,6 +125,18 @@ void Call::task_ended(void* context, Status&& outcome) {
   std::lock_guard lock(call.pieces_->mutex);
   call.pieces_->inside = false;
   call.pieces_->left.notify_all();
+}
+
+Status Call::notify(void (*told)(void* context), void* context) {
+  auto notice = std::make_unique<Notice>(function_.instance().host(), told, context);
+  Ref<memory::Timeline> timeline;
+  {
+    std::lock_guard lock(function_.lock_);
+    if (!finished()) timeline = Ref<memory::Timeline>(timeline_);
+  }
+  HEDDLE_RETURN_IF_ERROR(notice->await(timeline, value_));
+  static_cast<void>(notice.release());
+  return Status();
 }
 
 Status Call::wait(uint64_t timeout_ns) {

@@ -28,6 +28,8 @@ class Call {
   Invocation& invocation() { return invocation_; }
   // Every wait returns the call's failure; DEADLINE_EXCEEDED leaves it running. [any] [may-block]
   Status wait(uint64_t timeout_ns);
+  // Calls told(context) once on a thread of the host when the call is over, even if its handle is released before. [any] [no-block]
+  Status notify(void (*told)(void* context), void* context);
   // Drops the pieces that are not enqueued yet. [any] [no-block]
   void cancel() { pace_.cancel(); }
   // Whether a wait has seen its end. [any]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Calls that are started and waited for later, on every driver: order, timeouts, failures, cancelling, handles given back early.
 #include <atomic>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -182,6 +183,70 @@ TEST_P(RuntimeAsync, WaitTimesOutAndLeavesTheCallRunning) {
   HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
   HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), 0));
   EXPECT_EQ(read_tensor<uint32_t>(result), std::vector<uint32_t>{1});
+}
+
+// Counts, and remembers what a wait without time said in the callback.
+struct Told {
+  heddle_call_t* call = nullptr;
+  std::promise<heddle_status_code_t> code;
+  std::atomic<int> times{0};
+  std::thread::id thread;
+  static void tell(void* context) {
+    Told& self = *static_cast<Told*>(context);
+    self.thread = std::this_thread::get_id();
+    ++self.times;
+    self.code.set_value(self.call ? Outcome(heddle_call_wait(self.call, 0)).code : HEDDLE_STATUS_OK);
+  }
+};
+
+TEST_P(RuntimeAsync, NotifiesOnceAtTheEndOfACall) {
+  ModuleBuilder module = builder();
+  add_slow(module, 500);
+  add_failing(module);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  for (const auto& [name, code] : {std::pair("slow", HEDDLE_STATUS_OK), std::pair("breaks", HEDDLE_STATUS_INTERNAL)}) {
+    TensorHandle result;
+    CallHandle call = start(find_function(instance, name), {}, &result);
+    Told during, after;
+    during.call = after.call = call.get();
+    HEDDLE_ASSERT_OK(heddle_call_notify(call.get(), Told::tell, &during));
+    EXPECT_EQ(during.code.get_future().get(), code) << name;
+    EXPECT_NE(during.thread, std::this_thread::get_id());
+    EXPECT_EQ(Outcome(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE)).code, code);
+    HEDDLE_ASSERT_OK(heddle_call_notify(call.get(), Told::tell, &after));  // of a call that is over
+    EXPECT_EQ(after.code.get_future().get(), code) << name;
+    EXPECT_EQ(during.times, 1);
+  }
+}
+
+TEST_P(RuntimeAsync, NotifiesWithoutAHandleAndFromTheCallback) {
+  ModuleBuilder module = builder();
+  add_slow(module, 500);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  TensorHandle result;
+  Told told;
+  {
+    CallHandle call = start(find_function(instance, "slow"), {}, &result);
+    HEDDLE_ASSERT_OK(heddle_call_notify(call.get(), Told::tell, &told));
+  }
+  EXPECT_EQ(told.code.get_future().get(), HEDDLE_STATUS_OK);
+
+  CallHandle released = start(find_function(instance, "slow"), {}, &result);  // in the callback
+  std::promise<void> over;
+  std::pair<CallHandle*, std::promise<void>*> both(&released, &over);
+  HEDDLE_ASSERT_OK(heddle_call_notify(
+      released.get(),
+      [](void* context) {
+        auto& [call, done] = *static_cast<std::pair<CallHandle*, std::promise<void>*>*>(context);
+        call->reset();
+        done->set_value();
+      },
+      &both));
+  over.get_future().get();
+  EXPECT_EQ(read_tensor<uint32_t>(result).size(), 1u);
+  HEDDLE_EXPECT_FAILS(heddle_call_notify(nullptr, Told::tell, nullptr), HEDDLE_STATUS_INVALID_ARGUMENT, "heddle_call_notify");
 }
 
 TEST_P(RuntimeAsync, InstanceWaitsForCallsThatNobodyHolds) {

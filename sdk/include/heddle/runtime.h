@@ -308,6 +308,10 @@ HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, co
 /* Waits for the call and returns its error. DEADLINE_EXCEEDED has two meanings: the timeout passed and the call goes on, or the call missed its own
  * deadline and is over. Only in the second case does the status have the payload "deadline" (since ABI 0.2). [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
+/* Calls callback(context) once when the call is over, also if its handle has been released by then; heddle_call_wait then returns its error without
+ * waiting. The callback runs on a thread of the runtime, perhaps before this function returns. It must not block; it may call and release everything
+ * else. If this function fails, the callback is not called. Since ABI 0.2. [any] [no-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_call_notify(heddle_call_t* call, void (*callback)(void* context), void* context);
 /* Drops the work that is not yet enqueued; if there was any, the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
 HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);
 /* Releases the handle. A call in flight goes on and keeps its arguments and results alive; its results are filled, and its failure is returned by
