@@ -39,9 +39,8 @@
  *     with HEDDLE_DEVICE_UNIFIED_MEMORY       map, unmap, flush and invalidate; without it upload and download
  *     with HEDDLE_DEVICE_RECORDING            record, replay and recording_free
  *     where HEDDLE_MEMORY_PINNED is offered   map and unmap of such buffers
- *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the
- *                                             configuration asks for it
- *     functions of a model that read values   notify, since their calls take several submissions
+ *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the configuration asks for it and for no other method
+ *     model functions that read values notify, since their calls take several submissions
  *       on the host or use several devices
  *     modules over two devices of a driver    link and transfer properties; also peer_copy, if link reports peer_access and the properties have
  *                                             HEDDLE_TRANSFER_PEER. A host of ABI 0.1 copies through host memory instead
@@ -90,7 +89,7 @@ typedef struct heddle_device_description {
   /* Alignment of every allocation, a power of two. The host places every tensor on a multiple of it, so a binding that covers a whole tensor has at
    * least this alignment. */
   uint64_t min_alignment_bytes;
-  /* Limits; 0: not known. The host does not choose a variant with an entry that exceeds one of them, nor a kernel whose grid is too large; drivers
+  /* Limits; 0: not known. The host selects no variant with an entry that exceeds one of them, and submits no dispatch with a larger grid; drivers
    * check again. */
   uint64_t shared_memory_bytes;    /* per workgroup, dynamic */
   uint32_t registers_per_thread;   /* 0: not applicable; for reports */
@@ -122,8 +121,9 @@ typedef struct heddle_device_open_params {
   uint32_t struct_size;
   uint32_t reserved;
   const heddle_driver_api_t* api; /* copy it to the first word of every object that you create for this device; outlives the device */
-  heddle_string_t cpus;           /* CPU drivers: cores to use, e.g. "0-3,8"; empty: all of the ordinal's. Ignored by other drivers */
-  int32_t numa_node;              /* -1: that of the device. Ignored if it has no meaning */
+  heddle_string_t
+      cpus;          /* CPU drivers: cores to use, e.g. "0-3,8"; empty: all cores of the device of this ordinal. Ignored by other drivers */
+  int32_t numa_node; /* -1: that of the device. Ignored if it has no meaning */
   uint32_t reserved2;
 } heddle_device_open_params_t;
 
@@ -140,7 +140,7 @@ typedef struct heddle_device_statistics {
   uint64_t dispatches;
   uint64_t copies;          /* copies, fills and updates */
   uint64_t bytes_allocated; /* live, as allocated by the driver */
-  uint64_t bytes_reserved;  /* bytes that the driver got from the system beyond bytes_allocated */
+  uint64_t bytes_reserved;  /* obtained from the system in addition to bytes_allocated */
 } heddle_device_statistics_t;
 
 typedef struct heddle_device_interface {
@@ -357,14 +357,14 @@ typedef struct heddle_transfer_interface {
 #define HEDDLE_FILE_READ 1u
 #define HEDDLE_FILE_WRITE 2u
 
-/* How a file is read. UNIMPLEMENTED, from the call or at its signals: the driver does not support this method, for this file or at all; also for a
- * number that it does not know. The host then tries the next method that its configuration names. */
+/* How a file is read. UNIMPLEMENTED, from the call or at its signals: the driver does not support this method, for this file or at all; or does
+ * not know the number. The host then tries the next method that its configuration names. */
 #define HEDDLE_FILE_METHOD_ANY 0u      /* the driver's choice */
 #define HEDDLE_FILE_METHOD_BUFFERED 1u /* through the page cache */
 #define HEDDLE_FILE_METHOD_DIRECT 2u   /* bypasses the page cache if driver and file system can; else BUFFERED, and the log says so */
 /* Since ABI 0.2; the host does not request them from a driver of ABI 0.1. */
 #define HEDDLE_FILE_METHOD_DIRECT_ONLY 3u /* bypasses the page cache except for partial blocks, or UNIMPLEMENTED */
-#define HEDDLE_FILE_METHOD_GDS 4u         /* GPUDirect Storage: from the disk into device memory, bypassing the host's */
+#define HEDDLE_FILE_METHOD_GDS 4u         /* GPUDirect Storage: from the disk into device memory, bypassing host memory */
 
 /* One part of a file and its destination. Frozen. */
 typedef struct heddle_extent {
@@ -494,10 +494,10 @@ typedef struct heddle_dispatch_interface {
    * record; the host then continues to submit it. dynamic has one byte per binding, and is NULL only if there are none: dynamic[i] has bits
    * HEDDLE_BINDING_* of binding i, counted through the whole list. A dispatch has its binding_count, a copy two (source, then target), a 2-D copy
    * two, a fill and an update one. Everything else is captured, including constants and the bytes of updates. The queue, the entries and the
-   * buffers of static bindings outlive the recording. The host records at the third submission of a list, in the thread that starts the call. It
-   * holds no lock, but later calls of the same module instance may wait until it is done: record may wait for the system, for example to allocate
-   * memory or to compile a graph, but not for work that is enqueued on the device. A failure is logged, and the list is then not replayed. [any]
-   * [may-block], for the system only */
+   * buffers of static bindings outlive the recording. The host records a list at its third submission, in the application's thread that calls the
+   * model's function. The host holds no lock meanwhile, but later calls of the same instance may wait for the recording. So record may wait for
+   * the system, for example to allocate memory or to compile a graph, but not for work that is enqueued on the device. A failure is logged, and
+   * the list is then not replayed. [any] [may-block], for the system only */
   heddle_status_t* (*record)(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
                              heddle_recording_t** out_recording);
   /* Replays the list. `bindings` replace the dynamic bindings, in their order in the list; each must be as long as the recorded one. Checks ranges as
@@ -507,10 +507,10 @@ typedef struct heddle_dispatch_interface {
                              const heddle_sync_t* sync);
   /* The host makes sure that no replay is in flight. [serial:recording] [may-block] */
   void (*recording_free)(heddle_recording_t* recording);
-  /* An executable of one entry, which runs a prepared operation of a library plugin. A dispatch of it has a grid of (shards, 1, 1), as
-   * bindings the operands and then the workspace, and no constants. INVALID_ARGUMENT for a target other than the device's operation_target.
-   * UNIMPLEMENTED: the driver runs no operations. owned by the caller: executable_unload, before the operation is destroyed. Since ABI 0.2.
-   * [any] [may-block] */
+  /* An executable of one entry, which runs a prepared operation of a library plugin. Its dispatches have a grid of (shards, 1, 1) and no
+   * constants; their bindings are the operands and then the operation's scratch memory. INVALID_ARGUMENT for a target other than the device's
+   * operation_target. UNIMPLEMENTED: the driver runs no operations. owned by the caller: executable_unload, before the operation is destroyed.
+   * Since ABI 0.2. [any] [may-block] */
   heddle_status_t* (*operation_load)(heddle_device_t* device, const struct heddle_operation_params* params,
                                      heddle_executable_t** out_executable);
 } heddle_dispatch_interface_t;
@@ -534,7 +534,7 @@ typedef struct heddle_timeline_interface {
   /* Value reached so far. A poisoned timeline returns its failure (owned by the caller) and the last good value; this is the only output
    * that is valid on failure. [any] [no-block] */
   heddle_status_t* (*query)(heddle_timeline_t* timeline, uint64_t* out_value);
-  /* Host signal. INVALID_ARGUMENT if value is not larger than the value that is reached. If the timeline is poisoned from `value` or from a smaller
+  /* Host signal. INVALID_ARGUMENT if value is not larger than the current value. If the timeline is poisoned from `value` or from a smaller
    * value, returns that failure. [any] [no-block] */
   heddle_status_t* (*signal)(heddle_timeline_t* timeline, uint64_t value);
   /* Poisons from `value` upward; takes ownership of the status; the first failure wins (HD-S-02). If `value` is already
