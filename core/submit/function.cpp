@@ -76,6 +76,15 @@ Status Function::explain(std::span<Tensor* const> arguments, size_t index, const
                                       call.symbols()));
 }
 
+Status Function::explain_shared(std::span<Tensor* const> arguments, std::span<Tensor* const> results, size_t index) const {
+  const auto argument = static_cast<size_t>(std::ranges::find(arguments, results[index]) - arguments.begin());
+  const auto other = static_cast<size_t>(std::ranges::find(results, results[index]) - results.begin());
+  return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+               "result '{}' is to be written to the tensor that is also {} '{}'; pass another one, or none for a new tensor [HD-F-01]",
+               signature_.results[index].name, argument < arguments.size() ? "argument" : "result",
+               argument < arguments.size() ? signature_.arguments[argument].name : signature_.results[other].name);
+}
+
 Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* const> results, Invocation& call) const {
   if (arguments.size() != arguments_.size() || results.size() != signature_.results.size()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -112,7 +121,11 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
   }
   for (size_t i = 0; i < results.size(); ++i) {
     Tensor* tensor = call.results()[i] = results[i];
-    if (!tensor || !tensor->pending()) continue;
+    if (!tensor) continue;
+    if (std::ranges::find(arguments, tensor) != arguments.end() ||
+        std::ranges::find(results.first(i), tensor) != results.begin() + static_cast<ptrdiff_t>(i)) [[unlikely]]
+      return explain_shared(arguments, results, i);
+    if (!tensor->pending()) continue;
     call.pending = true;
     if (tensor->made_late()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
   }

@@ -90,6 +90,9 @@ class Function {
   [[gnu::cold]] Status fail(Status&& status, const Invocation& call) const noexcept;
   Status check(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, Invocation& call) const;
   [[gnu::cold]] Status explain(std::span<memory::Tensor* const> arguments, size_t index, const Invocation& call) const;
+  // The tensor of this result is also that of an argument or of an earlier result.
+  [[gnu::cold]] Status explain_shared(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,
+                                      size_t index) const;
   [[gnu::cold]] Status move_argument(size_t index, memory::Device& device, Invocation& call) const;
   // starts: the call gets memory of its own, and keeps the instance alive until give_call.
   Taken take(const Invocation& call, bool starts);

@@ -31,6 +31,31 @@ class RuntimeErrors : public OnDriver {
 };
 INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeErrors, ::testing::ValuesIn(kDrivers), driver_name);
 
+TEST_P(RuntimeErrors, RefusesATensorThatIsBothReadAndWritten) {
+  ModuleBuilder module = builder();
+  add_adder(module, "main", 8);
+  mf::FunctionT& twice = module.add_function("twice");
+  for (const char* name : {"first", "second"}) twice.results.push_back(ModuleBuilder::type(name, {ModuleBuilder::extent(8)}));
+  ProgramBuilder p = program();
+  for (uint32_t i = 0; i < 2; ++i) p.fill(ProgramBuilder::whole(p.result(i), kWrite), 0, 4);
+  twice.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t *add = find_function(instance, "main"), *both = find_function(instance, "twice");
+  TensorHandle a = make_tensor(add, 0, {1, 8}, std::vector<float>(8, 1)), b = make_tensor(add, 1, {1, 8}, std::vector<float>(8, 2));
+  heddle_tensor_t *arguments[] = {a.get(), b.get()}, *result[] = {b.get()};
+  HEDDLE_EXPECT_FAILS(heddle_call(add, arguments, 2, result, 1), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "result 'out' is to be written to the tensor that is also argument 'b'");
+  EXPECT_EQ(read_tensor(b), std::vector<float>(8, 2)) << "nothing was written";
+  heddle_tensor_t* made[] = {nullptr, nullptr};
+  HEDDLE_ASSERT_OK(heddle_call(both, nullptr, 0, made, 2));
+  const TensorHandle first(made[0]), second(made[1]);
+  heddle_tensor_t* one[] = {first.get(), first.get()};
+  HEDDLE_EXPECT_FAILS(heddle_call(both, nullptr, 0, one, 2), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "result 'second' is to be written to the tensor");
+  HEDDLE_EXPECT_OK(heddle_call(both, nullptr, 0, made, 2));
+}
+
 TEST_P(RuntimeErrors, NamesTheInputWhenAShapeIsWrong) {
   ModuleBuilder module = builder();
   add_adder(module, "main", 8, 1, 64, 2);

@@ -269,9 +269,9 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
  * all calls on the device return DEVICE_LOST; a new instance opens the device again. */
 
 /* Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
- * result. An element that is not NULL is a tensor of the right type to write into, and stays the caller's. A NULL element is replaced by a new
- * tensor, owned by the caller; if the call fails, it stays NULL. INVALID_ARGUMENT names the input, what was expected and what was given. [any]
- * [may-block] */
+ * result. An element that is not NULL is a tensor of the right type to write into, neither an argument of this call nor another result, and stays the
+ * caller's. A NULL element is replaced by a new tensor, owned by the caller; if the call fails, it stays NULL. INVALID_ARGUMENT names the input, what
+ * was expected and what was given. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
                                            heddle_tensor_t** results, uint32_t result_count);
 
