@@ -29,6 +29,12 @@ Status Timeline::wait(uint64_t value, uint64_t timeout_ns) const {
   return noted(Status(device_->api().timeline->wait(&point, 1, HEDDLE_WAIT_ALL, timeout_ns)));
 }
 
+bool Timeline::reached(uint64_t value) const {
+  uint64_t now = 0;
+  const Status failed = noted(Status(device_->api().timeline->query(timeline_, &now)));
+  return failed.ok() && now >= value;
+}
+
 Status Timeline::noted(Status&& outcome) const {
   // A failure that the host set on a timeline may be the loss of another device.
   return signalled_ == Signalled::kByDriver ? device_->noted(std::move(outcome)) : std::move(outcome);

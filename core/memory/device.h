@@ -37,6 +37,8 @@ class Timeline final : public Counted {
   uint64_t last() const { return last_; }
   // Waits for one point; a poisoned point returns its failure. [any] [may-block]
   Status wait(uint64_t value, uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE) const;
+  // Whether the value is reached; false also if it never will be. [any] [no-block]
+  bool reached(uint64_t value) const;
   // Returns the outcome of a wait or a notification, and remembers a loss of the device.
   Status noted(Status&& outcome) const;
   // Signals or fails a timeline that the host itself signals.

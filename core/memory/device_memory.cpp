@@ -119,8 +119,9 @@ bool DeviceMemory::settle() {
 
 bool DeviceMemory::reached(heddle_point_t point) const {
   if (!point.timeline) return true;
-  Status status(api_.timeline->wait(&point, 1, HEDDLE_WAIT_ALL, 0));
-  return status.ok() || status.code() != HEDDLE_STATUS_DEADLINE_EXCEEDED;
+  uint64_t value = 0;
+  const Status failed(api_.timeline->query(point.timeline, &value));
+  return !failed.ok() || value >= point.value;
 }
 
 void DeviceMemory::statistics(heddle_allocator_statistics_t* out_statistics) const {

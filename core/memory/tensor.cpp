@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 
 namespace heddle::memory {
 
@@ -67,7 +68,7 @@ Tensor::~Tensor() {
 }
 
 Result<uint64_t> Tensor::address() {
-  if (pending() && host_signalled()) HEDDLE_RETURN_IF_ERROR(wait());
+  if (pending() && producer().host_signalled) HEDDLE_RETURN_IF_ERROR(wait());
   heddle_buffer_properties_t properties{};
   properties.struct_size = sizeof(properties);
   HEDDLE_RETURN_IF_ERROR(device_->noted(Status(device_->api().buffer->properties(block_.buffer, &properties))));
@@ -79,17 +80,30 @@ Result<uint64_t> Tensor::address() {
 }
 
 void Tensor::set_producer(const Ref<Timeline>& timeline, uint64_t value, bool host_signalled, const void* call) {
-  if (timeline_.get() != timeline.get()) timeline_ = timeline;  // often the same as for the call before
+  Ref<Timeline> before;  // destroyed after the lock is released
+  std::lock_guard lock(lock_);
+  if (timeline_.get() != timeline.get()) {  // often the same as for the call before
+    before = std::move(timeline_);
+    timeline_ = timeline;
+  }
   value_ = value;
   host_signalled_ = host_signalled;
   producer_.store(call, std::memory_order_release);
 }
 
+Tensor::Producer Tensor::producer() const {
+  std::lock_guard lock(lock_);
+  const void* const call = producer_.load(std::memory_order_relaxed);
+  if (!call) return {};
+  return {call, timeline_, value_, host_signalled_};
+}
+
 Status Tensor::wait(uint64_t timeout_ns) {
-  const void* const call = producer_.load(std::memory_order_acquire);
-  if (!call) return Status();
-  HEDDLE_RETURN_IF_ERROR(timeline_->wait(value_, timeout_ns));
-  set_ready_by(call);
+  if (!pending()) return Status();
+  const Producer now = producer();
+  if (!now.call) return Status();
+  HEDDLE_RETURN_IF_ERROR(now.timeline->wait(now.value, timeout_ns));
+  set_ready_by(now.call);
   return Status();
 }
 

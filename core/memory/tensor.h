@@ -9,6 +9,7 @@
 
 #include "core/memory/device.h"
 #include "core/memory/ref.h"
+#include "sdk/cpp/heddle/sdk/spin_lock.h"
 
 namespace heddle::memory {
 
@@ -35,17 +36,21 @@ class Tensor final : public Counted {
   bool has_memory() const { return block_.buffer != nullptr; }
 
   // The work that fills it: a value of a timeline. host_signalled: that value is not enqueued at a driver yet, so that only the host may wait for
-  // it (HD-Q-01). [serial:tensor], set by the call that owns the result; `call` is its address, valid until it has finished.
+  // it (HD-Q-01). Set by the call that owns the result; `call` is its address, valid until it has finished. [any]
   void set_producer(const Ref<Timeline>& timeline, uint64_t value, bool host_signalled, const void* call);
   // The producer has finished successfully.
   void set_ready() { producer_.store(nullptr, std::memory_order_release); }
   // That call has finished successfully. If another thread has already started a later call that fills the tensor, this does nothing. [any]
   void set_ready_by(const void* call) { producer_.compare_exchange_strong(call, nullptr, std::memory_order_acq_rel); }
   bool pending() const { return producer_.load(std::memory_order_acquire) != nullptr; }
-  bool host_signalled() const { return host_signalled_; }
-  // The producer's timeline and value, while pending().
-  const Ref<Timeline>& producer() const { return timeline_; }
-  uint64_t producer_value() const { return value_; }
+  struct Producer {
+    const void* call = nullptr;  // NULL: none, and the rest has no meaning
+    Ref<Timeline> timeline;
+    uint64_t value = 0;
+    bool host_signalled = false;
+  };
+  // A copy: another thread may start a later call that fills the tensor. [any]
+  Producer producer() const;
   // Allocates memory and sets the extents of a tensor created empty. [serial:tensor]
   Status allocate(std::span<const int64_t> dims, uint64_t size_bytes);
 
@@ -70,6 +75,7 @@ class Tensor final : public Counted {
   bool host_signalled_ = false;
   bool made_late_ = false;                      // constant once the tensor is visible to others
   bool is_foreign_ = false;                     // its buffer does not belong to the pool
+  mutable sdk::SpinLock lock_;                  // for the members of the producer
   std::atomic<const void*> producer_{nullptr};  // NULL: finished; only compared
   Ref<Timeline> timeline_;
   uint64_t value_ = 0;

@@ -159,6 +159,15 @@ Status Call::wait(uint64_t timeout_ns) {
   return leave(over, std::move(outcome));
 }
 
+bool Call::settle() {
+  if (finished()) return true;
+  uint64_t reached = 0;
+  const Status failed(timeline_->device().api().timeline->query(timeline_->get(), &reached));
+  if (failed.ok() && reached < value_) return false;
+  static_cast<void>(wait(HEDDLE_TIMEOUT_INFINITE));
+  return true;
+}
+
 Status Call::leave(bool over, Status&& outcome) {
   // Each waiter that sees the failure builds its own text, and the first text is kept: no waiter blocks another.
   Status failure;
@@ -201,8 +210,7 @@ void GiveBackCall::operator()(Call* call) const {
 
 void Call::release_handle(Call* call) {
   CallPointer owned(call);
-  static_cast<void>(call->wait(0));
-  if (!call->finished()) call->function_.abandon(std::move(owned));
+  if (!call->settle()) call->function_.abandon(std::move(owned));
 }
 
 }  // namespace heddle::submit

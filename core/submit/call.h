@@ -30,6 +30,8 @@ class Call {
   Status wait(uint64_t timeout_ns);
   // Calls told(context) once on a thread of the host when the call is over, even if its handle is released before. [any] [no-block]
   Status notify(void (*told)(void* context), void* context);
+  // Ends the call if its work is over; otherwise false. Without a text for a failure, unlike a wait without time. For the owner. [no-block]
+  bool settle();
   // Drops the pieces that are not enqueued yet. [any] [no-block]
   void cancel() { pace_.cancel(); }
   // Whether a wait has seen its end. [any]

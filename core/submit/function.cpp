@@ -137,7 +137,8 @@ Status Function::wait_here(Tensor& tensor, Invocation& call) const {
   uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE;
   if (call.deadline_ns != 0) timeout_ns = call.deadline_ns - std::min(call.deadline_ns, host::clock_ns());
   Status made = tensor.wait(timeout_ns);
-  if (!made.ok()) call.add_wait(tensor.producer(), tensor.producer_value());
+  if (made.ok()) return made;
+  if (const Tensor::Producer failed = tensor.producer(); failed.call) call.add_wait(failed.timeline, failed.value);
   return made;
 }
 
@@ -207,8 +208,10 @@ Status Function::collect_waits(const memory::Device* device, Invocation& call) c
   call.drop_waits();
   auto add = [&](Tensor* tensor) -> Status {
     if (!tensor || !tensor->pending()) return Status();
-    if (device && (tensor->host_signalled() || &tensor->device() != device)) return wait_here(*tensor, call);
-    call.add_wait(tensor->producer(), tensor->producer_value());
+    const Tensor::Producer producer = tensor->producer();
+    if (!producer.call) return Status();
+    if (device && (producer.host_signalled || &tensor->device() != device)) return wait_here(*tensor, call);
+    call.add_wait(producer.timeline, producer.value);
     return Status();
   };
   for (Tensor* tensor : call.arguments()) HEDDLE_RETURN_IF_ERROR(add(tensor));
@@ -219,7 +222,7 @@ Status Function::collect_waits(const memory::Device* device, Invocation& call) c
 Status Function::order_after_state(Invocation& call) const {
   const StateOrder& order = instance_.state_order();
   if (!order.failure.ok()) return order.failure.clone();
-  if (!order.timeline || order.timeline->wait(order.value, 0).ok()) return Status();
+  if (!order.timeline || order.timeline->reached(order.value)) return Status();
   call.state_wait = call.waits().size();
   call.add_wait(order.timeline, order.value);
   return Status();
@@ -257,7 +260,7 @@ bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
     return true;
   const memory::Device* device = instance_.devices()[frame.plan().segments[0].device].get();
   auto held_back = [&](const Tensor* tensor) {
-    return tensor && tensor->pending() && (tensor->host_signalled() || &tensor->device() != device);
+    return tensor && tensor->pending() && (&tensor->device() != device || tensor->producer().host_signalled);
   };
   if (call.pending && (std::ranges::any_of(call.arguments(), held_back) || std::ranges::any_of(call.results(), held_back))) return false;
   if (!call.turn) return true;

@@ -381,8 +381,7 @@ void Instance::reap_abandoned() noexcept {
   {
     std::lock_guard lock(abandoned_mutex_);
     for (CallPointer* at = &abandoned_; *at;) {
-      static_cast<void>((*at)->wait(0));
-      if (!(*at)->finished()) {
+      if (!(*at)->settle()) {
         at = &(*at)->next_abandoned_;
         continue;
       }

@@ -172,6 +172,33 @@ TEST_P(RuntimeAsync, OrdersCallsWithAStreamOfTheApplication) {
   instance.reset();  // and with it the queue over the stream, which is gone
 }
 
+// A thread reads a result while others start calls that fill it again: what it reads is undefined, and nothing else.
+TEST_P(RuntimeAsync, ReadsAResultThatLaterCallsFill) {
+  ModuleBuilder module = builder();
+  add_slow(module, 1);
+  std::vector<InstanceHandle> instances;  // calls of different functions have timelines of their own
+  for (int i = 0; i < 3; ++i) instances.push_back(open(module));
+  ASSERT_NE(instances[2], nullptr);
+  TensorHandle result = call_for_one(find_function(instances[0]), {});
+  std::atomic<bool> over{false};
+  std::thread reader([&] {
+    uint32_t value = 0;
+    while (!over) HEDDLE_EXPECT_OK(heddle_tensor_read(result.get(), &value, sizeof(value)));
+  });
+  for (int i = 0; i < 3000; ++i) {
+    heddle_tensor_t* out = result.get();
+    heddle_call_t* call = nullptr;
+    HEDDLE_EXPECT_OK(heddle_call_start(find_function(instances[static_cast<size_t>(i % 3)]), nullptr, nullptr, 0, &out, 1, &call));
+    heddle_call_release(call);
+    if (i % 500 == 0) {  // ends the timelines of its calls
+      InstanceHandle next = open(module);
+      instances[static_cast<size_t>(i % 3)] = std::move(next);
+    }
+  }
+  over = true;
+  reader.join();
+}
+
 TEST_P(RuntimeAsync, WaitTimesOutAndLeavesTheCallRunning) {
   ModuleBuilder module = builder();
   add_slow(module, 2000);

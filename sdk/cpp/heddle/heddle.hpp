@@ -15,8 +15,8 @@
 //
 // Ownership  Runtime, Module, Instance, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer, and empty
 //            if default-constructed or moved from. An empty object may only be destroyed, moved, assigned to and tested; an empty Tensor may also be
-//            given to a call as the place for a result. Children keep their parents alive, so objects may be destroyed in any order; see Instance and
-//            Call for what may wait. get() is the C handle, for everything that is not here; release() gives up ownership of it, and the explicit
+//            given to a call as the place for a result. Children keep their parents alive, so objects may be destroyed in any order. The destructors
+//            of Instance and Call may block; see there. get() is the C handle, for everything that is not here; release() gives up ownership of it, and the explicit
 //            constructor takes it. A Function is borrowed from its Instance.
 // Errors     A function that fails throws heddle::Error, which has the code and the text of the status; std::bad_alloc, if memory for a vector
 //            or a string of this header is exhausted. Objects then keep what they had, except for what runtime.h says of the state of an
@@ -212,7 +212,8 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
   // For any element type.
   void read_bytes(std::span<std::byte> bytes) const { check(heddle_tensor_read(get(), bytes.data(), bytes.size())); }
 
-  // Waits for the tensor's producer and replaces the contents. Meanwhile no call in flight and no other thread may use the tensor.
+  // Waits for the call that fills the tensor, if there is one, and then replaces the contents. No other call in flight may read or write the tensor,
+  // and no other thread may use it.
   template <Elements R>
   void write(const R& values) {
     expect<std::ranges::range_value_t<R>>("writing");
@@ -402,7 +403,7 @@ class Function {
 
 // ------------------------------------------------------------------------------------------------------------- instance
 
-// A module bound to devices, with its parameters loaded and its state. Destruction waits for calls in
+// A module bound to devices, with its parameters and its state. Destruction waits for calls in
 // flight, unless a Call object of this instance still exists; that object then keeps the instance alive.
 class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
  public:
@@ -414,7 +415,7 @@ class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
     return Function(out);
   }
   // Waits until the parameters are loaded (HEDDLE_INSTANCE_IN_BACKGROUND), and throws if they could not be.
-  void wait(uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE) const { check(heddle_instance_wait(get(), timeout_ns)); }
+  void wait() const { check(heddle_instance_wait(get(), HEDDLE_TIMEOUT_INFINITE)); }
   // JSON: "route", "statistics" or "profile".
   Text report(std::string_view topic) const {
     heddle_text_t* out = nullptr;
