@@ -3,6 +3,7 @@
 import os
 import pathlib
 import unittest
+import unittest.mock
 
 import heddle
 import models
@@ -157,18 +158,36 @@ class Calls(unittest.TestCase):
         compiler = models.FOLDER / "crash"
         compiler.write_text("#!/bin/sh\necho nearly done\nkill -ABRT $$\n")
         compiler.chmod(0o755)
-        kept = os.environ["HEDDLE_COMPILER"]
-        try:
-            os.environ["HEDDLE_COMPILER"] = str(compiler)
-            with self.assertRaisesRegex(heddle.CompileError, "SIGABRT.*\nnearly done"):
+        with unittest.mock.patch.dict(os.environ, {"HEDDLE_COMPILER": str(compiler)}):
+            for progress in (None, lambda *_: None):
+                with self.assertRaisesRegex(heddle.CompileError, "SIGABRT.*\nnearly done"):
+                    heddle.compile(b"", models.FOLDER / "none.heddle", progress=progress)
+        with unittest.mock.patch.dict(os.environ, {"PATH": "/nowhere"}), unittest.mock.patch("heddle._compile.compiler_folder", lambda: None):
+            os.environ.pop("HEDDLE_COMPILER", None)
+            with self.assertRaisesRegex(heddle.NotFoundError, r"pip install heddle\[compiler\], or set HEDDLE_COMPILER to its path"):
                 heddle.compile(b"", models.FOLDER / "none.heddle")
-            del os.environ["HEDDLE_COMPILER"]
-            path, os.environ["PATH"] = os.environ["PATH"], "/nowhere"
-            with self.assertRaisesRegex(heddle.NotFoundError, r"set HEDDLE_COMPILER to its path"):
-                heddle.compile(b"", models.FOLDER / "none.heddle")
-            os.environ["PATH"] = path
-        finally:
-            os.environ["HEDDLE_COMPILER"] = kept
+
+    def test_progress_of_a_compilation(self):
+        model, said = SOURCE / "tests/models/digits/digits.onnx", []
+        output = models.FOLDER / "progress.heddle"
+        heddle.compile(model, output, progress=lambda *step: said.append(step))
+        self.assertEqual(said[0][:2], ("import", 0))
+        self.assertEqual([stage for stage in ("import", "passes", "code", "write") if stage not in [step[0] for step in said]], [])
+        self.assertTrue(all(0 <= done <= total for _, done, total in said))
+        output.unlink()
+
+        def fails(stage, done, total):
+            raise KeyError(stage)
+
+        with self.assertRaises(KeyError):
+            heddle.compile(model, output, options=["--no-cache"], progress=fails)
+        self.assertFalse(output.exists())
+        with self.assertRaises(heddle.DeadlineExceededError):
+            heddle.compile(model, output, options=["--no-cache"], progress=lambda *_: None, timeout=0.05)
+        with self.assertRaises(heddle.CompileError) as caught:
+            heddle.compile(b"not a model", output, progress=lambda *_: None)
+        self.assertNotIn("\x1b", str(caught.exception))
+        self.assertNotIn(" done, ", str(caught.exception))
 
     def test_devices_and_plugins(self):
         self.assertIn("cpu:0", [device["alias"] for device in heddle.devices()])

@@ -85,7 +85,18 @@ struct Device {
   int32_t dlpack_type;  // of DLPack; 1 is host memory, 0 a device that DLPack does not know
   int32_t dlpack_id;
   bool on_host() const { return dlpack_type == 1; }
+  bool on_cuda() const { return dlpack_type == 2; }
+  std::string text() const;  // "device 'cuda:0'"
 };
+
+// A stream on which other libraries work, as DLPack and heddle_call_params_t name it.
+struct Stream {
+  uint64_t native = 0;  // cudaStream_t; 0 is the default stream
+  int64_t dlpack() const { return native == 0 ? 1 : static_cast<int64_t>(native); }
+};
+// Set once memory of a CUDA device is shared with another library. From then on, calls on such a device are ordered with a stream: memory that a
+// library has dropped may still be used by its work there.
+extern bool cuda_is_shared;
 
 // An instance and its module, shared by the Python objects Module and Function. Released when all of them are gone, or closed and not in a call.
 struct Session {
@@ -149,6 +160,7 @@ struct Source {
   const ElementType* type = nullptr;
   uint32_t rank = 0;
   bool read_only = false;
+  bool on_host = true;
   int64_t dims[HEDDLE_MAX_RANK];
   char* data = nullptr;
   uint64_t size_bytes = 0;
@@ -161,11 +173,14 @@ struct Source {
 struct Place {
   std::string_view function, kind, name;  // "main", "argument", "x"
   const heddle_tensor_type_t* expected;
+  const Device* device;
   std::string text() const;  // "heddle: argument 'x' of 'main' is f32[4]"
 };
-// Opens an array in host memory: contiguous, of an element type that a tensor may have.
-void open_source(PyObject* object, const Place& place, bool writable, Source* out);
-// A tensor over the source's memory, which then belongs to the tensor. False, and nothing changes, if the device does not take it.
+// Opens an array in host memory or on the place's device: contiguous, of an element type that a tensor may have. The array is then ready for work
+// on the stream.
+void open_source(PyObject* object, const Place& place, bool writable, Stream stream, Source* out);
+// A tensor over the source's memory, which then belongs to the tensor. False, and nothing changes, if the device does not take it; an error if the
+// source is not in host memory.
 bool make_in_place(heddle_function_t* function, uint32_t index, bool is_result, Source* source, heddle_tensor_t** out);
 
 // ------------------------------------------------------------------------------------------------------------- parts

@@ -3,6 +3,7 @@
 // A call with small arrays of the shapes of an earlier one allocates nothing but the Python objects of its results.
 #include "function.h"
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 
@@ -36,6 +37,7 @@ std::deque<Value> values_of(heddle_function_t* function, uint32_t count, nb::lis
     value.name = nb::steal(interned);
     value.device = device_of(devices[i]);
     value.in_place = value.device->on_host() && HEDDLE_TYPE_BITS(value.type.element_type) >= 8;
+    value.on_cuda = value.device->on_cuda();
     for (uint32_t d = 0; d < value.type.rank; ++d) value.is_static &= value.type.dims[d] >= 0;
   }
   return out;
@@ -92,6 +94,29 @@ void Frame::drop_kept() {
   }
 }
 
+namespace {
+
+// What the caller passed as `stream`: the number of a cudaStream_t, or an object of PyTorch, CuPy or cuda.core. Numbers are those of DLPack.
+Stream stream_of(nb::handle object, const std::string& function) {
+  nb::object number = nb::borrow(object);
+  if (nb::hasattr(object, "cuda_stream")) {
+    number = object.attr("cuda_stream");
+  } else if (nb::hasattr(object, "__cuda_stream__")) {
+    number = nb::cast<nb::tuple>(object.attr("__cuda_stream__")())[1];
+  } else if (!PyLong_Check(object.ptr()) && nb::hasattr(object, "ptr")) {
+    number = object.attr("ptr");
+  }
+  const uint64_t value = PyLong_Check(number.ptr()) ? PyLong_AsUnsignedLongLong(number.ptr()) : 0;
+  if (!PyLong_Check(number.ptr()) || PyErr_Occurred()) {
+    PyErr_Clear();
+    raise("TYPE", "heddle: calling '" + function + "' failed: stream is a cudaStream_t as a number, or an object with cuda_stream or __cuda_stream__, got " +
+                      nb::cast<std::string>(nb::repr(object)));
+  }
+  return {value == 1 ? 0 : value};
+}
+
+}  // namespace
+
 // One call.
 struct Invocation {
   Function& function;
@@ -99,7 +124,9 @@ struct Invocation {
   PyObject* out = nullptr;                              // what the caller passed to write results to; borrowed
   std::vector<std::unique_ptr<Source>> copied_results;  // arrays that are filled after the call, by result; usually empty
   heddle_call_params_t params{};
-  bool abandoned = false;  // the call may still run
+  Stream stream;
+  bool is_ordered = false;  // with the stream
+  bool abandoned = false;   // the call may still run
 
   explicit Invocation(Function& called) : function(called) {
     function.session->check_open("calling a function");
@@ -167,6 +194,11 @@ struct Invocation {
         if (std::isnan(seconds)) refuse("timeout is not a number; pass seconds", "INVALID_ARGUMENT");
         params.struct_size = sizeof(params);
         params.deadline_ns = deadline_after(seconds);
+      } else if (PyUnicode_CompareWithASCIIString(key, "stream") == 0) {
+        if (object == Py_None) continue;
+        if (!function.uses_cuda) refuse("it uses no CUDA device, which a stream is for; leave stream out", "INVALID_ARGUMENT");
+        stream = stream_of(object, function.name);
+        is_ordered = true;
       } else {
         refuse("it has no argument '" + nb::cast<std::string>(nb::handle(key)) + "'; its arguments are " + names_of(function.arguments));
       }
@@ -197,10 +229,11 @@ struct Invocation {
   heddle_tensor_t* make_argument(size_t index, PyObject* object) {
     Value& value = function.arguments[index];
     Source source;
-    open_source(object, function.place(value, "argument"), false, &source);
+    open_source(object, function.place(value, "argument"), false, stream, &source);
     heddle_tensor_t*& kept = frame->kept[index];
     heddle_tensor_t* made = nullptr;
-    if (value.in_place && source.size_bytes >= kInPlaceFrom) {
+    if (!source.on_host) is_ordered = true;
+    if (!source.on_host || (value.in_place && source.size_bytes >= kInPlaceFrom)) {
       if (make_in_place(function.handle, static_cast<uint32_t>(index), false, &source, &made)) {
         frame->temporary.push_back(made);
         function.bytes_in_place += source.size_bytes;
@@ -270,9 +303,10 @@ struct Invocation {
         continue;
       }
       auto source = std::make_unique<Source>();
-      open_source(object, function.place(value, "result"), true, source.get());
+      open_source(object, function.place(value, "result"), true, stream, source.get());
       heddle_tensor_t* made = nullptr;
-      if (value.in_place && make_in_place(function.handle, static_cast<uint32_t>(i), true, source.get(), &made)) {
+      if (!source->on_host) is_ordered = true;
+      if ((value.in_place || !source->on_host) && make_in_place(function.handle, static_cast<uint32_t>(i), true, source.get(), &made)) {
         frame->results[i] = made;
         frame->given[i] = 1;
         frame->temporary.push_back(made);
@@ -283,9 +317,30 @@ struct Invocation {
     }
   }
 
+  const heddle_call_params_t* call_params() {
+    if (function.uses_cuda && (is_ordered || cuda_is_shared)) {
+      params.struct_size = sizeof(params);
+      params.flags |= HEDDLE_CALL_NATIVE_STREAM;
+      params.native_stream = stream.native;
+    }
+    return params.struct_size ? &params : nullptr;
+  }
+
+  // Starts the call, for a Call, which waits for it. Others may not use its tensors again before it is over, even if they are dropped.
+  heddle_call_t* start() {
+    heddle_call_t* call = nullptr;
+    const heddle_call_params_t* given = call_params();
+    check_without_gil([&] {
+      return heddle_call_start(function.handle, given, frame->arguments.data(), static_cast<uint32_t>(frame->arguments.size()),
+                               frame->results.data(), static_cast<uint32_t>(frame->results.size()), &call);
+    });
+    share_tensors();
+    return call;
+  }
+
   void run() {
     heddle_call_t* call = nullptr;
-    const heddle_call_params_t* given = params.struct_size ? &params : nullptr;
+    const heddle_call_params_t* given = call_params();
     heddle_status_t* status;
     bool over;
     auto wait = [&] {
@@ -320,6 +375,10 @@ struct Invocation {
     abandoned = true;
     heddle_call_cancel(call);
     heddle_call_release(call);
+    share_tensors();
+  }
+
+  void share_tensors() {
     for (PyObject* object : frame->objects) {
       if (Tensor* tensor = as_tensor(object)) tensor->shared = true;
     }
@@ -382,6 +441,8 @@ Function::Function(std::shared_ptr<Session> given, std::string_view wanted, nb::
   }
   arguments = values_of(handle, argument_count, argument_devices, heddle_function_argument);
   results = values_of(handle, result_count, result_devices, heddle_function_result);
+  for (const Value& value : arguments) uses_cuda |= value.on_cuda;
+  for (const Value& value : results) uses_cuda |= value.on_cuda;
   cache = std::make_shared<TensorCache>();
   cache->results.resize(result_count);
   for (auto& kept : cache->results) kept.reserve(TensorCache::kMaxPerResult);
@@ -409,6 +470,119 @@ PyObject* Function::call(PyObject* positional, PyObject* named) {
   call.make_results();
   call.run();
   return call.results();
+}
+
+// A call in flight. Its Invocation and what the caller passed live until it is over.
+struct Call {
+  nb::object function;
+  nb::object arguments, named;
+  std::unique_ptr<Invocation> invocation;  // NULL once it is over
+  heddle_call_t* handle = nullptr;
+  bool is_being_finished = false;  // by a thread that reads results without the GIL
+  nb::object value, error;
+
+  Call() = default;
+  Call(Call&&) = delete;
+  ~Call() {
+    if (invocation) {
+      invocation->abandoned = true;
+      heddle_call_t* const dropped = handle;
+      handle = nullptr;
+      {
+        nb::gil_scoped_release released;
+        heddle_call_release(dropped);
+      }
+      invocation.reset();
+      return;
+    }
+    heddle_call_release(handle);
+  }
+
+  // Whether the call is over, or will be after a while of that many nanoseconds. Other threads may do the same.
+  bool wait(uint64_t timeout_ns) {
+    if (!invocation) return true;
+    heddle_status_t* status;
+    {
+      nb::gil_scoped_release released;
+      status = heddle_call_wait(handle, timeout_ns);
+    }
+    const bool runs =
+        heddle_status_code(status) == HEDDLE_STATUS_DEADLINE_EXCEEDED && heddle_status_payload(status, c_string("deadline")).size == 0;
+    if (runs || !invocation || is_being_finished) {
+      heddle_status_free(status);
+      return !runs && !invocation;
+    }
+    is_being_finished = true;
+    try {
+      check(status);
+      value = nb::steal(invocation->results());
+    } catch (nb::python_error& failure) {
+      error = nb::borrow(failure.value());
+    } catch (const std::bad_alloc&) {
+      error = nb::borrow(PyExc_MemoryError)();
+    }
+    invocation.reset();
+    arguments.reset();
+    named.reset();
+    return true;
+  }
+
+  // Waits, and looks for signals now and then. False after the timeout.
+  bool wait_for(nb::handle timeout) {
+    double left = 1;
+    const bool has_end = !timeout.is_none();
+    if (has_end) {
+      left = PyFloat_AsDouble(timeout.ptr());
+      if (PyErr_Occurred()) throw nb::python_error();
+      if (std::isnan(left)) raise("INVALID_ARGUMENT", "heddle: waiting for a call failed: timeout is not a number; pass seconds");
+    }
+    auto now = [] {
+      timespec time;
+      clock_gettime(CLOCK_MONOTONIC, &time);
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+    };
+    const double end = now() + left;
+    while (true) {
+      if (has_end) left = std::max(end - now(), 0.0);
+      const bool last = has_end && left * 1e9 <= static_cast<double>(kSliceNs);
+      if (wait(last ? static_cast<uint64_t>(left * 1e9) : kSliceNs)) return true;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (last) return false;
+      if (is_being_finished) {
+        nb::gil_scoped_release released;
+        const timespec pause{0, 1'000'000};
+        nanosleep(&pause, nullptr);
+      }
+    }
+  }
+
+  nb::object result(nb::handle timeout) {
+    if (!wait_for(timeout)) {
+      raise("DEADLINE_EXCEEDED", "heddle: waiting for a call of '" + nb::inst_ptr<Function>(function)->name + "' failed: it still runs after " +
+                                     nb::cast<std::string>(nb::repr(timeout)) + " s; wait again, or cancel it");
+    }
+    if (error.is_valid()) {
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+      throw nb::python_error();
+    }
+    return value;
+  }
+};
+
+nb::object start_call(nb::handle self, nb::args positional, nb::kwargs named) {
+  Function& function = *nb::inst_ptr<Function>(self);
+  nb::object out = nb::cast(new Call(), nb::rv_policy::take_ownership);
+  Call& call = *nb::inst_ptr<Call>(out);
+  call.function = nb::borrow(self);
+  call.arguments = positional;
+  call.named = named;
+  auto invocation = std::make_unique<Invocation>(function);
+  invocation->place_arguments(positional.ptr(), named.ptr());
+  invocation->make_arguments();
+  invocation->make_results();
+  call.handle = invocation->start();
+  call.invocation = std::move(invocation);
+  return out;
 }
 
 std::string Function::signature() const {
@@ -468,11 +642,17 @@ nb::object make_argument_tensor(Function& function, nb::handle argument, nb::han
   const Value& value = function.arguments[index];
   const Place place = function.place(value, "argument");
   Source source;
-  open_source(array.ptr(), place, false, &source);
+  open_source(array.ptr(), place, false, Stream(), &source);
   heddle_tensor_t* made = nullptr;
   const bool may_copy = copy.is_none() || nb::cast<bool>(copy);
   bool in_place = false;
-  if (value.in_place && (copy.is_none() || !may_copy)) {
+  if (!source.on_host) {
+    if (!copy.is_none() && may_copy) {
+      raise("UNIMPLEMENTED", place.text() + ": copying an array of " + value.device->text() + " is not implemented; pass a copy, and copy=None");
+    }
+    cuda_is_shared = true;  // so calls are ordered with the default stream, for which the array is ready
+  }
+  if (!source.on_host || (value.in_place && (copy.is_none() || !may_copy))) {
     in_place = make_in_place(function.handle, static_cast<uint32_t>(index), false, &source, &made);
   }
   if (!in_place && !may_copy) {
@@ -495,6 +675,34 @@ nb::object make_argument_tensor(Function& function, nb::handle argument, nb::han
 }  // namespace
 
 void bind_function(nb::module_& module) {
+  nb::class_<Call>(module, "Call", nb::is_weak_referenceable(),
+                   "A call that was started and may still run. `await` it, or wait with result(). Arrays that it uses in place must not change, and "
+                   "results have no contents, before it is over. If the object is dropped, the call goes on.")
+      .def(
+          "done", [](Call& self) { return self.wait(0); }, "Whether the call is over, with a result or an error.")
+      .def("result", &Call::result, nb::arg("timeout") = nb::none(),
+           "Waits, at most for that many seconds, and returns what calling the function would have returned, or raises its error. After the "
+           "timeout, DeadlineExceededError is raised and the call goes on.")
+      .def(
+          "exception",
+          [](Call& self, nb::handle timeout) -> nb::object {
+            if (!self.wait_for(timeout)) self.result(nb::int_(0));
+            return self.error.is_valid() ? self.error : nb::none();
+          },
+          nb::arg("timeout") = nb::none(), "Waits as result() does, and returns the error instead of raising it; None if there is none.")
+      .def(
+          "cancel",
+          [](Call& self) {
+            if (self.invocation) heddle_call_cancel(self.handle);
+          },
+          "Drops the work that is not on the device yet. If there was any, the call fails with CancelledError; otherwise it ends as if it had not "
+          "been cancelled.")
+      .def("_wait", [](Call& self, double seconds) { return self.wait(static_cast<uint64_t>(seconds * 1e9)); })
+      .def("__await__", [](nb::handle self) { return nb::object(nb::module_::import_("heddle._async").attr("await_call")(self)); })
+      .def("__repr__", [](Call& self) {
+        const char* state = self.invocation ? "running" : self.error.is_valid() ? "failed" : "over";
+        return "<heddle.Call of " + nb::inst_ptr<Function>(self.function)->name + ", " + state + ">";
+      });
   nb::class_<Function>(module, "Function", nb::type_slots(kFunctionSlots), nb::is_weak_referenceable(),
                        "A function of an open module, called with one array per argument, by position or by name.")
       .def_prop_ro(
@@ -513,6 +721,8 @@ void bind_function(nb::module_& module) {
             return out;
           },
           "How many bytes of arrays calls used in place, and how many they copied.")
+      .def("start", start_call, nb::arg("arguments"), nb::arg("named"),
+           "Starts a call with the arguments of a call, and returns a heddle.Call without waiting for it.")
       .def("tensor", make_argument_tensor, nb::arg("argument"), nb::arg("array"), nb::kw_only(), nb::arg("copy") = nb::none(),
            "A tensor for an argument, for any number of calls. copy: None if it is needed, False never, True always.")
       .def("__repr__", [](const Function& self) { return "<heddle.Function " + self.signature() + ">"; });

@@ -16,6 +16,7 @@ struct Value {
   heddle_tensor_type_t type;
   std::shared_ptr<const Device> device;
   bool in_place = false;  // the device takes memory of the process
+  bool on_cuda = false;   // the device takes memory of other libraries on it
   bool is_static = true;  // its extents are known
 };
 
@@ -41,6 +42,7 @@ struct Function {
   std::vector<std::unique_ptr<Frame>> frames;  // idle
   PyTypeObject* results_class = nullptr;       // a named tuple, for several results
   uint64_t bytes_in_place = 0, bytes_copied = 0;
+  bool uses_cuda = false;
 
   Function(std::shared_ptr<Session> session, std::string_view name, nb::list argument_devices, nb::list result_devices);
   Function(const Function&) = delete;
@@ -48,7 +50,7 @@ struct Function {
   // `arguments` is a tuple, `named` a dictionary or NULL. Returns a new reference.
   PyObject* call(PyObject* arguments, PyObject* named);
   std::string signature() const;
-  Place place(const Value& value, const char* kind) const { return {name, kind, value.text, &value.type}; }
+  Place place(const Value& value, const char* kind) const { return {name, kind, value.text, &value.type, value.device.get()}; }
 
  private:
   friend struct Invocation;

@@ -9,6 +9,8 @@
 
 namespace heddle::python {
 
+bool cuda_is_shared = false;
+
 struct Lease {
   Py_buffer buffer;  // obj is NULL if there is none
   dlpack::Managed* managed = nullptr;
@@ -104,14 +106,22 @@ bool dlpack_device(PyObject* object, int32_t* out_type, int32_t* out_id) {
   return true;
 }
 
-nb::object capsule_of(PyObject* object) {
+nb::object capsule_of(PyObject* object, bool on_cuda, Stream stream) {
   nb::object method = nb::borrow(object).attr("__dlpack__");
   try {
+    if (on_cuda) return method(nb::arg("stream") = stream.dlpack(), nb::arg("max_version") = nb::make_tuple(1, 0));
     return method(nb::arg("max_version") = nb::make_tuple(1, 0));
   } catch (nb::python_error& error) {
     if (!error.matches(PyExc_TypeError)) throw;
   }
-  return method();  // a producer of before DLPack 1.0
+  // A producer of before DLPack 1.0.
+  return on_cuda ? method(nb::arg("stream") = stream.dlpack()) : method();
+}
+
+std::string device_text(int32_t type, int32_t id) {
+  if (type == dlpack::kCpu || type == dlpack::kCudaHost) return "host memory";
+  if (type == dlpack::kCuda) return "CUDA device " + std::to_string(id);
+  return "device (" + std::to_string(type) + ", " + std::to_string(id) + ") of DLPack";
 }
 
 template <class Struct>
@@ -122,8 +132,9 @@ Struct* take(const nb::object& capsule, const char* name, const char* used) {
   return managed;
 }
 
-void open_dlpack(PyObject* object, const Place& place, Source* out) {
-  const nb::object capsule = capsule_of(object);
+void open_dlpack(PyObject* object, const Place& place, bool on_cuda, Stream stream, Source* out) {
+  out->on_host = !on_cuda;
+  const nb::object capsule = capsule_of(object, on_cuda, stream);
   out->lease->versioned = take<dlpack::Versioned>(capsule, dlpack::kVersionedName, dlpack::kUsedVersionedName);
   if (!out->lease->versioned) out->lease->managed = take<dlpack::Managed>(capsule, dlpack::kName, dlpack::kUsedName);
   if (!out->lease->versioned && !out->lease->managed)
@@ -132,6 +143,10 @@ void open_dlpack(PyObject* object, const Place& place, Source* out) {
     refuse(place, "DLPack " + std::to_string(out->lease->versioned->major), "this version of heddle knows DLPack 1");
   }
   const dlpack::Array& array = out->lease->versioned ? out->lease->versioned->array : out->lease->managed->array;
+  if (on_cuda && (array.device.type != dlpack::kCuda || array.device.id != place.device->dlpack_id)) {
+    refuse(place, "a DLPack capsule on " + device_text(array.device.type, array.device.id) + " for " + place.device->text(),
+           "its __dlpack_device__ says otherwise; report it to its library", "INVALID_ARGUMENT");
+  }
   out->read_only = out->lease->versioned && (out->lease->versioned->flags & dlpack::kReadOnly);
   out->type = element_type_of_dlpack(array.type.code, array.type.bits, array.type.lanes);
   if (!out->type) {
@@ -161,6 +176,7 @@ void open_dlpack(PyObject* object, const Place& place, Source* out) {
     dense *= array.shape[i];
   }
   out->data = static_cast<char*>(array.data) + array.byte_offset;
+  if (out->size_bytes == 0) out->on_host = true;  // nothing to share, and its address may be NULL
 }
 
 // NumPy's arrays of ml_dtypes, which no protocol carries.
@@ -188,11 +204,15 @@ std::string Place::text() const {
          type_text(expected->element_type, expected->dims, expected->rank, expected->symbols);
 }
 
+std::string Device::text() const {
+  return "device '" + alias + "'";
+}
+
 Source::~Source() {
   if (lease) end_lease(lease);
 }
 
-void open_source(PyObject* object, const Place& place, bool writable, Source* out) {
+void open_source(PyObject* object, const Place& place, bool writable, Stream stream, Source* out) {
   if (drain_is_due.load(std::memory_order_relaxed)) drain(nullptr);
   out->lease = new Lease;
   out->lease->buffer.obj = nullptr;
@@ -202,11 +222,12 @@ void open_source(PyObject* object, const Place& place, bool writable, Source* ou
   } else if (open_bits(object, out)) {
     describe_buffer(place, out);
   } else if (dlpack_device(object, &type, &id)) {
-    if (type != dlpack::kCpu && type != dlpack::kCudaHost) {
-      refuse(place, "a " + class_name(object) + " on device (" + std::to_string(type) + ", " + std::to_string(id) + ") of DLPack",
-             "only arrays in host memory are implemented; copy it to the host", "UNIMPLEMENTED");
+    const bool on_host = type == dlpack::kCpu || type == dlpack::kCudaHost;
+    if (!on_host && (type != place.device->dlpack_type || id != place.device->dlpack_id)) {
+      raise("INVALID_ARGUMENT", place.text() + " on " + place.device->text() + ": got a " + class_name(object) + " on " +
+                                    device_text(type, id) + "; move it to that device or to the host, or open the module on its device");
     }
-    open_dlpack(object, place, out);
+    open_dlpack(object, place, !on_host, stream, out);
   } else {
     refuse(place, "an object of class " + class_name(object), "pass a NumPy array, a heddle.Tensor or another array with __dlpack__");
   }
@@ -228,6 +249,7 @@ bool make_in_place(heddle_function_t* function, uint32_t index, bool is_result, 
     return true;
   }
   const heddle_status_code_t code = heddle_status_code(status);
+  if (!source->on_host) raise(status);  // the message has the reason, such as the alignment
   if (code != HEDDLE_STATUS_UNIMPLEMENTED && code != HEDDLE_STATUS_INVALID_ARGUMENT) raise(status);
   heddle_status_free(status);
   return false;

@@ -155,15 +155,47 @@ nb::object to_dlpack(Tensor& tensor, nb::object stream, nb::object max_version, 
       refused = "it is on device '" + device.alias + "', and copies to another device are not implemented; use numpy()";
     }
   }
+  // The contents are complete, so any stream of the consumer may use them at once.
   if (device.on_host() && !stream.is_none() && nb::cast<int64_t>(stream) != -1) refused = "a tensor in host memory has no stream";
+  if (device.on_cuda() && !stream.is_none() && nb::cast<int64_t>(stream) == 0) {
+    refused = "stream 0 is ambiguous; pass 1 for the default stream, 2 for that of each thread, or a cudaStream_t";
+  }
   const bool versioned = !max_version.is_none() && nb::cast<int>(nb::cast<nb::tuple>(max_version)[0]) >= 1;
   if (!versioned && tensor.read_only) refused = "it is read-only, which only DLPack 1.0 can say; pass max_version=(1, 0)";
   if (!refused.empty()) {
     PyErr_Format(PyExc_BufferError, "heddle: exporting a tensor by DLPack failed: %s", refused.c_str());
     throw nb::python_error();
   }
+  cuda_is_shared |= device.on_cuda();
   return nb::steal(versioned ? export_as<dlpack::Versioned>(tensor, dlpack::kVersionedName)
                              : export_as<dlpack::Managed>(tensor, dlpack::kName));
+}
+
+// Version 3, for numba and others that know no DLPack.
+nb::object cuda_array_interface(Tensor& tensor) {
+  const ElementType* type = element_type(heddle_tensor_element_type(tensor.get()));
+  std::string refused;
+  if (!tensor.device->on_cuda()) refused = "it is on device '" + tensor.device->alias + "', which is no CUDA device";
+  if (!type->format) refused = std::string("the interface has no element type ") + type->name + "; use DLPack";
+  if (!refused.empty()) {
+    PyErr_Format(PyExc_AttributeError, "heddle: getting __cuda_array_interface__ of a tensor failed: %s", refused.c_str());
+    throw nb::python_error();
+  }
+  const uint64_t bytes = HEDDLE_TYPE_BITS(type->type) / 8;
+  const char* kind = std::string_view(type->numpy).starts_with("float")  ? "f"
+                     : std::string_view(type->numpy).starts_with("uint") ? "u"
+                     : std::string_view(type->numpy) == "bool"           ? "b"
+                                                                          : "i";
+  nb::dict out;
+  out["shape"] = shape_of(tensor);
+  out["typestr"] = nb::str(((bytes == 1 ? "|" : "<") + std::string(kind) + std::to_string(bytes)).c_str());
+  out["data"] = nb::make_tuple(heddle_tensor_size(tensor.get()) == 0 ? 0 : tensor.address(), tensor.read_only);
+  out["strides"] = nb::none();
+  out["stream"] = nb::none();  // the contents are complete
+  out["version"] = 3;
+  tensor.shared = true;
+  cuda_is_shared = true;
+  return out;
 }
 
 // Copies the contents into a writable buffer of the same number of bytes.
@@ -249,6 +281,7 @@ void bind_tensor(nb::module_& module) {
   tensor.def("__dlpack__", to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(),
              nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(), "A DLPack capsule over the same memory.");
   tensor.def("__dlpack_device__", [](const Tensor& self) { return nb::make_tuple(self.device->dlpack_type, self.device->dlpack_id); });
+  tensor.def_prop_ro("__cuda_array_interface__", cuda_array_interface, "The memory on a CUDA device, by version 3 of the protocol of numba.");
   tensor.def("__repr__", [](const Tensor& self) {
     if (!self.handle) return std::string("<heddle.Tensor, released>");
     return "<heddle.Tensor " +

@@ -7,8 +7,24 @@ import pathlib
 import sys
 
 
+def compiler_folder() -> pathlib.Path | None:
+    """The programs of the package heddle-compiler; None if it is not installed. It is not imported."""
+    beside = pathlib.Path(__file__).resolve().parent.parent / "heddle_compiler"
+    if not beside.is_dir():
+        import importlib.util
+
+        spec = importlib.util.find_spec("heddle_compiler")
+        if spec is None or spec.origin is None:
+            return None
+        beside = pathlib.Path(spec.origin).resolve().parent
+    return beside / "bin"
+
+
 def main() -> None:
     program = pathlib.Path(__file__).resolve().parent / "bin" / "heddle"
     if not os.access(program, os.X_OK):
         sys.exit(f"heddle: starting failed: {program} is not there; install the package again")
+    folder = compiler_folder()
+    if folder is not None:  # where the program looks for other commands, such as heddle-compile
+        os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH", os.defpath), str(folder)]))
     os.execv(program, ["heddle", *sys.argv[1:]])

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
-from typing import Any, Sequence, Union
+import time
+from typing import Any, Callable, Sequence, Union
 
+from ._command import compiler_folder
 from ._errors import CompileError, make
 
 PathLike = Union[str, "os.PathLike[str]"]
+Progress = Callable[[str, int, int], object]
 _LINES = 30
+_CLEAR = b"\r\x1b[K"
+_STEP = re.compile(r"(\S+), (\d+) of (\d+) done, [0-9.]+ s")
 
 
 def find_compiler() -> str:
@@ -23,15 +30,48 @@ def find_compiler() -> str:
         if not os.access(named, os.X_OK):
             raise make("NOT_FOUND", f"heddle: compiling failed: HEDDLE_COMPILER is '{named}', which is no program; correct it, or unset it")
         return named
-    here = pathlib.Path(__file__).resolve().parent
-    for folder in (here / "bin", here.parent / "heddle_compiler" / "bin"):
-        if os.access(folder / "heddle-compile", os.X_OK):
+    for folder in (pathlib.Path(__file__).resolve().parent / "bin", compiler_folder()):
+        if folder is not None and os.access(folder / "heddle-compile", os.X_OK):
             return str(folder / "heddle-compile")
     found = shutil.which("heddle-compile")
     if found is None:
-        raise make("NOT_FOUND", "heddle: compiling failed: the program heddle-compile is neither in this package nor on PATH; "
-                                "build it as docs/python.md says, and set HEDDLE_COMPILER to its path")
+        raise make("NOT_FOUND", "heddle: compiling failed: the program heddle-compile is neither in the package heddle-compiler nor on PATH; "
+                                "pip install heddle[compiler], or set HEDDLE_COMPILER to its path")
     return found
+
+
+def _run(command: list[str], timeout: float | None, progress: Progress | None) -> tuple[int, str]:
+    """(exit code, output). The child is killed if the time is over or the callback fails."""
+    if progress is None:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout)
+        return done.returncode, done.stdout.decode(errors="replace")
+    end = None if timeout is None else time.monotonic() + timeout
+    output = ""
+    with subprocess.Popen([*command, "--progress", "always"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+        try:
+            assert child.stdout is not None
+            descriptor, rest = child.stdout.fileno(), b""
+            while True:
+                left = None if end is None else max(end - time.monotonic(), 0)
+                if not select.select([descriptor], [], [], left)[0]:
+                    raise subprocess.TimeoutExpired(command, timeout or 0)
+                read = os.read(descriptor, 65536)
+                *parts, rest = (rest + read).split(_CLEAR)
+                if not read or _STEP.fullmatch(rest.decode(errors="replace")):
+                    parts.append(rest)
+                    rest = b""
+                for part in parts:
+                    said = _STEP.fullmatch(part.decode(errors="replace"))
+                    if said:
+                        progress(said[1], int(said[2]), int(said[3]))
+                    else:
+                        output += part.decode(errors="replace")
+                if not read:
+                    break
+            return child.wait(None if end is None else max(end - time.monotonic(), 0)), output
+        except BaseException:
+            child.kill()
+            raise
 
 
 def _failure(command: list[str], code: int, output: str) -> CompileError:
@@ -52,7 +92,7 @@ def _failure(command: list[str], code: int, output: str) -> CompileError:
 
 
 def compile(model: Any, output: PathLike | None = None, *, target: str | Sequence[str] = "cpu", options: Sequence[str] = (),
-            timeout: float | None = None) -> str:
+            timeout: float | None = None, progress: Progress | None = None) -> str:
     """Compiles a model to a .heddle file and returns its path.
 
     model    the path of an ONNX file, its bytes, or an onnx.ModelProto
@@ -60,6 +100,8 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
     target   "cpu", "cuda" or both
     options  more arguments of `heddle compile`, such as ["--math", "fast"]
     timeout  in seconds
+    progress called with the name of a stage ("import", "passes", "code", "write"), the number of steps that are done, and the number of all steps. An
+             exception that it raises ends the compilation and is raised here
     """
     compiler = find_compiler()
     if not isinstance(model, (str, os.PathLike)) and output is None:
@@ -79,11 +121,11 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
         targets = target if isinstance(target, str) else ",".join(target)
         command = [compiler, source, "-o", written, "--target", targets, *options]
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout)
+            code, printed = _run(command, timeout, progress)
         except subprocess.TimeoutExpired:
             raise make("DEADLINE_EXCEEDED", f"heddle: compiling '{source}' failed: it took more than {timeout} s and was ended") from None
         except OSError as wrong:
             raise make("UNAVAILABLE", f"heddle: compiling failed: {compiler} cannot be started: {wrong.strerror}", "errno", wrong.errno or 0) from wrong
-    if done.returncode != 0:
-        raise _failure(command, done.returncode, done.stdout.decode(errors="replace"))
+    if code != 0:
+        raise _failure(command, code, printed)
     return written

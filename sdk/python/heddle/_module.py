@@ -27,11 +27,16 @@ class Runtime(_core.Runtime):
     config        the path of a heddle.toml; None: $HEDDLE_CONFIG, else the user's or the system's file
     config_text   TOML that overrides the file
     plugin_paths  directories with manifests, searched first
-    environment   False: no configuration file of the user and no environment variables
+    environment   False: no configuration file of the user, no environment variables, and no plugins of other packages
     """
 
     def __init__(self, config: PathLike | None = None, *, config_text: str = "", plugin_paths: Sequence[PathLike] = (), environment: bool = True):
-        super().__init__(os.fspath(config) if config is not None else "", config_text, [os.fspath(path) for path in plugin_paths], environment)
+        paths = [os.fspath(path) for path in plugin_paths]
+        if environment:
+            from . import _plugins
+
+            paths += _plugins.plugin_paths()
+        super().__init__(os.fspath(config) if config is not None else "", config_text, paths, environment)
 
     def devices(self) -> list[dict[str, Any]]:
         """Every device, as `heddle devices` lists them."""
@@ -102,6 +107,10 @@ class Module(_core.Module):
             arguments, results = self._devices_of(name)
             found = self._functions.setdefault(name, self._function(name, arguments, results))
         return found
+
+    def start(self, *arguments: Any, **named: Any) -> _core.Call:
+        """Starts a call of the only function, or "main", and returns a heddle.Call without waiting for it."""
+        return self.function().start(*arguments, **named)
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits until the parameters are loaded, in a module that was opened with background=True; otherwise they are. Raises the error of loading."""

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Plugins that other wheels install: the entry-point group `heddle.plugins`."""
+from __future__ import annotations
+
+import os
+from typing import Any
+
+GROUP = "heddle.plugins"
+_found: list[str] | None = None
+
+
+def _folder(entry: Any) -> str | None:
+    """The directory of the package that an entry names. The package is not imported, unless its installation does not have it (an editable one)."""
+    if entry.dist is not None:
+        folder = os.fspath(entry.dist.locate_file(entry.value.replace(".", "/")))
+        if os.path.isdir(folder):
+            return folder
+    import importlib.util
+
+    try:
+        spec = importlib.util.find_spec(entry.value)
+    except (ImportError, ValueError):
+        return None
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if os.path.isdir(folder):
+            return folder
+    return None
+
+
+def plugin_paths() -> list[str]:
+    """The directories of manifests of all entries, in the order of their names. Those that do not exist are logged."""
+    global _found
+    if _found is None:
+        from importlib import metadata
+
+        _found = []
+        for entry in sorted(metadata.entry_points(group=GROUP), key=lambda one: (one.name, one.value)):
+            folder = _folder(entry)
+            if folder is None:
+                import logging
+
+                logging.getLogger("heddle").warning("heddle: the entry point '%s = %s' of group %s names a package whose directory does not exist; "
+                                                    "its plugins are not available; install it again", entry.name, entry.value, GROUP)
+            elif folder not in _found:
+                _found.append(folder)
+    return _found

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Calls that are started and awaited: results, errors, cancellation, lifetimes."""
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import weakref
+
+import heddle
+import models
+import numpy as np
+
+
+class Started(unittest.TestCase):
+    def setUp(self):
+        self.long = heddle.open(models.long(1024, 32))
+        self.ones = np.ones((1024, 1024), "f4")
+
+    def test_results_are_those_of_a_call(self):
+        module = heddle.open(models.two_results())
+        x, y = np.arange(2000, dtype="f4"), np.ones(2000, "f4")
+        call = module.start(x, y=y)
+        both = call.result(60)
+        np.testing.assert_array_equal(both.total, x + y)
+        self.assertIs(call.result(), both)
+        self.assertTrue(call.done())
+        self.assertIsNone(call.exception())
+        out = [heddle.empty(2000), np.zeros(2001, "f4")[1:]]  # one in place, one by a copy
+        self.assertIs(module.main.start(x, y, out=out).result()[1], out[1])
+        np.testing.assert_array_equal(out[1], x - y)
+
+    def test_many_calls_at_once(self):
+        function = heddle.open(models.add(4)).main
+        calls = [function.start(np.full(4, i, "f4"), np.full(4, 1, "f4")) for i in range(200)]
+        self.assertEqual([call.result().tolist()[0] for call in calls], [i + 1 for i in range(200)])
+
+    def test_a_timeout_of_result_leaves_the_call_running(self):
+        call = self.long.start(self.ones, self.ones)
+        with self.assertRaisesRegex(TimeoutError, "still runs after 0 s"):
+            call.result(0)
+        self.assertEqual(call.result().shape, (1024, 1024))
+
+    def test_mistakes_are_errors_of_start_and_of_result(self):
+        module = heddle.open(models.add(4))
+        with self.assertRaisesRegex(TypeError, "argument 'y' is missing"):
+            module.start(np.ones(4, "f4"))
+        call = self.long.start(self.ones, self.ones, timeout=0)
+        error = call.exception()
+        self.assertIsInstance(error, heddle.DeadlineExceededError)
+        with self.assertRaises(heddle.DeadlineExceededError) as caught:
+            call.result()
+        self.assertIs(caught.exception, error)
+
+    def test_cancel_ends_a_call(self):
+        call = self.long.start(self.ones, self.ones)
+        call.cancel()
+        try:
+            self.assertEqual(call.result().shape, (1024, 1024))  # all of its work was on the device
+        except heddle.CancelledError as error:
+            self.assertEqual(error.code, "CANCELLED")
+        call.cancel()  # over: nothing
+
+    def test_threads_wait_for_one_call(self):
+        call, got = self.long.start(self.ones, self.ones), []
+        threads = [threading.Thread(target=lambda: got.append(call.result())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(set(map(id, got))), 1)
+
+    def test_a_dropped_call_and_a_closed_module(self):
+        function = heddle.open(models.add(1 << 16)).main
+        x, out = heddle.empty(1 << 16), heddle.empty(1 << 16)
+        x[:] = 1
+        for _ in range(50):
+            function.start(x, function(x, x), out=out)
+        gc.collect()
+        module = heddle.open(models.long(1024, 8))
+        call = module.start(self.ones, self.ones)
+        module.close()
+        self.assertEqual(call.result().shape, (1024, 1024))
+        with self.assertRaisesRegex(heddle.FailedPreconditionError, "closed"):
+            module.start(self.ones, self.ones)
+
+    def test_an_argument_that_is_dropped_is_not_used_again(self):
+        module = heddle.open(models.add(64, 64))
+        one = np.ones((64, 64), "f4")
+        calls = []
+        for i in range(200):  # a result is the argument of a call that still runs when the next result is made
+            middle = module(one, one * i)
+            calls.append(module.start(middle, one))
+            middle.release()
+        for i, call in enumerate(calls):
+            self.assertEqual(call.result().numpy()[0, 0], i + 2)
+
+    def test_arguments_are_released_after_the_call(self):
+        class Array(np.ndarray):
+            pass
+
+        x = heddle.empty((1024, 1024)).view(Array)
+        x[:] = 0
+        known = weakref.ref(x)
+        call = self.long.start(x, self.ones)
+        del x
+        self.assertIsNotNone(known())
+        call.result()
+        self.assertIsNone(known())
+        self.assertIs(weakref.ref(call)(), call)
+
+
+class Awaited(unittest.IsolatedAsyncioTestCase):
+    async def test_awaits(self):
+        module = heddle.open(models.add(4))
+        x = np.ones(4, "f4")
+        self.assertEqual((await module.start(x, x)).tolist(), [2.0] * 4)
+        results = await asyncio.gather(*(module.start(x, x * i) for i in range(100)))
+        self.assertEqual([result.tolist()[0] for result in results], [i + 1.0 for i in range(100)])
+        long, ones = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
+        ticks = 0
+
+        async def tick():
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.001)
+                ticks += 1
+
+        ticking = asyncio.create_task(tick())
+        result = await long.start(ones, ones)
+        ticking.cancel()
+        self.assertEqual(result.shape, (1024, 1024))
+        self.assertGreater(ticks, 3)  # the loop went on
+
+    async def test_cancelling_the_task_cancels_the_call(self):
+        long, ones = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
+        long(ones, ones)
+        calls = [long.start(ones, ones) for _ in range(4)]
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        await asyncio.sleep(0)
+        cancelled = []
+        for call, task in zip(calls, tasks):
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+        for call in calls:
+            cancelled.append(isinstance(call.exception(60), heddle.CancelledError))
+        self.assertEqual(cancelled, [isinstance(call.exception(), heddle.CancelledError) for call in calls])
+        with self.assertRaises(asyncio.TimeoutError):
+            await asyncio.wait_for(long.start(ones, ones), 0.001)
+
+    async def test_errors_are_raised(self):
+        long, ones = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
+        with self.assertRaises(heddle.DeadlineExceededError):
+            await long.start(ones, ones, timeout=0)
+
+
+class Exit(unittest.TestCase):
+    def python(self, text):
+        started = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", text, models.long(1024, 32)], capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout, time.monotonic() - started
+
+    def test_exit_while_calls_run(self):
+        start = "import asyncio, heddle, numpy, sys\nm = heddle.open(sys.argv[1])\nx = numpy.ones((1024, 1024), 'f4')\n"
+        self.python(start + "calls = [m.start(x, x) for _ in range(4)]\n")
+        self.python(start + "m.start(x, x)\n")
+        self.python(start + "from heddle._async import notify\ncall = m.start(x, x)\nnotify(call, lambda: None)\n")
+        self.python(start + "call = m.start(x, x)\nkept = [m, call, x]\nkept.append(kept)\ndel m\n")
+
+    def test_the_loop_is_closed_before_the_call_is_over(self):
+        self.python("import asyncio, heddle, numpy, sys\nm = heddle.open(sys.argv[1])\nx = numpy.ones((1024, 1024), 'f4')\n"
+                    "async def main():\n  asyncio.ensure_future(m.start(x, x))\n  await asyncio.sleep(0)\nasyncio.run(main())\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
