@@ -19,7 +19,7 @@ def _folder(entry: Any) -> str | None:
 
     try:
         spec = importlib.util.find_spec(entry.value)
-    except (ImportError, ValueError):
+    except Exception:  # that package fails to be imported
         return None
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if os.path.isdir(folder):
