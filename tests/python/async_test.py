@@ -116,6 +116,9 @@ class Started(unittest.TestCase):
 
 
 class Awaited(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        asyncio.get_running_loop().set_debug(False)  # it logs steps that take long
+
     async def test_awaits(self):
         module = heddle.open(models.add(4))
         x = np.ones(4, "f4")

@@ -117,6 +117,20 @@ class Calls(unittest.TestCase):
     def test_errors_name_the_argument(self):
         module = heddle.open(models.add(4))
         x = np.ones(4, "f4")
+        read_only = np.frombuffer(bytes(16), "f4")
+        fixed = heddle.empty(4)
+        fixed.setflags(write=False)
+
+        class OnDevice:
+            def __init__(self, *device):
+                self.device = device
+
+            def __dlpack_device__(self):
+                return self.device
+
+            def __dlpack__(self, **_):
+                raise AssertionError("asked for memory of another device")
+
         for call, kind, text in (
                 (lambda: module(x), TypeError, "argument 'y' is missing, f32"),
                 (lambda: module(x, x, x), TypeError, r"takes 2 arguments \('x', 'y'\), got 3"),
@@ -131,6 +145,15 @@ class Calls(unittest.TestCase):
                 (lambda: heddle.open(__file__), ValueError, "calls_test.py"),
                 (lambda: heddle.open(models.add(4), devices="acme:7"), LookupError, "acme:7"),
                 (lambda: module["other"], LookupError, "its functions are main"),
+                (lambda: module(x, OnDevice(2, 3)), ValueError, r"argument 'y' of 'main' is f32\[4\] on device 'cpu:0': got a OnDevice on CUDA device 3; move it"),
+                (lambda: module(x, OnDevice(10, 0)), ValueError, r"got a OnDevice on device \(10, 0\) of DLPack"),
+                (lambda: module(x, x, stream=0), ValueError, "uses no CUDA device"),
+                (lambda: module(x, x, out=np.ones(5, "f4")), ValueError, r"result 'z' is f32\[4\], got an array of f32\[5\]"),
+                (lambda: module(x, x, out=x.astype("f8")), ValueError, r"result 'z' is f32\[4\], got an array of f64\[4\]"),
+                (lambda: module(x, x, out=np.ones(8, "f4")[::2]), ValueError, r"result 'z' of 'main' is f32\[4\]: .*not contiguous"),
+                (lambda: module(x, x, out=[1.0]), TypeError, r"result 'z' of 'main' is f32\[4\]: got an object of class list"),
+                (lambda: module(x, x, out=read_only), ValueError, r"result 'z' of 'main' is f32\[4\]: got a read-only array"),
+                (lambda: module(x, x, out=module.main.tensor("x", fixed)), ValueError, r"result 'z' of 'main' is f32\[4\]: got a read-only tensor"),
                 (lambda: module.other, AttributeError, "no function 'other'")):
             with self.assertRaisesRegex(kind, text) as caught:
                 call()
@@ -189,8 +212,37 @@ class Calls(unittest.TestCase):
         self.assertNotIn("\x1b", str(caught.exception))
         self.assertNotIn(" done, ", str(caught.exception))
 
+    def test_a_result_in_place_of_another_type_is_an_error(self):
+        function = heddle.open(models.add(LARGE)).main
+        x = heddle.empty(LARGE)
+        for wrong in (heddle.empty(LARGE + 1), heddle.empty(LARGE, "f8")):
+            with self.assertRaisesRegex(ValueError, rf"'z' .*f32\[{LARGE}\], got (a tensor of )?f(32|64)\["):
+                function(x, x, out=wrong)
+
+    def test_a_closed_runtime(self):
+        runtime = heddle.Runtime()
+        module = heddle.open(models.add(4), runtime=runtime)
+        runtime.close()
+        x = np.ones(4, "f4")
+        self.assertEqual(module(x, x).tolist(), [2.0] * 4)  # an open module goes on
+        for use, what in ((lambda: heddle.open(models.add(4), runtime=runtime), f"opening '{models.add(4)}' failed"), (runtime.devices, "report failed")):
+            with self.assertRaisesRegex(heddle.FailedPreconditionError, f"{what}: the runtime is closed; make another"):
+                use()
+
+    def test_memory_of_a_module(self):
+        module = heddle.open(models.add(LARGE))
+        held = [module(np.ones(LARGE, "f4"), np.ones(LARGE, "f4")) for _ in range(8)]
+        (memory,) = module.memory()
+        self.assertEqual(memory.device, "cpu:0")
+        self.assertGreaterEqual(memory.requested, 8 * held[0].nbytes)
+        self.assertGreaterEqual(memory.reserved, memory.allocated)
+        self.assertGreaterEqual(memory.allocated, memory.requested)
+        self.assertEqual(sum(memory.holders.values()), memory.requested)
+
     def test_devices_and_plugins(self):
-        self.assertIn("cpu:0", [device["alias"] for device in heddle.devices()])
+        device = heddle.devices()[0]
+        self.assertEqual((device.alias, device.driver, device["alias"], str(device)), ("cpu:0", "heddle.cpu", "cpu:0", "cpu:0"))
+        self.assertIn("cpu:0", [device.alias for device in heddle.devices()])
         self.assertIn("heddle.cpu", [plugin["id"] for plugin in heddle.plugins()])
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The types of the Python package: mypy in strict mode, and stubs that name what the extension has."""
+"""The types of the Python package: mypy and pyright in strict mode, and stubs that name what the extension has."""
 import ast
 import importlib.util
+import json
 import os
 import pathlib
 import subprocess
@@ -22,10 +23,21 @@ class Types(unittest.TestCase):
             done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, "-p", "heddle"], cwd=SOURCE, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_pyright_strict(self):
+        if importlib.util.find_spec("pyright") is None:
+            self.skipTest("pyright is not installed; pip install 'pyright[nodejs]'")
+        with tempfile.TemporaryDirectory() as folder:
+            package = os.path.relpath(SOURCE, os.path.realpath(folder))
+            configuration = {"include": [f"{package}/heddle"], "extraPaths": [package], "typeCheckingMode": "strict", "pythonVersion": "3.11",
+                             "reportPrivateUsage": "none", "reportMissingModuleSource": "none"}  # modules use names of each other, and of _core
+            pathlib.Path(folder, "pyrightconfig.json").write_text(json.dumps(configuration))
+            done = subprocess.run([sys.executable, "-m", "pyright", "-p", folder, "--pythonpath", sys.executable], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_the_stubs_have_every_public_name(self):
         stubs = {node.name: {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
                  for node in ast.parse((SOURCE / "heddle" / "_core.pyi").read_text()).body if isinstance(node, ast.ClassDef)}
-        for name in ("Tensor", "Function", "Runtime", "Module"):
+        for name in ("Tensor", "Function", "Call", "Runtime", "Module"):
             members = {member for member in vars(getattr(heddle._core, name)) if not member.startswith("_")}
             self.assertEqual(members, {member for member in stubs[name] if not member.startswith("_")})
 

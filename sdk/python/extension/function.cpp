@@ -109,7 +109,8 @@ Stream stream_of(nb::handle object, const std::string& function) {
   const uint64_t value = PyLong_Check(number.ptr()) ? PyLong_AsUnsignedLongLong(number.ptr()) : 0;
   if (!PyLong_Check(number.ptr()) || PyErr_Occurred()) {
     PyErr_Clear();
-    raise("TYPE", "heddle: calling '" + function + "' failed: stream is a cudaStream_t as a number, or an object with cuda_stream or __cuda_stream__, got " +
+    raise("TYPE", "heddle: calling '" + function +
+                      "' failed: stream is a cudaStream_t as a number, or an object with cuda_stream or __cuda_stream__, got " +
                       nb::cast<std::string>(nb::repr(object)));
   }
   return {value == 1 ? 0 : value};
@@ -290,7 +291,9 @@ struct Invocation {
       if (!object) continue;
       const Value& value = function.results[i];
       if (const Tensor* tensor = as_tensor(object)) {
-        if (tensor->read_only) refuse("result '" + value.text + "' is to be written to a tensor that is read-only", "INVALID_ARGUMENT");
+        if (tensor->read_only) {
+          raise("INVALID_ARGUMENT", function.place(value, "result").text() + ": got a read-only tensor to write to; pass a writable one");
+        }
         for (heddle_tensor_t* argument : frame->arguments) {
           if (argument == tensor->get()) {
             refuse("result '" + value.text + "' is to be written to a tensor that is also an argument", "INVALID_ARGUMENT");
@@ -558,8 +561,9 @@ struct Call {
 
   nb::object result(nb::handle timeout) {
     if (!wait_for(timeout)) {
-      raise("DEADLINE_EXCEEDED", "heddle: waiting for a call of '" + nb::inst_ptr<Function>(function)->name + "' failed: it still runs after " +
-                                     nb::cast<std::string>(nb::repr(timeout)) + " s; wait again, or cancel it");
+      raise("DEADLINE_EXCEEDED", "heddle: waiting for a call of '" + nb::inst_ptr<Function>(function)->name +
+                                     "' failed: it still runs after " + nb::cast<std::string>(nb::repr(timeout)) +
+                                     " s; wait again, or cancel it");
     }
     if (error.is_valid()) {
       PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
@@ -648,7 +652,8 @@ nb::object make_argument_tensor(Function& function, nb::handle argument, nb::han
   bool in_place = false;
   if (!source.on_host) {
     if (!copy.is_none() && may_copy) {
-      raise("UNIMPLEMENTED", place.text() + ": copying an array of " + value.device->text() + " is not implemented; pass a copy, and copy=None");
+      raise("UNIMPLEMENTED",
+            place.text() + ": copying an array of " + value.device->text() + " is not implemented; pass a copy, and copy=None");
     }
     cuda_is_shared = true;  // so calls are ordered with the default stream, for which the array is ready
   }
@@ -675,14 +680,16 @@ nb::object make_argument_tensor(Function& function, nb::handle argument, nb::han
 }  // namespace
 
 void bind_function(nb::module_& module) {
-  nb::class_<Call>(module, "Call", nb::is_weak_referenceable(),
-                   "A call that was started and may still run. `await` it, or wait with result(). Arrays that it uses in place must not change, and "
-                   "results have no contents, before it is over. If the object is dropped, the call goes on.")
+  nb::class_<Call>(
+      module, "Call", nb::is_weak_referenceable(),
+      "A call that was started and may still run. `await` it, or wait with result(). Arrays that it uses in place must not change, and "
+      "results have no contents, before it is over. If the object is dropped, the call goes on.")
       .def(
           "done", [](Call& self) { return self.wait(0); }, "Whether the call is over, with a result or an error.")
-      .def("result", &Call::result, nb::arg("timeout") = nb::none(),
-           "Waits, at most for that many seconds, and returns what calling the function would have returned, or raises its error. After the "
-           "timeout, DeadlineExceededError is raised and the call goes on.")
+      .def(
+          "result", &Call::result, nb::arg("timeout") = nb::none(),
+          "Waits, at most for that many seconds, and returns what calling the function would have returned, or raises its error. After the "
+          "timeout, DeadlineExceededError is raised and the call goes on.")
       .def(
           "exception",
           [](Call& self, nb::handle timeout) -> nb::object {
@@ -695,7 +702,8 @@ void bind_function(nb::module_& module) {
           [](Call& self) {
             if (self.invocation) heddle_call_cancel(self.handle);
           },
-          "Drops the work that is not on the device yet. If there was any, the call fails with CancelledError; otherwise it ends as if it had not "
+          "Drops the work that is not on the device yet. If there was any, the call fails with CancelledError; otherwise it ends as if it "
+          "had not "
           "been cancelled.")
       .def("_wait", [](Call& self, double seconds) { return self.wait(static_cast<uint64_t>(seconds * 1e9)); })
       .def("__await__", [](nb::handle self) { return nb::object(nb::module_::import_("heddle._async").attr("await_call")(self)); })
@@ -703,8 +711,13 @@ void bind_function(nb::module_& module) {
         const char* state = self.invocation ? "running" : self.error.is_valid() ? "failed" : "over";
         return "<heddle.Call of " + nb::inst_ptr<Function>(self.function)->name + ", " + state + ">";
       });
-  nb::class_<Function>(module, "Function", nb::type_slots(kFunctionSlots), nb::is_weak_referenceable(),
-                       "A function of an open module, called with one array per argument, by position or by name.")
+  nb::class_<Function>(
+      module, "Function", nb::type_slots(kFunctionSlots), nb::is_weak_referenceable(),
+      "A function of an open module, called with one array per argument, by position or by name: function(x, mask=m).\n\n"
+      "out      an array or a tensor to write the result to; for several results, a list of them with None for a new one\n"
+      "timeout  in seconds: after it, no more work of the call is enqueued, and DeadlineExceededError is raised\n"
+      "stream   on a CUDA device: the stream with which the call is ordered, such as torch.cuda.current_stream(); the default stream\n\n"
+      "Returns a heddle.Tensor, or a named tuple of several. An argument with one of these names takes the place of the option.")
       .def_prop_ro(
           "name", [](const Function& self) { return self.name; }, "The name.")
       .def_prop_ro("signature", &Function::signature, "Arguments and results with their types.")

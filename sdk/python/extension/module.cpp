@@ -85,8 +85,9 @@ struct Runtime {
   }
   // Runs an operation on the handle, which other threads may close meanwhile.
   template <class Operation>
-  auto use(const char* what, Operation operation) {
-    if (closed) raise("FAILED_PRECONDITION", std::string("heddle: ") + what + " failed: the runtime is closed");
+  auto use(std::string_view what, Operation operation) {
+    if (closed)
+      raise("FAILED_PRECONDITION", "heddle: " + std::string(what) + " failed: the runtime is closed; make another heddle.Runtime");
     struct Use {
       Runtime& runtime;
       ~Use() {
@@ -121,7 +122,7 @@ struct Module {
     params.parameter_files = files.data();
     params.parameter_file_count = static_cast<uint32_t>(files.size());
     params.flags = flags;
-    runtime.use("opening a module", [&] {
+    runtime.use("opening '" + path + "'", [&] {
       check_without_gil([&] { return heddle_module_open(runtime.handle, c_string(path), nullptr, &session->module); });
       check_without_gil([&] { return heddle_instance_create(session->module, &params, &session->instance); });
     });

@@ -185,7 +185,7 @@ nb::object cuda_array_interface(Tensor& tensor) {
   const char* kind = std::string_view(type->numpy).starts_with("float")  ? "f"
                      : std::string_view(type->numpy).starts_with("uint") ? "u"
                      : std::string_view(type->numpy) == "bool"           ? "b"
-                                                                          : "i";
+                                                                         : "i";
   nb::dict out;
   out["shape"] = shape_of(tensor);
   out["typestr"] = nb::str(((bytes == 1 ? "|" : "<") + std::string(kind) + std::to_string(bytes)).c_str());
@@ -281,7 +281,8 @@ void bind_tensor(nb::module_& module) {
   tensor.def("__dlpack__", to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(),
              nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(), "A DLPack capsule over the same memory.");
   tensor.def("__dlpack_device__", [](const Tensor& self) { return nb::make_tuple(self.device->dlpack_type, self.device->dlpack_id); });
-  tensor.def_prop_ro("__cuda_array_interface__", cuda_array_interface, "The memory on a CUDA device, by version 3 of the protocol of numba.");
+  tensor.def_prop_ro("__cuda_array_interface__", cuda_array_interface,
+                     "The memory on a CUDA device, by version 3 of the protocol of numba.");
   tensor.def("__repr__", [](const Tensor& self) {
     if (!self.handle) return std::string("<heddle.Tensor, released>");
     return "<heddle.Tensor " +

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
     from ._arrays import empty
     from ._compile import compile
+    from ._records import Device, DeviceMemory
     from ._types import TensorType
 
 __all__ = [
     "AbortedError", "AlreadyExistsError", "ArgumentTypeError", "Call", "CancelledError", "CompileError", "DataLossError", "DeadlineExceededError",
-    "DeviceLostError", "Error", "FailedPreconditionError", "Function", "InternalError", "InvalidArgumentError", "MissingFileError", "Module",
+    "Device", "DeviceLostError", "DeviceMemory", "Error", "FailedPreconditionError", "Function", "InternalError", "InvalidArgumentError", "MissingFileError", "Module",
     "NotFoundError", "OutOfRangeError", "PermissionDeniedError", "ResourceExhaustedError", "Runtime", "Tensor", "TensorType",
     "UnauthenticatedError", "UnavailableError", "UnimplementedError", "UnknownError", "compile", "devices", "empty", "open", "plugins",
 ]
@@ -37,7 +38,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def devices() -> list[dict[str, Any]]:
+def devices() -> list[Device]:
     """Every device of this machine, as `heddle devices` lists them."""
     return shared_runtime().devices()
 
@@ -47,7 +48,7 @@ def plugins() -> list[dict[str, Any]]:
     return shared_runtime().plugins()
 
 
-_LATER = {"compile": "_compile", "empty": "_arrays", "TensorType": "_types"}  # these import more than a program needs that only runs models
+_LATER = {"compile": "_compile", "empty": "_arrays", "Device": "_records", "DeviceMemory": "_records", "TensorType": "_types"}  # these import more than a program needs that only runs models
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from typing import Any, Callable, Sequence, Union
+from typing import Any, Callable, Sequence, Union, cast
 
 from ._command import compiler_folder
 from ._errors import CompileError, make
@@ -108,7 +108,7 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
         raise make("TYPE", "heddle: compiling failed: a model that is not a file needs an output; pass output='model.heddle'")
     with tempfile.TemporaryDirectory(prefix="heddle-") as folder:
         if isinstance(model, (str, os.PathLike)):
-            source = os.fspath(model)
+            source = os.fspath(cast(PathLike, model))
         else:
             content = model.SerializeToString() if hasattr(model, "SerializeToString") else model
             if not isinstance(content, (bytes, bytearray, memoryview)):
@@ -116,7 +116,7 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
                                    f"{type(model).__name__}")
             source = os.path.join(folder, "model.onnx")
             with open(source, "wb") as file:
-                file.write(content)
+                file.write(cast(bytes, content))
         written = os.fspath(output) if output is not None else os.fspath(pathlib.Path(source).with_suffix(".heddle"))
         targets = target if isinstance(target, str) else ",".join(target)
         command = [compiler, source, "-o", written, "--target", targets, *options]

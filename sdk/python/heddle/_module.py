@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, Mapping, Sequence, Union
 
+    from ._records import Device, DeviceMemory
+
     PathLike = Union[str, "os.PathLike[str]"]
     Parameters = Union[PathLike, Sequence[PathLike], Mapping[str, Union[PathLike, Sequence[PathLike]]]]
 
@@ -38,10 +40,11 @@ class Runtime(_core.Runtime):
             paths += _plugins.plugin_paths()
         super().__init__(os.fspath(config) if config is not None else "", config_text, paths, environment)
 
-    def devices(self) -> list[dict[str, Any]]:
+    def devices(self) -> list[Device]:
         """Every device, as `heddle devices` lists them."""
-        devices: list[dict[str, Any]] = self.report("devices")["devices"]
-        return devices
+        from ._records import device_of
+
+        return [device_of(device) for device in self.report("devices")["devices"]]
 
     def plugins(self) -> list[dict[str, Any]]:
         """Every plugin that was found, with its state and the reason."""
@@ -75,7 +78,7 @@ def _parameter_list(parameters: Parameters | None) -> list[tuple[str, str]]:
         return []
     scopes: Mapping[str, PathLike | Sequence[PathLike]]
     scopes = parameters if hasattr(parameters, "items") else {"": parameters}  # type: ignore[assignment]
-    out = []
+    out: list[tuple[str, str]] = []
     for scope, paths in scopes.items():
         for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
             out.append((scope, os.fspath(path)))
@@ -102,10 +105,12 @@ class Module(_core.Module):
 
     def function(self, name: str = "") -> _core.Function:
         """The function of that name; an empty name means the only one, or "main"."""
+        asked = name
         found = self._functions.get(name)
         if found is None:
-            arguments, results = self._devices_of(name)
+            name, arguments, results = self._devices_of(name)
             found = self._functions.setdefault(name, self._function(name, arguments, results))
+            self._functions.setdefault(asked, found)
         return found
 
     def start(self, *arguments: Any, **named: Any) -> _core.Call:
@@ -140,6 +145,12 @@ class Module(_core.Module):
         statistics: dict[str, Any] = _json(self._instance_report("statistics"))
         return statistics
 
+    def memory(self) -> list[DeviceMemory]:
+        """The memory of each device, from the statistics."""
+        from ._records import memory_of
+
+        return [memory_of(device) for device in self.statistics()["devices"]]
+
     def route(self) -> dict[str, Any]:
         """The device of each slot and the variant of each executable, with the reasons."""
         self.wait()
@@ -162,11 +173,11 @@ class Module(_core.Module):
             slots, _ = json.JSONDecoder().raw_decode(text, text.index("["))  # the first value; the rest grows with the module
             known: dict[str, int] = {}
             if any(slot["family"] != "cpu" for slot in slots):
-                known = {device["alias"]: device["ordinal"] for device in self._runtime.devices()}
+                known = {device.alias: device.ordinal for device in self._runtime.devices()}
             self._slot_devices = [(slot["device"], _DLPACK_TYPES.get(slot["family"], 0), known.get(slot["device"], 0)) for slot in slots]
         return self._slot_devices
 
-    def _devices_of(self, name: str) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
+    def _devices_of(self, name: str) -> tuple[str, list[tuple[str, int, int]], list[tuple[str, int, int]]]:
         functions = {function["name"]: function for function in self.report()["functions"]}
         if not name:
             name = next(iter(functions)) if len(functions) == 1 else "main"
@@ -174,7 +185,7 @@ class Module(_core.Module):
             raise make("NOT_FOUND", f"heddle: getting function '{name}' of '{self.path}' failed: its functions are {', '.join(functions)}")
         slots = self._slots()
         values = functions[name]
-        return [slots[value["slot"]] for value in values["arguments"]], [slots[value["slot"]] for value in values["results"]]
+        return name, [slots[value["slot"]] for value in values["arguments"]], [slots[value["slot"]] for value in values["results"]]
 
     def __getattr__(self, name: str) -> _core.Function:
         if name.startswith("_"):

@@ -12,7 +12,7 @@ _found: list[str] | None = None
 def _folder(entry: Any) -> str | None:
     """The directory of the package that an entry names. The package is not imported, unless its installation does not have it (an editable one)."""
     if entry.dist is not None:
-        folder = os.fspath(entry.dist.locate_file(entry.value.replace(".", "/")))
+        folder = str(entry.dist.locate_file(entry.value.replace(".", "/")))
         if os.path.isdir(folder):
             return folder
     import importlib.util
