@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import unittest
+import weakref
 
 import heddle
 import models
@@ -93,6 +94,30 @@ class Life(unittest.TestCase):
         said = [line for line in done.stderr.splitlines() if "a call in a forked child failed" not in line]
         self.assertEqual((done.returncode, said), (0, []))
         return done.stdout
+
+    def test_objects_go_with_their_last_reference(self):
+        runtime = heddle.Runtime()
+        module = heddle.open(models.add(4), runtime=runtime)
+        x = np.ones(4, "f4")
+        function, tensor, call = module.main, module(x, x), module.start(x, x)
+        call.result()
+        known = [weakref.ref(one) for one in (runtime, module, function, tensor, call)]
+        self.assertTrue(all(one() is not None for one in known))
+        gc.disable()
+        try:
+            del call, tensor, function, module, runtime
+            self.assertEqual([one() for one in known], [None] * 5)
+        finally:
+            gc.enable()
+
+    def test_exit_in_any_order(self):
+        names = ("m", "r", "a", "t", "c")
+        start = ("import heddle, numpy, sys\nm = heddle.open(sys.argv[1])\nx = numpy.ones(1 << 16, 'f4')\nr = m(x, x)\na = r.numpy()\n"
+                 "t = m.main.tensor('x', x)\nc = m.start(t, x)\n")
+        for first in range(len(names)):
+            order = ", ".join(names[first:] + names[:first])
+            self.python(start + f"import atexit\nnow = [{order}]\ndel m, r, a, t, c\natexit.register(now.clear)\n"
+                        "class Late:\n  def __init__(self, held): self.held = held\n  def __del__(self): self.held.clear()\nlate = Late(now[:])\n")
 
     def test_exit_with_live_objects(self):
         self.python("import heddle, numpy, sys\nm = heddle.open(sys.argv[1])\nx = numpy.ones(1 << 16, 'f4')\nr = m(x, x)\n"

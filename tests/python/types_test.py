@@ -2,14 +2,17 @@
 """The types of the Python package: mypy and pyright in strict mode, and stubs that name what the extension has."""
 import ast
 import importlib.util
+import inspect
 import json
 import os
 import pathlib
+import pydoc
 import subprocess
 import sys
 import tempfile
 import unittest
 
+import heddle
 import heddle._core
 
 SOURCE = pathlib.Path(os.environ.get("HEDDLE_SOURCE", pathlib.Path(__file__).resolve().parents[2])) / "sdk" / "python"
@@ -33,6 +36,16 @@ class Types(unittest.TestCase):
             pathlib.Path(folder, "pyrightconfig.json").write_text(json.dumps(configuration))
             done = subprocess.run([sys.executable, "-m", "pyright", "-p", folder, "--pythonpath", sys.executable], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_everything_has_a_description(self):
+        for name in heddle.__all__:
+            if not (isinstance(getattr(heddle, name), type) and issubclass(getattr(heddle, name), heddle.Error)):  # those are their name
+                self.assertGreater(len(getattr(heddle, name).__doc__ or ""), 40, name)
+        for kind in (heddle.Tensor, heddle.Function, heddle.Call, heddle.Module, heddle.Runtime):
+            for name, member in inspect.getmembers(kind):
+                if not name.startswith("_"):
+                    self.assertTrue(inspect.getdoc(member), f"{kind.__name__}.{name}")
+        self.assertIn("progress", pydoc.render_doc(heddle.compile, renderer=pydoc.plaintext))
 
     def test_the_stubs_have_every_public_name(self):
         stubs = {node.name: {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
