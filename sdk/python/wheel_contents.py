@@ -27,15 +27,16 @@ EVERYWHERE = re.compile(r"(ld-linux-x86-64|linux-vdso|libc|libm|libdl|libpthread
 OF_HEDDLE = ("libheddle.so.0",)
 # SPDX expressions, by Debian source package; the texts are in `licenses`.
 LICENSES = {
-    "llvm-toolchain-19": "Apache-2.0 WITH LLVM-exception", "protobuf": "BSD-3-Clause", "zlib": "Zlib", "libzstd": "BSD-3-Clause", "libffi": "MIT",
+    "llvm-toolchain-19": "Apache-2.0 WITH LLVM-exception", "protobuf": "BSD-3-Clause", "zlib": "Zlib", "libzstd": "BSD-3-Clause OR GPL-2.0-only", "libffi": "MIT",
     "libedit": "BSD-3-Clause", "z3": "MIT", "libxml2": "MIT", "ncurses": "X11-distribute-modifications-variant", "libbsd": "BSD-3-Clause AND BSD-2-Clause AND ISC",
-    "icu": "ICU", "xz-utils": "0BSD", "libmd": "BSD-3-Clause AND BSD-2-Clause AND ISC", "fmtlib": "MIT", "nlohmann-json3": "MIT", "cli11": "BSD-3-Clause",
+    "icu": "ICU", "xz-utils": "LicenseRef-public-domain", "libmd": "BSD-3-Clause AND BSD-2-Clause AND ISC", "fmtlib": "MIT", "nlohmann-json3": "MIT", "cli11": "BSD-3-Clause",
     "tomlplusplus": "MIT", "boost-defaults": "BSL-1.0", "boost1.74": "BSL-1.0", "boost1.81": "BSL-1.0", "xxhash": "BSD-2-Clause", "flatbuffers": "Apache-2.0",
 }
+_HEADERS = ("libboost-dev", "libcli11-dev", "libflatbuffers-dev", "libfmt-dev", "libtomlplusplus-dev", "libxxhash-dev", "nlohmann-json3-dev")
 # What is compiled into programs and libraries, by wheel: Debian packages, and packages of PyPI.
 COMPILED_IN = {
-    "heddle": (("libfmt-dev", "nlohmann-json3-dev", "libcli11-dev", "libtomlplusplus-dev", "libboost-dev"), {"nanobind": "BSD-3-Clause"}),
-    "heddle-compiler": (("libfmt-dev", "nlohmann-json3-dev", "libcli11-dev", "libtomlplusplus-dev", "libboost-dev", "libxxhash-dev"), {}),
+    "heddle": (_HEADERS, {"nanobind": "BSD-3-Clause"}),
+    "heddle-compiler": (_HEADERS, {"onnx": "Apache-2.0"}),
 }
 
 
