@@ -12,6 +12,8 @@
 #include <deque>
 #include <new>
 
+#include "core/memory/block_weights.h"
+
 namespace heddle::memory {
 
 namespace {
@@ -359,10 +361,11 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
   std::vector<std::shared_ptr<Weight>> weights(extents.size());
   std::unordered_map<Key, std::shared_ptr<Weight>, Hash> fresh;
   uint64_t fresh_bytes = 0;
+  BlockWeights blocks(device, cancelled);
   Reading reading(device, config, cancelled);  // destroyed before the memory that it reads into
   for (size_t i = 0; i < extents.size(); ++i) {
     const WeightExtent& extent = extents[i];
-    Key key{extent.offset, extent.length, extent.file, &device};
+    Key key{extent.offset, extent.length, extent.file, &device, extent.type};
     auto known = known_.find(key);
     if (known != known_.end()) weights[i] = known->second.lock();
     if (!weights[i]) {
@@ -379,14 +382,17 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
     } else {
       weights[i] = std::make_shared<Weight>(Ref<Device>(&device), places[i]);
     }
-    if (extent.length) {
+    if (extent.length && extent.block) {
+      blocks.add(extent, *weights[i]);
+    } else if (extent.length) {
       reading.add(extent, *weights[i]);
     } else if (Status allocated = weights[i]->allocate(0); !allocated.ok()) {
       return wrap(std::move(allocated), allocating(extent, device));
     }
-    fresh_bytes += extent.length;
+    fresh_bytes += extent.file_bytes();
   }
   HEDDLE_RETURN_IF_ERROR(reading.read());
+  HEDDLE_RETURN_IF_ERROR(blocks.read());
   bytes_mapped_.fetch_add(reading.mapped_bytes(), std::memory_order_relaxed);
   bytes_read_.fetch_add(fresh_bytes - reading.mapped_bytes(), std::memory_order_relaxed);
   for (const auto& [key, weight] : fresh) known_[key] = weight;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/memory/device.h"
+#include "sdk/module/block_types.h"
 
 namespace heddle::memory {
 
@@ -19,10 +20,15 @@ namespace heddle::memory {
 struct WeightExtent {
   int descriptor = -1;
   uint64_t offset = 0;
-  uint64_t length = 0;
+  uint64_t length = 0;  // on the device, and in the file unless it is stored in blocks
   std::array<uint64_t, 5> file{};
   std::string_view path;
   std::string_view name;  // the tensor's name, for error texts
+  // Of values that are stored in blocks: the type of the blocks, the type of the values on the device, the bytes in the file.
+  const module::BlockType* block = nullptr;
+  heddle_element_type_t type = HEDDLE_TYPE_UNDEFINED;
+  uint64_t block_bytes = 0;
+  uint64_t file_bytes() const { return block ? block_bytes : length; }
 };
 
 // A block in which weights that are needed for a short time have their places, one after the other. Allocated when the first of them is read.
@@ -112,6 +118,7 @@ class Weights {
     uint64_t offset, length;
     std::array<uint64_t, 5> file;
     Device* device;
+    heddle_element_type_t type;  // of values from blocks
     bool operator==(const Key&) const = default;
   };
   struct Hash {

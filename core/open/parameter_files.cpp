@@ -11,6 +11,8 @@
 #include <tuple>
 
 #include "sdk/module/element_types.h"
+#include "sdk/module/parameter_formats.h"
+#include "sdk/module/safetensors.h"
 
 namespace heddle::open {
 
@@ -33,11 +35,15 @@ Status ParameterFiles::open_file(const std::string& path) {
   Result<FileIdentity> identity = identify(file.descriptor, path);
   if (!identity.ok()) return identity.take_status();
   file.identity = *identity;
+  char first[8];
+  const ssize_t got = pread(file.descriptor, first, sizeof(first), 0);
+  file.first_bytes.assign(first, got > 0 ? static_cast<size_t>(got) : 0);
   return Status();
 }
 
 Status ParameterFiles::read_index(File& file) {
-  module::Result<module::SafetensorsIndex> index = module::read_safetensors_index(file.descriptor, file.identity[kFileSize], file.path);
+  module::Result<module::ParameterIndex> index =
+      module::read_parameter_index(file.descriptor, file.identity[kFileSize], file.path, file.first_bytes);
   if (!index.ok()) return to_status(index.error(), "");
   file.index = std::move(index.value());
   return Status();
@@ -60,30 +66,57 @@ Status ParameterFiles::open(const std::vector<Named>& files) {
   for (const Named& named : files) {
     HEDDLE_RETURN_IF_ERROR(open_file(named.path));
     Source source{named.scope, files_.size() - 1, {}};
-    char first[8];
-    const ssize_t got = pread(files_.back().descriptor, first, sizeof(first), 0);
-    const bool in_shards = got == sizeof(first) && module::is_shard_index({first, sizeof(first)});
+    const bool in_shards = module::is_shard_index(files_.back().first_bytes);
     HEDDLE_RETURN_IF_ERROR(in_shards ? open_shards(source) : read_index(files_.back()));
     sources_.push_back(std::move(source));
   }
   return Status();
 }
 
-Result<std::pair<const ParameterFiles::File*, const module::SafetensorsEntry*>> ParameterFiles::find_in(const Source& source,
-                                                                                                        const std::string& name) const {
+Result<std::pair<const ParameterFiles::File*, const module::ParameterEntry*>> ParameterFiles::find_in(const Source& source,
+                                                                                                      const std::string& name) const {
   const File* file = &files_[source.first_file];
   if (source.in_shards.empty()) return std::pair(file, file->index.find(name));
   auto shard = std::lower_bound(source.in_shards.begin(), source.in_shards.end(), name,
                                 [](const module::ShardIndex::Entry& entry, const std::string& key) { return entry.name < key; });
-  if (shard == source.in_shards.end() || shard->name != name) return std::pair(file, static_cast<const module::SafetensorsEntry*>(nullptr));
+  if (shard == source.in_shards.end() || shard->name != name) return std::pair(file, static_cast<const module::ParameterEntry*>(nullptr));
   const File* found = file + 1 + shard->shard;
-  const module::SafetensorsEntry* entry = found->index.find(name);
+  const module::ParameterEntry* entry = found->index.find(name);
   if (!entry) {
     return error(HEDDLE_STATUS_DATA_LOSS,
                  "heddle: finding parameter '{}' failed: {} says that it is in {}, which does not have it; copy all shards again", name,
                  file->path, found->path);
   }
   return std::pair(found, entry);
+}
+
+namespace {
+
+// "Q4_K[2,256]"
+std::string dtype_text(const module::ParameterEntry& entry) {
+  std::vector<std::string> extents;
+  for (int64_t extent : entry.dims) extents.push_back(std::to_string(extent));
+  return module::type_text(entry.dtype, extents);
+}
+
+}  // namespace
+
+Result<ParameterExtent> ParameterFiles::blocks_of(const File& file, const module::ParameterEntry& entry,
+                                                  const module_format::Parameter& parameter, const std::vector<int64_t>& dims) {
+  const auto type = static_cast<heddle_element_type_t>(parameter.element_type());
+  if (!entry.block->decode) {
+    return error(HEDDLE_STATUS_UNIMPLEMENTED,
+                 "heddle: reading parameter '{}' from {} failed: this version cannot convert values from type {}; convert the model to "
+                 "another type, such as Q4_K",
+                 entry.name, file.path, entry.dtype);
+  }
+  if (!module::decodes_to(type) || entry.dims != dims || module::tensor_bytes(HEDDLE_TYPE_BITS(type), dims) != parameter.size_bytes()) {
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                 "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {}, whose values are f32, f16 or "
+                 "bf16 as the module wants them; give the file that was written for this model, or compile the model again",
+                 entry.name, file.path, module::shape_text(type, dims), dtype_text(entry));
+  }
+  return ParameterExtent{file.descriptor, entry.offset, entry.length, file.identity, file.path, entry.block, type, parameter.size_bytes()};
 }
 
 Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const module_format::Parameter& parameter) {
@@ -104,7 +137,7 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
   }
   std::string scope = parameter.scope()->str(), name = parameter.name()->str();
   const File* file = nullptr;
-  const module::SafetensorsEntry* entry = nullptr;
+  const module::ParameterEntry* entry = nullptr;
   std::string searched;
   for (const Source& source : sources_) {
     if (source.scope != scope) continue;
@@ -122,7 +155,7 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
   if (searched.empty()) {
     return error(HEDDLE_STATUS_NOT_FOUND,
                  "heddle: finding parameter '{}' of {} failed: no file is given for its scope '{}'; pass one with "
-                 "--params {}FILE.safetensors",
+                 "--params {}FILE",
                  name, module.path(), scope, scope.empty() ? scope : scope + "=");
   }
   if (!entry) {
@@ -130,6 +163,7 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
                  "heddle: finding parameter '{}' failed: no tensor of {} has that name; heddle params ls lists them", name, searched);
   }
   std::vector<int64_t> dims(parameter.dims()->begin(), parameter.dims()->end());
+  if (entry->block) return blocks_of(*file, *entry, parameter, dims);
   if (entry->element_type != parameter.element_type() || entry->dims != dims || entry->length != parameter.size_bytes()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
                  "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {} of {}; give the file that was "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Locates each parameter of a module: in the module's own file, in a safetensors file, or in shards of one, according to its scope. Opens files and
-// reads their indexes; reads no data. Used by core/submit when an instance is created.
+// Locates each parameter of a module: in the module's own file, in a parameter file, or in shards of safetensors, according to its scope. Opens files
+// and reads their indexes; reads no data. Used by core/submit when an instance is created.
 #ifndef HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
 #define HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
 
@@ -11,7 +11,7 @@
 #include "core/open/file_identity.h"
 #include "core/open/module.h"
 #include "core/status.h"
-#include "sdk/module/safetensors.h"
+#include "sdk/module/parameter_index.h"
 #include "sdk/module/safetensors_shards.h"
 
 namespace heddle::open {
@@ -23,6 +23,10 @@ struct ParameterExtent {
   uint64_t length = 0;
   FileIdentity file{};
   std::string_view path;
+  // If the values are stored in blocks: their type, and that of the values, whose bytes are `value_bytes` instead of `length`.
+  const module::BlockType* block = nullptr;
+  heddle_element_type_t type = HEDDLE_TYPE_UNDEFINED;
+  uint64_t value_bytes = 0;
 };
 
 class ParameterFiles {
@@ -45,7 +49,8 @@ class ParameterFiles {
     std::string path;
     int descriptor = -1;
     FileIdentity identity{};
-    module::SafetensorsIndex index;
+    std::string first_bytes;  // at most 8
+    module::ParameterIndex index;
   };
   // The source named for a scope: a file, or an index of shards, followed by its shards in files_.
   struct Source {
@@ -57,8 +62,11 @@ class ParameterFiles {
   Status open_file(const std::string& path);
   Status read_index(File& file);
   Status open_shards(Source& source);
+  // The place of a tensor that is stored in blocks.
+  static Result<ParameterExtent> blocks_of(const File& file, const module::ParameterEntry& entry, const module_format::Parameter& parameter,
+                                           const std::vector<int64_t>& dims);
   // Null if the source does not have the tensor; DATA_LOSS if the index names a shard that does not have it.
-  Result<std::pair<const File*, const module::SafetensorsEntry*>> find_in(const Source& source, const std::string& name) const;
+  Result<std::pair<const File*, const module::ParameterEntry*>> find_in(const Source& source, const std::string& name) const;
 
   std::vector<File> files_;
   std::vector<Source> sources_;

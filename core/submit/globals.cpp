@@ -37,7 +37,7 @@ Status check_unchanged(const std::vector<memory::WeightExtent>& extents, const o
     const std::string tensors = read.size() == 1 ? fmt::format("tensor '{}'", (*first)->name)
                                                  : fmt::format("{} tensors, '{}' to '{}',", read.size(), (*first)->name, (*last)->name);
     return error(HEDDLE_STATUS_DATA_LOSS, "heddle: reading {} (bytes [{}, {})) of {} failed: {}; load it again", tensors, (*first)->offset,
-                 (*last)->offset + (*last)->length, (*first)->path, change);
+                 (*last)->offset + (*last)->file_bytes(), (*first)->path, change);
   }
   return Status();
 }
@@ -70,7 +70,9 @@ Status Instance::locate_parameters(const InstanceRequest& request, Located& loca
     const mf::Parameter& parameter = *meta.parameters()->Get(global->index());
     Result<open::ParameterExtent> extent = located.files.find(*module_, parameter);
     if (!extent.ok()) return extent.take_status();
-    located.extents[i] = {extent->descriptor, extent->offset, extent->length, extent->file, extent->path, parameter.name()->string_view()};
+    located.extents[i] = {extent->descriptor, extent->offset, extent->block ? extent->value_bytes : extent->length,
+                          extent->file,       extent->path,   parameter.name()->string_view(),
+                          extent->block,      extent->type,   extent->length};
     if (read_.by_functions[i]) located.kept.push_back(i);
   }
   return Status();
@@ -150,7 +152,9 @@ Status Instance::run_initializer(const std::vector<uint32_t>& kept, const std::v
   const mf::Module& meta = module_->metadata();
   const std::vector<InitializerPart> parts = parts_of_initializer(meta, *program, read_.by_functions, usual_part_bytes(meta));
   std::vector<bool> elsewhere(globals_.size(), false);  // the same bytes are among those that functions read
-  auto key_of = [&](uint32_t i) { return std::tuple(machine_.globals[i].device, extents[i].file, extents[i].offset, extents[i].length); };
+  auto key_of = [&](uint32_t i) {
+    return std::tuple(machine_.globals[i].device, extents[i].file, extents[i].offset, extents[i].length, extents[i].type);
+  };
   std::set<decltype(key_of(0))> loaded;
   for (uint32_t i : kept) loaded.insert(key_of(i));
   for (uint32_t i = 0; i < globals_.size(); ++i) elsewhere[i] = loaded.contains(key_of(i));

@@ -5,42 +5,20 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "sdk/module/error.h"
 #include "sdk/module/output_file.h"
+#include "sdk/module/parameter_index.h"
 #include "sdk/module/parameter_source.h"
 
 namespace heddle::module {
 
 constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-struct SafetensorsEntry {
-  std::string name;
-  std::string dtype;                                           // as stated in the file, e.g. "F8_E8M0"
-  heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;  // undefined for a dtype without a Heddle type
-  std::vector<int64_t> dims;
-  uint64_t offset = 0;  // from the start of the file, bytes
-  uint64_t length = 0;  // bytes
-};
-
-// A file's metadata, in its order: names and texts.
-using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
-
-// Sorted by name.
-class SafetensorsIndex {
- public:
-  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
-  const SafetensorsMetadata& metadata() const { return metadata_; }
-  const SafetensorsEntry* find(std::string_view name) const;
-
- private:
-  friend Result<SafetensorsIndex> read_safetensors_index(int, uint64_t, const std::string&);
-  std::vector<SafetensorsEntry> entries_;
-  SafetensorsMetadata metadata_;
-};
+using SafetensorsEntry = ParameterEntry;
+using SafetensorsMetadata = ParameterMetadata;
+using SafetensorsIndex = ParameterIndex;
 
 // Reads and checks the header through the descriptor, which the caller keeps; `path` is for error texts. DATA_LOSS for a file that breaks a rule of
 // the format: a header beyond the file or above 100,000,000 bytes, invalid UTF-8 or JSON, duplicate names, sizes that do not match their shapes,

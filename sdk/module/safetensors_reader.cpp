@@ -116,12 +116,6 @@ void sort_entries(std::vector<SafetensorsEntry>& entries, Less less) {
 
 }  // namespace
 
-const SafetensorsEntry* SafetensorsIndex::find(std::string_view name) const {
-  auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
-                             [](const SafetensorsEntry& entry, std::string_view key) { return entry.name < key; });
-  return at != entries_.end() && at->name == name ? &*at : nullptr;
-}
-
 Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_bytes, const std::string& path) try {
   if (file_bytes < 8) return broken_index(path, concat("the file has ", file_bytes, " bytes, its size field alone has 8"));
   uint8_t prefix[8];
@@ -142,29 +136,30 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   JsonReader reader(json);
   if (!reader.enter('{')) return broken_index(path, "header: it is not an object");
 
-  SafetensorsIndex index;
-  index.entries_.reserve(json.size() / 80);  // about the text of one tensor
+  std::vector<SafetensorsEntry> entries;
+  SafetensorsMetadata metadata;
+  entries.reserve(json.size() / 80);  // about the text of one tensor
   bool has_metadata = false;
   while (reader.more()) {
     SafetensorsEntry entry;
     entry.name = reader.key();
     if (entry.name == "__metadata__") {
       if (has_metadata) return broken_index(path, "header: '__metadata__' is a duplicate key");
-      if (!read_string_map(reader, index.metadata_)) return broken_index(path, "header: '__metadata__' is not an object of strings");
+      if (!read_string_map(reader, metadata)) return broken_index(path, "header: '__metadata__' is not an object of strings");
       has_metadata = true;
       continue;
     }
     if (const std::string wrong = read_entry(reader, entry); !wrong.empty())
       return broken_index(path, concat("tensor ", in_quotes(entry.name), ": ", wrong));
-    index.entries_.push_back(std::move(entry));
+    entries.push_back(std::move(entry));
   }
 
   // No holes, no overlaps, nothing after the last tensor.
-  sort_entries(index.entries_, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+  sort_entries(entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return a.offset != b.offset ? a.offset < b.offset : a.length < b.length;
   });
   uint64_t end = 0;
-  for (const SafetensorsEntry& entry : index.entries_) {
+  for (const SafetensorsEntry& entry : entries) {
     if (entry.offset != end)
       return broken_index(path, concat("tensor ", in_quotes(entry.name), ": it starts at data byte ", entry.offset, ", expected ", end));
     end +=
@@ -172,7 +167,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
             .length;  // at most the last end, which is checked against the file below; lengths are differences of offsets, so this cannot wrap
   }
   const uint64_t data_bytes = file_bytes - 8 - header_bytes;
-  for (const SafetensorsEntry& entry : index.entries_) {
+  for (const SafetensorsEntry& entry : entries) {
     if (entry.offset + entry.length > data_bytes) {
       const uint64_t at = 8 + header_bytes + entry.offset;
       return broken_index(path, concat("tensor ", in_quotes(entry.name), ": its bytes [", at, ", ", at + entry.length,
@@ -180,14 +175,14 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
     }
   }
   if (end != data_bytes) return broken_index(path, concat("tensors end at data byte ", end, ", the data has ", data_bytes, " bytes"));
-  for (SafetensorsEntry& entry : index.entries_) entry.offset += 8 + header_bytes;
+  for (SafetensorsEntry& entry : entries) entry.offset += 8 + header_bytes;
 
-  sort_entries(index.entries_, [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
-  for (size_t i = 1; i < index.entries_.size(); ++i) {
-    if (index.entries_[i].name == index.entries_[i - 1].name)
-      return broken_index(path, concat("tensor ", in_quotes(index.entries_[i].name), ": the name is a duplicate"));
+  sort_entries(entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
+  for (size_t i = 1; i < entries.size(); ++i) {
+    if (entries[i].name == entries[i - 1].name)
+      return broken_index(path, concat("tensor ", in_quotes(entries[i].name), ": the name is a duplicate"));
   }
-  return index;
+  return SafetensorsIndex(std::move(entries), std::move(metadata));
 } catch (const std::bad_alloc&) {
   return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "module: reading a safetensors index failed: out of memory; free memory"};
 }

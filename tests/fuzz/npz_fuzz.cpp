@@ -24,10 +24,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bool good = true;
   for (const StoredTensor* tensor : tensors) {
     good = good && tensor->offset >= end && tensor->offset <= size && tensor->length <= size - tensor->offset;
-    good = good && checkpoint.find(tensor->name) == tensor && (!tensor->has_values() || byte_count(tensor->shape) == tensor->length);
+    good = good && checkpoint.find(tensor->name) == tensor &&
+           (tensor->block || !tensor->has_values() || byte_count(tensor->shape) == tensor->length);
     end = tensor->offset + tensor->length;
     std::vector<std::byte> bytes(good ? tensor->length : 0);
     good = good && checkpoint.read(*tensor, 0, bytes).empty();
+    bytes.resize(good ? tensor->value_bytes() : 0);
+    good = good && checkpoint.read_values(*tensor, 0, bytes).empty();
   }
   if (!good) {
     std::fprintf(stderr, "npz_fuzz: a tensor that breaks the rules was let pass\n");

@@ -94,7 +94,7 @@ TEST_P(RuntimeGlobals, SaysWhichParameterIsMissingOrWrong) {
   std::vector<std::pair<std::string, std::string>> slots = {{"", GetParam().device}};
   auto create = [&](const std::string& file) { return create_instance(opened.get(), slots, &instance, {{"model", file}}); };
   HEDDLE_EXPECT_FAILS(create_instance(opened.get(), slots, &instance), HEDDLE_STATUS_NOT_FOUND,
-                      "no file is given for its scope 'model'; pass one with --params model=FILE.safetensors");
+                      "no file is given for its scope 'model'; pass one with --params model=FILE");
   HEDDLE_EXPECT_FAILS(create(folder.path("absent.safetensors")), HEDDLE_STATUS_NOT_FOUND, "absent.safetensors");
   HEDDLE_EXPECT_FAILS(create(write_tensors("other.safetensors", "layer.weight", outside_, {4})), HEDDLE_STATUS_NOT_FOUND, "layer.bias");
   HEDDLE_EXPECT_FAILS(create(write_tensors("shape.safetensors", "layer.bias", outside_, {2, 2})), HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -103,6 +103,60 @@ TEST_P(RuntimeGlobals, SaysWhichParameterIsMissingOrWrong) {
   HEDDLE_EXPECT_FAILS(create(folder.path("broken.safetensors")), HEDDLE_STATUS_DATA_LOSS, "broken.safetensors");
   HEDDLE_EXPECT_FAILS(create_instance(opened.get(), slots, &instance, {{"model", path}, {"model", path}}), HEDDLE_STATUS_DATA_LOSS,
                       "m.heddle");
+}
+
+// Values in blocks are converted into the type that the module wants, in pieces: 40,000 blocks of 34 bytes, each an f16 scale and 32 integers.
+TEST_P(RuntimeGlobals, ConvertsBlocksOfGguf) {
+  constexpr size_t kBlocks = 40'000, kCount = kBlocks * 32;
+  std::string file("GGUF\3\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0w\1\0\0\0", 37);
+  for (const auto& [value, bytes] : {std::pair<uint64_t, int>{kCount, 8}, {8, 4}, {0, 8}}) {
+    for (int i = 0; i < bytes; ++i) file.push_back(static_cast<char>(value >> (8 * i)));
+  }
+  file.resize((file.size() + 31) / 32 * 32);
+  std::vector<float> values(kCount);
+  for (size_t i = 0; i < kBlocks; ++i) {
+    const bool half = i % 3 == 0;  // 0.5 or 1
+    file.push_back(0);
+    file.push_back(half ? 0x38 : 0x3C);
+    for (size_t j = 0; j < 32; ++j) {
+      const auto number = static_cast<int8_t>(i * 7 + j * 5);
+      file.push_back(static_cast<char>(number));
+      values[i * 32 + j] = static_cast<float>(number) * (half ? 0.5f : 1.0f);
+    }
+  }
+  write_file(folder.path("w.gguf"), file);
+  for (const heddle_element_type_t type : {HEDDLE_TYPE_F32, HEDDLE_TYPE_F16, HEDDLE_TYPE_I32}) {
+    ModuleBuilder module = builder();
+    uint32_t parameter = module.add_parameter("", "w", {kCount}, {});
+    const uint64_t bytes = kCount * HEDDLE_TYPE_BITS(type) / 8;
+    module.module.parameters[parameter]->element_type = type;
+    module.module.parameters[parameter]->size_bytes = bytes;
+    uint32_t global = module.add_global("w", mf::GlobalKind::Parameter, bytes, parameter);
+    mf::FunctionT& function = module.add_function("main");
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(static_cast<int64_t>(bytes / 4))}));
+    ProgramBuilder p = program();
+    p.copy(ProgramBuilder::whole(p.global(global), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    function.programs.push_back(p.finish());
+    if (type == HEDDLE_TYPE_I32) {
+      const std::string path = folder.path("m.heddle");
+      ASSERT_EQ(module.write(path), "");
+      ModuleHandle opened = open_module(runtime.get(), path);
+      InstanceHandle instance;
+      HEDDLE_EXPECT_FAILS(create_instance(opened.get(), {{"", GetParam().device}}, &instance, {{"", folder.path("w.gguf")}}),
+                          HEDDLE_STATUS_INVALID_ARGUMENT, "the module expects i32[1280000], the file has Q8_0[1280000]");
+      continue;
+    }
+    InstanceHandle instance = open(module, {{"", folder.path("w.gguf")}});
+    ASSERT_NE(instance, nullptr);
+    const std::vector<float> got = read_tensor(call_for_one(find_function(instance), {}));
+    ASSERT_EQ(got.size() * 4, bytes);
+    if (type == HEDDLE_TYPE_F32) {
+      EXPECT_TRUE(got == values);
+    } else {
+      const auto* halves = reinterpret_cast<const _Float16*>(got.data());
+      EXPECT_TRUE(std::equal(values.begin(), values.end(), halves, [](float a, _Float16 b) { return a == static_cast<float>(b); }));
+    }
+  }
 }
 
 // derived = stored + stored, once, by the initializer; the parameter itself is gone afterwards.

@@ -3,12 +3,14 @@
 #include "tools/params/checkpoint.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <new>
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/layout.h"
 #include "sdk/module/npy_header.h"
+#include "sdk/module/parameter_formats.h"
 #include "sdk/module/safetensors_shards.h"
 #include "tools/heddle/npy.h"
 #include "tools/heddle/npz.h"
@@ -21,12 +23,11 @@ using module::concat;
 using module::in_quotes;
 using std::string_view_literals::operator""sv;
 
-constexpr const char kRead[] = "this version reads safetensors (also in shards, by their index), .npz and .npy";
+constexpr const char kRead[] = "this version reads safetensors (also in shards, by their index), GGUF, .npz and .npy";
 
 // Names an unsupported format by its first bytes; empty if it is unknown.
 std::string other_format(std::string_view first) {
   const std::pair<std::string_view, std::string_view> kFormats[] = {
-      {"GGUF"sv, "a GGUF file"},
       {"IRPA"sv, "an IRPA file"},
       {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
       {{reinterpret_cast<const char*>(module::kMagic), sizeof(module::kMagic)},
@@ -80,23 +81,25 @@ Wrong Checkpoint::open_single(const std::string& first) {
   if (is_zip(first)) return file.about(open_npz());
   if (first.starts_with(module::kNpyMagic)) return file.about(open_npy());
   if (const std::string other = other_format(first); !other.empty()) return file.about(refusal(other));
+  const bool is_gguf = module::parameter_format(first) == module::ParameterFormat::kGguf;
   // The size of a safetensors header, below 2^32.
-  if (first.size() < 8 || first.substr(4) != std::string_view("\0\0\0\0", 4)) {
+  if (!is_gguf && (first.size() < 8 || first.substr(4) != std::string_view("\0\0\0\0", 4))) {
     return file.about("it does not begin like any known parameter file; " + std::string(kRead));
   }
-  format_ = "safetensors";
-  return open_safetensors(0);
+  format_ = is_gguf ? "GGUF" : "safetensors";
+  return open_indexed(0, first);
 }
 
-Wrong Checkpoint::open_safetensors(uint32_t file) {
-  auto index = module::read_safetensors_index(files_[file].descriptor(), files_[file].size_bytes(), files_[file].path());
+Wrong Checkpoint::open_indexed(uint32_t file, const std::string& first_bytes) {
+  auto index = module::read_parameter_index(files_[file].descriptor(), files_[file].size_bytes(), files_[file].path(), first_bytes);
   if (!index) return wrong_of(index.error());
   for (const auto& [name, text] : index.value().metadata()) {
     if (metadata_names_.insert(name).second) metadata_.emplace_back(name, text);
   }
-  for (const module::SafetensorsEntry& entry : index.value().entries()) {
-    const bool has_type = entry.element_type != HEDDLE_TYPE_UNDEFINED;
-    tensors_.push_back({entry.name, Shape{entry.element_type, entry.dims}, has_type ? "" : entry.dtype, file, entry.offset, entry.length});
+  for (const module::ParameterEntry& entry : index.value().entries()) {
+    const bool has_type = entry.element_type != HEDDLE_TYPE_UNDEFINED, converts = entry.block && entry.block->decode;
+    tensors_.push_back({entry.name, Shape{converts ? HEDDLE_TYPE_F32 : entry.element_type, entry.dims}, has_type ? "" : entry.dtype, file,
+                        entry.offset, entry.length, std::nullopt, 0, entry.block});
   }
   return {};
 }
@@ -110,7 +113,7 @@ Wrong Checkpoint::open_shards() {
     InputFile& file = files_.emplace_back();
     if (Wrong wrong = file.open(module::shard_path(path_, shard)); !wrong.empty())
       return files_[0].about(concat("it names a shard that cannot be opened: ", in_quotes(file.path()), ": ", wrong));
-    if (Wrong wrong = open_safetensors(static_cast<uint32_t>(files_.size() - 1)); !wrong.empty()) return wrong;
+    if (Wrong wrong = open_indexed(static_cast<uint32_t>(files_.size() - 1), {}); !wrong.empty()) return wrong;
   }
   // The index assigns a file to each tensor: files may contain further tensors, also the same one in several files.
   std::vector<StoredTensor> found = std::move(tensors_), kept;
@@ -184,6 +187,28 @@ Wrong Checkpoint::read(const StoredTensor& tensor, uint64_t offset, std::span<st
                            tensor.offset + offset + out.size(), "): ", wrong));
 }
 
+Wrong Checkpoint::read_values(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const {
+  if (!tensor.block || !tensor.has_values()) return read(tensor, offset, out);
+  const module::BlockType& block = *tensor.block;
+  const uint64_t per_block = uint64_t{block.elements} * sizeof(float);
+  std::vector<std::byte> blocks, values;
+  while (!out.empty()) {
+    // As many blocks as fit into the cache: into `out`, or, if only a part of them is wanted, into a buffer.
+    const uint64_t first = offset / per_block, skipped = offset % per_block;
+    const bool is_part = skipped != 0 || out.size() < per_block;
+    const uint64_t count = is_part ? 1 : std::min<uint64_t>(out.size() / per_block, (uint64_t{256} << 10) / per_block);
+    blocks.resize(count * block.bytes);
+    if (Wrong wrong = read(tensor, first * block.bytes, blocks); !wrong.empty()) return wrong;
+    if (is_part) values.resize(per_block);
+    module::decode_blocks(block, blocks.data(), count, HEDDLE_TYPE_F32, is_part ? values.data() : out.data());
+    const uint64_t done = is_part ? std::min<uint64_t>(per_block - skipped, out.size()) : count * per_block;
+    if (is_part) std::memcpy(out.data(), values.data() + skipped, done);
+    out = out.subspan(done);
+    offset += done;
+  }
+  return {};
+}
+
 Wrong Checkpoint::changed() const {
   for (const InputFile& file : files_) {
     if (Wrong wrong = file.changed(); !wrong.empty()) return file.about(wrong);
@@ -195,10 +220,11 @@ Wrong for_each_piece(const Checkpoint& checkpoint, const StoredTensor& tensor, c
   HostTensor piece;
   piece.shape.element_type = tensor.has_values() ? tensor.shape.element_type : HEDDLE_TYPE_U8;
   const uint64_t width = HEDDLE_TYPE_BITS(piece.shape.element_type) / 8;  // none of these formats packs Heddle's types below one byte
-  for (uint64_t done = 0; done < tensor.length; done += piece.bytes.size()) {
-    piece.bytes.resize(std::min(kPieceBytes, tensor.length - done));
+  const uint64_t total = tensor.value_bytes();
+  for (uint64_t done = 0; done < total; done += piece.bytes.size()) {
+    piece.bytes.resize(std::min(kPieceBytes, total - done));
     piece.shape.dims = {static_cast<int64_t>(piece.bytes.size() / width)};
-    if (Wrong wrong = checkpoint.read(tensor, done, piece.bytes); !wrong.empty()) return wrong;
+    if (Wrong wrong = checkpoint.read_values(tensor, done, piece.bytes); !wrong.empty()) return wrong;
     if (Wrong wrong = take(piece); !wrong.empty()) return wrong;
   }
   return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Named tensors in one or several files of any supported format: safetensors, safetensors in shards with an index, .npz, .npy. Opening reads
+// Named tensors in one or several files of any supported format: safetensors, safetensors in shards with an index, GGUF, .npz, .npy. Opening reads
 // only headers; data is read in parts, and no file is mapped. Used by every action of heddle params.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "sdk/module/safetensors.h"
+#include "sdk/module/parameter_index.h"
 #include "tools/heddle/input_file.h"
 #include "tools/heddle/tensor_text.h"
 
@@ -19,20 +19,25 @@ namespace heddle::tool {
 
 struct StoredTensor {
   std::string name;
-  Shape shape;        // the type is undefined if Heddle has no such type
+  Shape shape;        // the type is undefined if Heddle has no such type, and f32 for values that are stored in blocks
   std::string dtype;  // name of such a type in the file; else empty
   uint32_t file = 0;  // index into Checkpoint::files()
   uint64_t offset = 0, length = 0;
   // For .npz: the CRC-32 of its member, which has a header before the data.
   std::optional<uint32_t> crc = {};
   uint64_t header_bytes = 0;
+  const module::BlockType* block = nullptr;  // of values that are stored in blocks
 
-  bool has_values() const { return dtype.empty(); }
+  bool has_values() const { return shape.element_type != HEDDLE_TYPE_UNDEFINED; }
+  // Of values as read_values returns them; `length` if Heddle has no such type.
+  uint64_t value_bytes() const { return has_values() ? byte_count(shape).value_or(0) : length; }
   // "f32", or the type's name in the file
   std::string type_text() const;
   // "f32[2,3]"
   std::string shape_text() const;
 };
+
+constexpr const char kParameterFileHelp[] = "parameter file: safetensors, model.safetensors.index.json, GGUF, .npz or .npy";
 
 class Checkpoint {
  public:
@@ -40,25 +45,27 @@ class Checkpoint {
   Wrong open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // "safetensors", "safetensors in shards", "npz", "npy"
+  // "safetensors", "safetensors in shards", "GGUF", "npz", "npy"
   const std::string& format() const { return format_; }
   const std::vector<InputFile>& files() const { return files_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // sorted by name
   const StoredTensor* find(const std::string& name) const;
   uint64_t tensor_bytes() const;
-  // The metadata of safetensors files; for shards the union, where the first file wins if two differ.
-  const module::SafetensorsMetadata& metadata() const { return metadata_; }
+  // The metadata of safetensors and GGUF files; for shards the union, where the first file wins if two differ.
+  const module::ParameterMetadata& metadata() const { return metadata_; }
   // Oddities that are not errors: a wrong total, tensors of a shard that are not in the index.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // Reads bytes of a tensor's data. An error text names file, tensor and bytes.
+  // Reads bytes of a tensor's data as they are stored. An error text names file, tensor and bytes.
   Wrong read(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
+  // Reads bytes of a tensor's values of type shape.element_type: the same unless they are stored in blocks. Whole values only.
+  Wrong read_values(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
   // An error text if one of the files was modified since it was opened.
   Wrong changed() const;
 
  private:
   Wrong open_single(const std::string& first_bytes);
-  Wrong open_safetensors(uint32_t file);
+  Wrong open_indexed(uint32_t file, const std::string& first_bytes);
   Wrong open_shards();
   Wrong open_npz();
   Wrong open_npy();
@@ -66,7 +73,7 @@ class Checkpoint {
   std::string path_, format_;
   std::vector<InputFile> files_;
   std::vector<StoredTensor> tensors_;
-  module::SafetensorsMetadata metadata_;
+  module::ParameterMetadata metadata_;
   std::unordered_set<std::string> metadata_names_;
   std::vector<std::string> warnings_;
 };

@@ -7,6 +7,7 @@
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/npy_header.h"
+#include "sdk/module/safetensors.h"
 #include "sdk/module/utf8.h"
 #include "tools/heddle/npy.h"
 #include "tools/heddle/same_file.h"
@@ -21,7 +22,7 @@ struct Options {
   std::string file, output, type, progress = "auto";
   std::vector<std::string> only, renames;
   void declare(Flags& flags) {
-    flags.positional("FILE", file, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positional("FILE", file, kParameterFileHelp);
     flags.text("-o,--output", output, ".safetensors, .npz, or .npy for a single tensor; once complete, it replaces an existing file",
                "FILE");
     flags.choice("--type", type, {"f32", "f16", "bf16"}, "cast all floats to this type; integers and booleans are unchanged");
@@ -85,11 +86,19 @@ Wrong refuse_npy_type(const Planned& one) {
          (one.from->has_values() ? "; cast it with --type f32, or write .safetensors" : "; write .safetensors");
 }
 
+// No format that is written has types of blocks.
+Wrong refuse_blocks(const StoredTensor& tensor) {
+  return "tensor '" + tensor.name + "' has type " + tensor.dtype + ", whose values are stored in blocks; " +
+         (tensor.has_values() ? "convert them with --type f32, f16 or bf16, or leave it out with --only"
+                              : "this version cannot convert them: leave it out with --only");
+}
+
 Wrong write(const Checkpoint& checkpoint, std::vector<Planned>& planned, const std::string& path) {
   if (path.ends_with(".safetensors")) {
     std::vector<module::SafetensorsTensor> tensors;
     for (Planned& one : planned)
-      tensors.push_back({one.name, one.shape.element_type, one.shape.dims, std::move(one.source), one.from->dtype});
+      tensors.push_back(
+          {one.name, one.shape.element_type, one.shape.dims, std::move(one.source), one.from->has_values() ? "" : one.from->dtype});
     return wrong_of(module::write_safetensors(tensors, path, checkpoint.metadata()));
   }
   for (const Planned& one : planned) {
@@ -127,13 +136,13 @@ int run(const Arguments& arguments) {
   const bool is_aligned_by_order = options.output.ends_with(".safetensors");
   auto place = [&](const StoredTensor* tensor) {
     const uint64_t count = element_count(tensor->shape).value_or(0);
-    const uint64_t width = is_aligned_by_order && count ? tensor->length / count : 0;
+    const uint64_t width = is_aligned_by_order && count ? tensor->value_bytes() / count : 0;
     return std::make_tuple(~width, tensor->file, tensor->offset, tensor->name);
   };
   std::sort(tensors.begin(), tensors.end(), [&](const StoredTensor* a, const StoredTensor* b) { return place(a) < place(b); });
 
   uint64_t bytes = 0;
-  for (const StoredTensor* tensor : tensors) bytes += tensor->length;
+  for (const StoredTensor* tensor : tensors) bytes += tensor->value_bytes();
   Progress progress(options.progress, "converting", bytes);
   const heddle_element_type_t type = module::element_type_from_name(options.type);
   std::vector<Planned> planned(tensors.size());
@@ -144,7 +153,8 @@ int run(const Arguments& arguments) {
     one.shape = one.from->shape;
     const bool cast = !options.type.empty() && is_float(one.shape.element_type) && one.shape.element_type != type;
     if (cast) one.shape.element_type = type;
-    one.source = cast ? cast_values(checkpoint, *one.from, type, progress, one.overflowed) : stored_bytes(checkpoint, *one.from, progress);
+    if (one.from->block && (options.type.empty() || !one.from->has_values())) return flags.failed(refuse_blocks(*one.from));
+    one.source = cast ? cast_values(checkpoint, *one.from, type, progress, one.overflowed) : values_of(checkpoint, *one.from, progress);
   }
   if (Wrong wrong = rename_all(options.renames, planned); !wrong.empty()) return flags.misuse(wrong);
   if (Wrong wrong = write(checkpoint, planned, options.output); !wrong.empty()) return flags.failed(wrong);

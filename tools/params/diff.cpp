@@ -15,7 +15,7 @@ struct Options {
   double rtol = 0, atol = 0;
   bool any_type = false;
   void declare(Flags& flags) {
-    flags.positional("A", a, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positional("A", a, kParameterFileHelp);
     flags.positional("B", b, "parameter file that A is compared with");
     flags.number("--rtol", rtol, "allowed difference relative to the value in B (0)", 0, 1e300);
     flags.number("--atol", atol, "allowed absolute difference (0)", 0, 1e300);
@@ -38,7 +38,7 @@ Wrong compare_values(const Checkpoint& a, const StoredTensor& in_a, const Checkp
   return for_each_piece(a, in_a, [&](const HostTensor& piece) -> Wrong {
     other.shape.dims = piece.shape.dims;
     other.bytes.resize(piece.bytes.size() / width_a * width_b);
-    if (Wrong wrong = b.read(in_b, done, other.bytes); !wrong.empty()) return wrong;
+    if (Wrong wrong = b.read_values(in_b, done, other.bytes); !wrong.empty()) return wrong;
     out.add(piece, other);
     done += other.bytes.size();
     progress.add(piece.bytes.size() + other.bytes.size());
@@ -162,7 +162,7 @@ int run(const Arguments& arguments) {
   }
   uint64_t bytes = 0;
   for (const auto* side : {&left, &right}) {
-    for (const StoredTensor* tensor : *side) bytes += tensor->length;
+    for (const StoredTensor* tensor : *side) bytes += tensor->value_bytes();
   }
   Progress progress(options.progress, "comparing", bytes);
   Comparer comparer(options, a, b, progress);

@@ -13,7 +13,7 @@ struct Options {
   std::vector<std::string> names;
   uint64_t values = 1000;
   void declare(Flags& flags) {
-    flags.positional("FILE", file, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positional("FILE", file, kParameterFileHelp);
     flags.positionals("NAME", names, "names of tensors, or globs");
     flags.count("--values", values, "maximum number of values printed per tensor (1000)", 0, UINT64_MAX);
     flags.choice("--format", format, {"table", "json", "jsonl"}, "format of the results on stdout");
@@ -25,7 +25,8 @@ constexpr const char kSummary[] = "prints the values of tensors";
 // Prints one tensor of any size, one piece at a time.
 Wrong print_tensor(const Checkpoint& checkpoint, const StoredTensor& tensor, Format format, uint64_t most) {
   const bool json = format != Format::kTable;
-  std::string out = json ? result_json_head(tensor.name, tensor.shape) : module::one_line(tensor.name) + "=" + tensor.shape_text() + "=";
+  std::string out =
+      json ? result_json_head(tensor.name, tensor.shape) : module::one_line(tensor.name) + "=" + shape_text(tensor.shape) + "=";
   const uint64_t count = element_count(tensor.shape).value_or(0), wanted = std::min(count, most);
   uint64_t done = 0;
   auto print = [&] {
@@ -33,7 +34,7 @@ Wrong print_tensor(const Checkpoint& checkpoint, const StoredTensor& tensor, For
     out.clear();
   };
   StoredTensor part = tensor;
-  part.length = wanted * (HEDDLE_TYPE_BITS(tensor.shape.element_type) / 8);
+  part.shape.dims = {static_cast<int64_t>(wanted)};
   Wrong wrong = for_each_piece(checkpoint, part, [&](const HostTensor& piece) -> Wrong {
     const uint64_t in_piece = element_count(piece.shape).value_or(0);
     for (uint64_t i = 0; i < in_piece; ++i, ++done) {

@@ -11,7 +11,7 @@ namespace {
 struct Options {
   std::string file, name, output, progress = "auto";
   void declare(Flags& flags) {
-    flags.positional("FILE", file, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positional("FILE", file, kParameterFileHelp);
     flags.positional("NAME", name, "name of a tensor");
     flags.text("-o,--output", output, "file to write: .npy, or .bin for raw bytes; once complete, it replaces an existing file", "FILE");
     add_progress_flag(flags, progress);
@@ -42,8 +42,8 @@ int run(const Arguments& arguments) {
   }
   if (is_npy && !tensor->has_values())
     return flags.failed("tensor '" + tensor->name + "': NumPy has no type for " + tensor->dtype + "; write a .bin file");
-  Progress progress(options.progress, "extracting", tensor->length);
-  const module::ParameterSource data = stored_bytes(checkpoint, *tensor, progress);
+  Progress progress(options.progress, "extracting", is_npy ? tensor->value_bytes() : tensor->length);
+  const module::ParameterSource data = is_npy ? values_of(checkpoint, *tensor, progress) : stored_bytes(checkpoint, *tensor, progress);
   if (Wrong wrong = is_npy ? write_npy(options.output, tensor->shape, data) : write_raw(options.output, data); !wrong.empty())
     return flags.failed(wrong);
   return kFine;

@@ -11,7 +11,7 @@ struct Options {
   std::string file, format = "table";
   std::vector<std::string> names;
   void declare(Flags& flags) {
-    flags.positional("FILE", file, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positional("FILE", file, kParameterFileHelp);
     flags.positionals("NAME", names, "only tensors with these names; globs such as 'layers.0.*' are allowed");
     flags.choice("--format", format, format_names(), "format of the results on stdout");
   }

@@ -12,8 +12,8 @@ namespace {
 
 module::Status read_some(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out,
                          Progress& progress) {
-  Wrong wrong = checkpoint.read(tensor, offset, out);
-  if (wrong.empty() && offset + out.size() == tensor.length) wrong = checkpoint.changed();
+  Wrong wrong = checkpoint.read_values(tensor, offset, out);
+  if (wrong.empty() && offset + out.size() == tensor.value_bytes()) wrong = checkpoint.changed();
   if (!wrong.empty()) return module::Error{HEDDLE_STATUS_DATA_LOSS, wrong};
   progress.add(out.size());
   return std::nullopt;
@@ -27,8 +27,19 @@ double overflow_limit(heddle_element_type_t type) {
 }  // namespace
 
 module::ParameterSource stored_bytes(const Checkpoint& checkpoint, const StoredTensor& tensor, Progress& progress) {
-  auto read = [&](uint64_t offset, std::span<std::byte> out) { return read_some(checkpoint, tensor, offset, out, progress); };
+  auto read = [&](uint64_t offset, std::span<std::byte> out) -> module::Status {
+    Wrong wrong = checkpoint.read(tensor, offset, out);
+    if (wrong.empty() && offset + out.size() == tensor.length) wrong = checkpoint.changed();
+    if (!wrong.empty()) return module::Error{HEDDLE_STATUS_DATA_LOSS, wrong};
+    progress.add(out.size());
+    return std::nullopt;
+  };
   return {tensor.length, {}, read};
+}
+
+module::ParameterSource values_of(const Checkpoint& checkpoint, const StoredTensor& tensor, Progress& progress) {
+  auto read = [&](uint64_t offset, std::span<std::byte> out) { return read_some(checkpoint, tensor, offset, out, progress); };
+  return {tensor.value_bytes(), {}, read};
 }
 
 module::ParameterSource cast_values(const Checkpoint& checkpoint, const StoredTensor& tensor, heddle_element_type_t type,
@@ -47,7 +58,7 @@ module::ParameterSource cast_values(const Checkpoint& checkpoint, const StoredTe
     }
     return std::nullopt;
   };
-  return {tensor.length / from * to, {}, read};
+  return {tensor.value_bytes() / from * to, {}, read};
 }
 
 }  // namespace heddle::tool

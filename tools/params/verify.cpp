@@ -19,7 +19,7 @@ struct Options {
   std::string file, module, scope, format = "table", progress = "auto";
   bool nan = false;
   void declare(Flags& flags) {
-    flags.positional("FILE", file, "parameter file: safetensors, model.safetensors.index.json, .npz or .npy");
+    flags.positional("FILE", file, kParameterFileHelp);
     flags.on("--nan", nan, "read all values; NaN, infinities and a wrong CRC in .npz are errors");
     flags.text("--module", module, "the file must have every parameter that this module reads from files, with its type and shape",
                "MODULE");
@@ -94,7 +94,8 @@ void check_module(const module::Module& module, const Options& options, const Ch
     const StoredTensor* tensor = checkpoint.find(name);
     if (!tensor) {
       problems.push_back(problem(name, "missing", "the module needs " + expected + ", the file has no tensor of that name"));
-    } else if (tensor->shape.element_type != parameter->element_type()) {
+    } else if (tensor->block ? !tensor->has_values() || !module::decodes_to(parameter->element_type())
+                             : tensor->shape.element_type != parameter->element_type()) {
       problems.push_back(problem(name, "type", "the module needs " + expected + ", the file has " + tensor->shape_text()));
     } else if (tensor->shape.dims != dims) {
       problems.push_back(problem(name, "shape", "the module needs " + expected + ", the file has " + tensor->shape_text()));
@@ -122,8 +123,8 @@ int run(const Arguments& arguments) {
   if (!options.module.empty()) {
     auto module = module::open_module(options.module);
     if (!module) return flags.failed(wrong_of(module.error()));
-    if (!checkpoint.format().starts_with("safetensors"))
-      flags.failed("warning: heddle run accepts only safetensors; convert '" + options.file + "' for it");
+    if (!checkpoint.format().starts_with("safetensors") && checkpoint.format() != "GGUF")
+      flags.failed("warning: heddle run accepts only safetensors and GGUF; convert '" + options.file + "' for it");
     std::set<std::string> scopes;
     uint64_t wanted = 0;
     check_module(*module.value(), options, checkpoint, problems, scopes, wanted);
@@ -136,7 +137,9 @@ int run(const Arguments& arguments) {
     found += ", " + (wanted ? std::to_string(wanted) : std::string("none")) + " needed by the module";
   }
   if (options.nan) {
-    Progress progress(options.progress, "reading", checkpoint.tensor_bytes());
+    uint64_t bytes = 0;
+    for (const StoredTensor& tensor : checkpoint.tensors()) bytes += tensor.value_bytes();
+    Progress progress(options.progress, "reading", bytes);
     for (const StoredTensor& tensor : checkpoint.tensors()) {
       if (Wrong wrong = check_values(checkpoint, tensor, progress, problems); !wrong.empty()) return flags.failed(wrong);
     }

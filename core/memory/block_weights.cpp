@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Called through block_weights.h. Each thread has one buffer for blocks and one for values, which stay in its cache.
+#include "core/memory/block_weights.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <thread>
+
+namespace heddle::memory {
+
+namespace {
+
+// Bytes of values per piece: few for host memory, to which a copy costs little; more for others, where each copy is a transfer that is waited for.
+constexpr uint64_t kHostPieceBytes = uint64_t{256} << 10, kDevicePieceBytes = uint64_t{4} << 20;
+constexpr size_t kMostThreads = 16, kPiecesPerThread = 16;
+
+}  // namespace
+
+struct BlockWeights::Buffers {
+  std::vector<std::byte> blocks, values;
+};
+
+Status BlockWeights::read() {
+  const uint64_t piece_bytes = device_.unified() ? kHostPieceBytes : kDevicePieceBytes;
+  for (const Part& part : parts_) {
+    const WeightExtent& from = *part.from;
+    Status allocated = part.to->allocate(from.length);
+    if (!allocated.ok()) {
+      return wrap(std::move(allocated),
+                  fmt::format("allocating {} bytes for a parameter of {} on device '{}'", from.length, from.path, device_.alias()));
+    }
+    const uint64_t per_block = uint64_t{from.block->elements} * (HEDDLE_TYPE_BITS(from.type) / 8);
+    const uint64_t total = from.block_bytes / from.block->bytes, most = std::max<uint64_t>(piece_bytes / per_block, 1);
+    for (uint64_t done = 0; done < total; done += most) pieces_.push_back({&part, done, std::min(most, total - done)});
+  }
+  std::vector<std::thread> threads;
+  const size_t wanted =
+      std::min({kMostThreads, static_cast<size_t>(std::thread::hardware_concurrency()), pieces_.size() / kPiecesPerThread});
+  try {
+    while (threads.size() + 1 < wanted) threads.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {  // with fewer threads, then
+  } catch (const std::bad_alloc&) {
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return std::move(failure_);
+}
+
+void BlockWeights::work() {
+  try {
+    Buffers buffers;
+    for (size_t i = next_++; i < pieces_.size() && !stop_.load(std::memory_order_relaxed); i = next_++) {
+      if (Status status = convert(pieces_[i], buffers); !status.ok()) return fail(std::move(status));
+    }
+  } catch (const std::bad_alloc&) {
+    fail(error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "converting parameters for device '{}' failed: out of memory; free memory",
+               device_.alias()));
+  }
+}
+
+void BlockWeights::fail(Status&& failure) {
+  std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = std::move(failure);
+  stop_.store(true, std::memory_order_relaxed);
+}
+
+Status BlockWeights::convert(const Piece& piece, Buffers& buffers) {
+  if (cancelled_ && cancelled_->load(std::memory_order_relaxed)) {
+    return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled: the instance was released", device_.alias());
+  }
+  const WeightExtent& from = *piece.part->from;
+  const module::BlockType& block = *from.block;
+  const uint64_t offset = from.offset + piece.first_block * block.bytes, bytes = piece.blocks * block.bytes;
+  const uint64_t per_block = uint64_t{block.elements} * (HEDDLE_TYPE_BITS(from.type) / 8);
+  if (buffers.blocks.size() < bytes) buffers.blocks.resize(bytes);
+  if (buffers.values.size() < piece.blocks * per_block) buffers.values.resize(piece.blocks * per_block);
+  for (uint64_t done = 0; done < bytes;) {
+    const ssize_t got = ::pread(from.descriptor, buffers.blocks.data() + done, bytes - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      return error(HEDDLE_STATUS_DATA_LOSS, "reading tensor '{}' (bytes [{}, {}) of {}) failed at byte {}: {}", from.name, from.offset,
+                   from.offset + from.block_bytes, from.path, offset + done,
+                   got < 0 ? std::strerror(errno) : "the file ends here; it is truncated or was replaced")
+          .payload("parameter", from.name);
+    }
+    done += static_cast<uint64_t>(got);
+  }
+  module::decode_blocks(block, buffers.blocks.data(), piece.blocks, from.type, buffers.values.data());
+  const heddle_block_t& to = piece.part->to->block();
+  Status copied = device_.upload(buffers.values.data(), {to.buffer, to.offset + piece.first_block * per_block, piece.blocks * per_block});
+  return copied.ok() ? Status() : wrap(std::move(copied), fmt::format("copying tensor '{}' to device '{}'", from.name, device_.alias()));
+}
+
+}  // namespace heddle::memory

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loads weights whose values are stored in blocks, such as Q4_K of GGUF: reads and converts them on the host, piece by piece, and copies each piece to
+// the device. Used by weights.cpp.
+#ifndef HEDDLE_CORE_MEMORY_BLOCK_WEIGHTS_H_
+#define HEDDLE_CORE_MEMORY_BLOCK_WEIGHTS_H_
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "core/memory/weights.h"
+
+namespace heddle::memory {
+
+class BlockWeights {
+ public:
+  BlockWeights(Device& device, const std::atomic<bool>* cancelled) : device_(device), cancelled_(cancelled) {}
+  BlockWeights(const BlockWeights&) = delete;
+  BlockWeights& operator=(const BlockWeights&) = delete;
+
+  void add(const WeightExtent& extent, Weight& weight) { parts_.push_back({&extent, &weight}); }
+  // Allocates, reads and converts all of them, with several threads if they are large. Returns the first failure, when all threads have ended.
+  Status read();
+
+ private:
+  struct Part {
+    const WeightExtent* from;
+    Weight* to;
+  };
+  // Some blocks of a weight.
+  struct Piece {
+    const Part* part;
+    uint64_t first_block, blocks;
+  };
+  struct Buffers;
+  // Takes pieces until none is left or one failed.
+  void work();
+  Status convert(const Piece& piece, Buffers& buffers);
+  void fail(Status&& failure);
+
+  Device& device_;
+  const std::atomic<bool>* cancelled_;
+  std::vector<Part> parts_;
+  std::vector<Piece> pieces_;
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  Status failure_;
+};
+
+}  // namespace heddle::memory
+
+#endif  // HEDDLE_CORE_MEMORY_BLOCK_WEIGHTS_H_

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The tensors of a parameter file of any format: names, types, shapes and places. Filled in by the reader of each format; used by core/open
+// and by heddle params. Holds no tensor data.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sdk/module/block_types.h"
+#include "sdk/module/error.h"
+
+namespace heddle::module {
+
+struct ParameterEntry {
+  std::string name;
+  std::string dtype;                                           // as stated in the file, e.g. "F8_E8M0", "Q4_K"
+  heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;  // undefined for a dtype without a Heddle type
+  std::vector<int64_t> dims;
+  uint64_t offset = 0;               // from the start of the file, bytes
+  uint64_t length = 0;               // bytes in the file
+  const BlockType* block = nullptr;  // of elements that are stored in blocks; then element_type is undefined
+};
+
+// A file's metadata, in its order: names and texts.
+using ParameterMetadata = std::vector<std::pair<std::string, std::string>>;
+
+class ParameterIndex {
+ public:
+  ParameterIndex() = default;
+  // Entries are sorted by name, and no name occurs twice.
+  ParameterIndex(std::vector<ParameterEntry> entries, ParameterMetadata metadata)
+      : entries_(std::move(entries)), metadata_(std::move(metadata)) {}
+  const std::vector<ParameterEntry>& entries() const { return entries_; }
+  const ParameterMetadata& metadata() const { return metadata_; }
+  const ParameterEntry* find(std::string_view name) const;
+
+ private:
+  std::vector<ParameterEntry> entries_;
+  ParameterMetadata metadata_;
+};
+
+// Sorts by name, moving each entry once. The first name that occurs twice, or null.
+const std::string* sort_by_name(std::vector<ParameterEntry>& entries);
+
+}  // namespace heddle::module

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""GGUF files that this test writes itself, with every block type: heddle params and heddle run against values that NumPy computes from the
+definitions of the types."""
+import struct
+import unittest
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from heddle_command import HeddleTestCase
+
+ROWS = 3
+F32 = np.float32
+
+
+def halves(blocks, at):
+    return blocks[:, at:at + 2].copy().view(np.float16).astype(F32)
+
+
+def nibbles(packed):
+    """The low halves of all bytes, then the high ones."""
+    return np.concatenate([packed & 15, packed >> 4], axis=-1).astype(np.int32)
+
+
+def bits(packed, count):
+    """Bit i of each row."""
+    return np.unpackbits(np.ascontiguousarray(packed), axis=-1, bitorder="little")[..., :count].astype(np.int32)
+
+
+def q4_0(b):
+    return halves(b, 0) * (nibbles(b[:, 2:]) - 8).astype(F32)
+
+
+def q4_1(b):
+    return halves(b, 0) * nibbles(b[:, 4:]).astype(F32) + halves(b, 2)
+
+
+def q5_0(b):
+    return halves(b, 0) * (nibbles(b[:, 6:]) + 16 * bits(b[:, 2:6], 32) - 16).astype(F32)
+
+
+def q5_1(b):
+    return halves(b, 0) * (nibbles(b[:, 8:]) + 16 * bits(b[:, 4:8], 32)).astype(F32) + halves(b, 2)
+
+
+def q8_0(b):
+    return halves(b, 0) * b[:, 2:].view(np.int8).astype(F32)
+
+
+def two_bits(packed):
+    """(n, 64) bytes as (n, 256): per 32 bytes all lowest pairs of bits, then the next ones."""
+    groups = packed.reshape(-1, 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8).reshape(1, 1, 4, 1) & 3
+    return groups.reshape(-1, 256).astype(np.int32)
+
+
+def q2_k(b):
+    scale, low = halves(b, 80) * (b[:, :16] & 15).astype(F32), halves(b, 82) * (b[:, :16] >> 4).astype(F32)
+    return np.repeat(scale, 16, 1) * two_bits(b[:, 16:80]).astype(F32) - np.repeat(low, 16, 1)
+
+
+def q3_k(b):
+    low = nibbles(b[:, 96:104])
+    high = np.concatenate([b[:, 104:108] >> shift & 3 for shift in (0, 2, 4, 6)], axis=1).astype(np.int32)
+    scale = halves(b, 108) * (low + 16 * high - 32).astype(F32)
+    mask = (b[:, None, :32] >> np.arange(8, dtype=np.uint8).reshape(1, 8, 1) & 1).reshape(-1, 256).astype(np.int32)
+    return np.repeat(scale, 16, 1) * (two_bits(b[:, 32:96]) + 4 * mask - 4).astype(F32)
+
+
+def scales_and_minima(p):
+    p = p.astype(np.int32)
+    first, second, third = p[:, :4], p[:, 4:8], p[:, 8:]
+    return (np.concatenate([first & 63, third & 15 | first >> 6 << 4], 1).astype(F32),
+            np.concatenate([second & 63, third >> 4 | second >> 6 << 4], 1).astype(F32))
+
+
+def q4_k(b):
+    scale, low = scales_and_minima(b[:, 4:16])
+    values = nibbles(b[:, 16:].reshape(-1, 4, 32)).reshape(-1, 256).astype(F32)
+    return np.repeat(halves(b, 0) * scale, 32, 1) * values - np.repeat(halves(b, 2) * low, 32, 1)
+
+
+def q5_k(b):
+    scale, low = scales_and_minima(b[:, 4:16])
+    high = (b[:, None, 16:48] >> np.arange(8, dtype=np.uint8).reshape(1, 8, 1) & 1).reshape(-1, 256).astype(np.int32)
+    values = (nibbles(b[:, 48:].reshape(-1, 4, 32)).reshape(-1, 256) + 16 * high).astype(F32)
+    return np.repeat(halves(b, 0) * scale, 32, 1) * values - np.repeat(halves(b, 2) * low, 32, 1)
+
+
+def q6_k(b):
+    low = nibbles(b[:, :128].reshape(-1, 2, 64)).reshape(-1, 256)
+    scale = halves(b, 208) * b[:, 192:208].view(np.int8).astype(F32)
+    return np.repeat(scale, 16, 1) * (low + 16 * two_bits(b[:, 128:192]) - 32).astype(F32)
+
+
+UNEVEN = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], F32)
+E2M1 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6], F32)
+
+
+def iq4_nl(b):
+    return halves(b, 0) * UNEVEN[nibbles(b[:, 2:])]
+
+
+def iq4_xs(b):
+    low = np.stack([b[:, 4:8] & 15, b[:, 4:8] >> 4], 2).reshape(-1, 8).astype(np.int32)
+    high = b[:, 2:4].copy().view(np.uint16).astype(np.int32) >> np.arange(0, 16, 2) & 3
+    scale = halves(b, 0) * (low + 16 * high - 32).astype(F32)
+    return np.repeat(scale, 32, 1) * UNEVEN[nibbles(b[:, 8:].reshape(-1, 8, 16))].reshape(-1, 256)
+
+
+def mxfp4(b):
+    return np.ldexp(E2M1[nibbles(b[:, 1:])].astype(np.float64), b[:, :1].astype(np.int32) - 127).astype(F32)
+
+
+def nvfp4(b):
+    exponent, mantissa = (b[:, :4] >> 3 & 15).astype(np.int32), (b[:, :4] & 7).astype(np.float64)
+    scale = np.where(exponent == 0, np.ldexp(mantissa, -9), np.ldexp(8 + mantissa, exponent - 10)).astype(F32)
+    return (scale[:, :, None] * E2M1[nibbles(b[:, 4:].reshape(-1, 4, 8))]).reshape(-1, 64)
+
+
+# name: number, elements and bytes of a block, offsets of f16 numbers, values
+BLOCKS = {
+    "Q4_0": (2, 32, 18, [0], q4_0), "Q4_1": (3, 32, 20, [0, 2], q4_1), "Q5_0": (6, 32, 22, [0], q5_0), "Q5_1": (7, 32, 24, [0, 2], q5_1),
+    "Q8_0": (8, 32, 34, [0], q8_0), "Q2_K": (10, 256, 84, [80, 82], q2_k), "Q3_K": (11, 256, 110, [108], q3_k),
+    "Q4_K": (12, 256, 144, [0, 2], q4_k), "Q5_K": (13, 256, 176, [0, 2], q5_k), "Q6_K": (14, 256, 210, [208], q6_k),
+    "IQ4_NL": (20, 32, 18, [0], iq4_nl), "IQ4_XS": (23, 256, 136, [0], iq4_xs), "MXFP4": (39, 32, 17, [], mxfp4),
+    "NVFP4": (40, 64, 36, [], nvfp4),
+}
+PLAIN = {"float32": 0, "float16": 1, "int8": 24, "int16": 25, "int32": 26, "int64": 27, "float64": 28}
+
+
+def text(value):
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+def write_gguf(path, tensors, pairs=b"", pair_count=0):
+    """tensors: name, number of the type, extents in row-major order, bytes."""
+    head, data = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), pair_count) + pairs, b""
+    for name, number, dims, content in tensors:
+        head += text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *reversed(dims), number, len(data))
+        data += content + b"\0" * (-len(content) % 32)
+    path.write_bytes(head + b"\0" * (-len(head) % 32) + data)
+
+
+def random_blocks(name, columns, seed=7):
+    """Bytes with finite scales, and their values, as (ROWS, columns)."""
+    _, elements, size, at, values = BLOCKS[name]
+    random = np.random.default_rng(seed)
+    blocks = random.integers(0, 256, (ROWS * columns // elements, size), np.uint8)
+    for offset in at:
+        blocks[:, offset:offset + 2] = random.standard_normal((len(blocks), 1)).astype(np.float16).view(np.uint8)
+    if name == "MXFP4":
+        blocks[:, 0] = 110 + blocks[:, 0] % 32
+        blocks[:2, 0] = [0, 1]
+    if name == "NVFP4":
+        blocks[:, :4] %= 127
+    return blocks.tobytes(), values(blocks).reshape(ROWS, columns)
+
+
+class Gguf(HeddleTestCase):
+    def setUp(self):
+        super().setUp()
+        self.file = self.folder / "a.gguf"
+        random = np.random.default_rng(5)
+        self.plain = {kind: (random.standard_normal((2, 3, 5)) * 50).astype(kind) for kind in PLAIN}
+        tensors, self.values = [], {}
+        for name, (number, elements, *_) in BLOCKS.items():
+            content, self.values[name] = random_blocks(name, 3 * elements)
+            tensors.append((name, number, [ROWS, 3 * elements], content))
+        tensors += [(kind, PLAIN[kind], array.shape, array.tobytes()) for kind, array in self.plain.items()]
+        write_gguf(self.file, tensors, text("general.architecture") + struct.pack("<I", 8) + text("test"), 1)
+
+    def test_values_are_those_of_the_types(self):
+        listed = self.succeed("params", "ls", self.file).stdout
+        self.assertIn("GGUF", listed)
+        for name, values in self.values.items():
+            self.assertRegex(listed, rf"{name} +{name} +{values.shape[0]}x{values.shape[1]} ")
+        for name, values in {**self.values, **self.plain}.items():
+            out = self.folder / "one.npy"
+            self.succeed("params", "extract", self.file, name, "-o", out)
+            got = np.load(out)
+            self.assertEqual((got.shape, got.dtype), (values.shape, values.dtype), name)
+            self.assertTrue(np.array_equal(got, values), name)
+        self.succeed("params", "convert", self.file, "-o", self.folder / "f32.npz", "--type", "f32")
+        with np.load(self.folder / "f32.npz") as loaded:
+            for name, values in self.values.items():
+                self.assertTrue(np.array_equal(loaded[name], values), name)
+        globs = [word for name in self.values for word in ("--only", name)]
+        self.succeed("params", "diff", self.file, self.folder / "f32.npz", "--any-type", *globs)
+        self.succeed("params", "diff", self.file, self.file)
+        self.succeed("params", "convert", self.file, "-o", self.folder / "f16.npz", "--type", "f16", "--only", "Q*")
+        with np.load(self.folder / "f16.npz") as loaded:
+            for name in loaded:
+                self.assertTrue(np.array_equal(loaded[name], self.values[name].astype(np.float16)), name)
+        first = ",".join(self.succeed("params", "dump", self.file, "Q4_K", "--values", "3").stdout.split("=")[2].split(",")[:3])
+        self.assertTrue(np.array_equal(np.array(first.split(","), F32), self.values["Q4_K"][0, :3]))
+        self.assertIn("no error", self.succeed("params", "verify", self.file, "--nan").stdout)
+
+    def test_blocks_are_not_written(self):
+        out = self.folder / "out.safetensors"
+        refused = self.fail_with(1, "params", "convert", self.file, "-o", out).stderr
+        self.assertIn("stored in blocks; convert them with --type f32, f16 or bf16", refused)
+        self.assertFalse(out.exists())
+        self.succeed("params", "convert", self.file, "-o", out, "--only", "float*", "--only", "int*")
+
+    def test_a_module_takes_its_weights_from_blocks(self):
+        for name, kind in (("Q4_K", TensorProto.FLOAT), ("Q8_0", TensorProto.FLOAT16), ("Q6_K", TensorProto.FLOAT16)):
+            content, values = random_blocks(name, 512)
+            dtype = helper.tensor_dtype_to_np_dtype(kind)
+            weight = numpy_helper.from_array(np.ones((ROWS, 512), dtype), "w")
+            graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [helper.make_tensor_value_info("x", kind, [ROWS, 512])],
+                                      [helper.make_tensor_value_info("y", kind, [ROWS, 512])], [weight])
+            onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), self.folder / "add.onnx")
+            module = self.compile(self.folder / "add.onnx", "--params-out", self.folder / "add.safetensors")
+            file, out = self.folder / "w.gguf", self.folder / "y.npy"
+            write_gguf(file, [("w", BLOCKS[name][0], [ROWS, 512], content)])
+            self.assertIn("no error", self.succeed("params", "verify", file, "--module", module).stdout)
+            np.save(self.folder / "x.npy", np.zeros((ROWS, 512), dtype))
+            self.succeed("run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--params", file, "--output", f"@{out}")
+            self.assertTrue(np.array_equal(np.load(out), values.astype(dtype)), name)
+            write_gguf(file, [("w", BLOCKS[name][0], [ROWS, 256], content[:len(content) // 2])])
+            self.assertIn(f"the file has {name}[3,256]", self.fail_with(1, "run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--params", file).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
