@@ -3,9 +3,9 @@
 // and by heddle params. Holds no tensor data.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +24,9 @@ struct ParameterEntry {
   uint64_t offset = 0;               // from the start of the file, bytes
   uint64_t length = 0;               // bytes in the file
   const BlockType* block = nullptr;  // of elements that are stored in blocks; then element_type is undefined
+  // Of a member of an .npz file: the CRC-32 of its header and its data, and the bytes of the header.
+  std::optional<uint32_t> crc = {};
+  uint64_t header_bytes = 0;
 };
 
 // A file's metadata, in its order: names and texts.

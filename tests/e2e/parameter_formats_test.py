@@ -222,5 +222,46 @@ class Gguf(HeddleTestCase):
             self.assertIn(f"the file has {name}[3,256]", self.fail_with(1, "run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--params", file).stderr)
 
 
+class OtherFormats(HeddleTestCase):
+    """One weight in every format that heddle run reads."""
+
+    def setUp(self):
+        super().setUp()
+        self.weight = np.arange(15, dtype=F32).reshape(3, 5)
+        graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 5])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 5])],
+                                  [numpy_helper.from_array(np.zeros((3, 5), F32), "w")])
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), self.folder / "add.onnx")
+        self.module = self.compile(self.folder / "add.onnx", "--params-out", self.folder / "zero.safetensors")
+        self.out = self.folder / "y.npy"
+
+    def run_with(self, file):
+        return ["run", self.module, "--input", "x=f32[3,5]=0.5", "--params", file, "--output", f"@{self.out}"]
+
+    def assert_runs(self, file):
+        self.succeed(*self.run_with(file))
+        self.assertTrue(np.array_equal(np.load(self.out), self.weight + F32(0.5)), file)
+        self.assertIn("no error", self.succeed("params", "verify", file, "--module", self.module).stdout)
+        self.out.unlink()
+
+    def test_the_first_bytes_determine_the_format(self):
+        np.save(self.folder / "w.npy", self.weight)
+        np.savez(self.folder / "a.npz", w=self.weight, other=np.ones(3))
+        write_gguf(self.folder / "a.gguf", [("w", 0, [3, 5], self.weight.tobytes())])
+        (self.folder / "odd.safetensors").write_bytes((self.folder / "a.npz").read_bytes())
+        for name in ("w.npy", "a.npz", "a.gguf", "odd.safetensors"):
+            self.assert_runs(self.folder / name)
+
+    def test_arrays_that_do_not_match_are_refused(self):
+        np.save(self.folder / "v.npy", self.weight)
+        self.assertIn("no tensor of", self.fail_with(1, *self.run_with(self.folder / "v.npy")).stderr)
+        np.savez(self.folder / "a.npz", w=self.weight.astype(np.float64))
+        self.assertIn("the module expects f32[3,5], the file has f64[3,5]", self.fail_with(1, *self.run_with(self.folder / "a.npz")).stderr)
+        np.savez_compressed(self.folder / "a.npz", w=self.weight)
+        self.assertIn("only stored members can be read; save them with numpy.savez", self.fail_with(1, *self.run_with(self.folder / "a.npz")).stderr)
+        np.savez(self.folder / "a.npz", w=np.asfortranarray(self.weight))
+        self.assertIn("Fortran order", self.fail_with(1, *self.run_with(self.folder / "a.npz")).stderr)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

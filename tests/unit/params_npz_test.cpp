@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "../temporary_folder.h"
+#include "sdk/module/npz_directory.h"
 #include "tools/heddle/npy.h"
-#include "tools/heddle/npz_directory.h"
 #include "tools/params/checkpoint.h"
 #include "tools/params/npz_writer.h"
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "sdk/module/file_view.h"
 #include "tools/heddle/shape_text.h"
 
 namespace heddle::tool {
@@ -29,6 +30,7 @@ class InputFile {
   // "'path': what", or nothing if `what` is empty.
   Wrong about(const std::string& what) const;
 
+  module::FileView view() const { return {descriptor_, size_bytes()}; }
   int descriptor() const { return descriptor_; }
   const std::string& path() const { return path_; }
   uint64_t size_bytes() const { return static_cast<uint64_t>(facts_.st_size); }

@@ -15,17 +15,13 @@
 
 namespace heddle::tool {
 
-constexpr size_t kMaxNpyHeaderBytes = 10'000;
-constexpr size_t kNpyHeadBytes = 12 + kMaxNpyHeaderBytes;  // including the fields before it
-
 // The content of a header: the shape, and where the data starts.
 struct NpyHeader {
   Shape shape;
   size_t data_offset = 0;
 };
-// `file` is the beginning of the file: at least its first kNpyHeadBytes bytes, or all of it.
+// As in sdk/module/npy_header.h.
 Wrong parse_npy_header(std::span<const std::byte> file, NpyHeader& out);
-// Reads the header of the `length` bytes at `offset` of a file. These must be a complete .npy file: a header and as much data as it states.
 Wrong read_npy_header(const InputFile& file, uint64_t offset, uint64_t length, NpyHeader& out);
 
 // NumPy has no bf16 and f8: it writes bf16 as '<V2', so bf16 is supported only with a shape given. Otherwise these types are refused.

@@ -12,8 +12,6 @@
 
 namespace heddle::tool {
 
-// Whether a file starts like a ZIP archive: one with members, or an empty one.
-bool is_zip(std::string_view first_bytes);
 // Whether the name ends in .npz or the file is a ZIP archive. False for a file that cannot be opened under another name.
 bool is_npz(const std::string& path);
 // Names without .npy, in the order of the file. Error texts contain the path.

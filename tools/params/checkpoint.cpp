@@ -13,8 +13,6 @@
 #include "sdk/module/parameter_formats.h"
 #include "sdk/module/safetensors_shards.h"
 #include "tools/heddle/npy.h"
-#include "tools/heddle/npz.h"
-#include "tools/heddle/npz_directory.h"
 
 namespace heddle::tool {
 namespace {
@@ -78,15 +76,13 @@ Wrong Checkpoint::open(const std::string& path) {
 Wrong Checkpoint::open_single(const std::string& first) {
   const InputFile& file = files_[0];
   if (first.empty()) return file.about("it is empty");
-  if (is_zip(first)) return file.about(open_npz());
-  if (first.starts_with(module::kNpyMagic)) return file.about(open_npy());
   if (const std::string other = other_format(first); !other.empty()) return file.about(refusal(other));
-  const bool is_gguf = module::parameter_format(first) == module::ParameterFormat::kGguf;
+  const module::ParameterFormat format = module::parameter_format(first);
   // The size of a safetensors header, below 2^32.
-  if (!is_gguf && (first.size() < 8 || first.substr(4) != std::string_view("\0\0\0\0", 4))) {
+  if (format == module::ParameterFormat::kSafetensors && (first.size() < 8 || first.substr(4) != std::string_view("\0\0\0\0", 4))) {
     return file.about("it does not begin like any known parameter file; " + std::string(kRead));
   }
-  format_ = is_gguf ? "GGUF" : "safetensors";
+  format_ = module::format_name(format);
   return open_indexed(0, first);
 }
 
@@ -99,7 +95,7 @@ Wrong Checkpoint::open_indexed(uint32_t file, const std::string& first_bytes) {
   for (const module::ParameterEntry& entry : index.value().entries()) {
     const bool has_type = entry.element_type != HEDDLE_TYPE_UNDEFINED, converts = entry.block && entry.block->decode;
     tensors_.push_back({entry.name, Shape{converts ? HEDDLE_TYPE_F32 : entry.element_type, entry.dims}, has_type ? "" : entry.dtype, file,
-                        entry.offset, entry.length, std::nullopt, 0, entry.block});
+                        entry.offset, entry.length, entry.crc, entry.header_bytes, entry.block});
   }
   return {};
 }
@@ -135,35 +131,6 @@ Wrong Checkpoint::open_shards() {
   if (index.total_bytes && *index.total_bytes != tensor_bytes()) {
     warnings_.push_back(files_[0].about(concat("its total_size is ", *index.total_bytes, ", its tensors have ", tensor_bytes(), " bytes")));
   }
-  return {};
-}
-
-Wrong Checkpoint::open_npz() {
-  format_ = "npz";
-  std::vector<NpzMember> members;
-  Wrong broken = read_npz_directory(files_[0], members);
-  for (const NpzMember& member : members) {
-    if (member.name.ends_with("/data.pkl") || member.name == "data.pkl") return refusal("a PyTorch file (.pt), whose pickle may run code");
-  }
-  if (!broken.empty()) return broken;
-  for (const NpzMember& member : members) {
-    const std::string who = concat("member ", in_quotes(member.name), ": ");
-    if (!member.name.ends_with(".npy")) return who + "it is not an array; numpy.savez names arrays .npy";
-    NpyHeader header;
-    if (Wrong wrong = read_npy_header(files_[0], member.offset, member.length, header); !wrong.empty()) return who + wrong;
-    const uint64_t before = header.data_offset;
-    tensors_.push_back({member.name.substr(0, member.name.size() - 4), header.shape, "", 0, member.offset + before, member.length - before,
-                        member.crc, before});
-  }
-  return {};
-}
-
-Wrong Checkpoint::open_npy() {
-  format_ = "npy";
-  NpyHeader header;
-  const uint64_t size = files_[0].size_bytes();
-  if (Wrong wrong = read_npy_header(files_[0], 0, size, header); !wrong.empty()) return wrong;
-  tensors_.push_back({std::filesystem::path(path_).stem().string(), header.shape, "", 0, header.data_offset, size - header.data_offset});
   return {};
 }
 

@@ -67,8 +67,6 @@ class Checkpoint {
   Wrong open_single(const std::string& first_bytes);
   Wrong open_indexed(uint32_t file, const std::string& first_bytes);
   Wrong open_shards();
-  Wrong open_npz();
-  Wrong open_npy();
 
   std::string path_, format_;
   std::vector<InputFile> files_;

@@ -6,7 +6,7 @@
 
 #include "sdk/module/npy_header.h"
 #include "sdk/module/output_file.h"
-#include "tools/heddle/zip_layout.h"
+#include "sdk/module/zip_layout.h"
 
 namespace heddle::tool {
 namespace {
@@ -38,16 +38,16 @@ class Record {
 };
 
 uint64_t in_32_bits(uint64_t value) {
-  return value < kZipFull32 ? value : kZipFull32;
+  return value < module::kZipFull32 ? value : module::kZipFull32;
 }
 
 // ZIP64's extra field with those values that do not fit into 32 bits.
 std::string extra_of(std::initializer_list<uint64_t> values) {
   Record large;
   for (uint64_t value : values) {
-    if (value >= kZipFull32) large.u64(value);
+    if (value >= module::kZipFull32) large.u64(value);
   }
-  return large.bytes().empty() ? "" : Record().u16(kZip64Extra).u16(large.bytes().size()).text(large.bytes()).bytes();
+  return large.bytes().empty() ? "" : Record().u16(module::kZip64Extra).u16(large.bytes().size()).text(large.bytes()).bytes();
 }
 
 struct Member {
@@ -59,7 +59,7 @@ struct Member {
 // The fields that the local header and the directory share: from the version needed to the length of the name (4.3.7, 4.3.12).
 void describe(const Member& member, Record& out) {
   const bool ascii = std::all_of(member.name.begin(), member.name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-  out.u16(kVersion).u16(ascii ? 0 : kZipUtf8).u16(kZipStored).u16(0).u16(kFirstDay).u32(member.crc);
+  out.u16(kVersion).u16(ascii ? 0 : module::kZipUtf8).u16(module::kZipStored).u16(0).u16(kFirstDay).u32(member.crc);
   out.u32(in_32_bits(member.length)).u32(in_32_bits(member.length)).u16(member.name.size());
 }
 
@@ -71,7 +71,7 @@ module::Status write_member(const module::ParameterSource& source, module::Outpu
   member.offset = file.size_bytes();
   const std::string extra = extra_of({member.length, member.length});
   Record header;
-  describe(member, header.u32(kZipLocal));
+  describe(member, header.u32(module::kZipLocal));
   if (module::Status failed = append(file, header.u16(extra.size()).text(member.name).text(extra).bytes())) return failed;
   auto take = [&](std::span<const std::byte> bytes) {
     member.crc = static_cast<uint32_t>(crc32_z(member.crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
@@ -88,15 +88,15 @@ module::Status write_directory(const std::vector<Member>& members, module::Outpu
   for (const Member& member : members) {
     const std::string extra = extra_of({member.length, member.length, member.offset});
     Record record;
-    describe(member, record.u32(kZipCentral).u16(kUnix | kVersion));
+    describe(member, record.u32(module::kZipCentral).u16(kUnix | kVersion));
     record.u16(extra.size()).u16(0).u16(0).u16(0).u32(kPlainFile).u32(in_32_bits(member.offset)).text(member.name).text(extra);
     if (module::Status failed = append(file, record.bytes())) return failed;
   }
   const uint64_t end = file.size_bytes(), size = end - begin, count = members.size();
   Record tail;
-  if (begin >= kZipFull32 || size >= kZipFull32 || count >= kZipFull16) {
-    tail.u32(kZip64End)
-        .u64(kZip64EndBytes - 12)
+  if (begin >= module::kZipFull32 || size >= module::kZipFull32 || count >= module::kZipFull16) {
+    tail.u32(module::kZip64End)
+        .u64(module::kZip64EndBytes - 12)
         .u16(kUnix | kVersion)
         .u16(kVersion)
         .u32(0)
@@ -105,10 +105,10 @@ module::Status write_directory(const std::vector<Member>& members, module::Outpu
         .u64(count)
         .u64(size)
         .u64(begin);
-    tail.u32(kZipLocator).u32(0).u64(end).u32(1);
+    tail.u32(module::kZipLocator).u32(0).u64(end).u32(1);
   }
-  const uint64_t shown = count < kZipFull16 ? count : kZipFull16;
-  tail.u32(kZipEnd).u16(0).u16(0).u16(shown).u16(shown).u32(in_32_bits(size)).u32(in_32_bits(begin)).u16(0);
+  const uint64_t shown = count < module::kZipFull16 ? count : module::kZipFull16;
+  tail.u32(module::kZipEnd).u16(0).u16(0).u16(shown).u16(shown).u32(in_32_bits(size)).u32(in_32_bits(begin)).u16(0);
   return append(file, tail.bytes());
 }
 

@@ -123,8 +123,6 @@ int run(const Arguments& arguments) {
   if (!options.module.empty()) {
     auto module = module::open_module(options.module);
     if (!module) return flags.failed(wrong_of(module.error()));
-    if (!checkpoint.format().starts_with("safetensors") && checkpoint.format() != "GGUF")
-      flags.failed("warning: heddle run accepts only safetensors and GGUF; convert '" + options.file + "' for it");
     std::set<std::string> scopes;
     uint64_t wanted = 0;
     check_module(*module.value(), options, checkpoint, problems, scopes, wanted);

@@ -35,7 +35,8 @@ struct Options {
     flags.text("--target", trial.target, "same as for heddle compile, for the device to measure; default: cpu", "LIST");
     flags.texts("--device", trial.module.devices, "device to measure on, or the device of a slot", "ALIAS|SLOT=ALIAS");
     flags.text("--function", trial.module.function, "function to call (default: the only one, or 'main')", "NAME");
-    flags.texts("--params", trial.module.params, "file with parameters: safetensors, the index of its shards, or GGUF", "[SCOPE=]FILE");
+    flags.texts("--params", trial.module.params, "file with parameters: safetensors, the index of its shards, GGUF, .npz or .npy",
+                "[SCOPE=]FILE");
     flags.texts(
         "--input", trial.inputs,
         "value of an argument, such as 'x=f32[2,3]=0.5'; one value fills the whole shape; arguments that are not given get random values",

@@ -220,7 +220,7 @@ def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config:
 
     devices     the device of the default slot, such as "cpu" or "cuda:0", or a dictionary of slots and devices; others are routed by the configuration
     config      the path of a heddle.toml, for a runtime of its own
-    parameters  safetensors or GGUF files: a path, several, or a dictionary of scopes
+    parameters  files, such as safetensors or GGUF: a path, several, or a dictionary of scopes
     runtime     instead of that of the process
     profile     measures each region, for `profile()`; calls are slower
     background  returns as soon as the parameters are found; another thread loads them, and the first call waits for it

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace heddle::tool {
+namespace heddle::module {
 
 // Signatures, and sizes of the records without the texts that follow them.
 constexpr uint32_t kZipLocal = 0x04034b50, kZipCentral = 0x02014b50, kZipEnd = 0x06054b50;
@@ -20,4 +20,4 @@ constexpr uint32_t kZip64Extra = 0x0001;  // id of the extra field
 constexpr uint32_t kZipStored = 0, kZipDeflated = 8;                                // methods
 constexpr uint32_t kZipEncrypted = 1, kZipSizesLater = 1 << 3, kZipUtf8 = 1 << 11;  // flags
 
-}  // namespace heddle::tool
+}  // namespace heddle::module

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// An open file that is read in parts. Used by readers of formats and by the commands.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace heddle::module {
+
+// An error text that does not name the file; empty means success.
+using Wrong = std::string;
+
+// The descriptor belongs to the caller.
+class FileView {
+ public:
+  FileView(int descriptor, uint64_t size_bytes) : descriptor_(descriptor), size_bytes_(size_bytes) {}
+  uint64_t size_bytes() const { return size_bytes_; }
+  // Fills all of `out`; a file that ends earlier is an error.
+  Wrong read(uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  int descriptor_;
+  uint64_t size_bytes_;
+};
+
+}  // namespace heddle::module
