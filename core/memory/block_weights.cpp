@@ -19,6 +19,11 @@ namespace {
 constexpr uint64_t kHostPieceBytes = uint64_t{256} << 10, kDevicePieceBytes = uint64_t{4} << 20;
 constexpr size_t kMostThreads = 16, kPiecesPerThread = 16;
 
+// A pattern counts as a block.
+uint64_t value_bytes_per_block(const WeightExtent& from) {
+  return from.block ? uint64_t{from.block->elements} * (HEDDLE_TYPE_BITS(from.type) / 8) : from.pattern.size();
+}
+
 }  // namespace
 
 struct BlockWeights::Buffers {
@@ -34,8 +39,8 @@ Status BlockWeights::read() {
       return wrap(std::move(allocated),
                   fmt::format("allocating {} bytes for a parameter of {} on device '{}'", from.length, from.path, device_.alias()));
     }
-    const uint64_t per_block = uint64_t{from.block->elements} * (HEDDLE_TYPE_BITS(from.type) / 8);
-    const uint64_t total = from.block_bytes / from.block->bytes, most = std::max<uint64_t>(piece_bytes / per_block, 1);
+    const uint64_t per_block = value_bytes_per_block(from);
+    const uint64_t total = from.length / per_block, most = std::max<uint64_t>(piece_bytes / per_block, 1);
     for (uint64_t done = 0; done < total; done += most) pieces_.push_back({&part, done, std::min(most, total - done)});
   }
   std::vector<std::thread> threads;
@@ -69,16 +74,11 @@ void BlockWeights::fail(Status&& failure) {
   stop_.store(true, std::memory_order_relaxed);
 }
 
-Status BlockWeights::convert(const Piece& piece, Buffers& buffers) {
-  if (cancelled_ && cancelled_->load(std::memory_order_relaxed)) {
-    return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled: the instance was released", device_.alias());
-  }
+Status BlockWeights::read_blocks(const Piece& piece, Buffers& buffers) {
   const WeightExtent& from = *piece.part->from;
   const module::BlockType& block = *from.block;
   const uint64_t offset = from.offset + piece.first_block * block.bytes, bytes = piece.blocks * block.bytes;
-  const uint64_t per_block = uint64_t{block.elements} * (HEDDLE_TYPE_BITS(from.type) / 8);
   if (buffers.blocks.size() < bytes) buffers.blocks.resize(bytes);
-  if (buffers.values.size() < piece.blocks * per_block) buffers.values.resize(piece.blocks * per_block);
   for (uint64_t done = 0; done < bytes;) {
     const ssize_t got = ::pread(from.descriptor, buffers.blocks.data() + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
@@ -91,6 +91,21 @@ Status BlockWeights::convert(const Piece& piece, Buffers& buffers) {
     done += static_cast<uint64_t>(got);
   }
   module::decode_blocks(block, buffers.blocks.data(), piece.blocks, from.type, buffers.values.data());
+  return Status();
+}
+
+Status BlockWeights::convert(const Piece& piece, Buffers& buffers) {
+  if (cancelled_ && cancelled_->load(std::memory_order_relaxed)) {
+    return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled: the instance was released", device_.alias());
+  }
+  const WeightExtent& from = *piece.part->from;
+  const uint64_t per_block = value_bytes_per_block(from);
+  if (buffers.values.size() < piece.blocks * per_block) buffers.values.resize(piece.blocks * per_block);
+  if (from.block) {
+    HEDDLE_RETURN_IF_ERROR(read_blocks(piece, buffers));
+  } else {
+    for (uint64_t i = 0; i < piece.blocks; ++i) std::memcpy(buffers.values.data() + i * per_block, from.pattern.data(), per_block);
+  }
   const heddle_block_t& to = piece.part->to->block();
   Status copied = device_.upload(buffers.values.data(), {to.buffer, to.offset + piece.first_block * per_block, piece.blocks * per_block});
   return copied.ok() ? Status() : wrap(std::move(copied), fmt::format("copying tensor '{}' to device '{}'", from.name, device_.alias()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Loads weights whose values are stored in blocks, such as Q4_K of GGUF: reads and converts them on the host, piece by piece, and copies each piece to
-// the device. Used by weights.cpp.
+// Loads weights whose bytes are not those in the file: values in blocks, such as Q4_K of GGUF, and repeated patterns. Makes them on the host, piece by
+// piece, and copies each piece to the device. Used by weights.cpp.
 #ifndef HEDDLE_CORE_MEMORY_BLOCK_WEIGHTS_H_
 #define HEDDLE_CORE_MEMORY_BLOCK_WEIGHTS_H_
 
@@ -35,6 +35,8 @@ class BlockWeights {
   struct Buffers;
   // Takes pieces until none is left or one failed.
   void work();
+  // Reads and converts; then convert also copies to the device.
+  Status read_blocks(const Piece& piece, Buffers& buffers);
   Status convert(const Piece& piece, Buffers& buffers);
   void fail(Status&& failure);
 

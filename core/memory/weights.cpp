@@ -382,7 +382,7 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
     } else {
       weights[i] = std::make_shared<Weight>(Ref<Device>(&device), places[i]);
     }
-    if (extent.length && extent.block) {
+    if (extent.length && extent.is_made_on_host()) {
       blocks.add(extent, *weights[i]);
     } else if (extent.length) {
       reading.add(extent, *weights[i]);

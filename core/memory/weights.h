@@ -28,7 +28,9 @@ struct WeightExtent {
   const module::BlockType* block = nullptr;
   heddle_element_type_t type = HEDDLE_TYPE_UNDEFINED;
   uint64_t block_bytes = 0;
-  uint64_t file_bytes() const { return block ? block_bytes : length; }
+  std::string_view pattern = {};  // repeated up to `length` instead of read, unless it is empty
+  bool is_made_on_host() const { return block || !pattern.empty(); }
+  uint64_t file_bytes() const { return block ? block_bytes : pattern.empty() ? length : pattern.size(); }
 };
 
 // A block in which weights that are needed for a short time have their places, one after the other. Allocated when the first of them is read.

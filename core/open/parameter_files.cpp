@@ -164,7 +164,8 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
   }
   std::vector<int64_t> dims(parameter.dims()->begin(), parameter.dims()->end());
   if (entry->block) return blocks_of(*file, *entry, parameter, dims);
-  if (entry->element_type != parameter.element_type() || entry->dims != dims || entry->length != parameter.size_bytes()) {
+  const bool is_such = entry->is_untyped || (entry->element_type == parameter.element_type() && entry->dims == dims);
+  if (!is_such || entry->length != parameter.size_bytes()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
                  "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {} of {}; give the file that was "
                  "written for this "
@@ -172,7 +173,9 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
                  name, file->path, module::shape_text(parameter.element_type(), dims), module::shape_text(entry->element_type, entry->dims),
                  entry->dtype);
   }
-  return ParameterExtent{file->descriptor, entry->offset, entry->length, file->identity, file->path};
+  ParameterExtent extent{file->descriptor, entry->offset, entry->length, file->identity, file->path};
+  extent.pattern = entry->pattern;
+  return extent;
 }
 
 }  // namespace heddle::open

@@ -27,6 +27,7 @@ struct ParameterExtent {
   const module::BlockType* block = nullptr;
   heddle_element_type_t type = HEDDLE_TYPE_UNDEFINED;
   uint64_t value_bytes = 0;
+  std::string_view pattern = {};  // repeated up to `length` instead of read, unless it is empty; borrowed like the path
 };
 
 class ParameterFiles {

@@ -72,7 +72,8 @@ Status Instance::locate_parameters(const InstanceRequest& request, Located& loca
     if (!extent.ok()) return extent.take_status();
     located.extents[i] = {extent->descriptor, extent->offset, extent->block ? extent->value_bytes : extent->length,
                           extent->file,       extent->path,   parameter.name()->string_view(),
-                          extent->block,      extent->type,   extent->length};
+                          extent->block,      extent->type,   extent->length,
+                          extent->pattern};
     if (read_.by_functions[i]) located.kept.push_back(i);
   }
   return Status();

@@ -10,11 +10,11 @@
 
 namespace heddle::module {
 
-enum class ParameterFormat : uint8_t { kSafetensors, kGguf, kNpz, kNpy };
+enum class ParameterFormat : uint8_t { kSafetensors, kGguf, kNpz, kNpy, kIrpa };
 
 // Determined by the first bytes of a file, of which 8 are enough; safetensors if they are those of no other format.
 ParameterFormat parameter_format(std::string_view first_bytes);
-// "safetensors", "GGUF", "npz", "npy"
+// "safetensors", "GGUF", "npz", "npy", "IRPA"
 const char* format_name(ParameterFormat format);
 // As the readers of the formats, which it calls.
 Result<ParameterIndex> read_parameter_index(int descriptor, uint64_t file_bytes, const std::string& path, std::string_view first_bytes);

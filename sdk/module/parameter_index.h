@@ -24,6 +24,9 @@ struct ParameterEntry {
   uint64_t offset = 0;               // from the start of the file, bytes
   uint64_t length = 0;               // bytes in the file
   const BlockType* block = nullptr;  // of elements that are stored in blocks; then element_type is undefined
+  // Bytes that are repeated up to `length`, instead of data in the file; then `offset` is where they are in the file. Empty: none.
+  std::string pattern = {};
+  bool is_untyped = false;  // the file states no type and shape; they are u8[length]
   // Of a member of an .npz file: the CRC-32 of its header and its data, and the bytes of the header.
   std::optional<uint32_t> crc = {};
   uint64_t header_bytes = 0;

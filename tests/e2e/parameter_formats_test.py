@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""GGUF files that this test writes itself, with every block type: heddle params and heddle run against values that NumPy computes from the
-definitions of the types."""
+"""Parameter files that this test writes itself: GGUF with every block type, compared with values that NumPy computes from the definitions of the
+types, and IRPA; heddle params and heddle run on both, on .npz and on .npy."""
 import struct
 import unittest
 
@@ -222,6 +222,23 @@ class Gguf(HeddleTestCase):
             self.assertIn(f"the file has {name}[3,256]", self.fail_with(1, "run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--params", file).stderr)
 
 
+def write_irpa(path, entries, next_header=0, count=None):
+    """entries: name, and bytes or (a pattern, a length). Each entry is 60 bytes of header and 16 or 25 of its own."""
+    table, names, data = b"", b"", b""
+    for name, content in entries:
+        is_splat = isinstance(content, tuple)
+        own = struct.pack("<Q16sB", content[1], content[0], len(content[0])) if is_splat else struct.pack("<QQ", len(data), len(content))
+        table += struct.pack("<QIQQQQQQ", 60 + len(own), 1 if is_splat else 2, 0, len(names), len(name), 0, 0, 64) + own
+        table += b"\0" * (-len(table) % 16)
+        names += name.encode()
+        data += b"" if is_splat else content + b"\0" * (-len(content) % 64)
+    start = 96 + len(table) + len(names)
+    padding = b"\0" * (-start % 64)
+    head = b"IRPA" + struct.pack("<HHQQQQ", 0, 0, 88, next_header, 0, len(entries) if count is None else count)
+    head += struct.pack("<QQQQQQ", 96, len(table), 96 + len(table), len(names), start + len(padding), len(data)) + b"\0" * 8
+    path.write_bytes(head + table + names + padding + data)
+
+
 class OtherFormats(HeddleTestCase):
     """One weight in every format that heddle run reads."""
 
@@ -248,9 +265,60 @@ class OtherFormats(HeddleTestCase):
         np.save(self.folder / "w.npy", self.weight)
         np.savez(self.folder / "a.npz", w=self.weight, other=np.ones(3))
         write_gguf(self.folder / "a.gguf", [("w", 0, [3, 5], self.weight.tobytes())])
+        write_irpa(self.folder / "a.irpa", [("other", b"xyz"), ("w", self.weight.tobytes()), ("one", (b"\1\2", 6))])
+        self.succeed("params", "convert", self.folder / "a.npz", "-o", self.folder / "b.irpa")
         (self.folder / "odd.safetensors").write_bytes((self.folder / "a.npz").read_bytes())
-        for name in ("w.npy", "a.npz", "a.gguf", "odd.safetensors"):
+        for name in ("w.npy", "a.npz", "a.gguf", "a.irpa", "b.irpa", "odd.safetensors"):
             self.assert_runs(self.folder / name)
+
+    def test_patterns_fill_a_parameter(self):
+        write_irpa(self.folder / "a.irpa", [("w", (F32(2.5).tobytes(), 60))])
+        self.weight = np.full((3, 5), 2.5, F32)
+        self.assert_runs(self.folder / "a.irpa")
+        self.succeed("params", "extract", self.folder / "a.irpa", "w", "-o", self.folder / "w.bin")
+        self.assertEqual((self.folder / "w.bin").read_bytes(), self.weight.tobytes())
+        write_irpa(self.folder / "a.irpa", [("w", (F32(2.5).tobytes(), 64))])
+        self.assertIn("the module expects f32[3,5], the file has", self.fail_with(1, *self.run_with(self.folder / "a.irpa")).stderr)
+
+    def test_irpa_keeps_types_and_shapes(self):
+        arrays = {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": self.weight, "scalar": np.float64(1.5), "none": np.zeros((0, 4), F32)}
+        np.savez(self.folder / "a.npz", **arrays)
+        self.succeed("params", "convert", self.folder / "a.npz", "-o", self.folder / "a.irpa")
+        self.assertIn("no difference", self.succeed("params", "diff", self.folder / "a.npz", self.folder / "a.irpa").stdout)
+        self.succeed("params", "convert", self.folder / "a.irpa", "-o", self.folder / "b.npz")
+        with np.load(self.folder / "b.npz") as loaded:
+            for name, array in arrays.items():
+                self.assertEqual((loaded[name].dtype, loaded[name].shape), (array.dtype, array.shape), name)
+                self.assertTrue(np.array_equal(loaded[name], array), name)
+
+    def test_broken_irpa_is_refused(self):
+        file = self.folder / "a.irpa"
+
+        def assert_fails(text, change=None, entries=(("w", b"x" * 60),), **options):
+            write_irpa(file, list(entries), **options)
+            content = bytearray(file.read_bytes())
+            if change:
+                content[change[0]:change[0] + len(change[1])] = change[1]
+            file.write_bytes(content)
+            self.assertIn(text, self.fail_with(1, "params", "ls", file).stderr)
+
+        huge = struct.pack("<Q", 2**64 - 1)
+        assert_fails("states 18446744073709551615 entries", count=2**64 - 1)
+        assert_fails("refers to one beyond the file", next_header=2**64 - 16)  # would be a cycle if it wrapped
+        assert_fails("does not begin with IRPA", next_header=96)
+        assert_fails("is not at a multiple of 16", next_header=97)
+        assert_fails("it is an IRPA file of version 1", (4, b"\1\0"))
+        assert_fails("the name is a duplicate", entries=[("w", b"x"), ("w", b"y")])
+        assert_fails("are left of the table", (96, huge))
+        assert_fails("of the metadata are beyond its 1", (96 + 20, huge))
+        assert_fails("are beyond the segment of data", (96 + 60, huge))
+        assert_fails("are beyond the segment of data", (96 + 68, huge))
+        assert_fails("its pattern has 3 bytes, expected 1, 2, 4, 8 or 16", entries=[("w", (b"abc", 6))])
+        assert_fails("are no multiple of its pattern's 4", entries=[("w", (b"abcd", 6))])
+        assert_fails("its data is in another file", (96 + 8, b"\3"))
+        assert_fails("its type 4 is not known", (96 + 8, b"\4"))
+        for at in (48, 64, 80):  # the sizes of the segments
+            assert_fails("which are not all in the file", (at, huge))
 
     def test_arrays_that_do_not_match_are_refused(self):
         np.save(self.folder / "v.npy", self.weight)

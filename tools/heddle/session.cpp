@@ -74,7 +74,7 @@ Assignment split_binding(const std::string& text) {
 void ModuleFlags::add_to(Flags& flags, bool with_device) {
   flags.positional("MODULE", path, "compiled .heddle file");
   flags.text("--function", function, "function to call (default: the only one, or 'main')", "NAME");
-  flags.texts("--params", params, "file with parameters: safetensors, the index of its shards, GGUF, .npz or .npy", "[SCOPE=]FILE");
+  flags.texts("--params", params, "file with parameters: safetensors, the index of its shards, GGUF, IRPA, .npz or .npy", "[SCOPE=]FILE");
   if (with_device) flags.texts("--device", devices, "device of a slot", "[SLOT=]ALIAS");
   flags.on("--no-hash", no_hash, "skip the check of the content hash");
 }

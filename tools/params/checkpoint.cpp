@@ -21,12 +21,11 @@ using module::concat;
 using module::in_quotes;
 using std::string_view_literals::operator""sv;
 
-constexpr const char kRead[] = "this version reads safetensors (also in shards, by their index), GGUF, .npz and .npy";
+constexpr const char kRead[] = "this version reads safetensors (also in shards, by their index), GGUF, IRPA, .npz and .npy";
 
 // Names an unsupported format by its first bytes; empty if it is unknown.
 std::string other_format(std::string_view first) {
   const std::pair<std::string_view, std::string_view> kFormats[] = {
-      {"IRPA"sv, "an IRPA file"},
       {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
       {{reinterpret_cast<const char*>(module::kMagic), sizeof(module::kMagic)},
        "a compiled module, whose parameters heddle explain counts"},
@@ -95,7 +94,7 @@ Wrong Checkpoint::open_indexed(uint32_t file, const std::string& first_bytes) {
   for (const module::ParameterEntry& entry : index.value().entries()) {
     const bool has_type = entry.element_type != HEDDLE_TYPE_UNDEFINED, converts = entry.block && entry.block->decode;
     tensors_.push_back({entry.name, Shape{converts ? HEDDLE_TYPE_F32 : entry.element_type, entry.dims}, has_type ? "" : entry.dtype, file,
-                        entry.offset, entry.length, entry.crc, entry.header_bytes, entry.block});
+                        entry.offset, entry.length, entry.crc, entry.header_bytes, entry.block, entry.pattern, entry.is_untyped});
   }
   return {};
 }
@@ -148,6 +147,10 @@ uint64_t Checkpoint::tensor_bytes() const {
 
 Wrong Checkpoint::read(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const {
   const InputFile& file = files_[tensor.file];
+  if (!tensor.pattern.empty()) {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(tensor.pattern[(offset + i) % tensor.pattern.size()]);
+    return {};
+  }
   Wrong wrong = file.read(tensor.offset + offset, out);
   if (wrong.empty()) return {};
   return file.about(concat("tensor ", in_quotes(tensor.name), ", bytes [", tensor.offset + offset, ", ",

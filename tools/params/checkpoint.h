@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Named tensors in one or several files of any supported format: safetensors, safetensors in shards with an index, GGUF, .npz, .npy. Opening reads
+// Named tensors in one or several files of any supported format: safetensors, safetensors in shards with an index, GGUF, IRPA, .npz, .npy. Opening reads
 // only headers; data is read in parts, and no file is mapped. Used by every action of heddle params.
 #pragma once
 
@@ -27,6 +27,8 @@ struct StoredTensor {
   std::optional<uint32_t> crc = {};
   uint64_t header_bytes = 0;
   const module::BlockType* block = nullptr;  // of values that are stored in blocks
+  std::string pattern = {};                  // repeated up to `length` instead of stored, unless it is empty
+  bool is_untyped = false;                   // shape is u8[length], since the file states none
 
   bool has_values() const { return shape.element_type != HEDDLE_TYPE_UNDEFINED; }
   // Of values as read_values returns them; `length` if Heddle has no such type.
@@ -37,7 +39,7 @@ struct StoredTensor {
   std::string shape_text() const;
 };
 
-constexpr const char kParameterFileHelp[] = "parameter file: safetensors, model.safetensors.index.json, GGUF, .npz or .npy";
+constexpr const char kParameterFileHelp[] = "parameter file: safetensors, model.safetensors.index.json, GGUF, IRPA, .npz or .npy";
 
 class Checkpoint {
  public:
@@ -45,7 +47,7 @@ class Checkpoint {
   Wrong open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // "safetensors", "safetensors in shards", "GGUF", "npz", "npy"
+  // "safetensors", "safetensors in shards", "GGUF", "IRPA", "npz", "npy"
   const std::string& format() const { return format_; }
   const std::vector<InputFile>& files() const { return files_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // sorted by name

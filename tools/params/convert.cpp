@@ -2,10 +2,12 @@
 // `heddle params convert`: writes a parameter file in another format, optionally with a subset of the tensors, other names or other float types.
 // Processes one tensor at a time, in pieces.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <set>
 
 #include "sdk/module/element_types.h"
+#include "sdk/module/irpa.h"
 #include "sdk/module/npy_header.h"
 #include "sdk/module/safetensors.h"
 #include "sdk/module/utf8.h"
@@ -23,7 +25,7 @@ struct Options {
   std::vector<std::string> only, renames;
   void declare(Flags& flags) {
     flags.positional("FILE", file, kParameterFileHelp);
-    flags.text("-o,--output", output, ".safetensors, .npz, or .npy for a single tensor; once complete, it replaces an existing file",
+    flags.text("-o,--output", output, ".safetensors, .irpa, .npz, or .npy for a single tensor; once complete, it replaces an existing file",
                "FILE");
     flags.choice("--type", type, {"f32", "f16", "bf16"}, "cast all floats to this type; integers and booleans are unchanged");
     flags.texts("--only", only, "only tensors whose names match", "GLOB");
@@ -101,6 +103,15 @@ Wrong write(const Checkpoint& checkpoint, std::vector<Planned>& planned, const s
           {one.name, one.shape.element_type, one.shape.dims, std::move(one.source), one.from->has_values() ? "" : one.from->dtype});
     return wrong_of(module::write_safetensors(tensors, path, checkpoint.metadata()));
   }
+  if (path.ends_with(".irpa")) {
+    std::vector<module::SafetensorsTensor> tensors;
+    for (Planned& one : planned) {
+      // A size in bytes is no type of the tensor: it stays untyped.
+      const std::string dtype = one.from->has_values() && !one.from->is_untyped ? "" : "untyped";
+      tensors.push_back({one.name, one.shape.element_type, one.shape.dims, std::move(one.source), dtype});
+    }
+    return wrong_of(module::write_irpa(tensors, path));
+  }
   for (const Planned& one : planned) {
     if (Wrong wrong = refuse_npy_type(one); !wrong.empty()) return wrong;
   }
@@ -119,8 +130,9 @@ int run(const Arguments& arguments) {
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.output.empty()) return flags.misuse("-o FILE is missing");
-  if (!options.output.ends_with(".safetensors") && !options.output.ends_with(".npz") && !options.output.ends_with(".npy"))
-    return flags.misuse("-o '" + options.output + "': expected .safetensors, .npz or .npy");
+  const std::array<const char*, 4> kSuffixes = {".safetensors", ".irpa", ".npz", ".npy"};
+  if (std::none_of(kSuffixes.begin(), kSuffixes.end(), [&](const char* suffix) { return options.output.ends_with(suffix); }))
+    return flags.misuse("-o '" + options.output + "': expected .safetensors, .irpa, .npz or .npy");
   Checkpoint checkpoint;
   if (std::optional<int> code = open_checkpoint(flags, options.file, checkpoint)) return *code;
   for (const InputFile& file : checkpoint.files()) {

@@ -94,6 +94,9 @@ void check_module(const module::Module& module, const Options& options, const Ch
     const StoredTensor* tensor = checkpoint.find(name);
     if (!tensor) {
       problems.push_back(problem(name, "missing", "the module needs " + expected + ", the file has no tensor of that name"));
+    } else if (tensor->is_untyped) {
+      if (tensor->length == parameter->size_bytes()) continue;
+      problems.push_back(problem(name, "shape", "the module needs " + expected + ", the file has " + tensor->shape_text()));
     } else if (tensor->block ? !tensor->has_values() || !module::decodes_to(parameter->element_type())
                              : tensor->shape.element_type != parameter->element_type()) {
       problems.push_back(problem(name, "type", "the module needs " + expected + ", the file has " + tensor->shape_text()));

@@ -35,7 +35,7 @@ struct Options {
     flags.text("--target", trial.target, "same as for heddle compile, for the device to measure; default: cpu", "LIST");
     flags.texts("--device", trial.module.devices, "device to measure on, or the device of a slot", "ALIAS|SLOT=ALIAS");
     flags.text("--function", trial.module.function, "function to call (default: the only one, or 'main')", "NAME");
-    flags.texts("--params", trial.module.params, "file with parameters: safetensors, the index of its shards, GGUF, .npz or .npy",
+    flags.texts("--params", trial.module.params, "file with parameters: safetensors, the index of its shards, GGUF, IRPA, .npz or .npy",
                 "[SCOPE=]FILE");
     flags.texts(
         "--input", trial.inputs,

@@ -121,7 +121,7 @@ typedef struct heddle_slot_binding { /* Frozen. */
 
 typedef struct heddle_parameter_file { /* Frozen. */
   heddle_string_t scope;               /* a namespace of parameter names; empty: the default one; may have several files */
-  heddle_string_t path;                /* safetensors, the index of its shards (model.safetensors.index.json), GGUF, .npz or .npy */
+  heddle_string_t path;                /* safetensors, the index of its shards (model.safetensors.index.json), GGUF, IRPA, .npz or .npy */
 } heddle_parameter_file_t;
 
 /* Times every command on the device, for the report "profile". Calls are slower, since commands do not overlap. */
