@@ -7,11 +7,9 @@
 #include <bit>
 #include <charconv>
 #include <new>
-#include <unordered_set>
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/layout.h"
-#include "sdk/module/output_file.h"
 #include "sdk/module/safetensors_text.h"
 #include "sdk/module/utf8.h"
 
@@ -19,7 +17,7 @@ namespace heddle::module {
 namespace {
 
 constexpr uint64_t kPrefixBytes = 32, kHeaderBytes = 88, kEntryHeaderBytes = 60, kSplatBytes = 85, kDataBytes = 76;
-constexpr uint64_t kEntryAlignment = 16, kDataAlignment = 64, kFileAlignment = 4096;
+constexpr uint64_t kEntryAlignment = 16;
 constexpr uint32_t kSkip = 0, kSplat = 1, kData = 2, kExternal = 3;
 constexpr uint64_t kMaxHeaders = 65536, kMaxTableBytes = 100'000'000, kMaxNameBytes = 65535;
 
@@ -206,58 +204,12 @@ class IrpaReader {
   Status failure_;
 };
 
-class Fields {
- public:
-  Fields& number(uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
-    return *this;
-  }
-  Fields& u64(uint64_t value) { return number(value, 8); }
-  Fields& range(uint64_t offset, uint64_t length) { return u64(offset).u64(length); }
-  std::string text;
-};
-
 }  // namespace
 
 Result<ParameterIndex> read_irpa_index(int descriptor, uint64_t file_bytes, const std::string& path) try {
   return IrpaReader(descriptor, file_bytes, path).read();
 } catch (const std::bad_alloc&) {
   return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "module: reading an IRPA index failed: out of memory; free memory"};
-}
-
-Status write_irpa(const std::vector<SafetensorsTensor>& tensors, const std::string& path) {
-  std::unordered_set<std::string_view> names;
-  Fields table, head;
-  std::string metadata;
-  uint64_t data = 0;
-  for (const SafetensorsTensor& tensor : tensors) {
-    if (!names.insert(tensor.name).second)
-      return Error{HEDDLE_STATUS_INVALID_ARGUMENT,
-                   concat("module: writing ", in_quotes(path), " failed: the name ", in_quotes(tensor.name), " is a duplicate")};
-    const std::string type = tensor.dtype.empty() ? shape_text(tensor.element_type, tensor.dims) : std::string();
-    table.u64(kDataBytes).number(kData, 4).u64(0).range(metadata.size(), tensor.name.size());
-    metadata += tensor.name;
-    table.range(metadata.size(), type.size()).u64(kDataAlignment).range(data, tensor.source.size_bytes);
-    metadata += type;
-    table.text.resize(align_up(table.text.size(), kEntryAlignment));
-    data = align_up(data + tensor.source.size_bytes, kDataAlignment);
-  }
-  const uint64_t table_at = align_up(kHeaderBytes, kEntryAlignment), metadata_at = table_at + table.text.size();
-  const uint64_t data_at = align_up(metadata_at + metadata.size(), kDataAlignment);
-  head.text = kIrpaMagic;
-  head.number(0, 4).u64(kHeaderBytes).u64(0).u64(0).u64(tensors.size());
-  head.range(table_at, table.text.size()).range(metadata_at, metadata.size()).range(data_at, data);
-  head.text.resize(table_at);
-  head.text += table.text + metadata;
-  OutputFile file(path);
-  if (Status failed = file.open()) return failed;
-  if (Status failed = file.append(std::as_bytes(std::span(head.text)))) return failed;
-  for (const SafetensorsTensor& tensor : tensors) {
-    if (Status failed = file.pad_to(kDataAlignment)) return failed;
-    if (Status failed = for_each_piece(tensor.source, [&](std::span<const std::byte> piece) { return file.append(piece); })) return failed;
-  }
-  if (Status failed = file.pad_to(kFileAlignment)) return failed;
-  return file.commit();
 }
 
 }  // namespace heddle::module
