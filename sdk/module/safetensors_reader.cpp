@@ -123,10 +123,9 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   uint64_t header_bytes = 0;
   for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | prefix[i];
   if (header_bytes > kMaxSafetensorsHeaderBytes) {
-    return Error{
-        HEDDLE_STATUS_DATA_LOSS,
-        concat("module: reading the index of ", in_quotes(path), " failed: header of ", header_bytes, " bytes is above ",
-               kMaxSafetensorsHeaderBytes, "; if it is another format, such as .npz, heddle params convert converts it to safetensors")};
+    return Error{HEDDLE_STATUS_DATA_LOSS,
+                 concat("module: reading the index of ", in_quotes(path), " failed: header of ", header_bytes, " bytes is above ",
+                        kMaxSafetensorsHeaderBytes, "; give a file of a format that is read: safetensors, GGUF, IRPA, .npz or .npy")};
   }
   if (header_bytes > file_bytes - 8)
     return broken_index(path, concat("header of ", header_bytes, " bytes is beyond the file's ", file_bytes));
