@@ -157,7 +157,7 @@ MODELS = [
     Mistake("shapes that disagree", "compile shapes.onnx -o m.heddle", 1, r"inner extents of A and B differ: input 'a' is f32\[2,3\], 'b' is f32\[5,4\]", "correct the model, or export it again"),
     Mistake("a value that no node makes", "compile dangling.onnx -o m.heddle", 1, "node 'last' .*'never_made' is produced by no earlier node", "correct the model, or export it again"),
     Mistake("weights that were not copied with the model", "compile external.onnx -o m.heddle", 1, "external data 'w.bin' of tensor 'w' failed: No such file", "it must be below the model's directory"),
-    Mistake("no file of parameters", "run apart.heddle --input x=f32[1,300]=1", 1, "finding parameter 'w' of apart.heddle failed: no file is given", r"pass one with --params FILE.safetensors"),
+    Mistake("no file of parameters", "run apart.heddle --input x=f32[1,300]=1", 1, "finding parameter 'w' of apart.heddle failed: no file is given", r"pass one with --params FILE"),
     Mistake("the parameters of another model", "run apart.heddle --input x=f32[1,300]=1 --params other.safetensors", 1, r"parameter 'w' from other.safetensors failed: the module expects f32\[64,300\], the file has f32\[64,2\]", "give the file that was written for this model"),
     Mistake("parameters under other names", "run apart.heddle --input x=f32[1,300]=1 --params renamed.safetensors", 1, "finding parameter 'w' failed: no tensor of renamed.safetensors has that name", "heddle params ls lists them"),
 ]
