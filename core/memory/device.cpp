@@ -35,6 +35,12 @@ bool Timeline::reached(uint64_t value) const {
   return failed.ok() && now >= value;
 }
 
+bool Timeline::pending(uint64_t value) const {
+  uint64_t now = 0;
+  const Status failed = noted(Status(device_->api().timeline->query(timeline_, &now)));
+  return failed.ok() && now < value;
+}
+
 Status Timeline::noted(Status&& outcome) const {
   // A failure that the host set on a timeline may be the loss of another device.
   return signalled_ == Signalled::kByDriver ? device_->noted(std::move(outcome)) : std::move(outcome);
@@ -146,6 +152,15 @@ Result<std::shared_ptr<ForeignStream>> Device::foreign_stream(uint64_t native) {
   }
   foreign_streams_.push_back(stream);
   return stream;
+}
+
+void Device::finish_foreign_streams(const void* user) {
+  std::vector<std::shared_ptr<ForeignStream>> streams;
+  {
+    std::lock_guard lock(mutex_);
+    streams = foreign_streams_;
+  }
+  for (const std::shared_ptr<ForeignStream>& stream : streams) stream->finish(user);
 }
 
 Status Device::allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block) {

@@ -39,6 +39,8 @@ class Timeline final : public Counted {
   Status wait(uint64_t value, uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE) const;
   // Whether the value is reached; false also if it never will be. [any] [no-block]
   bool reached(uint64_t value) const;
+  // Whether the value is neither reached nor failed. [any] [no-block]
+  bool pending(uint64_t value) const;
   // Returns the outcome of a wait or a notification, and remembers a loss of the device.
   Status noted(Status&& outcome) const;
   // Signals or fails a timeline that the host itself signals.
@@ -89,6 +91,8 @@ class Device final : public Counted {
   Result<Ref<Timeline>> create_timeline(Timeline::Signalled signalled = Timeline::Signalled::kByDriver);
   // The queue for the application's stream with that native handle; created on first use and kept for a while. [may-block]
   Result<std::shared_ptr<ForeignStream>> foreign_stream(uint64_t native);
+  // ForeignStream::finish of all of them. [may-block]
+  void finish_foreign_streams(const void* user);
   // Pool::allocate, for a device that is not lost.
   Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block);
   // Copies host bytes to device memory; complete on return. [may-block]

@@ -17,55 +17,60 @@ Result<std::unique_ptr<ForeignStream>> ForeignStream::open(Device& device, uint6
 }
 
 ForeignStream::~ForeignStream() {
-  sweep(HEDDLE_TIMEOUT_INFINITE);
+  sweep(unfinished_.size());
   if (queue_) static_cast<void>(Status(device_.api().device->queue_destroy(queue_)));
 }
 
-void ForeignStream::sweep(uint64_t timeout_ns) {
-  while (!unfinished_.empty()) {
-    heddle_point_t point{unfinished_.front(), 1};
-    Status reached(device_.api().timeline->wait(&point, 1, HEDDLE_WAIT_ALL, timeout_ns));
-    if (timeout_ns == 0 && reached.code() == HEDDLE_STATUS_DEADLINE_EXCEEDED) return;
-    device_.api().timeline->destroy(point.timeline);
-    unfinished_.pop_front();
+void ForeignStream::sweep(size_t at_least) {
+  for (; !unfinished_.empty(); unfinished_.pop_front()) {
+    const Timeline& signal = *unfinished_.front().signal;
+    if (at_least != 0) {
+      --at_least;
+      static_cast<void>(signal.wait(signal.last()));  // a failure ends it, too
+    } else if (signal.pending(signal.last())) {
+      return;
+    }
   }
 }
 
-Result<Ref<Timeline>> ForeignStream::mark() {
+Result<Ref<Timeline>> ForeignStream::submit(const Ref<Timeline>& wait, uint64_t value, const void* user) {
+  sweep(0);
   Result<Ref<Timeline>> timeline = device_.create_timeline();
   if (!timeline.ok()) return timeline;
-  heddle_point_t point{(*timeline)->get(), (*timeline)->next()};
-  heddle_submission_t submission{sizeof(submission), 0, nullptr, {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point}};
-  HEDDLE_RETURN_IF_ERROR(device_.noted(Status(device_.api().dispatch->submit(queue_, &submission))));
-  return timeline;
+  heddle_point_t after{wait ? wait->get() : nullptr, value}, point{(*timeline)->get(), (*timeline)->next()};
+  heddle_submission_t submission{sizeof(submission), 0, nullptr, {sizeof(heddle_sync_t), wait ? 1u : 0u, 1, 0, &after, &point}};
+  unfinished_.push_back({*timeline, wait, user});  // first, since what is enqueued cannot be taken back
+  Status submitted = device_.noted(Status(device_.api().dispatch->submit(queue_, &submission)));
+  if (submitted.ok()) return timeline;
+  unfinished_.pop_back();
+  return submitted;
 }
 
-Status ForeignStream::wait() {
-  Result<Ref<Timeline>> marked = mark();
+Result<Ref<Timeline>> ForeignStream::mark(const void* user) {
+  std::lock_guard lock(mutex_);
+  return submit({}, 0, user);
+}
+
+Status ForeignStream::wait(const void* user) {
+  Result<Ref<Timeline>> marked = mark(user);
   return marked.ok() ? (*marked)->wait((*marked)->last()) : marked.take_status();
 }
 
-Status ForeignStream::leave(const heddle_point_t& point) noexcept {
-  std::lock_guard lock(mutex_);
-  sweep(0);
+Status ForeignStream::leave(const Ref<Timeline>& timeline, uint64_t value, const void* user) noexcept {
   try {
-    unfinished_.push_back(nullptr);  // first, since the following steps need no host memory
+    std::lock_guard lock(mutex_);
+    Result<Ref<Timeline>> left = submit(timeline, value, user);
+    return left.ok() ? Status() : left.take_status();
   } catch (const std::bad_alloc&) {
     return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "out of memory");
   }
-  heddle_point_t end{nullptr, 1};
-  Status left = device_.noted(Status(device_.api().timeline->create(device_.get(), 0, &end.timeline)));
-  if (left.ok()) {
-    heddle_submission_t submission{sizeof(submission), 0, nullptr, {sizeof(heddle_sync_t), 1, 1, 0, &point, &end}};
-    left = device_.noted(Status(device_.api().dispatch->submit(queue_, &submission)));
-    if (!left.ok()) device_.api().timeline->destroy(end.timeline);
-  }
-  if (left.ok()) {
-    unfinished_.back() = end.timeline;
-  } else {
-    unfinished_.pop_back();
-  }
-  return left;
+}
+
+void ForeignStream::finish(const void* user) {
+  std::lock_guard lock(mutex_);
+  size_t count = unfinished_.size();
+  while (count != 0 && unfinished_[count - 1].user != user) --count;
+  sweep(count);
 }
 
 }  // namespace heddle::memory

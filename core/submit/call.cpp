@@ -101,7 +101,7 @@ template <typename MakeTask>
 Status Call::start_task(MakeTask make) {
   // Before this call becomes the results' producer: the task must not look at tensors that others may start to write.
   HEDDLE_RETURN_IF_ERROR(function_.collect_waits(nullptr, invocation_));
-  if (invocation_.stream) HEDDLE_RETURN_IF_ERROR(invocation_.stream->wait());
+  if (invocation_.stream) HEDDLE_RETURN_IF_ERROR(invocation_.stream->wait(&function_.instance()));
   function_.hold_state_long(invocation_);
   Result<Ref<memory::Timeline>> timeline = function_.instance().devices()[0]->create_timeline(memory::Timeline::Signalled::kByHost);
   if (!timeline.ok()) return timeline.take_status();

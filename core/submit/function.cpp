@@ -116,7 +116,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     if (&tensor->device() == &device) [[likely]]
       continue;
     HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
-    if (call.stream) HEDDLE_RETURN_IF_ERROR(call.stream->wait());
+    if (call.stream) HEDDLE_RETURN_IF_ERROR(call.stream->wait(&instance_));
     HEDDLE_RETURN_IF_ERROR(move_argument(i, device, call));
   }
   for (size_t i = 0; i < results.size(); ++i) {
@@ -243,7 +243,7 @@ Status Function::order_after_stream(const memory::Device& device, Invocation& ca
     return error(HEDDLE_STATUS_INVALID_ARGUMENT, "it runs on device '{}' and its stream is of device '{}'", device.alias(),
                  call.stream->device().alias());
   }
-  Result<Ref<memory::Timeline>> marked = call.stream->mark();
+  Result<Ref<memory::Timeline>> marked = call.stream->mark(&instance_);
   if (!marked.ok()) return marked.take_status();
   call.add_wait(*marked, (*marked)->last());
   return Status();
@@ -302,11 +302,11 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
   bool replayed = false;
   Status submitted = device.noted(Status(frame.submit(segment, sync, &replayed)));
   if (!submitted.ok()) {
-    static_cast<void>(frame.take_timeline());                 // whether its value will be signalled is unknown
-    if (call.stream) static_cast<void>(call.stream->wait());  // its mark is destroyed with the call
+    static_cast<void>(frame.take_timeline());                           // whether its value will be signalled is unknown
+    if (call.stream) static_cast<void>(call.stream->wait(&instance_));  // its mark is destroyed with the call
     return submitted;
   }
-  if (call.stream && call.stream->leave(signal).ok()) call.stream = nullptr;
+  if (call.stream && call.stream->leave(frame.timeline_ref(), signal.value, &instance_).ok()) call.stream = nullptr;
   if (call.turn) {
     instance_.state_order().timeline = frame.timeline_ref();
     instance_.state_order().value = signal.value;

@@ -347,6 +347,7 @@ Instance::~Instance() {
     abandoned_ = std::move(call->next_abandoned_);
     static_cast<void>(call->wait(HEDDLE_TIMEOUT_INFINITE));
   }
+  for (const Ref<memory::Device>& device : devices_) device->finish_foreign_streams(this);
   functions_.clear();
   preferences_.reset();
   unload_code();

@@ -4,6 +4,7 @@
 #ifndef HEDDLE_TESTS_FAKE_GPU_STREAM_H_
 #define HEDDLE_TESTS_FAKE_GPU_STREAM_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -14,7 +15,8 @@ namespace heddle::fake {
 
 class Stream {
  public:
-  Stream() : thread_([this] { loop(); }) {}
+  // lag: the time that it takes to come to each piece of work.
+  explicit Stream(std::chrono::milliseconds lag = {}) : lag_(lag), thread_([this] { loop(); }) {}
   ~Stream() {
     enqueue(nullptr);
     thread_.join();
@@ -40,6 +42,7 @@ class Stream {
       std::function<void()> work = work_.front();
       if (!work) return;
       lock.unlock();
+      std::this_thread::sleep_for(lag_);
       work();
       lock.lock();
       work_.pop_front();
@@ -47,6 +50,7 @@ class Stream {
     }
   }
 
+  const std::chrono::milliseconds lag_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;  // the first one runs; an empty one ends the thread

@@ -49,6 +49,17 @@ class OnDriver : public ::testing::TestWithParam<DriverUnderTest> {
     return "version = 1\n[plugins.probe]\n\"" + device.substr(0, device.find(':')) + "\" = \"in-process\"\n";
   }
 
+  // [validation]: no plugin and no call of the host broke a rule.
+  void expect_no_violations() {
+    heddle_text_t* text = nullptr;
+    HEDDLE_ASSERT_OK(heddle_runtime_report(runtime.get(), c_string("validation"), &text));
+    const std::string report = take_text(text), key = "\"violations\":";
+    size_t count = 0;
+    for (size_t at = report.find(key); at != std::string::npos; at = report.find(key, at + 1), ++count)
+      EXPECT_EQ(report.substr(at + key.size(), 2), "0,") << report;
+    EXPECT_NE(count, 0u) << report;
+  }
+
   ModuleBuilder builder(std::vector<std::string> slots = {""}) const {
     ModuleBuilder made(GetParam().family, std::move(slots));
     made.add_kernels(HEDDLE_TEST_KERNELS);

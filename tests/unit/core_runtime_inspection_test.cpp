@@ -122,7 +122,7 @@ TEST_P(RuntimeInspection, StopsAtTheRegionThatMakesANan) {
   // The instance goes on.
   HEDDLE_EXPECT_OK(call(instance, {{1, 2, 3, 4}, {1, 1, 1, 1}, {0, 0, 0, 1}}, &out));
   EXPECT_EQ(out[3], 6);
-  EXPECT_NE(report().find("\"violations\":0"), std::string::npos) << report();
+  expect_no_violations();
 }
 
 TEST_P(RuntimeInspection, LetsPassWhatCameIn) {

@@ -110,6 +110,35 @@ TEST_P(RuntimeShared, ACallInPiecesOnAStreamGivesItsResults) {
   instance.reset();
 }
 
+// What a call leaves on a stream ends after the call does, and uses the call's timelines until then.
+TEST_P(RuntimeShared, CallsOnStreamsKeepWhatTheStreamsUse) {
+  if (std::string(GetParam().name) != "FakeGpu") GTEST_SKIP() << "it has no streams";
+  runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config() + "[validation]\ncalls = true\n");
+  std::vector<std::unique_ptr<fake::Stream>> streams;
+  for (int i = 0; i < 20; ++i)  // more than a device keeps
+    streams.push_back(std::make_unique<fake::Stream>(std::chrono::milliseconds(2)));
+  ModuleBuilder module = builder();
+  add_slow_double(module, "main", 1);
+  for (int round = 0; round < 5; ++round) {
+    InstanceHandle instance = open(module);
+    ASSERT_NE(instance, nullptr);
+    heddle_function_t* function = find_function(instance);
+    TensorHandle x = floats(function, 1);
+    std::vector<TensorHandle> results;
+    for (const std::unique_ptr<fake::Stream>& stream : streams) {
+      heddle_call_params_t params{};
+      params.flags = HEDDLE_CALL_NATIVE_STREAM;
+      params.native_stream = reinterpret_cast<uint64_t>(stream.get());
+      heddle_tensor_t* result = nullptr;
+      CallHandle call;
+      HEDDLE_ASSERT_OK(try_start(function, x.get(), &result, &call, 0, params));
+      results.emplace_back(result);
+    }
+    for (const TensorHandle& result : results) EXPECT_EQ(read_tensor(result), std::vector<float>(kWidth, 2));
+  }
+  expect_no_violations();
+}
+
 // A call is counted when it takes what it runs with; one that is refused then is taken back, also while somebody looks.
 TEST_P(RuntimeShared, CountsOfRefusedCallsDoNotFallBelowZero) {
   ModuleBuilder module = builder();
