@@ -39,7 +39,8 @@
  *     with HEDDLE_DEVICE_UNIFIED_MEMORY       map, unmap, flush and invalidate; without it upload and download
  *     with HEDDLE_DEVICE_RECORDING            record, replay and recording_free
  *     where HEDDLE_MEMORY_PINNED is offered   map and unmap of such buffers
- *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the configuration asks for it and for no other method
+ *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the
+ *                                             configuration asks for it and for no other method
  *     model functions that read values notify, since their calls take several submissions
  *       on the host or use several devices
  *     modules over two devices of a driver    link and transfer properties; also peer_copy, if link reports peer_access and the properties have
@@ -531,8 +532,8 @@ typedef struct heddle_timeline_interface {
   /* The caller makes sure that nothing waits for the timeline and nothing will signal it. It may call this as soon as a wait, a query or a
    * notification has reported that the last point was reached or failed. [serial:timeline] [may-block] */
   void (*destroy)(heddle_timeline_t* timeline);
-  /* Value reached so far. A poisoned timeline returns its failure (owned by the caller) and the last good value; this is the only output
-   * that is valid on failure. [any] [no-block] */
+  /* Value reached so far. A poisoned timeline returns its failure (owned by the caller) and the last good value: *out_value is valid then,
+   * unlike the outputs of other functions that fail. [any] [no-block] */
   heddle_status_t* (*query)(heddle_timeline_t* timeline, uint64_t* out_value);
   /* Host signal. INVALID_ARGUMENT if value is not larger than the current value. If the timeline is poisoned from `value` or from a smaller
    * value, returns that failure. [any] [no-block] */

@@ -11,8 +11,8 @@
  *   call      one invocation of a function; several may be in flight
  *   region    a part of a module that runs as one step: a kernel, or an operator of a plugin
  *
- * Some functions read values on the host: the program of such a function needs elements of a tensor while it runs, for example to compute the
- * shape of a result that depends on them. Calls of these functions, and calls that use several devices, are enqueued in several steps.
+ * Some functions read values on the host: they need elements of a tensor before they can go on, for example to compute the shape of a result that
+ * depends on them. Calls of these functions, and calls that use several devices, are enqueued in several steps.
  *
  * A minimal program. Each of these functions returns a status, which is NULL on success; a program checks it, as the example read_digit.c does.
  *
@@ -96,7 +96,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, 
 
 /* --------------------------------------------------------------------------------------------------------- module */
 
-#define HEDDLE_MODULE_NO_HASH 1u /* skip the check of the content hash (of all but the parameters); structure is always verified */
+#define HEDDLE_MODULE_NO_HASH 1u /* skip the check of the content hash, which covers all but the parameters; structure is always verified */
 
 typedef struct heddle_module_params {
   uint32_t struct_size;
@@ -309,8 +309,9 @@ HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, co
  * deadline and is over. Only in the second case does the status have the payload "deadline" (since ABI 0.2). [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
 /* Calls callback(context) once when the call is over, also if its handle has been released by then; heddle_call_wait then returns its error without
- * waiting. The callback runs on a thread of the runtime, perhaps before this function returns. It must not block; it may call and release everything
- * else. If this function fails, the callback is not called. Since ABI 0.2. [any] [no-block] */
+ * waiting. The callback runs on a thread of the runtime, perhaps before this function returns. It must not block, so it calls only functions
+ * that are [no-block]; also, while the application holds the instance, heddle_call_wait and heddle_call_release of this call, which is over. If this
+ * function fails, the callback is not called. Since ABI 0.2. [any] [no-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_notify(heddle_call_t* call, void (*callback)(void* context), void* context);
 /* Drops the work that is not yet enqueued; if there was any, the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
 HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);
