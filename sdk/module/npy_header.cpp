@@ -16,7 +16,7 @@ struct NpyType {
   std::string_view code;
   heddle_element_type_t type;
 };
-constexpr NpyType kTypes[] = {
+constexpr NpyType kNpyTypes[] = {
     {"|b1", HEDDLE_TYPE_BOOL}, {"|i1", HEDDLE_TYPE_I8},  {"|u1", HEDDLE_TYPE_U8},  {"<i2", HEDDLE_TYPE_I16},
     {"<u2", HEDDLE_TYPE_U16},  {"<i4", HEDDLE_TYPE_I32}, {"<u4", HEDDLE_TYPE_U32}, {"<i8", HEDDLE_TYPE_I64},
     {"<u8", HEDDLE_TYPE_U64},  {"<f2", HEDDLE_TYPE_F16}, {"<f4", HEDDLE_TYPE_F32}, {"<f8", HEDDLE_TYPE_F64},
@@ -123,14 +123,14 @@ class NpyHeaderParser {
 }  // namespace
 
 std::string_view npy_type_code(heddle_element_type_t type) {
-  for (const NpyType& one : kTypes) {
+  for (const NpyType& one : kNpyTypes) {
     if (one.type == type) return one.code;
   }
   return {};
 }
 
 heddle_element_type_t npy_type_from_code(std::string_view code) {
-  for (const NpyType& one : kTypes) {
+  for (const NpyType& one : kNpyTypes) {
     if (code.size() == 3 && code.substr(1) == one.code.substr(1) && (code[0] == one.code[0] || code[0] == '<' || code[0] == '='))
       return one.type;
   }
