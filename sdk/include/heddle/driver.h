@@ -41,8 +41,8 @@
  *     where HEDDLE_MEMORY_PINNED is offered   map and unmap of such buffers
  *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the
  *                                             configuration asks for it and for no other method
- *     model functions that read values notify, since their calls take several submissions
- *       on the host or use several devices
+ *     model functions that read values on     notify, since their calls take several submissions
+ *       the host or use several devices
  *     modules over two devices of a driver    link and transfer properties; also peer_copy, if link reports peer_access and the properties have
  *                                             HEDDLE_TRANSFER_PEER. A host of ABI 0.1 copies through host memory instead
  *     addresses of tensors for applications   buffer properties
@@ -496,13 +496,13 @@ typedef struct heddle_dispatch_interface {
    * HEDDLE_BINDING_* of binding i, counted through the whole list. A dispatch has its binding_count, a copy two (source, then target), a 2-D copy
    * two, a fill and an update one. Everything else is captured, including constants and the bytes of updates. The queue, the entries and the
    * buffers of static bindings outlive the recording. The host records a list at its third submission, in the application's thread that calls the
-   * model's function. The host holds no lock meanwhile, but later calls of the same instance may wait for the recording. So record may wait for
+   * model's function. The host holds no lock meanwhile, but later calls on the same loaded model may wait for the recording. So record may wait for
    * the system, for example to allocate memory or to compile a graph, but not for work that is enqueued on the device. A failure is logged, and
    * the list is then not replayed. [any] [may-block], for the system only */
   heddle_status_t* (*record)(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t command_count, const uint8_t* dynamic,
                              heddle_recording_t** out_recording);
   /* Replays the list. `bindings` replace the dynamic bindings, in their order in the list; each must be as long as the recorded one. Checks ranges as
-   * submit does. The host serializes replays of one recording: the next begins after the signals of the one before are reached.
+   * submit does. The host serializes replays of one recording: the next begins after the signals of the previous one are reached or failed.
    * [serial:recording] [no-block] */
   heddle_status_t* (*replay)(heddle_recording_t* recording, const heddle_binding_t* bindings, uint32_t binding_count,
                              const heddle_sync_t* sync);

@@ -11,8 +11,8 @@
  *   call      one invocation of a function; several may be in flight
  *   region    a part of a module that runs as one step: a kernel, or an operator of a plugin
  *
- * Some functions read values on the host: they need elements of a tensor before they can go on, for example to compute the shape of a result that
- * depends on them. Calls of these functions, and calls that use several devices, are enqueued in several steps.
+ * Some functions of modules read values on the host: they need elements of a tensor before they can go on, for example to compute the shape of a
+ * result that depends on them. Calls of these functions, and calls that use several devices, are enqueued in several steps.
  *
  * A minimal program. Each of these functions returns a status, which is NULL on success; a program checks it, as the example read_digit.c does.
  *
@@ -39,7 +39,8 @@
  *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object
  *   [no-block]       returns without waiting for a device, a file or another thread
  *   [may-block]      may wait for a device, a file or the system
- *   [callback]       called by libheddle, on any thread; must return quickly and must not call back into the object that called it
+ *   [callback]       called by libheddle, on any thread; must return quickly, and must not call back into the object that called it,
+ *                    except where the comment says so
  *
  * Timeouts are in nanoseconds: 0 polls, and HEDDLE_TIMEOUT_INFINITE waits without limit.
  *
@@ -75,7 +76,7 @@ typedef struct heddle_runtime_params {
   uint32_t flags; /* bits HEDDLE_RUNTIME_* */
   heddle_string_t
       config_path; /* heddle.toml; empty: $HEDDLE_CONFIG, else the user's or the system's file. ./heddle.toml is read only if named */
-  heddle_string_t config_text; /* TOML that overrides the file; may be empty */
+  heddle_string_t config_text; /* TOML that overrides the file and the environment; may be empty */
   uint32_t plugin_path_count;
   uint32_t reserved;
   const heddle_string_t* plugin_paths; /* directories with manifests, searched first */
@@ -266,7 +267,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
 
 /* State. Calls that touch an instance's state run in the order in which they were started. If one of them fails after its work was enqueued, the
  * state is undefined, and every later call that touches it fails with the same error; a new instance starts with fresh state. After DEVICE_LOST
- * all calls on the device return DEVICE_LOST; a new instance opens the device again. */
+ * all calls of existing instances on the device return DEVICE_LOST; a new instance opens the device again. */
 
 /* Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
  * result. An element that is not NULL is a tensor of the right type to write into, neither an argument of this call nor another result, and stays the
@@ -300,8 +301,8 @@ typedef struct heddle_call_params {
  * does not support it. The stream must stay valid until the call is over.
  *
  * [any] [no-block], except in these cases: the parameters are loaded in the background; an argument is on another device; the shape of an argument
- * depends on a call in flight; this call records a list of commands that later calls replay; or a native stream is given, and the function reads
- * values on the host or uses several devices */
+ * depends on a call in flight; the runtime records the commands of this call, usually the third with these extents, so that later calls replay
+ * them; or a native stream is given, and the function reads values on the host or uses several devices */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
                                                  uint32_t result_count, heddle_call_t** out_call);
@@ -309,9 +310,9 @@ HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, co
  * deadline and is over. Only in the second case does the status have the payload "deadline" (since ABI 0.2). [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
 /* Calls callback(context) once when the call is over, also if its handle has been released by then; heddle_call_wait then returns its error without
- * waiting. The callback runs on a thread of the runtime, perhaps before this function returns. It must not block, so it calls only functions
- * that are [no-block]; also, while the application holds the instance, heddle_call_wait and heddle_call_release of this call, which is over. If this
- * function fails, the callback is not called. Since ABI 0.2. [any] [no-block] */
+ * waiting. The callback runs on a thread of the runtime, perhaps before this function returns. It must not block, so it may call only
+ * functions that are [no-block]. There is one exception: while the application holds the instance, it may also call heddle_call_wait and
+ * heddle_call_release on this call, which is over. If heddle_call_notify fails, the callback is not called. Since ABI 0.2. [any] [no-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_notify(heddle_call_t* call, void (*callback)(void* context), void* context);
 /* Drops the work that is not yet enqueued; if there was any, the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
 HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);
