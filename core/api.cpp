@@ -188,6 +188,7 @@ heddle_status_t* heddle_runtime_create(const heddle_runtime_params_t* given, hed
   options.no_config = (params.flags & HEDDLE_RUNTIME_NO_CONFIG) != 0;
   options.config_path = view(params.config_path);
   options.config_text = view(params.config_text);
+  options.log = {params.log, params.log_context};
   for (uint32_t i = 0; i < params.plugin_path_count; ++i) options.plugin_paths.emplace_back(view(params.plugin_paths[i]));
   Result<std::unique_ptr<heddle::host::Host>> host = heddle::host::Host::open(options);
   if (!host.ok()) return host.take_status().release();

@@ -76,7 +76,7 @@ uint32_t Log::level(std::string_view component) const {
 void Log::write(uint32_t level, std::string_view component, std::string_view message) const noexcept {
   if (level >= HEDDLE_LOG_OFF || level < this->level(component)) return;
   if (sink_.write) {
-    sink_.write(sink_.context, level, component, message);
+    sink_.write(sink_.context, level, {component.data(), component.size()}, {message.data(), message.size()});
   } else {
     write_to_stderr(level, component, message);
   }

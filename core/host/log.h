@@ -13,9 +13,9 @@
 
 namespace heddle::host {
 
-// Receives every log line; called from any thread.
+// Receives every log line; as `log` of heddle_runtime_params_t.
 struct LogSink {
-  void (*write)(void* context, uint32_t level, std::string_view component, std::string_view message) = nullptr;
+  void (*write)(void* context, uint32_t level, heddle_string_t component, heddle_string_t message) = nullptr;
   void* context = nullptr;
 };
 

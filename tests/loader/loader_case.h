@@ -36,8 +36,8 @@ class Loader : public ::testing::Test {
     unsetenv("HEDDLE_PLUGIN_PATH");
     options_.no_config = true;
     options_.plugin_paths = {plugins_.string()};
-    options_.log.write = [](void* context, uint32_t, std::string_view component, std::string_view message) {
-      static_cast<Loader*>(context)->log_ += std::string(component) + ": " + std::string(message) + "\n";
+    options_.log.write = [](void* context, uint32_t, heddle_string_t component, heddle_string_t message) {
+      static_cast<Loader*>(context)->log_ += std::string(view(component)) + ": " + std::string(view(message)) + "\n";
     };
     options_.log.context = this;
   }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What runtime.h answers to wrong calls, failing kernels and programs that ask for the impossible, on every driver.
+#include <mutex>
+
 #include "core_drivers.h"
 
 namespace heddle::testing {
@@ -263,6 +265,37 @@ TEST_P(RuntimeErrors, LoadsTheKernelsThatItsProgramsDispatchAndNoOthers) {
     EXPECT_EQ(read_tensor(call_for_one(add, {a.get(), a.get()})), (std::vector<float>{2, 4, 6, 8}));
     HEDDLE_EXPECT_OK(heddle_call(find_function(instance, "other"), nullptr, 0, nullptr, 0));
   }
+}
+
+TEST_P(RuntimeErrors, PassesItsLogToTheApplication) {
+  struct Lines {
+    std::mutex mutex;
+    std::vector<std::string> all;
+  } lines;
+  heddle_runtime_params_t params{};
+  params.struct_size = sizeof(params);
+  params.flags = HEDDLE_RUNTIME_NO_CONFIG;
+  params.config_text = c_string("[log]\nlevel = \"debug\"\n[log.components]\nsubmit = \"off\"\n");
+  params.log = [](void* context, uint32_t level, heddle_string_t component, heddle_string_t message) {
+    auto* to = static_cast<Lines*>(context);
+    std::lock_guard lock(to->mutex);
+    to->all.push_back(std::to_string(level) + " " + std::string(component.data, component.size) + " " +
+                      std::string(message.data, message.size));
+  };
+  params.log_context = &lines;
+  const heddle_string_t paths[] = {c_string(HEDDLE_TEST_PLUGINS), c_string(HEDDLE_TEST_FAKES)};
+  params.plugin_paths = paths;
+  params.plugin_path_count = 2;
+  ::testing::internal::CaptureStderr();
+  heddle_runtime_t* made = nullptr;
+  HEDDLE_ASSERT_OK(heddle_runtime_create(&params, &made));
+  heddle_text_t* report = nullptr;
+  HEDDLE_EXPECT_OK(heddle_runtime_report(made, c_string("devices"), &report));
+  heddle_text_free(report);
+  heddle_runtime_release(made);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_FALSE(lines.all.empty());
+  for (const std::string& line : lines.all) EXPECT_TRUE(line[0] >= '1' && line[0] <= '4' && line.find(" submit ") != 1) << line;
 }
 
 TEST_P(RuntimeErrors, TakesNoNullAndNoForeignStructTail) {

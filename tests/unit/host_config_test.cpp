@@ -299,7 +299,7 @@ TEST_F(Configuration, TakesManyKeysInLittleTime) {
     options.config_text = text;
     std::string said;
     options.log.context = &said;
-    options.log.write = [](void*, uint32_t, std::string_view, std::string_view) {};
+    options.log.write = [](void*, uint32_t, heddle_string_t, heddle_string_t) {};
     Result<std::unique_ptr<Host>> host = Host::open(options);
     said = host.ok() ? (*host)->config_warnings() : std::string(host.status().message());
     const double took_s = static_cast<double>(clock() - start) / CLOCKS_PER_SEC;
@@ -342,8 +342,8 @@ TEST_F(Configuration, TakesAnOlderNameOfAKeyWithAWarning) {
   std::string log;
   HostOptions options;
   options.config_path = sources.path;
-  options.log.write = [](void* context, uint32_t, std::string_view, std::string_view message) {
-    static_cast<std::string*>(context)->append(message).append("\n");
+  options.log.write = [](void* context, uint32_t, heddle_string_t, heddle_string_t message) {
+    static_cast<std::string*>(context)->append(view(message)).append("\n");
   };
   options.log.context = &log;
   ASSERT_TRUE(Host::open(options).ok());

@@ -352,8 +352,9 @@ TEST(Executor, WorksForWorkThatMakesWork) {
 
 class HostTable : public ::testing::Test {
  protected:
-  static void keep(void* context, uint32_t level, std::string_view component, std::string_view message) {
-    static_cast<HostTable*>(context)->lines_.push_back(std::to_string(level) + " " + std::string(component) + " " + std::string(message));
+  static void keep(void* context, uint32_t level, heddle_string_t component, heddle_string_t message) {
+    static_cast<HostTable*>(context)->lines_.push_back(std::to_string(level) + " " + std::string(view(component)) + " " +
+                                                       std::string(view(message)));
   }
   std::vector<std::string> lines_;
   std::shared_ptr<HostServices> services_ =

@@ -76,8 +76,8 @@ std::string device_transcript(const std::filesystem::path& path) {
   HostOptions options;
   options.config_path = path.string();
   options.plugin_paths = {HEDDLE_TEST_PLUGINS};
-  options.log.write = [](void*, uint32_t level, std::string_view component, std::string_view message) {
-    log += fmt::format("{} {}: {}\n", log_level_name(level), component, message);
+  options.log.write = [](void*, uint32_t level, heddle_string_t component, heddle_string_t message) {
+    log += fmt::format("{} {}: {}\n", log_level_name(level), view(component), view(message));
   };
   Result<std::unique_ptr<Host>> host = Host::open(options);
   if (!host.ok()) return std::string(host.status().message()) + "\n";

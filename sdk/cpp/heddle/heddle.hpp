@@ -135,7 +135,7 @@ class TensorType {
   std::span<const int64_t> dims() const noexcept { return {c_.dims, c_.rank}; }
   // "batch", or empty: the symbol of dimension i, which is less than the rank. Equal symbols have equal extents in one call.
   std::string_view symbol(size_t i) const noexcept { return view(c_.symbols[i]); }
-  // "f32[batch,1,8,8]", with "?" for an extent without a symbol. Allocates.
+  // "f32[batch,1,8,8]", with "?" for an unknown extent without a symbol. Allocates.
   std::string text() const {
     std::string out = std::string(element_type_name(c_.element_type)) + '[';
     for (size_t i = 0; i < c_.rank; ++i) {
@@ -268,7 +268,8 @@ class Call : public Handle<heddle_call_t, heddle_call_release> {
 
 struct CallOptions {
   std::optional<std::chrono::steady_clock::time_point> deadline;
-  std::optional<uint64_t> native_stream;  // a stream of the vendor's API (ext/native.h); work on it is ordered with the call
+  // A stream of the vendor's API (ext/native.h): the call starts after the work that is already on it, and later work on it after the call.
+  std::optional<uint64_t> native_stream;
 };
 
 // ------------------------------------------------------------------------------------------------------------- function
@@ -467,8 +468,8 @@ class Module : public Handle<heddle_module_t, heddle_module_release> {
     check(heddle_module_report(get(), &out));
     return Text(out);
   }
-  // JSON: the memory that the module will need (heddle_module_memory). params.struct_size is set here; that of
-  // params.instance is the caller's.
+  // JSON: the memory that the module will need (heddle_module_memory). This function sets params.struct_size; the caller sets that of
+  // *params.instance, if it is given.
   Text memory(heddle_memory_params_t params = {}) const {
     params.struct_size = sizeof(params);
     heddle_text_t* out = nullptr;
@@ -479,9 +480,12 @@ class Module : public Handle<heddle_module_t, heddle_module_release> {
 
 struct RuntimeOptions {
   std::string config_path;                // heddle.toml; empty: $HEDDLE_CONFIG, else the user's or the system's file
-  std::string config_text;                // TOML that overrides the file
+  std::string config_text;                // TOML that overrides the file and the environment
   std::vector<std::string> plugin_paths;  // directories with manifests, searched first
   uint32_t flags = 0;                     // 0 or HEDDLE_RUNTIME_NO_CONFIG
+  // Receives the lines of the log instead of stderr; heddle_runtime_params_t says what it may do. It must not throw.
+  void (*log)(void* log_context, uint32_t level, heddle_string_t component, heddle_string_t message) = nullptr;
+  void* log_context = nullptr;
 };
 
 // The state that a process shares: configuration, plugins, devices. Usually there is one per process.
@@ -499,6 +503,8 @@ class Runtime : public Handle<heddle_runtime_t, heddle_runtime_release> {
     params.config_text = c_string(options.config_text);
     params.plugin_paths = paths.data();
     params.plugin_path_count = static_cast<uint32_t>(paths.size());
+    params.log = options.log;
+    params.log_context = options.log_context;
     heddle_runtime_t* out = nullptr;
     check(heddle_runtime_create(&params, &out));
     return Runtime(out);

@@ -28,14 +28,6 @@ extern "C" {
 /* A plugin's own state, made by create. */
 typedef struct heddle_plugin_instance heddle_plugin_instance_t;
 
-/* Log levels. */
-#define HEDDLE_LOG_TRACE 0u
-#define HEDDLE_LOG_DEBUG 1u
-#define HEDDLE_LOG_INFO 2u
-#define HEDDLE_LOG_WARN 3u
-#define HEDDLE_LOG_ERROR 4u
-#define HEDDLE_LOG_OFF 5u
-
 /* Kinds of a configuration value. */
 #define HEDDLE_OPTION_INT 1u
 #define HEDDLE_OPTION_BOOL 2u

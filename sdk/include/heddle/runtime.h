@@ -80,6 +80,12 @@ typedef struct heddle_runtime_params {
   uint32_t plugin_path_count;
   uint32_t reserved;
   const heddle_string_t* plugin_paths; /* directories with manifests, searched first */
+  /* Receives the lines of the log, which then are not written to stderr; NULL: none. level: HEDDLE_LOG_*; lines below the configured level
+   * ([log], HEDDLE_LOG) are left out. component: a part of libheddle, such as "host" or "memory", or the id of a plugin. Both texts are valid until the function
+   * returns. Called on any thread, by several at the same time, until every object of the runtime is released, and with locks of the runtime held:
+   * it must call no function of Heddle, and must not wait for a thread that may be in one. Since ABI 0.2. [callback] */
+  void (*log)(void* log_context, uint32_t level, heddle_string_t component, heddle_string_t message);
+  void* log_context;
 } heddle_runtime_params_t;
 
 /* Reads the configuration and the manifests; loads no plugin yet. params may be NULL. Both functions: [any] [may-block] */

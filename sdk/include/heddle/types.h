@@ -115,6 +115,14 @@ typedef struct heddle_point {
 
 #define HEDDLE_TIMEOUT_INFINITE UINT64_MAX /* nanoseconds; waits without limit */
 
+/* Log levels. */
+#define HEDDLE_LOG_TRACE 0u
+#define HEDDLE_LOG_DEBUG 1u
+#define HEDDLE_LOG_INFO 2u
+#define HEDDLE_LOG_WARN 3u
+#define HEDDLE_LOG_ERROR 4u
+#define HEDDLE_LOG_OFF 5u
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

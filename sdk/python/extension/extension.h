@@ -36,6 +36,13 @@ inline void check(heddle_status_t* status) {
   if (status) [[unlikely]]
     raise(status);
 }
+// Receives lines of the log (heddle_runtime_params_t). [any]
+void write_log(void* log_context, uint32_t level, heddle_string_t component, heddle_string_t message) noexcept;
+// Passes the lines so far to Python's logging. Keeps an exception that is set. Call with the GIL.
+void deliver_log() noexcept;
+// Once, when the extension is loaded.
+void start_log();
+
 // Calls a function of runtime.h without the GIL.
 template <class Function>
 void check_without_gil(Function function) {
@@ -44,6 +51,7 @@ void check_without_gil(Function function) {
     nb::gil_scoped_release released;
     status = function();
   }
+  deliver_log();
   check(status);
 }
 // Runs the body of a slot of a type, which may not throw. `failed` is the slot's value after an exception, which is then set.

@@ -367,6 +367,7 @@ struct Invocation {
       nb::gil_scoped_release released;
       wait();
     }
+    deliver_log();
     if (status) [[unlikely]] {
       discard_results();
       raise(status);
@@ -509,6 +510,7 @@ struct Call {
       nb::gil_scoped_release released;
       status = heddle_call_wait(handle, timeout_ns);
     }
+    deliver_log();
     const bool runs =
         heddle_status_code(status) == HEDDLE_STATUS_DEADLINE_EXCEEDED && heddle_status_payload(status, c_string("deadline")).size == 0;
     if (runs || !invocation || is_being_finished) {

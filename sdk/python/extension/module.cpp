@@ -19,9 +19,12 @@ void Session::release() {
   instance = nullptr;
   module = nullptr;
   if (!dropped && !dropped_module) return;
-  nb::gil_scoped_release released;
-  heddle_instance_release(dropped);
-  heddle_module_release(dropped_module);
+  {
+    nb::gil_scoped_release released;
+    heddle_instance_release(dropped);
+    heddle_module_release(dropped_module);
+  }
+  deliver_log();
 }
 
 void Session::check_open(const char* operation) const {
@@ -68,6 +71,7 @@ struct Runtime {
     params.config_text = c_string(config_text);
     params.plugin_paths = paths.data();
     params.plugin_path_count = static_cast<uint32_t>(paths.size());
+    params.log = write_log;
     check_without_gil([&] { return heddle_runtime_create(&params, &handle); });
   }
   Runtime(const Runtime&) = delete;
@@ -80,8 +84,11 @@ struct Runtime {
     heddle_runtime_t* const dropped = handle;
     handle = nullptr;
     if (!dropped) return;
-    nb::gil_scoped_release released;
-    heddle_runtime_release(dropped);
+    {
+      nb::gil_scoped_release released;
+      heddle_runtime_release(dropped);
+    }
+    deliver_log();
   }
   // Runs an operation on the handle, which other threads may close meanwhile.
   template <class Operation>
@@ -185,6 +192,7 @@ NB_MODULE(_core, module) {
   module.doc() = "The part of heddle that is written in C++; use the package heddle.";
   bind_tensor(module);
   bind_function(module);
+  start_log();
   nb::class_<Runtime>(module, "Runtime", nb::is_weak_referenceable())
       .def(nb::init<const std::string&, const std::string&, nb::list, bool>())
       .def("_report", &Runtime::report)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The log of the runtime as records of logging, from every thread."""
+import logging
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import heddle
+import models
+import numpy as np
+
+
+def runtime(level):
+    """One that logs the method by which it reads parameters."""
+    return heddle.Runtime(config_text=f'log.level = "{level}"\nparam_io.method = ["buffered"]\n')
+
+
+class Log(unittest.TestCase):
+    def test_lines_are_records_of_the_part_that_wrote_them(self):
+        with self.assertLogs("heddle", level=5) as caught, runtime("trace") as one:
+            path, weights = models.table(256, 64)
+            heddle.open(path, parameters=weights, runtime=one)(np.array([1, 2]))
+            made_here = {record.thread for record in caught.records}
+        self.assertLessEqual({"heddle.host", "heddle.memory"}, {record.name for record in caught.records})
+        self.assertEqual(made_here, {threading.get_ident()})
+        self.assertTrue(all(record.getMessage() and record.levelno in (5, 10, 20, 30, 40) for record in caught.records))
+
+    def test_the_configured_level_decides(self):
+        with self.assertNoLogs("heddle", level=5), runtime("off") as one:
+            heddle.open(models.add(4), runtime=one)
+
+    def test_lines_of_background_work_arrive_while_the_main_thread_runs(self):
+        with self.assertLogs("heddle.memory", level=5) as caught, runtime("trace") as one:
+            path, weights = models.table(256, 64)
+            module = heddle.open(path, parameters=weights, runtime=one, background=True)
+            module.wait()
+            end = time.monotonic() + 20
+            while not any("is read" in record.getMessage() for record in caught.records) and time.monotonic() < end:
+                pass
+        self.assertTrue(any("is read" in record.getMessage() for record in caught.records), caught.output)
+
+    def test_a_handler_may_use_heddle_and_may_fail(self):
+        class Curious(logging.Handler):
+            seen = 0
+
+            def emit(self, record):
+                Curious.seen += 1
+                heddle.devices()
+                raise RuntimeError("from the handler")
+
+        handler, logger = Curious(), logging.getLogger("heddle")
+        logger.addHandler(handler)
+        logger.setLevel(5)
+        unraisable, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        try:
+            with runtime("trace") as one:
+                path, weights = models.table(256, 64)
+                result = heddle.open(path, parameters=weights, runtime=one)(np.array([1, 2]))
+        finally:
+            sys.unraisablehook = unraisable
+            logger.removeHandler(handler)
+            logger.setLevel(logging.NOTSET)
+        self.assertEqual(result.numpy()[:, -1].tolist(), [1.0, 2.0])
+        self.assertGreater(Curious.seen, 1)
+
+    def test_nothing_else_goes_to_stderr(self):
+        text = ("import heddle, logging, numpy, sys\nlogging.getLogger('heddle').addHandler(logging.NullHandler())\n"
+                "m = heddle.open(sys.argv[1], runtime=heddle.Runtime(config_text='[log]\\nlevel = \"trace\"\\n'))\nx = numpy.ones(4, 'f4')\nm(x, x)\nm.close()\n")
+        done = subprocess.run([sys.executable, "-c", text, models.add(4)], capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
