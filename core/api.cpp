@@ -24,6 +24,7 @@ using heddle::memory::Tensor;
 using heddle::submit::Call;
 using heddle::submit::Function;
 using heddle::submit::Instance;
+using heddle::submit::State;
 
 struct heddle_text {
   std::string text;
@@ -52,6 +53,9 @@ Tensor* of(heddle_tensor_t* tensor) {
 }
 const Tensor* of(const heddle_tensor_t* tensor) {
   return reinterpret_cast<const Tensor*>(tensor);
+}
+State* of(heddle_state_t* state) {
+  return reinterpret_cast<State*>(state);
 }
 Call* of(heddle_call_t* call) {
   return reinterpret_cast<Call*>(call);
@@ -271,6 +275,21 @@ heddle_status_t* heddle_instance_wait(heddle_instance_t* instance, uint64_t time
   return caught();
 }
 
+heddle_status_t* heddle_state_create(heddle_instance_t* instance, heddle_state_t** out_state) try {
+  if (!instance || !out_state) return missing("heddle_state_create", instance ? "out_state" : "instance");
+  *out_state = nullptr;
+  Result<Ref<State>> state = of(instance)->create_state();
+  if (!state.ok()) return state.take_status().release();
+  *out_state = reinterpret_cast<heddle_state_t*>(state->detach());
+  return nullptr;
+} catch (...) {
+  return caught();
+}
+
+void heddle_state_release(heddle_state_t* state) {
+  if (state) of(state)->release();
+}
+
 heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json) try {
   if (!instance || !out_json) return missing("heddle_instance_report", instance ? "out_json" : "instance");
   *out_json = nullptr;
@@ -477,7 +496,7 @@ heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_cal
   std::optional<uint64_t> stream;
   if (params.flags & HEDDLE_CALL_NATIVE_STREAM) stream = params.native_stream;
   Result<heddle::submit::CallPointer> call =
-      of(function)->start(tensors(arguments, argument_count), tensors(results, result_count), params.deadline_ns, stream);
+      of(function)->start(tensors(arguments, argument_count), tensors(results, result_count), params.deadline_ns, stream, of(params.state));
   if (!call.ok()) return call.take_status().release();
   *out_call = reinterpret_cast<heddle_call_t*>(call->release());
   return nullptr;

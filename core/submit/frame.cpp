@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/submit/profile.h"
+#include "core/submit/state.h"
 
 namespace heddle::submit {
 
@@ -132,12 +133,14 @@ Frame::Target Frame::target_of(const Patch& patch) {
   return {&commands_[patch.at].as.fill.target, &commands_[patch.at].as.fill.offset};
 }
 
-void Frame::bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) {
+void Frame::bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, const State* state) {
   if (plan_->profile) [[unlikely]]
     collect_times();
   const Patch* patch = plan_->patches.data() + plan_->frame_patch_count;
   for (const Target& target : targets_) {
-    const heddle_block_t& block = (patch->source == Source::kArgument ? arguments : results)[patch->index]->block();
+    const heddle_block_t& block = patch->source == Source::kState
+                                      ? state->block(patch->index)
+                                      : (patch->source == Source::kArgument ? arguments : results)[patch->index]->block();
     *target.buffer = block.buffer;
     *target.offset = block.offset + patch->offset;
     ++patch;
@@ -270,12 +273,13 @@ heddle_status_t* Frame::submit_otherwise(const Segment& segment, const heddle_sy
   return submit_commands(segment, segment.first, segment.count, sync);
 }
 
-heddle_binding_t Frame::locate(const Place& place, std::span<memory::Tensor* const> arguments,
-                               std::span<memory::Tensor* const> results) const {
+heddle_binding_t Frame::locate(const Place& place, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,
+                               const State* state) const {
   if (place.source == Source::kFixed) return {place.buffer, place.offset, place.length};
   if (place.source == Source::kVerdict) return {verdicts_[place.index].buffer, place.offset, place.length};
   const heddle_block_t& block = place.source == Source::kArgument ? arguments[place.index]->block()
                                 : place.source == Source::kResult ? results[place.index]->block()
+                                : place.source == Source::kState  ? state->block(place.index)
                                                                   : arenas_[place.index];
   return {block.buffer, block.offset + place.offset, place.length};
 }

@@ -15,6 +15,8 @@
 
 namespace heddle::submit {
 
+class State;
+
 class Frame {
  public:
   // Allocates the plan's arenas and copies its commands. devices: those of the instance.
@@ -27,8 +29,8 @@ class Frame {
   const Plan& plan() const { return *plan_; }
   // Adds the times of the last submissions' commands to the plan's profile, once. The commands have finished.
   [[gnu::cold]] void collect_times();
-  // Binds the commands to a call's arguments and results.
-  void bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results);
+  // Binds the commands to a call's arguments and results, and to the state; NULL if the program uses none.
+  void bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, const State* state);
   // Enqueues one segment (not a crossing) on its device, or replays it if it is recorded. *replayed: whether it was replayed.
   heddle_status_t* submit(const Segment& segment, const heddle_sync_t& sync, bool* replayed) const {
     *replayed = false;
@@ -52,7 +54,8 @@ class Frame {
     if (submissions_until_record_ != kNever && submissions_until_record_-- == 0) record();
   }
   // The current memory of a place, after bind.
-  heddle_binding_t locate(const Place& place, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) const;
+  heddle_binding_t locate(const Place& place, std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,
+                          const State* state) const;
   std::span<const heddle_block_t> arenas() const { return arenas_; }
 
   // The timeline of a single() plan's device; a failed timeline is removed, and the next call creates another.

@@ -19,7 +19,7 @@ using memory::Ref;
 using memory::Tensor;
 
 constexpr std::string_view kStateFailed =
-    ": the instance's state is undefined since an earlier call on it failed; create a new instance [HD-S-02]";
+    ": the state is undefined since an earlier call on it failed; create a new one, or a new instance for its own [HD-S-02]";
 
 }  // namespace
 
@@ -129,7 +129,10 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     call.pending = true;
     if (tensor->made_late()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
   }
-  if (touches_state_) call.turn = instance_.state_order().take();
+  if (touches_state_) {
+    if (!call.state) call.state = instance_.state();
+    call.turn = call.state->order().take();
+  }
   return Status();
 }
 
@@ -220,7 +223,7 @@ Status Function::collect_waits(const memory::Device* device, Invocation& call) c
 }
 
 Status Function::order_after_state(Invocation& call) const {
-  const StateOrder& order = instance_.state_order();
+  const StateOrder& order = call.state->order();
   if (!order.failure.ok()) return order.failure.clone();
   if (!order.timeline || order.timeline->reached(order.value)) return Status();
   call.state_wait = call.waits().size();
@@ -250,7 +253,7 @@ Status Function::order_after_stream(const memory::Device& device, Invocation& ca
 }
 
 void Function::hold_state_long(const Invocation& call) const {
-  if (call.turn) instance_.state_order().hold_long(call.turn);
+  if (call.turn) call.state->order().hold_long(call.turn);
 }
 
 bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
@@ -264,7 +267,7 @@ bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
   };
   if (call.pending && (std::ranges::any_of(call.arguments(), held_back) || std::ranges::any_of(call.results(), held_back))) return false;
   if (!call.turn) return true;
-  StateOrder& order = instance_.state_order();
+  StateOrder& order = call.state->order();
   if (order.held_long()) return false;
   call.turn.enter();  // earlier calls only enqueue
   return order.failure.ok() && (!order.timeline || &order.timeline->device() == device);
@@ -272,7 +275,7 @@ bool Function::can_enqueue(const Frame& frame, Invocation& call) const {
 
 void Function::end_state(Invocation& call, const Status& outcome, bool started) const {
   if (!call.turn) return;
-  StateOrder& order = instance_.state_order();
+  StateOrder& order = call.state->order();
   if (!outcome.ok() && started && order.failure.ok()) {
     order.failure = error(outcome.code(), "{}: {}", kStateFailed.substr(2), outcome.message());
   }
@@ -286,7 +289,7 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
   if (call.pending) HEDDLE_RETURN_IF_ERROR(collect_waits(&device, call));
   HEDDLE_RETURN_IF_ERROR(frame.have_timeline());
   memory::Timeline& timeline = *frame.timeline_ref();
-  frame.bind(call.arguments(), call.results());
+  frame.bind(call.arguments(), call.results(), call.state.get());
   frame.record_if_due();
   if (call.turn) {
     call.turn.enter();
@@ -308,8 +311,8 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
   }
   if (call.stream && call.stream->leave(frame.timeline_ref(), signal.value, &instance_).ok()) call.stream = nullptr;
   if (call.turn) {
-    instance_.state_order().timeline = frame.timeline_ref();
-    instance_.state_order().value = signal.value;
+    call.state->order().timeline = frame.timeline_ref();
+    call.state->order().value = signal.value;
     call.turn.leave();
   }
   frame.set_submitted(true);
@@ -327,7 +330,7 @@ Status Function::run_single(Invocation& call, Frame& frame) {
 }
 
 RunParams Function::run_params(const Invocation& call) const {
-  return {program_, signature_, instance_.machine(), instance_.devices(), call.arguments(), call.results()};
+  return {program_, signature_, instance_.machine(), instance_.devices(), call.arguments(), call.results(), call.state.get()};
 }
 
 Task Function::wait_for_others(Invocation& call, Pace& pace) const {
@@ -350,7 +353,7 @@ Task Function::run_several(Invocation& call, Taken given, Pace& pace) {
   Status status = co_await wait_for_others(call, pace);
   if (Status over = run.check(frame, frame.plan().segments[0]); !over.ok()) status = std::move(over);
   if (status.ok()) {
-    frame.bind(call.arguments(), call.results());
+    frame.bind(call.arguments(), call.results(), call.state.get());
     status = co_await run.plan(frame);
   }
   end_state(call, status, run.started());
@@ -409,7 +412,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
 }
 
 Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results, uint64_t deadline_ns,
-                                    std::optional<uint64_t> native_stream) {
+                                    std::optional<uint64_t> native_stream, State* state) {
   instance_.reap_abandoned();
   // Checked here, while the stack is in the cache, and then moved to its final location.
   Invocation asked(arguments_.size(), signature_.results.size(), signature_.symbols.size());
@@ -424,6 +427,9 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
     if (!stream.ok()) return fail(stream.take_status(), asked);
     asked.stream = std::move(*stream);
   }
+  if (state && state->owner() != instance_.serial())
+    return fail(error(HEDDLE_STATUS_INVALID_ARGUMENT, "its state is one of another instance [HD-F-01]"), asked);
+  if (state && touches_state_) asked.state = Ref<State>(state);
   if (Status checked = check(arguments, results, asked); !checked.ok()) return fail(std::move(checked), asked);
   Taken taken = take(asked, true);
   if (!taken.call) taken.call = ::operator new(sizeof(Call), std::nothrow);

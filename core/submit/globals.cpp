@@ -54,7 +54,15 @@ ReadGlobals find_read_globals(const mf::Module& module, const Programs& programs
 }
 
 void place_globals(const mf::Module& module, Machine& machine) {
-  for (const mf::Global* global : *module.globals()) machine.globals.push_back({{}, machine.device_of_slot[global->slot()]});
+  uint32_t states = 0;
+  for (const mf::Global* global : *module.globals()) {
+    GlobalMemory& memory = machine.globals.emplace_back();
+    memory.device = machine.device_of_slot[global->slot()];
+    memory.is_state = global->kind() == mf::GlobalKind::State;
+    if (!memory.is_state) continue;
+    memory.state_index = states++;
+    memory.memory.length = global->size_bytes();
+  }
 }
 
 Status Instance::locate_parameters(const InstanceRequest& request, Located& located) {
@@ -87,10 +95,9 @@ Status Instance::make_globals(const Located& located) {
 
 Status Instance::allocate_globals() {
   const auto& globals = *module_->metadata().globals();
-  std::vector<std::vector<heddle_command_t>> fills(devices_.size());
   for (uint32_t i = 0; i < globals.size(); ++i) {
     const mf::Global* global = globals.Get(i);
-    if (global->kind() == mf::GlobalKind::Parameter || !read_.at_all[i]) continue;
+    if (global->kind() == mf::GlobalKind::Parameter || global->kind() == mf::GlobalKind::State || !read_.at_all[i]) continue;
     memory::Device& device = *devices_[machine_.globals[i].device];
     heddle_block_t block{};
     Status allocated = device.allocate(global->size_bytes(), 64, memory::kState, &block);
@@ -108,16 +115,11 @@ Status Instance::allocate_globals() {
                      global->name()->string_view(), module_->path(), bytes.size(), global->size_bytes());
       }
       HEDDLE_RETURN_IF_ERROR(device.upload(bytes.data(), machine_.globals[i].memory));
-    } else if (global->kind() == mf::GlobalKind::State) {
-      heddle_command_t fill{};
-      fill.kind = HEDDLE_COMMAND_FILL;
-      fill.as.fill = {block.buffer, block.offset, global->size_bytes(), 0, 1, 0};
-      fills[machine_.globals[i].device].push_back(fill);
     }
   }
-  for (size_t i = 0; i < fills.size(); ++i) {
-    if (!fills[i].empty()) HEDDLE_RETURN_IF_ERROR(devices_[i]->submit_and_wait(fills[i].data(), static_cast<uint32_t>(fills[i].size())));
-  }
+  Result<memory::Ref<State>> state = State::create(module_->metadata(), machine_, devices_, read_.at_all, serial_);
+  if (!state.ok()) return state.take_status();
+  state_ = std::move(*state);
   return Status();
 }
 
@@ -181,17 +183,41 @@ Status Instance::run_initializer(const std::vector<uint32_t>& kept, const std::v
   };
   HEDDLE_RETURN_IF_ERROR(load_parameters(parts[0].loaded, extents, places));
   Pace here(nullptr);
-  Run run({*program, open::initializer_signature(), machine_, devices_, {}, {}}, here, counters_);
+  Run run({*program, open::initializer_signature(), machine_, devices_, {}, {}, state_.get()}, here, counters_);
   Status status = run.whole_program({}, {}, [](uint32_t, const ResultNeed&) { return Status(); }, pauses, next_part).run();
   if (!status.ok()) return in_region(std::move(status), *program, "heddle: running the initializer of " + module_->path() + " failed");
   free_part();
   // No other code reads what only the initializer has written.
   for (uint32_t i = 0; i < globals_.size(); ++i) {
-    if (read_.by_functions[i]) continue;
+    if (read_.by_functions[i] || machine_.globals[i].is_state) continue;
     globals_[i].reset();
     machine_.globals[i].memory = {};
   }
   return Status();
+}
+
+uint64_t Instance::next_serial() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+Result<memory::Ref<State>> Instance::create_state() const {
+  if (functions_.empty() && module_->metadata().functions()->size() != 0)
+    return error(HEDDLE_STATUS_FAILED_PRECONDITION,
+                 "heddle: making a state failed: the instance was created only to be reported on (ROUTE_ONLY)");
+  if (const mf::Program* program = initializer()) {
+    std::vector<bool> used(module_->metadata().globals()->size());
+    note_globals(*program, used);
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (used[i] && machine_.globals[i].is_state)
+        return error(
+            HEDDLE_STATUS_UNIMPLEMENTED,
+            "heddle: making a state failed: the code that loads {} gives state '{}' its first value, which only the instance's own state "
+            "gets; create another instance",
+            module_->path(), module_->metadata().globals()->Get(static_cast<uint32_t>(i))->name()->string_view());
+    }
+  }
+  return State::create(module_->metadata(), machine_, devices_, read_.by_functions, serial_);
 }
 
 }  // namespace heddle::submit

@@ -20,7 +20,7 @@
 #include "core/submit/plan.h"
 #include "core/submit/profile.h"
 #include "core/submit/runtime.h"
-#include "core/submit/state_order.h"
+#include "core/submit/state.h"
 
 namespace heddle::submit {
 
@@ -79,7 +79,12 @@ class Instance final : public memory::Counted {
   // NULL in an instance that was only routed.
   Function* function(uint32_t index) { return functions_.empty() ? nullptr : functions_[index].get(); }
   Counters& counters() { return counters_; }
-  StateOrder& state_order() { return state_order_; }
+  // The state of calls that name none.
+  const memory::Ref<State>& state() const { return state_; }
+  // Another one. [any] [may-block]
+  Result<memory::Ref<State>> create_state() const;
+  // Differs from that of every other instance of the process.
+  uint64_t serial() const { return serial_; }
   // "route", "statistics" or "profile"; NOT_FOUND for another topic.
   Result<std::string> report(std::string_view topic);
 
@@ -98,6 +103,7 @@ class Instance final : public memory::Counted {
     uint32_t device = 0;
   };
   Instance() = default;
+  static uint64_t next_serial();
   // Routes, opens devices and loads code; code that a driver refuses to load is skipped as long as an alternative exists.
   Status bind_and_load(const InstanceRequest& request);
   Status bind(const InstanceRequest& request, const std::vector<route::RefusedCode>& refused);
@@ -149,7 +155,8 @@ class Instance final : public memory::Counted {
   std::vector<std::unique_ptr<Function>> functions_;
   std::unique_ptr<Loading> loading_;  // NULL: the parameters were loaded when the instance was created
   Counters counters_;
-  StateOrder state_order_;
+  memory::Ref<State> state_;
+  const uint64_t serial_ = next_serial();
   std::mutex abandoned_mutex_;
   std::atomic<uint32_t> abandoned_count_{0};
   CallPointer abandoned_;  // head of an intrusive list, which needs no memory: work in progress cannot be dropped

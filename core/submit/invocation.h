@@ -13,7 +13,7 @@
 
 #include "core/memory/foreign_stream.h"
 #include "core/memory/tensor.h"
-#include "core/submit/state_order.h"
+#include "core/submit/state.h"
 #include "heddle/types.h"
 
 namespace heddle::submit {
@@ -71,9 +71,10 @@ class Invocation {
 
   uint64_t deadline_ns = 0;  // of CLOCK_MONOTONIC; 0: none
   bool pending = false;      // an argument or given result was pending when it was checked; false: no tensor is waited for
-  std::shared_ptr<memory::ForeignStream> stream;         // the application's stream with which the work is ordered
-  size_t state_wait = SIZE_MAX;                          // index of the wait for an earlier call on the state
-  StateOrder::Turn turn;                                 // for a call that uses state
+  std::shared_ptr<memory::ForeignStream> stream;  // the application's stream with which the work is ordered
+  size_t state_wait = SIZE_MAX;                   // index of the wait for an earlier call on the state
+  memory::Ref<State> state;                       // for a call that uses state, as the next member
+  StateOrder::Turn turn;
   std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;  // copies of arguments that were on another device
 
  private:
@@ -99,6 +100,7 @@ inline Invocation::Invocation(Invocation&& other) noexcept
       pending(other.pending),
       stream(std::move(other.stream)),
       state_wait(other.state_wait),
+      state(std::move(other.state)),
       turn(std::move(other.turn)),
       moved(std::move(other.moved)),
       argument_count_(other.argument_count_),

@@ -256,6 +256,14 @@ Result<Place> Resolver::place_of(const RecordedBinding& binding) const {
       return place;
     default: {
       const GlobalMemory& global = machine_.globals[place.index];
+      if (global.is_state) {
+        place.source = Source::kState;
+        place.index = global.state_index;
+        place.device = global.device;
+        HEDDLE_RETURN_IF_ERROR(check_range(binding, global.memory.length, &place.length));
+        place.offset = binding.offset;
+        return place;
+      }
       if (!global.memory.buffer) {
         return error(HEDDLE_STATUS_INTERNAL, "the program uses global {}, which only the initializer may use", place.index);
       }

@@ -4,7 +4,7 @@
 //
 // Glossary
 //   arena    one block per device that holds the call's intermediate values
-//   patch    a location in the command list that names an argument, a result, the arena or a verdict: filled in per frame or per call
+//   patch    a location in the command list that names an argument, a result, the state, the arena or a verdict: filled in per frame or per call
 //   segment  consecutive commands for one device, or one copy between two devices
 #ifndef HEDDLE_CORE_SUBMIT_PLAN_H_
 #define HEDDLE_CORE_SUBMIT_PLAN_H_
@@ -24,11 +24,11 @@
 namespace heddle::submit {
 
 // Where a value is, before its block is known.
-enum class Source : uint32_t { kFixed, kArgument, kResult, kArena, kVerdict };
+enum class Source : uint32_t { kFixed, kArgument, kResult, kState, kArena, kVerdict };
 
 struct Place {
   Source source = Source::kFixed;
-  uint32_t index = 0;                 // index of the argument, result or arena; for verdicts, of the device
+  uint32_t index = 0;                 // index of the argument, result, block of the state or arena; for verdicts, of the device
   heddle_buffer_t* buffer = nullptr;  // kFixed
   uint64_t offset = 0;                // from the start of the source's block, or of the buffer
   uint64_t length = 0;
@@ -74,8 +74,10 @@ struct ResultNeed {
 
 // The context for resolving programs: the instance's devices, globals and loaded code. Borrowed, immutable while plans exist.
 struct GlobalMemory {
-  heddle_binding_t memory{};
+  heddle_binding_t memory{};  // of a state only its length: each State has memory of its own
   uint32_t device = 0;
+  bool is_state = false;
+  uint32_t state_index = 0;  // among the globals of the kind State
 };
 struct Operation;
 class Profile;
@@ -120,7 +122,7 @@ class Plan final : public memory::Counted {
   std::vector<int64_t> key;
   std::vector<Segment> segments;
   std::vector<ResultNeed> results;
-  std::vector<Patch> patches;  // first those to frames' own memory, then those to arguments and results
+  std::vector<Patch> patches;  // first those to frames' own memory, then those to arguments, results and the state
   uint32_t frame_patch_count = 0;
   bool inspected = false;      // its commands are enqueued one by one and inspected
   Profile* profile = nullptr;  // belongs to the instance, like program

@@ -170,8 +170,8 @@ Task Run::pieces_of(const Frame& frame) {
 // ------------------------------------------------------------------------------------------------- between two devices
 
 Task Run::cross(const Frame& frame, const Segment& segment) {
-  const heddle_binding_t from = frame.locate(segment.from, params_.arguments, params_.results);
-  const heddle_binding_t to = frame.locate(segment.to, params_.arguments, params_.results);
+  const heddle_binding_t from = frame.locate(segment.from, params_.arguments, params_.results, params_.state);
+  const heddle_binding_t to = frame.locate(segment.to, params_.arguments, params_.results, params_.state);
   const uint32_t source = segment.from.device, target = segment.to.device;
   HEDDLE_CO_RETURN_IF_ERROR(params_.devices[source]->check());
   HEDDLE_CO_RETURN_IF_ERROR(params_.devices[target]->check());
@@ -330,7 +330,7 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
     if (!frame.ok()) co_return frame.take_status();
     frames.push_back(std::move(*frame));
     if (!empty) {
-      frames.back()->bind(params_.arguments, params_.results);
+      frames.back()->bind(params_.arguments, params_.results, params_.state);
       Status ran = co_await plan(*frames.back());
       if (!ran.ok()) co_return std::move(ran);
     }
@@ -352,7 +352,7 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
     if (!place.ok()) co_return place.take_status();
     int64_t value = 0;
     Device& device = *params_.devices[place->device];
-    const heddle_binding_t scalar = frames.back()->locate(*place, params_.arguments, params_.results);
+    const heddle_binding_t scalar = frames.back()->locate(*place, params_.arguments, params_.results, params_.state);
     if (device.unified()) {
       HEDDLE_CO_RETURN_IF_ERROR(device.download(scalar, &value));
     } else {

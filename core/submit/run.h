@@ -28,6 +28,7 @@ struct RunParams {
   std::span<const memory::Ref<memory::Device>> devices;
   std::span<memory::Tensor* const> arguments;
   std::span<memory::Tensor* const> results;
+  const State* state = nullptr;  // NULL if the program uses none
 };
 
 class Run {

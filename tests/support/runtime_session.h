@@ -59,6 +59,7 @@ using RuntimeHandle = std::unique_ptr<heddle_runtime_t, Releases<heddle_runtime_
 using ModuleHandle = std::unique_ptr<heddle_module_t, Releases<heddle_module_t, heddle_module_release>>;
 using InstanceHandle = std::unique_ptr<heddle_instance_t, Releases<heddle_instance_t, heddle_instance_release>>;
 using TensorHandle = std::unique_ptr<heddle_tensor_t, Releases<heddle_tensor_t, heddle_tensor_release>>;
+using StateHandle = std::unique_ptr<heddle_state_t, Releases<heddle_state_t, heddle_state_release>>;
 using CallHandle = std::unique_ptr<heddle_call_t, Releases<heddle_call_t, heddle_call_release>>;
 
 inline std::string take_text(heddle_text_t* text) {

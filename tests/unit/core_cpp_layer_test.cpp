@@ -174,6 +174,9 @@ TEST_P(CppLayer, StartsCallsAndWaits) {
   const CallOptions future{.deadline = std::chrono::steady_clock::now() + std::chrono::hours(1), .native_stream = {}};
   EXPECT_TRUE(slow.start({}, {&late}, future).wait_for(std::chrono::hours(1)));
 
+  const State state = instance_.create_state();
+  EXPECT_TRUE(slow.start({}, {&late}, {.deadline = {}, .native_stream = {}, .state = &state}).wait_for(std::chrono::hours(1)));
+
   // Released in flight, then its instance.
   Tensor last;
   static_cast<void>(slow.start({}, {&last}));

@@ -333,6 +333,33 @@ TEST_P(RuntimeGlobals, KeepsStateBetweenCallsAndApartBetweenInstances) {
   EXPECT_EQ(step(second), 1);
 }
 
+TEST_P(RuntimeGlobals, StatesShareTheWeights) {
+  ModuleBuilder module = builder();
+  uint32_t parameter = module.add_parameter("", "w", {4}, bytes_of(stored_));
+  add_biased(module, "main", module.add_global("w", mf::GlobalKind::Parameter, 16, parameter));
+  uint32_t kept = module.add_global("kept", mf::GlobalKind::State, 4096);
+  ProgramBuilder p = program();
+  mf::FunctionT& function = module.add_function("keep");
+  function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(512)}, HEDDLE_TYPE_I64));
+  p.copy(ProgramBuilder::whole(p.global(kept), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+  function.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  auto live = [&] {
+    return nlohmann::json::parse(instance_report(instance, "statistics"))["devices"][0]["pool"]["requested"].get<uint64_t>();
+  };
+  const uint64_t before = live();
+  std::vector<StateHandle> states;
+  for (int i = 0; i < 64; ++i) {
+    heddle_state_t* state = nullptr;
+    HEDDLE_ASSERT_OK(heddle_state_create(instance.get(), &state));
+    states.emplace_back(state);
+  }
+  EXPECT_EQ(live(), before + 64 * 4096) << "the state alone";
+  states.clear();
+  EXPECT_EQ(live(), before);
+}
+
 TEST_P(RuntimeGlobals, GivesAllMemoryBack) {
   ModuleBuilder module = builder();
   uint32_t parameter = module.add_parameter("", "w", {4}, bytes_of(stored_));

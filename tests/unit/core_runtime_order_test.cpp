@@ -158,8 +158,9 @@ TEST_P(RuntimeOrder, StateStaysFailedWhenACallOnItFails) {
         std::vector<heddle_tensor_t*> results = {nullptr};
         CallHandle call = start(instance, after, {n.get()}, results);
         TensorHandle out(results[0]);
-        HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL,
-                            "state is undefined since an earlier call on it failed; create a new instance [HD-S-02]");
+        HEDDLE_EXPECT_FAILS(
+            heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL,
+            "state is undefined since an earlier call on it failed; create a new one, or a new instance for its own [HD-S-02]");
         heddle_tensor_t* argument = n.get();
         heddle_tensor_t* result = nullptr;
         HEDDLE_EXPECT_FAILS(heddle_call(function, &argument, 1, &result, 1), HEDDLE_STATUS_INTERNAL, "state is undefined");
@@ -171,6 +172,98 @@ TEST_P(RuntimeOrder, StateStaysFailedWhenACallOnItFails) {
       EXPECT_EQ(read_tensor<int64_t>(call_for_one(find_function(fresh, after), {n.get()})), std::vector<int64_t>{1});
     }
   }
+}
+
+StateHandle create_state(const InstanceHandle& instance) {
+  heddle_state_t* state = nullptr;
+  HEDDLE_EXPECT_OK(heddle_state_create(instance.get(), &state));
+  return StateHandle(state);
+}
+
+// Starts a call of one argument and one result on a state.
+heddle_status_t* start_on(heddle_function_t* function, const StateHandle& state, heddle_tensor_t* argument, TensorHandle* out,
+                          CallHandle* call) {
+  heddle_call_params_t params{};
+  params.struct_size = sizeof(params);
+  params.state = state.get();
+  heddle_tensor_t* result = nullptr;
+  heddle_call_t* started = nullptr;
+  heddle_status_t* status = heddle_call_start(function, &params, &argument, 1, &result, 1, &started);
+  out->reset(result);
+  call->reset(started);
+  return status;
+}
+
+// Calls of every kind on states in turns: each state has a value of its own, also while calls on others are in flight, and also if its handle is
+// released while a call uses it. The instance's own state is another one.
+TEST_P(RuntimeOrder, StatesOfOneInstanceAreApart) {
+  constexpr int kStates = 64, kRounds = 6;
+  ModuleBuilder module = builder();
+  uint32_t value = module.add_global("value", mf::GlobalKind::State, 8);
+  add_step(module, value, "step", false);
+  add_step(module, value, "scalar_step", true);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t *step = find_function(instance, "step"), *scalar = find_function(instance, "scalar_step");
+  TensorHandle n = make_tensor<int64_t>(step, 0, {1}, {0}, HEDDLE_TYPE_I64);
+  std::vector<StateHandle> states;
+  for (int i = 0; i < kStates; ++i) states.push_back(create_state(instance));
+  int64_t expected = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    expected = 3 * expected + 1;
+    std::vector<TensorHandle> outs(kStates);
+    std::vector<CallHandle> calls(kStates);
+    for (int i = 0; i < kStates; ++i) {
+      HEDDLE_ASSERT_OK(start_on((i + round) % 3 == 0 ? scalar : step, states[static_cast<size_t>(i)], n.get(),
+                                &outs[static_cast<size_t>(i)], &calls[static_cast<size_t>(i)]));
+    }
+    if (round + 1 == kRounds) states.clear();
+    for (const CallHandle& call : calls) HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+    for (const TensorHandle& out : outs) EXPECT_EQ(read_tensor<int64_t>(out), std::vector<int64_t>{expected});
+  }
+  EXPECT_EQ(read_tensor<int64_t>(call_for_one(step, {n.get()})), std::vector<int64_t>{1});
+}
+
+TEST_P(RuntimeOrder, AStateFailsAlone) {
+  ModuleBuilder module = builder();
+  uint32_t value = module.add_global("value", mf::GlobalKind::State, 8);
+  add_breaks(module, value, 1);
+  add_step(module, value, "step", false);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t *step = find_function(instance, "step"), *breaks = find_function(instance, "breaks");
+  TensorHandle n = make_tensor<int64_t>(step, 0, {1}, {0}, HEDDLE_TYPE_I64);
+  StateHandle broken = create_state(instance), other = create_state(instance);
+  TensorHandle out;
+  CallHandle call;
+  heddle_call_params_t params{};
+  params.struct_size = sizeof(params);
+  params.state = broken.get();
+  heddle_call_t* started = nullptr;
+  HEDDLE_ASSERT_OK(heddle_call_start(breaks, &params, nullptr, 0, nullptr, 0, &started));
+  call.reset(started);
+  HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL, "'bad region'");
+  HEDDLE_EXPECT_OK(start_on(step, other, n.get(), &out, &call));
+  EXPECT_EQ(read_tensor<int64_t>(out), std::vector<int64_t>{1});
+  EXPECT_EQ(read_tensor<int64_t>(call_for_one(step, {n.get()})), std::vector<int64_t>{1});
+  HEDDLE_EXPECT_OK(start_on(step, broken, n.get(), &out, &call));
+  HEDDLE_EXPECT_FAILS(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_INTERNAL, "state is undefined");
+}
+
+TEST_P(RuntimeOrder, RefusesAStateOfAnotherInstance) {
+  ModuleBuilder module = builder();
+  add_step(module, module.add_global("value", mf::GlobalKind::State, 8), "step", false);
+  InstanceHandle first = open(module), second = open(module);
+  ASSERT_NE(second, nullptr);
+  heddle_function_t* step = find_function(second, "step");
+  TensorHandle n = make_tensor<int64_t>(step, 0, {1}, {0}, HEDDLE_TYPE_I64), out;
+  StateHandle state = create_state(first);
+  CallHandle call;
+  HEDDLE_EXPECT_FAILS(start_on(step, state, n.get(), &out, &call), HEDDLE_STATUS_INVALID_ARGUMENT, "its state is one of another instance");
+  first.reset();
+  HEDDLE_EXPECT_FAILS(start_on(step, state, n.get(), &out, &call), HEDDLE_STATUS_INVALID_ARGUMENT, "its state is one of another instance");
+  HEDDLE_EXPECT_FAILS(heddle_state_create(nullptr, nullptr), HEDDLE_STATUS_INVALID_ARGUMENT, "instance is NULL");
+  heddle_state_release(nullptr);
 }
 
 // Calls that run in pieces on threads of their own, and calls that are enqueued at once: state sees them as they were started.

@@ -266,10 +266,18 @@ class Call : public Handle<heddle_call_t, heddle_call_release> {
   void cancel() const noexcept { heddle_call_cancel(get()); }
 };
 
+// What the functions of an instance keep between calls (heddle_state_create); from Instance::create_state.
+class State : public Handle<heddle_state_t, heddle_state_release> {
+ public:
+  using Handle::Handle;
+};
+
 struct CallOptions {
   std::optional<std::chrono::steady_clock::time_point> deadline;
   // A stream of the vendor's API (ext/native.h): the call starts after the work that is already on it, and later work on it after the call.
   std::optional<uint64_t> native_stream;
+  // The state that the call uses; NULL: the instance's own.
+  const State* state = nullptr;
 };
 
 // ------------------------------------------------------------------------------------------------------------- function
@@ -387,6 +395,7 @@ class Function {
       params.flags = HEDDLE_CALL_NATIVE_STREAM;
       params.native_stream = *options.native_stream;
     }
+    if (options.state) params.state = options.state->get();
     heddle_call_t* call = nullptr;
     invoke(arguments, results, [&](auto... words) { return heddle_call_start(function_, &params, words..., &call); });
     return Call(call);
@@ -417,6 +426,12 @@ class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
   }
   // Waits until the parameters are loaded (HEDDLE_INSTANCE_IN_BACKGROUND), and throws if they could not be.
   void wait() const { check(heddle_instance_wait(get(), HEDDLE_TIMEOUT_INFINITE)); }
+  // Values of their own for calls that share this instance's parameters and code; zero at first.
+  State create_state() const {
+    heddle_state_t* out = nullptr;
+    check(heddle_state_create(get(), &out));
+    return State(out);
+  }
   // JSON: "route", "statistics" or "profile".
   Text report(std::string_view topic) const {
     heddle_text_t* out = nullptr;

@@ -61,6 +61,7 @@ typedef struct heddle_instance heddle_instance_t;
 typedef struct heddle_function heddle_function_t; /* borrowed from its instance */
 typedef struct heddle_tensor heddle_tensor_t;
 typedef struct heddle_call heddle_call_t;
+typedef struct heddle_state heddle_state_t;
 
 /* Text owned by the caller. Both functions: [any] [no-block] */
 typedef struct heddle_text heddle_text_t;
@@ -167,6 +168,14 @@ HEDDLE_EXPORT heddle_status_t* heddle_instance_wait(heddle_instance_t* instance,
  *                 HEDDLE_INSTANCE_PROFILE */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json);
 
+/* Makes a state: values that functions of the instance keep between calls, zero at first. Every instance has one; with others, several users have
+ * values of their own and share the instance's parameters and code. Calls that use different states run independently of each other. UNIMPLEMENTED
+ * if the module computes first values of its state when it is loaded. The caller owns the state, and may release it while calls that use it are in
+ * flight. It is for calls of this instance only, and holds memory of the devices until it is released. Since ABI 0.2. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_state_create(heddle_instance_t* instance, heddle_state_t** out_state);
+/* NULL is allowed. [any] [may-block] */
+HEDDLE_EXPORT void heddle_state_release(heddle_state_t* state);
+
 /* Extents of one argument. */
 typedef struct heddle_shape { /* Frozen. */
   uint32_t rank;
@@ -271,8 +280,8 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
 
 /* ----------------------------------------------------------------------------------------------------------- call */
 
-/* State. Calls that touch an instance's state run in the order in which they were started. If one of them fails after its work was enqueued, the
- * state is undefined, and every later call that touches it fails with the same error; a new instance starts with fresh state. After DEVICE_LOST
+/* State. Calls that touch the same state run in the order in which they were started. If one of them fails after its work was enqueued, the
+ * state is undefined, and every later call that touches it fails with the same error; a new state, or a new instance, starts with fresh values. After DEVICE_LOST
  * all calls of existing instances on the device return DEVICE_LOST; a new instance opens the device again. */
 
 /* Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
@@ -288,6 +297,7 @@ typedef struct heddle_call_params {
   uint32_t flags;         /* bits HEDDLE_CALL_* */
   uint64_t deadline_ns;   /* a time on CLOCK_MONOTONIC; 0: none */
   uint64_t native_stream; /* a stream of the vendor's API (ext/native.h): on CUDA cudaStream_t */
+  heddle_state_t* state;  /* the state that the call uses; NULL: the instance's own. Since ABI 0.2 */
 } heddle_call_params_t;
 
 /* The same without waiting. Result tensors can be used at once, such as for another call; reading one waits until the call has filled it. The
