@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "core/route/route.h"
+#include "core/submit/instance.h"
 #include "core/submit/interpreter.h"
 #include "core/submit/operations.h"
 #include "core/submit/plan.h"
@@ -38,8 +39,9 @@ struct Nothing {
   explicit Nothing(const mf::Module& module) {
     machine.device_names = {"a", "b"};
     for (uint32_t i = 0; i < module.slots()->size(); ++i) machine.device_of_slot.push_back(i % 2);
-    for (const mf::Global* global : *module.globals()) {
-      machine.globals.push_back({{buffer(), 64, global->size_bytes()}, machine.device_of_slot[global->slot()]});
+    place_globals(module, machine);
+    for (uint32_t i = 0; i < module.globals()->size(); ++i) {
+      if (!machine.globals[i].is_state) machine.globals[i].memory = {buffer(), 64, module.globals()->Get(i)->size_bytes()};
     }
     for (const mf::Executable* executable : *module.executables()) {
       std::vector<heddle_entry_t*> entries(executable->entries()->size(), reinterpret_cast<heddle_entry_t*>(uintptr_t{16}));
@@ -56,6 +58,7 @@ struct Limits {
   const Plan& plan;
   const std::vector<uint64_t>& arguments;
   const std::vector<uint64_t>& arenas;  // of all pieces so far
+  const std::vector<uint64_t>& states;
 
   void check(Source source, uint32_t index, uint64_t offset, uint64_t length) const {
     uint64_t size = 0;
@@ -66,6 +69,9 @@ struct Limits {
       case Source::kResult:
         require(plan.result_known.at(index), "a result without a size is used");
         size = plan.results.at(index).size_bytes;
+        break;
+      case Source::kState:
+        size = states.at(index);
         break;
       case Source::kArena:
         size = arenas.at(index);
@@ -83,7 +89,11 @@ struct Limits {
 };
 
 void check_plan(const Plan& plan, const Machine& machine, const std::vector<uint64_t>& arguments, const std::vector<uint64_t>& arenas) {
-  Limits limits{plan, arguments, arenas};
+  std::vector<uint64_t> states;
+  for (const GlobalMemory& global : machine.globals) {
+    if (global.is_state) states.push_back(global.memory.length);
+  }
+  Limits limits{plan, arguments, arenas, states};
   uint64_t largest_global = 0;
   for (const GlobalMemory& global : machine.globals) largest_global = std::max(largest_global, global.memory.length);
   for (const Patch& patch : plan.patches) {
