@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a plugin author has: docs/plugin-guide.md shows a driver, an allocator and an operator, sdk/template has more, tools/dev/new-driver lays one out. Each
+"""What a plugin author has: docs/plugin-*.md show a driver, an allocator and an operator, sdk/template has more, tools/dev/new-driver lays one out. Each
 is built against an installation of the component sdk, where no source of Heddle is, and passes the kit."""
 import os
 import pathlib
@@ -11,7 +11,7 @@ import unittest
 
 import kit
 
-GUIDE = kit.SOURCE / "docs" / "plugin-guide.md"
+GUIDE = "".join((kit.SOURCE / "docs" / f"plugin-{page}.md").read_text(encoding="utf-8") for page in ("guide", "allocators", "operators"))
 
 
 def build(source, folder, prefix):
@@ -46,7 +46,7 @@ class OutOfTree(unittest.TestCase):
         self.assertGreaterEqual(kit.count(cases, "passed"), least)
 
     def test_what_the_guide_shows(self):
-        text = GUIDE.read_text(encoding="utf-8")
+        text = GUIDE
         of_allocator = "com.acme.shelf.toml shelf.cpp CMakeLists.txt".split()
         of_operator = "com.acme.ops.toml ops.cpp CMakeLists.txt operators.toml model.py run.sh".split()
         blocks = re.findall(r"^```\w+ file=(\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -113,7 +113,7 @@ class OutOfTree(unittest.TestCase):
         self.assertIn("skipped library:com.acme.ops: ai.onnx::Sigmoid/13 is not offered by any plugin", ran.stdout)
 
     def test_the_example_of_skips(self):
-        text = GUIDE.read_text(encoding="utf-8")
+        text = GUIDE
         skips = re.search(r"^```toml\n(\[skips\].*?)^```$", text, re.MULTILINE | re.DOTALL).group(1)
         (self.folder / "skips.toml").write_text(skips)
         _, cases = kit.run(kit.BUILD / "tests/template/driver/cpp/org.example.sample.toml", "--skips", str(self.folder / "skips.toml"), "--filter",
