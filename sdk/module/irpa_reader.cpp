@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kPrefixBytes = 32, kHeaderBytes = 88, kEntryHeaderBytes = 60, kSplatBytes = 85, kDataBytes = 76;
 constexpr uint64_t kEntryAlignment = 16;
-constexpr uint32_t kSkip = 0, kSplat = 1, kData = 2, kExternal = 3;
+enum : uint32_t { kSkip = 0, kSplat = 1, kData = 2, kExternal = 3 };
 constexpr uint64_t kMaxHeaders = 65536, kMaxTableBytes = 100'000'000, kMaxNameBytes = 65535;
 
 struct Range {
