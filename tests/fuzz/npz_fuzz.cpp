@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "tools/params/checkpoint.h"
 
@@ -22,8 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const StoredTensor& tensor : checkpoint.tensors()) {
     if (tensor.pattern.empty()) tensors.push_back(&tensor);
   }
-  std::sort(tensors.begin(), tensors.end(),
-            [](const StoredTensor* a, const StoredTensor* b) { return a->offset + a->length < b->offset + b->length; });
+  // A tensor without bytes may lie where another one ends.
+  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor* a, const StoredTensor* b) {
+    return std::pair(a->offset + a->length, a->offset) < std::pair(b->offset + b->length, b->offset);
+  });
   uint64_t end = 0;
   bool good = true;
   for (const StoredTensor* tensor : tensors) {
