@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "sdk/module/element_types.h"
+
 namespace heddle::submit {
 
 namespace {
