@@ -133,7 +133,7 @@ class TensorType {
   heddle_element_type_t element_type() const noexcept { return c_.element_type; }
   // Extents; negative for one that is not known before the call.
   std::span<const int64_t> dims() const noexcept { return {c_.dims, c_.rank}; }
-  // "batch", or empty: the symbol of dimension i, which is less than the rank. Equal symbols have equal extents in one call.
+  // The symbol of dimension i, such as "batch"; empty if it has none. i is less than the rank. Equal symbols have equal extents in one call.
   std::string_view symbol(size_t i) const noexcept { return view(c_.symbols[i]); }
   // "f32[batch,1,8,8]", with "?" for an unknown extent without a symbol. Allocates.
   std::string text() const {
@@ -426,7 +426,7 @@ class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
   }
   // Waits until the parameters are loaded (HEDDLE_INSTANCE_IN_BACKGROUND), and throws if they could not be.
   void wait() const { check(heddle_instance_wait(get(), HEDDLE_TIMEOUT_INFINITE)); }
-  // Values of their own for calls that share this instance's parameters and code; zero at first.
+  // Makes a separate state, zero at first. Calls that use it (CallOptions::state) share this instance's parameters and code.
   State create_state() const {
     heddle_state_t* out = nullptr;
     check(heddle_state_create(get(), &out));

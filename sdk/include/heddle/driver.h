@@ -41,8 +41,7 @@
  *     where HEDDLE_MEMORY_PINNED is offered   map and unmap of such buffers
  *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the
  *                                             configuration asks for it and for no other method
- *     model functions that read values on     notify, since their calls take several submissions
- *       the host or use several devices
+ *     calls of several submissions            notify; such calls read values on the host, or use several devices
  *     modules over two devices of a driver    link and transfer properties; also peer_copy, if link reports peer_access and the properties have
  *                                             HEDDLE_TRANSFER_PEER. A host of ABI 0.1 copies through host memory instead
  *     addresses of tensors for applications   buffer properties
@@ -358,8 +357,8 @@ typedef struct heddle_transfer_interface {
 #define HEDDLE_FILE_READ 1u
 #define HEDDLE_FILE_WRITE 2u
 
-/* How a file is read. UNIMPLEMENTED, from the call or at its signals: the driver does not support this method, for this file or at all; or does
- * not know the number. The host then tries the next method that its configuration names. */
+/* How a file is read. A driver that does not know the method, or does not support it, for this file or at all, answers UNIMPLEMENTED, from the call
+ * or by failing its signals. The host then tries the next method that its configuration names. */
 #define HEDDLE_FILE_METHOD_ANY 0u      /* the driver's choice */
 #define HEDDLE_FILE_METHOD_BUFFERED 1u /* through the page cache */
 #define HEDDLE_FILE_METHOD_DIRECT 2u   /* bypasses the page cache if driver and file system can; else BUFFERED, and the log says so */
@@ -551,8 +550,8 @@ typedef struct heddle_timeline_interface {
    * this was its last point. */
   heddle_status_t* (*notify)(heddle_timeline_t* timeline, uint64_t value, void (*function)(void* context, const heddle_status_t* failure),
                              void* context);
-  /* Both share a timeline with another API by a named kind ("opaque_fd", ...); UNIMPLEMENTED for a kind that the driver does not know.
-   * [any] [may-block] */
+  /* export_handle and import_handle share a timeline with another API through a handle of the system. kind is the type of the handle
+   * ("opaque_fd", ...); UNIMPLEMENTED for one that the driver does not know. [any] [may-block] */
   heddle_status_t* (*export_handle)(heddle_timeline_t* timeline, heddle_string_t kind, uint64_t* out_handle);
   heddle_status_t* (*import_handle)(heddle_device_t* device, heddle_string_t kind, uint64_t handle, heddle_timeline_t** out_timeline);
 } heddle_timeline_interface_t;

@@ -81,10 +81,10 @@ typedef struct heddle_runtime_params {
   uint32_t plugin_path_count;
   uint32_t reserved;
   const heddle_string_t* plugin_paths; /* directories with manifests, searched first */
-  /* Receives the lines of the log, which then are not written to stderr; NULL: none. level: HEDDLE_LOG_*; lines below the configured level
-   * ([log], HEDDLE_LOG) are left out. component: a part of libheddle, such as "host" or "memory", or the id of a plugin. Both texts are valid until the function
-   * returns. Called on any thread, by several at the same time, until every object of the runtime is released, and with locks of the runtime held:
-   * it must call no function of Heddle, and must not wait for a thread that may be in one. Since ABI 0.2. [callback] */
+  /* Receives the lines of the log, which then are not written to stderr; NULL: none. level: HEDDLE_LOG_*; lines below the configured level ([log],
+   * HEDDLE_LOG) are left out. component: a part of libheddle, such as "host" or "memory", or the id of a plugin. Both texts are valid until the
+   * function returns. Called on any thread, by several at the same time, until every object of the runtime is released, and with locks of the
+   * runtime held: it must call no function of Heddle, and must not wait for a thread that may be in one. Since ABI 0.2. [callback] */
   void (*log)(void* log_context, uint32_t level, heddle_string_t component, heddle_string_t message);
   void* log_context;
 } heddle_runtime_params_t;
@@ -168,10 +168,11 @@ HEDDLE_EXPORT heddle_status_t* heddle_instance_wait(heddle_instance_t* instance,
  *                 HEDDLE_INSTANCE_PROFILE */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json);
 
-/* Makes a state: values that functions of the instance keep between calls, zero at first. Every instance has one; with others, several users have
- * values of their own and share the instance's parameters and code. Calls that use different states run independently of each other. UNIMPLEMENTED
- * if the module computes first values of its state when it is loaded. The caller owns the state, and may release it while calls that use it are in
- * flight. It is for calls of this instance only, and holds memory of the devices until it is released. Since ABI 0.2. [any] [may-block] */
+/* Makes a state: values that functions of the instance keep between calls, zero at first. Every instance has one. An application with several users
+ * can make one for each: every user has values of its own, and all share the instance's parameters and code. Calls that use different states run
+ * independently of each other. UNIMPLEMENTED if the module computes first values of its state when it is loaded. The caller owns the state, and may
+ * release it while calls that use it are in flight. It is for calls of this instance only, and holds memory of the devices until it is released.
+ * Since ABI 0.2. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_state_create(heddle_instance_t* instance, heddle_state_t** out_state);
 /* NULL is allowed. [any] [may-block] */
 HEDDLE_EXPORT void heddle_state_release(heddle_state_t* state);
@@ -280,9 +281,9 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
 
 /* ----------------------------------------------------------------------------------------------------------- call */
 
-/* State. Calls that touch the same state run in the order in which they were started. If one of them fails after its work was enqueued, the
- * state is undefined, and every later call that touches it fails with the same error; a new state, or a new instance, starts with fresh values. After DEVICE_LOST
- * all calls of existing instances on the device return DEVICE_LOST; a new instance opens the device again. */
+/* State. Calls that touch the same state run in the order in which they were started. If one of them fails after its work was enqueued, the state
+ * is undefined, and every later call that touches it fails with the same error; a new state, or a new instance, starts with fresh values. After
+ * DEVICE_LOST all calls of existing instances on the device return DEVICE_LOST; a new instance opens the device again. */
 
 /* Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
  * result. An element that is not NULL is a tensor of the right type to write into, neither an argument of this call nor another result, and stays the
@@ -325,10 +326,11 @@ HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, co
 /* Waits for the call and returns its error. DEADLINE_EXCEEDED has two meanings: the timeout passed and the call goes on, or the call missed its own
  * deadline and is over. Only in the second case does the status have the payload "deadline" (since ABI 0.2). [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_wait(heddle_call_t* call, uint64_t timeout_ns);
-/* Calls callback(context) once when the call is over, also if its handle has been released by then; heddle_call_wait then returns its error without
- * waiting. The callback runs on a thread of the runtime, perhaps before this function returns. It must not block, so it may call only
- * functions that are [no-block]. There is one exception: while the application holds the instance, it may also call heddle_call_wait and
- * heddle_call_release on this call, which is over. If heddle_call_notify fails, the callback is not called. Since ABI 0.2. [any] [no-block] */
+/* Calls callback(context) once when the call is over, even if its handle has been released by then. If the handle is still held, heddle_call_wait
+ * returns the call's error without waiting from that moment on. The callback runs on a thread of the runtime, perhaps before this function returns.
+ * It must not block, so it may call only functions that are [no-block]. There is one exception: while the application holds the instance, it may
+ * also call heddle_call_wait and heddle_call_release on this call, which is over. If heddle_call_notify fails, the callback is not called. Since ABI
+ * 0.2. [any] [no-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call_notify(heddle_call_t* call, void (*callback)(void* context), void* context);
 /* Drops the work that is not yet enqueued; if there was any, the call fails with CANCELLED (HD-Q-05). [any] [no-block] */
 HEDDLE_EXPORT void heddle_call_cancel(heddle_call_t* call);
