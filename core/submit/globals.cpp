@@ -204,7 +204,7 @@ uint64_t Instance::next_serial() {
 Result<memory::Ref<State>> Instance::create_state() const {
   if (functions_.empty() && module_->metadata().functions()->size() != 0)
     return error(HEDDLE_STATUS_FAILED_PRECONDITION,
-                 "heddle: making a state failed: the instance was created only to be reported on (ROUTE_ONLY)");
+                 "heddle: making a state failed: the instance was created with HEDDLE_INSTANCE_ROUTE_ONLY");
   if (const mf::Program* program = initializer()) {
     std::vector<bool> used(module_->metadata().globals()->size());
     note_globals(*program, used);

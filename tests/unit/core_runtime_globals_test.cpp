@@ -360,6 +360,29 @@ TEST_P(RuntimeGlobals, StatesShareTheWeights) {
   EXPECT_EQ(live(), before);
 }
 
+TEST_P(RuntimeGlobals, RefusesAStateThatItCannotMake) {
+  ModuleBuilder module = builder();
+  uint32_t state = module.add_global("steps", mf::GlobalKind::State, 8);
+  mf::FunctionT& function = module.add_function("main");
+  function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  ProgramBuilder p = program();
+  p.copy(ProgramBuilder::whole(p.global(state), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+  function.programs.push_back(p.finish());
+  InstanceHandle routed = open(module, {}, HEDDLE_INSTANCE_ROUTE_ONLY);
+  ASSERT_NE(routed, nullptr);
+  heddle_state_t* made = nullptr;
+  HEDDLE_EXPECT_FAILS(heddle_state_create(routed.get(), &made), HEDDLE_STATUS_FAILED_PRECONDITION, "HEDDLE_INSTANCE_ROUTE_ONLY");
+  // The instance's own state begins with 1, by the initializer.
+  ProgramBuilder first = program();
+  uint32_t one = first.literal(1);
+  first.dispatch("first", kChainStep, {ProgramBuilder::whole(first.global(state), kReadWrite)}, {one}, {one, one, one});
+  module.module.initializer.push_back(first.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  EXPECT_EQ(read_tensor<int64_t>(call_for_one(find_function(instance), {}))[0], 1);
+  HEDDLE_EXPECT_FAILS(heddle_state_create(instance.get(), &made), HEDDLE_STATUS_UNIMPLEMENTED, "gives state 'steps' its first value");
+}
+
 TEST_P(RuntimeGlobals, GivesAllMemoryBack) {
   ModuleBuilder module = builder();
   uint32_t parameter = module.add_parameter("", "w", {4}, bytes_of(stored_));
