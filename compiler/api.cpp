@@ -68,8 +68,9 @@ Failure compile(const heddle_compile_params_t& params) {
   options.reproducer_path = text(params.reproducer_path);
   options.ptxas = text(params.ptxas);
   if ((params.placement_count && !params.placements) || (params.slot_count && !params.slots) ||
-      (params.operator_count && !params.operators)) {
-    return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: heddle_compile failed: placements, slots or operators are counted, and missing"};
+      (params.operator_count && !params.operators) || (params.donation_count && !params.donations)) {
+    return {HEDDLE_STATUS_INVALID_ARGUMENT,
+            "compiler: heddle_compile failed: placements, slots, operators or donations are counted, and missing"};
   }
   options.affinity_path = text(params.affinity_path);
   options.threads = params.threads;
@@ -82,6 +83,7 @@ Failure compile(const heddle_compile_params_t& params) {
   for (uint32_t i = 0; i < params.placement_count; ++i) options.placements.push_back(text(params.placements[i]));
   for (uint32_t i = 0; i < params.slot_count; ++i) options.slots.push_back(text(params.slots[i]));
   for (uint32_t i = 0; i < params.operator_count; ++i) options.operators.push_back(text(params.operators[i]));
+  for (uint32_t i = 0; i < params.donation_count; ++i) options.donations.push_back(text(params.donations[i]));
   if (Failure failure = parse_math(text(params.math), options.math)) return failure;
   if (Failure failure = parse_targets(text(params.targets), options.targets)) return failure;
   if (params.progress) {
@@ -89,6 +91,7 @@ Failure compile(const heddle_compile_params_t& params) {
       return params.progress(params.context, {stage.data(), stage.size()}, done, total) == 0;
     };
   }
+  if (params.warning) options.warn = [&params](const std::string& text) { params.warning(params.context, {text.data(), text.size()}); };
   return heddle::compiler::compile(options);
 }
 

@@ -7,6 +7,7 @@
 
 #include "compiler/code/generate.h"
 #include "compiler/code/target_devices.h"
+#include "compiler/donations.h"
 #include "compiler/emit/module_file.h"
 #include "compiler/emit/schedule.h"
 #include "compiler/import/onnx_importer.h"
@@ -50,6 +51,8 @@ void add_model_passes(PassManager& passes, bool annotate_affinity) {
   // Moves the epilogue of a contraction next to it.
   passes.addNestedPass<func::FuncOp>(passes::move_reshapes());
   passes.addPass(createCanonicalizerPass());
+  // For all devices alike, since it is part of the function's signature.
+  passes.addNestedPass<func::FuncOp>(passes::match_donations());
 }
 
 void add_combination_passes(PassManager& passes, const passes::Devices& devices) {
@@ -204,6 +207,7 @@ void place_parts(ModuleOp module, import::Placements& placements) {
 // Reads a model file into tx ops and places them.
 Failure import_model(const Options& options, MLIRContext& context, tx::ParameterStore& parameters, OwningOpRef<ModuleOp>& module) {
   import::Placements placements;
+  std::vector<std::string> donations = options.donations;
   for (const std::string& text : options.placements) {
     if (std::string wrong = placements.add(text); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   }
@@ -221,10 +225,11 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
     }
     import::ImportError error;
     module = import::import_onnx(options.input_path, context, parameters, error,
-                                 {{}, &placements, &operators, !options.parameters_path.empty()});
+                                 {{}, &placements, &operators, !options.parameters_path.empty(), &donations});
     if (!module) return {error.code, error.message};
   }
   if (std::string wrong = placements.unmatched(); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
+  if (std::string wrong = apply_donations(*module, donations); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   return {};
 }
 
@@ -355,6 +360,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   emit::FileOptions file;
   file.name = llvm::sys::path::stem(options.input_path).str();
   file.report = report(combinations, codes, options.math, /*with_plans=*/false);
+  file.warn = options.warn;
   if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file, files))
     return {error->code, error->message};
   times.done("write");

@@ -29,6 +29,7 @@ struct Options {
   std::vector<std::pair<std::string, std::string>> targets;
   std::vector<std::string> placements;  // "PATTERN=@slot", see import/placements.h
   std::vector<std::string> slots;       // "@slot=family"
+  std::vector<std::string> donations;   // "INPUT" or "INPUT=OUTPUT", see donations.h
   std::vector<std::string> operators;   // manifests and directories of manifests, see import/operators.h
   std::string parameters_path;
   std::string affinity_path;
@@ -42,6 +43,7 @@ struct Options {
   std::string cache_path;  // directory of cached kernels; empty: no cache
   // Called with the name of each stage; false cancels.
   std::function<bool(std::string_view stage, unsigned done, unsigned total)> progress;
+  std::function<void(const std::string& text)> warn;  // may be empty
 };
 
 struct Failure {

@@ -139,6 +139,11 @@ heddle_status_t* give_type(const heddle::open::Signature& signature, const heddl
     full.dims[i] = extent.symbol >= 0 ? -1 : extent.value;
     if (extent.symbol >= 0) full.symbols[i] = to_c(signature.symbols[static_cast<size_t>(extent.symbol)].name);
   }
+  if (type.is_consumed) full.flags |= HEDDLE_TENSOR_TYPE_CONSUMED;
+  if (type.alias >= 0) {
+    full.flags |= HEDDLE_TENSOR_TYPE_ALIASED;
+    full.alias = static_cast<uint32_t>(type.alias);
+  }
   uint32_t size = out_type->struct_size;
   if (size < sizeof(uint32_t)) {
     return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -495,8 +500,10 @@ heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_cal
   }
   std::optional<uint64_t> stream;
   if (params.flags & HEDDLE_CALL_NATIVE_STREAM) stream = params.native_stream;
+  if (!params.donated_arguments && params.donated_argument_count != 0) return missing("heddle_call_start", "params.donated_arguments");
   Result<heddle::submit::CallPointer> call =
-      of(function)->start(tensors(arguments, argument_count), tensors(results, result_count), params.deadline_ns, stream, of(params.state));
+      of(function)->start(tensors(arguments, argument_count), tensors(results, result_count), params.deadline_ns, stream, of(params.state),
+                          {params.donated_arguments, params.donated_argument_count});
   if (!call.ok()) return call.take_status().release();
   *out_call = reinterpret_cast<heddle_call_t*>(call->release());
   return nullptr;

@@ -4,6 +4,7 @@
 #include <heddle_module/module_generated.h>
 
 #include <filesystem>
+#include <map>
 
 #include "compiler/emit/globals.h"
 #include "compiler/emit/schedule.h"
@@ -104,6 +105,42 @@ func::FuncOp add_initializer(ModuleOp model) {
   builder.setInsertionPointToStart(initializer.addEntryBlock());
   builder.create<func::ReturnOp>(model.getLoc());
   return initializer;
+}
+
+// The arguments whose memory a result takes, and others that the programs overwrite.
+void note_donations(func::FuncOp function, mf::FunctionT& described) {
+  std::map<uint32_t, int32_t> donations;
+  for (BlockArgument argument : function.getArguments()) {
+    if (const std::optional<unsigned> alias = tx::alias_of(argument)) donations[argument.getArgNumber()] = static_cast<int32_t>(*alias);
+  }
+  for (const auto& program : described.programs) {
+    for (const auto& site : program->dispatches) {
+      for (const mf::BindingRef& binding : site->bindings) {
+        const mf::Value& value = program->values[binding.value()];
+        if (binding.access() != 1 && value.kind() == mf::ValueKind::Argument) donations.try_emplace(value.index(), -1);
+      }
+    }
+  }
+  if (donations.empty()) return;
+  described.donations = std::make_unique<mf::DonationsT>();
+  for (auto [argument, result] : donations) described.donations->all.emplace_back(argument, result);
+}
+
+// Donated arguments that no program overwrites.
+void warn_of_useless_donations(ModuleOp model, const mf::ModuleT& file, const std::function<void(const std::string& text)>& warn) {
+  for (const auto& described : file.functions) {
+    auto function = model.lookupSymbol<func::FuncOp>(described->name);
+    for (BlockArgument argument : function.getArguments()) {
+      const unsigned index = argument.getArgNumber();
+      const bool is_used =
+          described->donations && llvm::any_of(described->donations->all, [&](const mf::Donation& one) { return one.argument() == index; });
+      if (!tx::is_donated(argument) || is_used) continue;
+      auto type = llvm::cast<RankedTensorType>(argument.getType());
+      warn("donating input '" + described->arguments[index]->name + "' (" +
+           (type.hasStaticShape() ? std::to_string(tx::byte_size(type)) + " bytes" : "of dynamic size") +
+           ") saves no memory during a call: neither an output of its type nor an intermediate value can be computed in its place");
+    }
+  }
 }
 
 // The programs of one combination: one per function, in order, then the initializer, if one is needed.
@@ -231,6 +268,8 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
       file.initializer.push_back(std::move(programs.initializer));
     }
   }
+  for (auto& function : file.functions) note_donations(first.lookupSymbol<func::FuncOp>(function->name), *function);
+  if (options.warn) warn_of_useless_donations(first, file, options.warn);
   for (const FamilyCode& code : codes) {
     if (!code.kernels.all().empty()) file.executables.push_back(describe(code, writer));
   }

@@ -2,6 +2,7 @@
 // Writes programs, images, parameters and the report into a .heddle file. The last step of the pipeline.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -54,8 +55,9 @@ class OutputFiles {
 };
 
 struct FileOptions {
-  std::string name;    // of the module
-  std::string report;  // JSON
+  std::string name;                                   // of the module
+  std::string report;                                 // JSON
+  std::function<void(const std::string& text)> warn;  // may be empty
 };
 
 // Schedules the functions of all combinations, which have the same functions, and writes the files. On failure no file is left.

@@ -32,6 +32,7 @@ class Scheduler {
     check_extents();
     result_dims();
     add_fills();
+    if (failed(find_aliases())) return failure();
     assign_results(return_op);
     for (Operation& op : block) {
       if (auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op)) {
@@ -302,12 +303,69 @@ class Scheduler {
     return add_value(mf::ValueKind::Global, globals_.derived(name, slot, tx::byte_size(type)));
   }
 
+  // The results that take the memory of arguments.
+  LogicalResult find_aliases() {
+    if (initializer_) return success();
+    for (BlockArgument argument : function_.getArguments()) {
+      const std::optional<unsigned> result = tx::alias_of(argument);
+      if (!result) continue;
+      auto name = [](DictionaryAttr attributes) { return attributes ? attributes.getAs<StringAttr>(tx::name_attr) : StringAttr(); };
+      DictionaryAttr of_argument = function_.getArgAttrDict(argument.getArgNumber());
+      if (*result >= own_result_count(function_) || function_.getResultTypes()[*result] != argument.getType() ||
+          !alias_of_result_.try_emplace(*result, argument).second)
+        return function_.emitError("has a malformed ") << tx::alias_attr;
+      DictionaryAttr of_result = function_.getResultAttrDict(*result);
+      if (tx::affinity_of(of_argument) != tx::affinity_of(of_result)) {
+        return function_.emitError("input ") << name(of_argument) << " is on " << tx::affinity_of(of_argument) << " and output "
+                                             << name(of_result) << " on " << tx::affinity_of(of_result)
+                                             << ", so that they cannot have the same memory; place both on one slot, or remove --alias";
+      }
+    }
+    return success();
+  }
+
+  // Whether the ops that make the value may write it to the memory of the argument: all readers of the argument come before, or it overwrites the
+  // argument element by element.
+  static bool may_take_place(Value value, BlockArgument argument) {
+    SmallVector<Operation*> makers;
+    auto concat = value.getDefiningOp<tx::ConcatOp>();
+    for (Value part : concat ? ValueRange(concat.getInputs()) : ValueRange(value)) {
+      if (!part.getDefiningOp()) return false;
+      makers.push_back(part.getDefiningOp());
+    }
+    SmallVector<Value> views = {argument};
+    while (!views.empty()) {
+      for (Operation* user : views.pop_back_val().getUsers()) {
+        if (tx::has_same_bytes(user)) {
+          views.push_back(user->getResult(0));
+          continue;
+        }
+        auto region = llvm::dyn_cast<tx::DispatchOp>(user);
+        const std::optional<int64_t> overwritten = region ? region.overwritten() : std::nullopt;
+        const bool in_place =
+            overwritten && makers.size() == 1 && makers[0] == user && tx::storage_of(region.getInputs()[*overwritten]) == argument;
+        if (!in_place && !llvm::all_of(makers, [user](Operation* maker) { return user->isBeforeInBlock(maker); })) return false;
+      }
+    }
+    return true;
+  }
+
+  // A barrier, if the value has the memory of an argument that was read since the last one.
+  void wait_for_readers(uint32_t value) {
+    const mf::Value& described = program_->values[value];
+    if (described.kind() != mf::ValueKind::Result) return;
+    auto alias = alias_of_result_.find(described.index());
+    if (alias != alias_of_result_.end() && read_.contains(locate(alias->second))) add_barrier();
+  }
+
   // A dispatch, an operation or a transfer writes a result of the function in place; a value from elsewhere, or requested twice, is copied.
   void assign_results(func::ReturnOp return_op) {
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
       Value storage = tx::storage_of(operand);
       if (index == own_result_count(function_)) note_checks(return_op.getOperands().drop_front(index));
       if (index >= own_result_count(function_)) break;
+      auto alias = alias_of_result_.find(static_cast<unsigned>(index));
+      if (alias != alias_of_result_.end() && !may_take_place(storage, alias->second)) continue;
       if (llvm::isa_and_nonnull<tx::ConcatOp, tx::DispatchOp, tx::TransferOp, tx::CustomOp>(storage.getDefiningOp()) &&
           !location_.contains(storage))
         location_[storage] = result_value(index);
@@ -341,15 +399,32 @@ class Scheduler {
   }
 
   LogicalResult copy_results(func::ReturnOp return_op) {
+    SmallVector<std::pair<uint32_t, uint32_t>> last;  // copies to memory of arguments
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
       bool is_own = index < own_result_count(function_);
       if (!is_own && verdicts_.lookup(operand) != index - own_result_count(function_)) continue;  // for another check
       uint32_t target = is_own ? result_value(index) : add_value(mf::ValueKind::Verdict, verdicts_.lookup(operand));
-      uint32_t source = locate(tx::storage_of(operand));
+      Value storage = tx::storage_of(operand);
+      uint32_t source = locate(storage);
       if (source == target) continue;
-      synchronize(source);
-      add_copy(source, target);
+      auto alias = is_own ? alias_of_result_.find(static_cast<unsigned>(index)) : alias_of_result_.end();
+      const bool is_aliased = alias != alias_of_result_.end();
+      if (is_aliased && alias->second == storage) continue;  // the argument itself
+      if (is_aliased && llvm::isa<BlockArgument>(storage) && tx::alias_of(storage)) {
+        // Another argument whose memory is overwritten, perhaps before this one's.
+        const uint32_t kept = add_transient(llvm::cast<RankedTensorType>(storage.getType()));
+        add_copy(source, kept);
+        source = kept;
+      } else if (!is_aliased) {
+        synchronize(source);
+        add_copy(source, target);
+        continue;
+      }
+      last.emplace_back(source, target);
     }
+    // After the last reader of each argument.
+    if (!last.empty()) add_barrier();
+    for (auto [source, target] : last) add_copy(source, target);
     return success();
   }
 
@@ -365,6 +440,7 @@ class Scheduler {
     uint32_t source = locate(tx::storage_of(transfer.getInput()));
     synchronize(source);
     uint32_t target = locate(transfer.getResult());
+    wait_for_readers(target);
     add_copy(source, target);
     written_.insert(target);
   }
@@ -392,15 +468,18 @@ class Scheduler {
       value = add_value(mf::ValueKind::Global, globals_.constant(constant, slot_of(constant), initializer_));
       add_fills();
     } else {
-      auto type = llvm::cast<RankedTensorType>(storage.getType());
-      AffineExpr size = tx::element_count(type) * element_bytes(type);
-      uint32_t index = program_->transients.size();
-      program_->transients.emplace_back(registers_.value_of(size), slice_alignment, 0, 0);
-      uses_.emplace_back(commands_.size(), commands_.size());
-      value = add_value(mf::ValueKind::Transient, index);
+      value = add_transient(llvm::cast<RankedTensorType>(storage.getType()));
     }
     location_[storage] = value;
     return value;
+  }
+
+  uint32_t add_transient(RankedTensorType type) {
+    AffineExpr size = tx::element_count(type) * element_bytes(type);
+    uint32_t index = program_->transients.size();
+    program_->transients.emplace_back(registers_.value_of(size), slice_alignment, 0, 0);
+    uses_.emplace_back(commands_.size(), commands_.size());
+    return add_value(mf::ValueKind::Transient, index);
   }
 
   // The program value of a constant or a parameter.
@@ -442,6 +521,7 @@ class Scheduler {
         if (part->second.length) length = registers_.value_of(part->second.length);
       }
       if (read_.contains(locate(output))) add_barrier();
+      wait_for_readers(locate(output));
       site.bindings.emplace_back(locate(output), start, length, write);
       note_type(output, site);
     }
@@ -478,6 +558,12 @@ class Scheduler {
       if (!tx::is_read_in_place(dispatch.getBody().getArgument(static_cast<unsigned>(operand))))
         return dispatch.emitError("overwrites operand ")
                << operand << ", but reads elements other than the one that it overwrites; remove `tied`";
+      if (const std::optional<unsigned> alias = tx::alias_of(tx::storage_of(value))) {
+        auto place = location_.find(dispatch.getResult(static_cast<unsigned>(result)));
+        if (place == location_.end() || place->second != result_value(*alias))
+          return dispatch.emitError("overwrites operand ") << operand << ", whose memory is for result " << *alias << "; remove `tied`";
+        continue;
+      }
       location_[dispatch.getResult(static_cast<unsigned>(result))] = locate(tx::storage_of(value));
     }
     return success();
@@ -657,6 +743,7 @@ class Scheduler {
   llvm::DenseMap<Value, Part> parts_;
   llvm::DenseSet<AffineExpr> checked_;
   llvm::DenseMap<Value, uint32_t> verdicts_;  // of the values of checks
+  llvm::DenseMap<unsigned, BlockArgument> alias_of_result_;
   uint32_t operations_ = 0;
   llvm::SmallSet<uint32_t, 16> written_, read_;  // values since the last barrier; those that only dispatches read
 };

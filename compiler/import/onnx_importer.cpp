@@ -415,6 +415,15 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   return module;
 }
 
+// The metadata "heddle.donate.INPUT" and "heddle.alias.INPUT" = OUTPUT.
+void note_donations(const onnx::ModelProto& model, std::vector<std::string>& donations) {
+  for (const auto& entry : model.metadata_props()) {
+    llvm::StringRef key = entry.key();
+    if (key.consume_front("heddle.donate.")) donations.push_back(key.str());
+    if (key.consume_front("heddle.alias.")) donations.push_back((key + "=" + entry.value()).str());
+  }
+}
+
 OwningOpRef<ModuleOp> import_model(const std::shared_ptr<OnnxFile>& file, MLIRContext& context, tx::ParameterStore& parameters,
                                    Meanings& meanings, const ImportOptions& options) {
   check_names(file->model.graph());
@@ -448,7 +457,10 @@ OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context,
       meanings.is_complete = imports >= most_imports;
       try {
         OwningOpRef<ModuleOp> module = import_model(file, context, parameters, meanings, options);
-        if (meanings.size() == known) return module;
+        if (meanings.size() == known) {
+          if (options.donations) note_donations(file->model, *options.donations);
+          return module;
+        }
       } catch (const Failure&) {
         if (meanings.size() == known) throw;
       }

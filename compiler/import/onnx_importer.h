@@ -22,10 +22,11 @@ struct ImportError {
 };
 
 struct ImportOptions {
-  std::map<std::string, int64_t> dims;   // extents for symbolic dimensions, by name
-  Placements* placements = nullptr;      // queried for every node, input and output
-  const Operators* operators = nullptr;  // operators of foreign domains
-  bool all_weights = false;              // every weight is a parameter, whatever its size (docs/parameters.md)
+  std::map<std::string, int64_t> dims;            // extents for symbolic dimensions, by name
+  Placements* placements = nullptr;               // queried for every node, input and output
+  const Operators* operators = nullptr;           // operators of foreign domains
+  bool all_weights = false;                       // every weight is a parameter, whatever its size (docs/parameters.md)
+  std::vector<std::string>* donations = nullptr;  // gets those that the model's metadata names (donations.h)
 };
 
 // The model in `path`; null with `error` set on failure. Parameters refer to the file's bytes and stay readable as long as `parameters` exists.

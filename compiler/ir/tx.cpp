@@ -7,6 +7,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 
 #include "tx_dialect.cpp.inc"
 #include "tx_enums.cpp.inc"
@@ -165,11 +166,33 @@ bool has_ranges(ConcatOp concat) {
   return llvm::all_of(ArrayRef(all).take_front(concat.getAxis()), [](AffineExpr extent) { return static_extent(extent) == 1; });
 }
 
+// The attributes of an argument of a function.
+static DictionaryAttr attributes_of_argument(Value value) {
+  auto argument = llvm::dyn_cast<BlockArgument>(value);
+  auto function = argument ? llvm::dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp()) : FunctionOpInterface();
+  return function ? function.getArgAttrDict(argument.getArgNumber()) : DictionaryAttr();
+}
+
+bool is_donated(Value argument) {
+  DictionaryAttr attributes = attributes_of_argument(argument);
+  return attributes && (attributes.contains(donated_attr) || attributes.contains(alias_attr));
+}
+
+std::optional<unsigned> alias_of(Value argument) {
+  DictionaryAttr attributes = attributes_of_argument(argument);
+  auto result = attributes ? attributes.getAs<IntegerAttr>(alias_attr) : IntegerAttr();
+  return result ? std::optional(static_cast<unsigned>(result.getInt())) : std::nullopt;
+}
+
 bool dies_with(DispatchOp region, Value operand) {
   operand = storage_of(operand);
-  auto concat = operand.getDefiningOp<ConcatOp>();  // outside of regions: made by those of its parts
-  auto maker = (concat ? concat.getInputs().front() : operand).getDefiningOp<DispatchOp>();
-  if (!maker || maker.getSlot() != region.getSlot()) return false;
+  if (is_donated(operand)) {
+    if (affinity_of(attributes_of_argument(operand)) != region.getSlot().value_or(default_slot)) return false;
+  } else {
+    auto concat = operand.getDefiningOp<ConcatOp>();  // outside of regions: made by those of its parts
+    auto maker = (concat ? concat.getInputs().front() : operand).getDefiningOp<DispatchOp>();
+    if (!maker || maker.getSlot() != region.getSlot()) return false;
+  }
   unsigned reads = 0;
   SmallVector<Value> views = {operand};
   while (!views.empty()) {

@@ -92,6 +92,14 @@ inline constexpr llvm::StringLiteral extent_checks_attr = "tx.extent_checks";
 // Attribute that holds the name of an argument, a result or a derived constant.
 inline constexpr llvm::StringLiteral name_attr = "tx.name";
 
+// Attributes of an argument that the function may overwrite: a unit attribute, and the index of the result that takes its memory, if there is one.
+inline constexpr llvm::StringLiteral donated_attr = "tx.donated";
+inline constexpr llvm::StringLiteral alias_attr = "tx.alias";
+// The result that takes the memory of an argument, a block argument of a function; none for another value.
+std::optional<unsigned> alias_of(mlir::Value argument);
+// Whether it is an argument of a function that the function may overwrite.
+bool is_donated(mlir::Value argument);
+
 // Prefix of the names of parameters that the initializer writes; the importer gives no such names. The initializer is the function that
 // computes, once at load, all values that depend only on constants.
 inline constexpr llvm::StringLiteral derived_prefix = "derived.";
@@ -226,8 +234,8 @@ inline bool has_only_stages(mlir::Operation* op) {
   return op->hasTrait<OnlyStages>();
 }
 
-// Whether nothing reads the operand after the region: another region on the same slot made it, only regions read it, this one reads it once,
-// and all other readers come before it.
+// Whether nothing reads the operand after the region: another region on the same slot made it, or it is a donated argument on that slot; only
+// regions read it, this one reads it once, and all other readers come before it.
 bool dies_with(DispatchOp region, mlir::Value operand);
 // Whether everything that the region computes from the operand, an argument of its body, has the operand's shape and takes each element
 // only from the element at the same place.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-overwrite-operands: if a region is the last reader of a value, and each element of its result needs only the value's element at the
 // same place, the result overwrites the value; an example is the sum of a residual connection. Calls need less memory, and the overwritten
-// memory is already in the cache.
+// memory is already in the cache. Values are those of regions, and donated arguments of the function.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -47,15 +47,28 @@ bool waits_for_other_readers(tx::DispatchOp region, Value operand) {
   return others.empty();
 }
 
+// The first result of the function that is the value, or a view of it.
+std::optional<unsigned> result_of(Value value) {
+  Operation* end = value.getParentBlock()->getTerminator();
+  for (auto [i, returned] : llvm::enumerate(end->getOperands())) {
+    if (tx::storage_of(returned) == value) return static_cast<unsigned>(i);
+  }
+  return std::nullopt;
+}
+
 // The operand that the region's result may overwrite.
 std::optional<int64_t> dying_operand(tx::DispatchOp region) {
-  if (region.getNumResults() != 1 || region.getAlternative() || region.getTied() || has_own_place(region.getResult(0))) return {};
-  Value yielded = region.getBody().front().getTerminator()->getOperand(0);
+  if (region.getNumResults() != 1 || region.getAlternative() || region.getTied()) return {};
+  Value result = region.getResult(0), yielded = region.getBody().front().getTerminator()->getOperand(0);
+  const bool is_inside = !has_own_place(result);
+  const std::optional<unsigned> returned = is_inside ? std::nullopt : result_of(result);
   for (auto [i, operand] : llvm::enumerate(region.getInputs())) {
     BlockArgument inside = region.getBody().getArgument(static_cast<unsigned>(i));
     if (inside.getType() != yielded.getType() || inside == yielded) continue;
-    if (tx::dies_with(region, operand) && tx::is_read_in_place(inside) && waits_for_other_readers(region, operand))
-      return static_cast<int64_t>(i);
+    if (!tx::dies_with(region, operand) || !tx::is_read_in_place(inside)) continue;
+    // The memory of an argument that a result takes is for that result alone. It has to wait for the other readers in any case.
+    const std::optional<unsigned> alias = tx::alias_of(tx::storage_of(operand));
+    if (alias ? alias == returned : is_inside && waits_for_other_readers(region, operand)) return static_cast<int64_t>(i);
   }
   return {};
 }

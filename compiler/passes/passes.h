@@ -44,6 +44,7 @@ std::unique_ptr<mlir::Pass> propagate_transposes();
 std::unique_ptr<mlir::Pass> keep_quantized();
 std::unique_ptr<mlir::Pass> fold_scales();
 std::unique_ptr<mlir::Pass> move_reshapes();
+std::unique_ptr<mlir::Pass> match_donations();
 std::unique_ptr<mlir::Pass> fold_casts();
 std::unique_ptr<mlir::Pass> pack_weights(const Devices& devices);
 std::unique_ptr<mlir::Pass> hoist_constants();

@@ -15,6 +15,7 @@ void register_passes(const Devices& devices) {
   mlir::registerPass(keep_quantized);
   mlir::registerPass(fold_scales);
   mlir::registerPass(move_reshapes);
+  mlir::registerPass(match_donations);
   mlir::registerPass(order_dispatches);
   mlir::registerPass(fold_casts);
   mlir::registerPass([&devices] { return pack_weights(devices); });

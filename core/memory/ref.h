@@ -17,8 +17,10 @@ class Counted {
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
+  // How many there are now.
+  uint32_t references() const { return references_.load(std::memory_order_acquire); }
   // Whether there is no other reference now.
-  bool sole() const { return references_.load(std::memory_order_acquire) == 1; }
+  bool sole() const { return references() == 1; }
   void release() const {
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }

@@ -58,6 +58,33 @@ Status Tensor::allocate(std::span<const int64_t> dims, uint64_t size_bytes) {
   return Status();
 }
 
+Ref<Tensor> Tensor::take(std::string to) {
+  Ref<Tensor> taken = create_empty(*device_, type_, rank_);
+  forbid(std::move(to));
+  std::copy(dims_, dims_ + rank_, taken->dims_);
+  taken->size_bytes_ = size_bytes_;
+  taken->made_late_ = false;
+  taken->is_foreign_ = std::exchange(is_foreign_, false);
+  taken->block_ = std::exchange(block_, {});
+  if (const Producer now = producer(); now.call) taken->set_producer(now.timeline, now.value, now.host_signalled, now.call);
+  return taken;
+}
+
+void Tensor::give_back(Tensor* taken) {
+  if (taken) {
+    block_ = std::exchange(taken->block_, {});
+    is_foreign_ = std::exchange(taken->is_foreign_, false);
+  }
+  is_donated_ = false;
+}
+
+Status Tensor::check_held(std::string_view action) const {
+  if (!donated()) [[likely]]
+    return Status();
+  return error(HEDDLE_STATUS_FAILED_PRECONDITION, "heddle: {} failed: {} took it; use what that call returned, or donate a copy [HD-F-02]",
+               action, *donated_to_);
+}
+
 Tensor::~Tensor() {
   // Calls hold their arguments and results until their work is complete, so nothing uses the block any more.
   if (is_foreign_) {
@@ -68,6 +95,7 @@ Tensor::~Tensor() {
 }
 
 Result<uint64_t> Tensor::address() {
+  HEDDLE_RETURN_IF_ERROR(check_held("getting the address of a tensor"));
   if (pending() && producer().host_signalled) HEDDLE_RETURN_IF_ERROR(wait());
   heddle_buffer_properties_t properties{};
   properties.struct_size = sizeof(properties);
@@ -108,6 +136,7 @@ Status Tensor::wait(uint64_t timeout_ns) {
 }
 
 Status Tensor::read(void* bytes, uint64_t size_bytes) {
+  HEDDLE_RETURN_IF_ERROR(check_held("reading a tensor"));
   HEDDLE_RETURN_IF_ERROR(wait());
   if (size_bytes != size_bytes_) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: reading a tensor of {} bytes into {} bytes failed: the sizes differ", size_bytes_,
@@ -117,6 +146,7 @@ Status Tensor::read(void* bytes, uint64_t size_bytes) {
 }
 
 Status Tensor::write(const void* bytes, uint64_t size_bytes) {
+  HEDDLE_RETURN_IF_ERROR(check_held("writing to a tensor"));
   Status made = wait();
   if (!made.ok() && !has_memory()) return made;  // its extents were never determined
   if (size_bytes != size_bytes_) {
@@ -136,6 +166,16 @@ Result<Ref<Tensor>> copy_to(Tensor& tensor, Device& device) {
   HEDDLE_RETURN_IF_ERROR(tensor.read(staging.get(), tensor.size_bytes()));
   HEDDLE_RETURN_IF_ERROR((*copy)->write(staging.get(), tensor.size_bytes()));
   return copy;
+}
+
+Status copy_contents(Tensor& from, Tensor& to) {
+  HEDDLE_RETURN_IF_ERROR(from.wait());
+  HEDDLE_RETURN_IF_ERROR(to.wait());
+  if (from.size_bytes() == 0) return Status();
+  heddle_command_t command{};
+  command.kind = HEDDLE_COMMAND_COPY;
+  command.as.copy = {from.block().buffer, to.block().buffer, from.block().offset, to.block().offset, from.size_bytes()};
+  return from.device().submit_and_wait(&command, 1);
 }
 
 }  // namespace heddle::memory

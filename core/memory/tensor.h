@@ -5,7 +5,9 @@
 #define HEDDLE_CORE_MEMORY_TENSOR_H_
 
 #include <atomic>
+#include <memory>
 #include <span>
+#include <string>
 
 #include "core/memory/device.h"
 #include "core/memory/ref.h"
@@ -54,6 +56,23 @@ class Tensor final : public Counted {
   // Allocates memory and sets the extents of a tensor created empty. [serial:tensor]
   Status allocate(std::span<const int64_t> dims, uint64_t size_bytes);
 
+  // Donation. A tensor that was donated has no contents any more: it keeps its type and extents for those who still hold it.
+  // A new tensor with the memory and the pending work of this one, which is donated from now on. `to`: who took it, for error
+  // texts. [serial:tensor]
+  Ref<Tensor> take(std::string to);
+  // Undoes take, or forbid if `taken` is NULL: the call did not begin.
+  void give_back(Tensor* taken);
+  // The same without a new tensor, for one that others use: its memory is freed with it.
+  void forbid(std::string to) {
+    donated_to_ = std::make_unique<std::string>(std::move(to));
+    is_donated_ = true;
+  }
+  bool donated() const { return is_donated_; }
+  // FAILED_PRECONDITION if it is donated. action: "reading a tensor".
+  Status check_held(std::string_view action) const;
+  // Whether only its owner and the call that fills it refer to it.
+  bool only_held_once() const { return references() == (pending() ? 2u : 1u); }
+
   // It was created without memory: its extents are unknown while it is pending.
   bool made_late() const { return made_late_; }
   // Waits for the producer; every wait returns its failure. [any] [may-block]
@@ -73,18 +92,22 @@ class Tensor final : public Counted {
   heddle_block_t block_{};
   uint32_t rank_ = 0;
   bool host_signalled_ = false;
-  bool made_late_ = false;                      // constant once the tensor is visible to others
-  bool is_foreign_ = false;                     // its buffer does not belong to the pool
+  bool made_late_ = false;   // constant once the tensor is visible to others
+  bool is_foreign_ = false;  // its buffer does not belong to the pool
+  bool is_donated_ = false;
   mutable sdk::SpinLock lock_;                  // for the members of the producer
   std::atomic<const void*> producer_{nullptr};  // NULL: finished; only compared
   Ref<Timeline> timeline_;
   uint64_t value_ = 0;
   uint64_t size_bytes_ = 0;
+  std::unique_ptr<std::string> donated_to_;  // if it is donated: the call that took it
   int64_t dims_[HEDDLE_MAX_RANK];
 };
 
 // Copies the tensor's contents to another device through host memory. [any] [may-block]
 Result<Ref<Tensor>> copy_to(Tensor& tensor, Device& device);
+// Copies the contents to another tensor of the same size on the same device. [any] [may-block]
+Status copy_contents(Tensor& from, Tensor& to);
 
 }  // namespace heddle::memory
 

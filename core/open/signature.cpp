@@ -54,11 +54,19 @@ Result<Signature> make_signature(const module_format::Function& function) {
   for (const module_format::Symbol* symbol : *function.symbols()) {
     signature.symbols.push_back({symbol->name()->str(), symbol->min(), symbol->max(), symbol->divisor() > 0 ? symbol->divisor() : 1});
   }
+  if (function.donations()) {
+    for (const module_format::Donation* donation : *function.donations()->all()) {
+      TensorSignature& argument = signature.arguments[donation->argument()];
+      argument.is_consumed = signature.consumes = true;
+      argument.alias = donation->result();
+      if (argument.alias >= 0) signature.results[static_cast<size_t>(argument.alias)].alias = static_cast<int32_t>(donation->argument());
+    }
+  }
   return signature;
 }
 
 const Signature& initializer_signature() {
-  static const Signature signature{"initializer", {}, {}, {}};
+  static const Signature signature{"initializer", {}, {}, {}, false};
   return signature;
 }
 

@@ -28,6 +28,8 @@ struct TensorSignature {
   heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;
   uint32_t slot = 0;
   std::vector<Extent> extents;
+  bool is_consumed = false;  // an argument that programs overwrite
+  int32_t alias = -1;        // of a consumed argument, the result that takes its memory; of a result, the argument; -1: none
 };
 
 struct SymbolRange {
@@ -40,6 +42,7 @@ struct Signature {
   std::vector<TensorSignature> arguments;
   std::vector<TensorSignature> results;
   std::vector<SymbolRange> symbols;
+  bool consumes = false;  // an argument
 };
 
 // UNIMPLEMENTED for a rank above HEDDLE_MAX_RANK.

@@ -53,8 +53,16 @@ Call::~Call() {
   if (frame_) function_.dispose(std::move(frame_));
 }
 
+bool Call::is_made(size_t argument) const {
+  const open::Signature& signature = function_.signature();
+  const int32_t result = signature.consumes ? signature.arguments[argument].alias : -1;
+  return result >= 0 && invocation_.made()[static_cast<size_t>(result)];
+}
+
 void Call::retain_tensors() {
-  for (Tensor* tensor : invocation_.arguments()) tensor->retain();
+  for (size_t i = 0; i < invocation_.arguments().size(); ++i) {
+    if (!is_made(i)) invocation_.arguments()[i]->retain();
+  }
   for (size_t i = 0; i < invocation_.results().size(); ++i) {
     if (!invocation_.made()[i]) invocation_.results()[i]->retain();
   }
@@ -62,7 +70,9 @@ void Call::retain_tensors() {
 }
 
 void Call::release_tensors() {
-  for (Tensor* tensor : invocation_.arguments()) tensor->release();
+  for (size_t i = 0; i < invocation_.arguments().size(); ++i) {
+    if (!is_made(i)) invocation_.arguments()[i]->release();
+  }
   for (size_t i = 0; i < invocation_.results().size(); ++i) {
     if (!invocation_.made()[i]) invocation_.results()[i]->release();
   }
@@ -90,6 +100,11 @@ Status Call::start_program() {
   for (size_t i = 0; i < invocation_.results().size(); ++i) {
     if (invocation_.results()[i]) continue;
     const open::TensorSignature& type = function_.signature().results[i];
+    if (type.alias >= 0) {
+      invocation_.made()[i] = std::move(invocation_.moved[static_cast<size_t>(type.alias)]);
+      invocation_.results()[i] = invocation_.made()[i].get();
+      continue;
+    }
     memory::Device& device = *function_.instance().devices()[function_.instance().machine().device_of_slot[type.slot]];
     invocation_.made()[i] = Tensor::create_empty(device, type.element_type, static_cast<uint32_t>(type.extents.size()));
     invocation_.results()[i] = invocation_.made()[i].get();

@@ -52,6 +52,8 @@ class Call {
   // Keeps arguments and results alive until it has finished; a new result is kept by its entry in made().
   void retain_tensors();
   void release_tensors();
+  // Whether the argument's memory is that of a new result.
+  bool is_made(size_t argument) const;
   // The end of wait. over: the point is reached or failed, and outcome says which.
   Status leave(bool over, Status&& outcome);
 

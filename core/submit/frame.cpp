@@ -229,7 +229,8 @@ void Frame::record() {
         break;
     }
     dynamic[at] = HEDDLE_BINDING_DYNAMIC;
-    if (patch.source == Source::kArgument) dynamic[at] |= HEDDLE_BINDING_READ_ONLY;  // no verified program writes to an argument
+    // No verified program writes to another argument.
+    if (patch.source == Source::kArgument && !plan_->signature->arguments[patch.index].is_consumed) dynamic[at] |= HEDDLE_BINDING_READ_ONLY;
     order.push_back({at, static_cast<uint32_t>(i - plan_->frame_patch_count), length});
   }
   std::sort(order.begin(), order.end(), [](const Dynamic& a, const Dynamic& b) { return a.at < b.at; });

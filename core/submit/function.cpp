@@ -18,6 +18,11 @@ namespace mf = module_format;
 using memory::Ref;
 using memory::Tensor;
 
+bool same_type(const Tensor& a, const Tensor& b) {
+  return a.element_type() == b.element_type() && std::equal(a.dims(), a.dims() + a.rank(), b.dims(), b.dims() + b.rank()) &&
+         &a.device() == &b.device();
+}
+
 constexpr std::string_view kStateFailed =
     ": the state is undefined since an earlier call on it failed; create a new one, or a new instance for its own [HD-S-02]";
 
@@ -49,8 +54,10 @@ memory::Device& Function::device_of(const open::TensorSignature& value) const {
   return *instance_.devices()[instance_.machine().device_of_slot[value.slot]];
 }
 
-Status Function::fail(Status&& status, const Invocation& call) const noexcept {
+Status Function::fail(Status&& status, Invocation& call) const noexcept {
   count_failure();
+  for (auto& [tensor, memory] : call.taken) tensor->give_back(memory.get());
+  call.taken.clear();
   return explain_failure(std::move(status), call);
 }
 
@@ -80,12 +87,88 @@ Status Function::explain_shared(std::span<Tensor* const> arguments, std::span<Te
   const auto argument = static_cast<size_t>(std::ranges::find(arguments, results[index]) - arguments.begin());
   const auto other = static_cast<size_t>(std::ranges::find(results, results[index]) - results.begin());
   return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-               "result '{}' is to be written to the tensor that is also {} '{}'; pass another one, or none for a new tensor [HD-F-01]",
+               "result '{}' is to be written to the tensor that is also {} '{}'; pass another one, or none for a new tensor{} [HD-F-01]",
                signature_.results[index].name, argument < arguments.size() ? "argument" : "result",
-               argument < arguments.size() ? signature_.arguments[argument].name : signature_.results[other].name);
+               argument < arguments.size() ? signature_.arguments[argument].name : signature_.results[other].name,
+               argument < arguments.size() ? "; compile the model with --alias to update an input in place" : "");
 }
 
-Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* const> results, Invocation& call) const {
+bool Function::in_place(std::span<Tensor* const> arguments, std::span<Tensor* const> results, size_t index) const {
+  const int32_t argument = signature_.results[index].alias;
+  return argument >= 0 && arguments[static_cast<size_t>(argument)] == results[index] &&
+         std::ranges::count(arguments, results[index]) == 1 && std::ranges::count(results, results[index]) == 1;
+}
+
+Status Function::take_arguments(std::span<Tensor* const> arguments, std::span<const uint32_t> donated, Invocation& call) const {
+  for (size_t i = 0; i < donated.size(); ++i) {
+    const uint32_t index = donated[i];
+    if (index >= arguments.size()) {
+      return error(HEDDLE_STATUS_OUT_OF_RANGE, "argument {} is to be donated, and it takes {} [HD-F-02]", index, arguments.size());
+    }
+    if (std::ranges::find(donated.first(i), index) != donated.begin() + static_cast<ptrdiff_t>(i)) {
+      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "input '{}' is donated twice; name it once [HD-F-02]", signature_.arguments[index].name);
+    }
+    for (size_t other = 0; other < arguments.size(); ++other) {
+      if (other == index || arguments[other] != arguments[index]) continue;
+      return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                   "the tensor that is donated as input '{}' is also input '{}'; pass a copy to one of them, or do not donate it [HD-F-02]",
+                   signature_.arguments[index].name, signature_.arguments[other].name);
+    }
+  }
+  for (uint32_t i = 0; i < arguments.size(); ++i) {
+    const bool is_donated = std::ranges::find(donated, i) != donated.end();
+    if (is_donated || signature_.arguments[i].is_consumed) HEDDLE_RETURN_IF_ERROR(take_argument(i, *arguments[i], is_donated, call));
+  }
+  return Status();
+}
+
+Status Function::take_argument(uint32_t index, Tensor& given, bool is_donated, Invocation& call) const {
+  const open::TensorSignature& expected = signature_.arguments[index];
+  Tensor* const target = expected.alias >= 0 ? call.results()[static_cast<size_t>(expected.alias)] : nullptr;
+  if (target == &given) return Status();  // in place, and still the caller's
+  if (!call.moved) call.moved.reset(new Ref<Tensor>[arguments_.size()]);
+  Ref<Tensor>& moved = call.moved[index];
+  const bool is_copy = static_cast<bool>(moved);  // from another device
+  Tensor* tensor = is_copy ? moved.get() : &given;
+  if (is_donated) {
+    std::string taker = "a call of '" + signature_.name + "' (input '" + expected.name + "')";
+    Ref<Tensor> memory;
+    if (given.only_held_once()) {
+      memory = given.take(std::move(taker));
+      if (!is_copy) moved = memory;
+    } else {
+      given.forbid(std::move(taker));
+      if (expected.is_consumed && !is_copy) {
+        instance_.host().log(HEDDLE_LOG_WARN, "submit",
+                             fmt::format("the tensor that is donated as input '{}' of '{}' has other users: its {} bytes are copied",
+                                         expected.name, signature_.name, given.size_bytes()));
+      }
+    }
+    call.taken.emplace_back(Ref<Tensor>(&given), std::move(memory));
+  }
+  if (moved) tensor = moved.get();
+  if (target) {
+    if (!target->has_memory() || !same_type(*tensor, *target)) return Status();  // refused when results are prepared
+    HEDDLE_RETURN_IF_ERROR(memory::copy_contents(*tensor, *target));
+    tensor = target;
+  } else if (expected.is_consumed && !moved) {
+    Result<Ref<Tensor>> copy =
+        Tensor::create(tensor->device(), tensor->element_type(), {tensor->dims(), tensor->rank()}, tensor->size_bytes());
+    if (!copy.ok()) {
+      return wrap(copy.take_status(), fmt::format("allocating {} bytes for a copy of input '{}', which the function overwrites; donate the "
+                                                  "tensor if its contents are not needed",
+                                                  tensor->size_bytes(), expected.name));
+    }
+    HEDDLE_RETURN_IF_ERROR(memory::copy_contents(*tensor, **copy));
+    moved = std::move(*copy);
+    tensor = moved.get();
+  }
+  call.arguments()[index] = tensor;
+  return Status();
+}
+
+Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* const> results, std::span<const uint32_t> donated,
+                       Invocation& call) const {
   if (arguments.size() != arguments_.size() || results.size() != signature_.results.size()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
                  "it takes {} arguments and returns {} results, got {} arguments and space for {} results [HD-F-01]",
@@ -100,6 +183,8 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     if (!tensor) {
       return error(HEDDLE_STATUS_INVALID_ARGUMENT, "input '{}' is missing [HD-F-01]", signature_.arguments[i].name);
     }
+    if (tensor->donated()) [[unlikely]]
+      return tensor->check_held("passing a tensor as input '" + signature_.arguments[i].name + "'");
     if (tensor->pending()) {
       call.pending = true;
       // Its extents may be unknown until its call has finished.
@@ -123,12 +208,17 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     Tensor* tensor = call.results()[i] = results[i];
     if (!tensor) continue;
     if (std::ranges::find(arguments, tensor) != arguments.end() ||
-        std::ranges::find(results.first(i), tensor) != results.begin() + static_cast<ptrdiff_t>(i)) [[unlikely]]
-      return explain_shared(arguments, results, i);
+        std::ranges::find(results.first(i), tensor) != results.begin() + static_cast<ptrdiff_t>(i)) [[unlikely]] {
+      if (!in_place(arguments, results, i)) return explain_shared(arguments, results, i);
+    }
+    if (tensor->donated()) [[unlikely]]
+      return tensor->check_held("passing a tensor for result '" + signature_.results[i].name + "'");
     if (!tensor->pending()) continue;
     call.pending = true;
     if (tensor->made_late()) HEDDLE_RETURN_IF_ERROR(wait_here(*tensor, call));
   }
+  if (signature_.consumes || !donated.empty()) [[unlikely]]
+    HEDDLE_RETURN_IF_ERROR(take_arguments(arguments, donated, call));
   if (touches_state_) {
     if (!call.state) call.state = instance_.state();
     call.turn = call.state->order().take();
@@ -175,6 +265,11 @@ Status Function::prepare_result(size_t index, const ResultNeed& need, Invocation
     return error(HEDDLE_STATUS_INVALID_ARGUMENT, "result '{}' is {}, got a tensor of {} to write it to [HD-F-01]", expected.name,
                  module::shape_text(expected.element_type, need.dims),
                  module::shape_text(given->element_type(), {given->dims(), given->rank()}));
+  }
+  if (expected.alias >= 0) {
+    call.made()[index] = std::move(call.moved[static_cast<size_t>(expected.alias)]);
+    call.results()[index] = call.made()[index].get();
+    return Status();
   }
   Result<Ref<Tensor>> made = Tensor::create(device, expected.element_type, need.dims, need.size_bytes);
   if (!made.ok() && made.status().code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
@@ -309,6 +404,7 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
     if (call.stream) static_cast<void>(call.stream->wait(&instance_));  // its mark is destroyed with the call
     return submitted;
   }
+  call.taken.clear();
   if (call.stream && call.stream->leave(frame.timeline_ref(), signal.value, &instance_).ok()) call.stream = nullptr;
   if (call.turn) {
     call.state->order().timeline = frame.timeline_ref();
@@ -353,6 +449,7 @@ Task Function::run_several(Invocation& call, Taken given, Pace& pace) {
   Status status = co_await wait_for_others(call, pace);
   if (Status over = run.check(frame, frame.plan().segments[0]); !over.ok()) status = std::move(over);
   if (status.ok()) {
+    call.taken.clear();
     frame.bind(call.arguments(), call.results(), call.state.get());
     status = co_await run.plan(frame);
   }
@@ -366,6 +463,7 @@ Task Function::run_scalar_program(Invocation& call, Pace& pace) {
   if (status.ok()) status = co_await wait_for_others(call, pace);
   Run run(run_params(call), pace, instance_.counters());
   if (status.ok()) {
+    call.taken.clear();
     const std::vector<std::vector<int64_t>> dims = argument_dims(call);
     const Run::Prepare prepare = [&](uint32_t result, const ResultNeed& need) { return prepare_result(result, need, call); };
     status = co_await run.whole_program(dims, call.symbols(), prepare);
@@ -379,7 +477,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
   if (instance_.loads_in_background()) {
     if (Status loaded = instance_.wait_until_loaded(HEDDLE_TIMEOUT_INFINITE); !loaded.ok()) return fail(std::move(loaded), call);
   }
-  if (Status checked = check(arguments, results, call); !checked.ok()) return fail(std::move(checked), call);
+  if (Status checked = check(arguments, results, {}, call); !checked.ok()) return fail(std::move(checked), call);
   Taken taken = take(call, false);
   Status status;
   Pace here(nullptr);
@@ -403,6 +501,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
   if (!status.ok()) return fail(std::move(status), call);
   for (size_t i = 0; i < results.size(); ++i) {
     if (call.made()[i]) {
+      call.made()[i]->set_ready();  // the memory of an argument may have had a producer
       results[i] = call.made()[i].detach();
     } else {
       results[i]->set_ready();
@@ -412,7 +511,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
 }
 
 Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::span<Tensor*> results, uint64_t deadline_ns,
-                                    std::optional<uint64_t> native_stream, State* state) {
+                                    std::optional<uint64_t> native_stream, State* state, std::span<const uint32_t> donated) {
   instance_.reap_abandoned();
   // Checked here, while the stack is in the cache, and then moved to its final location.
   Invocation asked(arguments_.size(), signature_.results.size(), signature_.symbols.size());
@@ -430,7 +529,7 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
   if (state && state->owner() != instance_.serial())
     return fail(error(HEDDLE_STATUS_INVALID_ARGUMENT, "its state is one of another instance [HD-F-01]"), asked);
   if (state && touches_state_) asked.state = Ref<State>(state);
-  if (Status checked = check(arguments, results, asked); !checked.ok()) return fail(std::move(checked), asked);
+  if (Status checked = check(arguments, results, donated, asked); !checked.ok()) return fail(std::move(checked), asked);
   Taken taken = take(asked, true);
   if (!taken.call) taken.call = ::operator new(sizeof(Call), std::nothrow);
   if (!taken.call) {

@@ -41,8 +41,10 @@ class Function {
   // The same without waiting, except for arguments whose extents another call in flight determines, and for arguments on another device.
   // deadline_ns of CLOCK_MONOTONIC; 0: none. native_stream: an application's stream; the call runs after the stream's earlier work and before its
   // later work. Then a call that is not a single submission waits here. state: the one that the call uses; NULL: the instance's. [any]
+  // donated: indices of arguments whose tensors the call takes.
   Result<CallPointer> start(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor*> results, uint64_t deadline_ns,
-                            std::optional<uint64_t> native_stream = std::nullopt, State* state = nullptr);
+                            std::optional<uint64_t> native_stream = std::nullopt, State* state = nullptr,
+                            std::span<const uint32_t> donated = {});
 
   // Adds the times of finished calls to the instance's profile.
   void collect_times();
@@ -86,9 +88,18 @@ class Function {
   // Adds "heddle: calling 'main' failed", and the region, or that the failure is that of an earlier call.
   [[gnu::cold]] Status explain_failure(Status&& status, const Invocation& call) const noexcept;
   void count_failure() const { instance_.counters().failed_calls.fetch_add(1, std::memory_order_relaxed); }
-  // Both of the above.
-  [[gnu::cold]] Status fail(Status&& status, const Invocation& call) const noexcept;
-  Status check(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, Invocation& call) const;
+  // Both of the above. Donated tensors get their memory back if the call did not begin.
+  [[gnu::cold]] Status fail(Status&& status, Invocation& call) const noexcept;
+  // donated: indices of arguments whose tensors the call takes.
+  Status check(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, std::span<const uint32_t> donated,
+               Invocation& call) const;
+  // Whether a result may be written to that tensor, which is also an argument or another result: only if it takes the memory of that argument.
+  [[gnu::cold]] bool in_place(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, size_t index) const;
+  // Takes the memory of arguments that are donated, and copies other ones that the programs overwrite.
+  [[gnu::cold]] Status take_arguments(std::span<memory::Tensor* const> arguments, std::span<const uint32_t> donated,
+                                      Invocation& call) const;
+  // given: the tensor that the caller passed.
+  Status take_argument(uint32_t index, memory::Tensor& given, bool is_donated, Invocation& call) const;
   [[gnu::cold]] Status explain(std::span<memory::Tensor* const> arguments, size_t index, const Invocation& call) const;
   // The tensor of this result is also that of an argument or of an earlier result.
   [[gnu::cold]] Status explain_shared(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,

@@ -10,6 +10,8 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "core/memory/foreign_stream.h"
 #include "core/memory/tensor.h"
@@ -75,7 +77,9 @@ class Invocation {
   size_t state_wait = SIZE_MAX;                   // index of the wait for an earlier call on the state
   memory::Ref<State> state;                       // for a call that uses state, as the next member
   StateOrder::Turn turn;
-  std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;  // copies of arguments that were on another device
+  std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;  // one per argument: its copy, or the memory that was taken from it
+  // Donated tensors, each with the tensor that has its memory now, or NULL. Emptied when the work begins, since they are not given back then.
+  std::vector<std::pair<memory::Ref<memory::Tensor>, memory::Ref<memory::Tensor>>> taken;
 
  private:
   static constexpr size_t kWord = 8, kWordsInside = 48;
@@ -103,6 +107,7 @@ inline Invocation::Invocation(Invocation&& other) noexcept
       state(std::move(other.state)),
       turn(std::move(other.turn)),
       moved(std::move(other.moved)),
+      taken(std::move(other.taken)),
       argument_count_(other.argument_count_),
       result_count_(other.result_count_),
       symbol_count_(other.symbol_count_),

@@ -189,6 +189,7 @@ class Needs {
     for (const ArenaNeed& arena : plan.arenas) add_block(out[arena.device].arena, arena.size_bytes);
     bool is_whole = *outcome == Interpreter::Outcome::kFinished;
     for (size_t i = 0; i < plan.results.size(); ++i) {
+      if (signature.results[i].alias >= 0) continue;  // in the memory of an argument
       if (plan.result_known[i]) {
         add_block(out[plan.results[i].device].results, plan.results[i].size_bytes);
       } else {

@@ -449,6 +449,7 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   const Recording& recording = interpreter.recording();
   memory::Ref<Plan> plan = memory::Ref<Plan>::adopt(new Plan());
   plan->program = &program_;
+  plan->signature = &signature_;
   plan->profile = machine_.profile;
   plan->inspected = machine_.inspection != nullptr;
   HEDDLE_RETURN_IF_ERROR(plan_memory(interpreter, first_command, *plan));

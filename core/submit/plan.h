@@ -136,6 +136,7 @@ class Plan final : public memory::Counted {
   std::vector<VerdictNeed> verdicts;                         // verdicts that the commands write
   std::vector<std::shared_ptr<const Operation>> operations;  // operations that commands name
   std::vector<bool> result_known;                            // false: a later piece of the program sets its extents
+  const open::Signature* signature = nullptr;                // belongs to the module
   uint32_t submission_count = 0, dispatch_count = 0, copy_count = 0, crossing_count = 0;
   uint64_t copied_bytes = 0;
 

@@ -283,10 +283,43 @@ class ModuleChecker {
     for (uint32_t i = 0; i < results; ++i) {
       if (Status bad = tensor(*function.results()->Get(i), symbols, true)) return in(concat("result ", i), bad);
     }
-    const std::string name = in_quotes(function.name()->string_view());
+    if (Status bad = donations(function)) return bad;
     for (uint32_t i = 0; i < programs; ++i) {
       const mf::Program& program = *function.programs()->Get(i);
       if (Status bad = verify_program(module_, &function, program, concat("program ", i), budget_)) return bad;
+    }
+    return std::nullopt;
+  }
+
+  static bool same_type(const mf::TensorType& a, const mf::TensorType& b) {
+    auto same_dim = [](const mf::Dim* one, const mf::Dim* other) {
+      return one->symbol() == other->symbol() && (one->symbol() >= 0 || one->value() == other->value());
+    };
+    return a.element_type() == b.element_type() && a.slot() == b.slot() &&
+           std::equal(a.dims()->begin(), a.dims()->end(), b.dims()->begin(), b.dims()->end(), same_dim);
+  }
+
+  Status donations(const mf::Function& function) {
+    if (!function.donations()) return std::nullopt;
+    const auto* donations = function.donations()->all();
+    if (!usable(donations)) return broken("the vector of donations is missing or misaligned");
+    if (!budget_.take(sizeof(mf::Donation) * uint64_t{donations->size()})) return broken("its vectors are shared with others");
+    std::vector<bool> taken(function.results()->size(), false);
+    for (uint32_t i = 0; i < donations->size(); ++i) {
+      const mf::Donation& donation = *donations->Get(i);
+      auto wrong = [&](const auto&... parts) { return broken("donation ", i, ": ", parts...); };
+      if (donation.argument() >= function.arguments()->size())
+        return wrong("argument ", donation.argument(), " is not one of ", function.arguments()->size());
+      if (i != 0 && donation.argument() <= donations->Get(i - 1)->argument())
+        return wrong("argument ", donation.argument(), " is not in order");
+      if (donation.result() == -1) continue;
+      if (donation.result() < 0 || static_cast<uint32_t>(donation.result()) >= function.results()->size())
+        return wrong("result ", donation.result(), " is not one of ", function.results()->size());
+      const auto result = static_cast<uint32_t>(donation.result());
+      if (taken[result]) return wrong("result ", result, " takes the memory of two arguments");
+      taken[result] = true;
+      if (!same_type(*function.arguments()->Get(donation.argument()), *function.results()->Get(result)))
+        return wrong("argument ", donation.argument(), " and result ", result, " differ in type or slot");
     }
     return std::nullopt;
   }

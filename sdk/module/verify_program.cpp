@@ -189,6 +189,13 @@ class ProgramChecker {
     return true;
   }
 
+  // An argument whose memory no result takes.
+  bool may_write(uint32_t argument) const {
+    const auto* donations = function_ && function_->donations() ? function_->donations()->all() : nullptr;
+    return donations && std::any_of(donations->begin(), donations->end(),
+                                    [&](const mf::Donation* one) { return one->argument() == argument && one->result() < 0; });
+  }
+
   // A range of a value that a command reads or writes; `required` is the access that the command certainly makes.
   template <typename... Where>
   bool binding(const mf::BindingRef& ref, uint32_t required, const Where&... where) {
@@ -200,7 +207,8 @@ class ProgramChecker {
     const mf::Value* value = program_.values()->Get(ref.value());
     if (value->kind() == ValueKind::Verdict && (ref.access() & kRead) != 0) return fail(where..., "verdict ", value->index(), " is read");
     if ((ref.access() & kWrite) == 0) return true;
-    if (value->kind() == ValueKind::Argument) return fail(where..., "argument ", value->index(), " is written");
+    if (value->kind() == ValueKind::Argument && !may_write(value->index()))
+      return fail(where..., "argument ", value->index(), " is written");
     if (value->kind() == ValueKind::Global) {
       const mf::GlobalKind kind = module_.globals()->Get(value->index())->kind();
       const bool allowed = kind == mf::GlobalKind::State || (kind == mf::GlobalKind::Derived && function_ == nullptr);

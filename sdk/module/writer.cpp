@@ -62,6 +62,7 @@ uint16_t minor_of(const module_format::ModuleT& module) {
   };
   for (const auto& program : module.initializer) look(*program);
   for (const auto& function : module.functions) {
+    if (function->donations) minor = kFormatMinor;
     for (const auto& program : function->programs) look(*program);
   }
   return minor;

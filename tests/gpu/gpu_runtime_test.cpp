@@ -108,7 +108,9 @@ class GpuAndCpu : public ::testing::Test {
   }
   static CallHandle start(heddle_function_t* function, uint64_t deadline_ns, heddle_tensor_t* argument,
                           std::vector<heddle_tensor_t*> results, std::vector<TensorHandle>* out) {
-    heddle_call_params_t params{sizeof(params), 0, deadline_ns, 0, nullptr};
+    heddle_call_params_t params{};
+    params.struct_size = sizeof(params);
+    params.deadline_ns = deadline_ns;
     heddle_call_t* call = nullptr;
     HEDDLE_EXPECT_OK(heddle_call_start(function, &params, &argument, 1, results.data(), static_cast<uint32_t>(results.size()), &call));
     for (heddle_tensor_t* result : results) out->emplace_back(result);

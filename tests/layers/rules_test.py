@@ -54,6 +54,8 @@ TESTS = {
     "HD-Q-09": [(UNIT + "validation_host_test.cpp", "TimelinesThatAreSignalledWrongly"), (UNIT + "validation_plugin_test.cpp", "CountsBackwards"),
                 (UNIT + "validation_plugin_test.cpp", "WaitsThatAreWrong"), (KIT + "timeline.cpp", "timeline.only_grows")],
     "HD-F-01": [(UNIT + "core_runtime_errors_test.cpp", "NamesTheInputWhenAShapeIsWrong")],
+    "HD-F-02": [(UNIT + "core_runtime_donation_test.cpp", "ADonatedArgumentBecomesTheResult"),
+                (UNIT + "core_runtime_donation_test.cpp", "ACallThatDoesNotBeginTakesNothing")],
     "HD-G-01": [(KIT + "recording.cpp", "recording.read_only"), (KIT + "recording.cpp", "recording.not_offered"),
                 (UNIT + "core_runtime_late_test.cpp", "SubmitsListsThatCannotBeRecorded")],
     "HD-H-01": [(KIT + "device.cpp", "device.handles")],

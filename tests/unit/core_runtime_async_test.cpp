@@ -92,7 +92,9 @@ TEST_P(RuntimeAsync, TakesMemoryOfTheProcessAndKnowsNoStreams) {
   arguments[0] = one.get();
   out = nullptr;
   heddle_call_t* call = nullptr;
-  heddle_call_params_t params = {sizeof params, HEDDLE_CALL_NATIVE_STREAM, 0, 0, nullptr};
+  heddle_call_params_t params{};
+  params.struct_size = sizeof params;
+  params.flags = HEDDLE_CALL_NATIVE_STREAM;
   HEDDLE_EXPECT_FAILS(heddle_call_start(function, &params, arguments, 2, &out, 1, &call), HEDDLE_STATUS_UNIMPLEMENTED, "heddle.native/1");
   uint64_t address = 0;
   HEDDLE_EXPECT_OK(heddle_tensor_address(one.get(), &address));
@@ -150,7 +152,10 @@ TEST_P(RuntimeAsync, OrdersCallsWithAStreamOfTheApplication) {
         std::fill_n(x, 4, static_cast<float>(turn));
       });
       heddle_tensor_t *arguments[] = {input.get()}, *out = output.get();
-      heddle_call_params_t params = {sizeof params, HEDDLE_CALL_NATIVE_STREAM, 0, reinterpret_cast<uint64_t>(&stream), nullptr};
+      heddle_call_params_t params{};
+      params.struct_size = sizeof params;
+      params.flags = HEDDLE_CALL_NATIVE_STREAM;
+      params.native_stream = reinterpret_cast<uint64_t>(&stream);
       heddle_call_t* call = nullptr;
       HEDDLE_ASSERT_OK(heddle_call_start(function, &params, arguments, 1, &out, 1, &call));
       calls.emplace_back(call);

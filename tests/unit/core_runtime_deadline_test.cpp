@@ -24,7 +24,9 @@ class RuntimeDeadline : public OnDriver {
   }
   heddle_status_t* try_start(heddle_function_t* function, uint64_t deadline_ns, std::vector<heddle_tensor_t*> arguments,
                              TensorHandle* result, CallHandle* call) {
-    heddle_call_params_t params{sizeof(params), 0, deadline_ns, 0, nullptr};
+    heddle_call_params_t params{};
+    params.struct_size = sizeof(params);
+    params.deadline_ns = deadline_ns;
     heddle_call_t* started = nullptr;
     heddle_tensor_t* out = nullptr;
     heddle_status_t* status =
@@ -217,11 +219,13 @@ TEST_P(RuntimeDeadline, KnowsNoTailOfItsParameters) {
   struct {
     heddle_call_params_t params;
     uint64_t tail;
-  } newer{{sizeof(newer), 0, 0, 0, nullptr}, 1};
+  } newer{};
+  newer.params.struct_size = sizeof(newer);
+  newer.tail = 1;
   heddle_tensor_t* none[2] = {};
   heddle_call_t* call = nullptr;
   HEDDLE_EXPECT_FAILS(heddle_call_start(find_function(instance), &newer.params, none, 2, none, 1, &call), HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "heddle_call_params_t has a value at byte 32");
+                      "heddle_call_params_t has a value at byte 48");
 }
 
 }  // namespace

@@ -62,6 +62,11 @@ mf::DispatchSiteT& site(mf::ModuleT& m) {
   return *program(m).dispatches[0];
 }
 
+void donate(mf::ModuleT& m, std::vector<mf::Donation> all) {
+  m.functions[0]->donations = std::make_unique<mf::DonationsT>();
+  m.functions[0]->donations->all = std::move(all);
+}
+
 void set_pitches(mf::ModuleT& m, std::vector<int64_t> all) {
   site(m).binding_pitches = std::make_unique<mf::PitchesT>();
   site(m).binding_pitches->all = std::move(all);
@@ -374,6 +379,23 @@ const Wrong kWrong[] = {
      "binding 0: access 4 is outside 1..3"},
     {"BindingAccessNone", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 0); },
      "binding 0: access 0 is outside 1..3"},
+    {"DonatedArgument", [](auto& m) { donate(m, {{9, -1}}); }, "donation 0: argument 9 is not one of"},
+    {"DonatedTwice", [](auto& m) { donate(m, {{0, -1}, {0, -1}}); }, "donation 1: argument 0 is not in order"},
+    {"DonatedToNoResult", [](auto& m) { donate(m, {{0, 9}}); }, "donation 0: result 9 is not one of"},
+    {"DonatedToANegativeResult", [](auto& m) { donate(m, {{0, -2}}); }, "donation 0: result -2 is not one of"},
+    {"DonatedToAnotherType",
+     [](auto& m) {
+       m.functions[0]->results[0]->element_type = HEDDLE_TYPE_F64;
+       donate(m, {{0, 0}});
+     },
+     "donation 0: argument 0 and result 0 differ in type or slot"},
+    {"DonatedAndWrittenByOthers",
+     [](auto& m) {
+       m.functions[0]->results[0] = std::make_unique<mf::TensorTypeT>(*m.functions[0]->arguments[0]);
+       donate(m, {{0, 0}});
+       site(m).bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 2);
+     },
+     "binding 0: argument 0 is written"},
     {"ArgumentWritten", [](auto& m) { site(m).bindings[0] = mf::BindingRef(0, sample::kAll, sample::kAll, 2); },
      "binding 0: argument 0 is written"},
     {"DerivedWritten", [](auto& m) { site(m).bindings[1] = mf::BindingRef(3, sample::kAll, sample::kAll, 3); },

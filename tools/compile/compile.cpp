@@ -33,7 +33,7 @@ namespace {
 struct Options {
   std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, math = "default", explain,
                                                                                                  progress = "auto";
-  std::vector<std::string> places, slots, operators;
+  std::vector<std::string> places, slots, operators, donated, aliases;
   std::string cache, tuned;
   bool annotate_affinity = false, no_cache = false;
   uint64_t threads = 0;
@@ -51,6 +51,10 @@ struct Options {
                 "PATTERN=@SLOT");
     flags.texts("--slot", slots, "compile this slot for devices of that family, independent of the other slots; may be repeated",
                 "@SLOT=FAMILY");
+    flags.texts("--alias", aliases, "an output takes the memory of an input of the same type, which callers give up; may be repeated",
+                "INPUT=OUTPUT");
+    flags.texts("--donate", donated,
+                "callers give this input up, so that its memory may be overwritten: by an output if possible; may be repeated", "INPUT");
     flags.texts("--operators", operators,
                 "the manifest of a library plugin, or a directory of manifests; declares operators of other domains in the model, and "
                 "ONNX operators that the plugin may run; may be repeated",
@@ -118,6 +122,12 @@ uint32_t on_progress(void* context, heddle_string_t stage, uint32_t done, uint32
     progress.shown = true;
   }
   return g_signal != 0;
+}
+
+void on_warning(void* context, heddle_string_t text) {
+  Progress& progress = *static_cast<Progress*>(context);
+  if (std::exchange(progress.shown, false)) std::fprintf(stderr, "\r\x1b[K");
+  std::fprintf(stderr, "heddle compile: warning: %.*s\n", static_cast<int>(text.size), text.data);
 }
 
 // A temporary file, removed in the destructor.
@@ -192,7 +202,8 @@ std::string overwrites(const Options& options) {
 
 // Whether the compiler does not know the name of a target, a pass, a node or a slot: a mistake on the command line, not in the model.
 bool is_unknown_name(std::string_view message) {
-  for (std::string_view start : {"compiler: target '", "compiler: no pass '", "compiler: placement '", "compiler: slot '"}) {
+  for (std::string_view start :
+       {"compiler: target '", "compiler: no pass '", "compiler: placement '", "compiler: slot '", "compiler: donating '"}) {
     if (message.substr(0, start.size()) == start) return true;
   }
   return false;
@@ -246,6 +257,12 @@ int compile(const Arguments& arguments) {
   for (const std::string& path : options.operators) operators.push_back(view(path));
   params.operator_count = static_cast<uint32_t>(operators.size());
   params.operators = operators.data();
+  std::vector<heddle_string_t> donations;
+  for (const auto* list : {&options.donated, &options.aliases}) {
+    for (const std::string& text : *list) donations.push_back(view(text));
+  }
+  params.donation_count = static_cast<uint32_t>(donations.size());
+  params.donations = donations.data();
   const std::string to_stdout = "-";
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
   params.math = view(options.math);
@@ -253,6 +270,7 @@ int compile(const Arguments& arguments) {
   params.tuned_path = view(options.tuned);
   params.flags = options.no_cache ? HEDDLE_COMPILE_NO_CACHE : 0;
   params.progress = on_progress;
+  params.warning = on_warning;
   params.context = &progress;
 
   signal(SIGALRM, on_alarm);

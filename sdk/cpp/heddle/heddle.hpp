@@ -278,6 +278,8 @@ struct CallOptions {
   std::optional<uint64_t> native_stream;
   // The state that the call uses; NULL: the instance's own.
   const State* state = nullptr;
+  // Indices of arguments that the caller gives up ("Memory of arguments" in runtime.h). Borrowed until start returns.
+  std::span<const uint32_t> donated = {};
 };
 
 // ------------------------------------------------------------------------------------------------------------- function
@@ -396,6 +398,8 @@ class Function {
       params.native_stream = *options.native_stream;
     }
     if (options.state) params.state = options.state->get();
+    params.donated_arguments = options.donated.data();
+    params.donated_argument_count = static_cast<uint32_t>(options.donated.size());
     heddle_call_t* call = nullptr;
     invoke(arguments, results, [&](auto... words) { return heddle_call_start(function_, &params, words..., &call); });
     return Call(call);

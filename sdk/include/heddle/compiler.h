@@ -53,6 +53,15 @@ typedef struct heddle_compile_params {
   /* A file of `heddle tune` with the fastest plans of kernels; empty: the best by estimate. Its entries for other kernels are ignored.
    * Since ABI 0.2. */
   heddle_string_t tuned_path;
+  /* Inputs that the function may overwrite, since its callers give them up (HEDDLE_TENSOR_TYPE_CONSUMED in runtime.h). "INPUT=OUTPUT": the output
+   * takes the input's memory; INVALID_ARGUMENT if their types, extents or slots differ. "INPUT": an output does so if it can be computed in place;
+   * otherwise, intermediate values may use the memory. An ONNX model names them in its metadata, too: the key "heddle.alias.INPUT" with the output
+   * as its value, or the key "heddle.donate.INPUT". Since ABI 0.2. */
+  const heddle_string_t* donations;
+  uint32_t donation_count;
+  uint32_t reserved;
+  /* Receives warnings, one sentence each, borrowed; NULL: none. [callback]. Since ABI 0.2. */
+  void (*warning)(void* context, heddle_string_t text);
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED names operator, node and opset. The same input and parameters give the same bytes. On failure no output file is

@@ -223,9 +223,15 @@ typedef struct heddle_tensor_type {
   uint32_t reserved;
   int64_t dims[HEDDLE_MAX_RANK];
   /* Since ABI 0.2. Name of the symbol of each dimension ("batch"), borrowed from the instance; empty for a dimension that is static or depends on
-   * elements. Dimensions of a function with the same symbol have the same extent in one call. The module's report has its range. */
+   * elements. Dimensions of a function with the same symbol have the same extent in one call. The module's report has the range of each symbol. */
   heddle_string_t symbols[HEDDLE_MAX_RANK];
+  uint32_t flags; /* bits HEDDLE_TENSOR_TYPE_*. Since ABI 0.2 */
+  uint32_t alias; /* with HEDDLE_TENSOR_TYPE_ALIASED. Since ABI 0.2 */
 } heddle_tensor_type_t;
+/* An argument that the function overwrites. A call copies it, unless it is donated or used in place ("Memory of arguments" below). */
+#define HEDDLE_TENSOR_TYPE_CONSUMED 1u
+/* An argument and a result with the same memory; `alias` is the index of the other one. */
+#define HEDDLE_TENSOR_TYPE_ALIASED 2u
 /* [any] [no-block] */
 HEDDLE_EXPORT uint32_t heddle_function_argument_count(const heddle_function_t* function);
 HEDDLE_EXPORT uint32_t heddle_function_result_count(const heddle_function_t* function);
@@ -285,10 +291,24 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
  * is undefined, and every later call that touches it fails with the same error; a new state, or a new instance, starts with fresh values. After
  * DEVICE_LOST all calls of existing instances on the device return DEVICE_LOST; a new instance opens the device again. */
 
+/* Memory of arguments. A call borrows its arguments: it reads them, and they stay as they are. In two cases it does not:
+ *
+ *   donated     The caller gives the tensor up (donated_arguments of heddle_call_params_t). From the beginning of the call on, every use of the
+ *               tensor is FAILED_PRECONDITION and names the call, whichever handle is used. Only its type, extents and size can still be asked
+ *               for, and every handle still has to be released. If the call does not begin, the tensor is unchanged.
+ *   in place    A result with HEDDLE_TENSOR_TYPE_ALIASED may be written to the tensor that is passed as the argument with the index `alias`. The call
+ *               replaces its contents, and it stays the caller's.
+ *
+ * A function that was compiled with --donate or --alias overwrites some of its arguments (HEDDLE_TENSOR_TYPE_CONSUMED). A donated one becomes the
+ * result, or its memory is used for intermediate values. One that is borrowed, and not used in place, is copied before the call begins, which waits
+ * for the copy. So is a donated one that others use: a further handle (heddle_tensor_retain), or another call that is not over; the log then has a
+ * warning. Memory of other donated arguments is freed when the call is over. */
+
 /* Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
- * result. An element that is not NULL is a tensor of the right type to write into, neither an argument of this call nor another result, and stays the
- * caller's. A NULL element is replaced by a new tensor, owned by the caller; if the call fails, it stays NULL. INVALID_ARGUMENT names the input, what
- * was expected and what was given. [any] [may-block] */
+ * result. An element that is not NULL is a tensor of the right type to write into, and stays the caller's. It is neither another result nor an
+ * argument of this call, except in place (see above). A NULL element is replaced by a new tensor, owned by the caller; if the call fails, it stays
+ * NULL.
+ * INVALID_ARGUMENT names the input, what was expected and what was given. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
                                            heddle_tensor_t** results, uint32_t result_count);
 
@@ -299,6 +319,11 @@ typedef struct heddle_call_params {
   uint64_t deadline_ns;   /* a time on CLOCK_MONOTONIC; 0: none */
   uint64_t native_stream; /* a stream of the vendor's API (ext/native.h): on CUDA cudaStream_t */
   heddle_state_t* state;  /* the state that the call uses; NULL: the instance's own. Since ABI 0.2 */
+  /* Indices of arguments whose tensors the call takes, each at most once; such a tensor is no other argument of the call. [serial:tensor]. Since
+   * ABI 0.2 */
+  const uint32_t* donated_arguments;
+  uint32_t donated_argument_count;
+  uint32_t reserved;
 } heddle_call_params_t;
 
 /* The same without waiting. Result tensors can be used at once, such as for another call; reading one waits until the call has filled it. The
@@ -317,7 +342,8 @@ typedef struct heddle_call_params {
  * stream, too. INVALID_ARGUMENT for a stream of another device, FAILED_PRECONDITION for one that is being captured, UNIMPLEMENTED if the driver
  * does not support it. The stream must stay valid until the call is over.
  *
- * [any] [no-block], except in these cases: the parameters are loaded in the background; an argument is on another device; the shape of an argument
+ * [any] [no-block], except in these cases: the parameters are loaded in the background; an argument is on another device; an argument that
+ * the function overwrites is copied; the shape of an argument
  * depends on a call in flight; the runtime records the commands of this call, usually the third with these extents, so that later calls replay
  * them; or a native stream is given, and the function reads values on the host or uses several devices */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,

@@ -138,7 +138,8 @@ struct Tensor {
   uint32_t index = 0;                  // of the result in the cache
   bool shared = false;                 // others may hold the handle: it may not be used again
   bool read_only = false;
-  uint32_t exports = 0;  // of the buffer protocol
+  bool gave_address = false;  // to another library, by __cuda_array_interface__
+  uint32_t exports = 0;       // of the buffer protocol
 
   Tensor() = default;
   Tensor(Tensor&&) = delete;

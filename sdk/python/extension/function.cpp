@@ -125,6 +125,8 @@ struct Invocation {
   PyObject* out = nullptr;                              // what the caller passed to write results to; borrowed
   std::vector<std::unique_ptr<Source>> copied_results;  // arrays that are filled after the call, by result; usually empty
   heddle_call_params_t params{};
+  PyObject* donate = nullptr;     // what the caller passed as `donate`; borrowed
+  std::vector<uint32_t> donated;  // indices of arguments
   Stream stream;
   bool is_ordered = false;  // with the stream
   bool abandoned = false;   // the call may still run
@@ -195,6 +197,8 @@ struct Invocation {
         if (std::isnan(seconds)) refuse("timeout is not a number; pass seconds", "INVALID_ARGUMENT");
         params.struct_size = sizeof(params);
         params.deadline_ns = deadline_after(seconds);
+      } else if (PyUnicode_CompareWithASCIIString(key, "donate") == 0) {
+        if (object != Py_None) donate = object;
       } else if (PyUnicode_CompareWithASCIIString(key, "stream") == 0) {
         if (object == Py_None) continue;
         if (!function.uses_cuda) refuse("it uses no CUDA device, which a stream is for; leave stream out", "INVALID_ARGUMENT");
@@ -225,6 +229,7 @@ struct Invocation {
         frame->arguments[i] = make_argument(i, object);
       }
     }
+    if (donate) donate_arguments();
   }
 
   heddle_tensor_t* make_argument(size_t index, PyObject* object) {
@@ -261,6 +266,39 @@ struct Invocation {
     return kept = made;
   }
 
+  void donate_one(PyObject* name) {
+    const size_t index = PyUnicode_Check(name) ? find(name) : function.arguments.size();
+    if (index == function.arguments.size()) {
+      refuse("donate names an argument, or several in a tuple or a list, got " + nb::cast<std::string>(nb::repr(name)) +
+             "; its arguments are " + names_of(function.arguments));
+    }
+    const std::string& text = function.arguments[index].text;
+    Tensor* tensor = as_tensor(frame->objects[index]);
+    if (!tensor) {
+      refuse("argument '" + text + "' is to be donated and is an array, which stays yours; donate a heddle.Tensor, such as a result, or " +
+             function.name + ".tensor('" + text + "', array)");
+    }
+    if (tensor->exports != 0) {
+      refuse("argument '" + text + "' is to be donated, and " + std::to_string(tensor->exports) +
+                 " arrays use its memory; delete them first, or donate a copy",
+             "FAILED_PRECONDITION");
+    }
+    if (tensor->read_only) refuse("argument '" + text + "' is to be donated and is read-only; donate a copy", "INVALID_ARGUMENT");
+    // Another library has the address, so the runtime must not use the memory for something else.
+    if (tensor->gave_address) frame->temporary.push_back(heddle_tensor_retain(tensor->get()));
+    tensor->cache = nullptr;
+    donated.push_back(static_cast<uint32_t>(index));
+  }
+
+  void donate_arguments() {
+    if (!PyTuple_Check(donate) && !PyList_Check(donate)) return donate_one(donate);
+    for (Py_ssize_t i = 0; i < PySequence_Size(donate); ++i) {
+      const nb::object name = nb::steal(PySequence_GetItem(donate, i));
+      if (!name.is_valid()) throw nb::python_error();
+      donate_one(name.ptr());
+    }
+  }
+
   PyObject* given_result(size_t index) const {
     if (function.results.size() == 1) return out;
     PyObject* object = PySequence_GetItem(out, static_cast<Py_ssize_t>(index));
@@ -294,9 +332,12 @@ struct Invocation {
         if (tensor->read_only) {
           raise("INVALID_ARGUMENT", function.place(value, "result").text() + ": got a read-only tensor to write to; pass a writable one");
         }
-        for (heddle_tensor_t* argument : frame->arguments) {
-          if (argument == tensor->get()) {
-            refuse("result '" + value.text + "' is to be written to a tensor that is also an argument", "INVALID_ARGUMENT");
+        for (size_t a = 0; a < frame->arguments.size(); ++a) {
+          const bool in_place = (value.type.flags & HEDDLE_TENSOR_TYPE_ALIASED) && value.type.alias == a;
+          if (frame->arguments[a] == tensor->get() && !in_place) {
+            refuse("result '" + value.text + "' is to be written to a tensor that is also argument '" + function.arguments[a].text +
+                       "'; pass another one, or compile with --alias " + function.arguments[a].text + "=" + value.text,
+                   "INVALID_ARGUMENT");
           }
         }
         // Another thread may change the list during the call.
@@ -325,6 +366,11 @@ struct Invocation {
       params.struct_size = sizeof(params);
       params.flags |= HEDDLE_CALL_NATIVE_STREAM;
       params.native_stream = stream.native;
+    }
+    if (!donated.empty()) {
+      params.struct_size = sizeof(params);
+      params.donated_arguments = donated.data();
+      params.donated_argument_count = static_cast<uint32_t>(donated.size());
     }
     return params.struct_size ? &params : nullptr;
   }
@@ -717,6 +763,9 @@ void bind_function(nb::module_& module) {
       module, "Function", nb::type_slots(kFunctionSlots), nb::is_weak_referenceable(),
       "A function of an open module, called with one array per argument, by position or by name: function(x, mask=m).\n\n"
       "out      an array or a tensor to write the result to; for several results, a list of them with None for a new one\n"
+      "donate   the name of an argument, or a tuple of names: these tensors are given up, and the function may overwrite them. Using such "
+      "a\n"
+      "         tensor later is an error that names the call\n"
       "timeout  in seconds: after it, no more work of the call is enqueued, and DeadlineExceededError is raised\n"
       "stream   on a CUDA device: the stream with which the call is ordered, such as torch.cuda.current_stream(); the default stream\n\n"
       "Returns a heddle.Tensor, or a named tuple of several. An argument with one of these names takes the place of the option.")
@@ -727,6 +776,20 @@ void bind_function(nb::module_& module) {
           "arguments", [](const Function& self) { return types_of(self.arguments); }, "The types of the arguments.")
       .def_prop_ro(
           "results", [](const Function& self) { return types_of(self.results); }, "The types of the results.")
+      .def_prop_ro(
+          "donations",
+          [](const Function& self) {
+            nb::dict out;
+            for (const Value& value : self.arguments) {
+              if (!(value.type.flags & HEDDLE_TENSOR_TYPE_CONSUMED)) continue;
+              const bool is_aliased = value.type.flags & HEDDLE_TENSOR_TYPE_ALIASED;
+              out[value.name] = is_aliased ? nb::object(self.results[value.type.alias].name) : nb::object(nb::none());
+            }
+            return out;
+          },
+          "The arguments that the function overwrites, each with the name of the result that takes its memory, or None. A call copies such "
+          "an "
+          "argument, unless it is donated.")
       .def_prop_ro(
           "transfers",
           [](const Function& self) {

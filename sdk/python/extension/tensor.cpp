@@ -193,7 +193,7 @@ nb::object cuda_array_interface(Tensor& tensor) {
   out["strides"] = nb::none();
   out["stream"] = nb::none();  // the contents are complete
   out["version"] = 3;
-  tensor.shared = true;
+  tensor.shared = tensor.gave_address = true;
   cuda_is_shared = true;
   return out;
 }

@@ -11,7 +11,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from typing import Any, Callable, Sequence, Union, cast
+import warnings
+from typing import Any, Callable, Mapping, Sequence, Union, cast
 
 from ._command import compiler_folder
 from ._errors import CompileError, make
@@ -19,6 +20,7 @@ from ._errors import CompileError, make
 PathLike = Union[str, "os.PathLike[str]"]
 Progress = Callable[[str, int, int], object]
 _LINES = 30
+_WARNING = "heddle compile: warning: "
 _CLEAR = b"\r\x1b[K"
 _STEP = re.compile(r"(\S+), (\d+) of (\d+) done, [0-9.]+ s")
 
@@ -91,13 +93,16 @@ def _failure(command: list[str], code: int, output: str) -> CompileError:
     return error
 
 
-def compile(model: Any, output: PathLike | None = None, *, target: str | Sequence[str] = "cpu", options: Sequence[str] = (),
+def compile(model: Any, output: PathLike | None = None, *, target: str | Sequence[str] = "cpu",
+            donate: str | Sequence[str] = (), alias: Mapping[str, str] | None = None, options: Sequence[str] = (),
             timeout: float | None = None, progress: Progress | None = None) -> str:
     """Compiles a model to a .heddle file and returns its path.
 
     model    the path of an ONNX file, its bytes, or an onnx.ModelProto
     output   the file to write; None: beside the model, with the ending .heddle. Required for a model that is not a file
     target   "cpu", "cuda" or both
+    donate   names of inputs that callers give up (`donate=` of a call), so that the function may overwrite them
+    alias    for such inputs, the outputs that take their memory: {"state": "new_state"}
     options  more arguments of `heddle compile`, such as ["--math", "fast"]
     timeout  in seconds
     progress called with the name of a stage ("import", "passes", "code", "write"), the number of steps that are done, and the number of all steps. An
@@ -119,7 +124,9 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
                 file.write(cast(bytes, content))
         written = os.fspath(output) if output is not None else os.fspath(pathlib.Path(source).with_suffix(".heddle"))
         targets = target if isinstance(target, str) else ",".join(target)
-        command = [compiler, source, "-o", written, "--target", targets, *options]
+        donated = [donate] if isinstance(donate, str) else donate
+        given = [f"--donate={name}" for name in donated] + [f"--alias={name}={result}" for name, result in (alias or {}).items()]
+        command = [compiler, source, "-o", written, "--target", targets, *given, *options]
         try:
             code, printed = _run(command, timeout, progress)
         except subprocess.TimeoutExpired:
@@ -128,4 +135,7 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
             raise make("UNAVAILABLE", f"heddle: compiling failed: {compiler} cannot be started: {wrong.strerror}", "errno", wrong.errno or 0) from wrong
     if code != 0:
         raise _failure(command, code, printed)
+    for line in printed.splitlines():
+        if line.startswith(_WARNING):
+            warnings.warn(line.removeprefix(_WARNING), stacklevel=2)
     return written

@@ -146,3 +146,50 @@ func.func @of_parts(%x: tensor<1x64xf32>) -> tensor<2x64xf32> {
   return %r : tensor<2x64xf32>
 }
 }
+
+// -----
+
+// Donated arguments. %a is for the result alone, %b for any value; the region that overwrites %b waits for its other reader.
+// CHECK-LABEL: @donated
+// CHECK: tx.dispatch "inside"(%arg1) on "default" attributes {tied = array<i64: 0>}
+// CHECK: tx.dispatch "product"
+// CHECK-NOT: tied
+// CHECK: tx.dispatch "last"(%arg0, %{{.*}}) on "default" attributes {tied = array<i64: 0>}
+module attributes {tx.families = ["cpu"]} {
+func.func @donated(%a: tensor<64x64xf32> {tx.alias = 0 : i64}, %b: tensor<64x64xf32> {tx.donated}) -> tensor<64x64xf32> {
+  %0 = tx.dispatch "inside"(%b) on "default" : (tensor<64x64xf32>) -> tensor<64x64xf32> {
+  ^bb0(%x: tensor<64x64xf32>):
+    %e = tx.exp %x : tensor<64x64xf32>
+    tx.yield %e : tensor<64x64xf32>
+  }
+  %1 = tx.dispatch "product"(%a, %0) on "default" : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> {
+  ^bb0(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>):
+    %e = tx.matmul %x, %y : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+    tx.yield %e : tensor<64x64xf32>
+  }
+  %2 = tx.dispatch "last"(%a, %1) on "default" : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> {
+  ^bb0(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>):
+    %e = tx.sub %x, %y : tensor<64x64xf32>
+    tx.yield %e : tensor<64x64xf32>
+  }
+  return %2 : tensor<64x64xf32>
+}
+}
+
+// -----
+
+// Read after it, on another slot, and borrowed.
+// CHECK-LABEL: @not_donated
+// CHECK-NOT: tied
+// CHECK: return
+module attributes {tx.families = ["cpu", "cpu"], tx.slots = ["default", "@b"]} {
+func.func @not_donated(%a: tensor<64x64xf32> {tx.alias = 1 : i64}, %b: tensor<64x64xf32> {heddle.affinity = "@b", tx.donated}, %c: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf32>) {
+  %0 = tx.dispatch "other_result"(%a, %b, %c) on "default" : (tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> {
+  ^bb0(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>, %z: tensor<64x64xf32>):
+    %e = tx.add %x, %y : tensor<64x64xf32>
+    %f = tx.add %e, %z : tensor<64x64xf32>
+    tx.yield %f : tensor<64x64xf32>
+  }
+  return %0, %a : tensor<64x64xf32>, tensor<64x64xf32>
+}
+}

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Arguments that are given up: the same results with and without, in one memory, and the errors of what was given up."""
+import unittest
+import warnings
+
+import heddle
+import models
+import numpy as np
+from onnx import helper
+
+RANDOM = np.random.default_rng(3)
+
+
+def array(*shape):
+    return RANDOM.standard_normal(shape, np.float32)
+
+
+def step():
+    """w1 = w - 0.1 * (x' (x w - y))"""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Sub", ["p", "y"], ["e"]),
+             helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]), helper.make_node("MatMul", ["t", "e"], ["g"]),
+             helper.make_node("Mul", ["g", "rate"], ["s"]), helper.make_node("Sub", ["w", "s"], ["w1"])]
+    inputs = [models.value("x", ["n", 64]), models.value("y", ["n", 48]), models.value("w", [64, 48]), models.value("rate", [])]
+    return models.model_of(nodes, inputs, [models.value("w1", [64, 48])])
+
+
+def stepped(x, y, w, rate):
+    return w - rate * (x.T @ (x @ w - y))
+
+
+# Name, nodes, inputs, outputs, aliases: the outputs cannot all be computed in place.
+OTHERS = [
+    ("product", [("MatMul", ["a", "b"], ["c"])], {"a": [8, 8], "b": [8, 8]}, {"c": [8, 8]}, {"a": "c"}),
+    ("read_after_it", [("Relu", ["a"], ["c"]), ("MatMul", ["a", "c"], ["d"])], {"a": [8, 8]}, {"c": [8, 8], "d": [8, 8]}, {"a": "c"}),
+    ("swapped", [("Identity", ["a"], ["c"]), ("Identity", ["b"], ["d"])], {"a": [8], "b": [8]}, {"c": [8], "d": [8]}, {"a": "d", "b": "c"}),
+    ("itself", [("Identity", ["a"], ["c"]), ("Exp", ["a"], ["d"])], {"a": [8]}, {"c": [8], "d": [8]}, {"a": "c"}),
+    ("twice", [("Exp", ["a"], ["c"]), ("Identity", ["c"], ["d"])], {"a": [8]}, {"c": [8], "d": [8]}, {"a": "d"}),
+    ("shifted", [("Slice", ["a", "one", "nine"], ["t"]), ("Slice", ["a", "zero", "one"], ["h"]), ("Concat", ["t", "h"], ["c"])],
+     {"a": [8, 16]}, {"c": [8, 16]}, {"a": "c"}),
+    ("both", [("Add", ["a", "b"], ["c"]), ("Sub", ["a", "b"], ["d"])], {"a": [8], "b": [8]}, {"c": [8], "d": [8]}, {"a": "c", "b": "d"}),
+    ("window", [("Concat", ["t", "x"], ["c"])], {"a": [4, 16], "x": [2, 16]}, {"c": [4, 16]}, {"a": "c"}),
+]
+
+
+def other(name, nodes, inputs, outputs):
+    made = [helper.make_node(kind, given, results, **({"axis": 0} if kind == "Concat" else {})) for kind, given, results in nodes]
+    if name == "window":  # drops the two oldest rows
+        made.insert(0, helper.make_node("Slice", ["a", "two", "nine"], ["t"]))
+    model = models.model_of(made, [models.value(key, shape) for key, shape in inputs.items()],
+                            [models.value(key, shape) for key, shape in outputs.items()])
+    for key, number in (("zero", 0), ("one", 1), ("two", 2), ("nine", 9)):
+        model.graph.initializer.append(helper.make_tensor(key, 7, [1], [number]))
+    return model
+
+
+class Donation(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.path = heddle.compile(step(), models.FOLDER / "step.heddle", alias={"w": "w1"})
+        cls.module = heddle.open(cls.path)
+
+    def pieces(self):
+        return array(5, 64), array(5, 48), array(64, 48), np.float32(0.1)
+
+    def test_the_signature_says_it(self):
+        self.assertEqual(self.module.main.donations, {"w": "w1"})
+        self.assertEqual(heddle.open(models.add(4)).main.donations, {})
+
+    def test_borrowed_donated_and_in_place_are_the_same(self):
+        x, y, w, rate = self.pieces()
+        before, expected = w.copy(), stepped(x, y, w, rate)
+        np.testing.assert_allclose(self.module(x, y, w, rate).numpy(), expected, 1e-4, 1e-4)
+        np.testing.assert_array_equal(w, before)  # an array of NumPy is borrowed
+        kept = self.module.main.tensor("w", w)
+        np.testing.assert_allclose(self.module(x, y, kept, rate).numpy(), expected, 1e-4, 1e-4)
+        np.testing.assert_array_equal(kept.numpy(), before)
+        result = self.module(x, y, self.module.main.tensor("w", w, copy=True), rate, donate="w")
+        np.testing.assert_allclose(result.numpy(), expected, 1e-4, 1e-4)
+        updated = self.module.main.tensor("w", w, copy=True)
+        self.assertIs(self.module(x, y, updated, rate, out=updated), updated)
+        np.testing.assert_allclose(updated.numpy(), expected, 1e-4, 1e-4)
+
+    def test_a_chain_uses_one_memory(self):
+        x, y, w, rate = self.pieces()
+        tensor, expected = self.module.main.tensor("w", w, copy=True), w
+        address = np.asarray(tensor).ctypes.data
+        requested = set()
+        for i in range(20):
+            tensor = self.module(x, y, tensor, rate, donate=["w"])
+            expected = stepped(x, y, expected, rate)
+            if i > 1:
+                requested.add(self.module.statistics()["devices"][0]["pool"]["requested"])
+        self.assertEqual(len(requested), 1)
+        self.assertEqual(np.asarray(tensor).ctypes.data, address)
+        np.testing.assert_allclose(tensor.numpy(), expected, 1e-2, 1e-2)
+        calls = []
+        for _ in range(10):
+            calls.append(self.module.start(x, y, tensor, rate, donate="w"))
+            tensor = calls[-1].result()
+        self.assertEqual(np.asarray(tensor).ctypes.data, address)
+
+    def test_a_donated_tensor_is_refused(self):
+        x, y, w, rate = self.pieces()
+        tensor = self.module.main.tensor("w", w, copy=True)
+        self.module(x, y, tensor, rate, donate="w")
+        for use in (tensor.numpy, lambda: self.module(x, y, tensor, rate), lambda: self.module(x, y, tensor, rate, donate="w"),
+                    lambda: self.module(x, y, w, rate, out=tensor)):
+            with self.assertRaisesRegex(heddle.FailedPreconditionError, r"a call of 'main' \(input 'w'\) took it"):
+                use()
+        self.assertEqual(tensor.shape, (64, 48))
+
+    def test_what_cannot_be_donated(self):
+        x, y, w, rate = self.pieces()
+        tensor = self.module.main.tensor("w", w, copy=True)
+        view = np.asarray(tensor)
+        for donate, given, text in (("v", tensor, "donate names an argument"), (3, tensor, "donate names an argument"),
+                                    ("w", w, "is an array, which stays yours"), ("w", tensor, "1 arrays use its memory")):
+            with self.assertRaisesRegex((TypeError, heddle.FailedPreconditionError), text):
+                self.module(x, y, given, rate, donate=donate)
+        np.testing.assert_array_equal(view, w)
+        del view
+        self.module(x, y, tensor, rate, donate="w")
+        lent = np.asarray(heddle.empty((64, 48)))
+        lent.flags.writeable = False
+        tensor = self.module.main.tensor("w", lent)
+        self.assertTrue(tensor.read_only)
+        with self.assertRaisesRegex(ValueError, "is read-only; donate a copy"):
+            self.module(x, y, tensor, rate, donate="w")
+
+    def test_outputs_that_cannot_be_computed_in_place(self):
+        for name, nodes, inputs, outputs, alias in OTHERS:
+            with self.subTest(name):
+                model = other(name, nodes, inputs, outputs)
+                plain = heddle.open(heddle.compile(model, models.FOLDER / f"{name}.heddle"))
+                aliased = heddle.open(heddle.compile(model, models.FOLDER / f"{name}_aliased.heddle", alias=alias))
+                self.assertEqual(aliased.main.donations, alias)
+                given = [array(*shape) for shape in inputs.values()]
+                expected = plain(*given)
+                expected = [expected] if len(outputs) == 1 else list(expected)
+                for donate in ((), tuple(alias)):
+                    tensors = [aliased.main.tensor(key, value, copy=True) for key, value in zip(inputs, given)]
+                    found = aliased(*tensors, donate=donate)
+                    for one, known in zip([found] if len(outputs) == 1 else found, expected):
+                        np.testing.assert_array_equal(one.numpy(), known.numpy())
+                    if not donate:
+                        for tensor, value in zip(tensors, given):
+                            np.testing.assert_array_equal(tensor.numpy(), value)
+
+    def test_donating_finds_the_output(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            path = heddle.compile(step(), models.FOLDER / "found.heddle", donate="w")
+        self.assertEqual(heddle.open(path).main.donations, {"w": "w1"})
+        model = step()
+        model.metadata_props.add(key="heddle.alias.w", value="w1")
+        self.assertEqual(heddle.open(heddle.compile(model, models.FOLDER / "said.heddle")).main.donations, {"w": "w1"})
+        with self.assertWarnsRegex(UserWarning, r"donating input 'x' \(of dynamic size\) saves no memory during a call"):
+            path = heddle.compile(step(), models.FOLDER / "useless.heddle", donate=["x"])
+        self.assertEqual(heddle.open(path).main.donations, {})
+
+    def test_mistakes_of_the_compilation(self):
+        for given, text in (({"donate": "v"}, "the model has no input 'v'"), ({"alias": {"w": "w2"}}, "no output 'w2'; did you mean 'w1'"),
+                            ({"alias": {"x": "w1"}}, r"the input is f32\[n,64\] and the output f32\[64,48\]")):
+            with self.assertRaisesRegex(heddle.CompileError, text):
+                heddle.compile(step(), models.FOLDER / "wrong.heddle", **given)
+        self.assertFalse((models.FOLDER / "wrong.heddle").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

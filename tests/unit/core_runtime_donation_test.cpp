@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Arguments that the caller gives up, and results in the memory of arguments, on every driver.
+#include <nlohmann/json.hpp>
+
+#include "core_drivers.h"
+
+namespace heddle::testing {
+namespace {
+
+class RuntimeDonation : public OnDriver {
+ protected:
+  static constexpr int64_t kWidth = 1024;
+  static constexpr const char* kTaken = "a call of 'main' (input 'x') took it; use what that call returned, or donate a copy [HD-F-02]";
+
+  // y = x + b; `in_place`: y takes the memory of x.
+  static void add_sum(ModuleBuilder& module, ProgramBuilder p, const std::string& name, bool in_place, int64_t spins = 0) {
+    mf::FunctionT& function = module.add_function(name);
+    for (const char* argument : {"x", "b"}) function.arguments.push_back(ModuleBuilder::type(argument, {ModuleBuilder::extent(kWidth)}));
+    function.results.push_back(ModuleBuilder::type("y", {ModuleBuilder::extent(kWidth)}));
+    if (in_place) {
+      function.donations = std::make_unique<mf::DonationsT>();
+      function.donations->all.emplace_back(0, 0);
+    }
+    uint32_t width = p.literal(kWidth), one = p.literal(1);
+    if (spins != 0) {
+      uint32_t pauses = p.literal(spins), waited = p.transient(width);
+      uint32_t first = p.dispatch("wait", kSlowly, {ProgramBuilder::whole(waited, kWrite)}, {pauses}, {one, one, one});
+      p.lives(waited, first, first);
+      p.barrier();
+    }
+    p.dispatch("add", kAdd,
+               {ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.argument(1), kRead),
+                ProgramBuilder::whole(p.result(0), kWrite)},
+               {width, width}, {one, one, one});
+    function.programs.push_back(p.finish());
+  }
+  void SetUp() override {
+    OnDriver::SetUp();
+    if (IsSkipped()) return;
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config() + "[validation]\ncalls = true\n");
+    ModuleBuilder module = builder();
+    add_sum(module, program(), "main", true);
+    add_sum(module, program(), "plain", false);
+    add_sum(module, program(), "slow", false, 2000);
+    instance_ = open(module);
+    ASSERT_NE(instance_, nullptr);
+    main_ = find_function(instance_, "main");
+    plain_ = find_function(instance_, "plain");
+    b_ = floats(1);
+  }
+  void TearDown() override {
+    if (!IsSkipped()) expect_no_violations();
+  }
+  TensorHandle floats(float value) const { return make_tensor<float>(main_, 0, {kWidth}, std::vector<float>(kWidth, value)); }
+  static std::vector<float> all(float value) { return std::vector<float>(kWidth, value); }
+  // Starts a call whose arguments `donated` are taken.
+  heddle_status_t* start(heddle_function_t* function, heddle_tensor_t* x, std::vector<uint32_t> donated, TensorHandle* result,
+                         CallHandle* out, uint64_t deadline_ns = 0) {
+    heddle_call_params_t params{};
+    params.struct_size = sizeof(params);
+    params.donated_arguments = donated.data();
+    params.donated_argument_count = static_cast<uint32_t>(donated.size());
+    params.deadline_ns = deadline_ns;
+    heddle_tensor_t *arguments[] = {x, b_.get()}, *made = result->get();
+    heddle_call_t* call = nullptr;
+    heddle_status_t* status = heddle_call_start(function, &params, arguments, 2, &made, 1, &call);
+    if (made != result->get()) result->reset(made);
+    out->reset(call);
+    return status;
+  }
+  heddle_status_t* donate(heddle_function_t* function, heddle_tensor_t* x, TensorHandle* result) {
+    CallHandle call;
+    heddle_status_t* status = start(function, x, {0}, result, &call);
+    return status ? status : heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE);
+  }
+  // Bytes of tensors on the device.
+  uint64_t live() const { return nlohmann::json::parse(instance_report(instance_, "statistics"))["devices"][0]["pool"]["requested"]; }
+  static void expect_taken(heddle_tensor_t* tensor, const char* taken = kTaken) {
+    std::vector<float> values(kWidth);
+    HEDDLE_EXPECT_FAILS(heddle_tensor_read(tensor, values.data(), kWidth * sizeof(float)), HEDDLE_STATUS_FAILED_PRECONDITION, taken);
+    HEDDLE_EXPECT_FAILS(heddle_tensor_write(tensor, values.data(), kWidth * sizeof(float)), HEDDLE_STATUS_FAILED_PRECONDITION, taken);
+    uint64_t address = 0;
+    HEDDLE_EXPECT_FAILS(heddle_tensor_address(tensor, &address), HEDDLE_STATUS_FAILED_PRECONDITION, taken);
+    EXPECT_EQ(heddle_tensor_size(tensor), kWidth * sizeof(float));
+    EXPECT_EQ(heddle_tensor_dims(tensor)[0], kWidth);
+  }
+
+  InstanceHandle instance_;
+  heddle_function_t *main_ = nullptr, *plain_ = nullptr;
+  TensorHandle b_;
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeDonation, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeDonation, TheTypesTellIt) {
+  heddle_tensor_type_t type{};
+  type.struct_size = sizeof(type);
+  HEDDLE_ASSERT_OK(heddle_function_argument(main_, 0, &type));
+  EXPECT_EQ(type.flags, HEDDLE_TENSOR_TYPE_CONSUMED | HEDDLE_TENSOR_TYPE_ALIASED);
+  EXPECT_EQ(type.alias, 0u);
+  HEDDLE_ASSERT_OK(heddle_function_argument(main_, 1, &type));
+  EXPECT_EQ(type.flags, 0u);
+  HEDDLE_ASSERT_OK(heddle_function_result(main_, 0, &type));
+  EXPECT_EQ(type.flags, HEDDLE_TENSOR_TYPE_ALIASED);
+  HEDDLE_ASSERT_OK(heddle_function_result(plain_, 0, &type));
+  EXPECT_EQ(type.flags, 0u);
+}
+
+TEST_P(RuntimeDonation, ABorrowedArgumentStaysAsItIs) {
+  TensorHandle x = floats(5);
+  for (int round = 0; round < 5; ++round) {
+    TensorHandle y = call_for_one(main_, {x.get(), b_.get()});
+    ASSERT_NE(y, nullptr);
+    EXPECT_EQ(read_tensor(y), all(6));
+    EXPECT_EQ(read_tensor(x), all(5));
+    // Into a tensor of the caller's, which is the copy then.
+    TensorHandle given = floats(0);
+    heddle_tensor_t *arguments[] = {x.get(), b_.get()}, *result = given.get();
+    HEDDLE_ASSERT_OK(heddle_call(main_, arguments, 2, &result, 1));
+    EXPECT_EQ(read_tensor(given), all(6));
+    EXPECT_EQ(read_tensor(x), all(5));
+    // One tensor for both.
+    EXPECT_EQ(read_tensor(call_for_one(main_, {x.get(), x.get()})), all(10));
+  }
+}
+
+TEST_P(RuntimeDonation, ADonatedArgumentBecomesTheResult) {
+  TensorHandle x = floats(5), y;
+  uint64_t before = 0, after = 0;
+  const bool has_address = heddle_tensor_address(x.get(), &before) == nullptr;
+  HEDDLE_ASSERT_OK(donate(main_, x.get(), &y));  // frames exist from here on
+  if (has_address) {
+    HEDDLE_ASSERT_OK(heddle_tensor_address(y.get(), &after));
+    EXPECT_EQ(before, after);
+  }
+  EXPECT_EQ(read_tensor(y), all(6));
+  expect_taken(x.get());
+  // As an argument of either kind, donated again, and for a result.
+  heddle_tensor_t *arguments[] = {x.get(), b_.get()}, *result = nullptr;
+  HEDDLE_EXPECT_FAILS(heddle_call(plain_, arguments, 2, &result, 1), HEDDLE_STATUS_FAILED_PRECONDITION, kTaken);
+  TensorHandle none;
+  HEDDLE_EXPECT_FAILS(donate(main_, x.get(), &none), HEDDLE_STATUS_FAILED_PRECONDITION, kTaken);
+  heddle_tensor_t *others[] = {y.get(), b_.get()}, *given = x.get();
+  HEDDLE_EXPECT_FAILS(heddle_call(plain_, others, 2, &given, 1), HEDDLE_STATUS_FAILED_PRECONDITION, kTaken);
+}
+
+TEST_P(RuntimeDonation, AChainStaysInOneTensor) {
+  TensorHandle x = floats(0);
+  TensorHandle y;
+  HEDDLE_ASSERT_OK(donate(main_, x.get(), &y));
+  const uint64_t bytes = live();
+  for (int i = 1; i < 300; ++i) {
+    x = std::move(y);
+    HEDDLE_ASSERT_OK(donate(main_, x.get(), &y));
+    if (i % 50 != 0) continue;
+    EXPECT_EQ(live(), bytes) << i;
+  }
+  EXPECT_EQ(read_tensor(y), all(300));
+}
+
+// No call is waited for before the next one is started.
+TEST_P(RuntimeDonation, AChainOfStartedCallsStaysInOneTensor) {
+  std::vector<CallHandle> calls(64);
+  TensorHandle x = floats(0), y;
+  const uint64_t bytes = live();
+  for (int round = 0; round < 4; ++round) {
+    for (CallHandle& call : calls) {
+      HEDDLE_ASSERT_OK(start(main_, x.get(), {0}, &y, &call));
+      x = std::move(y);
+    }
+    EXPECT_EQ(live(), bytes) << round;
+    for (CallHandle& call : calls) HEDDLE_ASSERT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+  }
+  EXPECT_EQ(read_tensor(x), all(256));
+}
+
+TEST_P(RuntimeDonation, AResultInPlaceStaysTheCallers) {
+  TensorHandle x = floats(5);
+  heddle_tensor_t *arguments[] = {x.get(), b_.get()}, *result = x.get();
+  for (int i = 1; i <= 10; ++i) {
+    HEDDLE_ASSERT_OK(heddle_call(main_, arguments, 2, &result, 1));
+    EXPECT_EQ(read_tensor(x), all(5.f + static_cast<float>(i)));
+  }
+  EXPECT_EQ(result, x.get());
+  HEDDLE_EXPECT_FAILS(heddle_call(plain_, arguments, 2, &result, 1), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "is also argument 'x'; pass another one, or none for a new tensor; compile the model with --alias");
+  heddle_tensor_t* both[] = {x.get(), x.get()};
+  HEDDLE_EXPECT_FAILS(heddle_call(main_, both, 2, &result, 1), HEDDLE_STATUS_INVALID_ARGUMENT, "is also argument 'x'");
+  result = b_.get();
+  HEDDLE_EXPECT_FAILS(heddle_call(main_, arguments, 2, &result, 1), HEDDLE_STATUS_INVALID_ARGUMENT, "is also argument 'b'");
+  EXPECT_EQ(read_tensor(x), all(15));
+}
+
+TEST_P(RuntimeDonation, ACallThatDoesNotBeginTakesNothing) {
+  TensorHandle x = floats(5), y;
+  CallHandle call;
+  HEDDLE_EXPECT_FAILS(start(main_, x.get(), {2}, &y, &call), HEDDLE_STATUS_OUT_OF_RANGE, "argument 2 is to be donated, and it takes 2");
+  HEDDLE_EXPECT_FAILS(start(main_, x.get(), {0, 0}, &y, &call), HEDDLE_STATUS_INVALID_ARGUMENT, "input 'x' is donated twice");
+  HEDDLE_EXPECT_FAILS(start(main_, b_.get(), {0}, &y, &call), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "the tensor that is donated as input 'x' is also input 'b'");
+  TensorHandle wrong = make_tensor<float>(main_, 0, {2}, {1, 2});
+  HEDDLE_EXPECT_FAILS(start(main_, x.get(), {0}, &wrong, &call), HEDDLE_STATUS_INVALID_ARGUMENT, "result 'y' is f32[1024]");
+  EXPECT_EQ(read_tensor(x), all(5));
+  HEDDLE_EXPECT_FAILS(start(plain_, x.get(), {0}, &wrong, &call), HEDDLE_STATUS_INVALID_ARGUMENT, "result 'y' is f32[1024]");
+  EXPECT_EQ(read_tensor(x), all(5));
+  heddle_call_params_t params{};
+  params.struct_size = sizeof(params);
+  params.donated_argument_count = 1;
+  heddle_tensor_t *arguments[] = {x.get(), b_.get()}, *result = nullptr;
+  heddle_call_t* none = nullptr;
+  HEDDLE_EXPECT_FAILS(heddle_call_start(main_, &params, arguments, 2, &result, 1, &none), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "donated_arguments");
+  // The deadline has passed.
+  heddle_status_t* late = start(main_, x.get(), {0}, &y, &call, 1);
+  if (late) {
+    EXPECT_EQ(read_tensor(x), all(5));
+  }
+  HEDDLE_EXPECT_FAILS(late ? late : heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_DEADLINE_EXCEEDED, "deadline");
+}
+
+// The other users keep what they see, and the call gets a copy.
+TEST_P(RuntimeDonation, ATensorWithOtherUsersIsCopied) {
+  TensorHandle x = floats(5), y, slow_result;
+  CallHandle reader;
+  HEDDLE_ASSERT_OK(start(find_function(instance_, "slow"), x.get(), {}, &slow_result, &reader));
+  HEDDLE_ASSERT_OK(donate(main_, x.get(), &y));
+  EXPECT_EQ(read_tensor(y), all(6));
+  expect_taken(x.get());
+  EXPECT_EQ(read_tensor(slow_result), all(6));
+  HEDDLE_EXPECT_OK(heddle_call_wait(reader.get(), HEDDLE_TIMEOUT_INFINITE));
+
+  TensorHandle shared = floats(7), second(heddle_tensor_retain(shared.get()));
+  HEDDLE_ASSERT_OK(donate(main_, shared.get(), &y));
+  EXPECT_EQ(read_tensor(y), all(8));
+  expect_taken(second.get());
+}
+
+TEST_P(RuntimeDonation, OtherDonatedMemoryIsFreedAfterTheCall) {
+  TensorHandle x = floats(5), y;
+  HEDDLE_ASSERT_OK(donate(plain_, x.get(), &y));
+  EXPECT_EQ(read_tensor(y), all(6));
+  expect_taken(x.get(), "a call of 'plain' (input 'x') took it");
+  const uint64_t bytes = live();
+  TensorHandle z, again = floats(7);
+  EXPECT_GE(live(), bytes + kWidth * sizeof(float));
+  HEDDLE_ASSERT_OK(donate(plain_, again.get(), &z));
+  EXPECT_EQ(live(), bytes + kWidth * sizeof(float)) << "one more result, and no argument";
+}
+
+}  // namespace
+}  // namespace heddle::testing
