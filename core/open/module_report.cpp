@@ -14,7 +14,9 @@ namespace {
 using module::JsonWriter;
 namespace mf = module_format;
 
-void write_types(JsonWriter& out, const Signature& signature, const std::vector<TensorSignature>& list) {
+// others: the results for arguments, the arguments for results.
+void write_types(JsonWriter& out, const Signature& signature, const std::vector<TensorSignature>& list,
+                 const std::vector<TensorSignature>& others) {
   out.open('[');
   for (const TensorSignature& type : list) {
     out.open('{').key("name").text(type.name);
@@ -30,7 +32,10 @@ void write_types(JsonWriter& out, const Signature& signature, const std::vector<
         out.null();
       }
     }
-    out.close(']').key("slot").number(type.slot).close('}');
+    out.close(']').key("slot").number(type.slot);
+    if (type.is_consumed) out.key("consumed").boolean(true);
+    if (type.alias >= 0) out.key("alias").text(others[static_cast<size_t>(type.alias)].name);
+    out.close('}');
   }
   out.close(']');
 }
@@ -204,8 +209,8 @@ void write_functions(JsonWriter& out, const mf::Module& meta, const std::vector<
   for (uint32_t i = 0; i < signatures.size(); ++i) {
     const Signature& signature = signatures[i];
     out.open('{').key("name").text(signature.name);
-    write_types(out.key("arguments"), signature, signature.arguments);
-    write_types(out.key("results"), signature, signature.results);
+    write_types(out.key("arguments"), signature, signature.arguments, signature.results);
+    write_types(out.key("results"), signature, signature.results, signature.arguments);
     out.key("symbols").open('[');
     for (const SymbolRange& symbol : signature.symbols) {
       out.open('{').key("name").text(symbol.name).key("min").number(symbol.min);

@@ -303,7 +303,14 @@ std::vector<std::string> tensor_texts(const Json& tensors, const Json& slots) {
   for (const Json& one : tensors) {
     const uint64_t slot = number(one, "slot");
     const bool is_named = slots.size() > 1 && slot < slots.size();
-    items.push_back(concat(text(one, "name"), ": ", text(one, "type"), is_named ? " on " + slot_name(slots[slot]) : std::string()));
+    std::string item = concat(text(one, "name"), ": ", text(one, "type"), is_named ? " on " + slot_name(slots[slot]) : std::string());
+    const std::string alias = one.contains("alias") ? text(one, "alias") : std::string();
+    if (one.contains("consumed")) {
+      item += alias.empty() ? " (overwritten)" : " (overwritten by " + alias + ")";
+    } else if (!alias.empty()) {
+      item += " in the memory of " + alias;
+    }
+    items.push_back(std::move(item));
   }
   return items;
 }
