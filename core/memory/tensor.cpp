@@ -168,9 +168,7 @@ Result<Ref<Tensor>> copy_to(Tensor& tensor, Device& device) {
   return copy;
 }
 
-Status copy_contents(Tensor& from, Tensor& to) {
-  HEDDLE_RETURN_IF_ERROR(from.wait());
-  HEDDLE_RETURN_IF_ERROR(to.wait());
+Status copy_contents(const Tensor& from, const Tensor& to) {
   if (from.size_bytes() == 0) return Status();
   heddle_command_t command{};
   command.kind = HEDDLE_COMMAND_COPY;

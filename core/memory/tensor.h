@@ -106,8 +106,8 @@ class Tensor final : public Counted {
 
 // Copies the tensor's contents to another device through host memory. [any] [may-block]
 Result<Ref<Tensor>> copy_to(Tensor& tensor, Device& device);
-// Copies the contents to another tensor of the same size on the same device. [any] [may-block]
-Status copy_contents(Tensor& from, Tensor& to);
+// Copies the contents to another tensor of the same size on the same device. Nothing else uses or fills either of them. [any] [may-block]
+Status copy_contents(const Tensor& from, const Tensor& to);
 
 }  // namespace heddle::memory
 

@@ -122,6 +122,14 @@ Status Function::take_arguments(std::span<Tensor* const> arguments, std::span<co
   return Status();
 }
 
+// The application's stream may still fill the argument, or use the target.
+Status Function::copy_argument(Tensor& from, Tensor& to, Invocation& call) const {
+  HEDDLE_RETURN_IF_ERROR(wait_here(from, call));
+  HEDDLE_RETURN_IF_ERROR(wait_here(to, call));
+  if (call.stream) HEDDLE_RETURN_IF_ERROR(call.stream->wait(&instance_));
+  return memory::copy_contents(from, to);
+}
+
 Status Function::take_argument(uint32_t index, Tensor& given, bool is_donated, Invocation& call) const {
   const open::TensorSignature& expected = signature_.arguments[index];
   Tensor* const target = expected.alias >= 0 ? call.results()[static_cast<size_t>(expected.alias)] : nullptr;
@@ -149,7 +157,7 @@ Status Function::take_argument(uint32_t index, Tensor& given, bool is_donated, I
   if (moved) tensor = moved.get();
   if (target) {
     if (!target->has_memory() || !same_type(*tensor, *target)) return Status();  // refused when results are prepared
-    HEDDLE_RETURN_IF_ERROR(memory::copy_contents(*tensor, *target));
+    HEDDLE_RETURN_IF_ERROR(copy_argument(*tensor, *target, call));
     tensor = target;
   } else if (expected.is_consumed && !moved) {
     Result<Ref<Tensor>> copy =
@@ -159,7 +167,7 @@ Status Function::take_argument(uint32_t index, Tensor& given, bool is_donated, I
                                                   "tensor if its contents are not needed",
                                                   tensor->size_bytes(), expected.name));
     }
-    HEDDLE_RETURN_IF_ERROR(memory::copy_contents(*tensor, **copy));
+    HEDDLE_RETURN_IF_ERROR(copy_argument(*tensor, **copy, call));
     moved = std::move(*copy);
     tensor = moved.get();
   }

@@ -98,6 +98,7 @@ class Function {
   // Takes the memory of arguments that are donated, and copies other ones that the programs overwrite.
   [[gnu::cold]] Status take_arguments(std::span<memory::Tensor* const> arguments, std::span<const uint32_t> donated,
                                       Invocation& call) const;
+  Status copy_argument(memory::Tensor& from, memory::Tensor& to, Invocation& call) const;
   // given: the tensor that the caller passed.
   Status take_argument(uint32_t index, memory::Tensor& given, bool is_donated, Invocation& call) const;
   [[gnu::cold]] Status explain(std::span<memory::Tensor* const> arguments, size_t index, const Invocation& call) const;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Arguments that the caller gives up, and results in the memory of arguments, on every driver.
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "../fake_gpu/stream.h"
 #include "core_drivers.h"
 
 namespace heddle::testing {
@@ -232,6 +235,42 @@ TEST_P(RuntimeDonation, ATensorWithOtherUsersIsCopied) {
   HEDDLE_ASSERT_OK(donate(main_, shared.get(), &y));
   EXPECT_EQ(read_tensor(y), all(8));
   expect_taken(second.get());
+}
+
+// The stream fills x late. Borrowed, x is copied after that; donated, y is in the memory of the application.
+TEST_P(RuntimeDonation, ArgumentsThatAStreamFills) {
+  if (std::string(GetParam().name) != "FakeGpu") GTEST_SKIP() << "it has no streams";
+  alignas(256) static float memory[kWidth];
+  fake::Stream stream;
+  for (bool donates : {false, true}) {
+    std::fill_n(memory, kWidth, -1000.f);
+    heddle_device_memory_t given = {sizeof given, 0, reinterpret_cast<uint64_t>(memory), sizeof memory, nullptr, nullptr};
+    const int64_t dims[] = {kWidth};
+    heddle_tensor_t* made = nullptr;
+    HEDDLE_ASSERT_OK(heddle_tensor_from_device(main_, 0, HEDDLE_TYPE_F32, dims, 1, &given, &made));
+    TensorHandle x(made), y;
+    stream.enqueue([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::fill_n(memory, kWidth, 5.f);
+    });
+    heddle_call_params_t params{};
+    params.struct_size = sizeof(params);
+    params.flags = HEDDLE_CALL_NATIVE_STREAM;
+    params.native_stream = reinterpret_cast<uint64_t>(&stream);
+    const uint32_t donated = 0;
+    params.donated_arguments = &donated;
+    params.donated_argument_count = donates ? 1 : 0;
+    heddle_tensor_t *arguments[] = {x.get(), b_.get()}, *result = nullptr;
+    heddle_call_t* call = nullptr;
+    HEDDLE_ASSERT_OK(heddle_call_start(main_, &params, arguments, 2, &result, 1, &call));
+    y.reset(result);
+    CallHandle kept(call);
+    HEDDLE_EXPECT_OK(heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE));
+    stream.synchronize();
+    EXPECT_EQ(read_tensor(y), all(6));
+    EXPECT_EQ(memory[kWidth - 1], donates ? 6.f : 5.f);
+  }
+  instance_.reset();  // and with it the queue over the stream
 }
 
 TEST_P(RuntimeDonation, OtherDonatedMemoryIsFreedAfterTheCall) {

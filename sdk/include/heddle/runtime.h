@@ -199,7 +199,7 @@ typedef struct heddle_memory_params { /* Since ABI 0.2. */
  *   "state"                               what calls keep for later ones
  *   "peak_at_load"                        the most that is live while these are loaded
  * For each call:
- *   "arguments", "results", "arena"       its tensors, and its intermediate values
+ *   "arguments", "results", "arena"       its tensors, and its intermediate values; a result in the memory of an argument counts once
  *   "total"                               their sum with weights and state
  *   "peak"                                the larger of "total" and "peak_at_load"
  * "not_counted" names amounts that cannot be known in advance. If no slots are bound, there is one list per family of devices ("cpu", "cuda"), in
