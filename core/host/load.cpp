@@ -172,7 +172,8 @@ std::string copy_driver(PluginInstance& instance, const LoadedSegments& loaded) 
                  &driver->dispatch,
                  &driver->timeline,
                  &driver->native,
-                 &driver->profile};
+                 &driver->profile,
+                 &driver->blocks};
   std::string wrong = copy_interface(library, instance.handle, HEDDLE_DEVICE_INTERFACE, loaded, &driver->device);
   if (wrong.empty()) wrong = copy_interface(library, instance.handle, HEDDLE_BUFFER_INTERFACE, loaded, &driver->buffer);
   if (wrong.empty()) wrong = copy_interface(library, instance.handle, HEDDLE_TRANSFER_INTERFACE, loaded, &driver->transfer);
@@ -181,6 +182,7 @@ std::string copy_driver(PluginInstance& instance, const LoadedSegments& loaded) 
   if (wrong.empty()) wrong = copy_interface(library, instance.handle, HEDDLE_TIMELINE_INTERFACE, loaded, &driver->timeline);
   if (wrong.empty()) wrong = copy_optional(library, instance.handle, HEDDLE_NATIVE_INTERFACE, loaded, &driver->native);
   if (wrong.empty()) wrong = copy_optional(library, instance.handle, HEDDLE_PROFILE_INTERFACE, loaded, &driver->profile);
+  if (wrong.empty()) wrong = copy_optional(library, instance.handle, HEDDLE_BLOCKS_INTERFACE, loaded, &driver->blocks);
   if (wrong.empty()) instance.driver = std::move(driver);
   return wrong;
 }

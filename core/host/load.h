@@ -13,6 +13,7 @@
 #include "core/validation/layer.h"
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
+#include "heddle/ext/blocks.h"
 #include "heddle/ext/library.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
@@ -52,6 +53,7 @@ struct LoadedDriver {
   heddle_timeline_interface_t timeline;
   heddle_native_interface_t native;
   heddle_profile_interface_t profile;
+  heddle_blocks_interface_t blocks;
   std::string id;
   uint32_t abi_minor = 0;
 };

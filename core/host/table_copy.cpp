@@ -151,6 +151,11 @@ void fill_holes(heddle_profile_interface_t& table) {
   fill_hole<"heddle.profile/1 submit">(table.submit);
 }
 
+void fill_holes(heddle_blocks_interface_t& table) {
+  fill_hole<"heddle.blocks/1 supports">(table.supports);
+  fill_hole<"heddle.blocks/1 decode">(table.decode);
+}
+
 // struct_size of a table from the plugin, or an error text about the pointer.
 std::string read_struct_size(const void* source, const LoadedSegments& loaded, std::string_view what, uint32_t* out_size) {
   if (reinterpret_cast<uintptr_t>(source) % alignof(void*) != 0 || !loaded.readable(source, sizeof(uint32_t))) {
@@ -228,6 +233,10 @@ std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_
 
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_profile_interface_t* out_table) {
   return copy_functions(source, loaded, HEDDLE_PROFILE_INTERFACE, out_table);
+}
+
+std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_blocks_interface_t* out_table) {
+  return copy_functions(source, loaded, HEDDLE_BLOCKS_INTERFACE, out_table);
 }
 
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_plugin_t* out_table) {

@@ -9,6 +9,7 @@
 #include "core/host/loaded_segments.h"
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
+#include "heddle/ext/blocks.h"
 #include "heddle/ext/library.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
@@ -26,6 +27,7 @@ std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_library_interface_t* out_table);
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_native_interface_t* out_table);
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_profile_interface_t* out_table);
+std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_blocks_interface_t* out_table);
 // The plugin table itself; a missing create or get_interface is an error, a missing probe or shutdown becomes a hole.
 std::string copy_table(const void* source, const LoadedSegments& loaded, heddle_plugin_t* out_table);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Called through block_weights.h. Each thread has one buffer for blocks and one for values, which stay in its cache.
+// Called through block_weights.h. Each thread has one buffer for blocks, and one for values unless it writes them in place; both stay in its cache.
 #include "core/memory/block_weights.h"
 
 #include <unistd.h>
@@ -24,6 +24,11 @@ uint64_t value_bytes_per_block(const WeightExtent& from) {
   return from.block ? uint64_t{from.block->elements} * (HEDDLE_TYPE_BITS(from.type) / 8) : from.pattern.size();
 }
 
+void make_values(const WeightExtent& from, const std::byte* blocks, uint64_t count, std::byte* out) {
+  if (from.block) return module::decode_blocks(*from.block, blocks, count, from.type, out);
+  for (uint64_t i = 0; i < count; ++i) std::memcpy(out + i * from.pattern.size(), from.pattern.data(), from.pattern.size());
+}
+
 }  // namespace
 
 struct BlockWeights::Buffers {
@@ -31,6 +36,16 @@ struct BlockWeights::Buffers {
 };
 
 Status BlockWeights::read() {
+  if (Status read = encoded_.read(); !read.ok()) {
+    if (read.code() != HEDDLE_STATUS_UNIMPLEMENTED) return read;
+    device_.host().log(HEDDLE_LOG_INFO, "memory",
+                       fmt::format("the host decodes parameters for device '{}': {}", device_.alias(), read.message()));
+    parts_.insert(parts_.end(), decoded_.begin(), decoded_.end());
+  }
+  return make();
+}
+
+Status BlockWeights::make() {
   const uint64_t piece_bytes = device_.unified() ? kHostPieceBytes : kDevicePieceBytes;
   for (const Part& part : parts_) {
     const WeightExtent& from = *part.from;
@@ -74,13 +89,13 @@ void BlockWeights::fail(Status&& failure) {
   stop_.store(true, std::memory_order_relaxed);
 }
 
-Status BlockWeights::read_blocks(const Piece& piece, Buffers& buffers) {
+Status BlockWeights::read_blocks(const Piece& piece, std::vector<std::byte>& blocks) {
   const WeightExtent& from = *piece.part->from;
   const module::BlockType& block = *from.block;
   const uint64_t offset = from.offset + piece.first_block * block.bytes, bytes = piece.blocks * block.bytes;
-  if (buffers.blocks.size() < bytes) buffers.blocks.resize(bytes);
+  if (blocks.size() < bytes) blocks.resize(bytes);
   for (uint64_t done = 0; done < bytes;) {
-    const ssize_t got = ::pread(from.descriptor, buffers.blocks.data() + done, bytes - done, static_cast<off_t>(offset + done));
+    const ssize_t got = ::pread(from.descriptor, blocks.data() + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       return error(HEDDLE_STATUS_DATA_LOSS, "reading tensor '{}' (bytes [{}, {}) of {}) failed at byte {}: {}", from.name, from.offset,
@@ -90,7 +105,6 @@ Status BlockWeights::read_blocks(const Piece& piece, Buffers& buffers) {
     }
     done += static_cast<uint64_t>(got);
   }
-  module::decode_blocks(block, buffers.blocks.data(), piece.blocks, from.type, buffers.values.data());
   return Status();
 }
 
@@ -99,16 +113,24 @@ Status BlockWeights::convert(const Piece& piece, Buffers& buffers) {
     return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled: the instance was released", device_.alias());
   }
   const WeightExtent& from = *piece.part->from;
-  const uint64_t per_block = value_bytes_per_block(from);
-  if (buffers.values.size() < piece.blocks * per_block) buffers.values.resize(piece.blocks * per_block);
-  if (from.block) {
-    HEDDLE_RETURN_IF_ERROR(read_blocks(piece, buffers));
-  } else {
-    for (uint64_t i = 0; i < piece.blocks; ++i) std::memcpy(buffers.values.data() + i * per_block, from.pattern.data(), per_block);
-  }
+  if (from.block) HEDDLE_RETURN_IF_ERROR(read_blocks(piece, buffers.blocks));
+  const uint64_t per_block = value_bytes_per_block(from), bytes = piece.blocks * per_block;
   const heddle_block_t& to = piece.part->to->block();
-  Status copied = device_.upload(buffers.values.data(), {to.buffer, to.offset + piece.first_block * per_block, piece.blocks * per_block});
-  return copied.ok() ? Status() : wrap(std::move(copied), fmt::format("copying tensor '{}' to device '{}'", from.name, device_.alias()));
+  const heddle_binding_t target{to.buffer, to.offset + piece.first_block * per_block, bytes};
+  auto copying = [&](Status&& failed) {
+    return wrap(std::move(failed), fmt::format("copying tensor '{}' to device '{}'", from.name, device_.alias()));
+  };
+  if (device_.unified()) {
+    Result<void*> mapped = device_.map(target, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD);
+    if (!mapped.ok()) return copying(mapped.take_status());
+    make_values(from, buffers.blocks.data(), piece.blocks, static_cast<std::byte*>(*mapped));
+    Status unmapped = device_.unmap(target, HEDDLE_MAP_WRITE);
+    return unmapped.ok() ? Status() : copying(std::move(unmapped));
+  }
+  if (buffers.values.size() < bytes) buffers.values.resize(bytes);
+  make_values(from, buffers.blocks.data(), piece.blocks, buffers.values.data());
+  Status copied = device_.upload(buffers.values.data(), target);
+  return copied.ok() ? Status() : copying(std::move(copied));
 }
 
 }  // namespace heddle::memory

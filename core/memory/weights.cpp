@@ -13,27 +13,11 @@
 #include <new>
 
 #include "core/memory/block_weights.h"
+#include "core/memory/param_io.h"
 
 namespace heddle::memory {
 
 namespace {
-
-struct Method {
-  std::string_view name;  // value of param_io.method; empty: not configured
-  uint32_t number;        // HEDDLE_FILE_METHOD_*
-  uint32_t since;         // minor version of the ABI that added it
-};
-constexpr Method kMethods[] = {{"gds", HEDDLE_FILE_METHOD_GDS, 2},
-                               {"direct", HEDDLE_FILE_METHOD_DIRECT_ONLY, 2},
-                               {"direct", HEDDLE_FILE_METHOD_DIRECT, 1},
-                               {"buffered", HEDDLE_FILE_METHOD_BUFFERED, 1}};
-
-// The driver's method of that name; NULL if its ABI does not have it.
-const Method* method_of(std::string_view name, uint32_t minor) {
-  const auto* found =
-      std::find_if(std::begin(kMethods), std::end(kMethods), [&](const Method& m) { return m.name == name && m.since <= minor; });
-  return found == std::end(kMethods) ? nullptr : found;
-}
 
 std::string allocating(const WeightExtent& extent, const Device& device) {
   return fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias());
@@ -44,12 +28,7 @@ std::string allocating(const WeightExtent& extent, const Device& device) {
 class Reading {
  public:
   Reading(Device& device, const host::ParamIoConfig& config, const std::atomic<bool>* cancelled)
-      : device_(device), methods_(config.method), cancelled_(cancelled) {
-    params_.struct_size = sizeof(params_);
-    params_.queue_depth = config.queue_depth;
-    params_.chunk_bytes = config.chunk_bytes;
-    params_.pinned_bytes = config.pinned_staging_bytes;
-  }
+      : device_(device), methods_(config.method), params_(read_params(config)), cancelled_(cancelled) {}
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
   ~Reading() {
@@ -77,7 +56,7 @@ class Reading {
         HEDDLE_RETURN_IF_ERROR(name == "mmap" ? map() : preload());
         continue;
       }
-      const Method* method = method_of(name, device_.driver_minor());
+      const ReadMethod* method = read_method(name, device_.driver_minor());
       if (!method) {
         for (File& file : files_)
           file.pass_over(name,
@@ -335,7 +314,7 @@ class Reading {
 
   Device& device_;
   const std::vector<std::string>& methods_;
-  heddle_param_io_params_t params_{};
+  heddle_param_io_params_t params_;
   const std::atomic<bool>* cancelled_;
   std::vector<File> files_;
   std::deque<Flight> flights_;
@@ -361,7 +340,7 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
   std::vector<std::shared_ptr<Weight>> weights(extents.size());
   std::unordered_map<Key, std::shared_ptr<Weight>, Hash> fresh;
   uint64_t fresh_bytes = 0;
-  BlockWeights blocks(device, cancelled);
+  BlockWeights blocks(device, config, cancelled);
   Reading reading(device, config, cancelled);  // destroyed before the memory that it reads into
   for (size_t i = 0; i < extents.size(); ++i) {
     const WeightExtent& extent = extents[i];

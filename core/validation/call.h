@@ -291,6 +291,7 @@ extern const heddle_dispatch_interface_t kDispatchTable;
 extern const heddle_timeline_interface_t kTimelineTable;
 extern const heddle_native_interface_t kNativeTable;
 extern const heddle_profile_interface_t kProfileTable;
+extern const heddle_blocks_interface_t kBlocksTable;
 extern const heddle_allocator_interface_t kAllocatorTable;
 extern const heddle_library_interface_t kLibraryTable;
 

@@ -31,6 +31,7 @@ void wrap_driver(heddle_driver_api_t* api, heddle_string_t id) noexcept {
   api->timeline = &kTimelineTable;
   api->native = &kNativeTable;
   api->profile = &kProfileTable;
+  api->blocks = &kBlocksTable;
 }
 
 void wrap_allocator(heddle_allocator_interface_t* table, heddle_plugin_instance_t* instance, const heddle_host_t* host,

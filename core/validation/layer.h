@@ -16,7 +16,7 @@ extern "C" {
 
 #define HEDDLE_VALIDATION_LIBRARY "libheddle_validation.so"
 #define HEDDLE_VALIDATION_ENTRY_NAME "heddle_validation_entry"
-#define HEDDLE_VALIDATION_VERSION 3u /* changes with this header and with every table of the public ones */
+#define HEDDLE_VALIDATION_VERSION 4u /* changes with this header and with every table of the public ones */
 
 #define HEDDLE_VALIDATION_NAN 1u
 #define HEDDLE_VALIDATION_INF 2u

@@ -22,6 +22,7 @@
 
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
+#include "heddle/ext/blocks.h"
 #include "heddle/ext/library.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "cuda/decoders.h"
 #include "cuda/engine.h"
 #include "cuda/queue.h"
 #include "cuda/ring.h"
@@ -143,6 +144,7 @@ heddle_status_t* Device::start() {
   staging = std::make_unique<Staging>(this);
   ring = std::make_unique<Ring>(this);
   engine = std::make_unique<Engine>(this);
+  decoders = std::make_unique<Decoders>(this);
   return nullptr;
 }
 
@@ -153,6 +155,7 @@ Device::~Device() {
       ContextScope scope(this);
       ring.reset();
       staging.reset();
+      decoders.reset();
       for (const Word& word : all_words) cuda.cuMemFreeHost(word.value);
       for (CUevent event : idle_events) cuda.cuEventDestroy(event);
       if (allocation_stream) cuda.cuStreamDestroy(allocation_stream);

@@ -15,6 +15,7 @@
 
 #include "cuda/errors.h"
 #include "heddle/code.h"
+#include "heddle/ext/blocks.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
 #include "heddle/sdk/device_root.h"
@@ -79,6 +80,7 @@ class Queue;
 class Ring;
 class Staging;
 class Engine;
+class Decoders;
 
 struct Device : sdk::DeviceRoot {
   Device(Instance* instance, uint32_t ordinal, const heddle_driver_api_t* api);
@@ -131,6 +133,7 @@ struct Device : sdk::DeviceRoot {
   std::unique_ptr<Staging> staging;
   std::unique_ptr<Ring> ring;
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<Decoders> decoders;
 };
 
 // Makes the device's context current, and restores the caller's at the end (HD-T-02). Meanwhile a capture by the application, on this or another
@@ -165,6 +168,8 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept;
 const heddle_timeline_interface_t* timeline_interface() noexcept;
 const heddle_native_interface_t* native_interface() noexcept;
 const heddle_profile_interface_t* profile_interface() noexcept;
+// NULL if the plugin was built without the kernels.
+const heddle_blocks_interface_t* blocks_interface() noexcept;
 
 // Reads the facts that enumeration reports; NULL, or why the machine's devices cannot be listed. [may-block]
 heddle_status_t* find_devices(const heddle_host_t* host, const Api& api, std::vector<Facts>* out);

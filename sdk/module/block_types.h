@@ -17,6 +17,7 @@ struct BlockType {
   uint32_t bytes;         // per block
   // Converts `count` blocks to count * elements values; null for a type that can be listed but not converted.
   void (*decode)(const uint8_t* blocks, size_t count, float* out);
+  void (*decode_avx2)(const uint8_t* blocks, size_t count, float* out);  // the same for processors with AVX2
 };
 
 constexpr uint32_t kMostBlockElements = 256;

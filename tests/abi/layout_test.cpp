@@ -8,6 +8,7 @@
 #include "heddle/code.h"
 #include "heddle/compiler.h"
 #include "heddle/driver.h"
+#include "heddle/ext/blocks.h"
 #include "heddle/ext/library.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
@@ -45,6 +46,7 @@ TEST(Layout, FrozenStructsKeepTheirSize) {
   EXPECT_EQ(sizeof(heddle_parameter_file_t), 32u);
   EXPECT_EQ(sizeof(heddle_object_t), 8u);
   EXPECT_EQ(sizeof(heddle_command_time_t), 16u);
+  EXPECT_EQ(sizeof(heddle_encoded_t), 80u);
 }
 
 TEST(Layout, CommandsFitTheirSlot) {

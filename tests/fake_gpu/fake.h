@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "cpu/image.h"
+#include "heddle/ext/blocks.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
 #include "heddle/sdk/device_root.h"
@@ -207,6 +208,7 @@ const heddle_param_io_interface_t* param_io_interface() noexcept;
 const heddle_dispatch_interface_t* dispatch_interface() noexcept;
 const heddle_native_interface_t* native_interface() noexcept;
 const heddle_profile_interface_t* profile_interface() noexcept;
+const heddle_blocks_interface_t* blocks_interface() noexcept;
 
 using sdk::number;
 

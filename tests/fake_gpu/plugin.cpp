@@ -273,6 +273,7 @@ const void* plugin_get_interface(heddle_plugin_instance_t*, heddle_string_t id) 
   if (wanted == HEDDLE_TIMELINE_INTERFACE) return timeline_interface();
   if (wanted == HEDDLE_NATIVE_INTERFACE) return native_interface();
   if (wanted == HEDDLE_PROFILE_INTERFACE) return profile_interface();
+  if (wanted == HEDDLE_BLOCKS_INTERFACE) return blocks_interface();
   return nullptr;
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "heddle/allocator.h"
+#include "heddle/ext/blocks.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
 
@@ -254,8 +255,9 @@ class OpenDriver {
     native_api =
         static_cast<const heddle_native_interface_t*>(interface(HEDDLE_NATIVE_INTERFACE));  // NULL where there is none, like the next
     profile_api = static_cast<const heddle_profile_interface_t*>(interface(HEDDLE_PROFILE_INTERFACE));
+    blocks_api = static_cast<const heddle_blocks_interface_t*>(interface(HEDDLE_BLOCKS_INTERFACE));
     api = {sizeof api,   0,          host->table(), instance_, device_api, buffer_api, transfer_api, param_io_api, dispatch_api,
-           timeline_api, native_api, profile_api};
+           timeline_api, native_api, profile_api,   blocks_api};
     if (wrap) {
       wrap(&api);
       device_api = api.device;
@@ -266,6 +268,7 @@ class OpenDriver {
       timeline_api = api.timeline;
       native_api = api.native;
       profile_api = api.profile;
+      blocks_api = api.blocks;
     }
     device = open(0, cpus);
     if (device) queue = make_queue(device);
@@ -374,6 +377,7 @@ class OpenDriver {
   const heddle_timeline_interface_t* timeline_api = nullptr;
   const heddle_native_interface_t* native_api = nullptr;
   const heddle_profile_interface_t* profile_api = nullptr;
+  const heddle_blocks_interface_t* blocks_api = nullptr;
   heddle_driver_api_t api = {};
   heddle_device_t* device = nullptr;
   heddle_queue_t* queue = nullptr;

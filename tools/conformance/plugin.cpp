@@ -269,6 +269,11 @@ void copy_driver(heddle_plugin_instance_t* instance, Tables* out) {
     begin_table(&out->profile);
     SLOT(profile, submit);
   }
+  {
+    TableCopy copy(get(HEDDLE_BLOCKS_INTERFACE), HEDDLE_BLOCKS_INTERFACE, TableCopy::Need::kOptional);
+    begin_table(&out->blocks);
+    SLOT(blocks, supports), SLOT(blocks, decode);
+  }
 }
 
 void copy_allocator(heddle_plugin_instance_t* instance, Tables* out) {

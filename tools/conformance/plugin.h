@@ -19,6 +19,7 @@ struct Tables {
   heddle_timeline_interface_t timeline;
   heddle_native_interface_t native;  // holes if the driver has none, like profile
   heddle_profile_interface_t profile;
+  heddle_blocks_interface_t blocks;
   heddle_allocator_interface_t allocator;
   heddle_library_interface_t library;
 };

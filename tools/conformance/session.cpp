@@ -22,7 +22,8 @@ Instance::Instance(std::vector<OptionValue> options) : host(std::move(options)) 
          &tables.device,   &tables.buffer,
          &tables.transfer, &tables.param_io,
          &tables.dispatch, &tables.timeline,
-         &tables.native,   &tables.profile};
+         &tables.native,   &tables.profile,
+         &tables.blocks};
 }
 
 Instance::~Instance() {

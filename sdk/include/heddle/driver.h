@@ -572,6 +572,7 @@ struct heddle_driver_api {
   /* Those of ext/; all functions UNIMPLEMENTED if the driver does not have the interface. */
   const struct heddle_native_interface* native;
   const struct heddle_profile_interface* profile;
+  const struct heddle_blocks_interface* blocks; /* since ABI 0.2 */
 };
 
 /* The first word of every driver object. */
