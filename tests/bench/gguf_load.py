@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Loading weights that a GGUF file stores in blocks, beside the same weights as bf16 in a safetensors file, and beside reading the files alone.
+
+    gguf_load.py [--device cuda:0] [--gigabytes 8] [--type bf16] [--formats bf16,Q8_0,Q4_K]
+
+--gigabytes is the size of the values in the model's type. All files are in the page cache. `read` is the time in which several threads read the file by
+pread, each over and over into a megabyte of ordinary memory of its own, and nothing else; it alternates with `load`, which is the creation of an instance,
+from call to ready. `first` is the first load of the process, in which a GPU's driver also pins its memory and compiles the kernels that decode. With
+PyTorch, `copy` is the time in which the file's bytes are copied from pinned memory to the GPU. One row of each weight is compared with NumPy's values.
+"""
+import argparse
+import concurrent.futures
+import json
+import mmap
+import os
+import pathlib
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+
+import heddle_ctypes
+
+COLUMNS, TENSORS = 4096, 16
+TILE_ROWS = 1024  # rows of a tensor repeat the first ones
+GGUF_TYPES = {"Q8_0": (8, 32, 34), "Q4_K": (12, 256, 144)}  # number, elements and bytes of a block
+heddle_ctypes.DTYPES.setdefault(0x100D, np.dtype(np.uint16))  # bf16, where ml_dtypes is not installed
+WIDTHS = {"f32": 4, "f16": 2, "bf16": 2}
+
+
+def tile(name, random):
+    """The bytes of TILE_ROWS rows: random, with scales that are normal numbers."""
+    if name == "bf16":
+        return (random.standard_normal(TILE_ROWS * COLUMNS, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+    _, elements, size = GGUF_TYPES[name]
+    blocks = random.integers(0, 256, (TILE_ROWS * COLUMNS // elements, size), dtype=np.uint8)
+    for at in range(0, 2 if name == "Q8_0" else 4, 2):
+        blocks[:, at:at + 2] = (0.5 + random.random((len(blocks), 1))).astype(np.float16).view(np.uint8)
+    return blocks.reshape(-1)
+
+
+def row_values(name, content, row):
+    """f32 values of one row, by the definitions of the types."""
+    if name == "bf16":
+        return (content.view(np.uint16)[row * COLUMNS:(row + 1) * COLUMNS].astype(np.uint32) << 16).view(np.float32)
+    _, elements, size = GGUF_TYPES[name]
+    count = COLUMNS // elements
+    blocks = content.reshape(-1, size)[row * count:(row + 1) * count]
+    d = blocks[:, :2].copy().view(np.float16).astype(np.float32)
+    if name == "Q8_0":
+        return (blocks[:, 2:].view(np.int8).astype(np.float32) * d).reshape(-1)
+    m, packed, q = blocks[:, 2:4].copy().view(np.float16).astype(np.float32), blocks[:, 4:16], blocks[:, 16:].reshape(-1, 4, 32)
+    scales = np.concatenate([packed[:, :4] & 63, (packed[:, 8:] & 15) | (packed[:, :4] >> 6) << 4], 1).astype(np.float32)
+    minima = np.concatenate([packed[:, 4:8] & 63, (packed[:, 8:] >> 4) | (packed[:, 4:8] >> 6) << 4], 1).astype(np.float32)
+    values = np.stack([q & 15, q >> 4], 2).reshape(-1, 8, 32).astype(np.float32)
+    return ((d * scales)[:, :, None] * values - (m * minima)[:, :, None]).reshape(-1)
+
+
+def rounded(values, dtype):
+    """Bits of the values in the model's type; bf16 by hand, since NumPy does not have it."""
+    if dtype == "f32":
+        return values.view(np.uint32)
+    if dtype == "f16":
+        with np.errstate(over="ignore"):
+            return values.astype(np.float16).view(np.uint16)
+    bits = values.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def write_file(path, name, rows, content):
+    row_bytes = len(content) // TILE_ROWS
+    size = rows * row_bytes
+    if name == "bf16":
+        header = {f"w{i}": {"dtype": "BF16", "shape": [rows, COLUMNS], "data_offsets": [i * size, (i + 1) * size]} for i in range(TENSORS)}
+        text = json.dumps(header).encode()
+        text += b" " * (-(8 + len(text)) % 64)
+        head = struct.pack("<Q", len(text)) + text
+    else:
+        head = b"GGUF" + struct.pack("<IQQ", 3, TENSORS, 0)
+        padded = size + -size % 32
+        for i in range(TENSORS):
+            label = f"w{i}".encode()
+            head += struct.pack("<Q", len(label)) + label + struct.pack("<IQQIQ", 2, COLUMNS, rows, GGUF_TYPES[name][0], i * padded)
+        head += b"\0" * (-len(head) % 32)
+    with open(path, "wb") as file:
+        file.write(head)
+        for _ in range(TENSORS):
+            for first in range(0, rows, TILE_ROWS):
+                file.write(content[:min(TILE_ROWS, rows - first) * row_bytes])
+            if name != "bf16":
+                file.write(b"\0" * (-size % 32))
+
+
+def write_model(path, rows, dtype):
+    """One row of each tensor, in the tx dialect: an ONNX file would contain the weights."""
+    table, row = f"tensor<{rows}x{COLUMNS}x{dtype}>", f"tensor<1x{COLUMNS}x{dtype}>"
+    results = ", ".join(f'{row} {{tx.name = "y{i}"}}' for i in range(TENSORS))
+    lines = [f'module {{\n  func.func @main(%ids: tensor<1xi64> {{tx.name = "ids"}}) -> ({results}) {{']
+    for i in range(TENSORS):
+        lines.append(f'    %w{i} = tx.parameter "w{i}" : {table}')
+        lines.append(f"    %g{i} = tx.gather %w{i}, %ids {{axis = 0 : i64}} : {table}, tensor<1xi64> -> {row}")
+    lines.append(f"    return {', '.join(f'%g{i}' for i in range(TENSORS))} : {', '.join([row] * TENSORS)}\n  }}\n}}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def read_alone(path, threads, piece=1 << 20):
+    size, memory = path.stat().st_size, mmap.mmap(-1, threads * piece)
+    memory.write(bytes(threads * piece))
+    descriptor = os.open(path, os.O_RDONLY)
+
+    def part(index):
+        view = memoryview(memory)[index * piece:(index + 1) * piece]
+        for offset in range(index * piece, size, threads * piece):
+            os.preadv(descriptor, [view], offset)
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda _: time.sleep(0.01), range(threads)))  # starts them
+        started = time.perf_counter()
+        list(pool.map(part, range(threads)))
+        elapsed = time.perf_counter() - started
+    os.close(descriptor)
+    return elapsed
+
+
+def copy_alone(size):
+    """Seconds for as many bytes from pinned memory, in copies of 16 MiB; None without PyTorch and its GPU."""
+    try:
+        import torch
+
+        pinned, there = torch.empty(1 << 24, dtype=torch.uint8, pin_memory=True), torch.empty(1 << 24, dtype=torch.uint8, device="cuda")
+    except (ImportError, RuntimeError, AssertionError):
+        return None
+    there.copy_(pinned)
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(size >> 24):
+        there.copy_(pinned, non_blocking=True)
+    torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def check(instance, name, content, rows, dtype):
+    for row in (0, rows - 1):
+        call, results = instance.function().prepare(np.array([row], np.int64))
+        call()
+        expected = rounded(row_values(name, content, row % TILE_ROWS), dtype)
+        for i, result in enumerate(results):
+            got = result.numpy().reshape(-1).view(expected.dtype)
+            if not np.array_equal(got, expected):
+                at = int(np.flatnonzero(got != expected)[0])
+                raise SystemExit(f"{name}: value {at} of row {row} of w{i} is 0x{got[at]:x}, expected 0x{expected[at]:x}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu:0")
+    parser.add_argument("--gigabytes", type=float, default=8)
+    parser.add_argument("--type", choices=WIDTHS, default="bf16", help="of the values on the device")
+    parser.add_argument("--formats", default="bf16,Q8_0,Q4_K")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=min(16, len(os.sched_getaffinity(0))), help="of reading alone")
+    parser.add_argument("--config", default="", help="more of heddle.toml")
+    options = parser.parse_args()
+    rows = max(TILE_ROWS, int(options.gigabytes * 1e9) // (TENSORS * COLUMNS * WIDTHS[options.type]))
+    with tempfile.TemporaryDirectory(prefix="heddle-bench-") as temporary:
+        folder = pathlib.Path(temporary)
+        write_model(folder / "rows.mlir", rows, options.type)
+        target = "cpu,cuda" if "cuda" in options.device else "cpu"
+        subprocess.run([heddle_ctypes.command_path(), "compile", folder / "rows.mlir", "-o", folder / "rows.heddle", "--target", target], check=True,
+                       stderr=subprocess.DEVNULL)
+        runtime = heddle_ctypes.Runtime(f"version = 1\n{options.config}")
+        module = runtime.open(folder / "rows.heddle")
+        print(f"{options.device}: {TENSORS} weights {options.type}[{rows},{COLUMNS}], {TENSORS * rows * COLUMNS * WIDTHS[options.type] / 1e9:.2f} GB; "
+              f"{options.threads} threads read; medians of {options.rounds} rounds, ms")
+        print("| file | GB | read | copy | first | load | load / read | load / max(read, copy) |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+        for name in options.formats.split(","):
+            if name == "bf16" and options.type != "bf16":
+                continue
+            path, content = folder / ("bf16.safetensors" if name == "bf16" else f"{name}.gguf"), tile(name, np.random.default_rng(1))
+            write_file(path, name, rows, content)
+            read_alone(path, options.threads)
+
+            def load():
+                started = time.perf_counter()
+                instance = module.instance(options.device, [path])
+                return time.perf_counter() - started, instance
+
+            first, instance = load()
+            check(instance, name, content, rows, options.type)
+            del instance
+            reads, loads, copies = [], [], []
+            for _ in range(options.rounds):
+                reads.append(read_alone(path, options.threads))
+                loads.append(load()[0])
+                copies.append(copy_alone(path.stat().st_size) if "cuda" in options.device else None)
+            read, loaded = statistics.median(reads), statistics.median(loads)
+            copy = None if None in copies else statistics.median(copies)
+            copied = "" if copy is None else f"{copy * 1e3:.1f}"
+            print(f"| {name} | {path.stat().st_size / 1e9:.2f} | {read * 1e3:.1f} | {copied} | {first * 1e3:.1f} | {loaded * 1e3:.1f} | "
+                  f"{loaded / read:.2f} | {loaded / max(read, copy or 0):.2f} |", flush=True)
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main()
