@@ -2,14 +2,13 @@
 // Called through block_weights.h. Each thread has one buffer for blocks, and one for values unless it writes them in place; both stay in its cache.
 #include "core/memory/block_weights.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <new>
 #include <system_error>
 #include <thread>
+
+#include "core/memory/param_io.h"
 
 namespace heddle::memory {
 
@@ -49,11 +48,7 @@ Status BlockWeights::make() {
   const uint64_t piece_bytes = device_.unified() ? kHostPieceBytes : kDevicePieceBytes;
   for (const Part& part : parts_) {
     const WeightExtent& from = *part.from;
-    Status allocated = part.to->allocate(from.length);
-    if (!allocated.ok()) {
-      return wrap(std::move(allocated),
-                  fmt::format("allocating {} bytes for a parameter of {} on device '{}'", from.length, from.path, device_.alias()));
-    }
+    HEDDLE_RETURN_IF_ERROR(allocate_weight(device_, from, *part.to));
     const uint64_t per_block = value_bytes_per_block(from);
     const uint64_t total = from.length / per_block, most = std::max<uint64_t>(piece_bytes / per_block, 1);
     for (uint64_t done = 0; done < total; done += most) pieces_.push_back({&part, done, std::min(most, total - done)});
@@ -89,31 +84,14 @@ void BlockWeights::fail(Status&& failure) {
   stop_.store(true, std::memory_order_relaxed);
 }
 
-Status BlockWeights::read_blocks(const Piece& piece, std::vector<std::byte>& blocks) {
-  const WeightExtent& from = *piece.part->from;
-  const module::BlockType& block = *from.block;
-  const uint64_t offset = from.offset + piece.first_block * block.bytes, bytes = piece.blocks * block.bytes;
-  if (blocks.size() < bytes) blocks.resize(bytes);
-  for (uint64_t done = 0; done < bytes;) {
-    const ssize_t got = ::pread(from.descriptor, blocks.data() + done, bytes - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      return error(HEDDLE_STATUS_DATA_LOSS, "reading tensor '{}' (bytes [{}, {}) of {}) failed at byte {}: {}", from.name, from.offset,
-                   from.offset + from.block_bytes, from.path, offset + done,
-                   got < 0 ? std::strerror(errno) : "the file ends here; it is truncated or was replaced")
-          .payload("parameter", from.name);
-    }
-    done += static_cast<uint64_t>(got);
-  }
-  return Status();
-}
-
 Status BlockWeights::convert(const Piece& piece, Buffers& buffers) {
-  if (cancelled_ && cancelled_->load(std::memory_order_relaxed)) {
-    return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled: the instance was released", device_.alias());
-  }
+  HEDDLE_RETURN_IF_ERROR(check_cancelled(device_, cancelled_));
   const WeightExtent& from = *piece.part->from;
-  if (from.block) HEDDLE_RETURN_IF_ERROR(read_blocks(piece, buffers.blocks));
+  if (from.block) {
+    const uint64_t encoded = piece.blocks * from.block->bytes;
+    if (buffers.blocks.size() < encoded) buffers.blocks.resize(encoded);
+    HEDDLE_RETURN_IF_ERROR(read_bytes(from, from.offset + piece.first_block * from.block->bytes, encoded, buffers.blocks.data()));
+  }
   const uint64_t per_block = value_bytes_per_block(from), bytes = piece.blocks * per_block;
   const heddle_block_t& to = piece.part->to->block();
   const heddle_binding_t target{to.buffer, to.offset + piece.first_block * per_block, bytes};

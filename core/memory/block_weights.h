@@ -38,7 +38,6 @@ class BlockWeights {
   Status make();
   // Takes pieces until none is left or one failed.
   void work();
-  static Status read_blocks(const Piece& piece, std::vector<std::byte>& blocks);
   // Reads and converts to values in the device's memory.
   Status convert(const Piece& piece, Buffers& buffers);
   void fail(Status&& failure);

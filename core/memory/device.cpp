@@ -341,6 +341,17 @@ void Device::free_staging(Staging staging) {
   }
 }
 
+Result<Device::Pending> Device::start_by(heddle_status_t* (*call)(void* function, const heddle_sync_t* sync), void* function,
+                                         std::span<const heddle_point_t> waits) {
+  Result<Ref<Timeline>> timeline = borrow_timeline();
+  if (!timeline.ok()) return timeline.take_status();
+  heddle_point_t point{(*timeline)->get(), (*timeline)->next()};
+  heddle_sync_t sync{sizeof(heddle_sync_t), static_cast<uint32_t>(waits.size()), 1, 0, waits.data(), &point};
+  // A failure leaves the timeline poisoned, or its value never signalled: it is not used again.
+  HEDDLE_RETURN_IF_ERROR(noted(Status(call(function, &sync))));
+  return Pending{std::move(*timeline), point.value};
+}
+
 Status Device::submit_and_wait(const heddle_command_t* commands, uint32_t count) {
   return signalled([&](const heddle_sync_t* sync) {
     heddle_submission_t submission{sizeof(submission), count, commands, *sync};

@@ -115,13 +115,7 @@ class Device final : public Counted {
   };
   template <typename Function>
   Result<Pending> start(Function function, std::span<const heddle_point_t> waits = {}) {
-    Result<Ref<Timeline>> timeline = borrow_timeline();
-    if (!timeline.ok()) return timeline.take_status();
-    heddle_point_t point{(*timeline)->get(), (*timeline)->next()};
-    heddle_sync_t sync{sizeof(heddle_sync_t), static_cast<uint32_t>(waits.size()), 1, 0, waits.data(), &point};
-    // A failure leaves the timeline poisoned, or its value never signalled: it is not used again.
-    HEDDLE_RETURN_IF_ERROR(noted(Status(function(&sync))));
-    return Pending{std::move(*timeline), point.value};
+    return start_by([](void* called, const heddle_sync_t* sync) { return (*static_cast<Function*>(called))(sync); }, &function, waits);
   }
   Status finish(Pending pending) {
     HEDDLE_RETURN_IF_ERROR(pending.timeline->wait(pending.value));
@@ -164,6 +158,8 @@ class Device final : public Counted {
 
  private:
   Device() = default;
+  Result<Pending> start_by(heddle_status_t* (*call)(void* function, const heddle_sync_t* sync), void* function,
+                           std::span<const heddle_point_t> waits);
   Result<Ref<Timeline>> borrow_timeline();
   void return_timeline(Ref<Timeline> timeline);
   Status make_pinned(uint64_t bytes, Staging* out);

@@ -4,7 +4,6 @@
 #include "core/memory/encoded_weights.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/memory/param_io.h"
 #include "heddle/ext/blocks.h"
@@ -13,7 +12,6 @@ namespace heddle::memory {
 
 namespace {
 
-constexpr size_t kPlaces = 2;
 constexpr uint64_t kAlignment = 256;  // of the blocks in a chunk; heddle.blocks/1 requires 64
 // A chunk's size: large, since the link idles briefly between two reads, but a small part of the device's memory.
 constexpr uint64_t kLeastChunk = uint64_t{4} << 20, kMostChunk = uint64_t{512} << 20, kPartOfMemory = 256;
@@ -25,7 +23,7 @@ uint64_t round_up(uint64_t value, uint64_t to) {
 }  // namespace
 
 EncodedWeights::~EncodedWeights() {
-  while (!flights_.empty()) static_cast<void>(land());  // nothing may use the memory when it is freed
+  for (Chunk& chunk : chunks_) static_cast<void>(land(chunk));  // nothing may use the memory when it is freed
   for (const File& file : files_) {
     if (file.handle) device_.api().param_io->file_close(file.handle);
   }
@@ -36,20 +34,16 @@ bool EncodedWeights::add(const WeightExtent& extent, Weight& weight) {
   if (!extent.block || device_.unified()) return false;
   if (!Status(device_.api().blocks->supports(device_.get(), to_c(extent.block->name), extent.type)).ok()) return false;
   auto file = std::find_if(files_.begin(), files_.end(), [&](const File& known) { return known.descriptor == extent.descriptor; });
-  if (file == files_.end()) file = files_.insert(file, {extent.descriptor, std::string(extent.path), {}, nullptr});
-  file->parts.push_back({&extent, &weight});
+  if (file == files_.end()) file = files_.insert(file, {extent.descriptor, extent.path, {}, nullptr});
+  // In file order, which suits disks and read-ahead.
+  file->parts.insert(std::upper_bound(file->parts.begin(), file->parts.end(), extent.offset,
+                                      [](uint64_t offset, const Part& part) { return offset < part.from->offset; }),
+                     {&extent, &weight});
   return true;
-}
-
-Status EncodedWeights::check_cancelled() const {
-  if (!cancelled_ || !cancelled_->load(std::memory_order_relaxed)) return Status();
-  return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled: the instance was released", device_.alias());
 }
 
 Status EncodedWeights::open() {
   for (File& file : files_) {
-    // In file order, which suits disks and read-ahead.
-    std::sort(file.parts.begin(), file.parts.end(), [](const Part& a, const Part& b) { return a.from->offset < b.from->offset; });
     HEDDLE_RETURN_IF_ERROR(device_.noted(
         Status(device_.api().param_io->file_open(device_.get(), file.descriptor, HEDDLE_FILE_READ, to_c(file.path), &file.handle))));
   }
@@ -59,12 +53,8 @@ Status EncodedWeights::open() {
 Status EncodedWeights::allocate() {
   for (const File& file : files_) {
     for (const Part& part : file.parts) {
-      HEDDLE_RETURN_IF_ERROR(check_cancelled());
-      Status allocated = part.to->allocate(part.from->length);
-      if (!allocated.ok()) {
-        return wrap(std::move(allocated), fmt::format("allocating {} bytes for a parameter of {} on device '{}'", part.from->length,
-                                                      part.from->path, device_.alias()));
-      }
+      HEDDLE_RETURN_IF_ERROR(check_cancelled(device_, cancelled_));
+      HEDDLE_RETURN_IF_ERROR(allocate_weight(device_, *part.from, *part.to));
     }
   }
   return Status();
@@ -82,14 +72,8 @@ Status EncodedWeights::allocate_staging() {
     Status allocated = device_.allocate(kPlaces * chunk_bytes_, kAlignment, kWeights, &staging_);
     if (allocated.ok()) return Status();
     staging_ = {};
-    if (allocated.code() != HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
-      return wrap(std::move(allocated),
-                  fmt::format("allocating {} bytes to decode parameters on device '{}'", kPlaces * chunk_bytes_, device_.alias()));
-    }
-    if (chunk_bytes_ <= kLeastChunk) {
-      return error(HEDDLE_STATUS_UNIMPLEMENTED, "device '{}' has no {} bytes of memory left to decode parameters", device_.alias(),
-                   kPlaces * chunk_bytes_);
-    }
+    if (allocated.code() != HEDDLE_STATUS_RESOURCE_EXHAUSTED) return allocated;
+    if (chunk_bytes_ <= kLeastChunk) return error(HEDDLE_STATUS_UNIMPLEMENTED, "no memory to decode parameters: {}", allocated.message());
   }
 }
 
@@ -119,19 +103,22 @@ Status EncodedWeights::read_by(uint32_t method) {
   for (const File& file : files_) {
     uint64_t block = 0;
     for (size_t part = 0; part < file.parts.size() && first.ok();) {
-      if (flights_.size() == kPlaces) first = land();
-      if (first.ok()) first = check_cancelled();
-      if (first.ok()) first = begin(next_chunk(file, number++ % kPlaces * chunk_bytes_, &part, &block), params);
+      Chunk& chunk = chunks_[number++ % kPlaces];
+      first = land(chunk);
+      if (first.ok()) first = check_cancelled(device_, cancelled_);
+      if (!first.ok()) break;
+      fill(chunk, file, &part, &block);
+      first = begin(chunk, params);
     }
   }
-  while (!flights_.empty()) {
-    if (Status landed = land(); first.ok()) first = std::move(landed);
+  for (size_t i = 0; i < kPlaces; ++i) {
+    if (Status landed = land(chunks_[number++ % kPlaces]); first.ok()) first = std::move(landed);
   }
   return first;
 }
 
-EncodedWeights::Chunk EncodedWeights::next_chunk(const File& file, uint64_t offset, size_t* part, uint64_t* block) const {
-  Chunk chunk;
+void EncodedWeights::fill(Chunk& chunk, const File& file, size_t* part, uint64_t* block) const {
+  const uint64_t offset = static_cast<uint64_t>(&chunk - chunks_) * chunk_bytes_;
   chunk.file = &file;
   for (uint64_t used = 0; *part < file.parts.size(); used = round_up(used, kAlignment)) {
     const auto& [from, to] = file.parts[*part];
@@ -154,52 +141,46 @@ EncodedWeights::Chunk EncodedWeights::next_chunk(const File& file, uint64_t offs
     *block = 0;
     ++*part;
   }
-  return chunk;
 }
 
-Status EncodedWeights::begin(Chunk chunk, heddle_param_io_params_t& params) {
+Status EncodedWeights::begin(Chunk& chunk, heddle_param_io_params_t& params) {
   const heddle_driver_api_t& api = device_.api();
   Result<Device::Pending> reading = device_.start([&](const heddle_sync_t* sync) {
     return api.param_io->read(device_.queue(), sync, chunk.file->handle, chunk.extents.data(), chunk.extents.size(), &params);
   });
-  if (!reading.ok()) return wrap(reading.take_status(), "reading parameters from " + chunk.file->path);
+  if (!reading.ok()) return reading_failed(reading.take_status(), chunk.file->path, nullptr);
   chunk.reading = std::move(*reading);
+  chunk.reads = true;
   const heddle_point_t read{chunk.reading.timeline->get(), chunk.reading.value};
-  flights_.push_back(std::move(chunk));
-  Chunk& flight = flights_.back();
   Result<Device::Pending> decoding = device_.start(
-      [&](const heddle_sync_t* sync) { return api.blocks->decode(device_.queue(), sync, flight.items.data(), flight.items.size()); },
+      [&](const heddle_sync_t* sync) { return api.blocks->decode(device_.queue(), sync, chunk.items.data(), chunk.items.size()); },
       std::span(&read, 1));
-  if (!decoding.ok()) {
-    return wrap(decoding.take_status(),
-                fmt::format("decoding tensor '{}' of {} on device '{}'", flight.from.front()->name, flight.file->path, device_.alias()));
-  }
-  flight.decoding = std::move(*decoding);
-  flight.decodes = true;
+  if (!decoding.ok()) return decoding_failed(decoding.take_status(), chunk);
+  chunk.decoding = std::move(*decoding);
+  chunk.decodes = true;
   return Status();
 }
 
-Status EncodedWeights::land() {
-  Chunk chunk = std::move(flights_.front());
-  flights_.pop_front();
+Status EncodedWeights::land(Chunk& chunk) {
   // Decoding waits for reading, and fails with it; both have ended when it has.
   Status decoded = chunk.decodes ? device_.finish(std::move(chunk.decoding)) : Status();
-  Status read = device_.finish(std::move(chunk.reading));
-  if (read.ok()) {
-    if (decoded.ok()) return Status();
-    return wrap(std::move(decoded),
-                fmt::format("decoding tensor '{}' of {} on device '{}'", chunk.from.front()->name, chunk.file->path, device_.alias()));
+  Status read = chunk.reads ? device_.finish(std::move(chunk.reading)) : Status();
+  if (!read.ok()) {
+    const size_t index = failed_extent(read);
+    read = reading_failed(std::move(read), chunk.file->path, index < chunk.from.size() ? chunk.from[index] : nullptr);
+  } else if (!decoded.ok()) {
+    read = decoding_failed(std::move(decoded), chunk);
   }
-  // A driver identifies the extent by its number in the read; the message gets the tensor's name.
-  const std::string_view text = view(heddle_status_payload(read.get(), to_c("extent")));
-  size_t index = 0;
-  if (std::from_chars(text.data(), text.data() + text.size(), index).ec != std::errc() || index >= chunk.from.size()) {
-    return wrap(std::move(read), "reading parameters from " + chunk.file->path);
-  }
-  const WeightExtent& weight = *chunk.from[index];
-  return wrap(std::move(read), fmt::format("reading tensor '{}' (bytes [{}, {}) of {})", weight.name, weight.offset,
-                                           weight.offset + weight.block_bytes, chunk.file->path))
-      .payload("parameter", weight.name);
+  chunk.reads = chunk.decodes = false;
+  chunk.from.clear();
+  chunk.extents.clear();
+  chunk.items.clear();
+  return read;
+}
+
+Status EncodedWeights::decoding_failed(Status&& failure, const Chunk& chunk) const {
+  return wrap(std::move(failure),
+              fmt::format("decoding tensor '{}' of {} on device '{}'", chunk.from.front()->name, chunk.file->path, device_.alias()));
 }
 
 }  // namespace heddle::memory

@@ -5,8 +5,7 @@
 #define HEDDLE_CORE_MEMORY_ENCODED_WEIGHTS_H_
 
 #include <atomic>
-#include <deque>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/memory/weights.h"
@@ -34,7 +33,7 @@ class EncodedWeights {
   };
   struct File {
     int descriptor;
-    std::string path;
+    std::string_view path;
     std::vector<Part> parts;
     heddle_file_t* handle;
   };
@@ -45,19 +44,19 @@ class EncodedWeights {
     std::vector<heddle_encoded_t> items;
     const File* file = nullptr;
     Device::Pending reading, decoding;
-    bool decodes = false;
+    bool reads = false, decodes = false;  // in progress
   };
 
   Status open();
   Status allocate();
   Status allocate_staging();
   Status read_by(uint32_t method);
-  Status check_cancelled() const;
-  // The next chunk, from `*part` and `*block` of the file on, for the place at `offset` of the staging memory.
-  Chunk next_chunk(const File& file, uint64_t offset, size_t* part, uint64_t* block) const;
-  Status begin(Chunk chunk, heddle_param_io_params_t& params);
-  // Waits for the oldest chunk.
-  Status land();
+  // Fills an empty chunk, for its place in the staging memory, from `*part` and `*block` of the file on.
+  void fill(Chunk& chunk, const File& file, size_t* part, uint64_t* block) const;
+  Status begin(Chunk& chunk, heddle_param_io_params_t& params);
+  // Waits until the chunk is decoded, and empties it.
+  Status land(Chunk& chunk);
+  Status decoding_failed(Status&& failure, const Chunk& chunk) const;
 
   Device& device_;
   const host::ParamIoConfig& config_;
@@ -65,7 +64,8 @@ class EncodedWeights {
   std::vector<File> files_;
   heddle_block_t staging_{};
   uint64_t chunk_bytes_ = 0;
-  std::deque<Chunk> flights_;
+  static constexpr size_t kPlaces = 2;
+  Chunk chunks_[kPlaces];
 };
 
 }  // namespace heddle::memory

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The configuration param_io of a device as what heddle.param_io/1 takes. Used by weights.cpp and encoded_weights.cpp.
+// What the ways of loading weights have in common: the configuration param_io as what heddle.param_io/1 takes, and texts of failures. Used by
+// weights.cpp, which defines the functions, block_weights.cpp and encoded_weights.cpp.
 #ifndef HEDDLE_CORE_MEMORY_PARAM_IO_H_
 #define HEDDLE_CORE_MEMORY_PARAM_IO_H_
 
@@ -8,6 +9,7 @@
 #include <string_view>
 
 #include "core/host/host.h"
+#include "core/memory/weights.h"
 
 namespace heddle::memory {
 
@@ -37,6 +39,16 @@ inline heddle_param_io_params_t read_params(const host::ParamIoConfig& config) {
   params.pinned_bytes = config.pinned_staging_bytes;
   return params;
 }
+
+Status allocate_weight(Device& device, const WeightExtent& extent, Weight& weight);
+// CANCELLED if the flag is set; it may be NULL.
+Status check_cancelled(const Device& device, const std::atomic<bool>* cancelled);
+// Reads bytes of the weight's file to the host. DATA_LOSS names file, tensor and offset.
+Status read_bytes(const WeightExtent& weight, uint64_t offset, uint64_t bytes, std::byte* out);
+// Which extent of a read failed, as the driver says; SIZE_MAX if it does not.
+size_t failed_extent(const Status& failure);
+// weight: the tensor that could not be read; NULL if that is not known.
+Status reading_failed(Status&& failure, std::string_view path, const WeightExtent* weight);
 
 }  // namespace heddle::memory
 

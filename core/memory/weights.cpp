@@ -19,10 +19,6 @@ namespace heddle::memory {
 
 namespace {
 
-std::string allocating(const WeightExtent& extent, const Device& device) {
-  return fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias());
-}
-
 // The reads of one load. All are in progress at once, or, if the load can be cancelled, a few of limited size. Files that a method cannot read are
 // read with the next method.
 class Reading {
@@ -118,10 +114,7 @@ class Reading {
     return std::max(kLeast, params_.chunk_bytes * depth * kChunks);
   }
 
-  Status check_cancelled() const {
-    if (!cancelled_ || !cancelled_->load(std::memory_order_relaxed)) return Status();
-    return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled: the instance was released", device_.alias());
-  }
+  Status check_cancelled() const { return memory::check_cancelled(device_, cancelled_); }
 
   Status open() {
     for (File& file : files_) {
@@ -201,8 +194,7 @@ class Reading {
       for (Part& part : file.parts) {
         if (file.done) continue;
         HEDDLE_RETURN_IF_ERROR(check_cancelled());
-        Status allocated = part.to->allocate(part.extent.length);
-        if (!allocated.ok()) return wrap(std::move(allocated), allocating(*part.from, device_));
+        HEDDLE_RETURN_IF_ERROR(allocate_weight(device_, *part.from, *part.to));
         part.extent.buffer = part.to->block().buffer;
         part.extent.buffer_offset = part.to->block().offset;
       }
@@ -273,18 +265,7 @@ class Reading {
                        "reading tensor '{}' of {} failed: the host cannot provide {} bytes to preload it; \"buffered\" needs few",
                        part.from->name, file.path, length);
         }
-        for (uint64_t done = 0; done < length;) {
-          const ssize_t got =
-              ::pread(file.descriptor, loaded.back().get() + done, length - done, static_cast<off_t>(part.extent.file_offset + done));
-          if (got < 0 && errno == EINTR) continue;
-          if (got <= 0) {
-            return error(HEDDLE_STATUS_DATA_LOSS, "reading tensor '{}' (bytes [{}, {}) of {}) failed at byte {}: {}", part.from->name,
-                         part.from->offset, part.from->offset + length, file.path, part.extent.file_offset + done,
-                         got < 0 ? std::strerror(errno) : "the file ends here; it is truncated or was replaced")
-                .payload("parameter", part.from->name);
-          }
-          done += static_cast<uint64_t>(got);
-        }
+        HEDDLE_RETURN_IF_ERROR(read_bytes(*part.from, part.extent.file_offset, length, loaded.back().get()));
       }
     }
     HEDDLE_RETURN_IF_ERROR(allocate());
@@ -299,17 +280,9 @@ class Reading {
     return Status();
   }
 
-  // A driver identifies the extent by its number in the read; the message gets the tensor's name.
   static Status named(Status&& failure, const File& file, size_t first) {
-    const std::string_view text = view(heddle_status_payload(failure.get(), to_c("extent")));
-    size_t index = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), index).ec != std::errc() || index >= file.parts.size() - first) {
-      return wrap(std::move(failure), "reading parameters from " + file.path);
-    }
-    const WeightExtent& weight = *file.parts[first + index].from;
-    return wrap(std::move(failure), fmt::format("reading tensor '{}' (bytes [{}, {}) of {})", weight.name, weight.offset,
-                                                weight.offset + weight.length, file.path))
-        .payload("parameter", weight.name);
+    const size_t index = failed_extent(failure);
+    return reading_failed(std::move(failure), file.path, index < file.parts.size() - first ? file.parts[first + index].from : nullptr);
   }
 
   Device& device_;
@@ -322,6 +295,46 @@ class Reading {
 };
 
 }  // namespace
+
+Status allocate_weight(Device& device, const WeightExtent& extent, Weight& weight) {
+  Status allocated = weight.allocate(extent.length);
+  if (allocated.ok()) return Status();
+  return wrap(std::move(allocated),
+              fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias()));
+}
+
+Status check_cancelled(const Device& device, const std::atomic<bool>* cancelled) {
+  if (!cancelled || !cancelled->load(std::memory_order_relaxed)) return Status();
+  return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled: the instance was released", device.alias());
+}
+
+Status read_bytes(const WeightExtent& weight, uint64_t offset, uint64_t bytes, std::byte* out) {
+  for (uint64_t done = 0; done < bytes;) {
+    const ssize_t got = ::pread(weight.descriptor, out + done, bytes - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      return error(HEDDLE_STATUS_DATA_LOSS, "reading tensor '{}' (bytes [{}, {}) of {}) failed at byte {}: {}", weight.name, weight.offset,
+                   weight.offset + weight.file_bytes(), weight.path, offset + done,
+                   got < 0 ? std::strerror(errno) : "the file ends here; it is truncated or was replaced")
+          .payload("parameter", weight.name);
+    }
+    done += static_cast<uint64_t>(got);
+  }
+  return Status();
+}
+
+size_t failed_extent(const Status& failure) {
+  const std::string_view text = view(heddle_status_payload(failure.get(), to_c("extent")));
+  size_t index = SIZE_MAX;
+  return std::from_chars(text.data(), text.data() + text.size(), index).ec == std::errc() ? index : SIZE_MAX;
+}
+
+Status reading_failed(Status&& failure, std::string_view path, const WeightExtent* weight) {
+  if (!weight) return wrap(std::move(failure), fmt::format("reading parameters from {}", path));
+  return wrap(std::move(failure), fmt::format("reading tensor '{}' (bytes [{}, {}) of {})", weight->name, weight->offset,
+                                              weight->offset + weight->file_bytes(), path))
+      .payload("parameter", weight->name);
+}
 
 size_t Weights::Hash::operator()(const Key& key) const {
   uint64_t hash = reinterpret_cast<uint64_t>(key.device);
@@ -365,8 +378,8 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
       blocks.add(extent, *weights[i]);
     } else if (extent.length) {
       reading.add(extent, *weights[i]);
-    } else if (Status allocated = weights[i]->allocate(0); !allocated.ok()) {
-      return wrap(std::move(allocated), allocating(extent, device));
+    } else {
+      HEDDLE_RETURN_IF_ERROR(allocate_weight(device, extent, *weights[i]));
     }
     fresh_bytes += extent.file_bytes();
   }

@@ -1,36 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of types, and whole blocks by the definitions in block_values.h; compiled without contraction of multiplications and additions, for that
-// reason given there. What follows is compiled twice, since AVX2 is twice as fast or more; results are the same.
+// The table of types, and whole blocks by the definitions in block_values.h; compiled without contraction of multiplications and additions, for the
+// reason given there.
 #include "sdk/module/block_types.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
+#include "sdk/module/block_types_avx2.h"
 #include "sdk/module/block_values.h"
 
 namespace heddle::module {
 namespace {
 
 template <class Type>
-[[gnu::always_inline]] inline void decode_all(const uint8_t* block, size_t count, float* out) {
+void decode_portable(const uint8_t* block, size_t count, float* out) {
   for (; count-- > 0; block += Type::kBytes) {
     for (uint32_t first = 0; first < Type::kElements; first += Type::kAlike, out += Type::kAlike)
       Type::template decode<Type::kAlike>(block, first, out);
   }
 }
 
-template <class Type>
-[[gnu::flatten]] void decode_portable(const uint8_t* blocks, size_t count, float* out) {
-  decode_all<Type>(blocks, count, out);
-}
-
-template <class Type>
-[[gnu::flatten, gnu::target("avx2")]] void decode_avx2(const uint8_t* blocks, size_t count, float* out) {
-  decode_all<Type>(blocks, count, out);
-}
-
-#define DECODED(name) {#name, blocks::name::kElements, blocks::name::kBytes, decode_portable<blocks::name>, decode_avx2<blocks::name>}
+#define DECODED(name) \
+  {#name, blocks::name::kElements, blocks::name::kBytes, decode_portable<blocks::name>, blocks::decode_avx2<blocks::name>}
 #define LISTED(name, elements, bytes) {name, elements, bytes, nullptr, nullptr}
 constexpr BlockType kTypes[] = {
     DECODED(Q4_0),
@@ -63,22 +55,11 @@ constexpr BlockType kTypes[] = {
 #undef DECODED
 #undef LISTED
 
-template <uint16_t (*round)(float)>
-[[gnu::always_inline]] inline void round_all(const float* values, size_t count, std::byte* out) {
+void round_portable(const float* values, size_t count, heddle_element_type_t type, std::byte* out) {
   for (size_t i = 0; i < count; ++i) {
-    const uint16_t narrow = round(values[i]);
+    const uint16_t narrow = type == HEDDLE_TYPE_F16 ? blocks::to_f16(values[i]) : blocks::to_bf16(values[i]);
     std::memcpy(out + 2 * i, &narrow, 2);
   }
-}
-
-template <uint16_t (*round)(float)>
-[[gnu::flatten]] void round_portable(const float* values, size_t count, std::byte* out) {
-  round_all<round>(values, count, out);
-}
-
-template <uint16_t (*round)(float)>
-[[gnu::flatten, gnu::target("avx2")]] void round_avx2(const float* values, size_t count, std::byte* out) {
-  round_all<round>(values, count, out);
 }
 
 bool has_avx2() {
@@ -103,9 +84,6 @@ void decode_blocks(const BlockType& block, const std::byte* blocks, size_t count
   if (type == HEDDLE_TYPE_F32 && reinterpret_cast<uintptr_t>(out) % alignof(float) == 0) {
     return decode(reinterpret_cast<const uint8_t*>(blocks), count, reinterpret_cast<float*>(out));
   }
-  const auto round = type == HEDDLE_TYPE_F16 ? fast ? round_avx2<blocks::to_f16> : round_portable<blocks::to_f16>
-                     : fast ? round_avx2<blocks::to_bf16>
-                                             : round_portable<blocks::to_bf16>;
   float values[4 * kMostBlockElements];  // stays in the first-level cache
   const size_t most = std::size(values) / block.elements, width = type == HEDDLE_TYPE_F32 ? 4 : 2;
   while (count > 0) {
@@ -113,8 +91,12 @@ void decode_blocks(const BlockType& block, const std::byte* blocks, size_t count
     decode(reinterpret_cast<const uint8_t*>(blocks), now, values);
     if (type == HEDDLE_TYPE_F32) {
       std::memcpy(out, values, elements * 4);
+    } else if (!fast) {
+      round_portable(values, elements, type, out);
+    } else if (type == HEDDLE_TYPE_F16) {
+      blocks::to_f16_avx2(values, elements, out);
     } else {
-      round(values, elements, out);
+      blocks::to_bf16_avx2(values, elements, out);
     }
     blocks += now * block.bytes;
     out += elements * width;

@@ -251,4 +251,8 @@ struct NVFP4 {
   }
 };
 
+// X(Q4_0) and so on, for all types.
+#define HEDDLE_BLOCK_TYPES(X) \
+  X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(NVFP4)
+
 }  // namespace heddle::module::blocks
