@@ -18,11 +18,6 @@ namespace mf = module_format;
 using memory::Ref;
 using memory::Tensor;
 
-bool same_type(const Tensor& a, const Tensor& b) {
-  return a.element_type() == b.element_type() && std::equal(a.dims(), a.dims() + a.rank(), b.dims(), b.dims() + b.rank()) &&
-         &a.device() == &b.device();
-}
-
 constexpr std::string_view kStateFailed =
     ": the state is undefined since an earlier call on it failed; create a new one, or a new instance for its own [HD-S-02]";
 
@@ -91,88 +86,6 @@ Status Function::explain_shared(std::span<Tensor* const> arguments, std::span<Te
                signature_.results[index].name, argument < arguments.size() ? "argument" : "result",
                argument < arguments.size() ? signature_.arguments[argument].name : signature_.results[other].name,
                argument < arguments.size() ? "; compile the model with --alias to update an input in place" : "");
-}
-
-bool Function::in_place(std::span<Tensor* const> arguments, std::span<Tensor* const> results, size_t index) const {
-  const int32_t argument = signature_.results[index].alias;
-  return argument >= 0 && arguments[static_cast<size_t>(argument)] == results[index] &&
-         std::ranges::count(arguments, results[index]) == 1 && std::ranges::count(results, results[index]) == 1;
-}
-
-Status Function::take_arguments(std::span<Tensor* const> arguments, std::span<const uint32_t> donated, Invocation& call) const {
-  for (size_t i = 0; i < donated.size(); ++i) {
-    const uint32_t index = donated[i];
-    if (index >= arguments.size()) {
-      return error(HEDDLE_STATUS_OUT_OF_RANGE, "argument {} is to be donated, and it takes {} [HD-F-02]", index, arguments.size());
-    }
-    if (std::ranges::find(donated.first(i), index) != donated.begin() + static_cast<ptrdiff_t>(i)) {
-      return error(HEDDLE_STATUS_INVALID_ARGUMENT, "input '{}' is donated twice; name it once [HD-F-02]", signature_.arguments[index].name);
-    }
-    for (size_t other = 0; other < arguments.size(); ++other) {
-      if (other == index || arguments[other] != arguments[index]) continue;
-      return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                   "the tensor that is donated as input '{}' is also input '{}'; pass a copy to one of them, or do not donate it [HD-F-02]",
-                   signature_.arguments[index].name, signature_.arguments[other].name);
-    }
-  }
-  for (uint32_t i = 0; i < arguments.size(); ++i) {
-    const bool is_donated = std::ranges::find(donated, i) != donated.end();
-    if (is_donated || signature_.arguments[i].is_consumed) HEDDLE_RETURN_IF_ERROR(take_argument(i, *arguments[i], is_donated, call));
-  }
-  return Status();
-}
-
-// The application's stream may still fill the argument, or use the target.
-Status Function::copy_argument(Tensor& from, Tensor& to, Invocation& call) const {
-  HEDDLE_RETURN_IF_ERROR(wait_here(from, call));
-  HEDDLE_RETURN_IF_ERROR(wait_here(to, call));
-  if (call.stream) HEDDLE_RETURN_IF_ERROR(call.stream->wait(&instance_));
-  return memory::copy_contents(from, to);
-}
-
-Status Function::take_argument(uint32_t index, Tensor& given, bool is_donated, Invocation& call) const {
-  const open::TensorSignature& expected = signature_.arguments[index];
-  Tensor* const target = expected.alias >= 0 ? call.results()[static_cast<size_t>(expected.alias)] : nullptr;
-  if (target == &given) return Status();  // in place, and still the caller's
-  if (!call.moved) call.moved.reset(new Ref<Tensor>[arguments_.size()]);
-  Ref<Tensor>& moved = call.moved[index];
-  const bool is_copy = static_cast<bool>(moved);  // from another device
-  Tensor* tensor = is_copy ? moved.get() : &given;
-  if (is_donated) {
-    std::string taker = "a call of '" + signature_.name + "' (input '" + expected.name + "')";
-    Ref<Tensor> memory;
-    if (given.only_held_once()) {
-      memory = given.take(std::move(taker));
-      if (!is_copy) moved = memory;
-    } else {
-      given.forbid(std::move(taker));
-      if (expected.is_consumed && !is_copy) {
-        instance_.host().log(HEDDLE_LOG_WARN, "submit",
-                             fmt::format("the tensor that is donated as input '{}' of '{}' has other users: its {} bytes are copied",
-                                         expected.name, signature_.name, given.size_bytes()));
-      }
-    }
-    call.taken.emplace_back(Ref<Tensor>(&given), std::move(memory));
-  }
-  if (moved) tensor = moved.get();
-  if (target) {
-    if (!target->has_memory() || !same_type(*tensor, *target)) return Status();  // refused when results are prepared
-    HEDDLE_RETURN_IF_ERROR(copy_argument(*tensor, *target, call));
-    tensor = target;
-  } else if (expected.is_consumed && !moved) {
-    Result<Ref<Tensor>> copy =
-        Tensor::create(tensor->device(), tensor->element_type(), {tensor->dims(), tensor->rank()}, tensor->size_bytes());
-    if (!copy.ok()) {
-      return wrap(copy.take_status(), fmt::format("allocating {} bytes for a copy of input '{}', which the function overwrites; donate the "
-                                                  "tensor if its contents are not needed",
-                                                  tensor->size_bytes(), expected.name));
-    }
-    HEDDLE_RETURN_IF_ERROR(copy_argument(*tensor, **copy, call));
-    moved = std::move(*copy);
-    tensor = moved.get();
-  }
-  call.arguments()[index] = tensor;
-  return Status();
 }
 
 Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* const> results, std::span<const uint32_t> donated,

@@ -3,6 +3,8 @@
 // reason given there.
 #include "sdk/module/block_types.h"
 
+#include <cpuid.h>
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -21,21 +23,22 @@ void decode_portable(const uint8_t* block, size_t count, float* out) {
   }
 }
 
-#define DECODED(name) \
+#define DECODED(name) {#name, blocks::name::kElements, blocks::name::kBytes, decode_portable<blocks::name>, nullptr}
+#define DECODED_FAST(name) \
   {#name, blocks::name::kElements, blocks::name::kBytes, decode_portable<blocks::name>, blocks::decode_avx2<blocks::name>}
 #define LISTED(name, elements, bytes) {name, elements, bytes, nullptr, nullptr}
 constexpr BlockType kTypes[] = {
-    DECODED(Q4_0),
+    DECODED_FAST(Q4_0),
     DECODED(Q4_1),
     DECODED(Q5_0),
     DECODED(Q5_1),
-    DECODED(Q8_0),
+    DECODED_FAST(Q8_0),
     LISTED("Q8_1", 32, 40),
     DECODED(Q2_K),
     DECODED(Q3_K),
-    DECODED(Q4_K),
+    DECODED_FAST(Q4_K),
     DECODED(Q5_K),
-    DECODED(Q6_K),
+    DECODED_FAST(Q6_K),
     LISTED("Q8_K", 256, 292),
     LISTED("IQ2_XXS", 256, 66),
     LISTED("IQ2_XS", 256, 74),
@@ -53,6 +56,7 @@ constexpr BlockType kTypes[] = {
     LISTED("Q1_0", 128, 18),
 };
 #undef DECODED
+#undef DECODED_FAST
 #undef LISTED
 
 void round_portable(const float* values, size_t count, heddle_element_type_t type, std::byte* out) {
@@ -62,8 +66,15 @@ void round_portable(const float* values, size_t count, heddle_element_type_t typ
   }
 }
 
+// __builtin_cpu_supports would bring 4 kB of code for all processors.
 bool has_avx2() {
-  static const bool has = __builtin_cpu_supports("avx2");
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0, low = 0, high = 0;
+    constexpr unsigned kOsxsave = 1u << 27, kAvx2 = 1u << 5, kVectorState = 6;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & kOsxsave) == 0) return false;
+    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));  // which registers the system saves
+    return (low & kVectorState) == kVectorState && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & kAvx2) != 0;
+  }();
   return has;
 }
 
@@ -80,7 +91,7 @@ bool decodes_to(heddle_element_type_t type) {
 
 void decode_blocks(const BlockType& block, const std::byte* blocks, size_t count, heddle_element_type_t type, std::byte* out) {
   const bool fast = has_avx2();
-  const auto decode = fast ? block.decode_avx2 : block.decode;
+  const auto decode = fast && block.decode_avx2 ? block.decode_avx2 : block.decode;
   if (type == HEDDLE_TYPE_F32 && reinterpret_cast<uintptr_t>(out) % alignof(float) == 0) {
     return decode(reinterpret_cast<const uint8_t*>(blocks), count, reinterpret_cast<float*>(out));
   }

@@ -15,9 +15,10 @@ template <class Type>
   }
 }
 
-#define DECODE(name) template void decode_avx2<name>(const uint8_t*, size_t, float*);
-HEDDLE_BLOCK_TYPES(DECODE)
-#undef DECODE
+template void decode_avx2<Q4_0>(const uint8_t*, size_t, float*);
+template void decode_avx2<Q8_0>(const uint8_t*, size_t, float*);
+template void decode_avx2<Q4_K>(const uint8_t*, size_t, float*);
+template void decode_avx2<Q6_K>(const uint8_t*, size_t, float*);
 
 [[gnu::flatten, gnu::target("avx2")]] void to_f16_avx2(const float* values, size_t count, std::byte* out) {
   for (size_t i = 0; i < count; ++i) {
