@@ -13,13 +13,13 @@
 //   function.call({&image}, {&result});
 //   std::vector<float> scores = result.read<float>();
 //
-// Ownership  Runtime, Module, Instance, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer, and empty
-//            if default-constructed or moved from. An empty object may only be destroyed, moved, assigned to and tested; an empty Tensor may also be
-//            given to a call as the place for a result. Children keep their parents alive, so objects may be destroyed in any order. The destructors
-//            of Instance and Call may block; see there. get() is the C handle, for everything that is not here; release() gives up ownership of it, and the explicit
-//            constructor takes it. A Function is borrowed from its Instance.
-// Errors     A function that fails throws heddle::Error, which has the code and the text of the status; std::bad_alloc, if memory for a vector
-//            or a string of this header is exhausted. Objects then keep what they had, except for what runtime.h says of the state of an
+// Ownership  Runtime, Module, Instance, State, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer,
+//            and empty if default-constructed or moved from. An empty object may only be destroyed, moved, assigned to and tested; an empty Tensor
+//            may also be given to a call as the place for a result. Children keep their parents alive, so objects may be destroyed in any order. The
+//            destructors of Instance and Call may wait for calls; see there. get() is the C handle, for everything that is not here; release() gives
+//            up ownership of it, and the explicit constructor takes it. A Function owns nothing: it is valid until its Instance is destroyed.
+// Errors     A function that fails throws heddle::Error, which has the code and the text of the status. It throws std::bad_alloc if memory for a
+//            vector or a string of this header is exhausted. Objects then keep what they had, except for what runtime.h says of the state of an
 //            instance and the result tensors of a failed call. Destructors never throw.
 // Threads    Const member functions may be called by several threads at once; calls of one Function may run concurrently. While a thread
 //            writes, moves from, assigns to or destroys an object, no other thread may use it.
@@ -246,7 +246,7 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
 };
 
 // A call in flight. After destruction the call goes on, and its results are filled. Destruction waits only if the Instance was destroyed before and
-// this is the last Call of it.
+// this is the last Call of it, which kept the instance alive: it then waits for all calls of the instance.
 class Call : public Handle<heddle_call_t, heddle_call_release> {
  public:
   using Handle::Handle;
@@ -284,7 +284,7 @@ struct CallOptions {
 
 // ------------------------------------------------------------------------------------------------------------- function
 
-// An entry point of a module. Copies are cheap; valid as long as its Instance exists.
+// An entry point of a module. Copies are cheap. Valid until the Instance object is destroyed, even if a Call keeps the instance alive longer.
 class Function {
  public:
   explicit Function(heddle_function_t* borrowed) noexcept : function_(borrowed) {}
@@ -337,7 +337,7 @@ class Function {
   std::vector<Tensor> call(std::span<const Tensor> arguments) const { return call_for_all(arguments); }
 
   // Starts a call without waiting for it. The result tensors can be used at once, such as for the next call, and are filled when the call is over.
-  // The argument tensors may be destroyed before that.
+  // The argument tensors may be destroyed before that. Allocates as call does.
   [[nodiscard]] Call start(std::initializer_list<const Tensor*> arguments, std::initializer_list<Tensor*> results,
                            const CallOptions& options = {}) const {
     return start_call(arguments, results, options);
@@ -507,7 +507,7 @@ struct RuntimeOptions {
   void* log_context = nullptr;
 };
 
-// The state that a process shares: configuration, plugins, devices. Usually there is one per process.
+// Configuration, plugins and devices, which everything that is created from it shares. Usually there is one per process.
 class Runtime : public Handle<heddle_runtime_t, heddle_runtime_release> {
  public:
   using Handle::Handle;

@@ -39,13 +39,13 @@
  *     with HEDDLE_DEVICE_UNIFIED_MEMORY       map, unmap, flush and invalidate; without it upload and download
  *     with HEDDLE_DEVICE_RECORDING            record, replay and recording_free
  *     where HEDDLE_MEMORY_PINNED is offered   map and unmap of such buffers
- *     modules with parameters                 file_open, file_close and param_io read; param_io map with HEDDLE_DEVICE_UNIFIED_MEMORY, if the
- *                                             configuration asks for it and for no other method
- *     calls of several submissions            notify; such calls read values on the host, or use several devices
- *     modules over two devices of a driver    link and transfer properties; also peer_copy, if link reports peer_access and the properties have
- *                                             HEDDLE_TRANSFER_PEER. A host of ABI 0.1 copies through host memory instead
+ *     modules with parameters                 file_open, file_close and param_io read
+ *     parameters by the method "mmap" alone   param_io map; called only for devices with HEDDLE_DEVICE_UNIFIED_MEMORY
+ *     models of several submissions per call  notify; these models read values on the host, or use several devices
+ *     heddle_call_notify                      notify
  *     addresses of tensors for applications   buffer properties
- *   statistics may be missing.
+ *   statistics may be missing. So may link, transfer properties and peer_copy, with which values are copied directly between two devices of the
+ *   driver: without them, and if the host is of ABI 0.1, they are copied through host memory.
  *   Not called by the host yet, and defined so that drivers can implement them in advance: import_host, param_io write, export_handle,
  *   import_handle, and context and stream of heddle.native/1. The host makes one queue per device, of priority 0, and emits neither
  *   HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH has no meaning yet. */
@@ -86,8 +86,8 @@ typedef struct heddle_device_description {
   uint32_t compute_units; /* cores or multiprocessors */
   uint64_t memory_bytes;  /* size of device memory */
   uint64_t max_allocation_bytes;
-  /* Alignment of every allocation, a power of two. The host places every tensor on a multiple of it, so a binding that covers a whole tensor has at
-   * least this alignment. */
+  /* Smallest alignment of an allocation, a power of two. The host places every tensor on a multiple of it, so a binding that covers a whole tensor
+   * has at least this alignment. */
   uint64_t min_alignment_bytes;
   /* Limits; 0: not known. The host selects no variant with an entry that exceeds one of them, and submits no dispatch with a larger grid; drivers
    * check again. */
@@ -358,7 +358,8 @@ typedef struct heddle_transfer_interface {
 #define HEDDLE_FILE_WRITE 2u
 
 /* How a file is read. A driver that does not know the method, or does not support it, for this file or at all, answers UNIMPLEMENTED, from the call
- * or by failing its signals. The host then tries the next method that its configuration names. */
+ * or by failing its signals. The host then tries the next method that its configuration names. DIRECT is an exception: a driver that does not support
+ * it reads as for BUFFERED. */
 #define HEDDLE_FILE_METHOD_ANY 0u      /* the driver's choice */
 #define HEDDLE_FILE_METHOD_BUFFERED 1u /* through the page cache */
 #define HEDDLE_FILE_METHOD_DIRECT 2u   /* bypasses the page cache if driver and file system can; else BUFFERED, and the log says so */
@@ -509,8 +510,8 @@ typedef struct heddle_dispatch_interface {
   void (*recording_free)(heddle_recording_t* recording);
   /* An executable of one entry, which runs a prepared operation of a library plugin. Its dispatches have a grid of (shards, 1, 1) and no
    * constants; their bindings are the operands and then the operation's scratch memory. INVALID_ARGUMENT for a target other than the device's
-   * operation_target. UNIMPLEMENTED: the driver runs no operations. owned by the caller: executable_unload, before the operation is destroyed.
-   * Since ABI 0.2. [any] [may-block] */
+   * operation_target. UNIMPLEMENTED: the driver runs no operations. owned by the caller, who unloads it with executable_unload before it destroys the
+   * operation. Since ABI 0.2. [any] [may-block] */
   heddle_status_t* (*operation_load)(heddle_device_t* device, const struct heddle_operation_params* params,
                                      heddle_executable_t** out_executable);
 } heddle_dispatch_interface_t;
@@ -546,8 +547,8 @@ typedef struct heddle_timeline_interface {
    * HEDDLE_TIMEOUT_INFINITE waits without limit. [any] [may-block] */
   heddle_status_t* (*wait)(const heddle_point_t* points, uint64_t point_count, uint32_t mode, uint64_t timeout_ns);
   /* Calls function(context, failure or NULL) when the value is reached or fails, possibly before this returns, and never if this fails. The
-   * failure is borrowed for the call. [any] [no-block], function: [callback]; it may submit and signal, and may destroy the timeline if
-   * this was its last point. */
+   * failure is borrowed for the call. [any] [no-block], function: [callback]; it is the host's, and may submit and signal, and destroy the
+   * timeline if this was its last point. */
   heddle_status_t* (*notify)(heddle_timeline_t* timeline, uint64_t value, void (*function)(void* context, const heddle_status_t* failure),
                              void* context);
   /* export_handle and import_handle share a timeline with another API through a handle of the system. kind is the type of the handle
