@@ -112,6 +112,11 @@ Status read_params(const T* given, T* out, const char* name) {
   return Status();
 }
 
+[[gnu::cold]] void add_files(const heddle_parameter_file_t* files, uint32_t count, bool over,
+                             std::vector<heddle::open::ParameterFiles::Named>& out) {
+  for (uint32_t i = 0; i < count; ++i) out.push_back({std::string(view(files[i].scope)), std::string(view(files[i].path)), over});
+}
+
 // Runs once per instance, so optimized for size.
 [[gnu::cold]] heddle::submit::InstanceRequest request_of(const heddle_instance_params_t& params) {
   heddle::submit::InstanceRequest request;
@@ -121,10 +126,8 @@ Status read_params(const T* given, T* out, const char* name) {
   for (uint32_t i = 0; i < params.slot_count; ++i) {
     request.slots.emplace_back(std::string(view(params.slots[i].slot)), std::string(view(params.slots[i].device)));
   }
-  for (uint32_t i = 0; i < params.parameter_file_count; ++i) {
-    request.parameter_files.push_back(
-        {std::string(view(params.parameter_files[i].scope)), std::string(view(params.parameter_files[i].path))});
-  }
+  add_files(params.parameter_files, params.parameter_file_count, false, request.parameter_files);
+  add_files(params.overlays, params.overlay_count, true, request.parameter_files);
   return request;
 }
 
@@ -276,6 +279,18 @@ void heddle_instance_release(heddle_instance_t* instance) {
 heddle_status_t* heddle_instance_wait(heddle_instance_t* instance, uint64_t timeout_ns) try {
   if (!instance) return missing("heddle_instance_wait", "instance");
   return of(instance)->wait_until_loaded(timeout_ns).release();
+} catch (...) {
+  return caught();
+}
+
+heddle_status_t* heddle_instance_refit(heddle_instance_t* instance, const heddle_refit_params_t* given) try {
+  if (!instance || !given) return missing("heddle_instance_refit", instance ? "params" : "instance");
+  heddle_refit_params_t params;
+  if (Status status = read_params(given, &params, "heddle_refit_params_t"); !status.ok()) return status.release();
+  std::vector<heddle::open::ParameterFiles::Named> files;
+  add_files(params.parameter_files, params.parameter_file_count, false, files);
+  add_files(params.overlays, params.overlay_count, true, files);
+  return of(instance)->refit(files).release();
 } catch (...) {
   return caught();
 }

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "sdk/module/element_types.h"
+#include "sdk/module/nearest.h"
 #include "sdk/module/parameter_formats.h"
 #include "sdk/module/safetensors.h"
 
@@ -65,7 +66,7 @@ Status ParameterFiles::open_shards(Source& source) {
 Status ParameterFiles::open(const std::vector<Named>& files) {
   for (const Named& named : files) {
     HEDDLE_RETURN_IF_ERROR(open_file(named.path));
-    Source source{named.scope, files_.size() - 1, {}};
+    Source source{named.scope, named.over, files_.size() - 1, {}};
     const bool in_shards = module::is_shard_index(files_.back().first_bytes);
     HEDDLE_RETURN_IF_ERROR(in_shards ? open_shards(source) : read_index(files_.back()));
     sources_.push_back(std::move(source));
@@ -119,7 +120,34 @@ Result<ParameterExtent> ParameterFiles::blocks_of(const File& file, const module
   return ParameterExtent{file.descriptor, entry.offset, entry.length, file.identity, file.path, entry.block, type, parameter.size_bytes()};
 }
 
-Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const module_format::Parameter& parameter) {
+Status ParameterFiles::check_use(const OpenModule& module, bool all) const {
+  for (const Source& source : sources_) {
+    if (!source.over && !all) continue;
+    const std::string& path = files_[source.first_file].path;
+    bool is_used = false;
+    std::vector<std::string> names;
+    for (const module_format::Parameter* parameter : *module.metadata().parameters()) {
+      if (parameter->stored() || parameter->scope()->string_view() != source.scope) continue;
+      names.push_back(parameter->name()->str());
+      auto found = find_in(source, names.back());
+      if (!found.ok()) return found.take_status();
+      is_used |= found->second != nullptr;
+    }
+    if (is_used) continue;
+    const auto& entries = files_[source.in_shards.empty() ? source.first_file : source.first_file + 1].index.entries();
+    std::string hint = fmt::format("scope '{}' of the module has {} parameters outside of it", source.scope, names.size());
+    if (!entries.empty()) {
+      const std::string meant = module::nearest(entries[0].name, names);
+      hint += fmt::format("; the file's first tensor is '{}'", entries[0].name);
+      if (!meant.empty()) hint += fmt::format(", did you mean '{}'?", meant);
+    }
+    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: replacing parameters by those of {} failed: {} uses none of its tensors; {}", path,
+                 module.path(), hint);
+  }
+  return Status();
+}
+
+Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const module_format::Parameter& parameter, bool optional) {
   if (parameter.stored()) {
     module::FileExtent extent = module.file().parameter_extent(parameter);
     Result<FileIdentity> identity = identify(extent.descriptor, module.path());
@@ -138,6 +166,7 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
   std::string scope = parameter.scope()->str(), name = parameter.name()->str();
   const File* file = nullptr;
   const module::ParameterEntry* entry = nullptr;
+  uint32_t of = 0;
   std::string searched;
   for (const Source& source : sources_) {
     if (source.scope != scope) continue;
@@ -145,13 +174,15 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
     if (!found.ok()) return found.take_status();
     searched += (searched.empty() ? "" : ", ") + files_[source.first_file].path;
     if (!found->second) continue;
-    if (entry) {
+    if (entry && !source.over) {
       return error(HEDDLE_STATUS_INVALID_ARGUMENT,
                    "heddle: finding parameter '{}' of scope '{}' failed: both {} and {} have it; name one of them", name, scope, file->path,
                    found->first->path);
     }
     std::tie(file, entry) = *found;
+    of = static_cast<uint32_t>(&source - sources_.data());
   }
+  if (!entry && optional) return ParameterExtent();
   if (searched.empty()) {
     return error(HEDDLE_STATUS_NOT_FOUND,
                  "heddle: finding parameter '{}' of {} failed: no file is given for its scope '{}'; pass one with "
@@ -163,7 +194,11 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
                  "heddle: finding parameter '{}' failed: no tensor of {} has that name; heddle params ls lists them", name, searched);
   }
   std::vector<int64_t> dims(parameter.dims()->begin(), parameter.dims()->end());
-  if (entry->block) return blocks_of(*file, *entry, parameter, dims);
+  if (entry->block) {
+    Result<ParameterExtent> blocks = blocks_of(*file, *entry, parameter, dims);
+    if (blocks.ok()) blocks->source = of;
+    return blocks;
+  }
   const bool is_such = entry->is_untyped || (entry->element_type == parameter.element_type() && entry->dims == dims);
   if (!is_such || entry->length != parameter.size_bytes()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -174,6 +209,7 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
                  entry->dtype);
   }
   ParameterExtent extent{file->descriptor, entry->offset, entry->length, file->identity, file->path};
+  extent.source = of;
   extent.pattern = entry->pattern;
   return extent;
 }

@@ -18,6 +18,7 @@ namespace heddle::open {
 
 // Bytes of an open file. Descriptor and path are borrowed from the module or from ParameterFiles.
 struct ParameterExtent {
+  static constexpr uint32_t kOfModule = UINT32_MAX;
   int descriptor = -1;
   uint64_t offset = 0;
   uint64_t length = 0;
@@ -27,6 +28,7 @@ struct ParameterExtent {
   const module::BlockType* block = nullptr;
   heddle_element_type_t type = HEDDLE_TYPE_UNDEFINED;
   uint64_t value_bytes = 0;
+  uint32_t source = kOfModule;    // index of the file among those that were opened
   std::string_view pattern = {};  // repeated up to `length` instead of read, unless it is empty; borrowed like the path
 };
 
@@ -34,6 +36,7 @@ class ParameterFiles {
  public:
   struct Named {
     std::string scope, path;
+    bool over = false;  // laid over the earlier files of its scope: its tensors replace theirs
   };
   ParameterFiles() = default;
   ~ParameterFiles();
@@ -42,8 +45,11 @@ class ParameterFiles {
 
   // Opens the files and reads their indexes; an index of shards includes all of its shards. A scope may have several files.
   Status open(const std::vector<Named>& files);
+  // NOT_FOUND if the module takes no tensor from one of the files that are laid over others; all: from one of the files.
+  Status check_use(const OpenModule& module, bool all) const;
   // The bytes of one parameter. NOT_FOUND names scope and parameter; INVALID_ARGUMENT tells how type or shape differ, or which two files contain it.
-  Result<ParameterExtent> find(const OpenModule& module, const module_format::Parameter& parameter);
+  // optional: if no file has it, that is no error, and the descriptor is -1.
+  Result<ParameterExtent> find(const OpenModule& module, const module_format::Parameter& parameter, bool optional = false);
 
  private:
   struct File {
@@ -56,6 +62,7 @@ class ParameterFiles {
   // The source named for a scope: a file, or an index of shards, followed by its shards in files_.
   struct Source {
     std::string scope;
+    bool over = false;
     size_t first_file = 0;
     std::vector<module::ShardIndex::Entry> in_shards;  // empty if the file itself has the tensors
   };

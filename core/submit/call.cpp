@@ -85,7 +85,8 @@ Status Call::start_plan(std::unique_ptr<Frame> frame) {
     return start_task([&] { return function_.run_several(invocation_, Function::Taken(function_, std::move(frame_)), pace_); });
   }
   if (pace_.over()) {
-    return Run(function_.run_params(invocation_), pace_, function_.instance().counters()).check(*frame_, frame_->plan().segments[0]);
+    return Run(function_.run_params(invocation_, frame_->plan().globals), pace_, function_.instance().counters())
+        .check(*frame_, frame_->plan().segments[0]);
   }
   HEDDLE_RETURN_IF_ERROR(function_.submit_single(*frame_, invocation_, &value_));
   timeline_ = frame_->timeline_ref().get();

@@ -346,8 +346,9 @@ Status Function::run_single(Invocation& call, Frame& frame) {
   return status.ok() ? frame.verdict() : std::move(status);
 }
 
-RunParams Function::run_params(const Invocation& call) const {
-  return {program_, signature_, instance_.machine(), instance_.devices(), call.arguments(), call.results(), call.state.get()};
+RunParams Function::run_params(const Invocation& call, Ref<Globals> globals) const {
+  return {program_,         signature_,     instance_.machine(), std::move(globals), instance_.devices(),
+          call.arguments(), call.results(), call.state.get()};
 }
 
 Task Function::wait_for_others(Invocation& call, Pace& pace) const {
@@ -366,7 +367,7 @@ Task Function::wait_for_others(Invocation& call, Pace& pace) const {
 Task Function::run_several(Invocation& call, Taken given, Pace& pace) {
   Taken taken = std::move(given);  // `given` lives as long as the task, which outlives its work
   Frame& frame = *taken.frame;
-  Run run(run_params(call), pace, instance_.counters());
+  Run run(run_params(call, frame.plan().globals), pace, instance_.counters());
   Status status = co_await wait_for_others(call, pace);
   if (Status over = run.check(frame, frame.plan().segments[0]); !over.ok()) status = std::move(over);
   if (status.ok()) {
@@ -379,10 +380,10 @@ Task Function::run_several(Invocation& call, Taken given, Pace& pace) {
 }
 
 Task Function::run_scalar_program(Invocation& call, Pace& pace) {
+  Run run(run_params(call, instance_.globals()), pace, instance_.counters());  // those from before anything is waited for
   // The host part of a program may take long.
   Status status = co_await pace.may_block();
   if (status.ok()) status = co_await wait_for_others(call, pace);
-  Run run(run_params(call), pace, instance_.counters());
   if (status.ok()) {
     call.taken.clear();
     const std::vector<std::vector<int64_t>> dims = argument_dims(call);

@@ -4,6 +4,7 @@
 #ifndef HEDDLE_CORE_SUBMIT_FUNCTION_H_
 #define HEDDLE_CORE_SUBMIT_FUNCTION_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -58,6 +59,8 @@ class Function {
   void abandon(CallPointer call);
   // Frees the arenas that no call is using.
   void drop_idle_frames();
+  // Runs `exchange` while no call takes or keeps a plan of any of these functions, and drops their plans. Calls that have one go on with it.
+  static void drop_plans(std::span<const std::unique_ptr<Function>> functions, const std::function<void()>& exchange);
 
  private:
   friend class Call;
@@ -112,13 +115,13 @@ class Function {
   [[gnu::cold]] Status make(const Invocation& call, Taken& taken);
   [[gnu::cold]] Result<std::unique_ptr<Frame>> make_frame(const memory::Ref<Plan>& plan);
   [[gnu::cold]] Result<memory::Ref<Plan>> make_plan(const std::vector<std::vector<int64_t>>& argument_dims,
-                                                    std::span<const int64_t> symbols, bool exact = false);
+                                                    std::span<const int64_t> symbols, memory::Ref<Globals> globals, bool exact = false);
   // For a call that runs out of memory: a plan that replaces this one and whose arenas are as small as possible. The call is then counted with the
   // new plan. Empty: this plan's arenas are already that small.
   [[gnu::cold]] Result<memory::Ref<Plan>> make_smaller_plan(const Invocation& call, const Plan& plan);
   // Gives the call a frame of such a plan. False: there is none, and the frame is unchanged. On failure the frame may be gone.
   [[gnu::cold]] Result<bool> shrink(std::unique_ptr<Frame>& frame, const Invocation& call);
-  // replaces: removes a plan with the same extents.
+  // replaces: removes a plan with the same extents. A plan whose globals are no longer the instance's is not kept.
   [[gnu::cold]] void keep_plan(const memory::Ref<Plan>& plan, bool replaces = false);
   std::unique_ptr<Frame> take_spare(const Plan& plan);
   static std::unique_ptr<Frame> take_idle(CachedPlan& cached);  // cached has an idle frame; under lock_
@@ -163,7 +166,7 @@ class Function {
   // Calls in pieces. The caller has collected the waits.
   Task run_several(Invocation& call, Taken given, Pace& pace);
   Task run_scalar_program(Invocation& call, Pace& pace);
-  RunParams run_params(const Invocation& call) const;
+  RunParams run_params(const Invocation& call, memory::Ref<Globals> globals) const;
   std::vector<std::vector<int64_t>> argument_dims(const Invocation& call) const;
 
   Instance& instance_;

@@ -34,12 +34,13 @@ std::vector<std::vector<int64_t>> Function::argument_dims(const Invocation& call
   return dims;
 }
 
-Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& dims, std::span<const int64_t> symbols, bool exact) {
+Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& dims, std::span<const int64_t> symbols, Ref<Globals> globals,
+                                      bool exact) {
   Interpreter interpreter(program_, signature_, dims, symbols);
   interpreter.describe_slots(instance_.machine().slots);
   Result<Interpreter::Outcome> outcome = interpreter.run();
   if (!outcome.ok()) return outcome.take_status();
-  Resolver resolver(program_, signature_, instance_.machine(), dims, exact ? nullptr : &packings_);
+  Resolver resolver(program_, signature_, instance_.machine(), dims, std::move(globals), exact ? nullptr : &packings_);
   Result<Ref<Plan>> plan = resolver.resolve(interpreter, 0);
   if (!plan.ok()) return plan.take_status();
   (*plan)->key.assign(symbols.begin(), symbols.end());
@@ -55,7 +56,7 @@ Status Function::prepare(Preferences& preferences) {
       HEDDLE_RETURN_IF_ERROR(wrap(preferences.check(*site), "region '" + site->name()->str() + "'"));
       continue;
     }
-    Result<Ref<Plan>> plan = make_plan(*dims, {});
+    Result<Ref<Plan>> plan = make_plan(*dims, {}, instance_.globals());
     if (!plan.ok()) return plan.take_status();
     keep_plan(*plan);
     return Status();
@@ -65,7 +66,7 @@ Status Function::prepare(Preferences& preferences) {
 
 Result<Ref<Plan>> Function::make_smaller_plan(const Invocation& call, const Plan& plan) {
   for (Packings& packings : packings_) packings.forget();
-  Result<Ref<Plan>> exact = make_plan(argument_dims(call), call.symbols(), true);
+  Result<Ref<Plan>> exact = make_plan(argument_dims(call), call.symbols(), plan.globals, true);
   if (!exact.ok()) return exact;
   if ((*exact)->arena_bytes() >= plan.arena_bytes()) return Ref<Plan>();
   keep_plan(*exact, true);
@@ -106,7 +107,7 @@ Function::Taken Function::take(const Invocation& call, bool starts) {
 
 Status Function::make(const Invocation& call, Taken& taken) {
   if (!taken.plan) {
-    Result<Ref<Plan>> made = make_plan(argument_dims(call), call.symbols());
+    Result<Ref<Plan>> made = make_plan(argument_dims(call), call.symbols(), instance_.globals());
     if (!made.ok()) return made.take_status();
     taken.plan = std::move(*made);
     keep_plan(taken.plan);
@@ -186,6 +187,7 @@ void Function::keep_plan(const Ref<Plan>& plan, bool replaces) {
   kept.idle.resize(kPlaces);
   {
     std::lock_guard lock(lock_);
+    if (plan->globals.get() != instance_.globals().get()) return;
     auto given_up = std::find_if(plans_.begin(), plans_.end(), [&](const CachedPlan& cached) { return cached.plan->key == plan->key; });
     if (given_up != plans_.end() && !replaces) return;  // another thread was faster
     kept.last_use = uses_;
@@ -274,6 +276,24 @@ void Function::drop_idle_frames() {
     }
     if (!dropped) return;
     dispose(std::move(dropped));
+  }
+}
+
+void Function::drop_plans(std::span<const std::unique_ptr<Function>> functions, const std::function<void()>& exchange) {
+  std::vector<std::vector<CachedPlan>> dropped(functions.size());
+  for (const std::unique_ptr<Function>& function : functions) function->lock_.lock();
+  exchange();
+  for (size_t i = 0; i < functions.size(); ++i) {
+    for (CachedPlan& cached : functions[i]->plans_) functions[i]->settle(cached);
+    dropped[i].swap(functions[i]->plans_);
+  }
+  for (const std::unique_ptr<Function>& function : functions) function->lock_.unlock();
+  for (size_t i = 0; i < functions.size(); ++i) {
+    for (CachedPlan& cached : dropped[i]) {
+      for (std::unique_ptr<Frame>& frame : cached.idle) {
+        if (frame) functions[i]->dispose(std::move(frame));
+      }
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/submit/function.h"
 #include "core/submit/initializer_parts.h"
 #include "core/submit/instance.h"
 #include "core/submit/run.h"
@@ -65,39 +66,105 @@ void place_globals(const mf::Module& module, Machine& machine) {
   }
 }
 
-Status Instance::locate_parameters(const InstanceRequest& request, Located& located) {
+void Instance::Located::note(uint32_t global, const open::ParameterExtent& extent, std::string_view name) {
+  extents[global] = {extent.descriptor, extent.offset, extent.block ? extent.value_bytes : extent.length,
+                     extent.file,       extent.path,   name,
+                     extent.block,      extent.type,   extent.length,
+                     extent.pattern};
+}
+
+Status Instance::locate_parameters(const std::vector<open::ParameterFiles::Named>& files, const Globals* current, Located& located) const {
   const mf::Module& meta = module_->metadata();
-  read_ = find_read_globals(meta, programs());
-  globals_.resize(meta.globals()->size());
-  place_globals(meta, machine_);
-  HEDDLE_RETURN_IF_ERROR(located.files.open(request.parameter_files));
+  HEDDLE_RETURN_IF_ERROR(located.files.open(files));
+  HEDDLE_RETURN_IF_ERROR(located.files.check_use(*module_, current != nullptr));
   located.extents.resize(meta.globals()->size());
+  located.names = names_;
+  located.names.insert(located.names.end(), files.begin(), files.end());
+  located.origins = origins_;
+  located.origins.resize(meta.globals()->size());
+  std::vector<uint32_t> again;
   for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
     const mf::Global* global = meta.globals()->Get(i);
     if (global->kind() != mf::GlobalKind::Parameter || !read_.at_all[i]) continue;
     const mf::Parameter& parameter = *meta.parameters()->Get(global->index());
-    Result<open::ParameterExtent> extent = located.files.find(*module_, parameter);
+    if (current && parameter.stored() && read_.by_functions[i]) continue;
+    Result<open::ParameterExtent> extent = located.files.find(*module_, parameter, current != nullptr);
     if (!extent.ok()) return extent.take_status();
-    located.extents[i] = {extent->descriptor, extent->offset, extent->block ? extent->value_bytes : extent->length,
-                          extent->file,       extent->path,   parameter.name()->string_view(),
-                          extent->block,      extent->type,   extent->length,
-                          extent->pattern};
+    if (extent->descriptor < 0) {
+      if (!read_.by_functions[i]) again.push_back(i);
+      continue;
+    }
+    located.note(i, *extent, parameter.name()->string_view());
+    if (extent->source != open::ParameterExtent::kOfModule)
+      located.origins[i] = {static_cast<uint32_t>(names_.size() + extent->source), extent->file};
     if (read_.by_functions[i]) located.kept.push_back(i);
+  }
+  return again.empty() ? Status() : locate_again(again, located);
+}
+
+Status Instance::locate_again(const std::vector<uint32_t>& globals, Located& located) const {
+  const mf::Module& meta = module_->metadata();
+  std::vector<open::ParameterFiles::Named> files;
+  for (uint32_t file = 0; file < names_.size(); ++file) {
+    if (std::ranges::any_of(globals, [&](uint32_t i) { return origins_[i].file == file; })) files.push_back(names_[file]);
+  }
+  HEDDLE_RETURN_IF_ERROR(located.earlier.open(files));
+  for (uint32_t i : globals) {
+    const mf::Parameter& parameter = *meta.parameters()->Get(meta.globals()->Get(i)->index());
+    Result<open::ParameterExtent> extent = located.earlier.find(*module_, parameter);
+    if (!extent.ok()) return extent.take_status();
+    const open::FileIdentity& before = origins_[i].identity;
+    std::string change = open::change_since(before, extent->descriptor);
+    if (!std::equal(before.begin(), before.begin() + open::kFileSize, extent->file.begin())) change = "it is another file than before";
+    if (!change.empty()) {
+      return error(HEDDLE_STATUS_FAILED_PRECONDITION,
+                   "{} is computed from '{}' again, which is in {}, and that file changed since it was read: {}; name a file that has it",
+                   module_->path(), parameter.name()->string_view(), extent->path, change);
+    }
+    located.note(i, *extent, parameter.name()->string_view());
   }
   return Status();
 }
 
-Status Instance::make_globals(const Located& located) {
-  HEDDLE_RETURN_IF_ERROR(load_parameters(located.kept, located.extents, {}));
-  HEDDLE_RETURN_IF_ERROR(allocate_globals());
-  return run_initializer(located.kept, located.extents);
+void Instance::Located::drop_unused_names(const std::vector<bool>& in_memory) {
+  std::vector<uint32_t> place(names.size(), UINT32_MAX);
+  for (uint32_t i = 0; i < origins.size(); ++i) {
+    if (in_memory[i]) origins[i] = {};
+    if (origins[i].file != open::ParameterExtent::kOfModule) place[origins[i].file] = 0;
+  }
+  std::vector<open::ParameterFiles::Named> used;
+  for (uint32_t file = 0; file < place.size(); ++file) {
+    if (place[file] != 0) continue;
+    place[file] = static_cast<uint32_t>(used.size());
+    used.push_back(std::move(names[file]));
+  }
+  for (Origin& origin : origins) {
+    if (origin.file != open::ParameterExtent::kOfModule) origin.file = place[origin.file];
+  }
+  names = std::move(used);
 }
 
-Status Instance::allocate_globals() {
+Result<memory::Ref<Globals>> Instance::make_globals(const Located& located, const Globals* current, State& state) {
+  auto made = memory::Ref<Globals>::adopt(new Globals());
+  made->places = machine_.globals;
+  made->weights.resize(made->places.size());
+  for (uint32_t i = 0; current && i < made->places.size(); ++i) {
+    if (module_->metadata().globals()->Get(i)->kind() == mf::GlobalKind::Derived) continue;
+    made->places[i] = current->places[i];
+    made->weights[i] = current->weights[i];
+  }
+  HEDDLE_RETURN_IF_ERROR(load_parameters(located.kept, located.extents, {}, *made));
+  HEDDLE_RETURN_IF_ERROR(allocate_globals(*made));
+  HEDDLE_RETURN_IF_ERROR(run_initializer(located, made, state));
+  return made;
+}
+
+Status Instance::allocate_globals(Globals& made) {
   const auto& globals = *module_->metadata().globals();
   for (uint32_t i = 0; i < globals.size(); ++i) {
     const mf::Global* global = globals.Get(i);
     if (global->kind() == mf::GlobalKind::Parameter || global->kind() == mf::GlobalKind::State || !read_.at_all[i]) continue;
+    if (made.weights[i]) continue;  // a constant
     memory::Device& device = *devices_[machine_.globals[i].device];
     heddle_block_t block{};
     Status allocated = device.allocate(global->size_bytes(), 64, memory::kState, &block);
@@ -105,8 +172,8 @@ Status Instance::allocate_globals() {
       return wrap(std::move(allocated), fmt::format("heddle: allocating {} bytes for '{}' on device '{}' failed", global->size_bytes(),
                                                     global->name()->string_view(), device.alias()));
     }
-    globals_[i] = std::make_shared<memory::Weight>(memory::Ref<memory::Device>(&device), block);
-    machine_.globals[i].memory = {block.buffer, block.offset, global->size_bytes()};
+    made.weights[i] = std::make_shared<memory::Weight>(memory::Ref<memory::Device>(&device), block);
+    made.places[i].memory = {block.buffer, block.offset, global->size_bytes()};
     if (global->size_bytes() == 0) continue;
     if (global->kind() == mf::GlobalKind::Constant) {
       std::span<const std::byte> bytes = module_->file().constants(*global->data());
@@ -114,17 +181,14 @@ Status Instance::allocate_globals() {
         return error(HEDDLE_STATUS_DATA_LOSS, "heddle: reading constant '{}' of {} failed: it has {} bytes of {}",
                      global->name()->string_view(), module_->path(), bytes.size(), global->size_bytes());
       }
-      HEDDLE_RETURN_IF_ERROR(device.upload(bytes.data(), machine_.globals[i].memory));
+      HEDDLE_RETURN_IF_ERROR(device.upload(bytes.data(), made.places[i].memory));
     }
   }
-  Result<memory::Ref<State>> state = State::create(module_->metadata(), machine_, devices_, read_.at_all, serial_);
-  if (!state.ok()) return state.take_status();
-  state_ = std::move(*state);
   return Status();
 }
 
 Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents,
-                                 const std::vector<memory::StagePlace>& place_of_global) {
+                                 const std::vector<memory::StagePlace>& place_of_global, Globals& made) {
   for (uint32_t device = 0; device < devices_.size(); ++device) {
     std::vector<memory::WeightExtent> here;
     std::vector<memory::StagePlace> places;
@@ -141,58 +205,89 @@ Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std
     if (!weights.ok()) return wrap(weights.take_status(), "heddle: loading the parameters of " + module_->path() + " failed");
     for (size_t i = 0; i < weights->size(); ++i) {
       const heddle_block_t& block = (*weights)[i]->block();
-      machine_.globals[owners[i]].memory = {block.buffer, block.offset, here[i].length};
-      globals_[owners[i]] = std::move((*weights)[i]);
+      made.places[owners[i]].memory = {block.buffer, block.offset, here[i].length};
+      made.weights[owners[i]] = std::move((*weights)[i]);
     }
     HEDDLE_RETURN_IF_ERROR(check_unchanged(here, *module_));
   }
   return Status();
 }
 
-Status Instance::run_initializer(const std::vector<uint32_t>& kept, const std::vector<memory::WeightExtent>& extents) {
+Status Instance::run_initializer(const Located& located, const memory::Ref<Globals>& made, State& state) {
   const mf::Program* program = initializer();
   if (!program) return Status();
   const mf::Module& meta = module_->metadata();
   const std::vector<InitializerPart> parts = parts_of_initializer(meta, *program, read_.by_functions, usual_part_bytes(meta));
-  std::vector<bool> elsewhere(globals_.size(), false);  // the same bytes are among those that functions read
+  const std::vector<memory::WeightExtent>& extents = located.extents;
+  std::vector<bool> elsewhere(extents.size(), false);  // the same bytes are among those that functions read
   auto key_of = [&](uint32_t i) {
     return std::tuple(machine_.globals[i].device, extents[i].file, extents[i].offset, extents[i].length, extents[i].type);
   };
   std::set<decltype(key_of(0))> loaded;
-  for (uint32_t i : kept) loaded.insert(key_of(i));
-  for (uint32_t i = 0; i < globals_.size(); ++i) elsewhere[i] = loaded.contains(key_of(i));
+  for (uint32_t i : located.kept) loaded.insert(key_of(i));
+  for (uint32_t i = 0; i < extents.size(); ++i) elsewhere[i] = loaded.contains(key_of(i));
   Result<InitializerStage> stage = stage_of_initializer(meta, parts, machine_, elsewhere);
   if (!stage.ok()) return wrap(stage.take_status(), "heddle: running the initializer of " + module_->path() + " failed");
   std::vector<std::shared_ptr<memory::Stage>> stage_of_device;
   for (size_t device = 0; device < devices_.size(); ++device)
     stage_of_device.push_back(std::make_shared<memory::Stage>(devices_[device], stage->bytes_of_device[device]));
   std::vector<memory::StagePlace> places;
-  for (uint32_t i = 0; i < globals_.size(); ++i) places.push_back({stage_of_device[machine_.globals[i].device], stage->offsets[i]});
+  for (uint32_t i = 0; i < extents.size(); ++i) places.push_back({stage_of_device[machine_.globals[i].device], stage->offsets[i]});
   std::vector<uint32_t> pauses;
   for (size_t i = 1; i < parts.size(); ++i) pauses.push_back(parts[i].first_instruction);
   size_t part = 0;
   auto free_part = [&] {
     for (uint32_t i : parts[part].freed) {
-      globals_[i].reset();
-      machine_.globals[i].memory = {};
+      made->weights[i].reset();
+      made->places[i].memory = {};
     }
   };
   auto next_part = [&] {
     free_part();
-    return load_parameters(parts[++part].loaded, extents, places);
+    return load_parameters(parts[++part].loaded, extents, places, *made);
   };
-  HEDDLE_RETURN_IF_ERROR(load_parameters(parts[0].loaded, extents, places));
+  HEDDLE_RETURN_IF_ERROR(load_parameters(parts[0].loaded, extents, places, *made));
   Pace here(nullptr);
-  Run run({*program, open::initializer_signature(), machine_, devices_, {}, {}, state_.get()}, here, counters_);
+  Machine machine = machine_;
+  machine.profile = nullptr;  // it is for calls
+  Run run({*program, open::initializer_signature(), machine, made, devices_, {}, {}, &state}, here, counters_);
   Status status = run.whole_program({}, {}, [](uint32_t, const ResultNeed&) { return Status(); }, pauses, next_part).run();
   if (!status.ok()) return in_region(std::move(status), *program, "heddle: running the initializer of " + module_->path() + " failed");
   free_part();
   // No other code reads what only the initializer has written.
-  for (uint32_t i = 0; i < globals_.size(); ++i) {
-    if (read_.by_functions[i] || machine_.globals[i].is_state) continue;
-    globals_[i].reset();
-    machine_.globals[i].memory = {};
+  for (uint32_t i = 0; i < extents.size(); ++i) {
+    if (read_.by_functions[i] || made->places[i].is_state) continue;
+    made->weights[i].reset();
+    made->places[i].memory = {};
   }
+  return Status();
+}
+
+Status Instance::refit(const std::vector<open::ParameterFiles::Named>& files) {
+  HEDDLE_RETURN_IF_ERROR(wait_until_loaded(HEDDLE_TIMEOUT_INFINITE));
+  const std::string context = "heddle: replacing the parameters of an instance of " + module_->path() + " failed, so it keeps those it had";
+  if (functions_.empty() && module_->metadata().functions()->size() != 0)
+    return error(HEDDLE_STATUS_FAILED_PRECONDITION, "{}: it was created with HEDDLE_INSTANCE_ROUTE_ONLY", context);
+  if (files.empty()) return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}: no file is given; name at least one", context);
+  std::lock_guard one_at_a_time(refit_mutex_);
+  memory::Ref<Globals> current = globals();
+  Located located;
+  if (Status found = locate_parameters(files, current.get(), located); !found.ok()) return wrap(std::move(found), context);
+  for (open::ParameterFiles::Named& file : located.names) file.over = true;  // over those of earlier loads
+  located.drop_unused_names(read_.by_functions);
+  // States keep their values: what the initializer writes to one is for this run only.
+  std::vector<bool> used(read_.at_all.size());
+  if (const mf::Program* program = initializer()) note_globals(*program, used);
+  Result<memory::Ref<State>> state = State::create(module_->metadata(), machine_, devices_, used, serial_);
+  if (!state.ok()) return wrap(state.take_status(), context);
+  Result<memory::Ref<Globals>> made = make_globals(located, current.get(), **state);
+  if (!made.ok()) return wrap(made.take_status(), context);
+  Function::drop_plans(functions_, [&] {
+    std::lock_guard lock(globals_lock_);
+    std::swap(globals_, *made);
+  });
+  names_ = std::move(located.names);
+  origins_ = std::move(located.origins);
   return Status();
 }
 

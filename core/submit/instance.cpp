@@ -117,9 +117,11 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
     instance->decide_functions();
     return instance;
   }
+  instance->read_ = find_read_globals(instance->module_->metadata(), instance->programs());
+  place_globals(instance->module_->metadata(), instance->machine_);
   // Shared, since functions that a thread runs have to be copyable.
   const auto located = std::make_shared<Located>();
-  HEDDLE_RETURN_IF_ERROR(instance->locate_parameters(request, *located));
+  HEDDLE_RETURN_IF_ERROR(instance->locate_parameters(request.parameter_files, nullptr, *located));
   for (uint32_t i = 0; i < instance->module_->signatures().size(); ++i) {
     instance->functions_.push_back(std::make_unique<Function>(*instance, instance->module_->signatures()[i], instance->program(i)));
   }
@@ -132,8 +134,16 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   return instance;
 }
 
-Status Instance::load_data(const Located& located) {
-  HEDDLE_RETURN_IF_ERROR(make_globals(located));
+Status Instance::load_data(Located& located) {
+  Result<memory::Ref<State>> state = State::create(module_->metadata(), machine_, devices_, read_.at_all, serial_);
+  if (!state.ok()) return state.take_status();
+  state_ = std::move(*state);
+  Result<memory::Ref<Globals>> made = make_globals(located, nullptr, *state_);
+  if (!made.ok()) return made.take_status();
+  globals_ = std::move(*made);
+  located.drop_unused_names(read_.by_functions);
+  names_ = std::move(located.names);
+  origins_ = std::move(located.origins);
   machine_.profile = profile_.get();  // from calls only
   return prepare_functions();
 }

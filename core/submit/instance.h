@@ -21,6 +21,7 @@
 #include "core/submit/profile.h"
 #include "core/submit/runtime.h"
 #include "core/submit/state.h"
+#include "sdk/cpp/heddle/sdk/spin_lock.h"
 
 namespace heddle::submit {
 
@@ -83,6 +84,13 @@ class Instance final : public memory::Counted {
   const memory::Ref<State>& state() const { return state_; }
   // Another one. [any] [may-block]
   Result<memory::Ref<State>> create_state() const;
+  // The values for calls that start now.
+  memory::Ref<Globals> globals() const {
+    std::lock_guard lock(globals_lock_);
+    return globals_;
+  }
+  // Replaces the parameters that these files have, and what is computed from them. On failure the values stay. [any] [may-block]
+  Status refit(const std::vector<open::ParameterFiles::Named>& files);
   // Differs from that of every other instance of the process.
   uint64_t serial() const { return serial_; }
   // "route", "statistics" or "profile"; NOT_FOUND for another topic.
@@ -113,22 +121,37 @@ class Instance final : public memory::Counted {
   // Loads one variant; returns its entries in the order of the executable.
   Status load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries);
   void unload_code();
+  // From which file a parameter was read, as an index in files_, and which version of it.
+  struct Origin {
+    uint32_t file = open::ParameterExtent::kOfModule;
+    open::FileIdentity identity{};
+  };
   // Where the parameters are.
   struct Located {
-    open::ParameterFiles files;                 // open for as long as they are read; `extents` refers to them
+    open::ParameterFiles files, earlier;        // open for as long as they are read; `extents` refers to them. earlier: of earlier loads
     std::vector<memory::WeightExtent> extents;  // one per global
-    std::vector<uint32_t> kept;                 // the globals that functions read
+    std::vector<uint32_t> kept;                 // the globals that functions read, and that are loaded
+    std::vector<Origin> origins;                // one per global
+    std::vector<open::ParameterFiles::Named> names;  // of origins
+    void note(uint32_t global, const open::ParameterExtent& extent, std::string_view name);
+    // Keeps only names that a refit may need: of parameters that are not in memory.
+    void drop_unused_names(const std::vector<bool>& in_memory);
   };
-  Status locate_parameters(const InstanceRequest& request, Located& located);
+  // current: the values that stay unless a file has others; NULL: none yet.
+  Status locate_parameters(const std::vector<open::ParameterFiles::Named>& files, const Globals* current, Located& located) const;
+  // Finds parameters again that only the initializer reads, in the files from which they were read before.
+  Status locate_again(const std::vector<uint32_t>& globals, Located& located) const;
   // Loads the parameters that functions read and all other globals that the instance keeps; then those that only the initializer reads, part by part.
-  Status make_globals(const Located& located);
+  // current: shared where nothing changes; NULL: none yet. state: for the initializer.
+  Result<memory::Ref<Globals>> make_globals(const Located& located, const Globals* current, State& state);
   // Makes the globals and prepares the functions.
-  Status load_data(const Located& located);
-  Status allocate_globals();
+  Status load_data(Located& located);
+  // Those that are not shared with an earlier load.
+  Status allocate_globals(Globals& made);
   // Loads these globals; `extents` has an entry for each, as has `place_of_global` unless it is empty.
   Status load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents,
-                         const std::vector<memory::StagePlace>& place_of_global);
-  Status run_initializer(const std::vector<uint32_t>& kept, const std::vector<memory::WeightExtent>& extents);
+                         const std::vector<memory::StagePlace>& place_of_global, Globals& made);
+  Status run_initializer(const Located& located, const memory::Ref<Globals>& made, State& state);
   // The chosen program; for the initializer NULL if there is none.
   const module_format::Program& program(uint32_t function) const;
   const module_format::Program* initializer() const;
@@ -147,7 +170,6 @@ class Instance final : public memory::Counted {
   std::vector<Link> links_;
   std::vector<Loaded> loaded_;
   ReadGlobals read_;
-  std::vector<std::shared_ptr<memory::Weight>> globals_;  // one per global: parameters are shared, the rest belong to the instance
   Machine machine_;
   std::unique_ptr<Profile> profile_;
   std::unique_ptr<Preferences> preferences_;
@@ -159,7 +181,12 @@ class Instance final : public memory::Counted {
   const uint64_t serial_ = next_serial();
   std::mutex abandoned_mutex_;
   std::atomic<uint32_t> abandoned_count_{0};
-  CallPointer abandoned_;  // head of an intrusive list, which needs no memory: work in progress cannot be dropped
+  CallPointer abandoned_;               // head of an intrusive list, which needs no memory: work in progress cannot be dropped
+  mutable sdk::SpinLock globals_lock_;  // after the functions' locks
+  memory::Ref<Globals> globals_ = memory::Ref<Globals>::adopt(new Globals());
+  std::mutex refit_mutex_;  // for one at a time; guards the next two members
+  std::vector<open::ParameterFiles::Named> names_;
+  std::vector<Origin> origins_;  // one per global
 };
 
 }  // namespace heddle::submit

@@ -121,7 +121,7 @@ Result<std::string> Instance::report(std::string_view topic) {
   out.count("plans_made", value(counters_.plans_made)).count("frames_made", value(counters_.frames_made));
   out.count("arena_bytes", value(counters_.arena_bytes)).count("peak_arena_bytes", value(counters_.peak_arena_bytes));
   uint64_t global_bytes = 0;
-  for (const GlobalMemory& global : machine_.globals) global_bytes += global.memory.length;
+  for (const GlobalMemory& global : globals()->places) global_bytes += global.memory.length;
   out.count("global_bytes", global_bytes).key("weights").open('{').count("bytes_read", runtime_->weights.bytes_read());
   out.count("bytes_mapped", runtime_->weights.bytes_mapped()).count("shared", runtime_->weights.shared()).close('}');
   if (const std::vector<std::string> operations = preferences_->operations().prepared(); !operations.empty()) {

@@ -34,8 +34,13 @@ uint64_t Plan::arena_bytes() const {
 }
 
 Resolver::Resolver(const mf::Program& program, const open::Signature& signature, const Machine& machine,
-                   const std::vector<std::vector<int64_t>>& argument_dims, std::vector<Packings>* packings)
-    : program_(program), signature_(signature), machine_(machine), packings_(packings) {
+                   const std::vector<std::vector<int64_t>>& argument_dims, memory::Ref<Globals> globals, std::vector<Packings>* packings)
+    : program_(program),
+      signature_(signature),
+      machine_(machine),
+      globals_(std::move(globals)),
+      places_(globals_ ? globals_->places : machine.globals),
+      packings_(packings) {
   for (size_t i = 0; i < signature.arguments.size(); ++i) {
     std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(signature.arguments[i].element_type), argument_dims[i]);
     if (!bytes) {
@@ -255,7 +260,7 @@ Result<Place> Resolver::place_of(const RecordedBinding& binding) const {
       place.index = place.device;
       return place;
     default: {
-      const GlobalMemory& global = machine_.globals[place.index];
+      const GlobalMemory& global = places_[place.index];
       if (global.is_state) {
         place.source = Source::kState;
         place.index = global.state_index;
@@ -450,6 +455,7 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   memory::Ref<Plan> plan = memory::Ref<Plan>::adopt(new Plan());
   plan->program = &program_;
   plan->signature = &signature_;
+  plan->globals = globals_;
   plan->profile = machine_.profile;
   plan->inspected = machine_.inspection != nullptr;
   HEDDLE_RETURN_IF_ERROR(plan_memory(interpreter, first_command, *plan));

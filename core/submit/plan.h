@@ -21,6 +21,10 @@
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
 
+namespace heddle::memory {
+class Weight;
+}
+
 namespace heddle::submit {
 
 // Where a value is, before its block is known.
@@ -79,6 +83,12 @@ struct GlobalMemory {
   bool is_state = false;
   uint32_t state_index = 0;  // among the globals of the kind State
 };
+// The values of all globals but states, one entry per global. Immutable once they are loaded; a refit makes others. Plans name the memory and keep it.
+class Globals final : public memory::Counted {
+ public:
+  std::vector<GlobalMemory> places;
+  std::vector<std::shared_ptr<memory::Weight>> weights;  // parameters are shared with other instances; NULL: nothing is kept
+};
 struct Operation;
 class Profile;
 class Inspection;
@@ -107,11 +117,11 @@ struct Machine {
   std::vector<uint64_t> min_alignment_of_device;
   std::vector<SlotDevice> slots;
   std::vector<uint32_t> device_of_slot;
-  Profile* profile = nullptr;        // sums up the times of commands; NULL: no profile
-  Inspection* inspection = nullptr;  // inspects the values of regions; NULL: no inspection
-  Choices* choices = nullptr;        // chooses what runs regions
-  std::span<const Link> links;       // see links.h; empty for one device
-  std::vector<GlobalMemory> globals;
+  Profile* profile = nullptr;         // sums up the times of commands; NULL: no profile
+  Inspection* inspection = nullptr;   // inspects the values of regions; NULL: no inspection
+  Choices* choices = nullptr;         // chooses what runs regions
+  std::span<const Link> links;        // see links.h; empty for one device
+  std::vector<GlobalMemory> globals;  // of an instance without the memory, which is in Globals
   // [executable][device] -> entries; empty if not loaded, null for entries that no chosen program dispatches.
   std::vector<std::vector<std::vector<heddle_entry_t*>>> entries;
 };
@@ -139,6 +149,7 @@ class Plan final : public memory::Counted {
   const open::Signature* signature = nullptr;                // belongs to the module
   uint32_t submission_count = 0, dispatch_count = 0, copy_count = 0, crossing_count = 0;
   uint64_t copied_bytes = 0;
+  memory::Ref<Globals> globals;  // the memory that commands name
 
   // Whether the plan is a single submission on one device.
   bool single() const { return segments.size() == 1 && !segments[0].crossing && !inspected; }
@@ -149,9 +160,10 @@ class Plan final : public memory::Counted {
 // earlier pieces stay.
 class Resolver {
  public:
-  // packings: shared with the function's other calls, one per device; NULL: not shared.
+  // globals: empty for the machine's. packings: shared with the function's other calls, one per device; NULL: not shared.
   Resolver(const module_format::Program& program, const open::Signature& signature, const Machine& machine,
-           const std::vector<std::vector<int64_t>>& argument_dims, std::vector<Packings>* packings = nullptr);
+           const std::vector<std::vector<int64_t>>& argument_dims, memory::Ref<Globals> globals = {},
+           std::vector<Packings>* packings = nullptr);
 
   // The memory need of the commands from first_command on: arenas, results and operations of the plan, but no commands.
   Status plan_memory(const Interpreter& interpreter, size_t first_command, Plan& plan);
@@ -198,6 +210,8 @@ class Resolver {
   const module_format::Program& program_;
   const open::Signature& signature_;
   const Machine& machine_;
+  const memory::Ref<Globals> globals_;
+  const std::vector<GlobalMemory>& places_;  // of globals
   std::vector<Packings>* packings_;
   std::vector<uint64_t> argument_bytes_;
   std::vector<ResultNeed> results_;

@@ -25,6 +25,7 @@ struct RunParams {
   const module_format::Program& program;
   const open::Signature& signature;
   const Machine& machine;
+  memory::Ref<Globals> globals;
   std::span<const memory::Ref<memory::Device>> devices;
   std::span<memory::Tensor* const> arguments;
   std::span<memory::Tensor* const> results;

@@ -148,6 +148,11 @@ typedef struct heddle_instance_params {
   const heddle_parameter_file_t* parameter_files;
   uint32_t parameter_file_count;
   uint32_t flags; /* bits HEDDLE_INSTANCE_* */
+  /* Files that are laid over the parameter files, each over those before it: where a scope has a tensor of that name already, the overlay's takes its
+   * place. The module must use at least one tensor of each. Parameters that the module file stores are not replaced. Since ABI 0.2. */
+  const heddle_parameter_file_t* overlays;
+  uint32_t overlay_count;
+  uint32_t reserved;
 } heddle_instance_params_t;
 
 /* Binds slots, loads code and parameters, and computes what kernels need from parameters, such as packed weights. params may be NULL. NOT_FOUND and
@@ -167,6 +172,24 @@ HEDDLE_EXPORT heddle_status_t* heddle_instance_wait(heddle_instance_t* instance,
  *   "profile"     the time of each region on its device, over all calls that were waited for; FAILED_PRECONDITION without
  *                 HEDDLE_INSTANCE_PROFILE */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_string_t topic, heddle_text_t** out_json);
+
+typedef struct heddle_refit_params { /* Since ABI 0.2. */
+  uint32_t struct_size;
+  uint32_t parameter_file_count;
+  const heddle_parameter_file_t* parameter_files; /* as in heddle_instance_params_t */
+  const heddle_parameter_file_t* overlays;
+  uint32_t overlay_count;
+  uint32_t reserved;
+} heddle_refit_params_t;
+
+/* Gives a live instance the values that these files have; parameters that none of them has keep theirs. What is computed from parameters at load is
+ * computed again; code, functions and states stay as they are. A call that began before uses only old values, also while it goes on; one that begins
+ * after the function returned uses only new ones; one that begins meanwhile uses either all old or all new ones. On failure, also for lack of memory,
+ * the old values stay in use. Until the last call with the old values has ended, both are in memory. Parameters that are needed only to compute others
+ * are read again from the files that they came from: FAILED_PRECONDITION if such a file has changed, and NOT_FOUND if it is gone or if the module uses
+ * no tensor of a given file. Waits for parameters that are loaded in the background; several refits run one after the other. Since ABI 0.2. [any]
+ * [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_instance_refit(heddle_instance_t* instance, const heddle_refit_params_t* params);
 
 /* Makes a state: values that functions of the instance keep between calls, zero at first. Every instance has one. An application with several users
  * can make one for each: every user has values of its own, and all share the instance's parameters and code. Calls that use different states run
