@@ -6,6 +6,7 @@
 
 #include "core_drivers.h"
 #include "sdk/cpp/heddle/heddle.hpp"
+#include "sdk/module/safetensors.h"
 
 namespace heddle::testing {
 namespace {
@@ -227,6 +228,45 @@ TEST_P(CppLayer, WrapsMemoryOfTheApplication) {
   memory.size_bytes = 20;
   EXPECT_EQ(failure_of([&] { main.tensor_over(0, HEDDLE_TYPE_F32, dims, memory); }).code(), HEDDLE_STATUS_INVALID_ARGUMENT);
   EXPECT_EQ(releases, 2);
+}
+
+TEST_P(CppLayer, LaysFilesOverOthersAndReplacesParameters) {
+  ModuleBuilder module = builder();
+  const uint32_t w = module.add_global("w", mf::GlobalKind::Parameter, 16, module.add_parameter("", "w", {4}, {}));
+  mf::FunctionT& main = module.add_function("main");
+  main.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(4)}));
+  ProgramBuilder p = program();
+  p.copy(ProgramBuilder::whole(p.global(w), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+  main.programs.push_back(p.finish());
+  const std::string path = folder.path("parameters.heddle");
+  ASSERT_EQ(module.write(path), "");
+  auto file = [&](const std::string& name, float value) {
+    const std::vector<float> values(4, value);
+    module::SafetensorsTensor tensor;
+    tensor.name = "w";
+    tensor.element_type = HEDDLE_TYPE_F32;
+    tensor.dims = {4};
+    tensor.source = {16, std::as_bytes(std::span<const float>(values)), nullptr};
+    EXPECT_FALSE(module::write_safetensors({tensor}, folder.path(name)));
+    return ParameterFile{"", folder.path(name)};
+  };
+  InstanceOptions options;
+  options.slots = {{"", GetParam().device}};
+  options.parameter_files = {file("one", 1)};
+  options.overlays = {file("two", 2)};
+  const Instance instance = runtime_.open(path).create_instance(options);
+  auto value = [&] {
+    Tensor out;
+    instance.function().call({}, {&out});
+    return out.read<float>()[3];
+  };
+  EXPECT_EQ(value(), 2);
+  instance.refit({file("three", 3)});
+  EXPECT_EQ(value(), 3);
+  instance.refit({}, {file("four", 4)});
+  EXPECT_EQ(value(), 4);
+  EXPECT_EQ(failure_of([&] { instance.refit({{"other", options.overlays[0].path}}); }).code(), HEDDLE_STATUS_NOT_FOUND);
+  EXPECT_EQ(value(), 4);
 }
 
 }  // namespace

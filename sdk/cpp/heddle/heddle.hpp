@@ -419,6 +419,18 @@ class Function {
 
 // A module bound to devices, with its parameters and its state. Destruction waits for calls in
 // flight, unless a Call object of this instance still exists; that object then keeps the instance alive.
+struct ParameterFile {
+  std::string scope;  // the namespace to which the parameters of this file belong (docs/parameters.md); empty: the default one
+  std::string path;
+};
+
+// Files for heddle_instance_create and heddle_instance_refit. Borrows their texts.
+inline std::vector<heddle_parameter_file_t> c_files(const std::vector<ParameterFile>& files) {
+  std::vector<heddle_parameter_file_t> out;
+  for (const ParameterFile& one : files) out.push_back({c_string(one.scope), c_string(one.path)});
+  return out;
+}
+
 class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
  public:
   using Handle::Handle;
@@ -436,6 +448,17 @@ class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
     check(heddle_state_create(get(), &out));
     return State(out);
   }
+  // New values for the parameters that these files have; the others keep theirs. A call uses only old or only new ones (heddle_instance_refit).
+  void refit(const std::vector<ParameterFile>& parameter_files, const std::vector<ParameterFile>& overlays = {}) const {
+    const std::vector<heddle_parameter_file_t> files = c_files(parameter_files), over = c_files(overlays);
+    heddle_refit_params_t params{};
+    params.struct_size = sizeof(params);
+    params.parameter_files = files.data();
+    params.parameter_file_count = static_cast<uint32_t>(files.size());
+    params.overlays = over.data();
+    params.overlay_count = static_cast<uint32_t>(over.size());
+    check(heddle_instance_refit(get(), &params));
+  }
   // JSON: "route", "statistics" or "profile".
   Text report(std::string_view topic) const {
     heddle_text_t* out = nullptr;
@@ -449,15 +472,11 @@ struct SlotBinding {
   std::string device;  // an alias of the configuration, or "cpu", "cpu:1", "heddle.cpu:0"
 };
 
-struct ParameterFile {
-  std::string scope;  // the namespace to which the parameters of this file belong (docs/parameters.md); empty: the default one
-  std::string path;
-};
-
 struct InstanceOptions {
   std::vector<SlotBinding> slots;  // others are routed by the configuration
   std::vector<ParameterFile> parameter_files;
-  uint32_t flags = 0;  // bits HEDDLE_INSTANCE_*, such as HEDDLE_INSTANCE_PROFILE
+  uint32_t flags = 0;                        // bits HEDDLE_INSTANCE_*, such as HEDDLE_INSTANCE_PROFILE
+  std::vector<ParameterFile> overlays = {};  // laid over parameter_files: their tensors take the place of those of the same name
 };
 
 // One compiled .heddle file, opened and verified.
@@ -468,8 +487,7 @@ class Module : public Handle<heddle_module_t, heddle_module_release> {
   Instance create_instance(const InstanceOptions& options = {}) const {
     std::vector<heddle_slot_binding_t> slots;
     for (const SlotBinding& one : options.slots) slots.push_back({c_string(one.slot), c_string(one.device)});
-    std::vector<heddle_parameter_file_t> files;
-    for (const ParameterFile& one : options.parameter_files) files.push_back({c_string(one.scope), c_string(one.path)});
+    const std::vector<heddle_parameter_file_t> files = c_files(options.parameter_files), overlays = c_files(options.overlays);
     heddle_instance_params_t params{};
     params.struct_size = sizeof(params);
     params.slots = slots.data();
@@ -477,6 +495,8 @@ class Module : public Handle<heddle_module_t, heddle_module_release> {
     params.parameter_files = files.data();
     params.parameter_file_count = static_cast<uint32_t>(files.size());
     params.flags = options.flags;
+    params.overlays = overlays.data();
+    params.overlay_count = static_cast<uint32_t>(overlays.size());
     heddle_instance_t* out = nullptr;
     check(heddle_instance_create(get(), &params, &out));
     return Instance(out);
