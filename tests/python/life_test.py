@@ -34,6 +34,51 @@ class Life(unittest.TestCase):
         before = rounds(200)
         self.assertLess(rounds(800) - before, 2048)
 
+    def test_parameters_are_replaced_while_others_call(self):
+        size, refits = 64, 60
+        path, x = models.weighed(size), np.ones((1, size), "f4")
+
+        def file(name, **tensors):
+            np.savez(models.FOLDER / name, **tensors)
+            return models.FOLDER / name
+
+        def values(k):
+            return file(f"values{k}.npz", w=np.full((size, size), k, "f4"), b=np.full(size, k, "f4"))
+
+        results, wrong, done = [], [], threading.Event()
+
+        def call():
+            while not done.is_set():
+                k, rest = np.divmod(module(x).numpy(), size + 1)  # k * size + k
+                if rest.any() or (k != k[0, 0]).any():
+                    wrong.append((k, rest))
+                results.append(int(k[0, 0]))
+
+        with heddle.open(path, parameters=values(1)) as module:
+            threads = [threading.Thread(target=call) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for k in range(2, refits):
+                module.refit(values(k))
+            done.set()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(wrong, [])
+            self.assertTrue(set(results) <= set(range(1, refits)))
+            self.assertEqual(module(x).numpy()[0, 0], (size + 1) * (refits - 1))
+            module.refit(file("b.npz", b=np.zeros(size, "f4")))
+            self.assertEqual(module(x).numpy()[0, 0], size * (refits - 1))
+            with self.assertRaisesRegex(heddle.NotFoundError, "did you mean 'b'|first tensor is 'bb'"):
+                module.refit(file("bb.npz", bb=np.zeros(size, "f4")))
+            with self.assertRaisesRegex(heddle.Error, "keeps those it had.*the module expects"):
+                module.refit({"": [file("wide.npz", b=np.zeros(size + 1, "f4"))]})
+            module.refit(values(3), over=file("b.npz", b=np.zeros(size, "f4")))
+            self.assertEqual(module(x).numpy()[0, 0], size * 3)
+        with heddle.open(path, parameters=values(2), over=[file("b.npz", b=np.full(size, 5, "f4"))]) as module:
+            self.assertEqual(module(x).numpy()[0, 0], size * 2 + 5)
+        with self.assertRaisesRegex(heddle.Error, "closed"):
+            module.refit(values(1))
+
     def test_parameters_load_in_the_background(self):
         path, weights = models.table(4096, 4096)
         with heddle.open(path, parameters=weights, background=True) as module:

@@ -47,6 +47,16 @@ def table(rows, columns):
 
 
 @functools.cache
+def weighed(size):
+    """The path of y = x @ w + b, without w and b."""
+    values = [numpy_helper.from_array(np.ones((size, size), "f4"), "w"), numpy_helper.from_array(np.ones(size, "f4"), "b")]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["xw"]), helper.make_node("Add", ["xw", "b"], ["y"])], "model",
+                              [value("x", [1, size])], [value("y", [1, size])], values)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    return heddle.compile(model, FOLDER / f"weighed_{size}.heddle", options=["--params-out", str(FOLDER / f"weighed_{size}.safetensors")])
+
+
+@functools.cache
 def long(size, steps):
     """The path of a chain of matrix products."""
     nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"y{i}", "w"], [f"y{i + 1}"]) for i in range(steps)]

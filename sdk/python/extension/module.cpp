@@ -110,24 +110,36 @@ struct Runtime {
   }
 };
 
+// Scopes and paths, with their texts.
+struct Files {
+  explicit Files(nb::list list) : texts(pairs_of(list)) {
+    for (const auto& [scope, path] : texts) files.push_back({c_string(scope), c_string(path)});
+  }
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+  const Pairs texts;
+  std::vector<heddle_parameter_file_t> files;
+};
+
 struct Module {
   std::shared_ptr<Session> session;
   nb::object main;  // the Function that a call of the module calls
 
-  Module(Runtime& runtime, const std::string& path, nb::list slots, nb::list parameters, uint32_t flags) {
+  Module(Runtime& runtime, const std::string& path, nb::list slots, nb::list parameters, nb::list over, uint32_t flags) {
     session = std::make_shared<Session>();
     session->path = path;
-    const Pairs slot_texts = pairs_of(slots), file_texts = pairs_of(parameters);
+    const Pairs slot_texts = pairs_of(slots);
+    const Files files(parameters), overlays(over);
     std::vector<heddle_slot_binding_t> bindings;
     for (const auto& [slot, device] : slot_texts) bindings.push_back({c_string(slot), c_string(device)});
-    std::vector<heddle_parameter_file_t> files;
-    for (const auto& [scope, file] : file_texts) files.push_back({c_string(scope), c_string(file)});
     heddle_instance_params_t params{};
     params.struct_size = sizeof(params);
     params.slots = bindings.data();
     params.slot_count = static_cast<uint32_t>(bindings.size());
-    params.parameter_files = files.data();
-    params.parameter_file_count = static_cast<uint32_t>(files.size());
+    params.parameter_files = files.files.data();
+    params.parameter_file_count = static_cast<uint32_t>(files.files.size());
+    params.overlays = overlays.files.data();
+    params.overlay_count = static_cast<uint32_t>(overlays.files.size());
     params.flags = flags;
     runtime.use("opening '" + path + "'", [&] {
       check_without_gil([&] { return heddle_module_open(runtime.handle, c_string(path), nullptr, &session->module); });
@@ -146,6 +158,16 @@ struct Module {
     } guard{session};
     ++session->calls;
     return operation();
+  }
+  void refit(nb::list parameters, nb::list over) const {
+    const Files files(parameters), overlays(over);
+    heddle_refit_params_t params{};
+    params.struct_size = sizeof(params);
+    params.parameter_files = files.files.data();
+    params.parameter_file_count = static_cast<uint32_t>(files.files.size());
+    params.overlays = overlays.files.data();
+    params.overlay_count = static_cast<uint32_t>(overlays.files.size());
+    use("replacing parameters", [&] { check_without_gil([&] { return heddle_instance_refit(session->instance, &params); }); });
   }
   nb::object module_report() const {
     return use("asking for a report",
@@ -199,9 +221,10 @@ NB_MODULE(_core, module) {
       .def("close", &Runtime::close)
       .def_prop_ro("closed", [](const Runtime& self) { return self.closed; });
   nb::class_<Module>(module, "Module", nb::type_slots(kModuleSlots), nb::is_weak_referenceable())
-      .def(nb::init<Runtime&, const std::string&, nb::list, nb::list, uint32_t>())
+      .def(nb::init<Runtime&, const std::string&, nb::list, nb::list, nb::list, uint32_t>())
       .def("_module_report", &Module::module_report)
       .def("_instance_report", &Module::instance_report)
+      .def("_refit", &Module::refit)
       .def("_wait", &wait_for_parameters)
       .def("_function", [](const Module& self, const std::string& name, nb::list arguments,
                            nb::list results) { return new Function(self.session, name, arguments, results); })

@@ -95,9 +95,10 @@ class Module(_core.Module):
     """
 
     def __init__(self, runtime: Runtime, path: PathLike, devices: str | Mapping[str, str] | None = None, parameters: Parameters | None = None,
-                 profile: bool = False, background: bool = False):
+                 profile: bool = False, background: bool = False, over: Parameters | None = None):
         slots = {"": devices} if isinstance(devices, str) else dict(devices or {})
-        super().__init__(runtime, os.fspath(path), list(slots.items()), _parameter_list(parameters), (1 if profile else 0) | (4 if background else 0))
+        super().__init__(runtime, os.fspath(path), list(slots.items()), _parameter_list(parameters), _parameter_list(over),
+                         (1 if profile else 0) | (4 if background else 0))
         self._loading = background
         self._runtime = runtime
         self._functions: dict[str, _core.Function] = {}
@@ -128,6 +129,14 @@ class Module(_core.Module):
                 self._loading = False
             elif end is not None and time.monotonic() >= end:
                 raise make("DEADLINE_EXCEEDED", f"heddle: waiting for the parameters of '{self.path}' failed: they are still being loaded after {timeout} s")
+
+    def refit(self, parameters: Parameters, *, over: Parameters | None = None) -> None:
+        """Gives the parameters that these files have new values; the others keep theirs. Nothing is compiled or opened again, and states stay.
+
+        A call that began before uses only old values, one that begins afterwards only new ones. If it fails, the old values stay in use.
+        `parameters` and `over` are those of `heddle.open`.
+        """
+        self._refit(_parameter_list(parameters), _parameter_list(over))
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -215,12 +224,13 @@ class Module(_core.Module):
 
 
 def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config: PathLike | None = None, parameters: Parameters | None = None, *,
-         runtime: Runtime | None = None, profile: bool = False, background: bool = False) -> Module:
+         runtime: Runtime | None = None, profile: bool = False, background: bool = False, over: Parameters | None = None) -> Module:
     """Opens a .heddle file on devices.
 
     devices     the device of the default slot, such as "cpu" or "cuda:0", or a dictionary of slots and devices; others are routed by the configuration
     config      the path of a heddle.toml, for a runtime of its own
     parameters  files, such as safetensors or GGUF: a path, several, or a dictionary of scopes
+    over        files that are laid over `parameters`: their tensors take the place of those of the same name, each file's of earlier ones'
     runtime     instead of that of the process
     profile     measures each region, for `profile()`; calls are slower
     background  returns as soon as the parameters are found; another thread loads them, and the first call waits for it
@@ -230,7 +240,7 @@ def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config:
     if runtime is None:
         runtime = Runtime(config) if config is not None else shared_runtime()
     try:
-        return Module(runtime, path, devices, parameters, profile, background)
+        return Module(runtime, path, devices, parameters, profile, background, over)
     except NotFoundError as error:
         if os.path.exists(path):
             raise
