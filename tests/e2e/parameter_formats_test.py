@@ -271,6 +271,21 @@ class OtherFormats(HeddleTestCase):
         for name in ("w.npy", "a.npz", "a.gguf", "a.irpa", "b.irpa", "odd.safetensors"):
             self.assert_runs(self.folder / name)
 
+    def test_a_file_is_laid_over_another(self):
+        base, over, other = self.folder / "base.npz", self.folder / "over.npz", self.folder / "other.npz"
+        np.savez(base, w=np.zeros((3, 5), F32))
+        np.savez(over, w=self.weight, more=np.ones(3))
+        np.savez(other, ww=self.weight)
+        self.succeed(*self.run_with(base), "--params-over", over)
+        self.assertTrue(np.array_equal(np.load(self.out), self.weight + F32(0.5)))
+        error = self.fail_with(1, *self.run_with(base), "--params-over", other).stderr
+        self.assertIn("uses none of its tensors", error)
+        self.assertIn("the file's first tensor is 'ww', did you mean 'w'?", error)
+        self.assertIn("both", self.fail_with(1, *self.run_with(base), "--params", over).stderr)
+        self.assertIn("uses none", self.fail_with(1, *self.run_with(base), "--params-over", f"scope={over}").stderr)
+        same = self.fail_with((1, 2), "run", self.module, "--input", "x=f32[3,5]=0.5", "--params", base, "--params-over", over, "--output", f"@{over}")
+        self.assertIn("would overwrite", same.stderr)
+
     def test_patterns_fill_a_parameter(self):
         write_irpa(self.folder / "a.irpa", [("w", (F32(2.5).tobytes(), 60))])
         self.weight = np.full((3, 5), 2.5, F32)

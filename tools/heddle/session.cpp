@@ -75,15 +75,17 @@ void ModuleFlags::add_to(Flags& flags, bool with_device) {
   flags.positional("MODULE", path, "compiled .heddle file");
   flags.text("--function", function, "function to call (default: the only one, or 'main')", "NAME");
   flags.texts("--params", params, "file with parameters: safetensors, the index of its shards, GGUF, IRPA, .npz or .npy", "[SCOPE=]FILE");
+  flags.texts("--params-over", params_over, "file whose parameters take the place of those of the same name in the files of --params",
+              "[SCOPE=]FILE");
   if (with_device) flags.texts("--device", devices, "device of a slot", "[SLOT=]ALIAS");
   flags.on("--no-hash", no_hash, "skip the check of the content hash");
 }
 
 std::vector<Assignment> parameter_files(const ModuleFlags& flags) {
   std::vector<Assignment> files;
-  for (const std::string& file : flags.params) {
+  for (const std::vector<std::string>* texts : {&flags.params, &flags.params_over}) {
     // If a file with the whole text as its name exists, it is used: paths may contain '='.
-    files.push_back(access(file.c_str(), F_OK) == 0 ? Assignment{"", file} : split_assignment(file));
+    for (const std::string& file : *texts) files.push_back(access(file.c_str(), F_OK) == 0 ? Assignment{"", file} : split_assignment(file));
   }
   return files;
 }
@@ -118,7 +120,9 @@ InstanceParams::InstanceParams(const ModuleFlags& flags, const std::vector<std::
   c.slots = bindings_.data();
   c.slot_count = static_cast<uint32_t>(bindings_.size());
   c.parameter_files = parameter_files_.data();
-  c.parameter_file_count = static_cast<uint32_t>(parameter_files_.size());
+  c.parameter_file_count = static_cast<uint32_t>(flags.params.size());
+  c.overlays = parameter_files_.data() + flags.params.size();
+  c.overlay_count = static_cast<uint32_t>(flags.params_over.size());
 }
 
 heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out,

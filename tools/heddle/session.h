@@ -50,16 +50,17 @@ struct Assignment {
 };
 Assignment split_assignment(const std::string& text);
 
-// MODULE, --function, --params, --device
+// MODULE, --function, --params, --params-over, --device
 struct ModuleFlags {
   std::string path;
   std::string function;
   std::vector<std::string> params;
+  std::vector<std::string> params_over;
   std::vector<std::string> devices;  // not added for bench, where the flag has another meaning
   bool no_hash = false;
   void add_to(Flags& flags, bool with_device);
 };
-// The files of --params, each with its scope.
+// The files of --params and then those of --params-over, each with its scope.
 std::vector<Assignment> parameter_files(const ModuleFlags& flags);
 // An error text if a slot is bound twice; otherwise empty.
 Wrong slot_bound_twice(const std::vector<std::string>& devices);
