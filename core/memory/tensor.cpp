@@ -64,7 +64,8 @@ Ref<Tensor> Tensor::take(std::string to) {
   std::copy(dims_, dims_ + rank_, taken->dims_);
   taken->size_bytes_ = size_bytes_;
   taken->made_late_ = false;
-  taken->is_foreign_ = std::exchange(is_foreign_, false);
+  taken->is_foreign_ = is_foreign_;
+  is_foreign_ = false;
   taken->block_ = std::exchange(block_, {});
   if (const Producer now = producer(); now.call) taken->set_producer(now.timeline, now.value, now.host_signalled, now.call);
   return taken;
@@ -73,7 +74,8 @@ Ref<Tensor> Tensor::take(std::string to) {
 void Tensor::give_back(Tensor* taken) {
   if (taken) {
     block_ = std::exchange(taken->block_, {});
-    is_foreign_ = std::exchange(taken->is_foreign_, false);
+    is_foreign_ = taken->is_foreign_;
+    taken->is_foreign_ = false;
   }
   is_donated_ = false;
 }

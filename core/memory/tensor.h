@@ -92,9 +92,10 @@ class Tensor final : public Counted {
   heddle_block_t block_{};
   uint32_t rank_ = 0;
   bool host_signalled_ = false;
-  bool made_late_ = false;   // constant once the tensor is visible to others
-  bool is_foreign_ = false;  // its buffer does not belong to the pool
-  bool is_donated_ = false;
+  // In one byte; none of them changes while others use the tensor.
+  bool made_late_ : 1 = false;
+  bool is_foreign_ : 1 = false;  // its buffer does not belong to the pool
+  bool is_donated_ : 1 = false;
   mutable sdk::SpinLock lock_;                  // for the members of the producer
   std::atomic<const void*> producer_{nullptr};  // NULL: finished; only compared
   Ref<Timeline> timeline_;

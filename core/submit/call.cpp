@@ -102,7 +102,7 @@ Status Call::start_program() {
     if (invocation_.results()[i]) continue;
     const open::TensorSignature& type = function_.signature().results[i];
     if (type.alias >= 0) {
-      invocation_.made()[i] = std::move(invocation_.moved[static_cast<size_t>(type.alias)]);
+      invocation_.made()[i] = std::move(invocation_.replaced->moved[static_cast<size_t>(type.alias)]);
       invocation_.results()[i] = invocation_.made()[i].get();
       continue;
     }
@@ -210,7 +210,7 @@ Status Call::leave(bool over, Status&& outcome) {
   if (last) {
     release_tensors();
     for (Ref<Tensor>& made : invocation_.made()) made = {};
-    invocation_.moved.reset();
+    invocation_.replaced.reset();
     invocation_.drop_waits();
     if (frame_) function_.dispose(std::move(frame_));
   }

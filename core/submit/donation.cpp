@@ -59,8 +59,7 @@ Status Function::take_argument(uint32_t index, Tensor& given, bool is_donated, I
   const open::TensorSignature& expected = signature_.arguments[index];
   Tensor* const target = expected.alias >= 0 ? call.results()[static_cast<size_t>(expected.alias)] : nullptr;
   if (target == &given) return Status();  // in place, and still the caller's
-  if (!call.moved) call.moved.reset(new Ref<Tensor>[arguments_.size()]);
-  Ref<Tensor>& moved = call.moved[index];
+  Ref<Tensor>& moved = call.make_replaced().moved[index];
   const bool is_copy = static_cast<bool>(moved);  // from another device
   Tensor* tensor = is_copy ? moved.get() : &given;
   if (is_donated) {
@@ -77,7 +76,7 @@ Status Function::take_argument(uint32_t index, Tensor& given, bool is_donated, I
                                          expected.name, signature_.name, given.size_bytes()));
       }
     }
-    call.taken.emplace_back(Ref<Tensor>(&given), std::move(memory));
+    call.replaced->taken.emplace_back(Ref<Tensor>(&given), std::move(memory));
   }
   if (moved) tensor = moved.get();
   if (target) {

@@ -51,8 +51,10 @@ memory::Device& Function::device_of(const open::TensorSignature& value) const {
 
 Status Function::fail(Status&& status, Invocation& call) const noexcept {
   count_failure();
-  for (auto& [tensor, memory] : call.taken) tensor->give_back(memory.get());
-  call.taken.clear();
+  if (call.replaced) {
+    for (auto& [tensor, memory] : call.replaced->taken) tensor->give_back(memory.get());
+    call.begin();
+  }
   return explain_failure(std::move(status), call);
 }
 
@@ -157,12 +159,12 @@ Status Function::wait_here(Tensor& tensor, Invocation& call) const {
 }
 
 Status Function::move_argument(size_t index, memory::Device& device, Invocation& call) const {
-  if (!call.moved) call.moved.reset(new Ref<Tensor>[signature_.arguments.size()]);
   Result<Ref<Tensor>> copy = memory::copy_to(*call.arguments()[index], device);
   if (!copy.ok())
     return wrap(copy.take_status(), "copying input '" + signature_.arguments[index].name + "' to device '" + device.alias() + "'");
-  call.moved[index] = std::move(*copy);
-  call.arguments()[index] = call.moved[index].get();
+  Ref<Tensor>& moved = call.make_replaced().moved[index];
+  moved = std::move(*copy);
+  call.arguments()[index] = moved.get();
   return Status();
 }
 
@@ -188,7 +190,7 @@ Status Function::prepare_result(size_t index, const ResultNeed& need, Invocation
                  module::shape_text(given->element_type(), {given->dims(), given->rank()}));
   }
   if (expected.alias >= 0) {
-    call.made()[index] = std::move(call.moved[static_cast<size_t>(expected.alias)]);
+    call.made()[index] = std::move(call.replaced->moved[static_cast<size_t>(expected.alias)]);
     call.results()[index] = call.made()[index].get();
     return Status();
   }
@@ -325,7 +327,7 @@ Status Function::submit_single(Frame& frame, Invocation& call, uint64_t* out_val
     if (call.stream) static_cast<void>(call.stream->wait(&instance_));  // its mark is destroyed with the call
     return submitted;
   }
-  call.taken.clear();
+  call.begin();
   if (call.stream && call.stream->leave(frame.timeline_ref(), signal.value, &instance_).ok()) call.stream = nullptr;
   if (call.turn) {
     call.state->order().timeline = frame.timeline_ref();
@@ -371,7 +373,7 @@ Task Function::run_several(Invocation& call, Taken given, Pace& pace) {
   Status status = co_await wait_for_others(call, pace);
   if (Status over = run.check(frame, frame.plan().segments[0]); !over.ok()) status = std::move(over);
   if (status.ok()) {
-    call.taken.clear();
+    call.begin();
     frame.bind(call.arguments(), call.results(), call.state.get());
     status = co_await run.plan(frame);
   }
@@ -385,7 +387,7 @@ Task Function::run_scalar_program(Invocation& call, Pace& pace) {
   Status status = co_await pace.may_block();
   if (status.ok()) status = co_await wait_for_others(call, pace);
   if (status.ok()) {
-    call.taken.clear();
+    call.begin();
     const std::vector<std::vector<int64_t>> dims = argument_dims(call);
     const Run::Prepare prepare = [&](uint32_t result, const ResultNeed& need) { return prepare_result(result, need, call); };
     status = co_await run.whole_program(dims, call.symbols(), prepare);

@@ -77,9 +77,24 @@ class Invocation {
   size_t state_wait = SIZE_MAX;                   // index of the wait for an earlier call on the state
   memory::Ref<State> state;                       // for a call that uses state, as the next member
   StateOrder::Turn turn;
-  std::unique_ptr<memory::Ref<memory::Tensor>[]> moved;  // one per argument: its copy, or the memory that was taken from it
-  // Donated tensors, each with the tensor that has its memory now, or NULL. Emptied when the work begins, since they are not given back then.
-  std::vector<std::pair<memory::Ref<memory::Tensor>, memory::Ref<memory::Tensor>>> taken;
+  // Arguments that are not the tensors that the caller passed.
+  struct Replaced {
+    std::vector<memory::Ref<memory::Tensor>> moved;  // one per argument: its copy, or the memory that was taken from it
+    // Donated tensors, each with the tensor that has its memory now, or NULL. Emptied when the work begins, since they are not given back then.
+    std::vector<std::pair<memory::Ref<memory::Tensor>, memory::Ref<memory::Tensor>>> taken;
+  };
+  std::unique_ptr<Replaced> replaced;  // empty for most calls
+  Replaced& make_replaced() {
+    if (!replaced) {
+      replaced = std::make_unique<Replaced>();
+      replaced->moved.resize(argument_count_);
+    }
+    return *replaced;
+  }
+  void begin() {
+    if (replaced) [[unlikely]]
+      replaced->taken.clear();
+  }
 
  private:
   static constexpr size_t kWord = 8, kWordsInside = 48;
@@ -106,8 +121,7 @@ inline Invocation::Invocation(Invocation&& other) noexcept
       state_wait(other.state_wait),
       state(std::move(other.state)),
       turn(std::move(other.turn)),
-      moved(std::move(other.moved)),
-      taken(std::move(other.taken)),
+      replaced(std::move(other.replaced)),
       argument_count_(other.argument_count_),
       result_count_(other.result_count_),
       symbol_count_(other.symbol_count_),
