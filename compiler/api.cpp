@@ -68,9 +68,10 @@ Failure compile(const heddle_compile_params_t& params) {
   options.reproducer_path = text(params.reproducer_path);
   options.ptxas = text(params.ptxas);
   if ((params.placement_count && !params.placements) || (params.slot_count && !params.slots) ||
-      (params.operator_count && !params.operators) || (params.donation_count && !params.donations)) {
+      (params.operator_count && !params.operators) || (params.donation_count && !params.donations) ||
+      (params.state_count && !params.states)) {
     return {HEDDLE_STATUS_INVALID_ARGUMENT,
-            "compiler: heddle_compile failed: placements, slots, operators or donations are counted, and missing"};
+            "compiler: heddle_compile failed: placements, slots, operators, donations or states are counted, and missing"};
   }
   options.affinity_path = text(params.affinity_path);
   options.threads = params.threads;
@@ -84,6 +85,7 @@ Failure compile(const heddle_compile_params_t& params) {
   for (uint32_t i = 0; i < params.slot_count; ++i) options.slots.push_back(text(params.slots[i]));
   for (uint32_t i = 0; i < params.operator_count; ++i) options.operators.push_back(text(params.operators[i]));
   for (uint32_t i = 0; i < params.donation_count; ++i) options.donations.push_back(text(params.donations[i]));
+  for (uint32_t i = 0; i < params.state_count; ++i) options.states.push_back(text(params.states[i]));
   if (Failure failure = parse_math(text(params.math), options.math)) return failure;
   if (Failure failure = parse_targets(text(params.targets), options.targets)) return failure;
   if (params.progress) {

@@ -59,8 +59,8 @@ std::string unknown(llvm::StringRef kind, llvm::StringRef name, const std::vecto
 
 }  // namespace
 
-std::string apply_donations(ModuleOp module, const std::vector<std::string>& donations) {
-  if (donations.empty()) return "";
+std::string apply_donations(ModuleOp module, const std::vector<std::string>& donations, const std::vector<std::string>& states) {
+  if (donations.empty() && states.empty()) return "";
   auto functions = module.getOps<func::FuncOp>();
   func::FuncOp function = *functions.begin();
   std::vector<std::string> inputs, outputs;
@@ -71,11 +71,14 @@ std::string apply_donations(ModuleOp module, const std::vector<std::string>& don
   for (unsigned i = 0; i < own; ++i) outputs.push_back(name_of(function.getResultAttrDict(i), "output" + std::to_string(i)));
   Builder builder(module.getContext());
   std::vector<bool> taken(outputs.size(), false);
-  for (const std::string& text : donations) {
+  for (size_t i = 0; i < donations.size() + states.size(); ++i) {
+    const bool is_state = i >= donations.size();
+    const std::string& text = is_state ? states[i - donations.size()] : donations[i];
     auto wrong = [&](const std::string& cause) {
-      return "compiler: donating '" + llvm::json::fixUTF8(text) + "' is not possible: " + cause;
+      return (is_state ? "compiler: state '" : "compiler: donating '") + llvm::json::fixUTF8(text) + "' is not possible: " + cause;
     };
-    if (const auto input = position(inputs, text)) {
+    if (is_state && text.find('=') == std::string::npos) return wrong("it has to be INPUT=OUTPUT");
+    if (const auto input = position(inputs, text); input && !is_state) {
       function.setArgAttr(*input, tx::donated_attr, builder.getUnitAttr());
       continue;
     }
@@ -91,10 +94,14 @@ std::string apply_donations(ModuleOp module, const std::vector<std::string>& don
       return wrong("the input is " + type_text(function, from) + " and the output " + type_text(function, to) +
                    "; an output takes the memory of an input of the same type and extents");
     }
+    if (is_state && !llvm::cast<RankedTensorType>(from).hasStaticShape()) {
+      return wrong("the input is " + type_text(function, from) + ", and the extents of a state have to be static");
+    }
     if (function.getArgAttr(input, tx::alias_attr)) return wrong("another output takes the memory of this input already");
     if (taken[*output]) return wrong("the output takes the memory of another input already");
     taken[*output] = true;
     function.setArgAttr(input, tx::alias_attr, builder.getI64IntegerAttr(*output));
+    if (is_state) function.setArgAttr(input, tx::state_attr, builder.getUnitAttr());
   }
   return "";
 }

@@ -207,7 +207,7 @@ void place_parts(ModuleOp module, import::Placements& placements) {
 // Reads a model file into tx ops and places them.
 Failure import_model(const Options& options, MLIRContext& context, tx::ParameterStore& parameters, OwningOpRef<ModuleOp>& module) {
   import::Placements placements;
-  std::vector<std::string> donations = options.donations;
+  std::vector<std::string> donations = options.donations, states = options.states;
   for (const std::string& text : options.placements) {
     if (std::string wrong = placements.add(text); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   }
@@ -225,11 +225,11 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
     }
     import::ImportError error;
     module = import::import_onnx(options.input_path, context, parameters, error,
-                                 {{}, &placements, &operators, !options.parameters_path.empty(), &donations});
+                                 {{}, &placements, &operators, !options.parameters_path.empty(), &donations, &states});
     if (!module) return {error.code, error.message};
   }
   if (std::string wrong = placements.unmatched(); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
-  if (std::string wrong = apply_donations(*module, donations); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
+  if (std::string wrong = apply_donations(*module, donations, states); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   return {};
 }
 

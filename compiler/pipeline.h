@@ -30,6 +30,7 @@ struct Options {
   std::vector<std::string> placements;  // "PATTERN=@slot", see import/placements.h
   std::vector<std::string> slots;       // "@slot=family"
   std::vector<std::string> donations;   // "INPUT" or "INPUT=OUTPUT", see donations.h
+  std::vector<std::string> states;      // "INPUT=OUTPUT", see donations.h
   std::vector<std::string> operators;   // manifests and directories of manifests, see import/operators.h
   std::string parameters_path;
   std::string affinity_path;

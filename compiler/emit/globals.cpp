@@ -85,6 +85,20 @@ uint32_t Globals::derived(StringRef name, uint32_t slot, uint64_t size_bytes) {
   return it->second;
 }
 
+uint32_t Globals::state(StringRef function, StringRef argument, uint32_t slot, uint64_t size_bytes) {
+  auto [it, is_new] = states_.try_emplace({function.str(), argument.str()}, 0);
+  if (is_new) {
+    auto global = std::make_unique<module_format::GlobalT>();
+    global->name = argument.str();
+    global->kind = module_format::GlobalKind::State;
+    global->size_bytes = size_bytes;
+    global->slot = slot;
+    it->second = add(std::move(global));
+    note_use(it->second, /*in_initializer=*/false);
+  }
+  return it->second;
+}
+
 uint32_t Globals::parameter(tx::ParameterOp op, uint32_t slot, bool in_initializer) {
   auto type = llvm::cast<RankedTensorType>(op.getType());
   StringRef name = op.getName();

@@ -35,6 +35,9 @@ class Globals {
   // Index of the slot's derived global of that name.
   uint32_t derived(llvm::StringRef name, uint32_t slot, uint64_t size_bytes);
 
+  // Index of the global that keeps an argument of the function between calls; the same for all combinations.
+  uint32_t state(llvm::StringRef function, llvm::StringRef argument, uint32_t slot, uint64_t size_bytes);
+
   // Large splats of this combination, which its initializer fills in.
   struct Fill {
     uint32_t global;
@@ -55,10 +58,11 @@ class Globals {
   module_format::ModuleT& module_;
   module::ModuleWriter& writer_;
   std::string combination_, mistake_;
-  llvm::StringMap<uint32_t> parameters_;                          // index in the module, by name
-  std::map<std::pair<std::string, uint32_t>, uint32_t> by_name_;  // parameters' globals, by name and slot
-  llvm::StringMap<uint32_t> derived_by_name_;                     // with their combination
-  llvm::DenseMap<mlir::Attribute, module_format::Range> data_;    // of stored constants
+  llvm::StringMap<uint32_t> parameters_;                            // index in the module, by name
+  std::map<std::pair<std::string, uint32_t>, uint32_t> by_name_;    // parameters' globals, by name and slot
+  llvm::StringMap<uint32_t> derived_by_name_;                       // with their combination
+  std::map<std::pair<std::string, std::string>, uint32_t> states_;  // by function and argument
+  llvm::DenseMap<mlir::Attribute, module_format::Range> data_;      // of stored constants
   llvm::DenseMap<std::pair<mlir::Attribute, uint32_t>, uint32_t> stored_, filled_;
   std::vector<Fill> fills_;
 };

@@ -52,10 +52,13 @@ std::unique_ptr<mf::FunctionT> describe(func::FuncOp function, const ProgramTarg
   auto described = [&](Type type, DictionaryAttr attributes, const std::string& otherwise) {
     return tensor_type(type, name_of(attributes, otherwise), slot_index(target, tx::affinity_of(attributes)), symbols);
   };
+  const Places places(function);
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    if (!places.arguments[i]) continue;
     result->arguments.push_back(described(function.getArgumentTypes()[i], function.getArgAttrDict(i), "input" + std::to_string(i)));
   }
   for (unsigned i = 0; i < own_result_count(function); ++i) {
+    if (!places.results[i]) continue;
     result->results.push_back(described(function.getResultTypes()[i], function.getResultAttrDict(i), "output" + std::to_string(i)));
   }
   for (Attribute name : names ? names.getValue().take_front(symbols) : ArrayRef<Attribute>()) {
@@ -110,8 +113,11 @@ func::FuncOp add_initializer(ModuleOp model) {
 // The arguments whose memory a result takes, and others that the programs overwrite.
 void note_donations(func::FuncOp function, mf::FunctionT& described) {
   std::map<uint32_t, int32_t> donations;
+  const Places places(function);
   for (BlockArgument argument : function.getArguments()) {
-    if (const std::optional<unsigned> alias = tx::alias_of(argument)) donations[argument.getArgNumber()] = static_cast<int32_t>(*alias);
+    const std::optional<unsigned> alias = tx::alias_of(argument);
+    const std::optional<uint32_t> place = places.arguments[argument.getArgNumber()];
+    if (alias && place) donations[*place] = static_cast<int32_t>(places.results[*alias].value());
   }
   for (const auto& program : described.programs) {
     for (const auto& site : program->dispatches) {
@@ -130,8 +136,10 @@ void note_donations(func::FuncOp function, mf::FunctionT& described) {
 void warn_of_useless_donations(ModuleOp model, const mf::ModuleT& file, const std::function<void(const std::string& text)>& warn) {
   for (const auto& described : file.functions) {
     auto function = model.lookupSymbol<func::FuncOp>(described->name);
+    const Places places(function);
     for (BlockArgument argument : function.getArguments()) {
-      const unsigned index = argument.getArgNumber();
+      if (tx::is_state(argument)) continue;
+      const uint32_t index = *places.arguments[argument.getArgNumber()];
       const bool is_used =
           described->donations && llvm::any_of(described->donations->all, [&](const mf::Donation& one) { return one.argument() == index; });
       if (!tx::is_donated(argument) || is_used) continue;

@@ -22,7 +22,7 @@ enum Access : uint32_t { read = 1, write = 2 };
 class Scheduler {
  public:
   Scheduler(func::FuncOp function, const ProgramTarget& target, Globals& globals, bool initializer)
-      : function_(function), target_(target), globals_(globals), initializer_(initializer) {}
+      : function_(function), places_(function), target_(target), globals_(globals), initializer_(initializer) {}
 
   FailureOr<std::unique_ptr<mf::ProgramT>> run() {
     for (const SlotTarget& slot : target_) program_->families.push_back(slot.family);
@@ -30,9 +30,9 @@ class Scheduler {
     Block& block = function_.getBody().front();
     auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
     check_extents();
+    if (failed(find_aliases())) return failure();
     result_dims();
     add_fills();
-    if (failed(find_aliases())) return failure();
     assign_results(return_op);
     for (Operation& op : block) {
       if (auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op)) {
@@ -59,7 +59,9 @@ class Scheduler {
       for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(argument.getType())))) {
         auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent);
         if (!symbol) continue;
-        registers_.bind_symbol(symbol.getPosition(), argument.getArgNumber(), dim);
+        const std::optional<uint32_t> place = places_.arguments[argument.getArgNumber()];
+        if (!place) return function_.emitError("has state of dynamic size");
+        registers_.bind_symbol(symbol.getPosition(), *place, dim);
         if (bound.insert(symbol.getPosition()).second)
           sources_[symbol.getPosition()] = {argument.getArgNumber(), static_cast<unsigned>(dim)};
       }
@@ -281,7 +283,7 @@ class Scheduler {
         auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent);
         if (tx::static_extent(extent) || (symbol && symbol.getPosition() < tx::given_symbol_count(function_)))
           continue;  // the signature has it
-        command(mf::Op::ResultDim, index, dim, registers_.value_of(extent));
+        command(mf::Op::ResultDim, *places_.results[index], dim, registers_.value_of(extent));
       }
     }
   }
@@ -294,9 +296,10 @@ class Scheduler {
     return it->second;
   }
 
-  // The value that a function result is written to: its own result, or the derived global of its name.
+  // The value that a function result is written to: its own result, its state, or the derived global of its name.
   uint32_t result_value(unsigned index) {
-    if (!initializer_) return add_value(mf::ValueKind::Result, index);
+    if (!initializer_ && !places_.results[index]) return locate(alias_of_result_.find(index)->second);
+    if (!initializer_) return add_value(mf::ValueKind::Result, *places_.results[index]);
     auto name = llvm::cast<StringAttr>(function_.getResultAttr(index, tx::name_attr));
     auto type = llvm::cast<RankedTensorType>(function_.getFunctionType().getResult(index));
     uint32_t slot = slot_index(target_, tx::affinity_of(function_.getResultAttrDict(index)));
@@ -308,6 +311,7 @@ class Scheduler {
     if (initializer_) return success();
     for (BlockArgument argument : function_.getArguments()) {
       const std::optional<unsigned> result = tx::alias_of(argument);
+      if (!result && tx::is_state(argument)) return function_.emitError("has state without ") << tx::alias_attr;
       if (!result) continue;
       auto name = [](DictionaryAttr attributes) { return attributes ? attributes.getAs<StringAttr>(tx::name_attr) : StringAttr(); };
       DictionaryAttr of_argument = function_.getArgAttrDict(argument.getArgNumber());
@@ -318,7 +322,8 @@ class Scheduler {
       if (tx::affinity_of(of_argument) != tx::affinity_of(of_result)) {
         return function_.emitError("input ") << name(of_argument) << " is on " << tx::affinity_of(of_argument) << " and output "
                                              << name(of_result) << " on " << tx::affinity_of(of_result)
-                                             << ", so that they cannot have the same memory; place both on one slot, or remove --alias";
+                                             << ", so that they cannot have the same memory; place both on one slot, or remove "
+                                             << (tx::is_state(argument) ? "--state" : "--alias");
       }
     }
     return success();
@@ -352,10 +357,13 @@ class Scheduler {
 
   // A barrier, if the value has the memory of an argument that was read since the last one.
   void wait_for_readers(uint32_t value) {
-    const mf::Value& described = program_->values[value];
-    if (described.kind() != mf::ValueKind::Result) return;
-    auto alias = alias_of_result_.find(described.index());
-    if (alias != alias_of_result_.end() && read_.contains(locate(alias->second))) add_barrier();
+    const mf::Value described = program_->values[value];
+    for (auto [result, argument] : alias_of_result_) {
+      const bool is_it = places_.results[result]
+                             ? described.kind() == mf::ValueKind::Result && described.index() == *places_.results[result]
+                             : value == locate(argument);
+      if (is_it && read_.contains(locate(argument))) return add_barrier();
+    }
   }
 
   // A dispatch, an operation or a transfer writes a result of the function in place; a value from elsewhere, or requested twice, is copied.
@@ -442,6 +450,7 @@ class Scheduler {
     uint32_t target = locate(transfer.getResult());
     wait_for_readers(target);
     add_copy(source, target);
+    read_.insert(source);
     written_.insert(target);
   }
 
@@ -461,7 +470,8 @@ class Scheduler {
     if (auto it = location_.find(storage); it != location_.end()) return it->second;
     uint32_t value = 0;
     if (auto argument = llvm::dyn_cast<BlockArgument>(storage)) {
-      value = add_value(mf::ValueKind::Argument, argument.getArgNumber());
+      const std::optional<uint32_t> place = places_.arguments[argument.getArgNumber()];
+      value = place ? add_value(mf::ValueKind::Argument, *place) : add_value(mf::ValueKind::Global, state_of(argument));
     } else if (auto parameter = storage.getDefiningOp<tx::ParameterOp>()) {
       value = add_value(mf::ValueKind::Global, globals_.parameter(parameter, slot_of(parameter), initializer_));
     } else if (auto constant = storage.getDefiningOp<tx::ConstantOp>()) {
@@ -472,6 +482,13 @@ class Scheduler {
     }
     location_[storage] = value;
     return value;
+  }
+
+  uint32_t state_of(BlockArgument argument) {
+    DictionaryAttr attributes = function_.getArgAttrDict(argument.getArgNumber());
+    auto name = attributes.getAs<StringAttr>(tx::name_attr);
+    return globals_.state(function_.getName(), name ? name.str() : "input" + std::to_string(argument.getArgNumber()),
+                          slot_index(target_, tx::affinity_of(attributes)), tx::byte_size(tx::tensor(argument)));
   }
 
   uint32_t add_transient(RankedTensorType type) {
@@ -728,6 +745,7 @@ class Scheduler {
   }
 
   func::FuncOp function_;
+  const Places places_;
   const ProgramTarget& target_;
   Globals& globals_;
   bool initializer_;
@@ -745,7 +763,7 @@ class Scheduler {
   llvm::DenseMap<Value, uint32_t> verdicts_;  // of the values of checks
   llvm::DenseMap<unsigned, BlockArgument> alias_of_result_;
   uint32_t operations_ = 0;
-  llvm::SmallSet<uint32_t, 16> written_, read_;  // values since the last barrier; those that only dispatches read
+  llvm::SmallSet<uint32_t, 16> written_, read_;  // values since the last barrier; those that are only read
 };
 
 }  // namespace
@@ -754,6 +772,18 @@ unsigned own_result_count(func::FuncOp function) {
   auto checks = function->getAttrOfType<ArrayAttr>(tx::checks_attr);
   unsigned all = function.getNumResults();
   return checks ? all - std::min(all, static_cast<unsigned>(checks.size())) : all;
+}
+
+Places::Places(func::FuncOp function) {
+  llvm::SmallSet<unsigned, 4> kept;
+  uint32_t next = 0;
+  for (BlockArgument argument : function.getArguments()) {
+    const bool is_state = tx::is_state(argument);
+    if (const std::optional<unsigned> alias = tx::alias_of(argument); is_state && alias) kept.insert(*alias);
+    arguments.push_back(is_state ? std::nullopt : std::optional(next++));
+  }
+  next = 0;
+  for (unsigned i = 0; i < function.getNumResults(); ++i) results.push_back(kept.contains(i) ? std::nullopt : std::optional(next++));
 }
 
 uint32_t slot_index(const ProgramTarget& target, StringRef name) {

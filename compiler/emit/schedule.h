@@ -5,6 +5,7 @@
 
 #include <heddle_module/module_generated.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,12 @@ uint32_t slot_index(const ProgramTarget& target, llvm::StringRef name);
 
 // How many of a function's results are the model's own; the others are verdicts (tx::checks_attr).
 unsigned own_result_count(mlir::func::FuncOp function);
+
+// The place of each argument and of each result in the function's signature; none for state.
+struct Places {
+  explicit Places(mlir::func::FuncOp function);
+  std::vector<std::optional<uint32_t>> arguments, results;
+};
 
 // The program of `function` for a combination of families; with `initializer`, results go to the derived globals of their names.
 mlir::FailureOr<std::unique_ptr<module_format::ProgramT>> schedule(mlir::func::FuncOp function, const ProgramTarget& target,

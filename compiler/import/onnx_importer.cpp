@@ -415,12 +415,13 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   return module;
 }
 
-// The metadata "heddle.donate.INPUT" and "heddle.alias.INPUT" = OUTPUT.
-void note_donations(const onnx::ModelProto& model, std::vector<std::string>& donations) {
+// The metadata "heddle.donate.INPUT", "heddle.alias.INPUT" = OUTPUT and "heddle.state.INPUT" = OUTPUT.
+void note_donations(const onnx::ModelProto& model, std::vector<std::string>& donations, std::vector<std::string>& states) {
   for (const auto& entry : model.metadata_props()) {
     llvm::StringRef key = entry.key();
     if (key.consume_front("heddle.donate.")) donations.push_back(key.str());
     if (key.consume_front("heddle.alias.")) donations.push_back((key + "=" + entry.value()).str());
+    if (key.consume_front("heddle.state.")) states.push_back((key + "=" + entry.value()).str());
   }
 }
 
@@ -458,7 +459,7 @@ OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context,
       try {
         OwningOpRef<ModuleOp> module = import_model(file, context, parameters, meanings, options);
         if (meanings.size() == known) {
-          if (options.donations) note_donations(file->model, *options.donations);
+          if (options.donations && options.states) note_donations(file->model, *options.donations, *options.states);
           return module;
         }
       } catch (const Failure&) {

@@ -27,6 +27,7 @@ struct ImportOptions {
   const Operators* operators = nullptr;           // operators of foreign domains
   bool all_weights = false;                       // every weight is a parameter, whatever its size (docs/parameters.md)
   std::vector<std::string>* donations = nullptr;  // gets those that the model's metadata names (donations.h)
+  std::vector<std::string>* states = nullptr;     // likewise
 };
 
 // The model in `path`; null with `error` set on failure. Parameters refer to the file's bytes and stay readable as long as `parameters` exists.

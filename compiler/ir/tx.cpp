@@ -184,6 +184,11 @@ std::optional<unsigned> alias_of(Value argument) {
   return result ? std::optional(static_cast<unsigned>(result.getInt())) : std::nullopt;
 }
 
+bool is_state(Value argument) {
+  DictionaryAttr attributes = attributes_of_argument(argument);
+  return attributes && attributes.contains(state_attr);
+}
+
 bool dies_with(DispatchOp region, Value operand) {
   operand = storage_of(operand);
   if (is_donated(operand)) {

@@ -97,6 +97,9 @@ inline constexpr llvm::StringLiteral donated_attr = "tx.donated";
 inline constexpr llvm::StringLiteral alias_attr = "tx.alias";
 // The result that takes the memory of an argument, a block argument of a function; none for another value.
 std::optional<unsigned> alias_of(mlir::Value argument);
+// A unit attribute of an argument with an alias: the caller passes neither; their memory is kept between calls.
+inline constexpr llvm::StringLiteral state_attr = "tx.state";
+bool is_state(mlir::Value argument);
 // Whether it is an argument of a function that the function may overwrite.
 bool is_donated(mlir::Value argument);
 

@@ -33,7 +33,7 @@ namespace {
 struct Options {
   std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, math = "default", explain,
                                                                                                  progress = "auto";
-  std::vector<std::string> places, slots, operators, donated, aliases;
+  std::vector<std::string> places, slots, operators, donated, aliases, states;
   std::string cache, tuned;
   bool annotate_affinity = false, no_cache = false;
   uint64_t threads = 0;
@@ -55,6 +55,9 @@ struct Options {
                 "INPUT=OUTPUT");
     flags.texts("--donate", donated,
                 "callers give this input up, so that its memory may be overwritten: by an output if possible; may be repeated", "INPUT");
+    flags.texts("--state", states,
+                "calls keep this output, and the next one reads it as the input of the same type: neither is in the signature",
+                "INPUT=OUTPUT");
     flags.texts("--operators", operators,
                 "the manifest of a library plugin, or a directory of manifests; declares operators of other domains in the model, and "
                 "ONNX operators that the plugin may run; may be repeated",
@@ -202,8 +205,8 @@ std::string overwrites(const Options& options) {
 
 // Whether the compiler does not know the name of a target, a pass, a node or a slot: a mistake on the command line, not in the model.
 bool is_unknown_name(std::string_view message) {
-  for (std::string_view start :
-       {"compiler: target '", "compiler: no pass '", "compiler: placement '", "compiler: slot '", "compiler: donating '"}) {
+  for (std::string_view start : {"compiler: target '", "compiler: no pass '", "compiler: placement '", "compiler: slot '",
+                                 "compiler: donating '", "compiler: state '"}) {
     if (message.substr(0, start.size()) == start) return true;
   }
   return false;
@@ -263,6 +266,10 @@ int compile(const Arguments& arguments) {
   }
   params.donation_count = static_cast<uint32_t>(donations.size());
   params.donations = donations.data();
+  std::vector<heddle_string_t> states;
+  for (const std::string& text : options.states) states.push_back(view(text));
+  params.state_count = static_cast<uint32_t>(states.size());
+  params.states = states.data();
   const std::string to_stdout = "-";
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
   params.math = view(options.math);

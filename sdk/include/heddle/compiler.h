@@ -62,6 +62,12 @@ typedef struct heddle_compile_params {
   uint32_t reserved;
   /* Receives warnings, one sentence each, borrowed; NULL: none. [callback]. Since ABI 0.2. */
   void (*warning)(void* context, heddle_string_t text);
+  /* State, "INPUT=OUTPUT" each: neither is part of the function's signature. The function reads INPUT from its state, which is zero at first, and keeps
+   * OUTPUT there for the next call. INVALID_ARGUMENT if their types, extents or slots differ, or if an extent is not static. An ONNX model names them
+   * in its metadata, too: the key "heddle.state.INPUT" with the output as its value. Since ABI 0.2. */
+  const heddle_string_t* states;
+  uint32_t state_count;
+  uint32_t reserved_2;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED names operator, node and opset. The same input and parameters give the same bytes. On failure no output file is
