@@ -41,7 +41,7 @@ class Types(unittest.TestCase):
         for name in heddle.__all__:
             if not (isinstance(getattr(heddle, name), type) and issubclass(getattr(heddle, name), heddle.Error)):  # those are their name
                 self.assertGreater(len(getattr(heddle, name).__doc__ or ""), 40, name)
-        for kind in (heddle.Tensor, heddle.Function, heddle.Call, heddle.Module, heddle.Runtime):
+        for kind in (heddle.Tensor, heddle.Function, heddle.Call, heddle.State, heddle.Module, heddle.Runtime):
             for name, member in inspect.getmembers(kind):
                 if not name.startswith("_"):
                     self.assertTrue(inspect.getdoc(member), f"{kind.__name__}.{name}")
@@ -50,7 +50,7 @@ class Types(unittest.TestCase):
     def test_the_stubs_have_every_public_name(self):
         stubs = {node.name: {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
                  for node in ast.parse((SOURCE / "heddle" / "_core.pyi").read_text()).body if isinstance(node, ast.ClassDef)}
-        for name in ("Tensor", "Function", "Call", "Runtime", "Module"):
+        for name in ("Tensor", "Function", "Call", "State", "Runtime", "Module"):
             members = {member for member in vars(getattr(heddle._core, name)) if not member.startswith("_")}
             self.assertEqual(members, {member for member in stubs[name] if not member.startswith("_")})
 

@@ -153,6 +153,19 @@ struct Tensor {
   uint64_t address() const;
 };
 
+// The Python object State. Calls that use it keep its handle.
+struct State {
+  struct Handle {
+    heddle_state_t* state = nullptr;
+    Handle() = default;
+    Handle(const Handle&) = delete;
+    ~Handle();
+  };
+  std::shared_ptr<Session> session;
+  std::shared_ptr<Handle> handle;  // empty: closed
+  explicit State(std::shared_ptr<Session> session);
+};
+
 extern PyTypeObject* tensor_class;
 nb::object make_tensor(heddle_tensor_t* owned, std::shared_ptr<const Device> device);
 

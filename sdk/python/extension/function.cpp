@@ -127,6 +127,7 @@ struct Invocation {
   heddle_call_params_t params{};
   PyObject* donate = nullptr;     // what the caller passed as `donate`; borrowed
   std::vector<uint32_t> donated;  // indices of arguments
+  std::shared_ptr<State::Handle> state;
   Stream stream;
   bool is_ordered = false;  // with the stream
   bool abandoned = false;   // the call may still run
@@ -199,6 +200,8 @@ struct Invocation {
         params.deadline_ns = deadline_after(seconds);
       } else if (PyUnicode_CompareWithASCIIString(key, "donate") == 0) {
         if (object != Py_None) donate = object;
+      } else if (PyUnicode_CompareWithASCIIString(key, "state") == 0) {
+        if (object != Py_None) use_state(object);
       } else if (PyUnicode_CompareWithASCIIString(key, "stream") == 0) {
         if (object == Py_None) continue;
         if (!function.uses_cuda) refuse("it uses no CUDA device, which a stream is for; leave stream out", "INVALID_ARGUMENT");
@@ -208,6 +211,22 @@ struct Invocation {
         refuse("it has no argument '" + nb::cast<std::string>(nb::handle(key)) + "'; its arguments are " + names_of(function.arguments));
       }
     }
+  }
+
+  void use_state(nb::handle object) {
+    State* given = nullptr;
+    if (!nb::try_cast(object, given) || !given) {
+      refuse("state is a heddle.State, which module.state() makes, got " + nb::cast<std::string>(nb::repr(object)));
+    }
+    if (!given->handle) refuse("the state is closed; make another one with module.state()", "FAILED_PRECONDITION");
+    if (given->session != function.session) {
+      refuse("the state is one of another module, '" + given->session->path + "'; pass one that module.state() of '" +
+                 function.session->path + "' made",
+             "INVALID_ARGUMENT");
+    }
+    state = given->handle;
+    params.struct_size = sizeof(params);
+    params.state = state->state;
   }
 
   size_t find(PyObject* key) const {
@@ -766,6 +785,7 @@ void bind_function(nb::module_& module) {
       "donate   the name of an argument, or a tuple of names: these tensors are given up, and the function may overwrite them. Using such "
       "a\n"
       "         tensor later is an error that names the call\n"
+      "state    a heddle.State of the module, whose values the call reads and updates; without it, those of the module\n"
       "timeout  in seconds: after it, no more work of the call is enqueued, and DeadlineExceededError is raised\n"
       "stream   on a CUDA device: the stream with which the call is ordered, such as torch.cuda.current_stream(); the default stream\n\n"
       "Returns a heddle.Tensor, or a named tuple of several. An argument with one of these names takes the place of the option.")

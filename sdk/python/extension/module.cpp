@@ -32,6 +32,27 @@ void Session::check_open(const char* operation) const {
     raise("FAILED_PRECONDITION", std::string("heddle: ") + operation + " of '" + path + "' failed: the module is closed");
 }
 
+State::Handle::~Handle() {
+  if (!state) return;
+  {
+    nb::gil_scoped_release released;
+    heddle_state_release(state);
+  }
+  deliver_log();
+}
+
+State::State(std::shared_ptr<Session> of) : session(std::move(of)), handle(std::make_shared<Handle>()) {
+  session->check_open("making a state");
+  struct Use {
+    Session& session;
+    ~Use() {
+      if (--session.calls == 0 && session.closed) session.release();
+    }
+  } guard{*session};
+  ++session->calls;
+  check_without_gil([&] { return heddle_state_create(session->instance, &handle->state); });
+}
+
 namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
@@ -220,12 +241,23 @@ NB_MODULE(_core, module) {
       .def("_report", &Runtime::report)
       .def("close", &Runtime::close)
       .def_prop_ro("closed", [](const Runtime& self) { return self.closed; });
+  nb::class_<State>(module, "State", nb::is_weak_referenceable(),
+                    "Values that functions of a module keep between calls, zero at first: function(x, state=s). Made by `Module.state`.")
+      .def(
+          "close", [](State& self) { self.handle.reset(); },
+          "Frees the memory, once calls that use it are over. Later calls with the state are errors.")
+      .def_prop_ro(
+          "closed", [](const State& self) { return !self.handle; }, "Whether it has been closed.")
+      .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__exit__", [](State& self, nb::args) { self.handle.reset(); })
+      .def("__repr__", [](const State& self) { return "<heddle.State of " + self.session->path + (self.handle ? ">" : ", closed>"); });
   nb::class_<Module>(module, "Module", nb::type_slots(kModuleSlots), nb::is_weak_referenceable())
       .def(nb::init<Runtime&, const std::string&, nb::list, nb::list, nb::list, uint32_t>())
       .def("_module_report", &Module::module_report)
       .def("_instance_report", &Module::instance_report)
       .def("_refit", &Module::refit)
       .def("_wait", &wait_for_parameters)
+      .def("_state", [](const Module& self) { return new State(self.session); })
       .def("_function", [](const Module& self, const std::string& name, nb::list arguments,
                            nb::list results) { return new Function(self.session, name, arguments, results); })
       .def("close", [](Module& self) { self.session->close(); })

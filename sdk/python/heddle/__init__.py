@@ -12,7 +12,7 @@ says when arrays are copied. Failures are exceptions below heddle.Error.
 """
 from __future__ import annotations
 
-from ._core import Call, Function, Tensor
+from ._core import Call, Function, State, Tensor
 from ._errors import (AbortedError, AlreadyExistsError, ArgumentTypeError, CancelledError, CompileError, DataLossError, DeadlineExceededError,
                       DeviceLostError, Error, FailedPreconditionError, InternalError, InvalidArgumentError, MissingFileError, NotFoundError,
                       OutOfRangeError, PermissionDeniedError, ResourceExhaustedError, UnauthenticatedError, UnavailableError, UnimplementedError,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AbortedError", "AlreadyExistsError", "ArgumentTypeError", "Call", "CancelledError", "CompileError", "DataLossError", "DeadlineExceededError",
     "Device", "DeviceLostError", "DeviceMemory", "Error", "FailedPreconditionError", "Function", "InternalError", "InvalidArgumentError", "MissingFileError", "Module",
-    "NotFoundError", "OutOfRangeError", "PermissionDeniedError", "ResourceExhaustedError", "Runtime", "Tensor", "TensorType",
+    "NotFoundError", "OutOfRangeError", "PermissionDeniedError", "ResourceExhaustedError", "Runtime", "State", "Tensor", "TensorType",
     "UnauthenticatedError", "UnavailableError", "UnimplementedError", "UnknownError", "compile", "devices", "empty", "open", "plugins",
 ]
 

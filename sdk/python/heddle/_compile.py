@@ -94,8 +94,8 @@ def _failure(command: list[str], code: int, output: str) -> CompileError:
 
 
 def compile(model: Any, output: PathLike | None = None, *, target: str | Sequence[str] = "cpu",
-            donate: str | Sequence[str] = (), alias: Mapping[str, str] | None = None, options: Sequence[str] = (),
-            timeout: float | None = None, progress: Progress | None = None) -> str:
+            donate: str | Sequence[str] = (), alias: Mapping[str, str] | None = None, state: Mapping[str, str] | None = None,
+            options: Sequence[str] = (), timeout: float | None = None, progress: Progress | None = None) -> str:
     """Compiles a model to a .heddle file and returns its path.
 
     model    the path of an ONNX file, its bytes, or an onnx.ModelProto
@@ -103,6 +103,7 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
     target   "cpu", "cuda" or both
     donate   names of inputs that callers give up (`donate=` of a call), so that the function may overwrite them
     alias    for such inputs, the outputs that take their memory: {"state": "new_state"}
+    state    inputs and outputs that are no part of the function: {"count": "new_count"}. Calls keep the output, and the next one reads it as the input
     options  more arguments of `heddle compile`, such as ["--math", "fast"]
     timeout  in seconds
     progress called with the name of a stage ("import", "passes", "code", "write"), the number of steps that are done, and the number of all steps. An
@@ -126,6 +127,7 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
         targets = target if isinstance(target, str) else ",".join(target)
         donated = [donate] if isinstance(donate, str) else donate
         given = [f"--donate={name}" for name in donated] + [f"--alias={name}={result}" for name, result in (alias or {}).items()]
+        given += [f"--state={name}={result}" for name, result in (state or {}).items()]
         command = [compiler, source, "-o", written, "--target", targets, *given, *options]
         try:
             code, printed = _run(command, timeout, progress)

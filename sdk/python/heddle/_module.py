@@ -118,6 +118,10 @@ class Module(_core.Module):
         """Starts a call of the only function, or "main", and returns a heddle.Call without waiting for it."""
         return self.function().start(*arguments, **named)
 
+    def state(self) -> _core.State:
+        """A new state, for the option `state` of calls: its values are zero, and it shares the parameters and code of the module."""
+        return self._state()
+
     def wait(self, timeout: float | None = None) -> None:
         """Waits until the parameters are loaded, in a module that was opened with background=True; otherwise they are. Raises the error of loading."""
         import time
