@@ -24,7 +24,11 @@ for _wheel in sorted(pathlib.Path(os.environ.get("HEDDLE_BUILD", "."), "wheels")
                 _path.chmod(_entry.external_attr >> 16 & 0o777 or 0o644)
     sys.path.insert(0, _folder.name)
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+
+import donation_test  # noqa: E402
 import heddle  # noqa: E402
+import state_test  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
 SIZE, STEPS = 64, 8
@@ -172,6 +176,45 @@ class Python(GpuTestCase):
         self.check(self.function(self.x, self.w, self.b), 3.0)
         with self.assertRaisesRegex(BufferError, "stream 0 is ambiguous"):
             self.function(self.x, self.w, self.b).__dlpack__(stream=0)
+
+    def test_donated_tensors_of_torch(self):
+        """Results in the memory of arguments, with the values that the same model has where nothing is donated."""
+        for name, nodes, inputs, outputs, alias in donation_test.OTHERS:
+            with self.subTest(name):
+                model = donation_test.other(name, nodes, inputs, outputs)
+                paths = [pathlib.Path(self.folder) / f"{name}{end}.heddle" for end in ("", "_aliased")]
+                plain = heddle.open(heddle.compile(model, paths[0], target=("cpu", "cuda")), devices=self.device)
+                aliased = heddle.open(heddle.compile(model, paths[1], target=("cpu", "cuda"), alias=alias), devices=self.device)
+                given = {key: torch.randn(*shape, device="cuda") for key, shape in inputs.items()}
+                expected = plain(**given)
+                expected = dict(zip(outputs, [expected] if len(outputs) == 1 else expected))
+                for donate in ((), tuple(alias)):
+                    copies = {key: value.clone() for key, value in given.items()}
+                    found = aliased(**{key: aliased.main.tensor(key, value) for key, value in copies.items()}, donate=donate)
+                    found = dict(zip(outputs, [found] if len(outputs) == 1 else found))
+                    for key, result in found.items():
+                        np.testing.assert_array_equal(result.numpy(), expected[key].numpy())
+                    for key, result in alias.items():
+                        if donate:
+                            self.assertEqual(torch.from_dlpack(found[result]).data_ptr(), copies[key].data_ptr())
+                        else:
+                            torch.testing.assert_close(copies[key], given[key], rtol=0, atol=0)
+
+    def test_states(self):
+        for name, nodes, states, outputs in state_test.CASES:
+            with self.subTest(name):
+                model = state_test.case(nodes, states, outputs)
+                paths = [pathlib.Path(self.folder) / f"{name}{end}.heddle" for end in ("", "_kept")]
+                plain = heddle.open(heddle.compile(model, paths[0], target=("cpu", "cuda")), devices=self.device)
+                kept = heddle.open(heddle.compile(model, paths[1], target=("cpu", "cuda"), state=states), devices=self.device)
+                with kept.state() as other:
+                    for options in ({}, {"state": other}):
+                        values = {key: torch.zeros(8, 8, device="cuda") for key in states}
+                        for _ in range(5):
+                            x = torch.randn(8, 8, device="cuda")
+                            expected = plain(**values, x=x)
+                            values = {key: getattr(expected, result) for key, result in states.items()}
+                            np.testing.assert_array_equal(kept(x, **options).numpy(), expected.y.numpy())
 
 
 if __name__ == "__main__":
