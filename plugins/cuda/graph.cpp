@@ -17,6 +17,7 @@ using sdk::status;
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
+constexpr CUdeviceptr kUnknown = ~CUdeviceptr{0};
 constexpr size_t kDirectEdges = 8;  // larger numbers of nodes before a barrier are joined by an empty node
 // Such a copy lengthens a replay by 0.9 us, or 1.2 us for the largest; patching a node costs 0.15 us (H200).
 constexpr size_t kNodesWorthCopying = 12;
@@ -30,12 +31,15 @@ struct Dynamic {
   uint64_t length;
   bool read_only;
   uint32_t shared = kNone;  // in Recording::shared
+  // Of a launch: the address that its node has. Buffers are not compared, since a new one may be where one that was freed was.
+  CUdeviceptr address = kUnknown;
 };
 
 // Read-only bindings of launches that were equal when recorded, and are copied into one place for all of them.
 struct Shared {
   Buffer place;            // has the size of the bindings
   heddle_binding_t given;  // source of the copy
+  CUdeviceptr given_address = kUnknown;
   std::vector<uint32_t> members;
   CUgraphNode node = nullptr;
   bool is_stale = false;
@@ -285,8 +289,10 @@ void note_dynamic(Recording* recording, const heddle_command_t* commands, uint32
       // An update is a copy from staging memory; its only binding is the target.
       recording->dynamic.push_back(
           {op, c, command.kind == HEDDLE_COMMAND_UPDATE ? 1 : i, length_of(command, i), (dynamic[i] & HEDDLE_BINDING_READ_ONLY) != 0});
-      if (op == kNone || command.kind != HEDDLE_COMMAND_DISPATCH || !recording->arguments[op].bindings.empty()) continue;
+      if (op == kNone || command.kind != HEDDLE_COMMAND_DISPATCH) continue;
       const heddle_dispatch_command_t& dispatch = command.as.dispatch;
+      recording->dynamic.back().address = address_of(dispatch.bindings[i]);
+      if (!recording->arguments[op].bindings.empty()) continue;
       const char* constants = static_cast<const char*>(dispatch.constants);
       recording->arguments[op].bindings.assign(dispatch.bindings, dispatch.bindings + dispatch.binding_count);
       if (dispatch.constants_bytes) recording->arguments[op].constants.assign(constants, constants + dispatch.constants_bytes);
@@ -324,10 +330,12 @@ heddle_status_t* share(Recording* recording) {
       break;
     }
     group.given = {std::get<0>(range), std::get<1>(range), std::get<2>(range)};
+    group.given_address = address_of(group.given);
     group.members = std::move(members);
     for (uint32_t i : group.members) {
       Dynamic& place = recording->dynamic[i];
       place.shared = static_cast<uint32_t>(recording->shared.size() - 1);
+      place.address = kUnknown;
       recording->arguments[place.op].bindings[place.index] = {group.place.handle(), 0, place.length};
     }
   }
@@ -357,10 +365,11 @@ heddle_status_t* check_copies(const Recording* recording) {
   return nullptr;
 }
 
-void set_launch(Recording* recording, const Dynamic& place, const heddle_binding_t& binding) {
-  heddle_binding_t& known = recording->arguments[place.op].bindings[place.index];
-  if (known.buffer != binding.buffer || known.offset != binding.offset) mark_stale(recording, place.op);
-  known = binding;
+void set_launch(Recording* recording, Dynamic& place, const heddle_binding_t& binding) {
+  const CUdeviceptr address = address_of(binding);
+  if (place.address != address) mark_stale(recording, place.op);
+  place.address = address;
+  recording->arguments[place.op].bindings[place.index] = binding;
 }
 
 // A replay passed different bytes for the members: from now on their nodes are patched. The first `set` dynamic bindings already have this replay's
@@ -378,12 +387,14 @@ heddle_status_t* part(Recording* recording, Shared* group, uint32_t set) {
 }
 
 heddle_status_t* set_shared(Recording* recording, Shared* group, uint32_t index, const heddle_binding_t& binding) {
-  if (group->given.buffer == binding.buffer && group->given.offset == binding.offset) return nullptr;
+  const CUdeviceptr address = address_of(binding);
   if (index == group->members.front()) {
+    group->is_stale |= group->given_address != address;
+    group->given_address = address;
     group->given = binding;
-    group->is_stale = true;
     return nullptr;
   }
+  if (group->given_address == address) return nullptr;
   if (heddle_status_t* bad = part(recording, group, index)) return bad;
   set_launch(recording, recording->dynamic[index], binding);
   return nullptr;
@@ -391,7 +402,7 @@ heddle_status_t* set_shared(Recording* recording, Shared* group, uint32_t index,
 
 // Sets one binding.
 heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_binding_t& binding) {
-  const Dynamic& place = recording->dynamic[index];
+  Dynamic& place = recording->dynamic[index];
   Device* device = recording->device();
   const Buffer* buffer = Buffer::from(binding.buffer);
   if (binding.length != place.length) {

@@ -191,9 +191,15 @@ class ProgramChecker {
 
   // An argument whose memory no result takes.
   bool may_write(uint32_t argument) const {
-    const auto* donations = function_ && function_->donations() ? function_->donations()->all() : nullptr;
-    return donations && std::any_of(donations->begin(), donations->end(),
-                                    [&](const mf::Donation* one) { return one->argument() == argument && one->result() < 0; });
+    if (!function_ || !function_->donations()) return false;
+    const auto& donations = *function_->donations()->all();  // in the order of arguments, as was checked
+    uint32_t first = 0, count = donations.size();
+    while (count > 1) {
+      const uint32_t half = count / 2;
+      if (donations.Get(first + half)->argument() <= argument) first += half;
+      count -= half;
+    }
+    return count == 1 && donations.Get(first)->argument() == argument && donations.Get(first)->result() < 0;
   }
 
   // A range of a value that a command reads or writes; `required` is the access that the command certainly makes.
