@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Arguments that their callers give up, and arguments that a function overwrites: the part of Function's check that other calls do not need.
+// Arguments that their callers give up, and arguments that a function overwrites. The part of Function's check that few calls need.
 #include <algorithm>
 
 #include "core/submit/function.h"

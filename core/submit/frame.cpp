@@ -229,7 +229,7 @@ void Frame::record() {
         break;
     }
     dynamic[at] = HEDDLE_BINDING_DYNAMIC;
-    // No verified program writes to another argument.
+    // A verified program writes only to arguments that it consumes.
     if (patch.source == Source::kArgument && !plan_->signature->arguments[patch.index].is_consumed) dynamic[at] |= HEDDLE_BINDING_READ_ONLY;
     order.push_back({at, static_cast<uint32_t>(i - plan_->frame_patch_count), length});
   }

@@ -91,6 +91,7 @@ class Invocation {
     }
     return *replaced;
   }
+  // The work begins: from now on, donated tensors stay taken.
   void begin() {
     if (replaced) [[unlikely]]
       replaced->taken.clear();
