@@ -65,6 +65,7 @@ Status Function::take_argument(uint32_t index, Tensor& given, bool is_donated, I
   if (is_donated) {
     std::string taker = "a call of '" + signature_.name + "' (input '" + expected.name + "')";
     Ref<Tensor> memory;
+    call.replaced->taken.reserve(call.replaced->taken.size() + 1);  // before anything is taken: this may throw
     if (given.only_held_once()) {
       memory = given.take(std::move(taker));
       if (!is_copy) moved = memory;

@@ -51,10 +51,7 @@ memory::Device& Function::device_of(const open::TensorSignature& value) const {
 
 Status Function::fail(Status&& status, Invocation& call) const noexcept {
   count_failure();
-  if (call.replaced) {
-    for (auto& [tensor, memory] : call.replaced->taken) tensor->give_back(memory.get());
-    call.begin();
-  }
+  call.give_back();
   return explain_failure(std::move(status), call);
 }
 
@@ -458,6 +455,7 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
   if (!taken.call) taken.call = ::operator new(sizeof(Call), std::nothrow);
   if (!taken.call) {
     uncount_call();
+    asked.give_back();
     throw std::bad_alloc();
   }
   CallPointer call(new (taken.call) Call(*this, std::move(asked)));

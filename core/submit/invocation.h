@@ -91,6 +91,12 @@ class Invocation {
     }
     return *replaced;
   }
+  // The call does not begin: donated tensors get their memory back.
+  void give_back() {
+    if (!replaced) return;
+    for (auto& [tensor, memory] : replaced->taken) tensor->give_back(memory.get());
+    replaced->taken.clear();
+  }
   // The work begins: from now on, donated tensors stay taken.
   void begin() {
     if (replaced) [[unlikely]]
