@@ -15,12 +15,13 @@
 //
 // Ownership  Runtime, Module, Instance, State, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer,
 //            and empty if default-constructed or moved from. An empty object may only be destroyed, moved, assigned to and tested; an empty Tensor
-//            may also be given to a call as the place for a result. Children keep their parents alive, so objects may be destroyed in any order. The
-//            destructors of Instance and Call may wait for calls; see there. get() is the C handle, for everything that is not here; release() gives
-//            up ownership of it, and the explicit constructor takes it. A Function owns nothing: it is valid until its Instance is destroyed.
+//            may also be given to a call: as the place for a result, or as an argument, which is an INVALID_ARGUMENT. Children keep their parents
+//            alive, so objects may be destroyed in any order. The destructors of Instance and Call may wait for calls; see there. get() is the C
+//            handle, for everything that is not here; release() gives up ownership of it, and the explicit constructor takes it. A Function owns
+//            nothing: it is valid until its Instance is destroyed.
 // Errors     A function that fails throws heddle::Error, which has the code and the text of the status. It throws std::bad_alloc if memory for a
-//            vector or a string of this header is exhausted. Objects then keep what they had, except for what runtime.h says of the state of an
-//            instance and the result tensors of a failed call. Destructors never throw.
+//            vector or a string of this header is exhausted. After both, objects keep what they had, except for what runtime.h says of the state of
+//            an instance and the result tensors of a failed call. Destructors never throw.
 // Threads    Const member functions may be called by several threads at once; calls of one Function may run concurrently. While a thread
 //            writes, moves from, assigns to or destroys an object, no other thread may use it.
 // Units      Sizes are in bytes where the name says so; otherwise they count elements. Timeouts and deadlines are std::chrono types.
@@ -177,13 +178,13 @@ class Text : public Handle<heddle_text_t, heddle_text_free> {
   std::string_view view() const noexcept { return heddle::view(heddle_text_view(get())); }
 };
 
-// Element type, dimensions and a range of device memory. A result may still be pending; reading waits for it.
+// Element type, dimensions and a range of device memory. The call that fills a result may still be running; reading waits for it.
 class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
  public:
   using Handle::Handle;
   heddle_element_type_t element_type() const noexcept { return heddle_tensor_element_type(get()); }
-  // Borrowed from the tensor. Some functions determine the shapes of their results during the call (a dimension of the result's type is negative
-  // and has no symbol); then dims, size_bytes and read<T>() are valid only once the call is over.
+  // Borrowed from the tensor. If a dimension in the type of a result is negative and has no symbol, its extent is known only when the call is over:
+  // wait for the call before dims, size_bytes, text and read<T>(), which do not wait for the shape.
   std::span<const int64_t> dims() const noexcept { return {heddle_tensor_dims(get()), heddle_tensor_rank(get())}; }
   uint64_t size_bytes() const noexcept { return heddle_tensor_size(get()); }
   // "f32[1,10]". Allocates.
@@ -200,7 +201,7 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
     expect<std::ranges::range_value_t<R>>("reading");
     read_bytes(std::as_writable_bytes(std::span(values)));
   }
-  // The same into a new vector.
+  // The same into a new vector, whose size is that of dims.
   template <class T>
   std::vector<T> read() const {
     static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no array of bool; read uint8_t");
@@ -245,8 +246,8 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
   }
 };
 
-// A call in flight. After destruction the call goes on, and its results are filled. Destruction waits only if the Instance was destroyed before and
-// this is the last Call of it, which kept the instance alive: it then waits for all calls of the instance.
+// A handle of a call in flight. When the handle is destroyed, the call goes on, and its results are filled. The destructor waits in one case only: if
+// the Instance object is gone and this is its last handle of a call, it destroys the instance, which waits for all calls still in flight.
 class Call : public Handle<heddle_call_t, heddle_call_release> {
  public:
   using Handle::Handle;
@@ -417,20 +418,20 @@ class Function {
 
 // ------------------------------------------------------------------------------------------------------------- instance
 
-// A module bound to devices, with its parameters and its state. Destruction waits for calls in
-// flight, unless a Call object of this instance still exists; that object then keeps the instance alive.
 struct ParameterFile {
   std::string scope;  // the namespace to which the parameters of this file belong (docs/parameters.md); empty: the default one
   std::string path;
 };
 
-// Files for heddle_instance_create and heddle_instance_refit. Borrows their texts.
+// Files for heddle_instance_create and heddle_instance_refit. Borrows their texts; allocates.
 inline std::vector<heddle_parameter_file_t> c_files(const std::vector<ParameterFile>& files) {
   std::vector<heddle_parameter_file_t> out;
   for (const ParameterFile& one : files) out.push_back({c_string(one.scope), c_string(one.path)});
   return out;
 }
 
+// A module bound to devices, with its parameters and its state. Destruction waits for calls in flight, unless a Call object of this instance still
+// exists; that object then keeps the instance alive.
 class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
  public:
   using Handle::Handle;
@@ -449,6 +450,7 @@ class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
     return State(out);
   }
   // New values for the parameters that these files have; the others keep theirs. A call uses only old or only new ones (heddle_instance_refit).
+  // Allocates.
   void refit(const std::vector<ParameterFile>& parameter_files, const std::vector<ParameterFile>& overlays = {}) const {
     const std::vector<heddle_parameter_file_t> files = c_files(parameter_files), over = c_files(overlays);
     heddle_refit_params_t params{};
@@ -479,7 +481,7 @@ struct InstanceOptions {
   std::vector<ParameterFile> overlays = {};  // laid over parameter_files: their tensors take the place of those of the same name
 };
 
-// One compiled .heddle file, opened and verified.
+// One compiled .heddle file, opened and checked.
 class Module : public Handle<heddle_module_t, heddle_module_release> {
  public:
   using Handle::Handle;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The interfaces of a driver: devices, buffers, transfers, parameter I/O, dispatch, timelines. Implemented by plugins of kind
- * HEDDLE_PLUGIN_DRIVER, called by libheddle only. A driver is a thin translation to one vendor's API: no policy, no pools, no routing.
+ * HEDDLE_PLUGIN_DRIVER, called by libheddle and by allocators (allocator.h). A driver is a thin translation to one vendor's API: no policy, no pools,
+ * no routing.
  *
  * Glossary
  *   queue        takes submissions and runs them; two queues of a device may run at the same time
@@ -10,7 +11,7 @@
  *   executable   the loaded code of one variant; each of its entries is a kernel
  *   binding      (buffer, offset, length) passed to a kernel
  *   constants    small plain bytes passed to a kernel (shape values, scalars)
- *   region       the part of a model that one dispatch computes; profiles and error texts name it by its number in the module
+ *   region       the part of a model that runs as one step; profiles and error texts name it by its number in the module
  *   recipe       the arguments of a kernel in order, each with the binding or the constants that it is made of (heddle_argument_t)
  *   to poison    to fail a timeline from a value on: whoever waits for a point with this value or a larger one gets the failure (HD-S-02)
  *
@@ -40,12 +41,13 @@
  *     with HEDDLE_DEVICE_RECORDING            record, replay and recording_free
  *     where HEDDLE_MEMORY_PINNED is offered   map and unmap of such buffers
  *     modules with parameters                 file_open, file_close and param_io read
- *     parameters by the method "mmap" alone   param_io map; called only for devices with HEDDLE_DEVICE_UNIFIED_MEMORY
+ *     a configuration that reads parameters   param_io map; called only for devices with HEDDLE_DEVICE_UNIFIED_MEMORY
+ *     only by the method "mmap"
  *     models of several submissions per call  notify; these models read values on the host, or use several devices
  *     heddle_call_notify                      notify
  *     addresses of tensors for applications   buffer properties
- *   statistics may be missing. So may link, transfer properties and peer_copy, with which values are copied directly between two devices of the
- *   driver: without them, and if the host is of ABI 0.1, they are copied through host memory.
+ *   statistics may be missing. So may link, transfer properties and peer_copy: if one of these three is missing, or the host is of ABI 0.1, values
+ *   are copied between two devices of the driver through host memory, and not directly.
  *   Not called by the host yet, and defined so that drivers can implement them in advance: import_host, param_io write, export_handle,
  *   import_handle, and context and stream of heddle.native/1. The host makes one queue per device, of priority 0, and emits neither
  *   HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH has no meaning yet. */
@@ -65,7 +67,7 @@ extern "C" {
 /* Kinds of memory that a device offers: bits, also used for allocations. Kernels and copies of the device reach buffers of every kind. */
 #define HEDDLE_MEMORY_DEVICE 1u       /* fastest for the device */
 #define HEDDLE_MEMORY_HOST_VISIBLE 2u /* can be mapped */
-#define HEDDLE_MEMORY_PINNED 4u       /* host memory that the device copies from and to at full speed; can be mapped */
+#define HEDDLE_MEMORY_PINNED 4u       /* host memory that the device copies from and to at full speed; can be mapped, too */
 
 /* What a device can do: bits. */
 #define HEDDLE_DEVICE_UNIFIED_MEMORY 1u /* every buffer is host visible and coherent: copies to the host can be elided */
@@ -89,12 +91,12 @@ typedef struct heddle_device_description {
   /* Smallest alignment of an allocation, a power of two. The host places every tensor on a multiple of it, so a binding that covers a whole tensor
    * has at least this alignment. */
   uint64_t min_alignment_bytes;
-  /* Limits; 0: not known. The host selects no variant with an entry that exceeds one of them, and submits no dispatch with a larger grid; drivers
-   * check again. */
+  /* Limits; 0: not known. The host selects no variant with an entry that exceeds one of them, or that needs another subgroup_size, and submits no
+   * dispatch with a larger grid; drivers check again. */
   uint64_t shared_memory_bytes;    /* per workgroup, dynamic */
-  uint32_t registers_per_thread;   /* 0: not applicable; for reports */
+  uint32_t registers_per_thread;   /* for reports only */
   uint32_t max_workgroup_size;     /* threads; 1 on CPUs */
-  uint32_t subgroup_size;          /* warp, wavefront; 1 on CPUs */
+  uint32_t subgroup_size;          /* warp, wavefront; 1 on CPUs; no limit, but the size itself */
   uint32_t max_workgroup_count[3]; /* largest grid */
   uint32_t max_bindings;           /* of an entry */
   uint32_t max_constants_bytes;    /* of an entry */
@@ -202,7 +204,7 @@ typedef struct heddle_buffer_interface {
   heddle_status_t* (*allocate)(heddle_device_t* device, const heddle_buffer_params_t* params, heddle_buffer_t** out_buffer);
   /* The caller makes sure that no work uses it any more. [any] [may-block] */
   void (*free)(heddle_buffer_t* buffer);
-  /* Host pointer to bytes [offset, offset+length). FAILED_PRECONDITION if the memory is not host visible, OUT_OF_RANGE if the range is
+  /* Host pointer to bytes [offset, offset+length). FAILED_PRECONDITION if the memory is of a kind that cannot be mapped, OUT_OF_RANGE if the range is
    * outside the buffer. The caller has waited for the device's writes to that range; work on other bytes of the buffer may continue.
    * Several threads may have mapped ranges of one buffer at once, even the same bytes, because a pool divides one buffer into many blocks.
    * All pointers stay valid until unmap has been called as often as map: a driver keeps the whole buffer mapped, or counts maps. A map of length
@@ -488,8 +490,8 @@ typedef struct heddle_dispatch_interface {
   void (*executable_unload)(heddle_executable_t* executable);
   /* The entry of that index in executable_load's array; borrowed from the executable. NOT_FOUND for an index beyond it. [any] [no-block] */
   heddle_status_t* (*entry)(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out_entry);
-  /* The hot path. Checks ranges and grid; enqueues all commands or fails without enqueueing any. Errors while they run poison the signals
-   * (HD-S-02). [any] [no-block]; a driver may run a list whose cost is below 50 us in the caller's thread. */
+  /* The hot path. Checks ranges and grid; enqueues all commands or fails without enqueueing any. If they fail while they run, so do the
+   * signals (HD-S-02). [any] [no-block]; a driver may run a list whose cost is below 50 us in the caller's thread. */
   heddle_status_t* (*submit)(heddle_queue_t* queue, const heddle_submission_t* submission);
   /* Records a list whose bindings can be replaced at replay. UNIMPLEMENTED without HEDDLE_DEVICE_RECORDING, or for a list that this driver cannot
    * record; the host then continues to submit it. dynamic has one byte per binding, and is NULL only if there are none: dynamic[i] has bits
@@ -508,10 +510,10 @@ typedef struct heddle_dispatch_interface {
                              const heddle_sync_t* sync);
   /* The host makes sure that no replay is in flight. [serial:recording] [may-block] */
   void (*recording_free)(heddle_recording_t* recording);
-  /* An executable of one entry, which runs a prepared operation of a library plugin. Its dispatches have a grid of (shards, 1, 1) and no
-   * constants; their bindings are the operands and then the operation's scratch memory. INVALID_ARGUMENT for a target other than the device's
-   * operation_target. UNIMPLEMENTED: the driver runs no operations. owned by the caller, who unloads it with executable_unload before it destroys the
-   * operation. Since ABI 0.2. [any] [may-block] */
+  /* Makes an executable whose only entry runs an operation that a plugin with operators has prepared (ext/library.h, also for "shards"). Its
+   * dispatches have a grid of (shards, 1, 1) and no constants; their bindings are the operands and then the operation's scratch memory.
+   * INVALID_ARGUMENT for a target other than the device's operation_target. UNIMPLEMENTED: the driver runs no operations. owned by the caller, who
+   * unloads it with executable_unload before it destroys the operation. Since ABI 0.2. [any] [may-block] */
   heddle_status_t* (*operation_load)(heddle_device_t* device, const struct heddle_operation_params* params,
                                      heddle_executable_t** out_executable);
 } heddle_dispatch_interface_t;
@@ -542,9 +544,9 @@ typedef struct heddle_timeline_interface {
    * reached, poisons from the next value upward; reached values stay reached. A NULL status is a failure, too: UNKNOWN. [any] [no-block] */
   void (*fail)(heddle_timeline_t* timeline, uint64_t value, heddle_status_t* status);
   /* Waits for points; all their timelines belong to one device. With no points, returns at once. INVALID_ARGUMENT for an unknown mode;
-   * DEADLINE_EXCEEDED if the timeout passes, which changes no state; every other failure is that of a poisoned point, or the loss of the device.
-   * ANY: succeeds if one point is reached, even if others have failed; fails if none is reached and one has failed. timeout_ns: 0 polls,
-   * HEDDLE_TIMEOUT_INFINITE waits without limit. [any] [may-block] */
+   * DEADLINE_EXCEEDED if the timeout passes, which changes no state; every other failure is that of a failed point, or the loss of the device.
+   * ALL: fails as soon as one point has failed. ANY: succeeds if one point is reached, even if others have failed; fails if none is reached and one
+   * has failed. timeout_ns: 0 polls, HEDDLE_TIMEOUT_INFINITE waits without limit. [any] [may-block] */
   heddle_status_t* (*wait)(const heddle_point_t* points, uint64_t point_count, uint32_t mode, uint64_t timeout_ns);
   /* Calls function(context, failure or NULL) when the value is reached or fails, possibly before this returns, and never if this fails. The
    * failure is borrowed for the call. [any] [no-block], function: [callback]; it is the host's, and may submit and signal, and destroy the

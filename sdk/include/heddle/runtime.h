@@ -81,7 +81,7 @@ typedef struct heddle_runtime_params {
   uint32_t plugin_path_count;
   uint32_t reserved;
   const heddle_string_t* plugin_paths; /* directories with manifests, searched first */
-  /* Receives the lines of the log, which then are not written to stderr; NULL: none. level: HEDDLE_LOG_*; lines below the configured level ([log],
+  /* Receives the lines of the log instead of stderr; NULL: they go to stderr. level: HEDDLE_LOG_*; lines below the configured level ([log],
    * HEDDLE_LOG) are left out. component: a part of libheddle, such as "host" or "memory", or the id of a plugin. Both texts are valid until the
    * function returns. Called on any thread, by several at the same time, until every object of the runtime is released, and with locks of the
    * runtime held: it must call no function of Heddle, and must not wait for a thread that may be in one. Since ABI 0.2. [callback] */
@@ -182,20 +182,20 @@ typedef struct heddle_refit_params { /* Since ABI 0.2. */
   uint32_t reserved;
 } heddle_refit_params_t;
 
-/* Gives a live instance the values that these files have; parameters that none of them has keep theirs. What is computed from parameters at load is
- * computed again; code, functions and states stay as they are. A call that began before uses only old values, also while it goes on; one that begins
- * after the function returned uses only new ones; one that begins meanwhile uses either all old or all new ones. On failure, also for lack of memory,
- * the old values stay in use. Until the last call with the old values has ended, both are in memory. Parameters that are needed only to compute others
- * are read again from the files that they came from: FAILED_PRECONDITION if such a file has changed, and NOT_FOUND if it is gone or if the module uses
- * no tensor of a given file. Waits for parameters that are loaded in the background; several refits run one after the other. Since ABI 0.2. [any]
- * [may-block] */
+/* Gives a live instance the values that these files have; parameters that none of them has keep theirs. What is computed from parameters at load
+ * is computed again; code, functions and states stay as they are. A call that began before uses only old values, also while it goes on; one that
+ * begins after the function returned uses only new ones; one that begins meanwhile uses either all old or all new ones. On failure, also for lack
+ * of memory, the old values stay in use. Until the last call with the old values has ended, both are in memory. Parameters that are needed only to
+ * compute others are read again from the files that they came from: FAILED_PRECONDITION if such a file has changed, and NOT_FOUND if it is gone or
+ * if the module uses no tensor of a given file. Waits for parameters that are loaded in the background; several refits run one after the other.
+ * Since ABI 0.2. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_refit(heddle_instance_t* instance, const heddle_refit_params_t* params);
 
-/* Makes a state: values that functions of the instance keep between calls, zero at first. Every instance has one. An application with several users
- * can make one for each: every user has values of its own, and all share the instance's parameters and code. Calls that use different states run
- * independently of each other. UNIMPLEMENTED if the module computes first values of its state when it is loaded. The caller owns the state, and may
- * release it while calls that use it are in flight. It is for calls of this instance only, and holds memory of the devices until it is released.
- * Since ABI 0.2. [any] [may-block] */
+/* Makes a state: values that functions of the instance keep between calls, zero at first. Every instance has one of its own. An application with
+ * several users can make one for each: every user has values of its own, and all share the instance's parameters and code. Calls that use
+ * different states run independently of each other. UNIMPLEMENTED if the module gives its instance's own state other first values. The caller owns
+ * the state, and may release it while calls that use it are in flight. It is for calls of this instance only, and holds memory of the devices
+ * until it is released. Since ABI 0.2. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_state_create(heddle_instance_t* instance, heddle_state_t** out_state);
 /* NULL is allowed. [any] [may-block] */
 HEDDLE_EXPORT void heddle_state_release(heddle_state_t* state);
@@ -251,7 +251,7 @@ typedef struct heddle_tensor_type {
   uint32_t flags; /* bits HEDDLE_TENSOR_TYPE_*. Since ABI 0.2 */
   uint32_t alias; /* with HEDDLE_TENSOR_TYPE_ALIASED. Since ABI 0.2 */
 } heddle_tensor_type_t;
-/* An argument that the function overwrites. A call copies it, unless it is donated or used in place ("Memory of arguments" below). */
+/* An argument that the function overwrites, or of which a call makes a copy to overwrite ("Memory of arguments" below). */
 #define HEDDLE_TENSOR_TYPE_CONSUMED 1u
 /* An argument and a result with the same memory; `alias` is the index of the other one. */
 #define HEDDLE_TENSOR_TYPE_ALIASED 2u
@@ -310,8 +310,8 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
 
 /* ----------------------------------------------------------------------------------------------------------- call */
 
-/* State. Calls that touch the same state run in the order in which they were started. If one of them fails after its work was enqueued, the state
- * is undefined, and every later call that touches it fails with the same error; a new state, or a new instance, starts with fresh values. After
+/* State. Calls that touch the same state run in the order in which they were started. If one of them fails after any of its work was enqueued, the
+ * state is undefined, and every later call that touches it fails with the same error; a new state, or a new instance, starts with fresh values. After
  * DEVICE_LOST all calls of existing instances on the device return DEVICE_LOST; a new instance opens the device again. */
 
 /* Memory of arguments. A call borrows its arguments: it reads them, and they stay as they are. In two cases it does not:
@@ -322,10 +322,15 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, cons
  *   in place    A result with HEDDLE_TENSOR_TYPE_ALIASED may be written to the tensor that is passed as the argument with the index `alias`. The call
  *               replaces its contents, and it stays the caller's.
  *
- * A function that was compiled with --donate or --alias overwrites some of its arguments (HEDDLE_TENSOR_TYPE_CONSUMED). A donated one becomes the
- * result, or its memory is used for intermediate values. One that is borrowed, and not used in place, is copied before the call begins, which waits
- * for the copy. So is a donated one that others use: a further handle (heddle_tensor_retain), or another call that is not over; the log then has a
- * warning. Memory of other donated arguments is freed when the call is over. */
+ * A function that was compiled with --donate or --alias overwrites some of its arguments (HEDDLE_TENSOR_TYPE_CONSUMED):
+ *
+ *   donated     It becomes the result, or its memory is used for intermediate values. If other handles of it exist (heddle_tensor_retain), or another
+ *               call that uses it is not over, a copy is used instead, with a warning in the log.
+ *   in place    It is overwritten.
+ *   borrowed    A copy is overwritten.
+ *
+ * A copy is made before the call begins, which waits for it. If the function does not overwrite an argument, donating it only means that its
+ * memory is freed when the call is over. */
 
 /* Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
  * result. An element that is not NULL is a tensor of the right type to write into, and stays the caller's. It is neither another result nor an
