@@ -119,8 +119,8 @@ class Reading {
   Status open() {
     for (File& file : files_) {
       // In file order, which suits disks and read-ahead.
-      std::sort(file.parts.begin(), file.parts.end(),
-                [](const Part& a, const Part& b) { return a.extent.file_offset < b.extent.file_offset; });
+      auto before = [](const Part& a, const Part& b) { return a.extent.file_offset < b.extent.file_offset; };
+      if (!std::is_sorted(file.parts.begin(), file.parts.end(), before)) std::sort(file.parts.begin(), file.parts.end(), before);
       HEDDLE_RETURN_IF_ERROR(device_.noted(
           Status(device_.api().param_io->file_open(device_.get(), file.descriptor, HEDDLE_FILE_READ, to_c(file.path), &file.handle))));
     }

@@ -75,11 +75,11 @@ Status ParameterFiles::open(const std::vector<Named>& files) {
 }
 
 Result<std::pair<const ParameterFiles::File*, const module::ParameterEntry*>> ParameterFiles::find_in(const Source& source,
-                                                                                                      const std::string& name) const {
+                                                                                                      std::string_view name) const {
   const File* file = &files_[source.first_file];
   if (source.in_shards.empty()) return std::pair(file, file->index.find(name));
   auto shard = std::lower_bound(source.in_shards.begin(), source.in_shards.end(), name,
-                                [](const module::ShardIndex::Entry& entry, const std::string& key) { return entry.name < key; });
+                                [](const module::ShardIndex::Entry& entry, std::string_view key) { return entry.name < key; });
   if (shard == source.in_shards.end() || shard->name != name) return std::pair(file, static_cast<const module::ParameterEntry*>(nullptr));
   const File* found = file + 1 + shard->shard;
   const module::ParameterEntry* entry = found->index.find(name);
@@ -93,6 +93,14 @@ Result<std::pair<const ParameterFiles::File*, const module::ParameterEntry*>> Pa
 
 namespace {
 
+std::vector<int64_t> dims_of(const module_format::Parameter& parameter) {
+  return {parameter.dims()->begin(), parameter.dims()->end()};
+}
+
+bool has_dims(const module::ParameterEntry& entry, const module_format::Parameter& parameter) {
+  return std::equal(entry.dims.begin(), entry.dims.end(), parameter.dims()->begin(), parameter.dims()->end());
+}
+
 // "Q4_K[2,256]"
 std::string dtype_text(const module::ParameterEntry& entry) {
   std::vector<std::string> extents;
@@ -103,7 +111,7 @@ std::string dtype_text(const module::ParameterEntry& entry) {
 }  // namespace
 
 Result<ParameterExtent> ParameterFiles::blocks_of(const File& file, const module::ParameterEntry& entry,
-                                                  const module_format::Parameter& parameter, const std::vector<int64_t>& dims) {
+                                                  const module_format::Parameter& parameter) {
   const auto type = static_cast<heddle_element_type_t>(parameter.element_type());
   if (!entry.block->decode) {
     return error(HEDDLE_STATUS_UNIMPLEMENTED,
@@ -111,11 +119,12 @@ Result<ParameterExtent> ParameterFiles::blocks_of(const File& file, const module
                  "another type, such as Q4_K",
                  entry.name, file.path, entry.dtype);
   }
-  if (!module::decodes_to(type) || entry.dims != dims || module::tensor_bytes(HEDDLE_TYPE_BITS(type), dims) != parameter.size_bytes()) {
+  if (!module::decodes_to(type) || !has_dims(entry, parameter) ||
+      module::tensor_bytes(HEDDLE_TYPE_BITS(type), entry.dims) != parameter.size_bytes()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
                  "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {}, whose values are f32, f16 or "
                  "bf16 as the module wants them; give the file that was written for this model, or compile the model again",
-                 entry.name, file.path, module::shape_text(type, dims), dtype_text(entry));
+                 entry.name, file.path, module::shape_text(type, dims_of(parameter)), dtype_text(entry));
   }
   return ParameterExtent{file.descriptor, entry.offset, entry.length, file.identity, file.path, entry.block, type, parameter.size_bytes()};
 }
@@ -163,16 +172,14 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
     }
     return ParameterExtent{extent.descriptor, extent.offset, extent.length, *identity, module.path()};
   }
-  std::string scope = parameter.scope()->str(), name = parameter.name()->str();
+  const std::string_view scope = parameter.scope()->string_view(), name = parameter.name()->string_view();
   const File* file = nullptr;
   const module::ParameterEntry* entry = nullptr;
   uint32_t of = 0;
-  std::string searched;
   for (const Source& source : sources_) {
     if (source.scope != scope) continue;
     auto found = find_in(source, name);
     if (!found.ok()) return found.take_status();
-    searched += (searched.empty() ? "" : ", ") + files_[source.first_file].path;
     if (!found->second) continue;
     if (entry && !source.over) {
       return error(HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -183,30 +190,33 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
     of = static_cast<uint32_t>(&source - sources_.data());
   }
   if (!entry && optional) return ParameterExtent();
-  if (searched.empty()) {
+  if (!entry) {
+    std::string searched;
+    for (const Source& source : sources_) {
+      if (source.scope == scope) searched += (searched.empty() ? "" : ", ") + files_[source.first_file].path;
+    }
+    if (!searched.empty()) {
+      return error(HEDDLE_STATUS_NOT_FOUND,
+                   "heddle: finding parameter '{}' failed: no tensor of {} has that name; heddle params ls lists them", name, searched);
+    }
     return error(HEDDLE_STATUS_NOT_FOUND,
                  "heddle: finding parameter '{}' of {} failed: no file is given for its scope '{}'; pass one with "
-                 "--params {}FILE",
-                 name, module.path(), scope, scope.empty() ? scope : scope + "=");
+                 "--params {}{}FILE",
+                 name, module.path(), scope, scope, scope.empty() ? "" : "=");
   }
-  if (!entry) {
-    return error(HEDDLE_STATUS_NOT_FOUND,
-                 "heddle: finding parameter '{}' failed: no tensor of {} has that name; heddle params ls lists them", name, searched);
-  }
-  std::vector<int64_t> dims(parameter.dims()->begin(), parameter.dims()->end());
   if (entry->block) {
-    Result<ParameterExtent> blocks = blocks_of(*file, *entry, parameter, dims);
+    Result<ParameterExtent> blocks = blocks_of(*file, *entry, parameter);
     if (blocks.ok()) blocks->source = of;
     return blocks;
   }
-  const bool is_such = entry->is_untyped || (entry->element_type == parameter.element_type() && entry->dims == dims);
+  const bool is_such = entry->is_untyped || (entry->element_type == parameter.element_type() && has_dims(*entry, parameter));
   if (!is_such || entry->length != parameter.size_bytes()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
                  "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {} of {}; give the file that was "
                  "written for this "
                  "model, or compile the model again",
-                 name, file->path, module::shape_text(parameter.element_type(), dims), module::shape_text(entry->element_type, entry->dims),
-                 entry->dtype);
+                 name, file->path, module::shape_text(parameter.element_type(), dims_of(parameter)),
+                 module::shape_text(entry->element_type, entry->dims), entry->dtype);
   }
   ParameterExtent extent{file->descriptor, entry->offset, entry->length, file->identity, file->path};
   extent.source = of;

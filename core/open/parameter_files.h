@@ -71,10 +71,10 @@ class ParameterFiles {
   Status read_index(File& file);
   Status open_shards(Source& source);
   // The place of a tensor that is stored in blocks.
-  static Result<ParameterExtent> blocks_of(const File& file, const module::ParameterEntry& entry, const module_format::Parameter& parameter,
-                                           const std::vector<int64_t>& dims);
+  static Result<ParameterExtent> blocks_of(const File& file, const module::ParameterEntry& entry,
+                                           const module_format::Parameter& parameter);
   // Null if the source does not have the tensor; DATA_LOSS if the index names a shard that does not have it.
-  Result<std::pair<const File*, const module::ParameterEntry*>> find_in(const Source& source, const std::string& name) const;
+  Result<std::pair<const File*, const module::ParameterEntry*>> find_in(const Source& source, std::string_view name) const;
 
   std::vector<File> files_;
   std::vector<Source> sources_;

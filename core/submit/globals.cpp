@@ -193,6 +193,8 @@ Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std
     std::vector<memory::WeightExtent> here;
     std::vector<memory::StagePlace> places;
     std::vector<uint32_t> owners;
+    here.reserve(globals.size());
+    owners.reserve(globals.size());
     for (uint32_t i : globals) {
       if (machine_.globals[i].device != device) continue;
       here.push_back(extents[i]);

@@ -50,7 +50,10 @@ class ParameterIndex {
   ParameterMetadata metadata_;
 };
 
-// Sorts by name, moving each entry once. The first name that occurs twice, or null.
+// Sorts by offset, entries at the same one by length.
+void sort_by_place(std::vector<ParameterEntry>& entries);
+
+// Sorts by name. The first name that occurs twice, or null.
 const std::string* sort_by_name(std::vector<ParameterEntry>& entries);
 
 }  // namespace heddle::module

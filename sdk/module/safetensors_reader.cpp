@@ -101,19 +101,6 @@ std::string read_entry(JsonReader& reader, SafetensorsEntry& entry) {
   return {};
 }
 
-// Sorts places and moves each entry once.
-template <typename Less>
-void sort_entries(std::vector<SafetensorsEntry>& entries, Less less) {
-  if (std::is_sorted(entries.begin(), entries.end(), less)) return;
-  std::vector<SafetensorsEntry*> places;
-  for (SafetensorsEntry& entry : entries) places.push_back(&entry);
-  std::sort(places.begin(), places.end(), [&](const SafetensorsEntry* a, const SafetensorsEntry* b) { return less(*a, *b); });
-  std::vector<SafetensorsEntry> sorted;
-  sorted.reserve(entries.size());
-  for (SafetensorsEntry* place : places) sorted.push_back(std::move(*place));
-  entries = std::move(sorted);
-}
-
 }  // namespace
 
 Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_bytes, const std::string& path) try {
@@ -154,9 +141,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   }
 
   // No holes, no overlaps, nothing after the last tensor.
-  sort_entries(entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    return a.offset != b.offset ? a.offset < b.offset : a.length < b.length;
-  });
+  sort_by_place(entries);
   uint64_t end = 0;
   for (const SafetensorsEntry& entry : entries) {
     if (entry.offset != end)
@@ -176,11 +161,8 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   if (end != data_bytes) return broken_index(path, concat("tensors end at data byte ", end, ", the data has ", data_bytes, " bytes"));
   for (SafetensorsEntry& entry : entries) entry.offset += 8 + header_bytes;
 
-  sort_entries(entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.name < b.name; });
-  for (size_t i = 1; i < entries.size(); ++i) {
-    if (entries[i].name == entries[i - 1].name)
-      return broken_index(path, concat("tensor ", in_quotes(entries[i].name), ": the name is a duplicate"));
-  }
+  if (const std::string* twice = sort_by_name(entries))
+    return broken_index(path, concat("tensor ", in_quotes(*twice), ": the name is a duplicate"));
   return SafetensorsIndex(std::move(entries), std::move(metadata));
 } catch (const std::bad_alloc&) {
   return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "module: reading a safetensors index failed: out of memory; free memory"};

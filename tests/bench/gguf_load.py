@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Loading weights that a GGUF file stores in blocks, beside the same weights as bf16 in a safetensors file, and beside reading the files alone.
 
-    gguf_load.py [--device cuda:0] [--gigabytes 8] [--type bf16] [--formats bf16,Q8_0,Q4_K]
+    gguf_load.py [--device cuda:0] [--gigabytes 8] [--type bf16] [--formats bf16,Q8_0,Q4_K] [--cold]
 
---gigabytes is the size of the values in the model's type. All files are in the page cache. `read` is the time in which several threads read the file by
+--gigabytes is the size of the values in the model's type. All files are in the page cache or, with --cold, not: their pages are dropped before each
+measurement. `read` is the time in which several threads read the file by
 pread, each over and over into a megabyte of ordinary memory of its own, and nothing else; it alternates with `load`, which is the creation of an instance,
 from call to ready. `first` is the first load of the process, in which a GPU's driver also pins its memory and compiles the kernels that decode. With
 PyTorch, `copy` is the time in which the file's bytes are copied from pinned memory to the GPU. One row of each weight is compared with NumPy's values.
@@ -125,6 +126,14 @@ def read_alone(path, threads, piece=1 << 20):
     return elapsed
 
 
+def drop(path):
+    """Removes the file's pages from the page cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
 def copy_alone(size):
     """Seconds for as many bytes from pinned memory, in copies of 16 MiB; None without PyTorch and its GPU."""
     try:
@@ -160,6 +169,7 @@ def main():
     parser.add_argument("--gigabytes", type=float, default=8)
     parser.add_argument("--type", choices=WIDTHS, default="bf16", help="of the values on the device")
     parser.add_argument("--formats", default="bf16,Q8_0,Q4_K")
+    parser.add_argument("--cold", action="store_true", help="drop the file from the page cache before each measurement")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=min(16, len(os.sched_getaffinity(0))), help="of reading alone")
     parser.add_argument("--config", default="", help="more of heddle.toml")
@@ -174,7 +184,7 @@ def main():
         runtime = heddle_ctypes.Runtime(f"version = 1\n{options.config}")
         module = runtime.open(folder / "rows.heddle")
         print(f"{options.device}: {TENSORS} weights {options.type}[{rows},{COLUMNS}], {TENSORS * rows * COLUMNS * WIDTHS[options.type] / 1e9:.2f} GB; "
-              f"{options.threads} threads read; medians of {options.rounds} rounds, ms")
+              f"{options.threads} threads read; {'cold' if options.cold else 'cached'}; medians of {options.rounds} rounds, ms")
         print("| file | GB | read | copy | first | load | load / read | load / max(read, copy) |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
         for name in options.formats.split(","):
             if name == "bf16" and options.type != "bf16":
@@ -183,7 +193,12 @@ def main():
             write_file(path, name, rows, content)
             read_alone(path, options.threads)
 
+            def ready():
+                if options.cold:
+                    drop(path)
+
             def load():
+                ready()
                 started = time.perf_counter()
                 instance = module.instance(options.device, [path])
                 return time.perf_counter() - started, instance
@@ -193,6 +208,7 @@ def main():
             del instance
             reads, loads, copies = [], [], []
             for _ in range(options.rounds):
+                ready()
                 reads.append(read_alone(path, options.threads))
                 loads.append(load()[0])
                 copies.append(copy_alone(path.stat().st_size) if "cuda" in options.device else None)
