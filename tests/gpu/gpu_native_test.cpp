@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.native/1 of heddle.cuda: an application's memory and streams beside the driver's own.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -64,6 +65,37 @@ TEST_F(CudaNative, ShowsThePrimaryContextAndItsOwnStream) {
   EXPECT_EQ(driver().values_of<uint32_t>(buffer, 1024), std::vector<uint32_t>(1024, 7));
   free({buffer});
   cuda.cuDevicePrimaryCtxRelease(device);
+}
+
+// A new buffer may be where a freed one was, and be other memory.
+TEST_F(CudaNative, AReplayUsesTheMemoryOfItsOwnBuffers) {
+  Loaded chain(&driver(), chain_facts());
+  heddle_buffer_t* first = driver().make_filled(std::vector<uint64_t>{1});
+  const std::vector<heddle_binding_t> bindings = {{first, 0, 8}};
+  const std::vector<int64_t> constants = {4};
+  const heddle_command_t command = chain.command(bindings, constants);
+  constexpr uint8_t kDynamic = HEDDLE_BINDING_DYNAMIC;
+  heddle_recording_t* recording = nullptr;
+  ASSERT_OK(driver().dispatch_api->record(driver().queue, &command, 1, &kDynamic, &recording));
+  std::vector<uint64_t> memory;
+  for (uint64_t turn = 0; turn < 8; ++turn) memory.push_back(allocate(256));
+  std::vector<heddle_buffer_t*> places;
+  for (uint64_t turn = 0; turn < memory.size(); ++turn) {
+    heddle_buffer_t* buffer = import(memory[turn], 256);
+    places.push_back(buffer);
+    driver().write(buffer, 0, &turn, 8);
+    const heddle_binding_t binding = {buffer, 0, 8};
+    const heddle_point_t point = {driver().make_timeline(), 1};
+    const heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &point};
+    ASSERT_OK(driver().await(driver().dispatch_api->replay(recording, &binding, 1, &sync), point));
+    EXPECT_EQ(driver().values_of<uint64_t>(buffer, 1)[0], turn * 3 + 4) << turn;
+    free({buffer});
+  }
+  std::sort(places.begin(), places.end());
+  EXPECT_LT(std::unique(places.begin(), places.end()) - places.begin(), 8) << "no buffer was where another one had been";
+  driver().dispatch_api->recording_free(recording);
+  free({first});
+  for (uint64_t address : memory) cuda.cuMemFree(address);
 }
 
 TEST_F(CudaNative, UsesMemoryOfTheApplication) {
