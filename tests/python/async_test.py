@@ -115,6 +115,17 @@ class Started(unittest.TestCase):
         self.assertIs(weakref.ref(call)(), call)
 
 
+async def _result_of(call):
+    return await call
+
+
+class LoopWithoutReaders(asyncio.SelectorEventLoop):
+    """As asyncio documents it for loops that watch no descriptors."""
+
+    def add_reader(self, *arguments):
+        raise NotImplementedError
+
+
 class Awaited(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         asyncio.get_running_loop().set_debug(False)  # it logs steps that take long
@@ -139,6 +150,24 @@ class Awaited(unittest.IsolatedAsyncioTestCase):
         ticking.cancel()
         self.assertEqual(result.shape, (1024, 1024))
         self.assertGreater(ticks, 3)  # the loop went on
+
+    async def test_no_thread_waits_for_a_call(self):
+        module, before = heddle.open(models.add(4)), threading.active_count()
+        x = np.ones(4, "f4")
+        most = 0
+
+        async def one(i):
+            nonlocal most
+            call = module.start(x, x * i)
+            most = max(most, threading.active_count())
+            return (await call).tolist()[0]
+
+        self.assertEqual(await asyncio.gather(*(one(i) for i in range(1000))), [i + 1.0 for i in range(1000)])
+        self.assertEqual(most, before)
+        self.assertEqual(await asyncio.gather(*(asyncio.to_thread(asyncio.run, one(i)) for i in range(8))), [i + 1.0 for i in range(8)])
+        call = module.start(x, x)
+        results = await asyncio.gather(*([_result_of(call) for _ in range(3)]))
+        self.assertTrue(results[0] is results[1] is results[2])
 
     async def test_cancelling_the_task_cancels_the_call(self):
         long, ones = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
@@ -180,6 +209,14 @@ class Awaited(unittest.IsolatedAsyncioTestCase):
             await module.start(x, x, out=[np.zeros(7, "f4"), None])
 
 
+class Loops(unittest.TestCase):
+    def test_a_loop_that_watches_no_descriptors(self):
+        loop = LoopWithoutReaders()
+        long, ones = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
+        self.assertEqual(loop.run_until_complete(_result_of(long.start(ones, ones))).shape, (1024, 1024))
+        loop.close()
+
+
 class Exit(unittest.TestCase):
     def python(self, text):
         started = time.monotonic()
@@ -191,7 +228,8 @@ class Exit(unittest.TestCase):
         start = "import asyncio, heddle, numpy, sys\nm = heddle.open(sys.argv[1])\nx = numpy.ones((1024, 1024), 'f4')\n"
         self.python(start + "calls = [m.start(x, x) for _ in range(4)]\n")
         self.python(start + "m.start(x, x)\n")
-        self.python(start + "from heddle._async import notify\ncall = m.start(x, x)\nnotify(call, lambda: None)\n")
+        self.python(start + "from heddle._core import _Completions\nm.start(x, x)._notify(_Completions(), 1)\n")
+        self.python(start + "from heddle._core import _Completions\nc = _Completions()\ncall = m.start(x, x)\ncall._notify(c, 1)\n")
         self.python(start + "call = m.start(x, x)\nkept = [m, call, x]\nkept.append(kept)\ndel m\n")
 
     def test_the_loop_is_closed_before_the_call_is_over(self):

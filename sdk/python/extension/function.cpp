@@ -7,6 +7,8 @@
 #include <cmath>
 #include <ctime>
 
+#include "completions.h"
+
 namespace heddle::python {
 namespace {
 
@@ -626,6 +628,12 @@ struct Call {
     }
   }
 
+  // `key` will be among the completions when the call is over.
+  void notify(Completions& completions, uint64_t key) {
+    if (!invocation) return completions.add(key);
+    completions.watch(handle, key);
+  }
+
   nb::object result(nb::handle timeout) {
     if (!wait_for(timeout)) {
       raise("DEADLINE_EXCEEDED", "heddle: waiting for a call of '" + nb::inst_ptr<Function>(function)->name +
@@ -772,7 +780,7 @@ void bind_function(nb::module_& module) {
           "Drops the work that is not on the device yet. If there was any, the call fails with CancelledError; otherwise it ends as if it "
           "had not "
           "been cancelled.")
-      .def("_wait", [](Call& self, double seconds) { return self.wait(static_cast<uint64_t>(seconds * 1e9)); })
+      .def("_notify", &Call::notify, nb::arg("completions"), nb::arg("key"))
       .def("__await__", [](nb::handle self) { return nb::object(nb::module_::import_("heddle._async").attr("await_call")(self)); })
       .def("__repr__", [](Call& self) {
         const char* state = self.invocation ? "running" : self.error.is_valid() ? "failed" : "over";

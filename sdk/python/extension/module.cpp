@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runtime and Module of the extension, which heddle/_module.py extends, and the definition of heddle._core.
+#include "completions.h"
 #include "function.h"
 
 namespace heddle::python {
@@ -234,6 +235,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // objects that live at exit are the application's
   module.doc() = "The part of heddle that is written in C++; use the package heddle.";
   bind_tensor(module);
+  bind_completions(module);
   bind_function(module);
   start_log();
   nb::class_<Runtime>(module, "Runtime", nb::is_weak_referenceable())

@@ -3,38 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Generator
+import weakref
+from typing import Any, Generator
 
-from ._core import Call
-
-_THREADS = 32
-_pool: tuple[int, ThreadPoolExecutor] | None = None
-_lock = threading.Lock()
+from ._core import Call, _Completions
 
 
-def _executor() -> ThreadPoolExecutor:
-    import os
+class _Watch:
+    """The calls that tasks of one event loop await."""
 
-    global _pool
-    with _lock:
-        if _pool is None or _pool[0] != os.getpid():  # threads do not survive a fork
-            _pool = (os.getpid(), ThreadPoolExecutor(_THREADS, "heddle-wait"))
-        return _pool[1]
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
+        self._completions = _Completions()
+        self._futures: dict[int, asyncio.Future[None]] = {}
+        self._last = 0
+
+    async def wait(self, call: Call) -> None:
+        loop = asyncio.get_running_loop()
+        self._last += 1
+        key, future = self._last, loop.create_future()
+        call._notify(self._completions, key)
+        if not self._futures:
+            loop.add_reader(self._completions.fileno(), self._end)
+        self._futures[key] = future
+        try:
+            await future
+        finally:
+            self._futures.pop(key, None)
+            if not self._futures:
+                loop.remove_reader(self._completions.fileno())
+
+    def _end(self) -> None:
+        for key in self._completions.take():
+            future = self._futures.get(key)
+            if future is not None and not future.done():
+                future.set_result(None)
 
 
-def _wait(call: Call, over: Callable[[], None]) -> None:
-    main = threading.main_thread()
-    while not call._wait(0.05):
-        if not main.is_alive():  # the interpreter ends, and waits for this thread
-            return
-    over()
+_watches: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = weakref.WeakKeyDictionary()
 
 
-def notify(call: Call, over: Callable[[], None]) -> None:
-    """Calls `over` on another thread as soon as the call is over. The only part that knows how this is found out."""
-    _executor().submit(_wait, call, over)
+async def _over(call: Call) -> None:
+    """Returns when the call is over."""
+    loop = asyncio.get_running_loop()
+    watch = _watches.get(loop)
+    if watch is None:
+        watch = _watches[loop] = _Watch(loop)
+    try:
+        await watch.wait(call)
+    except NotImplementedError:  # the loop watches no descriptors, or the driver does not tell (UnimplementedError)
+        while not call.done():
+            await asyncio.sleep(0.001)
 
 
 def await_call(call: Call) -> Generator[Any, Any, Any]:
@@ -44,22 +63,8 @@ def await_call(call: Call) -> Generator[Any, Any, Any]:
 
 async def _await(call: Call) -> Any:
     if not call.done():
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-
-        def end() -> None:
-            if not future.done():
-                future.set_result(None)
-
-        def over() -> None:
-            try:
-                loop.call_soon_threadsafe(end)
-            except RuntimeError:  # the loop is closed, so nobody waits any more
-                pass
-
-        notify(call, over)
         try:
-            await future
+            await _over(call)
         except asyncio.CancelledError:
             call.cancel()
             raise
