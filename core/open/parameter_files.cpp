@@ -3,7 +3,6 @@
 // Called through parameter_files.h; sdk/module reads the format itself.
 #include "core/open/parameter_files.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <tuple>
 
 #include "sdk/module/element_types.h"
+#include "sdk/module/file_view.h"
 #include "sdk/module/nearest.h"
 #include "sdk/module/parameter_formats.h"
 #include "sdk/module/safetensors.h"
@@ -24,7 +24,7 @@ ParameterFiles::~ParameterFiles() {
 Status ParameterFiles::open_file(const std::string& path) {
   File& file = files_.emplace_back();  // added first, so that the descriptor has an owner
   file.path = path;
-  file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  file.descriptor = module::open_to_read(path);
   if (file.descriptor < 0) {
     int code = errno;
     files_.pop_back();

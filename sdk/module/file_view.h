@@ -12,6 +12,10 @@ namespace heddle::module {
 // An error text that does not name the file; empty means success.
 using Wrong = std::string;
 
+// Opens a file for reading; the caller closes the descriptor. -1 with errno. A path /dev/fd/N or /proc/self/fd/N is the process's open descriptor N, whose
+// file need not have a name, or one that the process may open. Opening a FIFO does not wait.
+int open_to_read(const std::string& path);
+
 // The descriptor belongs to the caller.
 class FileView {
  public:

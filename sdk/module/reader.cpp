@@ -13,6 +13,7 @@
 #include <cstring>
 #include <new>
 
+#include "sdk/module/file_view.h"
 #include "sdk/module/layout.h"
 #include "sdk/module/verifier.h"
 
@@ -135,8 +136,7 @@ FileExtent Module::parameter_extent(const module_format::Parameter& parameter) c
 Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t flags) try {
   std::unique_ptr<Module> module(new Module());
   module->path_ = path;
-  // O_NONBLOCK: opening a FIFO must not block; the flag has no effect on a regular file.
-  module->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  module->descriptor_ = open_to_read(path);
   if (module->descriptor_ < 0) return system_failure(path, errno);
   struct stat facts;
   if (fstat(module->descriptor_, &facts) != 0) return system_failure(path, errno);

@@ -2,7 +2,6 @@
 // Reads at offsets through a descriptor; nothing is mapped.
 #include "tools/heddle/input_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,7 +31,7 @@ Wrong InputFile::about(const std::string& what) const {
 
 Wrong InputFile::open(const std::string& path) {
   path_ = path;
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  descriptor_ = module::open_to_read(path);
   if (descriptor_ < 0 || fstat(descriptor_, &facts_) != 0) return module::why_not_opened(errno);
   if (S_ISDIR(facts_.st_mode)) return "it is not a regular file but a directory; name a file in it";
   return S_ISREG(facts_.st_mode) ? Wrong() : "it is not a regular file; copy its data into one";

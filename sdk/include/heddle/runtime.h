@@ -127,9 +127,10 @@ typedef struct heddle_slot_binding { /* Frozen. */
   heddle_string_t device;            /* an alias of the configuration; without [device.*] tables: "cpu", "cpu:1", "heddle.cpu:0" */
 } heddle_slot_binding_t;
 
+/* A safetensors file, the index of its shards (model.safetensors.index.json), or a GGUF, IRPA, .npz or .npy file. */
 typedef struct heddle_parameter_file { /* Frozen. */
   heddle_string_t scope;               /* a namespace of parameter names; empty: the default one; may have several files */
-  heddle_string_t path;                /* safetensors, the index of its shards (model.safetensors.index.json), GGUF, IRPA, .npz or .npy */
+  heddle_string_t path;                /* /dev/fd/N is the process's open descriptor N */
 } heddle_parameter_file_t;
 
 /* Times every command on the device, for the report "profile". Calls are slower, since commands do not overlap. */

@@ -9,12 +9,15 @@ from ._errors import MissingFileError, NotFoundError, make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Mapping, Sequence, Union
+    from typing import IO, Any, Iterator, Mapping, Sequence, Union
+
+    from typing_extensions import Buffer
 
     from ._records import Device, DeviceMemory
 
     PathLike = Union[str, "os.PathLike[str]"]
-    Parameters = Union[PathLike, Sequence[PathLike], Mapping[str, Union[PathLike, Sequence[PathLike]]]]
+    ParameterFile = Union[PathLike, int, IO[bytes], Buffer]
+    Parameters = Union[ParameterFile, Sequence[ParameterFile], Mapping[str, Union[ParameterFile, Sequence[ParameterFile]]]]
 
 
 def _json(text: str) -> Any:
@@ -73,16 +76,60 @@ def shared_runtime() -> Runtime:
     return _shared[1]
 
 
-def _parameter_list(parameters: Parameters | None) -> list[tuple[str, str]]:
-    if parameters is None:
-        return []
-    scopes: Mapping[str, PathLike | Sequence[PathLike]]
-    scopes = parameters if hasattr(parameters, "items") else {"": parameters}  # type: ignore[assignment]
-    out: list[tuple[str, str]] = []
-    for scope, paths in scopes.items():
-        for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-            out.append((scope, os.fspath(path)))
-    return out
+class _ParameterFiles:
+    """Files by scope, as the runtime wants them. Buffers are copied to files in memory, which the runtime opens before they are closed here."""
+
+    def __init__(self) -> None:
+        self._descriptors: list[int] = []
+
+    def __enter__(self) -> _ParameterFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+    def named(self, parameters: Parameters | None, what: str) -> list[tuple[str, str]]:
+        if parameters is None:
+            return []
+        scopes: Mapping[str, Any] = parameters if hasattr(parameters, "items") else {"": parameters}  # type: ignore[assignment]
+        out: list[tuple[str, str]] = []
+        for scope, files in scopes.items():
+            path = self._path(files)
+            if path is not None:
+                out.append((scope, path))
+                continue
+            try:
+                several = list(files)
+            except TypeError:
+                raise self._unknown(files, what) from None
+            for file in several:
+                path = self._path(file)
+                if path is None:
+                    raise self._unknown(file, what)
+                out.append((scope, path))
+        return out
+
+    @staticmethod
+    def _unknown(file: Any, what: str) -> TypeError:
+        return TypeError(f"heddle: {what}: expected a path, a descriptor, an open file or bytes, got {type(file).__name__}")
+
+    def _path(self, file: Any) -> str | None:
+        if isinstance(file, (str, os.PathLike)):
+            return os.fspath(file)
+        if hasattr(file, "fileno"):
+            file = file.fileno()
+        if isinstance(file, int):
+            return f"/proc/self/fd/{file}"
+        try:
+            rest = memoryview(file).cast("B")
+        except TypeError:
+            return None
+        descriptor = os.memfd_create("heddle")
+        self._descriptors.append(descriptor)
+        while rest:
+            rest = rest[os.write(descriptor, rest):]
+        return f"/proc/self/fd/{descriptor}"
 
 
 _DLPACK_TYPES = {"cpu": 1, "cuda": 2}
@@ -97,8 +144,9 @@ class Module(_core.Module):
     def __init__(self, runtime: Runtime, path: PathLike, devices: str | Mapping[str, str] | None = None, parameters: Parameters | None = None,
                  profile: bool = False, background: bool = False, over: Parameters | None = None):
         slots = {"": devices} if isinstance(devices, str) else dict(devices or {})
-        super().__init__(runtime, os.fspath(path), list(slots.items()), _parameter_list(parameters), _parameter_list(over),
-                         (1 if profile else 0) | (4 if background else 0))
+        with _ParameterFiles() as files:
+            super().__init__(runtime, os.fspath(path), list(slots.items()), files.named(parameters, "parameters"), files.named(over, "over"),
+                             (1 if profile else 0) | (4 if background else 0))
         self._loading = background
         self._runtime = runtime
         self._functions: dict[str, _core.Function] = {}
@@ -140,7 +188,8 @@ class Module(_core.Module):
         A call that began before uses only old values, one that begins afterwards only new ones. If it fails, the old values stay in use.
         `parameters` and `over` are those of `heddle.open`.
         """
-        self._refit(_parameter_list(parameters), _parameter_list(over))
+        with _ParameterFiles() as files:
+            self._refit(files.named(parameters, "parameters"), files.named(over, "over"))
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -233,7 +282,7 @@ def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config:
 
     devices     the device of the default slot, such as "cpu" or "cuda:0", or a dictionary of slots and devices; others are routed by the configuration
     config      the path of a heddle.toml, for a runtime of its own
-    parameters  files, such as safetensors or GGUF: a path, several, or a dictionary of scopes
+    parameters  a file, such as safetensors or GGUF, several, or a dictionary of scopes; each is a path, a descriptor, an open file, or its bytes
     over        files that are laid over `parameters`: their tensors take the place of those of the same name, each file's of earlier ones'
     runtime     instead of that of the process
     profile     measures each region, for `profile()`; calls are slower
