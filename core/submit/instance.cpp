@@ -162,7 +162,7 @@ Status Instance::bind_and_load(const InstanceRequest& request) {
     const route::ChosenCode& chosen = route_.code[static_cast<size_t>(failed_code_)];
     refused.push_back({chosen.executable, route_.devices[chosen.device], chosen.variant, std::string(loaded.message())});
     if (first.ok()) first = std::move(loaded);
-    unload_code();
+    loaded_.clear();
     devices_.clear();
     machine_ = {};
   }
@@ -259,56 +259,17 @@ Status Instance::load_code() {
 }
 
 Status Instance::load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries) {
-  const mf::Executable* executable = module_->metadata().executables()->Get(chosen.executable);
-  const mf::Variant* variant = executable->variants()->Get(chosen.variant);
-  const Device& device = *devices_[chosen.device];
-  std::span<const std::byte> code = module_->file().code(*variant->code());
-
-  // Only the entries that the programs dispatch are loaded onto the device: the rest of the executable is for other programs.
-  std::vector<heddle_entry_params_t> entries(chosen.entries.size());
-  std::vector<std::vector<heddle_argument_t>> arguments(entries.size());
-  for (uint32_t i = 0; i < entries.size(); ++i) {
-    const mf::Entry* entry = executable->entries()->Get(chosen.entries[i]);
-    const mf::EntryResources* resources = variant->resources()->Get(chosen.entries[i]);
-    for (const mf::Argument* argument : *entry->arguments()) {
-      arguments[i].push_back(
-          {argument->kind(), argument->index(), argument->size_bytes(), argument->payload()->size(), argument->payload()->data()});
-    }
-    heddle_entry_params_t& params = entries[i];
-    params.struct_size = sizeof(params);
-    params.binding_count = entry->binding_count();
-    params.name = to_c(entry->name()->string_view());
-    params.constants_bytes = entry->constants_bytes();
-    params.argument_count = static_cast<uint32_t>(arguments[i].size());
-    params.arguments = arguments[i].data();
-    for (uint32_t j = 0; j < 3; ++j) {
-      params.workgroup_size[j] = j < resources->workgroup_size()->size() ? resources->workgroup_size()->Get(j) : 1;
-    }
-    params.subgroup_size = resources->subgroup_size();
-    params.shared_memory_bytes = resources->shared_memory_bytes();
-    params.workspace_bytes = resources->workspace_bytes();
-    params.cost = resources->cost();
+  const mf::Executable& executable = *module_->metadata().executables()->Get(chosen.executable);
+  const Ref<Device>& device = devices_[chosen.device];
+  Result<Shared<Code>> code = submit::load_code(runtime_->code, device, module_, chosen);
+  if (!code.ok()) {
+    return wrap(code.take_status(), fmt::format("heddle: loading executable '{}' of {} on device '{}' failed",
+                                                executable.name()->string_view(), module_->path(), device->alias()));
   }
-  heddle_executable_params_t params{};
-  params.struct_size = sizeof(params);
-  params.entry_count = static_cast<uint32_t>(entries.size());
-  params.format = to_c(variant->format()->string_view());
-  params.target = to_c(variant->target()->string_view());
-  params.code = code.data();
-  params.code_bytes = code.size();
-  params.entries = entries.data();
-  params.entry_stride = sizeof(heddle_entry_params_t);
-  params.name = to_c(executable->name()->string_view());
-  const heddle_dispatch_interface_t& dispatch = *device.api().dispatch;
-  loaded_.push_back({nullptr, chosen.device});
-  Status status = device.noted(Status(dispatch.executable_load(device.get(), &params, &loaded_.back().executable)));
-  out_entries->assign(executable->entries()->size(), nullptr);
-  for (uint32_t i = 0; i < entries.size() && status.ok(); ++i) {
-    status = Status(dispatch.entry(loaded_.back().executable, i, &(*out_entries)[chosen.entries[i]]));
-  }
-  if (status.ok()) return status;
-  return wrap(std::move(status), fmt::format("heddle: loading executable '{}' of {} on device '{}' failed",
-                                             executable->name()->string_view(), module_->path(), device.alias()));
+  out_entries->assign(executable.entries()->size(), nullptr);
+  for (uint32_t i = 0; i < chosen.entries.size(); ++i) (*out_entries)[chosen.entries[i]] = (*code)->entries[i];
+  loaded_.push_back(std::move(*code));
+  return Status();
 }
 
 const mf::Program& Instance::program(uint32_t function) const {
@@ -360,19 +321,12 @@ Instance::~Instance() {
   for (const Ref<memory::Device>& device : devices_) device->finish_foreign_streams(this);
   functions_.clear();
   preferences_.reset();
-  unload_code();
+  loaded_.clear();
 }
 
 void Instance::release_handle(Instance* instance) {
   for (const std::unique_ptr<Function>& function : instance->functions_) function->keep_instance_while_called();
   instance->release();
-}
-
-void Instance::unload_code() {
-  for (const Loaded& loaded : loaded_) {
-    if (loaded.executable) devices_[loaded.device]->api().dispatch->executable_unload(loaded.executable);
-  }
-  loaded_.clear();
 }
 
 void Instance::drop_idle_frames() {

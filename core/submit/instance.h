@@ -106,10 +106,6 @@ class Instance final : public memory::Counted {
   void reap_abandoned() noexcept;
 
  private:
-  struct Loaded {
-    heddle_executable_t* executable = nullptr;
-    uint32_t device = 0;
-  };
   Instance() = default;
   static uint64_t next_serial();
   // Routes, opens devices and loads code; code that a driver refuses to load is skipped as long as an alternative exists.
@@ -120,7 +116,6 @@ class Instance final : public memory::Counted {
   void make_room_for_code();
   // Loads one variant; returns its entries in the order of the executable.
   Status load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries);
-  void unload_code();
   // From which file a parameter was read, as an index in files_, and which version of it.
   struct Origin {
     uint32_t file = open::ParameterExtent::kOfModule;
@@ -168,7 +163,7 @@ class Instance final : public memory::Counted {
   int64_t failed_code_ = -1;  // index in route_.code that a driver refused to load
   std::vector<memory::Ref<memory::Device>> devices_;
   std::vector<Link> links_;
-  std::vector<Loaded> loaded_;
+  std::vector<Shared<Code>> loaded_;
   ReadGlobals read_;
   Machine machine_;
   std::unique_ptr<Profile> profile_;

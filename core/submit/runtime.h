@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The state that the instances of one runtime share: host, opened devices, weights.
+// The state that the instances of one runtime share: host, opened devices, weights, code.
 // Created by core/api.cpp, kept alive by modules and instances.
 #ifndef HEDDLE_CORE_SUBMIT_RUNTIME_H_
 #define HEDDLE_CORE_SUBMIT_RUNTIME_H_
@@ -9,6 +9,7 @@
 #include "core/host/host.h"
 #include "core/memory/device.h"
 #include "core/memory/weights.h"
+#include "core/submit/code.h"
 
 namespace heddle::submit {
 
@@ -17,6 +18,7 @@ struct Runtime {
   std::shared_ptr<host::Host> host;
   memory::DeviceTable devices;
   memory::Weights weights;
+  SharedTable code;
 };
 
 }  // namespace heddle::submit
