@@ -338,7 +338,7 @@ Status reading_failed(Status&& failure, std::string_view path, const WeightExten
 
 size_t Weights::Hash::operator()(const Key& key) const {
   uint64_t hash = reinterpret_cast<uint64_t>(key.device);
-  for (const uint64_t word : {key.offset, key.length, key.file[0], key.file[1]}) {
+  for (const uint64_t word : {key.identity.offset, key.identity.length, key.identity.file[0], key.identity.file[1]}) {
     hash = (hash ^ word) * 0x9E3779B97F4A7C15;  // the golden ratio's digits, as in Knuth's multiplicative hashing
     hash ^= hash >> 32;
   }
@@ -357,7 +357,7 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
   Reading reading(device, config, cancelled);  // destroyed before the memory that it reads into
   for (size_t i = 0; i < extents.size(); ++i) {
     const WeightExtent& extent = extents[i];
-    Key key{extent.offset, extent.length, extent.file, &device, extent.type};
+    const Key key{extent.identity(), &device};
     auto known = known_.find(key);
     if (known != known_.end()) weights[i] = known->second.lock();
     if (!weights[i]) {
@@ -374,6 +374,7 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
     } else {
       weights[i] = std::make_shared<Weight>(Ref<Device>(&device), places[i]);
     }
+    weights[i]->identity = key.identity;
     if (extent.length && extent.is_made_on_host()) {
       blocks.add(extent, *weights[i]);
     } else if (extent.length) {

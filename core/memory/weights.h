@@ -16,6 +16,13 @@
 
 namespace heddle::memory {
 
+// Which bytes of which version of a file, and the type of values that are made from them.
+struct WeightIdentity {
+  std::array<uint64_t, 5> file{};
+  uint64_t offset = 0, length = 0, type = 0;
+  bool operator==(const WeightIdentity&) const = default;
+};
+
 // Bytes of an open file; `file` identifies the file and its version. Descriptor and texts are borrowed for the call.
 struct WeightExtent {
   int descriptor = -1;
@@ -30,6 +37,7 @@ struct WeightExtent {
   uint64_t block_bytes = 0;
   std::string_view pattern = {};  // repeated up to `length` instead of read, unless it is empty
   bool is_made_on_host() const { return block || !pattern.empty(); }
+  WeightIdentity identity() const { return {file, offset, length, type}; }
   uint64_t file_bytes() const { return block ? block_bytes : pattern.empty() ? length : pattern.size(); }
 };
 
@@ -78,6 +86,8 @@ class Weight {
   Weight(const Weight&) = delete;
   Weight& operator=(const Weight&) = delete;
   const heddle_block_t& block() const { return block_; }
+  // Of parameters.
+  WeightIdentity identity;
   // Replaces the memory: with bytes of a mapped file, or with its place or pool memory if it has none yet.
   void hold(std::shared_ptr<const MappedFile> file, uint64_t offset, uint64_t length) {
     give_back();
@@ -117,10 +127,8 @@ class Weights {
 
  private:
   struct Key {
-    uint64_t offset, length;
-    std::array<uint64_t, 5> file;
+    WeightIdentity identity;
     Device* device;
-    heddle_element_type_t type;  // of values from blocks
     bool operator==(const Key&) const = default;
   };
   struct Hash {

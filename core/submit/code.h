@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "core/memory/device.h"
 #include "core/open/module.h"
 #include "core/route/route.h"
 #include "core/submit/shared.h"

@@ -2,6 +2,7 @@
 // The globals of an instance: parameters read from files, constants uploaded, derived values computed once, state zeroed.
 // Part of Instance; runs when an instance is created, never on the path of a call.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <tuple>
@@ -42,6 +43,12 @@ Status check_unchanged(const std::vector<memory::WeightExtent>& extents, const o
   }
   return Status();
 }
+
+// The constants and derived values of instances, one entry per global.
+class Derived final : public Shareable {
+ public:
+  std::vector<std::shared_ptr<memory::Weight>> weights;
+};
 
 }  // namespace
 
@@ -154,9 +161,68 @@ Result<memory::Ref<Globals>> Instance::make_globals(const Located& located, cons
     made->weights[i] = current->weights[i];
   }
   HEDDLE_RETURN_IF_ERROR(load_parameters(located.kept, located.extents, {}, *made));
-  HEDDLE_RETURN_IF_ERROR(allocate_globals(*made));
-  HEDDLE_RETURN_IF_ERROR(run_initializer(located, made, state));
+  HEDDLE_RETURN_IF_ERROR(make_derived(located, made, state));
   return made;
+}
+
+std::string Instance::derived_key(const Located& located, const Globals& made) const {
+  const mf::Program* program = initializer();
+  if (!program || inspection_) return {};
+  for (const mf::DispatchSite* site : *program->dispatches()) {
+    if (site->operation()) return {};
+  }
+  std::string key;
+  auto add = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+  add(module_->file().content_hash());
+  add(module_->identity());
+  add(route_.initializer);
+  for (uint32_t chosen : route_.program_of_function) add(chosen);
+  for (uint32_t device : machine_.device_of_slot) add(device);
+  for (const route::ChosenCode& code : route_.code) add(std::array{code.executable, code.device, code.variant});
+  std::vector<bool> used(made.places.size());
+  note_globals(*program, used);
+  for (uint32_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) continue;
+    if (made.places[i].is_state) return {};
+    if (module_->metadata().globals()->Get(i)->kind() != mf::GlobalKind::Parameter) continue;
+    add(made.weights[i] ? made.weights[i]->identity : located.extents[i].identity());
+  }
+  return key;
+}
+
+Status Instance::make_derived(const Located& located, const memory::Ref<Globals>& made, State& state) {
+  auto compute = [&] {
+    HEDDLE_RETURN_IF_ERROR(allocate_globals(*made));
+    return run_initializer(located, made, state);
+  };
+  auto fresh = std::make_unique<Derived>();
+  fresh->key = derived_key(located, *made);
+  if (fresh->key.empty()) return compute();
+  for (const memory::Ref<memory::Device>& device : devices_) {
+    const memory::Device* const on = device.get();
+    fresh->key.append(reinterpret_cast<const char*>(&on), sizeof(on));
+  }
+  Shared<Derived> derived = runtime_->derived.find_or_add(std::move(fresh));
+  std::lock_guard lock(derived->making);
+  const bool is_made = runtime_->derived.is_made(*derived);
+  if (!is_made) {
+    HEDDLE_RETURN_IF_ERROR(compute());
+    derived->weights.resize(made->weights.size());
+  }
+  for (uint32_t i = 0; i < made->weights.size(); ++i) {
+    const mf::Global* global = module_->metadata().globals()->Get(i);
+    if (global->kind() == mf::GlobalKind::Parameter) continue;
+    if (!is_made) {
+      derived->weights[i] = made->weights[i];
+    } else if (derived->weights[i] && !made->weights[i]) {
+      const heddle_block_t& block = derived->weights[i]->block();
+      made->places[i].memory = {block.buffer, block.offset, global->size_bytes()};
+      made->weights[i] = derived->weights[i];
+    }
+  }
+  derived->is_made = true;
+  made->derived.reset(derived.release());
+  return Status();
 }
 
 Status Instance::allocate_globals(Globals& made) {

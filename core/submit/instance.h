@@ -141,6 +141,11 @@ class Instance final : public memory::Counted {
   Result<memory::Ref<Globals>> make_globals(const Located& located, const Globals* current, State& state);
   // Makes the globals and prepares the functions.
   Status load_data(Located& located);
+  // What constants and derived values depend on, for instances with the same devices. Empty if they cannot be shared: they are computed with state or
+  // with operations of plugins, or their computation is inspected. made: has the parameters that functions read.
+  std::string derived_key(const Located& located, const Globals& made) const;
+  // Takes them from those that share them, or computes them for all.
+  Status make_derived(const Located& located, const memory::Ref<Globals>& made, State& state);
   // Those that are not shared with an earlier load.
   Status allocate_globals(Globals& made);
   // Loads these globals; `extents` has an entry for each, as has `place_of_global` unless it is empty.

@@ -124,7 +124,8 @@ Result<std::string> Instance::report(std::string_view topic) {
   for (const GlobalMemory& global : globals()->places) global_bytes += global.memory.length;
   out.count("global_bytes", global_bytes).key("weights").open('{').count("bytes_read", runtime_->weights.bytes_read());
   out.count("bytes_mapped", runtime_->weights.bytes_mapped()).count("shared", runtime_->weights.shared()).close('}');
-  out.key("code").open('{').count("loaded", runtime_->code.made()).count("shared", runtime_->code.shared()).close('}');
+  for (const auto& [name, table] : {std::pair("code", &runtime_->code), std::pair("derived", &runtime_->derived)})
+    out.key(name).open('{').count("made", table->made()).count("shared", table->shared()).close('}');
   if (const std::vector<std::string> operations = preferences_->operations().prepared(); !operations.empty()) {
     out.key("operations").open('[');
     for (const std::string& operation : operations) out.text(operation);

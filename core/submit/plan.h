@@ -18,6 +18,7 @@
 #include "core/memory/ref.h"
 #include "core/submit/arena.h"
 #include "core/submit/interpreter.h"
+#include "core/submit/shared.h"
 #include "heddle/allocator.h"
 #include "heddle/driver.h"
 
@@ -88,6 +89,7 @@ class Globals final : public memory::Counted {
  public:
   std::vector<GlobalMemory> places;
   std::vector<std::shared_ptr<memory::Weight>> weights;  // parameters are shared with other instances; NULL: nothing is kept
+  Shared<Shareable> derived;  // the object with constants and derived values, unless they are of this instance alone
 };
 struct Operation;
 class Profile;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The state that the instances of one runtime share: host, opened devices, weights, code.
+// The state that the instances of one runtime share: host, opened devices, weights, code, values computed from weights.
 // Created by core/api.cpp, kept alive by modules and instances.
 #ifndef HEDDLE_CORE_SUBMIT_RUNTIME_H_
 #define HEDDLE_CORE_SUBMIT_RUNTIME_H_
@@ -18,7 +18,7 @@ struct Runtime {
   std::shared_ptr<host::Host> host;
   memory::DeviceTable devices;
   memory::Weights weights;
-  SharedTable code;
+  SharedTable code, derived;
 };
 
 }  // namespace heddle::submit

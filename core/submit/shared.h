@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Things that instances of a runtime need alike and use together, such as code on a device. Each is made by the first who needs it and freed with
+// Things that instances of a runtime need alike and use together, such as code on a device or values computed from weights. Each is made by the first who needs it and freed with
 // its last user. Owned by Runtime.
 #ifndef HEDDLE_CORE_SUBMIT_SHARED_H_
 #define HEDDLE_CORE_SUBMIT_SHARED_H_
@@ -10,8 +10,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-
-#include "core/memory/device.h"
 
 namespace heddle::submit {
 
