@@ -19,6 +19,7 @@ using heddle::Result;
 using heddle::Status;
 using heddle::to_c;
 using heddle::view;
+using heddle::memory::Device;
 using heddle::memory::Ref;
 using heddle::memory::Tensor;
 using heddle::submit::Call;
@@ -47,6 +48,12 @@ Function* of(heddle_function_t* function) {
 }
 const Function* of(const heddle_function_t* function) {
   return reinterpret_cast<const Function*>(function);
+}
+Device* of(heddle_runtime_device_t* device) {
+  return reinterpret_cast<Device*>(device);
+}
+heddle_runtime_device_t* handle(Device& device) {
+  return reinterpret_cast<heddle_runtime_device_t*>(&device);
 }
 Tensor* of(heddle_tensor_t* tensor) {
   return reinterpret_cast<Tensor*>(tensor);
@@ -131,8 +138,21 @@ Status read_params(const T* given, T* out, const char* name) {
   return request;
 }
 
-heddle_status_t* give_type(const heddle::open::Signature& signature, const heddle::open::TensorSignature& type,
-                           heddle_tensor_type_t* out_type) {
+// A struct for the caller, whose struct_size may be smaller or larger.
+template <typename T>
+heddle_status_t* write_struct(T&& full, T* out, const char* name) {
+  const uint32_t size = out->struct_size;
+  if (size < sizeof(uint32_t)) {
+    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: {}.struct_size is {}; set it to sizeof(the struct) [HD-E-04]", name, size)
+        .release();
+  }
+  full.struct_size = size;
+  std::memcpy(static_cast<void*>(out), &full, std::min<size_t>(size, sizeof(full)));
+  return nullptr;
+}
+
+heddle_status_t* give_type(const Function* function, const heddle::open::TensorSignature& type, heddle_tensor_type_t* out_type) {
+  const heddle::open::Signature& signature = function->signature();
   heddle_tensor_type_t full{};
   full.element_type = type.element_type;
   full.name = to_c(type.name);
@@ -147,15 +167,8 @@ heddle_status_t* give_type(const heddle::open::Signature& signature, const heddl
     full.flags |= HEDDLE_TENSOR_TYPE_ALIASED;
     full.alias = static_cast<uint32_t>(type.alias);
   }
-  uint32_t size = out_type->struct_size;
-  if (size < sizeof(uint32_t)) {
-    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                         "heddle: out_type.struct_size is {}; set it to sizeof(heddle_tensor_type_t) [HD-E-04]", size)
-        .release();
-  }
-  full.struct_size = size;
-  std::memcpy(static_cast<void*>(out_type), &full, std::min<size_t>(size, sizeof(full)));
-  return nullptr;
+  full.device = handle(function->device_of(type));
+  return write_struct(std::move(full), out_type, "out_type");
 }
 
 heddle_status_t* out_of_range(const Function* function, const char* what, uint32_t index, size_t count) {
@@ -176,6 +189,37 @@ Status check_tensor(heddle_element_type_t type, const int64_t* dims, uint32_t ra
   return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: making a tensor of {} failed: it has {} bytes, got {}",
                        heddle::module::shape_text(type, {dims, rank}), expected ? std::to_string(*expected) : std::string("too many"),
                        size_bytes);
+}
+
+heddle_status_t* make_tensor(const char* caller, Device& device, heddle_element_type_t type, const int64_t* dims, uint32_t rank,
+                             const void* bytes, uint64_t size_bytes, heddle_tensor_t** out_tensor) {
+  if (!dims && rank != 0) return missing(caller, "dims");
+  if (Status bad = check_tensor(type, dims, rank, size_bytes); !bad.ok()) return bad.release();
+  Result<Ref<Tensor>> tensor = Tensor::create(device, type, {dims, rank}, size_bytes);
+  if (!tensor.ok()) return tensor.take_status().release();
+  if (bytes) {
+    if (Status written = (*tensor)->write(bytes, size_bytes); !written.ok()) return written.release();
+  }
+  *out_tensor = reinterpret_cast<heddle_tensor_t*>(tensor->detach());
+  return nullptr;
+}
+
+// Memory of the application, released at the end unless a tensor owns it.
+struct Memory : heddle_device_memory_t {
+  ~Memory() {
+    if (release) release(context);
+  }
+};
+
+heddle_status_t* import_tensor(const char* caller, Device& device, heddle_element_type_t type, const int64_t* dims, uint32_t rank,
+                               Memory& memory, heddle_tensor_t** out_tensor) {
+  if (!dims && rank != 0) return missing(caller, "dims");
+  if (Status bad = check_tensor(type, dims, rank, memory.size_bytes); !bad.ok()) return bad.release();
+  Result<Ref<Tensor>> tensor = Tensor::create_over(device, type, {dims, rank}, memory.size_bytes, memory.address,
+                                                   std::exchange(memory.release, nullptr), memory.context);
+  if (!tensor.ok()) return tensor.take_status().release();
+  *out_tensor = reinterpret_cast<heddle_tensor_t*>(tensor->detach());
+  return nullptr;
 }
 
 }  // namespace
@@ -219,6 +263,42 @@ heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, heddle_string_
   if (!runtime || !out_json) return missing("heddle_runtime_report", runtime ? "out_json" : "runtime");
   *out_json = nullptr;
   return give_text(runtime->runtime->host->report(view(topic)), out_json);
+} catch (...) {
+  return caught();
+}
+
+// ------------------------------------------------------------------------------------------------------------- device
+
+[[gnu::cold]] heddle_status_t* heddle_runtime_device(heddle_runtime_t* runtime, heddle_string_t name,
+                                                     heddle_runtime_device_t** out_device) try {
+  if (!runtime || !out_device) return missing("heddle_runtime_device", runtime ? "out_device" : "runtime");
+  *out_device = nullptr;
+  Result<heddle::host::DeviceInfo> info = runtime->runtime->host->device(view(name));
+  if (!info.ok()) return info.take_status().release();
+  Result<Ref<Device>> device = runtime->runtime->devices.open(*info);
+  if (!device.ok()) return device.take_status().release();
+  *out_device = handle(*device->detach());
+  return nullptr;
+} catch (...) {
+  return caught();
+}
+
+heddle_runtime_device_t* heddle_runtime_device_retain(heddle_runtime_device_t* device) {
+  if (device) of(device)->retain();
+  return device;
+}
+
+void heddle_runtime_device_release(heddle_runtime_device_t* device) {
+  if (device) of(device)->release();
+}
+
+[[gnu::cold]] heddle_status_t* heddle_runtime_device_properties(heddle_runtime_device_t* device,
+                                                                heddle_runtime_device_properties_t* out_properties) try {
+  if (!device || !out_properties) return missing("heddle_runtime_device_properties", device ? "out_properties" : "device");
+  const heddle_device_description_t& description = of(device)->description();
+  return write_struct({0, description.ordinal, to_c(of(device)->alias()), to_c(of(device)->driver_id()), description.family,
+                       std::max<uint64_t>(description.min_alignment_bytes, 1)},
+                      out_properties, "out_properties");
 } catch (...) {
   return caught();
 }
@@ -374,7 +454,7 @@ heddle_status_t* heddle_function_argument(const heddle_function_t* function, uin
   if (!function || !out_type) return missing("heddle_function_argument", function ? "out_type" : "function");
   const auto& types = of(function)->signature().arguments;
   if (index >= types.size()) return out_of_range(of(function), "argument", index, types.size());
-  return give_type(of(function)->signature(), types[index], out_type);
+  return give_type(of(function), types[index], out_type);
 } catch (...) {
   return caught();
 }
@@ -383,7 +463,7 @@ heddle_status_t* heddle_function_result(const heddle_function_t* function, uint3
   if (!function || !out_type) return missing("heddle_function_result", function ? "out_type" : "function");
   const auto& types = of(function)->signature().results;
   if (index >= types.size()) return out_of_range(of(function), "result", index, types.size());
-  return give_type(of(function)->signature(), types[index], out_type);
+  return give_type(of(function), types[index], out_type);
 } catch (...) {
   return caught();
 }
@@ -394,17 +474,25 @@ heddle_status_t* heddle_tensor_from_host(heddle_function_t* function, uint32_t a
                                          uint32_t rank, const void* bytes, uint64_t size_bytes, heddle_tensor_t** out_tensor) try {
   if (!function || !out_tensor) return missing("heddle_tensor_from_host", function ? "out_tensor" : "function");
   *out_tensor = nullptr;
-  if (!dims && rank != 0) return missing("heddle_tensor_from_host", "dims");
   if (!bytes && size_bytes != 0) return missing("heddle_tensor_from_host", "bytes");
-  size_t arguments = of(function)->signature().arguments.size();
-  if (argument >= arguments) return out_of_range(of(function), "argument", argument, arguments);
-  if (Status bad = check_tensor(type, dims, rank, size_bytes); !bad.ok()) return bad.release();
-  Result<Ref<Tensor>> tensor =
-      Tensor::create(of(function)->device_of(of(function)->signature().arguments[argument]), type, {dims, rank}, size_bytes);
-  if (!tensor.ok()) return tensor.take_status().release();
-  if (Status written = (*tensor)->write(bytes, size_bytes); !written.ok()) return written.release();
-  *out_tensor = reinterpret_cast<heddle_tensor_t*>(tensor->detach());
-  return nullptr;
+  const auto& arguments = of(function)->signature().arguments;
+  if (argument >= arguments.size()) return out_of_range(of(function), "argument", argument, arguments.size());
+  return make_tensor("heddle_tensor_from_host", of(function)->device_of(arguments[argument]), type, dims, rank, bytes, size_bytes,
+                     out_tensor);
+} catch (...) {
+  return caught();
+}
+
+[[gnu::cold]] heddle_status_t* heddle_tensor_create(heddle_runtime_device_t* device, heddle_element_type_t type, const int64_t* dims,
+                                                    uint32_t rank, const void* bytes, uint64_t size_bytes,
+                                                    heddle_tensor_t** out_tensor) try {
+  if (!device || !out_tensor) return missing("heddle_tensor_create", device ? "out_tensor" : "device");
+  *out_tensor = nullptr;
+  if (!bytes && size_bytes != 0) return missing("heddle_tensor_create", "bytes");
+  if (!bytes && (dims || rank == 0) && rank <= HEDDLE_MAX_RANK) {
+    size_bytes = heddle::module::tensor_bytes(HEDDLE_TYPE_BITS(type), {dims, rank}).value_or(0);
+  }
+  return make_tensor("heddle_tensor_create", *of(device), type, dims, rank, bytes, size_bytes, out_tensor);
 } catch (...) {
   return caught();
 }
@@ -415,26 +503,33 @@ heddle_status_t* heddle_tensor_from_device(heddle_function_t* function, uint32_t
     return missing("heddle_tensor_from_device", !function ? "function" : !out_tensor ? "out_tensor" : "memory");
   }
   *out_tensor = nullptr;
-  heddle_device_memory_t memory;
-  if (Status status = read_params(given, &memory, "heddle_device_memory_t"); !status.ok()) return status.release();
-  struct Release {  // unless the tensor owns it
-    const heddle_device_memory_t* memory;
-    ~Release() {
-      if (memory && memory->release) memory->release(memory->context);
-    }
-  } release{&memory};
-  if (!dims && rank != 0) return missing("heddle_tensor_from_device", "dims");
+  Memory memory{};
+  if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t"); !status.ok()) return status.release();
   const bool is_result = (memory.flags & HEDDLE_DEVICE_MEMORY_RESULT) != 0;
   const heddle::open::Signature& signature = of(function)->signature();
   const auto& types = is_result ? signature.results : signature.arguments;
   if (index >= types.size()) return out_of_range(of(function), is_result ? "result" : "argument", index, types.size());
-  if (Status bad = check_tensor(type, dims, rank, memory.size_bytes); !bad.ok()) return bad.release();
-  release.memory = nullptr;
-  Result<Ref<Tensor>> tensor = Tensor::create_over(of(function)->device_of(types[index]), type, {dims, rank}, memory.size_bytes,
-                                                   memory.address, memory.release, memory.context);
-  if (!tensor.ok()) return tensor.take_status().release();
-  *out_tensor = reinterpret_cast<heddle_tensor_t*>(tensor->detach());
-  return nullptr;
+  return import_tensor("heddle_tensor_from_device", of(function)->device_of(types[index]), type, dims, rank, memory, out_tensor);
+} catch (...) {
+  return caught();
+}
+
+[[gnu::cold]] heddle_status_t* heddle_tensor_import(heddle_runtime_device_t* device, heddle_element_type_t type, const int64_t* dims,
+                                                    uint32_t rank, const heddle_device_memory_t* given, heddle_tensor_t** out_tensor) try {
+  if (!device || !out_tensor || !given) {
+    return missing("heddle_tensor_import", !device ? "device" : !out_tensor ? "out_tensor" : "memory");
+  }
+  *out_tensor = nullptr;
+  Memory memory{};
+  if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t"); !status.ok()) return status.release();
+  if (memory.flags != 0) {
+    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                         "heddle: heddle_tensor_import failed: memory.flags is {}; set it to 0, a tensor of a device is for arguments and "
+                         "results",
+                         memory.flags)
+        .release();
+  }
+  return import_tensor("heddle_tensor_import", *of(device), type, dims, rank, memory, out_tensor);
 } catch (...) {
   return caught();
 }
@@ -472,6 +567,18 @@ uint64_t heddle_tensor_size(const heddle_tensor_t* tensor) {
   return tensor ? of(tensor)->size_bytes() : 0;
 }
 
+heddle_runtime_device_t* heddle_tensor_device(const heddle_tensor_t* tensor) {
+  return tensor ? handle(of(tensor)->device()) : nullptr;
+}
+
+heddle_status_t* heddle_tensor_wait(heddle_tensor_t* tensor, uint64_t timeout_ns) try {
+  if (!tensor) return missing("heddle_tensor_wait", "tensor");
+  if (Status held = of(tensor)->check_held("waiting for a tensor"); !held.ok()) return held.release();
+  return of(tensor)->wait(timeout_ns).release();
+} catch (...) {
+  return caught();
+}
+
 heddle_status_t* heddle_tensor_read(heddle_tensor_t* tensor, void* bytes, uint64_t size_bytes) try {
   if (!tensor) return missing("heddle_tensor_read", "tensor");
   if (!bytes && size_bytes != 0) return missing("heddle_tensor_read", "bytes");
@@ -484,6 +591,17 @@ heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, const void* bytes,
   if (!tensor) return missing("heddle_tensor_write", "tensor");
   if (!bytes && size_bytes != 0) return missing("heddle_tensor_write", "bytes");
   return of(tensor)->write(bytes, size_bytes).release();
+} catch (...) {
+  return caught();
+}
+
+[[gnu::cold]] heddle_status_t* heddle_tensor_upload(heddle_tensor_t* tensor, const void* bytes, uint64_t size_bytes,
+                                                    void (*release)(void* context), void* context) try {
+  if (!tensor || (!bytes && size_bytes != 0)) {
+    if (release) release(context);
+    return missing("heddle_tensor_upload", tensor ? "bytes" : "tensor");
+  }
+  return heddle::memory::Upload::start(*of(tensor), {bytes, size_bytes, release, context}).release();
 } catch (...) {
   return caught();
 }

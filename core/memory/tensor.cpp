@@ -58,6 +58,15 @@ Status Tensor::allocate(std::span<const int64_t> dims, uint64_t size_bytes) {
   return Status();
 }
 
+namespace {
+
+void move_upload(Ref<Upload>& from, Ref<Upload>& to, Tensor* tensor) {
+  if (from) from->belong_to(tensor);
+  to = std::move(from);
+}
+
+}  // namespace
+
 Ref<Tensor> Tensor::take(std::string to) {
   Ref<Tensor> taken = create_empty(*device_, type_, rank_);
   forbid(std::move(to));
@@ -67,6 +76,7 @@ Ref<Tensor> Tensor::take(std::string to) {
   taken->is_foreign_ = is_foreign_;
   is_foreign_ = false;
   taken->block_ = std::exchange(block_, {});
+  move_upload(upload_, taken->upload_, taken.get());
   if (const Producer now = producer(); now.call) taken->set_producer(now.timeline, now.value, now.host_signalled, now.call);
   return taken;
 }
@@ -76,6 +86,7 @@ void Tensor::give_back(Tensor* taken) {
     block_ = std::exchange(taken->block_, {});
     is_foreign_ = taken->is_foreign_;
     taken->is_foreign_ = false;
+    move_upload(taken->upload_, upload_, this);
   }
   is_donated_ = false;
 }
@@ -88,11 +99,17 @@ Status Tensor::check_held(std::string_view action) const {
 }
 
 Tensor::~Tensor() {
-  // Calls hold their arguments and results until their work is complete, so nothing uses the block any more.
-  if (is_foreign_) {
-    device_->api().buffer->free(block_.buffer);
+  // Calls hold their arguments and results until their work is complete, so nothing but an upload uses the block any more.
+  if (upload_ && upload_->keep(block_, is_foreign_)) [[unlikely]]
+    return;
+  free(*device_, block_, is_foreign_);
+}
+
+void Tensor::free(Device& device, heddle_block_t& block, bool is_foreign) {
+  if (is_foreign) {
+    device.api().buffer->free(block.buffer);
   } else {
-    device_->pool().free(block_);
+    device.pool().free(block);
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/memory/device.h"
 #include "core/memory/ref.h"
+#include "core/memory/upload.h"
 #include "sdk/cpp/heddle/sdk/spin_lock.h"
 
 namespace heddle::memory {
@@ -70,8 +71,11 @@ class Tensor final : public Counted {
   bool donated() const { return is_donated_; }
   // FAILED_PRECONDITION if it is donated. action: "reading a tensor".
   Status check_held(std::string_view action) const;
-  // Whether only its owner and the call that fills it refer to it.
-  bool only_held_once() const { return references() == (pending() ? 2u : 1u); }
+  // Whether only its owner and the call that fills it refer to it. An upload does not.
+  bool only_held_once() const {
+    const void* const producer = producer_.load(std::memory_order_acquire);
+    return references() == (producer && producer != upload_.get() ? 2u : 1u);
+  }
 
   // It was created without memory: its extents are unknown while it is pending.
   bool made_late() const { return made_late_; }
@@ -84,7 +88,9 @@ class Tensor final : public Counted {
   Status write(const void* bytes, uint64_t size_bytes);
 
  private:
+  friend class Upload;
   explicit Tensor(Device& device) : device_(&device) {}
+  static void free(Device& device, heddle_block_t& block, bool is_foreign);
 
   // In the order in which calls access them: the first 64 bytes are all but the extents and the producer.
   heddle_element_type_t type_ = HEDDLE_TYPE_UNDEFINED;
@@ -102,6 +108,7 @@ class Tensor final : public Counted {
   uint64_t value_ = 0;
   uint64_t size_bytes_ = 0;
   std::unique_ptr<std::string> donated_to_;  // if it is donated: the call that took it
+  Ref<Upload> upload_;                       // the last one into its memory, perhaps over
   int64_t dims_[HEDDLE_MAX_RANK];
 };
 

@@ -60,7 +60,7 @@ Status Function::explain_failure(Status&& status, const Invocation& call) const 
   for (size_t i = 0; i < call.waits().size(); ++i) {
     Status waited = call.wait_owner(i)->wait(call.waits()[i].value, 0);
     if (waited.ok() || waited.code() != status.code() || waited.message() != status.message()) continue;
-    context += i == call.state_wait ? kStateFailed : ": an earlier call that it waits for failed";
+    context += i == call.state_wait ? kStateFailed : ": an earlier call or upload that it waits for failed";
     return wrap(std::move(status), context);
   }
   return in_region(std::move(status), program_, context);

@@ -117,7 +117,7 @@ TEST_P(RuntimeOrder, WritesATensorAgainWhoseCallFailed) {
   uint32_t value = 9;
   HEDDLE_EXPECT_FAILS(heddle_tensor_read(out.get(), &value, 4), HEDDLE_STATUS_INTERNAL, "");
   HEDDLE_EXPECT_FAILS(heddle_call(find_function(instance, "slow"), nullptr, 0, results.data(), 1), HEDDLE_STATUS_INTERNAL,
-                      "calling 'slow' failed: an earlier call that it waits for failed");
+                      "calling 'slow' failed: an earlier call or upload that it waits for failed");
   HEDDLE_EXPECT_OK(heddle_tensor_write(out.get(), &value, 4));
   EXPECT_EQ(read_tensor<uint32_t>(out), std::vector<uint32_t>{9});
   HEDDLE_EXPECT_OK(heddle_call(find_function(instance, "slow"), nullptr, 0, results.data(), 1));

@@ -8,6 +8,7 @@
  *   instance  a module whose slots are bound to devices, with its parameters loaded, and with the state that its calls share
  *   function  an entry point of a module
  *   tensor    element type, dimensions and a range of device memory, row-major and dense
+ *   device    what calls run on and tensors are stored on; a runtime opens each device once
  *   call      one invocation of a function; several may be in flight
  *   region    a part of a module that runs as one step: a kernel, or an operator of a plugin
  *
@@ -59,6 +60,7 @@ typedef struct heddle_runtime heddle_runtime_t;
 typedef struct heddle_module heddle_module_t;
 typedef struct heddle_instance heddle_instance_t;
 typedef struct heddle_function heddle_function_t; /* borrowed from its instance */
+typedef struct heddle_runtime_device heddle_runtime_device_t;
 typedef struct heddle_tensor heddle_tensor_t;
 typedef struct heddle_call heddle_call_t;
 typedef struct heddle_state heddle_state_t;
@@ -101,6 +103,33 @@ HEDDLE_EXPORT void heddle_runtime_release(heddle_runtime_t* runtime);
  *   "validation"  for each plugin that is loaded with the validation layer: the numbers of calls and violations, and the first violations
  *   "trace"       writes the events so far to the file of [trace], and fails if that is impossible. Instances that are alive may add events later */
 HEDDLE_EXPORT heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, heddle_string_t topic, heddle_text_t** out_json);
+
+/* --------------------------------------------------------------------------------------------------------- device */
+
+/* Since ABI 0.2. A heddle_runtime_device_t is the device that instances of the runtime use, with the same pool of memory. (A heddle_device_t is a
+ * driver's object, which applications never see.) After DEVICE_LOST, its functions return DEVICE_LOST, and asking the runtime again opens the device
+ * anew, as a new instance does. */
+
+/* Opens the device of that name, unless it is open already. name: as in heddle_slot_binding_t. Two names of one device are the same device, but a
+ * device for which the configuration has an alias is used by that alias: with settings of its own, it differs from the driver's "cpu:0". NOT_FOUND
+ * lists the names that exist; UNAVAILABLE says why the driver cannot be used. The caller owns the handle. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_runtime_device(heddle_runtime_t* runtime, heddle_string_t name, heddle_runtime_device_t** out_device);
+HEDDLE_EXPORT heddle_runtime_device_t* heddle_runtime_device_retain(heddle_runtime_device_t* device);
+/* The device is closed when nothing uses it any more: no handle, tensor or instance, and no runtime. NULL is allowed. [any] [may-block] */
+HEDDLE_EXPORT void heddle_runtime_device_release(heddle_runtime_device_t* device);
+
+typedef struct heddle_runtime_device_properties {
+  uint32_t struct_size;
+  uint32_t ordinal;       /* the driver's number of the device; on CUDA the same as cudaSetDevice's */
+  heddle_string_t name;   /* borrowed from the device, like the others: the alias of the configuration, or "cpu:0" */
+  heddle_string_t driver; /* the driver's id: "heddle.cpu" */
+  heddle_string_t family; /* "cpu", "cuda": what addresses and streams are (ext/native.h) */
+  /* What the address of memory of the application must be a multiple of, a power of two (heddle_tensor_import). The runtime's own tensors have it. */
+  uint64_t alignment_bytes;
+} heddle_runtime_device_properties_t;
+/* [any] [no-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_runtime_device_properties(heddle_runtime_device_t* device,
+                                                                heddle_runtime_device_properties_t* out_properties);
 
 /* --------------------------------------------------------------------------------------------------------- module */
 
@@ -251,6 +280,8 @@ typedef struct heddle_tensor_type {
   heddle_string_t symbols[HEDDLE_MAX_RANK];
   uint32_t flags; /* bits HEDDLE_TENSOR_TYPE_*. Since ABI 0.2 */
   uint32_t alias; /* with HEDDLE_TENSOR_TYPE_ALIASED. Since ABI 0.2 */
+  /* Where the argument is expected, or the result is. Borrowed from the instance. A tensor on another device is copied by each call. Since ABI 0.2 */
+  heddle_runtime_device_t* device;
 } heddle_tensor_type_t;
 /* An argument that the function overwrites, or of which a call makes a copy to overwrite ("Memory of arguments" below). */
 #define HEDDLE_TENSOR_TYPE_CONSUMED 1u
@@ -270,6 +301,13 @@ HEDDLE_EXPORT heddle_status_t* heddle_function_result(const heddle_function_t* f
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_host(heddle_function_t* function, uint32_t argument, heddle_element_type_t type,
                                                        const int64_t* dims, uint32_t rank, const void* bytes, uint64_t size_bytes,
                                                        heddle_tensor_t** out_tensor);
+
+/* Makes a tensor on the device, with a copy of `bytes`; NULL with a size_bytes of 0: the contents are undefined until they are written, uploaded, or
+ * filled by a call. It may be an argument or a result of every function on that device, of any instance and module of the runtime. INVALID_ARGUMENT if
+ * the byte count does not fit type and dims; RESOURCE_EXHAUSTED if the pool has not enough memory. The caller owns the tensor. Since ABI 0.2.
+ * [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_tensor_create(heddle_runtime_device_t* device, heddle_element_type_t type, const int64_t* dims,
+                                                    uint32_t rank, const void* bytes, uint64_t size_bytes, heddle_tensor_t** out_tensor);
 
 /* Device memory of the application. */
 #define HEDDLE_DEVICE_MEMORY_RESULT 1u /* for a result: `index` of heddle_tensor_from_device counts results, not arguments */
@@ -291,6 +329,9 @@ typedef struct heddle_device_memory {
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_from_device(heddle_function_t* function, uint32_t index, heddle_element_type_t type,
                                                          const int64_t* dims, uint32_t rank, const heddle_device_memory_t* memory,
                                                          heddle_tensor_t** out_tensor);
+/* The same for every function on that device, as heddle_tensor_create; memory->flags is 0. Since ABI 0.2. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_tensor_import(heddle_runtime_device_t* device, heddle_element_type_t type, const int64_t* dims,
+                                                    uint32_t rank, const heddle_device_memory_t* memory, heddle_tensor_t** out_tensor);
 /* Returns the address of the tensor's bytes on the device, valid while the application holds the tensor. The call that fills them may still be
  * running: use them on the stream with which that call was ordered, or wait for it first. UNIMPLEMENTED if the driver does not expose addresses.
  * [any] [may-block]: waits only for a result whose call reads values on the host, or uses several devices */
@@ -303,11 +344,30 @@ HEDDLE_EXPORT uint32_t heddle_tensor_rank(const heddle_tensor_t* tensor);
  * elements (heddle_tensor_type_t), both are valid only after its call. [any] [no-block] */
 HEDDLE_EXPORT const int64_t* heddle_tensor_dims(const heddle_tensor_t* tensor);
 HEDDLE_EXPORT uint64_t heddle_tensor_size(const heddle_tensor_t* tensor);
+/* The device that the tensor is on, borrowed from the tensor. Since ABI 0.2. [any] [no-block] */
+HEDDLE_EXPORT heddle_runtime_device_t* heddle_tensor_device(const heddle_tensor_t* tensor);
+/* Waits until the contents are complete, and returns the error of the call or the upload that should have filled them; DEADLINE_EXCEEDED if it is
+ * still running after the timeout. Since ABI 0.2. [any] [may-block] */
+HEDDLE_EXPORT heddle_status_t* heddle_tensor_wait(heddle_tensor_t* tensor, uint64_t timeout_ns);
 /* Waits for the tensor's producer and copies the contents out; size_bytes must be heddle_tensor_size. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_read(heddle_tensor_t* tensor, void* bytes, uint64_t size_bytes);
 /* Waits for the call that fills the tensor, if any, and replaces the contents; after this, a tensor whose call failed is usable again. Does not wait
  * for calls that read the tensor: the caller must make sure that none is in flight. [serial:tensor] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, const void* bytes, uint64_t size_bytes);
+/* Replaces the contents as heddle_tensor_write does, without waiting for the copy. Until release(context), `bytes` must stay valid and unchanged.
+ * release is called exactly once, when they are no longer used, whether the copy succeeds or fails; if this function fails, before it returns. It runs
+ * on a thread of the runtime or on the caller's, perhaps before this function returns, and may call only functions that are [no-block]. NULL: none.
+ *
+ * Calls that use the tensor run after the copy; no host thread waits for that, except where a call waits for a pending argument anyway. Reading the
+ * tensor, and heddle_tensor_wait, wait for the copy. If it fails, they and these calls return its error, until the contents are replaced. If a call or
+ * an upload is still filling the tensor, the copy runs after it, and fails if it fails. Calls that read the tensor are not waited for, as with
+ * heddle_tensor_write. The handle may be released before the copy is over.
+ *
+ * If this function fails, the contents are unchanged: INVALID_ARGUMENT if size_bytes is not heddle_tensor_size, FAILED_PRECONDITION for a donated
+ * tensor. Since ABI 0.2. [serial:tensor] [no-block], except in these cases: a call that reads values on the host or uses several devices is still
+ * filling the tensor; or the driver cannot copy asynchronously, or cannot notify the runtime */
+HEDDLE_EXPORT heddle_status_t* heddle_tensor_upload(heddle_tensor_t* tensor, const void* bytes, uint64_t size_bytes,
+                                                    void (*release)(void* context), void* context);
 
 /* ----------------------------------------------------------------------------------------------------------- call */
 
