@@ -69,9 +69,11 @@ Failure compile(const heddle_compile_params_t& params) {
   options.ptxas = text(params.ptxas);
   if ((params.placement_count && !params.placements) || (params.slot_count && !params.slots) ||
       (params.operator_count && !params.operators) || (params.donation_count && !params.donations) ||
-      (params.state_count && !params.states)) {
+      (params.state_count && !params.states) || (params.parameter_file_count && !params.parameter_files) ||
+      (params.parameter_name_count && !params.parameter_names)) {
     return {HEDDLE_STATUS_INVALID_ARGUMENT,
-            "compiler: heddle_compile failed: placements, slots, operators, donations or states are counted, and missing"};
+            "compiler: heddle_compile failed: placements, slots, operators, donations, states, parameter files or names are counted, and "
+            "missing"};
   }
   options.affinity_path = text(params.affinity_path);
   options.threads = params.threads;
@@ -86,6 +88,8 @@ Failure compile(const heddle_compile_params_t& params) {
   for (uint32_t i = 0; i < params.operator_count; ++i) options.operators.push_back(text(params.operators[i]));
   for (uint32_t i = 0; i < params.donation_count; ++i) options.donations.push_back(text(params.donations[i]));
   for (uint32_t i = 0; i < params.state_count; ++i) options.states.push_back(text(params.states[i]));
+  for (uint32_t i = 0; i < params.parameter_file_count; ++i) options.parameter_files.push_back(text(params.parameter_files[i]));
+  for (uint32_t i = 0; i < params.parameter_name_count; ++i) options.parameter_names.push_back(text(params.parameter_names[i]));
   if (Failure failure = parse_math(text(params.math), options.math)) return failure;
   if (Failure failure = parse_targets(text(params.targets), options.targets)) return failure;
   if (params.progress) {

@@ -205,13 +205,27 @@ void place_parts(ModuleOp module, import::Placements& placements) {
 }
 
 // Reads a model file into tx ops and places them.
-Failure import_model(const Options& options, MLIRContext& context, tx::ParameterStore& parameters, OwningOpRef<ModuleOp>& module) {
+Failure import_model(const Options& options, MLIRContext& context, tx::ParameterStore& parameters, import::ParameterFiles& files,
+                     OwningOpRef<ModuleOp>& module) {
   import::Placements placements;
   std::vector<std::string> donations = options.donations, states = options.states;
   for (const std::string& text : options.placements) {
     if (std::string wrong = placements.add(text); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   }
+  for (const std::string& text : options.parameter_files) {
+    if (module::Status wrong = files.add(text)) return {wrong->code, wrong->message};
+  }
+  for (const std::string& path : {options.output_path, options.parameters_path}) {
+    if (files.reads(path)) {
+      return {HEDDLE_STATUS_INVALID_ARGUMENT,
+              "compiler: writing '" + path + "' failed: weights are left to this file, and it would be overwritten; choose another name"};
+    }
+  }
   if (ends_with_mlir(options.input_path)) {
+    if (!files.is_empty() || !options.parameter_names.empty()) {
+      return {HEDDLE_STATUS_INVALID_ARGUMENT,
+              "compiler: parameter files are for ONNX models; in '" + options.input_path + "', tx.parameter has the scope and the name"};
+    }
     module = parseSourceFile<ModuleOp>(options.input_path, &context);
     if (!module && !llvm::sys::fs::exists(options.input_path))
       return {HEDDLE_STATUS_NOT_FOUND, "compiler: reading '" + options.input_path + "' failed: there is no such file; check the path"};
@@ -225,12 +239,41 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
     }
     import::ImportError error;
     module = import::import_onnx(options.input_path, context, parameters, error,
-                                 {{}, &placements, &operators, !options.parameters_path.empty(), &donations, &states});
+                                 {.dims = {},
+                                  .placements = &placements,
+                                  .operators = &operators,
+                                  .all_weights = !options.parameters_path.empty(),
+                                  .donations = &donations,
+                                  .states = &states,
+                                  .files = files.is_empty() && options.parameter_names.empty() ? nullptr : &files,
+                                  .parameter_names = options.parameter_names});
     if (!module) return {error.code, error.message};
+  }
+  for (const import::ParameterFiles::Kept& one : files.kept()) {
+    if (!one.is_float || one.reason.empty() || !options.warn) continue;
+    options.warn("tensor '" + one.name + "' has the value of the model, not that of a file: the compiler has to know it, because " +
+                 one.reason);
   }
   if (std::string wrong = placements.unmatched(); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   if (std::string wrong = apply_donations(*module, donations, states); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   return {};
+}
+
+// Whether the model has the values of all weights that are not left to a file. Otherwise they would be missed only when the module is written.
+Failure find_values(ModuleOp module, const tx::ParameterStore& parameters, const import::ParameterFiles& files) {
+  if (files.is_empty()) return {};
+  std::string wrong;
+  module.walk([&](tx::ParameterOp op) {
+    auto source = parameters.find(op.getName().str());
+    const RankedTensorType type = tx::tensor(op.getResult());
+    const uint64_t bytes = tx::byte_size(type), element_bytes = (type.getElementTypeBitWidth() + 7) / 8;
+    if (op.getScope() || source == parameters.end() || bytes == 0) return WalkResult::advance();
+    char last[8];
+    wrong = source->second.read(bytes - element_bytes, element_bytes, last);
+    if (!wrong.empty()) wrong += files.advice(op.getName().str());
+    return wrong.empty() ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  return wrong.empty() ? Failure() : Failure{HEDDLE_STATUS_DATA_LOSS, wrong};
 }
 
 // The families of devices for which programs are made, one list per slot: all families, except for slots that are restricted.
@@ -293,7 +336,8 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   }
   if (!going_on("import", 0)) return cancelled;
   tx::ParameterStore parameters;
-  if (Failure failure = import_model(options, context, parameters, module)) return failure;
+  import::ParameterFiles parameter_files;
+  if (Failure failure = import_model(options, context, parameters, parameter_files, module)) return failure;
   if (failed(verify(*module))) return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: the imported model is not valid"};
   times.done("import");
 
@@ -310,6 +354,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   };
   const Failure pass_failed{HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
   if (!run_passes(*module, [&](PassManager& passes) { add_model_passes(passes, !options.affinity_path.empty()); })) return pass_failed;
+  if (Failure failure = find_values(*module, parameters, parameter_files)) return failure;
   if (!options.affinity_path.empty()) {
     if (Failure failure = write_text(options.affinity_path, diagnostics.remarks())) return failure;
   }
@@ -361,12 +406,15 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   file.name = llvm::sys::path::stem(options.input_path).str();
   file.report = report(combinations, codes, options.math, /*with_plans=*/false);
   file.warn = options.warn;
+  std::vector<emit::WrittenParameter> written;
+  file.written = &written;
   if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file, files))
     return {error->code, error->message};
   times.done("write");
   // only this report has times and cache hits: the module's own report must not differ from run to run
   if (!report_file) return {};
-  return report_file->write(add_run(report(combinations, codes, options.math, /*with_plans=*/true), times, cache, tuned));
+  return report_file->write(
+      add_run(report(combinations, codes, options.math, /*with_plans=*/true), times, cache, tuned, written, parameter_files));
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ struct Options {
   std::vector<std::string> states;      // "INPUT=OUTPUT", see donations.h
   std::vector<std::string> operators;   // manifests and directories of manifests, see import/operators.h
   std::string parameters_path;
+  std::vector<std::string> parameter_files;  // "SCOPE=FILE", see import/parameter_files.h
+  std::vector<std::string> parameter_names;  // "MODEL_NAME=[SCOPE=]FILE_NAME[:transposed]", likewise
   std::string affinity_path;
   std::string dump_after, dump_path;
   std::string report_path;

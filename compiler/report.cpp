@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/report.h"
 
+#include <map>
+#include <set>
+
 #include "compiler/emit/globals.h"
 #include "llvm/Support/JSON.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -72,7 +75,7 @@ std::string named_text(AffineExpr expression, ArrayRef<Attribute> symbols) {
 std::string type_text(RankedTensorType type, ArrayRef<Attribute> symbols) {
   std::vector<std::string> extents;
   for (AffineExpr extent : tx::extents(type)) extents.push_back(named_text(extent, symbols));
-  return module::type_text(module::element_type_name(emit::element_type_code(type.getElementType())), extents);
+  return module::type_text(module::element_type_name(tx::element_type_code(type.getElementType())), extents);
 }
 
 json::Array result_types(tx::DispatchOp region) {
@@ -240,6 +243,52 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
   });
 }
 
+// The weights that are left to each file, and the others.
+json::Object parameters_of(const std::vector<emit::WrittenParameter>& written, const import::ParameterFiles& files) {
+  using Key = std::pair<std::string, std::string>;
+  struct Sum {
+    int64_t bytes = 0, file_bytes = 0;
+    json::Array names;
+  };
+  std::map<Key, Sum> by_file;  // by scope and path
+  std::set<std::string> in_module;
+  Sum outside;
+  for (const emit::WrittenParameter& parameter : written) {
+    if (parameter.place == emit::WrittenParameter::in_module) in_module.insert(parameter.name);
+    if (parameter.place == emit::WrittenParameter::in_parameter_file) {
+      outside.bytes += static_cast<int64_t>(parameter.bytes);
+      outside.names.push_back(json::fixUTF8(parameter.name));
+    }
+    if (parameter.place != emit::WrittenParameter::left_to_file) continue;
+    auto [path, bytes] = files.place_of(parameter.scope, parameter.name);
+    Sum& sum = by_file[{parameter.scope, path}];
+    sum.bytes += static_cast<int64_t>(parameter.bytes);
+    sum.file_bytes += static_cast<int64_t>(bytes);
+    sum.names.push_back(json::fixUTF8(parameter.name));
+  }
+  json::Array left, kept;
+  for (auto& [key, sum] : by_file) {
+    left.push_back(json::Object{{"file", json::fixUTF8(key.second)},
+                                {"scope", json::fixUTF8(key.first)},
+                                {"count", static_cast<int64_t>(sum.names.size())},
+                                {"bytes", sum.bytes},
+                                {"file_bytes", sum.file_bytes},
+                                {"names", std::move(sum.names)}});
+  }
+  for (const import::ParameterFiles::Kept& one : files.kept()) {
+    if (one.is_parameter && !in_module.contains(one.name)) continue;  // not used, or in the file of --params-out
+    json::Object described{{"name", json::fixUTF8(one.name)}, {"bytes", static_cast<int64_t>(one.bytes)}};
+    if (!one.reason.empty()) described["because"] = one.reason;
+    kept.push_back(std::move(described));
+  }
+  json::Object result{{"left_to_files", std::move(left)}, {"in_module", std::move(kept)}};
+  if (!outside.names.empty()) {
+    result["in_parameter_file"] =
+        json::Object{{"count", static_cast<int64_t>(outside.names.size())}, {"bytes", outside.bytes}, {"names", std::move(outside.names)}};
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math,
@@ -307,7 +356,8 @@ void StageTimes::done(const char* stage) {
   last_ = now;
 }
 
-std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache, const Tuned& tuned) {
+std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache, const Tuned& tuned,
+                    const std::vector<emit::WrittenParameter>& written, const import::ParameterFiles& files) {
   auto parsed = json::parse(report);
   if (!parsed) {
     llvm::consumeError(parsed.takeError());
@@ -323,6 +373,7 @@ std::string add_run(const std::string& report, const StageTimes& times, const Co
     if (!tuned.device().empty()) choices["device"] = tuned.device();
     (*parsed->getAsObject())["tuned"] = std::move(choices);
   }
+  if (!files.is_empty()) (*parsed->getAsObject())["parameters"] = parameters_of(written, files);
   std::string text;
   llvm::raw_string_ostream(text) << *parsed;
   return text;

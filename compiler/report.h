@@ -11,6 +11,7 @@
 #include "compiler/code/code_cache.h"
 #include "compiler/code/tuned.h"
 #include "compiler/emit/module_file.h"
+#include "compiler/import/parameter_files.h"
 
 namespace heddle::compiler {
 
@@ -30,6 +31,7 @@ class StageTimes {
 };
 
 // The report with the data of one run added.
-std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache, const Tuned& tuned);
+std::string add_run(const std::string& report, const StageTimes& times, const CodeCache& cache, const Tuned& tuned,
+                    const std::vector<emit::WrittenParameter>& written, const import::ParameterFiles& files);
 
 }  // namespace heddle::compiler

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/globals.h"
 
-#include "heddle/types.h"
-
 using namespace mlir;
 
 namespace heddle::emit {
@@ -22,20 +20,6 @@ uint32_t element_bytes(Type type) {
 }
 
 }  // namespace
-
-uint32_t element_type_code(Type type) {
-  if (type.isF32()) return HEDDLE_TYPE_F32;
-  if (type.isF64()) return HEDDLE_TYPE_F64;
-  if (type.isF16()) return HEDDLE_TYPE_F16;
-  if (type.isBF16()) return HEDDLE_TYPE_BF16;
-  if (type.isInteger(1)) return HEDDLE_TYPE_BOOL;
-  bool is_unsigned = type.isUnsignedInteger();
-  if (type.isInteger(8)) return is_unsigned ? HEDDLE_TYPE_U8 : HEDDLE_TYPE_I8;
-  if (type.isInteger(16)) return is_unsigned ? HEDDLE_TYPE_U16 : HEDDLE_TYPE_I16;
-  if (type.isInteger(32)) return is_unsigned ? HEDDLE_TYPE_U32 : HEDDLE_TYPE_I32;
-  if (type.isInteger(64)) return is_unsigned ? HEDDLE_TYPE_U64 : HEDDLE_TYPE_I64;
-  return HEDDLE_TYPE_UNDEFINED;
-}
 
 std::vector<char> constant_bytes(ElementsAttr value) {
   uint32_t size = element_bytes(value.getElementType());
@@ -102,21 +86,26 @@ uint32_t Globals::state(StringRef function, StringRef argument, uint32_t slot, u
 uint32_t Globals::parameter(tx::ParameterOp op, uint32_t slot, bool in_initializer) {
   auto type = llvm::cast<RankedTensorType>(op.getType());
   StringRef name = op.getName();
-  if (name.starts_with(tx::derived_prefix)) {
+  if (!op.getScope() && name.starts_with(tx::derived_prefix)) {
     uint32_t index = derived(name, slot, tx::byte_size(type));
     note_use(index, in_initializer);
     return index;
   }
-  auto [parameter, is_new_parameter] = parameters_.try_emplace(name, module_.parameters.size());
+  auto [parameter, is_new_parameter] =
+      parameters_.try_emplace({op.getScope().value_or("").str(), name.str()}, static_cast<uint32_t>(module_.parameters.size()));
   if (is_new_parameter) {
     auto described = std::make_unique<module_format::ParameterT>();
+    described->scope = parameter->first.first;
     described->name = name.str();
-    described->element_type = element_type_code(type.getElementType());
+    described->element_type = tx::element_type_code(type.getElementType());
     described->dims.assign(type.getShape().begin(), type.getShape().end());
     described->size_bytes = tx::byte_size(type);
     module_.parameters.push_back(std::move(described));
+    is_left_.push_back(op.getScope().has_value());
+  } else if (is_left_[parameter->second] != op.getScope().has_value() && mistake_.empty()) {
+    mistake_ = "parameter '" + name.str() + "' is both a tensor of a file and one of the model; rename one of them";
   }
-  auto [it, is_new] = by_name_.try_emplace({name.str(), slot}, 0);
+  auto [it, is_new] = of_parameters_.try_emplace({parameter->second, slot}, 0);
   if (is_new) {
     auto global = std::make_unique<module_format::GlobalT>();
     global->name = name.str();

@@ -15,9 +15,6 @@
 
 namespace heddle::emit {
 
-// Element type code of types.h for an MLIR type; 0 if there is none.
-uint32_t element_type_code(mlir::Type type);
-
 // Bytes of a constant's data as a kernel expects them: little-endian, row-major, one byte per bool.
 std::vector<char> constant_bytes(mlir::ElementsAttr value);
 
@@ -58,11 +55,12 @@ class Globals {
   module_format::ModuleT& module_;
   module::ModuleWriter& writer_;
   std::string combination_, mistake_;
-  llvm::StringMap<uint32_t> parameters_;                            // index in the module, by name
-  std::map<std::pair<std::string, uint32_t>, uint32_t> by_name_;    // parameters' globals, by name and slot
-  llvm::StringMap<uint32_t> derived_by_name_;                       // with their combination
-  std::map<std::pair<std::string, std::string>, uint32_t> states_;  // by function and argument
-  llvm::DenseMap<mlir::Attribute, module_format::Range> data_;      // of stored constants
+  std::map<std::pair<std::string, std::string>, uint32_t> parameters_;  // index in the module, by scope and name
+  std::vector<bool> is_left_;                                           // to a file, by index in the module
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> of_parameters_;     // parameters' globals, by index and slot
+  llvm::StringMap<uint32_t> derived_by_name_;                           // with their combination
+  std::map<std::pair<std::string, std::string>, uint32_t> states_;      // by function and argument
+  llvm::DenseMap<mlir::Attribute, module_format::Range> data_;          // of stored constants
   llvm::DenseMap<std::pair<mlir::Attribute, uint32_t>, uint32_t> stored_, filled_;
   std::vector<Fill> fills_;
 };

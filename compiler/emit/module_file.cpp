@@ -26,7 +26,7 @@ std::unique_ptr<mf::TensorTypeT> tensor_type(Type type, StringRef name, uint32_t
   auto result = std::make_unique<mf::TensorTypeT>();
   result->name = name.str();
   result->slot = slot;
-  result->element_type = element_type_code(ranked.getElementType());
+  result->element_type = tx::element_type_code(ranked.getElementType());
   for (AffineExpr extent : tx::extents(ranked)) {
     if (auto constant = llvm::dyn_cast<AffineConstantExpr>(extent)) {
       result->dims.emplace_back(constant.getValue(), -1, 0);
@@ -292,7 +292,15 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
   std::vector<module::SafetensorsTensor> tensors;
   for (auto [index, parameter] : llvm::enumerate(file.parameters)) {
     auto it = parameters.find(parameter->name);
-    if (it == parameters.end() || !it->second.read) continue;  // found in a file of its scope when the module is loaded
+    // Found in a file of its scope when the module is loaded.
+    const bool is_left = !parameter->scope.empty() || it == parameters.end() || !it->second.read;
+    if (options.written) {
+      const auto place = is_left              ? WrittenParameter::left_to_file
+                         : files.parameters() ? WrittenParameter::in_parameter_file
+                                              : WrittenParameter::in_module;
+      options.written->push_back({parameter->scope, parameter->name, parameter->size_bytes, place});
+    }
+    if (is_left) continue;
     if (files.parameters()) {
       tensors.push_back({parameter->name, parameter->element_type, parameter->dims, source_of(it->second)});
     } else {

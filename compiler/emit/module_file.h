@@ -54,10 +54,19 @@ class OutputFiles {
   std::optional<module::OutputFile> parameters_;
 };
 
+// Where a parameter is that the module has.
+struct WrittenParameter {
+  enum Place : uint8_t { in_module, in_parameter_file, left_to_file };
+  std::string scope, name;
+  uint64_t bytes;
+  Place place;
+};
+
 struct FileOptions {
   std::string name;                                   // of the module
   std::string report;                                 // JSON
   std::function<void(const std::string& text)> warn;  // may be empty
+  std::vector<WrittenParameter>* written = nullptr;   // gets all parameters
 };
 
 // Schedules the functions of all combinations, which have the same functions, and writes the files. On failure no file is left.

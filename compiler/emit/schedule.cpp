@@ -623,7 +623,7 @@ class Scheduler {
 
   void add_operand(Value value, mf::DispatchSiteT& site) {
     auto type = llvm::cast<RankedTensorType>(value.getType());
-    site.operation->operands.emplace_back(element_type_code(type.getElementType()), static_cast<uint32_t>(type.getRank()));
+    site.operation->operands.emplace_back(tx::element_type_code(type.getElementType()), static_cast<uint32_t>(type.getRank()));
     for (AffineExpr extent : tx::extents(type)) site.constants.push_back(registers_.value_of(extent));
   }
 
@@ -653,7 +653,7 @@ class Scheduler {
   // The range that the last added binding covers.
   static void note_type(Value value, mf::DispatchSiteT& site) {
     auto type = llvm::cast<RankedTensorType>(value.getType());
-    site.binding_types.emplace_back(element_type_code(type.getElementType()), type.getRank());
+    site.binding_types.emplace_back(tx::element_type_code(type.getElementType()), type.getRank());
     for (int64_t extent : type.getShape()) site.binding_dims.push_back(ShapedType::isDynamic(extent) ? -1 : extent);
   }
 

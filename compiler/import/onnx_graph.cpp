@@ -115,7 +115,7 @@ bool Graph::is_weight(const onnx::TensorProto& tensor, const std::string& name) 
 }
 
 void Graph::need_elements(Value value) {
-  if (!all_weights) return;
+  if (!names_weights()) return;
   SmallVector<Value> open{value};
   llvm::SmallPtrSet<Operation*, 16> seen;
   std::set<std::string> found;
@@ -125,7 +125,9 @@ void Graph::need_elements(Value value) {
     if (!seen.insert(op).second) continue;
     llvm::append_range(open, op->getOperands());
     auto parameter = llvm::dyn_cast<tx::ParameterOp>(op);
-    if (parameter && tx::byte_size(tx::tensor(parameter.getResult())) <= largest_dense_bytes) found.insert(parameter.getName().str());
+    if (!parameter || tx::byte_size(tx::tensor(parameter.getResult())) > largest_dense_bytes) continue;
+    auto left = left_.find(op);
+    found.insert(left == left_.end() ? parameter.getName().str() : parameter_name(left->second.name));
   }
   structure_.merge(found);
 }
@@ -137,9 +139,37 @@ bool Graph::is_zero(Value value) const {
   auto parameter = value.getDefiningOp<tx::ParameterOp>();
   if (!parameter) return false;
   std::vector<char> data(tx::byte_size(tx::tensor(value)));
+  auto is_all_zero = [&] { return llvm::all_of(data, [](char byte) { return byte == 0; }); };
+  if (auto left = left_.find(parameter); left != left_.end()) {
+    std::string error = read_tensor(*file, *left->second.tensor, 0, data.size(), data.data());
+    if (error.empty()) return is_all_zero();
+    throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: reading tensor '" + left->second.name + "' failed: " + error +
+                                               "; the compiler has to know whether a zero point is 0, so the model has to have its value"};
+  }
   std::string error = parameters.find(parameter.getName().str())->second.read(0, data.size(), data.data());
   if (!error.empty()) throw Failure{HEDDLE_STATUS_DATA_LOSS, error};
-  return llvm::all_of(data, [](char byte) { return byte == 0; });
+  return is_all_zero();
+}
+
+std::string Graph::why_known(const onnx::TensorProto& tensor, const std::string& name) const {
+  if (structure_.contains(parameter_name(name))) return "a shape or an attribute depends on them";
+  if (tensor.dims_size() == 0) return "it is a scalar, with which formulas are simplified";
+  return "it is a small tensor of integers or bools, such as a shape or indices";
+}
+
+Value Graph::leave_to_file(const onnx::TensorProto& tensor, const std::string& name, const ParameterFiles::Match& match,
+                           RankedTensorType type, Location location) {
+  const std::string cause = files->refuse(name, match, tx::element_type_code(type.getElementType()), type.getShape());
+  if (!cause.empty()) {
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: taking tensor '" + name + "' from " +
+                                                      (match.path.empty() ? "a file" : "'" + match.path + "'") + " failed: " + cause};
+  }
+  files->note_taken(match);
+  auto stored = RankedTensorType::get(ParameterFiles::stored_dims(match, type.getShape()), type.getElementType());
+  auto parameter = builder.create<tx::ParameterOp>(location, stored, builder.getStringAttr(match.name), builder.getStringAttr(match.scope));
+  left_[parameter] = {name, &tensor};
+  if (!match.is_transposed) return parameter;
+  return builder.create<tx::TransposeOp>(location, type, parameter, SmallVector<int64_t>{1, 0});
 }
 
 double number_of(Attribute element, bool without_sign) {
@@ -162,8 +192,21 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
   auto ranked = RankedTensorType::get(shape, type);
   Operand operand;
   const std::string base = parameter_name(name);
-  const bool is_outside = all_weights && !is_attribute && is_weight(tensor, name) && !structure_.contains(base);
-  if (bytes > largest_dense_bytes || is_outside) {
+  const bool is_large = bytes > largest_dense_bytes;
+  const bool may_be_outside = !is_attribute && is_weight(tensor, name) && !structure_.contains(base);
+  const bool is_outside = is_large || (all_weights && may_be_outside);
+  const ParameterFiles::Match* match = files && !is_attribute ? files->find(name) : nullptr;
+  if (match && (is_large || may_be_outside)) {
+    operand.value = leave_to_file(tensor, name, *match, ranked, location);
+    return operand;
+  }
+  const std::string why = match ? why_known(tensor, name) : "";
+  if (match && match->is_named) {
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: taking tensor '" + name + "' from '" + match->path +
+                                                      "' failed: the compiler has to know its values, because " + why +
+                                                      "; remove its --param-name, so that those of the model are used"};
+  }
+  if (is_outside) {
     std::shared_ptr<OnnxFile> keep = file;
     // two nodes may have one name, and the parameters must not
     std::string unique = base;
@@ -174,12 +217,18 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
                             return "onnx: reading tensor '" + unique + "' of '" + keep->path + "' failed: " + error +
                                    "; copy or export the model again, with all of its files";
                           }};
-    operand.value = builder.create<tx::ParameterOp>(location, ranked, unique);
+    operand.value = builder.create<tx::ParameterOp>(location, ranked, builder.getStringAttr(unique), StringAttr());
+    if (files) files->note_kept({unique, bytes, /*is_parameter=*/true, llvm::isa<FloatType>(type), ""});
     return operand;
   }
   std::vector<char> data(bytes);
   std::string error = read_tensor(*file, tensor, 0, bytes, data.data());
-  if (!error.empty()) throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: importing " + who + " failed: " + error};
+  if (!error.empty()) {
+    if (match) error += "; the compiler has to know its values, because " + why + ", so the model has to have them";
+    if (files && !match && !is_attribute) error += files->advice(name);
+    throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: importing " + who + " failed: " + error};
+  }
+  if (files && (match || may_be_outside)) files->note_kept({name, bytes, /*is_parameter=*/false, llvm::isa<FloatType>(type), why});
   DenseElementsAttr value;
   if (type.isInteger(1)) {
     SmallVector<bool> flags(data.begin(), data.end());

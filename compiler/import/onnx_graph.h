@@ -57,15 +57,16 @@ struct Check {
 class Graph {
  public:
   Graph(mlir::OpBuilder& builder, tx::ParameterStore& parameters, Meanings& meanings, std::shared_ptr<OnnxFile> file, int64_t opset,
-        bool all_weights)
+        bool all_weights, ParameterFiles* files)
       : builder(builder),
         parameters(parameters),
         file(std::move(file)),
         opset(opset),
         all_weights(all_weights),
+        files(files),
         symbols(builder.getContext(), meanings),
         structure_(meanings.structure) {
-    if (all_weights) find_quantized();
+    if (names_weights()) find_quantized();
   }
 
   mlir::OpBuilder& builder;
@@ -73,6 +74,7 @@ class Graph {
   std::shared_ptr<OnnxFile> file;
   int64_t opset;
   const bool all_weights;
+  ParameterFiles* const files;  // null if no weight is left to a file
   std::map<std::string, Operand> operands;
   Symbols symbols;
   std::vector<Expected> expected;  // by the current node
@@ -82,6 +84,8 @@ class Graph {
 
   // A tensor of the file as a value: dense, splat or parameter, depending on its size and on whether it is a weight. An attribute is none.
   Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location, bool is_attribute = false);
+  // Whether some weights, or all, are parameters whatever their size, by the names that they have in the model.
+  bool names_weights() const { return all_weights || files; }
   // The translation of a node needs the elements of this value: stored tensors that it is computed from are in the IR from the next import on.
   void need_elements(mlir::Value value);
   // Whether the value is a stored tensor of zeros.
@@ -90,8 +94,19 @@ class Graph {
  private:
   void find_quantized();
   bool is_weight(const onnx::TensorProto& tensor, const std::string& name) const;
+  // Why the elements of a tensor have to be known, although a file has the tensor.
+  std::string why_known(const onnx::TensorProto& tensor, const std::string& name) const;
+  // The tensor of a file in place of one of the model.
+  mlir::Value leave_to_file(const onnx::TensorProto& tensor, const std::string& name, const ParameterFiles::Match& match,
+                            mlir::RankedTensorType type, mlir::Location location);
 
+  // A tensor of the model that is left to a file.
+  struct Left {
+    std::string name;
+    const onnx::TensorProto* tensor;
+  };
   std::map<std::string, int64_t> copies_;  // number of parameters with a name
+  llvm::DenseMap<mlir::Operation*, Left> left_;
   std::set<std::string>& structure_;
   std::set<std::string> quantized_;  // names of inputs of QuantizeLinear and DequantizeLinear
 };

@@ -341,7 +341,7 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   auto function = builder.create<func::FuncOp>(module->getLoc(), "main", builder.getFunctionType({}, {}));
   Block* block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);
-  Graph graph(builder, parameters, meanings, file, default_opset(file->model), options.all_weights);
+  Graph graph(builder, parameters, meanings, file, default_opset(file->model), options.all_weights, options.files);
 
   std::set<std::string> initialized;
   for (const auto& tensor : proto.initializer()) {
@@ -415,6 +415,16 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   return module;
 }
 
+// The names of all tensors that the model stores: initializers and Constant nodes.
+std::vector<std::string> stored_tensors(const onnx::GraphProto& graph) {
+  std::vector<std::string> names;
+  for (const auto& tensor : graph.initializer()) names.push_back(tensor.name());
+  for (const auto& node : graph.node()) {
+    if (node.op_type() == "Constant" && node.output_size() > 0) names.push_back(node.output(0));
+  }
+  return names;
+}
+
 // The metadata "heddle.donate.INPUT", "heddle.alias.INPUT" = OUTPUT and "heddle.state.INPUT" = OUTPUT.
 void note_donations(const onnx::ModelProto& model, std::vector<std::string>& donations, std::vector<std::string>& states) {
   for (const auto& entry : model.metadata_props()) {
@@ -452,14 +462,22 @@ OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context,
                                   const ImportOptions& options) {
   try {
     std::shared_ptr<OnnxFile> file = read_onnx_file(path);
+    if (options.files) {
+      if (auto wrong = options.files->resolve(stored_tensors(file->model.graph()), options.parameter_names)) {
+        error = {wrong->code, printable(wrong->message)};
+        return {};
+      }
+    }
     Meanings meanings;
     for (int imports = 1;; ++imports) {
       const size_t known = meanings.size();
       meanings.is_complete = imports >= most_imports;
+      if (options.files) options.files->begin_import();
       try {
         OwningOpRef<ModuleOp> module = import_model(file, context, parameters, meanings, options);
         if (meanings.size() == known) {
           if (options.donations && options.states) note_donations(file->model, *options.donations, *options.states);
+          if (auto wrong = options.files ? options.files->check_use() : std::nullopt) throw Failure{wrong->code, wrong->message};
           return module;
         }
       } catch (const Failure&) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/import/operators.h"
+#include "compiler/import/parameter_files.h"
 #include "compiler/import/placements.h"
 #include "compiler/ir/parameter_store.h"
 #include "heddle/status.h"
@@ -28,6 +29,8 @@ struct ImportOptions {
   bool all_weights = false;                       // every weight is a parameter, whatever its size (docs/parameters.md)
   std::vector<std::string>* donations = nullptr;  // gets those that the model's metadata names (donations.h)
   std::vector<std::string>* states = nullptr;     // likewise
+  ParameterFiles* files = nullptr;                // weights that they have are left to them; without any, it may be null
+  std::vector<std::string> parameter_names = {};  // of such weights, as ParameterFiles::resolve takes them
 };
 
 // The model in `path`; null with `error` set on failure. Parameters refer to the file's bytes and stay readable as long as `parameters` exists.

@@ -98,6 +98,7 @@ class Granularity {
 };
 
 bool is_stored(Value value) {
+  if (auto transpose = value.getDefiningOp<tx::TransposeOp>()) value = transpose.getInput();  // of a file that has it transposed
   return value.getDefiningOp<tx::ConstantOp>() || value.getDefiningOp<tx::ParameterOp>();
 }
 
@@ -106,7 +107,7 @@ bool is_stored(Value value) {
 Value zero_point(Node& node) {
   if (!node.has_input(2)) return {};
   Value value = node.input(2);
-  const bool is_read = known_elements(value) || (node.graph.all_weights && is_stored(node.input(0)));
+  const bool is_read = known_elements(value) || (node.graph.names_weights() && is_stored(node.input(0)));
   return is_read && node.graph.is_zero(value) ? Value() : value;
 }
 

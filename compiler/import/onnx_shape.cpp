@@ -349,7 +349,7 @@ void same(Node& node) {
 
 void constant(Node& node) {
   if (const onnx::TensorProto* value = node.tensor("value")) {
-    const bool is_named = node.graph.all_weights && node.wants_output(0);
+    const bool is_named = node.graph.names_weights() && node.wants_output(0);
     const std::string name = is_named ? node.output(0) : "constant " + node.describe();
     Operand operand = node.graph.import_tensor(*value, name, node.location());
     node.set_operand(std::move(operand));

@@ -26,5 +26,7 @@ using ParameterStore = std::map<std::string, ParameterSource, std::less<>>;
 
 // Size of a static tensor type's data in bytes.
 uint64_t byte_size(mlir::RankedTensorType type);
+// Element type code of types.h for an MLIR type; 0 if there is none.
+uint32_t element_type_code(mlir::Type type);
 
 }  // namespace heddle::tx

@@ -3,6 +3,7 @@
 #include "compiler/ir/tx.h"
 
 #include "compiler/ir/parameter_store.h"
+#include "heddle/types.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -87,6 +88,20 @@ AffineExpr element_count(RankedTensorType type) {
   AffineExpr product = getAffineConstantExpr(1, type.getContext());
   for (AffineExpr extent : extents(type)) product = product * extent;
   return product;
+}
+
+uint32_t element_type_code(Type type) {
+  if (type.isF32()) return HEDDLE_TYPE_F32;
+  if (type.isF64()) return HEDDLE_TYPE_F64;
+  if (type.isF16()) return HEDDLE_TYPE_F16;
+  if (type.isBF16()) return HEDDLE_TYPE_BF16;
+  if (type.isInteger(1)) return HEDDLE_TYPE_BOOL;
+  bool is_unsigned = type.isUnsignedInteger();
+  if (type.isInteger(8)) return is_unsigned ? HEDDLE_TYPE_U8 : HEDDLE_TYPE_I8;
+  if (type.isInteger(16)) return is_unsigned ? HEDDLE_TYPE_U16 : HEDDLE_TYPE_I16;
+  if (type.isInteger(32)) return is_unsigned ? HEDDLE_TYPE_U32 : HEDDLE_TYPE_I32;
+  if (type.isInteger(64)) return is_unsigned ? HEDDLE_TYPE_U64 : HEDDLE_TYPE_I64;
+  return HEDDLE_TYPE_UNDEFINED;
 }
 
 uint64_t byte_size(RankedTensorType type) {

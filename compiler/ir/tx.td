@@ -79,8 +79,11 @@ class Tx_PureOp<string mnem, list<Trait> traits = []> : Tx_Op<mnem, !listconcat(
 
 def Tx_ParameterOp : Tx_PureOp<"parameter"> {
   let summary = "a named constant whose bytes live outside the IR";
-  let description = [{The name is unique in the module; its bytes come from the importer's parameter store or, at load, from a parameter file.}];
-  let arguments = (ins StrAttr:$name);
+  let description = [{
+    Its bytes come from the importer's parameter store or, at load, from a file. With a scope, which may be empty, they always come from a file of
+    that scope. Scope and name together are unique in the module.
+  }];
+  let arguments = (ins StrAttr:$name, OptionalAttr<StrAttr>:$scope);
   let results = (outs Tx_Tensor:$result);
   let assemblyFormat = "$name attr-dict `:` type($result)";
 }

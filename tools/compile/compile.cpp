@@ -26,6 +26,7 @@
 #include "tools/heddle/program.h"
 #include "tools/heddle/report_view.h"
 #include "tools/heddle/same_file.h"
+#include "tools/heddle/scoped_file.h"
 
 namespace heddle::tool {
 namespace {
@@ -33,7 +34,7 @@ namespace {
 struct Options {
   std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, math = "default", explain,
                                                                                                  progress = "auto";
-  std::vector<std::string> places, slots, operators, donated, aliases, states;
+  std::vector<std::string> places, slots, operators, donated, aliases, states, params_in, param_names;
   std::string cache, tuned;
   bool annotate_affinity = false, no_cache = false;
   uint64_t threads = 0;
@@ -68,6 +69,14 @@ struct Options {
         "write the weights to this .safetensors file instead of into the module, by their names in the model: all stored tensors of a "
         "floating-point or 8- or 16-bit type with a dimension, and what belongs to quantization",
         "FILE");
+    flags.texts("--params-in", params_in,
+                "leave the weights that this file has to it: their values are not needed, and heddle run takes them from it with --params; "
+                "safetensors, the index of its shards, GGUF, IRPA, .npz or .npy; may be repeated",
+                "[SCOPE=]FILE");
+    flags.texts("--param-name", param_names,
+                "a weight has another name in the file of --params-in; with :transposed at the end, it is the transposed matrix; may be "
+                "repeated",
+                "MODEL_NAME=[SCOPE=]FILE_NAME");
     flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
     flags.text("--cache", cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");
     flags.text("--tuned", tuned, "kernel choices written by heddle tune, for the device that it measured", "FILE");
@@ -157,10 +166,13 @@ class TemporaryFile {
   std::string path_;
 };
 
-int explain(const std::string& path, const std::string& form) {
+Json read_report(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const Json report = parse_json(text);
+  return parse_json({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+}
+
+int explain(const std::string& path, const std::string& form) {
+  const Json report = read_report(path);
   if (report.is_discarded()) return failed("compile", "the compiler's report cannot be read");
   if (form == "json") {
     print_line(dump_json(report, 2));
@@ -180,6 +192,33 @@ void tell_where_tuned(const std::string& path) {
                printable(path).c_str(), printable(text(choices, "device")).c_str());
 }
 
+// "a, b, c and 5 more"
+std::string some_names(const Json& names) {
+  constexpr size_t most = 4;
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), most); ++i) out += (i > 0 ? ", " : "") + cell_text(names[i]);
+  return out + (names.size() > most ? " and " + std::to_string(names.size() - most) + " more" : "");
+}
+
+// "from model.safetensors: 101 weights, 86.7 MiB", a line per file, and the weights that are in the module.
+void tell_where_weights_are(const Json& parameters) {
+  auto count_text = [](uint64_t count) { return std::to_string(count) + (count == 1 ? " weight, " : " weights, "); };
+  for (const Json& file : array(parameters, "left_to_files")) {
+    const std::string scope = file.value("scope", "");
+    std::fprintf(stderr, "from %s: %s%s%s\n", printable(text(file, "file")).c_str(), count_text(number(file, "count")).c_str(),
+                 bytes_text(number(file, "bytes")).c_str(), scope.empty() ? "" : (", scope " + printable(scope)).c_str());
+  }
+  uint64_t bytes = 0;
+  Json names = Json::array();
+  for (const Json& weight : array(parameters, "in_module")) {
+    bytes += number(weight, "bytes");
+    names.push_back(weight["name"]);
+  }
+  if (names.empty()) return;
+  std::fprintf(stderr, "in the module: %s%s: %s\n", count_text(names.size()).c_str(), bytes_text(bytes).c_str(),
+               printable(some_names(names)).c_str());
+}
+
 // "wrote m.heddle 89.9 MiB in 8.9 s", a line per file.
 void tell_what_was_written(const Options& options, double seconds) {
   for (const std::string& path : {options.output, options.params_out}) {
@@ -195,6 +234,7 @@ std::string overwrites(const Options& options) {
   std::vector<NamedFile> read{{"MODEL", options.model}};
   for (const std::string& path : options.operators) read.push_back({"--operators", path});
   read.push_back({"--tuned", options.tuned});
+  for (const std::string& text : options.params_in) read.push_back({"--params-in", split_scope(text).path});
   return file_named_twice({{"-o", options.output},
                            {"--params-out", options.params_out},
                            {"--dump-to", options.dump_to},
@@ -206,7 +246,7 @@ std::string overwrites(const Options& options) {
 // Whether the compiler does not know the name of a target, a pass, a node or a slot: a mistake on the command line, not in the model.
 bool is_unknown_name(std::string_view message) {
   for (std::string_view start : {"compiler: target '", "compiler: no pass '", "compiler: placement '", "compiler: slot '",
-                                 "compiler: donating '", "compiler: state '"}) {
+                                 "compiler: donating '", "compiler: state '", "compiler: parameter file '", "compiler: parameter name '"}) {
     if (message.substr(0, start.size()) == start) return true;
   }
   return false;
@@ -230,7 +270,7 @@ int compile(const Arguments& arguments) {
 
   std::optional<TemporaryFile> temporary;
   std::string report_path = options.report;
-  if (report_path.empty() && !options.explain.empty()) {
+  if (report_path.empty() && (!options.explain.empty() || !options.params_in.empty())) {
     temporary.emplace();
     if (temporary->path().empty())
       return failed("compile", std::string("making a temporary file failed: ") + std::strerror(errno) + "; name a directory with TMPDIR");
@@ -270,6 +310,14 @@ int compile(const Arguments& arguments) {
   for (const std::string& text : options.states) states.push_back(view(text));
   params.state_count = static_cast<uint32_t>(states.size());
   params.states = states.data();
+  const std::vector<std::string> files = with_scopes(options.params_in);
+  std::vector<heddle_string_t> parameter_files, parameter_names;
+  for (const std::string& text : files) parameter_files.push_back(view(text));
+  for (const std::string& text : options.param_names) parameter_names.push_back(view(text));
+  params.parameter_file_count = static_cast<uint32_t>(parameter_files.size());
+  params.parameter_files = parameter_files.data();
+  params.parameter_name_count = static_cast<uint32_t>(parameter_names.size());
+  params.parameter_names = parameter_names.data();
   const std::string to_stdout = "-";
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
   params.math = view(options.math);
@@ -301,6 +349,7 @@ int compile(const Arguments& arguments) {
   if (!options.tuned.empty()) tell_where_tuned(options.tuned);
   const int code = options.explain.empty() ? kFine : explain(report_path, options.explain);
   tell_what_was_written(options, seconds);
+  if (!options.params_in.empty()) tell_where_weights_are(part(read_report(report_path), "parameters"));
   return code;
 }
 

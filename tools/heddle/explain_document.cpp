@@ -229,6 +229,12 @@ Document describe(const Json& whole, const std::string& function) {
   describe_executables(whole, out);
   out.begin("parameters and state", true);
   out.add("parameters " + weights_text(whole));
+  Table outside{{"scope", "parameter", "type", "bytes"}, {}};
+  for (const Json& parameter : array(whole, "parameters")) {
+    if (parameter.value("stored", false)) continue;
+    outside.rows.push_back({text(parameter, "scope"), text(parameter, "name"), text(parameter, "type"), text(parameter, "size_bytes")});
+  }
+  out.add(std::move(outside));
   if (whole.contains("compiler_report")) {
     out.begin("the compiler's report");
     if (whole["compiler_report"].is_structured()) {

@@ -330,18 +330,25 @@ std::string program_text(const Json& program) {
 
 std::string weights_text(const Json& whole) {
   uint64_t stored = 0, outside = 0, stored_bytes = 0, outside_bytes = 0, derived = 0, state = 0;
+  std::vector<std::string> scopes;  // of those outside
   for (const Json& parameter : array(whole, "parameters")) {
     const bool inside = parameter.value("stored", false);
     (inside ? stored : outside) += 1;
     (inside ? stored_bytes : outside_bytes) += number(parameter, "size_bytes");
+    const std::string scope = concat("'", parameter.value("scope", ""), "'");
+    if (!inside && std::find(scopes.begin(), scopes.end(), scope) == scopes.end()) scopes.push_back(scope);
   }
   for (const Json& global : array(whole, "globals")) {
     const std::string kind = text(global, "kind");
     if (kind == "derived") derived += number(global, "size_bytes");
     if (kind == "state") state += number(global, "size_bytes");
   }
+  std::string scopes_text;
+  if (scopes.size() > 1 || (!scopes.empty() && scopes[0] != "''")) {
+    for (const std::string& scope : scopes) scopes_text += (scopes_text.empty() ? " in scope " : ", ") + scope;
+  }
   return concat("in the file: ", stored, " of ", bytes_text(stored_bytes), "; outside: ", outside, " of ", bytes_text(outside_bytes),
-                "; computed at load: ", bytes_text(derived), "; state: ", bytes_text(state));
+                scopes_text, "; computed at load: ", bytes_text(derived), "; state: ", bytes_text(state));
 }
 
 Document summarize(const Json& whole, const std::string& function) {

@@ -2,12 +2,11 @@
 // Creates runtime, module, instance and function from flags.
 #include "tools/heddle/session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 
 #include "tools/heddle/raised_rights.h"
+#include "tools/heddle/scoped_file.h"
 
 namespace heddle::tool {
 
@@ -84,8 +83,10 @@ void ModuleFlags::add_to(Flags& flags, bool with_device) {
 std::vector<Assignment> parameter_files(const ModuleFlags& flags) {
   std::vector<Assignment> files;
   for (const std::vector<std::string>* texts : {&flags.params, &flags.params_over}) {
-    // If a file with the whole text as its name exists, it is used: paths may contain '='.
-    for (const std::string& file : *texts) files.push_back(access(file.c_str(), F_OK) == 0 ? Assignment{"", file} : split_assignment(file));
+    for (const std::string& text : *texts) {
+      ScopedFile file = split_scope(text);
+      files.push_back({std::move(file.scope), std::move(file.path)});
+    }
   }
   return files;
 }

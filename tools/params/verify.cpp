@@ -90,7 +90,8 @@ void check_module(const module::Module& module, const Options& options, const Ch
     ++wanted;
     const std::string name = parameter->name()->str();
     const std::vector<int64_t> dims(parameter->dims()->begin(), parameter->dims()->end());
-    const std::string expected = module::shape_text(parameter->element_type(), dims);
+    const std::string in_scope = parameter->scope()->size() > 0 ? " in scope '" + parameter->scope()->str() + "'" : "";
+    const std::string expected = module::shape_text(parameter->element_type(), dims) + in_scope;
     const StoredTensor* tensor = checkpoint.find(name);
     if (!tensor) {
       problems.push_back(problem(name, "missing", "the module needs " + expected + ", the file has no tensor of that name"));

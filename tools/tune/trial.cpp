@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "heddle/compiler.h"
+#include "tools/heddle/scoped_file.h"
 
 namespace heddle::tool {
 namespace {
@@ -35,6 +36,12 @@ heddle_status_t* compile(const TrialOptions& options, const std::string& module,
   params.slot_count = static_cast<uint32_t>(slots.size());
   params.operators = operators.data();
   params.operator_count = static_cast<uint32_t>(operators.size());
+  const std::vector<std::string> files = with_scopes(options.params_in);
+  const auto parameter_files = views(files), parameter_names = views(options.param_names);
+  params.parameter_files = parameter_files.data();
+  params.parameter_file_count = static_cast<uint32_t>(parameter_files.size());
+  params.parameter_names = parameter_names.data();
+  params.parameter_name_count = static_cast<uint32_t>(parameter_names.size());
   params.progress = [](void* context, heddle_string_t, uint32_t, uint32_t) -> uint32_t {
     return static_cast<const TrialOptions*>(context)->has_to_stop();
   };
@@ -48,6 +55,7 @@ std::optional<int> Trial::open(const Flags& flags, const TrialOptions& options, 
                                const std::string& name, const std::string& choices) {
   ModuleFlags module = options.module;
   module.path = folder + "/" + name + ".heddle";
+  module.params.insert(module.params.end(), options.params_in.begin(), options.params_in.end());
   const std::string report_path = folder + "/" + name + ".json";
   if (heddle_status_t* status = compile(options, module.path, report_path, choices)) return tool::report(status);
   std::ifstream file(report_path, std::ios::binary);

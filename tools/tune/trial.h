@@ -18,6 +18,7 @@ namespace heddle::tool {
 // Options that all trials share.
 struct TrialOptions {
   std::string model, target, math = "default", cache;
+  std::vector<std::string> params_in, param_names;  // of heddle compile
   std::vector<std::string> places, slots, operators;
   ModuleFlags module;  // each trial sets its own path
   std::vector<std::string> inputs, dims;

@@ -16,6 +16,7 @@
 #include "sdk/module/output_file.h"
 #include "tools/heddle/program.h"
 #include "tools/heddle/same_file.h"
+#include "tools/heddle/scoped_file.h"
 #include "tools/tune/trial.h"
 
 namespace heddle::tool {
@@ -37,6 +38,8 @@ struct Options {
     flags.text("--function", trial.module.function, "function to call (default: the only one, or 'main')", "NAME");
     flags.texts("--params", trial.module.params, "file with parameters: safetensors, the index of its shards, GGUF, IRPA, .npz or .npy",
                 "[SCOPE=]FILE");
+    flags.texts("--params-in", trial.params_in, "same as for heddle compile; it need not be given with --params again", "[SCOPE=]FILE");
+    flags.texts("--param-name", trial.param_names, "same as for heddle compile", "MODEL_NAME=[SCOPE=]FILE_NAME");
     flags.texts(
         "--input", trial.inputs,
         "value of an argument, such as 'x=f32[2,3]=0.5'; one value fills the whole shape; arguments that are not given get random values",
@@ -361,6 +364,7 @@ int tune(const Arguments& arguments) {
   if (Wrong wrong = slot_bound_twice(options.trial.module.devices); !wrong.empty()) return flags.misuse("--device " + wrong);
   std::vector<NamedFile> read{{"MODEL", options.trial.model}, {"--config", options.runtime.config}};
   for (const std::string& path : options.trial.operators) read.push_back({"--operators", path});
+  for (const std::string& text : options.trial.params_in) read.push_back({"--params-in", split_scope(text).path});
   if (Wrong wrong = file_named_twice({{"-o", options.output}}, read); !wrong.empty()) return flags.misuse(wrong);
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     // A signal that is already ignored stays ignored, as nohup requires.

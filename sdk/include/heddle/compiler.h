@@ -68,6 +68,15 @@ typedef struct heddle_compile_params {
   const heddle_string_t* states;
   uint32_t state_count;
   uint32_t reserved_2;
+  /* Weights of an ONNX model that are left to files which exist already, "SCOPE=FILE" each; "=FILE" has the empty scope. Only headers are read. The
+   * module takes a tensor that the file has from a file of this scope, when it is opened; its values need not be in the model. INVALID_ARGUMENT if type
+   * or extents differ, or if two files have it; NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
+  const heddle_string_t* parameter_files;
+  /* For such weights, if their names in the file differ: "MODEL_NAME=FILE_NAME", "MODEL_NAME=SCOPE=FILE_NAME". With ":transposed" at the end, the weight
+   * is the transposed matrix, which is computed when the module is opened. Since ABI 0.2. */
+  const heddle_string_t* parameter_names;
+  uint32_t parameter_file_count;
+  uint32_t parameter_name_count;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED names operator, node and opset. The same input and parameters give the same bytes. On failure no output file is

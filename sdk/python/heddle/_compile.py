@@ -12,10 +12,14 @@ import subprocess
 import tempfile
 import time
 import warnings
-from typing import Any, Callable, Mapping, Sequence, Union, cast
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, Union, cast
 
 from ._command import compiler_folder
 from ._errors import CompileError, make
+from ._module import _parameter_list
+
+if TYPE_CHECKING:
+    from ._module import Parameters
 
 PathLike = Union[str, "os.PathLike[str]"]
 Progress = Callable[[str, int, int], object]
@@ -95,6 +99,7 @@ def _failure(command: list[str], code: int, output: str) -> CompileError:
 
 def compile(model: Any, output: PathLike | None = None, *, target: str | Sequence[str] = "cpu",
             donate: str | Sequence[str] = (), alias: Mapping[str, str] | None = None, state: Mapping[str, str] | None = None,
+            params_in: Parameters | None = None, param_names: Mapping[str, str] | None = None,
             options: Sequence[str] = (), timeout: float | None = None, progress: Progress | None = None) -> str:
     """Compiles a model to a .heddle file and returns its path.
 
@@ -104,6 +109,10 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
     donate   names of inputs that callers give up (`donate=` of a call), so that the function may overwrite them
     alias    for such inputs, the outputs that take their memory: {"state": "new_state"}
     state    inputs and outputs that are no part of the function: {"count": "new_count"}. Calls keep the output, and the next one reads it as the input
+    params_in    files, such as safetensors or GGUF: a path, several, or a dictionary of scopes. Weights of the model that they have are left to them:
+             their values are not needed to compile, and `heddle.open` takes the same files as `parameters`
+    param_names  for such weights, the names that differ in the file: {"onnx::MatMul_123": "encoder.weight:transposed"}; with the ending, the weight is
+             the transposed matrix
     options  more arguments of `heddle compile`, such as ["--math", "fast"]
     timeout  in seconds
     progress called with the name of a stage ("import", "passes", "code", "write"), the number of steps that are done, and the number of all steps. An
@@ -128,6 +137,8 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
         donated = [donate] if isinstance(donate, str) else donate
         given = [f"--donate={name}" for name in donated] + [f"--alias={name}={result}" for name, result in (alias or {}).items()]
         given += [f"--state={name}={result}" for name, result in (state or {}).items()]
+        given += [f"--params-in={scope}={path}" if scope else f"--params-in={path}" for scope, path in _parameter_list(params_in)]
+        given += [f"--param-name={name}={in_file}" for name, in_file in (param_names or {}).items()]
         command = [compiler, source, "-o", written, "--target", targets, *given, *options]
         try:
             code, printed = _run(command, timeout, progress)

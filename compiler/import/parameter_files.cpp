@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Called through parameter_files.h; sdk/module reads the formats.
+#include "compiler/import/parameter_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "sdk/module/element_types.h"
+#include "sdk/module/nearest.h"
+#include "sdk/module/parameter_formats.h"
+
+namespace heddle::import {
+namespace {
+
+using module::concat;
+using module::in_quotes;
+
+constexpr std::string_view transposed_ending = ":transposed";
+// Of the tensors of a file that is not used, those that are compared with all of the model.
+constexpr size_t most_tried = 8;
+
+// Closes a descriptor at the end of a scope.
+struct OpenFile {
+  int descriptor;
+  ~OpenFile() {
+    if (descriptor >= 0) close(descriptor);
+  }
+};
+
+module::Error not_opened(const std::string& path, heddle_status_code_t code, const std::string& cause) {
+  return {code, concat("compiler: opening parameter file ", in_quotes(path), " failed: ", cause)};
+}
+
+// "f32[2,3]", or "Q4_K[2,256]" for a type that only the file knows.
+std::string type_of(const module::ParameterEntry& entry) {
+  std::vector<std::string> extents;
+  for (int64_t extent : entry.dims) extents.push_back(std::to_string(extent));
+  const bool is_known = entry.element_type != HEDDLE_TYPE_UNDEFINED && !entry.block;
+  return module::type_text(is_known ? module::element_type_name(entry.element_type) : std::string_view(entry.dtype), extents);
+}
+
+std::string in_scope(const std::string& scope) {
+  return scope.empty() ? std::string() : concat(" of scope ", in_quotes(scope));
+}
+
+}  // namespace
+
+std::vector<std::string> ParameterFiles::Source::names() const {
+  std::vector<std::string> all;
+  for (const module::ShardIndex::Entry& entry : in_shards) all.push_back(entry.name);
+  if (!in_shards.empty()) return all;
+  for (const module::ParameterEntry& entry : files.front().index.entries()) all.push_back(entry.name);
+  return all;
+}
+
+module::Status ParameterFiles::open(Source& source, const std::string& path, bool is_shard) {
+  const OpenFile file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  if (file.descriptor < 0) {
+    const int number = errno;
+    const auto code = number == ENOENT   ? HEDDLE_STATUS_NOT_FOUND
+                      : number == EACCES ? HEDDLE_STATUS_PERMISSION_DENIED
+                                         : HEDDLE_STATUS_UNAVAILABLE;
+    return not_opened(path, code, module::why_not_opened(number));
+  }
+  struct stat facts{};
+  if (fstat(file.descriptor, &facts) != 0 || !S_ISREG(facts.st_mode))
+    return not_opened(path, HEDDLE_STATUS_INVALID_ARGUMENT, "it is not a regular file; name a file of parameters");
+  char first[8];
+  const ssize_t got = pread(file.descriptor, first, sizeof(first), 0);
+  const std::string_view first_bytes(first, got > 0 ? static_cast<size_t>(got) : 0);
+  const auto size = static_cast<uint64_t>(facts.st_size);
+  if (!is_shard && module::is_shard_index(first_bytes)) {
+    auto index = module::read_shard_index(file.descriptor, size, path);
+    if (!index) return index.error();
+    for (const std::string& shard : index.value().shards) {
+      if (auto error = open(source, module::shard_path(path, shard), /*is_shard=*/true)) return error;
+    }
+    source.in_shards = std::move(index.value().entries);
+    return std::nullopt;
+  }
+  auto index = module::read_parameter_index(file.descriptor, size, path, first_bytes);
+  if (!index) return index.error();
+  source.files.push_back({path, std::move(index.value()), facts.st_dev, facts.st_ino});
+  return std::nullopt;
+}
+
+module::Status ParameterFiles::add(const std::string& text) {
+  const size_t split = text.find('=');
+  if (split == std::string::npos || split + 1 == text.size()) {
+    return module::Error{HEDDLE_STATUS_INVALID_ARGUMENT,
+                         concat("compiler: parameter file ", in_quotes(text), " is not possible: it is written SCOPE=FILE, or =FILE")};
+  }
+  Source& source = sources_.emplace_back();
+  source.scope = text.substr(0, split);
+  source.path = text.substr(split + 1);
+  if (auto error = open(source, source.path, /*is_shard=*/false)) return error;
+  if (source.files.empty()) {
+    return not_opened(source.path, HEDDLE_STATUS_INVALID_ARGUMENT, "the index names no shard; write or copy the file again");
+  }
+  return std::nullopt;
+}
+
+bool ParameterFiles::reads(const std::string& path) const {
+  struct stat facts{};
+  if (path.empty() || stat(path.c_str(), &facts) != 0) return false;
+  return std::any_of(sources_.begin(), sources_.end(), [&](const Source& source) {
+    return std::any_of(source.files.begin(), source.files.end(),
+                       [&](const File& file) { return file.device == facts.st_dev && file.inode == facts.st_ino; });
+  });
+}
+
+std::vector<ParameterFiles::Found> ParameterFiles::find_all(const std::string& name, const std::string* scope, std::string& problem) const {
+  std::vector<Found> found;
+  for (const Source& source : sources_) {
+    if (scope && source.scope != *scope) continue;
+    const File* file = &source.files.front();
+    if (!source.in_shards.empty()) {
+      auto shard = std::lower_bound(source.in_shards.begin(), source.in_shards.end(), name,
+                                    [](const module::ShardIndex::Entry& entry, const std::string& key) { return entry.name < key; });
+      if (shard == source.in_shards.end() || shard->name != name) continue;
+      file = &source.files[shard->shard];
+    }
+    const module::ParameterEntry* entry = file->index.find(name);
+    if (entry) found.push_back({&source, entry});
+    if (!entry && !source.in_shards.empty()) {
+      problem = concat(in_quotes(source.path), " says that tensor ", in_quotes(name), " is in ", in_quotes(file->path),
+                       ", which does not have it; copy all shards again");
+    }
+  }
+  return found;
+}
+
+ParameterFiles::Match ParameterFiles::match_of(const std::vector<Found>& found, const std::string& model_name,
+                                               const std::string& name) const {
+  Match match;
+  match.name = name;
+  match.scope = found.front().source->scope;
+  match.path = found.front().source->path;
+  match.entry = found.front().entry;
+  if (found.size() == 1) return match;
+  const Source &one = *found[0].source, &other = *found[1].source;
+  match.problem = concat("both ", in_quotes(one.path), in_scope(one.scope), " and ", in_quotes(other.path), in_scope(other.scope),
+                         " have a tensor ", in_quotes(name), "; ");
+  match.problem += one.scope == other.scope
+                       ? "name one of them"
+                       : concat("select one, such as with --param-name ", in_quotes(concat(model_name, "=", one.scope, "=", name)));
+  return match;
+}
+
+std::string ParameterFiles::nearest_tensor(const std::string& name) const {
+  std::vector<std::string> all;
+  for (const Source& source : sources_) {
+    for (std::string& known : source.names()) all.push_back(std::move(known));
+  }
+  return module::nearest(name, all);
+}
+
+std::string ParameterFiles::unknown_tensor(const std::string& name) const {
+  const std::string meant = nearest_tensor(name);
+  return concat("no file has a tensor ", in_quotes(name), "; ",
+                meant.empty() ? "heddle params ls lists them" : concat("did you mean ", in_quotes(meant), "?"));
+}
+
+std::string ParameterFiles::read_target(const std::string& text, const std::string& model_name, Match& match) const {
+  for (const bool is_transposed : {false, true}) {
+    if (is_transposed && !text.ends_with(transposed_ending)) continue;
+    const std::string target = text.substr(0, text.size() - (is_transposed ? transposed_ending.size() : 0));
+    // A name may contain '=', so the whole text is tried before a scope.
+    std::string problem;
+    std::string name = target;
+    std::vector<Found> found = find_all(name, nullptr, problem);
+    for (size_t split = target.find('='); found.empty() && split != std::string::npos; split = target.find('=', split + 1)) {
+      const std::string scope = target.substr(0, split);
+      name = target.substr(split + 1);
+      found = find_all(name, &scope, problem);
+    }
+    if (!problem.empty()) return problem;
+    if (found.empty()) continue;
+    match = match_of(found, model_name, name);
+    match.is_transposed = is_transposed;
+    match.is_named = true;
+    return match.problem;
+  }
+  std::string name = text;
+  if (name.ends_with(transposed_ending)) name.resize(name.size() - transposed_ending.size());
+  for (const Source& source : sources_) {
+    if (name.starts_with(source.scope + "=")) return unknown_tensor(name.substr(source.scope.size() + 1));
+  }
+  return unknown_tensor(name);
+}
+
+module::Status ParameterFiles::resolve(const std::vector<std::string>& stored, const std::vector<std::string>& names) {
+  stored_ = stored;
+  matches_.clear();
+  const std::set<std::string> known(stored.begin(), stored.end());
+  for (const std::string& text : names) {
+    auto wrong = [&](const std::string& cause) {
+      return module::Error{HEDDLE_STATUS_INVALID_ARGUMENT,
+                           concat("compiler: parameter name ", in_quotes(text), " is not possible: ", cause)};
+    };
+    if (is_empty()) return wrong("no file is given; name one with --params-in");
+    size_t split = text.find('=');
+    if (split == std::string::npos) return wrong("it is written MODEL_NAME=FILE_NAME");
+    const std::string first = text.substr(0, split);
+    while (split != std::string::npos && !known.contains(text.substr(0, split))) split = text.find('=', split + 1);
+    if (split == std::string::npos) {
+      const std::string meant = module::nearest(first, stored);
+      return wrong(concat("the model stores no tensor ", in_quotes(first), "; ",
+                          meant.empty() ? "its weights are listed by heddle explain --full of a module that was compiled without this flag"
+                                        : concat("did you mean ", in_quotes(meant), "?")));
+    }
+    const std::string model_name = text.substr(0, split);
+    Match match;
+    if (std::string cause = read_target(text.substr(split + 1), model_name, match); !cause.empty()) return wrong(cause);
+    if (!matches_.emplace(model_name, std::move(match)).second)
+      return wrong(concat("tensor ", in_quotes(model_name), " has another name already"));
+  }
+  for (const std::string& name : stored) {
+    if (matches_.contains(name)) continue;
+    std::string problem;
+    const std::vector<Found> found = find_all(name, nullptr, problem);
+    if (found.empty() && problem.empty()) continue;
+    Match match = found.empty() ? Match() : match_of(found, name, name);
+    if (!problem.empty()) match.problem = problem;
+    matches_.emplace(name, std::move(match));
+  }
+  return std::nullopt;
+}
+
+const ParameterFiles::Match* ParameterFiles::find(const std::string& model_name) const {
+  auto it = matches_.find(model_name);
+  return it == matches_.end() ? nullptr : &it->second;
+}
+
+std::vector<int64_t> ParameterFiles::stored_dims(const Match& match, std::span<const int64_t> dims) {
+  std::vector<int64_t> stored(dims.begin(), dims.end());
+  if (match.is_transposed) std::reverse(stored.begin(), stored.end());
+  return stored;
+}
+
+std::string ParameterFiles::refuse(const std::string& model_name, const Match& match, heddle_element_type_t type,
+                                   std::span<const int64_t> dims) {
+  if (!match.problem.empty()) return match.problem;
+  const module::ParameterEntry& entry = *match.entry;
+  const std::string wanted = module::shape_text(type, dims);
+  if (match.is_transposed && dims.size() != 2) return concat("the model has ", wanted, ", and only matrices can be transposed");
+  const std::vector<int64_t> stored = stored_dims(match, dims);
+  const std::string differ = concat("the model has ", wanted, match.is_transposed ? ", transposed" : "", ", the file has ", type_of(entry));
+  const std::optional<uint64_t> bytes = module::tensor_bytes(HEDDLE_TYPE_BITS(type), stored);
+  if (entry.is_untyped) {
+    if (bytes && entry.length == *bytes) return {};
+    return differ + "; give the file that belongs to this model";
+  }
+  if (entry.block && !entry.block->decode)
+    return concat(differ, ", and this version cannot convert values from type ", entry.dtype,
+                  "; convert the file to another type, such as Q4_K");
+  if (entry.block ? !module::decodes_to(type) : entry.element_type != type) {
+    const bool can_convert = module::decodes_to(type) && (entry.element_type == HEDDLE_TYPE_F32 || entry.element_type == HEDDLE_TYPE_F16 ||
+                                                          entry.element_type == HEDDLE_TYPE_BF16);
+    return differ + (can_convert ? concat("; convert the file with heddle params convert --type ", module::element_type_name(type),
+                                          ", or export the model in the file's type")
+                                 : "; give the file that belongs to this model");
+  }
+  if (entry.dims != stored) {
+    const bool is_other_way = stored.size() == 2 && entry.dims.size() == 2 && entry.dims[0] == stored[1] && entry.dims[1] == stored[0];
+    if (is_other_way && !match.is_transposed)
+      return concat(differ, "; --param-name ", in_quotes(concat(model_name, "=", match.name, transposed_ending)), " takes it transposed");
+    return differ + "; give the file that belongs to this model";
+  }
+  if (!entry.block && bytes != entry.length) return concat(differ, " in ", entry.length, " bytes; write or copy the file again");
+  // One parameter has one type, although blocks and untyped entries can be read as several.
+  const std::string declared = module::shape_text(type, stored);
+  auto [known, is_new] = declared_.try_emplace({match.scope, match.name}, declared);
+  if (is_new || known->second == declared) return {};
+  return concat("the model has it as ", declared, ", and as ", known->second, " under another name; use one type for both");
+}
+
+std::string ParameterFiles::advice(const std::string& model_name) const {
+  if (is_empty()) return {};
+  const std::string meant = nearest_tensor(model_name);
+  return concat("; no file has a tensor ", in_quotes(model_name), meant.empty() ? "" : concat(", but ", in_quotes(meant)),
+                "; --param-name ", in_quotes(concat(model_name, "=", meant.empty() ? "FILE_NAME" : meant)),
+                " takes a tensor of another name");
+}
+
+void ParameterFiles::begin_import() {
+  taken_.clear();
+  kept_.clear();
+  declared_.clear();
+}
+
+module::Status ParameterFiles::check_use() const {
+  for (const Source& source : sources_) {
+    if (taken_.contains({source.scope, source.path})) continue;
+    const std::vector<std::string> names = source.names();
+    std::string hint = concat("no weight of the model is one of its ", names.size(), " tensors");
+    std::string shown = names.empty() ? "FILE_NAME" : names.front(), meant;
+    for (size_t i = 0; i < std::min(names.size(), most_tried) && meant.empty(); ++i) {
+      meant = module::nearest(names[i], stored_);
+      if (!meant.empty()) shown = names[i];
+    }
+    if (!names.empty()) hint += concat("; it has ", in_quotes(shown), meant.empty() ? "" : concat(", the model has ", in_quotes(meant)));
+    hint +=
+        concat("; --param-name ", in_quotes(concat(meant.empty() ? "MODEL_NAME" : meant, "=", shown)), " takes a tensor of another name");
+    return module::Error{HEDDLE_STATUS_NOT_FOUND, concat("compiler: using parameter file ", in_quotes(source.path), " failed: ", hint)};
+  }
+  return std::nullopt;
+}
+
+std::pair<std::string, uint64_t> ParameterFiles::place_of(const std::string& scope, const std::string& name) const {
+  std::string problem;
+  const std::vector<Found> found = find_all(name, &scope, problem);
+  if (found.empty()) return {};
+  return {found.front().source->path, found.front().entry->length};
+}
+
+}  // namespace heddle::import
