@@ -108,6 +108,7 @@ FILES = [
     Mistake("parameters that are cut short", "params ls cut.safetensors", 1, "the index of 'cut.safetensors' failed", "write or copy the file again"),
     Mistake("a checkpoint of PyTorch", "params ls model.pt", 1, "'model.pt': it is a pickle", "this version reads safetensors"),
     Mistake("a tensor that does not exist", "params dump weights.safetensors conv1.bias", 2, "no tensor of 'weights.safetensors' matches 'conv1.bias'", "heddle params ls lists its 1"),
+    Mistake("an adapter with one factor", "params merge weights.safetensors half.safetensors -o m.safetensors", 1, r"'half.safetensors': tensor 'w.lora_A.weight' has no partner", "a weight needs lora_A and lora_B"),
 ]
 
 PATHS = [
@@ -225,6 +226,7 @@ def make_files(folder):
     (folder / "model.pt").write_bytes(b"\x80\x02\x8a\x0a" + bytes(20))
     (folder / "cut.safetensors").write_bytes((folder / "weights.safetensors").read_bytes()[:20])
     save_safetensors(folder / "other.safetensors", "w", np.ones((64, 2), np.float32))
+    save_safetensors(folder / "half.safetensors", "w.lora_A.weight", np.ones((4, 300), np.float32))
     save_safetensors(folder / "renamed.safetensors", "model.w", np.ones((64, 300), np.float32))
     for name in ("folder", "locked", "plugins"):
         (folder / name).mkdir()

@@ -17,6 +17,7 @@ Command ls_action();
 Command dump_action();
 Command extract_action();
 Command convert_action();
+Command merge_action();
 Command diff_action();
 Command verify_action();
 

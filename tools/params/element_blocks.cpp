@@ -27,9 +27,14 @@ void decode_bytes(const FloatFormat& format, const std::byte* bytes, std::span<d
 // The upper half of an f32, rounded; a NaN stays a NaN.
 uint16_t bf16_of(double value) {
   const float narrow = static_cast<float>(value);
-  // Rounding twice could give another result than rounding once.
-  if (static_cast<double>(narrow) != value) return static_cast<uint16_t>(encode_float(value, kBF16));
-  const uint32_t bits = std::bit_cast<uint32_t>(narrow);
+  if (std::isnan(narrow)) return static_cast<uint16_t>(encode_float(value, kBF16));
+  uint32_t bits = std::bit_cast<uint32_t>(narrow);
+  // Rounding twice could give another result than rounding once. So an inexact f32 is rounded to the neighbor whose last bit is 1, which the second
+  // rounding never takes for a tie.
+  if (static_cast<double>(narrow) != value) {
+    bits -= std::fabs(static_cast<double>(narrow)) > std::fabs(value);
+    bits |= 1;
+  }
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
@@ -69,13 +74,20 @@ void decode_block(heddle_element_type_t type, const std::byte* bytes, std::span<
 }
 
 void encode_block(heddle_element_type_t type, std::span<const double> values, std::byte* out) {
-  if (type == HEDDLE_TYPE_F32) {
+  if (type == HEDDLE_TYPE_F64) {
+    encode_as<double>(values, out, [](double value) { return value; });
+  } else if (type == HEDDLE_TYPE_F32) {
     encode_as<float>(values, out, [](double value) { return static_cast<float>(value); });
   } else if (type == HEDDLE_TYPE_F16) {
     encode_as<_Float16>(values, out, [](double value) { return static_cast<_Float16>(value); });
   } else {
     encode_as<uint16_t>(values, out, bf16_of);
   }
+}
+
+double overflow_limit(heddle_element_type_t type) {
+  if (type == HEDDLE_TYPE_F64) return HUGE_VAL;
+  return type == HEDDLE_TYPE_F16 ? 65520 : std::ldexp(type == HEDDLE_TYPE_F32 ? 2 - 0x1p-24 : 2 - 0x1p-8, 127);
 }
 
 }  // namespace heddle::tool

@@ -14,7 +14,8 @@ namespace heddle::tool {
 namespace {
 
 const std::vector<Command>& actions() {
-  static const std::vector<Command> all{ls_action(), dump_action(), extract_action(), convert_action(), diff_action(), verify_action()};
+  static const std::vector<Command> all{ls_action(),    dump_action(), extract_action(), convert_action(),
+                                        merge_action(), diff_action(), verify_action()};
   return all;
 }
 

@@ -19,11 +19,6 @@ module::Status read_some(const Checkpoint& checkpoint, const StoredTensor& tenso
   return std::nullopt;
 }
 
-// From this value on, a number rounds to infinity: half a unit of the last place above the largest number.
-double overflow_limit(heddle_element_type_t type) {
-  return type == HEDDLE_TYPE_F16 ? 65520 : std::ldexp(type == HEDDLE_TYPE_F32 ? 2 - 0x1p-24 : 2 - 0x1p-8, 127);
-}
-
 }  // namespace
 
 module::ParameterSource stored_bytes(const Checkpoint& checkpoint, const StoredTensor& tensor, Progress& progress) {
