@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <new>
@@ -19,8 +20,8 @@ namespace heddle::memory {
 
 namespace {
 
-// The reads of one load. All are in progress at once, or, if the load can be cancelled, a few of limited size. Files that a method cannot read are
-// read with the next method.
+// The reads of one load: a few of limited size at once, so that those of other loads get their turns. Files that a method cannot read are read with
+// the next method.
 class Reading {
  public:
   Reading(Device& device, const host::ParamIoConfig& config, const std::atomic<bool>* cancelled)
@@ -137,7 +138,7 @@ class Reading {
       for (size_t part = 0; part < file.parts.size() && !file.is_refused && first.ok();) {
         first = check_cancelled();
         if (first.ok()) first = begin(file, &part);
-        while (cancelled_ && first.ok() && flights_.size() >= kSlicesAtOnce) first = land();
+        while (first.ok() && flights_.size() >= kSlicesAtOnce) first = land();
       }
     }
     while (!flights_.empty()) {
@@ -157,7 +158,7 @@ class Reading {
     const size_t first = *part;
     const uint64_t slice = slice_bytes();
     std::vector<heddle_extent_t> extents;
-    for (uint64_t bytes = 0; *part < file.parts.size() && (!cancelled_ || bytes < slice); ++*part) {
+    for (uint64_t bytes = 0; *part < file.parts.size() && bytes < slice; ++*part) {
       extents.push_back(file.parts[*part].extent);
       bytes += extents.back().length;
     }
@@ -345,32 +346,70 @@ size_t Weights::Hash::operator()(const Key& key) const {
   return hash;
 }
 
+// One load. Waits until no other one reads any of its bytes; then those can be shared. Holds the lock but while it reads.
+class Weights::Turn {
+ public:
+  explicit Turn(Weights& weights) : weights_(weights), lock_(weights.mutex_) {}
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (!lock_.owns_lock()) lock_.lock();
+    if (has_begun_) --weights_.loads_;
+    weights_.over_.notify_all();
+  }
+
+  Status begin(Device& device, const std::vector<WeightExtent>& extents, bool shares, const std::atomic<bool>* cancelled) {
+    auto is_being_read = [&](const WeightExtent& extent) {
+      auto known = weights_.known_.find({extent.identity(), &device});
+      const std::shared_ptr<Weight> weight = known == weights_.known_.end() ? nullptr : known->second.lock();
+      return weight && !weight->is_read;
+    };
+    while (shares && weights_.loads_ != 0 && std::any_of(extents.begin(), extents.end(), is_being_read)) {
+      HEDDLE_RETURN_IF_ERROR(check_cancelled(device, cancelled));
+      weights_.over_.wait_for(lock_, std::chrono::milliseconds(20));  // nobody tells of a cancellation
+    }
+    ++weights_.loads_;
+    has_begun_ = true;
+    return Status();
+  }
+  void unlock() { lock_.unlock(); }
+  void lock() { lock_.lock(); }
+
+ private:
+  Weights& weights_;
+  std::unique_lock<std::mutex> lock_;
+  bool has_begun_ = false;
+};
+
 Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const std::vector<WeightExtent>& extents,
                                                            const host::ParamIoConfig& config, const std::vector<StagePlace>& places,
                                                            const std::atomic<bool>* cancelled) {
-  std::lock_guard lock(mutex_);
+  const bool shares = places.empty();
+  Turn turn(*this);  // ends after what a failed load has read is gone
+  HEDDLE_RETURN_IF_ERROR(turn.begin(device, extents, shares, cancelled));
   std::erase_if(known_, [](const auto& item) { return item.second.expired(); });
   std::vector<std::shared_ptr<Weight>> weights(extents.size());
-  std::unordered_map<Key, std::shared_ptr<Weight>, Hash> fresh;
+  std::vector<Weight*> fresh;
   uint64_t fresh_bytes = 0;
   BlockWeights blocks(device, config, cancelled);
   Reading reading(device, config, cancelled);  // destroyed before the memory that it reads into
   for (size_t i = 0; i < extents.size(); ++i) {
     const WeightExtent& extent = extents[i];
     const Key key{extent.identity(), &device};
-    auto known = known_.find(key);
-    if (known != known_.end()) weights[i] = known->second.lock();
-    if (!weights[i]) {
-      auto found = fresh.find(key);
-      if (found != fresh.end()) weights[i] = found->second;
+    std::weak_ptr<Weight>* known = nullptr;
+    if (shares) {
+      known = &known_[key];
+    } else if (auto found = known_.find(key); found != known_.end()) {
+      known = &found->second;
     }
-    if (weights[i]) {
+    if (known) weights[i] = known->lock();
+    if (weights[i] && (shares || weights[i]->is_read)) {
       shared_.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
-    if (places.empty()) {
-      weights[i] = std::make_shared<Weight>(Ref<Device>(&device));
-      fresh.emplace(key, weights[i]);
+    if (shares) {
+      *known = weights[i] = std::make_shared<Weight>(Ref<Device>(&device));
+      fresh.push_back(weights[i].get());
     } else {
       weights[i] = std::make_shared<Weight>(Ref<Device>(&device), places[i]);
     }
@@ -384,11 +423,13 @@ Result<std::vector<std::shared_ptr<Weight>>> Weights::load(Device& device, const
     }
     fresh_bytes += extent.file_bytes();
   }
+  turn.unlock();
   HEDDLE_RETURN_IF_ERROR(reading.read());
   HEDDLE_RETURN_IF_ERROR(blocks.read());
   bytes_mapped_.fetch_add(reading.mapped_bytes(), std::memory_order_relaxed);
   bytes_read_.fetch_add(fresh_bytes - reading.mapped_bytes(), std::memory_order_relaxed);
-  for (const auto& [key, weight] : fresh) known_[key] = weight;
+  turn.lock();
+  for (Weight* weight : fresh) weight->is_read = true;
   return weights;
 }
 

@@ -88,6 +88,7 @@ class Weight {
   const heddle_block_t& block() const { return block_; }
   // Of parameters.
   WeightIdentity identity;
+  bool is_read = false;  // guarded by Weights: others may share it
   // Replaces the memory: with bytes of a mapped file, or with its place or pool memory if it has none yet.
   void hold(std::shared_ptr<const MappedFile> file, uint64_t offset, uint64_t length) {
     give_back();
@@ -134,7 +135,10 @@ class Weights {
   struct Hash {
     size_t operator()(const Key& key) const;
   };
-  std::mutex mutex_;  // held while reading: a second instance waits for the first one's weights instead of reading them again
+  class Turn;
+  std::mutex mutex_;  // not held while reading; a second instance waits for the first one's weights instead of reading them again
+  std::condition_variable over_;
+  uint32_t loads_ = 0;  // that are reading
   std::unordered_map<Key, std::weak_ptr<Weight>, Hash> known_;
   std::atomic<uint64_t> bytes_read_{0}, bytes_mapped_{0}, shared_{0};
 };
