@@ -5,6 +5,8 @@
 #define HEDDLE_CORE_MEMORY_WEIGHTS_H_
 
 #include <array>
+#include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string_view>

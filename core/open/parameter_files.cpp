@@ -129,9 +129,9 @@ Result<ParameterExtent> ParameterFiles::blocks_of(const File& file, const module
   return ParameterExtent{file.descriptor, entry.offset, entry.length, file.identity, file.path, entry.block, type, parameter.size_bytes()};
 }
 
-Status ParameterFiles::check_use(const OpenModule& module, bool all) const {
+Status ParameterFiles::check_use(const OpenModule& module) const {
   for (const Source& source : sources_) {
-    if (!source.over && !all) continue;
+    if (source.is_used) continue;
     const std::string& path = files_[source.first_file].path;
     bool is_used = false;
     std::vector<std::string> names;
@@ -145,12 +145,13 @@ Status ParameterFiles::check_use(const OpenModule& module, bool all) const {
     if (is_used) continue;
     const auto& entries = files_[source.in_shards.empty() ? source.first_file : source.first_file + 1].index.entries();
     std::string hint = fmt::format("scope '{}' of the module has {} parameters outside of it", source.scope, names.size());
+    if (names.empty()) hint += "; name the scope that it has, or compile the model with --params-out or --params-in";
     if (!entries.empty()) {
       const std::string meant = module::nearest(entries[0].name, names);
       hint += fmt::format("; the file's first tensor is '{}'", entries[0].name);
       if (!meant.empty()) hint += fmt::format(", did you mean '{}'?", meant);
     }
-    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: replacing parameters by those of {} failed: {} uses none of its tensors; {}", path,
+    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: reading parameters of {} failed: {} uses none of its tensors; {}", path,
                  module.path(), hint);
   }
   return Status();
@@ -176,11 +177,12 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
   const File* file = nullptr;
   const module::ParameterEntry* entry = nullptr;
   uint32_t of = 0;
-  for (const Source& source : sources_) {
+  for (Source& source : sources_) {
     if (source.scope != scope) continue;
     auto found = find_in(source, name);
     if (!found.ok()) return found.take_status();
     if (!found->second) continue;
+    source.is_used = true;
     if (entry && !source.over) {
       return error(HEDDLE_STATUS_INVALID_ARGUMENT,
                    "heddle: finding parameter '{}' of scope '{}' failed: both {} and {} have it; name one of them", name, scope, file->path,

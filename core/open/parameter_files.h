@@ -45,8 +45,8 @@ class ParameterFiles {
 
   // Opens the files and reads their indexes; an index of shards includes all of its shards. A scope may have several files.
   Status open(const std::vector<Named>& files);
-  // NOT_FOUND if the module takes no tensor from one of the files that are laid over others; all: from one of the files.
-  Status check_use(const OpenModule& module, bool all) const;
+  // NOT_FOUND if the module takes no tensor from one of the files. Fast for files in which something was found.
+  Status check_use(const OpenModule& module) const;
   // The bytes of one parameter. NOT_FOUND names scope and parameter; INVALID_ARGUMENT tells how type or shape differ, or which two files contain it.
   // optional: if no file has it, that is no error, and the descriptor is -1.
   Result<ParameterExtent> find(const OpenModule& module, const module_format::Parameter& parameter, bool optional = false);
@@ -65,6 +65,7 @@ class ParameterFiles {
     bool over = false;
     size_t first_file = 0;
     std::vector<module::ShardIndex::Entry> in_shards;  // empty if the file itself has the tensors
+    bool is_used = false;                              // something was found in it
   };
   // Appends a file to files_, without its index.
   Status open_file(const std::string& path);

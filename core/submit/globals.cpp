@@ -83,7 +83,6 @@ void Instance::Located::note(uint32_t global, const open::ParameterExtent& exten
 Status Instance::locate_parameters(const std::vector<open::ParameterFiles::Named>& files, const Globals* current, Located& located) const {
   const mf::Module& meta = module_->metadata();
   HEDDLE_RETURN_IF_ERROR(located.files.open(files));
-  HEDDLE_RETURN_IF_ERROR(located.files.check_use(*module_, current != nullptr));
   located.extents.resize(meta.globals()->size());
   located.names = names_;
   located.names.insert(located.names.end(), files.begin(), files.end());
@@ -106,6 +105,7 @@ Status Instance::locate_parameters(const std::vector<open::ParameterFiles::Named
       located.origins[i] = {static_cast<uint32_t>(names_.size() + extent->source), extent->file};
     if (read_.by_functions[i]) located.kept.push_back(i);
   }
+  HEDDLE_RETURN_IF_ERROR(located.files.check_use(*module_));
   return again.empty() ? Status() : locate_again(again, located);
 }
 
