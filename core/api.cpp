@@ -292,9 +292,9 @@ void heddle_runtime_device_release(heddle_runtime_device_t* device) {
   if (device) of(device)->release();
 }
 
-[[gnu::cold]] heddle_status_t* heddle_runtime_device_properties(heddle_runtime_device_t* device,
-                                                                heddle_runtime_device_properties_t* out_properties) try {
-  if (!device || !out_properties) return missing("heddle_runtime_device_properties", device ? "out_properties" : "device");
+[[gnu::cold]] heddle_status_t* heddle_runtime_device_describe(heddle_runtime_device_t* device,
+                                                              heddle_runtime_device_properties_t* out_properties) try {
+  if (!device || !out_properties) return missing("heddle_runtime_device_describe", device ? "out_properties" : "device");
   const heddle_device_description_t& description = of(device)->description();
   return write_struct({0, description.ordinal, to_c(of(device)->alias()), to_c(of(device)->driver_id()), description.family,
                        std::max<uint64_t>(description.min_alignment_bytes, 1)},

@@ -9,6 +9,7 @@
 #include "heddle/compiler.h"
 #include "heddle/driver.h"
 #include "heddle/ext/blocks.h"
+#include "heddle/ext/dlpack.h"
 #include "heddle/ext/library.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
@@ -47,6 +48,8 @@ TEST(Layout, FrozenStructsKeepTheirSize) {
   EXPECT_EQ(sizeof(heddle_object_t), 8u);
   EXPECT_EQ(sizeof(heddle_command_time_t), 16u);
   EXPECT_EQ(sizeof(heddle_encoded_t), 80u);
+  EXPECT_EQ(sizeof(heddle_dlpack_tensor_t), 48u);
+  EXPECT_EQ(sizeof(heddle_dlpack_managed_t), 80u);
 }
 
 TEST(Layout, CommandsFitTheirSlot) {

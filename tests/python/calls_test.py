@@ -144,7 +144,7 @@ class Calls(unittest.TestCase):
                 (lambda: heddle.open("nowhere.heddle"), FileNotFoundError, "nowhere.heddle"),
                 (lambda: heddle.open(__file__), ValueError, "calls_test.py"),
                 (lambda: heddle.open(models.add(4), devices="acme:7"), LookupError, "acme:7"),
-                (lambda: module["other"], LookupError, "its functions are main"),
+                (lambda: module["other"], LookupError, "it has 'main'"),
                 (lambda: module(x, OnDevice(2, 3)), ValueError, r"argument 'y' of 'main' is f32\[4\] on device 'cpu:0': got a OnDevice on CUDA device 3; move it"),
                 (lambda: module(x, OnDevice(10, 0)), ValueError, r"got a OnDevice on device \(10, 0\) of DLPack"),
                 (lambda: module(x, x, stream=0), ValueError, "uses no CUDA device"),

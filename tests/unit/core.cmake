@@ -8,6 +8,12 @@ heddle_add_test(NAME core_runtime_test
 add_dependencies(core_runtime_test heddle_probe)
 heddle_add_test(NAME core_exhausted_test SOURCES core_exhausted_test.cpp LIBS heddle heddle_module heddle_plugin_host)
 heddle_add_test(NAME core_cpp_layer_test SOURCES core_cpp_layer_test.cpp LIBS heddle heddle_module heddle_plugin_host)
+# In C, as applications use it; the C++ layer's test includes the header, too.
+add_executable(core_dlpack_test core_dlpack_test.c)
+target_link_libraries(core_dlpack_test PRIVATE heddle_options heddle)
+set_target_properties(core_dlpack_test PROPERTIES C_STANDARD 11 C_EXTENSIONS OFF RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_test(NAME core_dlpack_test COMMAND core_dlpack_test ${HEDDLE_PLUGIN_OUTPUT_DIRECTORY})
+set_tests_properties(core_dlpack_test PROPERTIES TIMEOUT ${HEDDLE_TEST_SECONDS} ENVIRONMENT "${HEDDLE_TEST_ENVIRONMENT}")
 if(TARGET heddle_fake_gpu)
   add_dependencies(core_runtime_test heddle_fake_gpu)
   add_dependencies(core_exhausted_test heddle_fake_gpu)

@@ -2,9 +2,11 @@
 // heddle/heddle.hpp on every driver: owners, exceptions, types, calls. Knows the C interface and nothing of the core.
 #include <array>
 #include <new>
+#include <thread>
 #include <type_traits>
 
 #include "core_drivers.h"
+#include "heddle/ext/dlpack.h"
 #include "sdk/cpp/heddle/heddle.hpp"
 #include "sdk/module/safetensors.h"
 
@@ -267,6 +269,55 @@ TEST_P(CppLayer, LaysFilesOverOthersAndReplacesParameters) {
   EXPECT_EQ(value(), 4);
   EXPECT_EQ(failure_of([&] { instance.refit({{"other", options.overlays[0].path}}); }).code(), HEDDLE_STATUS_NOT_FOUND);
   EXPECT_EQ(value(), 4);
+}
+
+TEST_P(CppLayer, MakesTensorsOfADevice) {
+  Function main = instance_.function("main");
+  Device device = runtime_.device(GetParam().device);
+  EXPECT_EQ(device.get(), main.argument(0).device().get());
+  EXPECT_EQ(device.properties().ordinal, 0u);
+  EXPECT_TRUE(device.name().ends_with(":0"));
+  EXPECT_EQ(device.share().get(), device.get());
+  EXPECT_EQ(failure_of([&] { runtime_.device("nothing"); }).code(), HEDDLE_STATUS_NOT_FOUND);
+  const std::vector<float> values = {1, 2, 3, 4};
+  Tensor a = device.tensor({1, 4}, values);
+  const int64_t dims[] = {1, 4};
+  Tensor b = device.tensor_from_bytes(HEDDLE_TYPE_F32, dims), out;
+  EXPECT_EQ(b.device().get(), device.get());
+  EXPECT_EQ(failure_of([&] { device.tensor({1, 5}, values); }).code(), HEDDLE_STATUS_INVALID_ARGUMENT);
+
+  auto source = std::make_shared<const std::vector<float>>(std::vector<float>{10, 20, 30, 40});
+  std::weak_ptr<const std::vector<float>> kept = source;
+  EXPECT_EQ(failure_of([&] { b.upload(std::make_shared<const std::vector<int32_t>>(4, 1)); }).code(), HEDDLE_STATUS_INVALID_ARGUMENT);
+  b.upload(std::move(source));
+  main.call({&a, &b}, {&out});
+  EXPECT_EQ(out.read<float>(), (std::vector<float>{11, 22, 33, 44}));
+  b.wait();
+  for (int i = 0; i < 20000 && !kept.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(kept.expired());
+
+  alignas(256) static float place[64] = {5, 6, 7, 8};
+  bool released = false;
+  heddle_device_memory_t memory{};
+  memory.address = reinterpret_cast<uint64_t>(place);
+  memory.size_bytes = 16;
+  memory.release = [](void* flag) { *static_cast<bool*>(flag) = true; };
+  memory.context = &released;
+  {
+    Tensor over = device.tensor_over(HEDDLE_TYPE_F32, dims, memory);
+    main.call({&over, &over}, {&out});
+    EXPECT_EQ(out.read<float>(), (std::vector<float>{10, 12, 14, 16}));
+  }
+  EXPECT_TRUE(released);
+
+  if (std::string(GetParam().name) != "Cpu") return;  // the fake calls itself a CPU, and its memory is not the host's
+  void* managed = nullptr;
+  check(heddle_dlpack_export(a.get(), 0, &managed));
+  auto* exported = static_cast<heddle_dlpack_managed_t*>(managed);
+  heddle_tensor_t* again = nullptr;
+  check(heddle_dlpack_import(device.get(), exported, 0, &again));
+  a = {};
+  EXPECT_EQ(Tensor(again).read<float>(), values);
 }
 
 }  // namespace

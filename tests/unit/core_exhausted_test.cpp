@@ -4,11 +4,13 @@
 #include <link.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "core_two_devices.h"
@@ -237,6 +239,38 @@ TEST_P(RuntimeExhausted, CallsThatNobodyHoldsAreKept) {
     char bytes[8];
     const Outcome read(heddle_tensor_read(result.get(), bytes, heddle_tensor_size(result.get())));
     EXPECT_TRUE(read.ok() || read.code == HEDDLE_STATUS_RESOURCE_EXHAUSTED) << read.message;
+  }
+}
+
+// Each source is released once, and what is uploaded is there or the failure was told. The copies end in threads of the host.
+TEST_P(RuntimeExhausted, UploadsReleaseTheirSourceOnce) {
+  heddle_runtime_device_t* opened = nullptr;
+  HEDDLE_ASSERT_OK(heddle_runtime_device(runtime.get(), c_string(GetParam().device), &opened));
+  const std::unique_ptr<heddle_runtime_device_t, Releases<heddle_runtime_device_t, heddle_runtime_device_release>> device(opened);
+  for (const int64_t count : {int64_t{4}, int64_t{100000}}) {
+    const std::vector<float> values(static_cast<size_t>(count), 3);
+    std::atomic<int> releases{0};
+    int started = 0;
+    const bool starts_by_copy = count == 4;
+    fail_each_allocation(HEDDLE_STATUS_OK, [&]() -> heddle_status_t* {
+      heddle_tensor_t* made = nullptr;
+      heddle_status_t* status = heddle_tensor_create(device.get(), HEDDLE_TYPE_F32, &count, 1, starts_by_copy ? values.data() : nullptr,
+                                                     starts_by_copy ? values.size() * sizeof(float) : 0, &made);
+      const TensorHandle tensor(made);
+      if (status) return status;
+      ++started;
+      status = heddle_tensor_upload(
+          tensor.get(), values.data(), values.size() * sizeof(float), [](void* count) { ++*static_cast<std::atomic<int>*>(count); },
+          &releases);
+      if (status) return status;
+      const uint64_t rest = std::exchange(left, kEndless);
+      EXPECT_EQ(read_tensor(tensor), values);
+      left = rest;
+      return status;
+    });
+    EXPECT_GT(started, 2);
+    for (int i = 0; i < 20000 && releases != started; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(releases, started);
   }
 }
 

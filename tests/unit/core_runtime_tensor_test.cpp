@@ -96,7 +96,7 @@ TEST_P(RuntimeTensor, NamesTheDeviceThatInstancesUse) {
   DeviceHandle first = device();
   heddle_runtime_device_properties_t properties{};
   properties.struct_size = sizeof properties;
-  HEDDLE_ASSERT_OK(heddle_runtime_device_properties(first.get(), &properties));
+  HEDDLE_ASSERT_OK(heddle_runtime_device_describe(first.get(), &properties));
   const std::string id = std::string(GetParam().device).substr(0, std::string(GetParam().device).find(':'));
   EXPECT_EQ(cpp_string(properties.driver), id);
   EXPECT_EQ(cpp_string(properties.name), id.substr(id.find('.') + 1) + ":0");
@@ -106,10 +106,10 @@ TEST_P(RuntimeTensor, NamesTheDeviceThatInstancesUse) {
   // An application of an older minor, and one that forgot.
   properties.struct_size = offsetof(heddle_runtime_device_properties_t, family);
   properties.family = c_string("untouched");
-  HEDDLE_ASSERT_OK(heddle_runtime_device_properties(first.get(), &properties));
+  HEDDLE_ASSERT_OK(heddle_runtime_device_describe(first.get(), &properties));
   EXPECT_EQ(cpp_string(properties.family), "untouched");
   properties.struct_size = 0;
-  HEDDLE_EXPECT_FAILS(heddle_runtime_device_properties(first.get(), &properties), HEDDLE_STATUS_INVALID_ARGUMENT, "struct_size is 0");
+  HEDDLE_EXPECT_FAILS(heddle_runtime_device_describe(first.get(), &properties), HEDDLE_STATUS_INVALID_ARGUMENT, "struct_size is 0");
 
   EXPECT_EQ(device(id.substr(id.find('.') + 1)).get(), first.get()) << "two names of one device";
   EXPECT_EQ(heddle_runtime_device_retain(first.get()), first.get());
@@ -147,7 +147,7 @@ TEST_P(RuntimeTensor, SaysWhyADeviceCannotBeOpened) {
   EXPECT_EQ(out, nullptr);
   HEDDLE_EXPECT_FAILS(heddle_runtime_device(nullptr, c_string("cpu"), &out), HEDDLE_STATUS_INVALID_ARGUMENT, "runtime is NULL");
   HEDDLE_EXPECT_FAILS(heddle_runtime_device(runtime.get(), c_string("cpu"), nullptr), HEDDLE_STATUS_INVALID_ARGUMENT, "out_device is NULL");
-  HEDDLE_EXPECT_FAILS(heddle_runtime_device_properties(nullptr, nullptr), HEDDLE_STATUS_INVALID_ARGUMENT, "device is NULL");
+  HEDDLE_EXPECT_FAILS(heddle_runtime_device_describe(nullptr, nullptr), HEDDLE_STATUS_INVALID_ARGUMENT, "device is NULL");
 }
 
 // One tensor as an argument of two modules' functions and as a result of both; it stays where it is, and nothing is copied.

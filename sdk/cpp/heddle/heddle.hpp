@@ -13,7 +13,7 @@
 //   function.call({&image}, {&result});
 //   std::vector<float> scores = result.read<float>();
 //
-// Ownership  Runtime, Module, Instance, State, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer,
+// Ownership  Runtime, Device, Module, Instance, State, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer,
 //            and empty if default-constructed or moved from. An empty object may only be destroyed, moved, assigned to and tested; an empty Tensor
 //            may also be given to a call: as the place for a result, or as an argument, which is an INVALID_ARGUMENT. Children keep their parents
 //            alive, so objects may be destroyed in any order. The destructors of Instance and Call may wait for calls; see there. get() is the C
@@ -127,6 +127,8 @@ constexpr std::string_view element_type_name(heddle_element_type_t type) noexcep
   return "unknown";
 }
 
+class Device;
+
 // The type of an argument or a result; its strings are borrowed from the instance.
 class TensorType {
  public:
@@ -145,6 +147,8 @@ class TensorType {
     }
     return out + ']';
   }
+  // Where the argument is expected, or the result is.
+  Device device() const noexcept;
   const heddle_tensor_type_t& get() const noexcept { return c_; }
 
  private:
@@ -221,6 +225,22 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
     write_bytes(std::as_bytes(std::span(values)));
   }
   void write_bytes(std::span<const std::byte> bytes) { check(heddle_tensor_write(get(), bytes.data(), bytes.size())); }
+  // Replaces the contents as write does, without waiting for the copy; calls that use the tensor run after it. The values are kept, and must not be
+  // changed, until the copy is over. Allocates.
+  template <Elements R>
+  void upload(std::shared_ptr<const R> values) {
+    expect<std::ranges::range_value_t<R>>("uploading to");
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(*values));
+    auto* kept = new std::shared_ptr<const R>(std::move(values));
+    upload_bytes(bytes, [](void* context) { delete static_cast<std::shared_ptr<const R>*>(context); }, kept);
+  }
+  // The bytes must stay valid until copied(context), which is called exactly once, perhaps on another thread, also if this throws
+  // (release of heddle_tensor_upload).
+  void upload_bytes(std::span<const std::byte> bytes, void (*copied)(void* context), void* context) {
+    check(heddle_tensor_upload(get(), bytes.data(), bytes.size(), copied, context));
+  }
+  // Waits until the contents are complete; throws the failure of the call or the upload that should have filled them.
+  void wait() const { check(heddle_tensor_wait(get(), HEDDLE_TIMEOUT_INFINITE)); }
 
   // Address on the device. UNIMPLEMENTED if the driver does not expose addresses.
   uint64_t address() const {
@@ -228,6 +248,8 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
     check(heddle_tensor_address(get(), &out));
     return out;
   }
+  // Where the tensor is. This object must not be empty.
+  Device device() const noexcept;
   // Another owner of the same tensor. This object must not be empty.
   [[nodiscard]] Tensor share() const noexcept { return Tensor(heddle_tensor_retain(get())); }
 
@@ -245,6 +267,53 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
     throw Error(heddle_status_create(HEDDLE_STATUS_INVALID_ARGUMENT, c_string(message)));
   }
 };
+
+// What tensors are on and calls run on; from Runtime::device, or from a tensor or its type. Its tensors are for arguments and results of all
+// functions on the device.
+class Device : public Handle<heddle_runtime_device_t, heddle_runtime_device_release> {
+ public:
+  using Handle::Handle;
+  // Its strings are borrowed from this object: name, driver, family.
+  heddle_runtime_device_properties_t properties() const {
+    heddle_runtime_device_properties_t out{};
+    out.struct_size = sizeof(out);
+    check(heddle_runtime_device_describe(get(), &out));
+    return out;
+  }
+  std::string_view name() const { return view(properties().name); }
+
+  // A new tensor with a copy of the values. INVALID_ARGUMENT if their number is not the product of dims.
+  template <Elements R>
+  Tensor tensor(std::span<const int64_t> dims, const R& values) const {
+    return tensor_from_bytes(element_type_of<std::remove_cv_t<std::ranges::range_value_t<R>>>, dims, std::as_bytes(std::span(values)));
+  }
+  template <Elements R>
+  Tensor tensor(std::initializer_list<int64_t> dims, const R& values) const {
+    return tensor(std::span(dims.begin(), dims.size()), values);
+  }
+  // For any element type. Without bytes, the contents are undefined until they are written, uploaded, or filled by a call.
+  Tensor tensor_from_bytes(heddle_element_type_t type, std::span<const int64_t> dims, std::span<const std::byte> bytes = {}) const {
+    heddle_tensor_t* out = nullptr;
+    check(heddle_tensor_create(get(), type, dims.data(), static_cast<uint32_t>(dims.size()), bytes.data(), bytes.size(), &out));
+    return Tensor(out);
+  }
+  // Over memory of the application, without a copy; as Function::tensor_over.
+  Tensor tensor_over(heddle_element_type_t type, std::span<const int64_t> dims, heddle_device_memory_t memory) const {
+    memory.struct_size = sizeof(memory);
+    heddle_tensor_t* out = nullptr;
+    check(heddle_tensor_import(get(), type, dims.data(), static_cast<uint32_t>(dims.size()), &memory, &out));
+    return Tensor(out);
+  }
+  // Another owner of the same device.
+  [[nodiscard]] Device share() const noexcept { return Device(heddle_runtime_device_retain(get())); }
+};
+
+inline Device TensorType::device() const noexcept {
+  return Device(heddle_runtime_device_retain(c_.device));
+}
+inline Device Tensor::device() const noexcept {
+  return Device(heddle_runtime_device_retain(heddle_tensor_device(get())));
+}
 
 // A handle of a call in flight. When the handle is destroyed, the call goes on, and its results are filled. The destructor waits in one case only: if
 // the Instance object is gone and this is its last handle of a call, it destroys the instance, which waits for all calls still in flight.
@@ -549,6 +618,12 @@ class Runtime : public Handle<heddle_runtime_t, heddle_runtime_release> {
     heddle_runtime_t* out = nullptr;
     check(heddle_runtime_create(&params, &out));
     return Runtime(out);
+  }
+  // The device of that name, which instances use, too: an alias of the configuration, or "cpu", "cpu:1", "heddle.cpu:0". Opens it on first use.
+  Device device(std::string_view name) const {
+    heddle_runtime_device_t* out = nullptr;
+    check(heddle_runtime_device(get(), c_string(name), &out));
+    return Device(out);
   }
   // flags: 0 or HEDDLE_MODULE_NO_HASH.
   Module open(std::string_view path, uint32_t flags = 0) const {

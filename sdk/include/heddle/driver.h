@@ -45,6 +45,7 @@
  *     only by the method "mmap"
  *     models of several submissions per call  notify; these models read values on the host, or use several devices
  *     heddle_call_notify                      notify
+ *     uploads that do not wait                upload and notify; without them heddle_tensor_upload waits
  *     addresses of tensors for applications   buffer properties
  *   statistics may be missing. So may link, transfer properties and peer_copy: if one of these three is missing, or the host is of ABI 0.1, values
  *   are copied between two devices of the driver through host memory, and not directly.

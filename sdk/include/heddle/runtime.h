@@ -128,8 +128,8 @@ typedef struct heddle_runtime_device_properties {
   uint64_t alignment_bytes;
 } heddle_runtime_device_properties_t;
 /* [any] [no-block] */
-HEDDLE_EXPORT heddle_status_t* heddle_runtime_device_properties(heddle_runtime_device_t* device,
-                                                                heddle_runtime_device_properties_t* out_properties);
+HEDDLE_EXPORT heddle_status_t* heddle_runtime_device_describe(heddle_runtime_device_t* device,
+                                                              heddle_runtime_device_properties_t* out_properties);
 
 /* --------------------------------------------------------------------------------------------------------- module */
 

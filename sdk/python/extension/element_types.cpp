@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Element types and their names in NumPy, the buffer protocol and DLPack.
+// Element types and their names in NumPy and the buffer protocol.
 #include <cstring>
 
 #include "extension.h"
@@ -7,27 +7,24 @@
 namespace heddle::python {
 namespace {
 
-// DLDataTypeCode of dlpack.h.
-enum : uint8_t { kInt = 0, kUint = 1, kFloat = 2, kBfloat = 4, kBool = 6, kFloat8E4M3Fn = 10, kFloat8E5M2 = 12, kNone = 255 };
-
 constexpr ElementType kTypes[] = {
-    {HEDDLE_TYPE_F32, "f32", "float32", "f", kFloat, 32},
-    {HEDDLE_TYPE_I64, "i64", "int64", "q", kInt, 64},
-    {HEDDLE_TYPE_I32, "i32", "int32", "i", kInt, 32},
-    {HEDDLE_TYPE_BOOL, "bool", "bool", "?", kBool, 8},
-    {HEDDLE_TYPE_U8, "u8", "uint8", "B", kUint, 8},
-    {HEDDLE_TYPE_I8, "i8", "int8", "b", kInt, 8},
-    {HEDDLE_TYPE_F16, "f16", "float16", "e", kFloat, 16},
-    {HEDDLE_TYPE_BF16, "bf16", "bfloat16", nullptr, kBfloat, 16},
-    {HEDDLE_TYPE_F64, "f64", "float64", "d", kFloat, 64},
-    {HEDDLE_TYPE_I16, "i16", "int16", "h", kInt, 16},
-    {HEDDLE_TYPE_U16, "u16", "uint16", "H", kUint, 16},
-    {HEDDLE_TYPE_U32, "u32", "uint32", "I", kUint, 32},
-    {HEDDLE_TYPE_U64, "u64", "uint64", "Q", kUint, 64},
-    {HEDDLE_TYPE_F8E4M3, "f8e4m3", "float8_e4m3fn", nullptr, kFloat8E4M3Fn, 8},
-    {HEDDLE_TYPE_F8E5M2, "f8e5m2", "float8_e5m2", nullptr, kFloat8E5M2, 8},
-    {HEDDLE_TYPE_I4, "i4", "int4", nullptr, kNone, 4},
-    {HEDDLE_TYPE_U4, "u4", "uint4", nullptr, kNone, 4},
+    {HEDDLE_TYPE_F32, "f32", "float32", "f"},
+    {HEDDLE_TYPE_I64, "i64", "int64", "q"},
+    {HEDDLE_TYPE_I32, "i32", "int32", "i"},
+    {HEDDLE_TYPE_BOOL, "bool", "bool", "?"},
+    {HEDDLE_TYPE_U8, "u8", "uint8", "B"},
+    {HEDDLE_TYPE_I8, "i8", "int8", "b"},
+    {HEDDLE_TYPE_F16, "f16", "float16", "e"},
+    {HEDDLE_TYPE_BF16, "bf16", "bfloat16", nullptr},
+    {HEDDLE_TYPE_F64, "f64", "float64", "d"},
+    {HEDDLE_TYPE_I16, "i16", "int16", "h"},
+    {HEDDLE_TYPE_U16, "u16", "uint16", "H"},
+    {HEDDLE_TYPE_U32, "u32", "uint32", "I"},
+    {HEDDLE_TYPE_U64, "u64", "uint64", "Q"},
+    {HEDDLE_TYPE_F8E4M3, "f8e4m3", "float8_e4m3fn", nullptr},
+    {HEDDLE_TYPE_F8E5M2, "f8e5m2", "float8_e5m2", nullptr},
+    {HEDDLE_TYPE_I4, "i4", "int4", nullptr},
+    {HEDDLE_TYPE_U4, "u4", "uint4", nullptr},
 };
 
 }  // namespace
@@ -48,13 +45,6 @@ const ElementType* element_type_of_format(const char* format, Py_ssize_t item_by
   if (letter == 'L') letter = item_bytes == 8 ? 'Q' : 'I';
   for (const ElementType& one : kTypes) {
     if (one.format && *one.format == letter && HEDDLE_TYPE_BITS(one.type) == 8 * static_cast<uint64_t>(item_bytes)) return &one;
-  }
-  return nullptr;
-}
-
-const ElementType* element_type_of_dlpack(uint8_t code, uint8_t bits, uint16_t lanes) {
-  for (const ElementType& one : kTypes) {
-    if (lanes == 1 && one.dlpack_code == code && one.dlpack_bits == bits) return &one;
   }
   return nullptr;
 }

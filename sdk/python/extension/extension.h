@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heddle/ext/dlpack.h"
 #include "heddle/runtime.h"
 
 namespace heddle::python {
@@ -76,12 +77,9 @@ struct ElementType {
   const char* name;    // "f32", as in all texts of Heddle
   const char* numpy;   // "float32"
   const char* format;  // of the buffer protocol; NULL if it has none
-  uint8_t dlpack_code;
-  uint8_t dlpack_bits;
 };
 const ElementType* element_type(heddle_element_type_t type);  // never NULL for a type of a module
 const ElementType* element_type_of_format(const char* format, Py_ssize_t item_bytes);
-const ElementType* element_type_of_dlpack(uint8_t code, uint8_t bits, uint16_t lanes);
 // "f32[2,batch]"; symbols may be NULL.
 std::string type_text(heddle_element_type_t type, const int64_t* dims, uint32_t rank, const heddle_string_t* symbols = nullptr);
 
@@ -90,10 +88,9 @@ std::string type_text(heddle_element_type_t type, const int64_t* dims, uint32_t 
 // A device as the package knows it.
 struct Device {
   std::string alias;
-  int32_t dlpack_type;  // of DLPack; 1 is host memory, 0 a device that DLPack does not know
-  int32_t dlpack_id;
-  bool on_host() const { return dlpack_type == 1; }
-  bool on_cuda() const { return dlpack_type == 2; }
+  heddle_dlpack_device_t dlpack;
+  bool on_host() const { return dlpack.type == HEDDLE_DLPACK_CPU; }
+  bool on_cuda() const { return dlpack.type == HEDDLE_DLPACK_CUDA; }
   std::string text() const;  // "device 'cuda:0'"
 };
 
@@ -173,6 +170,17 @@ nb::object make_tensor(heddle_tensor_t* owned, std::shared_ptr<const Device> dev
 void release_tensor(heddle_tensor_t* handle);
 
 // ------------------------------------------------------------------------------------------------------------- inputs
+
+// Capsules of DLPack, and the struct of those before version 1.0 (DLManagedTensor).
+constexpr const char* kVersionedName = "dltensor_versioned";
+constexpr const char* kUsedVersionedName = "used_dltensor_versioned";
+constexpr const char* kOldName = "dltensor";
+constexpr const char* kUsedOldName = "used_dltensor";
+struct OldManaged {
+  heddle_dlpack_tensor_t tensor;
+  void* context;
+  void (*deleter)(OldManaged*);
+};
 
 // Memory of a Python object: a buffer or a DLPack tensor. Released by the object's thread, or later if a call still uses it.
 struct Lease;

@@ -19,13 +19,14 @@ constexpr uint64_t kCopiedWithGil = 64 << 10;
 // The time between two looks for signals, such as that of Ctrl-C.
 constexpr uint64_t kSliceNs = 50'000'000;
 
-std::shared_ptr<const Device> device_of(nb::handle entry) {
-  const auto fields = nb::cast<nb::tuple>(entry);
-  return std::make_shared<const Device>(
-      Device{nb::cast<std::string>(fields[0]), nb::cast<int32_t>(fields[1]), nb::cast<int32_t>(fields[2])});
+std::shared_ptr<const Device> device_of(heddle_runtime_device_t* device) {
+  heddle_runtime_device_properties_t properties{};
+  properties.struct_size = sizeof(properties);
+  check(heddle_runtime_device_describe(device, &properties));
+  return std::make_shared<const Device>(Device{std::string(view(properties.name)), heddle_dlpack_device_of(device)});
 }
 
-std::deque<Value> values_of(heddle_function_t* function, uint32_t count, nb::list devices,
+std::deque<Value> values_of(heddle_function_t* function, uint32_t count,
                             heddle_status_t* (*ask)(const heddle_function_t*, uint32_t, heddle_tensor_type_t*)) {
   std::deque<Value> out;
   for (uint32_t i = 0; i < count; ++i) {
@@ -37,7 +38,7 @@ std::deque<Value> values_of(heddle_function_t* function, uint32_t count, nb::lis
     PyObject* interned = value.name.release().ptr();
     PyUnicode_InternInPlace(&interned);
     value.name = nb::steal(interned);
-    value.device = device_of(devices[i]);
+    value.device = device_of(value.type.device);
     value.in_place = value.device->on_host() && HEDDLE_TYPE_BITS(value.type.element_type) >= 8;
     value.on_cuda = value.device->on_cuda();
     for (uint32_t d = 0; d < value.type.rank; ++d) value.is_static &= value.type.dims[d] >= 0;
@@ -502,16 +503,12 @@ struct Invocation {
   }
 };
 
-Function::Function(std::shared_ptr<Session> given, std::string_view wanted, nb::list argument_devices, nb::list result_devices)
-    : session(std::move(given)), name(wanted) {
+Function::Function(std::shared_ptr<Session> given, std::string_view wanted) : session(std::move(given)), name(wanted) {
   session->check_open("getting a function");
   check(heddle_instance_function(session->instance, c_string(wanted), &handle));
   const uint32_t argument_count = heddle_function_argument_count(handle), result_count = heddle_function_result_count(handle);
-  if (nb::len(argument_devices) != argument_count || nb::len(result_devices) != result_count) {
-    raise("INTERNAL", "heddle: getting function '" + name + "' failed: the numbers of devices and values differ");
-  }
-  arguments = values_of(handle, argument_count, argument_devices, heddle_function_argument);
-  results = values_of(handle, result_count, result_devices, heddle_function_result);
+  arguments = values_of(handle, argument_count, heddle_function_argument);
+  results = values_of(handle, result_count, heddle_function_result);
   for (const Value& value : arguments) uses_cuda |= value.on_cuda;
   for (const Value& value : results) uses_cuda |= value.on_cuda;
   cache = std::make_shared<TensorCache>();

@@ -44,7 +44,7 @@ struct Function {
   uint64_t bytes_in_place = 0, bytes_copied = 0;
   bool uses_cuda = false;
 
-  Function(std::shared_ptr<Session> session, std::string_view name, nb::list argument_devices, nb::list result_devices);
+  Function(std::shared_ptr<Session> session, std::string_view name);
   Function(const Function&) = delete;
   ~Function();
   // `arguments` is a tuple, `named` a dictionary or NULL. Returns a new reference.

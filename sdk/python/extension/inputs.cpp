@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstring>
 
-#include "dlpack.h"
 #include "extension.h"
 
 namespace heddle::python {
@@ -13,8 +12,8 @@ bool cuda_is_shared = false;
 
 struct Lease {
   Py_buffer buffer;  // obj is NULL if there is none
-  dlpack::Managed* managed = nullptr;
-  dlpack::Versioned* versioned = nullptr;
+  OldManaged* managed = nullptr;
+  heddle_dlpack_managed_t* versioned = nullptr;
   bool offered = false;  // to make_in_place, which keeps it if the device refuses
   Lease* next = nullptr;
 };
@@ -119,8 +118,8 @@ nb::object capsule_of(PyObject* object, bool on_cuda, Stream stream) {
 }
 
 std::string device_text(int32_t type, int32_t id) {
-  if (type == dlpack::kCpu || type == dlpack::kCudaHost) return "host memory";
-  if (type == dlpack::kCuda) return "CUDA device " + std::to_string(id);
+  if (type == HEDDLE_DLPACK_CPU || type == HEDDLE_DLPACK_CUDA_HOST) return "host memory";
+  if (type == HEDDLE_DLPACK_CUDA) return "CUDA device " + std::to_string(id);
   return "device (" + std::to_string(type) + ", " + std::to_string(id) + ") of DLPack";
 }
 
@@ -135,20 +134,20 @@ Struct* take(const nb::object& capsule, const char* name, const char* used) {
 void open_dlpack(PyObject* object, const Place& place, bool on_cuda, Stream stream, Source* out) {
   out->on_host = !on_cuda;
   const nb::object capsule = capsule_of(object, on_cuda, stream);
-  out->lease->versioned = take<dlpack::Versioned>(capsule, dlpack::kVersionedName, dlpack::kUsedVersionedName);
-  if (!out->lease->versioned) out->lease->managed = take<dlpack::Managed>(capsule, dlpack::kName, dlpack::kUsedName);
+  out->lease->versioned = take<heddle_dlpack_managed_t>(capsule, kVersionedName, kUsedVersionedName);
+  if (!out->lease->versioned) out->lease->managed = take<OldManaged>(capsule, kOldName, kUsedOldName);
   if (!out->lease->versioned && !out->lease->managed)
     refuse(place, "a DLPack capsule that is neither of version 0 nor 1", "pass a new one");
   if (out->lease->versioned && out->lease->versioned->major != 1) {
     refuse(place, "DLPack " + std::to_string(out->lease->versioned->major), "this version of heddle knows DLPack 1");
   }
-  const dlpack::Array& array = out->lease->versioned ? out->lease->versioned->array : out->lease->managed->array;
-  if (on_cuda && (array.device.type != dlpack::kCuda || array.device.id != place.device->dlpack_id)) {
+  const heddle_dlpack_tensor_t& array = out->lease->versioned ? out->lease->versioned->tensor : out->lease->managed->tensor;
+  if (on_cuda && (array.device.type != HEDDLE_DLPACK_CUDA || array.device.id != place.device->dlpack.id)) {
     refuse(place, "a DLPack capsule on " + device_text(array.device.type, array.device.id) + " for " + place.device->text(),
            "its __dlpack_device__ says otherwise; report it to its library", "INVALID_ARGUMENT");
   }
-  out->read_only = out->lease->versioned && (out->lease->versioned->flags & dlpack::kReadOnly);
-  out->type = element_type_of_dlpack(array.type.code, array.type.bits, array.type.lanes);
+  out->read_only = out->lease->versioned && (out->lease->versioned->flags & HEDDLE_DLPACK_READ_ONLY);
+  out->type = element_type(heddle_dlpack_element_type(array.type));
   if (!out->type) {
     refuse(place, "an array with DLPack's element type (" + std::to_string(array.type.code) + ", " + std::to_string(array.type.bits) + ")",
            "convert it to the element type that is expected");
@@ -216,14 +215,14 @@ void open_source(PyObject* object, const Place& place, bool writable, Stream str
   if (drain_is_due.load(std::memory_order_relaxed)) drain(nullptr);
   out->lease = new Lease;
   out->lease->buffer.obj = nullptr;
-  int32_t type = dlpack::kCpu, id = 0;
+  int32_t type = HEDDLE_DLPACK_CPU, id = 0;
   if (open_buffer(object, out)) {
     describe_buffer(place, out);
   } else if (open_bits(object, out)) {
     describe_buffer(place, out);
   } else if (dlpack_device(object, &type, &id)) {
-    const bool on_host = type == dlpack::kCpu || type == dlpack::kCudaHost;
-    if (!on_host && (type != place.device->dlpack_type || id != place.device->dlpack_id)) {
+    const bool on_host = type == HEDDLE_DLPACK_CPU || type == HEDDLE_DLPACK_CUDA_HOST;
+    if (!on_host && (type != place.device->dlpack.type || id != place.device->dlpack.id)) {
       raise("INVALID_ARGUMENT", place.text() + " on " + place.device->text() + ": got a " + class_name(object) + " on " +
                                     device_text(type, id) + "; move it to that device or to the host, or open the module on its device");
     }

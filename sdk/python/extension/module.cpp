@@ -260,8 +260,7 @@ NB_MODULE(_core, module) {
       .def("_refit", &Module::refit)
       .def("_wait", &wait_for_parameters)
       .def("_state", [](const Module& self) { return new State(self.session); })
-      .def("_function", [](const Module& self, const std::string& name, nb::list arguments,
-                           nb::list results) { return new Function(self.session, name, arguments, results); })
+      .def("_function", [](const Module& self, const std::string& name) { return new Function(self.session, name); })
       .def("close", [](Module& self) { self.session->close(); })
       .def_prop_ro("path", [](const Module& self) { return self.session->path; })
       .def_prop_ro("closed", [](const Module& self) { return self.session->closed; });

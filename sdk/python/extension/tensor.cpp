@@ -3,7 +3,6 @@
 // A Tensor that Python sees is finished: calls return when their results are filled.
 #include <cstring>
 
-#include "dlpack.h"
 #include "extension.h"
 
 namespace heddle::python {
@@ -116,21 +115,21 @@ PyObject* export_as(Tensor& tensor, const char* name) {
   auto made = std::make_unique<Export<Struct>>();
   std::memcpy(made->extents, heddle_tensor_dims(handle), rank * sizeof(int64_t));
   fill_strides(made->extents, rank, 1, made->extents + rank);
-  made->managed.array = {reinterpret_cast<void*>(tensor.address()),
-                         {tensor.device->dlpack_type, tensor.device->dlpack_id},
-                         static_cast<int32_t>(rank),
-                         {type->dlpack_code, type->dlpack_bits, 1},
-                         made->extents,
-                         made->extents + rank,
-                         0};
+  made->managed.tensor = {reinterpret_cast<void*>(tensor.address()),
+                          tensor.device->dlpack,
+                          static_cast<int32_t>(rank),
+                          heddle_dlpack_type_of(type->type),
+                          made->extents,
+                          made->extents + rank,
+                          0};
   made->managed.context = made.get();
   made->managed.deleter = Export<Struct>::destroy;
-  if constexpr (std::is_same_v<Struct, dlpack::Versioned>) {
+  if constexpr (std::is_same_v<Struct, heddle_dlpack_managed_t>) {
     made->managed.major = 1;
-    made->managed.flags = tensor.read_only ? dlpack::kReadOnly : 0;
+    made->managed.flags = tensor.read_only ? HEDDLE_DLPACK_READ_ONLY : 0;
   }
   auto drop = [](PyObject* capsule) {  // the name changes if a consumer has taken it
-    const char* unused = std::is_same_v<Struct, dlpack::Versioned> ? dlpack::kVersionedName : dlpack::kName;
+    const char* unused = std::is_same_v<Struct, heddle_dlpack_managed_t> ? kVersionedName : kOldName;
     if (!PyCapsule_IsValid(capsule, unused)) return;
     auto* managed = static_cast<Struct*>(PyCapsule_GetPointer(capsule, unused));
     managed->deleter(managed);
@@ -146,12 +145,12 @@ nb::object to_dlpack(Tensor& tensor, nb::object stream, nb::object max_version, 
   const ElementType* type = element_type(heddle_tensor_element_type(tensor.get()));
   const Device& device = *tensor.device;
   std::string refused;
-  if (type->dlpack_bits < 8) refused = std::string("DLPack has no element type ") + type->name;
-  if (device.dlpack_type == 0) refused = "DLPack has no number for device '" + device.alias + "'";
+  if (heddle_dlpack_type_of(type->type).bits == 0) refused = std::string("DLPack has no element type ") + type->name;
+  if (device.dlpack.type == 0) refused = "DLPack has no number for device '" + device.alias + "'";
   if (!copy.is_none() && nb::cast<bool>(copy)) refused = "copies are not implemented; copy the array that the consumer makes";
   if (!dl_device.is_none()) {
     const auto wanted = nb::cast<nb::tuple>(dl_device);
-    if (nb::cast<int>(wanted[0]) != device.dlpack_type || nb::cast<int>(wanted[1]) != device.dlpack_id) {
+    if (nb::cast<int>(wanted[0]) != device.dlpack.type || nb::cast<int>(wanted[1]) != device.dlpack.id) {
       refused = "it is on device '" + device.alias + "', and copies to another device are not implemented; use numpy()";
     }
   }
@@ -167,8 +166,7 @@ nb::object to_dlpack(Tensor& tensor, nb::object stream, nb::object max_version, 
     throw nb::python_error();
   }
   cuda_is_shared |= device.on_cuda();
-  return nb::steal(versioned ? export_as<dlpack::Versioned>(tensor, dlpack::kVersionedName)
-                             : export_as<dlpack::Managed>(tensor, dlpack::kName));
+  return nb::steal(versioned ? export_as<heddle_dlpack_managed_t>(tensor, kVersionedName) : export_as<OldManaged>(tensor, kOldName));
 }
 
 // Version 3, for numba and others that know no DLPack.
@@ -280,7 +278,7 @@ void bind_tensor(nb::module_& module) {
       "Returns the memory now, instead of when the last reference is gone.");
   tensor.def("__dlpack__", to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(),
              nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(), "A DLPack capsule over the same memory.");
-  tensor.def("__dlpack_device__", [](const Tensor& self) { return nb::make_tuple(self.device->dlpack_type, self.device->dlpack_id); });
+  tensor.def("__dlpack_device__", [](const Tensor& self) { return nb::make_tuple(self.device->dlpack.type, self.device->dlpack.id); });
   tensor.def_prop_ro("__cuda_array_interface__", cuda_array_interface,
                      "The memory on a CUDA device, by version 3 of the protocol of numba.");
   tensor.def("__repr__", [](const Tensor& self) {

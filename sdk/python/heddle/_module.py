@@ -132,9 +132,6 @@ class _ParameterFiles:
         return f"/proc/self/fd/{descriptor}"
 
 
-_DLPACK_TYPES = {"cpu": 1, "cuda": 2}
-
-
 class Module(_core.Module):
     """A compiled module on its devices, with its parameters. Made by `heddle.open`.
 
@@ -150,15 +147,17 @@ class Module(_core.Module):
         self._loading = background
         self._runtime = runtime
         self._functions: dict[str, _core.Function] = {}
-        self._slot_devices: list[tuple[str, int, int]] | None = None
 
     def function(self, name: str = "") -> _core.Function:
         """The function of that name; an empty name means the only one, or "main"."""
         asked = name
         found = self._functions.get(name)
         if found is None:
-            name, arguments, results = self._devices_of(name)
-            found = self._functions.setdefault(name, self._function(name, arguments, results))
+            self.wait()
+            if not name:
+                names = self.functions
+                name = names[0] if len(names) == 1 else "main"
+            found = self._functions.setdefault(name, self._function(name))
             self._functions.setdefault(asked, found)
         return found
 
@@ -224,30 +223,6 @@ class Module(_core.Module):
         self.wait()
         profile: dict[str, Any] = _json(self._instance_report("profile"))
         return profile
-
-    def _slots(self) -> list[tuple[str, int, int]]:
-        """(alias, type and number of DLPack) of the device of each slot."""
-        if self._slot_devices is None:
-            import json
-
-            self.wait()
-            text = self._instance_report("route")
-            slots, _ = json.JSONDecoder().raw_decode(text, text.index("["))  # the first value; the rest grows with the module
-            known: dict[str, int] = {}
-            if any(slot["family"] != "cpu" for slot in slots):
-                known = {device.alias: device.ordinal for device in self._runtime.devices()}
-            self._slot_devices = [(slot["device"], _DLPACK_TYPES.get(slot["family"], 0), known.get(slot["device"], 0)) for slot in slots]
-        return self._slot_devices
-
-    def _devices_of(self, name: str) -> tuple[str, list[tuple[str, int, int]], list[tuple[str, int, int]]]:
-        functions = {function["name"]: function for function in self.report()["functions"]}
-        if not name:
-            name = next(iter(functions)) if len(functions) == 1 else "main"
-        if name not in functions:
-            raise make("NOT_FOUND", f"heddle: getting function '{name}' of '{self.path}' failed: its functions are {', '.join(functions)}")
-        slots = self._slots()
-        values = functions[name]
-        return name, [slots[value["slot"]] for value in values["arguments"]], [slots[value["slot"]] for value in values["results"]]
 
     def __getattr__(self, name: str) -> _core.Function:
         if name.startswith("_"):

@@ -116,8 +116,8 @@ static inline heddle_element_type_t heddle_dlpack_element_type(heddle_dlpack_typ
                                                 HEDDLE_TYPE_BF16, HEDDLE_TYPE_F32, HEDDLE_TYPE_F64, HEDDLE_TYPE_F8E4M3, HEDDLE_TYPE_F8E5M2};
   size_t i;
   for (i = 0; i < sizeof known / sizeof known[0]; ++i) {
-    const heddle_dlpack_type_t one = heddle_dlpack_type_of(known[i]);
-    if (type.lanes == 1 && one.code == type.code && one.bits == type.bits) return known[i];
+    if (type.lanes != 1 || HEDDLE_TYPE_BITS(known[i]) != type.bits) continue;
+    if (heddle_dlpack_type_of(known[i]).code == type.code) return known[i];
   }
   return HEDDLE_TYPE_UNDEFINED;
 }
@@ -134,7 +134,7 @@ static inline heddle_dlpack_device_t heddle_dlpack_device_of(heddle_runtime_devi
   size_t i;
   memset(&properties, 0, sizeof properties);
   properties.struct_size = sizeof properties;
-  failure = heddle_runtime_device_properties(device, &properties);
+  failure = heddle_runtime_device_describe(device, &properties);
   heddle_status_free(failure);
   for (i = 0; !failure && i < sizeof known / sizeof known[0]; ++i) {
     if (properties.family.size != strlen(known[i].family)) continue;

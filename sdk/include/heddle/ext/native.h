@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* heddle.native/1, an optional interface of drivers: the vendor's own objects, so that objects of an application or of another library are used
- * without a copy and without waiting on the host. Implemented by drivers, called by libheddle for heddle_tensor_from_device and for
+ * without a copy and without waiting on the host. Implemented by drivers, called by libheddle for heddle_tensor_from_device, heddle_tensor_import and for
  * calls that are ordered with a stream (runtime.h).
  *
  * Meaning of the 64-bit words, by the family of the device:
