@@ -204,18 +204,30 @@ heddle_status_t* make_tensor(const char* caller, Device& device, heddle_element_
   return nullptr;
 }
 
-// Memory of the application, released at the end unless a tensor owns it.
-struct Memory : heddle_device_memory_t {
-  ~Memory() {
-    if (release) release(context);
-  }
-};
-
-heddle_status_t* import_tensor(const char* caller, Device& device, heddle_element_type_t type, const int64_t* dims, uint32_t rank,
-                               Memory& memory, heddle_tensor_t** out_tensor) {
+// Over memory of the application. device: NULL: that of the argument or result `index` of the function.
+[[gnu::cold]] heddle_status_t* import_tensor(const char* caller, Device* device, const Function* function, uint32_t index,
+                                             heddle_element_type_t type, const int64_t* dims, uint32_t rank,
+                                             const heddle_device_memory_t* given, heddle_tensor_t** out_tensor) {
+  if (!out_tensor || !given) return missing(caller, out_tensor ? "memory" : "out_tensor");
+  *out_tensor = nullptr;
+  struct Memory : heddle_device_memory_t {
+    ~Memory() {
+      if (release) release(context);
+    }
+  } memory{};
+  if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t"); !status.ok()) return status.release();
   if (!dims && rank != 0) return missing(caller, "dims");
+  if (!device) {
+    const bool is_result = (memory.flags & HEDDLE_DEVICE_MEMORY_RESULT) != 0;
+    const auto& types = is_result ? function->signature().results : function->signature().arguments;
+    if (index >= types.size()) return out_of_range(function, is_result ? "result" : "argument", index, types.size());
+    device = &function->device_of(types[index]);
+  } else if (memory.flags != 0) {
+    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: {} failed: memory.flags is {}, set it to 0", caller, memory.flags)
+        .release();
+  }
   if (Status bad = check_tensor(type, dims, rank, memory.size_bytes); !bad.ok()) return bad.release();
-  Result<Ref<Tensor>> tensor = Tensor::create_over(device, type, {dims, rank}, memory.size_bytes, memory.address,
+  Result<Ref<Tensor>> tensor = Tensor::create_over(*device, type, {dims, rank}, memory.size_bytes, memory.address,
                                                    std::exchange(memory.release, nullptr), memory.context);
   if (!tensor.ok()) return tensor.take_status().release();
   *out_tensor = reinterpret_cast<heddle_tensor_t*>(tensor->detach());
@@ -498,38 +510,17 @@ heddle_status_t* heddle_tensor_from_host(heddle_function_t* function, uint32_t a
 }
 
 heddle_status_t* heddle_tensor_from_device(heddle_function_t* function, uint32_t index, heddle_element_type_t type, const int64_t* dims,
-                                           uint32_t rank, const heddle_device_memory_t* given, heddle_tensor_t** out_tensor) try {
-  if (!function || !out_tensor || !given) {
-    return missing("heddle_tensor_from_device", !function ? "function" : !out_tensor ? "out_tensor" : "memory");
-  }
-  *out_tensor = nullptr;
-  Memory memory{};
-  if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t"); !status.ok()) return status.release();
-  const bool is_result = (memory.flags & HEDDLE_DEVICE_MEMORY_RESULT) != 0;
-  const heddle::open::Signature& signature = of(function)->signature();
-  const auto& types = is_result ? signature.results : signature.arguments;
-  if (index >= types.size()) return out_of_range(of(function), is_result ? "result" : "argument", index, types.size());
-  return import_tensor("heddle_tensor_from_device", of(function)->device_of(types[index]), type, dims, rank, memory, out_tensor);
+                                           uint32_t rank, const heddle_device_memory_t* memory, heddle_tensor_t** out_tensor) try {
+  if (!function) return missing("heddle_tensor_from_device", "function");
+  return import_tensor("heddle_tensor_from_device", nullptr, of(function), index, type, dims, rank, memory, out_tensor);
 } catch (...) {
   return caught();
 }
 
-[[gnu::cold]] heddle_status_t* heddle_tensor_import(heddle_runtime_device_t* device, heddle_element_type_t type, const int64_t* dims,
-                                                    uint32_t rank, const heddle_device_memory_t* given, heddle_tensor_t** out_tensor) try {
-  if (!device || !out_tensor || !given) {
-    return missing("heddle_tensor_import", !device ? "device" : !out_tensor ? "out_tensor" : "memory");
-  }
-  *out_tensor = nullptr;
-  Memory memory{};
-  if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t"); !status.ok()) return status.release();
-  if (memory.flags != 0) {
-    return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                         "heddle: heddle_tensor_import failed: memory.flags is {}; set it to 0, a tensor of a device is for arguments and "
-                         "results",
-                         memory.flags)
-        .release();
-  }
-  return import_tensor("heddle_tensor_import", *of(device), type, dims, rank, memory, out_tensor);
+heddle_status_t* heddle_tensor_import(heddle_runtime_device_t* device, heddle_element_type_t type, const int64_t* dims, uint32_t rank,
+                                      const heddle_device_memory_t* memory, heddle_tensor_t** out_tensor) try {
+  if (!device) return missing("heddle_tensor_import", "device");
+  return import_tensor("heddle_tensor_import", of(device), nullptr, 0, type, dims, rank, memory, out_tensor);
 } catch (...) {
   return caught();
 }
@@ -571,7 +562,7 @@ heddle_runtime_device_t* heddle_tensor_device(const heddle_tensor_t* tensor) {
   return tensor ? handle(of(tensor)->device()) : nullptr;
 }
 
-heddle_status_t* heddle_tensor_wait(heddle_tensor_t* tensor, uint64_t timeout_ns) try {
+[[gnu::cold]] heddle_status_t* heddle_tensor_wait(heddle_tensor_t* tensor, uint64_t timeout_ns) try {
   if (!tensor) return missing("heddle_tensor_wait", "tensor");
   if (Status held = of(tensor)->check_held("waiting for a tensor"); !held.ok()) return held.release();
   return of(tensor)->wait(timeout_ns).release();

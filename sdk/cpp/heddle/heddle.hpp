@@ -13,10 +13,10 @@
 //   function.call({&image}, {&result});
 //   std::vector<float> scores = result.read<float>();
 //
-// Ownership  Runtime, Device, Module, Instance, State, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a pointer,
-//            and empty if default-constructed or moved from. An empty object may only be destroyed, moved, assigned to and tested; an empty Tensor
-//            may also be given to a call: as the place for a result, or as an argument, which is an INVALID_ARGUMENT. Children keep their parents
-//            alive, so objects may be destroyed in any order. The destructors of Instance and Call may wait for calls; see there. get() is the C
+// Ownership  Runtime, Device, Module, Instance, State, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a
+//            pointer, and empty if default-constructed or moved from. An empty object may only be destroyed, moved, assigned to and tested; an empty
+//            Tensor may also be given to a call: as the place for a result, or as an argument, which is an INVALID_ARGUMENT. Children keep their
+//            parents alive, so objects may be destroyed in any order. The destructors of Instance and Call may wait for calls; see there. get() is the C
 //            handle, for everything that is not here; release() gives up ownership of it, and the explicit constructor takes it. A Function owns
 //            nothing: it is valid until its Instance is destroyed.
 // Errors     A function that fails throws heddle::Error, which has the code and the text of the status. It throws std::bad_alloc if memory for a
