@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Calls through runtime.h over a CUDA device and the CPU: copies between them, several calls in flight, scalars, deadlines; and faults of the
 // device, in processes of their own. Skipped where there is no device; fails with HEDDLE_GPU=required.
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "../temporary_folder.h"
 #include "cuda_case.h"
 #include "heddle/code.h"
+#include "heddle/ext/dlpack.h"
 #include "ptx.h"
 
 namespace heddle::testing {
@@ -196,6 +198,71 @@ TEST_F(GpuAndCpu, DropsWhatIsNotEnqueuedInTime) {
     CallHandle next = start(main, now_ns() + 10'000'000'000, a.get(), {nullptr, nullptr}, &results);
     HEDDLE_EXPECT_OK(heddle_call_wait(next.get(), HEDDLE_TIMEOUT_INFINITE));
     for (size_t i : {2, 3}) EXPECT_EQ(read_tensor<int64_t>(results[i])[0], 22);
+  }
+}
+
+// A call that lingers fills the tensor, then an upload does, then a call reads it; nobody waits on the host. Small amounts go through a staging slice
+// of the driver, large ones through its ring.
+TEST_F(GpuAndCpu, UploadsBetweenCallsAndPassesTensorsByDlpack) {
+  constexpr uint64_t kLingerNs = 50'000'000;
+  heddle_runtime_device_t* opened = nullptr;
+  HEDDLE_ASSERT_OK(heddle_runtime_device(runtime.get(), c_string("heddle.cuda:0"), &opened));
+  const std::unique_ptr<heddle_runtime_device_t, Releases<heddle_runtime_device_t, heddle_runtime_device_release>> device(opened);
+  heddle_runtime_device_properties_t properties{};
+  properties.struct_size = sizeof(properties);
+  HEDDLE_ASSERT_OK(heddle_runtime_device_describe(opened, &properties));
+  EXPECT_EQ(cpp_string(properties.family), "cuda");
+  EXPECT_EQ(properties.alignment_bytes, 256u);
+  for (const int64_t elements : {int64_t{16}, int64_t{1} << 20}) {
+    ModuleBuilder module = builder();
+    mf::FunctionT& function = module.add_function("main");
+    function.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::extent(elements)}, HEDDLE_TYPE_F32, kGpu));
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(elements)}, HEDDLE_TYPE_F32, kGpu));
+    ProgramBuilder p = program();
+    uint32_t one = p.literal(1), time = p.literal(static_cast<int64_t>(kLingerNs));
+    p.dispatch("linger", kLinger, {}, {time}, {one, one, one}, kGpu);
+    p.barrier();
+    p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    function.programs.push_back(p.finish());
+    InstanceHandle instance;
+    HEDDLE_ASSERT_OK(create(module, &instance));
+    heddle_function_t* main = find_function(instance);
+    const std::vector<float> zeros(static_cast<size_t>(elements), 0);
+    heddle_tensor_t* made = nullptr;
+    HEDDLE_ASSERT_OK(heddle_tensor_create(opened, HEDDLE_TYPE_F32, &elements, 1, zeros.data(), zeros.size() * 4, &made));
+    const TensorHandle input(made);
+    for (int turn = 1; turn <= 4; ++turn) {
+      std::vector<float> values(static_cast<size_t>(elements), static_cast<float>(turn));
+      std::atomic<int> releases{0};
+      std::vector<TensorHandle> results;
+      const uint64_t before = now_ns();
+      const CallHandle filling = start(main, 0, input.get(), {nullptr}, &results);
+      HEDDLE_ASSERT_OK(heddle_tensor_upload(
+          results[0].get(), values.data(), values.size() * 4, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &releases));
+      const CallHandle reading = start(main, 0, results[0].get(), {nullptr}, &results);
+      const uint64_t enqueued = now_ns() - before;
+      if (turn == 2) EXPECT_LT(enqueued, kLingerNs) << "it waited";  // the third one may be recorded, the first one allocates
+      EXPECT_TRUE(read_tensor(results[1]) == values) << turn;
+      EXPECT_TRUE(read_tensor(results[0]) == values) << turn;
+      for (int i = 0; i < 10000 && releases == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_EQ(releases, 1);
+
+      void* out = nullptr;
+      HEDDLE_ASSERT_OK(heddle_dlpack_export(results[1].get(), 0, &out));
+      const auto* managed = static_cast<heddle_dlpack_managed_t*>(out);
+      uint64_t address = 0, again_at = 0;
+      HEDDLE_EXPECT_OK(heddle_tensor_address(results[1].get(), &address));
+      EXPECT_EQ(managed->tensor.device.type, HEDDLE_DLPACK_CUDA);
+      EXPECT_EQ(managed->tensor.device.id, static_cast<int32_t>(properties.ordinal));
+      EXPECT_EQ(reinterpret_cast<uint64_t>(managed->tensor.data), address);
+      results.pop_back();
+      heddle_tensor_t* again = nullptr;
+      HEDDLE_ASSERT_OK(heddle_dlpack_import(opened, out, 0, &again));
+      const TensorHandle imported(again);
+      HEDDLE_EXPECT_OK(heddle_tensor_address(again, &again_at));
+      EXPECT_EQ(again_at, address);
+      EXPECT_TRUE(read_tensor(imported) == values);
+    }
   }
 }
 
