@@ -473,6 +473,43 @@ TEST_P(RuntimeTensor, ATensorMayBeDonatedWhileItIsUploaded) {
   }
 }
 
+// The validation layer looks for memory that is freed while work uses it.
+class RuntimeTensorChecked : public RuntimeTensor {
+ protected:
+  std::string config() const override {
+    return OnDriver::config() + "[validation]\ncalls = true\n" + (is_fake() ? "[driver.\"test.fake_gpu\"]\nlatency_us = 20000\n" : "");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeTensorChecked, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeTensorChecked, MemoryIsNotFreedBeforeTheUploadIsOver) {
+  ModuleBuilder module = builder();
+  add_adder(module, "main", 4);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  DeviceHandle on = device();
+  TensorHandle one = create(on, {5000, 4}, std::vector<float>(20000, 1));
+  std::vector<std::unique_ptr<Source>> sources;
+  std::vector<TensorHandle> sums;
+  for (int turn = 0; turn < 12; ++turn) {
+    TensorHandle tensor = create_undefined(on, {5000, 4});
+    sources.push_back(std::make_unique<Source>(std::vector<float>(20000, static_cast<float>(turn))));
+    HEDDLE_ASSERT_OK(sources.back()->upload(tensor.get()));
+    if (turn % 3 == 0) continue;
+    heddle_tensor_t* out = nullptr;
+    start(find_function(instance), {tensor.get(), one.get()}, &out, nullptr,
+          turn % 3 == 1 ? std::vector<uint32_t>{0} : std::vector<uint32_t>{});
+    sums.emplace_back(out);
+    if (turn % 2 == 0) {
+      tensor.reset();
+      EXPECT_EQ(read_tensor(sums.back())[19999], static_cast<float>(turn + 1));
+    }
+  }
+  for (const auto& source : sources) EXPECT_TRUE(source->released());
+  sums.clear();
+  expect_no_violations();
+}
+
 TEST_P(RuntimeTensor, ReleasesTheSourceOfAnUploadThatIsRefused) {
   DeviceHandle on = device();
   TensorHandle tensor = create(on, {1, 4}, {1, 2, 3, 4});

@@ -64,7 +64,7 @@ typedef struct heddle_dlpack_tensor { /* DLTensor. Frozen. */
 typedef struct heddle_dlpack_managed { /* DLManagedTensorVersioned. Frozen. */
   uint32_t major, minor;
   void* context;
-  void (*deleter)(struct heddle_dlpack_managed* self); /* may be NULL */
+  void (*deleter)(struct heddle_dlpack_managed* self); /* may be NULL. [any] [callback] */
   uint64_t flags;
   heddle_dlpack_tensor_t tensor;
 } heddle_dlpack_managed_t;
