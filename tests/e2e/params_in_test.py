@@ -247,6 +247,38 @@ class ParamsIn(HeddleTestCase):
         self.assertRegex(self.refuse(1, "--params-in", file, model=broken),
                          "reading tensor 'zero' failed: .*the compiler has to know whether a zero point is 0")
 
+    def test_scopes_in_the_text_of_the_compiler(self):
+        text = self.folder / "m.mlir"
+        text.write_text("""func.func @main(%x: tensor<2xf32> {tx.name = "x"}) -> (tensor<2xf32> {tx.name = "y"}) {
+  %a = tx.parameter "w" {scope = "a"} : tensor<2xf32>
+  %b = tx.parameter "w" {scope = "derived.0"} : tensor<2xf32>
+  %c = tx.parameter "derived.0" {scope = ""} : tensor<2xf32>
+  %ab = tx.sub %a, %b : tensor<2xf32>
+  %abc = tx.mul %ab, %c : tensor<2xf32>
+  %y = tx.add %x, %abc : tensor<2xf32>
+  return %y : tensor<2xf32>
+}""")
+        self.compile_with(text)
+        self.assertEqual(self.parameters(), {("a", "w"): False, ("derived.0", "w"): False, ("", "derived.0"): False})
+        files = [self.npz(f"{i}.npz", **{name: np.full(2, value, F32)}) for i, (name, value) in enumerate((("w", 5), ("w", 3), ("derived.0", 7)))]
+        got = self.run_module(self.module, "x", np.ones(2, F32), "--params", f"a={files[0]}", "--params", f"derived.0={files[1]}", "--params", files[2])
+        self.assertEqual(got.tolist(), [15, 15])
+        problems = heddle("params", "verify", files[0], "--module", self.module, "--scope", "")
+        self.assertRegex(problems.stdout, r"derived.0\s+missing\s+the module needs f32\[2\], the file has no tensor")
+        self.assertNotIn("w ", problems.stdout.split("text\n")[1])
+
+    def test_tuning_takes_the_same_flags(self):
+        w = np.random.default_rng(5).standard_normal((640, 96)).astype(F32)
+        file = self.npz("w.npz", w=w)
+        model = save(self.folder / "layer.onnx", [helper.make_node("MatMul", ["x", "layer"], ["y"])], [info("x", [64, 96])], [info("y", [64, 640])],
+                     [absent("layer", 96, 640)])
+        flags = ("--params-in", f"s={file}", "--param-name", "layer=w:transposed")
+        self.succeed("tune", model, "-o", self.folder / "choices.json", "--device", "cpu", "--seconds", "0.01", "--plans", "2", *flags)
+        self.compile_with(model, *flags, "--tuned", self.folder / "choices.json")
+        x = np.ones((64, 96), F32)
+        self.assert_close(self.run_module(self.module, "x", x, "--params", f"s={file}"), x @ w.T, 1e-4, 1e-4)
+        self.assertIn("would overwrite", self.fail_with(2, "tune", model, "-o", file, *flags).stderr)
+
     def test_a_large_file_takes_no_longer_than_a_small_one(self):
         """1,000 tensors of 100 MB in a sparse file, and external data that does not exist."""
         count, columns = 1000, 1024
@@ -293,6 +325,7 @@ class ParamsIn(HeddleTestCase):
             (1, ["--params-in", good, "--params-in", other], "other.npz' failed: no weight of the model is one of its 2 tensors"),
             (1, ["--params-in", self.folder / "none.npz"], "opening parameter file .*none.npz' failed: No such file or directory; check the path"),
             (1, ["--params-in", self.folder], "it is not a regular file; name a file of parameters"),
+            (2, ["--params-in", f"{'s' * 70_000}={good}"], "its scope is not UTF-8 text of up to 65535 bytes"),
             (2, ["--params-in", "scope="], "parameter file 'scope=' is not possible: it is written SCOPE=FILE"),
             (1, ["--params-in", self.model], "reading the index of .*products.onnx' failed"),
             (1, ["--params-in", good, "--params-in", self.npz("copy.npz", **{"encoder.weight": w})],

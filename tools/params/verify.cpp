@@ -80,13 +80,13 @@ Wrong check_values(const Checkpoint& checkpoint, const StoredTensor& tensor, Pro
   return {};
 }
 
-// Checks the parameters that the module reads from files. Returns how many it needs, and their scopes.
-void check_module(const module::Module& module, const Options& options, const Checkpoint& checkpoint, Json& problems,
+// Checks the parameters that the module reads from files, of all scopes or of one. Returns how many it needs, and their scopes.
+void check_module(const module::Module& module, const std::string* scope, const Checkpoint& checkpoint, Json& problems,
                   std::set<std::string>& scopes, uint64_t& wanted) {
   for (const module_format::Parameter* parameter : *module.metadata().parameters()) {
     if (parameter->stored()) continue;
     scopes.insert(parameter->scope()->str());
-    if (!options.scope.empty() && parameter->scope()->str() != options.scope) continue;
+    if (scope && parameter->scope()->str() != *scope) continue;
     ++wanted;
     const std::string name = parameter->name()->str();
     const std::vector<int64_t> dims(parameter->dims()->begin(), parameter->dims()->end());
@@ -129,7 +129,7 @@ int run(const Arguments& arguments) {
     if (!module) return flags.failed(wrong_of(module.error()));
     std::set<std::string> scopes;
     uint64_t wanted = 0;
-    check_module(*module.value(), options, checkpoint, problems, scopes, wanted);
+    check_module(*module.value(), flags.given("--scope") ? &options.scope : nullptr, checkpoint, problems, scopes, wanted);
     if (flags.given("--scope") && !scopes.contains(options.scope))
       return flags.misuse("--scope: the module has no external parameters in scope '" + options.scope +
                           "'; its scopes are: " + (scopes.empty() ? "none" : quoted_list(scopes)));
