@@ -51,12 +51,29 @@ bool can_be_name(const std::string& text) {
   return text.size() <= module::kMaxNameBytes && module::is_utf8_text(text);
 }
 
+// A text with one '*', which stands for any text.
+struct Pattern {
+  explicit Pattern(const std::string& text) {
+    const size_t star = text.find('*');
+    is_one = star != std::string::npos && text.find('*', star + 1) == std::string::npos;
+    if (!is_one) return;
+    begin = text.substr(0, star);
+    end = text.substr(star + 1);
+  }
+  bool matches(const std::string& name) const {
+    return name.size() >= begin.size() + end.size() && name.starts_with(begin) && name.ends_with(end);
+  }
+  std::string middle_of(const std::string& name) const { return name.substr(begin.size(), name.size() - begin.size() - end.size()); }
+  bool is_one;
+  std::string begin, end;
+};
+
 // "did you mean 'w'?", or the first names.
 std::string known_names(const std::string& name, const std::vector<std::string>& names) {
   constexpr size_t most = 8;
   const std::string meant = module::nearest(name, names);
   if (!meant.empty()) return concat("did you mean ", in_quotes(meant), "?");
-  std::string text = names.empty() ? "it stores none" : "it has";
+  std::string text = names.empty() ? "the model stores none" : "the model has";
   for (size_t i = 0; i < std::min(names.size(), most); ++i) text += (i == 0 ? " " : ", ") + in_quotes(names[i]);
   return text + (names.size() > most ? " and others" : "");
 }
@@ -188,26 +205,27 @@ std::string ParameterFiles::unknown_tensor(const std::string& name) const {
                 meant.empty() ? "heddle params ls lists them" : concat("did you mean ", in_quotes(meant), "?"));
 }
 
-std::string ParameterFiles::read_target(const std::string& text, const std::string& model_name, Match& match) const {
+bool ParameterFiles::find_target(const std::string& text, const std::string& model_name, Match& match) const {
   for (const bool is_transposed : {false, true}) {
     if (is_transposed && !text.ends_with(transposed_ending)) continue;
     const std::string target = text.substr(0, text.size() - (is_transposed ? transposed_ending.size() : 0));
     // A name may contain '=', so the whole text is tried before a scope.
-    std::string problem;
-    std::string name = target;
+    std::string problem, name = target;
     std::vector<Found> found = find_all(name, nullptr, problem);
     for (size_t split = target.find('='); found.empty() && split != std::string::npos; split = target.find('=', split + 1)) {
       const std::string scope = target.substr(0, split);
       name = target.substr(split + 1);
       found = find_all(name, &scope, problem);
     }
-    if (!problem.empty()) return problem;
-    if (found.empty()) continue;
-    match = match_of(found, model_name, name);
+    if (!found.empty()) match = match_of(found, model_name, name);
+    if (!problem.empty()) match.problem = problem;
     match.is_transposed = is_transposed;
-    match.is_named = true;
-    return match.problem;
+    if (!found.empty() || !problem.empty()) return true;
   }
+  return false;
+}
+
+std::string ParameterFiles::unknown_target(const std::string& text) const {
   std::string name = text;
   if (name.ends_with(transposed_ending)) name.resize(name.size() - transposed_ending.size());
   for (const Source& source : sources_) {
@@ -216,10 +234,27 @@ std::string ParameterFiles::read_target(const std::string& text, const std::stri
   return unknown_tensor(name);
 }
 
+bool ParameterFiles::add_pattern(const std::string& text) {
+  bool is_used = false;
+  for (size_t split = text.find('='); split != std::string::npos && !is_used; split = text.find('=', split + 1)) {
+    const Pattern from(text.substr(0, split)), to(text.substr(split + 1));
+    if (!from.is_one || !to.is_one) continue;
+    for (const std::string& name : stored_) {
+      if (matches_.contains(name) || !from.matches(name)) continue;
+      Match match;
+      if (!find_target(to.begin + from.middle_of(name) + to.end, name, match)) continue;
+      matches_.emplace(name, std::move(match));
+      is_used = true;
+    }
+  }
+  return is_used;
+}
+
 module::Status ParameterFiles::resolve(const std::vector<std::string>& stored, const std::vector<std::string>& names) {
   stored_ = stored;
   matches_.clear();
   const std::set<std::string> known(stored.begin(), stored.end());
+  std::vector<const std::string*> patterns;
   for (const std::string& text : names) {
     auto wrong = [&](const std::string& cause) {
       return module::Error{HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -231,13 +266,25 @@ module::Status ParameterFiles::resolve(const std::vector<std::string>& stored, c
     const std::string first = text.substr(0, split);
     while (split != std::string::npos && !known.contains(text.substr(0, split))) split = text.find('=', split + 1);
     if (split == std::string::npos) {
+      if (Pattern(first).is_one) {
+        patterns.push_back(&text);
+        continue;
+      }
       return wrong(concat("the model stores no tensor ", in_quotes(first), "; ", known_names(first, stored)));
     }
     const std::string model_name = text.substr(0, split);
     Match match;
-    if (std::string cause = read_target(text.substr(split + 1), model_name, match); !cause.empty()) return wrong(cause);
+    if (!find_target(text.substr(split + 1), model_name, match)) return wrong(unknown_target(text.substr(split + 1)));
+    if (!match.problem.empty()) return wrong(match.problem);
+    match.is_named = true;
     if (!matches_.emplace(model_name, std::move(match)).second)
       return wrong(concat("tensor ", in_quotes(model_name), " has another name already"));
+  }
+  for (const std::string* text : patterns) {
+    if (add_pattern(*text)) continue;
+    return module::Error{HEDDLE_STATUS_INVALID_ARGUMENT,
+                         concat("compiler: parameter name ", in_quotes(*text),
+                                " is not possible: no file has a tensor for one of the model's; ", known_names("", stored))};
   }
   for (const std::string& name : stored) {
     if (matches_.contains(name)) continue;

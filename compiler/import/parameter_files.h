@@ -47,7 +47,8 @@ class ParameterFiles {
   // Whether one of the files is at this path.
   bool reads(const std::string& path) const;
 
-  // Finds a tensor for each of the model's stored tensors. names: "MODEL_NAME=[SCOPE=]FILE_NAME[:transposed]" for names that differ.
+  // Finds a tensor for each of the model's stored tensors. names: "MODEL_NAME=[SCOPE=]FILE_NAME[:transposed]" for names that differ; one '*' on each
+  // side stands for the same text.
   module::Status resolve(const std::vector<std::string>& stored, const std::vector<std::string>& names);
   // Null if no file has a tensor for it.
   const Match* find(const std::string& model_name) const;
@@ -92,8 +93,11 @@ class ParameterFiles {
   // In all scopes, or in one.
   std::vector<Found> find_all(const std::string& name, const std::string* scope, std::string& problem) const;
   Match match_of(const std::vector<Found>& found, const std::string& model_name, const std::string& name) const;
-  // FILE_NAME of a rule, in the forms that it may have; an error text, or empty.
-  std::string read_target(const std::string& text, const std::string& model_name, Match& match) const;
+  // The tensor for "[SCOPE=]FILE_NAME[:transposed]"; false if no file has it. The match may have a problem.
+  bool find_target(const std::string& text, const std::string& model_name, Match& match) const;
+  std::string unknown_target(const std::string& text) const;
+  // A rule with a '*' on either side: whether there are tensors for it.
+  bool add_pattern(const std::string& text);
   std::string nearest_tensor(const std::string& name) const;
   std::string unknown_tensor(const std::string& name) const;
 

@@ -171,6 +171,16 @@ class ParamsIn(HeddleTestCase):
         self.assertRegex(verified.stdout, r"w\s+missing\s+the module needs f32\[3,4\] in scope 'two'")
         self.assertIn("1 needed by the module; no error", self.succeed("params", "verify", one, "--module", self.module, "--scope", "one").stdout)
 
+    def test_a_star_stands_for_the_same_text_in_both_names(self):
+        arrays = {name: np.random.default_rng(i).standard_normal((4, 4)).astype(F32) for i, name in enumerate(("a", "b", "model.c", "d.weight"))}
+        file = self.npz("w.npz", **arrays)
+        model = self.products(*(absent(name, 4, 4) for name in ("model.a", "model.b", "model.c", "layer.d")))
+        rules = ("model.*=*", "layer.*=*.weight:transposed", "model.a=b")
+        self.compile_with(model, "--params-in", f"s={file}", *(flag for rule in rules for flag in ("--param-name", rule)))
+        x = np.eye(2, 4, dtype=F32)
+        self.assert_close(self.run_module(self.module, "x", x, "--params", f"s={file}"),
+                          x @ arrays["b"] @ arrays["b"] @ arrays["model.c"] @ arrays["d.weight"].T, 1e-5, 1e-5)
+
     def test_blocks_become_the_type_of_the_model(self):
         content, values = random_blocks("Q4_K", 256)
         file = self.folder / "w.gguf"
@@ -344,6 +354,8 @@ class ParamsIn(HeddleTestCase):
             (2, ["--params-in", other, name, "encoder.weight=encoder.weight"], "no file has a tensor 'encoder.weight'; did you mean 'encoder.wieght'"),
             (2, ["--params-in", f"s={other}", name, "encoder.weight=s=postion"], "no file has a tensor 'postion'; did you mean 'position'"),
             (2, ["--params-in", good, name, "encoder.weight"], "is not possible: it is written MODEL_NAME=FILE_NAME"),
+            (2, ["--params-in", good, name, "model.*=*"], "no file has a tensor for one of the model's; the model has 'encoder.weight'"),
+            (2, ["--params-in", good, name, "encoder.*=w"], "no file has a tensor for one of the model's"),
             (2, [name, "encoder.weight=a"], "no file is given; name one with --params-in"),
             (2, ["--params-in", other, name, "encoder.weight=position", name, "encoder.weight=encoder.wieght"], "has another name already"),
             (1, ["--params-in", self.npz("cube.npz", w=w.reshape(1, 3, 4)), name, "encoder.weight=w:transposed"],

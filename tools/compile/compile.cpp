@@ -74,8 +74,8 @@ struct Options {
                 "safetensors, the index of its shards, GGUF, IRPA, .npz or .npy; may be repeated",
                 "[SCOPE=]FILE");
     flags.texts("--param-name", param_names,
-                "a weight has another name in the file of --params-in; with :transposed at the end, it is the transposed matrix; may be "
-                "repeated",
+                "a weight has another name in the file of --params-in; with :transposed at the end, it is the transposed matrix; one * "
+                "on each side stands for the same text; may be repeated",
                 "MODEL_NAME=[SCOPE=]FILE_NAME");
     flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
     flags.text("--cache", cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");

@@ -73,7 +73,7 @@ typedef struct heddle_compile_params {
    * or extents differ, or if two files have it; NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
   const heddle_string_t* parameter_files;
   /* For such weights, if their names in the file differ: "MODEL_NAME=FILE_NAME", "MODEL_NAME=SCOPE=FILE_NAME". With ":transposed" at the end, the weight
-   * is the transposed matrix, which is computed when the module is opened. Since ABI 0.2. */
+   * is the transposed matrix, which is computed when the module is opened. One '*' on each side stands for the same text. Since ABI 0.2. */
   const heddle_string_t* parameter_names;
   uint32_t parameter_file_count;
   uint32_t parameter_name_count;
