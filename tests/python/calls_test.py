@@ -205,6 +205,12 @@ class Calls(unittest.TestCase):
         with heddle.open(output, parameters=files) as module:
             self.assertEqual([(one["scope"], one["name"], one["stored"]) for one in module.report()["parameters"]], [("", "up", False), ("down", "w", False)])
             np.testing.assert_allclose(module(np.ones((1, 2), "f4")).numpy(), np.ones((1, 2), "f4") @ up @ down.T, 1e-5)
+        with open(files["down"][0], "rb") as opened:
+            in_memory = {"": files[""].read_bytes(), "down": opened}
+            heddle.compile(model, models.FOLDER / "same.heddle", params_in=in_memory, param_names={"onnx::MatMul_7": "w:transposed"}, progress=lambda *_: None)
+        self.assertEqual((models.FOLDER / "same.heddle").stat().st_size, output.stat().st_size)
+        with self.assertRaisesRegex(TypeError, "params_in: expected a path, a descriptor, an open file or bytes, got float"):
+            heddle.compile(model, models.FOLDER / "none.heddle", params_in=1.5)
         with self.assertRaisesRegex(heddle.CompileError, r"the model has f32\[3,4\], the file has f32\[4,3\]; --param-name"):
             heddle.compile(model, models.FOLDER / "none.heddle", params_in=files, param_names={"onnx::MatMul_7": "w"})
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, Union, cast
 
 from ._command import compiler_folder
 from ._errors import CompileError, make
-from ._module import _parameter_list
+from ._module import _ParameterFiles
 
 if TYPE_CHECKING:
     from ._module import Parameters
@@ -25,6 +25,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 Progress = Callable[[str, int, int], object]
 _LINES = 30
 _WARNING = "heddle compile: warning: "
+_OPEN = "/proc/self/fd/"
 _CLEAR = b"\r\x1b[K"
 _STEP = re.compile(r"(\S+), (\d+) of (\d+) done, [0-9.]+ s")
 
@@ -46,14 +47,15 @@ def find_compiler() -> str:
     return found
 
 
-def _run(command: list[str], timeout: float | None, progress: Progress | None) -> tuple[int, str]:
-    """(exit code, output). The child is killed if the time is over or the callback fails."""
+def _run(command: list[str], timeout: float | None, progress: Progress | None, descriptors: Sequence[int] = ()) -> tuple[int, str]:
+    """(exit code, output). The child gets the descriptors. It is killed if the time is over or the callback fails."""
     if progress is None:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout, pass_fds=descriptors)
         return done.returncode, done.stdout.decode(errors="replace")
     end = None if timeout is None else time.monotonic() + timeout
     output = ""
-    with subprocess.Popen([*command, "--progress", "always"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+    with subprocess.Popen([*command, "--progress", "always"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          pass_fds=descriptors) as child:
         try:
             assert child.stdout is not None
             descriptor, rest = child.stdout.fileno(), b""
@@ -109,8 +111,8 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
     donate   names of inputs that callers give up (`donate=` of a call), so that the function may overwrite them
     alias    for such inputs, the outputs that take their memory: {"state": "new_state"}
     state    inputs and outputs that are no part of the function: {"count": "new_count"}. Calls keep the output, and the next one reads it as the input
-    params_in    files, such as safetensors or GGUF: a path, several, or a dictionary of scopes. Weights of the model that they have are left to them:
-             their values are not needed to compile, and `heddle.open` takes the same files as `parameters`
+    params_in    files, such as safetensors or GGUF, as `heddle.open` takes them for `parameters`. Weights of the model that they have are left to them:
+             their values are not needed to compile, and `heddle.open` needs these files
     param_names  for such weights, the names that differ in the file: {"onnx::MatMul_123": "encoder.weight:transposed"}; with the ending, the weight is
              the transposed matrix
     options  more arguments of `heddle compile`, such as ["--math", "fast"]
@@ -121,7 +123,7 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
     compiler = find_compiler()
     if not isinstance(model, (str, os.PathLike)) and output is None:
         raise make("TYPE", "heddle: compiling failed: a model that is not a file needs an output; pass output='model.heddle'")
-    with tempfile.TemporaryDirectory(prefix="heddle-") as folder:
+    with tempfile.TemporaryDirectory(prefix="heddle-") as folder, _ParameterFiles() as files:
         if isinstance(model, (str, os.PathLike)):
             source = os.fspath(cast(PathLike, model))
         else:
@@ -137,11 +139,12 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
         donated = [donate] if isinstance(donate, str) else donate
         given = [f"--donate={name}" for name in donated] + [f"--alias={name}={result}" for name, result in (alias or {}).items()]
         given += [f"--state={name}={result}" for name, result in (state or {}).items()]
-        given += [f"--params-in={scope}={path}" if scope else f"--params-in={path}" for scope, path in _parameter_list(params_in)]
+        left = files.named(params_in, "params_in")
+        given += [f"--params-in={scope}={path}" if scope else f"--params-in={path}" for scope, path in left]
         given += [f"--param-name={name}={in_file}" for name, in_file in (param_names or {}).items()]
         command = [compiler, source, "-o", written, "--target", targets, *given, *options]
         try:
-            code, printed = _run(command, timeout, progress)
+            code, printed = _run(command, timeout, progress, [int(path.removeprefix(_OPEN)) for _, path in left if path.startswith(_OPEN)])
         except subprocess.TimeoutExpired:
             raise make("DEADLINE_EXCEEDED", f"heddle: compiling '{source}' failed: it took more than {timeout} s and was ended") from None
         except OSError as wrong:
