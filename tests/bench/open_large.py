@@ -34,7 +34,7 @@ def write_weights(path, count, rows):
 
 
 def write_model(path, count, rows):
-    """y = the sum of one row of each tensor, in the tx dialect: an ONNX file would contain the weights."""
+    """y = the sum of one row of each tensor, in the tx dialect."""
     table, row = f"tensor<{rows}x{COLUMNS}xf32>", f"tensor<1x{COLUMNS}xf32>"
     lines = [f'module {{\n  func.func @main(%ids: tensor<1xi64> {{tx.name = "ids"}}) -> ({row} {{tx.name = "y"}}) {{']
     for i in range(count):

@@ -376,6 +376,10 @@ class ParamsIn(HeddleTestCase):
         self.succeed("params", "convert", self.npz("wrong.npz", v=w), "-o", self.folder / "shard-2.safetensors")
         self.model = self.products(absent("encoder.weight", 3, 4))
         self.assertRegex(self.refuse(1, "--params-in", index), "says that tensor 'encoder.weight' is in .*shard-2.safetensors', which does not have it")
+        before = (self.folder / "shard-1.safetensors").read_bytes()
+        index = self.shards({"encoder.weight": w, "b": w, "c": w})
+        self.assertRegex(self.refuse(1, "--params-in", index, "--params-out", self.folder / "shard-1.safetensors"), "weights are left to this file")
+        self.assertEqual((self.folder / "shard-1.safetensors").read_bytes(), before)
         text = self.folder / "m.mlir"
         text.write_text('func.func @main() -> tensor<2xf32> { %w = tx.parameter "w" {scope = "a"} : tensor<2xf32>\n return %w : tensor<2xf32> }')
         self.assertIn("parameter files are for ONNX models", self.refuse(1, "--params-in", good, model=text))
