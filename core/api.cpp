@@ -130,6 +130,7 @@ Status read_params(const T* given, T* out, const char* name) {
   request.profiles = (params.flags & HEDDLE_INSTANCE_PROFILE) != 0;
   request.route_only = (params.flags & HEDDLE_INSTANCE_ROUTE_ONLY) != 0;
   request.in_background = (params.flags & HEDDLE_INSTANCE_IN_BACKGROUND) != 0;
+  request.check_hashes = (params.flags & HEDDLE_INSTANCE_CHECK_HASHES) != 0;
   for (uint32_t i = 0; i < params.slot_count; ++i) {
     request.slots.emplace_back(std::string(view(params.slots[i].slot)), std::string(view(params.slots[i].device)));
   }

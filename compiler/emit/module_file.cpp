@@ -10,6 +10,7 @@
 #include "compiler/emit/schedule.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/bit.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "sdk/module/safetensors.h"
@@ -314,7 +315,11 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
   });
   // Both files are complete before either replaces an existing one.
   if (files.parameters()) {
-    if (auto error = module::prepare_safetensors(tensors, *files.parameters())) return error;
+    std::vector<uint64_t> hashes;
+    if (auto error = module::prepare_safetensors(tensors, *files.parameters(), {}, &hashes)) return error;
+    llvm::StringMap<uint64_t> hash_of;
+    for (auto [tensor, hash] : llvm::zip_equal(tensors, hashes)) hash_of[tensor.name] = hash;
+    for (auto& parameter : file.parameters) parameter->hash = parameter->scope.empty() ? hash_of.lookup(parameter->name) : 0;
   }
   if (auto error = writer.prepare(file, files.output())) return error;
   return files.commit();

@@ -11,6 +11,7 @@
 #include "core/submit/initializer_parts.h"
 #include "core/submit/instance.h"
 #include "core/submit/run.h"
+#include "sdk/module/reader.h"
 
 namespace heddle::submit {
 
@@ -129,6 +130,32 @@ Status Instance::locate_again(const std::vector<uint32_t>& globals, Located& loc
                    module_->path(), parameter.name()->string_view(), extent->path, change);
     }
     located.note(i, *extent, parameter.name()->string_view());
+  }
+  return Status();
+}
+
+Status Instance::check_hashes(const Located& located) const {
+  const mf::Module& meta = module_->metadata();
+  for (uint32_t i = 0; i < located.extents.size(); ++i) {
+    const memory::WeightExtent& extent = located.extents[i];
+    const uint32_t file = located.origins[i].file;
+    if (extent.descriptor < 0 || (file != open::ParameterExtent::kOfModule && located.names[file].over)) continue;
+    if (loading_ && loading_->cancelled()) break;  // the load says so
+    const uint64_t expected = meta.parameters()->Get(meta.globals()->Get(i)->index())->hash();
+    const char* cause = nullptr;
+    if (expected == 0) cause = "the module has no hash of it; compile the model again";
+    if (extent.block) cause = "its values are stored in blocks, which are others than those that were compiled; load it without the check";
+    if (cause)
+      return error(HEDDLE_STATUS_FAILED_PRECONDITION, "heddle: checking parameter '{}' of {} failed: {}", extent.name, extent.path, cause);
+    const module::Result<uint64_t> hash =
+        module::hash_of({extent.descriptor, extent.offset, extent.length}, std::string(extent.path), extent.pattern);
+    if (!hash.ok()) return open::to_status(hash.error(), "");
+    if (hash.value() == expected) continue;
+    return error(
+        HEDDLE_STATUS_DATA_LOSS,
+        "heddle: checking parameter '{}' of {} failed: its {} bytes have hash {:016x}, and {} was compiled with {:016x}; copy the file "
+        "again, or load other values on purpose without the check",
+        extent.name, extent.path, extent.length, hash.value(), module_->path(), expected);
   }
   return Status();
 }

@@ -121,6 +121,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
   place_globals(instance->module_->metadata(), instance->machine_);
   // Shared, since functions that a thread runs have to be copyable.
   const auto located = std::make_shared<Located>();
+  located->check_hashes = request.check_hashes;
   HEDDLE_RETURN_IF_ERROR(instance->locate_parameters(request.parameter_files, nullptr, *located));
   for (uint32_t i = 0; i < instance->module_->signatures().size(); ++i) {
     instance->functions_.push_back(std::make_unique<Function>(*instance, instance->module_->signatures()[i], instance->program(i)));
@@ -135,6 +136,7 @@ Result<Ref<Instance>> Instance::create(std::shared_ptr<Runtime> runtime, std::sh
 }
 
 Status Instance::load_data(Located& located) {
+  if (located.check_hashes) HEDDLE_RETURN_IF_ERROR(check_hashes(located));
   Result<memory::Ref<State>> state = State::create(module_->metadata(), machine_, devices_, read_.at_all, serial_);
   if (!state.ok()) return state.take_status();
   state_ = std::move(*state);

@@ -36,6 +36,7 @@ struct InstanceRequest {
   bool route_only = false;     // reads no parameters and runs nothing
   bool bind_only = false;      // loads no code either
   bool in_background = false;  // the parameters are loaded by another thread
+  bool check_hashes = false;   // compares parameters with those that the module was compiled with
 };
 
 // The programs of a module that belong together, one per function; initializer is NULL if there is none.
@@ -128,6 +129,7 @@ class Instance final : public memory::Counted {
     std::vector<uint32_t> kept;                 // the globals that functions read, and that are loaded
     std::vector<Origin> origins;                // one per global
     std::vector<open::ParameterFiles::Named> names;  // of origins
+    bool check_hashes = false;
     void note(uint32_t global, const open::ParameterExtent& extent, std::string_view name);
     // Keeps only names that a refit may need: of parameters that are not in memory.
     void drop_unused_names(const std::vector<bool>& in_memory);
@@ -139,6 +141,8 @@ class Instance final : public memory::Counted {
   // Loads the parameters that functions read and all other globals that the instance keeps; then those that only the initializer reads, part by part.
   // current: shared where nothing changes; NULL: none yet. state: for the initializer.
   Result<memory::Ref<Globals>> make_globals(const Located& located, const Globals* current, State& state);
+  // Reads all parameters but those of overlays, and compares their hashes with the module's.
+  Status check_hashes(const Located& located) const;
   // Makes the globals and prepares the functions.
   Status load_data(Located& located);
   // What constants and derived values depend on, for instances with the same devices. Empty if they cannot be shared: they are computed with state or

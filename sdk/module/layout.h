@@ -9,7 +9,7 @@
 //
 // Every section is present, possibly empty, and starts at the first aligned byte after the previous one; the padding is zero. The content hash is
 // XXH3-128 of bytes [0, start of parameters) with its own field taken as zero. Each parameter has its own hash in the metadata, so that opening a
-// file reads no parameter.
+// file reads no parameter. Parameters in other files have one too, if the compiler had their values; it is checked on request.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace heddle::module {
 
@@ -24,6 +28,18 @@ Status for_each_piece(const ParameterSource& source, const std::function<Status(
     done += count;
   }
   return std::nullopt;
+}
+
+Result<uint64_t> hash_each_piece(const ParameterSource& source, const std::function<Status(std::span<const std::byte>)>& take) {
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+  if (!state) throw std::bad_alloc();
+  XXH3_64bits_reset(state.get());
+  Status failed = for_each_piece(source, [&](std::span<const std::byte> piece) {
+    XXH3_64bits_update(state.get(), piece.data(), piece.size());
+    return take(piece);
+  });
+  if (failed) return *failed;
+  return XXH3_64bits_digest(state.get());
 }
 
 }  // namespace heddle::module

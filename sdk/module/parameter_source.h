@@ -22,5 +22,7 @@ struct ParameterSource {
 
 // Passes on the bytes in order, in parts of at most 4 MiB; stops at the first failure on either side.
 Status for_each_piece(const ParameterSource& source, const std::function<Status(std::span<const std::byte>)>& take);
+// Does the same and returns the bytes' XXH3-64.
+Result<uint64_t> hash_each_piece(const ParameterSource& source, const std::function<Status(std::span<const std::byte>)>& take);
 
 }  // namespace heddle::module

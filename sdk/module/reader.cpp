@@ -101,6 +101,7 @@ std::array<uint8_t, 16> hash_of(std::byte* head, uint64_t bytes) {
   std::byte kept[16];
   std::memcpy(kept, field, sizeof(kept));
   std::memset(field, 0, sizeof(kept));
+  if (bytes < kPageAlignment) __builtin_unreachable();  // leaves out the code for short inputs
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, XXH3_128bits(head, bytes));
   std::memcpy(field, kept, sizeof(kept));
@@ -195,6 +196,17 @@ Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t fl
   return module;
 } catch (const std::bad_alloc&) {
   return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "module: opening a file failed: out of memory; free memory"};
+}
+
+Result<uint64_t> hash_of(const FileExtent& extent, const std::string& path, std::string_view pattern) {
+  // At once, since code for hashing piece by piece would make the runtime larger.
+  const std::unique_ptr<std::byte[]> bytes(new std::byte[extent.length]);
+  if (pattern.empty()) {
+    if (Status failed = read_exactly(extent.descriptor, path, extent.offset, {bytes.get(), extent.length})) return *failed;
+  } else {
+    for (uint64_t i = 0; i < extent.length; ++i) bytes[i] = static_cast<std::byte>(pattern[i % pattern.size()]);
+  }
+  return XXH3_64bits(bytes.get(), extent.length);
 }
 
 Status verify_parameters(const Module& module) try {

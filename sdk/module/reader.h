@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "sdk/module/error.h"
 
@@ -64,6 +65,10 @@ class Module {
 // NOT_FOUND or PERMISSION_DENIED from the system; INVALID_ARGUMENT for another kind of file; UNIMPLEMENTED for a newer format;
 // DATA_LOSS for a damaged file. Reads no parameter.
 Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t flags = 0);
+
+// XXH3-64 of bytes of a file, as in Parameter.hash, or of a pattern that is repeated up to their number, unless it is empty. Throws
+// std::bad_alloc if there is no memory for all of them.
+Result<uint64_t> hash_of(const FileExtent& bytes, const std::string& path, std::string_view pattern = {});
 
 // Reads every stored parameter and checks its hash. DATA_LOSS names the first mismatch.
 Status verify_parameters(const Module& module);

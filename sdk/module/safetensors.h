@@ -36,7 +36,8 @@ struct SafetensorsTensor {
 // Writes tensors in the given order, after a header padded to 8 bytes, through a temporary file. UNIMPLEMENTED for i4 and u4, for which the format
 // has no name; INVALID_ARGUMENT for a source whose size does not match its shape, or for a duplicate name.
 Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const std::string& path, const SafetensorsMetadata& metadata = {});
-// The same without naming the file: the caller commits `file`, which is new, or drops it.
-Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file, const SafetensorsMetadata& metadata = {});
+// The same without naming the file: the caller commits `file`, which is new, or drops it. out_hashes, which may be NULL: the XXH3-64 of each tensor.
+Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file, const SafetensorsMetadata& metadata = {},
+                           std::vector<uint64_t>* out_hashes = nullptr);
 
 }  // namespace heddle::module

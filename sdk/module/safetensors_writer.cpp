@@ -45,7 +45,8 @@ Status write_safetensors(const std::vector<SafetensorsTensor>& tensors, const st
   return file.commit();
 }
 
-Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file, const SafetensorsMetadata& metadata) try {
+Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, OutputFile& file, const SafetensorsMetadata& metadata,
+                           std::vector<uint64_t>* out_hashes) try {
   const std::string& path = file.path();
   std::string json = "{";
   for (const auto& [name, text] : metadata) {
@@ -97,8 +98,14 @@ Status prepare_safetensors(const std::vector<SafetensorsTensor>& tensors, Output
   if (Status failed = file.append(prefix)) return failed;
   if (Status failed = file.append({reinterpret_cast<const std::byte*>(json.data()), json.size()})) return failed;
   for (const SafetensorsTensor& tensor : tensors) {
-    Status failed = for_each_piece(tensor.source, [&](std::span<const std::byte> piece) { return file.append(piece); });
-    if (failed) return failed;
+    auto append = [&](std::span<const std::byte> piece) { return file.append(piece); };
+    if (!out_hashes) {
+      if (Status failed = for_each_piece(tensor.source, append)) return failed;
+      continue;
+    }
+    const Result<uint64_t> hash = hash_each_piece(tensor.source, append);
+    if (!hash) return hash.error();
+    out_hashes->push_back(hash.value());
   }
   return file.finish();
 } catch (const std::bad_alloc&) {

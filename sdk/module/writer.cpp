@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <new>
 
 #include "sdk/module/layout.h"
@@ -37,19 +36,6 @@ Error invalid(std::string_view cause) {
 }  // namespace
 
 namespace {
-
-// XXH3-64 of the bytes, which are also passed to `take`.
-Result<uint64_t> hash_of(const ParameterSource& source, const std::function<Status(std::span<const std::byte>)>& take) {
-  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
-  if (!state) throw std::bad_alloc();
-  XXH3_64bits_reset(state.get());
-  Status failed = for_each_piece(source, [&](std::span<const std::byte> piece) {
-    XXH3_64bits_update(state.get(), piece.data(), piece.size());
-    return take(piece);
-  });
-  if (failed) return *failed;
-  return XXH3_64bits_digest(state.get());
-}
 
 // The version of the oldest readers that understand the module.
 uint16_t minor_of(const module_format::ModuleT& module) {
@@ -115,8 +101,8 @@ Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) t
     const auto found = sources_.find(index);
     parameter.stored = found != sources_.end();
     parameter.data.reset();
-    parameter.hash = 0;
     if (!parameter.stored) continue;
+    parameter.hash = 0;
     parameters_bytes = align_up(parameters_bytes, kSectionAlignment);
     parameter.data = std::make_unique<module_format::Range>(parameters_bytes, found->second.size_bytes);
     if (__builtin_add_overflow(parameters_bytes, found->second.size_bytes, &parameters_bytes) || parameters_bytes > kMaxSizeBytes) {
@@ -163,7 +149,7 @@ Status ModuleWriter::prepare(module_format::ModuleT& module, OutputFile& file) t
   if (Status failed = file.append(head)) return failed;
   for (const auto& [index, source] : sources_) {
     if (Status failed = file.pad_to(kSectionAlignment)) return failed;
-    const Result<uint64_t> hash = hash_of(source, [&](std::span<const std::byte> piece) { return file.append(piece); });
+    const Result<uint64_t> hash = hash_each_piece(source, [&](std::span<const std::byte> piece) { return file.append(piece); });
     if (!hash) return hash.error();
     module.parameters[index]->hash = hash.value();
   }

@@ -27,7 +27,7 @@ class ModuleWriter {
   // its scope.
   void set_parameter(uint32_t index, ParameterSource source);
 
-  // Fills in the derived fields (stored, data and hash of parameters; size_bytes of parameter and constant globals), checks everything as a reader
+  // Fills in the derived fields (stored and data of parameters, the hash of those with a source; size_bytes of parameter and constant globals), checks everything as a reader
   // would, and writes. On failure nothing is left behind, and an existing file is unchanged. INVALID_ARGUMENT for a module that does not pass the
   // verifier.
   Status write(module_format::ModuleT& module, const std::string& path);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Parameter files that this test writes itself: GGUF with every block type, compared with values that NumPy computes from the definitions of the
 types, and IRPA; heddle params and heddle run on both, on .npz and on .npy."""
+import json
 import struct
 import unittest
 
@@ -8,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from heddle_command import HeddleTestCase
+from heddle_command import HeddleTestCase, heddle
 
 ROWS = 3
 F32 = np.float32
@@ -218,6 +219,11 @@ class Gguf(HeddleTestCase):
             np.save(self.folder / "x.npy", np.zeros((ROWS, 512), dtype))
             self.succeed("run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--params", file, "--output", f"@{out}")
             self.assertTrue(np.array_equal(np.load(out), values.astype(dtype)), name)
+            refused = self.fail_with(1, "run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--params", file, "--check-hashes").stderr
+            self.assertIn(f"checking parameter 'w' of {file} failed: its values are stored in blocks", refused)
+            problem, = json.loads(heddle("params", "verify", file, "--module", module, "--hashes", "--format", "json").stdout)["problems"]
+            self.assertEqual((problem["name"], problem["problem"]), ("w", "hash"))
+            self.assertIn("stored in blocks", problem["text"])
             write_gguf(file, [("w", BLOCKS[name][0], [ROWS, 256], content[:len(content) // 2])])
             self.assertIn(f"the file has {name}[3,256]", self.fail_with(1, "run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--params", file).stderr)
 
@@ -285,6 +291,57 @@ class OtherFormats(HeddleTestCase):
         self.assertIn("uses none", self.fail_with(1, *self.run_with(base), "--params-over", f"scope={over}").stderr)
         same = self.fail_with((1, 2), "run", self.module, "--input", "x=f32[3,5]=0.5", "--params", base, "--params-over", over, "--output", f"@{over}")
         self.assertIn("would overwrite", same.stderr)
+
+    def test_hashes_are_checked_on_request(self):
+        """The hash is that of the bytes that were compiled, in any file that has them; files that are laid over others are not checked."""
+        good = self.folder / "zero.safetensors"
+        check = ("--module", self.module, "--hashes")
+        np.save(self.folder / "w.npy", np.zeros((3, 5), F32))
+        write_irpa(self.folder / "w.irpa", [("w", (b"\0\0", 60))])
+        for file in (good, self.folder / "w.npy", self.folder / "w.irpa"):
+            self.succeed(*self.run_with(file), "--check-hashes")
+            self.assertIn("1 needed by the module; no error", self.succeed("params", "verify", file, *check).stdout)
+        damaged = bytearray(good.read_bytes())
+        damaged[-7] ^= 1
+        bad = self.folder / "bad.safetensors"
+        bad.write_bytes(damaged)
+        self.succeed(*self.run_with(bad))
+        self.succeed("params", "verify", bad, "--module", self.module)
+        self.out.unlink()
+        error = self.fail_with(1, *self.run_with(bad), "--check-hashes").stderr
+        self.assertFalse(self.out.exists())
+        result = heddle("params", "verify", bad, *check, "--format", "json")
+        self.assertEqual(result.code, 1, str(result))
+        problem, = json.loads(result.stdout)["problems"]
+        self.assertEqual((problem["name"], problem["problem"]), ("w", "hash"))
+        self.assertNotEqual(problem["hash"], problem["expected"])
+        self.assertIn(f"checking parameter 'w' of {bad} failed: its 60 bytes have hash {problem['hash']}, and {self.module} was compiled with "
+                      f"{problem['expected']}", error)
+        self.succeed(*self.run_with(good), "--params-over", bad, "--check-hashes")
+        self.assertIn("--hashes needs --module", self.fail_with(2, "params", "verify", good, "--hashes").stderr)
+
+    def test_a_module_is_checked_alone(self):
+        module = self.folder / "inside.heddle"
+        values = np.arange(18_000, dtype=F32).reshape(3, 6000)  # smaller ones are no parameters
+        graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 6000])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 6000])], [numpy_helper.from_array(values, "w")])
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), self.folder / "inside.onnx")
+        self.succeed("compile", self.folder / "inside.onnx", "-o", module)
+        self.assertIn("module, 1 parameters, 70.3 KiB; no error", self.succeed("params", "verify", module).stdout)
+        self.assertIn("module, 0 parameters, 0 B, and 1 in other files", self.succeed("params", "verify", self.module).stdout)
+        call = ("run", module, "--input", "x=f32[3,6000]=0.5", "--check-hashes")
+        self.succeed(*call)
+        content = module.read_bytes()
+        at = content.index(values.tobytes())
+        module.write_bytes(content[:at + 40] + b"!" + content[at + 41:])
+        result = heddle("params", "verify", module)
+        self.assertEqual(result.code, 1, str(result))
+        self.assertRegex(result.stdout, "w +hash +its 72000 bytes have hash [0-9a-f]{16}, and the module was compiled with [0-9a-f]{16}")
+        self.succeed(*call[:-1])
+        self.assertRegex(self.fail_with(1, *call).stderr, "its 72000 bytes have hash [0-9a-f]{16}, and .*inside.heddle was compiled with [0-9a-f]{16}")
+        module.write_bytes(content[:at + 100])
+        self.assertIn("the file has", self.fail_with(1, "params", "verify", module).stderr)
+        self.assertIn("it takes no --nan, --module and --hashes", self.fail_with(2, "params", "verify", module, "--nan").stderr)
 
     def test_patterns_fill_a_parameter(self):
         write_irpa(self.folder / "a.irpa", [("w", (F32(2.5).tobytes(), 60))])

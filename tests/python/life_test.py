@@ -105,6 +105,17 @@ class Life(unittest.TestCase):
             with self.assertRaises(heddle.DataLossError):
                 use()
 
+    def test_hashes_are_checked_on_request(self):
+        path, weights = models.table(64, 64)
+        heddle.open(path, parameters=weights, check_hashes=True).close()
+        broken = models.FOLDER / "changed.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        broken.write_bytes(content)
+        heddle.open(path, parameters=broken).close()
+        with self.assertRaisesRegex(heddle.DataLossError, "bytes have hash [0-9a-f]{16}, and .* was compiled with [0-9a-f]{16}"):
+            heddle.open(path, parameters=broken, check_hashes=True)
+
     def test_threads_call_at_once(self):
         module, failed = heddle.open(models.add(4)), []
 

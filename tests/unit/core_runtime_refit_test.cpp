@@ -346,5 +346,36 @@ TEST_P(RuntimeRefit, LaysFilesOverOthers) {
                       HEDDLE_STATUS_INVALID_ARGUMENT, "both");
 }
 
+TEST_P(RuntimeRefit, ChecksHashesOnRequest) {
+  auto refused = [&](ModuleBuilder& module, const std::string& file) {
+    const std::string path = folder.path("refused" + std::to_string(module.module.parameters[0]->hash) + ".heddle");
+    EXPECT_EQ(module.write(path), "");
+    ModuleHandle opened = open_module(runtime.get(), path);
+    InstanceHandle instance;
+    return create_instance(opened.get(), {{"", GetParam().device}}, &instance, {{"", file}}, HEDDLE_INSTANCE_CHECK_HASHES);
+  };
+  const std::string first = write("first", {{"u", 1}, {"v", 10}}), second = write("second", {{"u", 2}, {"v", 10}});
+  ModuleBuilder module = summing();
+  const std::vector<float> values[] = {std::vector<float>(kWidth, 1), std::vector<float>(kWidth, 10)};
+  for (size_t i = 0; i < 2; ++i) {
+    const auto bytes = std::as_bytes(std::span<const float>(values[i]));
+    module.module.parameters[i]->hash =
+        module::hash_each_piece({bytes.size(), bytes, nullptr}, [](std::span<const std::byte>) { return std::nullopt; }).value();
+  }
+  InstanceHandle instance = open(module, {{"", first}}, HEDDLE_INSTANCE_CHECK_HASHES);
+  ASSERT_NE(instance, nullptr);
+  EXPECT_EQ(sum(find_function(instance, "main")), 12);
+  HEDDLE_EXPECT_OK(try_refit(instance, {{"", second}}));  // new values are what a refit is for
+  EXPECT_EQ(sum(find_function(instance, "main")), 14);
+  // u is read by the initializer only; in the background, the first use has the error.
+  HEDDLE_EXPECT_FAILS(refused(module, second), HEDDLE_STATUS_DATA_LOSS,
+                      "checking parameter 'u' of " + second + " failed: its 16 bytes have hash ");
+  InstanceHandle later = open(module, {{"", second}}, HEDDLE_INSTANCE_CHECK_HASHES | HEDDLE_INSTANCE_IN_BACKGROUND);
+  ASSERT_NE(later, nullptr);
+  HEDDLE_EXPECT_FAILS(heddle_instance_wait(later.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_DATA_LOSS, "parameter 'u'");
+  module.module.parameters[0]->hash = 0;
+  HEDDLE_EXPECT_FAILS(refused(module, first), HEDDLE_STATUS_FAILED_PRECONDITION, "the module has no hash of it");
+}
+
 }  // namespace
 }  // namespace heddle::testing

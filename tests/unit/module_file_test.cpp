@@ -78,6 +78,29 @@ TEST(ModuleFile, ParametersAreFoundThroughTheDescriptor) {
   EXPECT_FALSE(verify_parameters(module));
 }
 
+TEST(ModuleFile, HashesAreThoseOfTheBytes) {
+  TemporaryFolder folder;
+  ModuleWriter writer;
+  auto module = sample::make(writer);
+  module.parameters[2]->hash = 77;  // of a parameter in another file, which only the caller knows
+  ASSERT_FALSE(writer.write(module, folder.path("m.heddle")));
+  auto opened = open_module(folder.path("m.heddle"));
+  ASSERT_TRUE(opened) << opened.error().message;
+  const auto& parameters = *opened.value()->metadata().parameters();
+  EXPECT_EQ(parameters.Get(2)->hash(), 77u);
+  const FileExtent extent = opened.value()->parameter_extent(*parameters.Get(0));
+  EXPECT_EQ(hash_of(extent, "m.heddle").value(), parameters.Get(0)->hash());
+  // In pieces, in memory, and as a pattern; both lengths that the algorithm treats differently.
+  for (const size_t count : {size_t{10}, size_t{3} << 20}) {
+    const std::string pattern = "abcde";
+    std::vector<std::byte> bytes(count * pattern.size());
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(pattern[i % pattern.size()]);
+    const auto expected = hash_each_piece({bytes.size(), bytes, nullptr}, [](std::span<const std::byte>) { return std::nullopt; });
+    EXPECT_EQ(hash_of({-1, 0, bytes.size()}, "", pattern).value(), expected.value());
+  }
+  EXPECT_EQ(hash_of({extent.descriptor, extent.offset, uint64_t{1} << 20}, "m.heddle").error().code, HEDDLE_STATUS_DATA_LOSS);
+}
+
 TEST(ModuleFile, OpeningReadsNoParameter) {
   TemporaryFolder folder;
   std::string bytes = write_sample(folder.path("m.heddle"));

@@ -78,6 +78,7 @@ void ModuleFlags::add_to(Flags& flags, bool with_device) {
               "[SCOPE=]FILE");
   if (with_device) flags.texts("--device", devices, "device of a slot", "[SLOT=]ALIAS");
   flags.on("--no-hash", no_hash, "skip the check of the content hash");
+  flags.on("--check-hashes", check_hashes, "read all parameters once more and compare them with those that the module was compiled with");
 }
 
 std::vector<Assignment> parameter_files(const ModuleFlags& flags) {
@@ -123,13 +124,14 @@ InstanceParams::InstanceParams(const ModuleFlags& flags, const std::vector<std::
   c.parameter_files = parameter_files_.data();
   c.parameter_file_count = static_cast<uint32_t>(flags.params.size());
   c.overlays = parameter_files_.data() + flags.params.size();
+  c.flags = flags.check_hashes ? HEDDLE_INSTANCE_CHECK_HASHES : 0;
   c.overlay_count = static_cast<uint32_t>(flags.params_over.size());
 }
 
 heddle_status_t* create_instance(heddle_module_t* module, const ModuleFlags& flags, const std::vector<std::string>& devices, Instance& out,
                                  uint32_t instance_flags) {
   InstanceParams params(flags, devices);
-  params.c.flags = instance_flags;
+  params.c.flags |= instance_flags;
   heddle_instance_t* instance = nullptr;
   heddle_status_t* status = heddle_instance_create(module, &params.c, &instance);
   out.reset(instance);

@@ -57,7 +57,7 @@ struct ModuleFlags {
   std::vector<std::string> params;
   std::vector<std::string> params_over;
   std::vector<std::string> devices;  // not added for bench, where the flag has another meaning
-  bool no_hash = false;
+  bool no_hash = false, check_hashes = false;
   void add_to(Flags& flags, bool with_device);
 };
 // The files of --params and then those of --params-over, each with its scope.

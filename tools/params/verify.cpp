@@ -1,28 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `heddle params verify`: checks the structure of a file; with --nan its values, with --module whether a module finds its parameters in it.
+// `heddle params verify`: checks the structure of a file; with --nan its values, with --module whether a module finds its parameters in it, with
+// --hashes whether they are those that it was compiled with. Of a module, checks the parameters that it stores.
 #include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <set>
 
 #include "sdk/module/element_types.h"
+#include "sdk/module/layout.h"
 #include "sdk/module/reader.h"
 #include "tools/heddle/npy.h"
 #include "tools/params/actions.h"
 #include "tools/params/element_blocks.h"
+#include "tools/params/sources.h"
 
 namespace heddle::tool {
 namespace {
 
 struct Options {
   std::string file, module, scope, format = "table", progress = "auto";
-  bool nan = false;
+  bool nan = false, hashes = false;
   void declare(Flags& flags) {
-    flags.positional("FILE", file, kParameterFileHelp);
+    flags.positional("FILE", file,
+                     std::string(kParameterFileHelp) + "; or a module, whose stored parameters are compared with their hashes");
     flags.on("--nan", nan, "read all values; NaN, infinities and a wrong CRC in .npz are errors");
     flags.text("--module", module, "the file must have every parameter that this module reads from files, with its type and shape",
                "MODULE");
+    flags.on("--hashes", hashes, "with --module: read the parameters, and compare them with those that the module was compiled with");
     flags.text("--scope", scope, "with --module: only parameters of this scope", "NAME");
     flags.choice("--format", format, format_names(), "format of the results on stdout");
     add_progress_flag(flags, progress);
@@ -80,9 +87,45 @@ Wrong check_values(const Checkpoint& checkpoint, const StoredTensor& tensor, Pro
   return {};
 }
 
+// 16 digits, as in error texts of the runtime
+std::string hash_text(uint64_t hash) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+// Compares a hash of bytes in a file with that of the module.
+Wrong check_hash(const module_format::Parameter& parameter, const module::ParameterSource& bytes, Json& problems) {
+  const module::Result<uint64_t> hash = module::hash_each_piece(bytes, [](std::span<const std::byte>) { return std::nullopt; });
+  if (!hash) return wrong_of(hash.error());
+  if (hash.value() == parameter.hash()) return {};
+  const std::string found = hash_text(hash.value()), expected = hash_text(parameter.hash());
+  problems.push_back(
+      problem(parameter.name()->str(), "hash",
+              "its " + std::to_string(bytes.size_bytes) + " bytes have hash " + found + ", and the module was compiled with " + expected));
+  problems.back()["hash"] = found;
+  problems.back()["expected"] = expected;
+  return {};
+}
+
+// A parameter's bytes in the file; a problem if they cannot be those that the module was compiled with.
+Wrong check_hash(const module_format::Parameter& parameter, const Checkpoint& checkpoint, const StoredTensor& tensor, Progress& progress,
+                 Json& problems) {
+  if (parameter.hash() == 0) {
+    problems.push_back(problem(tensor.name, "hash", "the module has no hash of it; compile the model again"));
+  } else if (tensor.block) {
+    problems.push_back(problem(tensor.name, "hash", "its values are stored in blocks, which are others than those that were compiled"));
+  } else {
+    return check_hash(parameter, stored_bytes(checkpoint, tensor, progress), problems);
+  }
+  return {};
+}
+
 // Checks the parameters that the module reads from files, of all scopes or of one. Returns how many it needs, and their scopes.
-void check_module(const module::Module& module, const std::string* scope, const Checkpoint& checkpoint, Json& problems,
-                  std::set<std::string>& scopes, uint64_t& wanted) {
+Wrong check_module(const module::Module& module, const Options& options, const std::string* scope, const Checkpoint& checkpoint,
+                   Json& problems, std::set<std::string>& scopes, uint64_t& wanted) {
+  std::vector<std::pair<const module_format::Parameter*, const StoredTensor*>> found;
+  uint64_t bytes = 0;
   for (const module_format::Parameter* parameter : *module.metadata().parameters()) {
     if (parameter->stored()) continue;
     scopes.insert(parameter->scope()->str());
@@ -96,15 +139,84 @@ void check_module(const module::Module& module, const std::string* scope, const 
     if (!tensor) {
       problems.push_back(problem(name, "missing", "the module needs " + expected + ", the file has no tensor of that name"));
     } else if (tensor->is_untyped) {
-      if (tensor->length == parameter->size_bytes()) continue;
+      if (tensor->length == parameter->size_bytes()) {
+        found.emplace_back(parameter, tensor);
+        continue;
+      }
       problems.push_back(problem(name, "shape", "the module needs " + expected + ", the file has " + tensor->shape_text()));
     } else if (tensor->block ? !tensor->has_values() || !module::decodes_to(parameter->element_type())
                              : tensor->shape.element_type != parameter->element_type()) {
       problems.push_back(problem(name, "type", "the module needs " + expected + ", the file has " + tensor->shape_text()));
     } else if (tensor->shape.dims != dims) {
       problems.push_back(problem(name, "shape", "the module needs " + expected + ", the file has " + tensor->shape_text()));
+    } else {
+      found.emplace_back(parameter, tensor);
     }
   }
+  if (!options.hashes) return {};
+  for (const auto& [parameter, tensor] : found) bytes += tensor->length;
+  Progress progress(options.progress, "reading", bytes);
+  for (const auto& [parameter, tensor] : found) {
+    if (Wrong wrong = check_hash(*parameter, checkpoint, *tensor, progress, problems); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+bool is_module(const std::string& path) {
+  InputFile file;
+  char first[sizeof(module::kMagic)] = {};
+  if (!file.open(path).empty() || file.size_bytes() < sizeof(first)) return false;
+  return file.read(0, std::as_writable_bytes(std::span(first))).empty() && std::memcmp(first, module::kMagic, sizeof(first)) == 0;
+}
+
+// Prints the verdict on a file; returns the exit code.
+int print_verdict(const Options& options, const Json& whole, const Json& problems, const std::string& found) {
+  const Format format = format_from_name(options.format);
+  if (format == Format::kJsonLines) {
+    print_line(dump_json(whole, -1));
+  } else if (format != Format::kTable || !problems.empty()) {
+    print_rows(whole, problems, {field("name", "name"), field("problem", "problem"), field("text", "text")}, format);
+  }
+  if (format == Format::kTable) {
+    print_line(options.file + ": " + found + "; " + (problems.empty() ? "no error" : std::to_string(problems.size()) + " errors"));
+  }
+  return problems.empty() ? kFine : kFailed;
+}
+
+// Checks the hashes of the parameters that a module stores. Opening it checks the rest.
+int verify_module(const Flags& flags, const Options& options) {
+  auto module = module::open_module(options.file);
+  if (!module) return flags.failed(wrong_of(module.error()));
+  InputFile file;
+  if (Wrong wrong = file.open(options.file); !wrong.empty()) return flags.failed(file.about(wrong));
+  std::vector<const module_format::Parameter*> stored;
+  uint64_t bytes = 0, others = 0;
+  for (const module_format::Parameter* parameter : *module.value()->metadata().parameters()) {
+    if (!parameter->stored()) {
+      ++others;
+      continue;
+    }
+    stored.push_back(parameter);
+    bytes += parameter->size_bytes();
+  }
+  Progress progress(options.progress, "reading", bytes);
+  Json problems = Json::array();
+  for (const module_format::Parameter* parameter : stored) {
+    const module::FileExtent place = module.value()->parameter_extent(*parameter);
+    auto read = [&](uint64_t offset, std::span<std::byte> out) -> module::Status {
+      if (Wrong wrong = file.read(place.offset + offset, out); !wrong.empty())
+        return module::Error{HEDDLE_STATUS_DATA_LOSS, file.about(wrong)};
+      progress.add(out.size());
+      return std::nullopt;
+    };
+    if (Wrong wrong = check_hash(*parameter, {place.length, {}, read}, problems); !wrong.empty()) return flags.failed(wrong);
+  }
+  if (Wrong wrong = file.changed(); !wrong.empty()) return flags.failed(file.about(wrong));
+  const Json whole{{"file", options.file}, {"format", "module"}, {"valid", problems.empty()}, {"tensors", stored.size()},
+                   {"bytes", bytes},       {"outside", others},  {"problems", problems}};
+  return print_verdict(options, whole, problems,
+                       "module, " + std::to_string(stored.size()) + " parameters, " + bytes_text(bytes) +
+                           (others ? ", and " + std::to_string(others) + " in other files, which --module and --hashes check" : ""));
 }
 
 std::string quoted_list(const std::set<std::string>& names) {
@@ -119,6 +231,14 @@ int run(const Arguments& arguments) {
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.module.empty() && flags.given("--scope")) return flags.misuse("--scope needs --module");
+  if (is_module(options.file)) {
+    if (options.nan || options.hashes || !options.module.empty())
+      return flags.misuse("'" + options.file +
+                          "' is a module: it takes no --nan, --module and --hashes, and its hashes are always checked");
+    return verify_module(flags, options);
+  }
+  if (options.module.empty() && options.hashes)
+    return flags.misuse("--hashes needs --module: the hashes are in the module that was compiled with these parameters");
   Checkpoint checkpoint;
   if (std::optional<int> code = open_checkpoint(flags, options.file, checkpoint)) return *code;
   Json problems = Json::array();
@@ -129,7 +249,9 @@ int run(const Arguments& arguments) {
     if (!module) return flags.failed(wrong_of(module.error()));
     std::set<std::string> scopes;
     uint64_t wanted = 0;
-    check_module(*module.value(), flags.given("--scope") ? &options.scope : nullptr, checkpoint, problems, scopes, wanted);
+    const std::string* scope = flags.given("--scope") ? &options.scope : nullptr;
+    if (Wrong wrong = check_module(*module.value(), options, scope, checkpoint, problems, scopes, wanted); !wrong.empty())
+      return flags.failed(wrong);
     if (flags.given("--scope") && !scopes.contains(options.scope))
       return flags.misuse("--scope: the module has no external parameters in scope '" + options.scope +
                           "'; its scopes are: " + (scopes.empty() ? "none" : quoted_list(scopes)));
@@ -154,16 +276,7 @@ int run(const Arguments& arguments) {
                    {"bytes", checkpoint.tensor_bytes()},
                    {"warnings", checkpoint.warnings()},
                    {"problems", problems}};
-  const Format format = format_from_name(options.format);
-  if (format == Format::kJsonLines) {
-    print_line(dump_json(whole, -1));
-  } else if (format != Format::kTable || !problems.empty()) {
-    print_rows(whole, problems, {field("name", "name"), field("problem", "problem"), field("text", "text")}, format);
-  }
-  if (format == Format::kTable) {
-    print_line(options.file + ": " + found + "; " + (problems.empty() ? "no error" : std::to_string(problems.size()) + " errors"));
-  }
-  return problems.empty() ? kFine : kFailed;
+  return print_verdict(options, whole, problems, found);
 }
 
 }  // namespace

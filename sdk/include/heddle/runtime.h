@@ -170,6 +170,10 @@ typedef struct heddle_parameter_file { /* Frozen. */
 /* Returns as soon as slots are bound, code is loaded and every parameter has been found in its file; another thread reads the parameters and computes
  * from them. Calls and reports wait for it; if it fails, each of them returns that error. Releasing the instance cancels it. Since ABI 0.2. */
 #define HEDDLE_INSTANCE_IN_BACKGROUND 4u
+/* Before the parameters are loaded, reads all of them once more and compares their hashes with those of the values that the module was compiled with;
+ * this needs host memory for the largest one. DATA_LOSS names the first that differs. FAILED_PRECONDITION for values that are stored in blocks, which
+ * are others, and for a module without hashes. Tensors of overlays are not checked. Since ABI 0.2. */
+#define HEDDLE_INSTANCE_CHECK_HASHES 8u
 
 typedef struct heddle_instance_params {
   uint32_t struct_size;

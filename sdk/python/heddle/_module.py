@@ -139,11 +139,12 @@ class Module(_core.Module):
     """
 
     def __init__(self, runtime: Runtime, path: PathLike, devices: str | Mapping[str, str] | None = None, parameters: Parameters | None = None,
-                 profile: bool = False, background: bool = False, over: Parameters | None = None):
+                 profile: bool = False, background: bool = False, over: Parameters | None = None,
+                 check_hashes: bool = False):
         slots = {"": devices} if isinstance(devices, str) else dict(devices or {})
         with _ParameterFiles() as files:
             super().__init__(runtime, os.fspath(path), list(slots.items()), files.named(parameters, "parameters"), files.named(over, "over"),
-                             (1 if profile else 0) | (4 if background else 0))
+                             (1 if profile else 0) | (4 if background else 0) | (8 if check_hashes else 0))
         self._loading = background
         self._runtime = runtime
         self._functions: dict[str, _core.Function] = {}
@@ -252,7 +253,8 @@ class Module(_core.Module):
 
 
 def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config: PathLike | None = None, parameters: Parameters | None = None, *,
-         runtime: Runtime | None = None, profile: bool = False, background: bool = False, over: Parameters | None = None) -> Module:
+         runtime: Runtime | None = None, profile: bool = False, background: bool = False, over: Parameters | None = None,
+         check_hashes: bool = False) -> Module:
     """Opens a .heddle file on devices.
 
     devices     the device of the default slot, such as "cpu" or "cuda:0", or a dictionary of slots and devices; others are routed by the configuration
@@ -262,13 +264,14 @@ def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config:
     runtime     instead of that of the process
     profile     measures each region, for `profile()`; calls are slower
     background  returns as soon as the parameters are found; another thread loads them, and the first call waits for it
+    check_hashes  reads the parameters once more and raises DataLossError if they are not those that the module was compiled with
     """
     if runtime is not None and config is not None:
         raise make("TYPE", f"heddle: opening '{os.fspath(path)}' failed: it takes a runtime or a config, got both; pass the config to Runtime")
     if runtime is None:
         runtime = Runtime(config) if config is not None else shared_runtime()
     try:
-        return Module(runtime, path, devices, parameters, profile, background, over)
+        return Module(runtime, path, devices, parameters, profile, background, over, check_hashes)
     except NotFoundError as error:
         if os.path.exists(path):
             raise
