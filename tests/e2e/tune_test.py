@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """`heddle tune`, what `heddle compile --tuned` makes of its choices, what `heddle compile --explain` says of plans, and kernels for some calls only."""
 import json
+import re
 import signal
 import subprocess
 import time
@@ -128,6 +129,34 @@ class Tune(HeddleTestCase):
             if choice["when"] == "":
                 self.assertEqual(self.matmul(report)["choice"], choice["choice"])
         self.assertEqual(report.get("tuned", {}).get("taken", 0), len(written["choices"]))
+
+    def test_tune_has_the_flags_that_determine_kernels(self):
+        flags = {command: set(re.findall(r"--[a-z][a-z-]*", self.succeed(command, "--help").stdout)) for command in ("compile", "run", "tune")}
+        outputs = {"--params-out", "--annotate-affinity", "--tuned", "--no-cache", "--dump-after", "--dump-to", "--report", "--ptxas", "--reproducer",
+                   "--explain"}
+        self.assertEqual(flags["compile"] - flags["tune"] - outputs, set())
+        self.assertLessEqual({"--params", "--params-over", "--device", "--input"} & flags["run"], flags["tune"])
+
+    def test_tune_runs_what_they_make_of_a_model(self):
+        """Arguments that the function overwrites, values that calls keep, and weights in files."""
+        floats = onnx.TensorProto.FLOAT
+        values = [helper.make_tensor_value_info(name, floats, [64, columns]) for name, columns in
+                  (("x", DEPTH), ("sum", COLUMNS), ("last", COLUMNS), ("y", COLUMNS), ("z", COLUMNS))]
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["product"], name="product"), helper.make_node("Add", ["sum", "product"], ["y"], name="add"),
+                 helper.make_node("Mul", ["last", "product"], ["z"], name="mul")]
+        graph = helper.make_graph(nodes, "sums", values[:3], values[3:], [onnx.numpy_helper.from_array(self.weights, "w")])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.model)
+        np.savez(self.folder / "w.npz", w=self.weights)
+        np.savez(self.folder / "over.npz", w=2 * self.weights)
+        tune = ("tune", self.model, "-o", self.folder / "choices.json", "--device", "cpu", "--seconds", 0.01, "--plans", 2, "--format", "json")
+        for flags in (("--alias", "sum=y"), ("--donate", "x", "--donate", "sum"), ("--alias", "sum=y", "--state", "last=z"),
+                      ("--params-in", self.folder / "w.npz", "--params-over", self.folder / "over.npz")):
+            told = json.loads(self.succeed(*tune, *flags).stdout)
+            self.assertIn("product", [kernel["region"] for kernel in told["kernels"]][0], flags)
+            self.succeed("compile", self.model, "-o", self.folder / "m.heddle", "--tuned", self.folder / "choices.json", *flags[:-2 if "--params-over" in flags else None])
+        self.assertIn("compiler: donating 'nothing'", self.fail_with((1, 2), *tune, "--donate", "nothing").stderr)
+        self.assertIn("uses none of its tensors", self.fail_with(1, *tune, "--params-over", self.folder / "over.npz").stderr)
+        self.assertIn("would overwrite", self.fail_with(2, "tune", self.model, "-o", self.folder / "over.npz", "--params-over", self.folder / "over.npz").stderr)
 
     def test_tune_leaves_nothing_where_it_fails(self):
         choices = self.folder / "choices.json"

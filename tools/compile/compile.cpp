@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle compile MODEL -o m.heddle`: a thin wrapper around heddle/compiler.h. Knows nothing of models or of LLVM.
 #include "heddle/compiler.h"
+#include "tools/compile/compile_flags.h"
 #include "tools/compile/report_text.h"
 
 #include <signal.h>
@@ -25,67 +26,30 @@
 #include "tools/heddle/output.h"
 #include "tools/heddle/program.h"
 #include "tools/heddle/report_view.h"
-#include "tools/heddle/same_file.h"
-#include "tools/heddle/scoped_file.h"
 
 namespace heddle::tool {
 namespace {
 
 struct Options {
-  std::string model, output, target, params_out, dump_after, dump_to, report, reproducer, ptxas, math = "default", explain,
-                                                                                                 progress = "auto";
-  std::vector<std::string> places, slots, operators, donated, aliases, states, params_in, param_names;
-  std::string cache, tuned;
+  CompileFlags compile;
+  std::string output, params_out, dump_after, dump_to, report, reproducer, ptxas, explain, progress = "auto", tuned;
   bool annotate_affinity = false, no_cache = false;
-  uint64_t threads = 0;
 
   void declare(Flags& flags) {
-    flags.positional("MODEL", model, "model file: .onnx, or .mlir in the tx dialect");
+    compile.add_model(flags);
     flags.text("-o,--output", output, "the module to write; once complete, it replaces an existing file or link of that name", "FILE");
-    flags.text("--target", target,
-               "targets, comma separated: cpu (x86-64-v3 and v4), cuda (sm_80 and sm_90a), or one level of them, such as cpu:x86-64-v4, "
-               "cuda:sm_90a; default: cpu",
-               "LIST");
-    flags.texts("--place", places,
-                "run the nodes whose names match a glob on a slot, such as 'Softmax*=@host'; op:PATTERN for operators, input:PATTERN and "
-                "output:PATTERN for the model's inputs and outputs; may be repeated, the last match decides",
-                "PATTERN=@SLOT");
-    flags.texts("--slot", slots, "compile this slot for devices of that family, independent of the other slots; may be repeated",
-                "@SLOT=FAMILY");
-    flags.texts("--alias", aliases, "an output takes the memory of an input of the same type, which callers give up; may be repeated",
-                "INPUT=OUTPUT");
-    flags.texts("--donate", donated,
-                "callers give this input up, so that its memory may be overwritten: by an output if possible; may be repeated", "INPUT");
-    flags.texts("--state", states,
-                "calls keep this output, and the next one reads it as the input of the same type: neither is in the signature",
-                "INPUT=OUTPUT");
-    flags.texts("--operators", operators,
-                "the manifest of a library plugin, or a directory of manifests; declares operators of other domains in the model, and "
-                "ONNX operators that the plugin may run; may be repeated",
-                "FILE");
+    compile.add_to(flags);
     flags.on("--annotate-affinity", annotate_affinity, "print the slot of every op's operands and results, and what decided it");
     flags.text(
         "--params-out", params_out,
         "write the weights to this .safetensors file instead of into the module, by their names in the model: all stored tensors of a "
         "floating-point or 8- or 16-bit type with a dimension, and what belongs to quantization",
         "FILE");
-    flags.texts("--params-in", params_in,
-                "leave the weights that this file has to it: their values are not needed, and heddle run takes them from it with --params; "
-                "safetensors, the index of its shards, GGUF, IRPA, .npz or .npy; may be repeated",
-                "[SCOPE=]FILE");
-    flags.texts("--param-name", param_names,
-                "a weight has another name in the file of --params-in; with :transposed at the end, it is the transposed matrix; one * "
-                "on each side stands for the same text; may be repeated",
-                "MODEL_NAME=[SCOPE=]FILE_NAME");
-    flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
-    flags.text("--cache", cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");
     flags.text("--tuned", tuned, "kernel choices written by heddle tune, for the device that it measured", "FILE");
     flags.on("--no-cache", no_cache, "compile every kernel and store none in the cache");
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
     flags.text("--dump-to", dump_to, "where the IR of --dump-after goes (default: the module's name and .mlir)", "FILE");
     flags.text("--report", report, "write the report (fusion decisions, kernels, times) as JSON", "FILE");
-    flags.choice("--math", math, {"strict", "default", "fast"},
-                 "floating-point policy of kernels; fast: on CUDA, f32 products in TF32; default: same as strict");
     flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this NVIDIA assembler", "PROGRAM");
     flags.text("--reproducer", reproducer, "file for the imported IR, written if compiling fails after the import", "FILE");
     flags.word("--explain", explain, "print the report; =json for JSON, which also has the plans that were not taken");
@@ -231,10 +195,8 @@ void tell_what_was_written(const Options& options, double seconds) {
 
 // Whether an output would overwrite one of the user's input files or another output.
 std::string overwrites(const Options& options) {
-  std::vector<NamedFile> read{{"MODEL", options.model}};
-  for (const std::string& path : options.operators) read.push_back({"--operators", path});
+  std::vector<NamedFile> read = options.compile.files();
   read.push_back({"--tuned", options.tuned});
-  for (const std::string& text : options.params_in) read.push_back({"--params-in", split_scope(text).path});
   return file_named_twice({{"-o", options.output},
                            {"--params-out", options.params_out},
                            {"--dump-to", options.dump_to},
@@ -258,9 +220,9 @@ int compile(const Arguments& arguments) {
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.output.empty())
-    return flags.misuse("-o FILE is missing, such as -o " + std::filesystem::path(options.model).stem().string() + ".heddle");
+    return flags.misuse("-o FILE is missing, such as -o " + std::filesystem::path(options.compile.model).stem().string() + ".heddle");
   if (options.output == "-") return flags.misuse("-o -: a module is a file, and not written to stdout; a file of that name is ./-");
-  if (flags.given("--target") && options.target.empty()) return flags.misuse("--target names no target");
+  if (flags.given("--target") && options.compile.target.empty()) return flags.misuse("--target names no target");
   if (!options.explain.empty() && options.explain != "true" && options.explain != "json") {
     return flags.misuse("--explain=" + options.explain + ": json is the only other form");
   }
@@ -270,7 +232,7 @@ int compile(const Arguments& arguments) {
 
   std::optional<TemporaryFile> temporary;
   std::string report_path = options.report;
-  if (report_path.empty() && (!options.explain.empty() || !options.params_in.empty())) {
+  if (report_path.empty() && (!options.explain.empty() || !options.compile.params_in.empty())) {
     temporary.emplace();
     if (temporary->path().empty())
       return failed("compile", std::string("making a temporary file failed: ") + std::strerror(errno) + "; name a directory with TMPDIR");
@@ -278,50 +240,17 @@ int compile(const Arguments& arguments) {
   }
 
   Progress progress{progress_wanted(options.progress)};
-  heddle_compile_params_t params{};
-  params.struct_size = sizeof(params);
-  params.threads = static_cast<uint32_t>(options.threads);
-  params.input_path = view(options.model);
+  CompileParams all(options.compile);
+  heddle_compile_params_t& params = all.c;
   params.output_path = view(options.output);
-  params.targets = view(options.target);
   params.parameters_path = view(options.params_out);
   params.dump_after = view(options.dump_after);
   params.dump_path = view(options.dump_to);
   params.report_path = view(report_path);
   params.reproducer_path = view(options.reproducer);
   params.ptxas = view(options.ptxas);
-  std::vector<heddle_string_t> places, slots, operators;
-  for (const std::string& place : options.places) places.push_back(view(place));
-  for (const std::string& slot : options.slots) slots.push_back(view(slot));
-  params.placement_count = static_cast<uint32_t>(places.size());
-  params.placements = places.data();
-  params.slot_count = static_cast<uint32_t>(slots.size());
-  params.slots = slots.data();
-  for (const std::string& path : options.operators) operators.push_back(view(path));
-  params.operator_count = static_cast<uint32_t>(operators.size());
-  params.operators = operators.data();
-  std::vector<heddle_string_t> donations;
-  for (const auto* list : {&options.donated, &options.aliases}) {
-    for (const std::string& text : *list) donations.push_back(view(text));
-  }
-  params.donation_count = static_cast<uint32_t>(donations.size());
-  params.donations = donations.data();
-  std::vector<heddle_string_t> states;
-  for (const std::string& text : options.states) states.push_back(view(text));
-  params.state_count = static_cast<uint32_t>(states.size());
-  params.states = states.data();
-  const std::vector<std::string> files = with_scopes(options.params_in);
-  std::vector<heddle_string_t> parameter_files, parameter_names;
-  for (const std::string& text : files) parameter_files.push_back(view(text));
-  for (const std::string& text : options.param_names) parameter_names.push_back(view(text));
-  params.parameter_file_count = static_cast<uint32_t>(parameter_files.size());
-  params.parameter_files = parameter_files.data();
-  params.parameter_name_count = static_cast<uint32_t>(parameter_names.size());
-  params.parameter_names = parameter_names.data();
   const std::string to_stdout = "-";
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
-  params.math = view(options.math);
-  params.cache_path = view(options.cache);
   params.tuned_path = view(options.tuned);
   params.flags = options.no_cache ? HEDDLE_COMPILE_NO_CACHE : 0;
   params.progress = on_progress;
@@ -349,7 +278,7 @@ int compile(const Arguments& arguments) {
   if (!options.tuned.empty()) tell_where_tuned(options.tuned);
   const int code = options.explain.empty() ? kFine : explain(report_path, options.explain);
   tell_what_was_written(options, seconds);
-  if (!options.params_in.empty()) tell_where_weights_are(part(read_report(report_path), "parameters"));
+  if (!options.compile.params_in.empty()) tell_where_weights_are(part(read_report(report_path), "parameters"));
   return code;
 }
 

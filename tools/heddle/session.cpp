@@ -70,12 +70,16 @@ Assignment split_binding(const std::string& text) {
 
 }  // namespace
 
-void ModuleFlags::add_to(Flags& flags, bool with_device) {
-  flags.positional("MODULE", path, "compiled .heddle file");
-  flags.text("--function", function, "function to call (default: the only one, or 'main')", "NAME");
+void ModuleFlags::add_parameters(Flags& flags) {
   flags.texts("--params", params, "file with parameters: safetensors, the index of its shards, GGUF, IRPA, .npz or .npy", "[SCOPE=]FILE");
   flags.texts("--params-over", params_over, "file whose parameters take the place of those of the same name in the files of --params",
               "[SCOPE=]FILE");
+}
+
+void ModuleFlags::add_to(Flags& flags, bool with_device) {
+  flags.positional("MODULE", path, "compiled .heddle file");
+  flags.text("--function", function, "function to call (default: the only one, or 'main')", "NAME");
+  add_parameters(flags);
   if (with_device) flags.texts("--device", devices, "device of a slot", "[SLOT=]ALIAS");
   flags.on("--no-hash", no_hash, "skip the check of the content hash");
   flags.on("--check-hashes", check_hashes, "read all parameters once more and compare them with those that the module was compiled with");

@@ -50,7 +50,7 @@ struct Assignment {
 };
 Assignment split_assignment(const std::string& text);
 
-// MODULE, --function, --params, --params-over, --device
+// MODULE, --function, --params, --params-over, --device, --check-hashes
 struct ModuleFlags {
   std::string path;
   std::string function;
@@ -59,6 +59,8 @@ struct ModuleFlags {
   std::vector<std::string> devices;  // not added for bench, where the flag has another meaning
   bool no_hash = false, check_hashes = false;
   void add_to(Flags& flags, bool with_device);
+  // --params, --params-over
+  void add_parameters(Flags& flags);
 };
 // The files of --params and then those of --params-over, each with its scope.
 std::vector<Assignment> parameter_files(const ModuleFlags& flags);

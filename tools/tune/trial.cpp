@@ -6,42 +6,15 @@
 #include <fstream>
 #include <iterator>
 
-#include "heddle/compiler.h"
-#include "tools/heddle/scoped_file.h"
-
 namespace heddle::tool {
 namespace {
 
-std::vector<heddle_string_t> views(const std::vector<std::string>& texts) {
-  std::vector<heddle_string_t> result;
-  for (const std::string& text : texts) result.push_back(view(text));
-  return result;
-}
-
 heddle_status_t* compile(const TrialOptions& options, const std::string& module, const std::string& report, const std::string& choices) {
-  heddle_compile_params_t params{};
-  params.struct_size = sizeof(params);
-  params.threads = static_cast<uint32_t>(options.threads);
-  params.input_path = view(options.model);
+  CompileParams all(options.compile);
+  heddle_compile_params_t& params = all.c;
   params.output_path = view(module);
   params.report_path = view(report);
-  params.targets = view(options.target);
-  params.math = view(options.math);
-  params.cache_path = view(options.cache);
   params.tuned_path = view(choices);
-  const auto places = views(options.places), slots = views(options.slots), operators = views(options.operators);
-  params.placements = places.data();
-  params.placement_count = static_cast<uint32_t>(places.size());
-  params.slots = slots.data();
-  params.slot_count = static_cast<uint32_t>(slots.size());
-  params.operators = operators.data();
-  params.operator_count = static_cast<uint32_t>(operators.size());
-  const std::vector<std::string> files = with_scopes(options.params_in);
-  const auto parameter_files = views(files), parameter_names = views(options.param_names);
-  params.parameter_files = parameter_files.data();
-  params.parameter_file_count = static_cast<uint32_t>(parameter_files.size());
-  params.parameter_names = parameter_names.data();
-  params.parameter_name_count = static_cast<uint32_t>(parameter_names.size());
   params.progress = [](void* context, heddle_string_t, uint32_t, uint32_t) -> uint32_t {
     return static_cast<const TrialOptions*>(context)->has_to_stop();
   };
@@ -55,7 +28,7 @@ std::optional<int> Trial::open(const Flags& flags, const TrialOptions& options, 
                                const std::string& name, const std::string& choices) {
   ModuleFlags module = options.module;
   module.path = folder + "/" + name + ".heddle";
-  module.params.insert(module.params.end(), options.params_in.begin(), options.params_in.end());
+  module.params.insert(module.params.end(), options.compile.params_in.begin(), options.compile.params_in.end());
   const std::string report_path = folder + "/" + name + ".json";
   if (heddle_status_t* status = compile(options, module.path, report_path, choices)) return tool::report(status);
   std::ifstream file(report_path, std::ios::binary);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/compile/compile_flags.h"
 #include "tools/heddle/inputs.h"
 #include "tools/heddle/made_up_inputs.h"
 #include "tools/heddle/report_view.h"
@@ -17,12 +18,10 @@ namespace heddle::tool {
 
 // Options that all trials share.
 struct TrialOptions {
-  std::string model, target, math = "default", cache;
-  std::vector<std::string> params_in, param_names;  // of heddle compile
-  std::vector<std::string> places, slots, operators;
+  CompileFlags compile;
   ModuleFlags module;  // each trial sets its own path
   std::vector<std::string> inputs, dims;
-  uint64_t seed = 0, threads = 0;
+  uint64_t seed = 0;
   std::function<bool()> has_to_stop;  // polled now and then
 };
 

@@ -16,7 +16,6 @@
 #include "sdk/module/output_file.h"
 #include "tools/heddle/program.h"
 #include "tools/heddle/same_file.h"
-#include "tools/heddle/scoped_file.h"
 #include "tools/tune/trial.h"
 
 namespace heddle::tool {
@@ -30,16 +29,12 @@ struct Options {
   uint64_t plans = 6;
 
   void declare(Flags& flags) {
-    flags.positional("MODEL", trial.model, "model file: .onnx, or .mlir in the tx dialect");
+    trial.compile.add_model(flags);
     flags.text("-o,--output", output, "file for the choices, for heddle compile --tuned; once complete, it replaces an existing file",
                "FILE");
-    flags.text("--target", trial.target, "same as for heddle compile, for the device to measure; default: cpu", "LIST");
     flags.texts("--device", trial.module.devices, "device to measure on, or the device of a slot", "ALIAS|SLOT=ALIAS");
     flags.text("--function", trial.module.function, "function to call (default: the only one, or 'main')", "NAME");
-    flags.texts("--params", trial.module.params, "file with parameters: safetensors, the index of its shards, GGUF, IRPA, .npz or .npy",
-                "[SCOPE=]FILE");
-    flags.texts("--params-in", trial.params_in, "same as for heddle compile; it need not be given with --params again", "[SCOPE=]FILE");
-    flags.texts("--param-name", trial.param_names, "same as for heddle compile", "MODEL_NAME=[SCOPE=]FILE_NAME");
+    trial.module.add_parameters(flags);
     flags.texts(
         "--input", trial.inputs,
         "value of an argument, such as 'x=f32[2,3]=0.5'; one value fills the whole shape; arguments that are not given get random values",
@@ -50,12 +45,7 @@ struct Options {
     flags.number("--seconds", seconds, "seconds to measure each plan; the compiler's choice is measured for the same time (0.5)", 1e-3,
                  1e6);
     flags.number("--gain", gain, "smallest gain for which a plan is chosen, as a fraction of the time (0.03)", 0, 0.9);
-    flags.texts("--place", trial.places, "same as for heddle compile", "PATTERN=@SLOT");
-    flags.texts("--slot", trial.slots, "same as for heddle compile", "@SLOT=FAMILY");
-    flags.texts("--operators", trial.operators, "same as for heddle compile", "FILE");
-    flags.choice("--math", trial.math, {"strict", "default", "fast"}, "same as for heddle compile");
-    flags.count("--threads", trial.threads, "threads of the compiler (0: all cores)", 0, 4096);
-    flags.text("--cache", trial.cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");
+    trial.compile.add_to(flags);
     flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
     flags.choice("--format", format, format_names(), "format of the results on stdout");
     runtime.add_to(flags);
@@ -362,9 +352,9 @@ int tune(const Arguments& arguments) {
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.output.empty()) return flags.misuse("-o FILE is missing, such as -o choices.json");
   if (Wrong wrong = slot_bound_twice(options.trial.module.devices); !wrong.empty()) return flags.misuse("--device " + wrong);
-  std::vector<NamedFile> read{{"MODEL", options.trial.model}, {"--config", options.runtime.config}};
-  for (const std::string& path : options.trial.operators) read.push_back({"--operators", path});
-  for (const std::string& text : options.trial.params_in) read.push_back({"--params-in", split_scope(text).path});
+  std::vector<NamedFile> read = options.trial.compile.files();
+  read.push_back({"--config", options.runtime.config});
+  for (const Assignment& file : parameter_files(options.trial.module)) read.push_back({"--params", file.value});
   if (Wrong wrong = file_named_twice({{"-o", options.output}}, read); !wrong.empty()) return flags.misuse(wrong);
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     // A signal that is already ignored stays ignored, as nohup requires.

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "tools/compile/compile_flags.h"
+
+#include "tools/heddle/failure.h"
+#include "tools/heddle/scoped_file.h"
+
+namespace heddle::tool {
+namespace {
+
+void add_views(const std::vector<std::string>& texts, std::vector<heddle_string_t>& out) {
+  for (const std::string& text : texts) out.push_back(view(text));
+}
+
+uint32_t size_of(const std::vector<heddle_string_t>& list) {
+  return static_cast<uint32_t>(list.size());
+}
+
+}  // namespace
+
+void CompileFlags::add_model(Flags& flags) {
+  flags.positional("MODEL", model, "model file: .onnx, or .mlir in the tx dialect");
+}
+
+void CompileFlags::add_to(Flags& flags) {
+  flags.text("--target", target,
+             "targets, comma separated: cpu (x86-64-v3 and v4), cuda (sm_80 and sm_90a), or one level of them, such as cpu:x86-64-v4, "
+             "cuda:sm_90a; default: cpu",
+             "LIST");
+  flags.texts("--place", places,
+              "run the nodes whose names match a glob on a slot, such as 'Softmax*=@host'; op:PATTERN for operators, input:PATTERN and "
+              "output:PATTERN for the model's inputs and outputs; may be repeated, the last match decides",
+              "PATTERN=@SLOT");
+  flags.texts("--slot", slots, "compile this slot for devices of that family, independent of the other slots; may be repeated",
+              "@SLOT=FAMILY");
+  flags.texts("--alias", aliases, "an output takes the memory of an input of the same type, which callers give up; may be repeated",
+              "INPUT=OUTPUT");
+  flags.texts("--donate", donated,
+              "callers give this input up, so that its memory may be overwritten: by an output if possible; may be repeated", "INPUT");
+  flags.texts("--state", states,
+              "calls keep this output, and the next one reads it as the input of the same type: neither is in the signature",
+              "INPUT=OUTPUT");
+  flags.texts("--operators", operators,
+              "the manifest of a library plugin, or a directory of manifests; declares operators of other domains in the model, and "
+              "ONNX operators that the plugin may run; may be repeated",
+              "FILE");
+  flags.texts("--params-in", params_in,
+              "leave the weights that this file has to it: their values are not needed, and heddle run takes them from it with --params; "
+              "safetensors, the index of its shards, GGUF, IRPA, .npz or .npy; may be repeated",
+              "[SCOPE=]FILE");
+  flags.texts("--param-name", param_names,
+              "a weight has another name in the file of --params-in; with :transposed at the end, it is the transposed matrix; one * "
+              "on each side stands for the same text; may be repeated",
+              "MODEL_NAME=[SCOPE=]FILE_NAME");
+  flags.choice("--math", math, {"strict", "default", "fast"},
+               "floating-point policy of kernels; fast: on CUDA, f32 products in TF32; default: same as strict");
+  flags.count("--threads", threads, "threads of the compiler (0: all cores)", 0, 4096);
+  flags.text("--cache", cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");
+}
+
+std::vector<NamedFile> CompileFlags::files() const {
+  std::vector<NamedFile> read{{"MODEL", model}};
+  for (const std::string& path : operators) read.push_back({"--operators", path});
+  for (const std::string& text : params_in) read.push_back({"--params-in", split_scope(text).path});
+  return read;
+}
+
+CompileParams::CompileParams(const CompileFlags& flags) : scoped_files_(with_scopes(flags.params_in)) {
+  add_views(flags.places, places_);
+  add_views(flags.slots, slots_);
+  add_views(flags.donated, donations_);
+  add_views(flags.aliases, donations_);
+  add_views(flags.states, states_);
+  add_views(flags.operators, operators_);
+  add_views(scoped_files_, parameter_files_);
+  add_views(flags.param_names, parameter_names_);
+  c.struct_size = sizeof(c);
+  c.threads = static_cast<uint32_t>(flags.threads);
+  c.input_path = view(flags.model);
+  c.targets = view(flags.target);
+  c.math = view(flags.math);
+  c.cache_path = view(flags.cache);
+  c.placements = places_.data();
+  c.placement_count = size_of(places_);
+  c.slots = slots_.data();
+  c.slot_count = size_of(slots_);
+  c.donations = donations_.data();
+  c.donation_count = size_of(donations_);
+  c.states = states_.data();
+  c.state_count = size_of(states_);
+  c.operators = operators_.data();
+  c.operator_count = size_of(operators_);
+  c.parameter_files = parameter_files_.data();
+  c.parameter_file_count = size_of(parameter_files_);
+  c.parameter_names = parameter_names_.data();
+  c.parameter_name_count = size_of(parameter_names_);
+}
+
+}  // namespace heddle::tool

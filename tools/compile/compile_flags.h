@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The flags that determine what a model is compiled to, and their values for heddle/compiler.h. Used by compile and tune.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "heddle/compiler.h"
+#include "tools/heddle/flags.h"
+#include "tools/heddle/same_file.h"
+
+namespace heddle::tool {
+
+struct CompileFlags {
+  std::string model, target, math = "default", cache;
+  std::vector<std::string> places, slots, aliases, donated, states, operators, params_in, param_names;
+  uint64_t threads = 0;
+
+  // MODEL; then the others, which `help` of compile and tune list after their own.
+  void add_model(Flags& flags);
+  void add_to(Flags& flags);
+  // The files that the compiler reads.
+  std::vector<NamedFile> files() const;
+};
+
+// The flags as parameters of the compiler. Outputs and callbacks are the caller's.
+class CompileParams {
+ public:
+  explicit CompileParams(const CompileFlags& flags);
+  CompileParams(const CompileParams&) = delete;
+  CompileParams& operator=(const CompileParams&) = delete;
+  heddle_compile_params_t c{};
+
+ private:
+  std::vector<std::string> scoped_files_;
+  std::vector<heddle_string_t> places_, slots_, donations_, states_, operators_, parameter_files_, parameter_names_;
+};
+
+}  // namespace heddle::tool
