@@ -80,6 +80,10 @@ bool has_avx2() {
 
 }  // namespace
 
+std::span<const BlockType> block_types() {
+  return kTypes;
+}
+
 const BlockType* block_type(std::string_view name) {
   const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const BlockType& type) { return type.name == name; });
   return found == std::end(kTypes) ? nullptr : found;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "heddle/types.h"
@@ -22,6 +23,8 @@ struct BlockType {
 
 constexpr uint32_t kMostBlockElements = 256;
 
+// All types that have a name.
+std::span<const BlockType> block_types();
 // Null for a name that is not known.
 const BlockType* block_type(std::string_view name);
 

@@ -36,6 +36,7 @@ const void* get_interface(heddle_plugin_instance_t*, heddle_string_t id) noexcep
   if (wanted == HEDDLE_BUFFER_INTERFACE) return &odd.buffer;
   if (wanted == HEDDLE_TRANSFER_INTERFACE) return &odd.transfer;
   if (wanted == HEDDLE_PARAM_IO_INTERFACE) return &odd.param_io;
+  if (wanted == HEDDLE_BLOCKS_INTERFACE && odd.blocks.struct_size != 0) return &odd.blocks;
   if (wanted == HEDDLE_DISPATCH_INTERFACE) return &odd.dispatch;
   if (wanted == HEDDLE_TIMELINE_INTERFACE || chosen("answers_any_interface")) return &odd.timeline;
   return nullptr;
@@ -54,15 +55,15 @@ void apply_chosen(const std::vector<Change>& changes) {
 
 bool prepare() {
   auto with_all = [](auto function) {
-    function(kObjectMutations, kTransferMutations, kParamIoMutations, kDispatchMutations, kOrderMutations, kOddities);
+    function(kObjectMutations, kTransferMutations, kParamIoMutations, kBlocksMutations, kDispatchMutations, kOrderMutations, kOddities);
   };
   with_all([](const auto&... lists) { expect_known(kVariable, lists..., kOfTheEntry); });
   heddle_negotiation_t record = {};
   record.struct_size = sizeof record;
   record.host_min_minor = HEDDLE_ABI_MIN_MINOR;
   record.host_max_minor = HEDDLE_ABI_MINOR;
-  good = {*heddle_template_entry(&record), *sdk::device_interface(),   *sdk::buffer_interface(),  *sdk::transfer_interface(),
-          *sdk::param_io_interface(),      *sdk::dispatch_interface(), *sdk::timeline_interface()};
+  good = {*heddle_template_entry(&record), *sdk::device_interface(),   *sdk::buffer_interface(),   *sdk::transfer_interface(),
+          *sdk::param_io_interface(),      *sdk::dispatch_interface(), *sdk::timeline_interface(), {}};
   odd = good;
   odd.plugin.id = sdk::string_of("test.odd_driver");
   odd.plugin.create = create;

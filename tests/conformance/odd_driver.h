@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heddle/ext/blocks.h"
 #include "heddle/sdk/driver.h"
 #include "heddle/sdk/host_timeline.h"
 
@@ -20,6 +21,7 @@ struct Tables {
   heddle_param_io_interface_t param_io;
   heddle_dispatch_interface_t dispatch;
   heddle_timeline_interface_t timeline;
+  heddle_blocks_interface_t blocks;  // the template has none: struct_size is 0 unless a change sets it
 };
 
 // As the template has them, and as the host will see them.
@@ -29,9 +31,12 @@ struct Change {
   const char* name;
   void (*apply)();  // changes `odd`
 };
-extern const std::vector<Change> kObjectMutations, kTransferMutations, kParamIoMutations, kDispatchMutations,
+extern const std::vector<Change> kObjectMutations, kTransferMutations, kParamIoMutations, kBlocksMutations, kDispatchMutations,
     kOrderMutations;                         // each breaks one rule
 extern const std::vector<Change> kOddities;  // each keeps all rules
+
+// Gives the driver heddle.blocks/1, without a mistake.
+void add_blocks();
 
 // True if the environment variable ODD_DRIVER, names with '+' between them, has this one. For what no table decides.
 bool chosen(std::string_view name);

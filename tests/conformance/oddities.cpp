@@ -45,6 +45,7 @@ constexpr uint64_t kStaging = 4096;
 }  // namespace
 
 const std::vector<Change> kOddities = {
+    {"decodes_blocks", [] { add_blocks(); }},
     {"tiny",
      [] {
        change_description([](heddle_device_description_t* limits) {

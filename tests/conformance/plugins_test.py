@@ -18,6 +18,9 @@ ANYWHERE = {
     "transfer.over_4_gib_at_once": "--large",  # large_test
     "param_io.over_4_gib": "--large",
     "param_io.mapped": "it maps no files",
+    "blocks.values": "it decodes no blocks",
+    "blocks.order": "it decodes no blocks",
+    "blocks.refused": "it decodes no blocks",
     "concurrency.beside_another": "--beside",  # pairs_test
     "transfer.upload_captured": "do not state",
     "recording.not_offered": "the device records",
@@ -54,6 +57,10 @@ class Plugins(unittest.TestCase):
 
     def test_the_cpu_driver_with_two_devices_that_share_cores(self):
         self.conforms(PLUGINS / "heddle.cpu.toml", "--option", "device_count=2", "--filter", "transfer.,device.,timeline.", least=30)
+
+    def test_blocks(self):
+        _, cases = kit.run(kit.BUILD / "tests/plugins.d/test.fake_gpu.toml", "--filter", "blocks.")
+        self.assertEqual({name: case["outcome"] for name, case in cases.items()}, dict.fromkeys(("blocks.values", "blocks.order", "blocks.refused"), "passed"))
 
     def test_the_fake_gpu(self):
         # With less memory it is there, below.

@@ -32,6 +32,7 @@ void add_device_cases(Cases* out);
 void add_buffer_cases(Cases* out);
 void add_transfer_cases(Cases* out);
 void add_param_io_cases(Cases* out);
+void add_blocks_cases(Cases* out);
 void add_dispatch_cases(Cases* out);
 void add_recording_cases(Cases* out);
 void add_timeline_cases(Cases* out);
