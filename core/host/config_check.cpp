@@ -81,12 +81,14 @@ void check_library(const std::string& pattern, Place place, const std::vector<Fo
   }
 }
 
-// A route or a link without [device.*] tables names a driver, or a driver with an ordinal. A driver with an ordinal may be missing here: one
+// A route or a link without [device.*] tables names a driver, by its id or the last part of it, or a driver with an ordinal. A driver with an ordinal may be missing here: one
 // configuration may serve many machines.
 void check_driver_names(ConfigRead& read, const std::vector<FoundPlugin>& plugins) {
-  std::vector<std::string> names;
+  std::vector<std::string> names, ids;
   for (const FoundPlugin& plugin : plugins) {
-    if ((plugin.manifest.kind & HEDDLE_PLUGIN_DRIVER) != 0) names.push_back(plugin.manifest.id.substr(plugin.manifest.id.rfind('.') + 1));
+    if ((plugin.manifest.kind & HEDDLE_PLUGIN_DRIVER) == 0) continue;
+    ids.push_back(plugin.manifest.id);
+    names.push_back(ids.back().substr(ids.back().rfind('.') + 1));
   }
   const std::string found = names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
   std::set<std::string> told;
@@ -95,7 +97,7 @@ void check_driver_names(ConfigRead& read, const std::vector<FoundPlugin>& plugin
     const size_t colon = alias.find(':');
     const std::string name = alias.substr(0, colon), ordinal = colon == std::string::npos ? "" : alias.substr(colon + 1);
     const bool has_ordinal = !ordinal.empty() && ordinal.size() < 10 && ordinal.find_first_not_of("0123456789") == std::string::npos;
-    const bool is_installed = std::find(names.begin(), names.end(), name) != names.end();
+    const bool is_installed = std::ranges::count(names, name) + std::ranges::count(ids, name) != 0;
     if ((is_installed && (colon == std::string::npos || has_ordinal)) || !told.insert(alias).second) continue;
     const std::string meant = is_installed ? fmt::format("did you mean '{}:0'?", name) : did_you_mean(name, names);
     if (has_ordinal) {

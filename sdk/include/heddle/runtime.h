@@ -153,7 +153,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_module_report(heddle_module_t* module, hed
 
 typedef struct heddle_slot_binding { /* Frozen. */
   heddle_string_t slot;              /* "@a"; empty: the default slot */
-  heddle_string_t device;            /* an alias of the configuration; without [device.*] tables: "cpu", "cpu:1", "heddle.cpu:0" */
+  heddle_string_t device;            /* an alias of the configuration; or "cpu", "cpu:1", "heddle.cpu:0" without an alias's settings */
 } heddle_slot_binding_t;
 
 /* A safetensors file, the index of its shards (model.safetensors.index.json), or a GGUF, IRPA, .npz or .npy file. */
