@@ -151,8 +151,8 @@ Status ParameterFiles::check_use(const OpenModule& module) const {
       hint += fmt::format("; the file's first tensor is '{}'", entries[0].name);
       if (!meant.empty()) hint += fmt::format(", did you mean '{}'?", meant);
     }
-    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: reading parameters of {} failed: {} uses none of its tensors; {}", path,
-                 module.path(), hint);
+    return error(HEDDLE_STATUS_NOT_FOUND, "heddle: reading parameters of {} failed: {} uses none of its tensors; {}", path, module.path(),
+                 hint);
   }
   return Status();
 }

@@ -178,7 +178,7 @@ typedef struct heddle_parameter_file { /* Frozen. */
 typedef struct heddle_instance_params {
   uint32_t struct_size;
   uint32_t slot_count;
-  const heddle_slot_binding_t* slots; /* slots that are not named are routed by the configuration */
+  const heddle_slot_binding_t* slots;             /* slots that are not named are routed by the configuration */
   const heddle_parameter_file_t* parameter_files; /* NOT_FOUND if the module uses no tensor of one of them */
   uint32_t parameter_file_count;
   uint32_t flags; /* bits HEDDLE_INSTANCE_* */
