@@ -4,10 +4,10 @@
  *
  * Glossary
  *   provider  where an allocator gets memory: the device, or another allocator below it, so that allocators form a stack
- *   adaptor   an allocator that passes on blocks of its provider unchanged, and counts, limits or records them
+ *   adaptor   an allocator that passes on blocks of its provider undivided, and counts, limits or records them
  *   block     the result of allocate: a range of a driver's buffer
  *   points    moments in stream order: a freed block may be reused when its points are reached
- *   owner     the purpose of a block, e.g. "weights": tables of memory users list blocks by it */
+ *   owner     what a block is used for, e.g. "weights"; reports of memory have a row per owner */
 #ifndef HEDDLE_ALLOCATOR_H_
 #define HEDDLE_ALLOCATOR_H_
 
@@ -34,8 +34,8 @@ typedef struct heddle_block_params {
   uint32_t wait_capacity;   /* capacity of out_waits */
   uint64_t size_bytes;      /* 0 is allowed: a block like any other, with a buffer, which is freed */
   uint64_t alignment_bytes; /* of the block's address, not only of its offset; power of two, or INVALID_ARGUMENT; 0: 64 */
-  /* The caller's position in stream order; timeline NULL: the block must be usable at once. The host of ABI 0.1 always passes NULL, and
-   * frees blocks when their last work is over; stream order is for later hosts. */
+  /* The caller's position in stream order; timeline NULL: the block must be usable at once. Hosts of ABI 0.1 and 0.2 always pass NULL, and
+   * free blocks when their last work is over; stream order is for later hosts. */
   heddle_point_t after;
   const heddle_string_t* owner; /* outlives the allocator; NULL: unknown. Compared by text */
 } heddle_block_params_t;
@@ -57,7 +57,7 @@ typedef struct heddle_allocator_statistics {
   heddle_memory_count_t bytes_reserved; /* held from the provider */
   heddle_memory_count_t inactive_split; /* free parts of provider blocks that are partly active */
   uint64_t largest_free;                /* bytes of the largest free part; fragmentation is 1 - largest_free / (bytes_reserved - active) */
-  uint64_t allocations;                 /* calls that succeeded since the start, as are the rest */
+  uint64_t allocations;                 /* calls of allocate that succeeded. This and the following ones: since the allocator was created */
   uint64_t frees;
   uint64_t provider_allocations;
   uint64_t retries;     /* the provider or the limit refused, and the allocator tried once more after a trim */
@@ -73,8 +73,8 @@ typedef struct heddle_holder {
 typedef void (*heddle_holder_visitor_t)(void* context, const heddle_holder_t* holder);
 
 /* Where memory comes from. allocate, free, statistics, trim and holders promise what those of heddle_allocator_interface_t do. A device as
- * provider returns whole buffers of its driver, each at offset 0. An allocator reads no more than its own struct_size. allocate and trim:
- * [any] [may-block]; the others: [any] [no-block] */
+ * provider returns whole buffers of its driver, each at offset 0. Members beyond the provider's struct_size do not exist. allocate,
+ * allocate_on_host and trim: [any] [may-block]; the others: [any] [no-block] */
 typedef struct heddle_provider {
   uint32_t struct_size;
   uint32_t reserved;
@@ -116,8 +116,8 @@ typedef struct heddle_allocator_interface {
    * only when the device is asked: memory that is already free is returned without waiting */
   heddle_status_t* (*allocate)(heddle_allocator_t* allocator, const heddle_block_params_t* params, heddle_block_t* out_block,
                                heddle_point_t* out_waits, uint32_t* out_wait_count);
-  /* The block may be reused when all points are reached or failed; without points (points may be NULL then), at once. The points' timelines
-   * outlive the allocator, or the provider's `reached` knows that they are gone. [any] [no-block] */
+  /* The block may be reused when all points are reached or failed; without points (points may be NULL then), at once. A timeline may be destroyed
+   * before the allocator; the provider's `reached` then returns 1 for its points. [any] [no-block] */
   void (*free)(heddle_allocator_t* allocator, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count);
   /* [any] [no-block] */
   heddle_status_t* (*statistics)(heddle_allocator_t* allocator, heddle_allocator_statistics_t* out_statistics);

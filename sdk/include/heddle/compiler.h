@@ -17,7 +17,8 @@ typedef struct heddle_compile_params {
   uint32_t threads;                /* of the compiler; 0: all cores */
   heddle_string_t input_path;      /* .onnx, or .mlir in the tx dialect */
   heddle_string_t output_path;     /* appears only when it is complete */
-  heddle_string_t targets;         /* comma separated: "cpu" (x86-64-v3 and v4), "cpu:x86-64-v3"; empty: "cpu" */
+  heddle_string_t targets;         /* comma separated: "cpu" (x86-64-v3 and v4), "cuda" (sm_80 and sm_90a), or one level of them, such as
+                                      "cpu:x86-64-v3"; empty: "cpu" */
   heddle_string_t parameters_path; /* .safetensors to write parameters to; empty: into the module */
   heddle_string_t dump_after;      /* pass name; the IR after it goes to dump_path */
   heddle_string_t dump_path;
@@ -35,14 +36,14 @@ typedef struct heddle_compile_params {
   uint32_t placement_count;
   uint32_t slot_count;
   const heddle_string_t* placements;
-  const heddle_string_t* slots;  /* "@slot=family": this slot is for devices of that family, regardless of the others */
+  const heddle_string_t* slots;  /* "@slot=family": code for this slot is made only for that family of the targets */
   heddle_string_t affinity_path; /* text: where every op's operands and results are, and why; empty: none */
   /* What kernels may do to floats. "strict": products and sums in the operands' type or a wider one. "fast": on CUDA, products of f32 round
    * their operands to TF32 (10 bits of mantissa) for the tensor cores, sums stay f32; on the CPU nothing changes. "default" or empty:
    * strict. */
   heddle_string_t math;
-  /* Manifests of library plugins, or directories of manifests: their [[operator]] tables define the inputs and outputs of operators of
-   * foreign domains. The plugins themselves are not needed. Since ABI 0.2. */
+  /* Manifests of plugins with operators (kind "library"), or directories of such manifests: their [[operator]] tables define the inputs and
+   * outputs of operators of foreign domains. The plugins themselves are not needed. Since ABI 0.2. */
   uint32_t operator_count;
   uint32_t flags; /* HEDDLE_COMPILE_* */
   const heddle_string_t* operators;
@@ -55,32 +56,33 @@ typedef struct heddle_compile_params {
   heddle_string_t tuned_path;
   /* Inputs that the function may overwrite, since its callers give them up (HEDDLE_TENSOR_TYPE_CONSUMED in runtime.h). "INPUT=OUTPUT": the output
    * takes the input's memory; INVALID_ARGUMENT if their types, extents or slots differ. "INPUT": an output does so if it can be computed in place;
-   * otherwise, intermediate values may use the memory. An ONNX model names them in its metadata, too: the key "heddle.alias.INPUT" with the output
-   * as its value, or the key "heddle.donate.INPUT". Since ABI 0.2. */
+   * otherwise, intermediate values may use the memory. An ONNX model can also name them in its metadata, by the key "heddle.alias.INPUT" with the
+   * output as its value, or the key "heddle.donate.INPUT". Since ABI 0.2. */
   const heddle_string_t* donations;
   uint32_t donation_count;
   uint32_t reserved;
   /* Receives warnings, one sentence each, borrowed; NULL: none. [callback]. Since ABI 0.2. */
   void (*warning)(void* context, heddle_string_t text);
-  /* State, "INPUT=OUTPUT" each: neither is part of the function's signature. The function reads INPUT from its state, which is zero at first, and keeps
-   * OUTPUT there for the next call. INVALID_ARGUMENT if their types, extents or slots differ, or if an extent is not static. An ONNX model names them
-   * in its metadata, too: the key "heddle.state.INPUT" with the output as its value. Since ABI 0.2. */
+  /* State, "INPUT=OUTPUT" each: neither is part of the function's signature. The function reads INPUT from its state, which is zero at first, and
+   * keeps OUTPUT there for the next call. INVALID_ARGUMENT if their types, extents or slots differ, or if an extent is not static. An ONNX model
+   * can also name them in its metadata, by the key "heddle.state.INPUT" with the output as its value. Since ABI 0.2. */
   const heddle_string_t* states;
   uint32_t state_count;
   uint32_t reserved_2;
-  /* Weights of an ONNX model that are left to files which exist already, "SCOPE=FILE" each; "=FILE" has the empty scope. Only headers are read. The
-   * module takes a tensor that the file has from a file of this scope, when it is opened; its values need not be in the model. INVALID_ARGUMENT if type
-   * or extents differ, or if two files have it; NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
+  /* Files that have weights of an ONNX model already, "SCOPE=FILE" each; "=FILE" has the empty scope. If such a file has a tensor with the name of
+   * a weight, the module does not store that weight, and an instance of it needs a file of this scope (heddle_parameter_file_t) with the tensor.
+   * The model need not have its values. Only headers are read. INVALID_ARGUMENT if type or extents differ, or if two files have the tensor;
+   * NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
   const heddle_string_t* parameter_files;
-  /* For such weights, if their names in the file differ: "MODEL_NAME=FILE_NAME", "MODEL_NAME=SCOPE=FILE_NAME". With ":transposed" at the end, the weight
-   * is the transposed matrix, which is computed when the module is opened. One '*' on each side stands for the same text. Since ABI 0.2. */
+  /* For such weights, if their names in the file differ: "MODEL_NAME=FILE_NAME", "MODEL_NAME=SCOPE=FILE_NAME". With ":transposed" at the end, the
+   * weight is the transposed matrix, which is computed when the module is opened. One '*' on each side stands for the same text. Since ABI 0.2. */
   const heddle_string_t* parameter_names;
   uint32_t parameter_file_count;
   uint32_t parameter_name_count;
 } heddle_compile_params_t;
 
-/* Compiles. UNIMPLEMENTED names operator, node and opset. The same input and parameters give the same bytes. On failure no output file is
- * left. [any] [may-block] */
+/* Compiles. UNIMPLEMENTED lists the operators, attributes and element types that are not supported, with nodes and opset. The same input and
+ * parameters give the same bytes. On failure no output file is made, and existing ones stay as they are. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_compile(const heddle_compile_params_t* params);
 
 #ifdef __cplusplus

@@ -110,9 +110,9 @@ HEDDLE_EXPORT heddle_status_t* heddle_runtime_report(heddle_runtime_t* runtime, 
  * driver's object, which applications never see.) After DEVICE_LOST, its functions return DEVICE_LOST, and asking the runtime again opens the device
  * anew, as a new instance does. */
 
-/* Opens the device of that name, unless it is open already. name: as in heddle_slot_binding_t. "cpu", "cpu:0" and "heddle.cpu:0" are the same device;
- * each alias of the configuration is a device of its own, with its own settings and memory. NOT_FOUND lists the names that exist; UNAVAILABLE says why
- * the driver cannot be used. The caller owns the handle. [any] [may-block] */
+/* Opens the device of that name, unless it is open already. name: as in heddle_slot_binding_t. "cpu", "cpu:0" and "heddle.cpu:0" are the same
+ * device; each alias of the configuration is a device of its own, with its own settings and memory. NOT_FOUND lists the names that exist;
+ * UNAVAILABLE says why the driver cannot be used. The caller owns the handle. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_runtime_device(heddle_runtime_t* runtime, heddle_string_t name, heddle_runtime_device_t** out_device);
 HEDDLE_EXPORT heddle_runtime_device_t* heddle_runtime_device_retain(heddle_runtime_device_t* device);
 /* The device is closed when nothing uses it any more: no handle, tensor or instance, and no runtime. NULL is allowed. [any] [may-block] */
@@ -358,14 +358,14 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_read(heddle_tensor_t* tensor, void*
 /* Waits for the call that fills the tensor, if any, and replaces the contents; after this, a tensor whose call failed is usable again. Does not wait
  * for calls that read the tensor: the caller must make sure that none is in flight. [serial:tensor] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_tensor_write(heddle_tensor_t* tensor, const void* bytes, uint64_t size_bytes);
-/* Replaces the contents as heddle_tensor_write does, without waiting for the copy. `bytes` must stay valid and unchanged until release(context), which
- * is called exactly once, whether the copy succeeds or fails; if this function fails, before it returns. It runs on a thread of the runtime or on
- * the caller's, perhaps before this function returns, and may call only functions that are [no-block]. NULL: none.
+/* Replaces the contents as heddle_tensor_write does, without waiting for the copy. `bytes` must stay valid and unchanged until release(context),
+ * which is called exactly once, whether the copy succeeds or fails; if this function fails, before it returns. It runs on a thread of the runtime
+ * or on the caller's, perhaps before this function returns, and may call only functions that are [no-block]. NULL: none.
  *
- * Calls that are started from now on and use the tensor run after the copy. Reading the tensor, and heddle_tensor_wait, wait for the copy. If it fails,
- * all of these return its error, until the contents are replaced. If a call or an upload is still filling the tensor, the copy runs after it, and fails
- * if it fails. Calls that still read the tensor are not waited for: the caller must make sure that none is in flight. The handle may be released
- * before the copy is over.
+ * Calls that are started from now on and use the tensor run after the copy. Reading the tensor, and heddle_tensor_wait, wait for the copy. If it
+ * fails, all of these return its error, until the contents are replaced. If a call or an upload is still filling the tensor, the copy runs after
+ * it, and fails if it fails. Calls that still read the tensor are not waited for: the caller must make sure that none is in flight. The handle may
+ * be released before the copy is over.
  *
  * If this function fails, the contents are unchanged: INVALID_ARGUMENT if size_bytes is not heddle_tensor_size, FAILED_PRECONDITION for a donated
  * tensor. Since ABI 0.2. [serial:tensor] [no-block], except in these cases: a call that reads values on the host or uses several devices is still

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* heddle.library/1, the interface of library plugins: hand-written operations, found by their id. An operator of a model that the compiler does
- * not know (an ONNX node of a foreign domain) becomes such an operation. An operator that it knows (of the domain "ai.onnx", in a version
- * of ONNX's own) may run as one. Implemented by plugins of kind HEDDLE_PLUGIN_LIBRARY, called by libheddle (query, prepare, destroy) and by
+ * not know (an ONNX node of a foreign domain) becomes such an operation. An operator that the compiler does know (of the domain "ai.onnx",
+ * in the version in which ONNX defined it last) may also run as an operation. Implemented by plugins of kind HEDDLE_PLUGIN_LIBRARY, called by libheddle (query, prepare, destroy) and by
  * drivers (enqueue, through operation_load of heddle.dispatch/1). Since ABI 0.2.
  *
  * Glossary
@@ -17,8 +17,8 @@
  *   instance of a module is made, or at the first call with new extents; enqueue is called by every call.
  *
  * Targets
- *   "host/1"  the device is the host's own cores. enqueue does the work itself. It runs on threads of the driver, in its order in the queue,
- *             as a compiled kernel does (code.h). Addresses are host memory. The floating-point state is round to nearest, no flush to zero,
+ *   "host/1"  the device is the host's own cores. enqueue does the work itself. It runs on threads of the driver or of its callers, in its
+ *             order in the queue, as a compiled kernel does (code.h). Addresses are host memory. The floating-point state is round to nearest, no flush to zero,
  *             exceptions masked, and is left unchanged, as are errno and the signal mask (HD-T-02). At most 64 KiB of stack. `stream` is 0.
  *   "cuda/1"  reserved: enqueue puts the work on `stream`, a CUstream of the current context, and returns; addresses are CUdeviceptr. No driver
  *             supports it yet.
@@ -100,7 +100,7 @@ typedef struct heddle_operation_properties {
 typedef struct heddle_operation_call {
   uint32_t struct_size;
   uint32_t operand_count;
-  void* const* operands;         /* One run of some of an operation's shards. Filled by the driver; borrowed until enqueue returns. */
+  void* const* operands;         /* operand_count addresses: of the inputs, then of the outputs */
   const uint64_t* operand_bytes; /* of each, according to its type */
   void* workspace;               /* NULL if workspace_bytes is 0 */
   uint64_t workspace_bytes;
@@ -126,12 +126,12 @@ typedef struct heddle_library_interface {
   /* Reads the inputs, writes every byte of the outputs, uses the workspace freely, and touches nothing else. It does not allocate, lock,
    * wait or call the host, except to make the status of a failure, and keeps nothing of the call. The same inputs give the same bytes.
    * Called concurrently for disjoint shards of one call, and for several calls that have their own operands and workspace (HD-O-03). A
-   * failure fails the submission with this status; the call's outputs are undefined then (HD-S-02). [any] [no-block] on targets other than
-   * "host/1" */
+   * failure fails the submission with this status; the call's outputs are undefined then (HD-S-02). [any]. On "host/1" it returns when the work is
+   * done; on other targets before that, and is [no-block] */
   heddle_status_t* (*enqueue)(heddle_operation_t* operation, const heddle_operation_call_t* call);
 } heddle_library_interface_t;
 
-/* The operation that operation_load of heddle.dispatch/1 makes an executable of. The library's table and the operation outlive the
+/* An argument of operation_load (heddle.dispatch/1), which makes an executable that runs an operation. The library's table and the operation outlive the
  * executable. */
 typedef struct heddle_operation_params {
   uint32_t struct_size;
