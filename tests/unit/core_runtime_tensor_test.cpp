@@ -510,6 +510,45 @@ TEST_P(RuntimeTensorChecked, MemoryIsNotFreedBeforeTheUploadIsOver) {
   expect_no_violations();
 }
 
+// The call that takes the tensor ends before the upload does.
+TEST_P(RuntimeTensorChecked, ACallThatMissesItsDeadlineLeavesTheUploadItsMemory) {
+  ModuleBuilder module = builder();
+  add_looked_at(module, "main");
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  DeviceHandle on = device();
+  const int64_t one = 1, value = 7;
+  std::atomic<int> releases{0};
+  int late = 0;
+  for (int turn = 0; turn < 10; ++turn) {
+    heddle_tensor_t *made = nullptr, *out = nullptr;
+    HEDDLE_ASSERT_OK(heddle_tensor_create(on.get(), HEDDLE_TYPE_I64, &one, 1, nullptr, 0, &made));
+    TensorHandle tensor(made);
+    HEDDLE_ASSERT_OK(
+        heddle_tensor_upload(made, &value, sizeof value, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &releases));
+    const uint32_t donated = 0;
+    heddle_call_params_t params{};
+    params.struct_size = sizeof params;
+    params.deadline_ns = now_ns() + 1'000'000;
+    params.donated_arguments = &donated;
+    params.donated_argument_count = 1;
+    heddle_call_t* call = nullptr;
+    const Outcome started(heddle_call_start(find_function(instance), &params, &made, 1, &out, 1, &call));
+    TensorHandle result(out);
+    CallHandle handle(call);
+    if (!call) continue;
+    const Outcome outcome(heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE));
+    EXPECT_TRUE(outcome.ok() || outcome.code == HEDDLE_STATUS_DEADLINE_EXCEEDED) << outcome.message;
+    late += !outcome.ok();
+  }
+  if (is_fake()) {
+    EXPECT_NE(late, 0);
+  }
+  for (int i = 0; i < 20000 && releases != 10; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(releases, 10);
+  expect_no_violations();
+}
+
 TEST_P(RuntimeTensor, ReleasesTheSourceOfAnUploadThatIsRefused) {
   DeviceHandle on = device();
   TensorHandle tensor = create(on, {1, 4}, {1, 2, 3, 4});
