@@ -104,6 +104,7 @@ module::Status ParameterFiles::open(Source& source, const std::string& path, boo
   struct stat facts{};
   if (fstat(file.descriptor, &facts) != 0 || !S_ISREG(facts.st_mode))
     return not_opened(path, HEDDLE_STATUS_INVALID_ARGUMENT, "it is not a regular file; name a file of parameters");
+  identities_.emplace(facts.st_dev, facts.st_ino);
   char first[8];
   const ssize_t got = pread(file.descriptor, first, sizeof(first), 0);
   const std::string_view first_bytes(first, got > 0 ? static_cast<size_t>(got) : 0);
@@ -119,7 +120,7 @@ module::Status ParameterFiles::open(Source& source, const std::string& path, boo
   }
   auto index = module::read_parameter_index(file.descriptor, size, path, first_bytes);
   if (!index) return index.error();
-  source.files.push_back({path, std::move(index.value()), facts.st_dev, facts.st_ino});
+  source.files.push_back({path, std::move(index.value())});
   return std::nullopt;
 }
 
@@ -147,10 +148,7 @@ module::Status ParameterFiles::add(const std::string& text) {
 bool ParameterFiles::reads(const std::string& path) const {
   struct stat facts{};
   if (path.empty() || stat(path.c_str(), &facts) != 0) return false;
-  return std::any_of(sources_.begin(), sources_.end(), [&](const Source& source) {
-    return std::any_of(source.files.begin(), source.files.end(),
-                       [&](const File& file) { return file.device == facts.st_dev && file.inode == facts.st_ino; });
-  });
+  return identities_.contains({facts.st_dev, facts.st_ino});
 }
 
 std::vector<ParameterFiles::Found> ParameterFiles::find_all(const std::string& name, const std::string* scope, std::string& problem) const {

@@ -74,8 +74,6 @@ class ParameterFiles {
   struct File {
     std::string path;
     module::ParameterIndex index;
-    dev_t device;
-    ino_t inode;
   };
   // What the user named: a file, or an index of shards and these.
   struct Source {
@@ -102,6 +100,7 @@ class ParameterFiles {
   std::string unknown_tensor(const std::string& name) const;
 
   std::deque<Source> sources_;
+  std::set<std::pair<dev_t, ino_t>> identities_;                         // of all files, those of shards and their indexes too
   std::vector<std::string> stored_;                                      // names of the model's tensors
   std::map<std::string, Match> matches_;                                 // by the name in the model
   std::map<std::pair<std::string, std::string>, std::string> declared_;  // types, by scope and name
