@@ -42,6 +42,10 @@ set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 add_library(heddle_options INTERFACE)
 target_compile_options(heddle_options INTERFACE -Wall -Wextra -Werror $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage> $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations> -fno-plt -ffunction-sections -fdata-sections)
 target_link_options(heddle_options INTERFACE -Wl,-z,relro,-z,now -Wl,--gc-sections -Wl,--as-needed)
+
+# For code that is not on the path of a call. GCC estimates sizes before it folds constants, so without the parameter it calls functions such as the one
+# for the length of a literal: libheddle has 10 kB less with it.
+set(heddle_for_size $<$<CONFIG:Release>:-Os> $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:--param=max-inline-insns-size=1>)
 if(HEDDLE_SANITIZE)
   add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
   add_link_options(-fsanitize=${HEDDLE_SANITIZE})
