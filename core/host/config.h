@@ -91,6 +91,7 @@ struct ParamIoConfig {
   uint64_t chunk_bytes = 0;         // 0: the driver's choice
   uint32_t queue_depth = 0;
   uint64_t pinned_staging_bytes = 0;
+  uint64_t derived_cache_bytes = 0;  // largest size of the directory of computed weights; 0: there is none
 };
 
 // [trace]

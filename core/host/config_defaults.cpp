@@ -48,6 +48,7 @@ std::vector<ConfigValue> with_default_values(std::vector<ConfigValue> values, co
   add("param_io.chunk", driver_chooses);
   add("param_io.queue_depth", driver_chooses);
   add("param_io.pinned_staging", driver_chooses);
+  add("param_io.derived_cache", "0");
   add("log.level", fmt::format("\"{}\"", log_level_name(unset.log.level)));
   add("trace.sink", "(no trace)");
   add("trace.categories", "[\"dispatch\", \"transfer\", \"memory\", \"plugins\"]");

@@ -62,7 +62,8 @@ constexpr std::string_view kSchema = R"({
     "method": {"type": "array", "items": {"enum": ["gds", "direct", "buffered", "preload", "mmap"]}},
     "chunk": {"$ref": "#/$defs/bytes"},
     "queue_depth": {"type": "integer", "minimum": 1, "maximum": 4096},
-    "pinned_staging": {"$ref": "#/$defs/bytes"}}},
+    "pinned_staging": {"$ref": "#/$defs/bytes"},
+    "derived_cache": {"$ref": "#/$defs/bytes"}}},
   "link": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["between"], "properties": {
     "between": {"type": "array", "items": {"$ref": "#/$defs/text"}, "minItems": 2, "maxItems": 2, "uniqueItems": true},
     "kind": {"enum": ["pci", "nvlink", "xgmi", "same-memory"]},

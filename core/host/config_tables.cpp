@@ -47,6 +47,7 @@ void ConfigReader::param_io(TableReader table) {
     effective(table, "queue_depth");
   }
   if (table.bytes("pinned_staging", &config_.param_io.pinned_staging_bytes)) effective(table, "pinned_staging");
+  if (table.bytes("derived_cache", &config_.param_io.derived_cache_bytes)) effective(table, "derived_cache");
   table.finish();
 }
 

@@ -11,7 +11,7 @@ namespace heddle::open {
 
 namespace {
 
-constexpr size_t kDevice = 0, kInode = 1, kModified = 3;
+constexpr size_t kDevice = 0, kInode = 1;
 
 FileIdentity identity_of(const struct stat& facts) {
   auto nanoseconds = [](const timespec& time) {
@@ -38,7 +38,7 @@ std::string change_since(const FileIdentity& before, int descriptor) {
   if (fstat(descriptor, &facts) != 0) return std::strerror(errno);
   const FileIdentity now = identity_of(facts);
   if (now[kFileSize] != before[kFileSize]) return fmt::format("it had {} bytes and has {} now", before[kFileSize], now[kFileSize]);
-  return now[kModified] != before[kModified] ? "it was modified meanwhile" : "";
+  return now[kFileModified] != before[kFileModified] ? "it was modified meanwhile" : "";
 }
 
 std::string replacement_of(const FileIdentity& before, const std::string& path) {

@@ -13,7 +13,7 @@ namespace heddle::open {
 
 // Device, inode, size, and times of modification and change in nanoseconds.
 using FileIdentity = std::array<uint64_t, 5>;
-constexpr size_t kFileSize = 2;  // index in a FileIdentity
+constexpr size_t kFileSize = 2, kFileModified = 3, kFileChanged = 4;  // indices in a FileIdentity
 
 // Identity of an open file. INVALID_ARGUMENT if it is not a regular file; `path` is for the error text.
 Result<FileIdentity> identify(int descriptor, const std::string& path);

@@ -219,12 +219,13 @@ std::string Instance::derived_key(const Located& located, const Globals& made) c
 
 Status Instance::make_derived(const Located& located, const memory::Ref<Globals>& made, State& state) {
   auto compute = [&] {
-    HEDDLE_RETURN_IF_ERROR(allocate_globals(*made));
+    HEDDLE_RETURN_IF_ERROR(allocate_globals(read_.at_all, *made));
     return run_initializer(located, made, state);
   };
   auto fresh = std::make_unique<Derived>();
   fresh->key = derived_key(located, *made);
   if (fresh->key.empty()) return compute();
+  DerivedFile file = derived_file(fresh->key);
   for (const memory::Ref<memory::Device>& device : devices_) {
     const memory::Device* const on = device.get();
     fresh->key.append(reinterpret_cast<const char*>(&on), sizeof(on));
@@ -233,7 +234,12 @@ Status Instance::make_derived(const Located& located, const memory::Ref<Globals>
   std::lock_guard lock(derived->making);
   const bool is_made = runtime_->derived.is_made(*derived);
   if (!is_made) {
-    HEDDLE_RETURN_IF_ERROR(compute());
+    if (!file.name.empty() && read_derived(file, *made)) {
+      HEDDLE_RETURN_IF_ERROR(allocate_globals(read_.by_functions, *made));
+    } else {
+      HEDDLE_RETURN_IF_ERROR(compute());
+      keep_derived(file, located, *made);
+    }
     derived->weights.resize(made->weights.size());
   }
   for (uint32_t i = 0; i < made->weights.size(); ++i) {
@@ -252,12 +258,11 @@ Status Instance::make_derived(const Located& located, const memory::Ref<Globals>
   return Status();
 }
 
-Status Instance::allocate_globals(Globals& made) {
+Status Instance::allocate_globals(const std::vector<bool>& used, Globals& made) {
   const auto& globals = *module_->metadata().globals();
   for (uint32_t i = 0; i < globals.size(); ++i) {
     const mf::Global* global = globals.Get(i);
-    if (global->kind() == mf::GlobalKind::Parameter || global->kind() == mf::GlobalKind::State || !read_.at_all[i]) continue;
-    if (made.weights[i]) continue;  // a constant
+    if (global->kind() == mf::GlobalKind::Parameter || global->kind() == mf::GlobalKind::State || !used[i] || made.weights[i]) continue;
     memory::Device& device = *devices_[machine_.globals[i].device];
     heddle_block_t block{};
     Status allocated = device.allocate(global->size_bytes(), 64, memory::kState, &block);
@@ -281,7 +286,7 @@ Status Instance::allocate_globals(Globals& made) {
 }
 
 Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents,
-                                 const std::vector<memory::StagePlace>& place_of_global, Globals& made) {
+                                 const std::vector<memory::StagePlace>& place_of_global, Globals& made, bool may_change) {
   for (uint32_t device = 0; device < devices_.size(); ++device) {
     std::vector<memory::WeightExtent> here;
     std::vector<memory::StagePlace> places;
@@ -303,7 +308,7 @@ Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std
       made.places[owners[i]].memory = {block.buffer, block.offset, here[i].length};
       made.weights[owners[i]] = std::move((*weights)[i]);
     }
-    HEDDLE_RETURN_IF_ERROR(check_unchanged(here, *module_));
+    if (may_change) HEDDLE_RETURN_IF_ERROR(check_unchanged(here, *module_));
   }
   return Status();
 }

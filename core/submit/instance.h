@@ -150,11 +150,24 @@ class Instance final : public memory::Counted {
   std::string derived_key(const Located& located, const Globals& made) const;
   // Takes them from those that share them, or computes them for all.
   Status make_derived(const Located& located, const memory::Ref<Globals>& made, State& state);
-  // Those that are not shared with an earlier load.
-  Status allocate_globals(Globals& made);
-  // Loads these globals; `extents` has an entry for each, as has `place_of_global` unless it is empty.
+  // Where derived values are on disk, for a key.
+  struct DerivedFile {
+    std::string name, head;                     // empty: nowhere; what the file begins with
+    std::vector<uint32_t> globals;              // those in it
+    std::vector<memory::WeightExtent> extents;  // one per global
+    uint64_t end = 0;                           // of the values
+    bool is_mapped = false;
+  };
+  DerivedFile derived_file(std::string key) const;
+  // False, and nothing is changed, if there is no such file or it is damaged.
+  bool read_derived(DerivedFile& file, Globals& made);
+  // Failures are logged.
+  void keep_derived(const DerivedFile& file, const Located& located, const Globals& made);
+  // Those that have no memory yet.
+  Status allocate_globals(const std::vector<bool>& used, Globals& made);
+  // Loads these globals; `extents` has an entry for each, as has `place_of_global` unless it is empty. may_change: the files are checked afterwards.
   Status load_parameters(const std::vector<uint32_t>& globals, const std::vector<memory::WeightExtent>& extents,
-                         const std::vector<memory::StagePlace>& place_of_global, Globals& made);
+                         const std::vector<memory::StagePlace>& place_of_global, Globals& made, bool may_change = true);
   Status run_initializer(const Located& located, const memory::Ref<Globals>& made, State& state);
   // The chosen program; for the initializer NULL if there is none.
   const module_format::Program& program(uint32_t function) const;

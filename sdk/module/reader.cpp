@@ -96,17 +96,13 @@ Status check_header(const FileHeader& header, const std::string& path, uint64_t 
 }
 
 // head: everything before the parameters. The hash field counts as zero.
-std::array<uint8_t, 16> hash_of(std::byte* head, uint64_t bytes) {
+std::array<uint8_t, 16> hash_of_head(std::byte* head, uint64_t bytes) {
   std::byte* const field = head + offsetof(FileHeader, content_hash);
   std::byte kept[16];
   std::memcpy(kept, field, sizeof(kept));
   std::memset(field, 0, sizeof(kept));
-  if (bytes < kPageAlignment) __builtin_unreachable();  // leaves out the code for short inputs
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(head, bytes));
+  const std::array<uint8_t, 16> hash = hash_bytes(head, bytes);
   std::memcpy(field, kept, sizeof(kept));
-  std::array<uint8_t, 16> hash;
-  std::memcpy(hash.data(), canonical.digest, 16);
   return hash;
 }
 
@@ -177,7 +173,7 @@ Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t fl
   if (std::memcmp(module->head_, &header, sizeof(header)) != 0) return damaged(path, "its header changed while it was read");
 
   std::memcpy(module->content_hash_.data(), header.content_hash, 16);
-  if ((flags & kOpenNoHash) == 0 && hash_of(module->head_, module->head_bytes_) != module->content_hash_) {
+  if ((flags & kOpenNoHash) == 0 && hash_of_head(module->head_, module->head_bytes_) != module->content_hash_) {
     return damaged(path, "content hash: metadata, constants or code do not match it");
   }
 
@@ -207,6 +203,14 @@ Result<uint64_t> hash_of(const FileExtent& extent, const std::string& path, std:
     for (uint64_t i = 0; i < extent.length; ++i) bytes[i] = static_cast<std::byte>(pattern[i % pattern.size()]);
   }
   return XXH3_64bits(bytes.get(), extent.length);
+}
+
+std::array<uint8_t, 16> hash_bytes(const void* bytes, size_t count) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, count));
+  std::array<uint8_t, 16> hash;
+  std::memcpy(hash.data(), canonical.digest, 16);
+  return hash;
 }
 
 Status verify_parameters(const Module& module) try {

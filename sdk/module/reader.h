@@ -70,6 +70,9 @@ Result<std::unique_ptr<Module>> open_module(const std::string& path, uint32_t fl
 // std::bad_alloc if there is no memory for all of them.
 Result<uint64_t> hash_of(const FileExtent& bytes, const std::string& path, std::string_view pattern = {});
 
+// XXH3-128 in canonical form, which finds damage but not forgery.
+std::array<uint8_t, 16> hash_bytes(const void* bytes, size_t count);
+
 // Reads every stored parameter and checks its hash. DATA_LOSS names the first mismatch.
 Status verify_parameters(const Module& module);
 

@@ -30,6 +30,7 @@ class Opened {
   ~Opened() { close_now(); }
   int get() const { return number_; }
   explicit operator bool() const { return number_ >= 0; }
+  int take() { return std::exchange(number_, -1); }
   void close_now() {
     if (number_ >= 0) close(number_);
     number_ = -1;
@@ -66,7 +67,7 @@ std::string why_not_own(int descriptor, mode_t kind, mode_t forbidden) {
 
 // Fails unless only the user has access to it.
 Opened open_folder(const std::string& folder, std::string& wrong) {
-  Opened opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  Opened opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   wrong = opened ? why_not_own(opened.get(), S_IFDIR, 077) : std::strerror(errno);
   if (!wrong.empty()) opened.close_now();
   return opened;
@@ -95,14 +96,19 @@ std::string UserCache::default_folder(std::string_view name) {
   return concat(cache, "/heddle/", name);
 }
 
-std::optional<std::string> UserCache::find(const std::string& name, size_t most_bytes) const {
-  if (folder_.empty()) return {};
+int UserCache::open(const std::string& name) const {
+  if (folder_.empty()) return -1;
   std::string wrong;
   const Opened folder = open_folder(folder_, wrong);
-  if (!folder) return {};
-  const Opened file(openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!folder) return -1;
+  Opened file(openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  return file && why_not_own(file.get(), S_IFREG, 022).empty() ? file.take() : -1;
+}
+
+std::optional<std::string> UserCache::find(const std::string& name, size_t most_bytes) const {
+  const Opened file(open(name));
   struct stat facts;
-  if (!file || !why_not_own(file.get(), S_IFREG, 022).empty() || fstat(file.get(), &facts) != 0) return {};
+  if (!file || fstat(file.get(), &facts) != 0) return {};
   if (facts.st_size < 0 || static_cast<uint64_t>(facts.st_size) > most_bytes) return {};
   std::string bytes(static_cast<size_t>(facts.st_size), '\0');
   for (size_t done = 0; done < bytes.size();) {
@@ -115,6 +121,12 @@ std::optional<std::string> UserCache::find(const std::string& name, size_t most_
 }
 
 bool UserCache::keep(const std::string& name, std::string_view bytes) const {
+  return keep(
+      name, [](int descriptor, const void* context) { return write_all(descriptor, *static_cast<const std::string_view*>(context)); },
+      &bytes);
+}
+
+bool UserCache::keep(const std::string& name, bool (*write)(int, const void*), const void* context) const {
   if (folder_.empty() || !make_folders(folder_)) return false;
   std::string wrong;
   const Opened folder = open_folder(folder_, wrong);
@@ -122,12 +134,13 @@ bool UserCache::keep(const std::string& name, std::string_view bytes) const {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   const std::string temporary = concat(name, ".", getpid(), "-", now.tv_sec, "-", now.tv_nsec);
-  Opened file(openat(folder.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  Opened file(openat(folder.get(), temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return false;
-  const bool is_written = write_all(file.get(), bytes);
-  file.close_now();
+  const bool is_written = write(file.get(), context);
   if (is_written && renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) == 0) return true;
+  const int why = errno;
   unlinkat(folder.get(), temporary.c_str(), 0);
+  errno = why;
   return false;
 }
 
@@ -143,7 +156,7 @@ void UserCache::trim(uint64_t most_bytes, bool (*is_entry)(std::string_view name
   DIR* entries = folder ? fdopendir(dup(folder.get())) : nullptr;
   if (!entries) return;
   struct Entry {
-    int64_t seconds, nanoseconds;
+    int64_t used_ns;
     uint64_t bytes;
     std::string name;
   };
@@ -154,17 +167,16 @@ void UserCache::trim(uint64_t most_bytes, bool (*is_entry)(std::string_view name
     const std::string_view name(entry->d_name);
     if (!is_entry(name.substr(0, name.find('.')))) continue;
     if (fstatat(folder.get(), entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(facts.st_mode)) continue;
-    files.push_back({facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec, static_cast<uint64_t>(facts.st_size), entry->d_name});
+    files.push_back({facts.st_mtim.tv_sec * 1'000'000'000 + facts.st_mtim.tv_nsec, static_cast<uint64_t>(facts.st_size), entry->d_name});
     all += files.back().bytes;
   }
   closedir(entries);
-  if (all <= most_bytes) return;
-  std::sort(files.begin(), files.end(),
-            [](const Entry& a, const Entry& b) { return std::pair(a.seconds, a.nanoseconds) < std::pair(b.seconds, b.nanoseconds); });
-  for (const Entry& file : files) {
-    if (all <= most_bytes) break;
-    (void)unlinkat(folder.get(), file.name.c_str(), 0);  // another process may already have done this
-    all -= file.bytes;
+  while (all > most_bytes && !files.empty()) {
+    const auto oldest = std::ranges::min_element(files, {}, &Entry::used_ns);
+    (void)unlinkat(folder.get(), oldest->name.c_str(), 0);  // another process may already have done this
+    all -= oldest->bytes;
+    std::swap(*oldest, files.back());
+    files.pop_back();
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A directory of small files that may be deleted at any time, below the user's cache directory. Its contents decide which code is run, so it is
-// used only while no other user has access to it. Used by the host for probe results of plugins and by the compiler for kernels; any number of
-// processes may share one.
+// A directory of files that may be deleted at any time, below the user's cache directory. Its contents decide which code is run and with which values,
+// so it is used only while no other user has access to it. Used by the host for probe results of plugins, by the runtime for computed weights and by
+// the compiler for kernels; any number of processes may share one.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,17 @@ class UserCache {
   // With an empty folder nothing is found and nothing is stored.
   explicit UserCache(std::string folder = {}) : folder_(std::move(folder)) {}
 
+  // An entry as an open file, which the caller closes; -1 if there is none, or if another user could have written it.
+  int open(const std::string& name) const;
+
   // The bytes of an entry of at most most_bytes; nothing if there is none, or if another user could have written it.
   std::optional<std::string> find(const std::string& name, size_t most_bytes) const;
 
   // Stores the bytes under the name and replaces earlier ones. They appear once they are complete. Failures are ignored.
   bool keep(const std::string& name, std::string_view bytes) const;
+
+  // The same for bytes that `write` writes to the file that it is given. If it is false, errno may say why.
+  bool keep(const std::string& name, bool (*write)(int descriptor, const void* context), const void* context) const;
 
   // Marks an entry as used now, for trim().
   void touch(const std::string& name) const;

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the instances of one runtime have together, on every driver: code, and values computed from weights.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -361,6 +370,275 @@ TEST_P(RuntimeDerived, AreSharedByThreadsAtOnce) {
   EXPECT_GT(shared, 0);
   last.clear();
   expect_no_violations();
+}
+
+// Computed weights on disk. Runtimes stand for processes.
+class RuntimeDerivedCache : public RuntimeDerived {
+ protected:
+  std::string config() const override { return RuntimeDerived::config() + "[param_io]\nderived_cache = \"" + most_ + "\"\n" + more_; }
+  void SetUp() override {
+    if (const char* before = std::getenv("XDG_CACHE_HOME")) before_ = before;
+    setenv("XDG_CACHE_HOME", folder.path("cache").c_str(), 1);
+    RuntimeDerived::SetUp();
+    if (IsSkipped()) return;
+    ModuleBuilder module = summing();
+    ASSERT_EQ(module.write(folder.path("m.heddle")), "");
+  }
+  void TearDown() override {
+    if (before_.empty()) {
+      unsetenv("XDG_CACHE_HOME");
+    } else {
+      setenv("XDG_CACHE_HOME", before_.c_str(), 1);
+    }
+  }
+  // A file that is old enough to be remembered.
+  std::string old(const std::string& name, float u) {
+    const std::string path = write(name, u);
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    return path;
+  }
+  // What an instance in a runtime of its own returns, how many dispatches its initializer had, and what it logged.
+  struct Loaded {
+    float result;
+    int dispatches;
+    std::string log;
+    nlohmann::json statistics;
+  };
+  Loaded load(const std::string& file) {
+    ::testing::internal::CaptureStderr();
+    Loaded loaded{};
+    {
+      RuntimeHandle fresh = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+      ModuleHandle module = open_module(fresh.get(), folder.path("m.heddle"));
+      InstanceHandle instance;
+      HEDDLE_EXPECT_OK(create_instance(module.get(), {{"", GetParam().device}}, &instance, {{"", file}}));
+      if (instance) {
+        loaded.statistics = statistics(instance);
+        loaded.dispatches = loaded.statistics["dispatches"];
+        loaded.result = result(instance);
+      }
+    }
+    loaded.log = ::testing::internal::GetCapturedStderr();
+    return loaded;
+  }
+  std::filesystem::path directory() const { return folder.path("cache/heddle/derived"); }
+  std::vector<std::filesystem::path> entries() const {
+    std::vector<std::filesystem::path> found;
+    if (std::filesystem::exists(directory())) {
+      for (const auto& one : std::filesystem::directory_iterator(directory())) found.push_back(one.path());
+    }
+    return found;
+  }
+  static bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+  std::string before_, most_ = "1MiB", more_;
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeDerivedCache, ::testing::ValuesIn(kDrivers), driver_name);
+
+TEST_P(RuntimeDerivedCache, IsReadInsteadOfComputing) {
+  const std::string one = old("one", 1), two = old("two", 2);
+  const Loaded first = load(one);
+  EXPECT_EQ(first.result, 21);
+  EXPECT_EQ(first.dispatches, 1);
+  EXPECT_EQ(first.log, "");
+  ASSERT_EQ(entries().size(), 1u);
+  EXPECT_EQ(std::filesystem::status(entries()[0]).permissions(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const Loaded second = load(one);
+  EXPECT_EQ(second.result, 21);
+  EXPECT_EQ(second.dispatches, 0);
+  EXPECT_EQ(second.log, "");
+  EXPECT_EQ(second.statistics["weights"]["bytes_read"], kWidth * 4) << "sum, but not u";
+  EXPECT_EQ(second.statistics["devices"][0]["pool"]["requested"], 2 * kWidth * 4) << "sum and constant";
+  const Loaded other = load(two);
+  EXPECT_EQ(other.result, 22);
+  EXPECT_EQ(other.dispatches, 1);
+  EXPECT_EQ(entries().size(), 2u);
+  EXPECT_EQ(load(one).dispatches, 0);
+  std::filesystem::last_write_time(one, std::filesystem::last_write_time(one) + std::chrono::hours(-1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));  // another time of change
+  EXPECT_EQ(load(one).dispatches, 1) << "another version of the file, although its bytes are the same";
+  EXPECT_EQ(entries().size(), 3u);
+}
+
+TEST_P(RuntimeDerivedCache, IsAbsentUnlessItIsAskedFor) {
+  most_ = "0";
+  const std::string one = old("one", 1);
+  EXPECT_EQ(load(one).dispatches, 1);
+  EXPECT_EQ(load(one).dispatches, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("cache/heddle/derived")));
+  most_ = "1MiB";
+  more_ = "[[prefer]]\nop = \"*\"\nuse = [\"own\"]\n";
+  EXPECT_EQ(load(one).result, 21);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("cache/heddle/derived")));
+  more_.clear();
+  EXPECT_EQ(load(one).dispatches, 1);
+  EXPECT_EQ(load(one).dispatches, 0);
+}
+
+TEST_P(RuntimeDerivedCache, IsReplacedIfItIsDamaged) {
+  const std::string one = old("one", 1), two = old("two", 2);
+  load(one);
+  ASSERT_EQ(entries().size(), 1u);
+  const std::filesystem::path entry = entries()[0];
+  load(two);
+  ASSERT_EQ(entries().size(), 2u);
+  const std::filesystem::path other = entries()[entries()[0] == entry ? 1 : 0];
+  const auto size = static_cast<std::streamoff>(std::filesystem::file_size(entry));
+  // Changes one byte.
+  auto flip = [&](std::streamoff at) {
+    std::fstream file(entry, std::ios::in | std::ios::out | std::ios::binary);
+    char byte = 0;
+    file.seekg(at).read(&byte, 1);
+    byte = static_cast<char>(byte ^ 1);
+    file.seekp(at).write(&byte, 1);
+  };
+  const std::pair<const char*, std::function<void()>> damages[] = {
+      {"the beginning", [&] { flip(0); }},
+      {"the size", [&] { flip(27); }},
+      {"the key", [&] { flip(40); }},
+      {"the values", [&] { flip(size - 100); }},
+      {"the digest", [&] { flip(size - 1); }},
+      {"the end", [&] { std::filesystem::resize_file(entry, size - 1); }},
+      {"half", [&] { std::filesystem::resize_file(entry, size / 2); }},
+      {"all", [&] { std::filesystem::resize_file(entry, 0); }},
+      {"it is of other weights", [&] { std::filesystem::copy_file(other, entry, std::filesystem::copy_options::overwrite_existing); }},
+  };
+  for (const auto& [what, damage] : damages) {
+    damage();
+    const Loaded again = load(one);
+    EXPECT_EQ(again.result, 21) << what;
+    EXPECT_EQ(again.dispatches, 1) << what;
+    EXPECT_TRUE(has(again.log, entry.filename().string())) << what << ": " << again.log;
+    const Loaded mended = load(one);
+    EXPECT_EQ(mended.result, 21) << what;
+    EXPECT_EQ(mended.dispatches, 0) << what;
+    EXPECT_EQ(mended.log, "") << what;
+  }
+}
+
+TEST_P(RuntimeDerivedCache, IsBounded) {
+  const std::string one = old("one", 1), two = old("two", 2), three = old("three", 3);
+  most_ = "8KiB";
+  const Loaded large = load(one);
+  EXPECT_EQ(large.result, 21);
+  EXPECT_TRUE(has(large.log, "larger than param_io.derived_cache")) << large.log;
+  EXPECT_EQ(entries().size(), 0u);
+  most_ = "20KiB";  // two files of a page of header and a page of values
+  load(one);
+  load(two);
+  EXPECT_EQ(entries().size(), 2u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(load(one).dispatches, 0);
+  EXPECT_EQ(load(three).dispatches, 1);
+  EXPECT_EQ(entries().size(), 2u);
+  EXPECT_EQ(load(one).dispatches, 0) << "it was used after the second";
+  EXPECT_EQ(load(two).dispatches, 1);
+  std::ofstream(directory() / "not ours") << std::string(1 << 20, 'x');
+  EXPECT_EQ(load(three).result, 23);
+  EXPECT_TRUE(std::filesystem::exists(directory() / "not ours"));
+}
+
+TEST_P(RuntimeDerivedCache, IsNotUsedIfOthersHaveAccess) {
+  const std::string one = old("one", 1);
+  load(one);
+  std::filesystem::permissions(directory(), std::filesystem::perms::others_read | std::filesystem::perms::others_exec,
+                               std::filesystem::perm_options::add);
+  const Loaded loaded = load(one);
+  EXPECT_EQ(loaded.result, 21);
+  EXPECT_EQ(loaded.dispatches, 1);
+  EXPECT_TRUE(has(loaded.log, "only its user may have access")) << loaded.log;
+  for (const std::filesystem::path& entry : entries()) std::filesystem::remove(entry);
+  std::filesystem::remove(directory());
+  std::ofstream(directory()) << "a file";
+  EXPECT_EQ(load(one).result, 21);
+}
+
+TEST_P(RuntimeDerivedCache, LeavesNothingBehindOnAFullDisk) {
+  const std::string one = old("one", 1);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit little{6000, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
+  const Loaded loaded = load(one);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(loaded.result, 21);
+  EXPECT_TRUE(has(loaded.log, std::strerror(EFBIG))) << loaded.log;
+  EXPECT_EQ(entries().size(), 0u);
+  EXPECT_EQ(load(one).dispatches, 1);
+  EXPECT_EQ(load(one).dispatches, 0);
+}
+
+TEST_P(RuntimeDerivedCache, IsNotKeptOfFilesThatMayStillChange) {
+  const std::string one = write("one", 1);
+  const timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_NOW}};
+  ASSERT_EQ(utimensat(AT_FDCWD, one.c_str(), now, 0), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  const Loaded loaded = load(one);
+  if (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(45)) {
+    EXPECT_EQ(entries().size(), 0u);
+  }
+  EXPECT_EQ(loaded.result, 21);
+}
+
+TEST_P(RuntimeDerivedCache, IsMappedWhereTheDeviceMaps) {
+  const bool maps = std::string(GetParam().name) == "Cpu";
+  more_ = "method = [\"mmap\", \"buffered\"]\n";
+  const std::string one = old("one", 1);
+  load(one);
+  const Loaded mapped = load(one);
+  EXPECT_EQ(mapped.result, 21);
+  EXPECT_EQ(mapped.dispatches, 0);
+  EXPECT_EQ(mapped.statistics["weights"]["bytes_mapped"], maps ? kWidth * 4 : 0);
+  ASSERT_EQ(entries().size(), 1u);
+  std::filesystem::resize_file(entries()[0], std::filesystem::file_size(entries()[0]) - 1);
+  const Loaded truncated = load(one);
+  EXPECT_EQ(truncated.result, 21);
+  EXPECT_EQ(truncated.dispatches, 1);
+  EXPECT_EQ(load(one).dispatches, 0);
+}
+
+TEST_P(RuntimeDerivedCache, FollowsARefit) {
+  const std::string one = old("one", 1), two = old("two", 2);
+  load(two);
+  ModuleHandle opened = open_module(runtime.get(), folder.path("m.heddle"));
+  InstanceHandle instance = instantiate(opened, {{"", one}});
+  ASSERT_NE(instance, nullptr);
+  const int before = statistics(instance)["dispatches"];
+  EXPECT_EQ(before, 1);
+  HEDDLE_ASSERT_OK(refit(instance, two));
+  EXPECT_EQ(statistics(instance)["dispatches"], before) << "from the disk";
+  EXPECT_EQ(result(instance), 22);
+}
+
+TEST_P(RuntimeDerivedCache, IsSharedByProcessesAtOnce) {
+  const std::string files[] = {old("one", 1), old("two", 2)};
+  most_ = "20KiB";
+  constexpr int kThreads = 4, kRounds = 10;
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int round = 0; round < kRounds; ++round) {
+        const int file = (thread + round) % 2;
+        RuntimeHandle fresh = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+        ModuleHandle module = open_module(fresh.get(), folder.path("m.heddle"));
+        InstanceHandle instance;
+        HEDDLE_EXPECT_OK(create_instance(module.get(), {{"", GetParam().device}}, &instance, {{"", files[file]}}));
+        if (instance && result(instance) == static_cast<float>(21 + file)) ++right;
+        instance.reset();
+        if (thread == 0 && round % 3 == 0) {
+          std::error_code ignored;  // others remove and replace them meanwhile
+          for (const std::filesystem::path& entry : entries()) std::filesystem::remove(entry, ignored);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, kThreads * kRounds);
+  load(files[0]);
+  EXPECT_EQ(load(files[0]).dispatches, 0);
 }
 
 }  // namespace

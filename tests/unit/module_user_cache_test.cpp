@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -44,6 +45,29 @@ TEST_F(UserCacheTest, FindsWhatWasKept) {
   EXPECT_FALSE(cache.find("one", 2)) << "more bytes than are wanted";
   EXPECT_EQ(fs::status(folder()).permissions(), fs::perms::owner_all);
   EXPECT_THAT(cache.why_unused(), IsEmpty());
+}
+
+TEST_F(UserCacheTest, OpensAndWritesEntriesAsFiles) {
+  const UserCache cache(folder());
+  EXPECT_EQ(cache.open("one"), -1);
+  auto write = [](int descriptor, const void* text) {
+    const auto* of = static_cast<const std::string*>(text);
+    return ::write(descriptor, of->data(), of->size()) == static_cast<ssize_t>(of->size());
+  };
+  const std::string text = "eins";
+  EXPECT_TRUE(cache.keep("one", write, &text));
+  const int file = cache.open("one");
+  ASSERT_GE(file, 0);
+  char read[5] = {};
+  EXPECT_EQ(::read(file, read, sizeof(read)), 4);
+  EXPECT_EQ(read, text);
+  close(file);
+  errno = 0;
+  EXPECT_FALSE(cache.keep("two", [](int, const void*) { return errno = ENOSPC, false; }, nullptr));
+  EXPECT_EQ(errno, ENOSPC);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder()), {}), 1) << "nothing of the second is left";
+  fs::permissions(fs::path(folder()) / "one", fs::perms::others_write, fs::perm_options::add);
+  EXPECT_EQ(cache.open("one"), -1);
 }
 
 TEST_F(UserCacheTest, IsNothingWithoutAFolder) {
