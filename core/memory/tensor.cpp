@@ -88,7 +88,7 @@ void Tensor::give_back(Tensor* taken) {
     taken->is_foreign_ = false;
     move_upload(taken->upload_, upload_, this);
   }
-  is_donated_ = false;
+  is_donated_.store(false, std::memory_order_release);
 }
 
 Status Tensor::check_held(std::string_view action) const {

@@ -61,14 +61,14 @@ class Tensor final : public Counted {
   // A new tensor with the memory and the pending work of this one, which is donated from now on. `to`: who took it, for error
   // texts. [serial:tensor]
   Ref<Tensor> take(std::string to);
-  // Undoes take, or forbid if `taken` is NULL: the call did not begin.
+  // Undoes take, or forbid if `taken` is NULL: the call did not begin. Others may ask meanwhile whether it is donated.
   void give_back(Tensor* taken);
   // The same without a new tensor, for one that others use: its memory is freed with it.
   void forbid(std::string to) {
     donated_to_ = std::make_unique<std::string>(std::move(to));
-    is_donated_ = true;
+    is_donated_.store(true, std::memory_order_release);
   }
-  bool donated() const { return is_donated_; }
+  bool donated() const { return is_donated_.load(std::memory_order_acquire); }
   // FAILED_PRECONDITION if it is donated. action: "reading a tensor".
   Status check_held(std::string_view action) const;
   // Whether only its owner and the call that fills it refer to it. An upload does not.
@@ -101,7 +101,7 @@ class Tensor final : public Counted {
   // In one byte; none of them changes while others use the tensor.
   bool made_late_ : 1 = false;
   bool is_foreign_ : 1 = false;  // its buffer does not belong to the pool
-  bool is_donated_ : 1 = false;
+  std::atomic<bool> is_donated_{false};
   mutable sdk::SpinLock lock_;                  // for the members of the producer
   std::atomic<const void*> producer_{nullptr};  // NULL: finished; only compared
   Ref<Timeline> timeline_;

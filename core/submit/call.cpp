@@ -210,6 +210,7 @@ Status Call::leave(bool over, Status&& outcome) {
   if (last) {
     release_tensors();
     for (Ref<Tensor>& made : invocation_.made()) made = {};
+    invocation_.give_back();  // of a call in pieces that ended before it began
     invocation_.replaced.reset();
     invocation_.drop_waits();
     if (frame_) function_.dispose(std::move(frame_));

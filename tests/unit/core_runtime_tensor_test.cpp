@@ -511,6 +511,47 @@ TEST_P(RuntimeTensorChecked, MemoryIsNotFreedBeforeTheUploadIsOver) {
 }
 
 // The call that takes the tensor ends before the upload does.
+// The donated tensor is still being filled, and the call that takes it misses its deadline before it begins.
+TEST_P(RuntimeTensorChecked, ACallThatMissesItsDeadlineGivesADonatedTensorBack) {
+  ModuleBuilder module = builder();
+  add_looked_at(module, "main");
+  mf::FunctionT& fill = module.add_function("fill");
+  fill.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  ProgramBuilder p = program();
+  p.fill(ProgramBuilder::whole(p.result(0), kWrite), 5, 8);
+  fill.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  int late = 0;
+  for (int turn = 0; turn < 10; ++turn) {
+    heddle_tensor_t *made = nullptr, *out = nullptr;
+    heddle_call_t* filling = nullptr;
+    HEDDLE_ASSERT_OK(heddle_call_start(find_function(instance, "fill"), nullptr, nullptr, 0, &made, 1, &filling));
+    CallHandle(filling).reset();
+    TensorHandle tensor(made);
+    const uint32_t donated = 0;
+    heddle_call_params_t params{};
+    params.struct_size = sizeof params;
+    params.deadline_ns = now_ns() + 1'000'000;
+    params.donated_arguments = &donated;
+    params.donated_argument_count = 1;
+    heddle_call_t* call = nullptr;
+    const Outcome started(heddle_call_start(find_function(instance, "main"), &params, &made, 1, &out, 1, &call));
+    TensorHandle result(out);
+    CallHandle handle(call);
+    int64_t value = 0;
+    const Outcome outcome(call ? heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE) : nullptr);
+    if (call && outcome.ok()) continue;
+    ++late;
+    HEDDLE_EXPECT_OK(heddle_tensor_read(made, &value, sizeof value));
+    EXPECT_EQ(value, 5);
+  }
+  if (is_fake()) {
+    EXPECT_NE(late, 0);
+  }
+  expect_no_violations();
+}
+
 TEST_P(RuntimeTensorChecked, ACallThatMissesItsDeadlineLeavesTheUploadItsMemory) {
   ModuleBuilder module = builder();
   add_looked_at(module, "main");
