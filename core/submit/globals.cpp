@@ -143,7 +143,7 @@ Status Instance::check_hashes(const Located& located) const {
     if (loading_ && loading_->cancelled()) break;  // the load says so
     const uint64_t expected = meta.parameters()->Get(meta.globals()->Get(i)->index())->hash();
     const char* cause = nullptr;
-    if (expected == 0) cause = "the module has no hash of it; compile the model again";
+    if (expected == 0) cause = "the module has no hash of it: it was left to a file (--params-in), or the compiler is older";
     if (extent.block) cause = "its values are stored in blocks, which are others than those that were compiled; load it without the check";
     if (cause)
       return error(HEDDLE_STATUS_FAILED_PRECONDITION, "heddle: checking parameter '{}' of {} failed: {}", extent.name, extent.path, cause);

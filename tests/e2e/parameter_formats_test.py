@@ -318,6 +318,11 @@ class OtherFormats(HeddleTestCase):
         self.assertIn(f"checking parameter 'w' of {bad} failed: its 60 bytes have hash {problem['hash']}, and {self.module} was compiled with "
                       f"{problem['expected']}", error)
         self.succeed(*self.run_with(good), "--params-over", bad, "--check-hashes")
+        left = self.folder / "left.heddle"
+        self.succeed("compile", self.folder / "add.onnx", "-o", left, "--params-in", good)
+        call = ("run", left, *self.run_with(good)[2:])
+        self.succeed(*call)
+        self.assertIn("the module has no hash of it: it was left to a file", self.fail_with(1, *call, "--check-hashes").stderr)
         self.assertIn("--hashes needs --module", self.fail_with(2, "params", "verify", good, "--hashes").stderr)
 
     def test_a_module_is_checked_alone(self):

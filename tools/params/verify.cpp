@@ -112,7 +112,8 @@ Wrong check_hash(const module_format::Parameter& parameter, const module::Parame
 Wrong check_hash(const module_format::Parameter& parameter, const Checkpoint& checkpoint, const StoredTensor& tensor, Progress& progress,
                  Json& problems) {
   if (parameter.hash() == 0) {
-    problems.push_back(problem(tensor.name, "hash", "the module has no hash of it; compile the model again"));
+    problems.push_back(
+        problem(tensor.name, "hash", "the module has no hash of it: it was left to a file (--params-in), or the compiler is older"));
   } else if (tensor.block) {
     problems.push_back(problem(tensor.name, "hash", "its values are stored in blocks, which are others than those that were compiled"));
   } else {
