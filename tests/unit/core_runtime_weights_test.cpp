@@ -232,6 +232,29 @@ TEST_P(RuntimeWeights, LoadsInTheBackground) {
   HEDDLE_EXPECT_OK(heddle_instance_wait(instance.get(), 0));
 }
 
+TEST_P(RuntimeWeights, AnotherFileIsReadMeanwhile) {
+  open_module_of(1, 16);
+  const ModuleHandle small = std::move(opened_);
+  const std::string few = folder.path("few.safetensors");
+  ASSERT_NE(write_sparse_weights(few, 1, 16), 0u);
+  open_module_of(kTensors, kElements);
+  write_weights(file_);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  Outcome first(nullptr);
+  while (first.ok() && std::chrono::steady_clock::now() < end) {  // again if all was read before the other load was over
+    InstanceHandle large, other;
+    const uint64_t before = bytes_read_by_this_process();
+    const Outcome created = load(&large, HEDDLE_INSTANCE_IN_BACKGROUND);
+    ASSERT_TRUE(created.ok()) << created.message;
+    while (bytes_read_by_this_process() < before + (uint64_t{1} << 20)) std::this_thread::yield();
+    const Outcome also = create_instance(small.get(), {{"", GetParam().device}}, &other, {{"model", few}});
+    ASSERT_TRUE(also.ok()) << also.message;
+    first = Outcome(heddle_instance_wait(large.get(), 0));
+    EXPECT_EQ(read_tensor(call_for_one(find_function(other, "f0"), {})), std::vector<float>(16, 0));
+  }
+  expect(first, HEDDLE_STATUS_DEADLINE_EXCEEDED, {"still being loaded"});
+}
+
 TEST_P(RuntimeWeights, ReleasingAnInstanceThatLoadsCancelsTheLoad) {
   open_module_of(kTensors, kElements);
   write_weights(file_);

@@ -15,13 +15,12 @@
 //
 // Ownership  Runtime, Device, Module, Instance, State, Tensor, Call and Text own one handle of the C interface. They are move-only, as large as a
 //            pointer, and empty if default-constructed or moved from. An empty object may only be destroyed, moved, assigned to and tested; an empty
-//            Tensor may also be given to a call: as the place for a result, or as an argument, which is an INVALID_ARGUMENT. Children keep their
-//            parents alive, so objects may be destroyed in any order. The destructors of Instance and Call may wait for calls; see there. get() is the C
-//            handle, for everything that is not here; release() gives up ownership of it, and the explicit constructor takes it. A Function owns
-//            nothing: it is valid until its Instance is destroyed.
-// Errors     A function that fails throws heddle::Error, which has the code and the text of the status. It throws std::bad_alloc if memory for a
-//            vector or a string of this header is exhausted. After both, objects keep what they had, except for what runtime.h says of the state of
-//            an instance and the result tensors of a failed call. Destructors never throw.
+//            Tensor may also be the place for a result of a call. Objects may be destroyed in any order: each keeps alive what it needs. The
+//            destructors of Instance and Call may wait for calls; see there. get() is the C handle, for everything that is not here; release() gives
+//            up ownership of it, and the explicit constructor takes it. A Function owns nothing: it is valid until its Instance object is destroyed.
+// Errors     A function that fails throws heddle::Error, which has the code and the text of the status. It throws std::bad_alloc if the host has no
+//            memory for an object of this header. After both, objects keep what they had, except for what runtime.h says of the state of an instance
+//            and the result tensors of a failed call. Destructors never throw.
 // Threads    Const member functions may be called by several threads at once; calls of one Function may run concurrently. While a thread
 //            writes, moves from, assigns to or destroys an object, no other thread may use it.
 // Units      Sizes are in bytes where the name says so; otherwise they count elements. Timeouts and deadlines are std::chrono types.
@@ -268,8 +267,8 @@ class Tensor : public Handle<heddle_tensor_t, heddle_tensor_release> {
   }
 };
 
-// What tensors are on and calls run on; from Runtime::device, or from a tensor or its type. Its tensors are for arguments and results of all
-// functions on the device.
+// A device that holds tensors and runs calls, from Runtime::device, Tensor::device or TensorType::device (of an argument or a result). Its tensors
+// are for arguments and results of all functions on the device.
 class Device : public Handle<heddle_runtime_device_t, heddle_runtime_device_release> {
  public:
   using Handle::Handle;
@@ -619,7 +618,8 @@ class Runtime : public Handle<heddle_runtime_t, heddle_runtime_release> {
     check(heddle_runtime_create(&params, &out));
     return Runtime(out);
   }
-  // The device of that name, which instances use, too: an alias of the configuration, or "cpu", "cpu:1", "heddle.cpu:0". Opens it on first use.
+  // The device of that name: an alias of the configuration, or "cpu", "cpu:1", "heddle.cpu:0". It is shared with the instances on it, and opened when
+  // it is first used.
   Device device(std::string_view name) const {
     heddle_runtime_device_t* out = nullptr;
     check(heddle_runtime_device(get(), c_string(name), &out));

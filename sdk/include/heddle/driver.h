@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The interfaces of a driver: devices, buffers, transfers, parameter I/O, dispatch, timelines. Implemented by plugins of kind
- * HEDDLE_PLUGIN_DRIVER, called by libheddle and by allocators (allocator.h). A driver is a thin translation to one vendor's API: no policy, no pools,
- * no routing.
+ * HEDDLE_PLUGIN_DRIVER, called by libheddle and by allocators (allocator.h). A driver is a thin translation to one vendor's API: no policy, no
+ * pools, no routing.
  *
  * Glossary
  *   queue        takes submissions and runs them; two queues of a device may run at the same time
@@ -41,14 +41,13 @@
  *     with HEDDLE_DEVICE_RECORDING            record, replay and recording_free
  *     where HEDDLE_MEMORY_PINNED is offered   map and unmap of such buffers
  *     modules with parameters                 file_open, file_close and param_io read
- *     a configuration that reads parameters   param_io map; called only for devices with HEDDLE_DEVICE_UNIFIED_MEMORY
- *     only by the method "mmap"
+ *     param_io.method = ["mmap"] alone        param_io map; called only for devices with HEDDLE_DEVICE_UNIFIED_MEMORY
  *     models of several submissions per call  notify; these models read values on the host, or use several devices
  *     heddle_call_notify                      notify
  *     uploads that do not wait                upload and notify; without them heddle_tensor_upload waits
  *     addresses of tensors for applications   buffer properties
- *   statistics may be missing. So may link, transfer properties and peer_copy: if one of these three is missing, or the host is of ABI 0.1, values
- *   are copied between two devices of the driver through host memory, and not directly.
+ *   statistics and operation_load may be missing. So may link, transfer properties and peer_copy: if one of these three is missing, or the host is
+ *   of ABI 0.1, values are copied between two devices of the driver through host memory, and not directly.
  *   Not called by the host yet, and defined so that drivers can implement them in advance: import_host, param_io write, export_handle,
  *   import_handle, and context and stream of heddle.native/1. The host makes one queue per device, of priority 0, and emits neither
  *   HEDDLE_COMMAND_UPDATE nor HEDDLE_COMMAND_COPY_2D; HEDDLE_DEVICE_INDIRECT_DISPATCH has no meaning yet. */
@@ -95,9 +94,9 @@ typedef struct heddle_device_description {
   /* Limits; 0: not known. The host selects no variant with an entry that exceeds one of them, or that needs another subgroup_size, and submits no
    * dispatch with a larger grid; drivers check again. */
   uint64_t shared_memory_bytes;    /* per workgroup, dynamic */
-  uint32_t registers_per_thread;   /* for reports only */
+  uint32_t registers_per_thread;   /* no limit: for reports only */
   uint32_t max_workgroup_size;     /* threads; 1 on CPUs */
-  uint32_t subgroup_size;          /* warp, wavefront; 1 on CPUs; no limit, but the size itself */
+  uint32_t subgroup_size;          /* of a warp or wavefront, exactly; 1 on CPUs */
   uint32_t max_workgroup_count[3]; /* largest grid */
   uint32_t max_bindings;           /* of an entry */
   uint32_t max_constants_bytes;    /* of an entry */
@@ -200,8 +199,8 @@ typedef struct heddle_buffer_properties {
 typedef struct heddle_buffer_interface {
   uint32_t struct_size;
   uint32_t reserved;
-  /* RESOURCE_EXHAUSTED names the size, the limit and the free memory; FAILED_PRECONDITION for a known kind of memory that the device does
-   * not have. Contents are undefined. [any] [may-block] */
+  /* RESOURCE_EXHAUSTED names the size, the limit and the free memory, unless host memory is exhausted; FAILED_PRECONDITION for a known kind of
+   * memory that the device does not have. Contents are undefined. [any] [may-block] */
   heddle_status_t* (*allocate)(heddle_device_t* device, const heddle_buffer_params_t* params, heddle_buffer_t** out_buffer);
   /* The caller makes sure that no work uses it any more. [any] [may-block] */
   void (*free)(heddle_buffer_t* buffer);
@@ -511,10 +510,10 @@ typedef struct heddle_dispatch_interface {
                              const heddle_sync_t* sync);
   /* The host makes sure that no replay is in flight. [serial:recording] [may-block] */
   void (*recording_free)(heddle_recording_t* recording);
-  /* Makes an executable whose only entry runs an operation that a plugin with operators has prepared (ext/library.h, also for "shards"). Its
-   * dispatches have a grid of (shards, 1, 1) and no constants; their bindings are the operands and then the operation's scratch memory.
-   * INVALID_ARGUMENT for a target other than the device's operation_target. UNIMPLEMENTED: the driver runs no operations. owned by the caller, who
-   * unloads it with executable_unload before it destroys the operation. Since ABI 0.2. [any] [may-block] */
+  /* Makes an executable whose only entry runs an operation that a plugin with operators has prepared (see ext/library.h, which also defines
+   * shards). Its dispatches have a grid of (shards, 1, 1) and no constants; their bindings are the operands and then the operation's scratch
+   * memory. INVALID_ARGUMENT for a target other than the device's operation_target. UNIMPLEMENTED: the driver runs no operations. owned by the
+   * caller, who unloads it with executable_unload before it destroys the operation. Since ABI 0.2. [any] [may-block] */
   heddle_status_t* (*operation_load)(heddle_device_t* device, const struct heddle_operation_params* params,
                                      heddle_executable_t** out_executable);
 } heddle_dispatch_interface_t;

@@ -124,7 +124,7 @@ typedef struct heddle_runtime_device_properties {
   heddle_string_t name;   /* borrowed from the device, like the others: the alias of the configuration, or "cpu:0" */
   heddle_string_t driver; /* the driver's id: "heddle.cpu" */
   heddle_string_t family; /* "cpu", "cuda": what addresses and streams are (ext/native.h) */
-  /* What the address of memory of the application must be a multiple of, a power of two (heddle_tensor_import). The runtime's own tensors have it. */
+  /* Alignment of the runtime's own tensors, a power of two. Memory of the application must have it, too, to be imported (heddle_tensor_import). */
   uint64_t alignment_bytes;
 } heddle_runtime_device_properties_t;
 /* [any] [no-block] */
@@ -171,8 +171,8 @@ typedef struct heddle_parameter_file { /* Frozen. */
  * from them. Calls and reports wait for it; if it fails, each of them returns that error. Releasing the instance cancels it. Since ABI 0.2. */
 #define HEDDLE_INSTANCE_IN_BACKGROUND 4u
 /* Before the parameters are loaded, reads all of them once more and compares their hashes with those of the values that the module was compiled with;
- * this needs host memory for the largest one. DATA_LOSS names the first that differs. FAILED_PRECONDITION for values that are stored in blocks, which
- * are others, and for a module without hashes. Tensors of overlays are not checked. Since ABI 0.2. */
+ * this needs host memory for the largest one. DATA_LOSS names the first that differs. FAILED_PRECONDITION if a file stores values in
+ * blocks, such as GGUF's Q4_K, or if the module has no hashes. Tensors of overlays are not checked. Since ABI 0.2. */
 #define HEDDLE_INSTANCE_CHECK_HASHES 8u
 
 typedef struct heddle_instance_params {
@@ -227,7 +227,7 @@ HEDDLE_EXPORT heddle_status_t* heddle_instance_refit(heddle_instance_t* instance
 
 /* Makes a state: values that functions of the instance keep between calls, zero at first. Every instance has one of its own. An application with
  * several users can make one for each: every user has values of its own, and all share the instance's parameters and code. Calls that use
- * different states run independently of each other. UNIMPLEMENTED if the module gives its instance's own state other first values. The caller owns
+ * different states run independently of each other. UNIMPLEMENTED if the module initializes its state to anything but zero. The caller owns
  * the state, and may release it while calls that use it are in flight. It is for calls of this instance only, and holds memory of the devices
  * until it is released. Since ABI 0.2. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_state_create(heddle_instance_t* instance, heddle_state_t** out_state);
@@ -384,8 +384,8 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_upload(heddle_tensor_t* tensor, con
  *   donated     The caller gives the tensor up (donated_arguments of heddle_call_params_t). From the beginning of the call on, every use of the
  *               tensor is FAILED_PRECONDITION and names the call, whichever handle is used. Only its type, extents and size can still be asked
  *               for, and every handle still has to be released. If the call does not begin, the tensor is unchanged.
- *   in place    A result with HEDDLE_TENSOR_TYPE_ALIASED may be written to the tensor that is passed as the argument with the index `alias`. The call
- *               replaces its contents, and it stays the caller's.
+ *   in place    The caller passes one tensor twice: as a result with HEDDLE_TENSOR_TYPE_ALIASED, and as the argument with the index `alias`. The call
+ *               replaces its contents, and it stays the caller's, even if the argument is donated, too.
  *
  * A function that was compiled with --donate or --alias overwrites some of its arguments (HEDDLE_TENSOR_TYPE_CONSUMED):
  *
@@ -430,15 +430,14 @@ typedef struct heddle_call_params {
  * with DEADLINE_EXCEEDED, and the message names the region that would have run next. Once all work is enqueued, the deadline has no effect.
  *
  * If a native stream is given, the call is ordered with it: it runs after the work that is already on the stream, and work that the application
- * enqueues there later runs after the call. So memory that the stream fills can be an argument, and the stream can use the results. The calling
- * thread does not wait, unless the function reads values on the host or uses several devices. The results of a failed call are undefined for the
- * stream, too. INVALID_ARGUMENT for a stream of another device, FAILED_PRECONDITION for one that is being captured, UNIMPLEMENTED if the driver
- * does not support it. The stream must stay valid until the call is over.
+ * enqueues there later runs after the call. So memory that the stream fills can be an argument, and the stream can use the results. The results of
+ * a failed call are undefined for the stream, too. INVALID_ARGUMENT for a stream of another device, FAILED_PRECONDITION for one that is being
+ * captured, UNIMPLEMENTED if the driver does not support it. The stream must stay valid until the call is over.
  *
- * [any] [no-block], except in these cases: the parameters are loaded in the background; an argument is on another device; an argument that
- * the function overwrites is copied; the shape of an argument
- * depends on a call in flight; the runtime records the commands of this call, usually the third with these extents, so that later calls replay
- * them; or a native stream is given, and the function reads values on the host or uses several devices */
+ * [any] [no-block], except in these cases: the parameters are loaded in the background; an argument is on another device; an argument that the
+ * function overwrites is copied; the shape of an argument depends on a call in flight; the runtime records the commands of this call, usually the
+ * third with these extents, so that later calls replay them; or a native stream is given, and the function reads values on the host or uses
+ * several devices */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
                                                  uint32_t result_count, heddle_call_t** out_call);
