@@ -20,12 +20,16 @@ namespace heddle::memory {
 
 namespace {
 
-// The reads of one load: a few of limited size at once, so that those of other loads get their turns. Files that a method cannot read are read with
-// the next method.
+// The reads of one load. All are in progress at once, or a few of limited size: if the load can be cancelled, and where the host's processors copy, so
+// that other loads get their turns. Files that a method cannot read are read with the next method.
 class Reading {
  public:
   Reading(Device& device, const host::ParamIoConfig& config, const std::atomic<bool>* cancelled)
-      : device_(device), methods_(config.method), params_(read_params(config)), cancelled_(cancelled) {}
+      : device_(device),
+        methods_(config.method),
+        params_(read_params(config)),
+        cancelled_(cancelled),
+        in_slices_(cancelled || device.unified()) {}
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
   ~Reading() {
@@ -138,7 +142,7 @@ class Reading {
       for (size_t part = 0; part < file.parts.size() && !file.is_refused && first.ok();) {
         first = check_cancelled();
         if (first.ok()) first = begin(file, &part);
-        while (first.ok() && flights_.size() >= kSlicesAtOnce) first = land();
+        while (in_slices_ && first.ok() && flights_.size() >= kSlicesAtOnce) first = land();
       }
     }
     while (!flights_.empty()) {
@@ -158,7 +162,7 @@ class Reading {
     const size_t first = *part;
     const uint64_t slice = slice_bytes();
     std::vector<heddle_extent_t> extents;
-    for (uint64_t bytes = 0; *part < file.parts.size() && bytes < slice; ++*part) {
+    for (uint64_t bytes = 0; *part < file.parts.size() && (!in_slices_ || bytes < slice); ++*part) {
       extents.push_back(file.parts[*part].extent);
       bytes += extents.back().length;
     }
@@ -290,6 +294,7 @@ class Reading {
   const std::vector<std::string>& methods_;
   heddle_param_io_params_t params_;
   const std::atomic<bool>* cancelled_;
+  const bool in_slices_;  // each slice costs a GPU's load about a millisecond
   std::vector<File> files_;
   std::deque<Flight> flights_;
   uint64_t mapped_bytes_ = 0;
