@@ -162,6 +162,109 @@ class Merge(MergeCase):
         self.refuse("--transpose 'typo' matches no matrix", "--transpose", "sq*", "--transpose", "typo")
         self.refuse(r"'fc.weight' is f32\[6,4\], and the product .* is \[6,4\], not \[in, out\] as --transpose says", "--transpose", "*")
 
+    def test_square_weights_alone_are_taken_as_said(self):
+        adapter = {**self.factors("q", 2, 5, 5), **self.factors("k", 2, 5, 5)}
+        q, k = (8 / 2 * self.product(adapter, name) for name in "qk")
+        zero = np.zeros((5, 5), np.float32)
+        self.write({"q.weight": zero, "k.weight": zero}, adapter)
+        for config, flags, said, turned in (
+            ({}, (), r"2 square weights are taken as \[out, in\]; if BASE is of ONNX, name them with --transpose GLOB\n", False),
+            ({"fan_in_fan_out": True}, (), r"2 square weights are taken as \[in, out\], as fan_in_fan_out of the adapter says\n", True),
+            ({}, ("--transpose", "*"), "", True),
+            ({"fan_in_fan_out": True}, ("--no-transpose",), "", False),
+        ):
+            self.write({"q.weight": zero, "k.weight": zero}, adapter, **config)
+            np.testing.assert_allclose(self.merge(*flags)["q.weight"], q.T if turned else q, 1e-6)
+            if said:
+                self.assertRegex(self.summary, said)
+            else:
+                self.assertNotIn("square", self.summary)
+        self.out.unlink()
+        # Another name may be that of a MatMul, whatever those with their own names are.
+        adapter |= self.factors("score", 2, 5, 3)
+        names = ("--rename", "q.weight=onnx::MatMul_7", "--rename", "k.weight=onnx::MatMul_8")
+        for others in ({}, {"score.weight": np.zeros((3, 5), np.float32)}):
+            self.write({"onnx::MatMul_7": zero, "onnx::MatMul_8": zero, **others}, {name: value for name, value in adapter.items() if others or "score" not in name})
+            self.refuse(r"weight 'onnx::MatMul_7', which is 'q.weight' of the adapter, is square, and its name does not tell .*--transpose GLOB, else --no-transpose", *names)
+            got = self.merge(*names, "--transpose", "onnx::*")
+            np.testing.assert_allclose(got["onnx::MatMul_7"], q.T, 1e-6)
+            np.testing.assert_allclose(got["onnx::MatMul_8"], k.T, 1e-6)
+            np.testing.assert_allclose(self.merge(*names, "--no-transpose")["onnx::MatMul_7"], q, 1e-6)
+            self.out.unlink()
+        for shape, is_said in (((5, 3), True), ((3, 5), False)):
+            self.write({"onnx::MatMul_7": zero, "onnx::MatMul_8": zero, "other": np.zeros(shape, np.float32)}, adapter)
+            if is_said:
+                self.refuse("'onnx::MatMul_7' is square, .* as 'other' is", *names, "--rename", "score.weight=other")
+            else:
+                np.testing.assert_allclose(self.merge(*names, "--rename", "score.weight=other")["onnx::MatMul_7"], q, 1e-6)
+        self.out.unlink()
+        self.refuse("--no-transpose and --transpose exclude each other", "--no-transpose", "--transpose", "*", code=2)
+
+    def test_whole_matrices_are_transposed_too(self):
+        head, square = self.normal(7, 5), self.normal(5, 5)
+        saved = {PREFIX + "head.modules_to_save.weight": head, PREFIX + "square.modules_to_save.weight": square}
+        self.write({"head.weight": np.zeros((5, 7), np.float16), "square.weight": np.zeros((5, 5), np.float32)}, saved)
+        self.refuse(r"weight 'square.weight' is square, and may be stored as \[in, out\], as 'head.weight' is")
+        got = self.merge("--transpose", "*")
+        self.assert_same(got, {"head.weight": np.ascontiguousarray(head.T).astype(np.float16), "square.weight": np.ascontiguousarray(square.T)})
+        self.assert_same(self.merge("--transpose", "head.weight"), {**got, "square.weight": square})
+        self.out.unlink()
+        self.refuse(r"'head.weight' is f16\[5,7\] in '.*base.safetensors', and f32\[7,5\] in the adapter, which replaces it; name it with --transpose, too",
+                    "--transpose", "square.weight")
+        self.refuse("name it with --transpose", "--no-transpose")
+        large = self.normal(2003, 1501)
+        self.write({"head.weight": np.zeros((1501, 2003), np.float32)}, {PREFIX + "head.modules_to_save.weight": large})
+        self.assert_same(self.merge(), {"head.weight": np.ascontiguousarray(large.T)})
+        self.assertIn("1 tensors", self.summary)
+
+    def test_embeddings_with_the_weight_that_they_were_trained_on(self):
+        rows, columns, table = self.normal(2, 11), self.normal(4, 2), self.normal(11, 4)
+        adapter = {PREFIX + "table.lora_embedding_A": rows, PREFIX + "table.lora_embedding_B": columns, PREFIX + "table.base_layer.weight": table}
+        self.write({"table.weight": self.normal(11, 4, kind=np.float16)}, adapter)
+        np.testing.assert_array_equal(self.merge()["table.weight"], (table + 4 * (columns.astype(np.float64) @ rows).T).astype(np.float16))
+        self.write({"table.weight": self.normal(9, 4)}, adapter)
+        self.out.unlink()
+        self.refuse(r"'table.weight' is f32\[9,4\], and the product")
+        self.write({"table.weight": self.normal(11, 4)}, {**adapter, PREFIX + "table.base_layer.weight": self.normal(12, 4)})
+        self.refuse(r"f32\[11,4\] in '.*', and f32\[12,4\] in the adapter, which was trained on it; merge it with PEFT's merge_and_unload")
+
+    def test_a_pattern_that_would_take_forever(self):
+        name = "a" * 60
+        adapter = self.factors(name, 2, 3, 4)
+        self.write({name + ".weight": np.zeros((4, 3), np.float32)}, adapter, alpha_pattern={"(a|aa)+b": 3, r"(a)\1": 4})
+        self.refuse(r"alpha_pattern '\(a\)\\1' is not a pattern")
+        self.write({name + ".weight": np.zeros((4, 3), np.float32)}, adapter, alpha_pattern={"(a|aa)+b": 3, "(a|aa)+": 2})
+        np.testing.assert_allclose(self.merge()[name + ".weight"], self.product(adapter, name), 1e-6)
+
+    def test_what_is_assumed_is_said(self):
+        adapter, base = self.factors("fc", 2, 3, 4), {"fc.weight": np.zeros((4, 3), np.float32)}
+        self.write(base, adapter)
+        self.assertNotIn("warning", self.succeed("params", "merge", self.base, self.adapter, "-o", self.out).stderr)
+        config = self.folder / "adapter_config.json"
+        config.unlink()
+        said = self.succeed("params", "merge", self.base, self.adapter, "-o", self.out, "--alpha", "4").stderr
+        self.assertRegex(said, "warning: there is no '.*adapter_config.json'; lora_alpha is that of --alpha, use_rslora and fan_in_fan_out are not set")
+        config.symlink_to("gone")
+        self.out.unlink()
+        self.refuse("adapter_config.json.*No such file", "--alpha", "4")
+        config.unlink()
+        self.write(base, {"fc.weight": self.normal(4, 3)})
+        said = self.succeed("params", "merge", self.base, self.adapter, "-o", self.out).stderr
+        self.assertIn("warning: the adapter has no factors, only tensors that replace those of the base", said)
+        # Of a name, the layer must be the same.
+        self.write({"other.weight": np.zeros((4, 3), np.float32)}, {PREFIX + "weight": self.normal(4, 3)})
+        self.out.unlink()
+        self.refuse("has no tensor 'weight'")
+
+    def test_wide_types_are_written_first(self):
+        base = {"a.weight": self.normal(3, 3, kind=np.float16), "c": self.normal(3, kind=np.float64), "ids": np.arange(5, dtype=np.int64),
+                "b.weight": self.normal(4, 3, kind=np.float32)}
+        self.write(base, self.factors("b", 2, 3, 4))
+        self.merge("--all", "--type", "bf16")
+        header = json.loads(self.out.read_bytes()[8:8 + int.from_bytes(self.out.read_bytes()[:8], "little")])
+        begins = {name: one["data_offsets"][0] for name, one in header.items() if name != "__metadata__"}
+        self.assertEqual(begins["ids"], 0)
+
     def test_convolutions_embeddings_and_whole_tensors(self):
         base = {"conv.weight": self.normal(6, 4, 3, 3), "table.weight": self.normal(11, 4), "score.weight": self.normal(2, 4, kind=np.float16),
                 "score.bias": self.normal(2)}
@@ -227,6 +330,12 @@ class Merge(MergeCase):
             ({"peft_type": "LOHA"}, 'its peft_type is "LOHA", and only "LORA" is supported'),
             ({"use_dora": True}, "use_dora is set"),
             ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights is 'pissa_niter_4', which also changes the weights of the base"),
+            ({"init_lora_weights": "lora_ga"}, "init_lora_weights is 'lora_ga', which also changes the weights of the base"),
+            ({"init_lora_weights": "new"}, "init_lora_weights is 'new', which this version does not know: .* merge it with PEFT"),
+            ({"alora_invocation_tokens": [1, 2]}, "alora_invocation_tokens is set"),
+            ({"use_rslora": "true"}, 'use_rslora is "true", and not true or false; correct it'),
+            ({"fan_in_fan_out": 1}, "fan_in_fan_out is 1, and not true or false"),
+            ({"use_qalora": True}, "QALoRA is not supported"),
             ({"layer_replication": [[0, 4], [2, 5]]}, "layer_replication is not supported"),
             ({"lora_alpha": "8"}, 'lora_alpha of \'fc\' is "8", which is not a number'),
             ({"alpha_pattern": {"(": 3}}, r"alpha_pattern '\(' is not a pattern"),

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <map>
 #include <regex>
+#include <set>
+#include <utility>
 
 #include "sdk/module/json.h"
 #include "tools/heddle/report_view.h"
@@ -31,7 +33,8 @@ class Config {
   Wrong read(const std::string& path) {
     path_ = path;
     std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) return {};
+    exists_ = std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found;
+    if (!exists_) return {};
     InputFile file;
     if (Wrong wrong = file.open(path); !wrong.empty()) return file.about(wrong);
     if (file.size_bytes() > kMostConfigBytes)
@@ -44,18 +47,33 @@ class Config {
     if (!json_.is_object()) return file.about("it is not a JSON object; copy it again");
     if (const Json* type = find("peft_type"); type && *type != "LORA")
       return file.about("its peft_type is " + type->dump() + ", and only \"LORA\" is supported" + kMergeElsewhere);
+    for (const char* name : {"use_dora", "use_rslora", "use_qalora", "lora_bias", "fan_in_fan_out"}) {
+      if (const Json* value = find(name); value && !value->is_boolean())
+        return file.about(std::string(name) + " is " + value->dump() + ", and not true or false; correct it");
+    }
     if (is_on("use_dora")) return file.about(std::string("use_dora is set, and DoRA is not supported") + kMergeElsewhere);
     if (const Json* layers = find("layer_replication"); layers && !layers->empty())
       return file.about(std::string("layer_replication is not supported") + kMergeElsewhere);
-    if (const Json* start = find("init_lora_weights"); start && start->is_string()) {
-      const std::string name = start->get<std::string>();
-      for (const char* changes_base : {"pissa", "olora", "corda"}) {
+    if (is_on("use_qalora")) return file.about(std::string("use_qalora is set, and QALoRA is not supported") + kMergeElsewhere);
+    if (const Json* tokens = find("alora_invocation_tokens"); tokens && !(tokens->is_array() && tokens->empty()))
+      return file.about(
+          "alora_invocation_tokens is set: the adapter changes only what follows these tokens, which merged weights cannot do; train one "
+          "without them");
+    if (const Json* start = find("init_lora_weights"); start && !start->is_boolean()) {
+      const std::string name = start->is_string() ? start->get<std::string>() : start->dump();
+      for (const char* changes_base : {"pissa", "olora", "corda", "loftq", "lora_ga"}) {
         if (name.starts_with(changes_base))
           return file.about("init_lora_weights is " + quote(name) + ", which also changes the weights of the base" + kMergeElsewhere);
       }
+      if (name != "gaussian" && name != "eva" && name != "orthogonal")
+        return file.about("init_lora_weights is " + quote(name) +
+                          ", which this version does not know: it may change the weights of the base" + kMergeElsewhere);
     }
     return {};
   }
+
+  bool exists() const { return exists_; }
+  const std::string& path() const { return path_; }
 
   bool is_on(const char* name) const {
     const Json* value = find(name);
@@ -93,7 +111,9 @@ class Config {
     if (pattern.size() > kMostPatternBytes || module.size() > kMostPatternBytes)
       return quote(path_) + ": a pattern or a module's name has more than " + std::to_string(kMostPatternBytes) + " bytes; give --alpha";
     try {
-      out = std::regex_match(module, std::regex("(.*\\.)?(" + pattern + ")"));
+      // libstdc++'s own flag: time is bounded by a product of the lengths for every pattern, and back references are refused.
+      constexpr auto kFlags = std::regex_constants::ECMAScript | std::regex_constants::__polynomial;
+      out = std::regex_match(module, std::regex("(.*\\.)?(" + pattern + ")", kFlags));
     } catch (const std::regex_error&) {
       return quote(path_) + ": alpha_pattern " + quote(pattern) + " is not a pattern that this version understands; give --alpha";
     }
@@ -102,12 +122,14 @@ class Config {
 
   std::string path_;
   Json json_;
+  bool exists_ = false;
 };
 
 // The parts of a tensor's name.
 struct AdapterName {
   std::string weight;
   enum Kind { kWhole, kA, kB, kEmbeddingA, kEmbeddingB } kind = kWhole;
+  bool is_base_layer = false;  // the weight without the product
 };
 
 void remove(std::string& text, std::string_view part) {
@@ -123,9 +145,11 @@ Wrong parse(const std::string& name, AdapterName& out) {
       return "tensor " + quote(name) +
              " is not named as in PEFT's files, such as 'base_model.model.fc.lora_A.weight'; save the adapter "
              "with PEFT";
+    const size_t whole_length = rest.size();
     remove(rest, ".base_layer");
+    const bool is_base_layer = rest.size() < whole_length;
     remove(rest, rest.find("modules_to_save.default.") != std::string::npos ? "modules_to_save.default." : "modules_to_save.");
-    out = {rest, AdapterName::kWhole};
+    out = {rest, AdapterName::kWhole, is_base_layer};
     return {};
   }
   // "lora_A.weight", "lora_A.default.weight", "lora_embedding_A", "lora_embedding_A.default"
@@ -178,7 +202,12 @@ Wrong Adapter::read(const Checkpoint& file, std::optional<double> alpha) {
   const std::filesystem::path beside = std::filesystem::path(file.path()).parent_path() / "adapter_config.json";
   if (Wrong wrong = config.read(beside.string()); !wrong.empty()) return wrong;
   is_fan_in_fan_out_ = config.is_on("fan_in_fan_out");
+  if (!config.exists())
+    notes_.push_back(
+        "there is no " + quote(config.path()) +
+        "; lora_alpha is that of --alpha, use_rslora and fan_in_fan_out are not set, and the training did not change the base");
   std::map<std::string, WeightChange> changes;
+  std::set<std::string> bases;  // weights that the adapter has without the product
   for (const StoredTensor& tensor : file.tensors()) {
     AdapterName name;
     if (Wrong wrong = parse(tensor.name, name); !wrong.empty()) return quote(file.path()) + ": " + wrong;
@@ -188,16 +217,23 @@ Wrong Adapter::read(const Checkpoint& file, std::optional<double> alpha) {
     const bool is_a = name.kind == AdapterName::kA || name.kind == AdapterName::kEmbeddingA;
     const StoredTensor*& place = name.kind == AdapterName::kWhole ? change.whole : is_a ? change.a : change.b;
     const StoredTensor* factor = change.a ? change.a : change.b;
-    if (const StoredTensor* other = place ? place : name.kind == AdapterName::kWhole ? factor : change.whole)
+    // PEFT writes embeddings that have factors, too, in case that they were extended before the training.
+    if (name.is_base_layer) bases.insert(name.weight);
+    const bool is_start = name.kind == AdapterName::kWhole ? name.is_base_layer : bases.contains(name.weight);
+    const StoredTensor* excluded = is_start ? nullptr : name.kind == AdapterName::kWhole ? factor : change.whole;
+    if (const StoredTensor* other = place ? place : excluded)
       return quote(file.path()) + ": tensors " + quote(other->name) + " and " + quote(tensor.name) + " both change " + quote(name.weight) +
              "; save one adapter per file";
-    if (factor && change.is_embedding != is_embedding)
+    if (factor && name.kind != AdapterName::kWhole && change.is_embedding != is_embedding)
       return quote(file.path()) + ": " + quote(name.weight) + " has factors of an embedding and others";
     place = &tensor;
-    change.is_embedding = is_embedding;
+    if (name.kind != AdapterName::kWhole) change.is_embedding = is_embedding;
   }
+  bool has_factors = false;
   for (auto& [weight, change] : changes) {
+    if (change.a || change.b) change.start = std::exchange(change.whole, nullptr);
     if (!change.whole) {
+      has_factors = true;
       if (!change.a || !change.b)
         return quote(file.path()) + ": tensor " + quote((change.a ? change.a : change.b)->name) + " has no partner: a weight needs " +
                (change.is_embedding ? "lora_embedding_A and lora_embedding_B" : "lora_A and lora_B");
@@ -214,6 +250,7 @@ Wrong Adapter::read(const Checkpoint& file, std::optional<double> alpha) {
     changes_.push_back(std::move(change));
   }
   if (changes_.empty()) return quote(file.path()) + ": it has no tensors";
+  if (!has_factors) notes_.push_back("the adapter has no factors, only tensors that replace those of the base");
   return {};
 }
 

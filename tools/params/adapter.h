@@ -17,6 +17,7 @@ struct WeightChange {
   const StoredTensor *a = nullptr, *b = nullptr;
   bool is_embedding = false;  // the transposed product, since rows of an embedding are its inputs
   double factor = 0;
+  const StoredTensor* start = nullptr;  // what it is added to, in place of the weight of the base; or null
   // ... or the weight is replaced.
   const StoredTensor* whole = nullptr;
 
@@ -32,9 +33,12 @@ class Adapter {
   const std::vector<WeightChange>& changes() const { return changes_; }  // sorted by weight
   // Whether the layers hold their weights transposed to PyTorch's Linear, as GPT-2 does.
   bool is_fan_in_fan_out() const { return is_fan_in_fan_out_; }
+  // What a user should know of it: texts without an end.
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   std::vector<WeightChange> changes_;
+  std::vector<std::string> notes_;
   bool is_fan_in_fan_out_ = false;
 };
 

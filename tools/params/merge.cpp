@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle params merge`: adds a LoRA adapter to the weights of a parameter file. Writes the changed weights, one at a time, in pieces.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -22,7 +23,7 @@ struct Options {
   std::string base, adapter, output, type, progress = "auto";
   double alpha = 0;
   std::vector<std::string> renames, transposed;
-  bool all = false;
+  bool all = false, none_transposed = false;
   void declare(Flags& flags) {
     flags.positional("BASE", base, kParameterFileHelp);
     flags.positional("ADAPTER", adapter, "LoRA adapter as PEFT writes it, such as adapter_model.safetensors");
@@ -31,6 +32,7 @@ struct Options {
     flags.texts("--rename", renames, "the weight OLD of the adapter has the name NEW in BASE", "OLD=NEW");
     flags.texts("--transpose", transposed, "these weights of BASE, and no others, are stored as [in, out]; default: by their shapes",
                 "GLOB");
+    flags.on("--no-transpose", none_transposed, "no weight of BASE is stored as [in, out]");
     flags.choice("--type", type, {"f32", "f16", "bf16"}, "float type of the tensors that are written; default: as in BASE");
     flags.on("--all", all, "write the unchanged tensors of BASE too");
     add_progress_flag(flags, progress);
@@ -44,11 +46,18 @@ struct Merged {
   const StoredTensor* base;
   const WeightChange* change;  // null: unchanged
   bool is_transposed = false;
+  bool is_renamed = false;  // by --rename, to a name that has another end
   uint64_t overflowed = 0;  // the source keeps a pointer to this counter: a Merged must not move
 };
 
 std::string quote(const std::string& text) {
   return "'" + text + "'";
+}
+
+// A weight and the layer that it belongs to are at least common to both.
+bool is_end_of(const std::string& end, const std::string& whole) {
+  return whole.size() > end.size() && whole[whole.size() - end.size() - 1] == '.' && whole.ends_with(end) &&
+         end.find('.') != std::string::npos;
 }
 
 // Finds weights of the adapter in BASE.
@@ -101,10 +110,6 @@ class Names {
   }
 
  private:
-  static bool is_end_of(const std::string& end, const std::string& whole) {
-    return whole.size() > end.size() && whole[whole.size() - end.size() - 1] == '.' && whole.ends_with(end);
-  }
-
   std::string missing(const std::string& name) const {
     std::vector<std::string> names;
     for (const StoredTensor& tensor : base_.tensors()) names.push_back(tensor.name);
@@ -123,40 +128,57 @@ std::string dims_text(const std::vector<int64_t>& dims) {
   return out + "]";
 }
 
-// Compares the shapes. Decides for each product whether BASE stores the weight transposed: the shape of a square one does not tell.
-Wrong match_shapes(const Options& options, bool is_fan_in_fan_out, std::vector<Merged>& merged) {
-  const StoredTensor *direct = nullptr, *turned = nullptr, *square = nullptr;
+// Compares the shapes. Decides for each matrix whether BASE stores it transposed: the shape of a square one does not tell. note: what was assumed.
+Wrong match_shapes(const Options& options, bool is_fan_in_fan_out, std::vector<Merged>& merged, std::string& note) {
+  const StoredTensor *direct = nullptr, *turned = nullptr;
+  const bool is_stated = !options.transposed.empty() || options.none_transposed;
+  bool is_told_of_renamed = false;
   std::vector<Merged*> squares;
   for (Merged& one : merged) {
     if (!one.change) continue;
-    const std::vector<int64_t>& dims = one.base->shape.dims;
-    if (one.change->whole) {
-      if (one.change->whole->shape.dims != dims)
+    const WeightChange& change = *one.change;
+    const std::vector<int64_t>&dims = one.base->shape.dims, given = change.whole ? change.whole->shape.dims : change.product_dims();
+    const std::vector<int64_t> reversed(given.rbegin(), given.rend());
+    const bool may_turn = given.size() == 2 && !change.is_embedding;
+    one.is_transposed = is_stated ? may_turn && fits(one.base->name, options.transposed) : may_turn && given != dims && reversed == dims;
+    if ((one.is_transposed ? reversed : given) != dims) {
+      const std::string stated = one.is_transposed ? ", not [in, out] as --transpose says" : "";
+      const std::string step = may_turn && reversed == dims ? "; name it with --transpose, too" : "; give the base of this adapter";
+      if (change.whole)
         return "tensor " + quote(one.base->name) + " is " + one.base->shape_text() + " in " + quote(options.base) + ", and " +
-               one.change->whole->shape_text() + " in the adapter, which replaces it";
-      continue;
-    }
-    std::vector<int64_t> product = one.change->product_dims(), reversed(product.rbegin(), product.rend());
-    const bool is_stated = !options.transposed.empty(), may_turn = product.size() == 2 && !one.change->is_embedding;
-    one.is_transposed = is_stated ? may_turn && fits(one.base->name, options.transposed) : may_turn && product != dims && reversed == dims;
-    if ((one.is_transposed ? reversed : product) != dims)
+               change.whole->shape_text() + " in the adapter, which replaces it" + stated + (one.is_transposed ? "" : step);
       return "weight " + quote(one.base->name) + " is " + one.base->shape_text() + ", and the product of the adapter's factors, " +
-             one.change->b->shape_text() + " and " + one.change->a->shape_text() + ", is " + dims_text(product) +
-             (one.is_transposed ? ", not [in, out] as --transpose says" : "");
+             change.b->shape_text() + " and " + change.a->shape_text() + ", is " + dims_text(given) + stated +
+             (one.is_transposed ? "" : step);
+    }
+    if (change.start && (one.is_transposed || change.start->shape.dims != dims))
+      return "weight " + quote(one.base->name) + " is " + one.base->shape_text() + " in " + quote(options.base) + ", and " +
+             change.start->shape_text() + " in the adapter, which was trained on it; merge it with PEFT's merge_and_unload";
     if (is_stated || !may_turn) continue;
-    if (product == reversed) {
+    if (given == reversed) {
       squares.push_back(&one);
-      square = one.base;
-    } else {
+    } else if (!change.whole || one.is_transposed) {  // a whole one that is not may be a table, which is never transposed
       (one.is_transposed ? turned : direct) = one.base;
+      is_told_of_renamed |= one.is_renamed;
     }
   }
   // The others tell, or the layers of the model that was trained.
-  const bool is_turned = direct || turned ? turned != nullptr : is_fan_in_fan_out;
-  if (square && ((direct && turned) || is_turned != is_fan_in_fan_out))
-    return "weight " + quote(square->name) + " is square, and may be stored as [in, out]" +
-           (turned ? ", as " + quote(turned->name) + " is" : "") + "; name all weights that are, with --transpose GLOB";
-  for (Merged* one : squares) one->is_transposed = is_turned;
+  const bool is_told = direct || turned, is_turned = is_told ? turned != nullptr : is_fan_in_fan_out;
+  for (Merged* one : squares) {
+    const StoredTensor& square = *one->base;
+    if ((direct && turned) || is_turned != is_fan_in_fan_out)
+      return "weight " + quote(square.name) + " is square, and may be stored as [in, out]" +
+             (turned ? ", as " + quote(turned->name) + " is" : "") + "; name all weights that are, with --transpose GLOB";
+    if (one->is_renamed && !is_told_of_renamed)
+      return "weight " + quote(square.name) + ", which is " + quote(one->change->weight) +
+             " of the adapter, is square, and its name does not tell whether it is stored as [in, out]; if it is, as for MatMul of ONNX, "
+             "name all weights that are, with --transpose GLOB, else --no-transpose";
+    one->is_transposed = is_turned;
+  }
+  if (!squares.empty() && !is_told)
+    note =
+        std::to_string(squares.size()) + " square weights are taken as " +
+        (is_turned ? "[in, out], as fan_in_fan_out of the adapter says" : "[out, in]; if BASE is of ONNX, name them with --transpose GLOB");
   for (const std::string& glob : options.transposed) {
     if (std::none_of(merged.begin(), merged.end(), [&](const Merged& one) { return one.is_transposed && fits(one.base->name, {glob}); }))
       return "--transpose " + quote(glob) + " matches no matrix that the adapter changes";
@@ -194,37 +216,87 @@ Wrong read_product(const Checkpoint& file, const Merged& one, LowRank& out) {
 
 module::ParameterSource sum_of(const Checkpoint& base, const Checkpoint& adapter, Merged& one, heddle_element_type_t type,
                                Progress& progress) {
-  const heddle_element_type_t from = one.base->shape.element_type;
-  const uint64_t given = HEDDLE_TYPE_BITS(from) / 8, written = HEDDLE_TYPE_BITS(type) / 8, all = one.base->value_bytes() / given * written;
+  const Checkpoint& file = one.change->start ? adapter : base;
+  const StoredTensor& start = one.change->start ? *one.change->start : *one.base;
+  const heddle_element_type_t from = start.shape.element_type;
+  const uint64_t given = HEDDLE_TYPE_BITS(from) / 8, written = HEDDLE_TYPE_BITS(type) / 8, all = start.value_bytes() / given * written;
   // The factors are in memory while the weight is written.
   auto product = std::make_shared<std::unique_ptr<LowRank>>();
-  auto read = [&base, &adapter, &one, &progress, product, type, from, given, written, all](uint64_t offset,
-                                                                                           std::span<std::byte> out) -> module::Status {
+  auto read = [&file, &start, &adapter, &one, &progress, product, type, from, given, written, all](
+                  uint64_t offset, std::span<std::byte> out) -> module::Status {
     auto lost = [](const Wrong& wrong) { return module::Error{HEDDLE_STATUS_DATA_LOSS, wrong}; };
     if (!*product) {
       *product = std::make_unique<LowRank>();
       if (Wrong wrong = read_product(adapter, one, **product); !wrong.empty()) return lost(wrong);
     }
     std::vector<std::byte> values(out.size() / written * given);
-    if (Wrong wrong = base.read_values(*one.base, offset / written * given, values); !wrong.empty()) return lost(wrong);
+    if (Wrong wrong = file.read_values(start, offset / written * given, values); !wrong.empty()) return lost(wrong);
     one.overflowed += add_product(**product, offset / written, values, from, out, type);
     progress.add(values.size());
     if (offset + out.size() < all) return std::nullopt;
     product->reset();
-    if (Wrong wrong = base.changed(); !wrong.empty()) return lost(wrong);
+    if (Wrong wrong = file.changed(); !wrong.empty()) return lost(wrong);
     return std::nullopt;
   };
   return {all, {}, read};
 }
 
+// A matrix of the adapter, transposed. It is in memory while it is written.
+module::ParameterSource turned_values(const Checkpoint& file, const StoredTensor& tensor, heddle_element_type_t type, Progress& progress,
+                                      uint64_t& overflowed) {
+  const heddle_element_type_t from = tensor.shape.element_type;
+  const uint64_t given = HEDDLE_TYPE_BITS(from) / 8, written = HEDDLE_TYPE_BITS(type) / 8, all = tensor.value_bytes() / given * written;
+  auto values = std::make_shared<std::vector<std::byte>>();
+  auto read = [&file, &tensor, &progress, &overflowed, values, type, from, given, written, all](
+                  uint64_t offset, std::span<std::byte> out) -> module::Status {
+    auto lost = [](const Wrong& wrong) { return module::Error{HEDDLE_STATUS_DATA_LOSS, wrong}; };
+    if (values->empty()) {
+      values->resize(tensor.value_bytes());
+      if (Wrong wrong = file.read_values(tensor, 0, *values); !wrong.empty()) return lost(wrong);
+      if (Wrong wrong = file.changed(); !wrong.empty()) return lost(wrong);
+    }
+    const auto rows = static_cast<uint64_t>(tensor.shape.dims[0]), columns = static_cast<uint64_t>(tensor.shape.dims[1]);
+    std::vector<std::byte> turned(out.size() / written * given);
+    for (uint64_t i = 0, first = offset / written; i < out.size() / written; ++i) {
+      const uint64_t row = (first + i) / rows, column = (first + i) % rows;
+      std::copy_n(values->data() + (column * columns + row) * given, given, turned.data() + i * given);
+    }
+    if (from == type) {
+      std::copy(turned.begin(), turned.end(), out.begin());
+    } else {
+      std::vector<double> numbers(out.size() / written);
+      decode_block(from, turned.data(), numbers);
+      encode_block(type, numbers, out.data());
+      for (double value : numbers) overflowed += std::fabs(value) >= overflow_limit(type) && !std::isinf(value);
+    }
+    progress.add(turned.size());
+    if (offset + out.size() == all) *values = {};
+    return std::nullopt;
+  };
+  return {all, {}, read};
+}
+
+const StoredTensor& written_tensor(const Merged& one) {
+  return one.change && one.change->whole ? *one.change->whole : *one.base;
+}
+
+bool has_floats(const Merged& one) {
+  return is_float(one.base->shape.element_type) && is_float(written_tensor(one).shape.element_type);
+}
+
+// A replaced tensor keeps the type of BASE.
+heddle_element_type_t written_type(const Options& options, const Merged& one) {
+  return has_floats(one) && !options.type.empty() ? module::element_type_from_name(options.type) : one.base->shape.element_type;
+}
+
 // What was done, for people: the reader may have expected other weights.
-void print_summary(const Options& options, const std::vector<Merged>& merged, uint64_t bytes) {
+void print_summary(const Options& options, const std::vector<Merged>& merged, uint64_t bytes, const std::string& note) {
   uint64_t sums = 0, turned = 0, replaced = 0, renamed = 0;
   const Merged* other_name = nullptr;
   for (const Merged& one : merged) {
     if (!one.change) continue;
     ++(one.change->whole ? replaced : sums);
-    turned += one.is_transposed;
+    turned += one.is_transposed && !one.change->whole;
     if (one.base->name == one.change->weight) continue;
     ++renamed;
     other_name = &one;
@@ -235,6 +307,7 @@ void print_summary(const Options& options, const std::vector<Merged>& merged, ui
   if (other_name)
     print_line(count(renamed, " have other names than in the adapter, such as ") + quote(other_name->base->name) + " for " +
                quote(other_name->change->weight));
+  if (!note.empty()) print_line(note);
 }
 
 int run(const Arguments& arguments) {
@@ -254,8 +327,10 @@ int run(const Arguments& arguments) {
     }
   }
   Adapter adapter;
+  if (options.none_transposed && !options.transposed.empty()) return flags.misuse("--no-transpose and --transpose exclude each other");
   if (Wrong wrong = adapter.read(file, flags.given("--alpha") ? std::optional(options.alpha) : std::nullopt); !wrong.empty())
     return flags.failed(wrong);
+  for (const std::string& note : adapter.notes()) flags.failed("warning: " + note);
 
   Names names(base);
   if (Wrong wrong = names.add_renames(options.renames, adapter); !wrong.empty()) return flags.misuse(wrong);
@@ -270,41 +345,50 @@ int run(const Arguments& arguments) {
   std::vector<Merged> merged;
   for (const StoredTensor& tensor : base.tensors()) {
     const auto at = changes.find(&tensor);
-    if (at != changes.end() || options.all) merged.push_back({&tensor, at == changes.end() ? nullptr : at->second});
+    if (at == changes.end() && !options.all) continue;
+    merged.push_back({&tensor, at == changes.end() ? nullptr : at->second});
+    Merged& one = merged.back();
+    if (one.change)
+      one.is_renamed =
+          tensor.name != one.change->weight && !is_end_of(tensor.name, one.change->weight) && !is_end_of(one.change->weight, tensor.name);
   }
-  if (Wrong wrong = match_shapes(options, adapter.is_fan_in_fan_out(), merged); !wrong.empty()) return flags.failed(wrong);
+  std::string note;
+  if (Wrong wrong = match_shapes(options, adapter.is_fan_in_fan_out(), merged, note); !wrong.empty()) return flags.failed(wrong);
 
   // safetensors has no padding between tensors: the widest types first, and otherwise in the order of the file.
-  auto place = [](const Merged& one) {
-    return std::make_tuple(~uint64_t{HEDDLE_TYPE_BITS(one.base->shape.element_type)}, one.base->file, one.base->offset, one.base->name);
+  auto place = [&](const Merged& one) {
+    return std::make_tuple(~uint64_t{HEDDLE_TYPE_BITS(written_type(options, one))}, one.base->file, one.base->offset, one.base->name);
   };
   std::sort(merged.begin(), merged.end(), [&](const Merged& a, const Merged& b) { return place(a) < place(b); });
   uint64_t bytes = 0;
   for (const Merged& one : merged) bytes += one.base->value_bytes();
   Progress progress(options.progress, "merging", bytes);
-  const heddle_element_type_t wanted = module::element_type_from_name(options.type);
   std::vector<module::SafetensorsTensor> tensors;
   uint64_t written = 0;
   for (Merged& one : merged) {
-    const StoredTensor& tensor = one.change && one.change->whole ? *one.change->whole : *one.base;
+    const StoredTensor& tensor = written_tensor(one);
     const Checkpoint& from = one.change && one.change->whole ? file : base;
-    // A replaced tensor keeps the type of BASE.
-    const bool has_floats = is_float(one.base->shape.element_type) && is_float(tensor.shape.element_type);
-    const heddle_element_type_t type = has_floats && !options.type.empty() ? wanted : one.base->shape.element_type;
+    const bool is_of_floats = has_floats(one);
+    const heddle_element_type_t type = written_type(options, one);
     auto refuse = [&](const std::string& why) {
       return flags.failed("tensor " + quote(one.base->name) + " of " + quote(options.base) + why);
     };
     if (one.base->block && options.type.empty())
       return refuse(" has type " + one.base->dtype +
                     ", whose values are stored in blocks; choose another type with --type f32, f16 or bf16");
-    if (one.change && !one.change->whole && !has_floats)
+    if (one.change && !one.change->whole && !is_of_floats)
       return refuse(" is " + one.base->shape_text() + ", and a product can only be added to floats");
     const bool is_changed_in_type = tensor.shape.element_type != type;
-    if (is_changed_in_type && !has_floats)
+    if (is_changed_in_type && !is_of_floats)
       return refuse(" is " + one.base->shape_text() + ", and " + tensor.shape_text() + " in the adapter, which replaces it");
-    if ((one.change || is_changed_in_type) && HEDDLE_TYPE_BITS(type) == 8 && has_floats)
+    if ((one.change || is_changed_in_type) && HEDDLE_TYPE_BITS(type) == 8 && is_of_floats)
       return refuse(" is " + one.base->shape_text() + ", a type that is not written; choose another with --type f32, f16 or bf16");
+    if (one.change && one.change->start && !is_float(one.change->start->shape.element_type))
+      return refuse(", as the adapter has it, is " + one.change->start->shape_text() + ", and a product can only be added to floats");
+    if (one.is_transposed && one.change->whole && !tensor.has_values())
+      return refuse(" would be transposed, and is " + tensor.shape_text() + " in the adapter, a type that is only copied; save it as f32");
     module::ParameterSource source = one.change && !one.change->whole ? sum_of(base, file, one, type, progress)
+                                     : one.is_transposed              ? turned_values(from, tensor, type, progress, one.overflowed)
                                      : is_changed_in_type             ? cast_values(from, tensor, type, progress, one.overflowed)
                                                                       : values_of(from, tensor, progress);
     written += source.size_bytes;
@@ -319,7 +403,7 @@ int run(const Arguments& arguments) {
       flags.failed("warning: " + std::to_string(one.overflowed) + " numbers of tensor " + quote(one.base->name) +
                    " are too large for their type and became infinite");
   }
-  print_summary(options, merged, written);
+  print_summary(options, merged, written, note);
   return kFine;
 }
 
