@@ -215,7 +215,8 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
   for (const std::string& text : options.parameter_files) {
     if (module::Status wrong = files.add(text)) return {wrong->code, wrong->message};
   }
-  for (const std::string& path : {options.output_path, options.parameters_path}) {
+  for (const std::string& path : {options.output_path, options.parameters_path, options.report_path, options.dump_path,
+                                  options.reproducer_path, options.affinity_path}) {
     if (files.reads(path)) {
       return {HEDDLE_STATUS_INVALID_ARGUMENT,
               "compiler: writing '" + path + "' failed: weights are left to this file, and it would be overwritten; choose another name"};
@@ -249,8 +250,11 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
                                   .parameter_names = options.parameter_names});
     if (!module) return {error.code, error.message};
   }
+  for (const std::string& warning : files.warnings()) {
+    if (options.warn) options.warn(warning);
+  }
   for (const import::ParameterFiles::Kept& one : files.kept()) {
-    if (!one.is_float || one.reason.empty() || !options.warn) continue;
+    if (!one.is_expected_of_file || one.reason.empty() || !options.warn) continue;
     options.warn("tensor '" + one.name + "' has the value of the model, not that of a file: the compiler has to know it, because " +
                  one.reason);
   }
@@ -274,6 +278,17 @@ Failure find_values(ModuleOp module, const tx::ParameterStore& parameters, const
     return wrong.empty() ? WalkResult::advance() : WalkResult::interrupt();
   });
   return wrong.empty() ? Failure() : Failure{HEDDLE_STATUS_DATA_LOSS, wrong};
+}
+
+// A file may have weights of the model, and none that a result depends on.
+void warn_of_unused_files(const Options& options, ModuleOp module, const import::ParameterFiles& files) {
+  if (files.is_empty() || !options.warn) return;
+  std::set<std::pair<std::string, std::string>> used;
+  module.walk([&](tx::ParameterOp op) {
+    if (std::optional<StringRef> scope = op.getScope()) used.emplace(scope->str(), op.getName().str());
+  });
+  for (const std::string& path : files.without(used))
+    options.warn("parameter file '" + path + "' is not used: no result of the model depends on the weights that it has");
 }
 
 // The families of devices for which programs are made, one list per slot: all families, except for slots that are restricted.
@@ -355,6 +370,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   const Failure pass_failed{HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
   if (!run_passes(*module, [&](PassManager& passes) { add_model_passes(passes, !options.affinity_path.empty()); })) return pass_failed;
   if (Failure failure = find_values(*module, parameters, parameter_files)) return failure;
+  warn_of_unused_files(options, *module, parameter_files);
   if (!options.affinity_path.empty()) {
     if (Failure failure = write_text(options.affinity_path, diagnostics.remarks())) return failure;
   }

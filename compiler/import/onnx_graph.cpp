@@ -151,6 +151,22 @@ bool Graph::is_zero(Value value) const {
   return is_all_zero();
 }
 
+void Graph::take_as_symmetric(Value value) {
+  auto left = left_.find(value.getDefiningOp());
+  if (left == left_.end()) return;
+  const std::string& name = left->second.name;
+  const ParameterFiles::Match* match = files->find(name);
+  if (match->is_named) {
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "onnx: taking tensor '" + name + "' from '" + match->path +
+                      "' failed: the model's zero point is 0, so its quantization is symmetric for every file; remove its --param-name, or "
+                      "export the model with a zero point that is not 0"};
+  }
+  if (!symmetric_.insert(name).second) return;
+  files->note_kept({name, tx::byte_size(tx::tensor(value)), /*is_parameter=*/false, /*is_expected_of_file=*/true,
+                    "the model's zero point is 0, so quantization is symmetric"});
+}
+
 std::string Graph::why_known(const onnx::TensorProto& tensor, const std::string& name) const {
   if (structure_.contains(parameter_name(name))) return "a shape or an attribute depends on them";
   if (tensor.dims_size() == 0) return "it is a scalar, with which formulas are simplified";

@@ -90,6 +90,8 @@ class Graph {
   void need_elements(mlir::Value value);
   // Whether the value is a stored tensor of zeros.
   bool is_zero(mlir::Value value) const;
+  // The value is a zero point of zeros that is not used. Notes, or refuses, that a file has another one.
+  void take_as_symmetric(mlir::Value value);
 
  private:
   void find_quantized();
@@ -108,6 +110,7 @@ class Graph {
   std::map<std::string, int64_t> copies_;  // number of parameters with a name
   llvm::DenseMap<mlir::Operation*, Left> left_;
   std::set<std::string>& structure_;
+  std::set<std::string> symmetric_;  // names of zero points that files have, and that are not used
   std::set<std::string> quantized_;  // names of inputs of QuantizeLinear and DequantizeLinear
 };
 

@@ -415,12 +415,14 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   return module;
 }
 
-// The names of all tensors that the model stores: initializers and Constant nodes.
+// The names of all tensors that the model stores: initializers and Constant nodes, if their value is a tensor.
 std::vector<std::string> stored_tensors(const onnx::GraphProto& graph) {
   std::vector<std::string> names;
   for (const auto& tensor : graph.initializer()) names.push_back(tensor.name());
   for (const auto& node : graph.node()) {
-    if (node.op_type() == "Constant" && node.output_size() > 0) names.push_back(node.output(0));
+    if (node.op_type() != "Constant" || node.output_size() == 0 || (!node.domain().empty() && node.domain() != default_domain)) continue;
+    const bool is_tensor = llvm::any_of(node.attribute(), [](const auto& attribute) { return attribute.name() == "value"; });
+    if (is_tensor) names.push_back(node.output(0));
   }
   return names;
 }

@@ -108,7 +108,9 @@ Value zero_point(Node& node) {
   if (!node.has_input(2)) return {};
   Value value = node.input(2);
   const bool is_read = known_elements(value) || (node.graph.names_weights() && is_stored(node.input(0)));
-  return is_read && node.graph.is_zero(value) ? Value() : value;
+  if (!is_read || !node.graph.is_zero(value)) return value;
+  node.graph.take_as_symmetric(value);
+  return {};
 }
 
 // saturate(round(x / scale) + zero point)

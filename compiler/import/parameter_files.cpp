@@ -2,7 +2,6 @@
 // Called through parameter_files.h; sdk/module reads the formats.
 #include "compiler/import/parameter_files.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "sdk/module/element_types.h"
+#include "sdk/module/file_view.h"
 #include "sdk/module/nearest.h"
 #include "sdk/module/parameter_formats.h"
 #include "sdk/module/utf8.h"
@@ -93,7 +93,7 @@ std::vector<std::string> ParameterFiles::Source::names() const {
 }
 
 module::Status ParameterFiles::open(Source& source, const std::string& path, bool is_shard) {
-  const OpenFile file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  const OpenFile file{module::open_to_read(path)};
   if (file.descriptor < 0) {
     const int number = errno;
     const auto code = number == ENOENT   ? HEDDLE_STATUS_NOT_FOUND
@@ -238,7 +238,7 @@ bool ParameterFiles::add_pattern(const std::string& text) {
     const Pattern from(text.substr(0, split)), to(text.substr(split + 1));
     if (!from.is_one || !to.is_one) continue;
     for (const std::string& name : stored_) {
-      if (matches_.contains(name) || !from.matches(name)) continue;
+      if (matches_.contains(name) || own_.contains(name) || !from.matches(name)) continue;
       Match match;
       if (!find_target(to.begin + from.middle_of(name) + to.end, name, match)) continue;
       matches_.emplace(name, std::move(match));
@@ -251,6 +251,8 @@ bool ParameterFiles::add_pattern(const std::string& text) {
 module::Status ParameterFiles::resolve(const std::vector<std::string>& stored, const std::vector<std::string>& names) {
   stored_ = stored;
   matches_.clear();
+  own_.clear();
+  warnings_.clear();
   const std::set<std::string> known(stored.begin(), stored.end());
   std::vector<const std::string*> patterns;
   for (const std::string& text : names) {
@@ -271,12 +273,17 @@ module::Status ParameterFiles::resolve(const std::vector<std::string>& stored, c
       return wrong(concat("the model stores no tensor ", in_quotes(first), "; ", known_names(first, stored)));
     }
     const std::string model_name = text.substr(0, split);
+    if (matches_.contains(model_name) || own_.contains(model_name))
+      return wrong(concat("tensor ", in_quotes(model_name), " has another name already"));
+    if (split + 1 == text.size()) {
+      own_.insert(model_name);
+      continue;
+    }
     Match match;
     if (!find_target(text.substr(split + 1), model_name, match)) return wrong(unknown_target(text.substr(split + 1)));
     if (!match.problem.empty()) return wrong(match.problem);
     match.is_named = true;
-    if (!matches_.emplace(model_name, std::move(match)).second)
-      return wrong(concat("tensor ", in_quotes(model_name), " has another name already"));
+    matches_.emplace(model_name, std::move(match));
   }
   for (const std::string* text : patterns) {
     if (add_pattern(*text)) continue;
@@ -285,7 +292,7 @@ module::Status ParameterFiles::resolve(const std::vector<std::string>& stored, c
                                 " is not possible: no file has a tensor for one of the model's; ", known_names("", stored))};
   }
   for (const std::string& name : stored) {
-    if (matches_.contains(name)) continue;
+    if (matches_.contains(name) || own_.contains(name)) continue;
     std::string problem;
     const std::vector<Found> found = find_all(name, nullptr, problem);
     if (found.empty() && problem.empty()) continue;
@@ -293,10 +300,29 @@ module::Status ParameterFiles::resolve(const std::vector<std::string>& stored, c
     if (!problem.empty()) match.problem = problem;
     matches_.emplace(name, std::move(match));
   }
+  find_repeated();
   return std::nullopt;
 }
 
+void ParameterFiles::find_repeated() {
+  std::map<std::pair<std::string, std::string>, std::vector<const std::pair<const std::string, Match>*>> weights;
+  for (const auto& one : matches_) {
+    if (one.second.problem.empty()) weights[{one.second.scope, one.second.name}].push_back(&one);
+  }
+  for (const auto& [tensor, all] : weights) {
+    const auto not_named = std::find_if(all.begin(), all.end(), [](const auto* one) { return !one->second.is_named; });
+    if (all.size() == 1 || not_named == all.end()) continue;
+    const std::string& name = (*not_named)->first;
+    const std::string& other = all[*not_named == all[0] ? 1 : 0]->first;
+    warnings_.push_back(concat("tensor ", in_quotes(tensor.second), " of ", in_quotes((*not_named)->second.path), " is both ",
+                               in_quotes(name), " and ", in_quotes(other), " of the model; --param-name ", in_quotes(name + "="),
+                               " leaves ", in_quotes(name), " in the module, --param-name ", in_quotes(concat(name, "=", tensor.second)),
+                               " says that it is right"));
+  }
+}
+
 const ParameterFiles::Match* ParameterFiles::find(const std::string& model_name) const {
+  asked_.insert(model_name);
   auto it = matches_.find(model_name);
   return it == matches_.end() ? nullptr : &it->second;
 }
@@ -350,6 +376,7 @@ std::string ParameterFiles::refuse(const std::string& model_name, const Match& m
 
 std::string ParameterFiles::advice(const std::string& model_name) const {
   if (is_empty()) return {};
+  if (own_.contains(model_name)) return concat("; --param-name ", in_quotes(model_name + "="), " leaves it in the module");
   const std::string meant = nearest_tensor(model_name);
   return concat("; no file has a tensor ", in_quotes(model_name), meant.empty() ? "" : concat(", but ", in_quotes(meant)),
                 "; --param-name ", in_quotes(concat(model_name, "=", meant.empty() ? "FILE_NAME" : meant)),
@@ -357,12 +384,31 @@ std::string ParameterFiles::advice(const std::string& model_name) const {
 }
 
 void ParameterFiles::begin_import() {
+  asked_.clear();
   taken_.clear();
   kept_.clear();
   declared_.clear();
 }
 
+std::vector<std::string> ParameterFiles::without(const std::set<std::pair<std::string, std::string>>& parameters) const {
+  std::set<std::pair<std::string, std::string>> used;
+  for (const auto& [model_name, match] : matches_) {
+    if (parameters.contains({match.scope, match.name})) used.emplace(match.scope, match.path);
+  }
+  std::vector<std::string> paths;
+  for (const Source& source : sources_) {
+    if (!used.contains({source.scope, source.path})) paths.push_back(source.path);
+  }
+  return paths;
+}
+
 module::Status ParameterFiles::check_use() const {
+  for (const auto& [model_name, match] : matches_) {
+    if (!match.is_named || asked_.contains(model_name)) continue;
+    return module::Error{HEDDLE_STATUS_INVALID_ARGUMENT,
+                         concat("compiler: parameter name ", in_quotes(concat(model_name, "=", match.name)),
+                                " is not possible: the model does not use its tensor ", in_quotes(model_name), "; remove the name")};
+  }
   for (const Source& source : sources_) {
     if (taken_.contains({source.scope, source.path})) continue;
     const std::vector<std::string> names = source.names();

@@ -36,9 +36,9 @@ class ParameterFiles {
   struct Kept {
     std::string name;
     uint64_t bytes = 0;
-    bool is_parameter = false;  // else a constant
-    bool is_float = false;
-    std::string reason;  // why the tensor of a file is not used, or empty if no file has one
+    bool is_parameter = false;         // else a constant
+    bool is_expected_of_file = false;  // floats and zero points, which training changes
+    std::string reason;                // why the tensor of a file is not used, or empty if no file has one
   };
 
   // "SCOPE=FILE": reads the file's header. FILE may be an index of shards. The scope may be empty.
@@ -48,10 +48,12 @@ class ParameterFiles {
   bool reads(const std::string& path) const;
 
   // Finds a tensor for each of the model's stored tensors. names: "MODEL_NAME=[SCOPE=]FILE_NAME[:transposed]" for names that differ; one '*' on each
-  // side stands for the same text.
+  // side stands for the same text. "MODEL_NAME=" leaves the tensor in the module.
   module::Status resolve(const std::vector<std::string>& stored, const std::vector<std::string>& names);
   // Null if no file has a tensor for it.
   const Match* find(const std::string& model_name) const;
+  // Texts for the user, after resolve.
+  const std::vector<std::string>& warnings() const { return warnings_; }
   // Why the tensor is not the weight of this type and these extents, and what to do about it; empty if it is.
   std::string refuse(const std::string& model_name, const Match& match, heddle_element_type_t type, std::span<const int64_t> dims);
   // The extents that the tensor has in the file, given the weight's.
@@ -64,8 +66,10 @@ class ParameterFiles {
   void note_taken(const Match& match) { taken_.emplace(match.scope, match.path); }
   void note_kept(Kept kept) { kept_.push_back(std::move(kept)); }
   const std::vector<Kept>& kept() const { return kept_; }
-  // An error if no tensor of a file is used.
+  // An error if no tensor of a file is used, or one that the user named.
   module::Status check_use() const;
+  // Files that have none of these parameters, given by scope and name.
+  std::vector<std::string> without(const std::set<std::pair<std::string, std::string>>& parameters) const;
 
   // The file, as the user named it, that has the parameter, and its bytes in it.
   std::pair<std::string, uint64_t> place_of(const std::string& scope, const std::string& name) const;
@@ -98,11 +102,16 @@ class ParameterFiles {
   bool add_pattern(const std::string& text);
   std::string nearest_tensor(const std::string& name) const;
   std::string unknown_tensor(const std::string& name) const;
+  // Warns of tensors that are several weights of the model, without being named for each.
+  void find_repeated();
 
   std::deque<Source> sources_;
-  std::set<std::pair<dev_t, ino_t>> identities_;                         // of all files, those of shards and their indexes too
-  std::vector<std::string> stored_;                                      // names of the model's tensors
-  std::map<std::string, Match> matches_;                                 // by the name in the model
+  std::set<std::pair<dev_t, ino_t>> identities_;  // of all files, those of shards and their indexes too
+  std::vector<std::string> stored_;               // names of the model's tensors
+  std::map<std::string, Match> matches_;          // by the name in the model
+  std::set<std::string> own_;                     // names in the model of those that the user leaves in the module
+  mutable std::set<std::string> asked_;           // names in the model that the importer looked for
+  std::vector<std::string> warnings_;
   std::map<std::pair<std::string, std::string>, std::string> declared_;  // types, by scope and name
   std::set<std::pair<std::string, std::string>> taken_;                  // scopes and paths
   std::vector<Kept> kept_;

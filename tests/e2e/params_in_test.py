@@ -257,6 +257,97 @@ class ParamsIn(HeddleTestCase):
         self.assertRegex(self.refuse(1, "--params-in", file, model=broken),
                          "reading tensor 'zero' failed: .*the compiler has to know whether a zero point is 0")
 
+    def test_a_zero_point_of_a_symmetric_model_is_not_that_of_a_file(self):
+        nodes = [helper.make_node("DequantizeLinear", ["w", "scale", "zero"], ["wide"]), helper.make_node("MatMul", ["x", "wide"], ["y"])]
+        file = self.npz("w.npz", w=np.arange(12, dtype=np.int8).reshape(3, 4), scale=F32(0.5), zero=np.int8(2))
+        model = save(self.folder / "zero.onnx", nodes, [info("x", [2, 3])], [info("y", [2, 4])],
+                     [absent("w", 3, 4, element_type=TensorProto.INT8), absent("scale"), numpy_helper.from_array(np.array(np.int8(0)), "zero")])
+        self.assertIn("warning: tensor 'zero' has the value of the model, not that of a file: the compiler has to know it, because the model's zero point is "
+                      "0, so quantization is symmetric\n", self.compile_with(model, "--params-in", file).stderr)
+        self.assertEqual(self.parameters(), {("", "w"): False, ("", "scale"): False})
+        expected = np.ones((2, 3), F32) @ (np.arange(12, dtype=F32).reshape(3, 4) * F32(0.5))
+        self.assert_close(self.run_module(self.module, "x", np.ones((2, 3), F32), "--params", file), expected, 1e-6, 1e-6)
+        self.module.unlink()
+        self.assertRegex(self.refuse(1, "--params-in", file, "--param-name", "zero=zero", model=model),
+                         "taking tensor 'zero' from .* failed: the model's zero point is 0, so its quantization is symmetric for every file; remove its --param-name")
+
+    def test_a_name_that_would_have_no_effect_is_an_error(self):
+        nodes = [helper.make_node("Constant", [], ["number"], value_float=2.0), helper.make_node("Constant", [], ["list"], value_ints=[1, 2]),
+                 helper.make_node("Mul", ["x", "number"], ["t"]), helper.make_node("Cast", ["list"], ["floats"], to=TensorProto.FLOAT),
+                 helper.make_node("Mul", ["t", "floats"], ["u"]), helper.make_node("Mul", ["u", "w"], ["y"])]
+        model = save(self.folder / "numbers.onnx", nodes, [info("x", [2])], [info("y", [2])], [absent("w", 2)])
+        file = self.npz("w.npz", w=np.ones(2, F32), number=F32(7), list=np.ones(2, np.int64))
+        self.compile_with(model, "--params-in", file)
+        self.assertEqual(self.run_module(self.module, "x", np.ones(2, F32), "--params", file).tolist(), [2, 4])
+        self.module.unlink()
+        for name in ("number", "list"):
+            self.assertIn(f"the model stores no tensor '{name}'", self.refuse(2, "--params-in", file, "--param-name", f"{name}=w", model=model))
+
+    def test_a_weight_can_stay_in_the_module(self):
+        nodes = [helper.make_node("Mul", ["x", "v"], ["t"]), helper.make_node("Add", ["t", "w"], ["y"])]
+        model = save(self.folder / "two.onnx", nodes, [info("x", [2])], [info("y", [2])],
+                     [numpy_helper.from_array(np.full(2, 3, F32), "v"), numpy_helper.from_array(np.full(2, 4, F32), "w")])
+        file = self.npz("w.npz", v=np.full(2, 7, F32), w=np.full(2, 5, F32))
+        self.assertNotIn("warning", self.compile_with(model, "--params-in", file, "--param-name", "v=").stderr)
+        self.assertEqual(self.run_module(self.module, "x", np.ones(2, F32), "--params", file).tolist(), [8, 8])
+        self.module.unlink()
+        self.assertIn("has another name already", self.refuse(2, "--params-in", file, "--param-name", "v=", "--param-name", "v=w", model=model))
+        # One tensor for both, of which only one is named.
+        said = self.compile_with(model, "--params-in", file, "--param-name", "v=w").stderr
+        self.assertRegex(said, "warning: tensor 'w' of '.*w.npz' is both 'w' and 'v' of the model; --param-name 'w=' leaves 'w' in the module, "
+                               "--param-name 'w=w' says that it is right\n")
+        self.assertNotIn("warning", self.compile_with(model, "--params-in", file, "--param-name", "v=w", "--param-name", "w=w").stderr)
+        self.assertEqual(self.run_module(self.module, "x", np.ones(2, F32), "--params", file).tolist(), [10, 10])
+
+    def test_a_file_of_which_no_result_depends_is_said(self):
+        model = save(self.folder / "dead.onnx", [helper.make_node("Mul", ["x", "w"], ["y"]), helper.make_node("Mul", ["x", "dead"], ["nowhere"])],
+                     [info("x", [2])], [info("y", [2])], [absent("w", 2), absent("dead", 2)])
+        one, two = self.npz("one.npz", w=np.ones(2, F32)), self.npz("two.npz", dead=np.ones(2, F32))
+        said = self.compile_with(model, "--params-in", one, "--params-in", two).stderr
+        self.assertRegex(said, "warning: parameter file '.*two.npz' is not used: no result of the model depends on the weights that it has\n")
+        self.assertNotIn("one.npz' is not used", said)
+
+    def test_no_output_overwrites_a_shard(self):
+        arrays = {name: np.ones((3, 3), F32) for name in ("a", "b", "c")}
+        index, model = self.shards(arrays), self.products(*(absent(name, 3, 3) for name in "abc"))
+        shard = self.folder / "shard-1.safetensors"
+        before = shard.read_bytes()
+        for flags in (("--report", shard), ("--reproducer", shard), ("--dump-after", "canonicalize", "--dump-to", shard), ("--params-out", shard)):
+            self.assertIn("would overwrite a shard of --params-in, '", self.refuse(2, "--params-in", index, *flags, model=model))
+        self.assertIn("-o would overwrite a shard of --params-in", self.fail_with(2, "compile", model, "-o", shard, "--params-in", index).stderr)
+        self.assertIn("-o would overwrite a shard of --params-in", self.fail_with(2, "tune", model, "-o", shard, "--params-in", index).stderr)
+        self.compile_with(model, "--params-in", index)
+        self.assertIn("-o would overwrite a shard of --params, '", self.fail_with(2, "tune", model, "-o", shard, "--params", index).stderr)
+        self.assertEqual(shard.read_bytes(), before)
+
+    def test_a_descriptor_is_a_file(self):
+        w = np.arange(12, dtype=F32).reshape(3, 4)
+        file, model = self.npz("w.npz", w=w), self.products(absent("w", 3, 4))
+        with open(file, "rb") as opened:
+            os.unlink(file)  # only the descriptor is left
+            command = [heddle_path(), "compile", model, "-o", self.module, "--params-in", f"/dev/fd/{opened.fileno()}"]
+            done = subprocess.run(command, env=environment(), stderr=subprocess.PIPE, text=True, pass_fds=[opened.fileno()])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.parameters(), {("", "w"): False})
+
+    def test_warnings_are_printable(self):
+        name = "\x1b[31mred\x07"
+        model = save(self.folder / "red.onnx", [helper.make_node("Mul", ["x", name], ["t"]), helper.make_node("Mul", ["t", "w"], ["y"])], [info("x", [2])],
+                     [info("y", [2])], [numpy_helper.from_array(np.array(F32(2)), name), absent("w", 2)])
+        content = {name: F32(3), "w": np.ones(2, F32)}
+        header, values, at = {}, b"", 0
+        for one, value in content.items():
+            data = np.asarray(value).tobytes()
+            header[one] = {"dtype": "F32", "shape": list(np.shape(value)), "data_offsets": [at, at + len(data)]}
+            values, at = values + data, at + len(data)
+        text = json.dumps(header).encode()
+        file = self.folder / "red.safetensors"
+        file.write_bytes(len(text).to_bytes(8, "little") + text + values)
+        said = self.compile_with(model, "--params-in", file).stderr
+        self.assertRegex(said, r"warning: tensor '.*red.*' has the value of the model")
+        self.assertNotIn("\x1b", said)
+        self.assertNotIn("\x07", said)
+
     def test_scopes_in_the_text_of_the_compiler(self):
         text = self.folder / "m.mlir"
         text.write_text("""func.func @main(%x: tensor<2xf32> {tx.name = "x"}) -> (tensor<2xf32> {tx.name = "y"}) {
@@ -378,7 +469,7 @@ class ParamsIn(HeddleTestCase):
         self.assertRegex(self.refuse(1, "--params-in", index), "says that tensor 'encoder.weight' is in .*shard-2.safetensors', which does not have it")
         before = (self.folder / "shard-1.safetensors").read_bytes()
         index = self.shards({"encoder.weight": w, "b": w, "c": w})
-        self.assertRegex(self.refuse(1, "--params-in", index, "--params-out", self.folder / "shard-1.safetensors"), "weights are left to this file")
+        self.assertRegex(self.refuse(2, "--params-in", index, "--params-out", self.folder / "shard-1.safetensors"), "would overwrite a shard of --params-in")
         self.assertEqual((self.folder / "shard-1.safetensors").read_bytes(), before)
         text = self.folder / "m.mlir"
         text.write_text('func.func @main() -> tensor<2xf32> { %w = tx.parameter "w" {scope = "a"} : tensor<2xf32>\n return %w : tensor<2xf32> }')

@@ -103,7 +103,7 @@ uint32_t on_progress(void* context, heddle_string_t stage, uint32_t done, uint32
 void on_warning(void* context, heddle_string_t text) {
   Progress& progress = *static_cast<Progress*>(context);
   if (std::exchange(progress.shown, false)) std::fprintf(stderr, "\r\x1b[K");
-  std::fprintf(stderr, "heddle compile: warning: %.*s\n", static_cast<int>(text.size), text.data);
+  std::fprintf(stderr, "heddle compile: warning: %s\n", printable({text.data, text.size}).c_str());
 }
 
 // A temporary file, removed in the destructor.

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tools/compile/compile_flags.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string_view>
+#include <utility>
+
+#include "sdk/module/file_view.h"
+#include "sdk/module/safetensors_shards.h"
 #include "tools/heddle/failure.h"
 #include "tools/heddle/scoped_file.h"
 
@@ -16,6 +24,23 @@ uint32_t size_of(const std::vector<heddle_string_t>& list) {
 }
 
 }  // namespace
+
+std::vector<NamedFile> with_shards(const NamedFile& file) {
+  std::vector<NamedFile> all{file};
+  const int descriptor = module::open_to_read(file.path);
+  struct stat facts;
+  char first[8];
+  if (descriptor >= 0 && fstat(descriptor, &facts) == 0 && S_ISREG(facts.st_mode) &&
+      pread(descriptor, first, sizeof(first), 0) == sizeof(first) && module::is_shard_index({first, sizeof(first)})) {
+    // What reads the file reports a wrong index.
+    if (auto index = module::read_shard_index(descriptor, static_cast<uint64_t>(facts.st_size), file.path)) {
+      for (const std::string& shard : index.value().shards)
+        all.push_back({"a shard of " + file.flag, module::shard_path(file.path, shard)});
+    }
+  }
+  if (descriptor >= 0) close(descriptor);
+  return all;
+}
 
 void CompileFlags::add_model(Flags& flags) {
   flags.positional("MODEL", model, "model file: .onnx, or .mlir in the tx dialect");
@@ -60,7 +85,9 @@ void CompileFlags::add_to(Flags& flags) {
 std::vector<NamedFile> CompileFlags::files() const {
   std::vector<NamedFile> read{{"MODEL", model}};
   for (const std::string& path : operators) read.push_back({"--operators", path});
-  for (const std::string& text : params_in) read.push_back({"--params-in", split_scope(text).path});
+  for (const std::string& text : params_in) {
+    for (NamedFile& file : with_shards({"--params-in", split_scope(text).path})) read.push_back(std::move(file));
+  }
   return read;
 }
 

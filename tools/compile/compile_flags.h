@@ -12,6 +12,9 @@
 
 namespace heddle::tool {
 
+// A file of parameters; if it is an index of shards, the shards too.
+std::vector<NamedFile> with_shards(const NamedFile& file);
+
 struct CompileFlags {
   std::string model, target, math = "default", cache;
   std::vector<std::string> places, slots, aliases, donated, states, operators, params_in, param_names;

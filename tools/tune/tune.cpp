@@ -354,7 +354,9 @@ int tune(const Arguments& arguments) {
   if (Wrong wrong = slot_bound_twice(options.trial.module.devices); !wrong.empty()) return flags.misuse("--device " + wrong);
   std::vector<NamedFile> read = options.trial.compile.files();
   read.push_back({"--config", options.runtime.config});
-  for (const Assignment& file : parameter_files(options.trial.module)) read.push_back({"--params", file.value});
+  for (const Assignment& file : parameter_files(options.trial.module)) {
+    for (NamedFile& one : with_shards({"--params", file.value})) read.push_back(std::move(one));
+  }
   if (Wrong wrong = file_named_twice({{"-o", options.output}}, read); !wrong.empty()) return flags.misuse(wrong);
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     // A signal that is already ignored stays ignored, as nohup requires.
