@@ -9,6 +9,7 @@ import unittest
 import heddle
 import models
 import numpy as np
+from onnx import TensorProto, helper
 
 SIZE = 64
 
@@ -63,6 +64,41 @@ class Parameters(unittest.TestCase):
             self.assertEqual(self.value(memory, background=True), expected)
         finally:
             os.close(memory)
+
+    def test_objects_that_are_like_files_or_descriptors(self):
+        expected = 2.0 * SIZE + 3
+        memory = io.BytesIO(self.bytes)
+        memory.seek(5)
+        self.assertEqual(self.value(memory), expected)
+        self.assertEqual(memory.tell(), 5)
+        memory.write(b"")  # no buffer of it is left
+        with open(self.path, "rb") as file:
+            self.assertEqual(self.value(np.int64(file.fileno())), expected)
+            self.assertEqual(self.value(np.array(file.fileno())), expected)
+        for given in (True, np.bool_(True), [False]):
+            with self.assertRaisesRegex(TypeError, "parameters: expected a path, .* got bool"):
+                self.value(given)
+        for given in (-1, np.int32(-1)):
+            with self.assertRaisesRegex(ValueError, "parameters: a descriptor is 0 or more, got -1"):
+                self.value(given)
+        strided = np.frombuffer(self.bytes + self.bytes, "u1")[::2]
+        with self.assertRaisesRegex(ValueError, "parameters: the bytes of a ndarray are not contiguous; pass a copy"):
+            self.value(strided)
+
+    def test_compiling_with_descriptors_and_scopes(self):
+        graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "model", [models.value("x", [SIZE, SIZE])], [models.value("y", [SIZE, SIZE])],
+                                  [TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[SIZE, SIZE])])
+        model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+        output = models.FOLDER / "descriptor.heddle"
+        with open(self.path, "rb") as file:
+            for given in (f"/dev/fd/{file.fileno()}", f"/proc/self/fd/{file.fileno()}", np.int64(file.fileno()), io.BytesIO(self.bytes)):
+                heddle.compile(model, output, params_in=given)
+                with heddle.open(output, parameters=self.path) as module:
+                    self.assertEqual(float(module(np.ones((SIZE, SIZE), "f4")).numpy()[0, 0]), 2)
+        with self.assertRaisesRegex(heddle.CompileError, "/dev/fd/1000000.*Bad file descriptor"):
+            heddle.compile(model, output, params_in="/dev/fd/1000000")
+        with self.assertRaisesRegex(TypeError, "scope 'a=b' of params_in has a '='"):
+            heddle.compile(model, output, params_in={"a=b": self.path})
 
     def test_over_and_refit(self):
         x = np.ones((1, SIZE), "f4")

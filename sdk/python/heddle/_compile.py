@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, Union, cast
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence, Union, cast
 
 from ._command import compiler_folder
 from ._errors import CompileError, make
@@ -25,7 +25,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 Progress = Callable[[str, int, int], object]
 _LINES = 30
 _WARNING = "heddle compile: warning: "
-_OPEN = "/proc/self/fd/"
+_OPEN = re.compile(r"/(?:proc/self|dev)/fd/([0-9]{1,9})")
 _CLEAR = b"\r\x1b[K"
 _STEP = re.compile(r"(\S+), (\d+) of (\d+) done, [0-9.]+ s")
 
@@ -80,6 +80,21 @@ def _run(command: list[str], timeout: float | None, progress: Progress | None, d
         except BaseException:
             child.kill()
             raise
+
+
+def _descriptors(paths: Iterable[str]) -> list[int]:
+    """The open ones among paths such as /dev/fd/3."""
+    found = []
+    for path in paths:
+        named = _OPEN.fullmatch(path)
+        if named is None:
+            continue
+        try:
+            os.fstat(int(named[1]))
+        except OSError:
+            continue  # the compiler reports it
+        found.append(int(named[1]))
+    return found
 
 
 def _failure(command: list[str], code: int, output: str) -> CompileError:
@@ -140,11 +155,14 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
         given = [f"--donate={name}" for name in donated] + [f"--alias={name}={result}" for name, result in (alias or {}).items()]
         given += [f"--state={name}={result}" for name, result in (state or {}).items()]
         left = files.named(params_in, "params_in")
+        for scope, _ in left:
+            if "=" in scope:
+                raise make("TYPE", f"heddle: compiling failed: scope '{scope}' of params_in has a '=', which ends a scope; choose another")
         given += [f"--params-in={scope}={path}" if scope else f"--params-in={path}" for scope, path in left]
         given += [f"--param-name={name}={in_file}" for name, in_file in (param_names or {}).items()]
         command = [compiler, source, "-o", written, "--target", targets, *given, *options]
         try:
-            code, printed = _run(command, timeout, progress, [int(path.removeprefix(_OPEN)) for _, path in left if path.startswith(_OPEN)])
+            code, printed = _run(command, timeout, progress, _descriptors(path for _, path in left))
         except subprocess.TimeoutExpired:
             raise make("DEADLINE_EXCEEDED", f"heddle: compiling '{source}' failed: it took more than {timeout} s and was ended") from None
         except OSError as wrong:

@@ -2,6 +2,7 @@
 """Runtime and Module: opening, reports, functions by name."""
 from __future__ import annotations
 
+import operator
 import os
 
 from . import _core
@@ -95,7 +96,7 @@ class _ParameterFiles:
         scopes: Mapping[str, Any] = parameters if hasattr(parameters, "items") else {"": parameters}  # type: ignore[assignment]
         out: list[tuple[str, str]] = []
         for scope, files in scopes.items():
-            path = self._path(files)
+            path = self._path(files, what)
             if path is not None:
                 out.append((scope, path))
                 continue
@@ -104,7 +105,7 @@ class _ParameterFiles:
             except TypeError:
                 raise self._unknown(files, what) from None
             for file in several:
-                path = self._path(file)
+                path = self._path(file, what)
                 if path is None:
                     raise self._unknown(file, what)
                 out.append((scope, path))
@@ -114,15 +115,30 @@ class _ParameterFiles:
     def _unknown(file: Any, what: str) -> TypeError:
         return TypeError(f"heddle: {what}: expected a path, a descriptor, an open file or bytes, got {type(file).__name__}")
 
-    def _path(self, file: Any) -> str | None:
+    def _path(self, file: Any, what: str) -> str | None:
         if isinstance(file, (str, os.PathLike)):
             return os.fspath(file)
-        if hasattr(file, "fileno"):
+        if hasattr(file, "getbuffer"):  # of io.BytesIO
+            file = file.getbuffer()
+        elif hasattr(file, "fileno"):
             file = file.fileno()
-        if isinstance(file, int):
-            return f"/proc/self/fd/{file}"
+        if isinstance(file, bool):
+            return None
+        if hasattr(type(file), "__index__") and getattr(file, "ndim", 0) == 0:  # NumPy's integers too
+            descriptor = operator.index(file)
+            if descriptor < 0:
+                raise ValueError(f"heddle: {what}: a descriptor is 0 or more, got {descriptor}")
+            return f"/proc/self/fd/{descriptor}"
         try:
-            rest = memoryview(file).cast("B")
+            view = memoryview(file)
+        except TypeError:
+            return None
+        if view.ndim == 0:  # a number of NumPy
+            return None
+        if not view.c_contiguous:
+            raise ValueError(f"heddle: {what}: the bytes of a {type(file).__name__} are not contiguous; pass a copy, such as bytes(...)")
+        try:
+            rest = view.cast("B")
         except TypeError:
             return None
         descriptor = os.memfd_create("heddle")
