@@ -318,7 +318,13 @@ class ParamsIn(HeddleTestCase):
         self.assertIn("-o would overwrite a shard of --params-in", self.fail_with(2, "tune", model, "-o", shard, "--params-in", index).stderr)
         self.compile_with(model, "--params-in", index)
         self.assertIn("-o would overwrite a shard of --params, '", self.fail_with(2, "tune", model, "-o", shard, "--params", index).stderr)
+        x = self.folder / "x.npy"
+        np.save(x, np.ones((2, 3), F32))
+        self.compile_with(model, "--params-in", index)
+        error = self.fail_with(2, "run", self.module, "--params", index, "--input", f"x=@{x}", "--output", f"@{shard}").stderr
+        self.assertRegex(error, "--output @.* would overwrite a shard of --params, '")
         self.assertEqual(shard.read_bytes(), before)
+        self.succeed("run", self.module, "--params", index, "--input", f"x=@{x}", "--output", f"@{self.folder / 'y.npy'}")
 
     def test_a_descriptor_is_a_file(self):
         w = np.arange(12, dtype=F32).reshape(3, 4)

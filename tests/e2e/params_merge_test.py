@@ -168,7 +168,7 @@ class Merge(MergeCase):
         zero = np.zeros((5, 5), np.float32)
         self.write({"q.weight": zero, "k.weight": zero}, adapter)
         for config, flags, said, turned in (
-            ({}, (), r"2 square weights are taken as \[out, in\]; if BASE is of ONNX, name them with --transpose GLOB\n", False),
+            ({}, (), r"2 square weights are taken as \[out, in\]; if BASE is of ONNX, name those of MatMul with --transpose GLOB\n", False),
             ({"fan_in_fan_out": True}, (), r"2 square weights are taken as \[in, out\], as fan_in_fan_out of the adapter says\n", True),
             ({}, ("--transpose", "*"), "", True),
             ({"fan_in_fan_out": True}, ("--no-transpose",), "", False),
@@ -318,6 +318,8 @@ class Merge(MergeCase):
             ({**good, PREFIX + "fc.lora_A.other.weight": good[a]}, "both change 'fc.weight'; save one adapter per file"),
             ({**good, PREFIX + "fc.weight": base["fc.weight"]}, "both change 'fc.weight'"),
             ({a: good[a], PREFIX + "fc.lora_embedding_B": good[b]}, "'fc.weight' has factors of an embedding and others"),
+            ({**good, PREFIX + "fc.token_adapter.trainable_tokens_delta": self.normal(1, 3)}, "trainable_token_indices is not supported; merge it with PEFT"),
+            ({PREFIX + "fc.weight": np.zeros((4, 3), np.int8)}, r"is f32\[4,3\], and i8\[4,3\] in the adapter, which replaces it; give the base of this adapter"),
             ({"lora_unet_fc.lora_down.weight": good[a]}, "'lora_down' is not a factor"),
             ({"lora_te_fc.alpha": np.float32(1).reshape(())}, "is not named as in PEFT's files"),
             ({**good, PREFIX + "head.weight": self.normal(1, 3)}, "has no tensor 'head.weight'"),

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle run`: calls a function of a module once; inputs and outputs are text or files.
 #include <cstdio>
+#include <filesystem>
+#include <set>
 
 #include "tools/heddle/command.h"
 #include "tools/heddle/comparison.h"
+#include "tools/heddle/input_file.h"
 #include "tools/heddle/inputs.h"
 #include "tools/heddle/json_text.h"
 #include "tools/heddle/output.h"
+#include "tools/heddle/report_view.h"
 #include "tools/heddle/same_file.h"
 #include "tools/heddle/session.h"
 #include "tools/heddle/validation.h"
@@ -66,11 +70,34 @@ Wrong result_index(const std::string& name, const Function& function, size_t& ne
   return "there is no result '" + name + "'; the function has " + Function::list(function.results);
 }
 
+// The shards of an index, if the file is one. What is wrong with it is said when it is opened.
+void add_shards(const std::string& path, std::vector<NamedFile>& read) {
+  constexpr uint64_t kMostBytes = 100'000'000;
+  InputFile file;
+  if (!file.open(path).empty() || file.size_bytes() == 0 || file.size_bytes() > kMostBytes) return;
+  std::string text(1, '\0');
+  if (!file.read(0, std::as_writable_bytes(std::span(text))).empty() || text != "{") return;
+  text.resize(file.size_bytes());
+  if (!file.read(0, std::as_writable_bytes(std::span(text))).empty()) return;
+  const Json index = parse_json(text);
+  if (!index.is_object() || !index.contains("weight_map")) return;
+  std::set<std::string> shards;
+  for (const Json& shard : index["weight_map"]) {
+    if (shard.is_string()) shards.insert(shard.get<std::string>());
+  }
+  for (const std::string& shard : shards)
+    read.push_back({"a shard of --params", (std::filesystem::path(path).parent_path() / shard).string()});
+}
+
 // An error text if a result would overwrite a file that the call reads, or another result. The module's file is mapped while it runs.
 Wrong overwrites(const std::vector<TensorArgument>& outputs, const ModuleFlags& module) {
   std::vector<NamedFile> written, read{{"the module", module.path}};
   for (const TensorArgument& output : outputs) written.push_back({"--output " + output.name + "@" + output.path, output.path});
-  for (const Assignment& file : parameter_files(module)) read.push_back({"the parameters of --params", file.value});
+  if (outputs.empty()) return {};
+  for (const Assignment& file : parameter_files(module)) {
+    read.push_back({"the parameters of --params", file.value});
+    add_shards(file.value, read);
+  }
   return file_named_twice(written, read);
 }
 

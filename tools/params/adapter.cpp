@@ -140,6 +140,8 @@ Wrong parse(const std::string& name, AdapterName& out) {
   constexpr std::string_view kPrefix = "base_model.model.";
   std::string rest = name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
   const size_t at = rest.rfind(".lora_");
+  if (rest.find(".token_adapter.") != std::string::npos)
+    return "tensor " + quote(name) + ": trainable_token_indices is not supported" + kMergeElsewhere;
   if (at == std::string::npos) {
     if (rest.find("lora_") != std::string::npos || rest.find("hada_") != std::string::npos)
       return "tensor " + quote(name) +

@@ -176,9 +176,9 @@ Wrong match_shapes(const Options& options, bool is_fan_in_fan_out, std::vector<M
     one->is_transposed = is_turned;
   }
   if (!squares.empty() && !is_told)
-    note =
-        std::to_string(squares.size()) + " square weights are taken as " +
-        (is_turned ? "[in, out], as fan_in_fan_out of the adapter says" : "[out, in]; if BASE is of ONNX, name them with --transpose GLOB");
+    note = std::to_string(squares.size()) + (squares.size() == 1 ? " square weight is taken as " : " square weights are taken as ") +
+           (is_turned ? "[in, out], as fan_in_fan_out of the adapter says"
+                      : "[out, in]; if BASE is of ONNX, name those of MatMul with --transpose GLOB");
   for (const std::string& glob : options.transposed) {
     if (std::none_of(merged.begin(), merged.end(), [&](const Merged& one) { return one.is_transposed && fits(one.base->name, {glob}); }))
       return "--transpose " + quote(glob) + " matches no matrix that the adapter changes";
@@ -373,6 +373,9 @@ int run(const Arguments& arguments) {
     auto refuse = [&](const std::string& why) {
       return flags.failed("tensor " + quote(one.base->name) + " of " + quote(options.base) + why);
     };
+    if (one.base->block && !one.base->has_values())
+      return refuse(" has type " + one.base->dtype + ", which cannot be read; " +
+                    (one.change ? "merge into a base of another type" : "leave out --all, so that only changed tensors are written"));
     if (one.base->block && options.type.empty())
       return refuse(" has type " + one.base->dtype +
                     ", whose values are stored in blocks; choose another type with --type f32, f16 or bf16");
@@ -380,7 +383,8 @@ int run(const Arguments& arguments) {
       return refuse(" is " + one.base->shape_text() + ", and a product can only be added to floats");
     const bool is_changed_in_type = tensor.shape.element_type != type;
     if (is_changed_in_type && !is_of_floats)
-      return refuse(" is " + one.base->shape_text() + ", and " + tensor.shape_text() + " in the adapter, which replaces it");
+      return refuse(" is " + one.base->shape_text() + ", and " + tensor.shape_text() +
+                    " in the adapter, which replaces it; give the base of this adapter");
     if ((one.change || is_changed_in_type) && HEDDLE_TYPE_BITS(type) == 8 && is_of_floats)
       return refuse(" is " + one.base->shape_text() + ", a type that is not written; choose another with --type f32, f16 or bf16");
     if (one.change && one.change->start && !is_float(one.change->start->shape.element_type))
