@@ -3,7 +3,9 @@
 #include "compiler/pipeline.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "compiler/code/generate.h"
 #include "compiler/code/target_devices.h"
@@ -253,10 +255,17 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
   for (const std::string& warning : files.warnings()) {
     if (options.warn) options.warn(warning);
   }
+  constexpr size_t most_named = 4;
+  std::map<std::string, size_t> kept;  // by reason
   for (const import::ParameterFiles::Kept& one : files.kept()) {
-    if (!one.is_expected_of_file || one.reason.empty() || !options.warn) continue;
+    if (!one.is_expected_of_file || one.reason.empty() || !options.warn || ++kept[one.reason] > most_named) continue;
     options.warn("tensor '" + one.name + "' has the value of the model, not that of a file: the compiler has to know it, because " +
                  one.reason);
+  }
+  for (const auto& [reason, count] : kept) {
+    if (count > most_named)
+      options.warn(std::to_string(count - most_named) + " more tensors have the values of the model, not those of a file, because " +
+                   reason);
   }
   if (std::string wrong = placements.unmatched(); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   if (std::string wrong = apply_donations(*module, donations, states); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};

@@ -271,6 +271,18 @@ class ParamsIn(HeddleTestCase):
         self.assertRegex(self.refuse(1, "--params-in", file, "--param-name", "zero=zero", model=model),
                          "taking tensor 'zero' from .* failed: the model's zero point is 0, so its quantization is symmetric for every file; remove its --param-name")
 
+    def test_many_zero_points_are_counted(self):
+        count, nodes, tensors, arrays = 7, [], [], {}
+        for i in range(count):
+            nodes += [helper.make_node("DequantizeLinear", [f"w{i}", f"scale{i}", f"zero{i}"], [f"wide{i}"]),
+                      helper.make_node("MatMul", [f"x{i}" if i else "x", f"wide{i}"], [f"x{i + 1}" if i < count - 1 else "y"])]
+            tensors += [absent(f"w{i}", 3, 3, element_type=TensorProto.INT8), absent(f"scale{i}"), numpy_helper.from_array(np.array(np.int8(0)), f"zero{i}")]
+            arrays |= {f"w{i}": np.ones((3, 3), np.int8), f"scale{i}": F32(1), f"zero{i}": np.int8(0)}
+        model = save(self.folder / "zeros.onnx", nodes, [info("x", [2, 3])], [info("y", [2, 3])], tensors)
+        said = self.compile_with(model, "--params-in", self.npz("w.npz", **arrays)).stderr
+        self.assertEqual(said.count("has the value of the model"), 4, said)
+        self.assertIn("warning: 3 more tensors have the values of the model, not those of a file, because the model's zero point is 0", said)
+
     def test_a_name_that_would_have_no_effect_is_an_error(self):
         nodes = [helper.make_node("Constant", [], ["number"], value_float=2.0), helper.make_node("Constant", [], ["list"], value_ints=[1, 2]),
                  helper.make_node("Mul", ["x", "number"], ["t"]), helper.make_node("Cast", ["list"], ["floats"], to=TensorProto.FLOAT),
