@@ -189,9 +189,11 @@ Status Call::leave(bool over, Status&& outcome) {
   Status failure;
   if (over && !outcome.ok()) failure = function_.explain_failure(std::move(outcome), invocation_);
   bool last = false;
+  Invocation::TakenTensors given_back;
   {
     std::lock_guard lock(function_.lock_);
     if (over && !finished()) {
+      given_back = invocation_.give_back();  // of a call in pieces that ended before it began
       if (!failure.ok()) {
         function_.count_failure();
         failure_ = std::move(failure);
@@ -208,9 +210,14 @@ Status Call::leave(bool over, Status&& outcome) {
     }
   }
   if (last) {
+    // A driver may end a call at the first wait that fails, while the work of another wait still writes to a donated block. Even a wait with a
+    // timeout blocks here until that has finished.
+    if (!failure_.ok() && invocation_.replaced && invocation_.replaced->has_donated) {
+      for (size_t i = 0; i < invocation_.waits().size(); ++i)
+        static_cast<void>(invocation_.wait_owner(i)->wait(invocation_.waits()[i].value));
+    }
     release_tensors();
     for (Ref<Tensor>& made : invocation_.made()) made = {};
-    invocation_.give_back();  // of a call in pieces that ended before it began
     invocation_.replaced.reset();
     invocation_.drop_waits();
     if (frame_) function_.dispose(std::move(frame_));

@@ -18,6 +18,13 @@ bool same_type(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+Invocation::TakenTensors Invocation::give_back() {
+  TakenTensors taken;
+  if (replaced) taken.swap(replaced->taken);
+  for (auto& [tensor, memory] : taken) tensor->give_back(memory.get());
+  return taken;
+}
+
 bool Function::in_place(std::span<Tensor* const> arguments, std::span<Tensor* const> results, size_t index) const {
   const int32_t argument = signature_.results[index].alias;
   return argument >= 0 && arguments[static_cast<size_t>(argument)] == results[index] &&
@@ -66,18 +73,28 @@ Status Function::take_argument(uint32_t index, Tensor& given, bool is_donated, I
     std::string taker = "a call of '" + signature_.name + "' (input '" + expected.name + "')";
     Ref<Tensor> memory;
     call.replaced->taken.reserve(call.replaced->taken.size() + 1);  // before anything is taken: this may throw
-    if (given.only_held_once()) {
+    bool is_free = given.only_held_once();
+    if (const Tensor::Producer filling = given.producer();
+        filling.call && filling.host_signalled && filling.timeline->pending(filling.value)) {
+      // A call in pieces looks for the memory of its results only when it begins, and would not find it.
+      if (expected.is_consumed) {
+        HEDDLE_RETURN_IF_ERROR(wait_here(given, call));
+      } else {
+        is_free = false;
+      }
+    }
+    if (is_free) {
       memory = given.take(std::move(taker));
       if (!is_copy) moved = memory;
     } else {
       given.forbid(std::move(taker));
-      if (expected.is_consumed && !is_copy) {
-        instance_.host().log(HEDDLE_LOG_WARN, "submit",
-                             fmt::format("the tensor that is donated as input '{}' of '{}' has other users: its {} bytes are copied",
-                                         expected.name, signature_.name, given.size_bytes()));
-      }
     }
     call.replaced->taken.emplace_back(Ref<Tensor>(&given), std::move(memory));
+    if (!is_free && expected.is_consumed && !is_copy) {
+      instance_.host().log(HEDDLE_LOG_WARN, "submit",
+                           fmt::format("the tensor that is donated as input '{}' of '{}' has other users: its {} bytes are copied",
+                                       expected.name, signature_.name, given.size_bytes()));
+    }
   }
   if (moved) tensor = moved.get();
   if (target) {

@@ -51,7 +51,7 @@ memory::Device& Function::device_of(const open::TensorSignature& value) const {
 
 Status Function::fail(Status&& status, Invocation& call) const noexcept {
   count_failure();
-  call.give_back();
+  static_cast<void>(call.give_back());
   return explain_failure(std::move(status), call);
 }
 
@@ -233,6 +233,7 @@ Status Function::collect_waits(const memory::Device* device, Invocation& call) c
     return Status();
   };
   for (Tensor* tensor : call.arguments()) HEDDLE_RETURN_IF_ERROR(add(tensor));
+  call.first_result_wait = call.waits().size();
   for (Tensor* tensor : call.results()) HEDDLE_RETURN_IF_ERROR(add(tensor));
   return Status();
 }
@@ -353,7 +354,11 @@ RunParams Function::run_params(const Invocation& call, Ref<Globals> globals) con
 Task Function::wait_for_others(Invocation& call, Pace& pace) const {
   for (size_t i = 0; i < call.waits().size(); ++i) {
     Status over = co_await pace.reached_by_others(call.wait_owner(i), call.waits()[i].value);
-    if (!over.ok()) co_return std::move(over);
+    if (over.ok()) continue;
+    // The next one that uses a given result waits only for this call, so this one ends after the earlier work on it.
+    for (size_t result = std::max(i, call.first_result_wait); result < call.waits().size(); ++result)
+      static_cast<void>(co_await pace.reached(call.wait_owner(result), call.waits()[result].value));
+    co_return std::move(over);
   }
   if (!call.turn) co_return Status();
   Status entered = co_await pace.entered(call.turn);
@@ -455,7 +460,6 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
   if (!taken.call) taken.call = ::operator new(sizeof(Call), std::nothrow);
   if (!taken.call) {
     uncount_call();
-    asked.give_back();
     throw std::bad_alloc();
   }
   CallPointer call(new (taken.call) Call(*this, std::move(asked)));

@@ -39,6 +39,8 @@ class Invocation {
   Invocation(Invocation&& other) noexcept;
   Invocation& operator=(Invocation&&) = delete;
   ~Invocation() {
+    if (replaced) [[unlikely]]
+      static_cast<void>(give_back());  // an exception ended the call before it began
     if (wait_count_ != 0) [[unlikely]]
       drop_waits();
     for (memory::Ref<memory::Tensor>& one : made()) one.~Ref();
@@ -74,14 +76,17 @@ class Invocation {
   uint64_t deadline_ns = 0;  // of CLOCK_MONOTONIC; 0: none
   bool pending = false;      // an argument or given result was pending when it was checked; false: no tensor is waited for
   std::shared_ptr<memory::ForeignStream> stream;  // the application's stream with which the work is ordered
+  size_t first_result_wait = 0;                   // index of the first wait for an earlier use of a given result
   size_t state_wait = SIZE_MAX;                   // index of the wait for an earlier call on the state
   memory::Ref<State> state;                       // for a call that uses state, as the next member
   StateOrder::Turn turn;
+  // Donated tensors, each with the tensor that has its memory now, or NULL.
+  using TakenTensors = std::vector<std::pair<memory::Ref<memory::Tensor>, memory::Ref<memory::Tensor>>>;
   // Arguments that are not the tensors that the caller passed.
   struct Replaced {
     std::vector<memory::Ref<memory::Tensor>> moved;  // one per argument: its copy, or the memory that was taken from it
-    // Donated tensors, each with the tensor that has its memory now, or NULL. Emptied when the work begins, since they are not given back then.
-    std::vector<std::pair<memory::Ref<memory::Tensor>, memory::Ref<memory::Tensor>>> taken;
+    TakenTensors taken;                              // emptied when the work begins, since they are not given back then
+    bool has_donated = false;                        // the work has begun, with memory of donated tensors
   };
   std::unique_ptr<Replaced> replaced;  // empty for most calls
   Replaced& make_replaced() {
@@ -91,16 +96,14 @@ class Invocation {
     }
     return *replaced;
   }
-  // The call does not begin: donated tensors get their memory back.
-  void give_back() {
-    if (!replaced) return;
-    for (auto& [tensor, memory] : replaced->taken) tensor->give_back(memory.get());
-    replaced->taken.clear();
-  }
+  // The call does not begin: donated tensors get their memory back. What is left of them is returned, to be destroyed without a lock.
+  [[gnu::cold]] TakenTensors give_back();
   // The work begins: from now on, donated tensors stay taken.
   void begin() {
-    if (replaced) [[unlikely]]
-      replaced->taken.clear();
+    if (!replaced) [[likely]]
+      return;
+    replaced->has_donated = !replaced->taken.empty();
+    replaced->taken.clear();
   }
 
  private:
@@ -125,6 +128,7 @@ inline Invocation::Invocation(Invocation&& other) noexcept
     : deadline_ns(other.deadline_ns),
       pending(other.pending),
       stream(std::move(other.stream)),
+      first_result_wait(other.first_result_wait),
       state_wait(other.state_wait),
       state(std::move(other.state)),
       turn(std::move(other.turn)),

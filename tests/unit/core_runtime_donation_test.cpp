@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Arguments that the caller gives up, and results in the memory of arguments, on every driver.
+#include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -283,6 +284,116 @@ TEST_P(RuntimeDonation, OtherDonatedMemoryIsFreedAfterTheCall) {
   EXPECT_GE(live(), bytes + kWidth * sizeof(float));
   HEDDLE_ASSERT_OK(donate(plain_, again.get(), &z));
   EXPECT_EQ(live(), bytes + kWidth * sizeof(float)) << "one more result, and no argument";
+}
+
+// Calls in pieces, on one number.
+class RuntimeDonationInPieces : public OnDriver {
+ protected:
+  std::string config() const override { return OnDriver::config() + "[validation]\ncalls = true\n"; }
+  void SetUp() override {
+    OnDriver::SetUp();
+    if (IsSkipped()) return;
+    ModuleBuilder module = builder();
+    add_make(module, "make", 8000);
+    add_make(module, "make soon", 50);
+    add_looked_at(module, "look");
+    mf::FunctionT& copy = module.add_function("copy");
+    copy.arguments.push_back(ModuleBuilder::type("n", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    copy.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    ProgramBuilder p = program();
+    p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    copy.programs.push_back(p.finish());
+    instance = open(module);
+    ASSERT_NE(instance, nullptr);
+  }
+  void TearDown() override {
+    if (!IsSkipped()) expect_no_violations();
+  }
+  // Returns 5, late.
+  void add_make(ModuleBuilder& module, const std::string& name, int64_t spins) const {
+    mf::FunctionT& make = module.add_function(name);
+    make.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    ProgramBuilder p = program();
+    const uint32_t one = p.literal(1), waited = p.transient(p.literal(4));
+    const uint32_t at = p.dispatch("wait", kSlowly, {ProgramBuilder::whole(waited, kWrite)}, {p.literal(spins)}, {one, one, one});
+    p.lives(waited, at, at);
+    p.barrier();
+    p.fill(ProgramBuilder::whole(p.result(0), kWrite), 5, 8);
+    make.programs.push_back(p.finish());
+  }
+  CallHandle start(const char* name, std::vector<heddle_tensor_t*> arguments, TensorHandle* result, bool donates = false,
+                   uint64_t deadline_ns = 0) {
+    const uint32_t first = 0;
+    heddle_call_params_t params{};
+    params.struct_size = sizeof(params);
+    params.donated_arguments = &first;
+    params.donated_argument_count = donates ? 1 : 0;
+    params.deadline_ns = deadline_ns;
+    heddle_tensor_t* made = result->get();
+    heddle_call_t* call = nullptr;
+    HEDDLE_EXPECT_OK(heddle_call_start(find_function(instance, name), &params, arguments.data(), static_cast<uint32_t>(arguments.size()),
+                                       &made, 1, &call));
+    if (made != result->get()) result->reset(made);
+    return CallHandle(call);
+  }
+  InstanceHandle instance;
+};
+INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeDonationInPieces, ::testing::ValuesIn(kDrivers), driver_name);
+
+// The call that fills the donated tensor has not begun, so it looks for that tensor's memory later.
+TEST_P(RuntimeDonationInPieces, WhatAnotherCallFillsLater) {
+  TensorHandle n, out, given = make_tensor<int64_t>(find_function(instance, "look"), 0, {1}, {99}, HEDDLE_TYPE_I64);
+  CallHandle making = start("make", {}, &n), filling = start("look", {n.get()}, &given), last = start("copy", {given.get()}, &out, true);
+  EXPECT_EQ(read_tensor<int64_t>(out), std::vector<int64_t>{5});
+  HEDDLE_EXPECT_OK(heddle_call_wait(filling.get(), HEDDLE_TIMEOUT_INFINITE));
+  HEDDLE_EXPECT_OK(heddle_call_wait(last.get(), HEDDLE_TIMEOUT_INFINITE));
+}
+
+TEST_P(RuntimeDonationInPieces, WhatAPlanThatWaitsFillsLater) {
+  TensorHandle n, out, between, given = make_tensor<int64_t>(find_function(instance, "look"), 0, {1}, {99}, HEDDLE_TYPE_I64);
+  CallHandle making = start("make", {}, &n), filling = start("look", {n.get()}, &given), copying = start("copy", {given.get()}, &between);
+  CallHandle last = start("copy", {between.get()}, &out, true);
+  EXPECT_EQ(read_tensor<int64_t>(out), std::vector<int64_t>{5});
+  HEDDLE_EXPECT_OK(heddle_call_wait(copying.get(), HEDDLE_TIMEOUT_INFINITE));
+}
+
+TEST_P(RuntimeDonationInPieces, IsGivenBackBeforeAnyoneWhoWaitsGoesOn) {
+  std::atomic<int> late{0};
+  for (int turn = 0; turn < 200; ++turn) {
+    TensorHandle n, out;
+    CallHandle making = start("make soon", {}, &n), call = start("look", {n.get()}, &out, true, now_ns() + 500'000);
+    const auto wait = [&] {
+      const Outcome outcome(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+      if (outcome.message.find("nothing was enqueued") == std::string::npos) return;
+      ++late;
+      HEDDLE_EXPECT_OK(heddle_tensor_wait(n.get(), HEDDLE_TIMEOUT_INFINITE));
+    };
+    std::thread other(wait);
+    wait();
+    other.join();
+  }
+  RecordProperty("late", late);
+}
+
+// An upload or a write after a call that ended early comes after the work that still filled the tensor.
+TEST_P(RuntimeDonationInPieces, AGivenResultIsWaitedForAlthoughTheDeadlinePassed) {
+  for (const bool uploads : {true, false}) {
+    TensorHandle n = make_tensor<int64_t>(find_function(instance, "look"), 0, {1}, {0}, HEDDLE_TYPE_I64);
+    TensorHandle given = make_tensor<int64_t>(find_function(instance, "look"), 0, {1}, {0}, HEDDLE_TYPE_I64);
+    const int64_t first = 7, second = 9;
+    CallHandle filling = start("make", {}, &given);
+    if (uploads) {
+      HEDDLE_ASSERT_OK(heddle_tensor_upload(given.get(), &first, 8, nullptr, nullptr));
+    }
+    CallHandle late = start("look", {n.get()}, &given, false, now_ns() + 1'000'000);
+    HEDDLE_EXPECT_FAILS(heddle_call_wait(late.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_DEADLINE_EXCEEDED, "");
+    HEDDLE_ASSERT_OK(uploads ? heddle_tensor_upload(given.get(), &second, 8, nullptr, nullptr)
+                             : heddle_tensor_write(given.get(), &second, 8));
+    HEDDLE_EXPECT_OK(heddle_tensor_wait(given.get(), HEDDLE_TIMEOUT_INFINITE));
+    HEDDLE_EXPECT_OK(heddle_call_wait(filling.get(), HEDDLE_TIMEOUT_INFINITE));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_EQ(read_tensor<int64_t>(given), std::vector<int64_t>{9}) << uploads;
+  }
 }
 
 }  // namespace
