@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "core/host/descriptor.h"
 #include "core/submit/instance.h"
 #include "sdk/module/user_cache.h"
 
@@ -98,8 +99,9 @@ Instance::DerivedFile Instance::derived_file(std::string key) const {
 }
 
 bool Instance::read_derived(DerivedFile& file, Globals& made) {
-  const int descriptor = cache().open(file.name);
-  if (descriptor < 0) return false;
+  const host::Descriptor opened(cache().open(file.name));
+  const int descriptor = opened.get();
+  if (!opened) return false;
   std::string head(file.head.size(), '\0');
   Digest actual{}, stored{};
   Status status = error(HEDDLE_STATUS_DATA_LOSS, "it is damaged or of something else");
@@ -114,7 +116,6 @@ bool Instance::read_derived(DerivedFile& file, Globals& made) {
     }
     status = load_parameters(file.globals, file.extents, {}, made, false);
   }
-  ::close(descriptor);
   if (status.ok()) {
     cache().touch(file.name);
     return true;
@@ -129,23 +130,24 @@ bool Instance::read_derived(DerivedFile& file, Globals& made) {
   return false;
 }
 
-void Instance::keep_derived(const DerivedFile& file, const Located& located, const Globals& made) {
+void Instance::keep_derived(const DerivedFile& file, const Located& located, const Globals& made) noexcept try {
   if (file.globals.empty()) return;
   uint64_t newest_ns = 0;
   for (uint32_t i = 0; i < made.places.size(); ++i) {
     const open::FileIdentity& read = made.weights[i] ? made.weights[i]->identity.file : located.extents[i].file;
     newest_ns = std::max({newest_ns, read[open::kFileModified], read[open::kFileChanged]});
   }
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
+  const timespec& begin = located.begin;
   const uint64_t most = runtime_->host->config().param_io.derived_cache_bytes, all = file.end + sizeof(Digest);
   std::string why;
   uint32_t level = HEDDLE_LOG_WARN;
-  if (static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec) < newest_ns + kTickNs) {
-    why = "a file of weights was written just now";
+  if (static_cast<uint64_t>(begin.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(begin.tv_nsec) < newest_ns + kTickNs) {
+    why = "a file of weights was written just before it was read";
     level = HEDDLE_LOG_INFO;
   } else if (all > most) {
     why = "they are larger than param_io.derived_cache";
+  } else if (module::UserCache::default_folder("derived").empty()) {
+    why = "there is no cache directory, since neither XDG_CACHE_HOME nor HOME is an absolute path that this process may use";
   } else {
     const module::UserCache files = cache();
     files.trim(most - all, is_entry);
@@ -165,13 +167,16 @@ void Instance::keep_derived(const DerivedFile& file, const Located& located, con
       return good && digest_of(descriptor, file.end, digest) && write_at(descriptor, digest.data(), sizeof(digest), file.end) &&
              (!file.is_mapped || fdatasync(descriptor) == 0);
     };
+    errno = 0;
     const bool is_kept = files.keep(
         file.name, [](int descriptor, const void* context) { return (*static_cast<const decltype(write)*>(context))(descriptor); }, &write);
     if (is_kept) return;
     why = files.why_unused();
-    if (why.empty()) why = std::strerror(errno);
+    if (why.empty()) why = errno != 0 ? std::strerror(errno) : "they could not be read from the device or written completely";
   }
   runtime_->host->log(level, "memory", "computed weights of " + module_->path() + " are not kept on disk: " + why);
+} catch (const std::bad_alloc&) {
+  runtime_->host->log(HEDDLE_LOG_WARN, "memory", "computed weights are not kept on disk: the host is out of memory");
 }
 
 }  // namespace heddle::submit

@@ -3,6 +3,7 @@
 // Part of Instance; runs when an instance is created, never on the path of a call.
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <map>
 #include <set>
 #include <tuple>
@@ -83,6 +84,7 @@ void Instance::Located::note(uint32_t global, const open::ParameterExtent& exten
 
 Status Instance::locate_parameters(const std::vector<open::ParameterFiles::Named>& files, const Globals* current, Located& located) const {
   const mf::Module& meta = module_->metadata();
+  clock_gettime(CLOCK_REALTIME, &located.begin);
   HEDDLE_RETURN_IF_ERROR(located.files.open(files));
   located.extents.resize(meta.globals()->size());
   located.names = names_;
@@ -147,15 +149,21 @@ Status Instance::check_hashes(const Located& located) const {
     if (extent.block) cause = "its values are stored in blocks, which are others than those that were compiled; load it without the check";
     if (cause)
       return error(HEDDLE_STATUS_FAILED_PRECONDITION, "heddle: checking parameter '{}' of {} failed: {}", extent.name, extent.path, cause);
-    const module::Result<uint64_t> hash =
-        module::hash_of({extent.descriptor, extent.offset, extent.length}, std::string(extent.path), extent.pattern);
-    if (!hash.ok()) return open::to_status(hash.error(), "");
-    if (hash.value() == expected) continue;
-    return error(
-        HEDDLE_STATUS_DATA_LOSS,
-        "heddle: checking parameter '{}' of {} failed: its {} bytes have hash {:016x}, and {} was compiled with {:016x}; copy the file "
-        "again, or load other values on purpose without the check",
-        extent.name, extent.path, extent.length, hash.value(), module_->path(), expected);
+    try {
+      const module::Result<uint64_t> hash =
+          module::hash_of({extent.descriptor, extent.offset, extent.length}, std::string(extent.path), extent.pattern);
+      if (!hash.ok()) return open::to_status(hash.error(), "");
+      if (hash.value() == expected) continue;
+      return error(
+          HEDDLE_STATUS_DATA_LOSS,
+          "heddle: checking parameter '{}' of {} failed: its {} bytes have hash {:016x}, and {} was compiled with {:016x}; copy the file "
+          "again, or load other values on purpose without the check",
+          extent.name, extent.path, extent.length, hash.value(), module_->path(), expected);
+    } catch (const std::bad_alloc&) {
+      return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                   "heddle: checking parameter '{}' of {} failed: the host has no memory to read its {} bytes", extent.name, extent.path,
+                   extent.length);
+    }
   }
   return Status();
 }
@@ -231,14 +239,18 @@ Status Instance::make_derived(const Located& located, const memory::Ref<Globals>
     fresh->key.append(reinterpret_cast<const char*>(&on), sizeof(on));
   }
   Shared<Derived> derived = runtime_->derived.find_or_add(std::move(fresh));
-  std::lock_guard lock(derived->making);
+  std::unique_lock lock(derived->making, std::defer_lock);
+  while (!lock.try_lock_for(std::chrono::milliseconds(20))) {
+    HEDDLE_RETURN_IF_ERROR(memory::check_cancelled(*devices_[0], loading_ ? &loading_->cancelled() : nullptr));
+  }
   const bool is_made = runtime_->derived.is_made(*derived);
+  bool is_new = false;
   if (!is_made) {
     if (!file.name.empty() && read_derived(file, *made)) {
       HEDDLE_RETURN_IF_ERROR(allocate_globals(read_.by_functions, *made));
     } else {
       HEDDLE_RETURN_IF_ERROR(compute());
-      keep_derived(file, located, *made);
+      is_new = true;
     }
     derived->weights.resize(made->weights.size());
   }
@@ -254,6 +266,8 @@ Status Instance::make_derived(const Located& located, const memory::Ref<Globals>
     }
   }
   derived->is_made = true;
+  lock.unlock();  // nobody has to wait for the disk
+  if (is_new) keep_derived(file, located, *made);
   made->derived.reset(derived.release());
   return Status();
 }

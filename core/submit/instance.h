@@ -5,6 +5,7 @@
 #define HEDDLE_CORE_SUBMIT_INSTANCE_H_
 
 #include <atomic>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -124,6 +125,7 @@ class Instance final : public memory::Counted {
   };
   // Where the parameters are.
   struct Located {
+    timespec begin{};                           // the time before anything was looked at
     open::ParameterFiles files, earlier;        // open for as long as they are read; `extents` refers to them. earlier: of earlier loads
     std::vector<memory::WeightExtent> extents;  // one per global
     std::vector<uint32_t> kept;                 // the globals that functions read, and that are loaded
@@ -162,7 +164,7 @@ class Instance final : public memory::Counted {
   // False, and nothing is changed, if there is no such file or it is damaged.
   bool read_derived(DerivedFile& file, Globals& made);
   // Failures are logged.
-  void keep_derived(const DerivedFile& file, const Located& located, const Globals& made);
+  void keep_derived(const DerivedFile& file, const Located& located, const Globals& made) noexcept;
   // Those that have no memory yet.
   Status allocate_globals(const std::vector<bool>& used, Globals& made);
   // Loads these globals; `extents` has an entry for each, as has `place_of_global` unless it is empty. may_change: the files are checked afterwards.

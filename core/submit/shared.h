@@ -22,7 +22,7 @@ class Shareable {
   std::string key;
   std::span<const std::byte> bytes;
   // Held by the one who makes it; others wait. The rest is constant once is_made is true.
-  std::mutex making;
+  std::timed_mutex making;
   bool is_made = false;
 
  private:

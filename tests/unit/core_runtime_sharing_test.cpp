@@ -179,7 +179,8 @@ class RuntimeDerived : public RuntimeSharing {
   }
   // The initializer computes sum = u + constant, where the constant is 10 everywhere, and frees u; "main" returns sum + constant. with_state: the
   // initializer also sets a state.
-  ModuleBuilder summing(bool with_state = false) const {
+  // spins: how long it waits before.
+  ModuleBuilder summing(bool with_state = false, int64_t spins = 0) const {
     ModuleBuilder module = builder();
     const std::vector<float> tens(kWidth, 10);
     const uint32_t u = module.add_global("u", mf::GlobalKind::Parameter, kWidth * 4, module.add_parameter("", "u", {kWidth}, {}), true);
@@ -188,6 +189,12 @@ class RuntimeDerived : public RuntimeSharing {
         std::make_unique<mf::Range>(module.writer.add_constant(std::as_bytes(std::span<const float>(tens))));
     const uint32_t sum = module.add_global("sum", mf::GlobalKind::Derived, kWidth * 4);
     ProgramBuilder first = program();
+    if (spins != 0) {
+      const uint32_t one = first.literal(1), waited = first.transient(first.literal(4));
+      const uint32_t at = first.dispatch("wait", kSlowly, {ProgramBuilder::whole(waited, kWrite)}, {first.literal(spins)}, {one, one, one});
+      first.lives(waited, at, at);
+      first.barrier();
+    }
     add_wide(first, first.global(u), first.global(constant), first.global(sum));
     if (with_state) {
       const uint32_t state = module.add_global("state", mf::GlobalKind::State, kWidth * 4);
@@ -339,6 +346,25 @@ TEST_P(RuntimeDerived, AreComputedByTheNextOneAfterAFailure) {
   InstanceHandle next = instantiate(opened, {{"", broken}});
   ASSERT_NE(next, nullptr);
   EXPECT_EQ(result(next), 23);
+}
+
+TEST_P(RuntimeDerived, AreNotWaitedForByAnInstanceThatIsReleased) {
+  ModuleBuilder module = summing(false, 30000);
+  ModuleHandle opened = write_and_open(module, "m.heddle");
+  const std::string one = write("one", 1);
+  std::atomic<bool> is_made{false};
+  InstanceHandle first, second;
+  std::thread computing([&] {
+    first = instantiate(opened, {{"", one}});
+    is_made = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  HEDDLE_EXPECT_OK(create_instance(opened.get(), {{"", GetParam().device}}, &second, {{"", one}}, HEDDLE_INSTANCE_IN_BACKGROUND));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  second.reset();
+  EXPECT_FALSE(is_made) << "it waited for the values of the other one";
+  computing.join();
+  EXPECT_EQ(result(first), 21);
 }
 
 TEST_P(RuntimeDerived, AreSharedByThreadsAtOnce) {
@@ -580,6 +606,32 @@ TEST_P(RuntimeDerivedCache, IsNotKeptOfFilesThatMayStillChange) {
     EXPECT_EQ(entries().size(), 0u);
   }
   EXPECT_EQ(loaded.result, 21);
+}
+
+// What counts is when the file was read, not when the values are computed.
+TEST_P(RuntimeDerivedCache, IsNotKeptOfSuchFilesThoughComputingTakesLong) {
+  ModuleBuilder module = summing(false, 6000);
+  ASSERT_EQ(module.write(folder.path("m.heddle")), "");
+  ModuleHandle opened = open_module(runtime.get(), folder.path("m.heddle"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string one = write("one", 1);
+  InstanceHandle instance = instantiate(opened, {{"", one}});
+  if (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(60)) GTEST_SKIP() << "it did not take long";
+  EXPECT_EQ(entries().size(), 0u);
+  EXPECT_EQ(result(instance), 21);
+}
+
+TEST_P(RuntimeDerivedCache, SaysThatThereIsNoDirectory) {
+  const std::string one = old("one", 1);
+  const char* const home = std::getenv("HOME");
+  const std::string before = home ? home : "";
+  unsetenv("XDG_CACHE_HOME");
+  unsetenv("HOME");
+  const Loaded loaded = load(one);
+  if (home) setenv("HOME", before.c_str(), 1);
+  EXPECT_EQ(loaded.result, 21);
+  EXPECT_TRUE(has(loaded.log, "neither XDG_CACHE_HOME nor HOME")) << loaded.log;
 }
 
 TEST_P(RuntimeDerivedCache, IsMappedWhereTheDeviceMaps) {
