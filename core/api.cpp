@@ -205,19 +205,20 @@ heddle_status_t* make_tensor(const char* caller, Device& device, heddle_element_
   return nullptr;
 }
 
-// Over memory of the application. device: NULL: that of the argument or result `index` of the function.
-[[gnu::cold]] heddle_status_t* import_tensor(const char* caller, Device* device, const Function* function, uint32_t index,
-                                             heddle_element_type_t type, const int64_t* dims, uint32_t rank,
+// Over memory of the application. device: NULL: that of the argument or result `index` of the function. owner: which of both the caller was to give.
+[[gnu::cold]] heddle_status_t* import_tensor(const char* caller, const char* owner, Device* device, const Function* function,
+                                             uint32_t index, heddle_element_type_t type, const int64_t* dims, uint32_t rank,
                                              const heddle_device_memory_t* given, heddle_tensor_t** out_tensor) {
-  if (!out_tensor || !given) return missing(caller, out_tensor ? "memory" : "out_tensor");
-  *out_tensor = nullptr;
+  if (out_tensor) *out_tensor = nullptr;
+  if (!given) return missing(caller, out_tensor ? "memory" : "out_tensor");
   struct Memory : heddle_device_memory_t {
     ~Memory() {
       if (release) release(context);
     }
   } memory{};
   if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t"); !status.ok()) return status.release();
-  if (!dims && rank != 0) return missing(caller, "dims");
+  if (!device && !function) return missing(caller, owner);
+  if (!out_tensor || (!dims && rank != 0)) return missing(caller, out_tensor ? "dims" : "out_tensor");
   if (!device) {
     const bool is_result = (memory.flags & HEDDLE_DEVICE_MEMORY_RESULT) != 0;
     const auto& types = is_result ? function->signature().results : function->signature().arguments;
@@ -512,16 +513,14 @@ heddle_status_t* heddle_tensor_from_host(heddle_function_t* function, uint32_t a
 
 heddle_status_t* heddle_tensor_from_device(heddle_function_t* function, uint32_t index, heddle_element_type_t type, const int64_t* dims,
                                            uint32_t rank, const heddle_device_memory_t* memory, heddle_tensor_t** out_tensor) try {
-  if (!function) return missing("heddle_tensor_from_device", "function");
-  return import_tensor("heddle_tensor_from_device", nullptr, of(function), index, type, dims, rank, memory, out_tensor);
+  return import_tensor("heddle_tensor_from_device", "function", nullptr, of(function), index, type, dims, rank, memory, out_tensor);
 } catch (...) {
   return caught();
 }
 
 heddle_status_t* heddle_tensor_import(heddle_runtime_device_t* device, heddle_element_type_t type, const int64_t* dims, uint32_t rank,
                                       const heddle_device_memory_t* memory, heddle_tensor_t** out_tensor) try {
-  if (!device) return missing("heddle_tensor_import", "device");
-  return import_tensor("heddle_tensor_import", of(device), nullptr, 0, type, dims, rank, memory, out_tensor);
+  return import_tensor("heddle_tensor_import", "device", of(device), nullptr, 0, type, dims, rank, memory, out_tensor);
 } catch (...) {
   return caught();
 }
@@ -566,7 +565,9 @@ heddle_runtime_device_t* heddle_tensor_device(const heddle_tensor_t* tensor) {
 [[gnu::cold]] heddle_status_t* heddle_tensor_wait(heddle_tensor_t* tensor, uint64_t timeout_ns) try {
   if (!tensor) return missing("heddle_tensor_wait", "tensor");
   if (Status held = of(tensor)->check_held("waiting for a tensor"); !held.ok()) return held.release();
-  return of(tensor)->wait(timeout_ns).release();
+  Status waited = of(tensor)->wait(timeout_ns);
+  if (waited.code() == HEDDLE_STATUS_DEADLINE_EXCEEDED) waited = wrap(std::move(waited), "heddle: waiting for a tensor failed");
+  return waited.release();
 } catch (...) {
   return caught();
 }

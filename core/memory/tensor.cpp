@@ -27,20 +27,24 @@ Ref<Tensor> Tensor::create_empty(Device& device, heddle_element_type_t type, uin
 
 Result<Ref<Tensor>> Tensor::create_over(Device& device, heddle_element_type_t type, std::span<const int64_t> dims, uint64_t size_bytes,
                                         uint64_t address, void (*release)(void* context), void* context) {
+  struct Guard {
+    void (*release)(void* context);
+    void* context;
+    ~Guard() {
+      if (release) release(context);
+    }
+  } guard{release, context};
   const uint64_t alignment = device.description().min_alignment_bytes;
-  Status refused = device.check();
-  if (refused.ok() && alignment && address % alignment != 0) {
-    refused = error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "heddle: making a tensor over {} bytes at {:#x} failed: device '{}' requires a multiple of {} bytes; copy the data to "
-                    "such an address",
-                    size_bytes, address, device.alias(), alignment);
-  }
-  if (!refused.ok()) {
-    if (release) release(context);
-    return refused;
+  HEDDLE_RETURN_IF_ERROR(device.check());
+  if (alignment && address % alignment != 0) {
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                 "heddle: making a tensor over {} bytes at {:#x} failed: device '{}' requires a multiple of {} bytes; copy the data to "
+                 "such an address",
+                 size_bytes, address, device.alias(), alignment);
   }
   Ref<Tensor> tensor = create_empty(device, type, static_cast<uint32_t>(dims.size()));
   heddle_buffer_t* buffer = nullptr;
+  guard.release = nullptr;  // from here on the driver calls it
   Status imported = device.noted(Status(device.api().native->buffer_import(device.get(), address, size_bytes, release, context, &buffer)));
   if (!imported.ok()) return wrap(std::move(imported), fmt::format("heddle: making a tensor on device '{}' failed", device.alias()));
   tensor->block_ = {buffer, 0, size_bytes, 0};

@@ -285,6 +285,8 @@ TEST_P(CppLayer, MakesTensorsOfADevice) {
   Tensor b = device.tensor_from_bytes(HEDDLE_TYPE_F32, dims), out;
   EXPECT_EQ(b.device().get(), device.get());
   EXPECT_EQ(failure_of([&] { device.tensor({1, 5}, values); }).code(), HEDDLE_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(failure_of([&] { device.tensor({1, 5}, std::vector<float>()); }).code(), HEDDLE_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(device.tensor({0, 5}, std::vector<float>()).size_bytes(), 0u);
 
   auto source = std::make_shared<const std::vector<float>>(std::vector<float>{10, 20, 30, 40});
   std::weak_ptr<const std::vector<float>> kept = source;

@@ -242,6 +242,60 @@ TEST_P(RuntimeExhausted, CallsThatNobodyHoldsAreKept) {
   }
 }
 
+TEST_P(RuntimeExhausted, CallsThatNeverBeganGiveDonatedTensorsBack) {
+  for (const char* name : {"add", "looked at"}) {
+    heddle_function_t* function = find_function(instance, name);
+    const bool adds = std::string_view(name) == "add";
+    const auto fresh = [&] {
+      return adds ? make_tensor<float>(function, 0, {1, 4}, {5, 5, 5, 5}) : make_tensor<int64_t>(function, 0, {1}, {5}, HEDDLE_TYPE_I64);
+    };
+    const TensorHandle other = fresh();
+    TensorHandle given = fresh();
+    fail_each_allocation(HEDDLE_STATUS_OK, [&]() -> heddle_status_t* {
+      const uint32_t donated = 0;
+      heddle_call_params_t params{};
+      params.struct_size = sizeof(params);
+      params.donated_arguments = &donated;
+      params.donated_argument_count = 1;
+      heddle_tensor_t *arguments[] = {given.get(), other.get()}, *out = nullptr;
+      heddle_call_t* started = nullptr;
+      heddle_status_t* status = heddle_call_start(function, &params, arguments, adds ? 2 : 1, &out, 1, &started);
+      const TensorHandle result(out);
+      const CallHandle call(started);
+      const uint64_t rest = std::exchange(left, kEndless);
+      if (!status) {
+        static_cast<void>(Outcome(heddle_call_wait(started, HEDDLE_TIMEOUT_INFINITE)));
+        given = fresh();
+      } else {
+        HEDDLE_EXPECT_OK(heddle_tensor_wait(given.get(), HEDDLE_TIMEOUT_INFINITE));
+        if (adds) {
+          EXPECT_EQ(read_tensor(given), (std::vector<float>{5, 5, 5, 5}));
+        } else {
+          EXPECT_EQ(read_tensor<int64_t>(given), std::vector<int64_t>{5});
+        }
+      }
+      left = rest;
+      return status;
+    });
+  }
+}
+
+TEST_P(RuntimeExhausted, MemoryOfTheApplicationIsReleasedOnce) {
+  alignas(256) static float memory[4];
+  heddle_function_t* add = find_function(instance, "add");
+  const int64_t dims[] = {1, 4};
+  fail_each_allocation(HEDDLE_STATUS_OK, [&] {
+    int releases = 0;
+    const heddle_device_memory_t given = {
+        sizeof given, 0, reinterpret_cast<uint64_t>(memory), sizeof memory, [](void* count) { ++*static_cast<int*>(count); }, &releases};
+    heddle_tensor_t* made = nullptr;
+    heddle_status_t* status = heddle_tensor_from_device(add, 0, HEDDLE_TYPE_F32, dims, 2, &given, &made);
+    heddle_tensor_release(made);
+    EXPECT_EQ(releases, 1);
+    return status;
+  });
+}
+
 // Each source is released once, and what is uploaded is there or the failure was told. The copies end in threads of the host.
 TEST_P(RuntimeExhausted, UploadsReleaseTheirSourceOnce) {
   heddle_runtime_device_t* opened = nullptr;

@@ -341,7 +341,8 @@ TEST_P(RuntimeTensor, AnUploadWaitsForTheCallThatFillsTheTensor) {
     HEDDLE_ASSERT_OK(source.upload(tensor.get()));
     CallHandle reading = start(function, {tensor.get(), one.get()}, &out);
     TensorHandle sum(out);
-    HEDDLE_EXPECT_FAILS(heddle_tensor_wait(tensor.get(), 20'000'000), HEDDLE_STATUS_DEADLINE_EXCEEDED, "");
+    HEDDLE_EXPECT_FAILS(heddle_tensor_wait(tensor.get(), 20'000'000), HEDDLE_STATUS_DEADLINE_EXCEEDED,
+                        "heddle: waiting for a tensor failed");
     HEDDLE_EXPECT_FAILS(heddle_call_wait(reading.get(), 0), HEDDLE_STATUS_DEADLINE_EXCEEDED, "");
     EXPECT_EQ(source.releases, 0);
     gate.is_open = true;
@@ -588,6 +589,28 @@ TEST_P(RuntimeTensorChecked, ACallThatMissesItsDeadlineLeavesTheUploadItsMemory)
   for (int i = 0; i < 20000 && releases != 10; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(releases, 10);
   expect_no_violations();
+}
+
+TEST_P(RuntimeTensor, ReleasesMemoryThatIsRefused) {
+  alignas(256) static float memory[4];
+  int releases = 0;
+  const heddle_device_memory_t given = {
+      sizeof given, 0, reinterpret_cast<uint64_t>(memory), sizeof memory, [](void* count) { ++*static_cast<int*>(count); }, &releases};
+  const int64_t dims[] = {4};
+  DeviceHandle on = device();
+  heddle_tensor_t* made = nullptr;
+  HEDDLE_EXPECT_FAILS(heddle_tensor_import(nullptr, HEDDLE_TYPE_F32, dims, 1, &given, &made), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "device is NULL");
+  EXPECT_EQ(releases, 1);
+  HEDDLE_EXPECT_FAILS(heddle_tensor_from_device(nullptr, 0, HEDDLE_TYPE_F32, dims, 1, &given, &made), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "function is NULL");
+  EXPECT_EQ(releases, 2);
+  HEDDLE_EXPECT_FAILS(heddle_tensor_import(on.get(), HEDDLE_TYPE_F32, dims, 1, &given, nullptr), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "out_tensor is NULL");
+  EXPECT_EQ(releases, 3);
+  HEDDLE_EXPECT_FAILS(heddle_tensor_import(on.get(), HEDDLE_TYPE_F32, nullptr, 1, &given, &made), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "dims is NULL");
+  EXPECT_EQ(releases, 4);
 }
 
 TEST_P(RuntimeTensor, ReleasesTheSourceOfAnUploadThatIsRefused) {

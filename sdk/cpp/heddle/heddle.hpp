@@ -284,7 +284,10 @@ class Device : public Handle<heddle_runtime_device_t, heddle_runtime_device_rele
   // A new tensor with a copy of the values. INVALID_ARGUMENT if their number is not the product of dims.
   template <Elements R>
   Tensor tensor(std::span<const int64_t> dims, const R& values) const {
-    return tensor_from_bytes(element_type_of<std::remove_cv_t<std::ranges::range_value_t<R>>>, dims, std::as_bytes(std::span(values)));
+    std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+    static constexpr std::byte kNone{};
+    if (!bytes.data()) bytes = {&kNone, size_t{0}};  // no values are not the same as none given
+    return tensor_from_bytes(element_type_of<std::remove_cv_t<std::ranges::range_value_t<R>>>, dims, bytes);
   }
   template <Elements R>
   Tensor tensor(std::initializer_list<int64_t> dims, const R& values) const {
