@@ -108,9 +108,10 @@ void Engine::loop() {
     std::vector<size_t> ready;
     for (size_t i = 0; i < pending_.size(); ++i) {
       if (pending_[i]->gate && !*pending_[i]->gate) continue;
-      if (std::ranges::all_of(pending_[i]->waits, [](const heddle_point_t& point) {
-            return HostTimeline::from(point.timeline)->state(point.value) != HostTimeline::State::kPending;
-          })) {
+      const auto state = [](const heddle_point_t& point) { return HostTimeline::from(point.timeline)->state(point.value); };
+      const auto& waits = pending_[i]->waits;
+      if (std::ranges::count(waits, HostTimeline::State::kPending, state) == 0 ||
+          (device_->instance->early_failures && std::ranges::count(waits, HostTimeline::State::kFailed, state) != 0)) {
         ready.push_back(i);
       }
     }
@@ -152,8 +153,8 @@ heddle_status_t* Engine::execute(Submission& submission) {
   for (const heddle_point_t& point : submission.waits) {
     if (!failure) failure = HostTimeline::from(point.timeline)->failure(point.value);
   }
-  if (runs && failure) runs = random_() % 2 == 0;  // on undefined contents
-  _mm_setcsr(0x1f80);                              // what code.h promises to kernels
+  if (runs && failure) runs = !device_->instance->early_failures && random_() % 2 == 0;  // on undefined contents
+  _mm_setcsr(0x1f80);                                                                    // what code.h promises to kernels
   for (auto& group : submission.groups) {
     if (!runs) break;
     std::shuffle(group.begin(), group.end(), random_);

@@ -7,6 +7,7 @@
 //   behaviour                                                              how
 //   signals come late, several submissions' at once, in any order          options latency_us, batch_us
 //   a submission behind a failed wait runs all the same                    by chance
+//   or it ends at once, while other things that it waits for go on         option early_failures
 //   one submission's failure would hide another's end on one timeline      option strict refuses a second unfinished one
 //   an upload's source, a download's target are in use until the signal    always
 //   a list that cannot be recorded; a replay that finds no room            options record, exhausted_replays
@@ -59,7 +60,8 @@ struct Instance {
   int64_t loss_code = 0;      // a kernel that returns it loses the device; 0: none does
   uint64_t shared_bytes = 0;  // what the devices claim to have
   uint32_t max_grid = 0x7fffffffu;
-  uint32_t aligned = 0;  // refuse bindings that do not start on kBindingAlignment bytes
+  uint32_t early_failures = 0;  // work ends as soon as one of its waits has failed
+  uint32_t aligned = 0;         // refuse bindings that do not start on kBindingAlignment bytes
   std::atomic<uint64_t> open_devices{0};
   static Instance* from(heddle_plugin_instance_t* handle) noexcept { return reinterpret_cast<Instance*>(handle); }
 };

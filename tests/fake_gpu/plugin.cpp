@@ -227,6 +227,7 @@ heddle_status_t* plugin_create(const heddle_host_t* host, heddle_plugin_instance
     read_option(host, "peer_fault", &instance->peer_fault);
     read_option(host, "strict", &instance->strict);
     read_option(host, "pins", &instance->pins);
+    read_option(host, "early_failures", &instance->early_failures);
     read_option(host, "aligned", &instance->aligned);
     read_option(host, "loss_code", &instance->loss_code);
     read_option(host, "shared", &instance->shared_bytes);

@@ -3,7 +3,9 @@
 // that come late and many at once, files that cannot be read in the middle.
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "../fake_gpu/stream.h"
 #include "core_drivers.h"
 #include "sdk/module/safetensors.h"
 
@@ -116,6 +118,56 @@ TEST_P(RuntimeLate, TakesSignalsThatComeManyAtOnce) {
 }
 
 // Times are there when the signals are, and not before: who looks earlier finds zeros.
+// A call that ends at once, since one of its arguments has failed, leaves the block of a donated one to the call that still fills it.
+TEST_P(RuntimeLate, DonatedMemoryOutlivesTheCallThatFillsIt) {
+  open_with("early_failures = true\n");
+  ModuleBuilder module = builder();
+  add_adder(module, "main", 4);
+  mf::FunctionT& breaks = module.add_function("breaks");
+  breaks.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1), ModuleBuilder::extent(4)}));
+  ProgramBuilder p = program();
+  const uint32_t one = p.literal(1);
+  p.dispatch("bad region", kFailing, {}, {p.literal(7)}, {one, one, one});
+  breaks.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* main = find_function(instance, "main");
+  const TensorHandle ones = make_tensor<float>(main, 0, {1, 4}, {1, 1, 1, 1});
+  heddle_tensor_t *given[] = {ones.get(), ones.get()}, *result = nullptr;
+  heddle_call_t* started = nullptr;
+  {
+    fake::Stream stream;
+    stream.enqueue([] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
+    heddle_call_params_t params{};
+    params.struct_size = sizeof(params);
+    params.flags = HEDDLE_CALL_NATIVE_STREAM;
+    params.native_stream = reinterpret_cast<uint64_t>(&stream);
+    HEDDLE_ASSERT_OK(heddle_call_start(main, &params, given, 2, &result, 1, &started));
+    const CallHandle filling(started);
+    const TensorHandle filled(result);
+    heddle_tensor_t* broken = nullptr;
+    HEDDLE_ASSERT_OK(heddle_call_start(find_function(instance, "breaks"), nullptr, nullptr, 0, &broken, 1, &started));
+    const CallHandle breaking(started);
+    const TensorHandle failed(broken);
+    const uint32_t donated = 1;
+    heddle_call_params_t donating{};
+    donating.struct_size = sizeof(donating);
+    donating.donated_arguments = &donated;
+    donating.donated_argument_count = 1;
+    heddle_tensor_t *arguments[] = {failed.get(), filled.get()}, *none = nullptr;
+    HEDDLE_ASSERT_OK(heddle_call_start(main, &donating, arguments, 2, &none, 1, &started));
+    const CallHandle ending(started);
+    const TensorHandle undefined(none);
+    EXPECT_FALSE(Outcome(heddle_call_wait(ending.get(), HEDDLE_TIMEOUT_INFINITE)).ok());
+    std::vector<TensorHandle> others;
+    for (int i = 0; i < 8; ++i) others.push_back(make_tensor<float>(main, 0, {1, 4}, {9, 9, 9, 9}));
+    HEDDLE_EXPECT_OK(heddle_call_wait(filling.get(), HEDDLE_TIMEOUT_INFINITE));
+    for (const TensorHandle& other : others) EXPECT_EQ(read_tensor(other), (std::vector<float>{9, 9, 9, 9}));
+    stream.synchronize();
+    instance.reset();  // and with it the queue over the stream
+  }
+}
+
 TEST_P(RuntimeLate, TellsWhatRegionsTakeWhenSignalsComeManyAtOnce) {
   constexpr int kRounds = 6, kAtOnce = 8;
   open_with("latency_us = 500\nbatch_us = 2000\n");

@@ -427,7 +427,8 @@ typedef struct heddle_call_params {
  * as a result.
  *
  * If the deadline passes before all work of the call is enqueued, the rest never is: what is enqueued finishes, then the call and its results fail
- * with DEADLINE_EXCEEDED, and the message names the region that would have run next. Once all work is enqueued, the deadline has no effect.
+ * with DEADLINE_EXCEEDED, and the message names the region that would have run next. Once all work is enqueued, the deadline has no effect. A call
+ * whose result tensors are still filled by earlier work is over only after that work.
  *
  * If a native stream is given, the call is ordered with it: it runs after the work that is already on the stream, and work that the application
  * enqueues there later runs after the call. So memory that the stream fills can be an argument, and the stream can use the results. The results of
@@ -435,9 +436,9 @@ typedef struct heddle_call_params {
  * captured, UNIMPLEMENTED if the driver does not support it. The stream must stay valid until the call is over.
  *
  * [any] [no-block], except in these cases: the parameters are loaded in the background; an argument is on another device; an argument that the
- * function overwrites is copied; the shape of an argument depends on a call in flight; the runtime records the commands of this call, usually the
- * third with these extents, so that later calls replay them; or a native stream is given, and the function reads values on the host or uses
- * several devices */
+ * function overwrites is copied, or donated while a call that reads values on the host or uses several devices fills it; the shape of an argument
+ * depends on a call in flight; the runtime records the commands of this call, usually the third with these extents, so that later calls replay
+ * them; or a native stream is given, and the function reads values on the host or uses several devices */
 HEDDLE_EXPORT heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_call_params_t* params,
                                                  heddle_tensor_t* const* arguments, uint32_t argument_count, heddle_tensor_t** results,
                                                  uint32_t result_count, heddle_call_t** out_call);
