@@ -346,9 +346,9 @@ Status Function::run_single(Invocation& call, Frame& frame) {
   return status.ok() ? frame.verdict() : std::move(status);
 }
 
-RunParams Function::run_params(const Invocation& call, Ref<Globals> globals) const {
-  return {program_,         signature_,     instance_.machine(), std::move(globals), instance_.devices(),
-          call.arguments(), call.results(), call.state.get()};
+RunParams Function::run_params(Invocation& call, Ref<Globals> globals) const {
+  return {program_,         signature_, instance_.machine(), std::move(globals), instance_.devices(), call.arguments(), call.results(),
+          call.state.get(), &call};
 }
 
 Task Function::wait_for_others(Invocation& call, Pace& pace) const {
@@ -375,9 +375,9 @@ Task Function::run_several(Invocation& call, Taken given, Pace& pace) {
   Status status = co_await wait_for_others(call, pace);
   if (Status over = run.check(frame, frame.plan().segments[0]); !over.ok()) status = std::move(over);
   if (status.ok()) {
-    call.begin();
     frame.bind(call.arguments(), call.results(), call.state.get());
     status = co_await run.plan(frame);
+    if (status.ok()) call.begin();  // even if nothing had to be enqueued
   }
   end_state(call, status, run.started());
   co_return std::move(status);
@@ -389,10 +389,10 @@ Task Function::run_scalar_program(Invocation& call, Pace& pace) {
   Status status = co_await pace.may_block();
   if (status.ok()) status = co_await wait_for_others(call, pace);
   if (status.ok()) {
-    call.begin();
     const std::vector<std::vector<int64_t>> dims = argument_dims(call);
     const Run::Prepare prepare = [&](uint32_t result, const ResultNeed& need) { return prepare_result(result, need, call); };
     status = co_await run.whole_program(dims, call.symbols(), prepare);
+    if (status.ok()) call.begin();  // even if nothing had to be enqueued
   }
   end_state(call, status, run.started());
   co_return std::move(status);

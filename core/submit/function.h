@@ -166,7 +166,7 @@ class Function {
   // Calls in pieces. The caller has collected the waits.
   Task run_several(Invocation& call, Taken given, Pace& pace);
   Task run_scalar_program(Invocation& call, Pace& pace);
-  RunParams run_params(const Invocation& call, memory::Ref<Globals> globals) const;
+  RunParams run_params(Invocation& call, memory::Ref<Globals> globals) const;
   std::vector<std::vector<int64_t>> argument_dims(const Invocation& call) const;
 
   Instance& instance_;

@@ -100,9 +100,9 @@ class Invocation {
   [[gnu::cold]] TakenTensors give_back();
   // The work begins: from now on, donated tensors stay taken.
   void begin() {
-    if (!replaced) [[likely]]
+    if (!replaced || replaced->taken.empty()) [[likely]]
       return;
-    replaced->has_donated = !replaced->taken.empty();
+    replaced->has_donated = true;
     replaced->taken.clear();
   }
 

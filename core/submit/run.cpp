@@ -224,7 +224,7 @@ Task Run::cross_mapped(heddle_binding_t from, heddle_binding_t to, uint32_t sour
   Mapped to_host, from_host;
   if (b.unified()) {
     HEDDLE_CO_RETURN_IF_ERROR(to_host.map(b, to, HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD));
-    started_ = true;
+    note_start();
   }
   if (a.unified()) HEDDLE_CO_RETURN_IF_ERROR(from_host.map(a, from, HEDDLE_MAP_READ));
   void *const bytes_from = from_host.bytes(), *const bytes_to = to_host.bytes();

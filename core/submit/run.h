@@ -15,6 +15,7 @@
 #include "core/submit/frame.h"
 #include "core/submit/instance.h"
 #include "core/submit/interpreter.h"
+#include "core/submit/invocation.h"
 #include "core/submit/pace.h"
 #include "core/submit/plan.h"
 #include "core/submit/task.h"
@@ -30,6 +31,7 @@ struct RunParams {
   std::span<memory::Tensor* const> arguments;
   std::span<memory::Tensor* const> results;
   const State* state = nullptr;  // NULL if the program uses none
+  Invocation* call = nullptr;    // begins with the first work that is enqueued; NULL for an initializer
 };
 
 class Run {
@@ -88,6 +90,11 @@ class Run {
   // anything is started: afterwards there may be no memory for it.
   Task settle(Status& outcome);
 
+  void note_start() {
+    if (!started_ && params_.call) params_.call->begin();
+    started_ = true;
+  }
+
   RunParams params_;
   Pace& pace_;
   Counters& counters_;
@@ -104,7 +111,7 @@ Status Run::add(uint32_t device, Start start) {
   if (in_flight_.size() == in_flight_.capacity()) in_flight_.reserve(2 * in_flight_.size() + 8);
   Result<Pending> started = start();
   if (!started.ok()) return started.take_status();
-  started_ = true;
+  note_start();
   in_flight_.push_back({device, *started});
   Lane& lane = lanes_[device];
   lane.last = std::move(*started);
