@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The data of one call from its check to its end: arguments, results, extents. On the stack of a waiting call, otherwise in its Call.
-// Used by Function and Call only.
+// Used by Function, Call and Run only.
 #ifndef HEDDLE_CORE_SUBMIT_INVOCATION_H_
 #define HEDDLE_CORE_SUBMIT_INVOCATION_H_
 
