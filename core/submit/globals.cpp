@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/memory/param_io.h"
 #include "core/submit/function.h"
 #include "core/submit/initializer_parts.h"
 #include "core/submit/instance.h"
