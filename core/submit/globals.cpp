@@ -3,9 +3,11 @@
 // Part of Instance; runs when an instance is created, never on the path of a call.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <ctime>
 #include <map>
 #include <set>
+#include <thread>
 #include <tuple>
 
 #include "core/memory/param_io.h"
@@ -241,8 +243,9 @@ Status Instance::make_derived(const Located& located, const memory::Ref<Globals>
   }
   Shared<Derived> derived = runtime_->derived.find_or_add(std::move(fresh));
   std::unique_lock lock(derived->making, std::defer_lock);
-  while (!lock.try_lock_for(std::chrono::milliseconds(20))) {
+  while (!lock.try_lock()) {  // nobody tells of a cancellation
     HEDDLE_RETURN_IF_ERROR(memory::check_cancelled(*devices_[0], loading_ ? &loading_->cancelled() : nullptr));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const bool is_made = runtime_->derived.is_made(*derived);
   bool is_new = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Things that instances of a runtime need alike and use together, such as code on a device or values computed from weights. Each is made by the first who needs it and freed with
-// its last user. Owned by Runtime.
+// Things that instances of a runtime need alike and use together, such as code on a device or values computed from weights. The first who needs one
+// makes it, and the last one who uses it frees it. Owned by Runtime.
 #ifndef HEDDLE_CORE_SUBMIT_SHARED_H_
 #define HEDDLE_CORE_SUBMIT_SHARED_H_
 
@@ -22,7 +22,7 @@ class Shareable {
   std::string key;
   std::span<const std::byte> bytes;
   // Held by the one who makes it; others wait. The rest is constant once is_made is true.
-  std::timed_mutex making;
+  std::mutex making;
   bool is_made = false;
 
  private:
