@@ -512,6 +512,22 @@ TEST_P(RuntimeTensorChecked, MemoryIsNotFreedBeforeTheUploadIsOver) {
 }
 
 // The call that takes the tensor ends before the upload does.
+// Calls "main" with the tensor donated and a deadline after a millisecond, and waits.
+Outcome donate_with_deadline(const InstanceHandle& instance, heddle_tensor_t* tensor) {
+  const uint32_t donated = 0;
+  heddle_call_params_t params{};
+  params.struct_size = sizeof params;
+  params.deadline_ns = now_ns() + 1'000'000;
+  params.donated_arguments = &donated;
+  params.donated_argument_count = 1;
+  heddle_tensor_t* out = nullptr;
+  heddle_call_t* call = nullptr;
+  Outcome started(heddle_call_start(find_function(instance, "main"), &params, &tensor, 1, &out, 1, &call));
+  TensorHandle result(out);
+  CallHandle handle(call);
+  return started.ok() ? Outcome(heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE)) : started;
+}
+
 // The donated tensor is still being filled, and the call that takes it misses its deadline before it begins.
 TEST_P(RuntimeTensorChecked, ACallThatMissesItsDeadlineGivesADonatedTensorBack) {
   ModuleBuilder module = builder();
@@ -525,24 +541,15 @@ TEST_P(RuntimeTensorChecked, ACallThatMissesItsDeadlineGivesADonatedTensorBack) 
   ASSERT_NE(instance, nullptr);
   int late = 0;
   for (int turn = 0; turn < 10; ++turn) {
-    heddle_tensor_t *made = nullptr, *out = nullptr;
+    heddle_tensor_t* made = nullptr;
     heddle_call_t* filling = nullptr;
     HEDDLE_ASSERT_OK(heddle_call_start(find_function(instance, "fill"), nullptr, nullptr, 0, &made, 1, &filling));
     CallHandle(filling).reset();
     TensorHandle tensor(made);
-    const uint32_t donated = 0;
-    heddle_call_params_t params{};
-    params.struct_size = sizeof params;
-    params.deadline_ns = now_ns() + 1'000'000;
-    params.donated_arguments = &donated;
-    params.donated_argument_count = 1;
-    heddle_call_t* call = nullptr;
-    const Outcome started(heddle_call_start(find_function(instance, "main"), &params, &made, 1, &out, 1, &call));
-    TensorHandle result(out);
-    CallHandle handle(call);
+    const Outcome outcome = donate_with_deadline(instance, made);
+    EXPECT_TRUE(outcome.ok() || outcome.code == HEDDLE_STATUS_DEADLINE_EXCEEDED) << outcome.message;
     int64_t value = 0;
-    const Outcome outcome(call ? heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE) : nullptr);
-    if (call && outcome.ok()) continue;
+    if (outcome.ok()) continue;
     ++late;
     HEDDLE_EXPECT_OK(heddle_tensor_read(made, &value, sizeof value));
     EXPECT_EQ(value, 5);
@@ -563,23 +570,12 @@ TEST_P(RuntimeTensorChecked, ACallThatMissesItsDeadlineLeavesTheUploadItsMemory)
   std::atomic<int> releases{0};
   int late = 0;
   for (int turn = 0; turn < 10; ++turn) {
-    heddle_tensor_t *made = nullptr, *out = nullptr;
+    heddle_tensor_t* made = nullptr;
     HEDDLE_ASSERT_OK(heddle_tensor_create(on.get(), HEDDLE_TYPE_I64, &one, 1, nullptr, 0, &made));
     TensorHandle tensor(made);
     HEDDLE_ASSERT_OK(
         heddle_tensor_upload(made, &value, sizeof value, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &releases));
-    const uint32_t donated = 0;
-    heddle_call_params_t params{};
-    params.struct_size = sizeof params;
-    params.deadline_ns = now_ns() + 1'000'000;
-    params.donated_arguments = &donated;
-    params.donated_argument_count = 1;
-    heddle_call_t* call = nullptr;
-    const Outcome started(heddle_call_start(find_function(instance), &params, &made, 1, &out, 1, &call));
-    TensorHandle result(out);
-    CallHandle handle(call);
-    if (!call) continue;
-    const Outcome outcome(heddle_call_wait(call, HEDDLE_TIMEOUT_INFINITE));
+    const Outcome outcome = donate_with_deadline(instance, made);
     EXPECT_TRUE(outcome.ok() || outcome.code == HEDDLE_STATUS_DEADLINE_EXCEEDED) << outcome.message;
     late += !outcome.ok();
   }
