@@ -7,10 +7,10 @@
  *   Entry      a global function symbol in .dynsym, of type heddle_x86_64_kernel_t, System V calling convention
  *   Imports    none: no needed libraries, no undefined symbols, no TLS, no constructors; only R_X86_64_RELATIVE relocations
  *   Segments   W^X: none is both writable and executable; executable code is mapped read-only
- *   State      MXCSR has its default (round to nearest, no flush to zero, exceptions masked); upper halves may be dirty
- *              on return; AMX state is released on return
+ *   State      MXCSR has its default (round to nearest, no flush to zero, exceptions masked); upper halves of vector registers
+ *              may be dirty on return; AMX state is released on return
  *   Stack      at most 64 KiB below the entry's frame, 16-byte aligned
- *   Alignment  every binding starts on 64 bytes unless the module's binding says less; loads never assume more than the element's
+ *   Alignment  callers align every binding to 64 bytes, or to less if the module says so; kernels assume only that of the element type
  *   Remainders a kernel reads and writes only inside its bindings' lengths
  *
  * "ptx/1": PTX text for NVIDIA GPUs. "cubin/1": the same kernels as machine code, one ELF64 file as ptxas writes it.
@@ -21,10 +21,10 @@
  *              %ntid the entry's workgroup_size
  *   Arguments  in this order: one `.param .u64` per binding, in the entry's order, its global address (0 for an empty binding); then one
  *              `.param .s64` per constant, constants_bytes / 8 of them. With a recipe (heddle_entry_params_t.arguments) the parameters
- *              are the recipe's instead, in its order, each aligned to its size, as PTX lays parameters out:
+ *              are the recipe's instead, in its order, each aligned as PTX lays parameters out:
  *                BINDING     `.param .u64`: the address of binding `index`
- *                CONSTANT    `.param` of size_bytes (1, 2, 4 or 8): the low size_bytes of the constants at byte `index`
- *                TENSOR_MAP  `.param .align 64 .b8 [128]`: a descriptor for the bulk tensor copy engine, made by the driver from the address
+ *                CONSTANT    `.param` of size_bytes (1, 2, 4 or 8): the bytes of the constants from byte offset `index` on
+ *                TENSOR_MAP  `.param .align 64 .b8 [128]`: a descriptor for the Tensor Memory Accelerator, made by the driver from the address
  *                            of binding `index` and the payload, a heddle_tensor_map_t
  *   Shared     `.extern .shared` memory has shared_memory_bytes; static shared memory is additional
  *   Limits     256 bindings, 2,048 bytes of constants, 4,096 bytes of arguments
@@ -33,9 +33,9 @@
  *              when loaded; all calls share them
  *   Early      for sm_90 and newer targets, every thread executes `griddepcontrol.wait` before it touches memory: a driver may start
  *              a kernel while the one that it depends on still runs
- *   Failure    `trap` and every memory fault lose the device (HD-S-02): a kernel makes no check at run time that can fail
+ *   Failure    `trap` and every memory fault lose the device (HD-S-02), so failed checks of values are stored in a binding instead
  *
- * "hsaco/1", "spirv/1": reserved; their text comes with their drivers. */
+ * "hsaco/1", "spirv/1": reserved; specified when their drivers are added. */
 #ifndef HEDDLE_CODE_H_
 #define HEDDLE_CODE_H_
 
@@ -49,7 +49,7 @@ extern "C" {
 #define HEDDLE_CODE_PTX "ptx/1"
 #define HEDDLE_CODE_CUBIN "cubin/1"
 
-/* The argument of a kernel. Frozen for x86_64-elf/1. */
+/* The first argument of a kernel. Frozen for x86_64-elf/1. */
 typedef struct heddle_x86_64_dispatch {
   void* const* bindings;           /* start of each binding, in the entry's order */
   const uint64_t* binding_lengths; /* bytes */
@@ -67,7 +67,7 @@ typedef int32_t (*heddle_x86_64_kernel_t)(const heddle_x86_64_dispatch_t* dispat
 #define HEDDLE_TENSOR_MAP_TF32 1u     /* f32 is rounded to TF32 when it is copied */
 #define HEDDLE_TENSOR_MAP_FILL_NAN 2u /* elements outside the tensor read as NaN, not 0 */
 
-/* The payload of HEDDLE_ARGUMENT_TENSOR_MAP: a tiled view of a binding. Dimension 0 is the fastest; its stride is the element's size.
+/* The payload of HEDDLE_ARGUMENT_TENSOR_MAP: a tiled view of a binding. Dimension 0 varies fastest; its stride is the element's size.
  * Extents and strides may come from the constants, so that one kernel takes tensors of any size. Frozen for ptx/1 and cubin/1. */
 typedef struct heddle_tensor_map {
   heddle_element_type_t element_type;

@@ -28,7 +28,7 @@ typedef struct heddle_compile_params {
   uint32_t (*progress)(void* context, heddle_string_t stage, uint32_t done, uint32_t total);
   void* context;
   /* NVIDIA's assembler, a path or a name on PATH: CUDA targets get machine code in addition to PTX, so that a driver need not translate it;
-   * empty: PTX only. UNAVAILABLE if it does not run or refuses. */
+   * empty: PTX only. UNAVAILABLE if it does not run or rejects the PTX. */
   heddle_string_t ptxas;
   /* What runs where: "PATTERN=@slot", a glob over names of nodes; "op:PATTERN=@slot" over operators; "input:" and "output:" over those of
    * the model. If several match, the last one decides; everything else is on the slot "default". A pattern that matches nothing is
@@ -43,15 +43,15 @@ typedef struct heddle_compile_params {
    * strict. */
   heddle_string_t math;
   /* Manifests of plugins with operators (kind "library"), or directories of such manifests: their [[operator]] tables define the inputs and
-   * outputs of operators of foreign domains. The plugins themselves are not needed. Since ABI 0.2. */
+   * outputs of operators of custom domains. The plugins themselves are not needed. Since ABI 0.2. */
   uint32_t operator_count;
   uint32_t flags; /* HEDDLE_COMPILE_* */
   const heddle_string_t* operators;
   /* Where the code of kernels is kept, so that it need not be compiled again: a directory that belongs to the user alone; empty:
-   * $XDG_CACHE_HOME/heddle/kernels or ~/.cache/heddle/kernels. Several processes may use it. It holds about 256 MiB, and may be removed at
+   * $XDG_CACHE_HOME/heddle/kernels or ~/.cache/heddle/kernels. Several processes may use it. It is kept below about 256 MiB, and may be removed at
    * any time. A failure of the cache is not an error. Since ABI 0.2. */
   heddle_string_t cache_path;
-  /* A file of `heddle tune` with the fastest plans of kernels; empty: the best by estimate. Its entries for other kernels are ignored.
+  /* A file of `heddle tune` with the fastest plans of kernels; empty: those estimated to be best. Its entries for other kernels are ignored.
    * Since ABI 0.2. */
   heddle_string_t tuned_path;
   /* Inputs that the function may overwrite, since its callers give them up (HEDDLE_TENSOR_TYPE_CONSUMED in runtime.h). "INPUT=OUTPUT": the output
@@ -69,20 +69,20 @@ typedef struct heddle_compile_params {
   const heddle_string_t* states;
   uint32_t state_count;
   uint32_t reserved_2;
-  /* Files that have weights of an ONNX model already, "SCOPE=FILE" each; "=FILE" has the empty scope. If such a file has a tensor with the name of
+  /* Files that already contain weights of an ONNX model, "SCOPE=FILE" each; "=FILE" has the empty scope. If such a file has a tensor with the name of
    * a weight, the module does not store that weight, and an instance of it needs a file of this scope (heddle_parameter_file_t) with the tensor.
-   * The model need not have its values. Only headers are read. INVALID_ARGUMENT if type or extents differ, or if two files have the tensor;
-   * NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
+   * The ONNX model need not contain the weight's values. Only headers are read. INVALID_ARGUMENT if type or extents differ, or if two files
+   * have the tensor; NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
   const heddle_string_t* parameter_files;
   /* For such weights, if their names in the file differ: "MODEL_NAME=FILE_NAME", "MODEL_NAME=SCOPE=FILE_NAME". With ":transposed" at the end, the
-   * weight is the transposed matrix, which is computed when the module is opened. One '*' on each side stands for the same text. Since ABI 0.2. */
+   * weight is the transposed matrix, which is computed when an instance is made. One '*' on each side matches the same text. Since ABI 0.2. */
   const heddle_string_t* parameter_names;
   uint32_t parameter_file_count;
   uint32_t parameter_name_count;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED lists the operators, attributes and element types that are not supported, with nodes and opset. The same input and
- * parameters give the same bytes. On failure no output file is made, and existing ones stay as they are. [any] [may-block] */
+ * parameters give the same bytes. On failure, neither output_path nor parameters_path is made or changed. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_compile(const heddle_compile_params_t* params);
 
 #ifdef __cplusplus

@@ -7,14 +7,14 @@
  *   plugin    a shared library with one exported entry; a driver, an allocator, a library of operations, or several of these
  *   driver    a plugin that opens devices of one kind
  *   handle    a pointer to an opaque object; owned by the receiver if a create, open or load function returned it
- *   timeline  a counter that only grows, from 0 to HEDDLE_TIMELINE_MAX_VALUE, which work waits for and signals
+ *   timeline  a counter that only grows, from 0 to HEDDLE_TIMELINE_MAX_VALUE, which submitted work waits for and signals
  *   point     (timeline, value): reached when the timeline's counter is at least the value
  *
  * Thread tags, used in every function's comment
  *   [any]            callable from any thread at any time, also concurrently on the same object
- *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object; [serial:plugin] means calls of
- *                    one host, and two hosts may call at once
- *   [no-block]       returns without waiting for a device, a file or another thread; may hold a short lock
+ *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object; [serial:plugin]: one
+ *                    host never makes two such calls at once, but two hosts in a process may
+ *   [no-block]       returns without waiting for a device, a file or another thread; may hold a lock briefly
  *   [may-block]      may wait for a device, a file or the system
  *   [callback]       called by a plugin or by the host on a thread of its own choice; must return quickly and must not call
  *                    back into the object that called it, except where the comment says so
@@ -36,14 +36,14 @@
 extern "C" {
 #endif
 
-/* ABI version. The major is part of the entry symbol's name (HD-E-01). A plugin and a host work together if their ranges of minors overlap;
- * a host of these headers works with HEDDLE_ABI_MIN_MINOR to HEDDLE_ABI_MINOR. */
+/* ABI version. The major is part of the entry symbol's name (HD-E-01). A plugin and a host work together if the ranges of minors
+ * that they support overlap; a host built with these headers supports HEDDLE_ABI_MIN_MINOR to HEDDLE_ABI_MINOR. */
 #define HEDDLE_ABI_MAJOR 0
 #define HEDDLE_ABI_MINOR 2
 #define HEDDLE_ABI_MIN_MINOR 1
 
-/* Whether a struct or table of the other side is long enough for a member, and the member is not 0: a function, a pointer or a number. With
- * this, additions of a later minor are used only if the other side has them. Since ABI 0.2. */
+/* True if the other side's struct or table is long enough to contain the member (a function, a pointer or a number), and the member is not 0.
+ * With this, members added in a later minor version are used only if the other side has them. Since ABI 0.2. */
 #define HEDDLE_HAS(object, member) \
   ((object)->struct_size >= (uint64_t)((const char*)(&(object)->member + 1) - (const char*)(object)) && (object)->member)
 
@@ -60,7 +60,7 @@ typedef struct heddle_string {
 } heddle_string_t;
 
 /* Element types. The low byte of the value is the index, the second byte the width of one element in bits (types of less than a byte are
- * packed, lowest bits first). Names are those of the field: f8e4m3 is OCP's E4M3FN. */
+ * packed, lowest bits first). F8E4M3 is the type that ONNX calls FLOAT8E4M3FN: it has no infinities. */
 #define HEDDLE_TYPE_UNDEFINED 0u
 #define HEDDLE_TYPE_BOOL 0x0801u /* one byte, 0 or 1 */
 #define HEDDLE_TYPE_I4 0x0402u
@@ -87,8 +87,8 @@ typedef uint32_t heddle_element_type_t;
 #define HEDDLE_MAX_RANK 16u
 
 /* Driver objects. The first word of each is `const heddle_driver_api_t* api`, which the driver copies from the object's parent; for a
- * device it comes from heddle_device_open_params_t (HD-H-01). So the hot path reaches the host's full-size table from any handle without a
- * map, a check or a lock. */
+ * device it comes from heddle_device_open_params_t (HD-H-01). It is the host's copy of the driver's table, at full size, with NULL for
+ * functions that the driver lacks. So a call through any handle needs no lookup, no check of struct_size and no lock. */
 typedef struct heddle_device heddle_device_t;
 typedef struct heddle_queue heddle_queue_t;
 typedef struct heddle_buffer heddle_buffer_t;
