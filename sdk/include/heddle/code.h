@@ -20,15 +20,15 @@
  *   Entry      a `.visible .entry` of the name. One CUDA block is one workgroup: %ctaid is the workgroup, %nctaid the grid,
  *              %ntid the entry's workgroup_size
  *   Arguments  in this order: one `.param .u64` per binding, in the entry's order, its global address (0 for an empty binding); then one
- *              `.param .s64` per constant, constants_bytes / 8 of them. With a recipe (heddle_entry_params_t.arguments) the parameters
- *              are the recipe's instead, in its order, each aligned as PTX lays parameters out:
+ *              `.param .s64` per constant, constants_bytes / 8 of them. If the entry lists its arguments (heddle_entry_params_t.arguments),
+ *              the parameters are these instead, in the order of the list, each aligned as PTX lays parameters out:
  *                BINDING     `.param .u64`: the address of binding `index`
- *                CONSTANT    `.param` of size_bytes (1, 2, 4 or 8): the bytes of the constants from byte offset `index` on
+ *                CONSTANT    `.param` of size_bytes (1, 2, 4 or 8): size_bytes bytes of the constants, from byte offset `index` on
  *                TENSOR_MAP  `.param .align 64 .b8 [128]`: a descriptor for the Tensor Memory Accelerator, made by the driver from the address
  *                            of binding `index` and the payload, a heddle_tensor_map_t
  *   Shared     `.extern .shared` memory has shared_memory_bytes; static shared memory is additional
  *   Limits     256 bindings, 2,048 bytes of constants, 4,096 bytes of arguments
- *   Alignment  buffers start on 256 bytes, a binding on what its module says (64 for values that the compiler places)
+ *   Alignment  buffers are aligned to 256 bytes, each binding as its module says (64 for intermediate values)
  *   Imports    none: no unresolved `.extern .func`, no textures, no surfaces. `.global` variables are allowed and are zero or as initialized
  *              when loaded; all calls share them
  *   Early      for sm_90 and newer targets, every thread executes `griddepcontrol.wait` before it touches memory: a driver may start

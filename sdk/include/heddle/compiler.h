@@ -69,12 +69,12 @@ typedef struct heddle_compile_params {
   const heddle_string_t* states;
   uint32_t state_count;
   uint32_t reserved_2;
-  /* Files that already contain weights of an ONNX model, "SCOPE=FILE" each; "=FILE" has the empty scope. If such a file has a tensor with the name of
-   * a weight, the module does not store that weight, and an instance of it needs a file of this scope (heddle_parameter_file_t) with the tensor.
-   * The ONNX model need not contain the weight's values. Only headers are read. INVALID_ARGUMENT if type or extents differ, or if two files
-   * have the tensor; NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
+  /* Files that already contain weights of an ONNX model, "SCOPE=FILE" each; "=FILE" has the empty scope. A weight whose name is in such a file is
+   * not stored in the module; each instance of the module then needs a file of that scope with that weight (heddle_parameter_file_t). The
+   * ONNX model need not contain the weight's values. Only headers are read. INVALID_ARGUMENT if type or extents differ, or if two files
+   * have the weight; NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
   const heddle_string_t* parameter_files;
-  /* For such weights, if their names in the file differ: "MODEL_NAME=FILE_NAME", "MODEL_NAME=SCOPE=FILE_NAME". With ":transposed" at the end, the
+  /* The names in the file of weights that the model names differently: "WEIGHT=TENSOR" or "WEIGHT=SCOPE=TENSOR". With ":transposed" at the end, the
    * weight is the transposed matrix, which is computed when an instance is made. One '*' on each side matches the same text. Since ABI 0.2. */
   const heddle_string_t* parameter_names;
   uint32_t parameter_file_count;

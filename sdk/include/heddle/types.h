@@ -12,8 +12,8 @@
  *
  * Thread tags, used in every function's comment
  *   [any]            callable from any thread at any time, also concurrently on the same object
- *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object; [serial:plugin]: one
- *                    host never makes two such calls at once, but two hosts in a process may
+ *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object; [serial:plugin]:
+ *                    not concurrently with another such call of the same host; a process may have several hosts
  *   [no-block]       returns without waiting for a device, a file or another thread; may hold a lock briefly
  *   [may-block]      may wait for a device, a file or the system
  *   [callback]       called by a plugin or by the host on a thread of its own choice; must return quickly and must not call
@@ -98,7 +98,7 @@ typedef struct heddle_entry heddle_entry_t; /* a kernel of a loaded executable; 
 typedef struct heddle_recording heddle_recording_t;
 typedef struct heddle_file heddle_file_t;
 
-/* An operation of a library plugin (ext/library.h), which defines its contents; it does not begin with a table. */
+/* An operation of a library plugin (ext/library.h). Only the plugin knows its contents, and it has no `api` as its first word. */
 typedef struct heddle_operation heddle_operation_t;
 
 /* A status; NULL is success (status.h). */
