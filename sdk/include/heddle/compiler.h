@@ -74,7 +74,7 @@ typedef struct heddle_compile_params {
    * ONNX model need not contain the weight's values. Only headers are read. INVALID_ARGUMENT if type or extents differ, or if two files
    * have the weight; NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
   const heddle_string_t* parameter_files;
-  /* The names in the file of weights that the model names differently: "WEIGHT=TENSOR" or "WEIGHT=SCOPE=TENSOR". With ":transposed" at the end, the
+  /* For weights whose name in the file is not that in the model: "WEIGHT=TENSOR" or "WEIGHT=SCOPE=TENSOR". With ":transposed" at the end, the
    * weight is the transposed matrix, which is computed when an instance is made. One '*' on each side matches the same text. Since ABI 0.2. */
   const heddle_string_t* parameter_names;
   uint32_t parameter_file_count;

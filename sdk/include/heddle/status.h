@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Statuses: the result of every function that can fail. NULL is success. Only the host creates and frees them, so that a status
- * outlives the plugin it came from (HD-S-01). Plugins use the functions of heddle_host_t (plugin.h); applications
- * use the functions below, which libheddle exports.
+/* Statuses: the result of every function that can fail. NULL is success. All memory of statuses is libheddle's, so a status stays valid
+ * when the plugin that reported it is unloaded (HD-S-01). Plugins use the functions of heddle_host_t (plugin.h), applications those below.
+ * types.h explains the tags [any] and [no-block].
  *
- * Text: `<who>: <operation with values and units> failed: <cause>; <next step> [RULE]`, lower case, no final period. */
+ * Message: `<who>: <operation with values and units> failed: <cause>; <next step> [RULE]`, lower case, no final period. */
 #ifndef HEDDLE_STATUS_H_
 #define HEDDLE_STATUS_H_
 
@@ -31,7 +31,7 @@ extern "C" {
 #define HEDDLE_STATUS_UNAVAILABLE 14u
 #define HEDDLE_STATUS_DATA_LOSS 15u
 #define HEDDLE_STATUS_UNAUTHENTICATED 16u
-/* Specific to Heddle: the device's context is lost; every handle of that device returns this code (HD-S-02). */
+/* Specific to Heddle: the device's context is lost; every call on that device returns this code (HD-S-02). */
 #define HEDDLE_STATUS_DEVICE_LOST 17u
 typedef uint32_t heddle_status_code_t;
 
@@ -43,13 +43,13 @@ HEDDLE_EXPORT heddle_string_t heddle_status_message(const heddle_status_t* statu
 HEDDLE_EXPORT heddle_string_t heddle_status_domain(const heddle_status_t* status);
 /* The error code of that domain, 0 if there is none. [any] [no-block] */
 HEDDLE_EXPORT int64_t heddle_status_native_code(const heddle_status_t* status);
-/* The payload stored under `key`, empty if there is none; borrowed until the status is freed. Payloads stay when the runtime extends the
- * text. A failing kernel has "region", the module's dispatch site in decimal, and "region_name"; an operator that no plugin offers has
- * "operator"; a call that missed its deadline has "deadline". [any] [no-block] */
+/* The payload stored under `key`, empty if there is none; borrowed until the status is freed. The runtime keeps payloads when it adds to a
+ * message. It sets: of a kernel that failed, "region" (its number in the module, in decimal) and "region_name"; of an operator that no
+ * plugin offers, "operator"; of a call that missed its deadline, "deadline". [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_payload(const heddle_status_t* status, heddle_string_t key);
 /* Name of a code, e.g. "NOT_FOUND"; static. [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_code_name(heddle_status_code_t code);
-/* A new status with a copy of the text; never NULL for a code other than OK: when memory is exhausted, it is a static RESOURCE_EXHAUSTED.
+/* A new status with a copy of the message; NULL for OK. If there is no memory for it, a static RESOURCE_EXHAUSTED is returned.
  * For other libraries of Heddle, such as the compiler; plugins use heddle_host_t. [any] [no-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_status_create(heddle_status_code_t code, heddle_string_t message);
 /* Frees a status that the caller owns; NULL is allowed. [any] [no-block] */
