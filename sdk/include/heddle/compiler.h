@@ -63,8 +63,8 @@ typedef struct heddle_compile_params {
   uint32_t reserved;
   /* Receives warnings, one sentence each, borrowed; NULL: none. [callback]. Since ABI 0.2. */
   void (*warning)(void* context, heddle_string_t text);
-  /* State, "INPUT=OUTPUT" each: neither is part of the function's signature. The function reads INPUT from its state, which is zero at first, and
-   * keeps OUTPUT there for the next call. INVALID_ARGUMENT if their types, extents or slots differ, or if an extent is not static. An ONNX model
+  /* State, "INPUT=OUTPUT" each. The compiler removes both from the function's signature: the function reads INPUT from its state, which is zero at
+   * first, and keeps OUTPUT there for the next call. INVALID_ARGUMENT if their types, extents or slots differ, or if an extent is not static. An ONNX model
    * can also name them in its metadata, by the key "heddle.state.INPUT" with the output as its value. Since ABI 0.2. */
   const heddle_string_t* states;
   uint32_t state_count;
@@ -75,7 +75,7 @@ typedef struct heddle_compile_params {
    * have the weight; NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
   const heddle_string_t* parameter_files;
   /* For weights whose name in the file is not that in the model: "WEIGHT=TENSOR" or "WEIGHT=SCOPE=TENSOR". With ":transposed" at the end, the
-   * weight is the transposed matrix, which is computed when an instance is made. One '*' on each side matches the same text. Since ABI 0.2. */
+   * weight is the transposed matrix, which is computed when an instance is made. WEIGHT and TENSOR may have one '*' each, for the same text. Since ABI 0.2. */
   const heddle_string_t* parameter_names;
   uint32_t parameter_file_count;
   uint32_t parameter_name_count;

@@ -3,7 +3,7 @@
  * Included by all other headers; depends on none of them.
  *
  * Glossary
- *   host      the side of the process that loads plugins (libheddle)
+ *   host      a copy of libheddle in a process: it loads plugins
  *   plugin    a shared library with one exported entry; a driver, an allocator, a library of operations, or several of these
  *   driver    a plugin that opens devices of one kind
  *   handle    a pointer to an opaque object; owned by the receiver if a create, open or load function returned it
@@ -12,8 +12,8 @@
  *
  * Thread tags, used in every function's comment
  *   [any]            callable from any thread at any time, also concurrently on the same object
- *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object; [serial:plugin]:
- *                    not concurrently with another such call of the same host; a process may have several hosts
+ *   [serial:object]  callable from any thread, but not concurrently with another serial call on the same object; [serial:plugin]: nor
+ *                    on the same plugin; but a process may have several hosts, which do not wait for one another
  *   [no-block]       returns without waiting for a device, a file or another thread; may hold a lock briefly
  *   [may-block]      may wait for a device, a file or the system
  *   [callback]       called by a plugin or by the host on a thread of its own choice; must return quickly and must not call

@@ -27,10 +27,10 @@ typedef struct heddle_native_interface {
   /* The vendor's stream of a queue, borrowed while the queue lives. [any] [no-block] */
   heddle_status_t* (*stream)(heddle_queue_t* queue, uint64_t* out_stream);
   /* A queue over a stream of the application: a submission runs after the work that is already on the stream, and work that the application
-   * enqueues there later runs after the submission. To keep this order, submit blocks until all that the submission waits for is enqueued; it
-   * fails with FAILED_PRECONDITION while the stream is being captured. The stream belongs to the application, which keeps it while anyone
-   * submits to the queue; queue_destroy does not use it. INVALID_ARGUMENT for a stream of another device. The caller owns the queue
-   * (queue_destroy). [any] [may-block] */
+   * enqueues there later runs after the submission. To keep this order, the queue's submit() returns only when the work that the submission
+   * waits for is enqueued, too; it fails with FAILED_PRECONDITION while the stream is being captured. The stream belongs to the application,
+   * which keeps it while anyone submits to the queue; queue_destroy does not use it. INVALID_ARGUMENT for a stream of another device. The
+   * caller owns the queue (queue_destroy). [any] [may-block] */
   heddle_status_t* (*queue_import)(heddle_device_t* device, uint64_t stream, heddle_queue_t** out_queue);
   /* A buffer over device memory of the application. release(context) is called exactly once, when the buffer is freed or if this call
    * fails, as for import_host. INVALID_ARGUMENT for memory that is not entirely on this device. [any] [may-block] */
