@@ -44,8 +44,8 @@ HEDDLE_EXPORT heddle_string_t heddle_status_domain(const heddle_status_t* status
 /* The error code of that domain, 0 if there is none. [any] [no-block] */
 HEDDLE_EXPORT int64_t heddle_status_native_code(const heddle_status_t* status);
 /* The payload stored under `key`, empty if there is none; borrowed until the status is freed. The runtime keeps payloads when it adds to a
- * message. It sets: of a kernel that failed, "region" (its number in the module, in decimal) and "region_name"; of an operator that no
- * plugin offers, "operator"; of a call that missed its deadline, "deadline". [any] [no-block] */
+ * message. Its own keys are "region" (the number in the module, in decimal) and "region_name" when a kernel failed, "operator" when no
+ * plugin offers an operator, and "deadline" when a call missed its deadline. [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_payload(const heddle_status_t* status, heddle_string_t key);
 /* Name of a code, e.g. "NOT_FOUND"; static. [any] [no-block] */
 HEDDLE_EXPORT heddle_string_t heddle_status_code_name(heddle_status_code_t code);
