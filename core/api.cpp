@@ -98,24 +98,48 @@ heddle_status_t* give_text(Result<std::string>&& text, heddle_text_t** out_json)
   return nullptr;
 }
 
-// A struct of the caller, perhaps older and shorter, or newer with an unknown end that must be zero (HD-E-04).
-template <typename T>
-Status read_params(const T* given, T* out, const char* name) {
-  *out = T{};
-  if (!given) return Status();
-  if (given->struct_size < sizeof(uint32_t)) {
+// An older and shorter struct of the caller, or a newer one with an unknown end that must be zero (HD-E-04).
+[[gnu::cold]] Status read_other_size(const void* given, size_t given_size, void* out, size_t size, const char* name) {
+  if (given_size < sizeof(uint32_t)) {
     return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT, "heddle: {}.struct_size is {}; set it to sizeof(the struct) [HD-E-04]", name,
-                         given->struct_size);
+                         given_size);
   }
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  for (size_t i = sizeof(T); i < given->struct_size; ++i) {
+  const auto* bytes = static_cast<const unsigned char*>(given);
+  for (size_t i = size; i < given_size; ++i) {
     if (bytes[i] != 0) {
       return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
                            "heddle: {} has a value at byte {}, which this library (0.{}) does not know [HD-E-04]", name, i,
                            HEDDLE_ABI_MINOR);
     }
   }
-  std::memcpy(static_cast<void*>(out), given, std::min<size_t>(given->struct_size, sizeof(T)));
+  std::memcpy(out, given, std::min(given_size, size));
+  return Status();
+}
+
+[[gnu::cold]] Status unknown_bits(const char* name, const char* member, uint32_t bits) {
+  return heddle::error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                       "heddle: {}.{} has bits {:#x}, which this library (0.{}) does not know; set them to 0 [HD-E-04]", name, member, bits,
+                       HEDDLE_ABI_MINOR);
+}
+
+// flags: those that the struct may have.
+template <typename T>
+Status read_params(const T* given, T* out, const char* name, uint32_t flags = 0) {
+  *out = T{};
+  if (!given) return Status();
+  if (given->struct_size == sizeof(T)) [[likely]] {
+    *out = *given;
+  } else {
+    HEDDLE_RETURN_IF_ERROR(read_other_size(given, given->struct_size, out, sizeof(T), name));
+  }
+  if constexpr (requires { out->flags; }) {
+    if ((out->flags & ~flags) != 0) [[unlikely]]
+      return unknown_bits(name, "flags", out->flags & ~flags);
+  }
+  if constexpr (requires { out->reserved; }) {
+    if (out->reserved != 0) [[unlikely]]
+      return unknown_bits(name, "reserved", out->reserved);
+  }
   return Status();
 }
 
@@ -123,6 +147,9 @@ Status read_params(const T* given, T* out, const char* name) {
                              std::vector<heddle::open::ParameterFiles::Named>& out) {
   for (uint32_t i = 0; i < count; ++i) out.push_back({std::string(view(files[i].scope)), std::string(view(files[i].path)), over});
 }
+
+constexpr uint32_t kInstanceFlags =
+    HEDDLE_INSTANCE_PROFILE | HEDDLE_INSTANCE_ROUTE_ONLY | HEDDLE_INSTANCE_IN_BACKGROUND | HEDDLE_INSTANCE_CHECK_HASHES;
 
 // Runs once per instance, so optimized for size.
 [[gnu::cold]] heddle::submit::InstanceRequest request_of(const heddle_instance_params_t& params) {
@@ -216,7 +243,7 @@ heddle_status_t* make_tensor(const char* caller, Device& device, heddle_element_
       if (release) release(context);
     }
   } memory{};
-  if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t"); !status.ok()) return status.release();
+  if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t", HEDDLE_DEVICE_MEMORY_RESULT); !status.ok()) return status.release();
   if (!device && !function) return missing(caller, owner);
   if (!out_tensor || (!dims && rank != 0)) return missing(caller, out_tensor ? "dims" : "out_tensor");
   if (!device) {
@@ -253,7 +280,7 @@ heddle_status_t* heddle_runtime_create(const heddle_runtime_params_t* given, hed
   if (!out_runtime) return missing("heddle_runtime_create", "out_runtime");
   *out_runtime = nullptr;
   heddle_runtime_params_t params;
-  if (Status status = read_params(given, &params, "heddle_runtime_params_t"); !status.ok()) return status.release();
+  if (Status status = read_params(given, &params, "heddle_runtime_params_t", HEDDLE_RUNTIME_NO_CONFIG); !status.ok()) return status.release();
   heddle::host::HostOptions options;
   options.no_config = (params.flags & HEDDLE_RUNTIME_NO_CONFIG) != 0;
   options.config_path = view(params.config_path);
@@ -324,7 +351,7 @@ heddle_status_t* heddle_module_open(heddle_runtime_t* runtime, heddle_string_t p
   if (!runtime || !out_module) return missing("heddle_module_open", runtime ? "out_module" : "runtime");
   *out_module = nullptr;
   heddle_module_params_t params;
-  if (Status status = read_params(given, &params, "heddle_module_params_t"); !status.ok()) return status.release();
+  if (Status status = read_params(given, &params, "heddle_module_params_t", HEDDLE_MODULE_NO_HASH); !status.ok()) return status.release();
   Result<std::string> allowed = runtime->runtime->host->module_path(std::string(view(path)));
   if (!allowed.ok()) return allowed.take_status().release();
   Result<std::shared_ptr<const heddle::open::OpenModule>> module = heddle::open::OpenModule::open(*allowed, params.flags);
@@ -356,7 +383,7 @@ heddle_status_t* heddle_instance_create(heddle_module_t* module, const heddle_in
   if (!module || !out_instance) return missing("heddle_instance_create", module ? "out_instance" : "module");
   *out_instance = nullptr;
   heddle_instance_params_t params;
-  if (Status status = read_params(given, &params, "heddle_instance_params_t"); !status.ok()) return status.release();
+  if (Status status = read_params(given, &params, "heddle_instance_params_t", kInstanceFlags); !status.ok()) return status.release();
   heddle::submit::InstanceRequest request = request_of(params);
   Result<Ref<Instance>> instance = Instance::create(module->runtime, module->module, request);
   if (!instance.ok()) return instance.take_status().release();
@@ -422,7 +449,7 @@ heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_stri
   heddle::submit::MemoryRequest request;
   if (params.instance) {
     heddle_instance_params_t instance;
-    if (Status status = read_params(params.instance, &instance, "heddle_instance_params_t"); !status.ok()) return status.release();
+    if (Status status = read_params(params.instance, &instance, "heddle_instance_params_t", kInstanceFlags); !status.ok()) return status.release();
     request.binding = request_of(instance);
   }
   Result<uint32_t> function = module->module->find_function(view(params.function));
@@ -622,7 +649,7 @@ heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_cal
   }
   heddle_call_params_t params{};
   if (given) {
-    if (Status status = read_params(given, &params, "heddle_call_params_t"); !status.ok()) return status.release();
+    if (Status status = read_params(given, &params, "heddle_call_params_t", HEDDLE_CALL_NATIVE_STREAM); !status.ok()) return status.release();
   }
   std::optional<uint64_t> stream;
   if (params.flags & HEDDLE_CALL_NATIVE_STREAM) stream = params.native_stream;

@@ -81,6 +81,7 @@ void Call::release_tensors() {
 Status Call::start_plan(std::unique_ptr<Frame> frame) {
   frame_ = std::move(frame);
   HEDDLE_RETURN_IF_ERROR(function_.make_results(frame_, invocation_));
+  function_.take_turn(invocation_);
   if (!function_.can_enqueue(*frame_, invocation_)) {
     return start_task([&] { return function_.run_several(invocation_, Function::Taken(function_, std::move(frame_)), pace_); });
   }
@@ -110,6 +111,7 @@ Status Call::start_program() {
     invocation_.made()[i] = Tensor::create_empty(device, type.element_type, static_cast<uint32_t>(type.extents.size()));
     invocation_.results()[i] = invocation_.made()[i].get();
   }
+  function_.take_turn(invocation_);
   return start_task([&] { return function_.run_scalar_program(invocation_, pace_); });
 }
 

@@ -139,10 +139,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
   }
   if (signature_.consumes || !donated.empty()) [[unlikely]]
     HEDDLE_RETURN_IF_ERROR(take_arguments(arguments, donated, call));
-  if (touches_state_) {
-    if (!call.state) call.state = instance_.state();
-    call.turn = call.state->order().take();
-  }
+  if (touches_state_ && !call.state) call.state = instance_.state();
   return Status();
 }
 
@@ -408,6 +405,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
   Status status;
   Pace here(nullptr);
   if (reads_scalars_) {
+    take_turn(call);
     hold_state_long(call);
     status = collect_waits(nullptr, call);
     if (status.ok()) status = run_scalar_program(call, here).run();
@@ -415,6 +413,7 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
     if (!taken.frame) status = make(call, taken);
     if (status.ok()) status = make_results(taken.frame, call);
     if (!status.ok()) return fail(std::move(status), call);
+    take_turn(call);
     // If kernels check values, no other call may use the state before the host has examined the verdicts.
     if (taken.frame->plan().single() && (!call.turn || taken.frame->plan().verdicts.empty())) {
       status = run_single(call, *taken.frame);

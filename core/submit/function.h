@@ -157,6 +157,10 @@ class Function {
   Task wait_for_others(Invocation& call, Pace& pace) const;
   // Records the effect of the call on the state.
   void end_state(Invocation& call, const Status& outcome, bool started) const;
+  // Takes the call's place among those with the same state. What comes before it does not delay them.
+  void take_turn(Invocation& call) const {
+    if (touches_state_) call.turn = call.state->order().take();
+  }
   // This call will hold its turn for as long as its work runs.
   void hold_state_long(const Invocation& call) const;
   // Whether a start need not wait: one submission, whose inputs and state have no work that only the host can wait for.

@@ -228,5 +228,30 @@ TEST_P(RuntimeDeadline, KnowsNoTailOfItsParameters) {
                       "heddle_call_params_t has a value at byte 48");
 }
 
+// A later version may give them a meaning that an older library must not ignore.
+TEST_P(RuntimeDeadline, KnowsNoOtherFlagsAndNoReservedValues) {
+  ModuleBuilder module = builder();
+  add_adder(module, "main", 4);
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_tensor_t* none[2] = {};
+  heddle_call_t* call = nullptr;
+  heddle_call_params_t params{};
+  params.struct_size = sizeof(params);
+  params.flags = HEDDLE_CALL_NATIVE_STREAM | 0x8000u;
+  HEDDLE_EXPECT_FAILS(heddle_call_start(find_function(instance), &params, none, 2, none, 1, &call), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "heddle_call_params_t.flags has bits 0x8000, which this library");
+  params.flags = 0;
+  params.reserved = 3;
+  HEDDLE_EXPECT_FAILS(heddle_call_start(find_function(instance), &params, none, 2, none, 1, &call), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "heddle_call_params_t.reserved has bits 0x3, which this library");
+  heddle_runtime_params_t runtime{};
+  runtime.struct_size = sizeof(runtime);
+  runtime.flags = 2;
+  heddle_runtime_t* opened = nullptr;
+  HEDDLE_EXPECT_FAILS(heddle_runtime_create(&runtime, &opened), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "heddle_runtime_params_t.flags has bits 0x2, which this library");
+}
+
 }  // namespace
 }  // namespace heddle::testing
