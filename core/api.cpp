@@ -243,7 +243,9 @@ heddle_status_t* make_tensor(const char* caller, Device& device, heddle_element_
       if (release) release(context);
     }
   } memory{};
-  if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t", HEDDLE_DEVICE_MEMORY_RESULT); !status.ok()) return status.release();
+  if (Status status = read_params<heddle_device_memory_t>(given, &memory, "heddle_device_memory_t", HEDDLE_DEVICE_MEMORY_RESULT);
+      !status.ok())
+    return status.release();
   if (!device && !function) return missing(caller, owner);
   if (!out_tensor || (!dims && rank != 0)) return missing(caller, out_tensor ? "dims" : "out_tensor");
   if (!device) {
@@ -280,7 +282,8 @@ heddle_status_t* heddle_runtime_create(const heddle_runtime_params_t* given, hed
   if (!out_runtime) return missing("heddle_runtime_create", "out_runtime");
   *out_runtime = nullptr;
   heddle_runtime_params_t params;
-  if (Status status = read_params(given, &params, "heddle_runtime_params_t", HEDDLE_RUNTIME_NO_CONFIG); !status.ok()) return status.release();
+  if (Status status = read_params(given, &params, "heddle_runtime_params_t", HEDDLE_RUNTIME_NO_CONFIG); !status.ok())
+    return status.release();
   heddle::host::HostOptions options;
   options.no_config = (params.flags & HEDDLE_RUNTIME_NO_CONFIG) != 0;
   options.config_path = view(params.config_path);
@@ -449,7 +452,8 @@ heddle_status_t* heddle_instance_report(heddle_instance_t* instance, heddle_stri
   heddle::submit::MemoryRequest request;
   if (params.instance) {
     heddle_instance_params_t instance;
-    if (Status status = read_params(params.instance, &instance, "heddle_instance_params_t", kInstanceFlags); !status.ok()) return status.release();
+    if (Status status = read_params(params.instance, &instance, "heddle_instance_params_t", kInstanceFlags); !status.ok())
+      return status.release();
     request.binding = request_of(instance);
   }
   Result<uint32_t> function = module->module->find_function(view(params.function));
@@ -649,7 +653,8 @@ heddle_status_t* heddle_call_start(heddle_function_t* function, const heddle_cal
   }
   heddle_call_params_t params{};
   if (given) {
-    if (Status status = read_params(given, &params, "heddle_call_params_t", HEDDLE_CALL_NATIVE_STREAM); !status.ok()) return status.release();
+    if (Status status = read_params(given, &params, "heddle_call_params_t", HEDDLE_CALL_NATIVE_STREAM); !status.ok())
+      return status.release();
   }
   std::optional<uint64_t> stream;
   if (params.flags & HEDDLE_CALL_NATIVE_STREAM) stream = params.native_stream;

@@ -20,38 +20,6 @@ constexpr size_t kForeignStreams = 16;   // number kept; more exist only while c
 
 }  // namespace
 
-Timeline::~Timeline() {
-  if (timeline_) device_->api().timeline->destroy(timeline_);
-}
-
-Status Timeline::wait(uint64_t value, uint64_t timeout_ns) const {
-  heddle_point_t point{timeline_, value};
-  return noted(Status(device_->api().timeline->wait(&point, 1, HEDDLE_WAIT_ALL, timeout_ns)));
-}
-
-bool Timeline::reached(uint64_t value) const {
-  uint64_t now = 0;
-  const Status failed = noted(Status(device_->api().timeline->query(timeline_, &now)));
-  return failed.ok() && now >= value;
-}
-
-bool Timeline::pending(uint64_t value) const {
-  uint64_t now = 0;
-  const Status failed = noted(Status(device_->api().timeline->query(timeline_, &now)));
-  return failed.ok() && now < value;
-}
-
-Status Timeline::noted(Status&& outcome) const {
-  // A failure that the host set on a timeline may be the loss of another device.
-  return signalled_ == Signalled::kByDriver ? device_->noted(std::move(outcome)) : std::move(outcome);
-}
-
-void Timeline::finish(uint64_t value, Status&& outcome) const {
-  const heddle_timeline_interface_t& timeline = *device_->api().timeline;
-  if (outcome.ok()) outcome = Status(timeline.signal(timeline_, value));
-  if (!outcome.ok()) timeline.fail(timeline_, value, outcome.release());
-}
-
 Result<Ref<Device>> Device::open(std::shared_ptr<host::Host> host, const host::DeviceInfo& info) {
   Ref<Device> device = Ref<Device>::adopt(new Device());
   device->host_ = std::move(host);
@@ -161,11 +129,6 @@ void Device::finish_foreign_streams(const void* user) {
     streams = foreign_streams_;
   }
   for (const std::shared_ptr<ForeignStream>& stream : streams) stream->finish(user);
-}
-
-Status Device::allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block) {
-  HEDDLE_RETURN_IF_ERROR(check());
-  return noted(pool_->allocate(size_bytes, alignment_bytes, owner, out_block));
 }
 
 Status Device::upload(const void* source, const heddle_binding_t& target) {

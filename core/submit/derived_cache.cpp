@@ -2,6 +2,9 @@
 // Computed weights on disk, so that the next process need not compute them: one file per set, in the user's cache directory.
 // Part of Instance; runs when an instance is created or refitted.
 //
+// A set is found by the contents that it was computed from, so copies of a file of weights share it. The digest of a file is taken once, and kept
+// beside the sets under the file's identity.
+//
 // A file is: kMagic, its size, the key, zeros up to a page; the values in the order of the globals; a digest of all that at its end. Numbers are in the
 // machine's byte order, since no other machine reads them.
 #include <fcntl.h>
@@ -14,6 +17,7 @@
 #include <ctime>
 
 #include "core/host/descriptor.h"
+#include "core/host/digest.h"
 #include "core/submit/instance.h"
 #include "sdk/module/user_cache.h"
 
@@ -23,7 +27,8 @@ namespace {
 
 namespace mf = module_format;
 
-constexpr std::string_view kMagic = "heddle computed weights 1\n";
+constexpr std::string_view kMagic = "heddle computed weights 1\n", kDigestMagic = "heddle digest of weights 1\n";
+constexpr size_t kDigestDigits = 64;  // SHA-256
 constexpr uint64_t kPage = 4096, kAlignment = 256, kPiece = uint64_t{1} << 20;
 // Two versions of a file may have the same times if they are at most one tick of the file system's clock apart.
 constexpr uint64_t kTickNs = 50'000'000;
@@ -48,6 +53,15 @@ bool digest_of(int descriptor, uint64_t end, Digest& out) {
   return true;
 }
 
+std::string name_of(std::string_view key) {
+  std::string name;
+  for (uint8_t byte : module::hash_bytes(key.data(), key.size())) {
+    name += "0123456789abcdef"[byte >> 4];
+    name += "0123456789abcdef"[byte & 15];
+  }
+  return name;
+}
+
 bool is_entry(std::string_view name) {
   return name.size() == 2 * sizeof(Digest) && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
@@ -58,12 +72,45 @@ module::UserCache cache() {
 
 }  // namespace
 
-Instance::DerivedFile Instance::derived_file(std::string key) const {
+void Instance::log_not_kept(uint32_t level, std::string_view why) const {
+  runtime_->host->log(level, "memory", fmt::format("computed weights of {} are not kept on disk: {}", module_->path(), why));
+}
+
+std::string Instance::digest_of_weights(const open::FileIdentity& file, const Located& located, uint32_t global) const {
+  const auto begin_ns = static_cast<uint64_t>(located.begin.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(located.begin.tv_nsec);
+  if (begin_ns < std::max(file[open::kFileModified], file[open::kFileChanged]) + kTickNs) {
+    log_not_kept(HEDDLE_LOG_INFO, "a file of weights was written just before it was read");
+    return {};
+  }
+  std::string known(kDigestMagic);
+  known.append(reinterpret_cast<const char*>(file.data()), sizeof(file));
+  const std::string name = name_of(known);
+  if (const std::optional<std::string> found = cache().find(name, known.size() + kDigestDigits); found && found->starts_with(known)) {
+    cache().touch(name);
+    return found->substr(known.size());
+  }
+  const memory::WeightExtent& extent = located.extents[global];
+  std::string digest, why = "a file of weights that was read before is not open any more";
+  if (extent.file == file) {
+    why = host::read_sha256(std::string(extent.path), extent.descriptor, {}, UINT64_MAX, &digest);
+    if (why.empty()) why = open::change_since(file, extent.descriptor);
+  }
+  if (!why.empty()) {
+    log_not_kept(HEDDLE_LOG_WARN, why);
+    return {};
+  }
+  cache().keep(name, known + digest);
+  return digest;
+}
+
+Instance::DerivedFile Instance::derived_file(const Located& located, const Globals& made) const {
   DerivedFile file;
   const host::Config& config = runtime_->host->config();
   // Rules could choose other kernels in another process.
   if (config.param_io.derived_cache_bytes == 0 || !config.prefers.empty() || config.security.strict || config.security.strict_modules)
     return file;
+  std::string key = derived_key(located, made, true);
+  if (key.empty()) return file;
   for (const memory::Ref<memory::Device>& device : devices_) {
     const heddle_device_description_t& what = device->description();
     key.append(device->driver_id()).append(view(what.name));
@@ -73,10 +120,7 @@ Instance::DerivedFile Instance::derived_file(std::string key) const {
   const std::vector<std::string>& methods = config.param_io.method;
   file.is_mapped = std::ranges::find(methods, "mmap") != methods.end();
   key += file.is_mapped ? 'm' : 'r';  // others are not flushed to the disk
-  for (uint8_t byte : module::hash_bytes(key.data(), key.size())) {
-    file.name += "0123456789abcdef"[byte >> 4];
-    file.name += "0123456789abcdef"[byte & 15];
-  }
+  file.name = name_of(key);
   uint64_t end = (kMagic.size() + sizeof(end) + key.size() + kPage - 1) / kPage * kPage;
   file.head.resize(end);
   std::memcpy(file.head.data(), kMagic.data(), kMagic.size());
@@ -130,21 +174,11 @@ bool Instance::read_derived(DerivedFile& file, Globals& made) {
   return false;
 }
 
-void Instance::keep_derived(const DerivedFile& file, const Located& located, const Globals& made) noexcept try {
+void Instance::keep_derived(const DerivedFile& file, const Globals& made) noexcept try {
   if (file.globals.empty()) return;
-  uint64_t newest_ns = 0;
-  for (uint32_t i = 0; i < made.places.size(); ++i) {
-    const open::FileIdentity& read = made.weights[i] ? made.weights[i]->identity.file : located.extents[i].file;
-    newest_ns = std::max({newest_ns, read[open::kFileModified], read[open::kFileChanged]});
-  }
-  const timespec& begin = located.begin;
   const uint64_t most = runtime_->host->config().param_io.derived_cache_bytes, all = file.end + sizeof(Digest);
   std::string why;
-  uint32_t level = HEDDLE_LOG_WARN;
-  if (static_cast<uint64_t>(begin.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(begin.tv_nsec) < newest_ns + kTickNs) {
-    why = "a file of weights was written just before it was read";
-    level = HEDDLE_LOG_INFO;
-  } else if (all > most) {
+  if (all > most) {
     why = "they are larger than param_io.derived_cache";
   } else if (module::UserCache::default_folder("derived").empty()) {
     why = "there is no cache directory, since neither XDG_CACHE_HOME nor HOME is an absolute path that this process may use";
@@ -174,7 +208,7 @@ void Instance::keep_derived(const DerivedFile& file, const Located& located, con
     why = files.why_unused();
     if (why.empty()) why = errno != 0 ? std::strerror(errno) : "they could not be read from the device or written completely";
   }
-  runtime_->host->log(level, "memory", "computed weights of " + module_->path() + " are not kept on disk: " + why);
+  log_not_kept(HEDDLE_LOG_WARN, why);
 } catch (const std::bad_alloc&) {
   runtime_->host->log(HEDDLE_LOG_WARN, "memory", "computed weights are not kept on disk: the host is out of memory");
 }

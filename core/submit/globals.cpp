@@ -203,7 +203,7 @@ Result<memory::Ref<Globals>> Instance::make_globals(const Located& located, cons
   return made;
 }
 
-std::string Instance::derived_key(const Located& located, const Globals& made) const {
+std::string Instance::derived_key(const Located& located, const Globals& made, bool by_content) const {
   const mf::Program* program = initializer();
   if (!program || inspection_) return {};
   for (const mf::DispatchSite* site : *program->dispatches()) {
@@ -212,18 +212,27 @@ std::string Instance::derived_key(const Located& located, const Globals& made) c
   std::string key;
   auto add = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
   add(module_->file().content_hash());
-  add(module_->identity());
+  if (!by_content) add(module_->identity());
   add(route_.initializer);
   for (uint32_t chosen : route_.program_of_function) add(chosen);
   for (uint32_t device : machine_.device_of_slot) add(device);
   for (const route::ChosenCode& code : route_.code) add(std::array{code.executable, code.device, code.variant});
   std::vector<bool> used(made.places.size());
   note_globals(*program, used);
+  open::FileIdentity file{};
+  std::string digest;  // of that file
   for (uint32_t i = 0; i < used.size(); ++i) {
     if (!used[i]) continue;
     if (made.places[i].is_state) return {};
     if (module_->metadata().globals()->Get(i)->kind() != mf::GlobalKind::Parameter) continue;
-    add(made.weights[i] ? made.weights[i]->identity : located.extents[i].identity());
+    memory::WeightIdentity identity = made.weights[i] ? made.weights[i]->identity : located.extents[i].identity();
+    if (by_content) {
+      if (file != identity.file) digest = digest_of_weights(identity.file, located, i);
+      if (digest.empty()) return {};
+      file = std::exchange(identity.file, {});
+      key += digest;
+    }
+    add(identity);
   }
   return key;
 }
@@ -234,9 +243,8 @@ Status Instance::make_derived(const Located& located, const memory::Ref<Globals>
     return run_initializer(located, made, state);
   };
   auto fresh = std::make_unique<Derived>();
-  fresh->key = derived_key(located, *made);
+  fresh->key = derived_key(located, *made, false);
   if (fresh->key.empty()) return compute();
-  DerivedFile file = derived_file(fresh->key);
   for (const memory::Ref<memory::Device>& device : devices_) {
     const memory::Device* const on = device.get();
     fresh->key.append(reinterpret_cast<const char*>(&on), sizeof(on));
@@ -248,8 +256,10 @@ Status Instance::make_derived(const Located& located, const memory::Ref<Globals>
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const bool is_made = runtime_->derived.is_made(*derived);
+  DerivedFile file;
   bool is_new = false;
   if (!is_made) {
+    file = derived_file(located, *made);
     if (!file.name.empty() && read_derived(file, *made)) {
       HEDDLE_RETURN_IF_ERROR(allocate_globals(read_.by_functions, *made));
     } else {
@@ -271,7 +281,7 @@ Status Instance::make_derived(const Located& located, const memory::Ref<Globals>
   }
   derived->is_made = true;
   lock.unlock();  // nobody has to wait for the disk
-  if (is_new) keep_derived(file, located, *made);
+  if (is_new) keep_derived(file, *made);
   made->derived.reset(derived.release());
   return Status();
 }

@@ -149,7 +149,8 @@ class Instance final : public memory::Counted {
   Status load_data(Located& located);
   // What constants and derived values depend on, for instances with the same devices. Empty if they cannot be shared: they are computed with state or
   // with operations of plugins, or their computation is inspected. made: has the parameters that functions read.
-  std::string derived_key(const Located& located, const Globals& made) const;
+  // by_content: the contents of files of weights take the place of their identity; empty also if that is not possible now.
+  std::string derived_key(const Located& located, const Globals& made, bool by_content) const;
   // Takes them from those that share them, or computes them for all.
   Status make_derived(const Located& located, const memory::Ref<Globals>& made, State& state);
   // Where derived values are on disk, for a key.
@@ -160,11 +161,14 @@ class Instance final : public memory::Counted {
     uint64_t end = 0;                           // of the values
     bool is_mapped = false;
   };
-  DerivedFile derived_file(std::string key) const;
+  DerivedFile derived_file(const Located& located, const Globals& made) const;
+  // SHA-256 of a file of weights, of which the global is read. Empty, with a line in the log, if it cannot be relied on.
+  std::string digest_of_weights(const open::FileIdentity& file, const Located& located, uint32_t global) const;
+  void log_not_kept(uint32_t level, std::string_view why) const;
   // False, and nothing is changed, if there is no such file or it is damaged.
   bool read_derived(DerivedFile& file, Globals& made);
   // Failures are logged.
-  void keep_derived(const DerivedFile& file, const Located& located, const Globals& made) noexcept;
+  void keep_derived(const DerivedFile& file, const Globals& made) noexcept;
   // Those that have no memory yet.
   Status allocate_globals(const std::vector<bool>& used, Globals& made);
   // Loads these globals; `extents` has an entry for each, as has `place_of_global` unless it is empty. may_change: the files are checked afterwards.
