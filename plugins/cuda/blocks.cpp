@@ -4,14 +4,23 @@
 #include <iterator>
 
 #include "cuda/decoders.h"
-#include "cuda/memory.h"
-#include "cuda/queue.h"
+#include "heddle/ext/blocks.h"
+#include "heddle/sdk/stream/queue.h"
 #include "sdk/module/block_values.h"
 
 namespace heddle::cuda {
 
 using sdk::guarded;
-using sdk::status;
+using sdk::number;
+using stream::Buffer;
+using stream::ContextScope;
+using stream::Device;
+using stream::Entry;
+using stream::List;
+using stream::Op;
+using stream::Queue;
+using stream::shown;
+using stream::Submission;
 
 namespace {
 
@@ -44,8 +53,8 @@ heddle_status_t* find(Device* device, std::string_view block_type, heddle_elemen
   const auto* target = std::find_if(std::begin(kTargets), std::end(kTargets), [&](const Target& known) { return known.type == type; });
   *out_target = static_cast<size_t>(target - kTargets);
   if (*out_code && target != std::end(kTargets)) return nullptr;
-  return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED,
-                "cuda: decoding blocks of type '%.*s' to element type 0x%x failed: %s; decode them on the host", shown(block_type),
+  return status(device, HEDDLE_STATUS_UNIMPLEMENTED,
+                "decoding blocks of type '%.*s' to element type 0x%x failed: %s; decode them on the host", shown(block_type),
                 block_type.data(), type, *out_code ? "only f32, f16 and bf16 are supported" : "there is no kernel for the type");
 }
 
@@ -60,10 +69,10 @@ heddle_status_t* blocks_supports(heddle_device_t* handle, heddle_string_t block_
 
 // The address of one side of an item.
 heddle_status_t* locate(Device* device, uint64_t index, const BlockCode& code, const char* what, const heddle_binding_t& binding,
-                        uint64_t wanted, CUdeviceptr* out) {
+                        uint64_t wanted, Address* out) {
   const Buffer* buffer = Buffer::from(binding.buffer);
   auto bad = [&](heddle_status_code_t why, const std::string& text) {
-    return status(device->host, why, "cuda: decoding item %llu (blocks of %s) failed: its %s has %llu bytes at %llu, %s", number(index),
+    return status(device, why, "decoding item %llu (blocks of %s) failed: its %s has %llu bytes at %llu, %s", number(index),
                   code.name.data(), what, number(binding.length), number(binding.offset), text.c_str());
   };
   if (binding.length != wanted) return bad(HEDDLE_STATUS_INVALID_ARGUMENT, "but its blocks need " + std::to_string(wanted));
@@ -89,15 +98,15 @@ heddle_status_t* append(Device* device, const heddle_encoded_t& item, uint64_t i
       __builtin_mul_overflow(item.count, code->elements / kValuesPerThread, &threads) ||
       __builtin_mul_overflow(item.count, code->elements * width, &target_bytes) ||
       threads / kThreads >= static_cast<uint64_t>(device->facts().grid[0])) {
-    return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "cuda: decoding item %llu failed: %llu blocks of %s are too many at once",
-                  number(index), number(item.count), code->name.data());
+    return status(device, HEDDLE_STATUS_OUT_OF_RANGE, "decoding item %llu failed: %llu blocks of %s are too many at once", number(index),
+                  number(item.count), code->name.data());
   }
-  CUdeviceptr from = 0, to = 0;
+  Address from = 0, to = 0;
   if (heddle_status_t* bad = locate(device, index, *code, "source", item.source, source_bytes, &from)) return bad;
   if (heddle_status_t* bad = locate(device, index, *code, "target", item.target, target_bytes, &to)) return bad;
   if (item.count == 0) return nullptr;
   const Entry* entry = nullptr;
-  if (heddle_status_t* bad = device->decoders->entry(*code, target, &entry)) return bad;
+  if (heddle_status_t* bad = backend_of(device).decoders->entry(device, *code, target, &entry)) return bad;
   const uint64_t arguments[] = {from, to, item.count};
   const size_t at = list->arguments.size();
   list->arguments.resize(at + sizeof arguments);
@@ -117,7 +126,7 @@ heddle_status_t* blocks_decode(heddle_queue_t* handle, const heddle_sync_t* in, 
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &sync, &bad_byte)) return sdk::tail_status(device->host, "heddle_sync_t", bad_byte);
     if (count && !items) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: decoding %llu items failed: the list is null", number(count));
+      return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "decoding %llu items failed: the list is null", number(count));
     }
     ContextScope scope(device);
     if (heddle_status_t* lost = device->loss()) return lost;
@@ -136,28 +145,30 @@ heddle_status_t* blocks_decode(heddle_queue_t* handle, const heddle_sync_t* in, 
 
 Decoders::~Decoders() {
   for (auto& [code, loaded] : loaded_) {
-    if (loaded.module) device_->cuda.cuModuleUnload(loaded.module);
+    if (loaded.module) backend_->cuda.cuModuleUnload(loaded.module);
   }
 }
 
-heddle_status_t* Decoders::load(const BlockCode& code, Loaded* out) {
-  const Api& cuda = device_->cuda;
+heddle_status_t* Decoders::load(Device* device, const BlockCode& code, Loaded* out) {
+  const Api& cuda = backend_->cuda;
   char log[1024] = {};
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof log - 1)};
   CUresult result = cuda.cuModuleLoadDataEx(&out->module, code.ptx, std::size(options), options, values);
   if (result != CUDA_SUCCESS) {
     out->module = nullptr;
-    if (ends_context(result)) return device_->failed(result, "loading a decoder");
-    return cuda_status(device_->host, cuda, code_of(result), result, "cuda: loading the decoder of %s on device %u failed (%s)",
-                       code.name.data(), device_->ordinal, log);
+    if (device->ends_context(result)) return device->failed(result, "loading a decoder");
+    return result_status(device, code_of(result), result, "loading the decoder of %s on device %u failed (%s)", code.name.data(),
+                         device->ordinal, log);
   }
   for (size_t i = 0; i < kTargets; ++i) {
     Entry& entry = out->entries[i];
-    result = cuda.cuModuleGetFunction(&entry.function, out->module, cuda::kTargets[i].kernel);
-    if (result != CUDA_SUCCESS) return device_->failed(result, "looking up a decoder");
-    entry.api = device_->api;
-    entry.device = device_;
+    CUfunction function = nullptr;
+    result = cuda.cuModuleGetFunction(&function, out->module, cuda::kTargets[i].kernel);
+    if (result != CUDA_SUCCESS) return device->failed(result, "looking up a decoder");
+    entry.function = reinterpret_cast<stream::Function>(function);
+    entry.api = device->api;
+    entry.device = device;
     entry.binding_count = 2;
     entry.constants_bytes = 8;
     entry.block[0] = kThreads;
@@ -167,12 +178,12 @@ heddle_status_t* Decoders::load(const BlockCode& code, Loaded* out) {
   return nullptr;
 }
 
-heddle_status_t* Decoders::entry(const BlockCode& code, size_t target, const Entry** out) {
+heddle_status_t* Decoders::entry(Device* device, const BlockCode& code, size_t target, const Entry** out) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto [found, fresh] = loaded_.try_emplace(&code);
   if (fresh) {
-    if (heddle_status_t* bad = load(code, &found->second)) {
-      if (found->second.module) device_->cuda.cuModuleUnload(found->second.module);
+    if (heddle_status_t* bad = load(device, code, &found->second)) {
+      if (found->second.module) backend_->cuda.cuModuleUnload(found->second.module);
       loaded_.erase(found);
       return bad;
     }

@@ -5,8 +5,9 @@
 #define HEDDLE_CUDA_DECODERS_H_
 
 #include <map>
+#include <mutex>
 
-#include "cuda/code.h"
+#include "cuda/backend.h"
 
 namespace heddle::cuda {
 
@@ -19,7 +20,7 @@ struct BlockCode {
 
 class Decoders {
  public:
-  explicit Decoders(Device* device) : device_(device) {}
+  explicit Decoders(Backend* backend) : backend_(backend) {}
   // The context must be current.
   ~Decoders();
   Decoders(const Decoders&) = delete;
@@ -27,16 +28,16 @@ class Decoders {
 
   static constexpr size_t kTargets = 3;  // f32, f16, bf16
   // The kernel, which lives as long as this. The context must be current.
-  heddle_status_t* entry(const BlockCode& code, size_t target, const Entry** out);
+  heddle_status_t* entry(stream::Device* device, const BlockCode& code, size_t target, const stream::Entry** out);
 
  private:
   struct Loaded {
     CUmodule module = nullptr;
-    Entry entries[kTargets];
+    stream::Entry entries[kTargets];
   };
-  heddle_status_t* load(const BlockCode& code, Loaded* out);
+  heddle_status_t* load(stream::Device* device, const BlockCode& code, Loaded* out);
 
-  Device* device_;
+  Backend* backend_;
   std::mutex mutex_;
   std::map<const BlockCode*, Loaded> loaded_;  // under mutex_
 };

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Maps CUDA's result codes to those of Heddle.
 #include "cuda/errors.h"
-
-#include <cstdarg>
-#include <cstdio>
 
 namespace heddle::cuda {
 
-bool ends_context(CUresult result) noexcept {
+using sdk::stream::Meaning;
+
+Meaning meaning_of(CUresult result) noexcept {
   switch (result) {
+    case CUDA_SUCCESS:
+      return Meaning::kSuccess;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return Meaning::kOutOfMemory;
+    case CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED:
+      return Meaning::kAlreadyRegistered;
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case CUDA_ERROR_CONTAINED:
@@ -27,14 +31,14 @@ bool ends_context(CUresult result) noexcept {
     case CUDA_ERROR_TENSOR_MEMORY_LEAK:
     case CUDA_ERROR_MPS_CLIENT_TERMINATED:
     case CUDA_ERROR_EXTERNAL_DEVICE:
-      return true;
+      return Meaning::kContextEnded;
     default:
-      return false;
+      return Meaning::kFailed;
   }
 }
 
 heddle_status_code_t code_of(CUresult result) noexcept {
-  if (ends_context(result)) return HEDDLE_STATUS_DEVICE_LOST;
+  if (meaning_of(result) == Meaning::kContextEnded) return HEDDLE_STATUS_DEVICE_LOST;
   switch (result) {
     case CUDA_SUCCESS:
       return HEDDLE_STATUS_OK;
@@ -59,24 +63,6 @@ heddle_status_code_t code_of(CUresult result) noexcept {
     default:
       return HEDDLE_STATUS_INTERNAL;
   }
-}
-
-heddle_status_t* cuda_status(const heddle_host_t* host, const Api& api, heddle_status_code_t code, CUresult result, const char* format,
-                             ...) noexcept {
-  char text[1536];
-  va_list arguments;
-  va_start(arguments, format);
-  int used = std::vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  used = used < 0 ? 0 : used;
-  size_t size = static_cast<size_t>(used) < sizeof text ? static_cast<size_t>(used) : sizeof text - 1;
-  const char *name = nullptr, *meaning = nullptr;
-  api.cuGetErrorName(result, &name);
-  api.cuGetErrorString(result, &meaning);
-  const int more =
-      std::snprintf(text + size, sizeof text - size, ": %s (%s)", name ? name : "unknown error", meaning ? meaning : "no text");
-  if (more > 0) size += static_cast<size_t>(more) < sizeof text - size ? static_cast<size_t>(more) : sizeof text - size - 1;
-  return host->status_create(host->self, code, sdk::string_of("cuda"), result, sdk::string_of(std::string_view(text, size)));
 }
 
 }  // namespace heddle::cuda

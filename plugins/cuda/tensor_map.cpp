@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // TMA descriptors from argument recipes: converts payloads of code.h to the arguments of cuTensorMapEncodeTiled.
-#include "cuda/code.h"
+#include "cuda/tensor_map.h"
 
 namespace heddle::cuda {
 namespace {
@@ -83,8 +83,8 @@ const char* check_tensor_map(const heddle_tensor_map_t& map, uint32_t constants_
   return nullptr;
 }
 
-CUresult encode_tensor_map(const Api& cuda, const heddle_tensor_map_t& map, CUdeviceptr address, const int64_t* constants,
-                           void* out) noexcept {
+sdk::stream::Result TensorMap::encode(sdk::stream::Address address, const int64_t* constants, char* out) const noexcept {
+  const heddle_tensor_map_t& map = map_;
   CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
   CUtensorMapSwizzle swizzle;
   CUtensorMapL2promotion promotion;
@@ -98,7 +98,7 @@ CUresult encode_tensor_map(const Api& cuda, const heddle_tensor_map_t& map, CUde
     strides[i] = map.stride_constant[i] < 0 ? map.strides[i] : static_cast<uint64_t>(constants[map.stride_constant[i]]);
   }
   alignas(64) CUtensorMap encoded;
-  const CUresult result = cuda.cuTensorMapEncodeTiled(
+  const CUresult result = cuda_.cuTensorMapEncodeTiled(
       &encoded, type, map.rank, reinterpret_cast<void*>(address), dims, strides, map.box, map.element_strides,
       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion,
       (map.flags & HEDDLE_TENSOR_MAP_FILL_NAN) ? CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA : CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

@@ -3,10 +3,8 @@
 if(TARGET heddle_cuda)
   get_target_property(folder heddle_cuda SOURCE_DIR)
   heddle_add_test(NAME cuda_ring_test SOURCES cuda_ring_test.cpp
-    ${folder}/ring.cpp ${folder}/errors.cpp ${folder}/device.cpp ${folder}/staging.cpp ${folder}/engine.cpp ${folder}/queue.cpp
-    ${folder}/list.cpp ${folder}/memory.cpp ${folder}/issue.cpp ${folder}/graph.cpp ${folder}/code.cpp ${folder}/timeline.cpp ${folder}/tensor_map.cpp
-    ${folder}/blocks.cpp
-    LIBS heddle_plugin_host heddle_sdk_cpp Threads::Threads ${CMAKE_DL_LIBS})
-  target_include_directories(cuda_ring_test PRIVATE ${folder}/.. ${PROJECT_SOURCE_DIR})
+    ${folder}/backend.cpp ${folder}/errors.cpp ${folder}/code.cpp ${folder}/tensor_map.cpp ${folder}/blocks.cpp
+    LIBS heddle_plugin_host heddle_sdk_stream ${CMAKE_DL_LIBS})
+  target_include_directories(cuda_ring_test PRIVATE ${folder}/.. ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/sdk/cpp)
   target_include_directories(cuda_ring_test SYSTEM PRIVATE ${HEDDLE_CUDA_INCLUDE})
 endif()

@@ -13,12 +13,32 @@
 #include <thread>
 
 #include "../support/plugin_host.h"
-#include "cuda/ring.h"
+#include "cuda/backend.h"
+#include "cuda/decoders.h"
+#include "heddle/sdk/stream/staging.h"
+#include "stream/engine.h"
+#include "stream/ring.h"
 
 namespace heddle::test {
 namespace {
 
-using cuda::Ring;
+using sdk::stream::Ring;
+
+constexpr sdk::stream::Vendor kVendor = {"test.cuda", "0", "cuda", "CUDA", "cuda", "", ""};
+
+class Instance : public sdk::stream::Instance {
+ public:
+  explicit Instance(const heddle_host_t* its_host) : sdk::stream::Instance(its_host, kVendor) { devices.push_back(&facts_); }
+  const std::vector<heddle_string_t>& code_formats() const override { return formats_; }
+  heddle_device_link_t link(uint32_t, uint32_t) const override { return {}; }
+  const char* lack(uint32_t) const override { return nullptr; }
+  std::unique_ptr<sdk::stream::Backend> make_backend(uint32_t) override { return nullptr; }
+  const cuda::Facts& facts() const { return facts_; }
+
+ private:
+  cuda::Facts facts_;
+  std::vector<heddle_string_t> formats_;
+};
 
 // The one stream, and how many of its copies fail.
 class Stream {
@@ -94,6 +114,10 @@ cuda::Api stand_ins() {
     *out = "stand-in";
     return CUDA_SUCCESS;
   };
+  api.cuCtxGetStreamPriorityRange = [](int* least, int* greatest) {
+    *least = *greatest = 0;
+    return CUDA_SUCCESS;
+  };
   api.cuStreamCreateWithPriority = [](CUstream* out, unsigned, int) {
     *out = reinterpret_cast<CUstream>(gpu);
     return CUDA_SUCCESS;
@@ -146,16 +170,16 @@ class CudaRing : public ::testing::Test {
   void SetUp() override {
     gpu = &gpu_;
     api_ = stand_ins();
-    instance_.host = host_.table();
-    instance_.api = &api_;
-    instance_.devices.emplace_back();
-    device_ = std::make_unique<cuda::Device>(&instance_, 0u, nullptr);
+    instance_ = std::make_unique<Instance>(host_.table());
+    device_ =
+        std::make_unique<sdk::stream::Device>(instance_.get(), 0u, nullptr, std::make_unique<cuda::Backend>(api_, instance_->facts()));
     ring = std::make_unique<Ring>(device_.get());
   }
   void TearDown() override {
     ring.reset();
     EXPECT_EQ(gpu_.registered_bytes, 0u);
     device_.reset();
+    instance_.reset();
   }
   static std::vector<char> noise(size_t size) {
     std::vector<char> bytes(size);
@@ -193,8 +217,8 @@ class CudaRing : public ::testing::Test {
   PluginHost host_;
   Gpu gpu_;
   cuda::Api api_;
-  cuda::Instance instance_;
-  std::unique_ptr<cuda::Device> device_;
+  std::unique_ptr<Instance> instance_;
+  std::unique_ptr<sdk::stream::Device> device_;
   std::unique_ptr<Ring> ring;
 };
 

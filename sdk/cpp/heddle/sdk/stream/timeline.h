@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A timeline of a CUDA device: a host timeline that also knows which of its values are enqueued, and on which queue.
-#ifndef HEDDLE_CUDA_TIMELINE_H_
-#define HEDDLE_CUDA_TIMELINE_H_
+// A timeline of a device with streams: a host timeline that also knows which of its values are enqueued, and on which queue.
+#ifndef HEDDLE_SDK_STREAM_TIMELINE_H_
+#define HEDDLE_SDK_STREAM_TIMELINE_H_
 
-#include "cuda/device.h"
 #include "heddle/sdk/host_timeline.h"
+#include "heddle/sdk/stream/device.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
 class Timeline : public sdk::HostTimeline {
  public:
@@ -45,5 +45,5 @@ class Timeline : public sdk::HostTimeline {
   std::vector<OnItsWay> on_their_way_;
 };
 
-}  // namespace heddle::cuda
-#endif  // HEDDLE_CUDA_TIMELINE_H_
+}  // namespace heddle::sdk::stream
+#endif  // HEDDLE_SDK_STREAM_TIMELINE_H_

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The device's threads, and waiting. All of them poll words in memory: they spin first, then sleep between polls for a sixteenth of the time waited
 // so far, so that a wait ends at most a few percent late and long waits cost little.
-#include "cuda/engine.h"
+#include "stream/engine.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 #include "heddle/sdk/futex.h"
+#include "heddle/sdk/sync.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
 using sdk::HostTimeline;
 using State = HostTimeline::State;
@@ -21,23 +22,12 @@ namespace {
 
 constexpr uint64_t kShortestSleepNs = 20000;
 constexpr uint64_t kLongestSleepNs = 250000;
-constexpr uint64_t kCheckNs = 1000000;  // interval between checks of the context through CUDA
+constexpr uint64_t kCheckNs = 1000000;  // interval between checks of the context through the vendor
 
-// Threads of a plugin must not receive the application's signals.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_;
-};
-
-void begin_thread(const char* name) noexcept {
+// For tools: "heddle-cuda-w".
+void name_thread(const Device* device, const char* what) noexcept {
+  char name[16];
+  std::snprintf(name, sizeof name, "heddle-%s-%s", device->who, what);
   pthread_setname_np(pthread_self(), name);
 }
 
@@ -116,9 +106,9 @@ heddle_status_t* Engine::wait(Device* device, const heddle_point_t* points, uint
   }
   if (state == State::kReached) return nullptr;
   if (state == State::kFailed) return HostTimeline::from(points[failed].timeline)->failure(points[failed].value);
-  return sdk::status(device->host, HEDDLE_STATUS_DEADLINE_EXCEEDED,
-                     "cuda: waiting for %s of %llu points failed: not reached within %llu ns; nothing was changed",
-                     mode == HEDDLE_WAIT_ANY ? "any" : "all", number(count), number(timeout_ns));
+  return status(device, HEDDLE_STATUS_DEADLINE_EXCEEDED,
+                "waiting for %s of %llu points failed: not reached within %llu ns; nothing was changed",
+                mode == HEDDLE_WAIT_ANY ? "any" : "all", number(count), number(timeout_ns));
 }
 
 Engine::~Engine() {
@@ -134,7 +124,7 @@ Engine::~Engine() {
 
 void Engine::start_watching() {
   if (watcher_.joinable()) return;
-  SignalsBlocked blocked;
+  sdk::SignalsBlocked blocked;
   watcher_ = std::thread([this] { watch_loop(); });
 }
 
@@ -183,7 +173,7 @@ bool Engine::release_held() {
 }
 
 void Engine::watch_loop() noexcept {
-  begin_thread("heddle-cuda-w");
+  name_thread(device_, "w");
   Patience patience(device_);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
@@ -209,7 +199,7 @@ void Engine::watch_loop() noexcept {
 void Engine::enqueue(Job job) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!worker_.joinable()) {
-    SignalsBlocked blocked;
+    sdk::SignalsBlocked blocked;
     worker_ = std::thread([this] { job_loop(); });
   }
   Queue* queue = job.queue;
@@ -234,7 +224,7 @@ void Engine::end(Job& job, heddle_status_t* failure) noexcept {
 }
 
 void Engine::job_loop() noexcept {
-  begin_thread("heddle-cuda-io");
+  name_thread(device_, "io");
   Patience patience(device_);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
@@ -263,7 +253,7 @@ void Engine::job_loop() noexcept {
       if (!failure) failure = HostTimeline::from(point.timeline)->failure(point.value);
     }
     if (!failure) {
-      failure = sdk::guarded(device_->host, "cuda: moving bytes", [&] { return job.run(); });
+      failure = guarded(device_, "moving bytes", [&] { return job.run(); });
     }
     end(job, failure);
     one.clear();
@@ -272,4 +262,4 @@ void Engine::job_loop() noexcept {
   }
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle::sdk::stream

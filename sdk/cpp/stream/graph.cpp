@@ -2,22 +2,19 @@
 // Builds and patches graphs. Commands between two barriers have no edges between them; each waits for all commands before its barrier.
 // The data for patching a launch or a copy is stored with its node. A read-only binding that many nodes share is not patched in each: one copy at
 // the graph's root copies its bytes to memory that the recording owns.
-#include "cuda/graph.h"
+#include "stream/graph.h"
 
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <tuple>
 
-namespace heddle::cuda {
-
-using sdk::guarded;
-using sdk::status;
+namespace heddle::sdk::stream {
 
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-constexpr CUdeviceptr kUnknown = ~CUdeviceptr{0};
+constexpr Address kUnknown = ~Address{0};
 constexpr size_t kDirectEdges = 8;  // larger numbers of nodes before a barrier are joined by an empty node
 // Such a copy lengthens a replay by 0.9 us, or 1.2 us for the largest; patching a node costs 0.15 us (H200).
 constexpr size_t kNodesWorthCopying = 12;
@@ -32,16 +29,16 @@ struct Dynamic {
   bool read_only;
   uint32_t shared = kNone;  // in Recording::shared
   // Of a launch: the address that its node has. Buffers are not compared, since a new one may be where one that was freed was.
-  CUdeviceptr address = kUnknown;
+  Address address = kUnknown;
 };
 
 // Read-only bindings of launches that were equal when recorded, and are copied into one place for all of them.
 struct Shared {
   Buffer place;            // has the size of the bindings
   heddle_binding_t given;  // source of the copy
-  CUdeviceptr given_address = kUnknown;
+  Address given_address = kUnknown;
   std::vector<uint32_t> members;
-  CUgraphNode node = nullptr;
+  Node node = nullptr;
   bool is_stale = false;
 };
 
@@ -58,14 +55,14 @@ struct Recording {
   Queue* queue = nullptr;
   Device* owner = nullptr;
   List list;
-  std::vector<CUgraphNode> nodes;    // per op
+  std::vector<Node> nodes;           // per op
   std::vector<Arguments> arguments;  // per op, empty if nothing is dynamic
   std::vector<Dynamic> dynamic;
   std::deque<Shared> shared;   // a deque, because nodes point into its elements
   std::vector<char> is_stale;  // per op: whether its node must be patched
   std::vector<uint32_t> stale;
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
+  Graph graph = nullptr;
+  GraphExec executable = nullptr;
 
   static Recording* from(heddle_recording_t* handle) noexcept { return reinterpret_cast<Recording*>(handle); }
   heddle_recording_t* handle() noexcept { return reinterpret_cast<heddle_recording_t*>(this); }
@@ -76,8 +73,8 @@ struct Recording {
 
   ~Recording() {
     ContextScope scope(device());
-    if (executable) device()->cuda.cuGraphExecDestroy(executable);
-    if (graph) device()->cuda.cuGraphDestroy(graph);
+    if (executable) device()->backend.destroy_graph_exec(executable);
+    if (graph) device()->backend.destroy_graph(graph);
     for (const Staging::Slice& slice : list.slices) device()->staging->give(slice);
     for (Shared& group : shared) give_back(device(), &group.place);
   }
@@ -85,66 +82,22 @@ struct Recording {
 
 namespace {
 
-// A launch as a node's parameters; must outlive the call that takes it.
-struct KernelNode {
-  CUDA_KERNEL_NODE_PARAMS params = {};
-  size_t bytes;
-  void* extra[5];
-  KernelNode(const List& list, const Op::Launch& op) : bytes(op.entry->arguments_bytes) {
-    const Entry& entry = *op.entry;
-    extra[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
-    extra[1] = const_cast<char*>(list.arguments.data() + op.arguments_at);
-    extra[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
-    extra[3] = &bytes;
-    extra[4] = CU_LAUNCH_PARAM_END;
-    params.func = entry.function;
-    params.gridDimX = op.grid[0];
-    params.gridDimY = op.grid[1];
-    params.gridDimZ = op.grid[2];
-    params.blockDimX = entry.block[0];
-    params.blockDimY = entry.block[1];
-    params.blockDimZ = entry.block[2];
-    params.sharedMemBytes = entry.shared_bytes;
-    params.extra = bytes ? extra : nullptr;
-  }
-};
-
-CUDA_MEMCPY3D copy_node(CUdeviceptr to, CUdeviceptr from, uint64_t to_stride, uint64_t from_stride, uint64_t row_bytes, uint64_t rows) {
-  CUDA_MEMCPY3D copy = {};
-  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-  copy.srcDevice = from;
-  copy.dstDevice = to;
-  copy.srcPitch = from_stride;
-  copy.dstPitch = to_stride;
-  copy.WidthInBytes = row_bytes;
-  copy.Height = rows;
-  copy.Depth = 1;
-  return copy;
-}
-
-CUdeviceptr address_of(const heddle_binding_t& binding) {
+Address address_of(const heddle_binding_t& binding) {
   const Buffer* buffer = Buffer::from(binding.buffer);
   return buffer && buffer->address ? buffer->address + binding.offset : 0;
 }
 
-CUDA_MEMCPY3D copy_node(const Shared& group) {
-  return copy_node(group.place.address, address_of(group.given), group.place.size, group.place.size, group.place.size, 1);
+Copy2d copy_node(const Shared& group) {
+  return {group.place.address, address_of(group.given), group.place.size, group.place.size, group.place.size, 1};
 }
 
-CUDA_MEMCPY3D copy_node(const Op& op) {
-  if (op.kind == Op::Kind::kCopy) return copy_node(op.copy.to, op.copy.from, op.copy.length, op.copy.length, op.copy.length, 1);
-  const Op::Copy2d& copy = op.copy_2d;
-  return copy_node(copy.to, copy.from, copy.to_stride, copy.from_stride, copy.row_bytes, copy.rows);
+Copy2d copy_node(const Op& op) {
+  if (op.kind == Op::Kind::kCopy2d) return op.copy_2d;
+  return {op.copy.to, op.copy.from, op.copy.length, op.copy.length, op.copy.length, 1};
 }
 
-CUDA_MEMSET_NODE_PARAMS fill_node(const Op::Fill& op) {
-  CUDA_MEMSET_NODE_PARAMS fill = {};
-  fill.dst = op.to;
-  fill.elementSize = op.pattern_bytes;
-  fill.value = static_cast<unsigned int>(op.pattern);
-  fill.width = op.length / op.pattern_bytes;
-  fill.height = 1;
-  return fill;
+Fill fill_node(const Op::Fill& op) {
+  return {op.to, op.length / op.pattern_bytes, op.pattern_bytes, static_cast<uint32_t>(op.pattern)};
 }
 
 // Why a list with this op cannot become a graph; NULL if it can.
@@ -166,81 +119,70 @@ const char* obstacle(const Op& op) {
 
 class Builder {
  public:
-  explicit Builder(Recording* recording) : recording_(recording), cuda_(recording->device()->cuda) {}
+  explicit Builder(Recording* recording) : recording_(recording), backend_(recording->device()->backend) {}
 
-  CUresult build() {
-    if (CUresult bad = cuda_.cuGraphCreate(&recording_->graph, 0)) return bad;
+  Result build() {
+    if (Result bad = backend_.create_graph(&recording_->graph)) return bad;
     recording_->nodes.resize(recording_->list.ops.size());
     for (Shared& group : recording_->shared) {
-      if (CUresult bad = add_copy(copy_node(group), &group.node)) return bad;
+      if (Result bad = add_copy(copy_node(group), &group.node)) return bad;
     }
-    if (CUresult bad = barrier()) return bad;
+    if (Result bad = barrier()) return bad;
     for (size_t i = 0; i < recording_->list.ops.size(); ++i) {
       const Op& op = recording_->list.ops[i];
-      CUresult result = op.kind == Op::Kind::kBarrier ? barrier() : add(op, &recording_->nodes[i]);
-      if (result != CUDA_SUCCESS) return result;
+      Result result = op.kind == Op::Kind::kBarrier ? barrier() : add(op, &recording_->nodes[i]);
+      if (result != kSuccess) return result;
     }
-    return cuda_.cuGraphInstantiateWithFlags(&recording_->executable, recording_->graph, 0);
+    return backend_.instantiate(recording_->graph, &recording_->executable);
   }
 
  private:
   // Later nodes wait for those of the current group.
-  CUresult barrier() {
-    if (group_.empty()) return CUDA_SUCCESS;
-    early_ = group_.size() == 1 && group_starts_early_ && cuda_.cuGraphAddDependencies;
+  Result barrier() {
+    if (group_.empty()) return kSuccess;
+    early_ = group_.size() == 1 && group_starts_early_ && backend_.capabilities().early_edges;
     if (group_.size() > kDirectEdges) {
-      CUgraphNode join;
-      if (CUresult bad = cuda_.cuGraphAddEmptyNode(&join, recording_->graph, group_.data(), group_.size())) return bad;
+      Node join;
+      if (Result bad = backend_.add_empty(recording_->graph, group_.data(), group_.size(), &join)) return bad;
       group_.assign(1, join);
     }
     before_.swap(group_);
     group_.clear();
     group_starts_early_ = true;
-    return CUDA_SUCCESS;
+    return kSuccess;
   }
 
-  // An edge between two kernels of which the second waits by itself.
-  CUresult add_early_edge(CUgraphNode node) {
-    CUgraphEdgeData edge = {};
-    edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
-    edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
-    return cuda_.cuGraphAddDependencies(recording_->graph, before_.data(), &node, &edge, 1);
-  }
-
-  CUresult add(const Op& op, CUgraphNode* out) {
-    CUresult result = CUDA_SUCCESS;
+  Result add(const Op& op, Node* out) {
+    Result result = kSuccess;
     if (op.kind == Op::Kind::kLaunch) {
-      KernelNode node(recording_->list, op.launch);
+      const Launch launch = launch_of(recording_->list, op.launch);
       const bool early = early_ && op.launch.entry->starts_early;
-      result = cuda_.cuGraphAddKernelNode(out, recording_->graph, before_.data(), early ? 0 : before_.size(), &node.params);
-      if (result == CUDA_SUCCESS && early) result = add_early_edge(*out);
+      result = backend_.add_kernel(recording_->graph, before_.data(), early ? 0 : before_.size(), launch, out);
+      // An edge between two kernels of which the second waits by itself.
+      if (result == kSuccess && early) result = backend_.add_early_edge(recording_->graph, before_.front(), *out);
       group_starts_early_ &= op.launch.entry->starts_early;
     } else if (op.kind == Op::Kind::kFill) {
-      const CUDA_MEMSET_NODE_PARAMS fill = fill_node(op.fill);
-      result = cuda_.cuGraphAddMemsetNode(out, recording_->graph, before_.data(), before_.size(), &fill, recording_->device()->context);
+      result = backend_.add_fill(recording_->graph, before_.data(), before_.size(), fill_node(op.fill), out);
       group_starts_early_ = false;
     } else {
       return add_copy(copy_node(op), out);
     }
-    if (result == CUDA_SUCCESS) group_.push_back(*out);
+    if (result == kSuccess) group_.push_back(*out);
     return result;
   }
 
-  CUresult add_copy(const CUDA_MEMCPY3D& copy, CUgraphNode* out) {
+  Result add_copy(const Copy2d& copy, Node* out) {
     group_starts_early_ = false;
-    if (CUresult bad =
-            cuda_.cuGraphAddMemcpyNode(out, recording_->graph, before_.data(), before_.size(), &copy, recording_->device()->context)) {
-      return bad;
-    }
+    if (Result bad = backend_.add_copy(recording_->graph, before_.data(), before_.size(), copy, out)) return bad;
     group_.push_back(*out);
-    return CUDA_SUCCESS;
+    return kSuccess;
   }
 
   Recording* recording_;
-  const Api& cuda_;
-  std::vector<CUgraphNode> before_, group_;  // group_: the nodes since the last barrier
-  bool group_starts_early_ = true;           // the group has only kernels that let the next one start early
-  bool early_ = false;                       // before_ is a single such kernel
+  Backend& backend_;
+  std::vector<Node> before_, group_;  // group_: the nodes since the last barrier
+  bool group_starts_early_ = true;    // the group has only kernels that let the next one start early
+  bool early_ = false;                // before_ is a single such kernel
 };
 
 uint32_t binding_count(const heddle_command_t& command) {
@@ -325,7 +267,7 @@ heddle_status_t* share(Recording* recording) {
     if (members.size() < kNodesWorthCopying) continue;
     Shared& group = recording->shared.emplace_back();
     group.place.size = std::get<2>(range);
-    if (allocate(recording->owner, &group.place) != CUDA_SUCCESS) {
+    if (allocate(recording->owner, &group.place) != kSuccess) {
       recording->shared.pop_back();
       break;
     }
@@ -358,15 +300,15 @@ heddle_status_t* check_copies(const Recording* recording) {
     const Op& op = recording->list.ops[i];
     if (op.kind != Op::Kind::kCopy) continue;
     if (op.copy.from < op.copy.to + op.copy.length && op.copy.to < op.copy.from + op.copy.length) {
-      return status(recording->device()->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: replaying failed: source and target of command %u (a copy) overlap; copy through another buffer", op.command);
+      return status(recording->device(), HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "replaying failed: source and target of command %u (a copy) overlap; copy through another buffer", op.command);
     }
   }
   return nullptr;
 }
 
 void set_launch(Recording* recording, Dynamic& place, const heddle_binding_t& binding) {
-  const CUdeviceptr address = address_of(binding);
+  const Address address = address_of(binding);
   if (place.address != address) mark_stale(recording, place.op);
   place.address = address;
   recording->arguments[place.op].bindings[place.index] = binding;
@@ -382,12 +324,12 @@ heddle_status_t* part(Recording* recording, Shared* group, uint32_t set) {
   group->members.clear();
   group->is_stale = false;
   ContextScope scope(recording->owner);
-  const CUresult result = recording->owner->cuda.cuGraphNodeSetEnabled(recording->executable, group->node, 0);
-  return result == CUDA_SUCCESS ? nullptr : recording->owner->failed(result, "taking a copy out of a recording");
+  const Result result = recording->owner->backend.disable_node(recording->executable, group->node);
+  return result == kSuccess ? nullptr : recording->owner->failed(result, "taking a copy out of a recording");
 }
 
 heddle_status_t* set_shared(Recording* recording, Shared* group, uint32_t index, const heddle_binding_t& binding) {
-  const CUdeviceptr address = address_of(binding);
+  const Address address = address_of(binding);
   if (index == group->members.front()) {
     group->is_stale |= group->given_address != address;
     group->given_address = address;
@@ -406,15 +348,15 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
   Device* device = recording->device();
   const Buffer* buffer = Buffer::from(binding.buffer);
   if (binding.length != place.length) {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "cuda: replaying failed: dynamic binding %u (command %u) has %llu bytes, %llu were recorded [HD-G-01]", index,
-                  place.command, number(binding.length), number(place.length));
+    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "replaying failed: dynamic binding %u (command %u) has %llu bytes, %llu were recorded [HD-G-01]", index, place.command,
+                  number(binding.length), number(place.length));
   }
   const bool is_launch = place.op != kNone && recording->list.ops[place.op].kind == Op::Kind::kLaunch;
   const bool is_nothing = is_launch || place.op == kNone;  // no buffer is allowed
   if (buffer ? !buffer->holds(binding.offset, binding.length) : binding.length != 0 || binding.offset != 0 || !is_nothing) {
-    return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                  "cuda: replaying failed: dynamic binding %u (command %u%s%s, %llu bytes at %llu) %s%llu bytes", index, place.command,
+    return status(device, HEDDLE_STATUS_OUT_OF_RANGE,
+                  "replaying failed: dynamic binding %u (command %u%s%s, %llu bytes at %llu) %s%llu bytes", index, place.command,
                   is_launch ? ", kernel " : "", is_launch ? recording->list.ops[place.op].launch.entry->name.c_str() : "",
                   number(binding.length), number(binding.offset), buffer ? "ends after the buffer's " : "has no buffer, so ",
                   number(buffer ? buffer->size : 0));
@@ -422,8 +364,8 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
   if (place.op == kNone) return nullptr;
   if (place.shared != kNone) return set_shared(recording, &recording->shared[place.shared], index, binding);
   Op& op = recording->list.ops[place.op];
-  const CUdeviceptr address = address_of(binding);
-  CUdeviceptr* at = nullptr;
+  const Address address = address_of(binding);
+  Address* at = nullptr;
   switch (op.kind) {
     case Op::Kind::kLaunch:
       set_launch(recording, place, binding);
@@ -442,11 +384,9 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
 
 heddle_status_t* patch(Recording* recording) {
   Device* device = recording->device();
-  const Api& cuda = device->cuda;
   for (Shared& group : recording->shared) {
     if (!group.is_stale) continue;
-    const CUDA_MEMCPY3D copy = copy_node(group);
-    if (CUresult bad = cuda.cuGraphExecMemcpyNodeSetParams(recording->executable, group.node, &copy, device->context)) {
+    if (Result bad = device->backend.patch_copy(recording->executable, group.node, copy_node(group))) {
       return device->failed(bad, "patching a recorded copy");
     }
     group.is_stale = false;
@@ -454,19 +394,16 @@ heddle_status_t* patch(Recording* recording) {
   for (uint32_t i : recording->stale) {
     const Op& op = recording->list.ops[i];
     recording->is_stale[i] = 0;
-    CUresult result = CUDA_SUCCESS;
+    Result result = kSuccess;
     if (op.kind == Op::Kind::kLaunch) {
       if (heddle_status_t* bad = repack(recording, i)) return bad;
-      KernelNode node(recording->list, op.launch);
-      result = cuda.cuGraphExecKernelNodeSetParams(recording->executable, recording->nodes[i], &node.params);
+      result = device->backend.patch_kernel(recording->executable, recording->nodes[i], launch_of(recording->list, op.launch));
     } else if (op.kind == Op::Kind::kFill) {
-      const CUDA_MEMSET_NODE_PARAMS fill = fill_node(op.fill);
-      result = cuda.cuGraphExecMemsetNodeSetParams(recording->executable, recording->nodes[i], &fill, device->context);
+      result = device->backend.patch_fill(recording->executable, recording->nodes[i], fill_node(op.fill));
     } else {
-      const CUDA_MEMCPY3D copy = copy_node(op);
-      result = cuda.cuGraphExecMemcpyNodeSetParams(recording->executable, recording->nodes[i], &copy, device->context);
+      result = device->backend.patch_copy(recording->executable, recording->nodes[i], copy_node(op));
     }
-    if (result != CUDA_SUCCESS) return device->failed(result, "patching a recorded command");
+    if (result != kSuccess) return device->failed(result, "patching a recorded command");
   }
   recording->stale.clear();
   return nullptr;
@@ -479,7 +416,7 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
   *out = nullptr;
   Queue* queue = Queue::from(handle);
   Device* device = queue->device();
-  return guarded(device->host, "cuda: recording", [&]() -> heddle_status_t* {
+  return guarded(device, "recording", [&]() -> heddle_status_t* {
     if (heddle_status_t* lost = device->loss()) return lost;
     ContextScope scope(device);
     struct Holder {
@@ -494,20 +431,19 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
     if (heddle_status_t* bad = lower_commands(device, commands, count, &recording->list)) return bad;
     for (const Op& op : recording->list.ops) {
       if (const char* why = obstacle(op)) {
-        return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "cuda: recording %u commands failed: command %u is %s; submit the list",
-                      count, op.command, why);
+        return status(device, HEDDLE_STATUS_UNIMPLEMENTED, "recording %u commands failed: command %u is %s; submit the list", count,
+                      op.command, why);
       }
     }
     note_dynamic(recording, commands, count, dynamic);
-    for (const Dynamic& place : recording->dynamic) {  // CUDA can patch only copies of one row
+    for (const Dynamic& place : recording->dynamic) {  // only copies of one row can be patched
       if (place.op == kNone || recording->list.ops[place.op].kind != Op::Kind::kCopy2d) continue;
-      return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED,
-                    "cuda: recording %u commands failed: command %u is a 2-D copy whose bindings change; submit the list", count,
-                    place.command);
+      return status(device, HEDDLE_STATUS_UNIMPLEMENTED,
+                    "recording %u commands failed: command %u is a 2-D copy whose bindings change; submit the list", count, place.command);
     }
     if (heddle_status_t* bad = share(recording)) return bad;
-    const CUresult result = Builder(recording).build();
-    if (result != CUDA_SUCCESS) return device->failed(result, "building a graph");
+    const Result result = Builder(recording).build();
+    if (result != kSuccess) return device->failed(result, "building a graph");
     *out = recording->handle();
     holder.recording = nullptr;
     device->live.recordings.fetch_add(1);
@@ -518,14 +454,14 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
 heddle_status_t* replay(heddle_recording_t* handle, const heddle_binding_t* bindings, uint32_t count, const heddle_sync_t* in) noexcept {
   Recording* recording = Recording::from(handle);
   Device* device = recording->device();
-  return guarded(device->host, "cuda: replaying", [&]() -> heddle_status_t* {
+  return guarded(device, "replaying", [&]() -> heddle_status_t* {
     heddle_sync_t sync;
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &sync, &bad_byte)) return sdk::tail_status(device->host, "heddle_sync_t", bad_byte);
     if (device->is_lost()) [[unlikely]]
       return device->loss();
     if (count != recording->dynamic.size()) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: replaying failed: %u bindings, and %zu are dynamic", count,
+      return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "replaying failed: %u bindings, and %zu are dynamic", count,
                     recording->dynamic.size());
     }
     for (uint32_t i = 0; i < count; ++i) {
@@ -557,8 +493,8 @@ void recording_free(heddle_recording_t* handle) noexcept {
   });
 }
 
-CUresult launch_graph(Recording* recording, CUstream stream) noexcept {
-  return recording->device()->cuda.cuGraphLaunch(recording->executable, stream);
+Result launch_graph(Recording* recording, Stream stream) noexcept {
+  return recording->device()->backend.launch_graph(recording->executable, stream);
 }
 
 void list_launches(const Recording* recording, std::vector<const Op::Launch*>* out) {
@@ -567,4 +503,4 @@ void list_launches(const Recording* recording, std::vector<const Op::Launch*>* o
   }
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle::sdk::stream

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checks command lists and packs arguments: the part of the hot path that does not call CUDA.
-#include "cuda/list.h"
+// Checks command lists and packs arguments: the part of the hot path that does not call the vendor.
+#include "heddle/sdk/stream/list.h"
 
-namespace heddle::cuda {
-
-using sdk::status;
+namespace heddle::sdk::stream {
 
 heddle_status_t* check_binding(Device* device, const Entry& entry, uint32_t command, uint32_t region, uint32_t index,
                                const heddle_binding_t& binding) noexcept {
   const Buffer* buffer = Buffer::from(binding.buffer);
   if (buffer ? buffer->holds(binding.offset, binding.length) : binding.offset == 0 && binding.length == 0) [[likely]]
     return nullptr;
-  return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                "cuda: command %u (kernel '%s', region %u) failed: binding %u (%llu bytes at %llu) %s%llu bytes", command,
-                entry.name.c_str(), region, index, number(binding.length), number(binding.offset),
-                buffer ? "ends after the buffer's " : "has no buffer, so ", number(buffer ? buffer->size : 0));
+  return status(device, HEDDLE_STATUS_OUT_OF_RANGE,
+                "command %u (kernel '%s', region %u) failed: binding %u (%llu bytes at %llu) %s%llu bytes", command, entry.name.c_str(),
+                region, index, number(binding.length), number(binding.offset), buffer ? "ends after the buffer's " : "has no buffer, so ",
+                number(buffer ? buffer->size : 0));
 }
 
 heddle_status_t* pack_arguments(Device* device, const Entry& entry, const heddle_binding_t* bindings, const void* constants, char* out) {
-  auto address = [&](uint32_t index) -> CUdeviceptr {
+  auto address = [&](uint32_t index) -> Address {
     const Buffer* buffer = Buffer::from(bindings[index].buffer);
     return buffer && buffer->address ? buffer->address + bindings[index].offset : 0;
   };
@@ -31,24 +29,19 @@ heddle_status_t* pack_arguments(Device* device, const Entry& entry, const heddle
   for (const Argument& argument : entry.arguments) {
     switch (argument.kind) {
       case HEDDLE_ARGUMENT_BINDING: {
-        const CUdeviceptr value = address(argument.index);
+        const Address value = address(argument.index);
         std::memcpy(out + argument.at, &value, sizeof value);
         break;
       }
       case HEDDLE_ARGUMENT_CONSTANT:
         std::memcpy(out + argument.at, static_cast<const char*>(constants) + argument.index, argument.size_bytes);
         break;
-      default: {
-        const CUresult result = encode_tensor_map(device->cuda, argument.map, address(argument.index),
-                                                  static_cast<const int64_t*>(constants), out + argument.at);
-        if (result != CUDA_SUCCESS) {
-          return cuda_status(
-              device->host, device->cuda, code_of(result), result,
-              "cuda: encoding the tensor map of binding %u (address %llx) for kernel '%s' failed; see cuTensorMapEncodeTiled's "
-              "limits",
-              argument.index, number(address(argument.index)), entry.name.c_str());
+      default:
+        if (Result bad = argument.special->encode(address(argument.index), static_cast<const int64_t*>(constants), out + argument.at)) {
+          return result_status(device, device->backend.code_of(bad), bad,
+                               "encoding %s of binding %u (address %llx) for kernel '%s' failed; see %s", argument.special->name,
+                               argument.index, number(address(argument.index)), entry.name.c_str(), argument.special->limits);
         }
-      }
     }
   }
   return nullptr;
@@ -77,8 +70,7 @@ class Lowering {
       case HEDDLE_COMMAND_COPY_2D:
         return copy_2d(command.as.copy_2d);
       default:
-        return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: command %u failed: its kind %u is unknown", index_,
-                      command.kind);
+        return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT, "command %u failed: its kind %u is unknown", index_, command.kind);
     }
   }
 
@@ -106,10 +98,10 @@ class Lowering {
     const Facts& facts = device_->facts();
     for (int i = 0; i < 3; ++i) {
       if (command.grid[i] > static_cast<uint32_t>(facts.grid[i])) [[unlikely]] {
-        return status(device_->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                      "cuda: command %u (kernel '%s', region %u) failed: a grid of %u x %u x %u is more than this device's %d x %d x %d",
-                      index_, entry->name.c_str(), command.region, command.grid[0], command.grid[1], command.grid[2], facts.grid[0],
-                      facts.grid[1], facts.grid[2]);
+        return status(device_, HEDDLE_STATUS_OUT_OF_RANGE,
+                      "command %u (kernel '%s', region %u) failed: a grid of %u x %u x %u is more than this device's %d x %d x %d", index_,
+                      entry->name.c_str(), command.region, command.grid[0], command.grid[1], command.grid[2], facts.grid[0], facts.grid[1],
+                      facts.grid[2]);
       }
     }
     ++list_->dispatches;
@@ -127,12 +119,12 @@ class Lowering {
   }
 
   heddle_status_t* copy(const heddle_copy_command_t& command) {
-    CUdeviceptr from = 0, to = 0;
+    Address from = 0, to = 0;
     if (heddle_status_t* bad = range("copying from", command.source, command.source_offset, command.length, &from)) return bad;
     if (heddle_status_t* bad = range("copying to", command.target, command.target_offset, command.length, &to)) return bad;
     if (command.length && from < to + command.length && to < from + command.length) [[unlikely]] {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: command %u (copy of %llu bytes from %llu to %llu) failed: source and target overlap; copy through another "
+      return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "command %u (copy of %llu bytes from %llu to %llu) failed: source and target overlap; copy through another "
                     "buffer",
                     index_, number(command.length), number(command.source_offset), number(command.target_offset));
     }
@@ -142,12 +134,12 @@ class Lowering {
   }
 
   heddle_status_t* fill(const heddle_fill_command_t& command) {
-    CUdeviceptr to = 0;
+    Address to = 0;
     if (heddle_status_t* bad = range("filling", command.target, command.offset, command.length, &to)) return bad;
     const uint32_t bytes = command.pattern_bytes;
     if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) [[unlikely]] {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: command %u (fill of %llu bytes) failed: a pattern of %u bytes is none of 1, 2, 4 and 8", index_,
+      return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "command %u (fill of %llu bytes) failed: a pattern of %u bytes is none of 1, 2, 4 and 8", index_,
                     number(command.length), bytes);
     }
     ++list_->copies;
@@ -156,10 +148,10 @@ class Lowering {
   }
 
   heddle_status_t* update(const heddle_update_command_t& command) {
-    CUdeviceptr to = 0;
+    Address to = 0;
     if (heddle_status_t* bad = range("updating", command.target, command.offset, command.length, &to)) return bad;
     if (command.length && !command.source) [[unlikely]] {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: command %u (update of %llu bytes) failed: no source", index_,
+      return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT, "command %u (update of %llu bytes) failed: no source", index_,
                     number(command.length));
     }
     ++list_->copies;
@@ -168,13 +160,13 @@ class Lowering {
     if (heddle_status_t* bad = device_->staging->take(command.length, &slice)) return bad;
     list_->slices.push_back(slice);
     std::memcpy(slice.data, command.source, command.length);
-    append(Op::Kind::kCopy).copy = {to, reinterpret_cast<CUdeviceptr>(slice.data), command.length};
+    append(Op::Kind::kCopy).copy = {to, reinterpret_cast<Address>(slice.data), command.length};
     return nullptr;
   }
 
   heddle_status_t* copy_2d(const heddle_copy_2d_command_t& command) {
     if (!command.source || !command.target) {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: command %u (2-D copy) failed: no source or target", index_);
+      return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT, "command %u (2-D copy) failed: no source or target", index_);
     }
     const uint64_t rows = command.row_bytes ? command.rows : 0;
     uint64_t from_span = 0, to_span = 0;
@@ -182,36 +174,35 @@ class Lowering {
                  __builtin_add_overflow(from_span, command.row_bytes, &from_span) ||
                  __builtin_mul_overflow(rows - 1, command.target_stride, &to_span) ||
                  __builtin_add_overflow(to_span, command.row_bytes, &to_span))) {
-      return status(device_->host, HEDDLE_STATUS_OUT_OF_RANGE,
-                    "cuda: command %u (2-D copy) failed: %llu rows at strides of %llu and %llu bytes are more than 2^64", index_,
-                    number(rows), number(command.source_stride), number(command.target_stride));
+      return status(device_, HEDDLE_STATUS_OUT_OF_RANGE,
+                    "command %u (2-D copy) failed: %llu rows at strides of %llu and %llu bytes are more than 2^64", index_, number(rows),
+                    number(command.source_stride), number(command.target_stride));
     }
-    CUdeviceptr from = 0, to = 0;
+    Address from = 0, to = 0;
     if (heddle_status_t* bad = range("copying rows from", command.source->buffer, command.source->offset, from_span, &from)) return bad;
     if (heddle_status_t* bad = range("copying rows to", command.target->buffer, command.target->offset, to_span, &to)) return bad;
     if (rows > 1 && command.target_stride < command.row_bytes) {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: command %u (2-D copy) failed: target rows of %llu bytes overlap at a stride of %llu", index_,
+      return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "command %u (2-D copy) failed: target rows of %llu bytes overlap at a stride of %llu", index_,
                     number(command.row_bytes), number(command.target_stride));
     }
     if (rows && from < to + to_span && to < from + from_span) {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: command %u (2-D copy) failed: source and target overlap; copy through another buffer", index_);
+      return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "command %u (2-D copy) failed: source and target overlap; copy through another buffer", index_);
     }
     ++list_->copies;
     if (rows) append(Op::Kind::kCopy2d).copy_2d = {to, from, command.target_stride, command.source_stride, command.row_bytes, rows};
     return nullptr;
   }
 
-  heddle_status_t* range(const char* what, heddle_buffer_t* handle, uint64_t offset, uint64_t length, CUdeviceptr* out) {
+  heddle_status_t* range(const char* what, heddle_buffer_t* handle, uint64_t offset, uint64_t length, Address* out) {
     const Buffer* buffer = Buffer::from(handle);
     if (!buffer) {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: command %u (%s %llu bytes) failed: no buffer", index_, what,
-                    number(length));
+      return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT, "command %u (%s %llu bytes) failed: no buffer", index_, what, number(length));
     }
     if (!buffer->holds(offset, length)) {
-      return status(device_->host, HEDDLE_STATUS_OUT_OF_RANGE, "cuda: command %u (%s %llu bytes at %llu) failed: the buffer has %llu bytes",
-                    index_, what, number(length), number(offset), number(buffer->size));
+      return status(device_, HEDDLE_STATUS_OUT_OF_RANGE, "command %u (%s %llu bytes at %llu) failed: the buffer has %llu bytes", index_,
+                    what, number(length), number(offset), number(buffer->size));
     }
     *out = buffer->address + offset;
     return nullptr;
@@ -220,16 +211,15 @@ class Lowering {
   heddle_status_t* bad_dispatch(const heddle_dispatch_command_t& command) {
     const Entry* entry = Entry::from(command.entry);
     if (!entry) {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: command %u (dispatch, region %u) failed: no entry", index_,
-                    command.region);
+      return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT, "command %u (dispatch, region %u) failed: no entry", index_, command.region);
     }
     if (entry->device != device_) {
-      return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: command %u (kernel '%s', region %u) failed: it was loaded on device %u and the queue is device %u's [HD-Q-02]",
-                    index_, entry->name.c_str(), command.region, entry->device->ordinal, device_->ordinal);
+      return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "command %u (kernel '%s', region %u) failed: it was loaded on device %u and the queue is device %u's [HD-Q-02]", index_,
+                    entry->name.c_str(), command.region, entry->device->ordinal, device_->ordinal);
     }
-    return status(device_->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "cuda: command %u (kernel '%s', region %u) failed: %u bindings%s and %u bytes of constants%s; the kernel takes %u and %u",
+    return status(device_, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "command %u (kernel '%s', region %u) failed: %u bindings%s and %u bytes of constants%s; the kernel takes %u and %u",
                   index_, entry->name.c_str(), command.region, command.binding_count, command.bindings ? "" : " (null)",
                   command.constants_bytes, command.constants ? "" : " (null)", entry->binding_count, entry->constants_bytes);
   }
@@ -250,4 +240,4 @@ heddle_status_t* lower_commands(Device* device, const heddle_command_t* commands
   return nullptr;
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle::sdk::stream

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A bounded ring of pinned slots, through which host threads and the copy engines move bytes at the same time. Used by parameter I/O and by
 // transfers of ordinary host memory, only on the device's thread for jobs.
-#ifndef HEDDLE_CUDA_RING_H_
-#define HEDDLE_CUDA_RING_H_
+#ifndef HEDDLE_SDK_STREAM_RING_H_
+#define HEDDLE_SDK_STREAM_RING_H_
 
 #include <functional>
 
-#include "cuda/device.h"
+#include "heddle/sdk/stream/device.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
 class Ring {
  public:
@@ -23,7 +23,7 @@ class Ring {
     Plan(bool to_device, uint64_t total_bytes, uint64_t piece_bytes, uint64_t pinned_bytes, uint32_t threads);
     // Call in order. `host` is the host address of the device memory, so that no slot is needed, or null. In its slot the piece comes after the one
     // that it continues, or `lead` bytes after the start of a page that it does not share.
-    void add(CUdeviceptr device, char* host, uint64_t length, uint64_t lead, bool continues);
+    void add(Address device, char* host, uint64_t length, uint64_t lead, bool continues);
 
     // Fills memory (to_device) or consumes its contents; false stops everything. Called from several threads.
     std::function<bool(uint64_t index, char* memory)> host_side;
@@ -33,7 +33,7 @@ class Ring {
    private:
     friend class Ring;
     struct Piece {
-      CUdeviceptr device;
+      Address device;
       char* host;
       uint64_t length, slot_at, round;
     };
@@ -62,22 +62,22 @@ class Ring {
     char* memory = nullptr;  // aligned start inside the block, for huge pages
     uint64_t bytes = 0;
     bool registered = false;
-    CUevent event = nullptr;  // recorded after the copies of a round
+    Event event = nullptr;  // recorded after the copies of a round
   };
   class Move;
-  CUresult prepare(uint64_t slots, const Plan& plan);
+  Result prepare(uint64_t slots, const Plan& plan);
   // Not before a slot's first copy: by then several threads have filled it in parallel, and so allocated its pages. Pinning 96 MiB of untouched
   // memory takes 25 ms.
-  CUresult pin(Slot* slot);
+  Result pin(Slot* slot);
   void map(Slot* slot, uint64_t bytes);
   void release() noexcept;
 
   Device* device_;
-  CUstream stream_ =
+  Stream stream_ =
       nullptr;  // a single one: sequential copies free the slots one after the other; two parallel copies would keep two slots busy for as long
   std::vector<Slot> slots_;
   std::atomic<uint64_t> held_{0};
 };
 
-}  // namespace heddle::cuda
-#endif  // HEDDLE_CUDA_RING_H_
+}  // namespace heddle::sdk::stream
+#endif  // HEDDLE_SDK_STREAM_RING_H_

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A queue: one CUDA stream, its completion word, and the work in flight on it.
+// A queue: one stream, its completion word, and the work in flight on it.
 //
 // A submission whose waits are all reached or already enqueued on a stream is issued at once. One that waits for a value that the host has yet to
 // signal is held by the engine, so that no stream ever waits for work that is not enqueued (HD-Q-01).
-#ifndef HEDDLE_CUDA_QUEUE_H_
-#define HEDDLE_CUDA_QUEUE_H_
+#ifndef HEDDLE_SDK_STREAM_QUEUE_H_
+#define HEDDLE_SDK_STREAM_QUEUE_H_
 
 #include <atomic>
 #include <deque>
 #include <mutex>
 
-#include "cuda/list.h"
-#include "cuda/timeline.h"
+#include "heddle/sdk/stream/list.h"
+#include "heddle/sdk/stream/timeline.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
 struct Recording;
 
@@ -29,7 +29,7 @@ struct Submission {
   Recording* recording = nullptr;  // replayed instead of the list
   std::vector<heddle_point_t> waits, signals;
   std::vector<Download> downloads;
-  std::vector<CUevent> events;  // for a timed list: one before it and one after each op
+  std::vector<Event> events;  // for a timed list: one before it and one after each op
   heddle_command_time_t* times = nullptr;
   uint64_t number = 0;
   bool issued = false;                 // reached the stream
@@ -54,7 +54,7 @@ class Queue {
   explicit Queue(Device* device) noexcept : api_(device->api), device_(device) {}
   heddle_status_t* start(uint32_t priority);
   // On a stream of the application, on this device.
-  heddle_status_t* start_over(CUstream stream);
+  heddle_status_t* start_over(Stream stream);
   // Waits for all enqueued work. The device no longer lists the queue.
   ~Queue();
   Queue(const Queue&) = delete;
@@ -63,7 +63,7 @@ class Queue {
   static Queue* from(heddle_queue_t* handle) noexcept { return reinterpret_cast<Queue*>(handle); }
   heddle_queue_t* handle() noexcept { return reinterpret_cast<heddle_queue_t*>(this); }
   Device* device() const noexcept { return device_; }
-  CUstream stream() const noexcept { return stream_; }
+  Stream stream() const noexcept { return stream_; }
 
   // An empty submission; pass it to submit or abandon.
   Submission* draft();
@@ -82,7 +82,7 @@ class Queue {
   // Advances or fails the signals of completed work; true if there was any.
   bool retire() noexcept;
   // The stream's state; the context must be current. An application's stream may be destroyed, and a loss shows on every stream.
-  CUresult ask() const noexcept { return is_foreign_ ? CUDA_SUCCESS : device_->cuda.cuStreamQuery(stream_); }
+  Result ask() const noexcept { return is_foreign_ ? kSuccess : device_->backend.query_stream(stream_); }
   // Adds the kernels of the submission that is running on the stream, for the text of a fault; none if it waits for another queue.
   void list_suspects(std::vector<Suspect>* out);
   // Counts work of the device's thread for jobs that was enqueued on this queue.
@@ -94,7 +94,7 @@ class Queue {
  private:
   enum class Issue { kDone, kHeld };
   uint64_t done() const noexcept { return word_.value->load(std::memory_order_acquire); }
-  Issue issue_locked(Submission* submission, CUresult* out_result, size_t* out_failed);
+  Issue issue_locked(Submission* submission, Result* out_result, size_t* out_failed);
   Issue issue(Submission* submission);
   heddle_status_t* take_word();
   void read_times(const Submission& submission) noexcept;
@@ -102,7 +102,7 @@ class Queue {
 
   const heddle_driver_api_t* api_;  // HD-H-01: the first word of the object
   Device* device_;
-  CUstream stream_ = nullptr;
+  Stream stream_ = nullptr;
   bool is_foreign_ = false;
   Word word_;  // written by the stream
   std::mutex mutex_;
@@ -119,9 +119,7 @@ class Queue {
 };
 
 // NULL, or why an application's stream accepts no work now.
-heddle_status_t* check_not_captured(Device* device, CUstream stream) noexcept;
-// Checks a sync and its points.
-heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync) noexcept;
+heddle_status_t* check_not_captured(Device* device, Stream stream) noexcept;
 
-}  // namespace heddle::cuda
-#endif  // HEDDLE_CUDA_QUEUE_H_
+}  // namespace heddle::sdk::stream
+#endif  // HEDDLE_SDK_STREAM_QUEUE_H_

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A command list, checked and prepared for CUDA: addresses instead of buffers, packed arguments. Created by submit, transfers and record;
+// A command list, checked and prepared for streams: addresses instead of buffers, packed arguments. Created by submit, transfers and record;
 // issued to a stream or built into a graph.
-#ifndef HEDDLE_CUDA_LIST_H_
-#define HEDDLE_CUDA_LIST_H_
+#ifndef HEDDLE_SDK_STREAM_LIST_H_
+#define HEDDLE_SDK_STREAM_LIST_H_
 
-#include "cuda/code.h"
-#include "cuda/staging.h"
+#include "heddle/sdk/stream/code.h"
+#include "heddle/sdk/stream/staging.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
 struct Op {
   enum class Kind : uint32_t { kBarrier, kLaunch, kCopy, kFill, kCopy2d, kPeerCopy };
@@ -18,22 +18,18 @@ struct Op {
     uint32_t region;
     uint32_t first_binding;  // numbered across the list
   };
-  struct Copy {  // between any two locations: CUDA has a unified address space
-    CUdeviceptr to, from;
+  struct Copy {  // between any two locations: host and devices have one address space
+    Address to, from;
     uint64_t length;
   };
   struct Fill {
-    CUdeviceptr to;
+    Address to;
     uint64_t length, pattern;
     uint32_t pattern_bytes;
   };
-  struct Copy2d {
-    CUdeviceptr to, from;
-    uint64_t to_stride, from_stride, row_bytes, rows;
-  };
   struct PeerCopy {
-    CUdeviceptr to, from;
-    CUcontext to_context, from_context;
+    Address to, from;
+    Context to_context, from_context;
     uint64_t length;
   };
   Kind kind = Kind::kBarrier;
@@ -63,6 +59,11 @@ struct List {
   }
 };
 
+// A launch as a backend takes it.
+inline Launch launch_of(const List& list, const Op::Launch& op) noexcept {
+  return {*op.entry, op.grid, list.arguments.data() + op.arguments_at};
+}
+
 // Checks commands and appends them. Errors name the command by its index. The context must be current.
 heddle_status_t* lower_commands(Device* device, const heddle_command_t* commands, uint32_t count, List* list);
 // Packs the arguments of one launch, with bindings already checked.
@@ -73,7 +74,7 @@ heddle_status_t* check_binding(Device* device, const Entry& entry, uint32_t comm
 
 // Issues ops in order and stops at the first failing call. *out_failed is its op. With events, one more than ops, the first is recorded before the
 // ops and one after each op. The context must be current.
-CUresult issue(const Api& cuda, const List& list, const std::vector<CUevent>& events, CUstream stream, size_t* out_failed) noexcept;
+Result issue(Backend& backend, const List& list, const std::vector<Event>& events, Stream stream, size_t* out_failed) noexcept;
 
-}  // namespace heddle::cuda
-#endif  // HEDDLE_CUDA_LIST_H_
+}  // namespace heddle::sdk::stream
+#endif  // HEDDLE_SDK_STREAM_LIST_H_

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle.buffer/1: device memory, where large blocks are separate and others come from a CUDA pool of our own; pinned host memory, and
+// heddle.buffer/1: device memory, where large blocks are separate and others come from the vendor's pool; pinned host memory, and
 // registered memory of the caller.
-#include "cuda/memory.h"
+#include "heddle/sdk/stream/memory.h"
 
 #include <algorithm>
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 namespace {
 
-using sdk::guarded;
-using sdk::status;
-
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 30;
-// Blocks of at least this size do not use CUDA's pool, which allocates memory in pieces: 10 GB take it 8 ms, and 13 ms the first time, but 3 ms as
+// Blocks of at least this size do not use the pool. CUDA's allocates memory in pieces: 10 GB take it 8 ms, and 13 ms the first time, but 3 ms as
 // separate blocks. Freeing a separate block waits for the device; the allocators above keep such blocks.
 constexpr uint64_t kLargeBlock = uint64_t{64} << 20;
 constexpr uint64_t kLargeGranularity = uint64_t{2} << 20;
@@ -23,37 +20,37 @@ uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
 }
 
-heddle_status_t* exhausted(Device* device, CUresult result, const char* kind, uint64_t size) {
-  size_t free_bytes = 0, total_bytes = 0;
-  device->cuda.cuMemGetInfo(&free_bytes, &total_bytes);
-  return cuda_status(device->host, device->cuda, HEDDLE_STATUS_RESOURCE_EXHAUSTED, result,
-                     "cuda: allocating %llu bytes of %s memory on device %u ('%s') failed: %llu of its %llu bytes are free, this process "
-                     "holds %llu; free some, allocate less, or check which other programs use the device [HD-M-03]",
-                     number(size), kind, device->ordinal, device->facts().name.c_str(), number(free_bytes), number(total_bytes),
-                     number(device->counters.bytes_allocated.load()));
+heddle_status_t* exhausted(Device* device, Result result, const char* kind, uint64_t size) {
+  uint64_t free_bytes = 0, total_bytes = 0;
+  device->backend.memory_info(&free_bytes, &total_bytes);
+  return result_status(device, HEDDLE_STATUS_RESOURCE_EXHAUSTED, result,
+                       "allocating %llu bytes of %s memory on device %u ('%s') failed: %llu of its %llu bytes are free, this process "
+                       "holds %llu; free some, allocate less, or check which other programs use the device [HD-M-03]",
+                       number(size), kind, device->ordinal, device->facts().name.c_str(), number(free_bytes), number(total_bytes),
+                       number(device->counters.bytes_allocated.load()));
 }
 
 heddle_status_t* check_params(Device* device, const heddle_buffer_params_t& params) {
   if (params.memory & ~kAllKinds) {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: allocating %llu bytes failed: memory kinds %x are unknown",
+    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "allocating %llu bytes failed: memory kinds %x are unknown",
                   number(params.size_bytes), params.memory & ~kAllKinds);
   }
   if ((params.memory & HEDDLE_MEMORY_DEVICE) && (params.memory & kHostKinds)) {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "cuda: allocating %llu bytes failed: memory of this device is either on the device or host visible and pinned; ask for "
+    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "allocating %llu bytes failed: memory of this device is either on the device or host visible and pinned; ask for "
                   "one",
                   number(params.size_bytes));
   }
   if ((params.alignment_bytes & (params.alignment_bytes - 1)) != 0 || params.alignment_bytes > kMaxAlignment) {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "cuda: allocating %llu bytes aligned to %llu failed: an alignment is a power of two of at most %llu",
-                  number(params.size_bytes), number(params.alignment_bytes), number(kMaxAlignment));
+    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "allocating %llu bytes aligned to %llu failed: an alignment is a power of two of at most %llu", number(params.size_bytes),
+                  number(params.alignment_bytes), number(kMaxAlignment));
   }
   if (params.size_bytes > device->facts().memory_bytes && !(params.memory & kHostKinds)) {
-    return exhausted(device, CUDA_ERROR_OUT_OF_MEMORY, "device", params.size_bytes);
+    return exhausted(device, device->backend.capabilities().out_of_memory, "device", params.size_bytes);
   }
   if (params.size_bytes > UINT64_MAX / 4) {
-    return status(device->host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "cuda: allocating %llu bytes failed: no machine has that much",
+    return status(device, HEDDLE_STATUS_RESOURCE_EXHAUSTED, "allocating %llu bytes failed: no machine has that much",
                   number(params.size_bytes));
   }
   return nullptr;
@@ -61,38 +58,36 @@ heddle_status_t* check_params(Device* device, const heddle_buffer_params_t& para
 
 }  // namespace
 
-CUresult allocate(Device* device, Buffer* buffer) {
-  const Api& cuda = device->cuda;
+Result allocate(Device* device, Buffer* buffer) {
+  Backend& backend = device->backend;
   const uint64_t padded_size = buffer->size + (buffer->alignment > kAlignment ? buffer->alignment - kAlignment : 0);
   if (buffer->memory & kHostKinds) {
-    if (CUresult bad = cuda.cuMemHostAlloc(&buffer->pinned, padded_size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)) return bad;
+    if (Result bad = backend.allocate_host(padded_size, true, &buffer->pinned)) return bad;
     const auto start = reinterpret_cast<uint64_t>(buffer->pinned), first = round_up(start, buffer->alignment);
     buffer->host = reinterpret_cast<char*>(first);
-    if (CUresult bad = cuda.cuMemHostGetDevicePointer(&buffer->address, buffer->pinned, 0)) return bad;
+    if (Result bad = backend.address_of(buffer->pinned, &buffer->address)) return bad;
     buffer->address += first - start;
     buffer->overhead_bytes = round_up(padded_size, 4096) - buffer->size;
-    return CUDA_SUCCESS;
+    return kSuccess;
   }
   if (padded_size >= kLargeBlock) {
-    if (CUresult bad = cuda.cuMemAlloc(&buffer->large, padded_size)) return bad;
+    if (Result bad = backend.allocate_large(padded_size, &buffer->large)) return bad;
     buffer->address = round_up(buffer->large, buffer->alignment);
     buffer->overhead_bytes = round_up(padded_size, kLargeGranularity) - buffer->size;
-    return CUDA_SUCCESS;
+    return kSuccess;
   }
-  if (CUresult bad = cuda.cuMemAllocFromPoolAsync(&buffer->block, padded_size, device->pool, device->allocation_stream)) return bad;
-  // Other streams may use the memory once the allocation has happened on its own stream, which has no other work.
-  if (CUresult bad = cuda.cuStreamSynchronize(device->allocation_stream)) return bad;
+  if (Result bad = backend.allocate_pooled(padded_size, &buffer->block)) return bad;
   buffer->address = round_up(buffer->block, buffer->alignment);
-  return CUDA_SUCCESS;
+  return kSuccess;
 }
 
 void give_back(Device* device, Buffer* buffer) noexcept {
-  const Api& cuda = device->cuda;
+  Backend& backend = device->backend;
   ContextScope scope(device);
-  if (buffer->large) cuda.cuMemFree(buffer->large);
-  if (buffer->block) cuda.cuMemFreeAsync(buffer->block, device->allocation_stream);
-  if (buffer->pinned) cuda.cuMemFreeHost(buffer->pinned);
-  if (buffer->registered) cuda.cuMemHostUnregister(buffer->registered);
+  if (buffer->large) backend.free_large(buffer->large);
+  if (buffer->block) backend.free_pooled(buffer->block);
+  if (buffer->pinned) backend.free_host(buffer->pinned);
+  if (buffer->registered) backend.unregister_host(buffer->registered);
 }
 
 namespace {
@@ -113,15 +108,14 @@ heddle_status_t* buffer_allocate(heddle_device_t* handle, const heddle_buffer_pa
     buffer->size = params.size_bytes;
     buffer->alignment = std::max(params.alignment_bytes, kAlignment);
     buffer->memory = (params.memory & kHostKinds) ? kHostKinds : HEDDLE_MEMORY_DEVICE;
-    CUresult result = buffer->size ? allocate(device, buffer) : CUDA_SUCCESS;
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && buffer->memory == HEDDLE_MEMORY_DEVICE) {
-      // Freed memory may still be in the pool in pieces.
-      device->cuda.cuStreamSynchronize(device->allocation_stream);
-      device->cuda.cuMemPoolTrimTo(device->pool, 0);
+    Result result = buffer->size ? allocate(device, buffer) : kSuccess;
+    const auto is_exhausted = [&] { return device->backend.meaning(result) == Meaning::kOutOfMemory; };
+    if (is_exhausted() && buffer->memory == HEDDLE_MEMORY_DEVICE) {
+      device->backend.trim_pool();  // freed memory may still be in the pool in pieces
       result = allocate(device, buffer);
     }
-    if (result != CUDA_SUCCESS) {
-      heddle_status_t* failure = result == CUDA_ERROR_OUT_OF_MEMORY
+    if (result != kSuccess) {
+      heddle_status_t* failure = is_exhausted()
                                      ? exhausted(device, result, buffer->memory == HEDDLE_MEMORY_DEVICE ? "device" : "pinned", buffer->size)
                                      : device->failed(result, "allocating memory");
       give_back(device, buffer);
@@ -157,12 +151,12 @@ void buffer_free(heddle_buffer_t* handle) noexcept {
 heddle_status_t* check_range(Buffer* buffer, const char* what, uint64_t offset, uint64_t length) {
   if (heddle_status_t* lost = buffer->device->loss()) return lost;
   if (!buffer->holds(offset, length)) {
-    return status(buffer->device->host, HEDDLE_STATUS_OUT_OF_RANGE, "cuda: %s %llu bytes at %llu failed: the buffer has %llu bytes", what,
+    return status(buffer->device, HEDDLE_STATUS_OUT_OF_RANGE, "%s %llu bytes at %llu failed: the buffer has %llu bytes", what,
                   number(length), number(offset), number(buffer->size));
   }
   if (buffer->memory == HEDDLE_MEMORY_DEVICE) {
-    return status(buffer->device->host, HEDDLE_STATUS_FAILED_PRECONDITION,
-                  "cuda: %s %llu bytes failed: device memory is not host visible; copy it, or allocate host visible memory", what,
+    return status(buffer->device, HEDDLE_STATUS_FAILED_PRECONDITION,
+                  "%s %llu bytes failed: device memory is not host visible; copy it, or allocate host visible memory", what,
                   number(length));
   }
   return nullptr;
@@ -176,9 +170,8 @@ heddle_status_t* buffer_map(heddle_buffer_t* handle, uint64_t offset, uint64_t l
     constexpr uint32_t kKnown = HEDDLE_MAP_READ | HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD;
     if ((flags & ~kKnown) || !(flags & (HEDDLE_MAP_READ | HEDDLE_MAP_WRITE)) ||
         ((flags & HEDDLE_MAP_DISCARD) && !(flags & HEDDLE_MAP_WRITE))) {
-      return status(buffer->device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: mapping %llu bytes with flags %x failed: read, write or both, and discard only with write", number(length),
-                    flags);
+      return status(buffer->device, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "mapping %llu bytes with flags %x failed: read, write or both, and discard only with write", number(length), flags);
     }
     *out = buffer->host + offset;
     return nullptr;
@@ -202,11 +195,10 @@ heddle_status_t* buffer_invalidate(heddle_buffer_t* handle, uint64_t offset, uin
 
 heddle_status_t* import_memory(Device* device, void* memory, uint64_t size, heddle_buffer_t** out) {
   if (!memory && size != 0) {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: importing %llu bytes failed: the pointer is null", number(size));
+    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "importing %llu bytes failed: the pointer is null", number(size));
   }
   if (size > UINT64_MAX - reinterpret_cast<uint64_t>(memory)) {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: importing %llu bytes failed: they end after the address space",
-                  number(size));
+    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "importing %llu bytes failed: they end after the address space", number(size));
   }
   ContextScope scope(device);
   if (heddle_status_t* lost = device->loss()) return lost;
@@ -219,14 +211,14 @@ heddle_status_t* import_memory(Device* device, void* memory, uint64_t size, hedd
   const auto address = reinterpret_cast<uint64_t>(memory);
   buffer->alignment = address ? address & (~address + 1) : kAlignment;
   if (size) {
-    CUresult result = device->cuda.cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result == CUDA_SUCCESS) {
+    Result result = device->backend.register_host(memory, size, true);
+    if (result == kSuccess) {
       buffer->registered = memory;
-    } else if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) {
-      result = CUDA_SUCCESS;  // already pinned by the caller, or imported twice
+    } else if (device->backend.meaning(result) == Meaning::kAlreadyRegistered) {
+      result = kSuccess;  // already pinned by the caller, or imported twice
     }
-    if (result == CUDA_SUCCESS) result = device->cuda.cuMemHostGetDevicePointer(&buffer->address, memory, 0);
-    if (result != CUDA_SUCCESS) {
+    if (result == kSuccess) result = device->backend.address_of(memory, &buffer->address);
+    if (result != kSuccess) {
       heddle_status_t* failure = device->failed(result, "pinning the caller's memory");
       give_back(device, buffer);
       sdk::unmake(device->host, buffer);
@@ -280,4 +272,4 @@ const heddle_buffer_interface_t* buffer_interface() noexcept {
   return &table;
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle::sdk::stream

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.timeline/1. HostTimeline implements the host's part; this file adds the polling of the device.
-#include "cuda/timeline.h"
+#include "heddle/sdk/stream/timeline.h"
 
-#include "cuda/engine.h"
+#include "stream/engine.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
-using sdk::guarded;
 using sdk::HostTimeline;
-using sdk::status;
 
 namespace {
 
 heddle_status_t* check_value(Device* device, const char* what, uint64_t value) noexcept {
   if (value <= HostTimeline::kMaxValue) [[likely]]
     return nullptr;
-  return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "cuda: %s at value %llu failed: values end at 2^62-1; use smaller steps", what,
+  return status(device, HEDDLE_STATUS_OUT_OF_RANGE, "%s at value %llu failed: values end at 2^62-1; use smaller steps", what,
                 number(value));
 }
 
@@ -57,9 +55,8 @@ heddle_status_t* timeline_signal(heddle_timeline_t* handle, uint64_t value) noex
     if (heddle_status_t* bad = check_value(device, "signalling a timeline", value)) return bad;
     if (timeline->advance(value)) return nullptr;
     if (heddle_status_t* failure = timeline->failure(value)) return failure;
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "cuda: signalling value %llu failed: the timeline has reached %llu; values only grow", number(value),
-                  number(timeline->reached()));
+    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "signalling value %llu failed: the timeline has reached %llu; values only grow",
+                  number(value), number(timeline->reached()));
   });
 }
 
@@ -78,18 +75,18 @@ heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t count, uin
   Device* device = Timeline::from(points[0].timeline)->device();
   return guarded(device->host, "waiting for timelines", [&]() -> heddle_status_t* {
     if (mode > HEDDLE_WAIT_ANY) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: waiting failed: mode %u is neither all (0) nor any (1)", mode);
+      return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "waiting failed: mode %u is neither all (0) nor any (1)", mode);
     }
     bool several = false;
     for (uint64_t i = 0; i < count; ++i) {
       if (!points[i].timeline) {
-        return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: waiting failed: point %llu has no timeline", number(i));
+        return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "waiting failed: point %llu has no timeline", number(i));
       }
       several |= Timeline::from(points[i].timeline)->device() != device;
     }
     if (several) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: waiting failed: its points belong to several devices; wait for each device separately [HD-Q-02]");
+      return status(device, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "waiting failed: its points belong to several devices; wait for each device separately [HD-Q-02]");
     }
     return Engine::wait(device, points, count, mode, timeout_ns);
   });
@@ -136,13 +133,13 @@ heddle_status_t* timeline_notify(heddle_timeline_t* handle, uint64_t value, void
 heddle_status_t* timeline_export(heddle_timeline_t* handle, heddle_string_t kind, uint64_t* out) noexcept {
   *out = 0;
   Device* device = Timeline::from(handle)->device();
-  return status(device->host, HEDDLE_STATUS_UNIMPLEMENTED, "cuda: exporting a timeline as '%.*s' failed: unknown kind",
-                shown(sdk::view_of(kind)), kind.data);
+  return status(device, HEDDLE_STATUS_UNIMPLEMENTED, "exporting a timeline as '%.*s' failed: unknown kind", shown(sdk::view_of(kind)),
+                kind.data);
 }
 
 heddle_status_t* timeline_import(heddle_device_t* handle, heddle_string_t kind, uint64_t, heddle_timeline_t** out) noexcept {
   *out = nullptr;
-  return status(Device::from(handle)->host, HEDDLE_STATUS_UNIMPLEMENTED, "cuda: importing a timeline from '%.*s' failed: unknown kind",
+  return status(Device::from(handle), HEDDLE_STATUS_UNIMPLEMENTED, "importing a timeline from '%.*s' failed: unknown kind",
                 shown(sdk::view_of(kind)), kind.data);
 }
 
@@ -163,4 +160,4 @@ const heddle_timeline_interface_t* timeline_interface() noexcept {
   return &table;
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle::sdk::stream

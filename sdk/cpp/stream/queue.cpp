@@ -1,83 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.dispatch/1 and the queues: the hot path.
-#include "cuda/queue.h"
+#include "heddle/sdk/stream/queue.h"
 
 #include <algorithm>
 #include <thread>
 
-#include "cuda/engine.h"
-#include "cuda/graph.h"
+#include "heddle/sdk/sync.h"
+#include "stream/engine.h"
+#include "stream/graph.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
-using sdk::guarded;
 using sdk::HostTimeline;
-using sdk::status;
 using State = HostTimeline::State;
 
-heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync) noexcept {
-  if ((sync.wait_count && !sync.waits) || (sync.signal_count && !sync.signals)) [[unlikely]] {
-    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: submitting failed: %u waits%s and %u signals%s", sync.wait_count,
-                  sync.waits ? "" : " (null)", sync.signal_count, sync.signals ? "" : " (null)");
-  }
-  for (uint32_t i = 0; i < sync.wait_count; ++i) {
-    if (!sync.waits[i].timeline) [[unlikely]] {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: submitting failed: wait %u has no timeline", i);
-    }
-  }
-  for (uint32_t i = 0; i < sync.signal_count; ++i) {
-    const heddle_point_t& point = sync.signals[i];
-    if (!point.timeline) [[unlikely]] {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: submitting failed: signal %u has no timeline", i);
-    }
-    const uint64_t reached = HostTimeline::from(point.timeline)->reached();
-    if (point.value <= reached || point.value > HostTimeline::kMaxValue) [[unlikely]] {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: submitting failed: signal %u is to value %llu and its timeline has reached %llu; values only grow, up to "
-                    "2^62-1",
-                    i, number(point.value), number(reached));
-    }
-  }
-  return nullptr;
-}
-
-heddle_status_t* check_not_captured(Device* device, CUstream stream) noexcept {
+heddle_status_t* check_not_captured(Device* device, Stream stream) noexcept {
   ContextScope scope(device);
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult asked = device->cuda.cuStreamIsCapturing(stream, &capture);
-  if (asked == CUDA_SUCCESS && capture == CU_STREAM_CAPTURE_STATUS_NONE) return nullptr;
-  if (asked != CUDA_SUCCESS && asked != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return device->failed(asked, "asking the application's stream");
-  return status(device->host, HEDDLE_STATUS_FAILED_PRECONDITION,
-                "cuda: using the application's stream %p failed: it is being captured into a graph, which cannot include this work; "
+  bool is_captured = false;
+  const Result asked = device->backend.is_captured(stream, &is_captured);
+  if (asked != kSuccess) return device->failed(asked, "asking the application's stream");
+  if (!is_captured) return nullptr;
+  return status(device, HEDDLE_STATUS_FAILED_PRECONDITION,
+                "using the application's stream %p failed: it is being captured into a graph, which cannot include this work; "
                 "call before or after [HD-Q-08]",
                 static_cast<void*>(stream));
 }
 
 heddle_status_t* Queue::start(uint32_t priority) {
   ContextScope scope(device_);
-  const Api& cuda = device_->cuda;
-  int least = 0, greatest = 0;
-  CUresult result = cuda.cuCtxGetStreamPriorityRange(&least, &greatest);
-  if (result == CUDA_SUCCESS) result = cuda.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, priority ? greatest : least);
-  if (result != CUDA_SUCCESS) return device_->failed(result, "creating a stream");
+  if (Result bad = device_->backend.create_stream(priority, &stream_)) return device_->failed(bad, "creating a stream");
   return take_word();
 }
 
-heddle_status_t* Queue::start_over(CUstream stream) {
+heddle_status_t* Queue::start_over(Stream stream) {
   stream_ = stream;
   is_foreign_ = true;
   return take_word();
 }
 
 heddle_status_t* Queue::take_word() {
-  const Api& cuda = device_->cuda;
   std::unique_lock<std::mutex> lock(device_->queues_mutex);
   if (device_->idle_words.empty()) {
     void* memory = nullptr;
-    CUdeviceptr address = 0;
-    CUresult result = cuda.cuMemHostAlloc(&memory, 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    if (result == CUDA_SUCCESS) result = cuda.cuMemHostGetDevicePointer(&address, memory, 0);
-    if (result != CUDA_SUCCESS) {
+    Address address = 0;
+    Result result = device_->backend.allocate_host(64, true, &memory);
+    if (result == kSuccess) result = device_->backend.address_of(memory, &address);
+    if (result != kSuccess) {
       lock.unlock();
       return device_->failed(result, "creating a queue's completion word");
     }
@@ -96,7 +64,7 @@ heddle_status_t* Queue::take_word() {
 Queue::~Queue() {
   if (!word_.value) {  // start failed
     ContextScope scope(device_);
-    if (stream_ && !is_foreign_) device_->cuda.cuStreamDestroy(stream_);
+    if (stream_ && !is_foreign_) device_->backend.destroy_stream(stream_);
     return;
   }
   for (uint64_t turn = 0; unfinished_.load(std::memory_order_acquire) != 0 || jobs_.load(std::memory_order_acquire) != 0; ++turn) {
@@ -112,7 +80,7 @@ Queue::~Queue() {
   }
   while (pins_.load(std::memory_order_acquire) != 0 || retiring_.load(std::memory_order_acquire)) std::this_thread::yield();  // short waits
   ContextScope scope(device_);
-  if (!is_foreign_) device_->cuda.cuStreamDestroy(stream_);
+  if (!is_foreign_) device_->backend.destroy_stream(stream_);
   if (word_.value && !device_->is_lost()) {
     std::lock_guard<std::mutex> lock(device_->queues_mutex);
     device_->idle_words.push_back(word_);
@@ -151,7 +119,7 @@ void Queue::abandon(Submission* submission) noexcept {
 }
 
 heddle_status_t* Queue::submit(Submission* submission, const heddle_sync_t& sync) {
-  if (heddle_status_t* bad = check_sync(device_->host, sync)) [[unlikely]] {
+  if (heddle_status_t* bad = check_sync(device_, sync)) [[unlikely]] {
     abandon(submission);
     return bad;
   }
@@ -183,24 +151,23 @@ bool Queue::try_issue(Submission* submission) {
 }
 
 Queue::Issue Queue::issue(Submission* submission) {
-  CUresult result = CUDA_SUCCESS;
+  Result result = kSuccess;
   size_t failed = 0;
   {
     ContextScope scope(device_);
     std::lock_guard<std::mutex> lock(mutex_);
     if (issue_locked(submission, &result, &failed) == Issue::kHeld) return Issue::kHeld;
   }
-  if (result != CUDA_SUCCESS) [[unlikely]] {
+  if (result != kSuccess) [[unlikely]] {
     // It is in flight by now; the thread that retires it takes the failure from the device or from the submission.
-    if (ends_context(result)) device_->host->status_free(device_->host->self, device_->failed(result, "running work"));
+    if (device_->ends_context(result)) device_->host->status_free(device_->host->self, device_->failed(result, "running work"));
   }
   return Issue::kDone;
 }
 
 // Call with the context current and the lock held. If this returns kDone, the submission no longer belongs to the caller.
-Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, size_t* out_failed) {
-  const Api& cuda = device_->cuda;
-  const heddle_host_t* host = device_->host;
+Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, size_t* out_failed) {
+  Backend& backend = device_->backend;
   Timeline::OnItsWay waits[16];
   size_t wait_count = 0;
   auto loose = [&](heddle_status_t* failure) {
@@ -222,8 +189,8 @@ Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, s
       if (timeline->state(point.value) == State::kReached) continue;
       return Issue::kHeld;
     }
-    if (signal.queue == this) continue;                                        // the stream keeps the order
-    if (timeline->device()->context != device_->context) return Issue::kHeld;  // another device: the host waits
+    if (signal.queue == this) continue;                                                   // the stream keeps the order
+    if (timeline->device()->backend.context() != backend.context()) return Issue::kHeld;  // another device: the host waits
     if (wait_count == std::size(waits)) return Issue::kHeld;
     waits[wait_count++] = signal;
   }
@@ -232,29 +199,29 @@ Queue::Issue Queue::issue_locked(Submission* submission, CUresult* out_result, s
   in_flight_.push_back(submission);
   for (const heddle_point_t& point : submission->signals)
     Timeline::from(point.timeline)->add({point.value, this, word_, submission->number});
-  CUresult result = CUDA_SUCCESS;
-  for (size_t i = 0; i < wait_count && result == CUDA_SUCCESS; ++i) {
+  Result result = kSuccess;
+  for (size_t i = 0; i < wait_count && result == kSuccess; ++i) {
     if (waits[i].word.value->load(std::memory_order_acquire) >= waits[i].number) continue;
-    result = cuda.cuStreamWaitValue64(stream_, waits[i].word.address, waits[i].number, CU_STREAM_WAIT_VALUE_GEQ);
+    result = backend.wait_word(stream_, waits[i].word.address, waits[i].number);
   }
-  if (result == CUDA_SUCCESS) {
+  if (result == kSuccess) {
     result = submission->recording ? launch_graph(submission->recording, stream_)
-                                   : cuda::issue(cuda, submission->list, submission->events, stream_, out_failed);
-    if (result != CUDA_SUCCESS && !ends_context(result)) {
+                                   : stream::issue(backend, submission->list, submission->events, stream_, out_failed);
+    if (result != kSuccess && !device_->ends_context(result)) {
       const Op* op = submission->recording || *out_failed >= submission->list.ops.size() ? nullptr : &submission->list.ops[*out_failed];
-      submission->failure = cuda_status(host, cuda, code_of(result), result, "cuda: issuing %s%s%s on device %u failed",
-                                        submission->recording                 ? "a recording"
-                                        : op && op->kind == Op::Kind::kLaunch ? "kernel '"
-                                                                              : "a copy",
-                                        op && op->kind == Op::Kind::kLaunch ? op->launch.entry->name.c_str() : "",
-                                        op && op->kind == Op::Kind::kLaunch ? "'" : "", device_->ordinal);
-      if (op && op->kind == Op::Kind::kLaunch) sdk::set_region(host, submission->failure, op->launch.region);
-      result = CUDA_SUCCESS;
+      const bool is_kernel = op && op->kind == Op::Kind::kLaunch;
+      submission->failure = result_status(device_, backend.code_of(result), result, "issuing %s%s%s on device %u failed",
+                                          submission->recording ? "a recording"
+                                          : is_kernel           ? "kernel '"
+                                                                : "a copy",
+                                          is_kernel ? op->launch.entry->name.c_str() : "", is_kernel ? "'" : "", device_->ordinal);
+      if (is_kernel) sdk::set_region(device_->host, submission->failure, op->launch.region);
+      result = kSuccess;
     }
   }
-  const CUresult written = cuda.cuStreamWriteValue64(stream_, word_.address, submission->number, CU_STREAM_WRITE_VALUE_DEFAULT);
-  *out_result = result != CUDA_SUCCESS ? result : written;
-  if (ends_context(result)) submission->issued = false;  // the fault was caused by other work
+  const Result written = backend.write_word(stream_, word_.address, submission->number);
+  *out_result = result != kSuccess ? result : written;
+  if (device_->ends_context(result)) submission->issued = false;  // the fault was caused by other work
   return Issue::kDone;
 }
 
@@ -330,18 +297,17 @@ void Queue::finish(Submission* submission) noexcept {
 }
 
 heddle_status_t* Queue::take_events(Submission* submission) {
-  const Api& cuda = device_->cuda;
   const size_t count = submission->list.ops.size() + 1;
   {
     std::lock_guard<std::mutex> lock(device_->queues_mutex);
-    std::vector<CUevent>& idle = device_->idle_events;
+    std::vector<Event>& idle = device_->idle_events;
     const auto taken = static_cast<ptrdiff_t>(std::min(count, idle.size()));
     submission->events.assign(idle.end() - taken, idle.end());
     idle.erase(idle.end() - taken, idle.end());
   }
   while (submission->events.size() < count) {
-    CUevent event = nullptr;
-    if (CUresult bad = cuda.cuEventCreate(&event, CU_EVENT_DEFAULT)) return device_->failed(bad, "creating events for timing");
+    Event event = nullptr;
+    if (Result bad = device_->backend.create_event(true, &event)) return device_->failed(bad, "creating events for timing");
     submission->events.push_back(event);
   }
   return nullptr;
@@ -353,7 +319,7 @@ void Queue::read_times(const Submission& submission) noexcept {
   for (size_t i = 0; i < submission.list.ops.size(); ++i) {
     const Op& op = submission.list.ops[i];
     float ms = 0;
-    if (device_->cuda.cuEventElapsedTime(&ms, submission.events[i], submission.events[i + 1]) != CUDA_SUCCESS) return;
+    if (device_->backend.elapsed(submission.events[i], submission.events[i + 1], &ms) != kSuccess) return;
     const double begin_ns = now_ns;
     now_ns += static_cast<double>(ms) * 1e6;
     if (op.kind != Op::Kind::kBarrier) submission.times[op.command] = {static_cast<uint64_t>(begin_ns), static_cast<uint64_t>(now_ns)};
@@ -361,7 +327,7 @@ void Queue::read_times(const Submission& submission) noexcept {
 }
 
 void Queue::list_suspects(std::vector<Suspect>* out) {
-  // The holder of the lock is inside a CUDA call, which returns soon if a device is lost.
+  // The holder of the lock is inside a call of the vendor, which returns soon if a device is lost.
   std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   for (int i = 0; i < 1000 && !lock.owns_lock(); ++i) {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
@@ -400,8 +366,7 @@ heddle_status_t* queue_create(heddle_device_t* handle, const heddle_queue_params
     uint64_t bad_byte;
     if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_queue_params_t", bad_byte);
     if (params.priority > 1) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: creating a queue failed: priority %u is neither 0 nor 1",
-                    params.priority);
+      return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "creating a queue failed: priority %u is neither 0 nor 1", params.priority);
     }
     if (heddle_status_t* lost = device->loss()) return lost;
     auto* queue = sdk::make<Queue>(device->host, device);
@@ -433,8 +398,7 @@ heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submissio
   if (device->is_lost()) [[unlikely]]
     return device->loss();
   if (submission.command_count && !submission.commands) [[unlikely]] {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: submitting %u commands failed: the list is null",
-                  submission.command_count);
+    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "submitting %u commands failed: the list is null", submission.command_count);
   }
   ContextScope scope(device);  // needed by staging and tensor maps
   Submission* draft = queue->draft();
@@ -453,7 +417,7 @@ heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submissio
 
 heddle_status_t* submit_timed(heddle_queue_t* handle, const heddle_submission_t* in, heddle_command_time_t* times) noexcept {
   Queue* queue = Queue::from(handle);
-  return guarded(queue->device()->host, "cuda: submitting", [&]() -> heddle_status_t* {
+  return guarded(queue->device(), "submitting", [&]() -> heddle_status_t* {
     if (in->struct_size == sizeof(heddle_submission_t)) [[likely]]
       return submit_sized(queue, *in, times);
     heddle_submission_t submission;
@@ -491,4 +455,4 @@ const heddle_profile_interface_t* profile_interface() noexcept {
   return &table;
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle::sdk::stream

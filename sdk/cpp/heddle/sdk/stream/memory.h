@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A CUDA device's buffers. Lowering uses address and size on the hot path.
-#ifndef HEDDLE_CUDA_MEMORY_H_
-#define HEDDLE_CUDA_MEMORY_H_
+// The buffers of a device. Lowering uses address and size on the hot path.
+#ifndef HEDDLE_SDK_STREAM_MEMORY_H_
+#define HEDDLE_SDK_STREAM_MEMORY_H_
 
-#include "cuda/device.h"
+#include "heddle/sdk/stream/device.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
 struct Buffer {
   const heddle_driver_api_t* api;  // HD-H-01: the first word
-  CUdeviceptr address = 0;         // 0 if size is 0
+  Address address = 0;             // 0 if size is 0
   uint64_t size = 0;
   Device* device = nullptr;
   uint64_t alignment = kAlignment;
   uint32_t memory = 0;
   char* host = nullptr;         // its host address, NULL for device memory
-  CUdeviceptr block = 0;        // block to return to the pool, 0 if it is not from the pool
-  CUdeviceptr large = 0;        // block to free with cuMemFree, 0 if it is not a separate block
-  void* pinned = nullptr;       // memory for cuMemFreeHost
+  Address block = 0;            // block to return to the pool, 0 if it is not from the pool
+  Address large = 0;            // separate block, 0 if it is not one
+  void* pinned = nullptr;       // pinned memory of the buffer itself
   void* registered = nullptr;   // memory to unregister
   uint64_t overhead_bytes = 0;  // bytes beyond size, outside of the pool
   void (*release)(void*) = nullptr;
@@ -29,8 +29,8 @@ struct Buffer {
 };
 
 // Allocates memory for a buffer whose size, alignment and kind are set, and frees it. The context must be current.
-CUresult allocate(Device* device, Buffer* buffer);
+Result allocate(Device* device, Buffer* buffer);
 void give_back(Device* device, Buffer* buffer) noexcept;
 
-}  // namespace heddle::cuda
-#endif  // HEDDLE_CUDA_MEMORY_H_
+}  // namespace heddle::sdk::stream
+#endif  // HEDDLE_SDK_STREAM_MEMORY_H_

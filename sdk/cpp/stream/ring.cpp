@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Threads take pieces in order. To the device: a piece's thread waits until its slot's earlier copies have finished and fills its part; the thread
 // that fills the last part of a round enqueues the round's copies. From the device: the reverse, copies first.
-#include "cuda/ring.h"
+#include "stream/ring.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -12,7 +12,7 @@
 #include <new>
 #include <thread>
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 namespace {
 
 constexpr uint64_t kThreads = 12, kMostThreads = 48;
@@ -49,7 +49,7 @@ Ring::Plan::Plan(bool to_device, uint64_t total_bytes, uint64_t piece_bytes, uin
   threads_ = std::clamp<uint64_t>(total_bytes / kBytesPerThread, 1, threads ? std::min<uint64_t>(threads, kMostThreads) : kThreads);
 }
 
-void Ring::Plan::add(CUdeviceptr device, char* host, uint64_t length, uint64_t lead, bool continues) {
+void Ring::Plan::add(Address device, char* host, uint64_t length, uint64_t lead, bool continues) {
   if (host) {
     pieces_.push_back({device, host, length, 0, kNoRound});
     return;
@@ -66,14 +66,14 @@ void Ring::Plan::add(CUdeviceptr device, char* host, uint64_t length, uint64_t l
 
 Ring::~Ring() {
   release();
-  if (stream_) device_->cuda.cuStreamDestroy(stream_);
+  if (stream_) device_->backend.destroy_stream(stream_);
 }
 
 void Ring::release() noexcept {
   for (Slot& slot : slots_) {
-    if (slot.registered) device_->cuda.cuMemHostUnregister(slot.memory);
+    if (slot.registered) device_->backend.unregister_host(slot.memory);
     if (slot.mapping) munmap(slot.mapping, slot.bytes + kHugePage);
-    if (slot.event) device_->cuda.cuEventDestroy(slot.event);
+    if (slot.event) device_->backend.destroy_event(slot.event);
   }
   slots_.clear();
   held_.store(0, std::memory_order_relaxed);
@@ -95,10 +95,10 @@ void Ring::map(Slot* slot, uint64_t bytes) {
   }
 }
 
-CUresult Ring::prepare(uint64_t slots, const Plan& plan) {
-  const Api& cuda = device_->cuda;
+Result Ring::prepare(uint64_t slots, const Plan& plan) {
+  Backend& backend = device_->backend;
   if (!stream_) {
-    if (CUresult bad = cuda.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0)) return bad;
+    if (Result bad = backend.create_stream(0, &stream_)) return bad;
   }
   // Moves of different sizes leave slots of different sizes and numbers.
   bool too_small = false;
@@ -111,32 +111,32 @@ CUresult Ring::prepare(uint64_t slots, const Plan& plan) {
   if (too_small || bytes > plan.pinned_bytes_) release();
   while (slots_.size() < slots) {
     map(&slots_.emplace_back(), plan.slot_bytes_);
-    if (CUresult bad = cuda.cuEventCreate(&slots_.back().event, CU_EVENT_DISABLE_TIMING)) return bad;
+    if (Result bad = backend.create_event(false, &slots_.back().event)) return bad;
   }
-  return CUDA_SUCCESS;
+  return kSuccess;
 }
 
-CUresult Ring::pin(Slot* slot) {
-  if (slot->registered) return CUDA_SUCCESS;
-  if (CUresult bad = device_->cuda.cuMemHostRegister(slot->memory, slot->bytes, CU_MEMHOSTREGISTER_PORTABLE)) return bad;
+Result Ring::pin(Slot* slot) {
+  if (slot->registered) return kSuccess;
+  if (Result bad = device_->backend.register_host(slot->memory, slot->bytes, false)) return bad;
   slot->registered = true;
   held_.fetch_add(slot->bytes, std::memory_order_relaxed);
-  return CUDA_SUCCESS;
+  return kSuccess;
 }
 
 // One call of move().
 class Ring::Move {
  public:
-  Move(Ring* ring, const Plan& plan, uint64_t slots) : ring_(ring), cuda_(ring->device_->cuda), plan_(plan), turns_(slots) {}
+  Move(Ring* ring, const Plan& plan, uint64_t slots) : ring_(ring), backend_(ring->device_->backend), plan_(plan), turns_(slots) {}
 
-  CUresult run() {
+  Result run() {
     for (uint64_t i = 0; i < turns_.size(); ++i) turns_[i].left = plan_.rounds_[i].pieces;
     if (!plan_.to_device_) {
       for (uint64_t i = 0; i < turns_.size(); ++i) copy(i);
     }
     in_threads(std::min<uint64_t>(plan_.threads_, plan_.pieces_.size()), [this] { work(); });
     // Also after a failure: no copy may be in progress when the memory is freed.
-    check(cuda_.cuStreamSynchronize(ring_->stream_));
+    check(backend_.synchronize_stream(ring_->stream_));
     if (plan_.to_device_ && !stop_) {
       const uint64_t rounds = plan_.rounds_.size();
       for (uint64_t i = rounds - turns_.size(); i < rounds; ++i) tell(i);
@@ -176,7 +176,7 @@ class Ring::Move {
       changed_.wait(lock, [&] { return stop_ || turns_[round % slots].copied > copied; });
       if (stop_) return false;
     }
-    if (!check(cuda_.cuEventSynchronize(ring_->slots_[round % slots].event))) return false;
+    if (!check(backend_.synchronize_event(ring_->slots_[round % slots].event))) return false;
     if (plan_.to_device_) tell(copied);
     return true;
   }
@@ -202,12 +202,12 @@ class Ring::Move {
     Slot& slot = ring_->slots_[round % turns_.size()];
     if (!check(ring_->pin(&slot))) return;
     const uint64_t end = round + 1 < plan_.rounds_.size() ? plan_.rounds_[round + 1].first : plan_.pieces_.size();
-    CUdeviceptr device = 0;
+    Address device = 0;
     uint64_t at = 0, length = 0;
     auto enqueue = [&] {
-      const auto host = reinterpret_cast<CUdeviceptr>(slot.memory + at);
-      return length == 0 || check(plan_.to_device_ ? cuda_.cuMemcpyAsync(device, host, length, ring_->stream_)
-                                                   : cuda_.cuMemcpyAsync(host, device, length, ring_->stream_));
+      const auto host = reinterpret_cast<Address>(slot.memory + at);
+      return length == 0 || check(plan_.to_device_ ? backend_.copy(device, host, length, ring_->stream_)
+                                                   : backend_.copy(host, device, length, ring_->stream_));
     };
     for (uint64_t i = plan_.rounds_[round].first; i < end; ++i) {
       const Plan::Piece& piece = plan_.pieces_[i];
@@ -221,7 +221,7 @@ class Ring::Move {
       at = piece.slot_at;
       length = piece.length;
     }
-    if (!enqueue() || !check(cuda_.cuEventRecord(slot.event, ring_->stream_))) return;
+    if (!enqueue() || !check(backend_.record_event(slot.event, ring_->stream_))) return;
     std::lock_guard<std::mutex> lock(mutex_);
     turns_[round % turns_.size()].copied = round + 1;
     changed_.notify_all();
@@ -246,38 +246,38 @@ class Ring::Move {
     stop_ = true;
     changed_.notify_all();
   }
-  bool check(CUresult result) {
-    if (result == CUDA_SUCCESS) return true;
+  bool check(Result result) {
+    if (result == kSuccess) return true;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (failed_ == CUDA_SUCCESS) failed_ = result;
+      if (failed_ == kSuccess) failed_ = result;
     }
     stop();
     return false;
   }
 
   Ring* ring_;
-  const Api& cuda_;
+  Backend& backend_;
   const Plan& plan_;
   std::atomic<uint64_t> next_{0};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Turn> turns_;  // one per slot
-  CUresult failed_ = CUDA_SUCCESS;
+  Result failed_ = kSuccess;
 };
 
 heddle_status_t* Ring::move(const Plan& plan) {
   if (plan.pieces_.empty()) return nullptr;
   ContextScope scope(device_);
   const uint64_t slots = std::min<uint64_t>(plan.slots_, plan.rounds_.size());
-  CUresult result = prepare(slots, plan);
-  if (result != CUDA_SUCCESS) {
+  Result result = prepare(slots, plan);
+  if (result != kSuccess) {
     release();
     return device_->failed(result, "preparing pinned memory for copies");
   }
   result = Move(this, plan, slots).run();
-  return result == CUDA_SUCCESS ? nullptr : device_->failed(result, "copying through pinned memory");
+  return result == kSuccess ? nullptr : device_->failed(result, "copying through pinned memory");
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle::sdk::stream

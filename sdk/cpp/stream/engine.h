@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A device's own threads: one retires work when no thread waits for it (notifications) and issues held submissions, one moves bytes
 // that need a host thread (ordinary host memory, files). Both start on first use and are joined when the device is closed (HD-T-01).
-#ifndef HEDDLE_CUDA_ENGINE_H_
-#define HEDDLE_CUDA_ENGINE_H_
+#ifndef HEDDLE_SDK_STREAM_ENGINE_H_
+#define HEDDLE_SDK_STREAM_ENGINE_H_
 
 #include <condition_variable>
 #include <functional>
 #include <list>
 #include <thread>
 
-#include "cuda/queue.h"
+#include "heddle/sdk/stream/queue.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
 class Engine {
  public:
@@ -58,5 +58,5 @@ class Engine {
   std::thread watcher_, worker_;
 };
 
-}  // namespace heddle::cuda
-#endif  // HEDDLE_CUDA_ENGINE_H_
+}  // namespace heddle::sdk::stream
+#endif  // HEDDLE_SDK_STREAM_ENGINE_H_

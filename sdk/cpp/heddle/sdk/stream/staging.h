@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Pinned memory through which ordinary host memory is copied: slices of chunks, returned when the copy is done.
 // Used by lowering and by transfers; knows nothing of streams.
-#ifndef HEDDLE_CUDA_STAGING_H_
-#define HEDDLE_CUDA_STAGING_H_
+#ifndef HEDDLE_SDK_STREAM_STAGING_H_
+#define HEDDLE_SDK_STREAM_STAGING_H_
 
 #include <deque>
 
-#include "cuda/device.h"
+#include "heddle/sdk/stream/device.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
 class Staging {
  public:
@@ -34,7 +34,7 @@ class Staging {
   uint64_t bytes_held() const noexcept { return held_.load(std::memory_order_relaxed); }
 
  private:
-  Chunk* find(uint64_t bytes, CUresult* out_result);
+  Chunk* find(uint64_t bytes, Result* out_result);
 
   Device* device_;
   std::mutex mutex_;
@@ -43,5 +43,5 @@ class Staging {
   std::atomic<uint64_t> held_{0};
 };
 
-}  // namespace heddle::cuda
-#endif  // HEDDLE_CUDA_STAGING_H_
+}  // namespace heddle::sdk::stream
+#endif  // HEDDLE_SDK_STREAM_STAGING_H_

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Recordings: command lists as CUDA graphs, whose nodes are patched when a dynamic binding has changed (HD-G-01).
-#ifndef HEDDLE_CUDA_GRAPH_H_
-#define HEDDLE_CUDA_GRAPH_H_
+// Recordings: command lists as graphs of the vendor, whose nodes are patched when a dynamic binding has changed (HD-G-01).
+#ifndef HEDDLE_SDK_STREAM_GRAPH_H_
+#define HEDDLE_SDK_STREAM_GRAPH_H_
 
-#include "cuda/queue.h"
+#include "heddle/sdk/stream/queue.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 
 heddle_status_t* record(heddle_queue_t* queue, const heddle_command_t* commands, uint32_t count, const uint8_t* dynamic,
                         heddle_recording_t** out) noexcept;
@@ -14,8 +14,8 @@ heddle_status_t* replay(heddle_recording_t* recording, const heddle_binding_t* b
 void recording_free(heddle_recording_t* recording) noexcept;
 
 // For the queue: issues a recording whose nodes are patched, and lists its kernels for error texts.
-CUresult launch_graph(Recording* recording, CUstream stream) noexcept;
+Result launch_graph(Recording* recording, Stream stream) noexcept;
 void list_launches(const Recording* recording, std::vector<const Op::Launch*>* out);
 
-}  // namespace heddle::cuda
-#endif  // HEDDLE_CUDA_GRAPH_H_
+}  // namespace heddle::sdk::stream
+#endif  // HEDDLE_SDK_STREAM_GRAPH_H_

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.transfer/1: copies outside of a command list. The queue's stream copies pinned memory; a small amount of ordinary memory goes through a
 // staging slice; a large amount goes through the ring, moved by host threads.
-#include "cuda/engine.h"
-#include "cuda/queue.h"
-#include "cuda/ring.h"
+#include "heddle/sdk/stream/queue.h"
+#include "heddle/sdk/sync.h"
+#include "stream/engine.h"
+#include "stream/ring.h"
 
-namespace heddle::cuda {
+namespace heddle::sdk::stream {
 namespace {
-
-using sdk::guarded;
-using sdk::status;
 
 constexpr uint64_t kLargest = uint64_t{256} << 10;  // maximum bytes that go through a staging slice
 
@@ -24,28 +22,28 @@ heddle_status_t* transfer_properties(heddle_device_t* handle, heddle_transfer_pr
 heddle_status_t* locate(Device* device, const char* what, const heddle_binding_t* binding, const Buffer** out) noexcept {
   const Buffer* buffer = Buffer::from(binding->buffer);
   if (!buffer) {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: %s %llu bytes failed: no buffer", what, number(binding->length));
+    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "%s %llu bytes failed: no buffer", what, number(binding->length));
   }
   if (!buffer->holds(binding->offset, binding->length)) {
-    return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "cuda: %s %llu bytes at %llu failed: the buffer has %llu bytes", what,
+    return status(device, HEDDLE_STATUS_OUT_OF_RANGE, "%s %llu bytes at %llu failed: the buffer has %llu bytes", what,
                   number(binding->length), number(binding->offset), number(buffer->size));
   }
   *out = buffer;
   return nullptr;
 }
 
-// Whether CUDA knows the host memory, so that its engines can read it.
-bool is_pinned(const Api& cuda, const void* memory) noexcept {
-  unsigned int type = 0;
-  return cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS &&
-         type == CU_MEMORYTYPE_HOST;
+// Whether the vendor knows the host memory, so that its engines can read it.
+bool is_pinned(Backend& backend, const void* memory) noexcept {
+  Owner owner = Owner::kUnknown;
+  int ignored = 0;
+  return backend.owner_of(reinterpret_cast<Address>(memory), &owner, &ignored) == kSuccess && owner == Owner::kHost;
 }
 
 // Between ordinary host memory and a buffer, on the device's thread for jobs.
 heddle_status_t* move_by_ring(Queue* queue, const heddle_sync_t& sync, const Buffer* buffer, uint64_t offset, char* memory, uint64_t length,
                               bool to_device) {
   Device* device = queue->device();
-  if (heddle_status_t* bad = check_sync(device->host, sync)) return bad;
+  if (heddle_status_t* bad = check_sync(device, sync)) return bad;
   auto run = [=]() -> heddle_status_t* {
     Ring::Plan plan(to_device, length, Ring::kPieceBytes, 0, 0);
     for (uint64_t at = 0; at < length; at += Ring::kPieceBytes) {
@@ -74,18 +72,17 @@ heddle_status_t* copy_host(heddle_queue_t* handle, const heddle_sync_t* in, cons
   if (heddle_status_t* bad = locate(device, what, binding, &buffer)) return bad;
   const uint64_t length = binding->length;
   if (length && !memory) {
-    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: %s %llu bytes failed: the host pointer is null", what,
-                  number(length));
+    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "%s %llu bytes failed: the host pointer is null", what, number(length));
   }
   ContextScope scope(device);
   if (heddle_status_t* lost = device->loss()) return lost;
-  const bool pinned = length && is_pinned(device->cuda, memory);
+  const bool pinned = length && is_pinned(device->backend, memory);
   if (!pinned && length > kLargest) {
     return move_by_ring(queue, sync, buffer, binding->offset, static_cast<char*>(memory), length, to_device);
   }
   Submission* draft = queue->draft();
   List& list = draft->list;
-  auto host = reinterpret_cast<CUdeviceptr>(memory);
+  auto host = reinterpret_cast<Address>(memory);
   if (length && !pinned) {
     Staging::Slice slice;
     if (heddle_status_t* bad = device->staging->take(length, &slice)) {
@@ -98,13 +95,13 @@ heddle_status_t* copy_host(heddle_queue_t* handle, const heddle_sync_t* in, cons
     } else {
       draft->downloads.push_back({memory, slice.data, length});
     }
-    host = reinterpret_cast<CUdeviceptr>(slice.data);
+    host = reinterpret_cast<Address>(slice.data);
   }
   list.copies = 1;
   if (length) {
     Op& op = list.ops.emplace_back();
     op.kind = Op::Kind::kCopy;
-    const CUdeviceptr at = buffer->address + binding->offset;
+    const Address at = buffer->address + binding->offset;
     op.copy = {to_device ? at : host, to_device ? host : at, length};
   }
   return queue->submit(draft, sync);
@@ -134,18 +131,18 @@ heddle_status_t* transfer_peer_copy(heddle_queue_t* handle, const heddle_sync_t*
     if (heddle_status_t* bad = locate(device, "copying from", source, &from)) return bad;
     if (heddle_status_t* bad = locate(device, "copying to", target, &to)) return bad;
     if (source->length != target->length) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cuda: copying %llu bytes to %llu failed: lengths differ",
-                    number(source->length), number(target->length));
+      return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "copying %llu bytes to %llu failed: lengths differ", number(source->length),
+                    number(target->length));
     }
     Device* other = from->device == device ? to->device : from->device;
     if (from->device != device && to->device != device) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cuda: copying %llu bytes between devices %u and %u failed: the queue is device %u's; use one of either [HD-Q-02]",
+      return status(device, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "copying %llu bytes between devices %u and %u failed: the queue is device %u's; use one of either [HD-Q-02]",
                     number(source->length), from->device->ordinal, to->device->ordinal, device->ordinal);
     }
     if (other->is_lost()) {
-      return status(device->host, HEDDLE_STATUS_UNAVAILABLE,
-                    "cuda: copying %llu bytes from device %u to device %u failed: device %u, the other one, is lost [HD-S-02]",
+      return status(device, HEDDLE_STATUS_UNAVAILABLE,
+                    "copying %llu bytes from device %u to device %u failed: device %u, the other one, is lost [HD-S-02]",
                     number(source->length), from->device->ordinal, to->device->ordinal, other->ordinal);
     }
     device->introduce(other);
@@ -154,8 +151,8 @@ heddle_status_t* transfer_peer_copy(heddle_queue_t* handle, const heddle_sync_t*
     if (source->length) {
       Op& op = draft->list.ops.emplace_back();
       op.kind = Op::Kind::kPeerCopy;
-      op.peer_copy = {to->address + target->offset, from->address + source->offset, to->device->context, from->device->context,
-                      source->length};
+      op.peer_copy = {to->address + target->offset, from->address + source->offset, to->device->backend.context(),
+                      from->device->backend.context(), source->length};
     }
     return queue->submit(draft, sync);
   });
@@ -169,4 +166,4 @@ const heddle_transfer_interface_t* transfer_interface() noexcept {
   return &table;
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle::sdk::stream

@@ -4,17 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
-#include "cuda/engine.h"
-#include "cuda/memory.h"
-#include "cuda/ring.h"
 #include "heddle/sdk/file.h"
 #include "heddle/sdk/futex.h"
+#include "heddle/sdk/stream/memory.h"
+#include "heddle/sdk/sync.h"
+#include "stream/engine.h"
+#include "stream/ring.h"
 
-namespace heddle::cuda {
-
-using sdk::guarded;
+namespace heddle::sdk::stream {
 
 namespace {
 
@@ -34,7 +32,7 @@ heddle_status_t* file_open(heddle_device_t* handle, int32_t descriptor, uint32_t
   return guarded(device->host, "opening a file", [&]() -> heddle_status_t* {
     if (heddle_status_t* lost = device->loss()) return lost;
     sdk::File own;
-    if (heddle_status_t* bad = sdk::open_file(device->host, "cuda", descriptor, access, name, &own)) return bad;
+    if (heddle_status_t* bad = sdk::open_file(device->host, device->who, descriptor, access, name, &own)) return bad;
     try {
       *out = sdk::make<File>(device->host, File{device->api, device, own})->handle();
     } catch (...) {
@@ -77,13 +75,10 @@ heddle_status_t* run_job(Device* device, sdk::FileJob& job, const heddle_param_i
   heddle_status_t* failure = device->ring->move(plan);
   if (!failure) failure = job.result();
   if (!failure && job.total_bytes()) {
-    char text[200];
     const double seconds = static_cast<double>(sdk::monotonic_ns() - started) * 1e-9;
-    const int size = std::snprintf(text, sizeof text, "cuda: %s %llu bytes%s in %.3f ms (%.1f GB/s)", job.writes() ? "wrote" : "read",
-                                   number(job.total_bytes()), job.direct() ? " bypassing the page cache" : "", seconds * 1e3,
-                                   static_cast<double>(job.total_bytes()) * 1e-9 / seconds);
-    device->host->log(device->host->self, HEDDLE_LOG_DEBUG, sdk::string_of("param_io.cpp"), 0,
-                      sdk::string_of(std::string_view(text, static_cast<size_t>(size))));
+    log_line(device, HEDDLE_LOG_DEBUG, "param_io.cpp", "%s %llu bytes%s in %.3f ms (%.1f GB/s)", job.writes() ? "wrote" : "read",
+             number(job.total_bytes()), job.direct() ? " bypassing the page cache" : "", seconds * 1e3,
+             static_cast<double>(job.total_bytes()) * 1e-9 / seconds);
   }
   return failure;
 }
@@ -98,9 +93,9 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
     uint64_t bad_byte;
     if (!sdk::read_struct(sync_in, &sync, &bad_byte)) return sdk::tail_status(device->host, "heddle_sync_t", bad_byte);
     if (in && !sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_param_io_params_t", bad_byte);
-    if (heddle_status_t* bad = check_sync(device->host, sync)) return bad;
+    if (heddle_status_t* bad = check_sync(device, sync)) return bad;
     if (heddle_status_t* lost = device->loss()) return lost;
-    auto job = std::make_shared<sdk::FileJob>(device->host, "cuda", file ? &file->file : nullptr, writes);
+    auto job = std::make_shared<sdk::FileJob>(device->host, device->who, file ? &file->file : nullptr, writes);
     // A slot of the ring holds one chunk, so a chunk is no larger than the bound; several are read and copied at the same time.
     const uint64_t pinned = params.pinned_bytes ? params.pinned_bytes : Ring::kPinnedBytes;
     params.chunk_bytes = params.chunk_bytes ? std::min(params.chunk_bytes, pinned) : std::min(Ring::kPieceBytes, pinned / 4);
@@ -135,4 +130,4 @@ const heddle_param_io_interface_t* param_io_interface() noexcept {
   return &table;
 }
 
-}  // namespace heddle::cuda
+}  // namespace heddle::sdk::stream
