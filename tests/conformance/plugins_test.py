@@ -72,6 +72,14 @@ class Plugins(unittest.TestCase):
                       absent={"transfer.beyond_4_gib": "less than 4 GiB", "param_io.bounded_staging": "too small",
                               "failure.device_lost": "loses this device"})
 
+    def test_the_stream_driver_on_the_host(self):
+        streams = kit.BUILD / "tests/streams.d/test.streams.toml"
+        self.conforms(streams, absent={"buffer.exhaustion": "more than 4 GiB", "failure.kernel": "have no 'fail'"})
+        # With other delays and orders, several devices, less memory, and without graphs.
+        self.conforms(streams, "--option", "seed=2", "--option", "memory=2GiB", "--option", "latency_us=2000", "--option", "device_count=3",
+                      "--option", "graphs=false", "--seed", "5",
+                      absent={**NO_RECORDING, "transfer.beyond_4_gib": "less than 4 GiB", "failure.kernel": "have no 'fail'"})
+
     def test_the_template_of_a_driver(self):
         self.conforms(TEMPLATES / "driver/cpp/org.example.sample.toml")
 

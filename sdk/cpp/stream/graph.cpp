@@ -418,6 +418,10 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
   Device* device = queue->device();
   return guarded(device, "recording", [&]() -> heddle_status_t* {
     if (heddle_status_t* lost = device->loss()) return lost;
+    if (!device->instance->options.graphs) {
+      return status(device, HEDDLE_STATUS_UNIMPLEMENTED, "recording %u commands failed: the device does not record; submit the list",
+                    count);
+    }
     ContextScope scope(device);
     struct Holder {
       const heddle_host_t* host;

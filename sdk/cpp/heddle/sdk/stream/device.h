@@ -79,6 +79,7 @@ class Instance {
   const Vendor& vendor;
   Options options;
   std::vector<const Facts*> devices;  // per ordinal; set by the vendor
+  bool has_graphs = true;             // set by the vendor
   std::atomic<uint64_t> open_devices{0};
 };
 

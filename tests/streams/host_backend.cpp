@@ -1,0 +1,698 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The host's backend: memory, streams, graphs, code.
+#include "host_backend.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cfenv>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "cpu/image.h"
+#include "heddle/sdk/futex.h"
+#include "heddle/sdk/sync.h"
+
+namespace heddle::test {
+namespace {
+
+using stream::Address;
+using stream::Context;
+using stream::Copy2d;
+using stream::Entry;
+using stream::Event;
+using stream::Fill;
+using stream::Function;
+using stream::Graph;
+using stream::GraphExec;
+using stream::kSuccess;
+using stream::Launch;
+using stream::Loading;
+using stream::Meaning;
+using stream::Module;
+using stream::Node;
+using stream::Owner;
+using stream::Result;
+using stream::Stream;
+
+constexpr uint64_t kPage = 4096;
+
+// Every block that a stream may access, of all devices: host and devices have one address space.
+class Memory {
+ public:
+  struct Block {
+    uint64_t size = 0;
+    Owner owner = Owner::kUnknown;
+    int ordinal = -1;
+    char* bytes = nullptr;  // where they are
+  };
+
+  static Memory& all() {
+    static Memory* memory = new Memory;
+    return *memory;
+  }
+
+  // Device memory: an address that nobody can access, and the bytes elsewhere.
+  Address allocate(uint64_t size, int ordinal) {
+    const uint64_t mapped = (size + kPage - 1) / kPage * kPage;
+    void* shown = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* bytes = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shown == MAP_FAILED || bytes == MAP_FAILED) {
+      if (shown != MAP_FAILED) munmap(shown, mapped);
+      if (bytes != MAP_FAILED) munmap(bytes, mapped);
+      return 0;
+    }
+    const auto address = reinterpret_cast<Address>(shown);
+    add(address, {size, Owner::kDevice, ordinal, static_cast<char*>(bytes)});
+    return address;
+  }
+  uint64_t free(Address address) {
+    const Block block = remove(address);
+    const uint64_t mapped = (block.size + kPage - 1) / kPage * kPage;
+    munmap(reinterpret_cast<void*>(address), mapped);
+    munmap(block.bytes, mapped);
+    return block.size;
+  }
+
+  void add(Address address, const Block& block) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    blocks_[address] = block;
+  }
+  Block remove(Address address) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = blocks_.find(address);
+    if (found == blocks_.end()) std::abort();  // the driver frees what it does not have
+    const Block block = found->second;
+    blocks_.erase(found);
+    return block;
+  }
+  bool overlaps(Address address, uint64_t size) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto next = blocks_.lower_bound(address + size);
+    return next != blocks_.begin() && std::prev(next)->first + std::prev(next)->second.size > address;
+  }
+  // The block of an address; false if there is none.
+  bool find(Address address, uint64_t size, Block* out, uint64_t* out_offset) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto next = blocks_.upper_bound(address);
+    if (next == blocks_.begin()) return false;
+    const auto& [start, block] = *std::prev(next);
+    if (address - start > block.size || size > block.size - (address - start)) return false;
+    *out = block;
+    *out_offset = address - start;
+    return true;
+  }
+  // Where the bytes are; NULL if not all are inside one block.
+  char* bytes(Address address, uint64_t size) {
+    Block block;
+    uint64_t offset = 0;
+    return find(address, size, &block, &offset) ? block.bytes + offset : nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Address, Block> blocks_;
+};
+
+// A device's context, which all handles of the device in the process share.
+struct HostContext {
+  int ordinal = 0;
+  int uses = 0;  // under mutex_of_contexts
+  std::atomic<Result> ended{kSuccess};
+  std::atomic<uint64_t> used_bytes{0};
+};
+std::mutex mutex_of_contexts;
+std::map<int, HostContext*> contexts;    // under mutex_of_contexts
+thread_local Context current = nullptr;  // of this thread
+
+// Work in order, in a thread of its own.
+class HostStream {
+ public:
+  HostStream(HostContext* context, uint64_t seed, uint64_t latency_us) : context(context), random_(seed), latency_us_(latency_us) {
+    sdk::SignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
+  }
+  ~HostStream() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  uint64_t enqueue(std::function<Result()> work) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    work_.push_back(std::move(work));
+    changed_.notify_all();
+    return ++enqueued_;
+  }
+  void wait_for_all() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const uint64_t last = enqueued_;
+    changed_.wait(lock, [&] { return done_ >= last; });
+  }
+  std::mt19937_64& random() { return random_; }  // of the stream's thread
+
+  HostContext* const context;
+  std::atomic<bool> is_captured{false};
+
+ private:
+  void run() {
+    std::fesetenv(FE_DFL_ENV);  // not that of the thread which created the stream
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return stop_ || !work_.empty(); });
+      if (work_.empty()) return;
+      const std::function<Result()> work = std::move(work_.front());
+      work_.pop_front();
+      lock.unlock();
+      if (latency_us_ && random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % latency_us_));
+      if (context->ended == kSuccess) {
+        if (const Result result = work()) context->ended = result;
+      }
+      lock.lock();
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  std::mt19937_64 random_;
+  const uint64_t latency_us_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<Result()>> work_;
+  uint64_t enqueued_ = 0, done_ = 0;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+struct HostEvent {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0, passed = 0;
+  uint64_t time_ns = 0;
+  HostContext* context = nullptr;
+};
+
+struct HostFunction {
+  heddle_x86_64_kernel_t kernel = nullptr;
+  uint64_t workspace_bytes = 0;
+};
+struct HostModule {
+  cpu::Image image;
+  std::deque<HostFunction> functions;
+};
+
+// A kernel with its arguments, as of the launch.
+struct Kernel {
+  const HostFunction* function = nullptr;
+  uint32_t grid[3] = {};
+  std::vector<Address> bindings;
+  std::vector<int64_t> constants;
+
+  Kernel() = default;
+  explicit Kernel(const Launch& launch) : function(reinterpret_cast<const HostFunction*>(launch.entry.function)) {
+    const Entry& entry = launch.entry;
+    std::copy_n(launch.grid, 3, grid);
+    if (entry.plain) {
+      bindings.resize(entry.binding_count);
+      constants.resize(entry.constants_bytes / 8);
+      std::memcpy(bindings.data(), launch.arguments, bindings.size() * 8);
+      std::memcpy(constants.data(), launch.arguments + bindings.size() * 8, entry.constants_bytes);
+      return;
+    }
+    for (const stream::Argument& argument : entry.arguments) {
+      uint64_t value = 0;
+      std::memcpy(&value, launch.arguments + argument.at, argument.size_bytes);
+      if (argument.kind == HEDDLE_ARGUMENT_BINDING) {
+        bindings.push_back(value);
+      } else {
+        constants.push_back(static_cast<int64_t>(value));
+      }
+    }
+  }
+
+  Result run(std::mt19937_64& random) const {
+    std::vector<void*> pointers;
+    std::vector<uint64_t> lengths;
+    for (Address address : bindings) {
+      Memory::Block block;
+      uint64_t offset = 0;
+      if (address && !Memory::all().find(address, 0, &block, &offset)) return kBadAddress;
+      pointers.push_back(address ? block.bytes + offset : nullptr);
+      lengths.push_back(address ? block.size - offset : 0);
+    }
+    const heddle_x86_64_dispatch_t record = {
+        pointers.data(), lengths.data(), constants.data(), {grid[0], grid[1], grid[2]}, static_cast<uint32_t>(pointers.size())};
+    const uint64_t workspace_bytes = (function->workspace_bytes + 63) / 64 * 64;
+    const std::unique_ptr<void, decltype(&std::free)> workspace(workspace_bytes ? std::aligned_alloc(64, workspace_bytes) : nullptr,
+                                                                &std::free);
+    // Parts of the grid in shuffled order.
+    const uint64_t workgroups = uint64_t{grid[0]} * grid[1] * grid[2], count = std::min<uint64_t>(workgroups, 13);
+    std::vector<uint64_t> order(count);
+    for (uint64_t i = 0; i < count; ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random);
+    for (uint64_t i : order) {
+      const uint64_t first = workgroups / count * i + std::min(i, workgroups % count);
+      const uint64_t last = first + workgroups / count + (i < workgroups % count ? 1 : 0);
+      if (function->kernel(&record, first, last, workspace.get()) != 0) return kKernelFailed;
+    }
+    return kSuccess;
+  }
+};
+
+Result run_copy(const Copy2d& copy) {
+  const uint64_t from_span = (copy.rows - 1) * copy.from_stride + copy.row_bytes,
+                 to_span = (copy.rows - 1) * copy.to_stride + copy.row_bytes;
+  const char* from = Memory::all().bytes(copy.from, from_span);
+  char* to = Memory::all().bytes(copy.to, to_span);
+  if (!from || !to) return kBadAddress;
+  for (uint64_t i = 0; i < copy.rows; ++i) std::memcpy(to + i * copy.to_stride, from + i * copy.from_stride, copy.row_bytes);
+  return kSuccess;
+}
+
+Result run_fill(const Fill& fill, uint64_t pitch) {
+  char* to = Memory::all().bytes(fill.to, (fill.count - 1) * pitch + fill.unit);
+  if (!to) return kBadAddress;
+  if (fill.unit == pitch && fill.unit == 1) {
+    std::memset(to, static_cast<int>(fill.value), fill.count);
+  } else {
+    for (uint64_t i = 0; i < fill.count; ++i) std::memcpy(to + i * pitch, &fill.value, fill.unit);
+  }
+  return kSuccess;
+}
+
+struct HostNode {
+  enum class Kind { kEmpty, kKernel, kCopy, kFill } kind = Kind::kEmpty;
+  Kernel kernel;
+  Copy2d copy = {};
+  Fill fill = {};
+  std::vector<uintptr_t> before;  // numbers, counted from 1
+  bool is_enabled = true;
+
+  Result run(std::mt19937_64& random) const {
+    if (!is_enabled) return kSuccess;
+    switch (kind) {
+      case Kind::kKernel:
+        return kernel.run(random);
+      case Kind::kCopy:
+        return run_copy(copy);
+      case Kind::kFill:
+        return run_fill(fill, fill.unit);
+      default:
+        return kSuccess;
+    }
+  }
+};
+using HostGraph = std::vector<HostNode>;
+
+Result run_graph(const HostGraph& nodes, std::mt19937_64& random) {
+  std::vector<size_t> open(nodes.size()), ready;
+  std::vector<std::vector<size_t>> after(nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    open[i] = nodes[i].before.size();
+    for (uintptr_t before : nodes[i].before) after[before - 1].push_back(i);
+    if (!open[i]) ready.push_back(i);
+  }
+  while (!ready.empty()) {
+    std::swap(ready[random() % ready.size()], ready.back());
+    const size_t next = ready.back();
+    ready.pop_back();
+    if (Result bad = nodes[next].run(random)) return bad;
+    for (size_t i : after[next]) {
+      if (--open[i] == 0) ready.push_back(i);
+    }
+  }
+  return kSuccess;
+}
+
+HostStream* host(Stream stream) {
+  return reinterpret_cast<HostStream*>(stream);
+}
+HostEvent* host(Event event) {
+  return reinterpret_cast<HostEvent*>(event);
+}
+HostGraph* host(Graph graph) {
+  return reinterpret_cast<HostGraph*>(graph);
+}
+HostGraph* host(GraphExec exec) {
+  return reinterpret_cast<HostGraph*>(exec);
+}
+HostModule* host(Module module) {
+  return reinterpret_cast<HostModule*>(module);
+}
+
+class HostBackend : public stream::Backend {
+ public:
+  HostBackend(int ordinal, const HostSettings& settings) : ordinal_(ordinal), settings_(settings), seeds_(settings.seed) {
+    capabilities_.early_edges = true;
+    capabilities_.pitched_fill_unit = settings.seed % 2 ? 4 : 1;
+    capabilities_.max_pitch = uint64_t{1} << 30;
+    capabilities_.out_of_memory = kNoMemory;
+  }
+  ~HostBackend() override {
+    if (!context_) return;
+    std::lock_guard<std::mutex> lock(mutex_of_contexts);
+    if (--context()->uses) return;
+    contexts.erase(ordinal_);
+    delete context();
+  }
+
+  Result start(uint64_t, const char** out_step) override {
+    *out_step = "creating its context";
+    std::lock_guard<std::mutex> lock(mutex_of_contexts);
+    HostContext*& known = contexts[ordinal_];
+    if (known && known->ended != kSuccess) return known->ended;
+    if (!known) {
+      known = new HostContext;
+      known->ordinal = ordinal_;
+    }
+    ++known->uses;
+    context_ = reinterpret_cast<Context>(known);
+    return kSuccess;
+  }
+  void enter(Scope* out) const noexcept override {
+    out->before = current;
+    current = context_;
+  }
+  void leave(const Scope& scope) const noexcept override { current = scope.before; }
+
+  Meaning meaning(Result result) const noexcept override {
+    switch (result) {
+      case kSuccess:
+        return Meaning::kSuccess;
+      case kNoMemory:
+        return Meaning::kOutOfMemory;
+      case kRegisteredAlready:
+        return Meaning::kAlreadyRegistered;
+      case kBadAddress:
+      case kKernelFailed:
+        return Meaning::kContextEnded;
+      default:
+        return Meaning::kFailed;
+    }
+  }
+  heddle_status_code_t code_of(Result result) const noexcept override {
+    switch (result) {
+      case kSuccess:
+        return HEDDLE_STATUS_OK;
+      case kNoMemory:
+        return HEDDLE_STATUS_RESOURCE_EXHAUSTED;
+      case kBadAddress:
+      case kKernelFailed:
+        return HEDDLE_STATUS_DEVICE_LOST;
+      default:
+        return HEDDLE_STATUS_INVALID_ARGUMENT;
+    }
+  }
+  const char* name_of(Result result) const noexcept override { return host_result_name(result); }
+  const char* text_of(Result) const noexcept override { return "a backend on the host"; }
+
+  Result create_stream(uint32_t, Stream* out) noexcept override {
+    if (Result bad = check()) return bad;
+    *out = reinterpret_cast<Stream>(new HostStream(context(), seeds_.fetch_add(1), settings_.latency_us));
+    return kSuccess;
+  }
+  void destroy_stream(Stream stream) noexcept override { delete host(stream); }
+  Result query_stream(Stream) noexcept override { return check(); }
+  Result synchronize_stream(Stream stream) noexcept override {
+    host(stream)->wait_for_all();
+    return check();
+  }
+  Result is_captured(Stream stream, bool* out) noexcept override {
+    *out = host(stream)->is_captured;
+    return check();
+  }
+  Result context_of(Stream stream, Context* out) noexcept override {
+    *out = reinterpret_cast<Context>(host(stream)->context);
+    return check();
+  }
+  Result write_word(Stream stream, Address word, uint64_t value) noexcept override {
+    return enqueue(stream, [=]() -> Result {
+      auto* at = reinterpret_cast<std::atomic<uint64_t>*>(Memory::all().bytes(word, 8));
+      if (!at) return kBadAddress;
+      at->store(value, std::memory_order_release);
+      return kSuccess;
+    });
+  }
+  Result wait_word(Stream stream, Address word, uint64_t value) noexcept override {
+    return enqueue(stream, [=, context = context()]() -> Result {
+      for (;;) {
+        auto* at = reinterpret_cast<std::atomic<uint64_t>*>(Memory::all().bytes(word, 8));
+        if (!at) return kBadAddress;
+        if (at->load(std::memory_order_acquire) >= value || context->ended != kSuccess) return kSuccess;
+        std::this_thread::sleep_for(std::chrono::microseconds(5));
+      }
+    });
+  }
+
+  Result launch(const Launch& launch, bool, Stream stream) noexcept override {
+    return enqueue(stream, [kernel = Kernel(launch), stream] { return kernel.run(host(stream)->random()); });
+  }
+  Result copy(Address to, Address from, uint64_t bytes, Stream stream) noexcept override {
+    return enqueue(stream, [=] { return run_copy({to, from, bytes, bytes, bytes, 1}); });
+  }
+  Result copy_2d(const Copy2d& copy, Stream stream) noexcept override {
+    if (copy.from_stride < copy.row_bytes || copy.to_stride < copy.row_bytes) return kBadValue;
+    if (std::max(copy.from_stride, copy.to_stride) > capabilities_.max_pitch) return kBadValue;
+    return enqueue(stream, [=] { return run_copy(copy); });
+  }
+  Result copy_peer(Address to, Context, Address from, Context, uint64_t bytes, Stream stream) noexcept override {
+    return copy(to, from, bytes, stream);
+  }
+  Result fill(const Fill& fill, Stream stream) noexcept override { return fill_pitched(fill, fill.unit, stream); }
+  Result fill_pitched(const Fill& fill, uint64_t pitch, Stream stream) noexcept override {
+    if (fill.to % fill.unit != 0 || (pitch != fill.unit && fill.unit > capabilities_.pitched_fill_unit)) return kBadValue;
+    return enqueue(stream, [=] { return run_fill(fill, pitch); });
+  }
+
+  Result allocate_host(uint64_t bytes, bool, void** out) noexcept override {
+    if (Result bad = check()) return bad;
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return kNoMemory;
+    Memory::all().add(reinterpret_cast<Address>(memory), {bytes, Owner::kHost, -1, static_cast<char*>(memory)});
+    *out = memory;
+    return kSuccess;
+  }
+  void free_host(void* memory) noexcept override { munmap(memory, Memory::all().remove(reinterpret_cast<Address>(memory)).size); }
+  Result register_host(void* memory, uint64_t bytes, bool) noexcept override {
+    if (Result bad = check()) return bad;
+    const auto address = reinterpret_cast<Address>(memory);
+    if (Memory::all().overlaps(address, bytes)) return kRegisteredAlready;
+    Memory::all().add(address, {bytes, Owner::kHost, -1, static_cast<char*>(memory)});
+    return kSuccess;
+  }
+  void unregister_host(void* memory) noexcept override { Memory::all().remove(reinterpret_cast<Address>(memory)); }
+  Result address_of(void* memory, Address* out) noexcept override {
+    *out = reinterpret_cast<Address>(memory);
+    return check();
+  }
+  Result owner_of(Address address, Owner* out, int* out_ordinal) noexcept override {
+    Memory::Block block;
+    uint64_t ignored = 0;
+    if (Memory::all().find(address, 1, &block, &ignored)) {
+      *out = block.owner;
+      *out_ordinal = block.ordinal;
+    }
+    return check();
+  }
+  int own_ordinal() const noexcept override { return ordinal_; }
+
+  Result allocate_large(uint64_t bytes, Address* out) noexcept override { return allocate(bytes, out); }
+  void free_large(Address block) noexcept override { context()->used_bytes -= Memory::all().free(block); }
+  Result allocate_pooled(uint64_t bytes, Address* out) noexcept override {
+    if (!is_trimmed_.exchange(false) && seeds_.fetch_add(1) % 97 == 0) return kNoMemory;
+    return allocate(bytes, out);
+  }
+  void free_pooled(Address block) noexcept override { free_large(block); }
+  void trim_pool() noexcept override { is_trimmed_ = true; }
+  uint64_t pool_bytes() noexcept override { return 0; }
+  void memory_info(uint64_t* out_free, uint64_t* out_total) noexcept override {
+    *out_total = settings_.memory_bytes;
+    *out_free = settings_.memory_bytes - std::min(settings_.memory_bytes, context()->used_bytes.load());
+  }
+  Result enable_peer(stream::Backend&) noexcept override { return check(); }
+
+  Result create_event(bool, Event* out) noexcept override {
+    auto* event = new HostEvent;
+    event->context = context();
+    *out = reinterpret_cast<Event>(event);
+    return check();
+  }
+  void destroy_event(Event event) noexcept override { delete host(event); }
+  Result record_event(Event event, Stream stream) noexcept override {
+    uint64_t number;
+    {
+      std::lock_guard<std::mutex> lock(host(event)->mutex);
+      number = ++host(event)->recorded;
+    }
+    return enqueue(stream, [event = host(event), number]() -> Result {
+      std::lock_guard<std::mutex> lock(event->mutex);
+      event->passed = number;
+      event->time_ns = sdk::monotonic_ns();
+      event->changed.notify_all();
+      return kSuccess;
+    });
+  }
+  Result synchronize_event(Event handle) noexcept override {
+    HostEvent* event = host(handle);
+    std::unique_lock<std::mutex> lock(event->mutex);
+    const uint64_t last = event->recorded;
+    while (event->passed < last && check() == kSuccess) event->changed.wait_for(lock, std::chrono::milliseconds(1));
+    return check();
+  }
+  Result elapsed(Event from, Event to, float* out_ms) noexcept override {
+    *out_ms = static_cast<float>(static_cast<double>(host(to)->time_ns - host(from)->time_ns) * 1e-6);
+    return check();
+  }
+
+  Result create_graph(Graph* out) noexcept override {
+    *out = reinterpret_cast<Graph>(new HostGraph);
+    return check();
+  }
+  void destroy_graph(Graph graph) noexcept override { delete host(graph); }
+  Result add_kernel(Graph graph, const Node* before, size_t count, const Launch& launch, Node* out) noexcept override {
+    HostNode node;
+    node.kind = HostNode::Kind::kKernel;
+    node.kernel = Kernel(launch);
+    return add(graph, before, count, std::move(node), out);
+  }
+  Result add_copy(Graph graph, const Node* before, size_t count, const Copy2d& copy, Node* out) noexcept override {
+    HostNode node;
+    node.kind = HostNode::Kind::kCopy;
+    node.copy = copy;
+    return add(graph, before, count, std::move(node), out);
+  }
+  Result add_fill(Graph graph, const Node* before, size_t count, const Fill& fill, Node* out) noexcept override {
+    HostNode node;
+    node.kind = HostNode::Kind::kFill;
+    node.fill = fill;
+    return add(graph, before, count, std::move(node), out);
+  }
+  Result add_empty(Graph graph, const Node* before, size_t count, Node* out) noexcept override {
+    return add(graph, before, count, HostNode(), out);
+  }
+  Result add_early_edge(Graph graph, Node from, Node to) noexcept override {
+    at(*host(graph), to).before.push_back(reinterpret_cast<uintptr_t>(from));
+    return check();
+  }
+  Result instantiate(Graph graph, GraphExec* out) noexcept override {
+    *out = reinterpret_cast<GraphExec>(new HostGraph(*host(graph)));
+    return check();
+  }
+  void destroy_graph_exec(GraphExec exec) noexcept override { delete host(exec); }
+  Result patch_kernel(GraphExec exec, Node node, const Launch& launch) noexcept override {
+    at(*host(exec), node).kernel = Kernel(launch);
+    return check();
+  }
+  Result patch_copy(GraphExec exec, Node node, const Copy2d& copy) noexcept override {
+    if (copy.rows != 1) return kBadValue;
+    at(*host(exec), node).copy = copy;
+    return check();
+  }
+  Result patch_fill(GraphExec exec, Node node, const Fill& fill) noexcept override {
+    at(*host(exec), node).fill = fill;
+    return check();
+  }
+  Result disable_node(GraphExec exec, Node node) noexcept override {
+    at(*host(exec), node).is_enabled = false;
+    return check();
+  }
+  Result launch_graph(GraphExec exec, Stream stream) noexcept override {
+    return enqueue(stream, [nodes = *host(exec), stream] { return run_graph(nodes, host(stream)->random()); });
+  }
+
+  uint32_t rank(std::string_view format, std::string_view target) const noexcept override {
+    if (format != HEDDLE_CODE_X86_64_ELF) return 0;
+    __builtin_cpu_init();
+    if (target == "x86-64-v3") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 30 : 0;
+    if (target == "x86-64-v4") return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") ? 40 : 0;
+    return 0;
+  }
+  heddle_status_t* load_module(Loading& loading, Module* out) override {
+    auto module = std::make_unique<HostModule>();
+    cpu::ImageError error;
+    if (!cpu::Image::load(loading.params.code, loading.params.code_bytes, &module->image, &error)) {
+      return loading.failed(error.code, error.text);
+    }
+    *out = reinterpret_cast<Module>(module.release());
+    return nullptr;
+  }
+  void unload_module(Module module) noexcept override { delete host(module); }
+  heddle_status_t* load_entry(Loading& loading, Module module, const heddle_entry_params_t& params, Entry* entry) override {
+    const heddle_x86_64_kernel_t kernel = host(module)->image.find_kernel(entry->name);
+    if (!kernel) return loading.entry_failed(HEDDLE_STATUS_NOT_FOUND, "its code has no function of that name");
+    HostFunction& function = host(module)->functions.emplace_back(HostFunction{kernel, params.workspace_bytes});
+    entry->function = reinterpret_cast<Function>(&function);
+    entry->starts_early = settings_.early;
+    return nullptr;
+  }
+
+ private:
+  HostContext* context() const { return reinterpret_cast<HostContext*>(context_); }
+  // Every call needs the context to be current, and fails once it has ended.
+  Result check() const {
+    if (current != context_) std::abort();
+    return context()->ended;
+  }
+  template <typename Work>
+  Result enqueue(Stream stream, Work work) {
+    if (Result bad = check()) return bad;
+    host(stream)->enqueue(std::move(work));
+    return kSuccess;
+  }
+  Result allocate(uint64_t bytes, Address* out) {
+    if (Result bad = check()) return bad;
+    if (context()->used_bytes.fetch_add(bytes) + bytes <= settings_.memory_bytes) *out = Memory::all().allocate(bytes, ordinal_);
+    if (*out) return kSuccess;
+    context()->used_bytes -= bytes;
+    return kNoMemory;
+  }
+  static HostNode& at(HostGraph& graph, Node node) { return graph[reinterpret_cast<uintptr_t>(node) - 1]; }
+  Result add(Graph graph, const Node* before, size_t count, HostNode node, Node* out) {
+    for (size_t i = 0; i < count; ++i) node.before.push_back(reinterpret_cast<uintptr_t>(before[i]));
+    host(graph)->push_back(std::move(node));
+    *out = reinterpret_cast<Node>(host(graph)->size());
+    return check();
+  }
+
+  const int ordinal_;
+  const HostSettings settings_;
+  std::atomic<uint64_t> seeds_;
+  std::atomic<bool> is_trimmed_{false};
+};
+
+}  // namespace
+
+const char* host_result_name(Result result) noexcept {
+  switch (result) {
+    case kNoMemory:
+      return "NO_MEMORY";
+    case kBadAddress:
+      return "BAD_ADDRESS";
+    case kKernelFailed:
+      return "KERNEL_FAILED";
+    case kRegisteredAlready:
+      return "REGISTERED_ALREADY";
+    case kBadValue:
+      return "BAD_VALUE";
+    default:
+      return nullptr;
+  }
+}
+
+std::unique_ptr<stream::Backend> make_host_backend(int ordinal, const HostSettings& settings) {
+  return std::make_unique<HostBackend>(ordinal, settings);
+}
+
+}  // namespace heddle::test

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A vendor without hardware, for tests of the stream driver: a stream is a thread that works in order and late, device memory lies where the host
+// cannot touch it, kernels are the CPU's. It does what a GPU's library may do and real ones rarely do:
+//
+//   behaviour                                                          how
+//   work of a stream starts late, by chance                            options seed, latency_us
+//   nodes of a graph run in any order that their edges allow           always
+//   a launch and a graph use their arguments as of the call            always
+//   memory that is not allocated, or no longer, is not accessed        an access ends the context, as a fault does
+//   a kernel that fails ends the context; all later calls return that  always
+//   a context lives as long as any handle of its device                always
+//   a pool has no room until it is trimmed                             by chance
+#ifndef HEDDLE_TESTS_STREAMS_HOST_BACKEND_H_
+#define HEDDLE_TESTS_STREAMS_HOST_BACKEND_H_
+
+#include "heddle/sdk/stream/backend.h"
+#include "heddle/sdk/stream/code.h"
+
+namespace heddle::test {
+
+namespace stream = sdk::stream;
+
+struct HostSettings {
+  uint64_t seed = 1;
+  uint64_t latency_us = 100;  // the longest delay of one piece of work
+  uint64_t memory_bytes = uint64_t{16} << 30;
+  bool early = true;  // kernels start early, as far as the driver knows
+};
+
+// Results.
+constexpr stream::Result kNoMemory = 1, kBadAddress = 2, kKernelFailed = 3, kRegisteredAlready = 4, kBadValue = 5;
+const char* host_result_name(stream::Result result) noexcept;
+
+std::unique_ptr<stream::Backend> make_host_backend(int ordinal, const HostSettings& settings);
+
+}  // namespace heddle::test
+#endif  // HEDDLE_TESTS_STREAMS_HOST_BACKEND_H_
