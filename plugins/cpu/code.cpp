@@ -167,28 +167,4 @@ heddle_status_t* operation_load(heddle_device_t* handle, const heddle_operation_
   });
 }
 
-void executable_unload(heddle_executable_t* handle) noexcept {
-  if (!handle) return;
-  Executable* executable = Executable::from(handle);
-  Device* device = executable->device;
-  sdk::guarded_release(device->host, [&] {
-    sdk::unmake(device->host, executable);
-    device->live.executables.fetch_sub(1);
-  });
-}
-
-heddle_status_t* executable_entry(heddle_executable_t* handle, uint32_t index, heddle_entry_t** out) noexcept {
-  *out = nullptr;
-  Executable* executable = Executable::from(handle);
-  const heddle_host_t* host = executable->device->host;
-  if (index >= executable->entries.size()) {
-    return guarded(host, "looking up an entry", [&] {
-      return status(host, HEDDLE_STATUS_NOT_FOUND, "cpu: looking up entry %u failed: the executable has %zu", index,
-                    executable->entries.size());
-    });
-  }
-  *out = executable->entries[index].handle();
-  return nullptr;
-}
-
 }  // namespace heddle::cpu

@@ -44,9 +44,7 @@ struct Executable {
 
 heddle_status_t* variant_rank(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out) noexcept;
 heddle_status_t* executable_load(heddle_device_t* device, const heddle_executable_params_t* params, heddle_executable_t** out) noexcept;
-void executable_unload(heddle_executable_t* executable) noexcept;
 heddle_status_t* operation_load(heddle_device_t* device, const heddle_operation_params_t* params, heddle_executable_t** out) noexcept;
-heddle_status_t* executable_entry(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out) noexcept;
 
 }  // namespace heddle::cpu
 #endif  // HEDDLE_CPU_CODE_H_

@@ -64,7 +64,7 @@ struct Op {
   enum class Kind : uint32_t { kDispatch, kCopy, kFill, kCopy2d, kIo };
   struct Dispatch {
     heddle_x86_64_dispatch_t record;
-    Entry* entry;
+    const Entry* entry;
     uint64_t workgroups;
     uint32_t region;
   };

@@ -258,7 +258,7 @@ const heddle_device_interface_t* device_interface() noexcept {
                                                   device_open,
                                                   device_close,
                                                   queue_create,
-                                                  queue_destroy,
+                                                  sdk::destroy_queue<Queue>,
                                                   device_statistics};
   return &table;
 }

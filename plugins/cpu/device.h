@@ -17,7 +17,7 @@
 #include "heddle/code.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
-#include "heddle/sdk/device_root.h"
+#include "heddle/sdk/driver_parts.h"
 #include "heddle/sdk/status.h"
 
 namespace heddle::cpu {
@@ -114,7 +114,6 @@ const heddle_profile_interface_t* profile_interface() noexcept;
 
 // queue.cpp
 heddle_status_t* queue_create(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out) noexcept;
-heddle_status_t* queue_destroy(heddle_queue_t* queue) noexcept;
 // DeviceRoot::help of a CPU device.
 bool help(sdk::DeviceRoot* device, heddle_point_t point) noexcept;
 

@@ -169,13 +169,7 @@ heddle_status_t* buffer_map(heddle_buffer_t* handle, uint64_t offset, uint64_t l
   Buffer* buffer = Buffer::from(handle);
   return guarded(buffer->device->host, "mapping a buffer", [&]() -> heddle_status_t* {
     if (heddle_status_t* bad = check_range(buffer, "mapping", offset, length)) return bad;
-    constexpr uint32_t kKnown = HEDDLE_MAP_READ | HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD;
-    if ((flags & ~kKnown) || !(flags & (HEDDLE_MAP_READ | HEDDLE_MAP_WRITE)) ||
-        ((flags & HEDDLE_MAP_DISCARD) && !(flags & HEDDLE_MAP_WRITE))) {
-      return status(buffer->device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cpu: mapping %llu bytes with flags %x failed: read, write or both, and discard only with write", number(length),
-                    flags);
-    }
+    if (heddle_status_t* bad = sdk::check_map_flags(buffer->device, length, flags)) return bad;
     *out = buffer->data + offset;
     return nullptr;
   });
@@ -195,16 +189,9 @@ heddle_status_t* buffer_invalidate(heddle_buffer_t* handle, uint64_t offset, uin
 
 heddle_status_t* buffer_import_host(heddle_device_t* handle, void* memory, uint64_t size, void (*release)(void*), void* context,
                                     heddle_buffer_t** out) noexcept {
-  *out = nullptr;
   Device* device = Device::from(handle);
-  heddle_status_t* failed = guarded(device->host, "importing host memory", [&]() -> heddle_status_t* {
-    if (!memory && size != 0) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: importing %llu bytes failed: the pointer is null", number(size));
-    }
-    if (size > UINT64_MAX - reinterpret_cast<uint64_t>(memory)) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: importing %llu bytes failed: they end after the address space",
-                    number(size));
-    }
+  return sdk::import_buffer<Buffer>(device->host, "importing host memory", release, context, out, [&]() -> heddle_status_t* {
+    if (heddle_status_t* bad = sdk::check_import(device, memory, size)) return bad;
     auto* buffer = sdk::make<Buffer>(device->host);
     buffer->api = device->api;
     buffer->device = device;
@@ -213,15 +200,11 @@ heddle_status_t* buffer_import_host(heddle_device_t* handle, void* memory, uint6
     const auto address = reinterpret_cast<uint64_t>(memory);
     buffer->alignment = address ? address & (~address + 1) : kAlignment;
     buffer->memory = kAllKinds;
-    buffer->release = release;
-    buffer->release_context = context;
     device->counters.bytes_allocated.fetch_add(size);
     device->live.buffers.fetch_add(1);
     *out = buffer->handle();
     return nullptr;
   });
-  if (failed && release) release(context);
-  return failed;
 }
 
 heddle_status_t* buffer_properties(heddle_buffer_t* handle, heddle_buffer_properties_t* out) noexcept {

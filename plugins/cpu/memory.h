@@ -26,6 +26,7 @@ struct Buffer {
 
   static Buffer* from(heddle_buffer_t* handle) noexcept { return reinterpret_cast<Buffer*>(handle); }
   heddle_buffer_t* handle() noexcept { return reinterpret_cast<heddle_buffer_t*>(this); }
+  char* at(uint64_t offset) const noexcept { return data + offset; }
   bool holds(uint64_t offset, uint64_t length) const noexcept { return offset <= size && length <= size - offset; }
 };
 

@@ -23,14 +23,7 @@ namespace {
 constexpr uint64_t kDefaultChunk = 4 << 20;
 constexpr uint32_t kChunksEach = 4;  // chunks per worker in a batch
 
-struct File {
-  const heddle_driver_api_t* api;  // HD-H-01: the first word
-  Device* device;
-  sdk::File file;
-
-  static File* from(heddle_file_t* handle) noexcept { return reinterpret_cast<File*>(handle); }
-  heddle_file_t* handle() noexcept { return reinterpret_cast<heddle_file_t*>(this); }
-};
+using DeviceFile = sdk::DeviceFile<Device>;
 
 }  // namespace
 
@@ -101,40 +94,11 @@ void free_io(Device* device, IoJob* io) noexcept {
 
 namespace {
 
-heddle_status_t* file_open(heddle_device_t* handle, int32_t descriptor, uint32_t access, heddle_string_t name,
-                           heddle_file_t** out) noexcept {
-  *out = nullptr;
-  Device* device = Device::from(handle);
-  return guarded(device->host, "opening a file", [&]() -> heddle_status_t* {
-    sdk::File own;
-    if (heddle_status_t* bad = sdk::open_file(device->host, "cpu", descriptor, access, name, &own)) return bad;
-    try {
-      *out = sdk::make<File>(device->host, File{device->api, device, own})->handle();
-    } catch (...) {
-      close(own.descriptor);
-      throw;
-    }
-    device->live.files.fetch_add(1);
-    return nullptr;
-  });
-}
-
-void file_close(heddle_file_t* handle) noexcept {
-  if (!handle) return;
-  File* file = File::from(handle);
-  Device* device = file->device;
-  sdk::guarded_release(device->host, [&] {
-    close(file->file.descriptor);
-    sdk::unmake(device->host, file);
-    device->live.files.fetch_sub(1);
-  });
-}
-
 heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t* sync_in, heddle_file_t* file_handle,
                               const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t* in, bool writes) noexcept {
   Device* device = Queue::from(queue_handle)->device();
   return guarded(device->host, writes ? "writing a file" : "reading a file", [&]() -> heddle_status_t* {
-    const File* file = File::from(file_handle);
+    const DeviceFile* file = DeviceFile::from(file_handle);
     heddle_sync_t sync;
     heddle_param_io_params_t params = {};
     uint64_t bad_byte;
@@ -175,8 +139,8 @@ heddle_status_t* param_io_write(heddle_queue_t* queue, const heddle_sync_t* sync
 // Uses the file's pages directly as device memory. The mapping is private, so that writes to the buffer do not change the file.
 heddle_status_t* param_io_map(heddle_file_t* handle, uint64_t offset, uint64_t length, heddle_buffer_t** out) noexcept {
   *out = nullptr;
-  const sdk::File& file = File::from(handle)->file;
-  Device* device = File::from(handle)->device;
+  const sdk::File& file = DeviceFile::from(handle)->file;
+  Device* device = DeviceFile::from(handle)->device;
   return guarded(device->host, "mapping a file", [&]() -> heddle_status_t* {
     auto refuse = [&](heddle_status_code_t code, const char* why) {
       return status(device->host, code, "cpu: mapping %llu bytes of '%s' from byte %llu failed: %s", number(length), file.name.c_str(),
@@ -217,7 +181,7 @@ heddle_status_t* param_io_map(heddle_file_t* handle, uint64_t offset, uint64_t l
 
 const heddle_param_io_interface_t* param_io_interface() noexcept {
   static const heddle_param_io_interface_t table = {
-      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write, param_io_map};
+      sizeof(heddle_param_io_interface_t), 0, DeviceFile::open, DeviceFile::close, param_io_read, param_io_write, param_io_map};
   return &table;
 }
 

@@ -7,6 +7,7 @@
 
 #include "heddle/sdk/futex.h"
 #include "heddle/sdk/host_timeline.h"
+#include "heddle/sdk/signals_blocked.h"
 
 namespace heddle::cpu {
 
@@ -23,32 +24,6 @@ bool all_reached(const heddle_point_t* points, uint32_t count) noexcept {
     if (HostTimeline::from(points[i].timeline)->state(points[i].value) != HostTimeline::State::kReached) return false;
   }
   return true;
-}
-
-heddle_status_t* check_sync(const heddle_host_t* host, const heddle_sync_t& sync) noexcept {
-  if ((sync.wait_count && !sync.waits) || (sync.signal_count && !sync.signals)) [[unlikely]] {
-    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: submitting failed: %u waits%s and %u signals%s", sync.wait_count,
-                  sync.waits ? "" : " (null)", sync.signal_count, sync.signals ? "" : " (null)");
-  }
-  for (uint32_t i = 0; i < sync.wait_count; ++i) {
-    if (!sync.waits[i].timeline) [[unlikely]] {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: submitting failed: wait %u has no timeline", i);
-    }
-  }
-  for (uint32_t i = 0; i < sync.signal_count; ++i) {
-    const heddle_point_t& point = sync.signals[i];
-    if (!point.timeline) [[unlikely]] {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: submitting failed: signal %u has no timeline", i);
-    }
-    const uint64_t reached = HostTimeline::from(point.timeline)->reached();
-    if (point.value <= reached || point.value > HostTimeline::kMaxValue) [[unlikely]] {
-      return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "cpu: submitting failed: signal %u is to value %llu and its timeline has reached %llu; values only grow, up to "
-                    "2^62-1",
-                    i, number(point.value), number(reached));
-    }
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -102,7 +77,7 @@ void Queue::give_back(Arena::Block* blocks) noexcept {
 heddle_status_t* Queue::submit(Draft* draft, const heddle_sync_t& sync) noexcept {
   const heddle_host_t* host = device_->host;
   Work* work = draft->work;
-  if (heddle_status_t* bad = check_sync(host, sync)) [[unlikely]]
+  if (heddle_status_t* bad = sdk::check_sync(device_, sync)) [[unlikely]]
     return bad;
   if (work->cost_ns < kInlineNs && pending_.load(std::memory_order_acquire) == 0 && all_reached(sync.waits, sync.wait_count)) {
     work->signals = const_cast<heddle_point_t*>(sync.signals);  // read before submit returns
@@ -134,7 +109,7 @@ heddle_status_t* Queue::submit(Draft* draft, const heddle_sync_t& sync) noexcept
 heddle_status_t* Queue::hand_over(Work* work) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
   if (!started_) {
-    SignalsBlocked blocked;
+    sdk::SignalsBlocked blocked;
     try {
       uint32_t none = 0;
       pinned_ = what_ == For::kAll && device_->pinned_queues.compare_exchange_strong(none, 1);
@@ -257,25 +232,9 @@ heddle_status_t* queue_create(heddle_device_t* handle, const heddle_queue_params
   Device* device = Device::from(handle);
   return guarded(device->host, "creating a queue", [&]() -> heddle_status_t* {
     heddle_queue_params_t params;
-    uint64_t bad_byte;
-    if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_queue_params_t", bad_byte);
-    if (params.priority > 1) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: creating a queue failed: priority %u is neither 0 nor 1",
-                    params.priority);
-    }
+    if (heddle_status_t* bad = sdk::read_queue_params(device, in, &params)) return bad;
     *out = sdk::make<Queue>(device->host, device)->handle();
     device->live.queues.fetch_add(1);
-    return nullptr;
-  });
-}
-
-heddle_status_t* queue_destroy(heddle_queue_t* handle) noexcept {
-  if (!handle) return nullptr;
-  Queue* queue = Queue::from(handle);
-  Device* device = queue->device();
-  return guarded(device->host, "destroying a queue", [&]() -> heddle_status_t* {
-    sdk::unmake(device->host, queue);
-    device->live.queues.fetch_sub(1);
     return nullptr;
   });
 }
@@ -342,8 +301,8 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     0,
                                                     variant_rank,
                                                     executable_load,
-                                                    executable_unload,
-                                                    executable_entry,
+                                                    sdk::unload_executable<Executable>,
+                                                    sdk::find_entry<Executable>,
                                                     submit,
                                                     nullptr,
                                                     nullptr,

@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <cstring>
 
 #include "heddle/sdk/futex.h"
+#include "heddle/sdk/signals_blocked.h"
 
 namespace heddle::cpu {
 namespace {
@@ -33,19 +33,6 @@ KernelFloatState::KernelFloatState() noexcept : saved_(_mm_getcsr()) {
 }
 KernelFloatState::~KernelFloatState() {
   _mm_setcsr(saved_);
-}
-
-static_assert(sizeof(sigset_t) <= sizeof(unsigned long[16]));
-SignalsBlocked::SignalsBlocked() noexcept {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::memcpy(saved_, &before, sizeof before);
-}
-SignalsBlocked::~SignalsBlocked() {
-  sigset_t before;
-  std::memcpy(&before, saved_, sizeof before);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void name_thread(const char* name) noexcept {
@@ -96,7 +83,7 @@ Workers::~Workers() {
 void Workers::start() noexcept {
   if (started_.exchange(true)) return;
   generation_.fetch_add(1, std::memory_order_release);  // existing teams get their part
-  SignalsBlocked blocked;
+  sdk::SignalsBlocked blocked;
   for (uint32_t worker = 0; worker + 1 < threads_; ++worker) {
     try {
       owner_.reserve(worker + 1);

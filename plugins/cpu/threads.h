@@ -37,18 +37,6 @@ class KernelFloatState {
   uint32_t saved_;
 };
 
-// Blocks every signal in threads that are started during its lifetime, so that the application's handlers stay on its own threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept;
-  ~SignalsBlocked();
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  unsigned long saved_[16];
-};
-
 void name_thread(const char* name) noexcept;
 void pin_thread(const std::vector<uint32_t>& cpus) noexcept;
 

@@ -16,15 +16,9 @@ heddle_status_t* transfer_properties(heddle_device_t*, heddle_transfer_propertie
 }
 
 // The memory of a binding, checked.
-heddle_status_t* locate(const heddle_host_t* host, const char* what, const heddle_binding_t* binding, char** out) noexcept {
+heddle_status_t* locate(Device* device, const char* what, const heddle_binding_t* binding, char** out) noexcept {
   Buffer* buffer = Buffer::from(binding->buffer);
-  if (!buffer) {
-    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: %s %llu bytes failed: no buffer", what, number(binding->length));
-  }
-  if (!buffer->holds(binding->offset, binding->length)) {
-    return status(host, HEDDLE_STATUS_OUT_OF_RANGE, "cpu: %s %llu bytes at %llu failed: the buffer has %llu bytes", what,
-                  number(binding->length), number(binding->offset), number(buffer->size));
-  }
+  if (heddle_status_t* bad = sdk::check_transfer(device, what, *binding, buffer ? &buffer->size : nullptr)) return bad;
   *out = buffer->data + binding->offset;
   return nullptr;
 }
@@ -53,7 +47,7 @@ heddle_status_t* transfer_upload(heddle_queue_t* handle, const heddle_sync_t* sy
   Queue* queue = Queue::from(handle);
   return sdk::guarded(queue->device()->host, "uploading", [&]() -> heddle_status_t* {
     char* to = nullptr;
-    if (heddle_status_t* bad = locate(queue->device()->host, "uploading", target, &to)) return bad;
+    if (heddle_status_t* bad = locate(queue->device(), "uploading", target, &to)) return bad;
     return submit_copy(queue, sync, source, to, target->length);
   });
 }
@@ -63,7 +57,7 @@ heddle_status_t* transfer_download(heddle_queue_t* handle, const heddle_sync_t* 
   Queue* queue = Queue::from(handle);
   return sdk::guarded(queue->device()->host, "downloading", [&]() -> heddle_status_t* {
     char* from = nullptr;
-    if (heddle_status_t* bad = locate(queue->device()->host, "downloading", source, &from)) return bad;
+    if (heddle_status_t* bad = locate(queue->device(), "downloading", source, &from)) return bad;
     return submit_copy(queue, sync, from, target, source->length);
   });
 }
@@ -74,8 +68,8 @@ heddle_status_t* transfer_peer_copy(heddle_queue_t* handle, const heddle_sync_t*
   const heddle_host_t* host = queue->device()->host;
   return sdk::guarded(host, "copying between devices", [&]() -> heddle_status_t* {
     char *from = nullptr, *to = nullptr;
-    if (heddle_status_t* bad = locate(host, "copying from", source, &from)) return bad;
-    if (heddle_status_t* bad = locate(host, "copying to", target, &to)) return bad;
+    if (heddle_status_t* bad = locate(queue->device(), "copying from", source, &from)) return bad;
+    if (heddle_status_t* bad = locate(queue->device(), "copying to", target, &to)) return bad;
     if (source->length != target->length) {
       return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: copying %llu bytes to %llu failed: lengths differ", number(source->length),
                     number(target->length));

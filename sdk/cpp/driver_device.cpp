@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "heddle/sdk/driver.h"
+#include "heddle/sdk/driver_parts.h"
 #include "heddle/sdk/host_timeline.h"
 
 namespace heddle::sdk {
@@ -172,12 +173,7 @@ heddle_status_t* queue_create(heddle_device_t* handle, const heddle_queue_params
   Device* device = Device::from(handle);
   return guarded(device->host, "creating a queue", [&]() -> heddle_status_t* {
     heddle_queue_params_t params;
-    uint64_t bad_byte;
-    if (!read_struct(in, &params, &bad_byte)) return tail_status(device->host, "heddle_queue_params_t", bad_byte);
-    if (params.priority > 1) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: creating a queue failed: priority %u is neither 0 nor 1",
-                    device->who, params.priority);
-    }
+    if (heddle_status_t* bad = read_queue_params(device, in, &params)) return bad;
     if (heddle_status_t* lost = device->loss()) return lost;
     Queue* queue = nullptr;
     if (heddle_status_t* failed = device->make_queue(params, &queue)) return failed;
@@ -295,13 +291,7 @@ heddle_status_t* buffer_map(heddle_buffer_t* handle, uint64_t offset, uint64_t l
   Device* device = buffer->device;
   return guarded(device->host, "mapping a buffer", [&]() -> heddle_status_t* {
     if (heddle_status_t* bad = check_host_range(buffer, "mapping", offset, length)) return bad;
-    constexpr uint32_t kKnown = HEDDLE_MAP_READ | HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD;
-    if ((flags & ~kKnown) || !(flags & (HEDDLE_MAP_READ | HEDDLE_MAP_WRITE)) ||
-        ((flags & HEDDLE_MAP_DISCARD) && !(flags & HEDDLE_MAP_WRITE))) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "%s: mapping %llu bytes with flags %x failed: read, write or both, and discard only with write", device->who,
-                    number(length), flags);
-    }
+    if (heddle_status_t* bad = check_map_flags(device, length, flags)) return bad;
     *out = buffer->host_address() + offset;
     return nullptr;
   });
@@ -333,10 +323,7 @@ heddle_status_t* buffer_import_host(heddle_device_t* handle, void* memory, uint6
   *out = nullptr;
   Device* device = Device::from(handle);
   heddle_status_t* failed = guarded(device->host, "importing host memory", [&]() -> heddle_status_t* {
-    if ((!memory && size) || size > UINT64_MAX - reinterpret_cast<uint64_t>(memory)) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: importing %llu bytes failed: %s", device->who, number(size),
-                    memory ? "they end after the address space" : "the pointer is null");
-    }
+    if (heddle_status_t* bad = check_import(device, memory, size)) return bad;
     if (heddle_status_t* lost = device->loss()) return lost;
     Buffer* buffer = nullptr;
     if (heddle_status_t* refused = device->import_host(memory, size, &buffer)) return refused;

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "heddle/sdk/driver.h"
+#include "heddle/sdk/driver_parts.h"
 #include "heddle/sdk/host_timeline.h"
 
 namespace heddle::sdk {
@@ -17,13 +18,7 @@ using Kind = Operation::Kind;
 
 constexpr uint64_t kDefaultChunk = 4 << 20;
 
-// A file with the state of its handle.
-struct DeviceFile {
-  const heddle_driver_api_t* api;  // HD-H-01
-  Device* device;
-  File file;
-  static DeviceFile* from(heddle_file_t* handle) noexcept { return reinterpret_cast<DeviceFile*>(handle); }
-};
+using DriverFile = DeviceFile<Device>;
 
 char* address_of(const Range& range) noexcept {
   return range.buffer->host_address() + range.offset;
@@ -263,36 +258,6 @@ heddle_status_t* transfer_peer_copy(heddle_queue_t* handle, const heddle_sync_t*
 
 // ---- heddle.param_io/1
 
-heddle_status_t* file_open(heddle_device_t* handle, int32_t descriptor, uint32_t access, heddle_string_t name,
-                           heddle_file_t** out) noexcept {
-  *out = nullptr;
-  Device* device = Device::from(handle);
-  return guarded(device->host, "opening a file", [&]() -> heddle_status_t* {
-    if (heddle_status_t* lost = device->loss()) return lost;
-    File own;
-    if (heddle_status_t* bad = open_file(device->host, device->who, descriptor, access, name, &own)) return bad;
-    try {
-      *out = reinterpret_cast<heddle_file_t*>(make<DeviceFile>(device->host, DeviceFile{device->api, device, own}));
-    } catch (...) {
-      close(own.descriptor);
-      throw;
-    }
-    device->live.files.fetch_add(1);
-    return nullptr;
-  });
-}
-
-void file_close(heddle_file_t* handle) noexcept {
-  if (!handle) return;
-  DeviceFile* file = DeviceFile::from(handle);
-  Device* device = file->device;
-  guarded_release(device->host, [&] {
-    close(file->file.descriptor);
-    unmake(device->host, file);
-    device->live.files.fetch_sub(1);
-  });
-}
-
 heddle_status_t* move_extents(heddle_queue_t* handle, const heddle_sync_t* sync, heddle_file_t* file_handle, const heddle_extent_t* extents,
                               uint64_t count, const heddle_param_io_params_t* in, bool writes) noexcept {
   Queue* queue = Queue::from(handle);
@@ -303,7 +268,7 @@ heddle_status_t* move_extents(heddle_queue_t* handle, const heddle_sync_t* sync,
     if (in && !read_struct(in, &params, &bad_byte)) return tail_status(device->host, "heddle_param_io_params_t", bad_byte);
     Operation operation;
     operation.kind = Kind::kFile;
-    const DeviceFile* file = DeviceFile::from(file_handle);
+    const DriverFile* file = DriverFile::from(file_handle);
     operation.file = std::make_shared<FileJob>(device->host, device->who, file ? &file->file : nullptr, writes);
     const uint64_t chunk = params.pinned_bytes ? std::min(kDefaultChunk, params.pinned_bytes) : kDefaultChunk;
     if (heddle_status_t* bad = operation.file->start(extents, count, params, chunk)) return bad;
@@ -411,30 +376,6 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
   });
 }
 
-void executable_unload(heddle_executable_t* handle) noexcept {
-  if (!handle) return;
-  Executable* executable = Executable::from(handle);
-  Device* device = executable->device;
-  guarded_release(device->host, [&] {
-    unmake(device->host, executable);
-    device->live.executables.fetch_sub(1);
-  });
-}
-
-heddle_status_t* executable_entry(heddle_executable_t* handle, uint32_t index, heddle_entry_t** out) noexcept {
-  *out = nullptr;
-  Executable* executable = Executable::from(handle);
-  Device* device = executable->device;
-  return guarded(device->host, "looking up an entry", [&]() -> heddle_status_t* {
-    if (index >= executable->entries.size()) {
-      return status(device->host, HEDDLE_STATUS_NOT_FOUND, "%s: looking up entry %u failed: the executable has %zu", device->who, index,
-                    executable->entries.size());
-    }
-    *out = executable->entries[index].handle();
-    return nullptr;
-  });
-}
-
 heddle_status_t* submit(heddle_queue_t* handle, const heddle_submission_t* in) noexcept {
   Queue* queue = Queue::from(handle);
   Device* device = queue->device;
@@ -460,7 +401,7 @@ const heddle_transfer_interface_t* transfer_interface() noexcept {
 
 const heddle_param_io_interface_t* param_io_interface() noexcept {
   static const heddle_param_io_interface_t table = {
-      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write, nullptr};
+      sizeof(heddle_param_io_interface_t), 0, DriverFile::open, DriverFile::close, param_io_read, param_io_write, nullptr};
   return &table;
 }
 
@@ -469,8 +410,8 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     0,
                                                     variant_rank,
                                                     executable_load,
-                                                    executable_unload,
-                                                    executable_entry,
+                                                    unload_executable<Executable>,
+                                                    find_entry<Executable>,
                                                     submit,
                                                     record,
                                                     replay,

@@ -267,20 +267,40 @@ heddle_status_t* HostTimeline::wait(const heddle_point_t* points, uint64_t count
                 static_cast<unsigned long long>(timeout_ns));
 }
 
-namespace {
-
-heddle_status_t* check_value(DeviceRoot* device, const char* what, uint64_t value) noexcept {
-  if (value <= HostTimeline::kMaxValue) [[likely]]
+heddle_status_t* HostTimeline::check_value(DeviceRoot* device, const char* what, uint64_t value) noexcept {
+  if (value <= kMaxValue) [[likely]]
     return nullptr;
-  return status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "%s: %s at value %llu failed: values end at 2^62-1; use smaller steps",
-                device->who, what, static_cast<unsigned long long>(value));
+  return sdk::status(device->host, HEDDLE_STATUS_OUT_OF_RANGE, "%s: %s at value %llu failed: values end at 2^62-1; use smaller steps",
+                     device->who, what, number(value));
 }
+
+heddle_status_t* HostTimeline::check_wait(const heddle_point_t* points, uint64_t count, uint32_t mode) noexcept {
+  DeviceRoot* device = from(points[0].timeline)->device();
+  if (mode > HEDDLE_WAIT_ANY) {
+    return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: waiting failed: mode %u is neither all (0) nor any (1)",
+                       device->who, mode);
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    if (!points[i].timeline) {
+      return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: waiting failed: point %llu has no timeline", device->who,
+                         number(i));
+    }
+    if (from(points[i].timeline)->device() != device) {
+      return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                         "%s: waiting failed: its points belong to several devices; wait for each device separately [HD-Q-02]",
+                         device->who);
+    }
+  }
+  return nullptr;
+}
+
+namespace {
 
 heddle_status_t* create_host_timeline(heddle_device_t* handle, uint64_t initial_value, heddle_timeline_t** out) noexcept {
   *out = nullptr;
   auto* device = reinterpret_cast<DeviceRoot*>(handle);
   return guarded(device->host, "creating a timeline", [&]() -> heddle_status_t* {
-    if (heddle_status_t* bad = check_value(device, "creating a timeline", initial_value)) return bad;
+    if (heddle_status_t* bad = HostTimeline::check_value(device, "creating a timeline", initial_value)) return bad;
     *out = make<HostTimeline>(device->host, device, initial_value)->handle();
     device->live.timelines.fetch_add(1);
     return nullptr;
@@ -307,7 +327,7 @@ heddle_status_t* timeline_signal(heddle_timeline_t* handle, uint64_t value) noex
   HostTimeline* timeline = HostTimeline::from(handle);
   DeviceRoot* device = timeline->device();
   return guarded(device->host, "signalling a timeline", [&]() -> heddle_status_t* {
-    if (heddle_status_t* bad = check_value(device, "signalling a timeline", value)) return bad;
+    if (heddle_status_t* bad = HostTimeline::check_value(device, "signalling a timeline", value)) return bad;
     if (timeline->advance(value)) return nullptr;
     if (heddle_status_t* failure = timeline->failure(value)) return failure;
     return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -330,20 +350,7 @@ heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t count, uin
   if (!points[0].timeline) return nullptr;  // no host to create a status with; the host checks this (HD-Q-02)
   DeviceRoot* device = HostTimeline::from(points[0].timeline)->device();
   return guarded(device->host, "waiting for timelines", [&]() -> heddle_status_t* {
-    if (mode > HEDDLE_WAIT_ANY) {
-      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: waiting failed: mode %u is neither all (0) nor any (1)", device->who,
-                    mode);
-    }
-    for (uint64_t i = 0; i < count; ++i) {
-      if (!points[i].timeline) {
-        return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: waiting failed: point %llu has no timeline", device->who,
-                      static_cast<unsigned long long>(i));
-      }
-      if (HostTimeline::from(points[i].timeline)->device() != device) {
-        return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                      "%s: waiting failed: its points belong to several devices; wait for each device separately [HD-Q-02]", device->who);
-      }
-    }
+    if (heddle_status_t* bad = HostTimeline::check_wait(points, count, mode)) return bad;
     return HostTimeline::wait(points, count, mode, timeout_ns);
   });
 }

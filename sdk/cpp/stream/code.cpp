@@ -9,15 +9,16 @@ namespace {
 
 constexpr uint32_t kMaxEntries = 1 << 20;
 
-void unload(Executable* executable) noexcept {
-  ContextScope scope(executable->device);
-  if (executable->module) executable->device->backend.unload_module(executable->module);
-}
-
 }  // namespace
 
 heddle_status_t* Backend::load_argument(Loading& loading, const heddle_entry_params_t& params, uint32_t index, Argument*) {
   return loading.argument_failed(index, "its kind " + std::to_string(params.arguments[index].kind) + " is unknown");
+}
+
+Executable::~Executable() {
+  if (!module) return;
+  ContextScope scope(device);
+  device->backend.unload_module(module);
 }
 
 heddle_status_t* Loading::load(Executable* executable) {
@@ -183,12 +184,10 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     try {
       bad = Loading(device, params).load(executable);
     } catch (...) {
-      unload(executable);
       sdk::unmake(device->host, executable);
       throw;
     }
     if (bad) {
-      unload(executable);
       sdk::unmake(device->host, executable);
       return bad;
     }
@@ -196,31 +195,6 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     *out = executable->handle();
     return nullptr;
   });
-}
-
-void executable_unload(heddle_executable_t* handle) noexcept {
-  if (!handle) return;
-  Executable* executable = Executable::from(handle);
-  Device* device = executable->device;
-  sdk::guarded_release(device->host, [&] {
-    unload(executable);
-    sdk::unmake(device->host, executable);
-    device->live.executables.fetch_sub(1);
-  });
-}
-
-heddle_status_t* executable_entry(heddle_executable_t* handle, uint32_t index, heddle_entry_t** out) noexcept {
-  *out = nullptr;
-  Executable* executable = Executable::from(handle);
-  Device* device = executable->device;
-  if (index >= executable->entries.size()) {
-    return guarded(device->host, "looking up an entry", [&] {
-      return status(device, HEDDLE_STATUS_NOT_FOUND, "looking up entry %u failed: the executable has %zu", index,
-                    executable->entries.size());
-    });
-  }
-  *out = executable->entries[index].handle();
-  return nullptr;
 }
 
 }  // namespace heddle::sdk::stream

@@ -70,7 +70,6 @@ Device::~Device() {
     for (const Word& word : all_words) backend.free_host(word.value);
     for (Event event : idle_events) backend.destroy_event(event);
   }
-  if (lost_status) host->status_free(host->self, lost_status);
 }
 
 void Device::introduce(Device* other) {
@@ -122,25 +121,6 @@ heddle_status_t* Device::failed(Result result, const char* what) noexcept {
   if (is_one) sdk::set_region(host, failure, kernels.front().region);
   lose(failure);
   return loss();
-}
-
-void Device::lose(heddle_status_t* failure) noexcept {
-  {
-    std::lock_guard<std::mutex> lock(lost_mutex);
-    if (!lost_status) {
-      lost_status = failure;
-      failure = nullptr;
-      lost_flag.store(true, std::memory_order_release);
-    }
-  }
-  if (failure) host->status_free(host->self, failure);
-}
-
-heddle_status_t* Device::loss() noexcept {
-  if (!is_lost()) [[likely]]
-    return nullptr;
-  std::lock_guard<std::mutex> lock(lost_mutex);
-  return host->status_clone(host->self, lost_status);
 }
 
 bool Device::poll() noexcept {
@@ -306,7 +286,7 @@ const heddle_device_interface_t* device_interface() noexcept {
                                                   device_open,
                                                   device_close,
                                                   queue_create,
-                                                  queue_destroy,
+                                                  destroy_queue<Queue>,
                                                   device_statistics};
   return &table;
 }

@@ -3,15 +3,14 @@
 // so far, so that a wait ends at most a few percent late and long waits cost little.
 #include "stream/engine.h"
 
-#include <pthread.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 
+#include "heddle/sdk/signals_blocked.h"
 #include "heddle/sdk/futex.h"
-#include "heddle/sdk/sync.h"
 
 namespace heddle::sdk::stream {
 

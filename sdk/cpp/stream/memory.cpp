@@ -167,12 +167,7 @@ heddle_status_t* buffer_map(heddle_buffer_t* handle, uint64_t offset, uint64_t l
   Buffer* buffer = Buffer::from(handle);
   return guarded(buffer->device->host, "mapping a buffer", [&]() -> heddle_status_t* {
     if (heddle_status_t* bad = check_range(buffer, "mapping", offset, length)) return bad;
-    constexpr uint32_t kKnown = HEDDLE_MAP_READ | HEDDLE_MAP_WRITE | HEDDLE_MAP_DISCARD;
-    if ((flags & ~kKnown) || !(flags & (HEDDLE_MAP_READ | HEDDLE_MAP_WRITE)) ||
-        ((flags & HEDDLE_MAP_DISCARD) && !(flags & HEDDLE_MAP_WRITE))) {
-      return status(buffer->device, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "mapping %llu bytes with flags %x failed: read, write or both, and discard only with write", number(length), flags);
-    }
+    if (heddle_status_t* bad = check_map_flags(buffer->device, length, flags)) return bad;
     *out = buffer->host + offset;
     return nullptr;
   });
@@ -194,12 +189,7 @@ heddle_status_t* buffer_invalidate(heddle_buffer_t* handle, uint64_t offset, uin
 }
 
 heddle_status_t* import_memory(Device* device, void* memory, uint64_t size, heddle_buffer_t** out) {
-  if (!memory && size != 0) {
-    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "importing %llu bytes failed: the pointer is null", number(size));
-  }
-  if (size > UINT64_MAX - reinterpret_cast<uint64_t>(memory)) {
-    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "importing %llu bytes failed: they end after the address space", number(size));
-  }
+  if (heddle_status_t* bad = check_import(device, memory, size)) return bad;
   ContextScope scope(device);
   if (heddle_status_t* lost = device->loss()) return lost;
   auto* buffer = sdk::make<Buffer>(device->host);
@@ -233,16 +223,9 @@ heddle_status_t* import_memory(Device* device, void* memory, uint64_t size, hedd
 
 heddle_status_t* buffer_import_host(heddle_device_t* handle, void* memory, uint64_t size, void (*release)(void*), void* context,
                                     heddle_buffer_t** out) noexcept {
-  *out = nullptr;
   Device* device = Device::from(handle);
-  heddle_status_t* failed = guarded(device->host, "importing host memory", [&] { return import_memory(device, memory, size, out); });
-  if (!failed) {
-    Buffer::from(*out)->release = release;
-    Buffer::from(*out)->release_context = context;
-  } else if (release) {
-    release(context);
-  }
-  return failed;
+  return import_buffer<Buffer>(device->host, "importing host memory", release, context, out,
+                               [&] { return import_memory(device, memory, size, out); });
 }
 
 heddle_status_t* buffer_properties(heddle_buffer_t* handle, heddle_buffer_properties_t* out) noexcept {

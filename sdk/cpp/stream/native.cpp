@@ -85,16 +85,9 @@ heddle_status_t* import_memory(Device* device, uint64_t address, uint64_t size, 
 
 heddle_status_t* buffer_import(heddle_device_t* handle, uint64_t address, uint64_t size, void (*release)(void*), void* context,
                                heddle_buffer_t** out) noexcept {
-  *out = nullptr;
   Device* device = Device::from(handle);
-  heddle_status_t* failed = guarded(device->host, "importing device memory", [&] { return import_memory(device, address, size, out); });
-  if (!failed) {
-    Buffer::from(*out)->release = release;
-    Buffer::from(*out)->release_context = context;
-  } else if (release) {
-    release(context);
-  }
-  return failed;
+  return import_buffer<Buffer>(device->host, "importing device memory", release, context, out,
+                               [&] { return import_memory(device, address, size, out); });
 }
 
 }  // namespace

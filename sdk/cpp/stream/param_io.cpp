@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.param_io/1: copies file extents to device memory and back, through the ring. No file is mapped or registered; no memory use grows with the
 // size of the file.
-#include <unistd.h>
-
 #include <algorithm>
 
-#include "heddle/sdk/file.h"
+#include "heddle/sdk/driver_parts.h"
 #include "heddle/sdk/futex.h"
 #include "heddle/sdk/stream/memory.h"
-#include "heddle/sdk/sync.h"
 #include "stream/engine.h"
 #include "stream/ring.h"
 
@@ -16,44 +13,7 @@ namespace heddle::sdk::stream {
 
 namespace {
 
-struct File {
-  const heddle_driver_api_t* api;  // HD-H-01: the first word
-  Device* device;
-  sdk::File file;
-
-  static File* from(heddle_file_t* handle) noexcept { return reinterpret_cast<File*>(handle); }
-  heddle_file_t* handle() noexcept { return reinterpret_cast<heddle_file_t*>(this); }
-};
-
-heddle_status_t* file_open(heddle_device_t* handle, int32_t descriptor, uint32_t access, heddle_string_t name,
-                           heddle_file_t** out) noexcept {
-  *out = nullptr;
-  Device* device = Device::from(handle);
-  return guarded(device->host, "opening a file", [&]() -> heddle_status_t* {
-    if (heddle_status_t* lost = device->loss()) return lost;
-    sdk::File own;
-    if (heddle_status_t* bad = sdk::open_file(device->host, device->who, descriptor, access, name, &own)) return bad;
-    try {
-      *out = sdk::make<File>(device->host, File{device->api, device, own})->handle();
-    } catch (...) {
-      close(own.descriptor);
-      throw;
-    }
-    device->live.files.fetch_add(1);
-    return nullptr;
-  });
-}
-
-void file_close(heddle_file_t* handle) noexcept {
-  if (!handle) return;
-  File* file = File::from(handle);
-  Device* device = file->device;
-  sdk::guarded_release(device->host, [&] {
-    close(file->file.descriptor);
-    sdk::unmake(device->host, file);
-    device->live.files.fetch_sub(1);
-  });
-}
+using DeviceFile = sdk::DeviceFile<Device>;
 
 heddle_status_t* run_job(Device* device, sdk::FileJob& job, const heddle_param_io_params_t& params) {
   job.choose_method();
@@ -87,7 +47,7 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
                               const heddle_extent_t* extents, uint64_t count, const heddle_param_io_params_t* in, bool writes) noexcept {
   Device* device = Queue::from(queue_handle)->device();
   return guarded(device->host, writes ? "writing a file" : "reading a file", [&]() -> heddle_status_t* {
-    const File* file = File::from(file_handle);
+    const DeviceFile* file = DeviceFile::from(file_handle);
     heddle_sync_t sync;
     heddle_param_io_params_t params = {};
     uint64_t bad_byte;
@@ -126,7 +86,7 @@ heddle_status_t* param_io_write(heddle_queue_t* queue, const heddle_sync_t* sync
 
 const heddle_param_io_interface_t* param_io_interface() noexcept {
   static const heddle_param_io_interface_t table = {
-      sizeof(heddle_param_io_interface_t), 0, file_open, file_close, param_io_read, param_io_write, nullptr};
+      sizeof(heddle_param_io_interface_t), 0, DeviceFile::open, DeviceFile::close, param_io_read, param_io_write, nullptr};
   return &table;
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "heddle/sdk/sync.h"
+#include "heddle/sdk/driver_parts.h"
 #include "stream/engine.h"
 #include "stream/graph.h"
 
@@ -363,11 +363,7 @@ heddle_status_t* queue_create(heddle_device_t* handle, const heddle_queue_params
   Device* device = Device::from(handle);
   return guarded(device->host, "creating a queue", [&]() -> heddle_status_t* {
     heddle_queue_params_t params;
-    uint64_t bad_byte;
-    if (!sdk::read_struct(in, &params, &bad_byte)) return sdk::tail_status(device->host, "heddle_queue_params_t", bad_byte);
-    if (params.priority > 1) {
-      return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "creating a queue failed: priority %u is neither 0 nor 1", params.priority);
-    }
+    if (heddle_status_t* bad = read_queue_params(device, in, &params)) return bad;
     if (heddle_status_t* lost = device->loss()) return lost;
     auto* queue = sdk::make<Queue>(device->host, device);
     if (heddle_status_t* bad = queue->start(params.priority)) {
@@ -376,17 +372,6 @@ heddle_status_t* queue_create(heddle_device_t* handle, const heddle_queue_params
     }
     device->live.queues.fetch_add(1);
     *out = queue->handle();
-    return nullptr;
-  });
-}
-
-heddle_status_t* queue_destroy(heddle_queue_t* handle) noexcept {
-  if (!handle) return nullptr;
-  Queue* queue = Queue::from(handle);
-  Device* device = queue->device();
-  return guarded(device->host, "destroying a queue", [&]() -> heddle_status_t* {
-    sdk::unmake(device->host, queue);
-    device->live.queues.fetch_sub(1);
     return nullptr;
   });
 }
@@ -440,8 +425,8 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     0,
                                                     variant_rank,
                                                     executable_load,
-                                                    executable_unload,
-                                                    executable_entry,
+                                                    unload_executable<Executable>,
+                                                    find_entry<Executable>,
                                                     submit,
                                                     record,
                                                     replay,

@@ -10,19 +10,12 @@ using sdk::HostTimeline;
 
 namespace {
 
-heddle_status_t* check_value(Device* device, const char* what, uint64_t value) noexcept {
-  if (value <= HostTimeline::kMaxValue) [[likely]]
-    return nullptr;
-  return status(device, HEDDLE_STATUS_OUT_OF_RANGE, "%s at value %llu failed: values end at 2^62-1; use smaller steps", what,
-                number(value));
-}
-
 heddle_status_t* timeline_create(heddle_device_t* handle, uint64_t initial_value, heddle_timeline_t** out) noexcept {
   *out = nullptr;
   Device* device = Device::from(handle);
   return guarded(device->host, "creating a timeline", [&]() -> heddle_status_t* {
     if (heddle_status_t* lost = device->loss()) return lost;
-    if (heddle_status_t* bad = check_value(device, "creating a timeline", initial_value)) return bad;
+    if (heddle_status_t* bad = HostTimeline::check_value(device, "creating a timeline", initial_value)) return bad;
     *out = sdk::make<Timeline>(device->host, device, initial_value)->handle();
     device->live.timelines.fetch_add(1);
     return nullptr;
@@ -48,46 +41,12 @@ heddle_status_t* timeline_query(heddle_timeline_t* handle, uint64_t* out_value) 
   });
 }
 
-heddle_status_t* timeline_signal(heddle_timeline_t* handle, uint64_t value) noexcept {
-  Timeline* timeline = Timeline::from(handle);
-  Device* device = timeline->device();
-  return guarded(device->host, "signalling a timeline", [&]() -> heddle_status_t* {
-    if (heddle_status_t* bad = check_value(device, "signalling a timeline", value)) return bad;
-    if (timeline->advance(value)) return nullptr;
-    if (heddle_status_t* failure = timeline->failure(value)) return failure;
-    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "signalling value %llu failed: the timeline has reached %llu; values only grow",
-                  number(value), number(timeline->reached()));
-  });
-}
-
-void timeline_fail(heddle_timeline_t* handle, uint64_t value, heddle_status_t* failure) noexcept {
-  Timeline* timeline = Timeline::from(handle);
-  const heddle_host_t* host = timeline->device()->host;
-  sdk::guarded_release(host, [&] {
-    if (!failure) failure = status(host, HEDDLE_STATUS_UNKNOWN, "a timeline was failed without a reason");
-    timeline->fail(value, failure);
-  });
-}
-
 heddle_status_t* timeline_wait(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns) noexcept {
   if (count == 0) return nullptr;
   if (!points[0].timeline) return nullptr;  // no host to create a status with; the host checks this (HD-Q-02)
   Device* device = Timeline::from(points[0].timeline)->device();
   return guarded(device->host, "waiting for timelines", [&]() -> heddle_status_t* {
-    if (mode > HEDDLE_WAIT_ANY) {
-      return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "waiting failed: mode %u is neither all (0) nor any (1)", mode);
-    }
-    bool several = false;
-    for (uint64_t i = 0; i < count; ++i) {
-      if (!points[i].timeline) {
-        return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "waiting failed: point %llu has no timeline", number(i));
-      }
-      several |= Timeline::from(points[i].timeline)->device() != device;
-    }
-    if (several) {
-      return status(device, HEDDLE_STATUS_INVALID_ARGUMENT,
-                    "waiting failed: its points belong to several devices; wait for each device separately [HD-Q-02]");
-    }
+    if (heddle_status_t* bad = HostTimeline::check_wait(points, count, mode)) return bad;
     return Engine::wait(device, points, count, mode, timeout_ns);
   });
 }
@@ -130,33 +89,18 @@ heddle_status_t* timeline_notify(heddle_timeline_t* handle, uint64_t value, void
   });
 }
 
-heddle_status_t* timeline_export(heddle_timeline_t* handle, heddle_string_t kind, uint64_t* out) noexcept {
-  *out = 0;
-  Device* device = Timeline::from(handle)->device();
-  return status(device, HEDDLE_STATUS_UNIMPLEMENTED, "exporting a timeline as '%.*s' failed: unknown kind", shown(sdk::view_of(kind)),
-                kind.data);
-}
-
-heddle_status_t* timeline_import(heddle_device_t* handle, heddle_string_t kind, uint64_t, heddle_timeline_t** out) noexcept {
-  *out = nullptr;
-  return status(Device::from(handle), HEDDLE_STATUS_UNIMPLEMENTED, "importing a timeline from '%.*s' failed: unknown kind",
-                shown(sdk::view_of(kind)), kind.data);
-}
-
 }  // namespace
 
 const heddle_timeline_interface_t* timeline_interface() noexcept {
-  static const heddle_timeline_interface_t table = {sizeof(heddle_timeline_interface_t),
-                                                    0,
-                                                    timeline_create,
-                                                    timeline_destroy,
-                                                    timeline_query,
-                                                    timeline_signal,
-                                                    timeline_fail,
-                                                    timeline_wait,
-                                                    timeline_notify,
-                                                    timeline_export,
-                                                    timeline_import};
+  static const heddle_timeline_interface_t table = [] {
+    heddle_timeline_interface_t made = *host_timeline_interface();
+    made.create = timeline_create;
+    made.destroy = timeline_destroy;
+    made.query = timeline_query;
+    made.wait = timeline_wait;
+    made.notify = timeline_notify;
+    return made;
+  }();
   return &table;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.transfer/1: copies outside of a command list. The queue's stream copies pinned memory; a small amount of ordinary memory goes through a
 // staging slice; a large amount goes through the ring, moved by host threads.
+#include "heddle/sdk/driver_parts.h"
 #include "heddle/sdk/stream/queue.h"
-#include "heddle/sdk/sync.h"
 #include "stream/engine.h"
 #include "stream/ring.h"
 
@@ -20,16 +20,8 @@ heddle_status_t* transfer_properties(heddle_device_t* handle, heddle_transfer_pr
 }
 
 heddle_status_t* locate(Device* device, const char* what, const heddle_binding_t* binding, const Buffer** out) noexcept {
-  const Buffer* buffer = Buffer::from(binding->buffer);
-  if (!buffer) {
-    return status(device, HEDDLE_STATUS_INVALID_ARGUMENT, "%s %llu bytes failed: no buffer", what, number(binding->length));
-  }
-  if (!buffer->holds(binding->offset, binding->length)) {
-    return status(device, HEDDLE_STATUS_OUT_OF_RANGE, "%s %llu bytes at %llu failed: the buffer has %llu bytes", what,
-                  number(binding->length), number(binding->offset), number(buffer->size));
-  }
-  *out = buffer;
-  return nullptr;
+  *out = Buffer::from(binding->buffer);
+  return check_transfer(device, what, *binding, *out ? &(*out)->size : nullptr);
 }
 
 // Whether the vendor knows the host memory, so that its engines can read it.

@@ -49,6 +49,9 @@ class HostTimeline {
   void fail(uint64_t value, heddle_status_t* failure) noexcept;
   heddle_status_t* notify(uint64_t value, void (*function)(void*, const heddle_status_t*), void* context);
 
+  // For drivers that replace slots of the table below: why an argument is refused. check_wait: the first point has a timeline.
+  static heddle_status_t* check_value(DeviceRoot* device, const char* what, uint64_t value) noexcept;
+  static heddle_status_t* check_wait(const heddle_point_t* points, uint64_t count, uint32_t mode) noexcept;
   // The calls of heddle.timeline/1 that concern several timelines.
   static heddle_status_t* wait(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns);
 

@@ -55,6 +55,10 @@ struct Executable {
   Device* device = nullptr;
   Module module = nullptr;
   std::vector<Entry> entries;
+  Executable() = default;
+  ~Executable();
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
   static Executable* from(heddle_executable_t* handle) noexcept { return reinterpret_cast<Executable*>(handle); }
   heddle_executable_t* handle() noexcept { return reinterpret_cast<heddle_executable_t*>(this); }
 };
@@ -88,8 +92,6 @@ class Loading {
 // The slots of heddle.dispatch/1.
 heddle_status_t* variant_rank(heddle_device_t* device, heddle_string_t format, heddle_string_t target, uint32_t* out) noexcept;
 heddle_status_t* executable_load(heddle_device_t* device, const heddle_executable_params_t* params, heddle_executable_t** out) noexcept;
-void executable_unload(heddle_executable_t* executable) noexcept;
-heddle_status_t* executable_entry(heddle_executable_t* executable, uint32_t index, heddle_entry_t** out) noexcept;
 
 }  // namespace heddle::sdk::stream
 #endif  // HEDDLE_SDK_STREAM_CODE_H_

@@ -17,7 +17,7 @@
 #include "heddle/ext/blocks.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
-#include "heddle/sdk/device_root.h"
+#include "heddle/sdk/driver_parts.h"
 #include "heddle/sdk/status.h"
 #include "heddle/sdk/stream/backend.h"
 
@@ -119,11 +119,11 @@ struct Device : sdk::DeviceRoot {
   // A status for a failed call. A result that ends the context marks the device as lost, and the text then names the kernels that were running.
   // `what` does not contain the result. Must not be called with a queue's lock or queues_mutex held.
   heddle_status_t* failed(Result result, const char* what) noexcept;
-  // Remembers the first loss and takes ownership of `failure`. All work in flight fails.
-  void lose(heddle_status_t* failure) noexcept;
-  bool is_lost() const noexcept { return lost_flag.load(std::memory_order_acquire); }
-  // NULL, or the loss, owned by the caller.
-  heddle_status_t* loss() noexcept;
+  // Takes ownership of `failure`. All work in flight fails.
+  void lose(heddle_status_t* failure) noexcept { loss_.lose(failure); }
+  bool is_lost() const noexcept { return loss_.is_lost(); }
+  // NULL, or the first loss, owned by the caller.
+  heddle_status_t* loss() noexcept { return loss_.status(); }
 
   // Retires completed work on all queues; true if there was any.
   bool poll() noexcept;
@@ -149,15 +149,13 @@ struct Device : sdk::DeviceRoot {
   const uint64_t serial;                    // unique among all devices ever opened in this process
   std::mutex peers_mutex;
   std::vector<uint64_t> peers;  // serials of devices whose memory copies can access; under peers_mutex
-  std::atomic<bool> lost_flag{false};
-  std::mutex lost_mutex;
-  heddle_status_t* lost_status = nullptr;  // under lost_mutex
   std::unique_ptr<Staging> staging;
   std::unique_ptr<Ring> ring;
   std::unique_ptr<Engine> engine;
 
  private:
   const Facts& facts_;
+  sdk::Loss loss_{this};
 };
 
 // Makes the device's context current, and restores the caller's at the end (HD-T-02).
@@ -222,7 +220,6 @@ const heddle_profile_interface_t* profile_interface() noexcept;
 
 // queue.cpp
 heddle_status_t* queue_create(heddle_device_t* device, const heddle_queue_params_t* params, heddle_queue_t** out) noexcept;
-heddle_status_t* queue_destroy(heddle_queue_t* queue) noexcept;
 
 }  // namespace heddle::sdk::stream
 #endif  // HEDDLE_SDK_STREAM_DEVICE_H_

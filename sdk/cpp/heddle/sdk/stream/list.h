@@ -68,10 +68,6 @@ inline Launch launch_of(const List& list, const Op::Launch& op) noexcept {
 heddle_status_t* lower_commands(Device* device, const heddle_command_t* commands, uint32_t count, List* list);
 // Packs the arguments of one launch, with bindings already checked.
 heddle_status_t* pack_arguments(Device* device, const Entry& entry, const heddle_binding_t* bindings, const void* constants, char* out);
-// NULL, or why a binding of a dispatch is not inside its buffer.
-heddle_status_t* check_binding(Device* device, const Entry& entry, uint32_t command, uint32_t region, uint32_t index,
-                               const heddle_binding_t& binding) noexcept;
-
 // Issues ops in order and stops at the first failing call. *out_failed is its op. With events, one more than ops, the first is recorded before the
 // ops and one after each op. The context must be current.
 Result issue(Backend& backend, const List& list, const std::vector<Event>& events, Stream stream, size_t* out_failed) noexcept;
