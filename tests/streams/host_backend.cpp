@@ -19,8 +19,8 @@
 #include <thread>
 
 #include "cpu/image.h"
-#include "heddle/sdk/signals_blocked.h"
 #include "heddle/sdk/futex.h"
+#include "heddle/sdk/signals_blocked.h"
 
 namespace heddle::test {
 namespace {

@@ -45,6 +45,7 @@ inline std::vector<heddle_entry_params_t> kernel_entries() {
     params.binding_count = bindings;
     params.name = string_of(name);
     params.constants_bytes = constants * 8;
+    for (uint32_t& extent : params.workgroup_size) extent = 1;
     params.workspace_bytes = workspace;
     params.cost = cost;
     return params;
