@@ -7,6 +7,7 @@
 #include <exception>
 #include <string>
 
+#include "compiler/code/target_devices.h"
 #include "compiler/pipeline.h"
 #include "sdk/module/user_cache.h"
 
@@ -23,7 +24,7 @@ std::string text(heddle_string_t value) {
   return value.size ? std::string(value.data, value.size) : std::string();
 }
 
-// "cpu", "cpu:x86-64-v3", "cuda", separated by commas; empty: "cpu".
+// "cpu", "cpu:x86-64-v3", "cuda", "hip", separated by commas; empty: "cpu".
 Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, std::string>>& targets) {
   if (text.empty()) text = "cpu";
   while (!text.empty()) {
@@ -32,18 +33,20 @@ Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, 
     text.remove_prefix(std::min(comma + 1, text.size()));
     size_t colon = std::min(target.find(':'), target.size());
     std::string family(target.substr(0, colon));
-    if (target == "hip" || target == "level_zero") {
-      return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: target '" + family + "' is not implemented yet; use cpu or cuda"};
+    if (target == "level_zero") {
+      return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: target '" + family + "' is not implemented yet; use cpu, cuda or hip"};
     }
-    if (target == "cpu") {
-      targets.insert(targets.end(), {{family, "x86-64-v3"}, {family, "x86-64-v4"}});
-    } else if (target == "cuda") {
-      targets.insert(targets.end(), {{family, "sm_80"}, {family, "sm_90a"}});  // newer devices also run the PTX of the first
-    } else if ((family == "cpu" || family == "cuda") && colon < target.size()) {
+    const std::vector<std::string> levels = heddle::compiler::levels_of(family);
+    if (levels.empty()) {
+      return {HEDDLE_STATUS_INVALID_ARGUMENT,
+              "compiler: target '" + std::string(target) +
+                  "' is not known; use cpu, cuda, hip, or one level of them, such as cpu:" + heddle::compiler::levels_of("cpu").front() +
+                  ", cuda:" + heddle::compiler::levels_of("cuda").front() + " or hip:" + heddle::compiler::levels_of("hip").front()};
+    }
+    if (colon < target.size()) {
       targets.emplace_back(family, target.substr(colon + 1));
     } else {
-      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + std::string(target) +
-                                                  "' is not known; use cpu, cuda, cpu:x86-64-v3, cpu:x86-64-v4, cuda:sm_80 or cuda:sm_90a"};
+      for (const std::string& level : levels) targets.emplace_back(family, level);
     }
   }
   std::sort(targets.begin(), targets.end());
@@ -66,6 +69,7 @@ Failure compile(const heddle_compile_params_t& params) {
   options.dump_path = text(params.dump_path);
   options.report_path = text(params.report_path);
   options.reproducer_path = text(params.reproducer_path);
+  options.code_path = text(params.code_path);
   options.ptxas = text(params.ptxas);
   if ((params.placement_count && !params.placements) || (params.slot_count && !params.slots) ||
       (params.operator_count && !params.operators) || (params.donation_count && !params.donations) ||

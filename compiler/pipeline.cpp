@@ -16,6 +16,7 @@
 #include "compiler/import/placements.h"
 #include "compiler/passes/passes.h"
 #include "compiler/report.h"
+#include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "llvm/ADT/StringExtras.h"
@@ -104,6 +105,7 @@ void register_dialects(MLIRContext& context) {
   registry.insert<tx::TxDialect, func::FuncDialect>();
   targets::register_x86_64_dialects(registry);
   targets::register_cuda_dialects(registry);
+  targets::register_amdgpu_dialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
 }
@@ -159,6 +161,18 @@ class TextFile {
 
 Failure write_text(const std::string& path, const std::string& text) {
   return TextFile(path).write(text);
+}
+
+// Each image in a file of its own, named after the module, the target and the format.
+Failure write_code(const std::string& folder, StringRef module, const std::vector<emit::FamilyCode>& codes) {
+  for (const emit::FamilyCode& code : codes) {
+    for (const emit::Image& image : code.images) {
+      SmallString<128> path(folder);
+      llvm::sys::path::append(path, module + "." + image.target + "." + StringRef(image.format).split('/').first);
+      if (Failure failure = write_text(path.str().str(), std::string(image.code.begin(), image.code.end()))) return failure;
+    }
+  }
+  return {};
 }
 
 // The IR after one pass, for --dump-after, and the names of all that ran.
@@ -338,8 +352,9 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   const Failure cancelled{HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
   for (const auto& [family, level] : options.targets) {
     if (make_target(family, level, options.math)) continue;
-    return {HEDDLE_STATUS_INVALID_ARGUMENT,
-            "compiler: target '" + family + ":" + level + "' is not known; use cpu:x86-64-v3, cpu:x86-64-v4, cuda:sm_80 or cuda:sm_90a"};
+    return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + family + ":" + level + "' is not known; use " + family +
+                                                " for all levels, or one of " + family + ":" +
+                                                llvm::join(levels_of(family), ", " + family + ":")};
   }
 
   Tuned tuned;
@@ -357,6 +372,10 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   if (!options.report_path.empty()) {
     report_file.emplace(options.report_path);
     if (Failure failure = report_file->failure()) return failure;
+  }
+  if (std::error_code error = options.code_path.empty() ? std::error_code() : llvm::sys::fs::create_directories(options.code_path)) {
+    return {HEDDLE_STATUS_UNAVAILABLE, "compiler: creating directory '" + options.code_path + "' for code failed: " + error.message() +
+                                           "; name another one with --dump-code"};
   }
   if (!going_on("import", 0)) return cancelled;
   tx::ParameterStore parameters;
@@ -425,10 +444,14 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     if (auto error = generate(code_options, codes.back(), context)) return {error->code, error->message};
   }
   times.done("code");
+  const std::string name = llvm::sys::path::stem(options.input_path).str();
+  if (!options.code_path.empty()) {
+    if (Failure failure = write_code(options.code_path, name, codes)) return failure;
+  }
 
   if (!going_on("write", 3)) return cancelled;
   emit::FileOptions file;
-  file.name = llvm::sys::path::stem(options.input_path).str();
+  file.name = name;
   file.report = report(combinations, codes, options.math, /*with_plans=*/false);
   file.warn = options.warn;
   std::vector<emit::WrittenParameter> written;

@@ -39,6 +39,7 @@ struct Options {
   std::string dump_after, dump_path;
   std::string report_path;
   std::string reproducer_path;
+  std::string code_path;  // directory for images; empty: none
   targets::Math math = targets::Math::strict;
   std::string tuned_path;  // choices made by `heddle tune`; empty: the best plans by estimate
   std::string ptxas;       // NVIDIA's assembler, for machine code in addition to PTX; empty: PTX only

@@ -183,13 +183,16 @@ class Generator {
     for (auto [kernel, key] : llvm::zip_equal(family_.kernels.all(), variant.keys)) {
       const CachedCode& code = variant.code.at(key);
       units.push_back(code.bytes);
-      kernels.push_back({kernel.symbol, Variant::unit_of(key)});
+      kernels.push_back({kernel.symbol, Variant::unit_of(key), kernel.binding_count + kernel.symbol_count});
       image.resources.push_back(code.resources);
     }
     for (const std::string& name : variant.functions) units.push_back(variant.code.at(name).bytes);
     auto bytes = variant.target->link(units, kernels, UnknownLoc::get(&context_));
     if (mlir::failed(bytes)) return failed("linking " + variant.level);
     image.code = std::move(*bytes);
+    if (mlir::failed(variant.target->inspect(image.code, kernels, image.resources, UnknownLoc::get(&context_)))) {
+      return failed("inspecting the image for " + variant.level);
+    }
     family_.images.push_back(std::move(image));
     return family_.name == "cuda" && !options_.ptxas.empty() ? add_machine_code() : module::Status();
   }

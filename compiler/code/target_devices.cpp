@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/code/target_devices.h"
 
+#include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/x86_64/x86_64.h"
 
@@ -9,7 +10,15 @@ namespace heddle::compiler {
 std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math) {
   if (family == "cpu") return targets::make_x86_64_target(level);
   if (family == "cuda") return targets::make_cuda_target(level, math);
+  if (family == "hip") return targets::make_amdgpu_target(level);
   return nullptr;
+}
+
+std::vector<std::string> levels_of(llvm::StringRef family) {
+  if (family == "cpu") return {"x86-64-v3", "x86-64-v4"};
+  if (family == "cuda") return {"sm_80", "sm_90a"};  // newer devices also run the PTX of the first
+  if (family == "hip") return targets::amdgpu_chips();
+  return {};
 }
 
 TargetDevices::TargetDevices(const std::vector<std::pair<std::string, std::string>>& targets, targets::Math math) {
@@ -28,6 +37,7 @@ const targets::Target* TargetDevices::target_of(llvm::StringRef family) const {
 void TargetDevices::register_dialects(mlir::DialectRegistry& registry) const {
   targets::register_x86_64_dialects(registry);
   targets::register_cuda_dialects(registry);
+  targets::register_amdgpu_dialects(registry);
 }
 
 bool TargetDevices::has_kernel(llvm::StringRef family, tx::DispatchOp region, std::string* why_not) const {

@@ -15,6 +15,9 @@ namespace heddle::compiler {
 // Null if unknown.
 std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math);
 
+// The levels that make_target knows; none for an unknown family.
+std::vector<std::string> levels_of(llvm::StringRef family);
+
 class TargetDevices final : public passes::Devices {
  public:
   // Families and levels, which must be known. The first level of a family answers for it, since all have the same plans.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,16 @@ struct Answer {
   std::string reason;  // why it does not; empty: the region is not of its kind
 };
 
+// What a target's own metadata says of one kernel, besides the resources that a module stores.
+struct MachineResources {
+  uint32_t scalar_registers = 0;          // of a subgroup
+  uint32_t accumulators = 0;              // per thread, included in the registers
+  uint32_t spilled_scalar_registers = 0;  // of a subgroup
+  uint64_t private_bytes = 0;             // memory of a thread
+  uint64_t argument_bytes = 0;
+  uint32_t occupancy = 0;  // subgroups that share a SIMD
+};
+
 // The resources that one variant needs for one kernel.
 struct KernelResources {
   uint64_t workspace_bytes = 0;
@@ -77,6 +88,7 @@ struct KernelResources {
   uint32_t registers = 0;            // per thread; 0: not known
   uint64_t spilled_bytes = 0;        // per thread, if the registers are known
   std::string rung;                  // fallback or tile that was chosen, if not the first choice
+  std::optional<MachineResources> machine = {};
 };
 
 class Strategy {

@@ -9,9 +9,10 @@
 
 namespace heddle::targets {
 
-// A kernel of an image, and the name of its unit.
+// A kernel of an image, the name of its unit, and the number of its bindings and constants, if it is known.
 struct LinkedKernel {
   std::string symbol, unit;
+  std::optional<uint32_t> argument_count = {};
 };
 
 // A code format and a level within it, e.g. x86_64-elf/1 with x86-64-v4.
@@ -60,6 +61,13 @@ class Target {
   // are diagnostics at the location.
   virtual mlir::FailureOr<std::vector<char>> link(llvm::ArrayRef<llvm::ArrayRef<char>> units, llvm::ArrayRef<LinkedKernel> kernels,
                                                   mlir::Location location) const = 0;
+
+  // Adds to the resources of an image's kernels, in order, what the image says of them. Fails, with a diagnostic at the location, for a kernel that
+  // the device cannot run.
+  virtual mlir::LogicalResult inspect(llvm::ArrayRef<char> /*image*/, llvm::ArrayRef<LinkedKernel> /*kernels*/,
+                                      llvm::MutableArrayRef<KernelResources> /*resources*/, mlir::Location /*location*/) const {
+    return mlir::success();
+  }
 
   // All kernels in the module, which is consumed, as an image.
   mlir::FailureOr<std::vector<char>> assemble(mlir::ModuleOp kernels) const;

@@ -32,7 +32,7 @@ namespace {
 
 struct Options {
   CompileFlags compile;
-  std::string output, params_out, dump_after, dump_to, report, reproducer, ptxas, explain, progress = "auto", tuned;
+  std::string output, params_out, dump_after, dump_to, report, reproducer, ptxas, code, explain, progress = "auto", tuned;
   bool annotate_affinity = false, no_cache = false;
 
   void declare(Flags& flags) {
@@ -49,6 +49,8 @@ struct Options {
     flags.on("--no-cache", no_cache, "compile every kernel and store none in the cache");
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
     flags.text("--dump-to", dump_to, "where the IR of --dump-after goes (default: the module's name and .mlir)", "FILE");
+    flags.text("--dump-code", code, "write the code of each target to this directory, as MODULE.TARGET.FORMAT, such as digits.gfx90a.hsaco",
+               "DIRECTORY");
     flags.text("--report", report, "write the report (fusion decisions, kernels, times) as JSON", "FILE");
     flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this NVIDIA assembler", "PROGRAM");
     flags.text("--reproducer", reproducer, "file for the imported IR, written if compiling fails after the import", "FILE");
@@ -249,6 +251,7 @@ int compile(const Arguments& arguments) {
   params.report_path = view(report_path);
   params.reproducer_path = view(options.reproducer);
   params.ptxas = view(options.ptxas);
+  params.code_path = view(options.code);
   const std::string to_stdout = "-";
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
   params.tuned_path = view(options.tuned);

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels for AMD GPUs by LLVM's AMDGPU code generator, with only `rows`, `gemv` and `generic`. No driver loads them yet and `heddle compile` does
-// not offer them; tests disassemble them.
+// Kernels for AMD GPUs by LLVM's AMDGPU code generator, with only `rows`, `gemv` and `generic`: "hsaco/1" for a chip (chip.h).
 #pragma once
 
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "compiler/targets/target.h"
 
 namespace heddle::targets {
 
-// "gfx942"; null for others. generate() gives a relocatable AMDGPU object (LLVM's AMDGPUUsage): each kernel takes its bindings' addresses, then the
-// symbols as 64-bit integers.
+// One of amdgpu_chips(); null for others.
 std::unique_ptr<Target> make_amdgpu_target(std::string_view chip);
+// "gfx90a" and others.
+std::vector<std::string> amdgpu_chips();
 
 void register_amdgpu_dialects(mlir::DialectRegistry& registry);
 

@@ -35,7 +35,26 @@
  *              a kernel while the one that it depends on still runs
  *   Failure    `trap` and every memory fault lose the device (HD-S-02), so failed checks of values are stored in a binding instead
  *
- * "hsaco/1", "spirv/1": reserved; specified when their drivers are added. */
+ * "hsaco/1": machine code for AMD GPUs, an ELF64 shared object for the AMD HSA runtime (LLVM's AMDGPUUsage), code object version 4.
+ *   Targets    "gfx90a", "gfx942", "gfx1100", "gfx1201". An image runs only on its own chip: a driver compares the name of the device up to
+ *              the first ':'. XNACK and SRAM ECC may be on or off on the device (EF_AMDGPU_FEATURE_*_ANY_V4), or do not exist there
+ *   Header     e_machine EM_AMDGPU, OS ABI ELFOSABI_AMDGPU_HSA, ABI version 2, e_type ET_DYN; EF_AMDGPU_MACH of e_flags is the target's
+ *   Entry      a symbol of the name in .dynsym, with the code, and NAME.kd, the kernel descriptor of 64 bytes. One workgroup has the entry's
+ *              workgroup_size, which the code relies on; only x of the grid and of the workgroup is more than 1
+ *   Arguments  the kernarg segment has one 64-bit value per binding, in the entry's order, its global address (0 for an empty binding); then one
+ *              per constant, constants_bytes / 8 of them; nothing else, and no hidden arguments. It starts on 64 bytes
+ *   Shared     local memory is static: group_segment_fixed_size of the descriptor is shared_memory_bytes, and a launch adds none
+ *   Subgroup   subgroup_size is that of a wave: 64 on gfx90a and gfx942, 32 on gfx1100 and gfx1201
+ *   Private    private_segment_fixed_size bytes per thread, which the runtime provides
+ *   Metadata   one note NT_AMDGPU_METADATA with all entries; their arguments, sizes and limits are those of the descriptors
+ *   Limits     256 bindings, 2,048 bytes of constants, 65,536 bytes of local memory, 1,024 threads in a workgroup; the grid has fewer than
+ *              2^32 threads
+ *   Alignment  as for ptx/1
+ *   State      the descriptor's: round to nearest even, denormals kept
+ *   Imports    none: no undefined symbols, no relocations. Constants in the image are read-only; there are no variables
+ *   Failure    a memory fault loses the device (HD-S-02), so failed checks of values are stored in a binding instead
+ *
+ * "spirv/1": reserved; specified when its driver is added. */
 #ifndef HEDDLE_CODE_H_
 #define HEDDLE_CODE_H_
 
@@ -48,6 +67,7 @@ extern "C" {
 #define HEDDLE_CODE_X86_64_ELF "x86_64-elf/1"
 #define HEDDLE_CODE_PTX "ptx/1"
 #define HEDDLE_CODE_CUBIN "cubin/1"
+#define HEDDLE_CODE_HSACO "hsaco/1"
 
 /* The first argument of a kernel. Frozen for x86_64-elf/1. */
 typedef struct heddle_x86_64_dispatch {

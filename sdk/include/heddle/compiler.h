@@ -17,8 +17,8 @@ typedef struct heddle_compile_params {
   uint32_t threads;                /* of the compiler; 0: all cores */
   heddle_string_t input_path;      /* .onnx, or .mlir in the tx dialect */
   heddle_string_t output_path;     /* appears only when it is complete */
-  heddle_string_t targets;         /* comma separated: "cpu" (x86-64-v3 and v4), "cuda" (sm_80 and sm_90a), or one level of them, such as
-                                      "cpu:x86-64-v3"; empty: "cpu" */
+  heddle_string_t targets;         /* comma separated: "cpu" (x86-64-v3 and v4), "cuda" (sm_80 and sm_90a), "hip" (gfx90a, gfx942, gfx1100
+                                      and gfx1201), or one level of them, such as "cpu:x86-64-v3"; empty: "cpu" */
   heddle_string_t parameters_path; /* .safetensors to write parameters to; empty: into the module */
   heddle_string_t dump_after;      /* pass name; the IR after it goes to dump_path */
   heddle_string_t dump_path;
@@ -79,6 +79,9 @@ typedef struct heddle_compile_params {
   const heddle_string_t* parameter_names;
   uint32_t parameter_file_count;
   uint32_t parameter_name_count;
+  /* A directory, created if needed, for the code of each target, as the module has it: MODULE.TARGET.FORMAT, such as "digits.gfx90a.hsaco"; empty:
+   * none. Since ABI 0.2. */
+  heddle_string_t code_path;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED lists the operators, attributes and element types that are not supported, with nodes and opset. The same input and
