@@ -373,9 +373,13 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     report_file.emplace(options.report_path);
     if (Failure failure = report_file->failure()) return failure;
   }
-  if (std::error_code error = options.code_path.empty() ? std::error_code() : llvm::sys::fs::create_directories(options.code_path)) {
-    return {HEDDLE_STATUS_UNAVAILABLE, "compiler: creating directory '" + options.code_path + "' for code failed: " + error.message() +
-                                           "; name another one with --dump-code"};
+  if (!options.code_path.empty()) {
+    std::error_code error = llvm::sys::fs::create_directories(options.code_path);
+    if (!error && !llvm::sys::fs::is_directory(options.code_path)) error = std::make_error_code(std::errc::not_a_directory);
+    if (error) {
+      return {HEDDLE_STATUS_UNAVAILABLE, "compiler: creating directory '" + options.code_path + "' for code failed: " + error.message() +
+                                             "; name another one with --dump-code"};
+    }
   }
   if (!going_on("import", 0)) return cancelled;
   tx::ParameterStore parameters;

@@ -318,8 +318,9 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
           needs["subgroup_size"] = static_cast<int64_t>(resources.subgroup_size);
           needs["shared_memory_bytes"] = static_cast<int64_t>(resources.shared_memory_bytes);
           needs["scalar_registers"] = static_cast<int64_t>(machine->scalar_registers);
-          needs["accumulation_registers"] = static_cast<int64_t>(machine->accumulators);
-          needs["spilled_scalar_registers"] = static_cast<int64_t>(machine->spilled_scalar_registers);
+          if (machine->accumulators > 0) needs["accumulation_registers"] = static_cast<int64_t>(machine->accumulators);
+          if (machine->spilled_scalar_registers > 0)
+            needs["spilled_scalar_registers"] = static_cast<int64_t>(machine->spilled_scalar_registers);
           needs["private_bytes"] = static_cast<int64_t>(machine->private_bytes);
           needs["argument_bytes"] = static_cast<int64_t>(machine->argument_bytes);
           needs["subgroups_per_simd"] = static_cast<int64_t>(machine->occupancy);

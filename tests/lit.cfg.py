@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # How lit finds and runs the text tests: every .mlir and .test file below this folder, except in folders named `inputs`.
 # A test uses `heddle`, `heddle-opt` and the other built programs, `FileCheck`, `not`, `%python`, %s, %t and
-# `%models` (tests/models), `%library` (manifests of tests/library), and `%ptxas` where it REQUIRES: ptxas. Called by tools/dev/test with --param build=<build folder>.
+# `%models` (tests/models), `%library` (manifests of tests/library), `%llvm` (the programs of the compiler's LLVM), and `%ptxas` where it REQUIRES: ptxas.
+# Called by tools/dev/test with --param build=<build folder>.
 import glob
 import os
 import shutil
@@ -25,6 +26,7 @@ tools = next((f for f in ("/usr/lib/llvm-19/bin",) if os.path.exists(os.path.joi
 if tools is None:
     lit_config.fatal("finding FileCheck of LLVM 19 failed: run tools/dev/setup")  # noqa: F821
 config.environment["PATH"] = os.pathsep.join([os.path.join(build, "bin"), os.environ["PATH"], tools])  # noqa: F821
+config.substitutions.append(("%llvm", tools))  # noqa: F821
 if "HOME" in os.environ:
     config.environment["HOME"] = os.environ["HOME"]  # noqa: F821
 # As heddle_add_test does; without a sanitizer nobody reads them.

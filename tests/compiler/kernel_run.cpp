@@ -428,6 +428,7 @@ void check_amdgpu_code(const targets::Target& target, tx::DispatchOp region, con
       static_cast<uint32_t>(region.getInputs().size() + region.getOutputs().size() + static_cast<size_t>(targets::symbol_count(region)));
   EXPECT_TRUE(succeeded(target.inspect(compiled->code, targets::LinkedKernel{"kernel", "kernel", arguments}, resources, region.getLoc())));
   EXPECT_LE(resources.shared_memory_bytes, compiled->resources.shared_memory_bytes);
+  EXPECT_TRUE(resources.machine && resources.machine->private_bytes == 0 && resources.spilled_bytes == 0) << "registers are spilled";
   const testing::TemporaryFolder folder;
   const std::string object = folder.path("kernel.o"), text = folder.path("kernel.s");
   testing::write_file(object, {compiled->code.data(), compiled->code.size()});

@@ -76,7 +76,8 @@ void Panels::draw_kernel(const Node& node, Html& out) const {
   }
   for (const Json& variant : array(kernel, "variants")) {
     std::string needs = "workspace " + bytes_text(number(variant, "workspace_bytes"));
-    for (const auto& [field, words] : {std::pair("shared_memory_bytes", ", shared memory "), std::pair("spilled_bytes", ", spilled ")}) {
+    for (const auto& [field, words] : {std::pair("shared_memory_bytes", ", shared memory "), std::pair("spilled_bytes", ", spilled "),
+                                       std::pair("private_bytes", ", private memory ")}) {
       if (const uint64_t bytes = number(variant, field)) needs += words + bytes_text(bytes);
     }
     if (const uint64_t threads = number(variant, "workgroup_size")) needs += concat(", ", threads, " threads per workgroup");
