@@ -10,6 +10,8 @@
 #include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/amdgpu/image.h"
 #include "compiler/targets/amdgpu/metadata.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
 #include "tests/compiler/kernel_run.h"
 
 namespace heddle::tests {
@@ -139,6 +141,57 @@ TEST(Amdgpu, RefusesKernelsThatAChipCannotRun) {
   small.wave_size = 32;
   EXPECT_EQ(compiled.inspect(small),
             "amdgpu: kernel 'kernel' for gfx90a was compiled for waves of 64 threads in workgroups of 256, and should be for 32 and 256");
+}
+
+// The code of a kernel in the LLVM dialect, with 64 threads and no argument; or the error.
+std::string generate_code(const std::string& globals, const std::string& body, std::vector<char>& code) {
+  ParsedRegion any(add);  // for its dialects
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(
+      globals + "func.func @kernel() attributes {heddle.threads = 64 : i64} {\n" + body + "\nreturn\n}", any.context());
+  EXPECT_TRUE(module);
+  std::string error;
+  mlir::ScopedDiagnosticHandler handler(any.context(), [&](mlir::Diagnostic& diagnostic) {
+    error += diagnostic.str();
+    return mlir::success();
+  });
+  auto bytes = targets::make_amdgpu_target("gfx90a")->generate(*module);
+  EXPECT_EQ(mlir::failed(bytes), !error.empty());
+  if (error.empty()) code = std::move(*bytes);
+  return error;
+}
+
+// LLVM ends the process by default.
+TEST(Amdgpu, ReportsErrorsOfTheCodeGenerator) {
+  std::vector<char> code;
+  EXPECT_EQ(generate_code("llvm.mlir.global internal @s() {addr_space = 3 : i32} : !llvm.array<70000 x i8>\n",
+                          "%p = llvm.mlir.addressof @s : !llvm.ptr<3>\n%v = llvm.load volatile %p : !llvm.ptr<3> -> i8\n"
+                          "llvm.store volatile %v, %p : i8, !llvm.ptr<3>",
+                          code),
+            "amdgpu: code generation for gfx90a failed: local memory (70000) exceeds limit (65536) in function 'kernel'");
+}
+
+TEST(Amdgpu, ReportsPrivateMemory) {
+  std::vector<char> code;
+  ASSERT_EQ(
+      generate_code(
+          "",
+          "%n = llvm.mlir.constant(100 : i32) : i32\n%p = llvm.alloca %n x i32 : (i32) -> !llvm.ptr<5>\n"
+          "%v = llvm.load volatile %p : !llvm.ptr<5> -> i32\n%q = llvm.getelementptr %p[%v] : (!llvm.ptr<5>, i32) -> !llvm.ptr<5>, i32\n"
+          "llvm.store volatile %v, %q : i32, !llvm.ptr<5>",
+          code),
+      "");
+  const LinkedKernel linked{"kernel", "kernel", 0};
+  auto image = targets::amdgpu::link_image(llvm::ArrayRef<char>(code), linked);
+  ASSERT_TRUE(static_cast<bool>(image)) << llvm::toString(image.takeError());
+  KernelResources resources;
+  resources.workgroup_size = 64;
+  Chip chip = targets::amdgpu::chips[0];
+  ASSERT_EQ(error_of(targets::amdgpu::inspect_image(*image, chip, linked, resources)), "no error");
+  EXPECT_GE(resources.machine->private_bytes, 400u);
+  EXPECT_LE(resources.machine->private_bytes, 512u);
+  chip.most_private_bytes = 256;
+  EXPECT_TRUE(llvm::StringRef(error_of(targets::amdgpu::inspect_image(*image, chip, linked, resources)))
+                  .ends_with(" bytes of private memory in each thread, and the chip has 256"));
 }
 
 TEST(Amdgpu, RefusesArgumentsThatDriversDoNotPass) {

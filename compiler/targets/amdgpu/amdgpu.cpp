@@ -96,6 +96,8 @@ void keep_error(const llvm::DiagnosticInfo* diagnostic, void* text) {
   llvm::raw_string_ostream stream(error);
   llvm::DiagnosticPrinterRawOStream printer(stream);
   diagnostic->print(printer);
+  constexpr llvm::StringLiteral no_location("<unknown>:0:0: ");
+  if (llvm::StringRef(error).starts_with(no_location)) error.erase(0, no_location.size());
 }
 
 void mark_kernels(ModuleOp kernels, llvm::Module& module) {
