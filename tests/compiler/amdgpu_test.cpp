@@ -104,13 +104,13 @@ TEST(Amdgpu, LinksSeveralKernels) {
     units.push_back(std::move(*code));
   }
   const std::vector<LinkedKernel> kernels{{"k0_add", "unit_of_add", 3}, {"k1_sum_with_a_name_longer_than_its_unit", "unit_of_sum", 2}};
-  auto image = targets::amdgpu::link_image({units[0], units[1]}, kernels);
+  auto image = targets::amdgpu::link_image({units[0], units[1]}, chip, kernels);
   ASSERT_TRUE(static_cast<bool>(image)) << llvm::toString(image.takeError());
   EXPECT_EQ(error_of(targets::amdgpu::inspect_image(*image, chip, kernels, resources)), "no error");
   EXPECT_EQ(resources[0].machine->argument_bytes, 24u);
   EXPECT_EQ(resources[1].machine->argument_bytes, 16u);
   EXPECT_EQ(view(*image).find("unit_of"), llvm::StringRef::npos);
-  auto again = targets::amdgpu::link_image({units[0], units[1]}, kernels);
+  auto again = targets::amdgpu::link_image({units[0], units[1]}, chip, kernels);
   ASSERT_TRUE(static_cast<bool>(again));
   EXPECT_EQ(*again, *image);
 
@@ -121,9 +121,9 @@ TEST(Amdgpu, LinksSeveralKernels) {
   ASSERT_TRUE(succeeded(other->emit(third.region(), other->plans(third.region())->front(), "unit_of_sum", *module)));
   auto code = other->generate(*module);
   ASSERT_TRUE(succeeded(code));
-  EXPECT_EQ(error_of(targets::amdgpu::link_image({units[0], *code}, kernels).takeError()),
+  EXPECT_EQ(error_of(targets::amdgpu::link_image({units[0], *code}, chip, kernels).takeError()),
             "amdgpu: reading the metadata of a code object failed: units of code are for different targets");
-  EXPECT_EQ(error_of(targets::amdgpu::link_image({units[0]}, kernels).takeError()),
+  EXPECT_EQ(error_of(targets::amdgpu::link_image({units[0]}, chip, kernels).takeError()),
             "amdgpu: linking failed: kernels call functions of other units, which is not supported");
 }
 
@@ -181,11 +181,11 @@ TEST(Amdgpu, ReportsPrivateMemory) {
           code),
       "");
   const LinkedKernel linked{"kernel", "kernel", 0};
-  auto image = targets::amdgpu::link_image(llvm::ArrayRef<char>(code), linked);
+  Chip chip = targets::amdgpu::chips[0];
+  auto image = targets::amdgpu::link_image(llvm::ArrayRef<char>(code), chip, linked);
   ASSERT_TRUE(static_cast<bool>(image)) << llvm::toString(image.takeError());
   KernelResources resources;
   resources.workgroup_size = 64;
-  Chip chip = targets::amdgpu::chips[0];
   ASSERT_EQ(error_of(targets::amdgpu::inspect_image(*image, chip, linked, resources)), "no error");
   EXPECT_GE(resources.machine->private_bytes, 400u);
   EXPECT_LE(resources.machine->private_bytes, 512u);

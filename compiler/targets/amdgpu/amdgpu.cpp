@@ -164,7 +164,7 @@ class AmdgpuTarget final : public Target {
   }
 
   FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel> kernels, Location location) const override {
-    auto image = amdgpu::link_image(units, kernels);
+    auto image = amdgpu::link_image(units, chip_, kernels);
     if (!image) return FailureOr<std::vector<char>>(emitError(location, llvm::toString(image.takeError())));
     return std::move(*image);
   }

@@ -21,6 +21,7 @@ struct Chip {
   uint32_t simds;               // that share `shared_file_bytes`
   uint64_t shared_file_bytes;   // local memory of the compute units on which a workgroup runs
   uint64_t most_private_bytes;  // of a thread
+  bool has_scalar_count;        // descriptors state the number of scalar registers; otherwise these bits are 0
 };
 
 inline constexpr uint64_t most_shared_bytes = 64 << 10;  // of a workgroup
@@ -29,10 +30,10 @@ inline constexpr uint32_t most_scalar_registers = 112;  // of a wave, with those
 
 // A workgroup of RDNA runs on two compute units that share local memory (WGP mode, LLVM's default).
 inline constexpr Chip chips[] = {
-    {"gfx90a", 64, MatrixUnit::mfma, 512, 512, 8, 8, 4, 64 << 10, 131'056},
-    {"gfx942", 64, MatrixUnit::mfma, 512, 512, 8, 8, 4, 64 << 10, 131'056},
-    {"gfx1100", 32, MatrixUnit::wmma, 256, 1536, 24, 16, 4, 128 << 10, 262'136},
-    {"gfx1201", 32, MatrixUnit::wmma, 256, 1536, 24, 16, 4, 128 << 10, 2'097'144},
+    {"gfx90a", 64, MatrixUnit::mfma, 512, 512, 8, 8, 4, 64 << 10, 131'056, true},
+    {"gfx942", 64, MatrixUnit::mfma, 512, 512, 8, 8, 4, 64 << 10, 131'056, true},
+    {"gfx1100", 32, MatrixUnit::wmma, 256, 1536, 24, 16, 4, 128 << 10, 262'136, false},
+    {"gfx1201", 32, MatrixUnit::wmma, 256, 1536, 24, 16, 4, 128 << 10, 2'097'144, false},
 };
 
 // Threads of a subgroup, as kernels use it: a wave, or a half of one. The same for all chips, since the grid depends on it.

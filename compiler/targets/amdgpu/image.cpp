@@ -11,7 +11,9 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ObjCopy/ConfigManager.h"
 #include "llvm/ObjCopy/ObjCopy.h"
-#include "llvm/Object/Binary.h"
+#include "llvm/Object/ObjectFile.h"
+#include "llvm/Support/AMDHSAKernelDescriptor.h"
+#include "llvm/Support/Endian.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 namespace heddle::targets::amdgpu {
@@ -24,14 +26,43 @@ llvm::StringRef bytes_of(llvm::ArrayRef<char> bytes) {
   return {bytes.data(), bytes.size()};
 }
 
+// LLVM 19 fills in the number of scalar registers also where it has to be 0 (AMDGPUUsage, "Kernel Descriptor").
+llvm::Error clear_scalar_count(const llvm::object::ObjectFile& file, const std::string& descriptor, llvm::MutableArrayRef<char> object) {
+  auto wrong = [&](llvm::Error error) {
+    return llvm::createStringError("the descriptor '" + descriptor + "' cannot be read: " + llvm::toString(std::move(error)));
+  };
+  for (const llvm::object::SymbolRef& symbol : file.symbols()) {
+    auto name = symbol.getName();
+    if (!name) return wrong(name.takeError());
+    if (*name != descriptor) continue;
+    auto section = symbol.getSection();
+    if (!section) return wrong(section.takeError());
+    auto contents = (*section)->getContents();
+    if (!contents) return wrong(contents.takeError());
+    auto start = symbol.getValue();
+    if (!start) return wrong(start.takeError());
+    if (*start > contents->size() || contents->size() - *start < sizeof(llvm::amdhsa::kernel_descriptor_t)) {
+      return wrong(llvm::createStringError("it is not inside of its section"));
+    }
+    char* word = object.data() + (contents->data() - object.data()) + *start + llvm::amdhsa::COMPUTE_PGM_RSRC1_OFFSET;
+    llvm::support::endian::write32le(
+        word, llvm::support::endian::read32le(word) & ~uint32_t{llvm::amdhsa::COMPUTE_PGM_RSRC1_GRANULATED_WAVEFRONT_SGPR_COUNT});
+    return llvm::Error::success();
+  }
+  return wrong(llvm::createStringError("there is no such symbol"));
+}
+
 // The object with the kernel's name and with this note, or, if it is empty, without one.
-llvm::Expected<std::vector<char>> rename(llvm::ArrayRef<char> object, const LinkedKernel& kernel, const std::string& note) {
-  auto binary = llvm::object::createBinary(llvm::MemoryBufferRef(bytes_of(object), kernel.unit));
-  if (!binary) return binary.takeError();
-  const std::string descriptor = kernel.symbol + ".kd";
+llvm::Expected<std::vector<char>> rename(std::vector<char> object, const Chip& chip, const LinkedKernel& kernel, const std::string& note) {
+  auto file = llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(bytes_of(object), kernel.unit));
+  if (!file) return file.takeError();
+  const std::string old_descriptor = kernel.unit + ".kd", descriptor = kernel.symbol + ".kd";
+  if (!chip.has_scalar_count) {
+    if (llvm::Error error = clear_scalar_count(**file, old_descriptor, object)) return error;
+  }
   llvm::objcopy::ConfigManager config;
   config.Common.SymbolsToRename[kernel.unit] = kernel.symbol;
-  config.Common.SymbolsToRename[kernel.unit + ".kd"] = descriptor;
+  config.Common.SymbolsToRename[old_descriptor] = descriptor;
   if (note.empty()) {
     auto name =
         llvm::objcopy::NameOrPattern::create(note_section, llvm::objcopy::MatchStyle::Literal, [](llvm::Error error) { return error; });
@@ -41,7 +72,7 @@ llvm::Expected<std::vector<char>> rename(llvm::ArrayRef<char> object, const Link
   }
   llvm::SmallString<0> renamed;
   llvm::raw_svector_ostream stream(renamed);
-  if (llvm::Error error = llvm::objcopy::executeObjcopyOnBinary(config, **binary, stream)) return error;
+  if (llvm::Error error = llvm::objcopy::executeObjcopyOnBinary(config, **file, stream)) return error;
   return std::vector<char>(renamed.begin(), renamed.end());
 }
 
@@ -101,7 +132,8 @@ llvm::Error check(const KernelMetadata& kernel, const Chip& chip, const LinkedKe
 
 }  // namespace
 
-llvm::Expected<std::vector<char>> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, llvm::ArrayRef<LinkedKernel> kernels) {
+llvm::Expected<std::vector<char>> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, const Chip& chip,
+                                             llvm::ArrayRef<LinkedKernel> kernels) {
   if (objects.size() != kernels.size()) {
     return llvm::createStringError("amdgpu: linking failed: kernels call functions of other units, which is not supported");
   }
@@ -114,7 +146,7 @@ llvm::Expected<std::vector<char>> link_image(llvm::ArrayRef<llvm::ArrayRef<char>
   if (!note) return note.takeError();
   std::vector<std::vector<char>> renamed;
   for (auto [object, kernel] : llvm::zip_equal(objects, kernels)) {
-    auto copy = rename(object, kernel, renamed.empty() ? *note : std::string());
+    auto copy = rename(object.vec(), chip, kernel, renamed.empty() ? *note : std::string());
     if (!copy) return llvm::createStringError("amdgpu: naming kernel '" + kernel.symbol + "' failed: " + llvm::toString(copy.takeError()));
     renamed.push_back(std::move(*copy));
   }

@@ -12,7 +12,8 @@
 namespace heddle::targets::amdgpu {
 
 // The image, which exports each kernel and its descriptor. Each object has the kernel of the same position.
-llvm::Expected<std::vector<char>> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, llvm::ArrayRef<LinkedKernel> kernels);
+llvm::Expected<std::vector<char>> link_image(llvm::ArrayRef<llvm::ArrayRef<char>> objects, const Chip& chip,
+                                             llvm::ArrayRef<LinkedKernel> kernels);
 
 // Fills in the resources of the image's kernels. Fails for a kernel that the chip cannot run, or whose arguments are not as code.h has them.
 llvm::Error inspect_image(llvm::ArrayRef<char> image, const Chip& chip, llvm::ArrayRef<LinkedKernel> kernels,
