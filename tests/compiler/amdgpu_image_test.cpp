@@ -58,12 +58,12 @@ Compiled compile(const std::string& text, const Chip& chip, uint32_t arguments) 
   return {kernel.value_or(CompiledKernel()), {"kernel", "kernel", arguments}};
 }
 
-TEST(Amdgpu, KnowsFourChips) {
+TEST(AmdgpuImage, KnowsFourChips) {
   EXPECT_EQ(targets::amdgpu_chips(), (std::vector<std::string>{"gfx90a", "gfx942", "gfx1100", "gfx1201"}));
   for (const char* other : {"gfx950", "gfx908", "gfx90", "gfx90a:xnack+", ""}) EXPECT_EQ(targets::make_amdgpu_target(other), nullptr);
 }
 
-TEST(Amdgpu, ReadsBackResources) {
+TEST(AmdgpuImage, ReadsBackResources) {
   for (const Chip& chip : targets::amdgpu::chips) {
     SCOPED_TRACE(std::string(chip.name));
     const Compiled compiled = compile(sum, chip, 2);
@@ -84,7 +84,7 @@ TEST(Amdgpu, ReadsBackResources) {
   }
 }
 
-TEST(Amdgpu, LinksSeveralKernels) {
+TEST(AmdgpuImage, LinksSeveralKernels) {
   const Chip& chip = targets::amdgpu::chips[0];
   const Compiled a = compile(add, chip, 3), b = compile(sum, chip, 2);
   // The images of one kernel each are shared objects, so objects are made again.
@@ -127,7 +127,7 @@ TEST(Amdgpu, LinksSeveralKernels) {
             "amdgpu: linking failed: kernels call functions of other units, which is not supported");
 }
 
-TEST(Amdgpu, RefusesKernelsThatAChipCannotRun) {
+TEST(AmdgpuImage, RefusesKernelsThatAChipCannotRun) {
   const Chip& chip = targets::amdgpu::chips[0];
   const Compiled compiled = compile(sum, chip, 2);
   EXPECT_EQ(compiled.inspect(chip), "no error");
@@ -161,7 +161,7 @@ std::string generate_code(const std::string& globals, const std::string& body, s
 }
 
 // LLVM ends the process by default.
-TEST(Amdgpu, ReportsErrorsOfTheCodeGenerator) {
+TEST(AmdgpuImage, ReportsErrorsOfTheCodeGenerator) {
   std::vector<char> code;
   EXPECT_EQ(generate_code("llvm.mlir.global internal @s() {addr_space = 3 : i32} : !llvm.array<70000 x i8>\n",
                           "%p = llvm.mlir.addressof @s : !llvm.ptr<3>\n%v = llvm.load volatile %p : !llvm.ptr<3> -> i8\n"
@@ -170,7 +170,7 @@ TEST(Amdgpu, ReportsErrorsOfTheCodeGenerator) {
             "amdgpu: code generation for gfx90a failed: local memory (70000) exceeds limit (65536) in function 'kernel'");
 }
 
-TEST(Amdgpu, ReportsPrivateMemory) {
+TEST(AmdgpuImage, ReportsPrivateMemory) {
   std::vector<char> code;
   ASSERT_EQ(
       generate_code(
@@ -194,7 +194,7 @@ TEST(Amdgpu, ReportsPrivateMemory) {
                   .ends_with(" bytes of private memory in each thread, and the chip has 256"));
 }
 
-TEST(Amdgpu, RefusesArgumentsThatDriversDoNotPass) {
+TEST(AmdgpuImage, RefusesArgumentsThatDriversDoNotPass) {
   const Chip& chip = targets::amdgpu::chips[0];
   Compiled compiled = compile(sum, chip, 2);
   EXPECT_EQ(compiled.inspect_with(chip, ".kernarg_segment_size", 16, 24),
@@ -214,7 +214,7 @@ std::string read_error(llvm::StringRef bytes) {
   return code ? "no error" : llvm::toString(code.takeError());
 }
 
-TEST(Amdgpu, RefusesDamagedMetadata) {
+TEST(AmdgpuImage, RefusesDamagedMetadata) {
   const Compiled compiled = compile(sum, targets::amdgpu::chips[0], 2);
   const std::string whole = view(compiled.kernel.code).str(), start = "amdgpu: reading the metadata of a code object failed: ";
   ASSERT_EQ(read_error(whole), "no error");
