@@ -17,7 +17,6 @@
 #include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/candidates.h"
 #include "compiler/targets/cuda/cuda.h"
-#include "compiler/targets/kernel_builder.h"
 #include "compiler/targets/spirv/spirv.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "heddle/code.h"
@@ -25,6 +24,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
+#include "tests/compiler/amdgpu_run.h"
 #include "tests/compiler/cuda_run.h"
 #include "tests/compiler/expected.h"
 #include "tests/compiler/opencl_run.h"
@@ -418,32 +418,6 @@ namespace {
 
 // EXPECTs that all of the kernel's instructions are known to the disassembler HEDDLE_OBJDUMP, if there is one, that one of them stores, and that
 // threads that share memory wait for each other.
-void check_amdgpu_code(const targets::Target& target, tx::DispatchOp region, const std::string& strategy) {
-  SCOPED_TRACE(target.name());
-  auto compiled = compile_region(target, region, strategy);
-  const char* objdump = getenv("HEDDLE_OBJDUMP");
-  if (!compiled || !objdump) return;
-  targets::KernelResources resources = compiled->resources;
-  const auto arguments =
-      static_cast<uint32_t>(region.getInputs().size() + region.getOutputs().size() + static_cast<size_t>(targets::symbol_count(region)));
-  EXPECT_TRUE(succeeded(target.inspect(compiled->code, targets::LinkedKernel{"kernel", "kernel", arguments}, resources, region.getLoc())));
-  EXPECT_LE(resources.shared_memory_bytes, compiled->resources.shared_memory_bytes);
-  EXPECT_TRUE(resources.machine && resources.machine->private_bytes == 0 && resources.spilled_bytes == 0) << "registers are spilled";
-  const testing::TemporaryFolder folder;
-  const std::string object = folder.path("kernel.o"), text = folder.path("kernel.s");
-  testing::write_file(object, {compiled->code.data(), compiled->code.size()});
-  const std::string command = std::string(objdump) + " -d --no-show-raw-insn '" + object + "' > '" + text + "'";
-  ASSERT_EQ(system(command.c_str()), 0) << command;
-  const std::string assembly = testing::read_file(text);
-  EXPECT_NE(assembly.find("<kernel"), std::string::npos) << assembly;
-  EXPECT_NE(assembly.find("s_endpgm"), std::string::npos) << assembly;
-  EXPECT_NE(assembly.find("global_store"), std::string::npos) << assembly;
-  EXPECT_EQ(assembly.find("<unknown>"), std::string::npos) << assembly;
-  if (compiled->resources.shared_memory_bytes == 0) return;
-  EXPECT_NE(assembly.find("s_barrier"), std::string::npos) << assembly;
-  EXPECT_NE(assembly.find("ds_"), std::string::npos) << assembly;
-}
-
 bool has_strategy(const targets::Target& target, const std::string& name) {
   return llvm::any_of(target.strategies(), [&](const auto& strategy) { return strategy->name() == name; });
 }
@@ -490,9 +464,7 @@ void check_region(const std::string& text, const CheckOptions& options) {
               is_known(targets::make_x86_64_target("x86-64-v3")))
       << "no target has a strategy '" << options.strategy << "'";
   if (is_known(spirv)) check_on_opencl(parsed.region(), operands, wanted, options);
-  if (!is_known(amdgpu)) return;
-  for (const std::string& chip : targets::amdgpu_chips())
-    check_amdgpu_code(*targets::make_amdgpu_target(chip), parsed.region(), options.strategy);
+  if (is_known(amdgpu)) check_on_amdgpu(parsed.region(), operands, wanted, options);
 }
 
 }  // namespace heddle::tests

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See amdgpu_run.h.
+#include "tests/compiler/amdgpu_run.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "compiler/targets/amdgpu/amdgpu.h"
+#include "compiler/targets/kernel_builder.h"
+#include "tests/temporary_folder.h"
+#ifdef HEDDLE_AMDGPU_INTERPRETER
+#include "tests/amdgpu/interpreter.h"
+#endif
+
+namespace heddle::tests {
+namespace {
+
+void check_assembly(const CompiledKernel& kernel) {
+  const char* objdump = getenv("HEDDLE_OBJDUMP");
+  if (!objdump) return;
+  const testing::TemporaryFolder folder;
+  const std::string image = folder.path("kernel.hsaco"), text = folder.path("kernel.s");
+  testing::write_file(image, {kernel.code.data(), kernel.code.size()});
+  const std::string command = std::string(objdump) + " -d --no-show-raw-insn '" + image + "' > '" + text + "'";
+  ASSERT_EQ(system(command.c_str()), 0) << command;
+  const std::string assembly = testing::read_file(text);
+  for (const char* needed : {"<kernel>", "s_endpgm", "global_store"}) EXPECT_NE(assembly.find(needed), std::string::npos) << assembly;
+  EXPECT_EQ(assembly.find("<unknown>"), std::string::npos) << assembly;
+  if (kernel.resources.shared_memory_bytes == 0) return;
+  for (const char* needed : {"s_barrier", "ds_"}) EXPECT_NE(assembly.find(needed), std::string::npos) << assembly;
+}
+
+#ifdef HEDDLE_AMDGPU_INTERPRETER
+
+constexpr char fill = '\x5a';
+constexpr uint64_t first_address = uint64_t{1} << 40,
+                   address_step = uint64_t{1} << 36;  // far from each other, so that no access misses one for another
+
+void interpret(const CompiledKernel& kernel, tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted,
+               const CheckOptions& options, const std::string& chip) {
+  auto code = amdgpu::CodeObject::load(std::as_bytes(std::span(kernel.code)));
+  const amdgpu::Kernel* entry = code->kernel("kernel");
+  ASSERT_NE(entry, nullptr);
+  std::vector<std::vector<char>> contents;
+  for (auto [i, input] : llvm::enumerate(region.getInputs())) contents.push_back(to_bytes(operands[i], tx::tensor(input).getElementType()));
+  for (unsigned i = 0; i < region.getNumResults(); ++i) contents.emplace_back(RowsInMemory::of(region, i, options.symbols).bytes(), fill);
+  amdgpu::Memory memory;
+  std::vector<int64_t> arguments;
+  for (auto [i, bytes] : llvm::enumerate(contents)) {
+    const uint64_t address = bytes.empty() ? 0 : first_address + i * address_step;
+    arguments.push_back(static_cast<int64_t>(address));
+    if (!bytes.empty()) memory.map(address, bytes.data(), bytes.size(), i >= operands.size(), "binding " + std::to_string(i));
+  }
+  arguments.insert(arguments.end(), options.symbols.begin(), options.symbols.end());
+  const uint32_t threads = kernel.resources.workgroup_size;
+  amdgpu::Dispatch dispatch;
+  dispatch.block.x = threads;
+  dispatch.grid.x = static_cast<uint32_t>(threads * kernel.workgroups(options.symbols));
+  dispatch.kernarg = std::as_bytes(std::span(arguments));
+  amdgpu::Options how;
+  how.seed = options.seed;
+  if (dispatch.grid.x > 0) {
+    const amdgpu::Outcome outcome = amdgpu::run(*code, *entry, dispatch, memory, how);
+    ASSERT_EQ(outcome.fault, "");
+  }
+  std::vector<Tensor> got;
+  for (auto [i, output] : llvm::enumerate(region.getOutputs())) {
+    std::vector<char> rows = RowsInMemory::of(region, static_cast<unsigned>(i), options.symbols)
+                                 .together(contents[operands.size() + i].data(), fill, chip + ", result " + std::to_string(i));
+    got.push_back(from_bytes(rows.data(), wanted.by_ops[i].shape, tx::tensor(output).getElementType()));
+  }
+  expect_results(got, wanted, options, chip);
+}
+
+#endif
+
+}  // namespace
+
+void check_on_amdgpu(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options) {
+  const auto arguments =
+      static_cast<uint32_t>(region.getInputs().size() + region.getNumResults() + static_cast<size_t>(targets::symbol_count(region)));
+  for (const std::string& chip : targets::amdgpu_chips()) {
+    SCOPED_TRACE(chip);
+    auto target = targets::make_amdgpu_target(chip);
+    auto compiled = compile_region(*target, region, options.strategy);
+    if (!compiled) continue;
+    targets::KernelResources resources = compiled->resources;
+    EXPECT_TRUE(
+        mlir::succeeded(target->inspect(compiled->code, targets::LinkedKernel{"kernel", "kernel", arguments}, resources, region.getLoc())));
+    EXPECT_LE(resources.shared_memory_bytes, compiled->resources.shared_memory_bytes);
+    EXPECT_TRUE(resources.machine && resources.machine->private_bytes == 0 && resources.spilled_bytes == 0) << "registers are spilled";
+    check_assembly(*compiled);
+#ifdef HEDDLE_AMDGPU_INTERPRETER
+    interpret(*compiled, region, operands, wanted, options, chip);
+#else
+    (void)operands;
+    (void)wanted;
+#endif
+  }
+}
+
+}  // namespace heddle::tests

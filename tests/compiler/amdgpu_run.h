@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Compiles regions for AMD GPUs, disassembles their images and, in a build with the interpreter of tests/amdgpu, runs them in it. Used by tests of
+// targets.
+#pragma once
+
+#include <vector>
+
+#include "tests/compiler/expected.h"
+
+namespace heddle::tests {
+
+// EXPECTs for every chip that the image of the region's kernel is one that a driver can load, that it spills nothing, and, if it is run, that it gives
+// the results wanted and touches only its operands and results.
+void check_on_amdgpu(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options);
+
+}  // namespace heddle::tests
