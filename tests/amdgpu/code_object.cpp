@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Reads AMDGPU code objects: segments, symbols, relocations, kernel descriptors, metadata. Source: LLVM, User Guide for AMDGPU Backend, sections "ELF Code
 // Object", "Code Object Metadata" and "Kernel Descriptor". Damaged files end in an exception with a text for users.
-#include <llvm/BinaryFormat/MsgPackDocument.h>
+#include <llvm/BinaryFormat/MsgPackReader.h>
+#include <llvm/Support/Error.h>
 
 #include <algorithm>
 #include <fstream>
@@ -11,7 +12,9 @@
 namespace heddle::amdgpu {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) { throw std::runtime_error("amdgpu: reading a code object failed: " + text); }
+[[noreturn]] void refuse(const std::string& text) {
+  throw std::runtime_error("amdgpu: reading a code object failed: " + text);
+}
 
 // Little-endian fields at checked offsets.
 struct Bytes {
@@ -20,8 +23,8 @@ struct Bytes {
   template <class T>
   T at(uint64_t offset) const {
     if (offset > data.size() || data.size() - offset < sizeof(T)) {
-      refuse(std::string(what) + " ends at byte " + std::to_string(data.size()) + ", but a field of " + std::to_string(sizeof(T)) + " bytes is at " +
-             std::to_string(offset));
+      refuse(std::string(what) + " ends at byte " + std::to_string(data.size()) + ", but a field of " + std::to_string(sizeof(T)) +
+             " bytes is at " + std::to_string(offset));
     }
     T value;
     std::memcpy(&value, data.data() + offset, sizeof(T));
@@ -43,24 +46,71 @@ struct Bytes {
 
 constexpr uint64_t kMaxImage = uint64_t{1} << 30;
 
-const llvm::msgpack::DocNode* member(llvm::msgpack::DocNode& map, llvm::StringRef name) {
-  if (!map.isMap()) refuse("the metadata has a value of the wrong kind where a map is expected");
-  auto& entries = map.getMap();
-  const auto found = entries.find(name);
-  return found == entries.end() ? nullptr : &found->second;
+// A value of the metadata. LLVM's own document of these is not made for damaged input.
+struct Node {
+  enum Kind : uint8_t { Other, Number, Text, List, Map } kind = Other;
+  uint64_t number = 0;
+  std::string text;
+  std::vector<Node> list;
+  std::map<std::string, Node, std::less<>> map;
+};
+constexpr unsigned kMaxDepth = 16;
+
+Node read_node(llvm::msgpack::Reader& reader, unsigned depth) {
+  llvm::msgpack::Object object;
+  llvm::Expected<bool> read = reader.read(object);
+  if (!read) refuse("the metadata is no MessagePack: " + llvm::toString(read.takeError()));
+  if (!*read) refuse("the metadata ends in the middle of a value");
+  if (depth > kMaxDepth) refuse("the metadata is nested too deeply");
+  Node node;
+  switch (object.Kind) {
+    case llvm::msgpack::Type::UInt:
+      node.kind = Node::Number;
+      node.number = object.UInt;
+      break;
+    case llvm::msgpack::Type::Int:
+      if (object.Int < 0) break;
+      node.kind = Node::Number;
+      node.number = static_cast<uint64_t>(object.Int);
+      break;
+    case llvm::msgpack::Type::String:
+      node.kind = Node::Text;
+      node.text = object.Raw.str();
+      break;
+    case llvm::msgpack::Type::Array:
+      node.kind = Node::List;
+      for (size_t n = 0; n < object.Length; ++n) node.list.push_back(read_node(reader, depth + 1));
+      break;
+    case llvm::msgpack::Type::Map:
+      node.kind = Node::Map;
+      for (size_t n = 0; n < object.Length; ++n) {
+        const Node key = read_node(reader, depth + 1);
+        if (key.kind != Node::Text) refuse("the metadata has a key that is no text");
+        node.map[key.text] = read_node(reader, depth + 1);
+      }
+      break;
+    default:
+      break;
+  }
+  return node;
 }
-uint64_t number(llvm::msgpack::DocNode& map, llvm::StringRef name, std::optional<uint64_t> fallback = {}) {
-  const llvm::msgpack::DocNode* node = member(map, name);
-  if (node == nullptr && fallback) return *fallback;
-  if (node != nullptr && node->getKind() == llvm::msgpack::Type::UInt) return node->getUInt();
-  if (node != nullptr && node->getKind() == llvm::msgpack::Type::Int && node->getInt() >= 0) return static_cast<uint64_t>(node->getInt());
-  refuse("the metadata has no number '" + name.str() + "'");
+
+const Node* member(const Node& map, std::string_view name) {
+  if (map.kind != Node::Map) refuse("the metadata has a value of the wrong kind where a map is expected");
+  const auto found = map.map.find(name);
+  return found == map.map.end() ? nullptr : &found->second;
 }
-std::string string(llvm::msgpack::DocNode& map, llvm::StringRef name, std::optional<std::string> fallback = {}) {
-  const llvm::msgpack::DocNode* node = member(map, name);
+uint64_t number(const Node& map, std::string_view name, std::optional<uint64_t> fallback = {}) {
+  const Node* node = member(map, name);
   if (node == nullptr && fallback) return *fallback;
-  if (node == nullptr || !node->isString()) refuse("the metadata has no text '" + name.str() + "'");
-  return node->getString().str();
+  if (node == nullptr || node->kind != Node::Number) refuse("the metadata has no number '" + std::string(name) + "'");
+  return node->number;
+}
+std::string string(const Node& map, std::string_view name, std::optional<std::string> fallback = {}) {
+  const Node* node = member(map, name);
+  if (node == nullptr && fallback) return *fallback;
+  if (node == nullptr || node->kind != Node::Text) refuse("the metadata has no text '" + std::string(name) + "'");
+  return node->text;
 }
 uint32_t narrow(uint64_t value, const char* what) {
   if (value > 0xffffffff) refuse(std::string(what) + " is " + std::to_string(value) + ", more than 32 bits");
@@ -77,7 +127,8 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
   code.file_.assign(bytes.begin(), bytes.end());
   code.load_address_ = load_address != 0 ? load_address : uint64_t{0x5000} << 32;
   const Bytes file{code.file_, "the file"};
-  if (file.at<uint32_t>(0) != 0x464c457f || file.at<uint8_t>(4) != 2 || file.at<uint8_t>(5) != 1) refuse("this is no 64-bit little-endian ELF file");
+  if (file.at<uint32_t>(0) != 0x464c457f || file.at<uint8_t>(4) != 2 || file.at<uint8_t>(5) != 1)
+    refuse("this is no 64-bit little-endian ELF file");
   if (file.at<uint16_t>(18) != 224) refuse("the machine is " + std::to_string(file.at<uint16_t>(18)) + ", not AMDGPU (224)");
   if (file.at<uint8_t>(7) != 64) refuse("the operating system is " + std::to_string(file.at<uint8_t>(7)) + ", not HSA (64)");
   const unsigned version = file.at<uint8_t>(8) + 2u;
@@ -85,9 +136,14 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
   if (file.at<uint16_t>(16) != 3) refuse("this is no shared object; link it with ld.lld -shared");
   const uint32_t processor = file.at<uint32_t>(48) & 0xff;
   switch (processor) {
-    case 0x3f: code.processor_ = "gfx90a"; break;
-    case 0x41: code.processor_ = "gfx1100"; break;
-    default: refuse("processor " + hex(processor) + " of e_flags is not gfx90a (0x3f) or gfx1100 (0x41), which are interpreted");
+    case 0x3f:
+      code.processor_ = "gfx90a";
+      break;
+    case 0x41:
+      code.processor_ = "gfx1100";
+      break;
+    default:
+      refuse("processor " + hex(processor) + " of e_flags is not gfx90a (0x3f) or gfx1100 (0x41), which are interpreted");
   }
 
   // Segments.
@@ -102,7 +158,8 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
     const auto type = h.at<uint32_t>(0);
     const auto offset = h.at<uint64_t>(8), address = h.at<uint64_t>(16), in_file = h.at<uint64_t>(32), in_memory = h.at<uint64_t>(40);
     if (type == 1) {
-      if (in_memory > kMaxImage || address > kMaxImage - in_memory || in_file > in_memory) refuse("a segment of more than 1 GiB, or with more bytes in the file than in memory");
+      if (in_memory > kMaxImage || address > kMaxImage - in_memory || in_file > in_memory)
+        refuse("a segment of more than 1 GiB, or with more bytes in the file than in memory");
       file.part(offset, in_file, "a segment");
       end = std::max(end, address + in_memory);
       if (in_memory != 0) code.segments_.push_back({code.load_address_ + address, in_memory, (h.at<uint32_t>(4) & 2) != 0});
@@ -132,7 +189,9 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
   const auto section_headers = file.at<uint64_t>(40);
   const unsigned section_count = file.at<uint16_t>(60);
   if (section_count != 0 && file.at<uint16_t>(58) != 64) refuse("section headers have a size other than 64");
-  const auto section = [&](unsigned n) { return Bytes{file.part(section_headers + uint64_t{n} * 64, 64, "a section header"), "a section header"}; };
+  const auto section = [&](unsigned n) {
+    return Bytes{file.part(section_headers + uint64_t{n} * 64, 64, "a section header"), "a section header"};
+  };
   std::vector<uint64_t> symbol_values;
   for (unsigned n = 0; n < section_count; ++n) {
     const Bytes s = section(n);
@@ -140,7 +199,8 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
     const auto link = s.at<uint32_t>(40);
     if (link >= section_count) refuse("the symbols name section " + std::to_string(link) + " of " + std::to_string(section_count));
     const Bytes strings_header = section(link);
-    const Bytes strings{file.part(strings_header.at<uint64_t>(24), strings_header.at<uint64_t>(32), "the names of symbols"), "the names of symbols"};
+    const Bytes strings{file.part(strings_header.at<uint64_t>(24), strings_header.at<uint64_t>(32), "the names of symbols"),
+                        "the names of symbols"};
     const Bytes symbols{file.part(s.at<uint64_t>(24), s.at<uint64_t>(32), "the symbols"), "the symbols"};
     for (uint64_t at = 0; at + 24 <= symbols.data.size(); at += 24) {
       const auto value = symbols.at<uint64_t>(at + 8), size = symbols.at<uint64_t>(at + 16);
@@ -158,7 +218,8 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
       const auto type = static_cast<uint32_t>(info), symbol = static_cast<uint32_t>(info >> 32);
       uint64_t value = code.load_address_ + addend;
       if (type == 3) {  // R_AMDGPU_ABS64
-        if (symbol >= symbol_values.size() || symbol_values[symbol] == ~uint64_t{0}) refuse("a relocation needs symbol " + std::to_string(symbol) + ", which is not defined");
+        if (symbol >= symbol_values.size() || symbol_values[symbol] == ~uint64_t{0})
+          refuse("a relocation needs symbol " + std::to_string(symbol) + ", which is not defined");
         value += symbol_values[symbol];
       } else if (type != 13) {  // R_AMDGPU_RELATIVE64
         refuse("relocation type " + std::to_string(type) + " is not implemented");
@@ -169,17 +230,16 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
   }
 
   // Metadata.
-  llvm::msgpack::Document document;
-  if (!document.readFromBlob(llvm::StringRef(reinterpret_cast<const char*>(metadata.data()), metadata.size()), false)) refuse("the metadata is no MessagePack");
-  llvm::msgpack::DocNode& root = document.getRoot();
+  llvm::msgpack::Reader reader(llvm::StringRef(reinterpret_cast<const char*>(metadata.data()), metadata.size()));
+  const Node root = read_node(reader, 0);
   code.target_ = string(root, "amdhsa.target");
   if (code.target_.find("--" + code.processor_) == std::string::npos) {
     refuse("the metadata is for '" + code.target_ + "', e_flags for " + code.processor_);
   }
-  auto* kernels = const_cast<llvm::msgpack::DocNode*>(member(root, "amdhsa.kernels"));
-  if (kernels == nullptr || !kernels->isArray()) refuse("the metadata has no list 'amdhsa.kernels'");
+  const Node* kernels = member(root, "amdhsa.kernels");
+  if (kernels == nullptr || kernels->kind != Node::List) refuse("the metadata has no list 'amdhsa.kernels'");
   const Bytes image{code.image_, "the loaded image"};
-  for (auto& node : kernels->getArray()) {
+  for (const Node& node : kernels->list) {
     Kernel k;
     k.name = string(node, ".name");
     const std::string symbol = string(node, ".symbol");
@@ -195,11 +255,13 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
     k.rsrc2 = image.at<uint32_t>(k.descriptor + 52);
     k.properties = image.at<uint16_t>(k.descriptor + 56);
     if (image.at<uint16_t>(k.descriptor + 58) != 0) refuse("kernel '" + k.name + "' preloads arguments, which is not implemented");
-    if (k.entry % 256 != 0 || k.entry >= code.image_.size()) refuse("kernel '" + k.name + "' starts at " + hex(k.entry) + ", outside of the image or not at a multiple of 256");
-    const auto agree = [&](uint32_t descriptor, llvm::StringRef key) {
+    if (k.entry % 256 != 0 || k.entry >= code.image_.size())
+      refuse("kernel '" + k.name + "' starts at " + hex(k.entry) + ", outside of the image or not at a multiple of 256");
+    const auto agree = [&](uint32_t descriptor, const std::string& key) {
       const uint64_t stated = number(node, key);
       if (stated != descriptor) {
-        refuse("kernel '" + k.name + "': the descriptor says " + std::to_string(descriptor) + " and the metadata " + std::to_string(stated) + " for " + key.str());
+        refuse("kernel '" + k.name + "': the descriptor says " + std::to_string(descriptor) + " and the metadata " +
+               std::to_string(stated) + " for " + key);
       }
     };
     agree(k.lds_bytes, ".group_segment_fixed_size");
@@ -220,13 +282,14 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
     k.vgprs_allocated = ((k.rsrc1 & 63) + 1) * (wave == 32 || gfx9 ? 8 : 4);
     k.sgprs_allocated = gfx9 ? std::min(102u, ((k.rsrc1 >> 6 & 15) / 2 + 1) * 16) : 106;
     k.accum_offset = gfx9 ? ((k.rsrc3 & 63) + 1) * 4 : 256;
-    if (auto* list = const_cast<llvm::msgpack::DocNode*>(member(node, ".args")); list != nullptr) {
-      if (!list->isArray()) refuse("the arguments of kernel '" + k.name + "' are no list");
-      for (auto& argument : list->getArray()) {
-        k.arguments.push_back({string(argument, ".name", ""), string(argument, ".value_kind"), narrow(number(argument, ".offset"), ".offset"),
-                               narrow(number(argument, ".size"), ".size")});
+    if (const Node* list = member(node, ".args"); list != nullptr) {
+      if (list->kind != Node::List) refuse("the arguments of kernel '" + k.name + "' are no list");
+      for (const Node& argument : list->list) {
+        k.arguments.push_back({string(argument, ".name", ""), string(argument, ".value_kind"),
+                               narrow(number(argument, ".offset"), ".offset"), narrow(number(argument, ".size"), ".size")});
         const Argument& a = k.arguments.back();
-        if (uint64_t{a.offset} + a.size > k.kernarg_bytes) refuse("argument '" + a.name + "' of kernel '" + k.name + "' ends after the arguments");
+        if (uint64_t{a.offset} + a.size > k.kernarg_bytes)
+          refuse("argument '" + a.name + "' of kernel '" + k.name + "' ends after the arguments");
       }
     }
     code.kernels_.push_back(std::move(k));
@@ -254,7 +317,8 @@ std::vector<Line> CodeObject::listing(std::string_view name) const {
   const Kernel* k = kernel(name);
   if (k == nullptr) throw std::runtime_error("amdgpu: there is no kernel '" + std::string(name) + "'");
   uint64_t end = image_.size();
-  if (const auto found = symbols_.find(name); found != symbols_.end() && found->second.bytes != 0) end = std::min(end, k->entry + found->second.bytes);
+  if (const auto found = symbols_.find(name); found != symbols_.end() && found->second.bytes != 0)
+    end = std::min(end, k->entry + found->second.bytes);
   // The bytes of the image are those of the file, except for relocations.
   const Bytes file{file_, "the file"};
   uint64_t delta = 0;

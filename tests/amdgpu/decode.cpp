@@ -43,7 +43,9 @@ std::vector<std::string> split(std::string_view s, char at) {  // outside of bra
   }
   return parts;
 }
-bool starts(std::string_view s, std::string_view prefix) { return s.substr(0, prefix.size()) == prefix; }
+bool starts(std::string_view s, std::string_view prefix) {
+  return s.substr(0, prefix.size()) == prefix;
+}
 
 bool parse_integer(std::string_view s, int64_t& value) {
   bool negative = false;
@@ -194,8 +196,8 @@ void apply_modifier(Instruction& i, const std::string& name, const std::string& 
     i.dpp_value = static_cast<uint8_t>(n);
   };
   static const std::pair<const char*, Dpp> kDpp[] = {
-      {"row_shl", Dpp::RowShl},   {"row_shr", Dpp::RowShr},   {"row_ror", Dpp::RowRor},     {"wave_shl", Dpp::WaveShl},
-      {"wave_rol", Dpp::WaveRol}, {"wave_shr", Dpp::WaveShr}, {"wave_ror", Dpp::WaveRor},   {"row_newbcast", Dpp::RowShare},
+      {"row_shl", Dpp::RowShl},     {"row_shr", Dpp::RowShr},     {"row_ror", Dpp::RowRor},   {"wave_shl", Dpp::WaveShl},
+      {"wave_rol", Dpp::WaveRol},   {"wave_shr", Dpp::WaveShr},   {"wave_ror", Dpp::WaveRor}, {"row_newbcast", Dpp::RowShare},
       {"row_share", Dpp::RowShare}, {"row_xmask", Dpp::RowXmask},
   };
   for (const auto& [key, kind] : kDpp) {
@@ -267,13 +269,31 @@ void apply_modifier(Instruction& i, const std::string& name, const std::string& 
 
 // Renames an instruction of GFX11 to the same one of GFX9.
 const std::pair<const char*, const char*> kRenamed[] = {
-    {"s_and_not1_", "s_andn2_"}, {"s_or_not1_", "s_orn2_"}, {"s_and_not0_", "s_andn1_"}, {"s_or_not0_", "s_orn1_"},
-    {"s_ctz_i32_", "s_ff1_i32_"}, {"s_clz_i32_u32", "s_flbit_i32_b32"}, {"s_clz_i32_u64", "s_flbit_i32_b64"}, {"s_cls_i32_i64", "s_flbit_i32_i64"},
-    {"s_cls_i32", "s_flbit_i32"}, {"v_add_nc_", "v_add_"}, {"v_sub_nc_", "v_sub_"}, {"v_subrev_nc_", "v_subrev_"},
-    {"v_add_co_ci_", "v_addc_co_"}, {"v_sub_co_ci_", "v_subb_co_"}, {"v_subrev_co_ci_", "v_subbrev_co_"},
-    {"v_clz_i32_u32", "v_ffbh_u32"}, {"v_ctz_i32_b32", "v_ffbl_b32"}, {"v_cls_i32", "v_ffbh_i32"}, {"v_cvt_pk_rtz_", "v_cvt_pkrtz_"},
-    {"v_cvt_pkrtz_f16_f32", "v_cvt_pkrtz_f16_f32"}, {"v_cvt_nearest_i32_f32", "v_cvt_rpi_i32_f32"}, {"v_cvt_floor_i32_f32", "v_cvt_flr_i32_f32"},
-    {"v_cvt_pk_norm_", "v_cvt_pknorm_"}, {"v_mul_dx9_zero_", "v_mul_legacy_"}, {"v_accvgpr_write ", "v_accvgpr_write_b32"},
+    {"s_and_not1_", "s_andn2_"},
+    {"s_or_not1_", "s_orn2_"},
+    {"s_and_not0_", "s_andn1_"},
+    {"s_or_not0_", "s_orn1_"},
+    {"s_ctz_i32_", "s_ff1_i32_"},
+    {"s_clz_i32_u32", "s_flbit_i32_b32"},
+    {"s_clz_i32_u64", "s_flbit_i32_b64"},
+    {"s_cls_i32_i64", "s_flbit_i32_i64"},
+    {"s_cls_i32", "s_flbit_i32"},
+    {"v_add_nc_", "v_add_"},
+    {"v_sub_nc_", "v_sub_"},
+    {"v_subrev_nc_", "v_subrev_"},
+    {"v_add_co_ci_", "v_addc_co_"},
+    {"v_sub_co_ci_", "v_subb_co_"},
+    {"v_subrev_co_ci_", "v_subbrev_co_"},
+    {"v_clz_i32_u32", "v_ffbh_u32"},
+    {"v_ctz_i32_b32", "v_ffbl_b32"},
+    {"v_cls_i32", "v_ffbh_i32"},
+    {"v_cvt_pk_rtz_", "v_cvt_pkrtz_"},
+    {"v_cvt_pkrtz_f16_f32", "v_cvt_pkrtz_f16_f32"},
+    {"v_cvt_nearest_i32_f32", "v_cvt_rpi_i32_f32"},
+    {"v_cvt_floor_i32_f32", "v_cvt_flr_i32_f32"},
+    {"v_cvt_pk_norm_", "v_cvt_pknorm_"},
+    {"v_mul_dx9_zero_", "v_mul_legacy_"},
+    {"v_accvgpr_write ", "v_accvgpr_write_b32"},
 };
 
 struct Llvm {
@@ -320,10 +340,28 @@ void touch(Instruction& i, const Operand& o) {
 }
 
 bool is_ignored(std::string_view name) {
-  static const char* const kIgnored[] = {
-      "s_nop", "s_delay_alu", "s_clause", "s_waitcnt_depctr", "s_set_inst_prefetch_distance", "s_inst_prefetch", "s_setprio", "s_icache_inv", "s_dcache_inv",
-      "s_dcache_wb", "s_dcache_inv_vol", "s_dcache_wb_vol", "s_gl1_inv", "buffer_gl0_inv", "buffer_gl1_inv", "buffer_wbl2", "buffer_invl2",
-      "buffer_wbinvl1", "buffer_wbinvl1_vol", "buffer_inv", "s_ttracedata", "s_wait_idle"};
+  static const char* const kIgnored[] = {"s_nop",
+                                         "s_delay_alu",
+                                         "s_clause",
+                                         "s_waitcnt_depctr",
+                                         "s_set_inst_prefetch_distance",
+                                         "s_inst_prefetch",
+                                         "s_setprio",
+                                         "s_icache_inv",
+                                         "s_dcache_inv",
+                                         "s_dcache_wb",
+                                         "s_dcache_inv_vol",
+                                         "s_dcache_wb_vol",
+                                         "s_gl1_inv",
+                                         "buffer_gl0_inv",
+                                         "buffer_gl1_inv",
+                                         "buffer_wbl2",
+                                         "buffer_invl2",
+                                         "buffer_wbinvl1",
+                                         "buffer_wbinvl1_vol",
+                                         "buffer_inv",
+                                         "s_ttracedata",
+                                         "s_wait_idle"};
   return std::find(std::begin(kIgnored), std::end(kIgnored), name) != std::end(kIgnored);
 }
 void nothing(Wave&, const Instruction&) {}
@@ -382,7 +420,9 @@ void interpret_text(Instruction& i, std::string_view text, bool pair) {
   if ((i.valu->flags & kImplicitVcc) != 0) i.reads.push_back({true, kVcc, 2});
   if (i.op_sel_given) {
     // A list that is one longer than the sources ends with the destination.
-    const size_t sources = i.valu->sources[2] != Type::None && (i.valu->flags & kAccumulate) == 0 ? 3 : i.valu->sources[1] != Type::None ? 2 : 1;
+    const size_t sources = i.valu->sources[2] != Type::None && (i.valu->flags & kAccumulate) == 0 ? 3
+                           : i.valu->sources[1] != Type::None                                     ? 2
+                                                                                                  : 1;
     const size_t given = parse_list(i.modifiers["op_sel"]).size();
     if (given == sources + 1) {
       const uint8_t destination = i.op_sel >> sources & 1;
@@ -394,7 +434,9 @@ void interpret_text(Instruction& i, std::string_view text, bool pair) {
 
 class Decoded final : public Instructions {
  public:
-  Decoded(const std::string& processor, const std::vector<std::byte>& image) : llvm_(processor), image_(image) { gfx11 = processor == "gfx1100"; }
+  Decoded(const std::string& processor, const std::vector<std::byte>& image) : llvm_(processor), image_(image) {
+    gfx11 = processor == "gfx1100";
+  }
 
   const Instruction& at(uint64_t address) override {
     if (address % 4 != 0 || address >= image_.size()) fault("the program counter is " + hex(address) + ", outside of the code");
@@ -412,7 +454,8 @@ class Decoded final : public Instructions {
 
  private:
   bool disassemble(uint64_t address, llvm::MCInst& inst, uint64_t& size) {
-    const llvm::ArrayRef<uint8_t> bytes(reinterpret_cast<const uint8_t*>(image_.data()) + address, std::min<size_t>(image_.size() - address, 32));
+    const llvm::ArrayRef<uint8_t> bytes(reinterpret_cast<const uint8_t*>(image_.data()) + address,
+                                        std::min<size_t>(image_.size() - address, 32));
     return llvm_.disassembler->getInstruction(inst, size, bytes, address, llvm::nulls()) == llvm::MCDisassembler::Success;
   }
   std::string printed(const llvm::MCInst& inst, uint64_t address) {
@@ -497,7 +540,8 @@ uint64_t constant_bits(const Operand& o, Type type) {
         case Type::F64:
         case Type::B64:
         case Type::I64:
-        case Type::U64: return inverse ? 0x3fc45f306dc9c882 : std::bit_cast<uint64_t>(o.number);
+        case Type::U64:
+          return inverse ? 0x3fc45f306dc9c882 : std::bit_cast<uint64_t>(o.number);
         case Type::F16:
         case Type::B16:
         case Type::PackedF16: {
@@ -506,8 +550,10 @@ uint64_t constant_bits(const Operand& o, Type type) {
           return (f >> 16 & 0x8000) | ((f >> 23 & 255) - 127 + 15) << 10;
         }
         case Type::I16:
-        case Type::U16: fault("the float constant " + o.text + " as a 16-bit integer");
-        default: return inverse ? 0x3e22f983 : std::bit_cast<uint32_t>(static_cast<float>(o.number));
+        case Type::U16:
+          fault("the float constant " + o.text + " as a 16-bit integer");
+        default:
+          return inverse ? 0x3e22f983 : std::bit_cast<uint32_t>(static_cast<float>(o.number));
       }
     }
   }

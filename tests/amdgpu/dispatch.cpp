@@ -7,7 +7,9 @@
 
 namespace heddle::amdgpu {
 
-void fault(std::string text) { throw Fault(std::move(text)); }
+void fault(std::string text) {
+  throw Fault(std::move(text));
+}
 
 std::string hex(uint64_t value) {
   char text[24];
@@ -15,10 +17,14 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-unsigned first_lane(uint64_t exec) { return exec == 0 ? 0 : static_cast<unsigned>(std::countr_zero(exec)); }
+unsigned first_lane(uint64_t exec) {
+  return exec == 0 ? 0 : static_cast<unsigned>(std::countr_zero(exec));
+}
 
 void Memory::map(uint64_t address, void* host, uint64_t bytes, bool writable, std::string name) {
-  if (bytes == 0 || address + bytes < address) throw std::runtime_error("amdgpu: block '" + name + "' of " + std::to_string(bytes) + " bytes at " + hex(address) + " is empty or wraps around");
+  if (bytes == 0 || address + bytes < address)
+    throw std::runtime_error("amdgpu: block '" + name + "' of " + std::to_string(bytes) + " bytes at " + hex(address) +
+                             " is empty or wraps around");
   const auto next = blocks_.lower_bound(address);
   const Block* overlapped = nullptr;
   if (next != blocks_.end() && next->first < address + bytes) overlapped = &next->second;
@@ -26,11 +32,14 @@ void Memory::map(uint64_t address, void* host, uint64_t bytes, bool writable, st
     const Block& before = std::prev(next)->second;
     if (before.address + before.bytes > address) overlapped = &before;
   }
-  if (overlapped != nullptr) throw std::runtime_error("amdgpu: block '" + name + "' at " + hex(address) + " overlaps '" + overlapped->name + "'");
+  if (overlapped != nullptr)
+    throw std::runtime_error("amdgpu: block '" + name + "' at " + hex(address) + " overlaps '" + overlapped->name + "'");
   blocks_.emplace(address, Block{address, bytes, static_cast<std::byte*>(host), writable, std::move(name)});
 }
 
-void Memory::unmap(uint64_t address) { blocks_.erase(address); }
+void Memory::unmap(uint64_t address) {
+  blocks_.erase(address);
+}
 
 const Memory::Block* Memory::find(uint64_t address) const {
   auto next = blocks_.upper_bound(address);
@@ -72,9 +81,11 @@ void Wave::set_mode(uint32_t bits) {
 std::string Machine::where(const Wave& wave) const {
   std::string text = "amdgpu: kernel '" + kernel.name + "'";
   const auto number = [](auto n) { return std::to_string(n); };
-  text += ", workgroup (" + number(wave.workgroup[0]) + ", " + number(wave.workgroup[1]) + ", " + number(wave.workgroup[2]) + "), wave " + number(wave.index);
+  text += ", workgroup (" + number(wave.workgroup[0]) + ", " + number(wave.workgroup[1]) + ", " + number(wave.workgroup[2]) + "), wave " +
+          number(wave.index);
   if (wave.current != nullptr) {
-    text += ", '" + wave.current->text + "' at " + hex(wave.current->address) + " (kernel + " + hex(wave.current->address - kernel.entry) + ")";
+    text +=
+        ", '" + wave.current->text + "' at " + hex(wave.current->address) + " (kernel + " + hex(wave.current->address - kernel.entry) + ")";
   } else {
     text += " at " + hex(wave.pc);
   }
@@ -101,11 +112,14 @@ std::string loader(const Wave& w, const Range& r) {
 void check_registers(Wave& w, const Instruction& i) {
   const Kernel& k = w.machine->kernel;
   const unsigned vectors = std::min<unsigned>(k.accum_offset, k.vgprs_allocated);
-  if (i.vector_limit > vectors) fault("v" + std::to_string(i.vector_limit - 1) + " is not among the " + std::to_string(vectors) + " vector registers of the kernel");
+  if (i.vector_limit > vectors)
+    fault("v" + std::to_string(i.vector_limit - 1) + " is not among the " + std::to_string(vectors) + " vector registers of the kernel");
   if (i.accumulator_limit != 0 && k.accum_offset + i.accumulator_limit > k.vgprs_allocated) {
     fault("a" + std::to_string(i.accumulator_limit - 1) + " is not among the accumulation registers of the kernel");
   }
-  if (i.scalar_limit > k.sgprs_allocated) fault("s" + std::to_string(i.scalar_limit - 1) + " is not among the " + std::to_string(k.sgprs_allocated) + " scalar registers of the kernel");
+  if (i.scalar_limit > k.sgprs_allocated)
+    fault("s" + std::to_string(i.scalar_limit - 1) + " is not among the " + std::to_string(k.sgprs_allocated) +
+          " scalar registers of the kernel");
   bool in_order = i.memo.in_order;
   for (const Range& range : i.reads) {
     Range r = range;
@@ -225,7 +239,8 @@ bool release_barrier(Machine& machine, Group& g) {
   if (machine.options.check_barriers) {
     for (const auto& w : g.waves) {
       if (w->state == Wave::Ended) {
-        fault("wave " + std::to_string(first->index) + " waits at the barrier at " + hex(first->barrier_address) + ", but wave " + std::to_string(w->index) + " has ended without it");
+        fault("wave " + std::to_string(first->index) + " waits at the barrier at " + hex(first->barrier_address) + ", but wave " +
+              std::to_string(w->index) + " has ended without it");
       }
       if (w->barrier_address != first->barrier_address) {
         fault("waves wait at different barriers: wave " + std::to_string(first->index) + " at " + hex(first->barrier_address) + ", wave " +
@@ -248,8 +263,10 @@ void check_launch(const Kernel& k, const Dispatch& d, bool gfx11) {
   if (items > k.max_workgroup || d.block.x > 1024 || d.block.y > 1024 || d.block.z > 1024) {
     fault("the workgroup has " + std::to_string(items) + " work items, but the kernel allows " + std::to_string(k.max_workgroup));
   }
-  if (d.kernarg.size() < k.kernarg_bytes) fault("there are " + std::to_string(d.kernarg.size()) + " bytes of arguments, but the kernel has " + std::to_string(k.kernarg_bytes));
-  if (uint64_t{k.lds_bytes} + d.dynamic_lds_bytes > 65536) fault("the kernel needs " + std::to_string(uint64_t{k.lds_bytes} + d.dynamic_lds_bytes) + " bytes of LDS; there are 65536");
+  if (d.kernarg.size() < k.kernarg_bytes)
+    fault("there are " + std::to_string(d.kernarg.size()) + " bytes of arguments, but the kernel has " + std::to_string(k.kernarg_bytes));
+  if (uint64_t{k.lds_bytes} + d.dynamic_lds_bytes > 65536)
+    fault("the kernel needs " + std::to_string(uint64_t{k.lds_bytes} + d.dynamic_lds_bytes) + " bytes of LDS; there are 65536");
   if ((k.wave_size == 32) != gfx11) fault("waves of " + std::to_string(k.wave_size) + " are not implemented for this processor");
   if ((k.rsrc1 >> 26 & 1) != 0) fault("FP16_OVFL is not implemented");
 }
@@ -289,6 +306,8 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
     }
     constexpr uint64_t kKernarg = uint64_t{0x6000} << 32, kPacket = uint64_t{0x6100} << 32, kScratch = uint64_t{0x3000} << 32;
     std::vector<std::byte> kernarg(dispatch.kernarg.begin(), dispatch.kernarg.end());
+    // Up to their alignment: compilers load whole groups of registers. What follows the arguments is not defined.
+    while (kernarg.size() % 16 != 0) kernarg.push_back(static_cast<std::byte>(machine.random.next()));
     if (!kernarg.empty()) machine.memory.map(kKernarg, kernarg.data(), kernarg.size(), false, "kernel arguments");
     std::array<std::byte, 64> packet{};
     const auto field = [&](size_t at, auto value) { std::memcpy(packet.data() + at, &value, sizeof(value)); };
@@ -308,7 +327,8 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
     Launch launch{machine, kPacket, kKernarg, kScratch};
 
     const auto count = [](uint32_t grid, uint32_t block) { return (uint64_t{grid} + block - 1) / block; };
-    const uint64_t nx = count(dispatch.grid.x, dispatch.block.x), ny = count(dispatch.grid.y, dispatch.block.y), nz = count(dispatch.grid.z, dispatch.block.z);
+    const uint64_t nx = count(dispatch.grid.x, dispatch.block.x), ny = count(dispatch.grid.y, dispatch.block.y),
+                   nz = count(dispatch.grid.z, dispatch.block.z);
     const uint64_t total = nx * ny * nz;
     // Workgroups start in an order that the seed chooses: a step that has no common factor with their number.
     uint64_t stride = 1 + machine.random.below(total), start = machine.random.below(total);
@@ -323,7 +343,8 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
     while (launched < total || !resident.empty()) {
       while (launched < total && resident.size() < at_once) {
         const uint64_t n = (start + launched++ * stride) % total;
-        resident.push_back(launch.group({static_cast<uint32_t>(n % nx), static_cast<uint32_t>(n / nx % ny), static_cast<uint32_t>(n / nx / ny)}));
+        resident.push_back(
+            launch.group({static_cast<uint32_t>(n % nx), static_cast<uint32_t>(n / nx % ny), static_cast<uint32_t>(n / nx / ny)}));
       }
       const size_t chosen = machine.random.below(resident.size());
       Group& g = *resident[chosen];
@@ -348,7 +369,8 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
         w->current = nullptr;
         const Instruction& i = instructions.at(w->pc);
         if (i.count++ == 0) machine.executed.push_back(&i);
-        if (++machine.statistics.instructions > options.max_instructions) fault("the dispatch has not ended after " + std::to_string(options.max_instructions) + " instructions");
+        if (++machine.statistics.instructions > options.max_instructions)
+          fault("the dispatch has not ended after " + std::to_string(options.max_instructions) + " instructions");
         if (i.valu != nullptr) machine.statistics.lanes += static_cast<unsigned>(std::popcount(w->exec()));
         w->random_progress();
         step(*w, i);
@@ -373,7 +395,9 @@ void fill_hidden_arguments(const Kernel& kernel, const Dispatch& d, std::span<st
     if (a.kind.substr(0, 18) == "hidden_group_size_") value = block[axis];
     if (a.kind.substr(0, 17) == "hidden_remainder_") value = grid[axis] % block[axis];
     if (a.kind == "hidden_grid_dims") value = grid[2] > 1 ? 3 : grid[1] > 1 ? 2 : 1;
-    if (uint64_t{a.offset} + a.size > kernarg.size()) throw std::runtime_error("amdgpu: the arguments of kernel '" + kernel.name + "' are " + std::to_string(kernarg.size()) + " bytes, but argument " + a.kind + " ends after them");
+    if (uint64_t{a.offset} + a.size > kernarg.size())
+      throw std::runtime_error("amdgpu: the arguments of kernel '" + kernel.name + "' are " + std::to_string(kernarg.size()) +
+                               " bytes, but argument " + a.kind + " ends after them");
     std::memcpy(kernarg.data() + a.offset, &value, std::min<size_t>(a.size, 8));
   }
 }

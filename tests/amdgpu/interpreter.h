@@ -112,7 +112,7 @@ class Memory {
     map(reinterpret_cast<uint64_t>(host), host, bytes, writable, std::move(name));
   }
   void unmap(uint64_t address);
-  const Block* find(uint64_t address) const;                  // that contains the address
+  const Block* find(uint64_t address) const;     // that contains the address
   std::string describe(uint64_t address) const;  // the blocks before and after it
 
  private:

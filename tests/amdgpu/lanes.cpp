@@ -5,7 +5,9 @@
 namespace heddle::amdgpu {
 namespace {
 
-uint32_t scalar_source(Wave& w, const Instruction& i, size_t n) { return static_cast<uint32_t>(read_scalar(w, i.operands[n], Type::B32)); }
+uint32_t scalar_source(Wave& w, const Instruction& i, size_t n) {
+  return static_cast<uint32_t>(read_scalar(w, i.operands[n], Type::B32));
+}
 
 uint32_t lane_value(Wave& w, const Instruction& i, size_t n, unsigned lane) {
   const Operand& o = i.operands[n];
@@ -18,7 +20,9 @@ void readlane(Wave& w, const Instruction& i) {
   write_scalar(w, i.operands[0], lane_value(w, i, 1, lane), 1);
 }
 
-void readfirstlane(Wave& w, const Instruction& i) { write_scalar(w, i.operands[0], lane_value(w, i, 1, first_lane(w.exec())), 1); }
+void readfirstlane(Wave& w, const Instruction& i) {
+  write_scalar(w, i.operands[0], lane_value(w, i, 1, first_lane(w.exec())), 1);
+}
 
 void writelane(Wave& w, const Instruction& i) {
   const unsigned lane = scalar_source(w, i, 2) & (w.size - 1);
@@ -40,7 +44,8 @@ void mbcnt(Wave& w, const Instruction& i) {
 
 void swap(Wave& w, const Instruction& i) {
   for (unsigned lane = 0; lane < w.size; ++lane) {
-    if ((w.exec() >> lane & 1) != 0) std::swap(w.vector(w.vector_index(i.operands[0]), lane), w.vector(w.vector_index(i.operands[1]), lane));
+    if ((w.exec() >> lane & 1) != 0)
+      std::swap(w.vector(w.vector_index(i.operands[0]), lane), w.vector(w.vector_index(i.operands[1]), lane));
   }
 }
 

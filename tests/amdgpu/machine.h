@@ -28,21 +28,41 @@ enum class Type : uint8_t { None, F16, B16, I16, U16, F32, B32, I32, U32, F64, B
 
 inline unsigned registers_of(Type type) {
   switch (type) {
-    case Type::None: return 0;
+    case Type::None:
+      return 0;
     case Type::F64:
     case Type::B64:
     case Type::I64:
     case Type::U64:
-    case Type::PackedF32: return 2;
-    default: return 1;
+    case Type::PackedF32:
+      return 2;
+    default:
+      return 1;
   }
 }
-inline bool is_half(Type type) { return type == Type::F16 || type == Type::B16 || type == Type::I16 || type == Type::U16; }
+inline bool is_half(Type type) {
+  return type == Type::F16 || type == Type::B16 || type == Type::I16 || type == Type::U16;
+}
 
 // Numbers of the unified scalar file, as the encodings have them where these agree between generations.
 enum : uint16_t { kVcc = 106, kM0 = 124, kExec = 126, kScalars = 128 };
 
-enum class Form : uint8_t { None, Vector, Accumulator, Scalar, Constant, Scc, Vccz, Execz, SharedBase, SharedLimit, PrivateBase, PrivateLimit, Null, Off };
+enum class Form : uint8_t {
+  None,
+  Vector,
+  Accumulator,
+  Scalar,
+  Constant,
+  Scc,
+  Vccz,
+  Execz,
+  SharedBase,
+  SharedLimit,
+  PrivateBase,
+  PrivateLimit,
+  Null,
+  Off
+};
 
 struct Operand {
   Form form = Form::None;
@@ -60,13 +80,13 @@ struct Mode {
   bool ieee = true, dx10_clamp = true;
   // Of one instruction:
   bool clamp = false;
-  uint8_t omod = 0;  // 1: times 2, 2: times 4, 3: divided by 2
+  uint8_t omod = 0;          // 1: times 2, 2: times 4, 3: divided by 2
   uint64_t approximate = 0;  // 0: exact, else the seed of the error
 };
 
 // One operation of all lanes. Inactive lanes are computed, too, and not written.
-using Loop = void (*)(const Mode& mode, unsigned lanes, uint64_t* out, const uint64_t* a, const uint64_t* b, const uint64_t* c, uint64_t mask_in,
-                      uint64_t* mask_out);
+using Loop = void (*)(const Mode& mode, unsigned lanes, uint64_t* out, const uint64_t* a, const uint64_t* b, const uint64_t* c,
+                      uint64_t mask_in, uint64_t* mask_out);
 
 enum : uint32_t {
   kMaskOut = 1,       // a second result: carry or scale
@@ -91,8 +111,24 @@ struct Valu {
 
 using Execute = void (*)(Wave&, const Instruction&);
 
-enum class Dpp : uint8_t { None, QuadPerm, RowShl, RowShr, RowRor, WaveShl, WaveRol, WaveShr, WaveRor, RowMirror, RowHalfMirror, RowBcast15, RowBcast31,
-                           RowShare, RowXmask, Eight };
+enum class Dpp : uint8_t {
+  None,
+  QuadPerm,
+  RowShl,
+  RowShr,
+  RowRor,
+  WaveShl,
+  WaveRol,
+  WaveShr,
+  WaveRor,
+  RowMirror,
+  RowHalfMirror,
+  RowBcast15,
+  RowBcast31,
+  RowShare,
+  RowXmask,
+  Eight
+};
 enum class Select : uint8_t { Byte0, Byte1, Byte2, Byte3, Word0, Word1, Dword };
 
 struct Range {
@@ -140,7 +176,7 @@ struct Instruction {
   std::vector<Range> reads, writes;
   uint16_t vector_limit = 0, accumulator_limit = 0, scalar_limit = 0;  // one past the highest register
   std::unique_ptr<Instruction> second;                                 // of a VOPD pair
-  mutable uint64_t count = 0;  // executions in this dispatch
+  mutable uint64_t count = 0;                                          // executions in this dispatch
 };
 
 struct Instructions {

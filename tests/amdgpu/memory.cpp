@@ -12,9 +12,31 @@
 namespace heddle::amdgpu {
 namespace {
 
-enum Atomic : uint8_t { Swap, CompareSwap, Add, Sub, ReverseSub, MinI, MinU, MaxI, MaxU, And, Or, Xor, Inc, Dec, AddF, MinF, MaxF, PackedAddF16, PackedAddBf16 };
+enum Atomic : uint8_t {
+  Swap,
+  CompareSwap,
+  Add,
+  Sub,
+  ReverseSub,
+  MinI,
+  MinU,
+  MaxI,
+  MaxU,
+  And,
+  Or,
+  Xor,
+  Inc,
+  Dec,
+  AddF,
+  MinF,
+  MaxF,
+  PackedAddF16,
+  PackedAddBf16
+};
 
-bool starts(std::string_view s, std::string_view prefix) { return s.substr(0, prefix.size()) == prefix; }
+bool starts(std::string_view s, std::string_view prefix) {
+  return s.substr(0, prefix.size()) == prefix;
+}
 bool take(std::string_view& s, std::string_view prefix) {
   if (!starts(s, prefix)) return false;
   s.remove_prefix(prefix.size());
@@ -27,22 +49,26 @@ struct Size {
   bool is_signed, d16, high;
 };
 const Size kLoads[] = {
-    {"ubyte", 1, false, false, false}, {"sbyte", 1, true, false, false}, {"ushort", 2, false, false, false}, {"sshort", 2, true, false, false},
-    {"dword", 4, false, false, false}, {"dwordx2", 8, false, false, false}, {"dwordx3", 12, false, false, false}, {"dwordx4", 16, false, false, false},
-    {"dwordx8", 32, false, false, false}, {"dwordx16", 64, false, false, false}, {"ubyte_d16", 1, false, true, false}, {"ubyte_d16_hi", 1, false, true, true},
-    {"sbyte_d16", 1, true, true, false}, {"sbyte_d16_hi", 1, true, true, true}, {"short_d16", 2, false, true, false}, {"short_d16_hi", 2, false, true, true},
-    {"u8", 1, false, false, false}, {"i8", 1, true, false, false}, {"u16", 2, false, false, false}, {"i16", 2, true, false, false},
-    {"b32", 4, false, false, false}, {"b64", 8, false, false, false}, {"b96", 12, false, false, false}, {"b128", 16, false, false, false},
-    {"b256", 32, false, false, false}, {"b512", 64, false, false, false}, {"d16_u8", 1, false, true, false}, {"d16_hi_u8", 1, false, true, true},
-    {"d16_i8", 1, true, true, false}, {"d16_hi_i8", 1, true, true, true}, {"d16_b16", 2, false, true, false}, {"d16_hi_b16", 2, false, true, true},
-    {"u8_d16", 1, false, true, false}, {"u8_d16_hi", 1, false, true, true}, {"i8_d16", 1, true, true, false}, {"i8_d16_hi", 1, true, true, true},
-    {"u16_d16", 2, false, true, false}, {"u16_d16_hi", 2, false, true, true}};
+    {"ubyte", 1, false, false, false},      {"sbyte", 1, true, false, false},      {"ushort", 2, false, false, false},
+    {"sshort", 2, true, false, false},      {"dword", 4, false, false, false},     {"dwordx2", 8, false, false, false},
+    {"dwordx3", 12, false, false, false},   {"dwordx4", 16, false, false, false},  {"dwordx8", 32, false, false, false},
+    {"dwordx16", 64, false, false, false},  {"ubyte_d16", 1, false, true, false},  {"ubyte_d16_hi", 1, false, true, true},
+    {"sbyte_d16", 1, true, true, false},    {"sbyte_d16_hi", 1, true, true, true}, {"short_d16", 2, false, true, false},
+    {"short_d16_hi", 2, false, true, true}, {"u8", 1, false, false, false},        {"i8", 1, true, false, false},
+    {"u16", 2, false, false, false},        {"i16", 2, true, false, false},        {"b32", 4, false, false, false},
+    {"b64", 8, false, false, false},        {"b96", 12, false, false, false},      {"b128", 16, false, false, false},
+    {"b256", 32, false, false, false},      {"b512", 64, false, false, false},     {"d16_u8", 1, false, true, false},
+    {"d16_hi_u8", 1, false, true, true},    {"d16_i8", 1, true, true, false},      {"d16_hi_i8", 1, true, true, true},
+    {"d16_b16", 2, false, true, false},     {"d16_hi_b16", 2, false, true, true},  {"u8_d16", 1, false, true, false},
+    {"u8_d16_hi", 1, false, true, true},    {"i8_d16", 1, true, true, false},      {"i8_d16_hi", 1, true, true, true},
+    {"u16_d16", 2, false, true, false},     {"u16_d16_hi", 2, false, true, true}};
 const Size kStores[] = {
-    {"byte", 1, false, false, false}, {"short", 2, false, false, false}, {"dword", 4, false, false, false}, {"dwordx2", 8, false, false, false},
-    {"dwordx3", 12, false, false, false}, {"dwordx4", 16, false, false, false}, {"byte_d16_hi", 1, false, true, true}, {"short_d16_hi", 2, false, true, true},
-    {"b8", 1, false, false, false}, {"b16", 2, false, false, false}, {"b32", 4, false, false, false}, {"b64", 8, false, false, false},
-    {"b96", 12, false, false, false}, {"b128", 16, false, false, false}, {"d16_hi_b8", 1, false, true, true}, {"d16_hi_b16", 2, false, true, true},
-    {"b8_d16_hi", 1, false, true, true}, {"b16_d16_hi", 2, false, true, true}};
+    {"byte", 1, false, false, false},      {"short", 2, false, false, false},      {"dword", 4, false, false, false},
+    {"dwordx2", 8, false, false, false},   {"dwordx3", 12, false, false, false},   {"dwordx4", 16, false, false, false},
+    {"byte_d16_hi", 1, false, true, true}, {"short_d16_hi", 2, false, true, true}, {"b8", 1, false, false, false},
+    {"b16", 2, false, false, false},       {"b32", 4, false, false, false},        {"b64", 8, false, false, false},
+    {"b96", 12, false, false, false},      {"b128", 16, false, false, false},      {"d16_hi_b8", 1, false, true, true},
+    {"d16_hi_b16", 2, false, true, true},  {"b8_d16_hi", 1, false, true, true},    {"b16_d16_hi", 2, false, true, true}};
 
 bool set_size(Memo& m, std::string_view name, std::span<const Size> sizes) {
   for (const Size& s : sizes) {
@@ -65,19 +91,77 @@ struct AtomicName {
 };
 const AtomicName kAtomics[] = {
     // GFX9: global, flat, buffer
-    {"swap", Swap, 4}, {"swap_x2", Swap, 8}, {"cmpswap", CompareSwap, 4}, {"cmpswap_x2", CompareSwap, 8}, {"add", Add, 4}, {"add_x2", Add, 8},
-    {"sub", Sub, 4}, {"sub_x2", Sub, 8}, {"smin", MinI, 4}, {"smin_x2", MinI, 8}, {"umin", MinU, 4}, {"umin_x2", MinU, 8}, {"smax", MaxI, 4},
-    {"smax_x2", MaxI, 8}, {"umax", MaxU, 4}, {"umax_x2", MaxU, 8}, {"and", And, 4}, {"and_x2", And, 8}, {"or", Or, 4}, {"or_x2", Or, 8},
-    {"xor", Xor, 4}, {"xor_x2", Xor, 8}, {"inc", Inc, 4}, {"inc_x2", Inc, 8}, {"dec", Dec, 4}, {"dec_x2", Dec, 8}, {"pk_add_f16", PackedAddF16, 4},
+    {"swap", Swap, 4},
+    {"swap_x2", Swap, 8},
+    {"cmpswap", CompareSwap, 4},
+    {"cmpswap_x2", CompareSwap, 8},
+    {"add", Add, 4},
+    {"add_x2", Add, 8},
+    {"sub", Sub, 4},
+    {"sub_x2", Sub, 8},
+    {"smin", MinI, 4},
+    {"smin_x2", MinI, 8},
+    {"umin", MinU, 4},
+    {"umin_x2", MinU, 8},
+    {"smax", MaxI, 4},
+    {"smax_x2", MaxI, 8},
+    {"umax", MaxU, 4},
+    {"umax_x2", MaxU, 8},
+    {"and", And, 4},
+    {"and_x2", And, 8},
+    {"or", Or, 4},
+    {"or_x2", Or, 8},
+    {"xor", Xor, 4},
+    {"xor_x2", Xor, 8},
+    {"inc", Inc, 4},
+    {"inc_x2", Inc, 8},
+    {"dec", Dec, 4},
+    {"dec_x2", Dec, 8},
+    {"pk_add_f16", PackedAddF16, 4},
     {"pk_add_bf16", PackedAddBf16, 4},
     // GFX11, and LDS
-    {"swap_b32", Swap, 4}, {"swap_b64", Swap, 8}, {"cmpswap_b32", CompareSwap, 4}, {"cmpswap_b64", CompareSwap, 8}, {"add_u32", Add, 4}, {"add_u64", Add, 8},
-    {"sub_u32", Sub, 4}, {"sub_u64", Sub, 8}, {"rsub_u32", ReverseSub, 4}, {"rsub_u64", ReverseSub, 8}, {"min_i32", MinI, 4}, {"min_i64", MinI, 8},
-    {"min_u32", MinU, 4}, {"min_u64", MinU, 8}, {"max_i32", MaxI, 4}, {"max_i64", MaxI, 8}, {"max_u32", MaxU, 4}, {"max_u64", MaxU, 8},
-    {"and_b32", And, 4}, {"and_b64", And, 8}, {"or_b32", Or, 4}, {"or_b64", Or, 8}, {"xor_b32", Xor, 4}, {"xor_b64", Xor, 8}, {"inc_u32", Inc, 4},
-    {"inc_u64", Inc, 8}, {"dec_u32", Dec, 4}, {"dec_u64", Dec, 8}, {"add_f32", AddF, 4}, {"add_f64", AddF, 8}, {"min_f32", MinF, 4}, {"min_f64", MinF, 8},
-    {"max_f32", MaxF, 4}, {"max_f64", MaxF, 8}, {"wrxchg_b32", Swap, 4}, {"wrxchg_b64", Swap, 8}, {"storexchg_b32", Swap, 4}, {"storexchg_b64", Swap, 8},
-    {"cmpst_b32", CompareSwap, 4}, {"cmpst_b64", CompareSwap, 8}, {"cmpstore_b32", CompareSwap, 4}, {"cmpstore_b64", CompareSwap, 8}};
+    {"swap_b32", Swap, 4},
+    {"swap_b64", Swap, 8},
+    {"cmpswap_b32", CompareSwap, 4},
+    {"cmpswap_b64", CompareSwap, 8},
+    {"add_u32", Add, 4},
+    {"add_u64", Add, 8},
+    {"sub_u32", Sub, 4},
+    {"sub_u64", Sub, 8},
+    {"rsub_u32", ReverseSub, 4},
+    {"rsub_u64", ReverseSub, 8},
+    {"min_i32", MinI, 4},
+    {"min_i64", MinI, 8},
+    {"min_u32", MinU, 4},
+    {"min_u64", MinU, 8},
+    {"max_i32", MaxI, 4},
+    {"max_i64", MaxI, 8},
+    {"max_u32", MaxU, 4},
+    {"max_u64", MaxU, 8},
+    {"and_b32", And, 4},
+    {"and_b64", And, 8},
+    {"or_b32", Or, 4},
+    {"or_b64", Or, 8},
+    {"xor_b32", Xor, 4},
+    {"xor_b64", Xor, 8},
+    {"inc_u32", Inc, 4},
+    {"inc_u64", Inc, 8},
+    {"dec_u32", Dec, 4},
+    {"dec_u64", Dec, 8},
+    {"add_f32", AddF, 4},
+    {"add_f64", AddF, 8},
+    {"min_f32", MinF, 4},
+    {"min_f64", MinF, 8},
+    {"max_f32", MaxF, 4},
+    {"max_f64", MaxF, 8},
+    {"wrxchg_b32", Swap, 4},
+    {"wrxchg_b64", Swap, 8},
+    {"storexchg_b32", Swap, 4},
+    {"storexchg_b64", Swap, 8},
+    {"cmpst_b32", CompareSwap, 4},
+    {"cmpst_b64", CompareSwap, 8},
+    {"cmpstore_b32", CompareSwap, 4},
+    {"cmpstore_b64", CompareSwap, 8}};
 
 bool set_atomic(Memo& m, std::string_view name) {
   for (const AtomicName& a : kAtomics) {
@@ -95,23 +179,40 @@ bool set_atomic(Memo& m, std::string_view name) {
 template <class T, class S, class F>
 T combine(Atomic operation, T old, T data, T compare) {
   switch (operation) {
-    case Swap: return data;
-    case CompareSwap: return old == compare ? data : old;
-    case Add: return old + data;
-    case Sub: return old - data;
-    case ReverseSub: return data - old;
-    case MinI: return static_cast<S>(old) < static_cast<S>(data) ? old : data;
-    case MinU: return std::min(old, data);
-    case MaxI: return static_cast<S>(old) > static_cast<S>(data) ? old : data;
-    case MaxU: return std::max(old, data);
-    case And: return old & data;
-    case Or: return old | data;
-    case Xor: return old ^ data;
-    case Inc: return old >= data ? 0 : old + 1;
-    case Dec: return old == 0 || old > data ? data : old - 1;
-    case AddF: return std::bit_cast<T>(std::bit_cast<F>(old) + std::bit_cast<F>(data));
-    case MinF: return std::bit_cast<F>(data) < std::bit_cast<F>(old) || std::isnan(std::bit_cast<F>(old)) ? data : old;
-    case MaxF: return std::bit_cast<F>(data) > std::bit_cast<F>(old) || std::isnan(std::bit_cast<F>(old)) ? data : old;
+    case Swap:
+      return data;
+    case CompareSwap:
+      return old == compare ? data : old;
+    case Add:
+      return old + data;
+    case Sub:
+      return old - data;
+    case ReverseSub:
+      return data - old;
+    case MinI:
+      return static_cast<S>(old) < static_cast<S>(data) ? old : data;
+    case MinU:
+      return std::min(old, data);
+    case MaxI:
+      return static_cast<S>(old) > static_cast<S>(data) ? old : data;
+    case MaxU:
+      return std::max(old, data);
+    case And:
+      return old & data;
+    case Or:
+      return old | data;
+    case Xor:
+      return old ^ data;
+    case Inc:
+      return old >= data ? 0 : old + 1;
+    case Dec:
+      return old == 0 || old > data ? data : old - 1;
+    case AddF:
+      return std::bit_cast<T>(std::bit_cast<F>(old) + std::bit_cast<F>(data));
+    case MinF:
+      return std::bit_cast<F>(data) < std::bit_cast<F>(old) || std::isnan(std::bit_cast<F>(old)) ? data : old;
+    case MaxF:
+      return std::bit_cast<F>(data) > std::bit_cast<F>(old) || std::isnan(std::bit_cast<F>(old)) ? data : old;
     case PackedAddF16: {
       const auto half = [&](unsigned shift) {
         const float sum = half_to_float(static_cast<uint16_t>(old >> shift)) + half_to_float(static_cast<uint16_t>(data >> shift));
@@ -119,7 +220,8 @@ T combine(Atomic operation, T old, T data, T compare) {
       };
       return half(0) | half(16);
     }
-    case PackedAddBf16: break;
+    case PackedAddBf16:
+      break;
   }
   fault("this atomic operation is not implemented");
 }
@@ -163,7 +265,8 @@ void perform(Wave& w, Access& a) {
         }
         uint32_t value = 0;
         if (host != nullptr) std::memcpy(&value, host, m.bytes);
-        if (m.is_signed) value = m.bytes == 1 ? static_cast<uint32_t>(static_cast<int8_t>(value)) : static_cast<uint32_t>(static_cast<int16_t>(value));
+        if (m.is_signed)
+          value = m.bytes == 1 ? static_cast<uint32_t>(static_cast<int8_t>(value)) : static_cast<uint32_t>(static_cast<int16_t>(value));
         uint32_t& r = w.vector(destination, lane);
         if (!m.d16) {
           r = value;
@@ -186,9 +289,10 @@ void perform(Wave& w, Access& a) {
         if (m.atomic == CompareSwap) std::memcpy(&second, data + m.registers, m.bytes);
         if (m.space == Memo::Lds && !w.machine->gfx11 && m.atomic == CompareSwap) std::swap(first, second);
         const auto operation = static_cast<Atomic>(m.atomic);
-        const uint64_t result = m.bytes == 8 ? combine<uint64_t, int64_t, double>(operation, old, first, second)
-                                             : combine<uint32_t, int32_t, float>(operation, static_cast<uint32_t>(old), static_cast<uint32_t>(first),
-                                                                                 static_cast<uint32_t>(second));
+        const uint64_t result = m.bytes == 8
+                                    ? combine<uint64_t, int64_t, double>(operation, old, first, second)
+                                    : combine<uint32_t, int32_t, float>(operation, static_cast<uint32_t>(old), static_cast<uint32_t>(first),
+                                                                        static_cast<uint32_t>(second));
         std::memcpy(host, &result, m.bytes);
         if (m.returns) {
           w.vector(destination, lane) = static_cast<uint32_t>(old);
@@ -206,7 +310,9 @@ unsigned loaded_registers(const Memo& m) {
 
 // Registers that an outstanding operation loads. Plain vector loads return in order, so that a later one may overwrite.
 constexpr uint8_t kInOrder = 1, kOther = 16;
-uint8_t pending_unit(const Access& a) { return a.instruction->memo.space == Memo::Lds || a.instruction->memo.space == Memo::Flat ? kOther : kInOrder; }
+uint8_t pending_unit(const Access& a) {
+  return a.instruction->memo.space == Memo::Lds || a.instruction->memo.space == Memo::Flat ? kOther : kInOrder;
+}
 
 void mark(Wave& w, const Access& a, int sign) {
   const Memo& m = a.instruction->memo;
@@ -237,26 +343,31 @@ void retire(Wave& w, Access& a) {
   if (!a.vm && !a.vs && !a.lgkm) mark(w, a, -1);
 }
 
-std::string lane_text(const Wave& w, unsigned lane) { return "lane " + std::to_string(lane) + " of wave " + std::to_string(w.index); }
+std::string lane_text(const Wave& w, unsigned lane) {
+  return "lane " + std::to_string(lane) + " of wave " + std::to_string(w.index);
+}
 
 std::byte* global(Wave& w, unsigned lane, uint64_t address, unsigned bytes, bool writes, bool atomic) {
   const Memory::Block* block = w.machine->memory.find(address);
   const char* verb = writes ? "writes" : "reads";
   const auto what = [&] { return lane_text(w, lane) + " " + verb + " " + std::to_string(bytes) + " bytes at " + hex(address); };
-  if (block == nullptr || address + bytes > block->address + block->bytes) fault(what() + ", outside of every allocation; " + w.machine->memory.describe(address));
+  if (block == nullptr || address + bytes > block->address + block->bytes)
+    fault(what() + ", outside of every allocation; " + w.machine->memory.describe(address));
   if (writes && !block->writable) fault(what() + " in " + block->name + ", which is read-only");
   if (atomic && address % bytes != 0) fault(what() + " with an atomic operation, which needs an aligned address");
   return block->host + (address - block->address);
 }
 
-std::byte* in_lds(Wave& w, const Instruction& i, unsigned lane, uint64_t address, unsigned bytes, bool writes, bool atomic, uint64_t sequence) {
+std::byte* in_lds(Wave& w, const Instruction& i, unsigned lane, uint64_t address, unsigned bytes, bool writes, bool atomic,
+                  uint64_t sequence) {
   Group& g = *w.group;
   const char* verb = writes ? "writes" : "reads";
   if (address + bytes > g.lds.size()) {
     fault(lane_text(w, lane) + " " + verb + " " + std::to_string(bytes) + " bytes at " + std::to_string(address) + " of LDS, which has " +
           std::to_string(g.lds.size()) + " bytes");
   }
-  if (atomic && address % bytes != 0) fault(lane_text(w, lane) + " has the unaligned LDS address " + std::to_string(address) + " for an atomic operation");
+  if (atomic && address % bytes != 0)
+    fault(lane_text(w, lane) + " has the unaligned LDS address " + std::to_string(address) + " for an atomic operation");
   if (!w.machine->options.check_races) return &g.lds[address];
   constexpr uint16_t kAtomicFlag = 0x8000;
   for (uint64_t n = address; n < address + bytes; ++n) {
@@ -265,8 +376,10 @@ std::byte* in_lds(Wave& w, const Instruction& i, unsigned lane, uint64_t address
     const auto race = [&](const std::string& text) {
       fault(lane_text(w, lane) + " " + verb + " byte " + std::to_string(n) + " of LDS, " + text + " [" + i.mnemonic + "]");
     };
-    if (b.writer != 0xffff && writer != w.index && !(atomic && (b.writer & kAtomicFlag) != 0) && b.write_sequence > g.waves[writer]->lds_visible) {
-      race("which wave " + std::to_string(writer) + " writes without a barrier in between, or with a barrier that its write is not waited for");
+    if (b.writer != 0xffff && writer != w.index && !(atomic && (b.writer & kAtomicFlag) != 0) &&
+        b.write_sequence > g.waves[writer]->lds_visible) {
+      race("which wave " + std::to_string(writer) +
+           " writes without a barrier in between, or with a barrier that its write is not waited for");
     }
     if (writes) {
       if (!atomic && b.reader_epoch == g.epoch && (b.readers & ~(1u << w.index)) != 0) {
@@ -286,13 +399,14 @@ std::byte* in_lds(Wave& w, const Instruction& i, unsigned lane, uint64_t address
 std::byte* in_scratch(Wave& w, unsigned lane, int64_t offset, unsigned bytes) {
   const uint32_t size = w.machine->kernel.private_bytes;
   if (offset < 0 || offset + bytes > size) {
-    fault(lane_text(w, lane) + " accesses " + std::to_string(bytes) + " bytes at " + std::to_string(offset) + " of its private memory, which has " +
-          std::to_string(size) + " bytes");
+    fault(lane_text(w, lane) + " accesses " + std::to_string(bytes) + " bytes at " + std::to_string(offset) +
+          " of its private memory, which has " + std::to_string(size) + " bytes");
   }
   return &w.scratch[lane * size + static_cast<uint64_t>(offset)];
 }
 
-std::byte* resolve(Wave& w, const Instruction& i, unsigned lane, uint64_t address, unsigned bytes, bool writes, bool atomic, uint64_t sequence) {
+std::byte* resolve(Wave& w, const Instruction& i, unsigned lane, uint64_t address, unsigned bytes, bool writes, bool atomic,
+                   uint64_t sequence) {
   if (i.memo.space == Memo::Flat) {
     if (address >> 32 == w.machine->shared_base >> 32) return in_lds(w, i, lane, address & 0xffffffff, bytes, writes, atomic, sequence);
     if (address >> 32 == w.machine->private_base >> 32) return in_scratch(w, lane, static_cast<int64_t>(address & 0xffffffff), bytes);
@@ -407,7 +521,8 @@ void execute_vector_memory(Wave& w, const Instruction& i) {
         }
         if (stride != 0 && !i.idxen) fault("a structured buffer without an index is not implemented");
         // An access out of range is no fault: it reads 0 or writes nothing.
-        const bool inside = i.idxen && stride != 0 ? index < records && offset + m.bytes <= stride : offset + scalar_offset + m.bytes <= records;
+        const bool inside =
+            i.idxen && stride != 0 ? index < records && offset + m.bytes <= stride : offset + scalar_offset + m.bytes <= records;
         const bool partly = !inside && !(i.idxen && stride != 0) && m.bytes > 4 && offset + scalar_offset < records;
         if (partly) fault(lane_text(w, lane) + " accesses a buffer partly out of its range, which is not implemented");
         a.host[0][lane] = inside ? global(w, lane, base + index * stride + offset + scalar_offset, m.bytes, writes, atomic) : nullptr;
@@ -645,14 +760,15 @@ void list_memory(std::vector<std::string>& names) {
   for (const Size& s : kLoads) {
     if (s.bytes >= 4) names.push_back(std::string("s_load_") + s.name);
   }
-  for (const char* name : {"ds_bpermute_b32", "ds_permute_b32", "ds_swizzle_b32", "ds_read2_b32", "ds_read2_b64", "ds_read2st64_b32", "ds_read2st64_b64",
-                           "ds_write2_b32", "ds_write2_b64", "ds_write2st64_b32", "ds_write2st64_b64", "s_memtime", "s_waitcnt", "s_waitcnt_vscnt"}) {
+  for (const char* name :
+       {"ds_bpermute_b32", "ds_permute_b32", "ds_swizzle_b32", "ds_read2_b32", "ds_read2_b64", "ds_read2st64_b32", "ds_read2st64_b64",
+        "ds_write2_b32", "ds_write2_b64", "ds_write2st64_b32", "ds_write2st64_b64", "s_memtime", "s_waitcnt", "s_waitcnt_vscnt"}) {
     names.emplace_back(name);
   }
 }
 
 void wait_vector(Wave& w, unsigned loads, unsigned stores) {
-  const auto wait = [&](bool Access::*counter, unsigned limit) {
+  const auto wait = [&](bool Access::* counter, unsigned limit) {
     unsigned outstanding = 0;
     for (const Access& a : w.vector_queue) outstanding += a.*counter ? 1 : 0;
     for (size_t n = 0; n < w.vector_queue.size() && outstanding > limit; ++n) {

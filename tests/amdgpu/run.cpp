@@ -23,7 +23,8 @@ const char* const kUsage =
     "       amdgpu-run FILE KERNEL OPTION...      run it\n"
     "  --grid X,Y,Z --block X,Y,Z                 work items; 1,1,1 is the default\n"
     "  --arg u32:N | i64:N | f32:X | f64:X        the next argument\n"
-    "  --arg buffer:BYTES[=FILE][>FILE]           the next argument is a new buffer, with the contents of a file or zero, written to a file at the end\n"
+    "  --arg buffer:BYTES[=FILE][>FILE]           the next argument is a new buffer, with the contents of a file or zero, written to a "
+    "file at the end\n"
     "  --lds BYTES --seed N --seeds N             dynamic LDS; seed; that many seeds from there\n"
     "  --statistics                               instructions by opcode\n"
     "       amdgpu-run --implemented              mnemonics that are implemented\n";
@@ -41,7 +42,8 @@ template <class T>
 T number(const std::string& text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) throw std::runtime_error("amdgpu-run: '" + text + "' is not a number in range");
+  if (error != std::errc() || end != text.data() + text.size())
+    throw std::runtime_error("amdgpu-run: '" + text + "' is not a number in range");
   return value;
 }
 
@@ -67,8 +69,8 @@ void show(const CodeObject& code) {
   std::printf("%s\n", code.target().c_str());
   for (const Kernel& k : code.kernels()) {
     const auto lines = code.listing(k.name);
-    std::printf("%s: %zu instructions, wave %u, %u SGPR, %u VGPR, %u AGPR, %u bytes of LDS, %u of private memory, %u of arguments\n", k.name.c_str(),
-                lines.size(), k.wave_size, k.sgprs, k.vgprs, k.agprs, k.lds_bytes, k.private_bytes, k.kernarg_bytes);
+    std::printf("%s: %zu instructions, wave %u, %u SGPR, %u VGPR, %u AGPR, %u bytes of LDS, %u of private memory, %u of arguments\n",
+                k.name.c_str(), lines.size(), k.wave_size, k.sgprs, k.vgprs, k.agprs, k.lds_bytes, k.private_bytes, k.kernarg_bytes);
     std::set<std::string> unknown;
     for (const Line& line : lines) {
       if (!line.text.empty() && !understood(code, line.address)) unknown.insert(mnemonic(line.text));
@@ -111,10 +113,13 @@ int execute(CodeObject& code, const std::string& name, const std::vector<std::st
     } else if (option == "--seeds") {
       seeds = number<uint64_t>(value);
     } else if (option == "--arg") {
-      if (argument >= kernel->arguments.size()) throw std::runtime_error("amdgpu-run: the kernel has " + std::to_string(kernel->arguments.size()) + " arguments");
+      if (argument >= kernel->arguments.size())
+        throw std::runtime_error("amdgpu-run: the kernel has " + std::to_string(kernel->arguments.size()) + " arguments");
       const Argument& a = kernel->arguments[argument++];
       const auto put = [&](auto v) {
-        if (a.size != sizeof(v)) throw std::runtime_error("amdgpu-run: argument '" + a.name + "' has " + std::to_string(a.size) + " bytes, not " + std::to_string(sizeof(v)));
+        if (a.size != sizeof(v))
+          throw std::runtime_error("amdgpu-run: argument '" + a.name + "' has " + std::to_string(a.size) + " bytes, not " +
+                                   std::to_string(sizeof(v)));
         std::memcpy(kernarg.data() + a.offset, &v, sizeof(v));
       };
       const std::string type = value.substr(0, value.find(':')), text = value.substr(std::min(value.size(), type.size() + 1));
@@ -151,9 +156,9 @@ int execute(CodeObject& code, const std::string& name, const std::vector<std::st
     const Outcome outcome = run(code, *kernel, dispatch, memory, run_options);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const Statistics& s = outcome.statistics;
-    std::printf("seed %llu: %llu instructions of %llu waves in %.3f s, %.2f million per second\n", static_cast<unsigned long long>(run_options.seed),
-                static_cast<unsigned long long>(s.instructions), static_cast<unsigned long long>(s.waves), seconds,
-                static_cast<double>(s.instructions) / seconds / 1e6);
+    std::printf("seed %llu: %llu instructions of %llu waves in %.3f s, %.2f million per second\n",
+                static_cast<unsigned long long>(run_options.seed), static_cast<unsigned long long>(s.instructions),
+                static_cast<unsigned long long>(s.waves), seconds, static_cast<double>(s.instructions) / seconds / 1e6);
     if (statistics) {
       for (const auto& [opcode, count] : s.by_opcode) std::printf("%12llu  %s\n", static_cast<unsigned long long>(count), opcode.c_str());
     }
@@ -186,7 +191,8 @@ int run_command(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (arguments[1] == "--list" && arguments.size() == 3) {
-    for (const Line& line : code->listing(arguments[2])) std::printf("%8llx  %s\n", static_cast<unsigned long long>(line.address), line.text.c_str());
+    for (const Line& line : code->listing(arguments[2]))
+      std::printf("%8llx  %s\n", static_cast<unsigned long long>(line.address), line.text.c_str());
     return 0;
   }
   return execute(*code, arguments[1], {arguments.begin() + 2, arguments.end()});

@@ -10,7 +10,9 @@ uint64_t source(Wave& w, const Instruction& i, size_t n, Type type) {
   if (n >= i.operands.size()) fault("an operand is missing");
   return read_scalar(w, i.operands[n], type);
 }
-constexpr unsigned width(Type type) { return type == Type::B64 || type == Type::I64 || type == Type::U64 ? 2 : 1; }
+constexpr unsigned width(Type type) {
+  return type == Type::B64 || type == Type::I64 || type == Type::U64 ? 2 : 1;
+}
 
 // function(wave, a, b): sets wave.scc if it changes it.
 template <Type kResult, Type kA, Type kB, auto function>
@@ -30,9 +32,15 @@ void compare(Wave& w, const Instruction& i) {
   if (i.operands.size() != 2) fault("expected 2 operands");
   w.scc = function(source(w, i, 0, kType), source(w, i, 1, kType));
 }
-int32_t i32(uint64_t x) { return static_cast<int32_t>(x); }
-int64_t i64(uint64_t x) { return static_cast<int64_t>(x); }
-uint32_t u32(uint64_t x) { return static_cast<uint32_t>(x); }
+int32_t i32(uint64_t x) {
+  return static_cast<int32_t>(x);
+}
+int64_t i64(uint64_t x) {
+  return static_cast<int64_t>(x);
+}
+uint32_t u32(uint64_t x) {
+  return static_cast<uint32_t>(x);
+}
 
 uint64_t nonzero(Wave& w, uint64_t result) {
   w.scc = result != 0;
@@ -91,19 +99,19 @@ uint64_t replicate(uint64_t a) {
   return r;
 }
 
-#define S2(name, R, A, B, expression)                                                                                        \
-  {name, binary<Type::R, Type::A, Type::B, [](Wave & w, uint64_t a, uint64_t b) -> uint64_t {                                \
-     static_cast<void>(w);                                                                                                   \
-     return (expression);                                                                                                      \
+#define S2(name, R, A, B, expression)                                                        \
+  {name, binary<Type::R, Type::A, Type::B, [](Wave& w, uint64_t a, uint64_t b) -> uint64_t { \
+     static_cast<void>(w);                                                                   \
+     return (expression);                                                                    \
    }>}
-#define S1(name, R, A, expression)                                                     \
-  {name, unary<Type::R, Type::A, [](Wave & w, uint64_t a) -> uint64_t {                \
-     static_cast<void>(w);                                                             \
-     return (expression);                                                                \
+#define S1(name, R, A, expression)                                     \
+  {name, unary<Type::R, Type::A, [](Wave& w, uint64_t a) -> uint64_t { \
+     static_cast<void>(w);                                             \
+     return (expression);                                              \
    }>}
-#define SC(name, T, expression) \
-  {name, compare<Type::T, [](uint64_t a, uint64_t b) -> bool { return (expression); }>}
-#define BITWISE(name, expression) S2("s_" name "_b32", B32, B32, B32, nonzero(w, u32(expression))), S2("s_" name "_b64", B64, B64, B64, nonzero(w, expression))
+#define SC(name, T, expression) {name, compare<Type::T, [](uint64_t a, uint64_t b) -> bool { return (expression); }>}
+#define BITWISE(name, expression) \
+  S2("s_" name "_b32", B32, B32, B32, nonzero(w, u32(expression))), S2("s_" name "_b64", B64, B64, B64, nonzero(w, expression))
 
 // Saves EXEC in the destination and combines it with the source.
 template <unsigned kWidth, bool kSave, auto function>
@@ -115,24 +123,38 @@ void save_exec(Wave& w, const Instruction& i) {
   w.set_exec(result);
   w.scc = result != 0;
 }
-#define SAVE(name, expression)                                                                                    \
-  {"s_" name "_saveexec_b64", save_exec<2, true, [](uint64_t s, uint64_t e) -> uint64_t { return (expression); }>}, \
-      {"s_" name "_saveexec_b32", save_exec<1, true, [](uint64_t s, uint64_t e) -> uint64_t { return (expression); }>}
-#define WREXEC(name, expression)                                                                                   \
-  {"s_" name "_wrexec_b64", save_exec<2, false, [](uint64_t s, uint64_t e) -> uint64_t { return (expression); }>}, \
-      {"s_" name "_wrexec_b32", save_exec<1, false, [](uint64_t s, uint64_t e) -> uint64_t { return (expression); }>}
+#define SAVE(name, expression)                                                                                        \
+  {"s_" name "_saveexec_b64", save_exec<2, true, [](uint64_t s, uint64_t e) -> uint64_t { return (expression); }>}, { \
+    "s_" name "_saveexec_b32", save_exec<1, true, [](uint64_t s, uint64_t e) -> uint64_t { return (expression); }>    \
+  }
+#define WREXEC(name, expression)                                                                                     \
+  {"s_" name "_wrexec_b64", save_exec<2, false, [](uint64_t s, uint64_t e) -> uint64_t { return (expression); }>}, { \
+    "s_" name "_wrexec_b32", save_exec<1, false, [](uint64_t s, uint64_t e) -> uint64_t { return (expression); }>    \
+  }
 
-int64_t immediate(const Instruction& i) { return static_cast<int16_t>(i.words[0] & 0xffff); }
-void jump(Wave& w, const Instruction& i) { w.pc = i.address + 4 + static_cast<uint64_t>(immediate(i) * 4); }
+int64_t immediate(const Instruction& i) {
+  return static_cast<int16_t>(i.words[0] & 0xffff);
+}
+void jump(Wave& w, const Instruction& i) {
+  w.pc = i.address + 4 + static_cast<uint64_t>(immediate(i) * 4);
+}
 template <auto condition>
 void branch(Wave& w, const Instruction& i) {
   if (condition(w)) jump(w, i);
 }
-uint64_t loaded(const Wave& w, uint64_t address) { return w.machine->code->load_address() + address; }
-void set_pc(Wave& w, uint64_t address) { w.pc = address - w.machine->code->load_address(); }
+uint64_t loaded(const Wave& w, uint64_t address) {
+  return w.machine->code->load_address() + address;
+}
+void set_pc(Wave& w, uint64_t address) {
+  w.pc = address - w.machine->code->load_address();
+}
 
-void getpc(Wave& w, const Instruction& i) { write_scalar(w, i.operands[0], loaded(w, i.address + i.bytes), 2); }
-void setpc(Wave& w, const Instruction& i) { set_pc(w, source(w, i, 0, Type::B64)); }
+void getpc(Wave& w, const Instruction& i) {
+  write_scalar(w, i.operands[0], loaded(w, i.address + i.bytes), 2);
+}
+void setpc(Wave& w, const Instruction& i) {
+  set_pc(w, source(w, i, 0, Type::B64));
+}
 void swappc(Wave& w, const Instruction& i) {
   const uint64_t target = source(w, i, 1, Type::B64);
   write_scalar(w, i.operands[0], loaded(w, i.address + i.bytes), 2);
@@ -152,7 +174,9 @@ template <auto function>
 void with_immediate(Wave& w, const Instruction& i) {  // SOPK: the destination is a source
   write_scalar(w, i.operands[0], function(w, source(w, i, 0, Type::B32), immediate(i)), 1);
 }
-void movk(Wave& w, const Instruction& i) { write_scalar(w, i.operands[0], u32(static_cast<uint64_t>(immediate(i))), 1); }
+void movk(Wave& w, const Instruction& i) {
+  write_scalar(w, i.operands[0], u32(static_cast<uint64_t>(immediate(i))), 1);
+}
 void cmovk(Wave& w, const Instruction& i) {
   if (w.scc) movk(w, i);
 }
@@ -196,9 +220,15 @@ void getreg(Wave& w, const Instruction& i) {
   const Register r = mode_register(i.operands.at(1).text);
   write_scalar(w, i.operands[0], w.mode_bits >> r.offset & ((uint64_t{1} << r.bits) - 1), 1);
 }
-void setreg(Wave& w, const Instruction& i) { write_mode(w, mode_register(i.operands.at(0).text), source(w, i, 1, Type::B32)); }
-void denorm_mode(Wave& w, const Instruction& i) { write_mode(w, {4, 4}, i.words[0] & 15); }
-void round_mode(Wave& w, const Instruction& i) { write_mode(w, {0, 4}, i.words[0] & 15); }
+void setreg(Wave& w, const Instruction& i) {
+  write_mode(w, mode_register(i.operands.at(0).text), source(w, i, 1, Type::B32));
+}
+void denorm_mode(Wave& w, const Instruction& i) {
+  write_mode(w, {4, 4}, i.words[0] & 15);
+}
+void round_mode(Wave& w, const Instruction& i) {
+  write_mode(w, {0, 4}, i.words[0] & 15);
+}
 
 void end_program(Wave& w, const Instruction&) {
   finish_all(w);
@@ -207,7 +237,8 @@ void end_program(Wave& w, const Instruction&) {
 void barrier(Wave& w, const Instruction& i) {
   w.barrier_address = i.address;
   if (w.machine->options.check_barriers && w.exec() != w.launched) {
-    fault("a barrier that only a part of the wave reaches: EXEC is " + hex(w.exec()) + ", but the wave has the work items " + hex(w.launched));
+    fault("a barrier that only a part of the wave reaches: EXEC is " + hex(w.exec()) + ", but the wave has the work items " +
+          hex(w.launched));
   }
   w.state = Wave::Barrier;
 }
@@ -215,7 +246,9 @@ void sendmsg(Wave&, const Instruction& i) {
   if (i.operands.size() == 1 && i.operands[0].text == "sendmsg(MSG_DEALLOC_VGPRS)") return;
   fault("messages are not implemented");
 }
-void trap(Wave&, const Instruction& i) { fault("the kernel ran into " + i.mnemonic + " " + std::to_string(i.words[0] & 0xffff)); }
+void trap(Wave&, const Instruction& i) {
+  fault("the kernel ran into " + i.mnemonic + " " + std::to_string(i.words[0] & 0xffff));
+}
 void sleep(Wave&, const Instruction&) {}
 
 const std::pair<const char*, Execute> kTable[] = {
@@ -262,7 +295,7 @@ const std::pair<const char*, Execute> kTable[] = {
     BITWISE("xor", a ^ b),
     BITWISE("andn2", a & ~b),
     BITWISE("orn2", a | ~b),
-    BITWISE("nand", ~(a & b)),
+    BITWISE("nand", ~(a& b)),
     BITWISE("nor", ~(a | b)),
     BITWISE("xnor", ~(a ^ b)),
     S1("s_not_b32", B32, B32, nonzero(w, u32(~a))),
@@ -307,12 +340,12 @@ const std::pair<const char*, Execute> kTable[] = {
     SAVE("xor", s ^ e),
     SAVE("andn2", s & ~e),
     SAVE("orn2", s | ~e),
-    SAVE("andn1", ~s & e),
+    SAVE("andn1", ~s& e),
     SAVE("orn1", ~s | e),
-    SAVE("nand", ~(s & e)),
+    SAVE("nand", ~(s& e)),
     SAVE("nor", ~(s | e)),
     SAVE("xnor", ~(s ^ e)),
-    WREXEC("andn1", ~s & e),
+    WREXEC("andn1", ~s& e),
     WREXEC("andn2", s & ~e),
     // comparisons
     SC("s_cmp_eq_i32", I32, i32(a) == i32(b)),
@@ -331,8 +364,10 @@ const std::pair<const char*, Execute> kTable[] = {
     SC("s_cmp_lg_u64", U64, a != b),
     SC("s_bitcmp0_b32", B32, (a >> (b & 31) & 1) == 0),
     SC("s_bitcmp1_b32", B32, (a >> (b & 31) & 1) == 1),
-    {"s_bitcmp0_b64", [](Wave& w, const Instruction& i) { w.scc = (source(w, i, 0, Type::B64) >> (source(w, i, 1, Type::B32) & 63) & 1) == 0; }},
-    {"s_bitcmp1_b64", [](Wave& w, const Instruction& i) { w.scc = (source(w, i, 0, Type::B64) >> (source(w, i, 1, Type::B32) & 63) & 1) == 1; }},
+    {"s_bitcmp0_b64",
+     [](Wave& w, const Instruction& i) { w.scc = (source(w, i, 0, Type::B64) >> (source(w, i, 1, Type::B32) & 63) & 1) == 0; }},
+    {"s_bitcmp1_b64",
+     [](Wave& w, const Instruction& i) { w.scc = (source(w, i, 0, Type::B64) >> (source(w, i, 1, Type::B32) & 63) & 1) == 1; }},
     {"s_cmpk_eq_i32", compare_signed<[](int32_t a, int32_t b) { return a == b; }>},
     {"s_cmpk_lg_i32", compare_signed<[](int32_t a, int32_t b) { return a != b; }>},
     {"s_cmpk_gt_i32", compare_signed<[](int32_t a, int32_t b) { return (a > b); }>},
@@ -388,12 +423,18 @@ void list_scalar(std::vector<std::string>& names) {
 uint64_t read_scalar(Wave& w, const Operand& o, Type type) {
   const bool wide = registers_of(type) == 2;
   switch (o.form) {
-    case Form::Scalar: return wide ? w.scalar64(o.index) : w.scalars[o.index];
-    case Form::Constant: return constant_bits(o, type);
-    case Form::Scc: return w.scc ? 1 : 0;
-    case Form::Vccz: return w.read_mask(kVcc) == 0 ? 1 : 0;
-    case Form::Execz: return w.exec() == 0 ? 1 : 0;
-    case Form::Null: return 0;
+    case Form::Scalar:
+      return wide ? w.scalar64(o.index) : w.scalars[o.index];
+    case Form::Constant:
+      return constant_bits(o, type);
+    case Form::Scc:
+      return w.scc ? 1 : 0;
+    case Form::Vccz:
+      return w.read_mask(kVcc) == 0 ? 1 : 0;
+    case Form::Execz:
+      return w.exec() == 0 ? 1 : 0;
+    case Form::Null:
+      return 0;
     case Form::SharedBase:
     case Form::SharedLimit:
     case Form::PrivateBase:
@@ -403,7 +444,8 @@ uint64_t read_scalar(Wave& w, const Operand& o, Type type) {
       const bool limit = o.form == Form::SharedLimit || o.form == Form::PrivateLimit;
       return (shared ? w.machine->shared_base : w.machine->private_base) | (limit ? 0xffffffff : 0);
     }
-    default: fault("operand '" + o.text + "' is no scalar source");
+    default:
+      fault("operand '" + o.text + "' is no scalar source");
   }
 }
 

@@ -11,10 +11,18 @@
 
 namespace heddle::amdgpu {
 
-inline float as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
-inline uint32_t as_bits(float value) { return std::bit_cast<uint32_t>(value); }
-inline double as_double(uint64_t bits) { return std::bit_cast<double>(bits); }
-inline uint64_t as_bits(double value) { return std::bit_cast<uint64_t>(value); }
+inline float as_float(uint32_t bits) {
+  return std::bit_cast<float>(bits);
+}
+inline uint32_t as_bits(float value) {
+  return std::bit_cast<uint32_t>(value);
+}
+inline double as_double(uint64_t bits) {
+  return std::bit_cast<double>(bits);
+}
+inline uint64_t as_bits(double value) {
+  return std::bit_cast<uint64_t>(value);
+}
 
 // Signaling NaNs stay signaling, which the host's conversion does not do.
 inline float half_to_float(uint16_t h) {
@@ -48,7 +56,9 @@ inline double odd_fma(double a, double b, double c) {
   if ((bits & 1) == 0) bits += (error > 0) == (s > 0) ? 1 : -1;
   return as_double(bits);
 }
-inline float half_fma(float a, float b, float c) { return odd_float(odd_fma(a, b, c)); }
+inline float half_fma(float a, float b, float c) {
+  return odd_float(odd_fma(a, b, c));
+}
 
 template <class T>
 inline bool is_signaling(T x) {
@@ -157,7 +167,8 @@ void each(const Mode& m, unsigned lanes, uint64_t* out, const uint64_t* a, const
 }
 // With a mask in and a mask out: function(mode, a, b, c, in, out).
 template <class D, class A, class B, class C, auto function>
-void each_mask(const Mode& m, unsigned lanes, uint64_t* out, const uint64_t* a, const uint64_t* b, const uint64_t* c, uint64_t in, uint64_t* mask_out) {
+void each_mask(const Mode& m, unsigned lanes, uint64_t* out, const uint64_t* a, const uint64_t* b, const uint64_t* c, uint64_t in,
+               uint64_t* mask_out) {
   uint64_t result = 0;
   for (unsigned i = 0; i < lanes; ++i) {
     bool bit = false;
@@ -167,19 +178,20 @@ void each_mask(const Mode& m, unsigned lanes, uint64_t* out, const uint64_t* a, 
   *mask_out = result;
 }
 template <class A, class B, auto function>
-void each_compare(const Mode& m, unsigned lanes, uint64_t*, const uint64_t* a, const uint64_t* b, const uint64_t*, uint64_t, uint64_t* mask_out) {
+void each_compare(const Mode& m, unsigned lanes, uint64_t*, const uint64_t* a, const uint64_t* b, const uint64_t*, uint64_t,
+                  uint64_t* mask_out) {
   uint64_t result = 0;
   for (unsigned i = 0; i < lanes; ++i) result |= uint64_t{static_cast<bool>(function(m, A::get(m, a[i]), B::get(m, b[i])))} << i;
   *mask_out = result;
 }
 
-#define HEDDLE_LAMBDA(expression)                                                                                                       \
-  [](const Mode& m, [[maybe_unused]] auto a, [[maybe_unused]] auto b, [[maybe_unused]] auto c) {                                         \
-    static_cast<void>(m);                                                                                                                \
-    return (expression);                                                                                                                   \
+#define HEDDLE_LAMBDA(expression)                                                                \
+  [](const Mode& m, [[maybe_unused]] auto a, [[maybe_unused]] auto b, [[maybe_unused]] auto c) { \
+    static_cast<void>(m);                                                                        \
+    return (expression);                                                                         \
   }
 #define OPX(name, D, A, B, C, flags, expression) \
-  { name, D::type, {A::type, B::type, C::type}, each<D, A, B, C, HEDDLE_LAMBDA(expression)>, flags }
+  {name, D::type, {A::type, B::type, C::type}, each<D, A, B, C, HEDDLE_LAMBDA(expression)>, flags}
 #define OP1(name, D, A, expression) OPX(name, D, A, None, None, 0, expression)
 #define OP2(name, D, A, B, expression) OPX(name, D, A, B, None, 0, expression)
 #define OP3(name, D, A, B, C, expression) OPX(name, D, A, B, C, 0, expression)

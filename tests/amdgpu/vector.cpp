@@ -7,19 +7,28 @@ namespace {
 
 using Lanes = std::array<uint64_t, 64>;
 
-bool is_packed(Type type) { return type == Type::PackedF16 || type == Type::PackedI16 || type == Type::PackedF32; }
+bool is_packed(Type type) {
+  return type == Type::PackedF16 || type == Type::PackedI16 || type == Type::PackedF32;
+}
 
 void apply_modifiers(Type type, bool neg, bool abs, Lanes& values) {
   if (!neg && !abs) return;
   uint64_t sign = 0;
   switch (type) {
     case Type::F16:
-    case Type::B16: sign = 0x8000; break;
+    case Type::B16:
+      sign = 0x8000;
+      break;
     case Type::F32:
-    case Type::B32: sign = 0x80000000; break;
+    case Type::B32:
+      sign = 0x80000000;
+      break;
     case Type::F64:
-    case Type::B64: sign = uint64_t{1} << 63; break;
-    default: fault("a sign modifier on an operand that is no float is not implemented");
+    case Type::B64:
+      sign = uint64_t{1} << 63;
+      break;
+    default:
+      fault("a sign modifier on an operand that is no float is not implemented");
   }
   for (uint64_t& v : values) {
     if (abs) v &= ~sign;
@@ -41,8 +50,12 @@ void fetch_raw(Wave& w, const Operand& o, Type type, uint64_t constant, Lanes& o
       }
       return;
     }
-    case Form::Constant: out.fill(constant); return;
-    default: out.fill(read_scalar(w, o, registers == 2 ? Type::B64 : Type::B32)); return;
+    case Form::Constant:
+      out.fill(constant);
+      return;
+    default:
+      out.fill(read_scalar(w, o, registers == 2 ? Type::B64 : Type::B32));
+      return;
   }
 }
 
@@ -50,7 +63,9 @@ void select_part(Select select, bool sext, Lanes& values) {
   for (uint64_t& v : values) {
     const auto x = static_cast<uint32_t>(v);
     switch (select) {
-      case Select::Dword: v = x; break;
+      case Select::Dword:
+        v = x;
+        break;
       case Select::Word0:
       case Select::Word1: {
         const uint32_t part = select == Select::Word1 ? x >> 16 : x & 0xffff;
@@ -70,22 +85,38 @@ int source_lane(const Instruction& i, unsigned lane, unsigned size) {
   const int l = static_cast<int>(lane), row = l & ~15, n = i.dpp_value, s = static_cast<int>(size);
   const auto in_row = [&](int at) { return at >= row && at < row + 16 ? at : -1; };
   switch (i.dpp) {
-    case Dpp::None: return l;
-    case Dpp::QuadPerm: return (l & ~3) | (n >> 2 * (l & 3) & 3);
-    case Dpp::RowShl: return in_row(l + n);
-    case Dpp::RowShr: return in_row(l - n);
-    case Dpp::RowRor: return row | ((l - n) & 15);
-    case Dpp::WaveShl: return l + 1 < s ? l + 1 : -1;
-    case Dpp::WaveRol: return (l + 1) % s;
-    case Dpp::WaveShr: return l - 1;
-    case Dpp::WaveRor: return (l + s - 1) % s;
-    case Dpp::RowMirror: return row | (15 - (l & 15));
-    case Dpp::RowHalfMirror: return (l & ~7) | (7 - (l & 7));
-    case Dpp::RowBcast15: return l >= 16 ? row - 1 : -1;
-    case Dpp::RowBcast31: return l >= 32 ? 31 : -1;
-    case Dpp::RowShare: return row | n;
-    case Dpp::RowXmask: return row | ((l ^ n) & 15);
-    case Dpp::Eight: return (l & ~7) | i.dpp8[l & 7];
+    case Dpp::None:
+      return l;
+    case Dpp::QuadPerm:
+      return (l & ~3) | (n >> 2 * (l & 3) & 3);
+    case Dpp::RowShl:
+      return in_row(l + n);
+    case Dpp::RowShr:
+      return in_row(l - n);
+    case Dpp::RowRor:
+      return row | ((l - n) & 15);
+    case Dpp::WaveShl:
+      return l + 1 < s ? l + 1 : -1;
+    case Dpp::WaveRol:
+      return (l + 1) % s;
+    case Dpp::WaveShr:
+      return l - 1;
+    case Dpp::WaveRor:
+      return (l + s - 1) % s;
+    case Dpp::RowMirror:
+      return row | (15 - (l & 15));
+    case Dpp::RowHalfMirror:
+      return (l & ~7) | (7 - (l & 7));
+    case Dpp::RowBcast15:
+      return l >= 16 ? row - 1 : -1;
+    case Dpp::RowBcast31:
+      return l >= 32 ? 31 : -1;
+    case Dpp::RowShare:
+      return row | n;
+    case Dpp::RowXmask:
+      return row | ((l ^ n) & 15);
+    case Dpp::Eight:
+      return (l & ~7) | i.dpp8[l & 7];
   }
   return -1;
 }
@@ -155,7 +186,8 @@ void write_sdwa(Wave& w, const Instruction& i, const Operand& o, uint64_t lanes,
   uint32_t* registers = &w.vectors[w.vector_index(o) * 64];
   unsigned shift = 0, bits = 32;
   switch (i.dst_sel) {
-    case Select::Dword: break;
+    case Select::Dword:
+      break;
     case Select::Word0:
     case Select::Word1:
       bits = 16;
@@ -256,7 +288,8 @@ void compute(Wave& w, const Instruction& i, Result& result) {
   }
   uint64_t mask_in = 0;
   if ((op.flags & kMaskIn) != 0) {
-    mask_in = i.mask_in >= 0 ? read_scalar(w, i.operands[static_cast<size_t>(i.mask_in)], w.size == 64 ? Type::B64 : Type::B32) : w.read_mask(kVcc);
+    mask_in = i.mask_in >= 0 ? read_scalar(w, i.operands[static_cast<size_t>(i.mask_in)], w.size == 64 ? Type::B64 : Type::B32)
+                             : w.read_mask(kVcc);
   }
   if ((op.flags & kImplicitVcc) != 0) mask_in = w.read_mask(kVcc);
   op.loop(mode_of(w, i), w.size, result.values.data(), sources[0].data(), sources[1].data(), sources[2].data(), mask_in, &result.mask);
@@ -314,7 +347,8 @@ void bind_valu(Instruction& i) {
     }
   }
   if ((op->flags & kMaskIn) != 0 && next < i.operands.size()) i.mask_in = static_cast<int>(next++);
-  if (next != i.operands.size()) fault(i.text + " has " + std::to_string(i.operands.size()) + " operands; expected " + std::to_string(next));
+  if (next != i.operands.size())
+    fault(i.text + " has " + std::to_string(i.operands.size()) + " operands; expected " + std::to_string(next));
   for (size_t n = 0; n < sources; ++n) {
     const Operand& o = i.operands[static_cast<size_t>(i.source[n])];
     if (o.form == Form::Constant) i.constant[n] = constant_bits(o, op->sources[n]);
@@ -342,12 +376,15 @@ void bind_valu(Instruction& i) {
     switch (op->result) {
       case Type::B16:
       case Type::B64:
-      case Type::None: fault("clamp of a result without a type is not implemented");
-      default: break;
+      case Type::None:
+        fault("clamp of a result without a type is not implemented");
+      default:
+        break;
     }
     if (op->result == Type::B32) fault("clamp of a result without a type is not implemented");
   }
-  if (i.omod != 0 && op->result != Type::F32 && op->result != Type::F16 && op->result != Type::F64) fault("an output modifier of an integer");
+  if (i.omod != 0 && op->result != Type::F32 && op->result != Type::F16 && op->result != Type::F64)
+    fault("an output modifier of an integer");
   i.execute = is_packed(op->result) ? execute_packed : execute_valu;
 }
 

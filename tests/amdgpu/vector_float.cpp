@@ -6,7 +6,9 @@
 namespace heddle::amdgpu {
 namespace {
 
-uint64_t hash(uint64_t x) { return Random{x}.next(); }
+uint64_t hash(uint64_t x) {
+  return Random{x}.next();
+}
 
 // An approximation with an error of at most 1 ulp: one of the two neighbors of the exact result. Denormals become 0 on either side (the f32 unit for
 // transcendental functions has none).
@@ -21,7 +23,9 @@ float within_ulp(const Mode& m, double exact) {
   }
   return std::fabs(result) < std::numeric_limits<float>::min() ? std::copysign(0.0F, result) : result;
 }
-float flushed(float x) { return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x; }
+float flushed(float x) {
+  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x;
+}
 // Within 2**29 ulp, as stated for f64: 24 bits are right.
 double within_many_ulps(const Mode& m, double exact) {
   if (m.approximate == 0 || !std::isfinite(exact) || exact == 0) return exact;
@@ -92,7 +96,9 @@ int64_t exponent(T x) {
   if (std::isfinite(x)) std::frexp(x, &e);
   return e;
 }
-int scale_limit(int64_t n) { return static_cast<int>(std::clamp<int64_t>(n, -5000, 5000)); }
+int scale_limit(int64_t n) {
+  return static_cast<int>(std::clamp<int64_t>(n, -5000, 5000));
+}
 
 // Conversions to integers saturate, and NaN becomes 0.
 template <class I, class F>
@@ -103,7 +109,9 @@ int64_t to_integer(F x) {
   if (t >= static_cast<double>(std::numeric_limits<I>::max())) return std::numeric_limits<I>::max();
   return static_cast<int64_t>(t);
 }
-uint32_t pack(uint32_t low, uint32_t high) { return (low & 0xffff) | high << 16; }
+uint32_t pack(uint32_t low, uint32_t high) {
+  return (low & 0xffff) | high << 16;
+}
 uint32_t norm(double x, double scale) {
   if (std::isnan(x)) return 0;
   return static_cast<uint32_t>(static_cast<int32_t>(std::nearbyint(std::clamp(x, scale == 32767.0 ? -1.0 : 0.0, 1.0) * scale)));
@@ -253,27 +261,39 @@ Mode without_denormals(Mode m) {
   return m;
 }
 // v_mad_f32 and v_mac_f32 round the product and flush denormals, whatever the mode says.
-void mad_f32(const Mode& mode, unsigned lanes, uint64_t* out, const uint64_t* a, const uint64_t* b, const uint64_t* c, uint64_t, uint64_t*) {
+void mad_f32(const Mode& mode, unsigned lanes, uint64_t* out, const uint64_t* a, const uint64_t* b, const uint64_t* c, uint64_t,
+             uint64_t*) {
   const Mode m = without_denormals(mode);
   for (unsigned i = 0; i < lanes; ++i) out[i] = F32::put(m, flushed(F32::get(m, a[i]) * F32::get(m, b[i])) + F32::get(m, c[i]));
 }
-float legacy(float a, float b) { return a == 0 || b == 0 ? 0.0F : a * b; }
-double ldexp64(double x, int64_t n) { return std::ldexp(x, scale_limit(n)); }
+float legacy(float a, float b) {
+  return a == 0 || b == 0 ? 0.0F : a * b;
+}
+double ldexp64(double x, int64_t n) {
+  return std::ldexp(x, scale_limit(n));
+}
 
-#define COMPARE(name, A, B, flags, expression) \
-  {name, Type::None, {A::type, B::type, Type::None}, each_compare<A, B, [](const Mode& m, auto a, auto b) { static_cast<void>(m); return (expression); }>, \
+#define COMPARE(name, A, B, flags, expression)      \
+  {name,                                            \
+   Type::None,                                      \
+   {A::type, B::type, Type::None},                  \
+   each_compare<A, B,                               \
+                [](const Mode& m, auto a, auto b) { \
+                  static_cast<void>(m);             \
+                  return (expression);              \
+                }>,                                 \
    kCompare | (flags)}
-#define FLOAT_COMPARES(prefix, suffix, T, flags)                                                         \
-  COMPARE(prefix "f" suffix, T, T, flags, (static_cast<void>(a), static_cast<void>(b), false)),           \
-      COMPARE(prefix "lt" suffix, T, T, flags, a < b), COMPARE(prefix "eq" suffix, T, T, flags, a == b),  \
-      COMPARE(prefix "le" suffix, T, T, flags, a <= b), COMPARE(prefix "gt" suffix, T, T, flags, a > b),  \
-      COMPARE(prefix "lg" suffix, T, T, flags, a < b || a > b), COMPARE(prefix "ge" suffix, T, T, flags, a >= b), \
-      COMPARE(prefix "o" suffix, T, T, flags, !std::isnan(a) && !std::isnan(b)),                          \
+#define FLOAT_COMPARES(prefix, suffix, T, flags)                                                                                     \
+  COMPARE(prefix "f" suffix, T, T, flags, (static_cast<void>(a), static_cast<void>(b), false)),                                      \
+      COMPARE(prefix "lt" suffix, T, T, flags, a < b), COMPARE(prefix "eq" suffix, T, T, flags, a == b),                             \
+      COMPARE(prefix "le" suffix, T, T, flags, a <= b), COMPARE(prefix "gt" suffix, T, T, flags, a > b),                             \
+      COMPARE(prefix "lg" suffix, T, T, flags, a<b || a> b), COMPARE(prefix "ge" suffix, T, T, flags, a >= b),                       \
+      COMPARE(prefix "o" suffix, T, T, flags, !std::isnan(a) && !std::isnan(b)),                                                     \
       COMPARE(prefix "u" suffix, T, T, flags, std::isnan(a) || std::isnan(b)), COMPARE(prefix "nge" suffix, T, T, flags, !(a >= b)), \
-      COMPARE(prefix "nlg" suffix, T, T, flags, !(a < b || a > b)), COMPARE(prefix "ngt" suffix, T, T, flags, !(a > b)), \
-      COMPARE(prefix "nle" suffix, T, T, flags, !(a <= b)), COMPARE(prefix "neq" suffix, T, T, flags, !(a == b)), \
-      COMPARE(prefix "nlt" suffix, T, T, flags, !(a < b)),                                                 \
-      COMPARE(prefix "tru" suffix, T, T, flags, (static_cast<void>(a), static_cast<void>(b), true)),      \
+      COMPARE(prefix "nlg" suffix, T, T, flags, !(a < b || a > b)), COMPARE(prefix "ngt" suffix, T, T, flags, !(a > b)),             \
+      COMPARE(prefix "nle" suffix, T, T, flags, !(a <= b)), COMPARE(prefix "neq" suffix, T, T, flags, !(a == b)),                    \
+      COMPARE(prefix "nlt" suffix, T, T, flags, !(a < b)),                                                                           \
+      COMPARE(prefix "tru" suffix, T, T, flags, (static_cast<void>(a), static_cast<void>(b), true)),                                 \
       COMPARE(prefix "t" suffix, T, T, flags, (static_cast<void>(a), static_cast<void>(b), true))
 
 const Valu kTable[] = {
@@ -320,10 +340,16 @@ const Valu kTable[] = {
     OP3("v_cubesc_f32", F32, F32, F32, F32, cube(1, a, b, c)),
     OP3("v_cubetc_f32", F32, F32, F32, F32, cube(2, a, b, c)),
     OP3("v_cubema_f32", F32, F32, F32, F32, cube(3, a, b, c)),
-    {"v_div_scale_f32", Type::F32, {Type::F32, Type::F32, Type::F32},
-     each_mask<F32, F32, F32, F32, [](const Mode&, float a, float b, float c, bool, bool& out) { return div_scale(a, b, c, out); }>, kMaskOut},
-    {"v_div_fmas_f32", Type::F32, {Type::F32, Type::F32, Type::F32},
-     each_mask<F32, F32, F32, F32, [](const Mode&, float a, float b, float c, bool in, bool&) { return div_fmas(a, b, c, in); }>, kImplicitVcc},
+    {"v_div_scale_f32",
+     Type::F32,
+     {Type::F32, Type::F32, Type::F32},
+     each_mask<F32, F32, F32, F32, [](const Mode&, float a, float b, float c, bool, bool& out) { return div_scale(a, b, c, out); }>,
+     kMaskOut},
+    {"v_div_fmas_f32",
+     Type::F32,
+     {Type::F32, Type::F32, Type::F32},
+     each_mask<F32, F32, F32, F32, [](const Mode&, float a, float b, float c, bool in, bool&) { return div_fmas(a, b, c, in); }>,
+     kImplicitVcc},
     OP3("v_div_fixup_f32", F32, F32, F32, F32, div_fixup(a, b, c)),
     // f64
     OP2("v_add_f64", F64, F64, F64, a + b),
@@ -343,10 +369,16 @@ const Valu kTable[] = {
     OP1("v_rcp_f64", F64, F64, within_many_ulps(m, 1.0 / a)),
     OP1("v_rsq_f64", F64, F64, within_many_ulps(m, 1.0 / std::sqrt(a))),
     OP1("v_sqrt_f64", F64, F64, within_many_ulps(m, std::sqrt(a))),
-    {"v_div_scale_f64", Type::F64, {Type::F64, Type::F64, Type::F64},
-     each_mask<F64, F64, F64, F64, [](const Mode&, double a, double b, double c, bool, bool& out) { return div_scale(a, b, c, out); }>, kMaskOut},
-    {"v_div_fmas_f64", Type::F64, {Type::F64, Type::F64, Type::F64},
-     each_mask<F64, F64, F64, F64, [](const Mode&, double a, double b, double c, bool in, bool&) { return div_fmas(a, b, c, in); }>, kImplicitVcc},
+    {"v_div_scale_f64",
+     Type::F64,
+     {Type::F64, Type::F64, Type::F64},
+     each_mask<F64, F64, F64, F64, [](const Mode&, double a, double b, double c, bool, bool& out) { return div_scale(a, b, c, out); }>,
+     kMaskOut},
+    {"v_div_fmas_f64",
+     Type::F64,
+     {Type::F64, Type::F64, Type::F64},
+     each_mask<F64, F64, F64, F64, [](const Mode&, double a, double b, double c, bool in, bool&) { return div_fmas(a, b, c, in); }>,
+     kImplicitVcc},
     OP3("v_div_fixup_f64", F64, F64, F64, F64, div_fixup(a, b, c)),
     // f16
     OP2("v_add_f16", F16, F16, F16, a + b),
@@ -360,12 +392,15 @@ const Valu kTable[] = {
     OPX("v_med3_f16", F16, F16, F16, F16, kKeepsHigh, median(m, a, b, c)),
     OPX("v_maxmin_f16", F16, F16, F16, F16, kKeepsHigh, minimum(m, maximum(m, a, b), c)),
     OPX("v_minmax_f16", F16, F16, F16, F16, kKeepsHigh, maximum(m, minimum(m, a, b), c)),
+    OP3("v_mad_legacy_f16", F16, F16, F16, F16, half_to_float(float_to_half(a* b)) + c),
+    OP3("v_fma_legacy_f16", F16, F16, F16, F16, half_fma(a, b, c)),
+    OP3("v_div_fixup_legacy_f16", F16, F16, F16, F16, half_div_fixup(a, b, c)),
     OPX("v_fma_f16", F16, F16, F16, F16, kKeepsHigh, half_fma(a, b, c)),
     OPX("v_fmac_f16", F16, F16, F16, F16, kAccumulate, half_fma(a, b, c)),
     OP3("v_fmamk_f16", F16, F16, F16, F16, half_fma(a, b, c)),
     OP3("v_fmaak_f16", F16, F16, F16, F16, half_fma(a, b, c)),
-    OPX("v_mad_f16", F16, F16, F16, F16, kKeepsHigh, half_to_float(float_to_half(a * b)) + c),
-    OPX("v_mac_f16", F16, F16, F16, F16, kAccumulate, half_to_float(float_to_half(a * b)) + c),
+    OPX("v_mad_f16", F16, F16, F16, F16, kKeepsHigh, half_to_float(float_to_half(a* b)) + c),
+    OPX("v_mac_f16", F16, F16, F16, F16, kAccumulate, half_to_float(float_to_half(a* b)) + c),
     OPX("v_div_fixup_f16", F16, F16, F16, F16, kKeepsHigh, half_div_fixup(a, b, c)),
     OP1("v_trunc_f16", F16, F16, std::trunc(a)),
     OP1("v_ceil_f16", F16, F16, std::ceil(a)),
@@ -410,28 +445,53 @@ const Valu kTable[] = {
     OP2("v_cvt_pkrtz_f16_f32", B32, F32, F32, pack(half_toward_zero(a), half_toward_zero(b))),
     OP2("v_cvt_pknorm_i16_f32", B32, F32, F32, pack(norm(a, 32767), norm(b, 32767))),
     OP2("v_cvt_pknorm_u16_f32", B32, F32, F32, pack(norm(a, 65535), norm(b, 65535))),
-    OP2("v_cvt_pk_i16_f32", B32, F32, F32, pack(static_cast<uint32_t>(to_integer<int16_t>(a)), static_cast<uint32_t>(to_integer<int16_t>(b)))),
-    OP2("v_cvt_pk_u16_f32", B32, F32, F32, pack(static_cast<uint32_t>(to_integer<uint16_t>(a)), static_cast<uint32_t>(to_integer<uint16_t>(b)))),
+    OP2("v_cvt_pk_i16_f32", B32, F32, F32,
+        pack(static_cast<uint32_t>(to_integer<int16_t>(a)), static_cast<uint32_t>(to_integer<int16_t>(b)))),
+    OP2("v_cvt_pk_u16_f32", B32, F32, F32,
+        pack(static_cast<uint32_t>(to_integer<uint16_t>(a)), static_cast<uint32_t>(to_integer<uint16_t>(b)))),
     OP3("v_cvt_pk_u8_f32", B32, F32, U32, U32, (c & ~(255u << (b & 3) * 8)) | to_byte(a) << (b & 3) * 8),
     // packed: the loop of one half
     {"v_pk_add_f16", Type::PackedF16, {Type::PackedF16, Type::PackedF16, Type::None}, each<F16, F16, F16, None, HEDDLE_LAMBDA(a + b)>, 0},
     {"v_pk_mul_f16", Type::PackedF16, {Type::PackedF16, Type::PackedF16, Type::None}, each<F16, F16, F16, None, HEDDLE_LAMBDA(a* b)>, 0},
-    {"v_pk_min_f16", Type::PackedF16, {Type::PackedF16, Type::PackedF16, Type::None}, each<F16, F16, F16, None, HEDDLE_LAMBDA(minimum(m, a, b))>, 0},
-    {"v_pk_max_f16", Type::PackedF16, {Type::PackedF16, Type::PackedF16, Type::None}, each<F16, F16, F16, None, HEDDLE_LAMBDA(maximum(m, a, b))>, 0},
-    {"v_pk_fma_f16", Type::PackedF16, {Type::PackedF16, Type::PackedF16, Type::PackedF16},
-     each<F16, F16, F16, F16, HEDDLE_LAMBDA(half_fma(a, b, c))>, 0},
-    {"v_pk_fmac_f16", Type::PackedF16, {Type::PackedF16, Type::PackedF16, Type::PackedF16},
-     each<F16, F16, F16, F16, HEDDLE_LAMBDA(half_fma(a, b, c))>, kAccumulate},
+    {"v_pk_min_f16",
+     Type::PackedF16,
+     {Type::PackedF16, Type::PackedF16, Type::None},
+     each<F16, F16, F16, None, HEDDLE_LAMBDA(minimum(m, a, b))>,
+     0},
+    {"v_pk_max_f16",
+     Type::PackedF16,
+     {Type::PackedF16, Type::PackedF16, Type::None},
+     each<F16, F16, F16, None, HEDDLE_LAMBDA(maximum(m, a, b))>,
+     0},
+    {"v_pk_fma_f16",
+     Type::PackedF16,
+     {Type::PackedF16, Type::PackedF16, Type::PackedF16},
+     each<F16, F16, F16, F16, HEDDLE_LAMBDA(half_fma(a, b, c))>,
+     0},
+    {"v_pk_fmac_f16",
+     Type::PackedF16,
+     {Type::PackedF16, Type::PackedF16, Type::PackedF16},
+     each<F16, F16, F16, F16, HEDDLE_LAMBDA(half_fma(a, b, c))>,
+     kAccumulate},
     {"v_pk_add_f32", Type::PackedF32, {Type::PackedF32, Type::PackedF32, Type::None}, each<F32, F32, F32, None, HEDDLE_LAMBDA(a + b)>, 0},
     {"v_pk_mul_f32", Type::PackedF32, {Type::PackedF32, Type::PackedF32, Type::None}, each<F32, F32, F32, None, HEDDLE_LAMBDA(a* b)>, 0},
-    {"v_pk_fma_f32", Type::PackedF32, {Type::PackedF32, Type::PackedF32, Type::PackedF32},
-     each<F32, F32, F32, F32, HEDDLE_LAMBDA(std::fma(a, b, c))>, 0},
+    {"v_pk_fma_f32",
+     Type::PackedF32,
+     {Type::PackedF32, Type::PackedF32, Type::PackedF32},
+     each<F32, F32, F32, F32, HEDDLE_LAMBDA(std::fma(a, b, c))>,
+     0},
     // mixed: sources are f16 or f32
     OPX("v_mad_mix_f32", F32, F32, F32, F32, kMix, a* b + c),
     OPX("v_fma_mix_f32", F32, F32, F32, F32, kMix, std::fma(a, b, c)),
-    {"v_fma_mixlo_f16", Type::F16, {Type::F32, Type::F32, Type::F32}, each<F16, F32, F32, F32, HEDDLE_LAMBDA(odd_float(odd_fma(a, b, c)))>,
+    {"v_fma_mixlo_f16",
+     Type::F16,
+     {Type::F32, Type::F32, Type::F32},
+     each<F16, F32, F32, F32, HEDDLE_LAMBDA(odd_float(odd_fma(a, b, c)))>,
      kMix | kKeepsHigh},
-    {"v_fma_mixhi_f16", Type::F16, {Type::F32, Type::F32, Type::F32}, each<F16, F32, F32, F32, HEDDLE_LAMBDA(odd_float(odd_fma(a, b, c)))>,
+    {"v_fma_mixhi_f16",
+     Type::F16,
+     {Type::F32, Type::F32, Type::F32},
+     each<F16, F32, F32, F32, HEDDLE_LAMBDA(odd_float(odd_fma(a, b, c)))>,
      kMix | kWritesHigh},
     // dot products
     OPX("v_dot2_f32_f16", F32, B32, B32, F32, kOwnSelect, dot2_half(a, b, c)),

@@ -5,8 +5,12 @@
 namespace heddle::amdgpu {
 namespace {
 
-int64_t signed24(uint32_t x) { return static_cast<int32_t>(x << 8) >> 8; }
-int64_t unsigned24(uint32_t x) { return x & 0xffffff; }
+int64_t signed24(uint32_t x) {
+  return static_cast<int32_t>(x << 8) >> 8;
+}
+int64_t unsigned24(uint32_t x) {
+  return x & 0xffffff;
+}
 template <class T>
 T median(T a, T b, T c) {
   return std::max(std::min(a, b), std::min(std::max(a, b), c));
@@ -40,7 +44,9 @@ uint32_t perm(uint32_t a, uint32_t b, uint32_t select) {
   }
   return result;
 }
-uint32_t difference(uint32_t a, uint32_t b) { return a > b ? a - b : b - a; }
+uint32_t difference(uint32_t a, uint32_t b) {
+  return a > b ? a - b : b - a;
+}
 uint32_t sad_bytes(uint32_t a, uint32_t b) {
   uint32_t sum = 0;
   for (int i = 0; i < 32; i += 8) sum += difference(a >> i & 255, b >> i & 255);
@@ -80,27 +86,40 @@ int32_t sign_bits(int32_t x) {  // the position of the first bit, from the top, 
   const uint32_t y = x < 0 ? ~static_cast<uint32_t>(x) : static_cast<uint32_t>(x);
   return y == 0 ? -1 : std::countl_zero(y);
 }
-uint32_t saturate(int64_t v, int64_t low, int64_t high) { return static_cast<uint32_t>(std::clamp(v, low, high)) & 0xffff; }
-uint32_t pack(uint32_t low, uint32_t high) { return (low & 0xffff) | high << 16; }
-uint32_t sat_byte(int16_t v) { return static_cast<uint32_t>(std::clamp<int>(v, 0, 255)); }
+uint32_t saturate(int64_t v, int64_t low, int64_t high) {
+  return static_cast<uint32_t>(std::clamp(v, low, high)) & 0xffff;
+}
+uint32_t pack(uint32_t low, uint32_t high) {
+  return (low & 0xffff) | high << 16;
+}
+uint32_t sat_byte(int16_t v) {
+  return static_cast<uint32_t>(std::clamp<int>(v, 0, 255));
+}
 
-#define CARRY(name, flags, expression, bit)                                                                                     \
-  {name, Type::U32, {Type::U32, Type::U32, Type::None},                                                                         \
-   each_mask<B32, B32, B32, None, [](const Mode& m, uint32_t x, uint32_t y, int, bool in, bool& out) -> uint32_t {              \
-     const int64_t a = x, b = y, carry = in ? 1 : 0;                                                                            \
-     static_cast<void>(carry);                                                                                                  \
-     const int64_t wide = (expression);                                                                                           \
-     out = (bit);                                                                                                                 \
-     if (m.clamp) return static_cast<uint32_t>(std::clamp<int64_t>(wide, 0, 0xffffffff));                                       \
-     return static_cast<uint32_t>(wide);                                                                                        \
-   }>,                                                                                                                          \
+#define CARRY(name, flags, expression, bit)                                                         \
+  {name,                                                                                            \
+   Type::U32,                                                                                       \
+   {Type::U32, Type::U32, Type::None},                                                              \
+   each_mask<B32, B32, B32, None,                                                                   \
+             [](const Mode& m, uint32_t x, uint32_t y, int, bool in, bool& out) -> uint32_t {       \
+               const int64_t a = x, b = y, carry = in ? 1 : 0;                                      \
+               static_cast<void>(carry);                                                            \
+               const int64_t wide = (expression);                                                   \
+               out = (bit);                                                                         \
+               if (m.clamp) return static_cast<uint32_t>(std::clamp<int64_t>(wide, 0, 0xffffffff)); \
+               return static_cast<uint32_t>(wide);                                                  \
+             }>,                                                                                    \
    kMaskOut | (flags)}
-#define COMPARE(name, T, flags, expression)                                                                                       \
-  {name, Type::None, {T::type, T::type, Type::None},                                                                            \
-   each_compare<T, T, [](const Mode&, [[maybe_unused]] auto a, [[maybe_unused]] auto b) { return (expression); }>, kCompare | (flags)}
-#define COMPARES(prefix, suffix, T, flags)                                                                                      \
-  COMPARE(prefix "f" suffix, T, flags, false), COMPARE(prefix "lt" suffix, T, flags, a < b), COMPARE(prefix "eq" suffix, T, flags, a == b), \
-      COMPARE(prefix "le" suffix, T, flags, a <= b), COMPARE(prefix "gt" suffix, T, flags, a > b), COMPARE(prefix "ne" suffix, T, flags, a != b), \
+#define COMPARE(name, T, flags, expression)                                                                        \
+  {name,                                                                                                           \
+   Type::None,                                                                                                     \
+   {T::type, T::type, Type::None},                                                                                 \
+   each_compare<T, T, [](const Mode&, [[maybe_unused]] auto a, [[maybe_unused]] auto b) { return (expression); }>, \
+   kCompare | (flags)}
+#define COMPARES(prefix, suffix, T, flags)                                                          \
+  COMPARE(prefix "f" suffix, T, flags, false), COMPARE(prefix "lt" suffix, T, flags, a < b),        \
+      COMPARE(prefix "eq" suffix, T, flags, a == b), COMPARE(prefix "le" suffix, T, flags, a <= b), \
+      COMPARE(prefix "gt" suffix, T, flags, a > b), COMPARE(prefix "ne" suffix, T, flags, a != b),  \
       COMPARE(prefix "ge" suffix, T, flags, a >= b), COMPARE(prefix "t" suffix, T, flags, true)
 #define PACKED2(name, T, expression) \
   {name, Type::PackedI16, {Type::PackedI16, Type::PackedI16, Type::None}, each<T, T, T, None, HEDDLE_LAMBDA(expression)>, 0}
@@ -114,10 +133,16 @@ const Valu kTable[] = {
     OP1("v_accvgpr_read_b32", B32, B32, a),
     OP1("v_accvgpr_write_b32", B32, B32, a),
     OP1("v_accvgpr_mov_b32", B32, B32, a),
-    {"v_cndmask_b32", Type::B32, {Type::B32, Type::B32, Type::None},
-     each_mask<B32, B32, B32, None, [](const Mode&, uint32_t a, uint32_t b, int, bool in, bool&) { return in ? b : a; }>, kMaskIn},
-    {"v_cndmask_b16", Type::B16, {Type::B16, Type::B16, Type::None},
-     each_mask<B16, B16, B16, None, [](const Mode&, uint32_t a, uint32_t b, int, bool in, bool&) { return in ? b : a; }>, kMaskIn},
+    {"v_cndmask_b32",
+     Type::B32,
+     {Type::B32, Type::B32, Type::None},
+     each_mask<B32, B32, B32, None, [](const Mode&, uint32_t a, uint32_t b, int, bool in, bool&) { return in ? b : a; }>,
+     kMaskIn},
+    {"v_cndmask_b16",
+     Type::B16,
+     {Type::B16, Type::B16, Type::None},
+     each_mask<B16, B16, B16, None, [](const Mode&, uint32_t a, uint32_t b, int, bool in, bool&) { return in ? b : a; }>,
+     kMaskIn},
     OP1("v_not_b32", B32, B32, ~a),
     OP1("v_not_b16", B16, B16, ~a),
     OP1("v_bfrev_b32", B32, B32, reversed(a)),
@@ -148,18 +173,26 @@ const Valu kTable[] = {
     OP2("v_mul_lo_u32", B32, U32, U32, a* b),
     OP2("v_mul_hi_u32", B32, U32, U32, uint64_t{a} * b >> 32),
     OP2("v_mul_hi_i32", B32, I32, I32, static_cast<uint64_t>(int64_t{a} * b) >> 32),
-    {"v_mad_u64_u32", Type::U64, {Type::U32, Type::U32, Type::U64},
-     each_mask<B64, B32, B32, B64, [](const Mode&, uint32_t a, uint32_t b, uint64_t c, bool, bool& out) {
-       const uint64_t p = uint64_t{a} * b, r = p + c;
-       out = r < p;
-       return r;
-     }>, kMaskOut},
-    {"v_mad_i64_i32", Type::I64, {Type::I32, Type::I32, Type::I64},
-     each_mask<B64, B32, B32, B64, [](const Mode&, uint32_t a, uint32_t b, uint64_t c, bool, bool& out) {
-       const auto wide = __int128{int64_t{static_cast<int32_t>(a)} * static_cast<int32_t>(b)} + static_cast<int64_t>(c);
-       out = ((wide >> 64 & 1) != 0);
-       return static_cast<uint64_t>(wide);
-     }>, kMaskOut},
+    {"v_mad_u64_u32",
+     Type::U64,
+     {Type::U32, Type::U32, Type::U64},
+     each_mask<B64, B32, B32, B64,
+               [](const Mode&, uint32_t a, uint32_t b, uint64_t c, bool, bool& out) {
+                 const uint64_t p = uint64_t{a} * b, r = p + c;
+                 out = r < p;
+                 return r;
+               }>,
+     kMaskOut},
+    {"v_mad_i64_i32",
+     Type::I64,
+     {Type::I32, Type::I32, Type::I64},
+     each_mask<B64, B32, B32, B64,
+               [](const Mode&, uint32_t a, uint32_t b, uint64_t c, bool, bool& out) {
+                 const auto wide = __int128{int64_t{static_cast<int32_t>(a)} * static_cast<int32_t>(b)} + static_cast<int64_t>(c);
+                 out = ((wide >> 64 & 1) != 0);
+                 return static_cast<uint64_t>(wide);
+               }>,
+     kMaskOut},
     OP2("v_min_i32", I32, I32, I32, std::min(a, b)),
     OP2("v_max_i32", I32, I32, I32, std::max(a, b)),
     OP2("v_min_u32", U32, U32, U32, std::min(a, b)),
@@ -228,6 +261,8 @@ const Valu kTable[] = {
     OPX("v_sub_i16", I16, I16, I16, None, kKeepsHigh, int64_t{a} - b),
     OPX("v_mad_u16", U16, U16, U16, U16, kKeepsHigh, int64_t{a} * b + c),
     OPX("v_mad_i16", I16, I16, I16, I16, kKeepsHigh, int64_t{a} * b + c),
+    OP3("v_mad_legacy_u16", U16, U16, U16, U16, int64_t{a} * b + c),
+    OP3("v_mad_legacy_i16", I16, I16, I16, I16, int64_t{a} * b + c),
     OPX("v_min3_i16", I16, I16, I16, I16, kKeepsHigh, std::min({a, b, c})),
     OPX("v_max3_i16", I16, I16, I16, I16, kKeepsHigh, std::max({a, b, c})),
     OPX("v_med3_i16", I16, I16, I16, I16, kKeepsHigh, median(a, b, c)),
@@ -263,10 +298,18 @@ const Valu kTable[] = {
     OPX("v_dot2_u32_u16", U32, B32, B32, U32, kOwnSelect, dot2<uint16_t>(a, b) + c),
     OPX("v_dot2c_i32_i16", I32, B32, B32, I32, kOwnSelect | kAccumulate, dot2<int16_t>(a, b) + c),
     // comparisons
-    COMPARES("v_cmp_", "_i16", I16, 0), COMPARES("v_cmp_", "_u16", U16, 0), COMPARES("v_cmp_", "_i32", I32, 0), COMPARES("v_cmp_", "_u32", U32, 0),
-    COMPARES("v_cmp_", "_i64", I64, 0), COMPARES("v_cmp_", "_u64", U64, 0), COMPARES("v_cmpx_", "_i16", I16, kWritesExec),
-    COMPARES("v_cmpx_", "_u16", U16, kWritesExec), COMPARES("v_cmpx_", "_i32", I32, kWritesExec), COMPARES("v_cmpx_", "_u32", U32, kWritesExec),
-    COMPARES("v_cmpx_", "_i64", I64, kWritesExec), COMPARES("v_cmpx_", "_u64", U64, kWritesExec),
+    COMPARES("v_cmp_", "_i16", I16, 0),
+    COMPARES("v_cmp_", "_u16", U16, 0),
+    COMPARES("v_cmp_", "_i32", I32, 0),
+    COMPARES("v_cmp_", "_u32", U32, 0),
+    COMPARES("v_cmp_", "_i64", I64, 0),
+    COMPARES("v_cmp_", "_u64", U64, 0),
+    COMPARES("v_cmpx_", "_i16", I16, kWritesExec),
+    COMPARES("v_cmpx_", "_u16", U16, kWritesExec),
+    COMPARES("v_cmpx_", "_i32", I32, kWritesExec),
+    COMPARES("v_cmpx_", "_u32", U32, kWritesExec),
+    COMPARES("v_cmpx_", "_i64", I64, kWritesExec),
+    COMPARES("v_cmpx_", "_u64", U64, kWritesExec),
 };
 // v_dot4_i32_iu8: neg_lo says which of the sources are signed. Indexed by that.
 const Valu kMixedDots[] = {

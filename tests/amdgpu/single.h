@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// One wave without a kernel, on which tests run single instructions.
+#pragma once
+
+#include "tests/amdgpu/assemble.h"
+#include "tests/amdgpu/machine.h"
+
+namespace heddle::amdgpu {
+
+class Single {
+ public:
+  explicit Single(const std::string& processor) : processor_(processor) {
+    machine_.kernel.name = "single";
+    machine_.kernel.vgprs_allocated = 256;
+    machine_.kernel.accum_offset = 128;
+    machine_.kernel.sgprs_allocated = 102;
+    machine_.kernel.wave_size = processor == "gfx90a" ? 64 : 32;
+    machine_.gfx11 = processor != "gfx90a";
+    machine_.options.approximate = false;
+    if (machine_.gfx11) machine_.kernel.accum_offset = 256;
+    wave_.machine = &machine_;
+    wave_.group = &group_;
+    wave_.size = machine_.kernel.wave_size;
+    wave_.launched = wave_.mask();
+    wave_.scalars.fill(0);
+    wave_.vectors.assign(257 * 64, 0);
+    wave_.vector_pending.assign(512, 0);
+    wave_.set_exec(wave_.launched);
+    wave_.set_mode(0xf << 4 | 1 << 8 | 1 << 9);
+  }
+  // Runs the instructions once.
+  void run(const std::string& text) {
+    prepare(text);
+    again();
+  }
+  void prepare(const std::string& text) {
+    image_ = assemble(processor_, text);
+    instructions_ = make_instructions(processor_, image_);
+  }
+  void again() {
+    for (wave_.pc = 0; wave_.pc < image_.size();) {
+      const Instruction& i = instructions_->at(wave_.pc);
+      step(wave_, i);
+    }
+  }
+  Wave& wave() { return wave_; }
+  Machine& machine() { return machine_; }
+  unsigned lanes() const { return wave_.size; }
+  void set64(unsigned n, unsigned lane, uint64_t value) {
+    wave_.vector(n, lane) = static_cast<uint32_t>(value);
+    wave_.vector(n + 1, lane) = static_cast<uint32_t>(value >> 32);
+  }
+  uint64_t get64(unsigned n, unsigned lane) { return wave_.vector(n, lane) | uint64_t{wave_.vector(n + 1, lane)} << 32; }
+
+ private:
+  std::string processor_;
+  Machine machine_{};
+  Group group_;
+  Wave wave_{};
+  std::vector<std::byte> image_;
+  std::unique_ptr<Instructions> instructions_;
+};
+
+}  // namespace heddle::amdgpu
