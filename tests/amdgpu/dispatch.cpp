@@ -151,7 +151,7 @@ std::unique_ptr<Group> Launch::group(const std::array<uint32_t, 3>& id) {
   g.id = id;
   g.lds.resize(machine.kernel.lds_bytes + d.dynamic_lds_bytes);
   for (std::byte& b : g.lds) b = static_cast<std::byte>(machine.random.next());
-  if (machine.options.check_races) g.lds_bytes.resize(g.lds.size());
+  if (machine.options.check_races) g.lds_words.resize(g.lds.size() / 4 + 1);
   const unsigned items = size[0] * size[1] * size[2], wave_size = machine.kernel.wave_size;
   for (unsigned first = 0; first < items; first += wave_size) {
     auto wave = std::make_unique<Wave>();

@@ -248,18 +248,20 @@ struct Wave {
   void random_progress();
 };
 
-struct LdsByte {
-  uint16_t writer = 0xffff;
+// Who has accessed a word of LDS, or one byte of it.
+struct LdsUse {
+  uint64_t write_sequence = 0;
   uint32_t readers = 0;  // waves since the barrier with the number below
   uint32_t reader_epoch = 0;
-  uint64_t write_sequence = 0;
+  uint16_t writer = 0xffff;
+  bool split = false;  // of a word: its bytes have records of their own
 };
 
 struct Group {
   std::array<uint32_t, 3> id{};
   std::vector<std::unique_ptr<Wave>> waves;
   std::vector<std::byte> lds;
-  std::vector<LdsByte> lds_bytes;
+  std::vector<LdsUse> lds_words, lds_bytes;
   uint32_t epoch = 1;
 };
 

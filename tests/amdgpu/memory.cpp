@@ -358,6 +358,30 @@ std::byte* global(Wave& w, unsigned lane, uint64_t address, unsigned bytes, bool
   return block->host + (address - block->address);
 }
 
+// Reports an access of which no barrier says whether it comes before or after that of another wave.
+void use_lds(const Wave& w, const Instruction& i, unsigned lane, LdsUse& u, uint64_t address, bool writes, bool atomic, uint64_t sequence) {
+  const Group& g = *w.group;
+  constexpr uint16_t kAtomicFlag = 0x8000;
+  const uint16_t writer = u.writer & 0x7fff;
+  const auto race = [&](const std::string& text) {
+    fault(lane_text(w, lane) + (writes ? " writes" : " reads") + " byte " + std::to_string(address) + " of LDS, " + text + " [" + i.mnemonic + "]");
+  };
+  if (u.writer != 0xffff && writer != w.index && !(atomic && (u.writer & kAtomicFlag) != 0) && u.write_sequence > g.waves[writer]->lds_visible) {
+    race("which wave " + std::to_string(writer) + " writes without a barrier in between, or with a barrier that its write is not waited for");
+  }
+  if (writes) {
+    if (u.reader_epoch == g.epoch && (u.readers & ~(1u << w.index)) != 0) {
+      race("which wave " + std::to_string(std::countr_zero(u.readers & ~(1u << w.index))) + " reads without a barrier in between");
+    }
+    u.writer = static_cast<uint16_t>(w.index | (atomic ? kAtomicFlag : 0));
+    u.write_sequence = sequence;
+  } else if (!atomic) {
+    if (u.reader_epoch != g.epoch) u.readers = 0;
+    u.reader_epoch = g.epoch;
+    u.readers |= 1u << w.index;
+  }
+}
+
 std::byte* in_lds(Wave& w, const Instruction& i, unsigned lane, uint64_t address, unsigned bytes, bool writes, bool atomic,
                   uint64_t sequence) {
   Group& g = *w.group;
@@ -369,29 +393,20 @@ std::byte* in_lds(Wave& w, const Instruction& i, unsigned lane, uint64_t address
   if (atomic && address % bytes != 0)
     fault(lane_text(w, lane) + " has the unaligned LDS address " + std::to_string(address) + " for an atomic operation");
   if (!w.machine->options.check_races) return &g.lds[address];
-  constexpr uint16_t kAtomicFlag = 0x8000;
-  for (uint64_t n = address; n < address + bytes; ++n) {
-    LdsByte& b = g.lds_bytes[n];
-    const uint16_t writer = b.writer & 0x7fff;
-    const auto race = [&](const std::string& text) {
-      fault(lane_text(w, lane) + " " + verb + " byte " + std::to_string(n) + " of LDS, " + text + " [" + i.mnemonic + "]");
-    };
-    if (b.writer != 0xffff && writer != w.index && !(atomic && (b.writer & kAtomicFlag) != 0) &&
-        b.write_sequence > g.waves[writer]->lds_visible) {
-      race("which wave " + std::to_string(writer) +
-           " writes without a barrier in between, or with a barrier that its write is not waited for");
+  const auto use = [&](LdsUse& u, uint64_t at) { use_lds(w, i, lane, u, at, writes, atomic, sequence); };
+  const bool whole = ((address | bytes) & 3) == 0;
+  for (uint64_t word = address / 4; word * 4 < address + bytes; ++word) {
+    LdsUse& u = g.lds_words[word];
+    if (whole && !u.split) {
+      use(u, word * 4);
+      continue;
     }
-    if (writes) {
-      if (!atomic && b.reader_epoch == g.epoch && (b.readers & ~(1u << w.index)) != 0) {
-        race("which wave " + std::to_string(std::countr_zero(b.readers & ~(1u << w.index))) + " reads without a barrier in between");
-      }
-      b.writer = static_cast<uint16_t>(w.index | (atomic ? kAtomicFlag : 0));
-      b.write_sequence = sequence;
-    } else if (!atomic) {
-      if (b.reader_epoch != g.epoch) b.readers = 0;
-      b.reader_epoch = g.epoch;
-      b.readers |= 1u << w.index;
+    if (!u.split) {
+      if (g.lds_bytes.empty()) g.lds_bytes.resize(g.lds_words.size() * 4);
+      for (uint64_t n = 0; n < 4; ++n) g.lds_bytes[word * 4 + n] = u;
+      u.split = true;
     }
+    for (uint64_t n = std::max(word * 4, address); n < std::min(word * 4 + 4, address + bytes); ++n) use(g.lds_bytes[n], n);
   }
   return &g.lds[address];
 }
