@@ -364,10 +364,13 @@ void use_lds(const Wave& w, const Instruction& i, unsigned lane, LdsUse& u, uint
   constexpr uint16_t kAtomicFlag = 0x8000;
   const uint16_t writer = u.writer & 0x7fff;
   const auto race = [&](const std::string& text) {
-    fault(lane_text(w, lane) + (writes ? " writes" : " reads") + " byte " + std::to_string(address) + " of LDS, " + text + " [" + i.mnemonic + "]");
+    fault(lane_text(w, lane) + (writes ? " writes" : " reads") + " byte " + std::to_string(address) + " of LDS, " + text + " [" +
+          i.mnemonic + "]");
   };
-  if (u.writer != 0xffff && writer != w.index && !(atomic && (u.writer & kAtomicFlag) != 0) && u.write_sequence > g.waves[writer]->lds_visible) {
-    race("which wave " + std::to_string(writer) + " writes without a barrier in between, or with a barrier that its write is not waited for");
+  if (u.writer != 0xffff && writer != w.index && !(atomic && (u.writer & kAtomicFlag) != 0) &&
+      u.write_sequence > g.waves[writer]->lds_visible) {
+    race("which wave " + std::to_string(writer) +
+         " writes without a barrier in between, or with a barrier that its write is not waited for");
   }
   if (writes) {
     if (u.reader_epoch == g.epoch && (u.readers & ~(1u << w.index)) != 0) {

@@ -270,6 +270,7 @@ const Valu kTable[] = {
     OPX("v_max3_u16", U16, U16, U16, U16, kKeepsHigh, std::max({a, b, c})),
     OPX("v_med3_u16", U16, U16, U16, U16, kKeepsHigh, median(a, b, c)),
     OP2("v_pack_b32_f16", B32, B16, B16, pack(a, b)),
+    // The guide's pseudocode truncates; LLVM clamps 64-bit values with it (AMDGPUPreLegalizerCombiner, matchClampI64ToI16), which needs saturation.
     OP2("v_cvt_pk_u16_u32", B32, U32, U32, pack(saturate(a, 0, 65535), saturate(b, 0, 65535))),
     OP2("v_cvt_pk_i16_i32", B32, I32, I32, pack(saturate(a, -32768, 32767), saturate(b, -32768, 32767))),
     // packed
