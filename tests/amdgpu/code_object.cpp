@@ -44,6 +44,12 @@ struct Bytes {
   }
 };
 
+const Processor kProcessors[] = {
+    {.name = "gfx90a", .machine = 0x3f},
+    {.name = "gfx942", .machine = 0x4c, .flat_scratch = true},
+    {.name = "gfx1100", .machine = 0x41, .gfx11 = true, .flat_scratch = true},
+    {.name = "gfx1201", .machine = 0x4e, .gfx11 = true, .gfx12 = true, .flat_scratch = true},
+};
 constexpr uint64_t kMaxImage = uint64_t{1} << 30;
 
 // A value of the metadata. LLVM's own document of these is not made for damaged input.
@@ -119,6 +125,13 @@ uint32_t narrow(uint64_t value, const char* what) {
 
 }  // namespace
 
+const Processor* find_processor(std::string_view name) {
+  for (const Processor& p : kProcessors) {
+    if (name == p.name) return &p;
+  }
+  return nullptr;
+}
+
 CodeObject::~CodeObject() = default;
 
 std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, uint64_t load_address) {
@@ -135,16 +148,11 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
   if (version != 4 && version != 5) refuse("code object version " + std::to_string(version) + " is not 4 or 5");
   if (file.at<uint16_t>(16) != 3) refuse("this is no shared object; link it with ld.lld -shared");
   const uint32_t processor = file.at<uint32_t>(48) & 0xff;
-  switch (processor) {
-    case 0x3f:
-      code.processor_ = "gfx90a";
-      break;
-    case 0x41:
-      code.processor_ = "gfx1100";
-      break;
-    default:
-      refuse("processor " + hex(processor) + " of e_flags is not gfx90a (0x3f) or gfx1100 (0x41), which are interpreted");
+  for (const Processor& p : kProcessors) {
+    if (p.machine == processor) code.processor_ = p.name;
   }
+  if (code.processor_.empty())
+    refuse("processor " + hex(processor) + " of e_flags is not gfx90a (0x3f), gfx942 (0x4c), gfx1100 (0x41) or gfx1201 (0x4e)");
 
   // Segments.
   const auto program_headers = file.at<uint64_t>(32);
@@ -278,7 +286,7 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
     k.agprs = narrow(number(node, ".agpr_count", 0), ".agpr_count");
     k.sgpr_spills = narrow(number(node, ".sgpr_spill_count", 0), ".sgpr_spill_count");
     k.vgpr_spills = narrow(number(node, ".vgpr_spill_count", 0), ".vgpr_spill_count");
-    const bool gfx9 = code.processor_ == "gfx90a";
+    const bool gfx9 = !find_processor(code.processor_)->gfx11;
     k.vgprs_allocated = ((k.rsrc1 & 63) + 1) * (wave == 32 || gfx9 ? 8 : 4);
     k.sgprs_allocated = gfx9 ? std::min(102u, ((k.rsrc1 >> 6 & 15) / 2 + 1) * 16) : 106;
     k.accum_offset = gfx9 ? ((k.rsrc3 & 63) + 1) * 4 : 256;
@@ -294,7 +302,13 @@ std::unique_ptr<CodeObject> CodeObject::load(std::span<const std::byte> bytes, u
     }
     code.kernels_.push_back(std::move(k));
   }
-  code.instructions_ = make_instructions(code.processor_, code.image_);
+  // The disassembler has one size for all.
+  const unsigned wave_size = code.kernels_.empty() ? 64 : code.kernels_.front().wave_size;
+  for (const Kernel& k : code.kernels_) {
+    if (k.wave_size != wave_size)
+      refuse("it has kernels with waves of " + std::to_string(wave_size) + " and of " + std::to_string(k.wave_size));
+  }
+  code.instructions_ = make_instructions(code.processor_, wave_size, code.image_);
   return result;
 }
 

@@ -98,6 +98,8 @@ const Special kSpecial[] = {
     {"src_shared_limit", Form::SharedLimit, 0, 2},
     {"src_private_base", Form::PrivateBase, 0, 2},
     {"src_private_limit", Form::PrivateLimit, 0, 2},
+    {"ttmp7", Form::Scalar, 115, 1},
+    {"ttmp9", Form::Scalar, 117, 1},
     {"null", Form::Null, 0, 1},
     {"off", Form::Off, 0, 0},
 };
@@ -260,15 +262,39 @@ void apply_modifier(Instruction& i, const std::string& name, const std::string& 
     i.offen = true;
   } else if (name == "idxen") {
     i.idxen = true;
-  } else if (name == "glc" || name == "slc" || name == "dlc" || name == "scc" || name == "nt" || name == "sc0" || name == "sc1") {
+  } else if (name == "glc" || name == "slc" || name == "dlc" || name == "scc" || name == "nt" || name == "sc0" || name == "sc1" ||
+             name == "scope" || name == "th") {
     // How caches are used: nothing to interpret.
   } else {
     fault("modifier '" + name + "' is not implemented");
   }
 }
 
-// Renames an instruction of GFX11 to the same one of GFX9.
+// Renames an instruction of GFX11 or GFX12 to the same one of GFX9. The first prefix that matches counts.
 const std::pair<const char*, const char*> kRenamed[] = {
+    {"s_add_co_ci_u32", "s_addc_u32"},
+    {"s_sub_co_ci_u32", "s_subb_u32"},
+    {"s_add_co_", "s_add_"},
+    {"s_sub_co_", "s_sub_"},
+    {"s_addk_co_i32", "s_addk_i32"},
+    {"v_mad_co_", "v_mad_"},
+    {"v_min_num_", "v_min_"},
+    {"v_max_num_", "v_max_"},
+    {"v_min3_num_", "v_min3_"},
+    {"v_max3_num_", "v_max3_"},
+    {"v_med3_num_", "v_med3_"},
+    {"v_minmax_num_", "v_minmax_"},
+    {"v_maxmin_num_", "v_maxmin_"},
+    {"v_pk_min_num_", "v_pk_min_"},
+    {"v_pk_max_num_", "v_pk_max_"},
+    {"s_min_num_", "s_min_"},
+    {"s_max_num_", "s_max_"},
+    {"ds_min_num_", "ds_min_"},
+    {"ds_max_num_", "ds_max_"},
+    {"ds_min_rtn_num_", "ds_min_rtn_"},
+    {"ds_max_rtn_num_", "ds_max_rtn_"},
+    {"global_atomic_min_num_", "global_atomic_min_"},
+    {"global_atomic_max_num_", "global_atomic_max_"},
     {"s_and_not1_", "s_andn2_"},
     {"s_or_not1_", "s_orn2_"},
     {"s_and_not0_", "s_andn1_"},
@@ -288,12 +314,9 @@ const std::pair<const char*, const char*> kRenamed[] = {
     {"v_ctz_i32_b32", "v_ffbl_b32"},
     {"v_cls_i32", "v_ffbh_i32"},
     {"v_cvt_pk_rtz_", "v_cvt_pkrtz_"},
-    {"v_cvt_pkrtz_f16_f32", "v_cvt_pkrtz_f16_f32"},
-    {"v_cvt_nearest_i32_f32", "v_cvt_rpi_i32_f32"},
     {"v_cvt_floor_i32_f32", "v_cvt_flr_i32_f32"},
     {"v_cvt_pk_norm_", "v_cvt_pknorm_"},
     {"v_mul_dx9_zero_", "v_mul_legacy_"},
-    {"v_accvgpr_write ", "v_accvgpr_write_b32"},
 };
 
 struct Llvm {
@@ -306,7 +329,7 @@ struct Llvm {
   std::unique_ptr<llvm::MCDisassembler> disassembler;
   std::unique_ptr<llvm::MCInstPrinter> printer;
 
-  explicit Llvm(const std::string& processor) {
+  Llvm(const std::string& processor, unsigned wave_size) {
     static const bool initialized = [] {
       LLVMInitializeAMDGPUTargetInfo();
       LLVMInitializeAMDGPUTargetMC();
@@ -320,7 +343,10 @@ struct Llvm {
     if (target == nullptr) throw std::runtime_error("amdgpu: LLVM has no AMDGPU target: " + error);
     registers.reset(target->createMCRegInfo(triple));
     assembly.reset(target->createMCAsmInfo(*registers, triple, llvm::MCTargetOptions()));
-    subtarget.reset(target->createMCSubtargetInfo(triple, processor, ""));
+    const char* features = !find_processor(processor)->gfx11 ? ""
+                           : wave_size == 64                 ? "+wavefrontsize64,-wavefrontsize32"
+                                                             : "+wavefrontsize32,-wavefrontsize64";
+    subtarget.reset(target->createMCSubtargetInfo(triple, processor, features));
     instructions.reset(target->createMCInstrInfo());
     context = std::make_unique<llvm::MCContext>(llvm::Triple(triple), assembly.get(), registers.get(), subtarget.get());
     disassembler.reset(target->createMCDisassembler(*subtarget, *context));
@@ -361,7 +387,15 @@ bool is_ignored(std::string_view name) {
                                          "buffer_wbinvl1_vol",
                                          "buffer_inv",
                                          "s_ttracedata",
-                                         "s_wait_idle"};
+                                         "s_wait_idle",
+                                         "global_inv",
+                                         "global_wb",
+                                         "global_wbinv",
+                                         "s_wait_alu",
+                                         "s_prefetch_inst",
+                                         "s_prefetch_inst_pc_rel",
+                                         "s_prefetch_data",
+                                         "s_prefetch_data_pc_rel"};
   return std::find(std::begin(kIgnored), std::end(kIgnored), name) != std::end(kIgnored);
 }
 void nothing(Wave&, const Instruction&) {}
@@ -385,7 +419,7 @@ void interpret_text(Instruction& i, std::string_view text, bool pair) {
     i.execute = nothing;
     return;
   }
-  if (starts(i.mnemonic, "s_waitcnt")) {
+  if (starts(i.mnemonic, "s_waitcnt") || starts(i.mnemonic, "s_wait_")) {
     i.execute = execute_waitcnt;
     i.modifiers["text"] = rest;
     return;
@@ -413,6 +447,7 @@ void interpret_text(Instruction& i, std::string_view text, bool pair) {
   }
   if (find_memory(i)) return;
   if ((i.execute = find_scalar(i.mnemonic)) != nullptr) return;
+  if (bind_scalar_float(i)) return;
   if ((i.execute = find_lane_operation(i.mnemonic)) != nullptr) return;
   i.valu = find_float_valu(i.mnemonic);
   if (i.valu == nullptr) i.valu = find_integer_valu(i.mnemonic);
@@ -434,9 +469,8 @@ void interpret_text(Instruction& i, std::string_view text, bool pair) {
 
 class Decoded final : public Instructions {
  public:
-  Decoded(const std::string& processor, const std::vector<std::byte>& image) : llvm_(processor), image_(image) {
-    gfx11 = processor == "gfx1100";
-  }
+  Decoded(const std::string& processor, unsigned wave_size, const std::vector<std::byte>& image)
+      : llvm_(processor, wave_size), image_(image) {}
 
   const Instruction& at(uint64_t address) override {
     if (address % 4 != 0 || address >= image_.size()) fault("the program counter is " + hex(address) + ", outside of the code");
@@ -513,8 +547,8 @@ std::string canonical(std::string_view mnemonic) {
   return name;
 }
 
-std::unique_ptr<Instructions> make_instructions(const std::string& processor, const std::vector<std::byte>& image) {
-  return std::make_unique<Decoded>(processor, image);
+std::unique_ptr<Instructions> make_instructions(const std::string& processor, unsigned wave_size, const std::vector<std::byte>& image) {
+  return std::make_unique<Decoded>(processor, wave_size, image);
 }
 
 uint64_t constant_bits(const Operand& o, Type type) {

@@ -183,7 +183,7 @@ void Launch::initialize(Wave& w, const std::array<uint32_t, 3>& size) {
   w.pc = k.entry;
   w.set_exec(w.launched);
   if (w.size == 32) w.scalars[kExec + 1] = 0;
-  w.set_mode((k.rsrc1 >> 12 & 0xff) | (k.rsrc1 >> 21 & 1) << 8 | (k.rsrc1 >> 23 & 1) << 9);
+  w.set_mode((k.rsrc1 >> 12 & 0xff) | (machine.gfx12 ? 1u << 8 : (k.rsrc1 >> 21 & 1) << 8 | (k.rsrc1 >> 23 & 1) << 9));
   w.scratch.resize(size_t{k.private_bytes} * w.size);
   for (std::byte& b : w.scratch) b = static_cast<std::byte>(random.next());
   const uint64_t scratch_offset = next_scratch;
@@ -210,11 +210,15 @@ void Launch::initialize(Wave& w, const std::array<uint32_t, 3>& size) {
   if (s > user) fault("the descriptor enables " + std::to_string(s) + " user registers and counts " + std::to_string(user));
   s = user;
   for (unsigned n = 0; n < 3; ++n) {
-    if ((k.rsrc2 >> (7 + n) & 1) != 0) put(w.workgroup[n], 1);
+    if ((k.rsrc2 >> (7 + n) & 1) != 0 && !machine.gfx12) put(w.workgroup[n], 1);
   }
   if ((k.rsrc2 >> 10 & 1) != 0) put(0, 1);  // work group info
-  if ((k.rsrc2 & 1) != 0 && !machine.gfx11) put(scratch_offset, 1);
-  // Vector registers: both processors pack the work item id into v0.
+  if ((k.rsrc2 & 1) != 0 && !find_processor(machine.code->processor())->flat_scratch) put(scratch_offset, 1);
+  if (machine.gfx12) {
+    w.scalars[117] = w.workgroup[0];                         // ttmp9
+    w.scalars[115] = w.workgroup[1] | w.workgroup[2] << 16;  // ttmp7
+  }
+  // Vector registers: all of these processors pack the work item id into v0.
   const unsigned ids = k.rsrc2 >> 11 & 3;
   for (unsigned lane = 0; lane < w.size; ++lane) {
     const uint32_t item = w.index * w.size + lane;
@@ -250,7 +254,8 @@ bool release_barrier(Machine& machine, Group& g) {
   }
   for (const auto& w : g.waves) {
     if (w->state == Wave::Barrier) w->state = Wave::Running;
-    w->lds_visible = w->lds_retired;
+    w->lds_visible = machine.gfx12 ? w->lds_signaled : w->lds_retired;
+    w->signaled = false;
   }
   ++g.epoch;
   ++machine.statistics.barriers;
@@ -267,7 +272,7 @@ void check_launch(const Kernel& k, const Dispatch& d, bool gfx11) {
     fault("there are " + std::to_string(d.kernarg.size()) + " bytes of arguments, but the kernel has " + std::to_string(k.kernarg_bytes));
   if (uint64_t{k.lds_bytes} + d.dynamic_lds_bytes > 65536)
     fault("the kernel needs " + std::to_string(uint64_t{k.lds_bytes} + d.dynamic_lds_bytes) + " bytes of LDS; there are 65536");
-  if ((k.wave_size == 32) != gfx11) fault("waves of " + std::to_string(k.wave_size) + " are not implemented for this processor");
+  if (k.wave_size == 32 && !gfx11) fault("waves of " + std::to_string(k.wave_size) + " are not implemented for this processor");
   if ((k.rsrc1 >> 26 & 1) != 0) fault("FP16_OVFL is not implemented");
 }
 
@@ -288,7 +293,8 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
   machine.options = options;
   machine.memory = memory;
   machine.random.state = options.seed * 0x9e3779b97f4a7c15 + 12345;
-  machine.gfx11 = code.processor() == "gfx1100";
+  machine.gfx11 = find_processor(code.processor())->gfx11;
+  machine.gfx12 = find_processor(code.processor())->gfx12;
   Outcome outcome;
   const Wave* running = nullptr;
   const auto finish = [&] {

@@ -63,7 +63,7 @@ class AmdgpuFaults : public testing::TestWithParam<const char*> {
   }
   std::vector<std::byte> bytes_;
 };
-INSTANTIATE_TEST_SUITE_P(Processors, AmdgpuFaults, testing::Values("gfx90a", "gfx1100"),
+INSTANTIATE_TEST_SUITE_P(Processors, AmdgpuFaults, testing::Values("gfx90a", "gfx942", "gfx1100"),
                          [](const auto& info) { return std::string(info.param); });
 
 bool contains(const std::string& text, const std::string& part) {
@@ -183,9 +183,21 @@ TEST_P(AmdgpuFaults, LdsOffsetWithinBounds) {
 }
 
 TEST_P(AmdgpuFaults, SwappedRegisters) {
-  const auto add = find("saxpy", {"v_add_co_u32"});
-  ASSERT_FALSE(add.empty());
-  replace(add[0], gfx11() ? "v_add_co_u32 v2, vcc_lo, s0, v0" : "v_add_co_u32_e32 v2, vcc, s0, v0");
+  // The product of the scalar with y, not with x; and an address made from the wrong pointer.
+  const auto original = bytes_;
+  const auto product = find("saxpy", {"v_mul_f32"});
+  const auto sum = find("saxpy", {"v_add_f32"});
+  ASSERT_EQ(product.size(), 1u);
+  ASSERT_EQ(sum.size(), 1u);
+  const auto last = [](const std::string& text) { return text.substr(text.rfind(", ") + 2); };
+  replace(product[0], product[0].text.substr(0, product[0].text.rfind(", ")) + ", " + last(sum[0].text));
+  EXPECT_NE(saxpy(), "");
+  bytes_ = original;
+  const auto address = find("saxpy", {"v_add_co_u32", "v_lshl_add_u64"});
+  ASSERT_EQ(address.size(), 2u);
+  replace(address[0], address[1].text.substr(0, address[1].text.find(' ')) +
+                          address[0].text.substr(address[0].text.find(' '), address[0].text.find(',') - address[0].text.find(' ')) +
+                          address[1].text.substr(address[1].text.find(',')));
   EXPECT_NE(saxpy(), "");
 }
 
@@ -246,6 +258,47 @@ TEST_P(AmdgpuFaults, UnknownInstructionAndEndlessLoop) {
   EXPECT_TRUE(contains(c.array(x).array(y).value(1.0F).value(1000).run(0, options).fault, "has not ended after 5000 instructions"));
 }
 
+// GFX12 has other waits, and barriers of two halves.
+class AmdgpuFaultsOfGfx12 : public AmdgpuFaults {};
+INSTANTIATE_TEST_SUITE_P(Processors, AmdgpuFaultsOfGfx12, testing::Values("gfx1201"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(AmdgpuFaultsOfGfx12, RemovedWaitsAndHalvesOfBarriers) {
+  EXPECT_EQ(reduce(), "");
+  EXPECT_EQ(saxpy(), "");
+  const auto original = bytes_;
+  const auto found = [&](const char* kernel) {
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      const std::string result = std::string(kernel) == "saxpy" ? saxpy(1000, seed) : reduce(seed);
+      if (!result.empty()) return true;
+    }
+    return false;
+  };
+  for (const Line& line : find("saxpy", {"s_wait_loadcnt", "s_wait_kmcnt"})) {
+    bytes_ = original;
+    replace(line, "s_nop 0");
+    EXPECT_TRUE(found("saxpy")) << line.text;
+  }
+  // Up to the third barrier, which is the last with more than one active wave.
+  const auto signals = find("reduce", {"s_barrier_signal"}), waits = find("reduce", {"s_barrier_wait"});
+  ASSERT_EQ(signals.size(), 8u);
+  ASSERT_EQ(waits.size(), 8u);
+  for (const Line& line : find("reduce", {"s_wait_dscnt"})) {
+    if (line.address > signals[2].address) break;
+    bytes_ = original;
+    replace(line, "s_nop 0");
+    EXPECT_TRUE(found("reduce")) << line.text << " at " << line.address;
+  }
+  for (size_t n = 0; n < 3; ++n) {
+    for (const int removed : {1, 2, 3}) {
+      bytes_ = original;
+      if ((removed & 1) != 0) replace(signals[n], "s_nop 0");
+      if ((removed & 2) != 0) replace(waits[n], "s_nop 0");
+      EXPECT_TRUE(found("reduce")) << "barrier " << n << ", halves " << removed;
+    }
+  }
+}
+
 TEST_P(AmdgpuFaults, Launches) {
   const auto code = CodeObject::load(bytes_);
   std::vector<float> x(1024), y(1024);
@@ -293,8 +346,10 @@ TEST_P(AmdgpuFaults, DamagedCodeObjects) {
   EXPECT_TRUE(contains(loads(lie), "the descriptor says 1024")) << loads(lie);
   // Another chip.
   lie = bytes_;
-  lie[48] = std::byte{0x4c};
-  EXPECT_TRUE(contains(loads(lie), "processor 0x4c of e_flags is not gfx90a")) << loads(lie);
+  lie[48] = std::byte{0x4f};
+  EXPECT_TRUE(contains(loads(lie), "processor 0x4f of e_flags is not gfx90a")) << loads(lie);
+  lie[48] = gfx11() ? std::byte{0x3f} : std::byte{0x41};
+  EXPECT_TRUE(contains(loads(lie), "the metadata is for '")) << loads(lie);
 }
 
 }  // namespace

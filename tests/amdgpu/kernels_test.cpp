@@ -26,7 +26,7 @@ class AmdgpuKernels : public testing::TestWithParam<const char*> {
   std::unique_ptr<CodeObject> code_;
   std::mt19937_64 engine_{5};
 };
-INSTANTIATE_TEST_SUITE_P(Processors, AmdgpuKernels, testing::Values("gfx90a", "gfx1100"),
+INSTANTIATE_TEST_SUITE_P(Processors, AmdgpuKernels, testing::Values("gfx90a", "gfx942", "gfx1100", "gfx1100_wave64", "gfx1201"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(AmdgpuKernels, Elementwise) {
@@ -112,7 +112,7 @@ TEST_P(AmdgpuKernels, Exchanges) {
     const uint32_t sum = std::accumulate(v.begin(), v.end(), 0u);
     for (size_t i = 0; i < 32; ++i) {
       EXPECT_EQ(static_cast<uint32_t>(y[2 * (g + i)]), sum);
-      const uint32_t first = g % 64 != 0 && std::string(GetParam()) == "gfx1100" ? 32 : 0;  // of the wave
+      const uint32_t first = g % 64 != 0 && code_->kernel("exchange")->wave_size == 32 ? 32 : 0;  // of the wave
       EXPECT_EQ(static_cast<uint32_t>(y[2 * (g + i) + 1]), w[i] + first);
     }
   }
@@ -328,7 +328,8 @@ TEST_P(AmdgpuKernels, BuffersOutOfRangeRead0) {
 }
 
 TEST_P(AmdgpuKernels, Intrinsics) {
-  const auto code = CodeObject::load(read_code_object(std::string("intrinsics.") + GetParam() + ".hsaco"));
+  const std::string processor = std::string(GetParam()).substr(0, std::string(GetParam()).find('_'));
+  const auto code = CodeObject::load(read_code_object("intrinsics." + processor + ".hsaco"));
   auto x = random<float>(64, -5, 5);
   std::vector<uint32_t> y(320);
   Call c{*code, "intrinsics", {64}, {64}};
@@ -363,13 +364,15 @@ TEST_P(AmdgpuKernels, SeedsReproduce) {
   EXPECT_EQ(instructions[0], instructions[1]);
 }
 
-// Code object version 4: the same kernels.
-TEST_P(AmdgpuKernels, Version4) {
-  const auto code = CodeObject::load(read_code_object(std::string("version4.") + GetParam() + ".hsaco"));
-  std::vector<uint32_t> sizes(2 * 3 * 1 * 8 * 4 * 2);
-  Call c{*code, "sizes", {16, 12, 2}, {8, 4, 2}};
-  ASSERT_EQ(c.array(sizes).run(1).fault, "");
-  for (size_t i = 0; i < sizes.size(); ++i) ASSERT_EQ(sizes[i], 8 * 1000000 + 4 * 1000 + i % 64 + 16);
+TEST(AmdgpuCodeObjects, Version4) {
+  for (const char* processor : {"gfx90a", "gfx1100"}) {
+    SCOPED_TRACE(processor);
+    const auto code = CodeObject::load(read_code_object(std::string("version4.") + processor + ".hsaco"));
+    std::vector<uint32_t> sizes(2 * 3 * 1 * 8 * 4 * 2);
+    Call c{*code, "sizes", {16, 12, 2}, {8, 4, 2}};
+    ASSERT_EQ(c.array(sizes).run(1).fault, "");
+    for (size_t i = 0; i < sizes.size(); ++i) ASSERT_EQ(sizes[i], 8 * 1000000 + 4 * 1000 + i % 64 + 16);
+  }
 }
 
 }  // namespace

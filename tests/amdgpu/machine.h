@@ -183,9 +183,17 @@ struct Instructions {
   virtual ~Instructions() = default;
   virtual const Instruction& at(uint64_t address) = 0;  // throws Fault
   virtual std::string text(uint64_t address, uint32_t& bytes) = 0;
-  bool gfx11 = false;
 };
-std::unique_ptr<Instructions> make_instructions(const std::string& processor, const std::vector<std::byte>& image);
+std::unique_ptr<Instructions> make_instructions(const std::string& processor, unsigned wave_size, const std::vector<std::byte>& image);
+
+struct Processor {
+  const char* name;
+  uint32_t machine;    // in e_flags
+  bool gfx11 = false;  // GFX11 or later
+  bool gfx12 = false;
+  bool flat_scratch = false;  // private memory needs no scalar registers
+};
+const Processor* find_processor(std::string_view name);
 
 // A memory operation between its issue and the wait that covers it.
 struct Access {
@@ -221,7 +229,8 @@ struct Wave {
   std::vector<uint8_t> vector_pending;
   std::array<uint8_t, 256> scalar_pending{};
   std::deque<Access> vector_queue, lds_queue, scalar_queue;
-  uint64_t lds_issued = 0, lds_retired = 0, lds_visible = 0;
+  uint64_t lds_issued = 0, lds_retired = 0, lds_visible = 0, lds_signaled = 0;
+  bool signaled = false;           // GFX12: between s_barrier_signal and s_barrier_wait
   std::vector<std::byte> scratch;  // [lane][private bytes]
   uint64_t scratch_base = 0;       // of MUBUF and FLAT_SCRATCH
   std::array<uint32_t, 3> workgroup{};
@@ -285,7 +294,7 @@ struct Machine {
   Random random{0};
   Statistics statistics;
   std::vector<const Instruction*> executed;
-  bool gfx11 = false;
+  bool gfx11 = false, gfx12 = false;
   uint64_t shared_base = uint64_t{0x10000} << 32, private_base = uint64_t{0x20000} << 32;
   std::string where(const Wave& wave) const;
 };
@@ -295,7 +304,8 @@ const Valu* find_float_valu(std::string_view name);
 const Valu* find_integer_valu(std::string_view name);
 Execute find_lane_operation(std::string_view name);
 Execute find_scalar(std::string_view name);
-bool find_memory(Instruction& instruction);  // sets `memo` and `execute`
+bool bind_scalar_float(Instruction& instruction);  // s_add_f32 and the like, if it is one
+bool find_memory(Instruction& instruction);        // sets `memo` and `execute`
 void list_float(std::vector<std::string>&);
 void list_integer(std::vector<std::string>&);
 void list_lane(std::vector<std::string>&);
@@ -310,7 +320,7 @@ void bind_valu(Instruction&);
 
 // Memory counters.
 void wait_vector(Wave&, unsigned loads, unsigned stores);
-void wait_lgkm(Wave&, unsigned count);
+void wait_lgkm(Wave&, unsigned count, bool lds = true, bool scalar = true);
 void finish_all(Wave&);
 void execute_waitcnt(Wave&, const Instruction&);
 

@@ -271,7 +271,7 @@ void perform(Wave& w, Access& a) {
         if (!m.d16) {
           r = value;
         } else {
-          // With ECC, which gfx90a always has, the other half is lost.
+          // With ECC, which gfx90a and gfx942 have, the other half is lost.
           const uint32_t other = w.machine->gfx11 ? r : static_cast<uint32_t>(Random{r}.next());
           r = m.high ? (other & 0xffff) | value << 16 : (other & 0xffff0000) | (value & 0xffff);
         }
@@ -762,7 +762,10 @@ bool find_memory(Instruction& i) {
   if (!take(name, "atomic_") || !set_atomic(m, name)) return false;
   // With a result: a buffer atomic has glc, the others one operand more.
   const size_t plain = m.space == Memo::Flat ? 2 : 3;
-  m.returns = m.space == Memo::Buffer ? i.modifiers.count("glc") != 0 : i.operands.size() > plain;
+  const auto th = i.modifiers.find("th");
+  const bool marked = i.modifiers.count("glc") != 0 || i.modifiers.count("sc0") != 0 ||
+                      (th != i.modifiers.end() && th->second.find("RETURN") != std::string::npos);
+  m.returns = m.space == Memo::Buffer ? marked : i.operands.size() > plain;
   return true;
 }
 
@@ -778,9 +781,9 @@ void list_memory(std::vector<std::string>& names) {
   for (const Size& s : kLoads) {
     if (s.bytes >= 4) names.push_back(std::string("s_load_") + s.name);
   }
-  for (const char* name :
-       {"ds_bpermute_b32", "ds_permute_b32", "ds_swizzle_b32", "ds_read2_b32", "ds_read2_b64", "ds_read2st64_b32", "ds_read2st64_b64",
-        "ds_write2_b32", "ds_write2_b64", "ds_write2st64_b32", "ds_write2st64_b64", "s_memtime", "s_waitcnt", "s_waitcnt_vscnt"}) {
+  for (const char* name : {"ds_bpermute_b32", "ds_permute_b32", "ds_swizzle_b32", "ds_read2_b32", "ds_read2_b64", "ds_read2st64_b32",
+                           "ds_read2st64_b64", "ds_write2_b32", "ds_write2_b64", "ds_write2st64_b32", "ds_write2st64_b64", "s_memtime",
+                           "s_waitcnt", "s_waitcnt_vscnt", "s_wait_loadcnt", "s_wait_storecnt", "s_wait_dscnt", "s_wait_kmcnt"}) {
     names.emplace_back(name);
   }
 }
@@ -804,12 +807,12 @@ void wait_vector(Wave& w, unsigned loads, unsigned stores) {
 }
 
 // Scalar loads return in any order, LDS operations in theirs: of a mixture, only a wait for 0 says something about each.
-void wait_lgkm(Wave& w, unsigned limit) {
-  size_t flat = 0, others = 0;
+void wait_lgkm(Wave& w, unsigned limit, bool lds, bool scalar) {
+  size_t flat = 0;
   for (const Access& a : w.vector_queue) flat += a.lgkm ? 1 : 0;
-  others = flat + w.scalar_queue.size();
-  const size_t total = others + w.lds_queue.size();
-  if (total > limit) {
+  const size_t others = (lds ? flat : 0) + (scalar ? w.scalar_queue.size() : 0);
+  const size_t total = others + (lds ? w.lds_queue.size() : 0);
+  if (lds && total > limit) {
     const size_t done = total - limit;
     for (size_t n = limit == 0 ? w.lds_queue.size() : done > others ? done - others : 0; n > 0; --n) {
       Access& a = w.lds_queue.front();
@@ -821,12 +824,15 @@ void wait_lgkm(Wave& w, unsigned limit) {
     }
   }
   if (limit != 0) return;
-  for (Access& a : w.scalar_queue) {
-    perform(w, a);
-    a.lgkm = false;
-    retire(w, a);
+  if (scalar) {
+    for (Access& a : w.scalar_queue) {
+      perform(w, a);
+      a.lgkm = false;
+      retire(w, a);
+    }
+    w.scalar_queue.clear();
   }
-  w.scalar_queue.clear();
+  if (!lds) return;
   for (size_t n = 0, last = 0; n < w.vector_queue.size(); ++n) {
     if (!w.vector_queue[n].lgkm) continue;
     for (; last <= n; ++last) perform(w, w.vector_queue[last]);
@@ -866,6 +872,23 @@ void execute_waitcnt(Wave& w, const Instruction& i) {
     lgkm = w.machine->gfx11 ? bits >> 4 & 63 : bits >> 8 & 15;
     if (vm == 63) vm = kAll;
     if (lgkm == (w.machine->gfx11 ? 63u : 15u)) lgkm = kAll;
+  } else if (starts(i.mnemonic, "s_wait_")) {  // GFX12: a counter per kind
+    const unsigned count = i.words[0] & 0xffff;
+    const std::string_view kind = std::string_view(i.mnemonic).substr(7);
+    if (kind == "loadcnt") {
+      vm = count;
+    } else if (kind == "storecnt") {
+      vs = count;
+    } else if (kind == "loadcnt_dscnt" || kind == "storecnt_dscnt") {
+      (kind == "loadcnt_dscnt" ? vm : vs) = count >> 8 & 63;
+      wait_lgkm(w, count & 63, true, false);
+    } else if (kind == "dscnt") {
+      wait_lgkm(w, count, true, false);
+    } else if (kind == "kmcnt") {
+      wait_lgkm(w, count, false, true);
+    } else if (kind != "expcnt" && kind != "samplecnt" && kind != "bvhcnt") {
+      fault("the interpreter does not know this instruction");
+    }
   } else {
     const auto comma = text.find(',');
     if (text.substr(0, comma) != "null") fault("a wait for a number in a register is not implemented");

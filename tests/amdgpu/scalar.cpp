@@ -200,7 +200,8 @@ struct Register {
 };
 // hwreg(HW_REG_MODE, 4, 2). No other register is known.
 Register mode_register(const std::string& text) {
-  if (text.substr(0, 17) != "hwreg(HW_REG_MODE") fault("register " + text + " is not implemented");
+  if (text.substr(0, 17) != "hwreg(HW_REG_MODE" && text.substr(0, 22) != "hwreg(HW_REG_WAVE_MODE")
+    fault("register " + text + " is not implemented");
   Register r;
   const auto comma = text.find(',');
   if (comma != std::string::npos) {
@@ -242,6 +243,17 @@ void barrier(Wave& w, const Instruction& i) {
   }
   w.state = Wave::Barrier;
 }
+// GFX12 has two halves: what a wave did before the first is visible to those that have passed the second.
+void barrier_signal(Wave& w, const Instruction& i) {
+  if (i.operands.size() != 1 || i.operands[0].text != "-1") fault("a barrier other than that of the workgroup is not implemented");
+  if (w.signaled) fault("a barrier is signaled twice without a wait");
+  w.signaled = true;
+  w.lds_signaled = w.lds_retired;
+}
+void barrier_wait(Wave& w, const Instruction& i) {
+  if (!w.signaled) fault("a wait for a barrier that the wave has not signaled");
+  barrier(w, i);
+}
 void sendmsg(Wave&, const Instruction& i) {
   if (i.operands.size() == 1 && i.operands[0].text == "sendmsg(MSG_DEALLOC_VGPRS)") return;
   fault("messages are not implemented");
@@ -276,6 +288,9 @@ const std::pair<const char*, Execute> kTable[] = {
     S1("s_sext_i32_i16", I32, I32, u32(static_cast<uint64_t>(int64_t{static_cast<int16_t>(a)}))),
     {"s_addk_i32", with_immediate<[](Wave& w, uint64_t a, int64_t k) { return signed_result(w, i32(a) + k); }>},
     {"s_mulk_i32", with_immediate<[](Wave&, uint64_t a, int64_t k) -> uint64_t { return u32(static_cast<uint64_t>(i32(a) * k)); }>},
+    S2("s_add_nc_u64", U64, U64, U64, a + b),
+    S2("s_sub_nc_u64", U64, U64, U64, a - b),
+    S2("s_mul_u64", U64, U64, U64, a* b),
     // moves
     S1("s_mov_b32", B32, B32, a),
     S1("s_mov_b64", B64, B64, a),
@@ -399,6 +414,8 @@ const std::pair<const char*, Execute> kTable[] = {
     {"s_round_mode", round_mode},
     {"s_endpgm", end_program},
     {"s_barrier", barrier},
+    {"s_barrier_signal", barrier_signal},
+    {"s_barrier_wait", barrier_wait},
     {"s_sendmsg", sendmsg},
     {"s_trap", trap},
     {"s_sleep", sleep},

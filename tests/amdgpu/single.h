@@ -14,8 +14,9 @@ class Single {
     machine_.kernel.vgprs_allocated = 256;
     machine_.kernel.accum_offset = 128;
     machine_.kernel.sgprs_allocated = 102;
-    machine_.kernel.wave_size = processor == "gfx90a" ? 64 : 32;
-    machine_.gfx11 = processor != "gfx90a";
+    machine_.kernel.wave_size = find_processor(processor)->gfx11 ? 32 : 64;
+    machine_.gfx11 = find_processor(processor)->gfx11;
+    machine_.gfx12 = find_processor(processor)->gfx12;
     machine_.options.approximate = false;
     if (machine_.gfx11) machine_.kernel.accum_offset = 256;
     wave_.machine = &machine_;
@@ -35,7 +36,7 @@ class Single {
   }
   void prepare(const std::string& text) {
     image_ = assemble(processor_, text);
-    instructions_ = make_instructions(processor_, image_);
+    instructions_ = make_instructions(processor_, wave_.size, image_);
   }
   void again() {
     for (wave_.pc = 0; wave_.pc < image_.size();) {

@@ -398,6 +398,44 @@ void execute_valu(Wave& w, const Instruction& i) {
   store(w, i, result);
 }
 
+// GFX11.5 and later compute with floats in scalar registers, too: one lane of the vector instruction of the same name.
+void execute_scalar_float(Wave& w, const Instruction& i) {
+  const Valu& op = *i.valu;
+  uint64_t sources[3] = {}, result = 0, mask = 0;
+  for (unsigned n = 0; n < 3; ++n) {
+    if (op.sources[n] == Type::None) continue;
+    const Operand& o = i.operands[static_cast<size_t>(i.source[n])];
+    sources[n] = o.form == Form::Constant ? i.constant[n] : read_scalar(w, o, Type::B32);
+  }
+  op.loop(mode_of(w, i), 1, &result, &sources[0], &sources[1], &sources[2], 0, &mask);
+  if ((op.flags & kCompare) != 0) {
+    w.scc = (mask & 1) != 0;
+  } else {
+    write_scalar(w, i.operands[static_cast<size_t>(i.destination)], result, 1);
+  }
+}
+
+bool bind_scalar_float(Instruction& i) {
+  if (i.mnemonic.substr(0, 2) != "s_" || (i.mnemonic.find("_f32") == std::string::npos && i.mnemonic.find("_f16") == std::string::npos))
+    return false;
+  const Valu* op = find_float_valu("v_" + i.mnemonic.substr(2));
+  if (op == nullptr || (op->flags & ~(kCompare | kAccumulate | kKeepsHigh)) != 0) return false;
+  i.valu = op;
+  const size_t sources = op->sources[2] != Type::None ? 3 : op->sources[1] != Type::None ? 2 : 1;
+  size_t next = 0;
+  if ((op->flags & kCompare) == 0) i.destination = static_cast<int>(next++);
+  for (size_t n = 0; n < sources; ++n) {
+    i.source[n] = n == 2 && (op->flags & kAccumulate) != 0 ? i.destination : static_cast<int>(next++);
+    if (next > i.operands.size()) return false;
+    const Operand& o = i.operands[static_cast<size_t>(i.source[n])];
+    if (o.form == Form::Constant) i.constant[n] = constant_bits(o, op->sources[n]);
+    if (o.neg || o.abs || registers_of(op->sources[n]) != 1) return false;
+  }
+  if (next != i.operands.size()) return false;
+  i.execute = execute_scalar_float;
+  return true;
+}
+
 // VOPD: both halves read before either writes.
 void execute_pair(Wave& w, const Instruction& i) {
   Result first, second;

@@ -66,6 +66,17 @@ T maximum(const Mode& m, T a, T b) {
   if (a == 0 && b == 0) return std::signbit(a) ? b : a;
   return a < b ? b : a;
 }
+// GFX12: NaN if either is one.
+template <class T>
+T ieee_minimum(const Mode& m, T a, T b) {
+  if (std::isnan(a)) return quiet(a);
+  return std::isnan(b) ? quiet(b) : minimum(m, a, b);
+}
+template <class T>
+T ieee_maximum(const Mode& m, T a, T b) {
+  if (std::isnan(a)) return quiet(a);
+  return std::isnan(b) ? quiet(b) : maximum(m, a, b);
+}
 template <class T>
 T median(const Mode& m, T a, T b, T c) {
   if (std::isnan(a) || std::isnan(b) || std::isnan(c)) return minimum(m, minimum(m, a, b), c);
@@ -414,6 +425,14 @@ const Valu kTable[] = {
     OP1("v_log_f16", F16, F16, odd_float(std::log2(static_cast<double>(a)))),
     OP1("v_sin_f16", F16, F16, odd_float(sin_turns(static_cast<double>(a)))),
     OP1("v_cos_f16", F16, F16, odd_float(cos_turns(static_cast<double>(a)))),
+    OP2("v_minimum_f32", F32, F32, F32, ieee_minimum(m, a, b)),
+    OP2("v_maximum_f32", F32, F32, F32, ieee_maximum(m, a, b)),
+    OP2("v_minimum_f64", F64, F64, F64, ieee_minimum(m, a, b)),
+    OP2("v_maximum_f64", F64, F64, F64, ieee_maximum(m, a, b)),
+    OP2("v_minimum_f16", F16, F16, F16, ieee_minimum(m, a, b)),
+    OP2("v_maximum_f16", F16, F16, F16, ieee_maximum(m, a, b)),
+    OP3("v_minimum3_f32", F32, F32, F32, F32, ieee_minimum(m, ieee_minimum(m, a, b), c)),
+    OP3("v_maximum3_f32", F32, F32, F32, F32, ieee_maximum(m, ieee_maximum(m, a, b), c)),
     // conversions
     OP1("v_cvt_f32_f16", F32, F16, a),
     OP1("v_cvt_f16_f32", F16, F32, a),
