@@ -247,10 +247,9 @@ void execute_packed(Wave& w, const Instruction& i) {
     const bool neg[2] = {(i.neg_lo >> n & 1) != 0, (i.neg_hi >> n & 1) != 0};
     if (wide && o.form == Form::Constant && (high[0] || high[1])) fault("the upper half of a constant of two f32 is not implemented");
     for (unsigned h = 0; h < 2; ++h) {
-      for (unsigned lane = 0; lane < 64; ++lane) {
-        const uint64_t v = raw[lane] >> (high[h] ? (wide ? 32 : 16) : 0);
-        part[h][n][lane] = wide ? v & 0xffffffff : v & 0xffff;
-      }
+      const unsigned shift = !high[h] ? 0 : wide ? 32 : 16;
+      const uint64_t half = wide ? 0xffffffff : 0xffff;
+      for (unsigned lane = 0; lane < 64; ++lane) part[h][n][lane] = raw[lane] >> shift & half;
       if (neg[h] != o.neg || o.abs) {
         if (o.neg || o.abs || op.sources[n] == Type::PackedI16) fault("this modifier of a packed operand is not implemented");
         apply_modifiers(wide ? Type::F32 : Type::F16, true, false, part[h][n]);
