@@ -470,7 +470,7 @@ void interpret_text(Instruction& i, std::string_view text, bool pair) {
 class Decoded final : public Instructions {
  public:
   Decoded(const std::string& processor, unsigned wave_size, const std::vector<std::byte>& image)
-      : llvm_(processor, wave_size), image_(image) {}
+      : processor_(processor), wave_size_(wave_size), image_(image) {}
 
   const Instruction& at(uint64_t address) override {
     if (address % 4 != 0 || address >= image_.size()) fault("the program counter is " + hex(address) + ", outside of the code");
@@ -490,12 +490,12 @@ class Decoded final : public Instructions {
   bool disassemble(uint64_t address, llvm::MCInst& inst, uint64_t& size) {
     const llvm::ArrayRef<uint8_t> bytes(reinterpret_cast<const uint8_t*>(image_.data()) + address,
                                         std::min<size_t>(image_.size() - address, 32));
-    return llvm_.disassembler->getInstruction(inst, size, bytes, address, llvm::nulls()) == llvm::MCDisassembler::Success;
+    return llvm().disassembler->getInstruction(inst, size, bytes, address, llvm::nulls()) == llvm::MCDisassembler::Success;
   }
   std::string printed(const llvm::MCInst& inst, uint64_t address) {
     std::string text;
     llvm::raw_string_ostream stream(text);
-    llvm_.printer->printInst(&inst, address, "", *llvm_.subtarget, stream);
+    llvm().printer->printInst(&inst, address, "", *llvm().subtarget, stream);
     return std::string(trimmed(text));
   }
   std::unique_ptr<Instruction> decode(uint64_t address) {
@@ -531,7 +531,14 @@ class Decoded final : public Instructions {
     return i;
   }
 
-  Llvm llvm_;
+  Llvm& llvm() {
+    if (llvm_ == nullptr) llvm_ = std::make_unique<Llvm>(processor_, wave_size_);
+    return *llvm_;
+  }
+
+  std::string processor_;
+  unsigned wave_size_;
+  std::unique_ptr<Llvm> llvm_;
   const std::vector<std::byte>& image_;
   std::vector<std::unique_ptr<Instruction>> index_;
 };

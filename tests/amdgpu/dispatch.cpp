@@ -288,6 +288,7 @@ void step(Wave& w, const Instruction& i) {
 Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, const Memory& memory, const Options& options) {
   Machine machine{};
   machine.code = &code;
+  machine.load_address = code.load_address();
   machine.kernel = kernel;
   machine.dispatch = dispatch;
   machine.options = options;

@@ -773,6 +773,34 @@ TEST(AmdgpuInstructions, Gfx11NamesAndPairs) {
   EXPECT_EQ(w.vector(5, 0), 0x12344000u);
 }
 
+// Whatever the bytes are: an instruction that is executed, or a fault.
+TEST(AmdgpuInstructions, RandomBytes) {
+  for (const char* processor : {"gfx90a", "gfx942", "gfx1100", "gfx1201"}) {
+    SCOPED_TRACE(processor);
+    Random random{17};
+    std::vector<std::byte> bytes(size_t{4} * 4000);
+    for (size_t at = 0; at < bytes.size(); at += 4) {
+      const auto word = static_cast<uint32_t>(random.next());
+      std::memcpy(bytes.data() + at, &word, 4);
+    }
+    const auto instructions = make_instructions(processor, find_processor(processor)->gfx11 ? 32 : 64, bytes);
+    size_t executed = 0, faults = 0;
+    for (size_t at = 0; at < bytes.size(); at += 4) {
+      Single single(processor);
+      for (uint32_t& v : single.wave().vectors) v = static_cast<uint32_t>(random.next());
+      for (size_t n = 0; n < 100; ++n) single.wave().scalars[n] = static_cast<uint32_t>(random.next());
+      try {
+        step(single.wave(), instructions->at(at));
+        ++executed;
+      } catch (const Fault&) {
+        ++faults;
+      }
+    }
+    EXPECT_GT(executed, 300u);
+    EXPECT_GT(faults, 300u);
+  }
+}
+
 TEST(AmdgpuInstructions, WhatIsNotImplementedIsAFault) {
   for (const char* text :
        {"v_mfma_f32_32x32x1f32 a[0:31], v0, v1, a[0:31]", "s_sendmsg sendmsg(MSG_INTERRUPT)", "v_cubeid_f32 v0, s0, v1, v2 mul:2",

@@ -290,6 +290,7 @@ struct Machine {
   Kernel kernel;
   Dispatch dispatch;
   Options options;
+  uint64_t load_address = 0;
   Memory memory;
   Random random{0};
   Statistics statistics;

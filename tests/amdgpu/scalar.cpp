@@ -143,10 +143,10 @@ void branch(Wave& w, const Instruction& i) {
   if (condition(w)) jump(w, i);
 }
 uint64_t loaded(const Wave& w, uint64_t address) {
-  return w.machine->code->load_address() + address;
+  return w.machine->load_address + address;
 }
 void set_pc(Wave& w, uint64_t address) {
-  w.pc = address - w.machine->code->load_address();
+  w.pc = address - w.machine->load_address;
 }
 
 void getpc(Wave& w, const Instruction& i) {

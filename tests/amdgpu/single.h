@@ -38,6 +38,10 @@ class Single {
     image_ = assemble(processor_, text);
     instructions_ = make_instructions(processor_, wave_.size, image_);
   }
+  void prepare(std::vector<std::byte> bytes) {
+    image_ = std::move(bytes);
+    instructions_ = make_instructions(processor_, wave_.size, image_);
+  }
   void again() {
     for (wave_.pc = 0; wave_.pc < image_.size();) {
       const Instruction& i = instructions_->at(wave_.pc);
