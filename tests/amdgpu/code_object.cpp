@@ -319,6 +319,13 @@ const Kernel* CodeObject::kernel(std::string_view name) const {
   return nullptr;
 }
 
+const Kernel* CodeObject::kernel_at(uint64_t descriptor_address) const {
+  for (const Kernel& k : kernels_) {
+    if (load_address_ + k.descriptor == descriptor_address) return &k;
+  }
+  return nullptr;
+}
+
 bool CodeObject::symbol(std::string_view name, uint64_t& address, uint64_t& bytes) const {
   const auto found = symbols_.find(name);
   if (found == symbols_.end()) return false;

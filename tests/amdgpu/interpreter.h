@@ -67,6 +67,7 @@ class CodeObject {
   const std::string& processor() const { return processor_; }  // "gfx90a"
   const std::vector<Kernel>& kernels() const { return kernels_; }
   const Kernel* kernel(std::string_view name) const;
+  const Kernel* kernel_at(uint64_t descriptor_address) const;  // a loaded address, as in an AQL packet
   uint64_t load_address() const { return load_address_; }
   // The loaded address and size of a variable; false if there is none of this name.
   bool symbol(std::string_view name, uint64_t& address, uint64_t& bytes) const;

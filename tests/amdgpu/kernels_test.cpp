@@ -364,6 +364,22 @@ TEST_P(AmdgpuKernels, SeedsReproduce) {
   EXPECT_EQ(instructions[0], instructions[1]);
 }
 
+TEST(AmdgpuCodeObjects, SymbolsAndKernels) {
+  const auto code = CodeObject::load(read_code_object("kernels.gfx90a.hsaco"), 0x700000000000);
+  uint64_t address = 0, bytes = 0;
+  ASSERT_TRUE(code->symbol("reduce.kd", address, bytes));
+  EXPECT_EQ(bytes, 64u);
+  EXPECT_GT(address, 0x700000000000u);
+  EXPECT_EQ(code->kernel_at(address), code->kernel("reduce"));
+  EXPECT_EQ(code->kernel_at(address + 64 * 1000), nullptr);
+  EXPECT_FALSE(code->symbol("none", address, bytes));
+  const Kernel& k = *code->kernel("reduce");
+  EXPECT_EQ(k.lds_bytes, 1024u);
+  EXPECT_EQ(k.wave_size, 64u);
+  EXPECT_EQ(k.arguments.size(), 2u);
+  EXPECT_EQ(k.arguments[1].kind, "global_buffer");
+}
+
 TEST(AmdgpuCodeObjects, Version4) {
   for (const char* processor : {"gfx90a", "gfx1100"}) {
     SCOPED_TRACE(processor);
