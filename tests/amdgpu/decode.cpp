@@ -531,14 +531,20 @@ class Decoded final : public Instructions {
     return i;
   }
 
+  // Kept for other code objects of the thread: making one takes longer than decoding a kernel.
   Llvm& llvm() {
-    if (llvm_ == nullptr) llvm_ = std::make_unique<Llvm>(processor_, wave_size_);
+    thread_local std::map<std::pair<std::string, unsigned>, std::unique_ptr<Llvm>> kept;
+    if (llvm_ == nullptr) {
+      auto& entry = kept[{processor_, wave_size_}];
+      if (entry == nullptr) entry = std::make_unique<Llvm>(processor_, wave_size_);
+      llvm_ = entry.get();
+    }
     return *llvm_;
   }
 
   std::string processor_;
   unsigned wave_size_;
-  std::unique_ptr<Llvm> llvm_;
+  Llvm* llvm_ = nullptr;
   const std::vector<std::byte>& image_;
   std::vector<std::unique_ptr<Instruction>> index_;
 };
