@@ -83,6 +83,7 @@ void Instance::Located::note(uint32_t global, const open::ParameterExtent& exten
                      extent.file,       extent.path,   name,
                      extent.block,      extent.type,   extent.length,
                      extent.pattern};
+  origins[global].identity = extents[global].identity();
 }
 
 Status Instance::locate_parameters(const std::vector<open::ParameterFiles::Named>& files, const Globals* current, Located& located) const {
@@ -95,6 +96,7 @@ Status Instance::locate_parameters(const std::vector<open::ParameterFiles::Named
   located.origins = origins_;
   located.origins.resize(meta.globals()->size());
   std::vector<uint32_t> again;
+  std::vector<bool> changed(meta.globals()->size());
   for (uint32_t i = 0; i < meta.globals()->size(); ++i) {
     const mf::Global* global = meta.globals()->Get(i);
     if (global->kind() != mf::GlobalKind::Parameter || !read_.at_all[i]) continue;
@@ -107,11 +109,21 @@ Status Instance::locate_parameters(const std::vector<open::ParameterFiles::Named
       continue;
     }
     located.note(i, *extent, parameter.name()->string_view());
-    if (extent->source != open::ParameterExtent::kOfModule)
-      located.origins[i] = {static_cast<uint32_t>(names_.size() + extent->source), extent->file};
+    if (extent->source != open::ParameterExtent::kOfModule) {
+      located.origins[i].file = static_cast<uint32_t>(names_.size() + extent->source);
+      changed[i] = true;
+    }
     if (read_.by_functions[i]) located.kept.push_back(i);
   }
   HEDDLE_RETURN_IF_ERROR(located.files.check_use(*module_));
+  if (const mf::Program* program = initializer(); program && current) {
+    located.rerun = rerun_of_initializer(meta, *program, changed);
+    std::vector<bool> needed(changed.size());
+    for (const InitializerPart& part : parts_of_initializer(meta, *program, read_.by_functions, UINT64_MAX, located.rerun.instructions)) {
+      for (uint32_t i : part.loaded) needed[i] = true;
+    }
+    std::erase_if(again, [&](uint32_t i) { return !needed[i]; });
+  }
   return again.empty() ? Status() : locate_again(again, located);
 }
 
@@ -121,18 +133,23 @@ Status Instance::locate_again(const std::vector<uint32_t>& globals, Located& loc
   for (uint32_t file = 0; file < names_.size(); ++file) {
     if (std::ranges::any_of(globals, [&](uint32_t i) { return origins_[i].file == file; })) files.push_back(names_[file]);
   }
-  HEDDLE_RETURN_IF_ERROR(located.earlier.open(files));
+  if (Status opened = located.earlier.open(files); !opened.ok()) {
+    const mf::Parameter& first = *meta.parameters()->Get(meta.globals()->Get(globals[0])->index());
+    return wrap(std::move(opened),
+                fmt::format("it also computes with {}, which none of the given files has, and which is read again where it was",
+                            module::in_quotes(first.name()->string_view())));
+  }
   for (uint32_t i : globals) {
     const mf::Parameter& parameter = *meta.parameters()->Get(meta.globals()->Get(i)->index());
     Result<open::ParameterExtent> extent = located.earlier.find(*module_, parameter);
     if (!extent.ok()) return extent.take_status();
-    const open::FileIdentity& before = origins_[i].identity;
+    const open::FileIdentity& before = origins_[i].identity.file;
     std::string change = open::change_since(before, extent->descriptor);
     if (!std::equal(before.begin(), before.begin() + open::kFileSize, extent->file.begin())) change = "it is another file than before";
     if (!change.empty()) {
       return error(HEDDLE_STATUS_FAILED_PRECONDITION,
                    "{} is computed from '{}' again, which is in {}, and that file changed since it was read: {}; name a file that has it",
-                   module_->path(), parameter.name()->string_view(), extent->path, change);
+                   module_->path(), module::one_line(parameter.name()->string_view()), extent->path, change);
     }
     located.note(i, *extent, parameter.name()->string_view());
   }
@@ -174,7 +191,7 @@ Status Instance::check_hashes(const Located& located) const {
 void Instance::Located::drop_unused_names(const std::vector<bool>& in_memory) {
   std::vector<uint32_t> place(names.size(), UINT32_MAX);
   for (uint32_t i = 0; i < origins.size(); ++i) {
-    if (in_memory[i]) origins[i] = {};
+    if (in_memory[i]) origins[i].file = open::ParameterExtent::kOfModule;
     if (origins[i].file != open::ParameterExtent::kOfModule) place[origins[i].file] = 0;
   }
   std::vector<open::ParameterFiles::Named> used;
@@ -199,7 +216,7 @@ Result<memory::Ref<Globals>> Instance::make_globals(const Located& located, cons
     made->weights[i] = current->weights[i];
   }
   HEDDLE_RETURN_IF_ERROR(load_parameters(located.kept, located.extents, {}, *made));
-  HEDDLE_RETURN_IF_ERROR(make_derived(located, made, state));
+  HEDDLE_RETURN_IF_ERROR(make_derived(located, made, current, state));
   return made;
 }
 
@@ -225,7 +242,7 @@ std::string Instance::derived_key(const Located& located, const Globals& made, b
     if (!used[i]) continue;
     if (made.places[i].is_state) return {};
     if (module_->metadata().globals()->Get(i)->kind() != mf::GlobalKind::Parameter) continue;
-    memory::WeightIdentity identity = made.weights[i] ? made.weights[i]->identity : located.extents[i].identity();
+    memory::WeightIdentity identity = located.identity_of(i, made);
     if (by_content) {
       if (file != identity.file) digest = digest_of_weights(identity.file, located, i);
       if (digest.empty()) return {};
@@ -237,8 +254,14 @@ std::string Instance::derived_key(const Located& located, const Globals& made, b
   return key;
 }
 
-Status Instance::make_derived(const Located& located, const memory::Ref<Globals>& made, State& state) {
+Status Instance::make_derived(const Located& located, const memory::Ref<Globals>& made, const Globals* current, State& state) {
   auto compute = [&] {
+    // What does not change is that of before.
+    for (uint32_t i = 0; current && !located.rerun.globals.empty() && i < made->weights.size(); ++i) {
+      if (made->weights[i] || located.rerun.globals[i]) continue;
+      made->places[i] = current->places[i];
+      made->weights[i] = current->weights[i];
+    }
     HEDDLE_RETURN_IF_ERROR(allocate_globals(read_.at_all, *made));
     return run_initializer(located, made, state);
   };
@@ -345,7 +368,8 @@ Status Instance::run_initializer(const Located& located, const memory::Ref<Globa
   const mf::Program* program = initializer();
   if (!program) return Status();
   const mf::Module& meta = module_->metadata();
-  const std::vector<InitializerPart> parts = parts_of_initializer(meta, *program, read_.by_functions, usual_part_bytes(meta));
+  const std::vector<InitializerPart> parts =
+      parts_of_initializer(meta, *program, read_.by_functions, usual_part_bytes(meta), located.rerun.instructions);
   const std::vector<memory::WeightExtent>& extents = located.extents;
   std::vector<bool> elsewhere(extents.size(), false);  // the same bytes are among those that functions read
   auto key_of = [&](uint32_t i) {
@@ -378,7 +402,9 @@ Status Instance::run_initializer(const Located& located, const memory::Ref<Globa
   Pace here(nullptr);
   Machine machine = machine_;
   machine.profile = nullptr;  // it is for calls
-  Run run({*program, open::initializer_signature(), machine, made, devices_, {}, {}, &state}, here, counters_);
+  const std::vector<bool>& runs = located.rerun.instructions;
+  Run run({*program, open::initializer_signature(), machine, made, devices_, {}, {}, &state, nullptr, runs.empty() ? nullptr : &runs}, here,
+          counters_);
   Status status = run.whole_program({}, {}, [](uint32_t, const ResultNeed&) { return Status(); }, pauses, next_part).run();
   if (!status.ok()) return in_region(std::move(status), *program, "heddle: running the initializer of " + module_->path() + " failed");
   free_part();

@@ -50,14 +50,48 @@ uint64_t usual_part_bytes(const mf::Module& module) {
   return std::max(kFewestBytes, all / kMostParts);
 }
 
+Rerun rerun_of_initializer(const mf::Module& module, const mf::Program& initializer, const std::vector<bool>& changed) {
+  constexpr int kMostPasses = 64;
+  const uint32_t globals = module.globals()->size(), count = initializer.code()->size();
+  Rerun rerun{std::vector<bool>(count), changed};
+  // Globals, then the program's transients.
+  rerun.globals.resize(globals + initializer.transients()->size());
+  bool is_simple = true, grows = true;
+  for (int pass = 0; grows; ++pass) {
+    grows = false;
+    for (uint32_t at = 0; at < count; ++at) {
+      if (rerun.instructions[at]) continue;
+      std::vector<uint32_t> shared;
+      bool is_touched = false;
+      is_simple &= visit_values(initializer, *initializer.code()->Get(at), [&](uint32_t value) {
+        const mf::Value& named = *initializer.values()->Get(value);
+        const bool is_global = named.kind() == mf::ValueKind::Global;
+        const uint32_t key = named.index() + (is_global ? 0 : globals);
+        const mf::GlobalKind kind = is_global ? module.globals()->Get(key)->kind() : mf::GlobalKind::Derived;
+        is_simple &= kind != mf::GlobalKind::State && (is_global || named.kind() == mf::ValueKind::Transient);
+        if (!is_simple) return;
+        if (kind == mf::GlobalKind::Derived) shared.push_back(key);
+        is_touched = is_touched || rerun.globals[key];
+      });
+      if (!is_simple || pass == kMostPasses) return {};
+      if (!is_touched) continue;
+      rerun.instructions[at] = grows = true;
+      for (uint32_t key : shared) rerun.globals[key] = true;
+    }
+  }
+  return rerun;
+}
+
 std::vector<InitializerPart> parts_of_initializer(const mf::Module& module, const mf::Program& initializer,
-                                                  const std::vector<bool>& read_by_functions, uint64_t most_bytes) {
+                                                  const std::vector<bool>& read_by_functions, uint64_t most_bytes,
+                                                  const std::vector<bool>& runs) {
   const uint32_t globals = module.globals()->size();
   std::vector<uint32_t> loaded_in(globals, UINT32_MAX), last_part(globals, 0);
   std::vector<InitializerPart> parts(1);
   uint64_t bytes = 0;
   bool is_straight = true;
   for (uint32_t at = 0; at < initializer.code()->size() && is_straight; ++at) {
+    if (!runs.empty() && !runs[at]) continue;
     std::vector<uint32_t> read, fresh;
     is_straight = visit_values(initializer, *initializer.code()->Get(at), [&](uint32_t value) {
       const mf::Value& named = *initializer.values()->Get(value);

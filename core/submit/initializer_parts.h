@@ -21,9 +21,20 @@ struct InitializerPart {
   std::vector<uint32_t> freed;   // freed after the part
 };
 
-// At least one part. Each loads at most `most_bytes`, or the inputs of one instruction. A program with jumps is one part.
+// What has to run again when some parameters have new values: the instructions that read one, and those that share values with them, directly or
+// through others. Other instructions have no effect on what these compute.
+struct Rerun {
+  std::vector<bool> instructions;  // empty: all, since the program has jumps, checks or state
+  std::vector<bool> globals;       // those that changed or that these instructions write
+};
+Rerun rerun_of_initializer(const module_format::Module& module, const module_format::Program& initializer,
+                           const std::vector<bool>& changed);
+
+// At least one part. Each loads at most `most_bytes`, or the inputs of one instruction. A program with jumps is one part. runs: the instructions that
+// run; empty: all.
 std::vector<InitializerPart> parts_of_initializer(const module_format::Module& module, const module_format::Program& initializer,
-                                                  const std::vector<bool>& read_by_functions, uint64_t most_bytes);
+                                                  const std::vector<bool>& read_by_functions, uint64_t most_bytes,
+                                                  const std::vector<bool>& runs = {});
 // The default limit: small compared with the rest, without creating too many parts.
 uint64_t usual_part_bytes(const module_format::Module& module);
 

@@ -15,6 +15,7 @@
 #include "core/open/module.h"
 #include "core/open/parameter_files.h"
 #include "core/route/route.h"
+#include "core/submit/initializer_parts.h"
 #include "core/submit/inspection.h"
 #include "core/submit/links.h"
 #include "core/submit/loading.h"
@@ -118,10 +119,10 @@ class Instance final : public memory::Counted {
   void make_room_for_code();
   // Loads one variant; returns its entries in the order of the executable.
   Status load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries);
-  // From which file a parameter was read, as an index in files_, and which version of it.
+  // From which file a parameter was read, as an index in names_, and which bytes of which version of it.
   struct Origin {
     uint32_t file = open::ParameterExtent::kOfModule;
-    open::FileIdentity identity{};
+    memory::WeightIdentity identity{};
   };
   // Where the parameters are.
   struct Located {
@@ -132,7 +133,12 @@ class Instance final : public memory::Counted {
     std::vector<Origin> origins;                // one per global
     std::vector<open::ParameterFiles::Named> names;  // of origins
     bool check_hashes = false;
+    Rerun rerun;  // of a refit
     void note(uint32_t global, const open::ParameterExtent& extent, std::string_view name);
+    // Of a parameter, wherever it is.
+    const memory::WeightIdentity& identity_of(uint32_t global, const Globals& made) const {
+      return made.weights[global] ? made.weights[global]->identity : origins[global].identity;
+    }
     // Keeps only names that a refit may need: of parameters that are not in memory.
     void drop_unused_names(const std::vector<bool>& in_memory);
   };
@@ -152,7 +158,8 @@ class Instance final : public memory::Counted {
   // by_content: the contents of files of weights take the place of their identity; empty also if that is not possible now.
   std::string derived_key(const Located& located, const Globals& made, bool by_content) const;
   // Takes them from those that share them, or computes them for all.
-  Status make_derived(const Located& located, const memory::Ref<Globals>& made, State& state);
+  // current: the values that a refit replaces.
+  Status make_derived(const Located& located, const memory::Ref<Globals>& made, const Globals* current, State& state);
   // Where derived values are on disk, for a key.
   struct DerivedFile {
     std::string name, head;                     // empty: nowhere; what the file begins with

@@ -248,6 +248,10 @@ Result<Interpreter::Outcome> Interpreter::run() {
     const mf::Instruction& instruction = *code->Get(next_);
     const uint32_t a = instruction.a(), b = instruction.b(), c = instruction.c();
     const mf::Op op = static_cast<mf::Op>(instruction.op());
+    if (recorded_ && op >= mf::Op::Dispatch && op <= mf::Op::Fill && !(*recorded_)[next_]) {
+      ++next_;
+      continue;
+    }
     switch (op) {
       case mf::Op::Return: {
         for (size_t i = 0; i < result_dims_.size(); ++i) {

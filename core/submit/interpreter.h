@@ -77,6 +77,9 @@ class Interpreter {
   // run() stops before each of these instructions when it reaches it, in this order; kept by reference.
   void pause_before(std::span<const uint32_t> instructions) { pauses_ = instructions; }
 
+  // The commands of instructions that are false here are not recorded; kept by reference. Empty: all are.
+  void record_only(const std::vector<bool>& instructions) { recorded_ = &instructions; }
+
   // Runs until the program returns, needs a scalar, or pauses. A failure's text is only the cause: callers add the context.
   Result<Outcome> run();
   // After kNeedsScalar: the int64 to read; pass its value before calling run() again.
@@ -114,6 +117,7 @@ class Interpreter {
   uint64_t steps_ = 0;
   uint32_t next_ = 0;                 // index of the next instruction
   std::span<const uint32_t> pauses_;  // the remaining pauses
+  const std::vector<bool>* recorded_ = nullptr;
 };
 
 }  // namespace heddle::submit

@@ -306,6 +306,7 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
   Interpreter interpreter(params_.program, params_.signature, argument_dims, symbols);
   interpreter.describe_slots(machine.slots);
   interpreter.pause_before(pauses);
+  if (params_.runs) interpreter.record_only(*params_.runs);
   Resolver resolver(params_.program, params_.signature, machine, argument_dims, params_.globals);
   std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas, and of the current piece
   std::vector<heddle_block_t> arenas;

@@ -30,8 +30,9 @@ struct RunParams {
   std::span<const memory::Ref<memory::Device>> devices;
   std::span<memory::Tensor* const> arguments;
   std::span<memory::Tensor* const> results;
-  const State* state = nullptr;  // NULL if the program uses none
-  Invocation* call = nullptr;    // begins with the first work that is enqueued; NULL for an initializer
+  const State* state = nullptr;             // NULL if the program uses none
+  Invocation* call = nullptr;               // begins with the first work that is enqueued; NULL for an initializer
+  const std::vector<bool>* runs = nullptr;  // of a whole program: the instructions whose commands run; NULL: all
 };
 
 class Run {

@@ -76,6 +76,32 @@ class RuntimeRefit : public OnDriver {
     }
     return module;
   }
+  // "main" returns v and what is computed from u and w: one value, u + w, or two, 2 u and 2 w.
+  ModuleBuilder computing(int values) const {
+    ModuleBuilder module = builder();
+    const uint32_t u = module.add_global("u", mf::GlobalKind::Parameter, 16, module.add_parameter("", "u", {kWidth}, {}), true);
+    const uint32_t w = module.add_global("w", mf::GlobalKind::Parameter, 16, module.add_parameter("", "w", {kWidth}, {}), true);
+    const uint32_t v = module.add_global("v", mf::GlobalKind::Parameter, 16, module.add_parameter("", "v", {kWidth}, {}));
+    const uint32_t one = module.add_global("one", mf::GlobalKind::Derived, 16);
+    const uint32_t two = values == 2 ? module.add_global("two", mf::GlobalKind::Derived, 16) : one;
+    ProgramBuilder first = program();
+    add(first, first.global(u), first.global(values == 2 ? u : w), first.global(one));
+    if (values == 2) add(first, first.global(w), first.global(w), first.global(two));
+    module.module.initializer.push_back(first.finish());
+    mf::FunctionT& function = module.add_function("main");
+    function.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(kWidth)}));
+    ProgramBuilder p = program();
+    if (values == 2) {
+      const uint32_t waited = p.transient(p.literal(kWidth * 4));
+      add(p, p.global(one), p.global(two), waited);
+      p.barrier();
+      add(p, waited, p.global(v), p.result(0));
+    } else {
+      add(p, p.global(one), p.global(v), p.result(0));
+    }
+    function.programs.push_back(p.finish());
+    return module;
+  }
   static void add(ProgramBuilder& p, uint32_t a, uint32_t b, uint32_t out) {
     const uint32_t width = p.literal(kWidth), one = p.literal(1);
     p.dispatch("add", kAdd, {ProgramBuilder::whole(a, kRead), ProgramBuilder::whole(b, kRead), ProgramBuilder::whole(out, kWrite)},
@@ -120,26 +146,68 @@ TEST_P(RuntimeRefit, ReplacesAllOrSomeValues) {
 
 // A file is used under its name only as long as the instance needs it.
 TEST_P(RuntimeRefit, NeedsOnlyFilesWhoseValuesItComputesWith) {
-  ModuleBuilder module = summing();
-  const std::string first = write("first", {{"u", 1}}), second = write("second", {{"v", 10}});
-  InstanceHandle instance = open(module, {{"", first}, {"", second}});
+  ModuleBuilder module = computing(1);
+  const std::string u = write("u1", {{"u", 1}}), w = write("w1", {{"w", 2}});
+  InstanceHandle instance = open(module, {{"", u}, {"", w}, {"", write("v1", {{"v", 10}})}});
   ASSERT_NE(instance, nullptr);
   heddle_function_t* main = find_function(instance, "main");
-  std::filesystem::remove(second);
-  const std::string third = write("third", {{"v", 20}});
-  HEDDLE_ASSERT_OK(try_refit(instance, {{"", third}}));
-  EXPECT_EQ(sum(main), 22);
+  EXPECT_EQ(sum(main), 13);
+  std::filesystem::remove(folder.path("v1"));
   const std::string old = folder.path("old");
-  std::filesystem::rename(first, old);
-  HEDDLE_EXPECT_FAILS(try_refit(instance, {{"", third}}), HEDDLE_STATUS_NOT_FOUND, first);
-  EXPECT_EQ(write("first", {{"u", 7}}), first);
-  HEDDLE_EXPECT_FAILS(try_refit(instance, {{"", third}}), HEDDLE_STATUS_FAILED_PRECONDITION, "is computed from 'u' again");
-  EXPECT_EQ(sum(main), 22);
-  HEDDLE_ASSERT_OK(try_refit(instance, {{"", first}}));
-  EXPECT_EQ(sum(main), 34);
+  std::filesystem::rename(w, old);
+  HEDDLE_ASSERT_OK(try_refit(instance, {{"", write("v2", {{"v", 20}})}}));
+  EXPECT_EQ(sum(main), 23) << "nothing is computed from v";
+  const std::string u2 = write("u2", {{"u", 2}});
+  HEDDLE_EXPECT_FAILS(try_refit(instance, {{"", u2}}), HEDDLE_STATUS_NOT_FOUND,
+                      "it also computes with 'w', which none of the given files has");
+  EXPECT_EQ(write("w1", {{"w", 7}}), w);
+  HEDDLE_EXPECT_FAILS(try_refit(instance, {{"", u2}}), HEDDLE_STATUS_FAILED_PRECONDITION, "is computed from 'w' again");
+  EXPECT_EQ(sum(main), 23);
+  HEDDLE_ASSERT_OK(try_refit(instance, {{"", w}}));
+  EXPECT_EQ(sum(main), 28);
   std::filesystem::remove(old);
-  HEDDLE_ASSERT_OK(try_refit(instance, {{"", third}}));
-  EXPECT_EQ(sum(main), 34);
+  HEDDLE_ASSERT_OK(try_refit(instance, {{"", u2}}));
+  EXPECT_EQ(sum(main), 29);
+}
+
+// Only what depends on the new values is computed again, and files of others are not read.
+TEST_P(RuntimeRefit, ComputesOnlyWhatDependsOnNewValues) {
+  ModuleBuilder module = computing(2);
+  ASSERT_EQ(module.write(folder.path("m.heddle")), "");
+  const std::vector<std::string> first = {write("u1", {{"u", 1}}), write("w1", {{"w", 2}}), write("v1", {{"v", 10}})};
+  ModuleHandle opened = open_module(runtime.get(), folder.path("m.heddle"));
+  ASSERT_NE(opened, nullptr);
+  InstanceHandle instance, other;
+  for (InstanceHandle* one : {&instance, &other})
+    HEDDLE_ASSERT_OK(create_instance(opened.get(), {{"", GetParam().device}}, one, {{"", first[0]}, {"", first[1]}, {"", first[2]}}));
+  heddle_function_t* main = find_function(instance, "main");
+  EXPECT_EQ(sum(main), 2 + 4 + 10);
+  for (const std::string& path : first) std::filesystem::remove(path);
+  auto dispatches = [](const InstanceHandle& of) {
+    return nlohmann::json::parse(instance_report(of, "statistics"))["dispatches"].get<int>();
+  };
+  int known = dispatches(instance);
+  auto computed = [&](const std::string& name, const std::vector<std::pair<std::string, float>>& tensors) {
+    HEDDLE_EXPECT_OK(try_refit(instance, {{"", write(name, tensors)}}));
+    const int now = dispatches(instance), more = now - known;
+    known = now;
+    return more;
+  };
+  EXPECT_EQ(computed("v2", {{"v", 20}}), 0);
+  EXPECT_EQ(computed("u2", {{"u", 3}}), 1);
+  EXPECT_EQ(sum(main), 6 + 4 + 20);
+  known = dispatches(instance);
+  EXPECT_EQ(computed("w2", {{"w", 5}}), 1);
+  EXPECT_EQ(sum(main), 6 + 10 + 20);
+  known = dispatches(instance);
+  EXPECT_EQ(computed("all", {{"u", 1}, {"w", 1}, {"v", 1}}), 2);
+  EXPECT_EQ(sum(main), 2 + 2 + 1);
+  EXPECT_EQ(sum(find_function(other, "main")), 2 + 4 + 10) << "the values of the other instance";
+  // Those of the same files are shared again, whichever parts were computed.
+  known = dispatches(other);
+  for (const char* file : {"v2", "u2", "w2", "all"}) HEDDLE_EXPECT_OK(try_refit(other, {{"", folder.path(file)}}));
+  EXPECT_EQ(sum(find_function(other, "main")), 5);
+  EXPECT_EQ(dispatches(other) - known, 1 + 1 + 2) << "two sets that no instance has any more, none for the last, and the call";
 }
 
 TEST_P(RuntimeRefit, KeepsTheOldValuesWhenItFails) {
