@@ -4,9 +4,7 @@
 #include <fcntl.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +15,7 @@
 #include <type_traits>
 
 #include "llvm/Support/ConvertUTF.h"
+#include "sdk/module/file_view.h"
 
 namespace heddle::import {
 namespace {
@@ -28,30 +27,6 @@ struct Descriptor {
     if (value >= 0) close(value);
   }
 };
-
-std::string directory_of(const std::string& path) {
-  size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-}
-
-// Opens a file next to the model. The location comes from the model file, so it must neither leave the directory nor follow links.
-int open_beside(const std::string& model_path, const std::string& location) {
-  Descriptor directory{open(directory_of(model_path).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
-  if (directory.value < 0) return -1;
-  open_how how{};
-  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;  // a FIFO would hang
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
-  long result = syscall(SYS_openat2, directory.value, location.c_str(), &how, sizeof how);
-  if (result < 0 && errno == ENOSYS) {
-    // an old kernel: only a plain name in the same directory can be checked without races
-    if (location.find('/') != std::string::npos || location == "..") {
-      errno = EXDEV;
-      return -1;
-    }
-    result = openat(directory.value, location.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-  }
-  return static_cast<int>(result);
-}
 
 bool parse_number(const std::string& text, uint64_t& value) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -71,16 +46,14 @@ std::string read_external(const OnnxFile& file, const onnx::TensorProto& tensor,
   if (length < size || offset > length - size)
     return what + " has " + std::to_string(length) + " bytes, its shape says at least " + std::to_string(offset + size);
   if (start > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - offset) return what + " has an offset beyond any file";
-  Descriptor data{open_beside(file.path, location)};
-  if (data.value < 0) {
-    // openat2 reports EXDEV for a location that leaves the directory, and ELOOP for one through a link.
-    const std::string cause = errno == EXDEV   ? "its location is outside the model's directory"
-                              : errno == ELOOP ? "its location is or goes through a link"
-                                               : std::strerror(errno);
-    return "opening " + what + " failed: " + cause + "; it must be below the model's directory, without links";
-  }
+  Descriptor data{module::open_beside(file.path, location)};
+  if (data.value < 0) return "opening " + what + " failed: " + module::why_not_beside(errno);
   struct stat info{};
   if (fstat(data.value, &info) != 0 || !S_ISREG(info.st_mode)) return what + " is not a regular file";
+  const auto held = static_cast<uint64_t>(info.st_size);
+  if (length != std::numeric_limits<uint64_t>::max() && (start > held || length > held - start))
+    return what + " is said to have " + std::to_string(length) + " bytes from byte " + std::to_string(start) + " on, and its file has " +
+           std::to_string(held) + "; copy the file or export the model again";
   const std::string changed = what + " was written to while the model was compiled; compile again while the model's files do not change";
   if (!file.external.is_unchanged(location, data.value)) return changed;
   for (uint64_t done = 0; done < size;) {

@@ -115,6 +115,13 @@ module::Status ParameterFiles::open(Source& source, const std::string& path, boo
     for (const std::string& shard : index.value().shards) {
       if (auto error = open(source, module::shard_path(path, shard), /*is_shard=*/true)) return error;
     }
+    for (const module::ShardIndex::Entry& entry : index.value().entries) {
+      const File& shard = source.files[entry.shard];
+      if (shard.index.find(entry.name)) continue;
+      return not_opened(path, HEDDLE_STATUS_DATA_LOSS,
+                        concat("it says that tensor ", in_quotes(entry.name), " is in ", in_quotes(shard.path),
+                               ", which does not have it; copy all shards again"));
+    }
     source.in_shards = std::move(index.value().entries);
     return std::nullopt;
   }
@@ -151,7 +158,7 @@ bool ParameterFiles::reads(const std::string& path) const {
   return identities_.contains({facts.st_dev, facts.st_ino});
 }
 
-std::vector<ParameterFiles::Found> ParameterFiles::find_all(const std::string& name, const std::string* scope, std::string& problem) const {
+std::vector<ParameterFiles::Found> ParameterFiles::find_all(const std::string& name, const std::string* scope) const {
   std::vector<Found> found;
   for (const Source& source : sources_) {
     if (scope && source.scope != *scope) continue;
@@ -164,10 +171,6 @@ std::vector<ParameterFiles::Found> ParameterFiles::find_all(const std::string& n
     }
     const module::ParameterEntry* entry = file->index.find(name);
     if (entry) found.push_back({&source, entry});
-    if (!entry && !source.in_shards.empty()) {
-      problem = concat(in_quotes(source.path), " says that tensor ", in_quotes(name), " is in ", in_quotes(file->path),
-                       ", which does not have it; copy all shards again");
-    }
   }
   return found;
 }
@@ -208,17 +211,16 @@ bool ParameterFiles::find_target(const std::string& text, const std::string& mod
     if (is_transposed && !text.ends_with(transposed_ending)) continue;
     const std::string target = text.substr(0, text.size() - (is_transposed ? transposed_ending.size() : 0));
     // A name may contain '=', so the whole text is tried before a scope.
-    std::string problem, name = target;
-    std::vector<Found> found = find_all(name, nullptr, problem);
+    std::string name = target;
+    std::vector<Found> found = find_all(name, nullptr);
     for (size_t split = target.find('='); found.empty() && split != std::string::npos; split = target.find('=', split + 1)) {
       const std::string scope = target.substr(0, split);
       name = target.substr(split + 1);
-      found = find_all(name, &scope, problem);
+      found = find_all(name, &scope);
     }
     if (!found.empty()) match = match_of(found, model_name, name);
-    if (!problem.empty()) match.problem = problem;
     match.is_transposed = is_transposed;
-    if (!found.empty() || !problem.empty()) return true;
+    if (!found.empty()) return true;
   }
   return false;
 }
@@ -293,12 +295,8 @@ module::Status ParameterFiles::resolve(const std::vector<std::string>& stored, c
   }
   for (const std::string& name : stored) {
     if (matches_.contains(name) || own_.contains(name)) continue;
-    std::string problem;
-    const std::vector<Found> found = find_all(name, nullptr, problem);
-    if (found.empty() && problem.empty()) continue;
-    Match match = found.empty() ? Match() : match_of(found, name, name);
-    if (!problem.empty()) match.problem = problem;
-    matches_.emplace(name, std::move(match));
+    const std::vector<Found> found = find_all(name, nullptr);
+    if (!found.empty()) matches_.emplace(name, match_of(found, name, name));
   }
   find_repeated();
   return std::nullopt;
@@ -427,8 +425,7 @@ module::Status ParameterFiles::check_use() const {
 }
 
 std::pair<std::string, uint64_t> ParameterFiles::place_of(const std::string& scope, const std::string& name) const {
-  std::string problem;
-  const std::vector<Found> found = find_all(name, &scope, problem);
+  const std::vector<Found> found = find_all(name, &scope);
   if (found.empty()) return {};
   return {found.front().source->path, found.front().entry->length};
 }

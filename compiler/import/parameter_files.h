@@ -93,7 +93,7 @@ class ParameterFiles {
 
   module::Status open(Source& source, const std::string& path, bool is_shard);
   // In all scopes, or in one.
-  std::vector<Found> find_all(const std::string& name, const std::string* scope, std::string& problem) const;
+  std::vector<Found> find_all(const std::string& name, const std::string* scope) const;
   Match match_of(const std::vector<Found>& found, const std::string& model_name, const std::string& name) const;
   // The tensor for "[SCOPE=]FILE_NAME[:transposed]"; false if no file has it. The match may have a problem.
   bool find_target(const std::string& text, const std::string& model_name, Match& match) const;

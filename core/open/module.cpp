@@ -8,7 +8,7 @@
 namespace heddle::open {
 
 Status to_status(const module::Error& failure, std::string_view context) {
-  return error(failure.code, "{}{}", context, failure.message);
+  return error(failure.code, "{}{}", context, module::one_line(failure.message));
 }
 
 Result<std::shared_ptr<const OpenModule>> OpenModule::open(const std::string& path, uint32_t flags) {

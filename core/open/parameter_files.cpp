@@ -59,6 +59,13 @@ Status ParameterFiles::open_shards(Source& source) {
     HEDDLE_RETURN_IF_ERROR(open_file(module::shard_path(path, shard)));
     HEDDLE_RETURN_IF_ERROR(read_index(files_.back()));
   }
+  for (const module::ShardIndex::Entry& entry : index.value().entries) {
+    const File& shard = files_[source.first_file + 1 + entry.shard];
+    if (shard.index.find(entry.name)) continue;
+    return error(HEDDLE_STATUS_DATA_LOSS,
+                 "heddle: opening parameter file {} failed: it says that tensor {} is in {}, which does not have it; copy all shards again",
+                 path, module::in_quotes(entry.name), shard.path);
+  }
   source.in_shards = std::move(index.value().entries);
   return Status();
 }
@@ -74,21 +81,15 @@ Status ParameterFiles::open(const std::vector<Named>& files) {
   return Status();
 }
 
-Result<std::pair<const ParameterFiles::File*, const module::ParameterEntry*>> ParameterFiles::find_in(const Source& source,
-                                                                                                      std::string_view name) const {
+std::pair<const ParameterFiles::File*, const module::ParameterEntry*> ParameterFiles::find_in(const Source& source,
+                                                                                              std::string_view name) const {
   const File* file = &files_[source.first_file];
-  if (source.in_shards.empty()) return std::pair(file, file->index.find(name));
+  if (source.in_shards.empty()) return {file, file->index.find(name)};
   auto shard = std::lower_bound(source.in_shards.begin(), source.in_shards.end(), name,
                                 [](const module::ShardIndex::Entry& entry, std::string_view key) { return entry.name < key; });
-  if (shard == source.in_shards.end() || shard->name != name) return std::pair(file, static_cast<const module::ParameterEntry*>(nullptr));
-  const File* found = file + 1 + shard->shard;
-  const module::ParameterEntry* entry = found->index.find(name);
-  if (!entry) {
-    return error(HEDDLE_STATUS_DATA_LOSS,
-                 "heddle: finding parameter '{}' failed: {} says that it is in {}, which does not have it; copy all shards again", name,
-                 file->path, found->path);
-  }
-  return std::pair(found, entry);
+  if (shard == source.in_shards.end() || shard->name != name) return {file, nullptr};
+  file += 1 + shard->shard;
+  return {file, file->index.find(name)};
 }
 
 namespace {
@@ -115,16 +116,16 @@ Result<ParameterExtent> ParameterFiles::blocks_of(const File& file, const module
   const auto type = static_cast<heddle_element_type_t>(parameter.element_type());
   if (!entry.block->decode) {
     return error(HEDDLE_STATUS_UNIMPLEMENTED,
-                 "heddle: reading parameter '{}' from {} failed: this version cannot convert values from type {}; convert the model to "
+                 "heddle: reading parameter {} from {} failed: this version cannot convert values from type {}; convert the model to "
                  "another type, such as Q4_K",
-                 entry.name, file.path, entry.dtype);
+                 module::in_quotes(entry.name), file.path, entry.dtype);
   }
   if (!module::decodes_to(type) || !has_dims(entry, parameter) ||
       module::tensor_bytes(HEDDLE_TYPE_BITS(type), entry.dims) != parameter.size_bytes()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                 "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {}, whose values are f32, f16 or "
+                 "heddle: reading parameter {} from {} failed: the module expects {}, the file has {}, whose values are f32, f16 or "
                  "bf16 as the module wants them; give the file that was written for this model, or compile the model again",
-                 entry.name, file.path, module::shape_text(type, dims_of(parameter)), dtype_text(entry));
+                 module::in_quotes(entry.name), file.path, module::shape_text(type, dims_of(parameter)), dtype_text(entry));
   }
   return ParameterExtent{file.descriptor, entry.offset, entry.length, file.identity, file.path, entry.block, type, parameter.size_bytes()};
 }
@@ -138,9 +139,7 @@ Status ParameterFiles::check_use(const OpenModule& module) const {
     for (const module_format::Parameter* parameter : *module.metadata().parameters()) {
       if (parameter->stored() || parameter->scope()->string_view() != source.scope) continue;
       names.push_back(parameter->name()->str());
-      auto found = find_in(source, names.back());
-      if (!found.ok()) return found.take_status();
-      is_used |= found->second != nullptr;
+      is_used |= find_in(source, names.back()).second != nullptr;
     }
     if (is_used) continue;
     const auto& entries = files_[source.in_shards.empty() ? source.first_file : source.first_file + 1].index.entries();
@@ -148,8 +147,8 @@ Status ParameterFiles::check_use(const OpenModule& module) const {
     if (names.empty()) hint += "; name the scope that it has, or compile the model with --params-out or --params-in";
     if (!entries.empty()) {
       const std::string meant = module::nearest(entries[0].name, names);
-      hint += fmt::format("; the file's first tensor is '{}'", entries[0].name);
-      if (!meant.empty()) hint += fmt::format(", did you mean '{}'?", meant);
+      hint += "; the file's first tensor is " + module::in_quotes(entries[0].name);
+      if (!meant.empty()) hint += fmt::format(", did you mean {}?", module::in_quotes(meant));
     }
     return error(HEDDLE_STATUS_NOT_FOUND, "heddle: reading parameters of {} failed: {} uses none of its tensors; {}", path, module.path(),
                  hint);
@@ -174,21 +173,21 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
     return ParameterExtent{extent.descriptor, extent.offset, extent.length, *identity, module.path()};
   }
   const std::string_view scope = parameter.scope()->string_view(), name = parameter.name()->string_view();
+  const std::string shown = module::in_quotes(name);
   const File* file = nullptr;
   const module::ParameterEntry* entry = nullptr;
   uint32_t of = 0;
   for (Source& source : sources_) {
     if (source.scope != scope) continue;
-    auto found = find_in(source, name);
-    if (!found.ok()) return found.take_status();
-    if (!found->second) continue;
+    const auto found = find_in(source, name);
+    if (!found.second) continue;
     source.is_used = true;
     if (entry && !source.over) {
       return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                   "heddle: finding parameter '{}' of scope '{}' failed: both {} and {} have it; name one of them", name, scope, file->path,
-                   found->first->path);
+                   "heddle: finding parameter {} of scope '{}' failed: both {} and {} have it; name one of them", shown, scope, file->path,
+                   found.first->path);
     }
-    std::tie(file, entry) = *found;
+    std::tie(file, entry) = found;
     of = static_cast<uint32_t>(&source - sources_.data());
   }
   if (!entry && optional) return ParameterExtent();
@@ -199,12 +198,12 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
     }
     if (!searched.empty()) {
       return error(HEDDLE_STATUS_NOT_FOUND,
-                   "heddle: finding parameter '{}' failed: no tensor of {} has that name; heddle params ls lists them", name, searched);
+                   "heddle: finding parameter {} failed: no tensor of {} has that name; heddle params ls lists them", shown, searched);
     }
     return error(HEDDLE_STATUS_NOT_FOUND,
-                 "heddle: finding parameter '{}' of {} failed: no file is given for its scope '{}'; pass one with "
+                 "heddle: finding parameter {} of {} failed: no file is given for its scope '{}'; pass one with "
                  "--params {}{}FILE",
-                 name, module.path(), scope, scope, scope.empty() ? "" : "=");
+                 shown, module.path(), scope, scope, scope.empty() ? "" : "=");
   }
   if (entry->block) {
     Result<ParameterExtent> blocks = blocks_of(*file, *entry, parameter);
@@ -214,10 +213,10 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
   const bool is_such = entry->is_untyped || (entry->element_type == parameter.element_type() && has_dims(*entry, parameter));
   if (!is_such || entry->length != parameter.size_bytes()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                 "heddle: reading parameter '{}' from {} failed: the module expects {}, the file has {} of {}; give the file that was "
+                 "heddle: reading parameter {} from {} failed: the module expects {}, the file has {} of {}; give the file that was "
                  "written for this "
                  "model, or compile the model again",
-                 name, file->path, module::shape_text(parameter.element_type(), dims_of(parameter)),
+                 shown, file->path, module::shape_text(parameter.element_type(), dims_of(parameter)),
                  module::shape_text(entry->element_type, entry->dims), entry->dtype);
   }
   ParameterExtent extent{file->descriptor, entry->offset, entry->length, file->identity, file->path};

@@ -43,7 +43,8 @@ class ParameterFiles {
   ParameterFiles(const ParameterFiles&) = delete;
   ParameterFiles& operator=(const ParameterFiles&) = delete;
 
-  // Opens the files and reads their indexes; an index of shards includes all of its shards. A scope may have several files.
+  // Opens the files and reads their indexes; an index of shards includes all of its shards, which must have the
+  // tensors that it says. A scope may have several files.
   Status open(const std::vector<Named>& files);
   // NOT_FOUND if the module takes no tensor from one of the files. Fast for files in which something was found.
   Status check_use(const OpenModule& module) const;
@@ -74,8 +75,8 @@ class ParameterFiles {
   // The place of a tensor that is stored in blocks.
   static Result<ParameterExtent> blocks_of(const File& file, const module::ParameterEntry& entry,
                                            const module_format::Parameter& parameter);
-  // Null if the source does not have the tensor; DATA_LOSS if the index names a shard that does not have it.
-  Result<std::pair<const File*, const module::ParameterEntry*>> find_in(const Source& source, std::string_view name) const;
+  // Null if the source does not have the tensor.
+  std::pair<const File*, const module::ParameterEntry*> find_in(const Source& source, std::string_view name) const;
 
   std::vector<File> files_;
   std::vector<Source> sources_;

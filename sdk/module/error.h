@@ -88,8 +88,10 @@ inline std::string in_quotes(std::string_view text) {
 
 // "No such file or directory; check the path": why a file cannot be opened for reading, and what to do about it.
 [[gnu::noinline]] inline std::string why_not_opened(int error_number) {
-  const bool is_refused = error_number == EACCES || error_number == EPERM;
-  return concat(std::strerror(error_number), is_refused ? "; give this user the right to read it" : "; check the path");
+  std::string_view next = "; check the path";
+  if (error_number == EACCES || error_number == EPERM) next = "; give this user the right to read it";
+  if (error_number == EBADF) next = "; pass a descriptor that is open for reading";
+  return concat(std::strerror(error_number), next);
 }
 
 // "No space left on device; free space, or choose a directory on another disk": the same for a file that cannot be written.

@@ -13,8 +13,17 @@ namespace heddle::module {
 using Wrong = std::string;
 
 // Opens a file for reading; the caller closes the descriptor. -1 with errno. A path /dev/fd/N or /proc/self/fd/N is the process's open descriptor N, whose
-// file need not have a name, or one that the process may open. Opening a FIFO does not wait.
+// file need not have a name, or one that the process may open; EBADF if it is not open for reading. Opening a FIFO does not wait.
 int open_to_read(const std::string& path);
+
+// Opens a file that another file names for reading: the location must neither leave that file's directory nor go through a link. -1 with errno, EXDEV
+// or ELOOP for these.
+int open_beside(const std::string& path, const std::string& location);
+// The text for that errno.
+std::string why_not_beside(int error_number);
+
+// Whether it is a path such as /dev/fd/3, which names an open descriptor: the files next to it are other descriptors.
+bool is_descriptor_path(const std::string& path);
 
 // The descriptor belongs to the caller.
 class FileView {

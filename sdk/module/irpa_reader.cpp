@@ -11,6 +11,7 @@
 #include "sdk/module/element_types.h"
 #include "sdk/module/layout.h"
 #include "sdk/module/safetensors_text.h"
+#include "sdk/module/safetensors_types.h"
 #include "sdk/module/utf8.h"
 
 namespace heddle::module {
@@ -34,7 +35,7 @@ Range range_at(const std::string& bytes, uint64_t at) {
   return {field(bytes, at, 8), field(bytes, at + 8, 8)};
 }
 
-// "f32[2,3]"; false for any other text, also for a size that is not `length`.
+// "f32[2,3]", or "C64[2,3]" for a type that only safetensors has; false for any other text, also for a size that is not `length`.
 bool parse_type(std::string_view text, uint64_t length, ParameterEntry& entry) {
   const size_t open = text.find('[');
   if (open == text.npos || text.back() != ']') return false;
@@ -49,8 +50,11 @@ bool parse_type(std::string_view text, uint64_t length, ParameterEntry& entry) {
     if (next != end && (*next != ',' || next + 1 == end)) return false;
     at = next == end ? end : next + 1;
   }
-  if (type == HEDDLE_TYPE_UNDEFINED || tensor_bytes(HEDDLE_TYPE_BITS(type), dims) != length) return false;
+  const SafetensorsType* other = type == HEDDLE_TYPE_UNDEFINED ? safetensors_type(text.substr(0, open)) : nullptr;
+  const uint32_t bits = other ? other->bits : HEDDLE_TYPE_BITS(type);
+  if (bits == 0 || (other && other->type != HEDDLE_TYPE_UNDEFINED) || tensor_bytes(bits, dims) != length) return false;
   entry.element_type = type;
+  entry.dtype = other ? other->name : element_type_name(type);
   entry.dims = std::move(dims);
   return true;
 }
@@ -100,7 +104,11 @@ class IrpaReader {
   }
   // Makes a segment absolute.
   bool place(uint64_t header, Range& segment, std::string_view what) {
-    if (segment.length == 0) segment.offset = 0;
+    if (segment.length == 0) {
+      segment.offset = 0;
+    } else if (segment.offset < kHeaderBytes) {
+      return fail(concat(what, " of the header at byte ", header, " begins in it, at its byte ", segment.offset));
+    }
     if (__builtin_add_overflow(header, segment.offset, &segment.offset) || segment.offset > file_bytes_ ||
         segment.length > file_bytes_ - segment.offset) {
       return fail(concat(what, " of the header at byte ", header, " has ", segment.length, " bytes, which are not all in the file's ",
@@ -115,12 +123,12 @@ class IrpaReader {
     if (at % kEntryAlignment != 0) return fail(who + " is not at a multiple of 16");
     if (!get(at, kPrefixBytes, bytes, who)) return false;
     if (bytes.substr(0, 4) != kIrpaMagic) return fail(who + " does not begin with IRPA");
-    const uint64_t major = field(bytes, 4, 2), size = field(bytes, 8, 8);
+    const uint64_t major = field(bytes, 4, 2), minor = field(bytes, 6, 2), size = field(bytes, 8, 8);
     next = field(bytes, 16, 8);
-    if (major != 0)
-      return unsupported(concat("it is an IRPA file of version ", major,
-                                ", and only version 0 is supported; write it again with iree-convert-parameters"));
-    if (size < kHeaderBytes) return fail(concat(who, " has ", size, " bytes, and version 0 has ", kHeaderBytes));
+    if (major != 0 || minor != 0)
+      return unsupported(concat("it is an IRPA file of version ", major, ".", minor,
+                                ", and only version 0.0 is supported; write it again with iree-convert-parameters"));
+    if (size != kHeaderBytes) return fail(concat(who, " has ", size, " bytes, and version 0 has ", kHeaderBytes));
     if (!get(at, kHeaderBytes, bytes, who)) return false;
     const uint64_t count = field(bytes, 32, 8);
     Range table = range_at(bytes, 40);
@@ -189,8 +197,8 @@ class IrpaReader {
       out.is_untyped = true;
       out.element_type = HEDDLE_TYPE_U8;
       out.dims = {static_cast<int64_t>(out.length)};
+      out.dtype = element_type_name(out.element_type);
     }
-    out.dtype = element_type_name(out.element_type);
     entries_.push_back(std::move(out));
     return true;
   }

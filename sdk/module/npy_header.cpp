@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "sdk/module/element_types.h"
+#include "sdk/module/printable.h"
 
 namespace heddle::module {
 
@@ -46,7 +47,7 @@ class NpyHeaderParser {
         if (Wrong wrong = dims(shape); !wrong.empty()) return wrong;
         has_shape = true;
       } else {
-        return at("key '" + std::string(key.substr(0, 40)) + "' is unknown or duplicate");
+        return at("key '" + one_line(key.substr(0, 40)) + "' is unknown or duplicate");
       }
       if (!take(',')) {
         if (!take('}')) return at("expected ',' or '}'");
@@ -91,7 +92,7 @@ class NpyHeaderParser {
       return "header: descr is not a string, as in structured arrays, which are not supported; save each field as an array";
     shape.element_type = npy_type_from_code(code);
     if (shape.element_type != HEDDLE_TYPE_UNDEFINED) return {};
-    const std::string shown = "'" + std::string(code.substr(0, 40)) + "'";
+    const std::string shown = "'" + one_line(code.substr(0, 40)) + "'";
     if (!code.empty() && code[0] == '>')
       return "header: type " + shown + " is big-endian; save it as little-endian, such as with array.astype(array.dtype.newbyteorder('<'))";
     return "header: type " + shown + " is not supported; convert it, such as with array.astype('float32')";

@@ -62,6 +62,13 @@ Result<ParameterIndex> read_npz_index(int descriptor, uint64_t file_bytes, const
 }
 
 Result<ParameterIndex> read_npy_index(int descriptor, uint64_t file_bytes, const std::string& path) try {
+  if (is_descriptor_path(path)) {
+    return Error{
+        HEDDLE_STATUS_INVALID_ARGUMENT,
+        concat("module: reading ", in_quotes(path),
+               " failed: the tensor of an .npy file has the name of the file, and a descriptor or memory has none; give a path, or "
+               "an .npz file, which has names")};
+  }
   std::string name = path.substr(path.rfind('/') + 1);
   if (name.size() > kArraySuffix.size() && name.ends_with(kArraySuffix)) name.resize(name.size() - kArraySuffix.size());
   std::vector<ParameterEntry> entries;

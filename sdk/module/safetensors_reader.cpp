@@ -6,16 +6,18 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <unordered_set>
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/json.h"
+#include "sdk/module/parameter_formats.h"
 #include "sdk/module/safetensors.h"
 #include "sdk/module/safetensors_text.h"
 #include "sdk/module/safetensors_types.h"
 
 namespace heddle::module {
 
-Error broken_index(const std::string& path, std::string_view cause) {
+[[gnu::cold]] Error broken_index(const std::string& path, std::string_view cause) {
   return {HEDDLE_STATUS_DATA_LOSS,
           concat("module: reading the index of ", in_quotes(path), " failed: ", cause, "; write or copy the file again")};
 }
@@ -24,7 +26,9 @@ Status read_bytes(int descriptor, const std::string& path, uint64_t offset, char
   for (uint64_t done = 0; done < bytes;) {
     const ssize_t got = pread(descriptor, out + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return broken_index(path, std::strerror(errno));
+    if (got < 0)
+      return Error{HEDDLE_STATUS_UNAVAILABLE,
+                   concat("module: reading ", in_quotes(path), " failed: ", std::strerror(errno), "; check its disk")};
     if (got == 0) return broken_index(path, concat("the file ends at byte ", offset + done, ", its header at ", offset + bytes));
     done += static_cast<uint64_t>(got);
   }
@@ -42,15 +46,23 @@ Status read_json(int descriptor, const std::string& path, uint64_t offset, uint6
 
 namespace {
 
-// `__metadata__`: an object of strings.
-bool read_string_map(JsonReader& reader, SafetensorsMetadata& out) {
-  if (!reader.enter('{')) return false;
+// "tensor 'a': the name is a duplicate"
+[[gnu::cold]] std::string duplicate(const std::string& name) {
+  return concat("tensor ", in_quotes(name), ": the name is a duplicate");
+}
+
+// `__metadata__`: an object of strings. Returns an error text, empty on success. Rarely large, so optimized for size.
+[[gnu::cold]] std::string read_string_map(JsonReader& reader, SafetensorsMetadata& out) {
+  constexpr std::string_view kNoStrings = "'__metadata__' is not an object of strings";
+  if (!reader.enter('{')) return std::string(kNoStrings);
+  std::unordered_set<std::string> names;
   while (reader.more()) {
     std::string name = reader.key(), text;
-    if (!reader.text(text)) return false;
+    if (!reader.text(text)) return std::string(kNoStrings);
+    if (!names.insert(name).second) return concat("key ", in_quotes(name), " of '__metadata__' is a duplicate");
     out.emplace_back(std::move(name), std::move(text));
   }
-  return true;
+  return {};
 }
 
 // Fills in dtype, dims, offset and length (still relative to the data); returns an error text, empty on success.
@@ -110,6 +122,8 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   uint64_t header_bytes = 0;
   for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | prefix[i];
   if (header_bytes > kMaxSafetensorsHeaderBytes) {
+    if (const std::string_view other = other_format({reinterpret_cast<const char*>(prefix), 8}); !other.empty())
+      return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: reading ", in_quotes(path), " failed: it is ", other)};
     return Error{HEDDLE_STATUS_DATA_LOSS,
                  concat("module: reading the index of ", in_quotes(path), " failed: header of ", header_bytes, " bytes is above ",
                         kMaxSafetensorsHeaderBytes, "; give a file of a format that is read: safetensors, GGUF, IRPA, .npz or .npy")};
@@ -131,7 +145,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
     entry.name = reader.key();
     if (entry.name == "__metadata__") {
       if (has_metadata) return broken_index(path, "header: '__metadata__' is a duplicate key");
-      if (!read_string_map(reader, metadata)) return broken_index(path, "header: '__metadata__' is not an object of strings");
+      if (const std::string wrong = read_string_map(reader, metadata); !wrong.empty()) return broken_index(path, "header: " + wrong);
       has_metadata = true;
       continue;
     }
@@ -144,8 +158,11 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   sort_by_place(entries);
   uint64_t end = 0;
   for (const SafetensorsEntry& entry : entries) {
-    if (entry.offset != end)
-      return broken_index(path, concat("tensor ", in_quotes(entry.name), ": it starts at data byte ", entry.offset, ", expected ", end));
+    if (entry.offset != end) {
+      const std::string wrong = concat("tensor ", in_quotes(entry.name), ": it starts at data byte ", entry.offset, ", expected ", end);
+      const std::string* twice = sort_by_name(entries);
+      return broken_index(path, twice ? duplicate(*twice) : wrong);
+    }
     end +=
         entry
             .length;  // at most the last end, which is checked against the file below; lengths are differences of offsets, so this cannot wrap
@@ -161,8 +178,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
   if (end != data_bytes) return broken_index(path, concat("tensors end at data byte ", end, ", the data has ", data_bytes, " bytes"));
   for (SafetensorsEntry& entry : entries) entry.offset += 8 + header_bytes;
 
-  if (const std::string* twice = sort_by_name(entries))
-    return broken_index(path, concat("tensor ", in_quotes(*twice), ": the name is a duplicate"));
+  if (const std::string* twice = sort_by_name(entries)) return broken_index(path, duplicate(*twice));
   return SafetensorsIndex(std::move(entries), std::move(metadata));
 } catch (const std::bad_alloc&) {
   return Error{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "module: reading a safetensors index failed: out of memory; free memory"};

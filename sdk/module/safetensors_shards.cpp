@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 
+#include "sdk/module/file_view.h"
 #include "sdk/module/json.h"
 #include "sdk/module/safetensors.h"
 #include "sdk/module/safetensors_text.h"
@@ -12,8 +13,9 @@
 namespace heddle::module {
 namespace {
 
-bool is_file_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.size() <= 255 && name.find_first_of(std::string_view("/\0", 2)) == name.npos;
+bool is_file_name(const std::string& name) {
+  return !name.empty() && one_line(name) == name && name != "." && name != ".." && name.size() <= 255 &&
+         name.find_first_of(std::string_view("/\0", 2)) == name.npos;
 }
 
 // Sorts the names and stores their numbers in the entries.
@@ -43,6 +45,13 @@ std::string shard_path(const std::string& index_path, const std::string& shard) 
 Result<ShardIndex> read_shard_index(int descriptor, uint64_t file_bytes, const std::string& path) try {
   if (file_bytes > kMaxSafetensorsHeaderBytes) {
     return broken_index(path, concat("its ", file_bytes, " bytes are above ", kMaxSafetensorsHeaderBytes));
+  }
+  if (is_descriptor_path(path)) {
+    return Error{
+        HEDDLE_STATUS_INVALID_ARGUMENT,
+        concat("module: reading the index of ", in_quotes(path),
+               " failed: it names shards, which are in its directory, and a descriptor or memory has none; give the path of the index, "
+               "or each shard as a file of its own")};
   }
   std::string json;
   if (Status failed = read_json(descriptor, path, 0, file_bytes, json)) return *failed;

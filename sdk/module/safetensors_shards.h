@@ -29,7 +29,7 @@ struct ShardIndex {
 bool is_shard_index(std::string_view first_bytes);
 
 // DATA_LOSS for a text of more than kMaxSafetensorsHeaderBytes, invalid UTF-8 or JSON, a duplicate name, and a shard that is not the name of a file
-// in the index's directory. A total that is not a number is ignored: nothing depends on it.
+// in the index's directory, without characters that a terminal would obey. INVALID_ARGUMENT for the path of a descriptor, which has no directory. A total that is not a number is ignored: nothing depends on it.
 Result<ShardIndex> read_shard_index(int descriptor, uint64_t file_bytes, const std::string& path);
 // The path of a shard.
 std::string shard_path(const std::string& index_path, const std::string& shard);

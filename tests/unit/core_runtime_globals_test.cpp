@@ -100,7 +100,8 @@ TEST_P(RuntimeGlobals, SaysWhichParameterIsMissingOrWrong) {
   HEDDLE_EXPECT_FAILS(create(write_tensors("shape.safetensors", "layer.bias", outside_, {2, 2})), HEDDLE_STATUS_INVALID_ARGUMENT,
                       "the module expects f32[4], the file has f32[2,2]");
   write_file(folder.path("broken.safetensors"), "not a safetensors file at all");
-  HEDDLE_EXPECT_FAILS(create(folder.path("broken.safetensors")), HEDDLE_STATUS_DATA_LOSS, "broken.safetensors");
+  HEDDLE_EXPECT_FAILS(create(folder.path("broken.safetensors")), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "broken.safetensors' failed: it is a text");
   HEDDLE_EXPECT_FAILS(create_instance(opened.get(), slots, &instance, {{"model", path}, {"model", path}}), HEDDLE_STATUS_DATA_LOSS,
                       "m.heddle");
 }

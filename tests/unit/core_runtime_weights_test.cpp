@@ -152,7 +152,10 @@ TEST_P(RuntimeShards, AnIndexThatIsWrongIsNamedWithItsShard) {
          {"'../a.safetensors' is not the name of a file"});
   expect(load_index("{\"weight_map\":{\"w0\":\"c.safetensors\"}}"), HEDDLE_STATUS_NOT_FOUND, {"c.safetensors", "No such file"});
   expect(load_index("{\"weight_map\":{\"w0\":\"b.safetensors\"}}"), HEDDLE_STATUS_DATA_LOSS,
-         {"says that it is in", "which does not have it"});
+         {"says that tensor 'w0' is in", "which does not have it"});
+  expect(load_index("{\"weight_map\":{\"w0\":\"a.safetensors\",\"w1\":\"a.safetensors\",\"w2\":\"b.safetensors\",\"w3\":\"b.safetensors\","
+                    "\"not in the mo\\ndule\":\"a.safetensors\"}}"),
+         HEDDLE_STATUS_DATA_LOSS, {"says that tensor 'not in the mo dule' is in", "a.safetensors, which does not have it"});
   expect(load_index("{\"weight_map\":{\"w0\":\"a.safetensors\"}}"), HEDDLE_STATUS_NOT_FOUND, {"'w1'", "no tensor of", "model.safetensors"});
 }
 

@@ -145,6 +145,9 @@ const Broken kBroken[] = {
     {"BeyondTheFile", "{" + entry("a", "[2]", "[0,8]") + "}", 7, "tensor 'a': its bytes [62, 70) are beyond the file's 69"},
     {"BytesBehind", "{" + entry("a", "[2]", "[0,8]") + "}", 9, "tensors end at data byte 8, the data has 9 bytes"},
     {"NameTwice", "{" + entry("a", "[1]", "[0,4]") + "," + entry("a", "[1]", "[4,8]") + "}", 8, "tensor 'a': the name is a duplicate"},
+    {"NameTwiceForTheSameBytes", "{" + entry("a", "[1]", "[0,4]") + "," + entry("a", "[1]", "[0,4]") + "}", 4,
+     "tensor 'a': the name is a duplicate"},
+    {"KeyOfMetadataTwice", R"({"__metadata__":{"x\ny":"1","b":"2","x\ny":"3"}})", 0, "key 'x y' of '__metadata__' is a duplicate"},
     {"DeepNesting", "{\"a\":" + std::string(2000, '[') + std::string(2000, ']') + "}", 0, "header"},
 };
 

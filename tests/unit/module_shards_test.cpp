@@ -60,6 +60,7 @@ TEST(Shards, WhatIsWrongIsSaid) {
       {R"({"weight_map": {"a": ".."}})", "'..' is not the name of a file"},
       {R"({"weight_map": {"a": ""}})", "'' is not the name of a file"},
       {R"({"weight_map": {"a": "x\u0000y"}})", "is not the name of a file"},
+      {R"({"weight_map": {"a": "x\nheddle run: ok"}})", "'x heddle run: ok' is not the name of a file"},
       {R"({"weight_map": {"a": "x", "a": "y"}})", "'a': the name is a duplicate"},
       {"{\"weight_map\": {\"\xff\": \"x\"}}", "failed"},
   };
@@ -74,6 +75,24 @@ TEST(Shards, WhatIsWrongIsSaid) {
   auto index = parse(many + "}}");
   ASSERT_FALSE(index);
   EXPECT_THAT(index.error().message, HasSubstr("4097 shards are above 4096"));
+}
+
+// Names of shards would be other descriptors of the process.
+TEST(Shards, AnIndexWithoutADirectoryIsRefused) {
+  TemporaryFolder folder;
+  const std::string text = R"({"weight_map": {"a": "0"}})";
+  write_file(folder.path("i.json"), text);
+  const int descriptor = open(folder.path("i.json").c_str(), O_RDONLY | O_CLOEXEC);
+  const std::string number = std::to_string(descriptor), process = std::to_string(getpid());
+  for (const std::string& directory : {std::string("/proc/self/fd/"), std::string("/dev/fd/"), "/proc/" + process + "/fd/",
+                                       std::string("/proc/thread-self/fd/"), std::string("/dev/fd/../fd/")}) {
+    auto index = read_shard_index(descriptor, text.size(), directory + number);
+    ASSERT_FALSE(index) << directory;
+    EXPECT_EQ(index.error().code, HEDDLE_STATUS_INVALID_ARGUMENT);
+    EXPECT_THAT(index.error().message, HasSubstr("give the path of the index"));
+  }
+  EXPECT_TRUE(read_shard_index(descriptor, text.size(), folder.path("i.json")));
+  close(descriptor);
 }
 
 TEST(Shards, AnIndexIsNoSafetensorsFile) {
