@@ -25,6 +25,15 @@ class Fields {
   std::string text;
 };
 
+// "f32[2,3]", "C64[2,3]"; empty for a tensor whose type is not known.
+std::string type_of(const SafetensorsTensor& tensor) {
+  if (tensor.is_untyped) return {};
+  if (tensor.dtype.empty()) return shape_text(tensor.element_type, tensor.dims);
+  std::vector<std::string> extents;
+  for (int64_t extent : tensor.dims) extents.push_back(std::to_string(extent));
+  return type_text(tensor.dtype, extents);
+}
+
 }  // namespace
 
 Status write_irpa(const std::vector<SafetensorsTensor>& tensors, const std::string& path) {
@@ -36,7 +45,7 @@ Status write_irpa(const std::vector<SafetensorsTensor>& tensors, const std::stri
     if (!names.insert(tensor.name).second)
       return Error{HEDDLE_STATUS_INVALID_ARGUMENT,
                    concat("module: writing ", in_quotes(path), " failed: the name ", in_quotes(tensor.name), " is a duplicate")};
-    const std::string type = tensor.dtype.empty() ? shape_text(tensor.element_type, tensor.dims) : std::string();
+    const std::string type = type_of(tensor);
     table.u64(kDataBytes).number(kData, 4).u64(0).range(metadata.size(), tensor.name.size());
     metadata += tensor.name;
     table.range(metadata.size(), type.size()).u64(kDataAlignment).range(data, tensor.source.size_bytes);

@@ -30,7 +30,8 @@ struct SafetensorsTensor {
   heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;
   std::vector<int64_t> dims;
   ParameterSource source;
-  std::string dtype = {};  // the format's name of a type that Heddle lacks; then element_type is undefined
+  std::string dtype = {};   // the format's name of a type that Heddle lacks; then element_type is undefined
+  bool is_untyped = false;  // the shape is u8[bytes] because no other is known
 };
 
 // Writes tensors in the given order, after a header padded to 8 bytes, through a temporary file. UNIMPLEMENTED for i4 and u4, for which the format

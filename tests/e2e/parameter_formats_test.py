@@ -2,6 +2,7 @@
 """Parameter files that this test writes itself: GGUF with every block type, compared with values that NumPy computes from the definitions of the
 types, and IRPA; heddle params and heddle run on both, on .npz and on .npy."""
 import json
+import os
 import struct
 import unittest
 
@@ -368,6 +369,64 @@ class OtherFormats(HeddleTestCase):
                 self.assertEqual((loaded[name].dtype, loaded[name].shape), (array.dtype, array.shape), name)
                 self.assertTrue(np.array_equal(loaded[name], array), name)
 
+    def test_irpa_keeps_types_that_only_safetensors_has(self):
+        bits = {"C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8}
+        entries, data = {}, b""
+        for name, size in bits.items():
+            content = os.urandom(2 * 12 * size // 8)
+            entries[name] = {"dtype": name, "shape": [2, 12], "data_offsets": [len(data), len(data) + len(content)]}
+            data += content
+        text = json.dumps(entries).encode()
+        first, second, third = (self.folder / name for name in ("a.safetensors", "b.irpa", "c.safetensors"))
+        first.write_bytes(struct.pack("<Q", len(text)) + text + data)
+        self.succeed("params", "convert", first, "-o", second)
+        listed = json.loads(self.succeed("params", "ls", second, "--format", "json").stdout)
+        self.assertEqual({(row["name"], row["type"], tuple(row["shape"])) for row in listed["tensors"]}, {(name, name, (2, 12)) for name in bits})
+        self.succeed("params", "convert", second, "-o", third)
+        for name in bits:
+            for file in (first, third):
+                self.succeed("params", "extract", file, name, "-o", self.folder / f"{file.stem}.bin")
+            self.assertEqual((self.folder / "c.bin").read_bytes(), (self.folder / "a.bin").read_bytes(), name)
+        self.assertIn("tensor 'C64': this version does not write complex numbers (C64) as .npy; write .safetensors",
+                      self.fail_with(1, "params", "convert", first, "-o", self.folder / "d.npz", "--only", "C64").stderr)
+        self.assertIn("NumPy has no type for F4; write a .bin file", self.fail_with(1, "params", "extract", first, "F4", "-o", self.folder / "d.npy").stderr)
+
+    def test_other_files_are_recognized_by_both_programs(self):
+        cases = {
+            "an HDF5 file": b"\x89HDF\r\n\x1a\n" + bytes(100), "a pickle, such as an older .pt file": b"\x80\x02}q\x00(X\x01\x00\x00\x00wq\x01K\x01u.",
+            "perhaps a pointer of Git LFS": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+            "a text, or a page that a download returned": b"<!DOCTYPE html>\n<html><body>404</body></html>\n",
+        }
+        for text, content in cases.items():
+            file = self.folder / "model.safetensors"
+            file.write_bytes(content)
+            for arguments in (("params", "ls", file), self.run_with(file)):
+                error = self.fail_with(1, *arguments).stderr
+                self.assertIn(text, error)
+                self.assertEqual(len(error.splitlines()), 1, error)
+
+    def test_names_in_files_do_not_break_lines(self):
+        text = "de\x1b[31mscr\nheddle run: ok"
+        header = ("{'" + text + "': '<f4', 'fortran_order': False, 'shape': (2,), }\n").encode()
+        (self.folder / "w.npy").write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + bytes(8))
+        entry = json.dumps({text: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+        (self.folder / "w.safetensors").write_bytes(struct.pack("<Q", len(entry)) + entry + bytes(4))
+        for arguments in (("params", "ls", self.folder / "w.npy"), self.run_with(self.folder / "w.npy"), self.run_with(self.folder / "w.safetensors"),
+                          ("params", "extract", self.folder / "w.safetensors", text, "-o", self.folder / "none" / "w.npy")):
+            error = self.fail_with(1, *arguments).stderr
+            self.assertEqual(len(error.splitlines()), 1, error)
+            self.assertNotIn("\x1b", error)
+
+    def test_a_shard_that_lacks_a_tensor_is_an_error_although_nothing_uses_it(self):
+        np.savez(self.folder / "a.npz", w=self.weight)
+        self.succeed("params", "convert", self.folder / "a.npz", "-o", self.folder / "s.safetensors")
+        index = self.folder / "model.safetensors.index.json"
+        for tensors, code in ((["w"], 0), (["w", "zz"], 1)):
+            index.write_text(json.dumps({"weight_map": dict.fromkeys(tensors, "s.safetensors")}))
+            for arguments in (("params", "ls", index), self.run_with(index)):
+                error = (self.fail_with(1, *arguments) if code else self.succeed(*arguments)).stderr
+                self.assertTrue("has tensor 'zz'" in error or "says that tensor 'zz' is in" in error if code else not error, error)
+
     def test_broken_irpa_is_refused(self):
         file = self.folder / "a.irpa"
 
@@ -384,7 +443,12 @@ class OtherFormats(HeddleTestCase):
         assert_fails("refers to one beyond the file", next_header=2**64 - 16)  # would be a cycle if it wrapped
         assert_fails("does not begin with IRPA", next_header=96)
         assert_fails("is not at a multiple of 16", next_header=97)
-        assert_fails("it is an IRPA file of version 1", (4, b"\1\0"))
+        assert_fails("it is an IRPA file of version 1.0, and only version 0.0 is supported", (4, b"\1\0"))
+        assert_fails("it is an IRPA file of version 0.1, and only version 0.0 is supported", (6, b"\1\0"))
+        for size in (0, 87, 89, 2**64 - 1):
+            assert_fails(f"the header at byte 0 has {size} bytes, and version 0 has 88", (8, struct.pack("<Q", size)))
+        for at, what in ((40, "the table of entries"), (56, "the metadata"), (72, "the data")):
+            assert_fails(f"{what} of the header at byte 0 begins in it, at its byte 0", (at, struct.pack("<Q", 0)))
         assert_fails("the name is a duplicate", entries=[("w", b"x"), ("w", b"y")])
         assert_fails("are left of the table", (96, huge))
         assert_fails("of the metadata are beyond its 1", (96 + 20, huge))

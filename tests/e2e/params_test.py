@@ -19,7 +19,7 @@ from heddle_command import TEST_ALL, HeddleTestCase, environment, heddle, heddle
 
 MIB = 1 << 20
 MOST_MEMORY_MIB = 64
-TYPES = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I64": np.int64, "I8": np.int8, "BOOL": np.bool_}
+TYPES = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I64": np.int64, "I8": np.int8, "U32": np.uint32, "BOOL": np.bool_}
 
 
 def header_of(tensors):
@@ -109,6 +109,91 @@ class Formats(ParamsCase):
             self.assertEqual((self.folder / "one.bin").read_bytes(), array.tobytes())
         self.succeed("params", "convert", one, "-o", second)
         self.assert_same(read_safetensors(second), {"one": array})
+
+    def onnx_model(self, *more):
+        """Initializers in every way in which ONNX stores them."""
+        random = np.random.default_rng(7)
+        self.values = {"raw": random.standard_normal((3, 4)).astype(np.float32), "floats": np.array([1, 2, 3.5], np.float32),
+                       "doubles": np.array([1, 2.5]), "longs": np.array([-1, 2, 3, 2**40]), "halves": np.array([[1], [-2]], np.float16),
+                       "bytes": np.array([-1, 0, 5], np.int8), "naturals": np.array([2**32 - 1, 4], np.uint32), "mask": np.array([True, False]),
+                       "scalar": np.float32(7).reshape(()), "none": np.zeros((0, 3), np.float32), "large": random.standard_normal((200, 100))}
+        kinds = {"floats": TensorProto.FLOAT, "doubles": TensorProto.DOUBLE, "longs": TensorProto.INT64, "halves": TensorProto.FLOAT16,
+                 "bytes": TensorProto.INT8, "naturals": TensorProto.UINT32, "mask": TensorProto.BOOL}
+        tensors = [helper.make_tensor(name, kinds[name], array.shape, array.flatten().tolist()) if name in kinds else numpy_helper.from_array(array, name)
+                   for name, array in self.values.items()]
+        graph = helper.make_graph([helper.make_node("Identity", ["raw"], ["y"])], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 4])],
+                                  [*tensors, *more])
+        return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 20)])
+
+    def test_initializers_of_onnx_inside_and_outside_of_the_model(self):
+        inside, outside = self.folder / "a.onnx", self.folder / "b.onnx"
+        onnx.save(self.onnx_model(), inside)
+        onnx.save(self.onnx_model(), outside, save_as_external_data=True, location="b.data", size_threshold=0)
+        for model in (inside, outside):
+            for ending in (".safetensors", ".npz"):
+                self.succeed("params", "convert", model, "-o", model.with_suffix(ending))
+            self.assert_same(read_safetensors(model.with_suffix(".safetensors")), self.values)
+            self.succeed("params", "diff", model, model.with_suffix(".npz"))
+            self.assertIn("ONNX, 11 tensors", self.succeed("params", "verify", model, "--nan").stdout)
+            self.assertEqual(self.succeed("params", "dump", model, "longs", "mask").stdout, "longs=i64[4]=-1,2,3,1099511627776\nmask=bool[2]=true,false\n")
+            self.succeed("params", "extract", model, "large", "-o", self.folder / "large.npy")
+            self.assertTrue(np.array_equal(np.load(self.folder / "large.npy"), self.values["large"]))
+        listed = json.loads(self.succeed("params", "ls", outside, "--format", "json").stdout)
+        self.assertEqual((listed["format"], listed["total"]["tensors"]), ("ONNX", 11))
+        self.assertIn(str(self.folder / "b.data"), {row["file"] for row in listed["tensors"]})
+        self.succeed("params", "diff", inside, outside)
+
+    def test_initializers_of_onnx_that_are_not_read(self):
+        model = self.folder / "a.onnx"
+        onnx.save(self.onnx_model(helper.make_tensor("words", TensorProto.STRING, [1], [b"a"])), model)
+        done = self.succeed("params", "ls", model)
+        self.assertIn("1 initializers have types that are not read and are left out; the first is tensor 'words'", done.stderr)
+        self.assertIn("11 tensors", done.stdout)
+
+    def test_hostile_onnx_is_refused_with_one_line(self):
+        model = self.folder / "a.onnx"
+        secret = self.folder / "secret.bin"
+        secret.write_bytes(bytes(64))
+        (self.folder / "models").mkdir()
+        (self.folder / "link.bin").symlink_to(secret)
+        whole = self.onnx_model()
+
+        def assert_fails(text, tensor, where=model):
+            where.write_bytes(self.onnx_model(tensor).SerializeToString())
+            error = self.fail_with(1, "params", "ls", where).stderr
+            self.assertIn(text, error)
+            self.assertEqual(len(error.splitlines()), 1, error)
+
+        def external(**entries):
+            tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+            for key, value in entries.items():
+                tensor.external_data.add(key=key, value=str(value))
+            return tensor
+
+        assert_fails("its location is outside the model's directory", external(location="../secret.bin"), self.folder / "models" / "a.onnx")
+        assert_fails("its location is outside the model's directory", external(location=secret))
+        assert_fails("its location is or goes through a link", external(location="link.bin"))
+        assert_fails("No such file or directory", external(location="gone.bin"))
+        assert_fails("its external data has no location", external(offset=0))
+        assert_fails("external offset 'x' is not a number", external(location="secret.bin", offset="x"))
+        assert_fails("would end at byte 68, and the file has 64", external(location="secret.bin", offset=52))
+        assert_fails("its external data ends beyond any file", external(location="secret.bin", length=2**63))
+        assert_fails("would end at byte 1099511627776", external(location="secret.bin", length=2**40))
+        assert_fails("has 15 bytes, and its shape needs 16", external(location="secret.bin", length=15))
+        assert_fails("its external data ends beyond any file", external(location="secret.bin", offset=2**64 - 8))
+        assert_fails("it has 4 bytes, and its shape needs 8", TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2], raw_data=bytes(4)))
+        assert_fails("it has 8 bytes, and its shape needs 16", TensorProto(name="w", data_type=TensorProto.INT64, dims=[2], int64_data=[1]))
+        assert_fails("its size is above 2^63-1", TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2**40, 2**40]))
+        assert_fails("a negative extent", TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[-1]))
+        assert_fails("tensor 'raw': the name is a duplicate", TensorProto(name="raw", data_type=TensorProto.FLOAT, dims=[0]))
+        assert_fails("has no name", TensorProto(data_type=TensorProto.FLOAT, dims=[0]))
+        assert_fails("tensor 'a?b c': it has 0 bytes", TensorProto(name="a\x1bb\nc", data_type=TensorProto.FLOAT, dims=[1]))
+        content = whole.SerializeToString()
+        end = content.index(b"large")  # after it are 160,000 bytes of one tensor
+        for size in (*range(8, end, 7), len(content) - 1):
+            model.write_bytes(content[:size])
+            error = self.fail_with(1, "params", "ls", model).stderr
+            self.assertEqual(len(error.splitlines()), 1, (size, error))
 
     def test_types_in_a_row_are_each_aligned(self):
         arrays = {"a": np.ones(3, np.int8), "b": np.ones(5, np.float16), "c": np.ones(3, np.float64), "d": np.ones(1, np.float32)}

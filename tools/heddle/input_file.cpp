@@ -30,8 +30,12 @@ Wrong InputFile::about(const std::string& what) const {
 }
 
 Wrong InputFile::open(const std::string& path) {
+  return adopt(module::open_to_read(path), path);
+}
+
+Wrong InputFile::adopt(int descriptor, const std::string& path) {
   path_ = path;
-  descriptor_ = module::open_to_read(path);
+  descriptor_ = descriptor;
   if (descriptor_ < 0 || fstat(descriptor_, &facts_) != 0) return module::why_not_opened(errno);
   if (S_ISDIR(facts_.st_mode)) return "it is not a regular file but a directory; name a file in it";
   return S_ISREG(facts_.st_mode) ? Wrong() : "it is not a regular file; copy its data into one";

@@ -23,6 +23,8 @@ class InputFile {
 
   // Error texts do not contain the path; about() adds it. Does not wait for the writer of a FIFO, which is not a regular file.
   Wrong open(const std::string& path);
+  // The same for a descriptor, which it closes; -1: errno says why there is none.
+  Wrong adopt(int descriptor, const std::string& path);
   // Fills all of `out`; a file that ends earlier is an error.
   Wrong read(uint64_t offset, std::span<std::byte> out) const;
   // An error text if the file was modified since it was opened, as far as the file system's time stamps show it.

@@ -38,6 +38,12 @@ Json shape_json(const StoredTensor& tensor) {
   return Json(tensor.shape.dims);
 }
 
+Wrong why_not_npy(const StoredTensor& tensor) {
+  if (tensor.block) return "this version cannot read values of type " + tensor.dtype;
+  if (tensor.dtype == "C64") return "this version does not write complex numbers (C64) as .npy";
+  return "NumPy has no type for " + tensor.dtype;
+}
+
 Json number_json(double value) {
   return std::isfinite(value) ? Json(value) : Json("inf");
 }

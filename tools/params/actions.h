@@ -32,6 +32,8 @@ Wrong select(const Checkpoint& checkpoint, const std::vector<std::string>& globs
 // The array of a tensor's extents; each a number, or "inf" if JSON cannot represent it.
 Json shape_json(const StoredTensor& tensor);
 Json number_json(double value);
+// Why a tensor without values cannot be written as .npy.
+Wrong why_not_npy(const StoredTensor& tensor);
 
 // "--progress": shows on stderr how much is done.
 class Progress {

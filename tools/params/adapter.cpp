@@ -23,7 +23,7 @@ constexpr size_t kMostPatternBytes = 1000;
 constexpr const char kMergeElsewhere[] = "; merge it with PEFT's merge_and_unload, and give the merged weights with --params";
 
 std::string quote(std::string_view text) {
-  return "'" + std::string(text) + "'";
+  return module::in_quotes(text);
 }
 
 // What PEFT writes in adapter_config.json, as far as it matters here.

@@ -3,8 +3,9 @@
 #include "tools/params/checkpoint.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
-#include <filesystem>
+#include <map>
 #include <new>
 
 #include "sdk/module/element_types.h"
@@ -13,37 +14,15 @@
 #include "sdk/module/parameter_formats.h"
 #include "sdk/module/safetensors_shards.h"
 #include "tools/heddle/npy.h"
+#include "tools/params/onnx_initializers.h"
 
 namespace heddle::tool {
 namespace {
 
 using module::concat;
 using module::in_quotes;
-using std::string_view_literals::operator""sv;
 
-constexpr const char kRead[] = "this version reads safetensors (also in shards, by their index), GGUF, IRPA, .npz and .npy";
-
-// Names an unsupported format by its first bytes; empty if it is unknown.
-std::string other_format(std::string_view first) {
-  const std::pair<std::string_view, std::string_view> kFormats[] = {
-      {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
-      {{reinterpret_cast<const char*>(module::kMagic), sizeof(module::kMagic)},
-       "a compiled module, whose parameters heddle explain counts"},
-  };
-  for (const auto& [magic, what] : kFormats) {
-    if (first.substr(0, magic.size()) == magic) return std::string(what);
-  }
-  if (first.size() >= 2 && first[0] == '\x80' && first[1] >= 2 && first[1] <= 5)
-    return "a pickle, such as an older .pt file, which may run code";
-  // Protocol buffers: field 1 is the version of ONNX's IR, followed by a field with a length or a number.
-  const bool is_onnx =
-      first.size() >= 3 && first[0] == 8 && first[1] > 0 && first[1] < 64 && (first[2] & 7) % 2 == 0 && first[2] > 8 && first[2] < 0x78;
-  return is_onnx ? "an ONNX model, which heddle compile reads with its external data" : "";
-}
-
-std::string refusal(const std::string& what) {
-  return "it is " + what + "; " + kRead;
-}
+constexpr const char kRead[] = "this version reads safetensors (also in shards, by their index), GGUF, IRPA, .npz, .npy and ONNX";
 
 }  // namespace
 
@@ -75,7 +54,10 @@ Wrong Checkpoint::open(const std::string& path) {
 Wrong Checkpoint::open_single(const std::string& first) {
   const InputFile& file = files_[0];
   if (first.empty()) return file.about("it is empty");
-  if (const std::string other = other_format(first); !other.empty()) return file.about(refusal(other));
+  if (first.starts_with(std::string_view(reinterpret_cast<const char*>(module::kMagic), sizeof(module::kMagic))))
+    return file.about(concat("it is a compiled module, whose parameters heddle explain counts; ", kRead));
+  if (module::is_onnx(first)) return open_onnx();
+  if (const std::string_view other = module::other_format(first); !other.empty()) return file.about(concat("it is ", other, "; ", kRead));
   const module::ParameterFormat format = module::parameter_format(first);
   // The size of a safetensors header, below 2^32.
   if (format == module::ParameterFormat::kSafetensors && (first.size() < 8 || first.substr(4) != std::string_view("\0\0\0\0", 4))) {
@@ -96,6 +78,37 @@ Wrong Checkpoint::open_indexed(uint32_t file, const std::string& first_bytes) {
     tensors_.push_back({entry.name, Shape{converts ? HEDDLE_TYPE_F32 : entry.element_type, entry.dims}, has_type ? "" : entry.dtype, file,
                         entry.offset, entry.length, entry.crc, entry.header_bytes, entry.block, entry.pattern, entry.is_untyped});
   }
+  return {};
+}
+
+Wrong Checkpoint::open_onnx() {
+  format_ = "ONNX";
+  std::vector<Initializer> all;
+  IgnoredInitializers ignored;
+  if (Wrong wrong = read_initializers(files_[0].view(), all, ignored); !wrong.empty()) return files_[0].about(wrong);
+  std::map<std::string, uint32_t> file_of_location;
+  for (Initializer& one : all) {
+    uint32_t file = 0;
+    if (!one.location.empty() && one.length > 0) {
+      const auto [at, is_new] = file_of_location.emplace(one.location, static_cast<uint32_t>(files_.size()));
+      file = at->second;
+      const std::string who = concat("tensor ", in_quotes(one.name), ": its external data ", in_quotes(one.location));
+      if (is_new) {
+        const int descriptor = module::open_beside(path_, one.location);
+        if (descriptor < 0) return files_[0].about(concat(who, " cannot be opened: ", module::why_not_beside(errno)));
+        InputFile& opened = files_.emplace_back();
+        if (Wrong wrong = opened.adopt(descriptor, module::shard_path(path_, one.location)); !wrong.empty()) return opened.about(wrong);
+      }
+      if (one.external_end > files_[file].size_bytes())
+        return files_[0].about(concat(who, " would end at byte ", one.external_end, ", and the file has ", files_[file].size_bytes(),
+                                      "; copy the file or export the model again"));
+    }
+    tensors_.push_back(
+        {one.name, std::move(one.shape), std::move(one.dtype), file, one.offset, one.length, {}, 0, nullptr, std::move(one.values), false});
+  }
+  if (ignored.count > 0)
+    warnings_.push_back(files_[0].about(
+        concat(ignored.count, " initializers have types that are not read and are left out; the first is ", ignored.first)));
   return {};
 }
 

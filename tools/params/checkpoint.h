@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Named tensors in one or several files of any supported format: safetensors, safetensors in shards with an index, GGUF, IRPA, .npz, .npy. Opening reads
-// only headers; data is read in parts, and no file is mapped. Used by every action of heddle params.
+// Named tensors in one or several files of any supported format: safetensors, safetensors in shards with an index, GGUF, IRPA, .npz, .npy, and the
+// initializers of ONNX models. Opening reads only headers; data is read in parts, and no file is mapped. Used by every action of heddle params.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct StoredTensor {
   std::string shape_text() const;
 };
 
-constexpr const char kParameterFileHelp[] = "parameter file: safetensors, model.safetensors.index.json, GGUF, IRPA, .npz or .npy";
+constexpr const char kParameterFileHelp[] = "parameter file: safetensors, model.safetensors.index.json, GGUF, IRPA, .npz, .npy or .onnx";
 
 class Checkpoint {
  public:
@@ -47,7 +47,7 @@ class Checkpoint {
   Wrong open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // "safetensors", "safetensors in shards", "GGUF", "IRPA", "npz", "npy"
+  // "safetensors", "safetensors in shards", "GGUF", "IRPA", "npz", "npy", "ONNX"
   const std::string& format() const { return format_; }
   const std::vector<InputFile>& files() const { return files_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // sorted by name
@@ -69,6 +69,7 @@ class Checkpoint {
   Wrong open_single(const std::string& first_bytes);
   Wrong open_indexed(uint32_t file, const std::string& first_bytes);
   Wrong open_shards();
+  Wrong open_onnx();
 
   std::string path_, format_;
   std::vector<InputFile> files_;

@@ -59,12 +59,12 @@ Wrong rename_all(const std::vector<std::string>& renames, std::vector<Planned>& 
     if (equals == std::string::npos) return "--rename '" + rename + "': expected OLD=NEW";
     if (found == planned.end()) return "--rename '" + rename + "': no tensor of that name is written";
     if (equals + 1 == rename.size()) return "--rename '" + rename + "': there is no name after '='";
-    if (!renamed.insert(found->from->name).second) return "--rename: '" + found->from->name + "' is renamed twice";
+    if (!renamed.insert(found->from->name).second) return "--rename: " + module::in_quotes(found->from->name) + " is renamed twice";
     found->name = rename.substr(equals + 1);
   }
   std::set<std::string> names;
   for (const Planned& one : planned) {
-    if (!names.insert(one.name).second) return "--rename: two tensors would have the name '" + one.name + "'";
+    if (!names.insert(one.name).second) return "--rename: two tensors would have the name " + module::in_quotes(one.name);
   }
   return {};
 }
@@ -73,24 +73,24 @@ Wrong rename_all(const std::vector<std::string>& renames, std::vector<Planned>& 
 Wrong refuse_npz_name(const std::string& name) {
   if (name.size() > kMaxNpzNameBytes) return "tensor '" + name.substr(0, 40) + "...': its name is too long for .npz; rename it";
   if (!module::is_utf8_text(name))
-    return "tensor '" + name + "': its name is not valid UTF-8 or contains a NUL, which .npz does not allow; rename it";
+    return "tensor " + module::in_quotes(name) + ": its name is not valid UTF-8 or contains a NUL, which .npz does not allow; rename it";
   return {};
 }
 
 Wrong refuse_npy_type(const Planned& one) {
   if (one.shape.dims.size() > HEDDLE_MAX_RANK) {
-    return "tensor '" + one.name + "' has " + std::to_string(one.shape.dims.size()) +
+    return "tensor " + module::in_quotes(one.name) + " has " + std::to_string(one.shape.dims.size()) +
            " dimensions, and .npy files are supported with at most " + std::to_string(HEDDLE_MAX_RANK) + "; write .safetensors";
   }
   if (one.from->has_values() && !module::npy_type_code(one.shape.element_type).empty()) return {};
-  const std::string type = one.from->has_values() ? std::string(module::element_type_name(one.shape.element_type)) : one.from->dtype;
-  return "tensor '" + one.name + "': NumPy has no type for " + type +
-         (one.from->has_values() ? "; cast it with --type f32, or write .safetensors" : "; write .safetensors");
+  if (!one.from->has_values()) return "tensor " + module::in_quotes(one.name) + ": " + why_not_npy(*one.from) + "; write .safetensors";
+  return "tensor " + module::in_quotes(one.name) + ": NumPy has no type for " +
+         std::string(module::element_type_name(one.shape.element_type)) + "; cast it with --type f32, or write .safetensors";
 }
 
 // No format that is written has types of blocks.
 Wrong refuse_blocks(const StoredTensor& tensor) {
-  return "tensor '" + tensor.name + "' has type " + tensor.dtype + ", whose values are stored in blocks; " +
+  return "tensor " + module::in_quotes(tensor.name) + " has type " + tensor.dtype + ", whose values are stored in blocks; " +
          (tensor.has_values() ? "convert them with --type f32, f16 or bf16, or leave it out with --only"
                               : "this version cannot convert them: leave it out with --only");
 }
@@ -106,9 +106,8 @@ Wrong write(const Checkpoint& checkpoint, std::vector<Planned>& planned, const s
   if (path.ends_with(".irpa")) {
     std::vector<module::SafetensorsTensor> tensors;
     for (Planned& one : planned) {
-      // A size in bytes is no type of the tensor: it stays untyped.
-      const std::string dtype = one.from->has_values() && !one.from->is_untyped ? "" : "untyped";
-      tensors.push_back({one.name, one.shape.element_type, one.shape.dims, std::move(one.source), dtype});
+      tensors.push_back({one.name, one.shape.element_type, one.shape.dims, std::move(one.source),
+                         one.from->has_values() ? "" : one.from->dtype, one.from->is_untyped});
     }
     return wrong_of(module::write_irpa(tensors, path));
   }
@@ -172,8 +171,8 @@ int run(const Arguments& arguments) {
   if (Wrong wrong = write(checkpoint, planned, options.output); !wrong.empty()) return flags.failed(wrong);
   for (const Planned& one : planned) {
     if (one.overflowed)
-      flags.failed("warning: " + std::to_string(one.overflowed) + " numbers of tensor '" + one.name + "' are too large for " +
-                   options.type + " and became infinite");
+      flags.failed("warning: " + std::to_string(one.overflowed) + " numbers of tensor " + module::in_quotes(one.name) +
+                   " are too large for " + options.type + " and became infinite");
   }
   return kFine;
 }

@@ -62,8 +62,8 @@ int run(const Arguments& arguments) {
   if (Wrong wrong = select(checkpoint, options.names, tensors); !wrong.empty()) return flags.misuse(wrong);
   for (const StoredTensor* tensor : tensors) {
     if (!tensor->has_values())
-      return flags.failed("tensor '" + tensor->name + "' is " + tensor->shape_text() + ", a type whose values this version cannot print; " +
-                          "heddle params extract writes its bytes");
+      return flags.failed("tensor " + module::in_quotes(tensor->name) + " is " + tensor->shape_text() +
+                          ", a type whose values this version cannot print; " + "heddle params extract writes its bytes");
   }
   const Format format = format_from_name(options.format);
   if (format == Format::kJson) std::fputs("{\"results\":[", stdout);

@@ -35,13 +35,13 @@ int run(const Arguments& arguments) {
   if (std::optional<int> code = open_checkpoint(flags, options.file, checkpoint)) return *code;
   const StoredTensor* tensor = checkpoint.find(options.name);
   if (!tensor)
-    return flags.misuse("'" + options.file + "' has no tensor '" + options.name + "'; heddle params ls lists its " +
+    return flags.misuse("'" + options.file + "' has no tensor " + module::in_quotes(options.name) + "; heddle params ls lists its " +
                         std::to_string(checkpoint.tensors().size()));
   for (const InputFile& file : checkpoint.files()) {
     if (Wrong wrong = file_named_twice({{"-o", options.output}}, {{"FILE", file.path()}}); !wrong.empty()) return flags.misuse(wrong);
   }
   if (is_npy && !tensor->has_values())
-    return flags.failed("tensor '" + tensor->name + "': NumPy has no type for " + tensor->dtype + "; write a .bin file");
+    return flags.failed("tensor " + module::in_quotes(tensor->name) + ": " + why_not_npy(*tensor) + "; write a .bin file");
   Progress progress(options.progress, "extracting", is_npy ? tensor->value_bytes() : tensor->length);
   const module::ParameterSource data = is_npy ? values_of(checkpoint, *tensor, progress) : stored_bytes(checkpoint, *tensor, progress);
   if (Wrong wrong = is_npy ? write_npy(options.output, tensor->shape, data) : write_raw(options.output, data); !wrong.empty())

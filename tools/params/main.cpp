@@ -23,8 +23,8 @@ void print_help(std::FILE* out) {
   std::fputs("Reads, writes and compares parameter files.\n\nUsage: heddle params ACTION [ARGUMENTS]\n\nActions\n", out);
   for (const Command& action : actions()) std::fprintf(out, "  %-8s %s\n", action.name, action.summary);
   std::fputs(
-      "\nReads safetensors, its shards through model.safetensors.index.json, GGUF, IRPA, .npz and .npy; the first bytes of a file "
-      "determine its format.\n"
+      "\nReads safetensors, its shards through model.safetensors.index.json, GGUF, IRPA, .npz, .npy, and initializers of .onnx "
+      "files; the first bytes of a file determine its format.\n"
       "heddle params ACTION --help shows the flags. Exit codes: 0 success, 1 failure, 2 usage error, 3 files differ.\n",
       out);
 }

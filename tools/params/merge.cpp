@@ -51,7 +51,7 @@ struct Merged {
 };
 
 std::string quote(const std::string& text) {
-  return "'" + text + "'";
+  return module::in_quotes(text);
 }
 
 // A weight and the layer that it belongs to are at least common to both.
