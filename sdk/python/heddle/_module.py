@@ -115,12 +115,27 @@ class _ParameterFiles:
     def _unknown(file: Any, what: str) -> TypeError:
         return TypeError(f"heddle: {what}: expected a path, a descriptor, an open file or bytes, got {type(file).__name__}")
 
+    @staticmethod
+    def _needed_path(file: Any) -> str | None:
+        """The path of an open file that cannot be read without: an index names files in its directory, and the tensor of an .npy file has its name."""
+        path = getattr(file, "name", None)
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return None
+        try:
+            needs_it = os.pread(file.fileno(), 8, 0).lstrip().startswith((b"{", b"\x93NUMPY"))
+            return os.fsdecode(path) if needs_it and os.path.samestat(os.stat(path), os.fstat(file.fileno())) else None
+        except OSError:
+            return None
+
     def _path(self, file: Any, what: str) -> str | None:
         if isinstance(file, (str, os.PathLike)):
             return os.fspath(file)
         if hasattr(file, "getbuffer"):  # of io.BytesIO
             file = file.getbuffer()
         elif hasattr(file, "fileno"):
+            path = self._needed_path(file)
+            if path is not None:
+                return path
             file = file.fileno()
         if isinstance(file, bool):
             return None
@@ -135,6 +150,9 @@ class _ParameterFiles:
             return None
         if view.ndim == 0:  # a number of NumPy
             return None
+        if view.format.strip("@=<>!").strip("Z") in ("e", "f", "d", "g"):
+            raise TypeError(f"heddle: {what}: an array of type {view.format} is not the contents of a file; write arrays with numpy.savez into an io.BytesIO, "
+                            "which gives them names, and pass that")
         if not view.c_contiguous:
             raise ValueError(f"heddle: {what}: the bytes of a {type(file).__name__} are not contiguous; pass a copy, such as bytes(...)")
         try:
