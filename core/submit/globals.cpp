@@ -124,7 +124,10 @@ Status Instance::locate_parameters(const std::vector<open::ParameterFiles::Named
     }
     std::erase_if(again, [&](uint32_t i) { return !needed[i]; });
   }
-  return again.empty() ? Status() : locate_again(again, located);
+  if (again.empty()) return Status();
+  const mf::Parameter& first = *meta.parameters()->Get(meta.globals()->Get(again[0])->index());
+  return wrap(locate_again(again, located),
+              fmt::format("it also computes with {}, which none of the given files has", module::in_quotes(first.name()->string_view())));
 }
 
 Status Instance::locate_again(const std::vector<uint32_t>& globals, Located& located) const {
@@ -133,12 +136,7 @@ Status Instance::locate_again(const std::vector<uint32_t>& globals, Located& loc
   for (uint32_t file = 0; file < names_.size(); ++file) {
     if (std::ranges::any_of(globals, [&](uint32_t i) { return origins_[i].file == file; })) files.push_back(names_[file]);
   }
-  if (Status opened = located.earlier.open(files); !opened.ok()) {
-    const mf::Parameter& first = *meta.parameters()->Get(meta.globals()->Get(globals[0])->index());
-    return wrap(std::move(opened),
-                fmt::format("it also computes with {}, which none of the given files has, and which is read again where it was",
-                            module::in_quotes(first.name()->string_view())));
-  }
+  HEDDLE_RETURN_IF_ERROR(located.earlier.open(files));
   for (uint32_t i : globals) {
     const mf::Parameter& parameter = *meta.parameters()->Get(meta.globals()->Get(i)->index());
     Result<open::ParameterExtent> extent = located.earlier.find(*module_, parameter);
@@ -147,9 +145,8 @@ Status Instance::locate_again(const std::vector<uint32_t>& globals, Located& loc
     std::string change = open::change_since(before, extent->descriptor);
     if (!std::equal(before.begin(), before.begin() + open::kFileSize, extent->file.begin())) change = "it is another file than before";
     if (!change.empty()) {
-      return error(HEDDLE_STATUS_FAILED_PRECONDITION,
-                   "{} is computed from '{}' again, which is in {}, and that file changed since it was read: {}; name a file that has it",
-                   module_->path(), module::one_line(parameter.name()->string_view()), extent->path, change);
+      return error(HEDDLE_STATUS_FAILED_PRECONDITION, "{} changed since '{}' was read from it: {}; name a file that has it", extent->path,
+                   module::one_line(parameter.name()->string_view()), change);
     }
     located.note(i, *extent, parameter.name()->string_view());
   }

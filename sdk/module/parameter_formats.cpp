@@ -22,17 +22,16 @@ ParameterFormat parameter_format(std::string_view first_bytes) {
 
 bool is_onnx(std::string_view first) {
   // Protocol buffers: field 1 is the version of ONNX's IR, followed by a field with a length or a number.
-  return first.size() >= 8 && first[0] == 8 && first[1] > 0 && first[1] < 64 && (first[2] & 7) % 2 == 0 && first[2] > 8 && first[2] < 0x78;
+  return first.size() >= 3 && first[0] == 8 && first[1] > 0 && first[1] < 64 && (first[2] & 7) % 2 == 0 && first[2] > 8 && first[2] < 0x78;
 }
 
 std::string_view other_format(std::string_view first) {
-  if (first.size() < 8) return {};
   if (first.starts_with("\x89HDF\r\n\x1a\n")) return "an HDF5 file: write its arrays with numpy.savez";
-  if (first[0] == '\x80' && first[1] >= 2 && first[1] <= 5)
+  if (first.size() >= 2 && first[0] == '\x80' && first[1] >= 2 && first[1] <= 5)
     return "a pickle, such as an older .pt file, which may run code: save its tensors as safetensors";
   if (first.starts_with("version ")) return "a text, perhaps a pointer of Git LFS: get the file itself with git lfs pull";
   if (is_onnx(first)) return "an ONNX model: heddle params convert writes its weights to a file";
-  if (std::ranges::all_of(first, [](char c) { return (c >= ' ' && c <= '~') || (c >= '\t' && c <= '\r'); }))
+  if (first.size() == 8 && std::ranges::all_of(first, [](char c) { return (c >= ' ' && c <= '~') || (c >= '\t' && c <= '\r'); }))
     return "a text, or a page that a download returned instead of the file: get the file again";
   return {};
 }

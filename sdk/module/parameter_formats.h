@@ -14,9 +14,9 @@ enum class ParameterFormat : uint8_t { kSafetensors, kGguf, kNpz, kNpy, kIrpa };
 
 // Determined by the first bytes of a file, of which 8 are enough; safetensors if they are those of no other format.
 ParameterFormat parameter_format(std::string_view first_bytes);
-// Whether it may be an ONNX model. Of 8 bytes or more.
+// Whether it may be an ONNX model.
 bool is_onnx(std::string_view first_bytes);
-// What a file of no such format is, and what to do with it, if its first bytes show it; else empty. Of 8 bytes or more.
+// What a file of no such format is, and what to do with it, if its first 8 bytes show it; else empty.
 std::string_view other_format(std::string_view first_bytes);
 // "safetensors", "GGUF", "npz", "npy", "IRPA"
 const char* format_name(ParameterFormat format);

@@ -405,6 +405,13 @@ class OtherFormats(HeddleTestCase):
                 self.assertIn(text, error)
                 self.assertEqual(len(error.splitlines()), 1, error)
 
+    def test_a_size_that_looks_like_another_file(self):
+        """The first bytes are those of a pickle, and of an ONNX model."""
+        for size in (0x280, 0x120408):
+            text = json.dumps({"w": {"dtype": "F32", "shape": [3, 5], "data_offsets": [0, 60]}}).encode().ljust(size)
+            (self.folder / "w.safetensors").write_bytes(struct.pack("<Q", size) + text + self.weight.tobytes())
+            self.assert_runs(self.folder / "w.safetensors")
+
     def test_names_in_files_do_not_break_lines(self):
         text = "de\x1b[31mscr\nheddle run: ok"
         header = ("{'" + text + "': '<f4', 'fortran_order': False, 'shape': (2,), }\n").encode()

@@ -161,7 +161,7 @@ TEST_P(RuntimeRefit, NeedsOnlyFilesWhoseValuesItComputesWith) {
   HEDDLE_EXPECT_FAILS(try_refit(instance, {{"", u2}}), HEDDLE_STATUS_NOT_FOUND,
                       "it also computes with 'w', which none of the given files has");
   EXPECT_EQ(write("w1", {{"w", 7}}), w);
-  HEDDLE_EXPECT_FAILS(try_refit(instance, {{"", u2}}), HEDDLE_STATUS_FAILED_PRECONDITION, "is computed from 'w' again");
+  HEDDLE_EXPECT_FAILS(try_refit(instance, {{"", u2}}), HEDDLE_STATUS_FAILED_PRECONDITION, "changed since 'w' was read from it");
   EXPECT_EQ(sum(main), 23);
   HEDDLE_ASSERT_OK(try_refit(instance, {{"", w}}));
   EXPECT_EQ(sum(main), 28);
