@@ -221,8 +221,8 @@ typedef struct heddle_refit_params { /* Since ABI 0.2. */
  * begins after the function returned uses only new ones; one that begins meanwhile uses either all old or all new ones. On failure, also for lack
  * of memory, the old values stay in use. Until the last call with the old values has ended, both are in memory. Parameters that are needed only to
  * compute with new values are read again from the files that they came from: FAILED_PRECONDITION if such a file has changed, and NOT_FOUND if it is
- * gone or if the module uses no tensor of a given file. Waits for parameters that are loaded in the background; several refits run one after the other.
- * Since ABI 0.2. [any] [may-block] */
+ * gone or if the module uses no tensor of a given file. Waits for parameters that are loaded in the background; several refits run one after the
+ * other. Since ABI 0.2. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_instance_refit(heddle_instance_t* instance, const heddle_refit_params_t* params);
 
 /* Makes a state: values that functions of the instance keep between calls, zero at first. Every instance has one of its own. An application with
