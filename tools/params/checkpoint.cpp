@@ -56,14 +56,14 @@ Wrong Checkpoint::open_single(const std::string& first) {
   if (first.empty()) return file.about("it is empty");
   if (first.starts_with(std::string_view(reinterpret_cast<const char*>(module::kMagic), sizeof(module::kMagic))))
     return file.about(concat("it is a compiled module, whose parameters heddle explain counts; ", kRead));
-  // The size of a safetensors header, below 2^32; its first bytes may be those of any other file.
-  const bool has_size = first.size() == 8 && first.ends_with(std::string_view("\0\0\0\0", 4));
-  if (!has_size && module::is_onnx(first)) return open_onnx();
-  if (const std::string_view other = module::other_format(first); !has_size && !other.empty())
-    return file.about(concat("it is ", other, "; ", kRead));
   const module::ParameterFormat format = module::parameter_format(first);
+  // The size of a safetensors header is below 2^32; its first bytes may be those of any other file.
+  const bool has_size = first.size() == 8 && first.ends_with(std::string_view("\0\0\0\0", 4));
   if (format == module::ParameterFormat::kSafetensors && !has_size) {
-    return file.about("it does not begin like any known parameter file; " + std::string(kRead));
+    if (module::is_onnx(first)) return open_onnx();
+    const std::string_view other = module::other_format(first);
+    return file.about(other.empty() ? concat("it does not begin like any known parameter file; ", kRead)
+                                    : concat("it is ", other, "; ", kRead));
   }
   format_ = module::format_name(format);
   return open_indexed(0, first);
