@@ -76,8 +76,8 @@ class RuntimeRefit : public OnDriver {
     }
     return module;
   }
-  // "main" returns v and what is computed from u and w: one value, u + w, or two, 2 u and 2 w.
-  ModuleBuilder computing(int values) const {
+  // "main" returns v and what is computed from u and w: one value, u + w, or two, 2 u and 2 w; or 2 u + w, with 2 u as an intermediate value.
+  ModuleBuilder computing(int values, bool in_two_steps = false) const {
     ModuleBuilder module = builder();
     const uint32_t u = module.add_global("u", mf::GlobalKind::Parameter, 16, module.add_parameter("", "u", {kWidth}, {}), true);
     const uint32_t w = module.add_global("w", mf::GlobalKind::Parameter, 16, module.add_parameter("", "w", {kWidth}, {}), true);
@@ -85,7 +85,14 @@ class RuntimeRefit : public OnDriver {
     const uint32_t one = module.add_global("one", mf::GlobalKind::Derived, 16);
     const uint32_t two = values == 2 ? module.add_global("two", mf::GlobalKind::Derived, 16) : one;
     ProgramBuilder first = program();
-    add(first, first.global(u), first.global(values == 2 ? u : w), first.global(one));
+    if (in_two_steps) {
+      const uint32_t twice = first.transient(first.literal(kWidth * 4));
+      add(first, first.global(u), first.global(u), twice);
+      first.barrier();
+      add(first, twice, first.global(w), first.global(one));
+    } else {
+      add(first, first.global(u), first.global(values == 2 ? u : w), first.global(one));
+    }
     if (values == 2) add(first, first.global(w), first.global(w), first.global(two));
     module.module.initializer.push_back(first.finish());
     mf::FunctionT& function = module.add_function("main");
@@ -208,6 +215,21 @@ TEST_P(RuntimeRefit, ComputesOnlyWhatDependsOnNewValues) {
   for (const char* file : {"v2", "u2", "w2", "all"}) HEDDLE_EXPECT_OK(try_refit(other, {{"", folder.path(file)}}));
   EXPECT_EQ(sum(find_function(other, "main")), 5);
   EXPECT_EQ(dispatches(other) - known, 1 + 1 + 2) << "two sets that no instance has any more, none for the last, and the call";
+}
+
+TEST_P(RuntimeRefit, ComputesIntermediateValuesAgain) {
+  ModuleBuilder module = computing(1, true);
+  const std::string u = write("u1", {{"u", 1}});
+  InstanceHandle instance = open(module, {{"", u}, {"", write("w1", {{"w", 2}})}, {"", write("v1", {{"v", 10}})}});
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* main = find_function(instance, "main");
+  EXPECT_EQ(sum(main), 2 + 2 + 10);
+  HEDDLE_ASSERT_OK(try_refit(instance, {{"", write("w2", {{"w", 5}})}}));
+  EXPECT_EQ(sum(main), 2 + 5 + 10);
+  std::filesystem::remove(u);
+  HEDDLE_EXPECT_FAILS(try_refit(instance, {{"", folder.path("w1")}}), HEDDLE_STATUS_NOT_FOUND, "it also computes with 'u'");
+  HEDDLE_ASSERT_OK(try_refit(instance, {{"", write("u2", {{"u", 3}})}}));
+  EXPECT_EQ(sum(main), 6 + 5 + 10);
 }
 
 TEST_P(RuntimeRefit, KeepsTheOldValuesWhenItFails) {
