@@ -12,6 +12,7 @@
 #include "sdk/module/layout.h"
 #include "sdk/module/npy_header.h"
 #include "sdk/module/parameter_formats.h"
+#include "sdk/module/safetensors.h"
 #include "sdk/module/safetensors_shards.h"
 #include "tools/heddle/npy.h"
 #include "tools/params/onnx_initializers.h"
@@ -57,8 +58,10 @@ Wrong Checkpoint::open_single(const std::string& first) {
   if (first.starts_with(std::string_view(reinterpret_cast<const char*>(module::kMagic), sizeof(module::kMagic))))
     return file.about(concat("it is a compiled module, whose parameters heddle explain counts; ", kRead));
   const module::ParameterFormat format = module::parameter_format(first);
-  // The size of a safetensors header is below 2^32; its first bytes may be those of any other file.
-  const bool has_size = first.size() == 8 && first.ends_with(std::string_view("\0\0\0\0", 4));
+  // Where it can be the size of a safetensors header, its first bytes may be those of any other file.
+  uint64_t size = UINT64_MAX;
+  if (first.size() == sizeof(size)) std::memcpy(&size, first.data(), sizeof(size));
+  const bool has_size = size <= module::kMaxSafetensorsHeaderBytes;
   if (format == module::ParameterFormat::kSafetensors && !has_size) {
     if (module::is_onnx(first)) return open_onnx();
     const std::string_view other = module::other_format(first);
