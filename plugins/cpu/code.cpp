@@ -44,6 +44,10 @@ heddle_status_t* check_entry(Device* device, std::string_view executable, uint32
                   "[HD-C-01]",
                   index, shown(name), name.data(), shown(executable), executable.data(), entry.constants_bytes);
   }
+  if (const char* why = sdk::wrong_entry_flags(entry)) {
+    return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "cpu: loading entry %u ('%.*s') of executable '%.*s' failed: %s", index,
+                  shown(name), name.data(), shown(executable), executable.data(), why);
+  }
   if (entry.argument_count != 0) {
     return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
                   "cpu: loading entry %u ('%.*s') of executable '%.*s' failed: x86_64-elf/1 has one order of arguments, and it "

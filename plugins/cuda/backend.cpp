@@ -79,6 +79,7 @@ CUgraphNode* node(Node* out) noexcept {
 }  // namespace
 
 Backend::Backend(const Api& api, const Facts& known) noexcept : cuda(api), facts(known) {
+  capabilities_.early_starts = known.capability >= 90;
   capabilities_.early_edges = api.cuGraphAddDependencies != nullptr;
   capabilities_.pitched_fill_unit = 4;
   capabilities_.max_pitch = (uint64_t{1} << 31) - 1;

@@ -40,6 +40,7 @@ class Reader {
   }
 
   heddle_status_t* read(const heddle_command_t& command) {
+    if (command.flags != 0) return failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its flags %x are unknown [HD-E-04]", command.flags);
     switch (command.kind) {
       case HEDDLE_COMMAND_BARRIER:
         return nullptr;

@@ -362,6 +362,10 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     executable->entries.reserve(code.entries.size());
     for (const heddle_entry_params_t& entry : code.entries) {
       const std::string_view symbol = view_of(entry.name);
+      if (const char* why = wrong_entry_flags(entry)) {
+        return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: loading executable '%.*s' failed: of its kernel '%.*s', %s", device->who,
+                      shown(code.name), code.name.data(), shown(symbol), symbol.data(), why);
+      }
       const void* kernel = executable->find(symbol);
       if (!kernel) {
         return status(host, HEDDLE_STATUS_NOT_FOUND, "%s: loading executable '%.*s' failed: its code has no kernel '%.*s'", device->who,

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "heddle/driver.h"
 #include "sdk/module/element_types.h"
 #include "sdk/module/layout.h"
 #include "sdk/module/utf8.h"
@@ -149,6 +150,7 @@ class ModuleChecker {
         return in(where, broken("subgroup size ", need->subgroup_size(), " is above ", kMaxWorkgroupSize));
       if (need->workspace_bytes() > kMaxWorkspaceBytes)
         return in(where, broken("workspace of ", need->workspace_bytes(), " bytes is above ", kMaxWorkspaceBytes));
+      if (need->flags() > HEDDLE_ENTRY_IN_ORDER) return in(where, broken("flags ", need->flags(), " are unknown"));
       if (need->shared_memory_bytes() > kMaxWorkspaceBytes) {
         return in(where, broken("shared memory of ", need->shared_memory_bytes(), " bytes is above ", kMaxWorkspaceBytes));
       }

@@ -123,6 +123,8 @@ MUTANTS = {
     "grids_of_16_bits": "dispatch.largest_grid",
     "clamps_grids": "dispatch.grid_overflow",
     "trusts_counts": "dispatch.counts",
+    "ignores_command_flags": "dispatch.unknown_flags",
+    "ignores_entry_flags": "dispatch.unknown_flags",
     "clamps_bindings": "dispatch.binding_bounds",
     "reads_constants_late": "dispatch.arguments_copied",
     "cuts_long_lists": "dispatch.many_commands",

@@ -68,6 +68,19 @@ const std::vector<Change> kDispatchMutations = {
          command->as.dispatch.constants_bytes = params.constants_bytes;
        }>();
      }},
+    {"ignores_command_flags", [] { change_commands<[](heddle_command_t* command) { command->flags = 0; }>(); }},
+    {"ignores_entry_flags",
+     [] {
+       odd.dispatch.executable_load = [](heddle_device_t* device, const heddle_executable_params_t* params,
+                                         heddle_executable_t** out) noexcept -> Status {
+         if (params->entry_stride != sizeof(heddle_entry_params_t)) return good.dispatch.executable_load(device, params, out);
+         std::vector<heddle_entry_params_t> entries(params->entries, params->entries + params->entry_count);
+         for (heddle_entry_params_t& entry : entries) entry.flags = 0;
+         heddle_executable_params_t changed = *params;
+         changed.entries = entries.data();
+         return good.dispatch.executable_load(device, &changed, out);
+       };
+     }},
     {"clamps_bindings",
      [] {
        odd.dispatch.submit = [](heddle_queue_t* queue, const heddle_submission_t* in) noexcept -> Status {

@@ -55,6 +55,8 @@ class Reader {
 
   heddle_status_t* add(const heddle_command_t& command, uint32_t index) {
     index_ = index;
+    if (command.flags)
+      return failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its flags " + std::to_string(command.flags) + " are unknown [HD-E-04]");
     switch (command.kind) {
       case HEDDLE_COMMAND_BARRIER:
         submission_->groups.emplace_back();
@@ -298,6 +300,10 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
       heddle_x86_64_kernel_t kernel = executable->image.find_kernel(symbol);
       if (!kernel)
         return status(device->host, HEDDLE_STATUS_NOT_FOUND, "fake: loading '%s' failed: no function '%s'", name.c_str(), symbol.c_str());
+      if (entry.flags > HEDDLE_ENTRY_IN_ORDER) {
+        return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "fake: loading '%s' failed: its flags %x are unknown [HD-E-04]",
+                      name.c_str(), entry.flags);
+      }
       executable->entries.push_back(
           {device->api, device, kernel, entry.binding_count, entry.constants_bytes, entry.workspace_bytes, symbol});
     }

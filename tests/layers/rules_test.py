@@ -30,7 +30,7 @@ TESTS = {
                 (KIT + "plugin.cpp", "entry.pure"), (KIT + "plugin.cpp", "entry.refusal"), ("tests/compat/matrix_test.py", "test_the_library_says_so")],
     "HD-E-03": [(LOADER, "RefusesADriverWithoutARequiredInterface"), (LOADER, "RefusesATableThatLiesNowhere"), (KIT + "plugin.cpp", "plugin.table")],
     "HD-E-04": [(LOADER, "TakesATableOfAnOlderAndOfANewerSide"), (LOADER, "AnswersUnimplementedInHoles"), (KIT + "device.cpp", "structs.larger"),
-                (KIT + "device.cpp", "structs.smaller"), (KIT + "device.cpp", "structs.outputs"),
+                (KIT + "device.cpp", "structs.smaller"), (KIT + "device.cpp", "structs.outputs"), (KIT + "dispatch.cpp", "dispatch.unknown_flags"),
                 ("tests/compat/matrix_test.py", "test_option_structs_with_an_unknown_end")],
     "HD-E-05": [("tests/abi/abi_test.py", "test_every_break_is_found"), (KIT + "plugin.cpp", "plugin.unknown_interface")],
     "HD-E-06": [("tests/loader/loader_discovery_test.cpp", "TwoHostsShareALibraryAndNothingElse"), (KIT + "plugin.cpp", "plugin.two_hosts")],

@@ -355,6 +355,7 @@ HostModule* host(Module module) {
 class HostBackend : public stream::Backend {
  public:
   HostBackend(int ordinal, const HostSettings& settings) : ordinal_(ordinal), settings_(settings), seeds_(settings.seed) {
+    capabilities_.early_starts = true;
     capabilities_.early_edges = true;
     capabilities_.pitched_fill_unit = settings.seed % 2 ? 4 : 1;
     capabilities_.max_pitch = uint64_t{1} << 30;

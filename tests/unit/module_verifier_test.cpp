@@ -233,6 +233,8 @@ const Wrong kWrong[] = {
     {"Subgroup", [](auto& m) { executable(m).variants[0]->resources[0]->subgroup_size = 65537; }, "subgroup size 65537"},
     {"Workspace", [](auto& m) { executable(m).variants[0]->resources[1]->workspace_bytes = uint64_t{1} << 40; },
      "workspace of 1099511627776 bytes"},
+    {"EntryFlags", [](auto& m) { executable(m).variants[0]->resources[1]->flags = 4; }, "flags 4 are unknown"},
+    {"ContradictingEntryFlags", [](auto& m) { executable(m).variants[0]->resources[1]->flags = 3; }, "flags 3 are unknown"},
     {"SharedMemory", [](auto& m) { executable(m).variants[0]->resources[1]->shared_memory_bytes = uint64_t{1} << 40; },
      "shared memory of 1099511627776 bytes"},
     // parameters

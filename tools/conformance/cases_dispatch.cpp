@@ -205,6 +205,35 @@ void counts_must_fit() {
   }
 }
 
+// Since ABI 0.2.
+void unknown_flags() {
+  if (plugin().chosen_minor < 2) absent("it implements ABI 0.1, in which flags are not checked");
+  Session session;
+  {
+    Kernels kernels(&session);
+    Sum sum(&session, 16);
+    for (uint32_t flags : {1u, 0x80000000u}) {
+      List list;
+      sum.add_to(list, kernels);
+      list.commands[0].flags = flags;
+      EXPECT_CODE(session.submit(list, {}, {session.point()}).release(), HEDDLE_STATUS_INVALID_ARGUMENT);
+    }
+  }
+  const KernelSet* set = Kernels::choose(&session);
+  REQUIRE(set, "no kernels are chosen");
+  for (uint32_t flags : {HEDDLE_ENTRY_EARLY, HEDDLE_ENTRY_IN_ORDER, HEDDLE_ENTRY_EARLY | HEDDLE_ENTRY_IN_ORDER, 4u, 0x80000000u}) {
+    std::vector<heddle_entry_params_t> entries = Kernels::params_of(*set);
+    entries.back().flags = flags;
+    const heddle_executable_params_t params = Kernels::executable_of(*set, entries);
+    heddle_executable_t* executable = nullptr;
+    Result loaded(session.tables().dispatch.executable_load(session.device, &params, &executable));
+    const heddle_status_code_t expected = flags <= HEDDLE_ENTRY_IN_ORDER ? HEDDLE_STATUS_OK : HEDDLE_STATUS_INVALID_ARGUMENT;
+    CHECK(loaded.code() == expected, "heddle.dispatch/1 executable_load with an entry of flags %x returned %s; %s was expected [HD-E-04]",
+          flags, loaded.text().c_str(), expected == HEDDLE_STATUS_OK ? "success" : "INVALID_ARGUMENT");
+    session.tables().dispatch.executable_unload(executable);
+  }
+}
+
 void binding_bounds() {
   Session session;
   Kernels kernels(&session);
@@ -529,6 +558,8 @@ void add_dispatch_cases(Cases* out) {
        {"dispatch.largest_grid", "the largest grid works in each dimension", largest_grid, Kind::kDriver},
        {"dispatch.grid_overflow", "a grid beyond the device's limit is refused [HD-M-02]", grid_overflow, Kind::kDriver},
        {"dispatch.counts", "wrong numbers of bindings or constants are INVALID_ARGUMENT", counts_must_fit, Kind::kDriver},
+       {"dispatch.unknown_flags", "flags without a meaning are INVALID_ARGUMENT, of commands and of entries [HD-E-04]", unknown_flags,
+        Kind::kDriver},
        {"dispatch.binding_bounds", "a binding that leaves its buffer is OUT_OF_RANGE [HD-M-02]", binding_bounds, Kind::kDriver},
        {"dispatch.arguments_copied", "submit reads none of the caller's memory after it has returned", arguments_are_copied, Kind::kDriver},
        {"dispatch.many_commands", "1000 dispatches with barriers run in order", many_commands, Kind::kDriver},

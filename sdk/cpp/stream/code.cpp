@@ -48,7 +48,10 @@ heddle_status_t* Loading::load_entry(const heddle_entry_params_t& in, Executable
   std::copy_n(in.workgroup_size, 3, entry.block);
   entry.shared_bytes = static_cast<uint32_t>(in.shared_memory_bytes);
   if (heddle_status_t* bad = lay_out(in, &entry)) return bad;
-  return device->backend.load_entry(*this, executable->module, in, &entry);
+  if (heddle_status_t* bad = device->backend.load_entry(*this, executable->module, in, &entry)) return bad;
+  if (in.flags & HEDDLE_ENTRY_EARLY) entry.starts_early = device->backend.capabilities().early_starts;
+  if (in.flags & HEDDLE_ENTRY_IN_ORDER) entry.starts_early = false;
+  return nullptr;
 }
 
 heddle_status_t* Loading::check_numbers(const heddle_entry_params_t& in) const {
@@ -57,6 +60,7 @@ heddle_status_t* Loading::check_numbers(const heddle_entry_params_t& in) const {
     return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT,
                         std::string(what) + " " + std::to_string(value) + " is more than this device's " + std::to_string(most));
   };
+  if (const char* why = wrong_entry_flags(in)) return entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT, why);
   if (in.binding_count > kMaxBindings) return above("its number of bindings", in.binding_count, kMaxBindings);
   if (in.constants_bytes > kMaxConstantsBytes) return above("its bytes of constants", in.constants_bytes, kMaxConstantsBytes);
   if (in.constants_bytes % 8 != 0) {

@@ -151,17 +151,18 @@ bool Queue::try_issue(Submission* submission) {
 }
 
 Queue::Issue Queue::issue(Submission* submission) {
+  Device* const device = device_;
   Result result = kSuccess;
   size_t failed = 0;
   {
-    ContextScope scope(device_);
+    ContextScope scope(device);
     std::lock_guard<std::mutex> lock(mutex_);
     if (issue_locked(submission, &result, &failed) == Issue::kHeld) return Issue::kHeld;
   }
-  if (result != kSuccess) [[unlikely]] {
-    // It is in flight by now; the thread that retires it takes the failure from the device or from the submission.
-    if (device_->ends_context(result)) device_->host->status_free(device_->host->self, device_->failed(result, "running work"));
-  }
+  // The submission is in flight by now, and this queue may be gone when its work is over. The thread that retires it takes the failure from the
+  // device or from the submission.
+  if (device->ends_context(result)) [[unlikely]]
+    device->host->status_free(device->host->self, device->failed(result, "running work"));
   return Issue::kDone;
 }
 

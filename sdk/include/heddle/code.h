@@ -32,7 +32,7 @@
  *   Imports    none: no unresolved `.extern .func`, no textures, no surfaces. `.global` variables are allowed and are zero or as initialized
  *              when loaded; all calls share them
  *   Early      for sm_90 and newer targets, every thread executes `griddepcontrol.wait` before it touches memory: a driver may start
- *              a kernel while the one that it depends on still runs
+ *              a kernel while the one that it depends on still runs. An entry with HEDDLE_ENTRY_IN_ORDER need not, and starts later
  *   Failure    `trap` and every memory fault lose the device (HD-S-02), so failed checks of values are stored in a binding instead
  *
  * "hsaco/1": machine code for AMD GPUs, an ELF64 shared object for the AMD HSA runtime (LLVM's AMDGPUUsage), code object version 4. No driver

@@ -294,8 +294,8 @@ typedef struct heddle_copy_2d_command {
 
 /* One command, 64 bytes. Frozen. */
 typedef struct heddle_command {
-  uint32_t kind; /* HEDDLE_COMMAND_* */
-  uint32_t flags;
+  uint32_t kind;  /* HEDDLE_COMMAND_* */
+  uint32_t flags; /* zero: no bit has a meaning yet. Others are INVALID_ARGUMENT, since ABI 0.2 (HD-E-04) */
   union {
     heddle_dispatch_command_t dispatch;
     heddle_copy_command_t copy;
@@ -433,6 +433,11 @@ typedef struct heddle_argument {      /* Frozen. */
   const void* payload;
 } heddle_argument_t;
 
+/* Bits of heddle_entry_params.flags, since ABI 0.2. Without one of them, the code format says which holds (code.h). Both together, and others, are
+ * INVALID_ARGUMENT. */
+#define HEDDLE_ENTRY_EARLY 1u /* the kernel itself waits for the work before it, before it touches memory: it may start while that runs */
+#define HEDDLE_ENTRY_IN_ORDER 2u /* it does not: it starts when all work before it is over (HD-Q-07) */
+
 /* What the compiler says about one kernel: name, arguments, resources. */
 typedef struct heddle_entry_params {
   uint32_t struct_size;
@@ -446,6 +451,8 @@ typedef struct heddle_entry_params {
   uint64_t shared_memory_bytes; /* dynamic, per workgroup */
   uint64_t workspace_bytes;     /* private memory per worker on CPUs (code.h) */
   uint64_t cost;                /* estimated nanoseconds of one workgroup on one core; 0: unknown. Drivers may run cheap lists inline */
+  uint32_t flags;               /* bits HEDDLE_ENTRY_*. Since ABI 0.2 */
+  uint32_t reserved;            /* zero. Since ABI 0.2 */
 } heddle_entry_params_t;
 
 typedef struct heddle_executable_params {

@@ -19,6 +19,8 @@ class CommandReader {
  public:
   heddle_status_t* add(const heddle_command_t& command, uint32_t index) {
     index_ = index;
+    if (command.flags != 0) [[unlikely]]
+      return bad(HEDDLE_STATUS_INVALID_ARGUMENT, "%s: command %u failed: its flags %x are unknown [HD-E-04]", command.flags);
     switch (command.kind) {
       case HEDDLE_COMMAND_BARRIER:
         self().barrier();

@@ -41,6 +41,10 @@ heddle_status_t* check_import(const DeviceRoot* device, const void* memory, uint
 // The binding of a transfer; buffer_size is NULL if it has no buffer.
 heddle_status_t* check_transfer(const DeviceRoot* device, const char* what, const heddle_binding_t& binding,
                                 const uint64_t* buffer_size) noexcept;
+// The text for an entry's flags that are unknown, or contradict each other; NULL if they are right.
+inline const char* wrong_entry_flags(const heddle_entry_params_t& entry) noexcept {
+  return entry.flags <= HEDDLE_ENTRY_IN_ORDER && entry.reserved == 0 ? nullptr : "its flags are unknown or contradict each other [HD-E-04]";
+}
 heddle_status_t* no_entry_status(const DeviceRoot* device, uint32_t index, size_t count) noexcept;
 
 // The first loss of a device; from then on every handle returns it (HD-S-02).

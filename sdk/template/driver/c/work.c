@@ -135,6 +135,10 @@ static heddle_status_t* read_entry(heddle_device_t* device, const heddle_executa
     return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": loading entry %u failed: '%s' takes %u bindings and %u bytes of constants",
                    index, function->name, function->bindings, function->constants_bytes);
   }
+  if (entry.flags > HEDDLE_ENTRY_IN_ORDER || entry.reserved) {
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": loading entry %u failed: its flags %x are unknown [HD-E-04]", index,
+                   entry.flags);
+  }
   *out = (heddle_entry_t){device->api, device, function};
   return NULL;
 }
@@ -344,6 +348,9 @@ static heddle_status_t* read_command(heddle_device_t* device, uint32_t index, co
   const heddle_fill_command_t* fill = &command->as.fill;
   const heddle_update_command_t* update = &command->as.update;
   heddle_status_t* bad = NULL;
+  if (command->flags)
+    return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": command %u failed: its flags %x are unknown [HD-E-04]", index,
+                   command->flags);
   switch (command->kind) {
     case HEDDLE_COMMAND_BARRIER: /* commands run in order */
       return NULL;

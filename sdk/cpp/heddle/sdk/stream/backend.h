@@ -66,6 +66,7 @@ struct Fill {
 
 // What a vendor's library can do beyond the required. Fixed once start() has returned.
 struct Capabilities {
+  bool early_starts = false;       // launch with `early`
   bool early_edges = false;        // add_early_edge
   uint32_t pitched_fill_unit = 1;  // largest unit of fill_pitched
   uint64_t max_pitch = INT32_MAX;  // of copy_2d and fill_pitched
@@ -114,7 +115,8 @@ class Backend {
   virtual Result is_captured(Stream stream, bool* out) noexcept = 0;
   virtual Result context_of(Stream stream, Context* out) noexcept = 0;
   // At this point of the stream: writes a word of pinned memory, so that a host thread that reads the value sees the results of all earlier work of
-  // the stream; and waits until the word is at least `value`.
+  // the stream; and waits until the word is at least `value`, which an earlier call of write_word on another stream of the context writes. So a
+  // vendor whose streams cannot wait for words can wait for an event that write_word has recorded.
   virtual Result write_word(Stream stream, Address word, uint64_t value) noexcept = 0;
   virtual Result wait_word(Stream stream, Address word, uint64_t value) noexcept = 0;
 
@@ -180,7 +182,7 @@ class Backend {
   virtual heddle_status_t* load_module(Loading& loading, Module* out) = 0;
   virtual void unload_module(Module module) noexcept = 0;
   // Finds the function of an entry whose other members are set, compares its resources and its arguments with what the code says, and sets the
-  // places of arguments and starts_early.
+  // places of arguments and, by the rule of the code format, starts_early.
   virtual heddle_status_t* load_entry(Loading& loading, Module module, const heddle_entry_params_t& params, Entry* entry) = 0;
   // The argument of that index, which is neither a binding nor a constant: sets its size_bytes, alignment and `special`.
   virtual heddle_status_t* load_argument(Loading& loading, const heddle_entry_params_t& params, uint32_t index, Argument* out);
