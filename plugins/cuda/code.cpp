@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "cuda/backend.h"
+#include "cuda/cubin.h"
 #include "cuda/tensor_map.h"
 #include "heddle/sdk/futex.h"
 
@@ -37,47 +38,6 @@ void note_translation(const Loading& loading, uint64_t took_ns) {
            "(~/.nv/ComputeCache) can be written; heddle compile --ptxas puts machine code in the file",
            static_cast<double>(took_ns) * 1e-6, sdk::number(loading.params.code_bytes), stream::shown(loading.name()),
            loading.name().data());
-}
-
-// CUDA takes a pointer without a size: the file's tables must be inside the given bytes.
-heddle_status_t* check_cubin(const Loading& loading) {
-  struct Header {
-    unsigned char identity[16];
-    uint16_t type, machine;
-    uint32_t version;
-    uint64_t entry, programs, sections;
-    uint32_t flags;
-    uint16_t size, program_size, program_count, section_size, section_count, names;
-  };
-  struct Section {
-    uint32_t name, type;
-    uint64_t flags, address, offset, size;
-    uint32_t link, info;
-    uint64_t alignment, entry_size;
-  };
-  constexpr uint16_t kCudaMachine = 190;
-  constexpr uint32_t kNoBits = 8;
-  const uint64_t size = loading.params.code_bytes;
-  Header header;
-  if (size < sizeof header) return loading.failed(HEDDLE_STATUS_DATA_LOSS, "its cubin is shorter than an ELF header");
-  std::memcpy(&header, loading.params.code, sizeof header);
-  if (std::memcmp(header.identity, "\177ELF\2\1", 6) != 0 || header.machine != kCudaMachine) {
-    return loading.failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its code is not a 64-bit ELF file for CUDA");
-  }
-  auto inside = [&](uint64_t offset, uint64_t length) { return offset <= size && length <= size - offset; };
-  if (header.section_size != sizeof(Section) || !inside(header.sections, uint64_t{header.section_count} * sizeof(Section)) ||
-      !inside(header.programs, uint64_t{header.program_count} * header.program_size)) {
-    return loading.failed(HEDDLE_STATUS_DATA_LOSS, "the tables of its cubin end after its " + std::to_string(size) + " bytes");
-  }
-  for (uint32_t i = 0; i < header.section_count; ++i) {
-    Section section;
-    std::memcpy(&section, static_cast<const char*>(loading.params.code) + header.sections + i * sizeof section, sizeof section);
-    if (section.type != kNoBits && section.type != 0 && !inside(section.offset, section.size)) {
-      return loading.failed(HEDDLE_STATUS_DATA_LOSS,
-                            "section " + std::to_string(i) + " of its cubin ends after its " + std::to_string(size) + " bytes");
-    }
-  }
-  return nullptr;
 }
 
 // Compares with the code's own layout, if the driver reports it. The driver chooses the location of a tensor map: it aligns the address, not the
@@ -161,8 +121,10 @@ heddle_status_t* Backend::load_module(Loading& loading, stream::Module* out) {
                             "its PTX has a NUL at byte " + std::to_string(end) + " of " + std::to_string(text.size()));
     }
     code = text.c_str();
-  } else if (heddle_status_t* bad = check_cubin(loading)) {
-    return bad;
+  } else {
+    std::string reason;
+    const heddle_status_code_t checked = check_cubin(params.code, params.code_bytes, &reason);
+    if (checked != HEDDLE_STATUS_OK) return loading.failed(checked, reason);
   }
   char log[4096] = {};
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Checks a cubin before CUDA reads it: CUDA takes a pointer without a size. Pure.
+#ifndef HEDDLE_CUDA_CUBIN_H_
+#define HEDDLE_CUDA_CUBIN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "heddle/status.h"
+
+namespace heddle::cuda {
+
+// Whether the header, the tables, and all sections and segments are inside the bytes. If not: DATA_LOSS for a file that is cut off or damaged,
+// INVALID_ARGUMENT for one that is none of CUDA, and the reason.
+heddle_status_code_t check_cubin(const void* bytes, uint64_t size, std::string* out_reason);
+
+}  // namespace heddle::cuda
+#endif  // HEDDLE_CUDA_CUBIN_H_
