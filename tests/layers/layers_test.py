@@ -247,6 +247,22 @@ class Rules(unittest.TestCase):
         self.assertEqual(sorted(unknown), [])
 
 
+class Drivers(unittest.TestCase):
+    def test_no_two_have_six_equal_lines_in_a_row(self):
+        """What two drivers have alike belongs in sdk/cpp. Comments, includes and empty lines do not count."""
+        runs = {}
+        for path in sorted(tree_files()):
+            if path.parts[0] != "plugins" or path.parts[1] == "allocators" or path.suffix not in C_SUFFIXES:
+                continue
+            lines = [(number, line.strip()) for number, line in enumerate((SOURCE / path).read_text(encoding="utf-8").splitlines(), 1)]
+            lines = [(number, line) for number, line in lines if line and not line.startswith(("//", "#include"))]
+            for i in range(len(lines) - 5):
+                runs.setdefault(tuple(line for _, line in lines[i:i + 6]), []).append((path.parts[1], f"{path}:{lines[i][0]}"))
+        equal = [[place for _, place in places] for places in runs.values() if len({driver for driver, _ in places}) > 1]
+        self.assertGreater(len(runs), 3000)
+        self.assertEqual(equal, [])
+
+
 class Linking(unittest.TestCase):
     def test_no_runtime_file_links_llvm(self):
         built = {}

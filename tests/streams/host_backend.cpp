@@ -512,11 +512,15 @@ class HostBackend : public stream::Backend {
   Result allocate_large(uint64_t bytes, Address* out) noexcept override { return allocate(bytes, out); }
   void free_large(Address block) noexcept override { context()->used_bytes -= Memory::all().free(block); }
   Result allocate_pooled(uint64_t bytes, Address* out) noexcept override {
-    if (!is_trimmed_.exchange(false) && seeds_.fetch_add(1) % 97 == 0) return kNoMemory;
+    if (!is_full_ && !is_trimmed_.exchange(false) && seeds_.fetch_add(1) % 97 == 0) is_full_ = true;
+    if (is_full_) return kNoMemory;
     return allocate(bytes, out);
   }
   void free_pooled(Address block) noexcept override { free_large(block); }
-  void trim_pool() noexcept override { is_trimmed_ = true; }
+  void trim_pool() noexcept override {
+    is_full_ = false;
+    is_trimmed_ = true;
+  }
   uint64_t pool_bytes() noexcept override { return 0; }
   void memory_info(uint64_t* out_free, uint64_t* out_total) noexcept override {
     *out_total = settings_.memory_bytes;
@@ -670,7 +674,7 @@ class HostBackend : public stream::Backend {
   const int ordinal_;
   const HostSettings settings_;
   std::atomic<uint64_t> seeds_;
-  std::atomic<bool> is_trimmed_{false};
+  std::atomic<bool> is_full_{false}, is_trimmed_{false};  // of the pool
 };
 
 }  // namespace

@@ -323,6 +323,94 @@ TEST_F(StreamDriver, ReplaysRandomLists) {
   }
 }
 
+TEST_F(StreamDriver, AReplayWhoseCopyOverlapsIsRefused) {
+  heddle_buffer_t *one = driver->make_filled(std::vector<int>{1, 2, 3, 4}), *other = driver->make_filled(std::vector<int>{5, 6, 7, 8});
+  heddle_command_t copy = {};
+  copy.kind = HEDDLE_COMMAND_COPY;
+  copy.as.copy = {one, other, 0, 0, 8};
+  const uint8_t dynamic[] = {HEDDLE_BINDING_DYNAMIC, HEDDLE_BINDING_DYNAMIC};
+  heddle_recording_t* recording = nullptr;
+  ASSERT_OK(driver->dispatch_api->record(driver->queue, &copy, 1, dynamic, &recording));
+  heddle_timeline_t* done = driver->make_timeline();
+  const heddle_point_t point = {done, 1};
+  const heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &point};
+  const heddle_binding_t overlapping[] = {{one, 0, 8}, {one, 4, 8}}, right[] = {{one, 0, 8}, {one, 8, 8}};
+  EXPECT_FAILS(driver->dispatch_api->replay(recording, overlapping, 2, &sync), HEDDLE_STATUS_INVALID_ARGUMENT,
+               "streams: replaying failed: source and target of command 0 (a copy) overlap; copy through another buffer");
+  EXPECT_OK(driver->dispatch_api->replay(recording, right, 2, &sync));
+  Result waited = driver->wait(done, 1);
+  EXPECT_TRUE(waited.ok()) << waited.message();
+  EXPECT_EQ(driver->values_of<int>(one, 4), (std::vector<int>{1, 2, 1, 2}));
+  driver->timeline_api->destroy(done);
+  driver->dispatch_api->recording_free(recording);
+  for (heddle_buffer_t* buffer : {one, other}) driver->buffer_api->free(buffer);
+}
+
+// Work that takes some milliseconds, and signals.
+void enqueue_slow_work(OpenDriver& driver, heddle_buffer_t* buffer, heddle_point_t point) {
+  heddle_command_t fill = {};
+  fill.kind = HEDDLE_COMMAND_FILL;
+  fill.as.fill = {buffer, 0, 4, 1, 1, 0};
+  std::vector<heddle_command_t> commands(100, fill);
+  commands.back().as.fill.pattern = 9;
+  EXPECT_OK(driver.submit(commands, {}, {point}));
+}
+
+TEST_F(StreamDriver, WorkIsFailedByAWaitThatFailsWhileItIsOnItsStream) {
+  heddle_buffer_t* buffer = driver->make_buffer(64);
+  heddle_queue_t* other = driver->make_queue(driver->device);
+  heddle_timeline_t *first = driver->make_timeline(), *second = driver->make_timeline();
+  enqueue_slow_work(*driver, buffer, {first, 1});
+  EXPECT_OK(driver->submit({}, {{first, 1}}, {{second, 1}}, other));
+  const heddle_host_t* table = host->table();
+  driver->timeline_api->fail(first, 1, table->status_create(table->self, HEDDLE_STATUS_ABORTED, {}, 0, string_of("ended by the host")));
+  Result waited = driver->wait(second, 1);
+  EXPECT_EQ(waited.code(), HEDDLE_STATUS_ABORTED) << waited.message();
+  EXPECT_EQ(waited.message(), "ended by the host");
+  EXPECT_OK(driver->device_api->queue_destroy(other));
+  for (heddle_timeline_t* timeline : {first, second}) driver->timeline_api->destroy(timeline);
+  driver->read(buffer, 0, std::vector<char>(4).data(), 4);  // after the work that is still running
+  driver->buffer_api->free(buffer);
+}
+
+TEST_F(StreamDriver, ACopyWaitsForTheOtherDevice) {
+  open(4, 2);
+  heddle_device_t* device = driver->open(1);
+  heddle_queue_t* queue = driver->make_queue(device);
+  heddle_buffer_t *from = driver->make_buffer(64), *to = driver->make_buffer(64, HEDDLE_MEMORY_DEVICE, device);
+  heddle_timeline_t *first = driver->make_timeline(), *second = driver->make_timeline(0, device);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    enqueue_slow_work(*driver, from, {first, i});
+    const heddle_point_t wait = {first, i}, signal = {second, i};
+    const heddle_sync_t sync = {sizeof sync, 1, 1, 0, &wait, &signal};
+    const heddle_binding_t source = {from, 0, 4}, target = {to, 0, 4};
+    EXPECT_OK(driver->transfer_api->peer_copy(queue, &sync, &source, &target));
+    Result waited = driver->wait(second, i);
+    EXPECT_TRUE(waited.ok()) << waited.message();
+    char bytes[4] = {};
+    heddle_timeline_t* read = driver->make_timeline(0, device);
+    const heddle_point_t point = {read, 1};
+    const heddle_sync_t after = {sizeof after, 0, 1, 0, nullptr, &point};
+    EXPECT_OK(driver->await(driver->transfer_api->download(queue, &after, &target, bytes), point));
+    EXPECT_EQ(std::string(bytes, 4), std::string(4, 9));
+  }
+  // As does a large upload, which has a thread.
+  enqueue_slow_work(*driver, from, {first, 4});
+  const std::vector<char> large(1 << 20, 5);
+  heddle_buffer_t* target = driver->make_buffer(large.size(), HEDDLE_MEMORY_DEVICE, device);
+  const heddle_point_t wait = {first, 4}, signal = {second, 4};
+  const heddle_sync_t sync = {sizeof sync, 1, 1, 0, &wait, &signal};
+  const heddle_binding_t whole = {target, 0, large.size()};
+  EXPECT_OK(driver->transfer_api->upload(queue, &sync, large.data(), &whole));
+  Result uploaded = driver->wait(second, 4);
+  EXPECT_TRUE(uploaded.ok()) << uploaded.message();
+  driver->buffer_api->free(target);
+  for (heddle_timeline_t* timeline : {first, second}) driver->timeline_api->destroy(timeline);
+  for (heddle_buffer_t* buffer : {from, to}) driver->buffer_api->free(buffer);
+  EXPECT_OK(driver->device_api->queue_destroy(queue));
+  EXPECT_OK(driver->device_api->close(device));
+}
+
 TEST_F(StreamDriver, ALossNamesItsKernelAndLastsAsLongAsAnyHandle) {
   heddle_device_t* second = driver->open(0);  // the same context
   {

@@ -6,11 +6,12 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 
-#include "heddle/sdk/signals_blocked.h"
 #include "heddle/sdk/futex.h"
+#include "heddle/sdk/signals_blocked.h"
 
 namespace heddle::sdk::stream {
 
@@ -155,6 +156,7 @@ bool Engine::release_held() {
     }
     bool some = false;
     for (auto held = trying.begin(); held != trying.end();) {
+      device_->poll_others(held->submission->waits);
       if (held->queue->try_issue(held->submission)) {
         held = trying.erase(held);
         some = true;
@@ -238,8 +240,21 @@ void Engine::job_loop() noexcept {
       return device_->is_lost() || judge(job.waits.data(), job.waits.size(), HEDDLE_WAIT_ALL, &failed) != State::kPending;
     });
     if (ready == jobs_.end()) {
+      // The devices that jobs wait for, which exist as long as the jobs do: only this thread ends these.
+      std::array<Device*, 8> others;
+      size_t count = 0;
+      for (const Job& job : jobs_) {
+        for (const heddle_point_t& point : job.waits) {
+          Device* other = static_cast<Timeline*>(HostTimeline::from(point.timeline))->device();
+          if (other == device_ || count == others.size() || std::find(others.data(), others.data() + count, other) != others.data() + count)
+            continue;
+          others[count++] = other;
+        }
+      }
       lock.unlock();
-      if (!device_->poll()) patience.pass(UINT64_MAX);
+      bool moved = device_->poll();
+      for (size_t i = 0; i < count; ++i) moved |= others[i]->poll();
+      if (!moved) patience.pass(UINT64_MAX);
       lock.lock();
       continue;
     }

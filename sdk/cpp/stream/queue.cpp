@@ -139,7 +139,7 @@ heddle_status_t* Queue::submit(Submission* submission, const heddle_sync_t& sync
     } else {
       // The application's next work must come after it.
       while (issue(submission) == Issue::kHeld) {
-        if (!device_->poll()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+        if (!device_->poll() && !device_->poll_others(submission->waits)) std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
     }
   }

@@ -127,6 +127,8 @@ struct Device : sdk::DeviceRoot {
 
   // Retires completed work on all queues; true if there was any.
   bool poll() noexcept;
+  // The same on the other devices whose timelines these points are of.
+  bool poll_others(const std::vector<heddle_point_t>& points) noexcept;
   // Asks the vendor whether the context is still alive; marks the device as lost if not. More expensive than poll.
   void check() noexcept;
 
