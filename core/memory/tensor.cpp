@@ -120,14 +120,28 @@ void Tensor::free(Device& device, heddle_block_t& block, bool is_foreign) {
 Result<uint64_t> Tensor::address() {
   HEDDLE_RETURN_IF_ERROR(check_held("getting the address of a tensor"));
   if (pending() && producer().host_signalled) HEDDLE_RETURN_IF_ERROR(wait());
-  heddle_buffer_properties_t properties{};
-  properties.struct_size = sizeof(properties);
-  HEDDLE_RETURN_IF_ERROR(device_->noted(Status(device_->api().buffer->properties(block_.buffer, &properties))));
-  if (properties.device_address == 0 && size_bytes_ != 0) {
+  Result<uint64_t> found = place();
+  if (found.ok() && *found == 0 && size_bytes_ != 0) {
     return error(HEDDLE_STATUS_UNIMPLEMENTED,
                  "heddle: getting the address of a tensor failed: the driver of device '{}' does not provide addresses", device_->alias());
   }
-  return properties.device_address + block_.offset;
+  return found;
+}
+
+Result<uint64_t> Tensor::place() const {
+  heddle_buffer_properties_t properties{};
+  properties.struct_size = sizeof(properties);
+  HEDDLE_RETURN_IF_ERROR(device_->noted(Status(device_->api().buffer->properties(block_.buffer, &properties))));
+  return properties.device_address == 0 ? 0 : properties.device_address + block_.offset;
+}
+
+bool Tensor::overlaps(const Tensor& other) const {
+  if ((!is_foreign_ && !other.is_foreign_) || !has_memory() || !other.has_memory() || device_->driver_id() != other.device_->driver_id()) {
+    return false;
+  }
+  Result<uint64_t> here = place(), there = other.place();
+  return here.ok() && there.ok() && *here != 0 && *there != 0 &&
+         std::max(*here, *there) < std::min(*here + size_bytes_, *there + other.size_bytes_);
 }
 
 void Tensor::set_producer(const Ref<Timeline>& timeline, uint64_t value, bool host_signalled, const void* call) {

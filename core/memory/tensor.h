@@ -37,6 +37,10 @@ class Tensor final : public Counted {
   // The device address, once the memory is known. UNIMPLEMENTED if the driver does not provide addresses. [any] [may-block]
   Result<uint64_t> address();
   bool has_memory() const { return block_.buffer != nullptr; }
+  // Over memory of the application. Only such a tensor can overlap another one.
+  bool is_foreign() const { return is_foreign_; }
+  // Whether both have bytes at the same addresses. False if the driver does not provide addresses. [any]
+  [[gnu::cold]] bool overlaps(const Tensor& other) const;
 
   // The work that fills it: a value of a timeline. host_signalled: that value is not enqueued at a driver yet, so that only the host may wait for
   // it (HD-Q-01). Set by the call that owns the result; `call` is its address, valid until it has finished. [any]
@@ -91,6 +95,8 @@ class Tensor final : public Counted {
   friend class Upload;
   explicit Tensor(Device& device) : device_(&device) {}
   static void free(Device& device, heddle_block_t& block, bool is_foreign);
+  // The address of the block now; 0 if the driver does not provide it.
+  Result<uint64_t> place() const;
 
   // In the order in which calls access them: the first 64 bytes are all but the extents and the producer.
   heddle_element_type_t type_ = HEDDLE_TYPE_UNDEFINED;

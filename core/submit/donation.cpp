@@ -31,6 +31,24 @@ bool Function::in_place(std::span<Tensor* const> arguments, std::span<Tensor* co
          std::ranges::count(arguments, results[index]) == 1 && std::ranges::count(results, results[index]) == 1;
 }
 
+Status Function::check_shared(std::span<Tensor* const> arguments, std::span<Tensor* const> results, size_t index) const {
+  const Tensor* const result = results[index];
+  const bool is_in_place = in_place(arguments, results, index);
+  for (size_t i = 0; i < arguments.size() + index; ++i) {
+    const bool is_argument = i < arguments.size();
+    const Tensor* const other = is_argument ? arguments[i] : results[i - arguments.size()];
+    const bool is_same = other == result;
+    if (!other || (is_same ? is_in_place : !other->overlaps(*result))) continue;
+    return error(HEDDLE_STATUS_INVALID_ARGUMENT,
+                 "result '{}' is to be written to {} {} '{}'; pass another one, or none for a new tensor{} [HD-F-01]",
+                 signature_.results[index].name, is_same ? "the tensor that is also" : "a tensor that overlaps",
+                 is_argument ? "argument" : "result",
+                 is_argument ? signature_.arguments[i].name : signature_.results[i - arguments.size()].name,
+                 is_argument ? "; compile the model with --alias to update an input in place" : "");
+  }
+  return Status();
+}
+
 Status Function::take_arguments(std::span<Tensor* const> arguments, std::span<const uint32_t> donated, Invocation& call) const {
   for (size_t i = 0; i < donated.size(); ++i) {
     const uint32_t index = donated[i];
@@ -41,9 +59,10 @@ Status Function::take_arguments(std::span<Tensor* const> arguments, std::span<co
       return error(HEDDLE_STATUS_INVALID_ARGUMENT, "input '{}' is donated twice; name it once [HD-F-02]", signature_.arguments[index].name);
     }
     for (size_t other = 0; other < arguments.size(); ++other) {
-      if (other == index || arguments[other] != arguments[index]) continue;
+      if (other == index || (arguments[other] != arguments[index] && !arguments[other]->overlaps(*arguments[index]))) continue;
       return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-                   "the tensor that is donated as input '{}' is also input '{}'; pass a copy to one of them, or do not donate it [HD-F-02]",
+                   "the tensor that is donated as input '{}' is also input '{}', or overlaps it; pass a copy to one of them, or do not "
+                   "donate it [HD-F-02]",
                    signature_.arguments[index].name, signature_.arguments[other].name);
     }
   }
@@ -90,10 +109,12 @@ Status Function::take_argument(uint32_t index, Tensor& given, bool is_donated, I
       given.forbid(std::move(taker));
     }
     call.replaced->taken.emplace_back(Ref<Tensor>(&given), std::move(memory));
-    if (!is_free && expected.is_consumed && !is_copy) {
-      instance_.host().log(HEDDLE_LOG_WARN, "submit",
-                           fmt::format("the tensor that is donated as input '{}' of '{}' has other users: its {} bytes are copied",
-                                       expected.name, signature_.name, given.size_bytes()));
+    if (!expected.is_consumed || (!is_free && !is_copy)) {
+      instance_.host().log(
+          HEDDLE_LOG_WARN, "submit",
+          fmt::format("donating input '{}' of '{}' saved nothing: its {} bytes {}", expected.name, signature_.name, given.size_bytes(),
+                      expected.is_consumed ? "are copied, since the tensor has other users"
+                                           : "are not overwritten by the function, only freed after the call"));
     }
   }
   if (moved) tensor = moved.get();

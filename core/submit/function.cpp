@@ -77,16 +77,6 @@ Status Function::explain(std::span<Tensor* const> arguments, size_t index, const
                                       call.symbols()));
 }
 
-Status Function::explain_shared(std::span<Tensor* const> arguments, std::span<Tensor* const> results, size_t index) const {
-  const auto argument = static_cast<size_t>(std::ranges::find(arguments, results[index]) - arguments.begin());
-  const auto other = static_cast<size_t>(std::ranges::find(results, results[index]) - results.begin());
-  return error(HEDDLE_STATUS_INVALID_ARGUMENT,
-               "result '{}' is to be written to the tensor that is also {} '{}'; pass another one, or none for a new tensor{} [HD-F-01]",
-               signature_.results[index].name, argument < arguments.size() ? "argument" : "result",
-               argument < arguments.size() ? signature_.arguments[argument].name : signature_.results[other].name,
-               argument < arguments.size() ? "; compile the model with --alias to update an input in place" : "");
-}
-
 Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* const> results, std::span<const uint32_t> donated,
                        Invocation& call) const {
   if (arguments.size() != arguments_.size() || results.size() != signature_.results.size()) {
@@ -98,6 +88,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
   Tensor** const checked = call.arguments().data();
   int64_t* const symbols = call.symbols().data();
   const open::Extent* extents = extents_.data();
+  bool may_overlap = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     Tensor* tensor = arguments[i];
     if (!tensor) {
@@ -117,6 +108,7 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     }
     extents += expected.rank;
     checked[i] = tensor;
+    may_overlap |= tensor->is_foreign();
     memory::Device& device = *expected.device;
     if (&tensor->device() == &device) [[likely]]
       continue;
@@ -127,10 +119,10 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
   for (size_t i = 0; i < results.size(); ++i) {
     Tensor* tensor = call.results()[i] = results[i];
     if (!tensor) continue;
-    if (std::ranges::find(arguments, tensor) != arguments.end() ||
-        std::ranges::find(results.first(i), tensor) != results.begin() + static_cast<ptrdiff_t>(i)) [[unlikely]] {
-      if (!in_place(arguments, results, i)) return explain_shared(arguments, results, i);
-    }
+    may_overlap |= tensor->is_foreign();
+    if (may_overlap || std::ranges::find(arguments, tensor) != arguments.end() ||
+        std::ranges::find(results.first(i), tensor) != results.begin() + static_cast<ptrdiff_t>(i)) [[unlikely]]
+      HEDDLE_RETURN_IF_ERROR(check_shared(arguments, results, i));
     if (tensor->donated()) [[unlikely]]
       return tensor->check_held("passing a tensor for result '" + signature_.results[i].name + "'");
     if (!tensor->pending()) continue;

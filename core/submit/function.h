@@ -105,9 +105,9 @@ class Function {
   // given: the tensor that the caller passed.
   Status take_argument(uint32_t index, memory::Tensor& given, bool is_donated, Invocation& call) const;
   [[gnu::cold]] Status explain(std::span<memory::Tensor* const> arguments, size_t index, const Invocation& call) const;
-  // The tensor of this result is also that of an argument or of an earlier result.
-  [[gnu::cold]] Status explain_shared(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,
-                                      size_t index) const;
+  // INVALID_ARGUMENT if the tensor of this result is, or overlaps, one of an argument or an earlier result, unless it is in_place.
+  [[gnu::cold]] Status check_shared(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,
+                                    size_t index) const;
   [[gnu::cold]] Status move_argument(size_t index, memory::Device& device, Invocation& call) const;
   // starts: the call gets memory of its own, and keeps the instance alive until give_call.
   Taken take(const Invocation& call, bool starts);

@@ -58,7 +58,7 @@ struct Held {
   uint64_t while_loading = 0;  // the maximum live at once before the first call
 };
 struct Called {
-  uint64_t arguments = 0, results = 0, arena = 0;
+  uint64_t arguments = 0, copies = 0, results = 0, arena = 0;
 };
 
 class Needs {
@@ -112,6 +112,7 @@ class Needs {
       for (const uint64_t part : {held.weights, held.state, bytes.arguments, bytes.results, bytes.arena}) add(total, part);
       json.push_back("{" +
                      fields({{"arguments", bytes.arguments},
+                             {"copies", bytes.copies},
                              {"results", bytes.results},
                              {"arena", bytes.arena},
                              {"total", total},
@@ -177,7 +178,9 @@ class Needs {
       if (!fits || !bytes)
         return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}{} [HD-F-01]", open::explain_argument(signature, i, shape, symbols),
                      fits ? ", whose bytes do not fit 64 bits" : "");
-      add_block(out[machine_.device_of_slot[argument.slot]].arguments, *bytes);
+      Called& called = out[machine_.device_of_slot[argument.slot]];
+      add_block(called.arguments, *bytes);
+      if (argument.is_consumed) add_block(called.copies, *bytes);
     }
     Interpreter interpreter(program, signature, dims, symbols);
     interpreter.describe_slots(machine_.slots);

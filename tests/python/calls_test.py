@@ -84,6 +84,38 @@ class Calls(unittest.TestCase):
         with self.assertRaisesRegex(heddle.InvalidArgumentError, "multiple of 64 bytes"):
             function.tensor("x", moved, copy=False)
 
+    def test_arguments_are_read_before_results_are_written(self):
+        function = heddle.open(models.add(LARGE)).main
+        values = np.arange(LARGE, dtype="f4")
+        for distance in (0, 4, 16, 1024, LARGE - 16, LARGE):
+            for start in (0, 4):
+                place = heddle.empty(2 * LARGE + 64)
+                x, out = place[start:start + LARGE], place[start + distance:start + distance + LARGE]
+                for one, two, result in ((x, values, out), (values, x, out), (x, x, out), (out, values, x)):
+                    (out if one is out else x)[:] = values
+                    function(one, two, out=result)
+                    np.testing.assert_array_equal(result, 2 * values)
+        x[:] = values
+        call = function.start(x, values, out=x)
+        call.result()
+        np.testing.assert_array_equal(x, 2 * values)
+
+    def test_overlapping_tensors_and_results_are_refused(self):
+        function = heddle.open(models.add(LARGE)).main
+        place, one = heddle.empty(2 * LARGE), np.ones(LARGE, "f4")
+        first, second = place[:LARGE], place[16:16 + LARGE]
+        tensor = function.tensor("x", first, copy=False)
+        for out in (second, function.tensor("x", second, copy=False), function.tensor("y", first, copy=False), first):
+            for given in ((tensor, one), (one, tensor)):
+                with self.assertRaisesRegex(heddle.InvalidArgumentError, "result 'z' is to be written to a tensor that overlaps argument '[xy]'"):
+                    function(*given, out=out)
+        two = heddle.open(models.two_results())
+        for shift in (0, 4, 16):  # with and without a copy
+            results = [place[:LARGE], place[shift:shift + LARGE]]
+            for given in (results, results[::-1], [results[0], two.main.tensor("x", place[16:16 + LARGE], copy=False)]):
+                with self.assertRaisesRegex(heddle.InvalidArgumentError, "result 'difference'.*overlaps.*result 'total'"):
+                    two(one, one, out=given)
+
     def test_memory_of_a_result_outlives_everything(self):
         module = heddle.open(models.add(LARGE))
         array = module(np.full(LARGE, 2, "f4"), np.full(LARGE, 3, "f4")).numpy()

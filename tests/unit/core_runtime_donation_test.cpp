@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Arguments that the caller gives up, and results in the memory of arguments, on every driver.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -76,6 +77,16 @@ class RuntimeDonation : public OnDriver {
     CallHandle call;
     heddle_status_t* status = start(function, x, {0}, result, &call);
     return status ? status : heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE);
+  }
+  // A tensor over memory of the application; `releases` counts.
+  TensorHandle over(float* memory, int* releases) const {
+    heddle_device_memory_t given = {
+        sizeof given, 0, reinterpret_cast<uint64_t>(memory), kWidth * sizeof(float), [](void* count) { ++*static_cast<int*>(count); },
+        releases};
+    const int64_t dims[] = {kWidth};
+    heddle_tensor_t* made = nullptr;
+    HEDDLE_EXPECT_OK(heddle_tensor_from_device(main_, 0, HEDDLE_TYPE_F32, dims, 1, &given, &made));
+    return TensorHandle(made);
   }
   // Bytes of tensors on the device.
   uint64_t live() const { return nlohmann::json::parse(instance_report(instance_, "statistics"))["devices"][0]["pool"]["requested"]; }
@@ -272,6 +283,89 @@ TEST_P(RuntimeDonation, ArgumentsThatAStreamFills) {
     EXPECT_EQ(memory[kWidth - 1], donates ? 6.f : 5.f);
   }
   instance_.reset();  // and with it the queue over the stream
+}
+
+// The result of a donated tensor is in the application's memory, which nothing uses after it was released.
+TEST_P(RuntimeDonation, MemoryOfTheApplicationIsNotUsedOnceItIsReleased) {
+  alignas(256) static float memory[kWidth];
+  int releases = 0;
+  for (heddle_function_t* function : {main_, plain_}) {
+    std::fill_n(memory, kWidth, 5.f);
+    releases = 0;
+    TensorHandle x = over(memory, &releases), y;
+    ASSERT_NE(x, nullptr);
+    HEDDLE_ASSERT_OK(donate(function, x.get(), &y));
+    EXPECT_EQ(read_tensor(y), all(6));
+    EXPECT_EQ(releases, function == main_ ? 0 : 1);
+    y.reset();
+    EXPECT_EQ(releases, 1) << "the handle of x is still held";
+    std::fill_n(memory, kWidth, 7.f);
+    for (int i = 0; i < 20; ++i) {
+      TensorHandle other = floats(1), result;
+      HEDDLE_ASSERT_OK(donate(function, other.get(), &result));
+    }
+    EXPECT_EQ(std::count(memory, memory + kWidth, 7.f), kWidth);
+  }
+}
+
+// As for one tensor in two places.
+TEST_P(RuntimeDonation, TensorsThatOverlapAreRefused) {
+  alignas(256) static float memory[2 * kWidth];
+  std::fill_n(memory, 2 * kWidth, 5.f);
+  int releases = 0;
+  TensorHandle x = over(memory, &releases), shifted = over(memory + kWidth / 2, &releases), beside = over(memory + kWidth, &releases),
+               again = over(memory, &releases);
+  uint64_t address = 0;
+  if (heddle_status_t* unknown = heddle_tensor_address(x.get(), &address)) {
+    heddle_status_free(unknown);
+    GTEST_SKIP() << "the driver does not provide addresses";
+  }
+  auto call = [&](heddle_function_t* function, heddle_tensor_t* first, heddle_tensor_t* second, heddle_tensor_t* result) {
+    heddle_tensor_t* arguments[] = {first, second};
+    return heddle_call(function, arguments, 2, &result, 1);
+  };
+  for (heddle_function_t* function : {main_, plain_}) {
+    for (heddle_tensor_t* other : {shifted.get(), again.get()}) {
+      HEDDLE_EXPECT_FAILS(call(function, x.get(), b_.get(), other), HEDDLE_STATUS_INVALID_ARGUMENT,
+                          "result 'y' is to be written to a tensor that overlaps argument 'x'; pass another one");
+      HEDDLE_EXPECT_FAILS(call(function, b_.get(), x.get(), other), HEDDLE_STATUS_INVALID_ARGUMENT, "overlaps argument 'b'");
+    }
+  }
+  HEDDLE_EXPECT_FAILS(call(main_, x.get(), shifted.get(), x.get()), HEDDLE_STATUS_INVALID_ARGUMENT, "overlaps argument 'b'");
+  TensorHandle none;
+  b_.swap(shifted);
+  HEDDLE_EXPECT_FAILS(donate(main_, x.get(), &none), HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "the tensor that is donated as input 'x' is also input 'b', or overlaps it");
+  b_.swap(shifted);
+  EXPECT_EQ(std::count(memory, memory + 2 * kWidth, 5.f), 2 * kWidth);
+  // Memory next to it, arguments that overlap, and one tensor for both.
+  HEDDLE_EXPECT_OK(call(plain_, x.get(), again.get(), beside.get()));
+  EXPECT_EQ(read_tensor(beside), all(10));
+  HEDDLE_EXPECT_OK(call(main_, x.get(), beside.get(), x.get()));
+  EXPECT_EQ(read_tensor(again), all(15));
+}
+
+TEST_P(RuntimeDonation, ADonationThatBroughtNothingIsLogged) {
+  TensorHandle x = floats(5), y, second(heddle_tensor_retain(x.get()));
+  ::testing::internal::CaptureStderr();
+  heddle_status_t* status = donate(main_, x.get(), &y);
+  std::string log = ::testing::internal::GetCapturedStderr();
+  HEDDLE_EXPECT_OK(status);
+  EXPECT_NE(log.find("donating input 'x' of 'main' saved nothing: its 4096 bytes are copied, since the tensor has other users"), log.npos)
+      << log;
+  x = floats(5);
+  ::testing::internal::CaptureStderr();
+  status = donate(plain_, x.get(), &y);
+  log = ::testing::internal::GetCapturedStderr();
+  HEDDLE_EXPECT_OK(status);
+  EXPECT_NE(log.find("donating input 'x' of 'plain' saved nothing: its 4096 bytes are not overwritten"), log.npos) << log;
+  x = floats(5);
+  y.reset();
+  ::testing::internal::CaptureStderr();
+  status = donate(main_, x.get(), &y);
+  log = ::testing::internal::GetCapturedStderr();
+  HEDDLE_EXPECT_OK(status);
+  EXPECT_EQ(log, "");
 }
 
 TEST_P(RuntimeDonation, OtherDonatedMemoryIsFreedAfterTheCall) {

@@ -257,7 +257,8 @@ typedef struct heddle_memory_params { /* Since ABI 0.2. */
  *   "peak_at_load"                        the most that is live while these are loaded
  * For each call:
  *   "arguments", "results", "arena"       its tensors, and its intermediate values; a result in the memory of an argument counts once
- *   "total"                               their sum with weights and state
+ *   "copies"                              those of the arguments that the function overwrites, needed in addition if none of them is donated
+ *   "total"                               the sum of all but "copies" with weights and state
  *   "peak"                                the larger of "total" and "peak_at_load"
  * "not_counted" names amounts that cannot be known in advance. If no slots are bound, there is one list per family of devices ("cpu", "cuda"), in
  * which each slot counts as a device with an alignment of 64 bytes. If they are bound, plugins with operators that the module uses are loaded,
@@ -390,17 +391,20 @@ HEDDLE_EXPORT heddle_status_t* heddle_tensor_upload(heddle_tensor_t* tensor, con
  * A function that was compiled with --donate or --alias overwrites some of its arguments (HEDDLE_TENSOR_TYPE_CONSUMED):
  *
  *   donated     It becomes the result, or its memory is used for intermediate values. If other handles of it exist (heddle_tensor_retain), or another
- *               call that uses it is not over, a copy is used instead, with a warning in the log.
+ *               call that uses it is not over, a copy is used instead, with a warning in the log. Over memory of the application
+ *               (heddle_tensor_import), the result is in that memory; `release` is called when the result is released, and nothing uses the
+ *               memory after that.
  *   in place    It is overwritten.
  *   borrowed    A copy is overwritten.
  *
  * A copy is made before the call begins, which waits for it. If the function does not overwrite an argument, donating it only means that its
- * memory is freed when the call is over. */
+ * memory is freed when the call is over, and a warning in the log says so. */
 
 /* Calls the function and waits. arguments: one per argument, borrowed until the function returns. results: an array with an element for every
  * result. An element that is not NULL is a tensor of the right type to write into, and stays the caller's. It is neither another result nor an
- * argument of this call, except in place (see above). A NULL element is replaced by a new tensor, owned by the caller; if the call fails, it stays
- * NULL.
+ * argument of this call, except in place (see above), and shares no byte with one: two tensors over memory of the application could (INVALID_ARGUMENT;
+ * only a driver that provides no addresses cannot tell). A NULL element is replaced by a new tensor, owned by the caller; if the call fails, it
+ * stays NULL.
  * INVALID_ARGUMENT names the input, what was expected and what was given. [any] [may-block] */
 HEDDLE_EXPORT heddle_status_t* heddle_call(heddle_function_t* function, heddle_tensor_t* const* arguments, uint32_t argument_count,
                                            heddle_tensor_t** results, uint32_t result_count);
@@ -412,8 +416,8 @@ typedef struct heddle_call_params {
   uint64_t deadline_ns;   /* a time on CLOCK_MONOTONIC; 0: none */
   uint64_t native_stream; /* a stream of the vendor's API (ext/native.h): on CUDA cudaStream_t */
   heddle_state_t* state;  /* the state that the call uses; NULL: the instance's own. Since ABI 0.2 */
-  /* Indices of arguments whose tensors the call takes, each at most once; such a tensor is no other argument of the call. [serial:tensor]. Since
-   * ABI 0.2 */
+  /* Indices of arguments whose tensors the call takes, each at most once; such a tensor neither is nor overlaps another argument of the
+   * call. [serial:tensor]. Since ABI 0.2 */
   const uint32_t* donated_arguments;
   uint32_t donated_argument_count;
   uint32_t reserved;

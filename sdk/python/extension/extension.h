@@ -135,8 +135,8 @@ struct Tensor {
   uint32_t index = 0;                  // of the result in the cache
   bool shared = false;                 // others may hold the handle: it may not be used again
   bool read_only = false;
-  bool gave_address = false;  // to another library, by __cuda_array_interface__
-  uint32_t exports = 0;       // of the buffer protocol
+  bool lends = false;    // an array has the memory, too, or another library its address: a donation may not take it
+  uint32_t exports = 0;  // of the buffer protocol
 
   Tensor() = default;
   Tensor(Tensor&&) = delete;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <optional>
 
 #include "completions.h"
 
@@ -242,11 +243,44 @@ struct Invocation {
     return function.arguments.size();
   }
 
+  // Memory that the call writes to, or an array's. No bytes: unknown.
+  struct Range {
+    uint64_t address = 0, size_bytes = 0;
+    explicit Range(const Source& source) : address(reinterpret_cast<uint64_t>(source.data)), size_bytes(source.size_bytes) {}
+    explicit Range(heddle_tensor_t* tensor) : size_bytes(heddle_tensor_size(tensor)) {
+      heddle_status_t* const unknown = heddle_tensor_address(tensor, &address);  // such as that of a donated one, which the call refuses
+      if (unknown) size_bytes = 0;
+      heddle_status_free(unknown);
+    }
+    bool operator==(const Range&) const = default;
+    bool overlaps(const Range& other) const {
+      return std::max(address, other.address) < std::min(address + size_bytes, other.address + other.size_bytes);
+    }
+  };
+
+  // The given result that takes the argument's memory, if it is written to just that memory: the call then updates it in place.
+  std::optional<size_t> updated_in(size_t argument, const Range& range) const {
+    const heddle_tensor_type_t& type = function.arguments[argument].type;
+    if (!(type.flags & HEDDLE_TENSOR_TYPE_ALIASED) || !frame->given[type.alias]) return {};
+    if (range.size_bytes == 0 || Range(frame->results[type.alias]) != range) return {};
+    return type.alias;
+  }
+
+  bool is_written(const Range& range) const {
+    for (size_t i = 0; i < frame->results.size(); ++i) {
+      if (frame->given[i] && Range(frame->results[i]).overlaps(range)) return true;
+    }
+    return false;
+  }
+
+  // After take_results.
   void make_arguments() {
     for (size_t i = 0; i < function.arguments.size(); ++i) {
       PyObject* object = frame->objects[i];
       if (const Tensor* tensor = as_tensor(object)) {
         frame->arguments[i] = tensor->get();
+        // The array of the result has the tensor's memory. If both are one tensor already, nothing changes.
+        if (const auto result = out ? updated_in(i, Range(tensor->get())) : std::nullopt) frame->results[*result] = tensor->get();
       } else {
         frame->arguments[i] = make_argument(i, object);
       }
@@ -261,7 +295,17 @@ struct Invocation {
     heddle_tensor_t*& kept = frame->kept[index];
     heddle_tensor_t* made = nullptr;
     if (!source.on_host) is_ordered = true;
-    if (!source.on_host || (value.in_place && source.size_bytes >= kInPlaceFrom)) {
+    bool may_copy = source.on_host;
+    if (out) {
+      const Range range(source);
+      if (const auto result = updated_in(index, range); result && same_dims(frame->results[*result], source)) {
+        function.bytes_in_place += source.size_bytes;
+        return frame->results[*result];
+      }
+      may_copy &= !is_written(range);
+    }
+    // The call refuses memory of a device that overlaps a result's.
+    if (!source.on_host || (may_copy && value.in_place && source.size_bytes >= kInPlaceFrom)) {
       if (make_in_place(function.handle, static_cast<uint32_t>(index), false, &source, &made)) {
         frame->temporary.push_back(made);
         function.bytes_in_place += source.size_bytes;
@@ -306,8 +350,8 @@ struct Invocation {
              "FAILED_PRECONDITION");
     }
     if (tensor->read_only) refuse("argument '" + text + "' is to be donated and is read-only; donate a copy", "INVALID_ARGUMENT");
-    // Another library has the address, so the runtime must not use the memory for something else.
-    if (tensor->gave_address) frame->temporary.push_back(heddle_tensor_retain(tensor->get()));
+    // With another user, the contents are copied.
+    if (tensor->lends) frame->temporary.push_back(heddle_tensor_retain(tensor->get()));
     tensor->cache = nullptr;
     donated.push_back(static_cast<uint32_t>(index));
   }
@@ -329,8 +373,8 @@ struct Invocation {
     return object == Py_None ? nullptr : object;
   }
 
+  // Those that the caller did not give.
   void make_results() {
-    if (out) take_results();
     for (size_t i = 0; i < frame->results.size(); ++i) {
       auto& idle = function.cache->results[i];
       if (frame->given[i] || idle.empty() || (!copied_results.empty() && copied_results[i])) continue;
@@ -354,14 +398,7 @@ struct Invocation {
         if (tensor->read_only) {
           raise("INVALID_ARGUMENT", function.place(value, "result").text() + ": got a read-only tensor to write to; pass a writable one");
         }
-        for (size_t a = 0; a < frame->arguments.size(); ++a) {
-          const bool in_place = (value.type.flags & HEDDLE_TENSOR_TYPE_ALIASED) && value.type.alias == a;
-          if (frame->arguments[a] == tensor->get() && !in_place) {
-            refuse("result '" + value.text + "' is to be written to a tensor that is also argument '" + function.arguments[a].text +
-                       "'; pass another one, or compile with --alias " + function.arguments[a].text + "=" + value.text,
-                   "INVALID_ARGUMENT");
-          }
-        }
+        if (!copied_results.empty()) check_apart(i, Range(tensor->get()));
         // Another thread may change the list during the call.
         frame->temporary.push_back(heddle_tensor_retain(tensor->get()));
         frame->results[i] = tensor->get();
@@ -370,6 +407,7 @@ struct Invocation {
       }
       auto source = std::make_unique<Source>();
       open_source(object, function.place(value, "result"), true, stream, source.get());
+      check_apart(i, Range(*source));
       heddle_tensor_t* made = nullptr;
       if (!source->on_host) is_ordered = true;
       if ((value.in_place || !source->on_host) && make_in_place(function.handle, static_cast<uint32_t>(i), true, source.get(), &made)) {
@@ -380,6 +418,18 @@ struct Invocation {
       }
       copied_results.resize(count);
       copied_results[i] = std::move(source);
+    }
+  }
+
+  // Of two results in one memory, the one that is copied would overwrite the other.
+  void check_apart(size_t index, const Range& range) const {
+    for (size_t i = 0; i < index; ++i) {
+      const bool is_copied = !copied_results.empty() && copied_results[i];
+      if (!is_copied && !frame->given[i]) continue;
+      if (!(is_copied ? Range(*copied_results[i]) : Range(frame->results[i])).overlaps(range)) continue;
+      refuse("result '" + function.results[index].text + "' is to be written to memory that overlaps that of result '" +
+                 function.results[i].text + "'; pass another array, or None for a new one",
+             "INVALID_ARGUMENT");
     }
   }
 
@@ -534,6 +584,7 @@ Function::~Function() {
 PyObject* Function::call(PyObject* positional, PyObject* named) {
   Invocation call(*this);
   call.place_arguments(positional, named);
+  if (call.out) call.take_results();
   call.make_arguments();
   call.make_results();
   call.run();
@@ -654,6 +705,7 @@ nb::object start_call(nb::handle self, nb::args positional, nb::kwargs named) {
   call.named = named;
   auto invocation = std::make_unique<Invocation>(function);
   invocation->place_arguments(positional.ptr(), named.ptr());
+  if (invocation->out) invocation->take_results();
   invocation->make_arguments();
   invocation->make_results();
   call.handle = invocation->start();
@@ -746,6 +798,7 @@ nb::object make_argument_tensor(Function& function, nb::handle argument, nb::han
   (in_place ? function.bytes_in_place : function.bytes_copied) += source.size_bytes;
   nb::object out = make_tensor(made, value.device);
   nb::inst_ptr<Tensor>(out)->read_only = in_place && source.read_only;
+  nb::inst_ptr<Tensor>(out)->lends = in_place;
   return out;
 }
 

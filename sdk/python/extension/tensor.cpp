@@ -191,7 +191,7 @@ nb::object cuda_array_interface(Tensor& tensor) {
   out["strides"] = nb::none();
   out["stream"] = nb::none();  // the contents are complete
   out["version"] = 3;
-  tensor.shared = tensor.gave_address = true;
+  tensor.shared = tensor.lends = true;
   cuda_is_shared = true;
   return out;
 }
