@@ -97,7 +97,11 @@ std::string apply_donations(ModuleOp module, const std::vector<std::string>& don
     if (is_state && !llvm::cast<RankedTensorType>(from).hasStaticShape()) {
       return wrong("the input is " + type_text(function, from) + ", and the extents of a state have to be static");
     }
-    if (function.getArgAttr(input, tx::alias_attr)) return wrong("another output takes the memory of this input already");
+    if (auto known = function.getArgAttrOfType<IntegerAttr>(input, tx::alias_attr)) {
+      // The user and the model file may say the same.
+      if (known.getInt() == *output && is_state == static_cast<bool>(function.getArgAttr(input, tx::state_attr))) continue;
+      return wrong("output '" + outputs[static_cast<size_t>(known.getInt())] + "' takes the memory of this input already");
+    }
     if (taken[*output]) return wrong("the output takes the memory of another input already");
     taken[*output] = true;
     function.setArgAttr(input, tx::alias_attr, builder.getI64IntegerAttr(*output));

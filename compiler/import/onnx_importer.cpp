@@ -427,11 +427,19 @@ std::vector<std::string> stored_tensors(const onnx::GraphProto& graph) {
   return names;
 }
 
-// The metadata "heddle.donate.INPUT", "heddle.alias.INPUT" = OUTPUT and "heddle.state.INPUT" = OUTPUT.
+// The metadata "heddle.donate.INPUT" = true or false, "heddle.alias.INPUT" = OUTPUT and "heddle.state.INPUT" = OUTPUT.
 void note_donations(const onnx::ModelProto& model, std::vector<std::string>& donations, std::vector<std::string>& states) {
   for (const auto& entry : model.metadata_props()) {
     llvm::StringRef key = entry.key();
-    if (key.consume_front("heddle.donate.")) donations.push_back(key.str());
+    if (key.consume_front("heddle.donate.")) {
+      const llvm::StringRef value = entry.value();
+      if (value != "false" && value != "0") donations.push_back(key.str());
+      if (!value.empty() && value != "true" && value != "1" && value != "false" && value != "0") {
+        throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: reading the metadata 'heddle.donate." + key.str() +
+                                                          "' failed: its value is '" + value.str() +
+                                                          "'; it has to be true, 1 or empty, or false or 0"};
+      }
+    }
     if (key.consume_front("heddle.alias.")) donations.push_back((key + "=" + entry.value()).str());
     if (key.consume_front("heddle.state.")) states.push_back((key + "=" + entry.value()).str());
   }

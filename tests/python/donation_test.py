@@ -127,6 +127,65 @@ class Donation(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "is read-only; donate a copy"):
             self.module(x, y, tensor, rate, donate="w")
 
+    def test_an_array_under_a_donated_tensor_stays_as_it_is(self):
+        """At any address, for the contents and for what later calls do."""
+        x, y, w, rate = self.pieces()
+        expected = stepped(x, y, w, rate)
+        warned = "saved nothing: its 12288 bytes are copied, since the tensor has other users"
+        place = np.empty(64 * 48 + 64, "f4")
+        for offset in range(0, 64, 4):  # multiples of 64 bytes and others
+            array = place[offset:offset + 64 * 48].reshape(64, 48)
+            array[:] = w
+            tensor = self.module.main.tensor("w", array)
+            if np.asarray(tensor).ctypes.data == array.ctypes.data:
+                with self.assertLogs("heddle", "WARNING") as caught:
+                    result = self.module(x, y, tensor, rate, donate="w")
+                self.assertIn(warned, caught.output[0])
+            else:
+                with self.assertNoLogs("heddle", "WARNING"):
+                    result = self.module(x, y, tensor, rate, donate="w")
+            np.testing.assert_allclose(result.numpy(), expected, 1e-4, 1e-4)
+            np.testing.assert_array_equal(array, w)
+            with self.assertRaisesRegex(heddle.FailedPreconditionError, "took it"):
+                tensor.numpy()
+            del result
+            array[:] = 7
+            for _ in range(4):
+                self.module(x, y, w, rate)
+            self.assertTrue((array == 7).all())
+
+    def test_donating_what_is_only_read_is_logged(self):
+        plain = heddle.open(models.add(1024))
+        tensor = plain.main.tensor("x", np.ones(1024, "f4"), copy=True)
+        with self.assertLogs("heddle", "WARNING") as caught:
+            self.assertEqual(plain(tensor, np.ones(1024, "f4"), donate="x").numpy()[0], 2)
+        self.assertIn("donating input 'x' of 'main' saved nothing: its 4096 bytes are not overwritten", caught.output[0])
+        with self.assertRaisesRegex(heddle.FailedPreconditionError, "took it"):
+            tensor.numpy()
+
+    def test_an_array_that_is_argument_and_result(self):
+        x, y, w, rate = self.pieces()
+        expected = stepped(x, y, w, rate)
+        for start in range(0, 64, 4):
+            place = np.empty(64 * 48 + 64, "f4")
+            array = place[start:start + 64 * 48].reshape(64, 48)
+            array[:] = w
+            self.assertIs(self.module(x, y, array, rate, out=array), array)
+            np.testing.assert_allclose(array, expected, 1e-4, 1e-4)
+            # The tensor of an array, and the array.
+            array[:] = w
+            self.module(x, y, self.module.main.tensor("w", array), rate, out=array)
+            np.testing.assert_allclose(array, expected, 1e-4, 1e-4)
+            # The array of a tensor, and the tensor.
+            tensor = self.module.main.tensor("w", w, copy=True)
+            self.module(x, y, np.asarray(tensor), rate, out=tensor)
+            np.testing.assert_allclose(tensor.numpy(), expected, 1e-4, 1e-4)
+            # Memory that overlaps.
+            array[:] = w
+            moved = place[32 - start // 2:][:64 * 48].reshape(64, 48)
+            self.module(x, y, array, rate, out=moved)
+            np.testing.assert_allclose(moved, expected, 1e-4, 1e-4)
+
     def test_outputs_that_cannot_be_computed_in_place(self):
         for name, nodes, inputs, outputs, alias in OTHERS:
             with self.subTest(name):
@@ -154,12 +213,24 @@ class Donation(unittest.TestCase):
         model = step()
         model.metadata_props.add(key="heddle.alias.w", value="w1")
         self.assertEqual(heddle.open(heddle.compile(model, models.FOLDER / "said.heddle")).main.donations, {"w": "w1"})
+        path = heddle.compile(model, models.FOLDER / "twice.heddle", alias={"w": "w1"})  # the same
+        self.assertEqual(heddle.open(path).main.donations, {"w": "w1"})
+        for value, donations in (("true", {"w": "w1"}), ("1", {"w": "w1"}), ("", {"w": "w1"}), ("false", {}), ("0", {}), ("no", None)):
+            model = step()
+            model.metadata_props.add(key="heddle.donate.w", value=value)
+            path = models.FOLDER / "valued.heddle"
+            if donations is None:
+                with self.assertRaisesRegex(heddle.CompileError, "metadata 'heddle.donate.w' failed: its value is 'no'; it has to be true, 1"):
+                    heddle.compile(model, path)
+                continue
+            self.assertEqual(heddle.open(heddle.compile(model, path)).main.donations, donations, value)
         with self.assertWarnsRegex(UserWarning, r"donating input 'x' \(of dynamic size\) saves no memory during a call"):
             path = heddle.compile(step(), models.FOLDER / "useless.heddle", donate=["x"])
         self.assertEqual(heddle.open(path).main.donations, {})
 
     def test_mistakes_of_the_compilation(self):
         for given, text in (({"donate": "v"}, "the model has no input 'v'"), ({"alias": {"w": "w2"}}, "no output 'w2'; did you mean 'w1'"),
+                            ({"options": ["--alias", "w"]}, "--alias 'w': expected INPUT=OUTPUT; --donate w"),
                             ({"alias": {"x": "w1"}}, r"the input is f32\[n,64\] and the output f32\[64,48\]")):
             with self.assertRaisesRegex(heddle.CompileError, text):
                 heddle.compile(step(), models.FOLDER / "wrong.heddle", **given)

@@ -225,6 +225,7 @@ int compile(const Arguments& arguments) {
     return flags.misuse("-o FILE is missing, such as -o " + std::filesystem::path(options.compile.model).stem().string() + ".heddle");
   if (options.output == "-") return flags.misuse("-o -: a module is a file, and not written to stdout; a file of that name is ./-");
   if (flags.given("--target") && options.compile.target.empty()) return flags.misuse("--target names no target");
+  if (const std::string wrong = options.compile.check(); !wrong.empty()) return flags.misuse(wrong);
   if (!options.explain.empty() && options.explain != "true" && options.explain != "json") {
     return flags.misuse("--explain=" + options.explain + ": json is the only other form");
   }

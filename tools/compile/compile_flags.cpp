@@ -82,6 +82,14 @@ void CompileFlags::add_to(Flags& flags) {
   flags.text("--cache", cache, "directory of the kernel cache (default: the user's cache directory)", "DIRECTORY");
 }
 
+std::string CompileFlags::check() const {
+  for (const std::string& text : aliases) {
+    if (text.find('=') == std::string::npos)
+      return "--alias '" + text + "': expected INPUT=OUTPUT; --donate " + text + " lets the compiler look for an output";
+  }
+  return {};
+}
+
 std::vector<NamedFile> CompileFlags::files() const {
   std::vector<NamedFile> read{{"MODEL", model}};
   for (const std::string& path : operators) read.push_back({"--operators", path});

@@ -23,6 +23,8 @@ struct CompileFlags {
   // MODEL; then the others, which `help` of compile and tune list after their own.
   void add_model(Flags& flags);
   void add_to(Flags& flags);
+  // An error text for a value that has the wrong form; otherwise empty.
+  std::string check() const;
   // The files that the compiler reads.
   std::vector<NamedFile> files() const;
 };

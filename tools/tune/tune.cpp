@@ -351,6 +351,7 @@ int tune(const Arguments& arguments) {
   options.declare(flags);
   if (std::optional<int> code = flags.parse(arguments)) return *code;
   if (options.output.empty()) return flags.misuse("-o FILE is missing, such as -o choices.json");
+  if (const std::string wrong = options.trial.compile.check(); !wrong.empty()) return flags.misuse(wrong);
   if (Wrong wrong = slot_bound_twice(options.trial.module.devices); !wrong.empty()) return flags.misuse("--device " + wrong);
   std::vector<NamedFile> read = options.trial.compile.files();
   read.push_back({"--config", options.runtime.config});

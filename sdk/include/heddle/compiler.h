@@ -57,7 +57,8 @@ typedef struct heddle_compile_params {
   /* Inputs that the function may overwrite, since its callers give them up (HEDDLE_TENSOR_TYPE_CONSUMED in runtime.h). "INPUT=OUTPUT": the output
    * takes the input's memory; INVALID_ARGUMENT if their types, extents or slots differ. "INPUT": an output does so if it can be computed in place;
    * otherwise, intermediate values may use the memory. An ONNX model can also name them in its metadata, by the key "heddle.alias.INPUT" with the
-   * output as its value, or the key "heddle.donate.INPUT". Since ABI 0.2. */
+   * output as its value, or the key "heddle.donate.INPUT" with the value "true", "1" or none; "false" or "0" donates nothing. The same alias may be
+   * given in both places. Since ABI 0.2. */
   const heddle_string_t* donations;
   uint32_t donation_count;
   uint32_t reserved;
