@@ -66,6 +66,34 @@ class MemoryTest(ExplainCase):
             with self.subTest(device=device):
                 self.check(module, [device], inputs, ["--dim", "batch=1,7,64"])
 
+    def test_an_overwritten_input_needs_what_it_takes(self):
+        """Donated or not; the statistics of a run are those of one call."""
+        nodes = [helper.make_node("Tanh", ["w"], ["a"]), helper.make_node("Sin", ["a"], ["b"]), helper.make_node("Add", ["b", "x"], ["nw"]),
+                 helper.make_node("MatMul", ["nw", "nw"], ["y"])]
+        types = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, (256, 256)) for name in ("w", "x", "nw", "y")}
+        graph = helper.make_graph(nodes, "model", [types["w"], types["x"]], [types["nw"], types["y"]])
+        model, module = self.folder / "model.onnx", self.folder / "model.heddle"
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), model)
+        inputs = [f"--input={name}=f32[256,256]=0.5" for name in ("w", "x")]
+        bound = ["--device", "one", *self.flags]
+        self.succeed("compile", model, "-o", module)
+        expected = self.succeed("run", module, *inputs).stdout
+        for flags, donated, copied in ((["--alias", "w=nw"], ["w"], 1), (["--alias", "w=nw", "--donate", "x"], ["w", "x"], 2),
+                                       (["--donate", "w"], ["w"], 1), ([], ["x"], 0)):
+            self.succeed("compile", model, "-o", module, *flags)
+            needs = self.explain(module, "--memory", *bound)["memory"][0]["programs"][0]["calls"][0]["places"][0]
+            self.assertEqual(needs["copies"], copied * 4 * 256 * 256, flags)
+            for names, peak in ((donated, needs["total"]), ([], needs["total"] + needs["copies"])):
+                run = self.succeed("run", module, *bound, *inputs, *(f"--donate={name}" for name in names), "--statistics")
+                self.assertEqual(run.stdout, expected)
+                (device,) = json.loads(run.stderr[run.stderr.index("{"):])["devices"]
+                self.assertEqual(device["pool"]["peak_requested"], peak, (flags, names))
+                self.assertEqual("saved nothing: its 262144 bytes" in run.stderr, bool(names) and copied == 0)
+            text = self.succeed("explain", module, "--memory", *bound).stdout
+            self.assertEqual("total, not donated" in text, copied != 0)
+            self.assertEqual("not donated: a call copies them first" in text, copied != 0)
+        self.assertIn("--donate: there is no input 'q'; the function has w: f32[256,256], x", self.fail_with(2, "run", module, *inputs, "--donate=q").stderr)
+
     def test_an_extent_beyond_all_memory_is_told_as_such(self):
         error = self.fail_with(2, "explain", self.compile(DIGITS), "--memory", "--dim", f"batch={2**62}").stderr
         self.assertIn(f"got f32[{2**62},1,8,8], whose bytes do not fit 64 bits [HD-F-01]", error)

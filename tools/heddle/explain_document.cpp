@@ -14,25 +14,46 @@ std::string slot_text(const Json& name) {
   return given == "-" ? "default" : given;
 }
 
+constexpr const char* kNotDonated = "total, not donated";
+
+// Whether calls overwrite inputs, of which they need copies unless the inputs are donated.
+bool overwrites_inputs(const Json& program) {
+  for (const Json& call : array(program, "calls")) {
+    for (const Json& place : array(call, "places")) {
+      if (number(place, "copies") != 0) return true;
+    }
+  }
+  return false;
+}
+
 Table table_of(const Json& needs, const Json& program) {
   Table table{{"slot or device", "memory"}, {}};
   const Json &calls = array(program, "calls"), &places = array(program, "places"), &labels = array(needs, "labels");
   for (const Json& label : labels) table.header.push_back(cell_text(label));
-  static constexpr std::pair<const char*, const char*> kRows[] = {{"weights", "weights"},       {"  parameters", "parameters"},
-                                                                  {"  constants", "constants"}, {"  computed at load", "derived"},
-                                                                  {"state", "state"},           {"arena", "arena"},
-                                                                  {"inputs", "arguments"},      {"results", "results"},
-                                                                  {"total", "total"},           {"peak at load", "peak_at_load"}};
+  static constexpr std::pair<const char*, const char*> kRows[] = {{"weights", "weights"},
+                                                                  {"  parameters", "parameters"},
+                                                                  {"  constants", "constants"},
+                                                                  {"  computed at load", "derived"},
+                                                                  {"state", "state"},
+                                                                  {"arena", "arena"},
+                                                                  {"inputs", "arguments"},
+                                                                  {"results", "results"},
+                                                                  {"total", "total"},
+                                                                  {kNotDonated, "copies"},
+                                                                  {"peak at load", "peak_at_load"}};
   for (size_t i = 0; i < places.size(); ++i) {
     std::string on = slot_text(part(places[i], "place")), slots;
     for (const Json& slot : array(places[i], "slots")) slots += (slots.empty() ? "" : ", ") + slot_text(slot);
     if (slots != on) on += " (" + slots + ")";
     for (const auto& [what, field] : kRows) {
+      const bool is_copied = what == kNotDonated;
+      if (is_copied && !overwrites_inputs(program)) continue;
       std::vector<std::string>& row = table.rows.emplace_back(std::vector<std::string>{on, what});
       on.clear();
-      for (const Json& call : calls)
-        row.push_back(bytes_text(
-            number(places[i].contains(field) || array(call, "places").size() <= i ? places[i] : array(call, "places")[i], field)));
+      for (const Json& call : calls) {
+        const Json& from = places[i].contains(field) || array(call, "places").size() <= i ? places[i] : array(call, "places")[i];
+        row.push_back(bytes_text(number(from, field) + (is_copied ? number(from, "total") : 0)));
+      }
     }
   }
   return table;
@@ -47,6 +68,9 @@ void describe_memory(const Json& functions, Document& out) {
     for (const Json& program : array(needs, "programs")) {
       out.begin("memory needed by '" + text(needs, "function") + "', for " + text(program, "families"));
       out.add(table_of(needs, program));
+      if (overwrites_inputs(program)) {
+        out.add("total: with the inputs donated that the function overwrites (heddle run --donate); not donated: a call copies them first");
+      }
       for (const Json& one : array(program, "not_counted_at_load")) out.add("not counted at load: " + cell_text(one));
       std::string last;
       for (const Json& call : array(program, "calls")) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle run`: calls a function of a module once; inputs and outputs are text or files.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -22,7 +23,7 @@ struct Options {
   RuntimeFlags runtime;
   ModuleFlags module;
   ValidationFlags validation;
-  std::vector<std::string> inputs, outputs, expected;
+  std::vector<std::string> inputs, outputs, expected, donated;
   double rtol = 1e-5, atol = 1e-8;
   uint64_t values = 1000;
   std::string format = "table", param_mode = "auto";
@@ -37,6 +38,9 @@ struct Options {
                 "[NAME=]TYPE=VALUES|@FILE[:ARRAY]");
     flags.texts("--output", outputs, "file for a result (.npy, or raw bytes), by name or by position; replaces an existing file",
                 "[NAME=]@FILE");
+    flags.texts("--donate", donated,
+                "give this input up, so that a function that was compiled with --alias or --donate overwrites it instead of a copy",
+                "INPUT");
     flags.texts("--expect", expected, "expected value of a result; exit code 3 if it differs", "[NAME=]TYPE=VALUES|@FILE[:ARRAY]");
     flags.number("--rtol", rtol, "allowed difference relative to the expected value (1e-5)", 0, 1e300);
     flags.number("--atol", atol, "allowed absolute difference (1e-8)", 0, 1e300);
@@ -112,11 +116,24 @@ struct Results {
   std::vector<HostTensor> values;
 };
 
-heddle_status_t* call(const Function& function, const std::vector<Tensor>& inputs, Results& out) {
+// donated: indices of inputs.
+heddle_status_t* call(const Function& function, const std::vector<Tensor>& inputs, const std::vector<uint32_t>& donated, Results& out) {
   std::vector<heddle_tensor_t*> arguments, results(function.results.size(), nullptr);
   for (const Tensor& input : inputs) arguments.push_back(input.get());
-  heddle_status_t* status = heddle_call(function.handle, arguments.data(), static_cast<uint32_t>(arguments.size()), results.data(),
-                                        static_cast<uint32_t>(results.size()));
+  const auto argument_count = static_cast<uint32_t>(arguments.size()), result_count = static_cast<uint32_t>(results.size());
+  heddle_status_t* status = nullptr;
+  if (donated.empty()) {
+    status = heddle_call(function.handle, arguments.data(), argument_count, results.data(), result_count);
+  } else {
+    heddle_call_params_t params{};
+    params.struct_size = sizeof(params);
+    params.donated_arguments = donated.data();
+    params.donated_argument_count = static_cast<uint32_t>(donated.size());
+    heddle_call_t* started = nullptr;
+    status = heddle_call_start(function.handle, &params, arguments.data(), argument_count, results.data(), result_count, &started);
+    if (!status) status = heddle_call_wait(started, HEDDLE_TIMEOUT_INFINITE);
+    heddle_call_release(started);
+  }
   for (heddle_tensor_t* result : results) out.tensors.emplace_back(result);
   for (const Tensor& tensor : out.tensors) {
     if (status) break;
@@ -186,6 +203,15 @@ int run(const Arguments& arguments) {
     if (Wrong wrong = result_index(expected[i].name, function, next, expected_of[i]); !wrong.empty())
       return flags.misuse("--expect: " + wrong);
   }
+  std::vector<uint32_t> donated;
+  for (const std::string& name : options.donated) {
+    uint32_t index = 0;
+    while (index < function.arguments.size() && function.arguments[index].name != name) ++index;
+    if (index == function.arguments.size()) {
+      return flags.misuse("--donate: there is no input '" + name + "'; the function has " + Function::list(function.arguments));
+    }
+    if (std::find(donated.begin(), donated.end(), index) == donated.end()) donated.push_back(index);
+  }
   std::vector<HostTensor> values;
   if (std::optional<int> code = gather_inputs(flags, inputs, function, module.get(), options.module.function, nullptr, values))
     return *code;
@@ -193,7 +219,7 @@ int run(const Arguments& arguments) {
   if (heddle_status_t* status = upload_inputs(function, values, given)) return report(status);
 
   Results results;
-  if (heddle_status_t* status = call(function, given, results)) return report(status);
+  if (heddle_status_t* status = call(function, given, donated, results)) return report(status);
   uint64_t violations = 0;
   if (heddle_status_t* status = count_violations(runtime.get(), violations)) return report(status);
   // Compared before anything is written: an expected file may be one of the output files.
