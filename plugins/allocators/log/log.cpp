@@ -5,7 +5,8 @@
 //   a NUMBER SIZE ALIGNMENT OWNER    block NUMBER, counted from 0, was returned
 //   f NUMBER POINTS                  it was freed, to be reused after that many points
 //   x SIZE ALIGNMENT OWNER           RESOURCE_EXHAUSTED
-// With the option `viewer` it also writes a snapshot for PyTorch's memory viewer (viewer_file.h).
+// With the option `viewer` it also writes snapshots for PyTorch's memory viewer (viewer_file.h): when someone asks who holds memory, when memory is
+// exhausted, and at the end.
 // For debugging, not for production: files are written under a lock.
 #include <cstdarg>
 #include <map>
@@ -25,10 +26,10 @@ class Log {
   static constexpr const char* kId = "heddle.log";
   static constexpr const char* kVersion = "0.1.0";
 
-  explicit Log(const sdk::AllocatorSetup& setup) : host_(setup.host()), provider_(setup.provider()), name_(setup.name()) {}
+  explicit Log(const sdk::AllocatorSetup& setup) : host_(setup.host()), provider_(setup.provider()), name_(setup.name()), viewer_(name_) {}
   ~Log() {
     if (file_ && std::fclose(file_) != 0) failed();
-    if (!viewer_.close()) failed(viewer_.path(), "there is no file");
+    if (!viewer_.close(segments())) failed(viewer_.path(), "there is no file");
   }
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
@@ -56,10 +57,11 @@ class Log {
     std::lock_guard<std::mutex> lock(mutex_);
     if (failed) {
       line("x %llu %llu %s", number(params.size_bytes), number(params.alignment_bytes), owner.c_str());
+      snapshot();
       return failed;
     }
     try {
-      if (viewer_.is_open()) regions_.try_emplace(out->buffer, regions_.size());
+      if (viewer_.is_open()) see_buffer(*out, params.size_bytes);
       numbers_.insert_or_assign({out->buffer, out->offset}, Live{next_, params.size_bytes, params.owner});
     } catch (...) {
       provider_.free(provider_.self, out, nullptr, 0);
@@ -67,7 +69,11 @@ class Log {
       *out_wait_count = 0;
       throw;
     }
-    if (viewer_.is_open()) viewer_.event("alloc", address_of(*out), params.size_bytes, name_, next_, owner);
+    if (viewer_.is_open()) {
+      ++regions_.at(out->buffer).live;
+      viewer_.event("alloc", address_of(*out), params.size_bytes, next_, owner);
+      forget_buffers();
+    }
     line("a %llu %llu %llu %s", number(next_++), number(params.size_bytes), number(params.alignment_bytes), owner.c_str());
     return nullptr;
   }
@@ -83,18 +89,26 @@ class Log {
         if (viewer_.is_open()) {
           const std::string_view owner = live.owner ? sdk::view_of(*live.owner) : std::string_view();
           for (const char* action : {"free_requested", "free_completed"}) {
-            viewer_.event(action, address_of(block), live.size_bytes, name_, live.number, owner);
+            viewer_.event(action, address_of(block), live.size_bytes, live.number, owner);
           }
+          --regions_.at(block.buffer).live;
         }
         numbers_.erase(found);
       }
     }
     provider_.free(provider_.self, &block, points, count);
+    if (!viewer_.is_open()) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    forget_buffers();
   }
 
   heddle_status_t* statistics(heddle_allocator_statistics_t* out) noexcept { return provider_.statistics(provider_.self, out); }
   heddle_status_t* trim(uint64_t keep_bytes) noexcept { return provider_.trim(provider_.self, keep_bytes); }
-  heddle_status_t* holders(heddle_holder_visitor_t visit, void* context) noexcept {
+  heddle_status_t* holders(heddle_holder_visitor_t visit, void* context) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      snapshot();
+    }
     return provider_.holders(provider_.self, visit, context);
   }
   uint64_t live_blocks() {
@@ -127,8 +141,63 @@ class Log {
                              is_others ? ", which is a link, a pipe or not this user's alone," : "");
   }
   // A distinct address per buffer and offset, since buffers have none.
-  uint64_t address_of(const heddle_block_t& block) const {
-    return ((regions_.at(block.buffer) + 1) % (uint64_t{1} << 22) << 40) + block.offset;
+  uint64_t address_of(const heddle_block_t& block) const { return regions_.at(block.buffer).address + block.offset; }
+  // What is held from below, by its own account.
+  uint64_t held() const {
+    heddle_allocator_statistics_t statistics{};
+    statistics.struct_size = sizeof statistics;
+    heddle_status_t* const unknown = provider_.statistics(provider_.self, &statistics);
+    if (!unknown) return statistics.bytes_reserved.current;
+    host_->status_free(host_->self, unknown);
+    return shown_;
+  }
+  // A block does not tell the size of its buffer: the first one in a buffer shows what is held in addition since the last one.
+  void see_buffer(const heddle_block_t& block, uint64_t size_bytes) {
+    Region& region = regions_.try_emplace(block.buffer).first->second;
+    if (region.address == 0) region.address = regions_.size() % (uint64_t{1} << 22) << 40;
+    const uint64_t end = block.offset + std::max<uint64_t>(size_bytes, 1);
+    if (end <= region.size_bytes) return;
+    uint64_t grown = end - region.size_bytes;
+    if (const uint64_t now = held(); region.size_bytes == 0 && now > shown_) grown = std::max(grown, now - shown_);
+    const uint64_t part = region.address + region.size_bytes;
+    region.parts.push_back({part, grown, {}});
+    region.size_bytes += grown;
+    shown_ += grown;
+    viewer_.event("segment_alloc", part, grown, 0, "buffer");
+  }
+  // Empty buffers that the allocator below has freed. It does not tell which ones, only how much: the largest that explain it.
+  void forget_buffers() {
+    for (uint64_t now = held(); now < shown_;) {
+      Region* freed = nullptr;
+      for (auto& [buffer, region] : regions_) {
+        if (region.live != 0 || region.size_bytes > shown_ - now || region.size_bytes <= (freed ? freed->size_bytes : 0)) continue;
+        freed = &region;
+      }
+      if (!freed) return;
+      for (const ViewerSegment& part : freed->parts) viewer_.event("segment_free", part.address, part.size_bytes, 0, "buffer");
+      shown_ -= freed->size_bytes;
+      freed->parts.clear();
+      freed->size_bytes = 0;
+    }
+  }
+  std::vector<ViewerSegment> segments() const {
+    std::vector<ViewerSegment> all;
+    for (const auto& [buffer, region] : regions_) {
+      auto live = numbers_.lower_bound({buffer, 0});
+      for (ViewerSegment part : region.parts) {
+        for (; live != numbers_.end() && live->first.first == buffer; ++live) {
+          const uint64_t address = region.address + live->first.second;
+          if (address >= part.address + part.size_bytes) break;
+          part.blocks.push_back({address, live->second.size_bytes, live->second.number,
+                                 live->second.owner ? sdk::view_of(*live->second.owner) : std::string_view()});
+        }
+        all.push_back(std::move(part));
+      }
+    }
+    return all;
+  }
+  void snapshot() {
+    if (viewer_.is_open() && !viewer_.snapshot(segments())) failed(viewer_.path(), "there is no new snapshot in it");
   }
   void failed() { failed(path_, "the trace ends early"); }
   void failed(const std::string& path, const char* what_is_there) {
@@ -148,7 +217,13 @@ class Log {
   };
   std::map<std::pair<heddle_buffer_t*, uint64_t>, Live> numbers_;  // of live blocks
   ViewerFile viewer_;
-  std::map<heddle_buffer_t*, uint64_t> regions_;  // regions by buffer, for viewer_
+  // Buffers in which blocks were, for viewer_.
+  struct Region {
+    uint64_t address = 0, size_bytes = 0, live = 0;
+    std::vector<ViewerSegment> parts;  // it may prove to be larger than it was thought to be
+  };
+  std::map<heddle_buffer_t*, Region> regions_;
+  uint64_t shown_ = 0;  // bytes of all regions
   uint64_t next_ = 0;
 };
 
