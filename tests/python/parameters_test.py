@@ -216,6 +216,26 @@ class Parameters(unittest.TestCase):
         with self.assertRaisesRegex(heddle.DeadlineExceededError, "took more than 0 s"):
             heddle.merge_adapter(base, adapter, merged, timeout=0)
         self.assertFalse(merged.exists())
+    def test_errors_name_what_was_given(self):
+        x = np.ones((1, SIZE), "f4")
+        without = io.BytesIO()
+        np.savez(without, b=np.ones(SIZE, "f4"))
+        for given, name in ((without.getvalue(), f"the bytes of {len(without.getvalue())} bytes in parameters"),
+                            (without, f"the BytesIO of {len(without.getvalue())} bytes in parameters")):
+            with self.assertRaisesRegex(heddle.NotFoundError, f"no tensor of {name} has that name"):
+                self.value(given)
+        self.path.write_bytes(without.getvalue())
+        with open(self.path, "rb") as file:
+            with self.assertRaisesRegex(heddle.NotFoundError, f"no tensor of '{self.path}' has that name"):
+                self.value(file)
+            with self.assertRaisesRegex(heddle.NotFoundError, f"no tensor of descriptor {file.fileno()} has that name"):
+                self.value(file.fileno())
+        with self.assertRaisesRegex(heddle.Error, "no file is given for its scope ''; pass one with parameters=FILE"):
+            self.value(None)
+        with heddle.open(self.module, parameters=self.bytes) as module:
+            with self.assertRaisesRegex(heddle.Error, "the bytes of 5 bytes in parameters"):
+                module.refit(b"wrong")
+            self.assertEqual(module(x).numpy()[0, 0], 2 * SIZE + 3)
 
     def test_what_is_no_file(self):
         for given in (2.5, [None], {"": object()}, [[self.path]]):
@@ -223,7 +243,7 @@ class Parameters(unittest.TestCase):
                 self.value(given)
         with self.assertRaisesRegex(TypeError, "over: expected .* got float"):
             self.value(self.bytes, over=2.5)
-        with self.assertRaisesRegex(heddle.Error, "/proc/self/fd/1000000.*Bad file descriptor"):
+        with self.assertRaisesRegex(heddle.Error, "opening parameter file descriptor 1000000 failed: Bad file descriptor"):
             self.value(1000000)
         with open(self.path, "ab") as file, self.assertRaisesRegex(heddle.InvalidArgumentError, "Bad file descriptor; pass a descriptor that is open for reading"):
             self.value(file)

@@ -6,7 +6,7 @@ import operator
 import os
 
 from . import _core
-from ._errors import MissingFileError, NotFoundError, make
+from ._errors import Error, MissingFileError, NotFoundError, make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,13 +82,24 @@ class _ParameterFiles:
 
     def __init__(self) -> None:
         self._descriptors: list[int] = []
+        self._given: dict[str, str] = {}  # what the caller passed, by the path that the runtime gets
 
     def __enter__(self) -> _ParameterFiles:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         for descriptor in self._descriptors:
             os.close(descriptor)
+        if isinstance(error, Error):
+            self.reword(error)
+
+    def reword(self, error: Error) -> None:
+        """Lets an error of the runtime name what the caller passed."""
+        import re
+
+        text = re.sub(r"/proc/self/fd/[0-9]+", lambda path: self._given.get(path[0], path[0]), str(error))
+        text = text.replace("--params FILE", "parameters=FILE")
+        error.args = (re.sub(r"--params (\S+)=FILE", r"parameters={'\1': FILE}", text), *error.args[1:])
 
     def named(self, parameters: Parameters | None, what: str) -> list[tuple[str, str]]:
         if parameters is None:
@@ -130,6 +141,7 @@ class _ParameterFiles:
     def _path(self, file: Any, what: str) -> str | None:
         if isinstance(file, (str, os.PathLike)):
             return os.fspath(file)
+        given = file
         if hasattr(file, "getbuffer"):  # of io.BytesIO
             file = file.getbuffer()
         elif hasattr(file, "fileno"):
@@ -143,6 +155,8 @@ class _ParameterFiles:
             descriptor = operator.index(file)
             if descriptor < 0:
                 raise ValueError(f"heddle: {what}: a descriptor is 0 or more, got {descriptor}")
+            name = getattr(given, "name", None)
+            self._given[f"/proc/self/fd/{descriptor}"] = f"'{name}'" if isinstance(name, str) else f"descriptor {descriptor}"
             return f"/proc/self/fd/{descriptor}"
         try:
             view = memoryview(file)
@@ -161,6 +175,7 @@ class _ParameterFiles:
             return None
         descriptor = os.memfd_create("heddle")
         self._descriptors.append(descriptor)
+        self._given[f"/proc/self/fd/{descriptor}"] = f"the {type(given).__name__} of {len(rest)} bytes in {what}"
         while rest:
             rest = rest[os.write(descriptor, rest):]
         return f"/proc/self/fd/{descriptor}"
@@ -180,6 +195,7 @@ class Module(_core.Module):
             super().__init__(runtime, os.fspath(path), list(slots.items()), files.named(parameters, "parameters"), files.named(over, "over"),
                              (1 if profile else 0) | (4 if background else 0) | (8 if check_hashes else 0))
         self._loading = background
+        self._files = files  # for errors
         self._runtime = runtime
         self._functions: dict[str, _core.Function] = {}
 
@@ -211,7 +227,12 @@ class Module(_core.Module):
         end = None if timeout is None else time.monotonic() + timeout
         while self._loading:
             left = 0.1 if end is None else min(0.1, max(end - time.monotonic(), 0.0))  # short, so that Ctrl-C ends the wait
-            if self._wait(left):
+            try:
+                loaded = self._wait(left)
+            except Error as error:
+                self._files.reword(error)
+                raise
+            if loaded:
                 self._loading = False
             elif end is not None and time.monotonic() >= end:
                 raise make("DEADLINE_EXCEEDED", f"heddle: waiting for the parameters of '{self.path}' failed: they are still being loaded after {timeout} s")
