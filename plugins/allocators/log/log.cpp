@@ -29,7 +29,7 @@ class Log {
   explicit Log(const sdk::AllocatorSetup& setup) : host_(setup.host()), provider_(setup.provider()), name_(setup.name()), viewer_(name_) {}
   ~Log() {
     if (file_ && std::fclose(file_) != 0) failed();
-    if (!viewer_.close(segments())) failed(viewer_.path(), "there is no file");
+    snapshot(true);
   }
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
@@ -87,9 +87,8 @@ class Log {
         const Live& live = found->second;
         line("f %llu %u", number(live.number), count);
         if (viewer_.is_open()) {
-          const std::string_view owner = live.owner ? sdk::view_of(*live.owner) : std::string_view();
           for (const char* action : {"free_requested", "free_completed"}) {
-            viewer_.event(action, address_of(block), live.size_bytes, live.number, owner);
+            viewer_.event(action, address_of(block), live.size_bytes, live.number, owner_of(live));
           }
           --regions_.at(block.buffer).live;
         }
@@ -153,17 +152,16 @@ class Log {
   }
   // A block does not tell the size of its buffer: the first one in a buffer shows what is held in addition since the last one.
   void see_buffer(const heddle_block_t& block, uint64_t size_bytes) {
-    Region& region = regions_.try_emplace(block.buffer).first->second;
+    Region& region = regions_[block.buffer];
     if (region.address == 0) region.address = regions_.size() % (uint64_t{1} << 22) << 40;
     const uint64_t end = block.offset + std::max<uint64_t>(size_bytes, 1);
     if (end <= region.size_bytes) return;
+    const bool is_new = region.size_bytes == 0;
     uint64_t grown = end - region.size_bytes;
-    if (const uint64_t now = held(); region.size_bytes == 0 && now > shown_) grown = std::max(grown, now - shown_);
-    const uint64_t part = region.address + region.size_bytes;
-    region.parts.push_back({part, grown, {}});
+    if (const uint64_t now = held(); is_new && now > shown_) grown = std::max(grown, now - shown_);
+    viewer_.event(is_new ? "segment_alloc" : "segment_map", region.address + region.size_bytes, grown, 0, "buffer");
     region.size_bytes += grown;
     shown_ += grown;
-    viewer_.event("segment_alloc", part, grown, 0, "buffer");
   }
   // Empty buffers that the allocator below has freed. It does not tell which ones, only how much: the largest that explain it.
   void forget_buffers() {
@@ -174,30 +172,24 @@ class Log {
         freed = &region;
       }
       if (!freed) return;
-      for (const ViewerSegment& part : freed->parts) viewer_.event("segment_free", part.address, part.size_bytes, 0, "buffer");
+      viewer_.event("segment_free", freed->address, freed->size_bytes, 0, "buffer");
       shown_ -= freed->size_bytes;
-      freed->parts.clear();
       freed->size_bytes = 0;
     }
   }
-  std::vector<ViewerSegment> segments() const {
-    std::vector<ViewerSegment> all;
-    for (const auto& [buffer, region] : regions_) {
-      auto live = numbers_.lower_bound({buffer, 0});
-      for (ViewerSegment part : region.parts) {
-        for (; live != numbers_.end() && live->first.first == buffer; ++live) {
-          const uint64_t address = region.address + live->first.second;
-          if (address >= part.address + part.size_bytes) break;
-          part.blocks.push_back({address, live->second.size_bytes, live->second.number,
-                                 live->second.owner ? sdk::view_of(*live->second.owner) : std::string_view()});
-        }
-        all.push_back(std::move(part));
+  void snapshot(bool is_last = false) {
+    if (!viewer_.is_open()) return;
+    const bool begun = viewer_.begin_snapshot(is_last);
+    auto live = numbers_.begin();  // sorted by buffer, as regions_
+    for (auto region = regions_.begin(); begun && region != regions_.end(); ++region) {
+      if (region->second.size_bytes == 0) continue;
+      viewer_.begin_segment(region->second.address, region->second.size_bytes);
+      for (; live != numbers_.end() && live->first.first == region->first; ++live) {
+        viewer_.block(region->second.address + live->first.second, live->second.size_bytes, live->second.number, owner_of(live->second));
       }
+      viewer_.end_segment();
     }
-    return all;
-  }
-  void snapshot() {
-    if (viewer_.is_open() && !viewer_.snapshot(segments())) failed(viewer_.path(), "there is no new snapshot in it");
+    if (!begun || !viewer_.end_snapshot()) failed(viewer_.path(), "there is no new snapshot in it");
   }
   void failed() { failed(path_, "the trace ends early"); }
   void failed(const std::string& path, const char* what_is_there) {
@@ -215,12 +207,12 @@ class Log {
     uint64_t number, size_bytes;
     const heddle_string_t* owner;  // outlives the block
   };
+  static std::string_view owner_of(const Live& live) { return live.owner ? sdk::view_of(*live.owner) : std::string_view(); }
   std::map<std::pair<heddle_buffer_t*, uint64_t>, Live> numbers_;  // of live blocks
   ViewerFile viewer_;
   // Buffers in which blocks were, for viewer_.
   struct Region {
     uint64_t address = 0, size_bytes = 0, live = 0;
-    std::vector<ViewerSegment> parts;  // it may prove to be larger than it was thought to be
   };
   std::map<heddle_buffer_t*, Region> regions_;
   uint64_t shown_ = 0;  // bytes of all regions

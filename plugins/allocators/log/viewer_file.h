@@ -5,60 +5,46 @@
 #ifndef HEDDLE_PLUGINS_ALLOCATORS_LOG_VIEWER_FILE_H_
 #define HEDDLE_PLUGINS_ALLOCATORS_LOG_VIEWER_FILE_H_
 
-#include <array>
 #include <ctime>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "heddle/sdk/own_file.h"
 
 namespace heddle::log {
 
-// A range of a buffer, and the live blocks that begin in it, by address.
-struct ViewerSegment {
-  struct Block {
-    uint64_t address, size_bytes, number;
-    std::string_view owner;
-  };
-  uint64_t address, size_bytes;
-  std::vector<Block> blocks;
-};
-
 class ViewerFile {
  public:
-  explicit ViewerFile(std::string pool) : pool_(std::move(pool)) {}
+  explicit ViewerFile(std::string_view pool) : pool_(pool) {}
   ViewerFile(const ViewerFile&) = delete;
   ViewerFile& operator=(const ViewerFile&) = delete;
   ~ViewerFile() {
-    if (!file_) return;
-    std::fclose(file_);
-    std::remove(part().c_str());
+    if (events_) finish(part(), events_);
   }
 
   // False, with errno: the file cannot be written.
   bool open(const std::string& path) {
     path_ = path;
-    file_ = open_file(part());
+    file_ = events_ = open_file(part());
     if (!file_) return false;
     put("\x80\x02}(");
     text("device_traces");
     put("](](");  // one device, whose events follow
     return true;
   }
-  bool is_open() const { return file_ != nullptr; }
+  bool is_open() const { return events_ != nullptr; }
   const std::string& path() const { return path_; }
 
   // pool and owner are stored where PyTorch has the stack: "pool:number:owner".
   void event(const char* action, uint64_t address, uint64_t size_bytes, uint64_t number, std::string_view owner) {
     put("}(");
-    text("action"), text(action);
-    text("addr"), integer(address);
-    text("size"), integer(size_bytes);
-    text("stream"), integer(0);
+    field("action", action);
+    field("addr", address);
+    field("size", size_bytes);
+    field("stream", uint64_t{0});
     timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    text("time_us"), integer(static_cast<uint64_t>(now.tv_sec) * 1000000 + static_cast<uint64_t>(now.tv_nsec) / 1000);
+    field("time_us", static_cast<uint64_t>(now.tv_sec) * 1000000 + static_cast<uint64_t>(now.tv_nsec) / 1000);
     frames(number, owner);
     put("u");
     // A viewer takes as many items at once from its stack as a list gets: not millions.
@@ -68,30 +54,64 @@ class ViewerFile {
     }
   }
 
-  // Writes what there is so far. False: that failed, and a file that existed is unchanged.
-  bool snapshot(const std::vector<ViewerSegment>& segments) {
-    const std::string name = path_ + ".new";
-    std::FILE* const events = std::fflush(file_) == 0 ? file_ : nullptr;
-    const int from = events ? ::open(part().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
-    file_ = from < 0 ? nullptr : open_file(name);
-    const bool opened = file_ != nullptr;
-    if (opened) {
-      std::array<char, 65536> bytes;
-      ssize_t got;
-      while ((got = ::read(from, bytes.data(), bytes.size())) > 0) put({bytes.data(), static_cast<size_t>(got)});
-      end(segments);
+  // A snapshot of what there is so far: begin, the segments with their blocks, and end. False: there is no file to write to, and no end.
+  bool begin_snapshot(bool is_last) {
+    if (!is_last) {
+      if (std::fflush(events_) != 0) return false;
+      const int from = ::open(part().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+      if (from < 0) return false;
+      std::FILE* const copy = open_file(path_ + ".new");
+      if (copy) {
+        file_ = copy;
+        char bytes[4096];
+        ssize_t got;
+        while ((got = ::read(from, bytes, sizeof bytes)) > 0) put({bytes, static_cast<size_t>(got)});
+      }
+      ::close(from);
+      if (!copy) return false;
     }
-    if (from >= 0) ::close(from);
-    const bool written = opened && finish(name);
-    file_ = events;
-    return written;
+    put("ee");
+    text("segments");
+    put("]");
+    return true;
   }
-
-  // Gives the file its name. False: writing failed, now or earlier; the partial file is removed.
-  bool close(const std::vector<ViewerSegment>& segments) {
-    if (!file_) return true;
-    end(segments);
-    return finish(part());
+  void begin_segment(uint64_t address, uint64_t size_bytes) {
+    at_ = address;
+    end_ = address + size_bytes;
+    used_ = 0;
+    put("}(");
+    field("device", uint64_t{0});
+    field("address", address);
+    field("total_size", size_bytes);
+    field("stream", uint64_t{0});
+    field("segment_type", "large");
+    text("frames");
+    put("]");
+    text("blocks");
+    put("]");
+  }
+  // Live blocks, by address.
+  void block(uint64_t address, uint64_t size_bytes, uint64_t number, std::string_view owner) {
+    fill(address);
+    block("active_allocated", address, size_bytes, size_bytes);
+    frames(number, owner);
+    put("ua");
+    at_ = address + size_bytes;
+    used_ += size_bytes;
+  }
+  void end_segment() {
+    fill(end_);
+    for (const char* sum : {"allocated_size", "active_size", "requested_size"}) field(sum, used_);
+    put("ua");
+  }
+  // Gives the file its name. False: writing failed, now or earlier; then the file is removed, and one that existed is unchanged.
+  bool end_snapshot() {
+    put("u.");
+    const bool is_last = file_ == events_;
+    const bool written = finish(is_last ? part() : path_ + ".new", file_);
+    file_ = events_;
+    if (is_last) file_ = events_ = nullptr;
+    return written;
   }
 
  private:
@@ -107,86 +127,65 @@ class ViewerFile {
     return file;
   }
   // Closes the file of this name, and renames it.
-  bool finish(const std::string& name) {
-    const bool written = std::ferror(file_) == 0;
-    const bool closed = std::fclose(file_) == 0;
-    file_ = nullptr;
+  bool finish(const std::string& name, std::FILE* file) {
+    const bool written = std::ferror(file) == 0;
+    const bool closed = std::fclose(file) == 0;
     if (written && closed && std::rename(name.c_str(), path_.c_str()) == 0) return true;
     std::remove(name.c_str());
     return false;
   }
-  // The segments have no gaps between blocks: the viewer adds up sizes.
-  void end(const std::vector<ViewerSegment>& segments) {
-    put("ee");
-    text("segments");
-    put("]");
-    for (const ViewerSegment& segment : segments) {
-      uint64_t used = 0;
-      for (const ViewerSegment::Block& block : segment.blocks) used += block.size_bytes;
-      put("}(");
-      text("device"), integer(0);
-      text("address"), integer(segment.address);
-      text("total_size"), integer(segment.size_bytes);
-      for (const char* sum : {"allocated_size", "active_size", "requested_size"}) text(sum), integer(used);
-      text("stream"), integer(0);
-      text("segment_type"), text("large");
-      text("frames"), put("]");
-      text("blocks"), put("]");
-      uint64_t at = segment.address;
-      for (const ViewerSegment::Block& block : segment.blocks) {
-        if (block.address > at) this->block("inactive", at, block.address - at, nullptr);
-        this->block("active_allocated", block.address, block.size_bytes, &block);
-        at = block.address + block.size_bytes;
-      }
-      const uint64_t segment_end = segment.address + segment.size_bytes;
-      if (at < segment_end) this->block("inactive", at, segment_end - at, nullptr);
-      put("ua");
-    }
-    put("u.");
+  // A block up to this address: the viewer adds up sizes.
+  void fill(uint64_t address) {
+    if (at_ >= address) return;
+    block("inactive", at_, address - at_, 0);
+    text("frames");
+    put("]ua");
   }
-  void block(const char* state, uint64_t address, uint64_t size_bytes, const ViewerSegment::Block* live) {
+  void block(const char* state, uint64_t address, uint64_t size_bytes, uint64_t requested_bytes) {
     put("}(");
-    text("address"), integer(address);
-    text("size"), integer(size_bytes);
-    text("requested_size"), integer(live ? size_bytes : 0);
-    text("state"), text(state);
-    if (live) {
-      frames(live->number, live->owner);
-    } else {
-      text("frames"), put("]");
-    }
-    put("ua");
+    field("address", address);
+    field("size", size_bytes);
+    field("requested_size", requested_bytes);
+    field("state", state);
   }
   void frames(uint64_t number, std::string_view owner) {
-    text("frames"), put("]}(");
-    text("filename"), text(pool_);
-    text("line"), integer(number);
-    text("name"), text(owner);
+    text("frames");
+    put("]}(");
+    text("filename");
+    text(pool_);
+    field("line", number);
+    text("name");
+    text(owner);
     put("ua");
   }
-  void put(std::string_view bytes) { std::fwrite(bytes.data(), 1, bytes.size(), file_); }
-  void little_endian(uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) std::fputc(static_cast<int>(value >> (8 * i) & 0xFF), file_);
-  }
-  void text(std::string_view value) {  // BINUNICODE
-    std::fputc('X', file_);
-    little_endian(value.size(), 4);
-    put(value);
-  }
-  void integer(uint64_t value) {
+  void field(const char* name, uint64_t value) {
+    text(name);
     if (value <= 0x7FFFFFFF) {  // BININT
-      std::fputc('J', file_);
+      put("J");
       little_endian(value, 4);
     } else {  // LONG1 of eight bytes, two's complement
       put("\x8a\x08");
       little_endian(value & 0x7FFFFFFFFFFFFFFF, 8);
     }
   }
+  void field(const char* name, const char* value) {
+    text(name);
+    text(value);
+  }
+  void text(std::string_view value) {  // BINUNICODE
+    put("X");
+    little_endian(value.size(), 4);
+    put(value);
+  }
+  void little_endian(uint64_t value, size_t bytes) { put({reinterpret_cast<const char*>(&value), bytes}); }
+  void put(std::string_view bytes) { std::fwrite(bytes.data(), 1, bytes.size(), file_); }
 
   const std::string pool_;
   std::string path_;
-  std::FILE* file_ = nullptr;
-  int pending_ = 0;  // events since the last MARK
+  std::FILE* events_ = nullptr;
+  std::FILE* file_ = nullptr;             // the same, or the snapshot that is being written
+  int pending_ = 0;                       // events since the last MARK
+  uint64_t at_ = 0, end_ = 0, used_ = 0;  // of the segment that is being written
 };
 
 }  // namespace heddle::log
