@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `heddle run`: calls a function of a module once; inputs and outputs are text or files.
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -61,17 +60,18 @@ Flags make_flags() {
   return Flags("run", "Calls a function of a compiled module once.");
 }
 
-// Index of the result that "[NAME=]..." refers to; `next` counts those without a name. Returns an error text.
-Wrong result_index(const std::string& name, const Function& function, size_t& next, size_t& out) {
+// Index of the "result" or "input" that "[NAME=]..." refers to; `next` counts those without a name. Returns an error text.
+Wrong index_of(const std::string& name, const char* kind, const std::vector<Function::Type>& types, size_t& next, size_t& out) {
+  const std::string none = std::string("there is no ") + kind + ' ';
   if (name.empty()) {
     out = next++;
-    if (out < function.results.size()) return {};
-    return "there is no result " + std::to_string(out) + "; the function has " + std::to_string(function.results.size());
+    if (out < types.size()) return {};
+    return none + std::to_string(out) + "; the function has " + std::to_string(types.size());
   }
-  for (out = 0; out < function.results.size(); ++out) {
-    if (function.results[out].name == name) return {};
+  for (out = 0; out < types.size(); ++out) {
+    if (types[out].name == name) return {};
   }
-  return "there is no result '" + name + "'; the function has " + Function::list(function.results);
+  return none + '\'' + name + "'; the function has " + Function::list(types);
 }
 
 // The shards of an index, if the file is one. What is wrong with it is said when it is opened.
@@ -120,20 +120,15 @@ struct Results {
 heddle_status_t* call(const Function& function, const std::vector<Tensor>& inputs, const std::vector<uint32_t>& donated, Results& out) {
   std::vector<heddle_tensor_t*> arguments, results(function.results.size(), nullptr);
   for (const Tensor& input : inputs) arguments.push_back(input.get());
-  const auto argument_count = static_cast<uint32_t>(arguments.size()), result_count = static_cast<uint32_t>(results.size());
-  heddle_status_t* status = nullptr;
-  if (donated.empty()) {
-    status = heddle_call(function.handle, arguments.data(), argument_count, results.data(), result_count);
-  } else {
-    heddle_call_params_t params{};
-    params.struct_size = sizeof(params);
-    params.donated_arguments = donated.data();
-    params.donated_argument_count = static_cast<uint32_t>(donated.size());
-    heddle_call_t* started = nullptr;
-    status = heddle_call_start(function.handle, &params, arguments.data(), argument_count, results.data(), result_count, &started);
-    if (!status) status = heddle_call_wait(started, HEDDLE_TIMEOUT_INFINITE);
-    heddle_call_release(started);
-  }
+  heddle_call_params_t params{};
+  params.struct_size = sizeof(params);
+  params.donated_arguments = donated.data();
+  params.donated_argument_count = static_cast<uint32_t>(donated.size());
+  heddle_call_t* started = nullptr;
+  heddle_status_t* status = heddle_call_start(function.handle, &params, arguments.data(), static_cast<uint32_t>(arguments.size()),
+                                              results.data(), static_cast<uint32_t>(results.size()), &started);
+  if (!status) status = heddle_call_wait(started, HEDDLE_TIMEOUT_INFINITE);
+  heddle_call_release(started);
   for (heddle_tensor_t* result : results) out.tensors.emplace_back(result);
   for (const Tensor& tensor : out.tensors) {
     if (status) break;
@@ -195,22 +190,19 @@ int run(const Arguments& arguments) {
   std::vector<size_t> output_of(outputs.size()), expected_of(expected.size());
   size_t next = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (Wrong wrong = result_index(outputs[i].name, function, next, output_of[i]); !wrong.empty())
+    if (Wrong wrong = index_of(outputs[i].name, "result", function.results, next, output_of[i]); !wrong.empty())
       return flags.misuse("--output: " + wrong);
   }
   next = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
-    if (Wrong wrong = result_index(expected[i].name, function, next, expected_of[i]); !wrong.empty())
+    if (Wrong wrong = index_of(expected[i].name, "result", function.results, next, expected_of[i]); !wrong.empty())
       return flags.misuse("--expect: " + wrong);
   }
   std::vector<uint32_t> donated;
   for (const std::string& name : options.donated) {
-    uint32_t index = 0;
-    while (index < function.arguments.size() && function.arguments[index].name != name) ++index;
-    if (index == function.arguments.size()) {
-      return flags.misuse("--donate: there is no input '" + name + "'; the function has " + Function::list(function.arguments));
-    }
-    if (std::find(donated.begin(), donated.end(), index) == donated.end()) donated.push_back(index);
+    size_t index = 0;
+    if (Wrong wrong = index_of(name, "input", function.arguments, index, index); !wrong.empty()) return flags.misuse("--donate: " + wrong);
+    donated.push_back(static_cast<uint32_t>(index));
   }
   std::vector<HostTensor> values;
   if (std::optional<int> code = gather_inputs(flags, inputs, function, module.get(), options.module.function, nullptr, values))
