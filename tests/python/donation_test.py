@@ -204,6 +204,15 @@ class Donation(unittest.TestCase):
                     if not donate:
                         for tensor, value in zip(tensors, given):
                             np.testing.assert_array_equal(tensor.numpy(), value)
+                # Arrays that are updated in place.
+                arrays = {key: heddle.empty(value.shape) for key, value in zip(inputs, given)}
+                for array_of, value in zip(arrays.values(), given):
+                    array_of[:] = value
+                of_result = {result: arrays[key] for key, result in alias.items()}
+                out = [of_result.get(key) for key in outputs]
+                found = aliased(**arrays, out=out[0] if len(outputs) == 1 else out)
+                for one, known in zip([found] if len(outputs) == 1 else found, expected):
+                    np.testing.assert_array_equal(np.asarray(one), known.numpy())
 
     def test_donating_finds_the_output(self):
         with warnings.catch_warnings():
