@@ -280,7 +280,9 @@ struct Invocation {
       if (const Tensor* tensor = as_tensor(object)) {
         frame->arguments[i] = tensor->get();
         // The array of the result has the tensor's memory. If both are one tensor already, nothing changes.
-        if (const auto result = out ? updated_in(i, Range(tensor->get())) : std::nullopt) frame->results[*result] = tensor->get();
+        const bool may_be_updated = out && (function.arguments[i].type.flags & HEDDLE_TENSOR_TYPE_ALIASED);
+        if (const auto result = may_be_updated ? updated_in(i, Range(tensor->get())) : std::nullopt)
+          frame->results[*result] = tensor->get();
       } else {
         frame->arguments[i] = make_argument(i, object);
       }
@@ -880,7 +882,8 @@ void bind_function(nb::module_& module) {
       .def("start", start_call, nb::arg("arguments"), nb::arg("named"),
            "Starts a call with the arguments of a call, and returns a heddle.Call without waiting for it.")
       .def("tensor", make_argument_tensor, nb::arg("argument"), nb::arg("array"), nb::kw_only(), nb::arg("copy") = nb::none(),
-           "A tensor for an argument, for any number of calls. copy: None if it is needed, False never, True always.")
+           "A tensor for an argument, for any number of calls. copy: None if it is needed, False never, True always.\n\n"
+           "Without a copy, the tensor shares the memory of the array.")
       .def("__repr__", [](const Function& self) { return "<heddle.Function " + self.signature() + ">"; });
 }
 
