@@ -597,8 +597,10 @@ TEST_P(RuntimeDerivedCache, IsNotUsedIfOthersHaveAccess) {
   EXPECT_EQ(loaded.result, 21);
   EXPECT_EQ(loaded.dispatches, 1);
   EXPECT_TRUE(has(loaded.log, "only its user may have access")) << loaded.log;
-  for (const std::filesystem::path& entry : entries()) std::filesystem::remove(entry);
-  std::filesystem::remove_all(directory());
+  std::vector<std::filesystem::path> files;
+  for (const auto& one_file : std::filesystem::directory_iterator(directory())) files.push_back(one_file.path());
+  for (const std::filesystem::path& file : files) std::filesystem::remove(file);
+  std::filesystem::remove(directory());
   std::ofstream(directory()) << "a file";
   EXPECT_EQ(load(one).result, 21);
 }
