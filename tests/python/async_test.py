@@ -199,6 +199,38 @@ class Awaited(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(asyncio.TimeoutError):
             await asyncio.wait_for(long.start(ones, ones), 0.001)
 
+    async def test_another_thread_waits_for_the_same_call(self):
+        size = 1 << 24
+        module, x, out = heddle.open(models.add(size)), np.ones(size, "f4"), np.zeros(size + 1, "f4")[1:]  # the result is copied, which takes a while
+        for _ in range(8):
+            call = module.start(x, x, out=out)
+            thread = threading.Thread(target=call.result)
+            thread.start()
+            while call.done() is False and "running" in repr(call) and thread.is_alive():
+                await asyncio.sleep(0)
+                self.assertIs(await call, out)
+            thread.join()
+
+    async def test_parameters_load_in_the_background(self):
+        path, weights = models.heavy(8192)
+        with heddle.open(path, parameters=weights, background=True) as module:
+            ticks = 0
+
+            async def tick():
+                nonlocal ticks
+                while True:
+                    await asyncio.sleep(0.001)
+                    ticks += 1
+
+            ticking = asyncio.create_task(tick())
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(module, 0.01)
+            self.assertIs(await module, module)
+            ticking.cancel()
+            self.assertGreater(ticks, 10)
+            self.assertEqual((await module.start(np.ones((1, 8192), "f4"))).numpy().any(), False)
+            await module
+
     async def test_errors_are_raised(self):
         long, ones = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
         with self.assertRaises(heddle.DeadlineExceededError):

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Calls from Python: results, arrays in and out without a copy, and the errors of what is wrong."""
+import gc
 import os
 import pathlib
+import subprocess
 import unittest
 import unittest.mock
+import weakref
 
 import heddle
 import models
@@ -50,8 +53,43 @@ class Calls(unittest.TestCase):
         for wrong in (MadeWhenAsked(), [None], x):
             with self.assertRaisesRegex(TypeError, "out must be a list or a tuple of 2 arrays"):
                 module(x, y, out=wrong)
-        with self.assertRaisesRegex(ValueError, "timeout is not a number"):
-            module(x, y, timeout=float("nan"))
+        for wrong, kind in ((float("nan"), ValueError), ("a", TypeError), (10**400, ValueError)):
+            with self.assertRaisesRegex(kind, "calling 'main' failed: timeout is a number of seconds, got "):
+                module(x, y, timeout=wrong)
+
+    def test_results_outlive_their_module(self):
+        def call():
+            x = np.ones(8, "f4")
+            return heddle.open(models.two_results())(x, x)
+
+        results = [call() for _ in range(20)]
+        gc.collect()
+        for one in results:  # the names of the fields are those of the function, which is gone
+            self.assertRegex(repr(one), r"^heddle\.Results\(total=<heddle\.Tensor f32\[8\] on cpu:0>, difference=<heddle\.Tensor f32\[8\] on cpu:0>\)$")
+
+    def test_a_list_of_results_may_change_during_the_call(self):
+        size = 1 << 22
+        function = heddle.open(models.two_results()).main
+        x = np.ones(size, "f4")
+        first, second = function(x, x)
+        out = [first, second]
+        address = first.address
+        call = function.start(x, 2 * x, out=out)
+        out[0] = None
+        out[1] = heddle.empty(3)
+        results = call.result()
+        self.assertIs(results[0], first)
+        self.assertIs(results[1], second)
+        del out, call, results
+        self.assertEqual((first.address, first.numpy()[-1], second.numpy()[-1]), (address, 3, -1))
+        out = [None, None]
+        call = function.start(x, x, out=out)
+        out[0] = call
+        known = weakref.ref(call)
+        call.result()
+        del call, out
+        gc.collect()
+        self.assertIsNone(known())
 
     def test_an_earlier_result_keeps_its_contents(self):
         module = heddle.open(models.add(4))
@@ -137,6 +175,20 @@ class Calls(unittest.TestCase):
         with self.assertRaises(BufferError):
             tensor.__dlpack__()
 
+    def test_dlpack_makes_a_copy_on_request(self):
+        module = heddle.open(models.add(LARGE))
+        x = np.ones(LARGE, "f4")
+        result = module(x, x)
+        copy = np.from_dlpack(result, copy=True)
+        self.assertFalse(np.shares_memory(copy, result.numpy()))
+        self.assertTrue(np.shares_memory(np.from_dlpack(result), result.numpy()))
+        copy[:] = 7
+        self.assertEqual((result.numpy()[0], copy[-1]), (2, 7))
+        x.setflags(write=False)
+        tensor = module.main.tensor("x", x)
+        self.assertTrue(np.from_dlpack(tensor, copy=True).flags.writeable)
+        tensor.__dlpack__(copy=True)  # dropped
+
     def test_dlpack_of_torch(self):
         try:
             import torch
@@ -164,6 +216,18 @@ class Calls(unittest.TestCase):
             def __dlpack__(self, **_):
                 raise AssertionError("asked for memory of another device")
 
+        class Exporter:  # as PyTorch's parameters and meta tensors, and deleted arrays of JAX
+            def __init__(self, device, memory=None):
+                self.device, self.memory = device, memory
+
+            def __dlpack_device__(self):
+                if isinstance(self.device, Exception):
+                    raise self.device
+                return self.device
+
+            def __dlpack__(self, **_):
+                raise self.memory
+
         for call, kind, text in (
                 (lambda: module(x), TypeError, "argument 'y' is missing, f32"),
                 (lambda: module(x, x, x), TypeError, r"takes 2 arguments \('x', 'y'\), got 3"),
@@ -187,6 +251,53 @@ class Calls(unittest.TestCase):
                 (lambda: module(x, x, out=[1.0]), TypeError, r"result 'z' of 'main' is f32\[4\]: got an object of class list"),
                 (lambda: module(x, x, out=read_only), ValueError, r"result 'z' of 'main' is f32\[4\]: got a read-only array"),
                 (lambda: module(x, x, out=module.main.tensor("x", fixed)), ValueError, r"result 'z' of 'main' is f32\[4\]: got a read-only tensor"),
+                (lambda: module(x, x, out=[1.0]), TypeError, "result 'z'"),
+                (lambda: module(x, np.ones(4, "M8[s]")), ValueError, r"argument 'y' .*got an ndarray of datetime64\[s\]; its memory cannot be shared: "),
+                (lambda: module(x, Exporter(ValueError("a meta tensor"))), ValueError, "argument 'y' .*got an Exporter; .*ValueError: a meta tensor"),
+                (lambda: module(x, Exporter((1, 0), BufferError("use detach()"))), ValueError, "argument 'y' .*got an Exporter; .*BufferError: use detach"),
+                (lambda: module(x, Exporter((1, 0), RuntimeError("deleted"))), ValueError, "argument 'y' .*RuntimeError: deleted"),
+                (lambda: module(x, Exporter(1)), ValueError, "argument 'y' .*__dlpack_device__ returned 1 instead of two numbers"),
+                (lambda: module(x, Exporter((1, "a"))), ValueError, r"argument 'y' .*__dlpack_device__ returned \(1, 'a'\) instead of two numbers"),
+                (lambda: module(x, np.ma.masked_array(x, [1, 0, 0, 1])), ValueError, r"argument 'y' .*got a MaskedArray of float32, whose mask .*filled"),
+                (lambda: module.main.tensor(2**70, x), TypeError, "'main' has no argument 1180591620717411303424; its arguments"),
+                (lambda: module.main.tensor(-1, x), TypeError, "'main' has no argument -1; its arguments"),
+                (lambda: module.main.tensor("x", x, copy="no"), TypeError, "argument 'x' of 'main' failed: copy is None, True or False, got 'no'"),
+                (lambda: module(x, x).__dlpack__(max_version=1), TypeError, "max_version is a tuple of two numbers or None, got 1"),
+                (lambda: module(x, x).__dlpack__(dl_device="xy"), TypeError, "dl_device is a tuple of two numbers or None, got 'xy'"),
+                (lambda: module(x, x).__dlpack__(copy="x"), TypeError, "copy is None, True or False, got 'x'"),
+                (lambda: module(x, x).__dlpack__(stream="x"), TypeError, "stream is a number or None, got 'x'"),
+                (lambda: module.start(x, x).result("x"), TypeError, "waiting for a call of 'main' failed: timeout is a number of seconds, got 'x'"),
+                (lambda: heddle.open(models.add(4), devices=3), TypeError, "devices is the name of a device, .*got int"),
+                (lambda: heddle.open(models.add(4), devices={"default": 3}), TypeError, "a device of devices is a str, got int"),
+                (lambda: heddle.open(b"m.heddle"), TypeError, "its path is a str .*got bytes; os.fsdecode .*contents of a module"),
+                (lambda: heddle.open(models.add(4), runtime=object()), TypeError, "runtime is a heddle.Runtime, got object"),
+                (lambda: heddle.open(models.add(4), config=b"x"), TypeError, "config is a str .*got bytes"),
+                (lambda: heddle.Runtime(config_text=5), TypeError, "config_text is a str, got int"),
+                (lambda: heddle.Runtime(plugin_paths=[5]), TypeError, "an element of plugin_paths is a str .*got int"),
+                (lambda: heddle.Runtime(plugin_paths=5), TypeError, "plugin_paths is a str, or several in a list, got int"),
+                (lambda: heddle.Runtime().report(5), TypeError, "its topic is a str, got int"),
+                (lambda: heddle.open("a\0b"), ValueError, r"its path is 'a\\x00b', which has a zero byte"),
+                (lambda: heddle.open("\udc80"), ValueError, r"its path is '\\udc80', which is not UTF-8"),
+                (lambda: heddle.open(models.add(4), parameters={5: "x"}), TypeError, "reading parameters failed: a scope is a str, got int"),
+                (lambda: heddle.open(models.add(4), parameters=np.array("x")), TypeError, "parameters: expected a path, .*got ndarray"),
+                (lambda: heddle.compile("m.onnx", 5), TypeError, "compiling failed: output is a str .*got int"),
+                (lambda: heddle.compile("m.onnx", timeout="5 s"), TypeError, "compiling failed: timeout is a number of seconds or None, got '5 s'"),
+                (lambda: heddle.compile("m.onnx", progress=5), TypeError, "compiling failed: progress is a function .*got int"),
+                (lambda: heddle.compile("m.onnx", target=5), TypeError, "compiling failed: target is a str, or several in a list, got int"),
+                (lambda: heddle.compile("m.onnx", alias="x=y"), TypeError, "compiling failed: alias is a dictionary of names, got str"),
+                (lambda: heddle.compile("m.onnx", state={"x": 5}), TypeError, "compiling failed: a value of state is a str, got int"),
+                (lambda: heddle.empty(2**70), ValueError, "making an array of 4722366482869645213696 bytes failed"),
+                (lambda: module.function(5), TypeError, "its name is a str, got int"),
+                (lambda: module[5], TypeError, "its name is a str, got int"),
+                (lambda: heddle.empty((-1,)), ValueError, r"an extent is 0 or more, got \(-1,\)"),
+                (lambda: heddle.empty("x"), TypeError, "shape is a number or several, got 'x'"),
+                (lambda: heddle.empty(4, "float33"), TypeError, "dtype is one of NumPy or its name, got 'float33'"),
+                (lambda: heddle.Function.__new__(heddle.Function)(1), TypeError, "was made by __new__ alone"),
+                (lambda: heddle.Module.__new__(heddle.Module)(1), TypeError, "was made by __new__ alone"),
+                (lambda: heddle.Function.__new__(heddle.Function).start(1), TypeError, "was made by __new__ alone"),
+                (lambda: heddle.Call.__new__(heddle.Call).result(), TypeError, "was made by __new__ alone"),
+                (lambda: memoryview(heddle.Tensor.__new__(heddle.Tensor)), TypeError, "was made by __new__ alone"),
+                (lambda: module(x, heddle.Tensor.__new__(heddle.Tensor)), TypeError, "was made by __new__ alone"),
                 (lambda: module.other, AttributeError, "no function 'other'")):
             with self.assertRaisesRegex(kind, text) as caught:
                 call()
@@ -256,11 +367,15 @@ class Calls(unittest.TestCase):
         output.unlink()
 
         def fails(stage, done, total):
-            raise KeyError(stage)
+            raise failure
 
-        with self.assertRaises(KeyError):
-            heddle.compile(model, output, options=["--no-cache"], progress=fails)
+        for failure in (KeyError("import"), BrokenPipeError("of mine"), FileNotFoundError("of mine"), subprocess.TimeoutExpired("mine", 3)):
+            with self.assertRaises(type(failure)) as caught:
+                heddle.compile(model, output, options="--no-cache", progress=fails)
+            self.assertIs(caught.exception, failure)
         self.assertFalse(output.exists())
+        with self.assertRaisesRegex(heddle.DeadlineExceededError, "took more than 0.05 s"):
+            heddle.compile(model, output, options="--no-cache", timeout=0.05)
         with self.assertRaises(heddle.DeadlineExceededError):
             heddle.compile(model, output, options=["--no-cache"], progress=lambda *_: None, timeout=0.05)
         with self.assertRaises(heddle.CompileError) as caught:
@@ -294,6 +409,18 @@ class Calls(unittest.TestCase):
         self.assertGreaterEqual(memory.reserved, memory.allocated)
         self.assertGreaterEqual(memory.allocated, memory.requested)
         self.assertEqual(sum(memory.holders.values()), memory.requested)
+
+    def test_names_where_several_are_taken(self):
+        with heddle.open(models.add(4), devices={"default": "cpu"}) as module:
+            self.assertEqual(module.route(), heddle.open(models.add(4), devices="cpu").route())
+            self.assertIn("main", dir(module))
+        with self.assertRaisesRegex(LookupError, "no such slot"):
+            heddle.open(models.add(4), devices={"other": "cpu"})
+        with self.assertLogs("heddle") as caught:
+            heddle.Runtime(plugin_paths="/nowhere").close()
+        self.assertRegex("".join(caught.output), "plugin directory '/nowhere'")
+        self.assertEqual(heddle.empty(np.int64(3)).shape, (3,))
+        self.assertEqual(heddle.empty([np.int64(3), 2]).shape, (3, 2))
 
     def test_devices_and_plugins(self):
         device = heddle.devices()[0]

@@ -87,6 +87,14 @@ class Life(unittest.TestCase):
             self.assertIn("still being loaded after 0 s", str(caught.exception))
             self.assertEqual(module(np.array([7, 4095])).numpy()[:, -1].tolist(), [7, 4095])
             module.wait(0)
+        heavy, weights_of_heavy = models.heavy(8192)
+        with heddle.open(heavy, parameters=weights_of_heavy, background=True) as module:
+            for late in (lambda: module(np.ones((1, 8192), "f4"), timeout=0.02), lambda: module.start(np.ones((1, 8192), "f4"), timeout=0.02)):
+                started = time.monotonic()
+                with self.assertRaisesRegex(heddle.DeadlineExceededError, "calling 'main' failed: the parameters of .* are still being loaded after its timeout"):
+                    late()
+                self.assertLess(time.monotonic() - started, 0.2)
+            self.assertEqual(module(np.ones((1, 8192), "f4")).shape, (1, 8192))
         started = time.monotonic()
         heddle.open(path, parameters=weights, background=True).close()  # ends the load
         self.assertLess(time.monotonic() - started, 5)
@@ -149,12 +157,79 @@ class Life(unittest.TestCase):
         self.assertIn("region_name", caught.exception.payload)
         self.assertEqual(module(x, x).shape, (1024, 1024))
 
-    def python(self, text):
-        done = subprocess.run([sys.executable, "-c", text, models.add(1 << 16)], capture_output=True, text=True, timeout=120)
-        # libheddle says in its log that a device of the parent cannot be closed in the child.
-        said = [line for line in done.stderr.splitlines() if "a call in a forked child failed" not in line]
-        self.assertEqual((done.returncode, said), (0, []))
+    def interrupted(self, seconds, work):
+        """How long the work takes that Ctrl-C ends after some time."""
+        kept = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        started = time.monotonic()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            with self.assertRaises(KeyboardInterrupt):
+                work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, kept)
+        return time.monotonic() - started
+
+    def test_ctrl_c_ends_loading_and_closing(self):
+        path, weights = models.heavy(12288)
+
+        def load():  # with a runtime of its own, since instances of one share what they compute
+            with heddle.Runtime() as runtime:
+                heddle.open(path, parameters=weights, runtime=runtime)
+
+        started = time.monotonic()
+        load()
+        whole = time.monotonic() - started
+        self.assertLess(self.interrupted(0.01, load), whole * 0.7)
+        module, x = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
+        started = time.monotonic()
+        module(x, x)
+        whole = 8 * (time.monotonic() - started)
+        for _ in range(8):
+            module.start(x, x)
+        self.assertLess(self.interrupted(0.05, module.close), whole * 0.7)
+        self.assertTrue(module.closed)
+
+    def test_other_threads_go_on_while_calls_of_a_closed_module_end(self):
+        module, x = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
+        first = module.start(x, x)
+        first.result()
+        others = [module.start(x, x) for _ in range(4)]
+        ticks, stop = [], threading.Event()
+
+        def tick():
+            while not stop.wait(0.001):
+                ticks.append(time.monotonic())
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        del others
+        module.close()
+        started = time.monotonic()
+        del first  # waits for the others
+        ended = time.monotonic()
+        stop.set()
+        thread.join()
+        if ended - started > 0.1:
+            self.assertGreater(sum(started < one < ended for one in ticks), 5)
+
+    def python(self, text, code=0):
+        command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text, models.add(1 << 16), *map(str, models.heavy(8192))]  # of forks, since 3.12
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (code, ""))
         return done.stdout
+
+    def test_exit_while_a_daemon_thread_works(self):
+        start = ("import heddle, logging, numpy, os, sys, threading, time\nm = heddle.open(sys.argv[1])\nx = numpy.ones(1 << 16, 'f4')\n"
+                 "def again(work):\n  def loop():\n    while True:\n      work()\n"
+                 "  threading.Thread(target=loop, daemon=True).start()\n  time.sleep(0.1)\n")
+        works = ("m(x, x)", "m.start(x, x).result()", "m(x, x).numpy()", "heddle.open(sys.argv[1]).close()",
+                 "heddle.open(sys.argv[2], parameters=sys.argv[3])", "heddle.open(sys.argv[2], parameters=sys.argv[3], background=True).wait()",
+                 "m.statistics()", "m.main.tensor('x', x, copy=True).tolist()")
+        for number, work in enumerate(works):
+            with self.subTest(work):
+                for end, code in (("", 0), ("sys.exit(3)", 3), ("import atexit\natexit.register(time.sleep, 0.02)\ndel m", 0))[number % 3:]:
+                    self.python(f"{start}again(lambda held=m: {work.replace('m', 'held', 1) if work[0] == 'm' else work})\n{end}\n", code)
 
     def test_objects_go_with_their_last_reference(self):
         runtime = heddle.Runtime()
@@ -189,6 +264,20 @@ class Life(unittest.TestCase):
                               "child = os.fork()\nif child == 0:\n  try:\n    m(x, x)\n  except heddle.Error as error:\n    print(error.code)\n"
                               "  del m, r\n  print(heddle.open(sys.argv[1])(x, x).tolist()[0])\n  sys.exit(0)\nassert os.waitpid(child, 0)[1] == 0\nm(x, x)\n")
         self.assertEqual(printed.split(), ["FAILED_PRECONDITION", "2.0"])
+
+    def test_every_object_of_the_parent_is_refused_in_a_forked_child(self):
+        printed = self.python(
+            "import gc, heddle, numpy, os, signal, sys\nrt = heddle.Runtime()\nm = heddle.open(sys.argv[1], runtime=rt)\nx = numpy.ones(1 << 16, 'f4')\n"
+            "r, c, s = m(x, x), m.start(x, x), m.state()\n"
+            "b = heddle.open(sys.argv[2], parameters=sys.argv[3], background=True)\n"
+            "child = os.fork()\nif child == 0:\n  signal.alarm(30)\n"
+            "  for use in (b.wait, b.statistics, lambda: b.wait(3), b.close, rt.devices, lambda: heddle.open(sys.argv[1], runtime=rt), lambda: m(x, x), c.result, c.done,\n"
+            "              m.state, lambda: m.main.tensor('x', x), m.report, lambda: b(numpy.ones((1, 8192), 'f4'))):\n"
+            "    try:\n      use()\n      print('done', flush=True)\n    except heddle.Error as error:\n"
+            "      assert 'before this process was forked' in str(error) or 'is closed' in str(error), error\n      print(error.code, flush=True)\n"
+            "  assert r.numpy()[0] == 2\n  del r, c, s, b, m, rt\n  gc.collect()\n  print(len(heddle.devices()) > 0)\n  sys.exit(0)\n"
+            "assert os.waitpid(child, 0)[1] == 0\nassert c.result().numpy()[0] == 2\nb.wait()\n")
+        self.assertEqual(printed.split(), ["FAILED_PRECONDITION"] * 3 + ["done"] + ["FAILED_PRECONDITION"] * 9 + ["True"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The log of the runtime as records of logging, from every thread."""
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -64,6 +65,29 @@ class Log(unittest.TestCase):
             logger.setLevel(logging.NOTSET)
         self.assertEqual(result.numpy()[:, -1].tolist(), [1.0, 2.0])
         self.assertGreater(Curious.seen, 1)
+
+    def test_ctrl_c_in_a_handler_arrives(self):
+        class Interrupted(logging.Handler):
+            seen = 0
+
+            def emit(self, record):
+                Interrupted.seen += 1
+                if Interrupted.seen == 1:
+                    signal.raise_signal(signal.SIGINT)
+
+        handler, logger = Interrupted(), logging.getLogger("heddle")
+        logger.addHandler(handler)
+        logger.setLevel(5)
+        kept = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with runtime("trace") as one, self.assertRaises(KeyboardInterrupt):
+                heddle.open(models.add(4), runtime=one)
+                time.sleep(0)
+        finally:
+            signal.signal(signal.SIGINT, kept)
+            logger.removeHandler(handler)
+            logger.setLevel(logging.NOTSET)
+        self.assertGreater(Interrupted.seen, 0)
 
     def test_nothing_else_goes_to_stderr(self):
         text = ("import heddle, logging, numpy, sys\nlogging.getLogger('heddle').addHandler(logging.NullHandler())\n"

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Small models of the tests of the Python package."""
 import functools
+import json
+import os
 import pathlib
+import struct
 import tempfile
 
 import heddle
@@ -54,6 +57,20 @@ def weighed(size):
                               [value("x", [1, size])], [value("y", [1, size])], values)
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
     return heddle.compile(model, FOLDER / f"weighed_{size}.heddle", options=["--params-out", str(FOLDER / f"weighed_{size}.safetensors")])
+
+
+@functools.cache
+def heavy(size):
+    """The paths of y = x @ w, and of a file with w, which is zero and takes no room on the disk. Loading it packs w."""
+    weights = FOLDER / f"heavy_{size}.safetensors"
+    header = json.dumps({"w": {"dtype": "F32", "shape": [size, size], "data_offsets": [0, 4 * size * size]}}).encode()
+    header += b" " * (-len(header) % 8)
+    weights.write_bytes(struct.pack("<Q", len(header)) + header)
+    os.truncate(weights, 8 + len(header) + 4 * size * size)
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "model", [value("x", [1, size])], [value("y", [1, size])],
+                              [TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[size, size])])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    return heddle.compile(model, FOLDER / f"heavy_{size}.heddle", params_in=weights), weights
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import pydoc
 import subprocess
 import sys
 import tempfile
+import typing
 import unittest
 
 import heddle
@@ -46,6 +47,16 @@ class Types(unittest.TestCase):
                 if not name.startswith("_"):
                     self.assertTrue(inspect.getdoc(member), f"{kind.__name__}.{name}")
         self.assertIn("progress", pydoc.render_doc(heddle.compile, renderer=pydoc.plaintext))
+
+    def test_signatures_and_hints_can_be_asked_for(self):
+        for function in (heddle.Function.start, heddle.Function.tensor, heddle.Call.result, heddle.Call.exception, heddle.Tensor.numpy, heddle.Tensor.__array__,
+                         heddle.Tensor.__dlpack__, heddle.Module.start, heddle.open):
+            self.assertTrue(inspect.signature(function).parameters, function)
+        self.assertEqual(str(inspect.signature(heddle.Function.tensor)), "(self, /, argument, array, *, copy=None)")
+        for function in (heddle.open, heddle.compile, heddle.empty, heddle.devices, heddle.plugins, *vars(heddle.Module).values(), *vars(heddle.Runtime).values()):
+            if inspect.isfunction(function):
+                self.assertIn("return", {"return": None, **typing.get_type_hints(function)})
+        self.assertEqual(typing.get_type_hints(heddle.devices)["return"], list[heddle.Device])
 
     def test_the_stubs_have_every_public_name(self):
         stubs = {node.name: {item.name for item in node.body if isinstance(item, ast.FunctionDef)}

@@ -2,6 +2,11 @@
 // From statuses to Python exceptions: heddle/_errors.py has the classes and picks one. Not on the path of a call that succeeds.
 #include "extension.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cmath>
+
 namespace heddle::python {
 namespace {
 
@@ -18,6 +23,50 @@ constexpr std::string_view kPayloads[] = {"region", "region_name", "operator", "
 }
 
 }  // namespace
+
+uint32_t Process::current = 0;
+
+void Process::watch() {
+  pthread_atfork(nullptr, nullptr, [] { ++current; });
+}
+
+void stop_thread() noexcept {
+  while (true) pause();
+}
+
+std::string str_of(nb::handle object) {
+  const nb::object text = nb::steal(PyObject_Str(object.ptr()));
+  if (!text.is_valid()) throw nb::python_error();
+  const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "replace"));
+  if (!bytes.is_valid()) throw nb::python_error();
+  return {PyBytes_AsString(bytes.ptr()), static_cast<size_t>(PyBytes_Size(bytes.ptr()))};
+}
+
+std::string class_name(nb::handle object) {
+  return str_of(nb::object(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()))).attr("__name__")));
+}
+
+std::string repr_of(nb::handle object) {
+  constexpr size_t kMost = 80;
+  const nb::object ascii = nb::steal(PyObject_ASCII(object.ptr()));
+  if (!ascii.is_valid()) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw nb::python_error();
+    PyErr_Clear();
+    return "an object of class " + class_name(object);
+  }
+  std::string text = str_of(ascii);
+  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  return text;
+}
+
+double seconds_of(nb::handle timeout, const std::string& doing) {
+  const double seconds = PyFloat_AsDouble(timeout.ptr());
+  const bool failed = seconds == -1.0 && PyErr_Occurred();
+  if (!failed && !std::isnan(seconds)) return seconds;
+  const bool is_type = failed && !PyErr_ExceptionMatches(PyExc_OverflowError);
+  PyErr_Clear();
+  raise(is_type ? "TYPE" : "INVALID_ARGUMENT", doing + "timeout is a number of seconds, got " + repr_of(timeout) + "; pass one, or None");
+}
 
 void raise(heddle_status_t* failure) {
   const std::unique_ptr<heddle_status_t, void (*)(heddle_status_t*)> owned(failure, heddle_status_free);

@@ -4,6 +4,7 @@
 #ifndef HEDDLE_PYTHON_EXTENSION_H_
 #define HEDDLE_PYTHON_EXTENSION_H_
 
+#include <cxxabi.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -44,12 +45,49 @@ void deliver_log() noexcept;
 // Once, when the extension is loaded.
 void start_log();
 
+// Ends the work of a thread that may never have the GIL again, because the interpreter has begun to end.
+[[noreturn]] void stop_thread() noexcept;
+
+// Releases the GIL. Up to 3.13, Python ends a daemon thread that wants the GIL back from an interpreter that ends, by unwinding its stack
+// (pthread_exit); in functions that are noexcept, as nanobind's, this aborts the process. So such a thread stops here, as Python 3.14 does it.
+class GilReleased {
+ public:
+  GilReleased() : state_(PyEval_SaveThread()) {}
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+  ~GilReleased() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (abi::__forced_unwind&) {
+      stop_thread();
+    }
+  }
+
+ private:
+  PyThreadState* state_;
+};
+
+// The time between two looks for signals, such as that of Ctrl-C.
+constexpr uint64_t kSliceNs = 50'000'000;
+
+// The process in which an object was made. In a forked child, objects of the parent cannot be used: their threads do not exist there, other threads
+// may have held their locks, and their devices belong to the parent. So nothing of them is released, either.
+class Process {
+ public:
+  bool is_this() const { return number_ == current; }
+  static void watch();  // once, when the extension is loaded
+
+ private:
+  static uint32_t current;
+  uint32_t number_ = current;
+};
+
 // Calls a function of runtime.h without the GIL.
 template <class Function>
 void check_without_gil(Function function) {
   heddle_status_t* status;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     status = function();
   }
   deliver_log();
@@ -60,6 +98,8 @@ template <class Failed, class Body>
 auto guarded(Failed failed, Body body) noexcept -> Failed {
   try {
     return body();
+  } catch (abi::__forced_unwind&) {  // of Python code that was called from here
+    stop_thread();
   } catch (nb::python_error& error) {
     error.restore();
   } catch (const std::bad_alloc&) {
@@ -69,6 +109,24 @@ auto guarded(Failed failed, Body body) noexcept -> Failed {
   }
   return failed;
 }
+
+// A number of seconds that was given as `timeout`. `doing` begins the error, such as "heddle: calling 'main' failed: ".
+double seconds_of(nb::handle timeout, const std::string& doing);
+// The object as C++ has it, in a slot or a method of its type.
+template <class Object>
+Object& self_of(PyObject* self) {
+  if (!nb::inst_ready(self)) [[unlikely]]
+    raise("TYPE", "heddle: using an object failed: it was made by __new__ alone; objects of this class are made by heddle");
+  return *nb::inst_ptr<Object>(self);
+}
+// A function with keywords, for PyMethodDef.
+template <class Method>
+PyCFunction as_method(Method method) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method));
+}
+std::string str_of(nb::handle object);
+std::string class_name(nb::handle object);
+std::string repr_of(nb::handle object);  // shortened if it is long
 
 // ------------------------------------------------------------------------------------------------------------- element types
 
@@ -89,6 +147,7 @@ std::string type_text(heddle_element_type_t type, const int64_t* dims, uint32_t 
 struct Device {
   std::string alias;
   heddle_dlpack_device_t dlpack;
+  Process process{};
   bool on_host() const { return dlpack.type == HEDDLE_DLPACK_CPU; }
   bool on_cuda() const { return dlpack.type == HEDDLE_DLPACK_CUDA; }
   std::string text() const;  // "device 'cuda:0'"
@@ -110,11 +169,25 @@ struct Session {
   heddle_instance_t* instance = nullptr;
   uint32_t calls = 0;  // in progress
   bool closed = false;
+  bool is_loading = false;     // parameters, in the background, as far as is known
+  bool dropped_calls = false;  // calls may be in flight that nobody can wait for
+  Process process;
   std::vector<std::weak_ptr<struct TensorCache>> caches;
   ~Session() { release(); }
+  // Throws what a handler of a signal raises, such as KeyboardInterrupt; calls in flight are then waited for by another thread.
   void close();
   void release();
   void check_open(const char* operation) const;
+  // Whether the parameters are loaded, or will be after that time; looks for signals now and then. Throws the error of the load. Others may do the
+  // same.
+  bool wait_until_loaded(uint64_t timeout_ns);
+  // The same without a timeout, for a session that is given up if a handler of a signal raises something.
+  void wait_for_open();
+
+ private:
+  struct Release;
+  std::shared_ptr<Release> release_in_thread();
+  void release_watching_signals();
 };
 
 // Tensors that a function keeps for later calls: handles of results that Python has dropped.
@@ -123,6 +196,7 @@ struct TensorCache {
   static constexpr uint64_t kMaxBytes = 1 << 20;
   std::vector<std::vector<heddle_tensor_t*>> results;
   bool closed = false;
+  Process process;
   ~TensorCache() { clear(); }
   void clear();
 };
@@ -154,6 +228,7 @@ struct Tensor {
 struct State {
   struct Handle {
     heddle_state_t* state = nullptr;
+    Process process;
     Handle() = default;
     Handle(const Handle&) = delete;
     ~Handle();

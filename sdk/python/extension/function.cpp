@@ -4,9 +4,9 @@
 #include "function.h"
 
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 #include <optional>
+#include <unordered_set>
 
 #include "completions.h"
 
@@ -17,8 +17,6 @@ namespace {
 constexpr uint64_t kInPlaceFrom = 4096;
 constexpr uint64_t kKeptMax = 1 << 20;
 constexpr uint64_t kCopiedWithGil = 64 << 10;
-// The time between two looks for signals, such as that of Ctrl-C.
-constexpr uint64_t kSliceNs = 50'000'000;
 
 std::shared_ptr<const Device> device_of(heddle_runtime_device_t* device) {
   heddle_runtime_device_properties_t properties{};
@@ -64,7 +62,7 @@ bool same_dims(heddle_tensor_t* tensor, const Source& source) {
 
 Tensor* as_tensor(PyObject* object) {
   if (Py_TYPE(object) != tensor_class) return nullptr;
-  return nb::inst_ptr<Tensor>(object);
+  return &self_of<Tensor>(object);
 }
 
 uint64_t deadline_after(double seconds) {
@@ -82,6 +80,7 @@ Frame::~Frame() {
 }
 
 void Frame::end_call() {
+  if (!process.is_this()) return;
   for (heddle_tensor_t* one : temporary) release_tensor(one);
   temporary.clear();
   for (size_t i = 0; i < results.size(); ++i) {
@@ -92,6 +91,7 @@ void Frame::end_call() {
 }
 
 void Frame::drop_kept() {
+  if (!process.is_this()) return;
   for (heddle_tensor_t*& one : kept) {
     if (one) release_tensor(one);
     one = nullptr;
@@ -106,7 +106,8 @@ Stream stream_of(nb::handle object, const std::string& function) {
   if (nb::hasattr(object, "cuda_stream")) {
     number = object.attr("cuda_stream");
   } else if (nb::hasattr(object, "__cuda_stream__")) {
-    number = nb::cast<nb::tuple>(object.attr("__cuda_stream__")())[1];
+    const nb::object pair = object.attr("__cuda_stream__")();  // a version and the number
+    number = PyTuple_Check(pair.ptr()) && PyTuple_Size(pair.ptr()) == 2 ? nb::borrow(PyTuple_GetItem(pair.ptr(), 1)) : nb::object(pair);
   } else if (!PyLong_Check(object.ptr()) && nb::hasattr(object, "ptr")) {
     number = object.attr("ptr");
   }
@@ -115,7 +116,7 @@ Stream stream_of(nb::handle object, const std::string& function) {
     PyErr_Clear();
     raise("TYPE", "heddle: calling '" + function +
                       "' failed: stream is a cudaStream_t as a number, or an object with cuda_stream or __cuda_stream__, got " +
-                      nb::cast<std::string>(nb::repr(object)));
+                      repr_of(object));
   }
   return {value == 1 ? 0 : value};
 }
@@ -126,7 +127,7 @@ Stream stream_of(nb::handle object, const std::string& function) {
 struct Invocation {
   Function& function;
   std::unique_ptr<Frame> frame;
-  PyObject* out = nullptr;                              // what the caller passed to write results to; borrowed
+  nb::object out;  // what the caller passed to write the result to; for several results a tuple, since a list may change during the call
   std::vector<std::unique_ptr<Source>> copied_results;  // arrays that are filled after the call, by result; usually empty
   heddle_call_params_t params{};
   PyObject* donate = nullptr;     // what the caller passed as `donate`; borrowed
@@ -194,14 +195,11 @@ struct Invocation {
         if (frame->objects[index]) refuse("argument '" + function.arguments[index].text + "' is given twice");
         frame->objects[index] = object;
       } else if (PyUnicode_CompareWithASCIIString(key, "out") == 0) {
-        if (object != Py_None) out = object;
+        if (object != Py_None) out = nb::borrow(object);
       } else if (PyUnicode_CompareWithASCIIString(key, "timeout") == 0) {
         if (object == Py_None) continue;
-        const double seconds = PyFloat_AsDouble(object);
-        if (PyErr_Occurred()) throw nb::python_error();
-        if (std::isnan(seconds)) refuse("timeout is not a number; pass seconds", "INVALID_ARGUMENT");
         params.struct_size = sizeof(params);
-        params.deadline_ns = deadline_after(seconds);
+        params.deadline_ns = deadline_after(seconds_of(object, "heddle: calling '" + function.name + "' failed: "));
       } else if (PyUnicode_CompareWithASCIIString(key, "donate") == 0) {
         if (object != Py_None) donate = object;
       } else if (PyUnicode_CompareWithASCIIString(key, "state") == 0) {
@@ -220,7 +218,7 @@ struct Invocation {
   void use_state(nb::handle object) {
     State* given = nullptr;
     if (!nb::try_cast(object, given) || !given) {
-      refuse("state is a heddle.State, which module.state() makes, got " + nb::cast<std::string>(nb::repr(object)));
+      refuse("state is a heddle.State, which module.state() makes, got " + repr_of(object));
     }
     if (!given->handle) refuse("the state is closed; make another one with module.state()", "FAILED_PRECONDITION");
     if (given->session != function.session) {
@@ -337,8 +335,8 @@ struct Invocation {
   void donate_one(PyObject* name) {
     const size_t index = PyUnicode_Check(name) ? find(name) : function.arguments.size();
     if (index == function.arguments.size()) {
-      refuse("donate names an argument, or several in a tuple or a list, got " + nb::cast<std::string>(nb::repr(name)) +
-             "; its arguments are " + names_of(function.arguments));
+      refuse("donate names an argument, or several in a tuple or a list, got " + repr_of(name) + "; its arguments are " +
+             names_of(function.arguments));
     }
     const std::string& text = function.arguments[index].text;
     Tensor* tensor = as_tensor(frame->objects[index]);
@@ -368,10 +366,8 @@ struct Invocation {
   }
 
   PyObject* given_result(size_t index) const {
-    if (function.results.size() == 1) return out;
-    PyObject* object = PySequence_GetItem(out, static_cast<Py_ssize_t>(index));
-    if (!object) throw nb::python_error();
-    Py_DECREF(object);  // the caller's list has it
+    if (function.results.size() == 1) return out.ptr();
+    PyObject* object = PyTuple_GetItem(out.ptr(), static_cast<Py_ssize_t>(index));
     return object == Py_None ? nullptr : object;
   }
 
@@ -387,8 +383,11 @@ struct Invocation {
 
   void take_results() {
     const size_t count = function.results.size();
-    // Other sequences may make their items when asked, and nothing would keep these alive.
-    if (count != 1 && ((!PyList_Check(out) && !PyTuple_Check(out)) || PySequence_Size(out) != static_cast<Py_ssize_t>(count))) {
+    if (count != 1 && (PyList_Check(out.ptr()) || PyTuple_Check(out.ptr()))) {
+      out = nb::steal(PySequence_Tuple(out.ptr()));
+      if (!out.is_valid()) throw nb::python_error();
+    }
+    if (count != 1 && (!PyTuple_Check(out.ptr()) || PyTuple_Size(out.ptr()) != static_cast<Py_ssize_t>(count))) {
       refuse("out must be a list or a tuple of " + std::to_string(count) + " arrays, one per result (" + names_of(function.results) +
              "); None for a new one");
     }
@@ -401,7 +400,7 @@ struct Invocation {
           raise("INVALID_ARGUMENT", function.place(value, "result").text() + ": got a read-only tensor to write to; pass a writable one");
         }
         if (!copied_results.empty()) check_apart(i, Range(tensor->get()));
-        // Another thread may change the list during the call.
+        // Another thread may release the tensor during the call.
         frame->temporary.push_back(heddle_tensor_retain(tensor->get()));
         frame->results[i] = tensor->get();
         frame->given[i] = 1;
@@ -451,6 +450,7 @@ struct Invocation {
 
   // Starts the call, for a Call, which waits for it. Others may not use its tensors again before it is over, even if they are dropped.
   heddle_call_t* start() {
+    wait_until_loaded();
     heddle_call_t* call = nullptr;
     const heddle_call_params_t* given = call_params();
     check_without_gil([&] {
@@ -461,7 +461,22 @@ struct Invocation {
     return call;
   }
 
+  // Until the parameters of a module are there that are loaded in the background, or the call's deadline has passed.
+  void wait_until_loaded() {
+    Session& session = *function.session;
+    if (!session.is_loading) [[likely]]
+      return;
+    uint64_t left_ns = HEDDLE_TIMEOUT_INFINITE;
+    if (params.deadline_ns != 0) left_ns = params.deadline_ns - std::min(params.deadline_ns, deadline_after(0));
+    if (!session.wait_until_loaded(left_ns)) {
+      refuse("the parameters of '" + session.path + "' are still being loaded after its timeout; wait for them with wait() of the module",
+             "DEADLINE_EXCEEDED");
+    }
+    session.check_open("calling a function");
+  }
+
   void run() {
+    wait_until_loaded();
     heddle_call_t* call = nullptr;
     const heddle_call_params_t* given = call_params();
     heddle_status_t* status;
@@ -472,7 +487,7 @@ struct Invocation {
       if (over) heddle_call_release(call);
     };
     {
-      nb::gil_scoped_release released;
+      GilReleased released;
       status = heddle_call_start(function.handle, given, frame->arguments.data(), static_cast<uint32_t>(frame->arguments.size()),
                                  frame->results.data(), static_cast<uint32_t>(frame->results.size()), &call);
       over = status != nullptr;
@@ -484,7 +499,7 @@ struct Invocation {
         abandon(call);
         throw nb::python_error();
       }
-      nb::gil_scoped_release released;
+      GilReleased released;
       wait();
     }
     deliver_log();
@@ -496,7 +511,7 @@ struct Invocation {
 
   // The call goes on; libheddle keeps its tensors alive.
   void abandon(heddle_call_t* call) {
-    abandoned = true;
+    abandoned = function.session->dropped_calls = true;
     heddle_call_cancel(call);
     heddle_call_release(call);
     share_tensors();
@@ -510,14 +525,14 @@ struct Invocation {
   }
 
   void discard_results() {
-    for (size_t i = 0; out && i < frame->results.size(); ++i) {
+    for (size_t i = 0; out.is_valid() && i < frame->results.size(); ++i) {
       PyObject* object = given_result(i);
       if (Tensor* tensor = object ? as_tensor(object) : nullptr) tensor->shared = true;
     }
   }
 
   nb::object result(size_t index) {
-    if (out) {
+    if (out.is_valid()) {
       PyObject* object = given_result(index);
       if (object && !copied_results.empty() && copied_results[index]) read_result(index, *copied_results[index]);
       if (object) return nb::borrow(object);
@@ -555,6 +570,16 @@ struct Invocation {
   }
 };
 
+namespace {
+
+// A name that lives as long as the process, as those of the fields of a type must.
+const char* lasting(const std::string& name) {
+  static auto* const names = new std::unordered_set<std::string>;
+  return names->insert(name).first->c_str();
+}
+
+}  // namespace
+
 Function::Function(std::shared_ptr<Session> given, std::string_view wanted) : session(std::move(given)), name(wanted) {
   session->check_open("getting a function");
   check(heddle_instance_function(session->instance, c_string(wanted), &handle));
@@ -569,7 +594,7 @@ Function::Function(std::shared_ptr<Session> given, std::string_view wanted) : se
   session->caches.push_back(cache);
   if (result_count == 1) return;
   std::vector<PyStructSequence_Field> fields;
-  for (const Value& value : results) fields.push_back({value.text.c_str(), "a result"});
+  for (const Value& value : results) fields.push_back({lasting(value.text), "a result"});
   fields.push_back({nullptr, nullptr});
   PyStructSequence_Desc description = {"heddle.Results", "The results of a function, by position and by name.", fields.data(),
                                        static_cast<int>(result_count)};
@@ -593,38 +618,43 @@ PyObject* Function::call(PyObject* positional, PyObject* named) {
   return call.results();
 }
 
-// A call in flight. Its Invocation and what the caller passed live until it is over.
+// A call in flight. Its Invocation lives until it is over, and with it the arrays that the call uses.
 struct Call {
   nb::object function;
-  nb::object arguments, named;
   std::unique_ptr<Invocation> invocation;  // NULL once it is over
   heddle_call_t* handle = nullptr;
   bool is_being_finished = false;  // by a thread that reads results without the GIL
   nb::object value, error;
+  Process process;
 
   Call() = default;
   Call(Call&&) = delete;
   ~Call() {
-    if (invocation) {
-      invocation->abandoned = true;
-      heddle_call_t* const dropped = handle;
-      handle = nullptr;
-      {
-        nb::gil_scoped_release released;
-        heddle_call_release(dropped);
-      }
-      invocation.reset();
-      return;
+    if (!process.is_this() || !handle) return;
+    heddle_call_t* const dropped = handle;
+    handle = nullptr;
+    Session& session = *nb::inst_ptr<Function>(function)->session;
+    if (invocation) invocation->abandoned = session.dropped_calls = true;
+    if (invocation || session.closed) {  // if this is the last handle of a closed module, its other calls are waited for
+      GilReleased released;
+      heddle_call_release(dropped);
+    } else {
+      heddle_call_release(dropped);
     }
-    heddle_call_release(handle);
+  }
+  void check_process() const {
+    if (!process.is_this()) [[unlikely]]
+      raise("FAILED_PRECONDITION", "heddle: waiting for a call of '" + nb::inst_ptr<Function>(function)->name +
+                                       "' failed: it was started before this process was forked; open the module in the child, too");
   }
 
   // Whether the call is over, or will be after a while of that many nanoseconds. Other threads may do the same.
   bool wait(uint64_t timeout_ns) {
     if (!invocation) return true;
+    check_process();
     heddle_status_t* status;
     {
-      nb::gil_scoped_release released;
+      GilReleased released;
       status = heddle_call_wait(handle, timeout_ns);
     }
     deliver_log();
@@ -644,8 +674,6 @@ struct Call {
       error = nb::borrow(PyExc_MemoryError)();
     }
     invocation.reset();
-    arguments.reset();
-    named.reset();
     return true;
   }
 
@@ -653,11 +681,7 @@ struct Call {
   bool wait_for(nb::handle timeout) {
     double left = 1;
     const bool has_end = !timeout.is_none();
-    if (has_end) {
-      left = PyFloat_AsDouble(timeout.ptr());
-      if (PyErr_Occurred()) throw nb::python_error();
-      if (std::isnan(left)) raise("INVALID_ARGUMENT", "heddle: waiting for a call failed: timeout is not a number; pass seconds");
-    }
+    if (has_end) left = seconds_of(timeout, "heddle: waiting for a call of '" + nb::inst_ptr<Function>(function)->name + "' failed: ");
     auto now = [] {
       timespec time;
       clock_gettime(CLOCK_MONOTONIC, &time);
@@ -669,9 +693,9 @@ struct Call {
       const bool last = has_end && left * 1e9 <= static_cast<double>(kSliceNs);
       if (wait(last ? static_cast<uint64_t>(left * 1e9) : kSliceNs)) return true;
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      if (last) return false;
+      if (last && !is_being_finished) return false;
       if (is_being_finished) {
-        nb::gil_scoped_release released;
+        GilReleased released;
         const timespec pause{0, 1'000'000};
         nanosleep(&pause, nullptr);
       }
@@ -687,8 +711,7 @@ struct Call {
   nb::object result(nb::handle timeout) {
     if (!wait_for(timeout)) {
       raise("DEADLINE_EXCEEDED", "heddle: waiting for a call of '" + nb::inst_ptr<Function>(function)->name +
-                                     "' failed: it still runs after " + nb::cast<std::string>(nb::repr(timeout)) +
-                                     " s; wait again, or cancel it");
+                                     "' failed: it still runs after " + repr_of(timeout) + " s; wait again, or cancel it");
     }
     if (error.is_valid()) {
       PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
@@ -698,22 +721,59 @@ struct Call {
   }
 };
 
-nb::object start_call(nb::handle self, nb::args positional, nb::kwargs named) {
-  Function& function = *nb::inst_ptr<Function>(self);
-  nb::object out = nb::cast(new Call(), nb::rv_policy::take_ownership);
-  Call& call = *nb::inst_ptr<Call>(out);
-  call.function = nb::borrow(self);
-  call.arguments = positional;
-  call.named = named;
-  auto invocation = std::make_unique<Invocation>(function);
-  invocation->place_arguments(positional.ptr(), named.ptr());
-  if (invocation->out) invocation->take_results();
-  invocation->make_arguments();
-  invocation->make_results();
-  call.handle = invocation->start();
-  call.invocation = std::move(invocation);
-  return out;
+PyObject* start_call(PyObject* self, PyObject* positional, PyObject* named) {
+  return guarded<PyObject*>(nullptr, [&] {
+    Function& function = self_of<Function>(self);
+    nb::object out = nb::cast(new Call(), nb::rv_policy::take_ownership);
+    Call& call = *nb::inst_ptr<Call>(out);
+    call.function = nb::borrow(self);
+    auto invocation = std::make_unique<Invocation>(function);
+    invocation->place_arguments(positional, named);
+    if (invocation->out.is_valid()) invocation->take_results();
+    invocation->make_arguments();
+    invocation->make_results();
+    call.handle = invocation->start();
+    call.invocation = std::move(invocation);
+    return out.release().ptr();
+  });
 }
+
+// The only parameter of result() and exception().
+nb::object timeout_of(PyObject* positional, PyObject* named) {
+  static const char* const kNames[] = {"timeout", nullptr};
+  PyObject* timeout = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(positional, named, "|O", const_cast<char**>(kNames), &timeout)) throw nb::python_error();
+  return nb::borrow(timeout);
+}
+
+PyObject* result_of_call(PyObject* self, PyObject* positional, PyObject* named) {
+  return guarded<PyObject*>(nullptr, [&] { return self_of<Call>(self).result(timeout_of(positional, named)).release().ptr(); });
+}
+
+PyObject* exception_of_call(PyObject* self, PyObject* positional, PyObject* named) {
+  return guarded<PyObject*>(nullptr, [&] {
+    Call& call = self_of<Call>(self);
+    if (!call.wait_for(timeout_of(positional, named))) call.result(nb::int_(0));
+    return (call.error.is_valid() ? call.error : nb::none()).release().ptr();
+  });
+}
+
+PyObject* await_call(PyObject* self) {
+  return guarded<PyObject*>(
+      nullptr, [&] { return nb::object(nb::module_::import_("heddle._async").attr("await_call")(nb::handle(self))).release().ptr(); });
+}
+
+// As PyMethodDef, since inspect.signature knows these, and since Python code may run in them, which may end a thread while the interpreter ends.
+PyMethodDef kCallMethods[] = {
+    {"result", as_method(result_of_call), METH_VARARGS | METH_KEYWORDS,
+     "result($self, /, timeout=None)\n--\n\n"
+     "Waits, at most for that many seconds, and returns what calling the function would have returned, or raises its error. After the "
+     "timeout, DeadlineExceededError is raised and the call goes on."},
+    {"exception", as_method(exception_of_call), METH_VARARGS | METH_KEYWORDS,
+     "exception($self, /, timeout=None)\n--\n\n"
+     "Waits as result() does, and returns the error instead of raising it; None if there is none."},
+    {nullptr, nullptr, 0, nullptr}};
+const PyType_Slot kCallSlots[] = {{Py_tp_methods, kCallMethods}, {Py_am_await, reinterpret_cast<void*>(await_call)}, {0, nullptr}};
 
 std::string Function::signature() const {
   auto list = [](const std::deque<Value>& values) {
@@ -730,9 +790,8 @@ std::string Function::signature() const {
 namespace {
 
 PyObject* call_function(PyObject* self, PyObject* arguments, PyObject* named) {
-  return guarded<PyObject*>(nullptr, [&] { return nb::inst_ptr<Function>(self)->call(arguments, named); });
+  return guarded<PyObject*>(nullptr, [&] { return self_of<Function>(self).call(arguments, named); });
 }
-const PyType_Slot kFunctionSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_function)}, {0, nullptr}};
 
 // An extent is a number, the name of its symbol, or None.
 nb::tuple types_of(const std::deque<Value>& values) {
@@ -759,11 +818,12 @@ size_t argument_index(const Function& function, nb::handle argument) {
     if (nb::isinstance<nb::str>(argument) && PyUnicode_Compare(function.arguments[i].name.ptr(), argument.ptr()) == 0) return i;
   }
   if (PyLong_Check(argument.ptr())) {
-    const int64_t index = nb::cast<int64_t>(argument);
+    const int64_t index = PyLong_AsLongLong(argument.ptr());
+    if (index == -1) PyErr_Clear();  // too large
     if (index >= 0 && index < static_cast<int64_t>(function.arguments.size())) return static_cast<size_t>(index);
   }
-  raise("TYPE", "heddle: making a tensor failed: '" + function.name + "' has no argument " + nb::cast<std::string>(nb::repr(argument)) +
-                    "; its arguments are " + names_of(function.arguments));
+  raise("TYPE", "heddle: making a tensor failed: '" + function.name + "' has no argument " + repr_of(argument) + "; its arguments are " +
+                    names_of(function.arguments));
 }
 
 nb::object make_argument_tensor(Function& function, nb::handle argument, nb::handle array, nb::handle copy) {
@@ -774,7 +834,11 @@ nb::object make_argument_tensor(Function& function, nb::handle argument, nb::han
   Source source;
   open_source(array.ptr(), place, false, Stream(), &source);
   heddle_tensor_t* made = nullptr;
-  const bool may_copy = copy.is_none() || nb::cast<bool>(copy);
+  if (!copy.is_none() && !PyBool_Check(copy.ptr())) {
+    raise("TYPE", "heddle: making a tensor of argument '" + value.text + "' of '" + function.name +
+                      "' failed: copy is None, True or False, got " + repr_of(copy));
+  }
+  const bool may_copy = copy.is_none() || copy.is(Py_True);
   bool in_place = false;
   if (!source.on_host) {
     if (!copy.is_none() && may_copy) {
@@ -804,36 +868,45 @@ nb::object make_argument_tensor(Function& function, nb::handle argument, nb::han
   return out;
 }
 
+PyObject* tensor_of_function(PyObject* self, PyObject* positional, PyObject* named) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    static const char* const kNames[] = {"argument", "array", "copy", nullptr};
+    PyObject *argument, *array, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(positional, named, "OO|$O", const_cast<char**>(kNames), &argument, &array, &copy)) return nullptr;
+    return make_argument_tensor(self_of<Function>(self), argument, array, copy).release().ptr();
+  });
+}
+
+PyMethodDef kFunctionMethods[] = {
+    {"start", as_method(start_call), METH_VARARGS | METH_KEYWORDS,
+     "start($self, /, *arguments, **named)\n--\n\n"
+     "Starts a call with the arguments of a call, and returns a heddle.Call without waiting for it."},
+    {"tensor", as_method(tensor_of_function), METH_VARARGS | METH_KEYWORDS,
+     "tensor($self, /, argument, array, *, copy=None)\n--\n\n"
+     "A tensor for an argument, for any number of calls. copy: None if it is needed, False never, True always.\n\n"
+     "Without a copy, the tensor shares the memory of the array."},
+    {nullptr, nullptr, 0, nullptr}};
+const PyType_Slot kFunctionSlots[] = {
+    {Py_tp_call, reinterpret_cast<void*>(call_function)}, {Py_tp_methods, kFunctionMethods}, {0, nullptr}};
+
 }  // namespace
 
 void bind_function(nb::module_& module) {
   nb::class_<Call>(
-      module, "Call", nb::is_weak_referenceable(),
+      module, "Call", nb::type_slots(kCallSlots), nb::is_weak_referenceable(),
       "A call that was started and may still run. `await` it, or wait with result(). Arrays that it uses in place must not change, and "
       "results have no contents, before it is over. If the object is dropped, the call goes on.")
       .def(
           "done", [](Call& self) { return self.wait(0); }, "Whether the call is over, with a result or an error.")
       .def(
-          "result", &Call::result, nb::arg("timeout") = nb::none(),
-          "Waits, at most for that many seconds, and returns what calling the function would have returned, or raises its error. After the "
-          "timeout, DeadlineExceededError is raised and the call goes on.")
-      .def(
-          "exception",
-          [](Call& self, nb::handle timeout) -> nb::object {
-            if (!self.wait_for(timeout)) self.result(nb::int_(0));
-            return self.error.is_valid() ? self.error : nb::none();
-          },
-          nb::arg("timeout") = nb::none(), "Waits as result() does, and returns the error instead of raising it; None if there is none.")
-      .def(
           "cancel",
           [](Call& self) {
-            if (self.invocation) heddle_call_cancel(self.handle);
+            if (self.invocation && self.process.is_this()) heddle_call_cancel(self.handle);
           },
           "Drops the work that is not on the device yet. If there was any, the call fails with CancelledError; otherwise it ends as if it "
           "had not "
           "been cancelled.")
       .def("_notify", &Call::notify, nb::arg("completions"), nb::arg("key"))
-      .def("__await__", [](nb::handle self) { return nb::object(nb::module_::import_("heddle._async").attr("await_call")(self)); })
       .def("__repr__", [](Call& self) {
         const char* state = self.invocation ? "running" : self.error.is_valid() ? "failed" : "over";
         return "<heddle.Call of " + nb::inst_ptr<Function>(self.function)->name + ", " + state + ">";
@@ -879,11 +952,6 @@ void bind_function(nb::module_& module) {
             return out;
           },
           "How many bytes of arrays calls used in place, and how many they copied.")
-      .def("start", start_call, nb::arg("arguments"), nb::arg("named"),
-           "Starts a call with the arguments of a call, and returns a heddle.Call without waiting for it.")
-      .def("tensor", make_argument_tensor, nb::arg("argument"), nb::arg("array"), nb::kw_only(), nb::arg("copy") = nb::none(),
-           "A tensor for an argument, for any number of calls. copy: None if it is needed, False never, True always.\n\n"
-           "Without a copy, the tensor shares the memory of the array.")
       .def("__repr__", [](const Function& self) { return "<heddle.Function " + self.signature() + ">"; });
 }
 

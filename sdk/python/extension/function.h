@@ -28,6 +28,7 @@ struct Frame {
   std::vector<heddle_tensor_t*> kept;       // copies of small arrays, one per argument; the next call overwrites them
   std::vector<heddle_tensor_t*> results;    // before the call: borrowed or NULL; after it: owned where it was NULL
   std::vector<uint8_t> given;               // results that the caller gave
+  Process process;
   ~Frame();
   void end_call();
   void drop_kept();

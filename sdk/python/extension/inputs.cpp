@@ -3,6 +3,7 @@
 // A lease keeps the array alive. libheddle releases it on any thread; without the GIL, it waits in a list for the next thread that has it.
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "extension.h"
 
@@ -56,13 +57,35 @@ void lease_released(void* context) {
   if (!drain_is_due.exchange(true)) Py_AddPendingCall(drain, nullptr);
 }
 
-std::string class_name(PyObject* object) {
-  nb::object name = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(object))).attr("__name__");
-  return nb::cast<std::string>(name);
+// "a Parameter", or "an ndarray of datetime64[s]".
+std::string text_of(PyObject* object) {
+  const std::string name = class_name(object);
+  std::string out = (std::string_view("aeiouAEIOU").find(name[0]) == std::string_view::npos && name != "ndarray" ? "a " : "an ") + name;
+  if (!PyType_Check(object) && nb::hasattr(object, "dtype")) out += " of " + str_of(nb::object(nb::handle(object).attr("dtype")));
+  return out;
 }
 
 [[noreturn]] void refuse(const Place& place, const std::string& got, const char* next, const char* code = "TYPE") {
   raise(code, place.text() + ": got " + got + "; " + next);
+}
+
+// The exception that is set, or that a method of an object has raised, as a reason. Rethrows those that are no Exception, such as KeyboardInterrupt.
+std::string reason_of(nb::python_error& error) {
+  if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) throw error;
+  return class_name(error.value()) + ": " + str_of(error.value());
+}
+
+// NumPy's masked arrays export all of their elements.
+bool is_masked(PyObject* object) {
+  static PyObject* last = nullptr;  // the last type that is none of them, usually numpy.ndarray
+  auto* const type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  if (type == last) [[likely]]
+    return false;
+  if (nb::hasattr(type, "mask") && nb::hasattr(type, "filled")) return true;
+  Py_INCREF(type);
+  PyObject* before = std::exchange(last, type);
+  Py_XDECREF(before);
+  return false;
 }
 
 bool open_buffer(PyObject* object, Source* out) {
@@ -94,14 +117,29 @@ void describe_buffer(const Place& place, Source* out) {
   }
 }
 
+[[noreturn]] void refuse_export(const Place& place, PyObject* object, const std::string& why) {
+  refuse(place, text_of(object), ("its memory cannot be shared: " + why).c_str(), "INVALID_ARGUMENT");
+}
+
 // Of __dlpack_device__; false if the object has none.
-bool dlpack_device(PyObject* object, int32_t* out_type, int32_t* out_id) {
+bool dlpack_device(PyObject* object, const Place& place, int32_t* out_type, int32_t* out_id) {
   nb::handle source(object);
   if (!nb::hasattr(source, "__dlpack__") || !nb::hasattr(source, "__dlpack_device__")) return false;
-  const auto device = nb::cast<nb::tuple>(source.attr("__dlpack_device__")());
-  *out_type = static_cast<int32_t>(PyLong_AsLong(nb::object(device[0]).ptr()));
-  *out_id = static_cast<int32_t>(PyLong_AsLong(nb::object(device[1]).ptr()));
-  if (PyErr_Occurred()) throw nb::python_error();
+  nb::object device;
+  try {
+    device = source.attr("__dlpack_device__")();
+  } catch (nb::python_error& error) {
+    refuse_export(place, object, reason_of(error));
+  }
+  if (!PyTuple_Check(device.ptr()) || PyTuple_Size(device.ptr()) != 2) {
+    refuse_export(place, object, "its __dlpack_device__ returned " + repr_of(device) + " instead of two numbers");
+  }
+  *out_type = static_cast<int32_t>(PyLong_AsLong(PyTuple_GetItem(device.ptr(), 0)));
+  *out_id = static_cast<int32_t>(PyErr_Occurred() ? 0 : PyLong_AsLong(PyTuple_GetItem(device.ptr(), 1)));
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    refuse_export(place, object, "its __dlpack_device__ returned " + repr_of(device) + " instead of two numbers");
+  }
   return true;
 }
 
@@ -133,7 +171,12 @@ Struct* take(const nb::object& capsule, const char* name, const char* used) {
 
 void open_dlpack(PyObject* object, const Place& place, bool on_cuda, Stream stream, Source* out) {
   out->on_host = !on_cuda;
-  const nb::object capsule = capsule_of(object, on_cuda, stream);
+  nb::object capsule;
+  try {
+    capsule = capsule_of(object, on_cuda, stream);
+  } catch (nb::python_error& error) {
+    refuse_export(place, object, reason_of(error));
+  }
   out->lease->versioned = take<heddle_dlpack_managed_t>(capsule, kVersionedName, kUsedVersionedName);
   if (!out->lease->versioned) out->lease->managed = take<OldManaged>(capsule, kOldName, kUsedOldName);
   if (!out->lease->versioned && !out->lease->managed)
@@ -142,7 +185,8 @@ void open_dlpack(PyObject* object, const Place& place, bool on_cuda, Stream stre
     refuse(place, "DLPack " + std::to_string(out->lease->versioned->major), "this version of heddle knows DLPack 1");
   }
   const heddle_dlpack_tensor_t& array = out->lease->versioned ? out->lease->versioned->tensor : out->lease->managed->tensor;
-  if (on_cuda && (array.device.type != HEDDLE_DLPACK_CUDA || array.device.id != place.device->dlpack.id)) {
+  const bool is_host = array.device.type == HEDDLE_DLPACK_CPU || array.device.type == HEDDLE_DLPACK_CUDA_HOST;
+  if (on_cuda ? array.device.type != HEDDLE_DLPACK_CUDA || array.device.id != place.device->dlpack.id : !is_host) {
     refuse(place, "a DLPack capsule on " + device_text(array.device.type, array.device.id) + " for " + place.device->text(),
            "its __dlpack_device__ says otherwise; report it to its library", "INVALID_ARGUMENT");
   }
@@ -175,6 +219,10 @@ void open_dlpack(PyObject* object, const Place& place, bool on_cuda, Stream stre
     dense *= array.shape[i];
   }
   out->data = static_cast<char*>(array.data) + array.byte_offset;
+  if (!array.data && out->size_bytes != 0) {
+    refuse(place, "a DLPack capsule of " + type_text(out->type->type, out->dims, out->rank) + " at address 0",
+           "its memory is gone, or its library does not share it", "INVALID_ARGUMENT");
+  }
   if (out->size_bytes == 0) out->on_host = true;  // nothing to share, and its address may be NULL
 }
 
@@ -216,11 +264,14 @@ void open_source(PyObject* object, const Place& place, bool writable, Stream str
   out->lease = new Lease;
   out->lease->buffer.obj = nullptr;
   int32_t type = HEDDLE_DLPACK_CPU, id = 0;
+  if (is_masked(object)) {
+    refuse(place, text_of(object) + ", whose mask would be ignored", "pass array.filled(value), or array.data", "INVALID_ARGUMENT");
+  }
   if (open_buffer(object, out)) {
     describe_buffer(place, out);
   } else if (open_bits(object, out)) {
     describe_buffer(place, out);
-  } else if (dlpack_device(object, &type, &id)) {
+  } else if (dlpack_device(object, place, &type, &id)) {
     const bool on_host = type == HEDDLE_DLPACK_CPU || type == HEDDLE_DLPACK_CUDA_HOST;
     if (!on_host && (type != place.device->dlpack.type || id != place.device->dlpack.id)) {
       raise("INVALID_ARGUMENT", place.text() + " on " + place.device->text() + ": got a " + class_name(object) + " on " +

@@ -33,14 +33,21 @@ Lines& all() {
   return *one;
 }
 
-// Never throws: an error of a handler is not one of the caller.
+// Never throws: an error of a handler is not one of the caller. What Ctrl-C raises in a handler is raised in the main thread, as soon as it is back in
+// Python or looks for signals.
 void deliver(const Line& line) noexcept {
   auto text = [](const std::string& s) { return nb::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace")); };
   guarded(0, [&] {
     nb::module_::import_("heddle._log").attr("write")(line.level, text(line.component), text(line.message));
     return 0;
   });
-  if (PyErr_Occurred()) PyErr_WriteUnraisable(nullptr);
+  if (!PyErr_Occurred()) return;
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+    PyErr_Clear();
+    PyErr_SetInterrupt();
+  } else {
+    PyErr_WriteUnraisable(nullptr);
+  }
 }
 
 int deliver_pending(void*) {

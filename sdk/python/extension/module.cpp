@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runtime and Module of the extension, which heddle/_module.py extends, and the definition of heddle._core.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
 #include "completions.h"
 #include "function.h"
 
@@ -11,7 +20,84 @@ void Session::close() {
   for (const std::weak_ptr<TensorCache>& one : caches) {
     if (const std::shared_ptr<TensorCache> cache = one.lock()) cache->clear();
   }
-  if (calls == 0) release();
+  if (calls != 0) return;
+  dropped_calls || is_loading ? release_watching_signals() : release();
+}
+
+// A release that another thread does, since it may wait for calls in flight, or for a load to notice that it is cancelled.
+struct Session::Release {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_over = false;
+};
+
+std::shared_ptr<Session::Release> Session::release_in_thread() {
+  const auto begun = std::make_shared<Release>();
+  if (process.is_this()) {
+    try {
+      std::thread([begun, dropped = instance, dropped_module = module] {
+        heddle_instance_release(dropped);
+        heddle_module_release(dropped_module);
+        const std::lock_guard lock(begun->mutex);
+        begun->is_over = true;
+        begun->changed.notify_all();
+      }).detach();
+      instance = nullptr;
+      module = nullptr;
+      return begun;
+    } catch (const std::system_error&) {  // no thread
+    }
+  }
+  release();
+  begun->is_over = true;
+  return begun;
+}
+
+void Session::release_watching_signals() {
+  const std::shared_ptr<Release> begun = release_in_thread();
+  while (true) {
+    bool is_over;
+    {
+      GilReleased released;
+      std::unique_lock lock(begun->mutex);
+      is_over = begun->changed.wait_for(lock, std::chrono::nanoseconds(kSliceNs), [&] { return begun->is_over; });
+    }
+    deliver_log();
+    if (is_over) return;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
+void Session::wait_for_open() {
+  try {
+    wait_until_loaded(HEDDLE_TIMEOUT_INFINITE);
+  } catch (nb::python_error&) {
+    heddle_status_t* status = heddle_instance_wait(instance, 0);
+    const bool goes_on = heddle_status_code(status) == HEDDLE_STATUS_DEADLINE_EXCEEDED;
+    heddle_status_free(status);
+    if (goes_on) release_in_thread();
+    throw;
+  }
+}
+
+bool Session::wait_until_loaded(uint64_t timeout_ns) {
+  for (uint64_t waited_ns = 0;; waited_ns += kSliceNs) {
+    const uint64_t left_ns = timeout_ns - std::min(timeout_ns, waited_ns);
+    heddle_status_t* status;
+    {
+      GilReleased released;
+      status = heddle_instance_wait(instance, std::min(left_ns, kSliceNs));
+    }
+    deliver_log();
+    if (!status) {
+      is_loading = false;
+      return true;
+    }
+    if (heddle_status_code(status) != HEDDLE_STATUS_DEADLINE_EXCEEDED) raise(status);
+    heddle_status_free(status);
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (left_ns <= kSliceNs) return false;
+  }
 }
 
 void Session::release() {
@@ -19,9 +105,9 @@ void Session::release() {
   heddle_module_t* const dropped_module = module;
   instance = nullptr;
   module = nullptr;
-  if (!dropped && !dropped_module) return;
+  if ((!dropped && !dropped_module) || !process.is_this()) return;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     heddle_instance_release(dropped);
     heddle_module_release(dropped_module);
   }
@@ -31,12 +117,16 @@ void Session::release() {
 void Session::check_open(const char* operation) const {
   if (closed) [[unlikely]]
     raise("FAILED_PRECONDITION", std::string("heddle: ") + operation + " of '" + path + "' failed: the module is closed");
+  if (!process.is_this()) [[unlikely]] {
+    raise("FAILED_PRECONDITION", std::string("heddle: ") + operation + " of '" + path +
+                                     "' failed: the module was opened before this process was forked; open it again in the child");
+  }
 }
 
 State::Handle::~Handle() {
-  if (!state) return;
+  if (!state || !process.is_this()) return;
   {
-    nb::gil_scoped_release released;
+    GilReleased released;
     heddle_state_release(state);
   }
   deliver_log();
@@ -80,6 +170,7 @@ struct Runtime {
   heddle_runtime_t* handle = nullptr;
   uint32_t uses = 0;  // calls in progress
   bool closed = false;
+  Process process;
 
   Runtime(const std::string& config, const std::string& config_text, nb::list plugin_paths, bool environment) {
     std::vector<std::string> texts;
@@ -105,9 +196,9 @@ struct Runtime {
   void release() {
     heddle_runtime_t* const dropped = handle;
     handle = nullptr;
-    if (!dropped) return;
+    if (!dropped || !process.is_this()) return;
     {
-      nb::gil_scoped_release released;
+      GilReleased released;
       heddle_runtime_release(dropped);
     }
     deliver_log();
@@ -117,6 +208,11 @@ struct Runtime {
   auto use(std::string_view what, Operation operation) {
     if (closed)
       raise("FAILED_PRECONDITION", "heddle: " + std::string(what) + " failed: the runtime is closed; make another heddle.Runtime");
+    if (!process.is_this()) {
+      raise("FAILED_PRECONDITION",
+            "heddle: " + std::string(what) +
+                " failed: the runtime was made before this process was forked; make another heddle.Runtime in the child");
+    }
     struct Use {
       Runtime& runtime;
       ~Use() {
@@ -131,6 +227,12 @@ struct Runtime {
                [&] { return report_text([&](heddle_text_t** out) { return heddle_runtime_report(handle, c_string(topic), out); }); });
   }
 };
+
+bool is_small(const std::string& path) {
+  constexpr off_t kSmallBytes = 4 << 20;
+  struct stat known;
+  return stat(path.c_str(), &known) == 0 && known.st_size <= kSmallBytes;
+}
 
 // Scopes and paths, with their texts.
 struct Files {
@@ -163,9 +265,13 @@ struct Module {
     params.overlays = overlays.files.data();
     params.overlay_count = static_cast<uint32_t>(overlays.files.size());
     params.flags = flags;
+    // In the background, so that Ctrl-C can end the load. A module that is loaded in no time does without the thread.
+    if (!files.files.empty() || !overlays.files.empty() || !is_small(path)) params.flags |= HEDDLE_INSTANCE_IN_BACKGROUND;
     runtime.use("opening '" + path + "'", [&] {
       check_without_gil([&] { return heddle_module_open(runtime.handle, c_string(path), nullptr, &session->module); });
       check_without_gil([&] { return heddle_instance_create(session->module, &params, &session->instance); });
+      session->is_loading = params.flags & HEDDLE_INSTANCE_IN_BACKGROUND;
+      if (session->is_loading && !(flags & HEDDLE_INSTANCE_IN_BACKGROUND)) session->wait_for_open();
     });
   }
 
@@ -202,24 +308,22 @@ struct Module {
   }
 };
 
-// Whether the parameters are loaded, or will be after a while of that many seconds.
-bool wait_for_parameters(const Module& module, double seconds) {
+// Whether the parameters are loaded, or will be after that time.
+bool wait_for_parameters(const Module& module, nb::handle timeout) {
   return module.use("waiting for parameters", [&] {
-    heddle_status_t* status;
-    {
-      nb::gil_scoped_release released;
-      status = heddle_instance_wait(module.session->instance, static_cast<uint64_t>(seconds * 1e9));
+    if (!module.session->is_loading) return true;
+    uint64_t timeout_ns = HEDDLE_TIMEOUT_INFINITE;
+    if (!timeout.is_none()) {
+      const double seconds = seconds_of(timeout, "heddle: waiting for the parameters of '" + module.session->path + "' failed: ");
+      timeout_ns = static_cast<uint64_t>(std::clamp(seconds * 1e9, 0.0, 9e18));
     }
-    if (!status) return true;
-    if (heddle_status_code(status) != HEDDLE_STATUS_DEADLINE_EXCEEDED) raise(status);
-    heddle_status_free(status);
-    return false;
+    return module.session->wait_until_loaded(timeout_ns);
   });
 }
 
 PyObject* call_module(PyObject* self, PyObject* arguments, PyObject* named) {
   return guarded<PyObject*>(nullptr, [&] {
-    Module& module = *nb::inst_ptr<Module>(self);
+    Module& module = self_of<Module>(self);
     if (!module.main.is_valid()) [[unlikely]] {
       nb::object made = nb::handle(self).attr("function")();
       if (!module.main.is_valid()) module.main = std::move(made);  // another thread may have been faster, and calls it already
@@ -234,6 +338,7 @@ const PyType_Slot kModuleSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_mo
 NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // objects that live at exit are the application's
   module.doc() = "The part of heddle that is written in C++; use the package heddle.";
+  Process::watch();
   bind_tensor(module);
   bind_completions(module);
   bind_function(module);
@@ -258,7 +363,7 @@ NB_MODULE(_core, module) {
       .def("_module_report", &Module::module_report)
       .def("_instance_report", &Module::instance_report)
       .def("_refit", &Module::refit)
-      .def("_wait", &wait_for_parameters)
+      .def("_wait", &wait_for_parameters, nb::arg("timeout").none())
       .def("_state", [](const Module& self) { return new State(self.session); })
       .def("_function", [](const Module& self, const std::string& name) { return new Function(self.session, name); })
       .def("close", [](Module& self) { self.session->close(); })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.Tensor: a handle of runtime.h, and its contents by the buffer protocol and DLPack without a copy.
 // A Tensor that Python sees is finished: calls return when their results are filled.
+#include <cstdlib>
 #include <cstring>
 
 #include "extension.h"
@@ -74,22 +75,26 @@ int fill_buffer(PyObject* self, Tensor& tensor, Py_buffer* out, int flags, bool 
 }
 
 int get_buffer(PyObject* self, Py_buffer* out, int flags) {
-  return guarded(-1, [&] { return fill_buffer(self, *nb::inst_ptr<Tensor>(self), out, flags, false); });
+  return guarded(-1, [&] {
+    out->obj = nullptr;
+    return fill_buffer(self, self_of<Tensor>(self), out, flags, false);
+  });
 }
 void release_buffer(PyObject* self, Py_buffer* view) {
   delete[] static_cast<int64_t*>(view->internal);
   --nb::inst_ptr<Tensor>(self)->exports;
 }
 int get_bytes(PyObject* self, Py_buffer* out, int flags) {
-  return guarded(-1, [&] { return fill_buffer(self, *nb::inst_ptr<Tensor>(nb::inst_ptr<Bytes>(self)->tensor), out, flags, true); });
+  return guarded(-1, [&] {
+    out->obj = nullptr;
+    return fill_buffer(self, *nb::inst_ptr<Tensor>(self_of<Bytes>(self).tensor), out, flags, true);
+  });
 }
 void release_bytes(PyObject* self, Py_buffer* view) {
   delete[] static_cast<int64_t*>(view->internal);
   --nb::inst_ptr<Tensor>(nb::inst_ptr<Bytes>(self)->tensor)->exports;
 }
 
-const PyType_Slot kTensorSlots[] = {
-    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)}, {0, nullptr}};
 const PyType_Slot kBytesSlots[] = {
     {Py_bf_getbuffer, reinterpret_cast<void*>(get_bytes)}, {Py_bf_releasebuffer, reinterpret_cast<void*>(release_bytes)}, {0, nullptr}};
 
@@ -97,18 +102,21 @@ const PyType_Slot kBytesSlots[] = {
 template <class Struct>
 struct Export {
   Struct managed{};
-  heddle_tensor_t* handle = nullptr;
+  heddle_tensor_t* handle = nullptr;  // NULL: `copied` has the bytes
+  void* copied = nullptr;
+  Process process;
   int64_t extents[2 * HEDDLE_MAX_RANK];
 
   static void destroy(Struct* managed) {
     auto* self = static_cast<Export*>(managed->context);
-    heddle_tensor_release(self->handle);
+    if (self->process.is_this()) heddle_tensor_release(self->handle);
+    std::free(self->copied);
     delete self;
   }
 };
 
 template <class Struct>
-PyObject* export_as(Tensor& tensor, const char* name) {
+PyObject* export_as(Tensor& tensor, const char* name, bool copy) {
   heddle_tensor_t* handle = tensor.get();
   const ElementType* type = element_type(heddle_tensor_element_type(handle));
   const uint32_t rank = heddle_tensor_rank(handle);
@@ -122,11 +130,22 @@ PyObject* export_as(Tensor& tensor, const char* name) {
                           made->extents,
                           made->extents + rank,
                           0};
+  std::unique_ptr<void, void (*)(void*)> copied(nullptr, std::free);
+  if (copy) {
+    constexpr uint64_t kAlignment = 64;
+    const uint64_t size = heddle_tensor_size(handle);
+    copied.reset(std::aligned_alloc(kAlignment, size / kAlignment * kAlignment + kAlignment));
+    if (!copied) throw std::bad_alloc();
+    const std::unique_ptr<heddle_tensor_t, void (*)(heddle_tensor_t*)> held(heddle_tensor_retain(handle), release_tensor);
+    check_without_gil([&] { return heddle_tensor_read(handle, copied.get(), size); });
+    made->managed.tensor.data = copied.get();
+  }
   made->managed.context = made.get();
   made->managed.deleter = Export<Struct>::destroy;
   if constexpr (std::is_same_v<Struct, heddle_dlpack_managed_t>) {
     made->managed.major = 1;
-    made->managed.flags = tensor.read_only ? HEDDLE_DLPACK_READ_ONLY : 0;
+    constexpr uint64_t kIsCopied = 2;  // DLPACK_FLAG_BITMASK_IS_COPIED
+    made->managed.flags = copy ? kIsCopied : tensor.read_only ? HEDDLE_DLPACK_READ_ONLY : 0;
   }
   auto drop = [](PyObject* capsule) {  // the name changes if a consumer has taken it
     const char* unused = std::is_same_v<Struct, heddle_dlpack_managed_t> ? kVersionedName : kOldName;
@@ -136,38 +155,132 @@ PyObject* export_as(Tensor& tensor, const char* name) {
   };
   PyObject* capsule = PyCapsule_New(&made->managed, name, drop);
   if (!capsule) throw nb::python_error();
-  made.release()->handle = heddle_tensor_retain(handle);
-  tensor.shared = true;
+  made->copied = copied.release();
+  if (!copy) {
+    made->handle = heddle_tensor_retain(handle);
+    tensor.shared = true;
+  }
+  static_cast<void>(made.release());
   return capsule;
 }
 
-nb::object to_dlpack(Tensor& tensor, nb::object stream, nb::object max_version, nb::object dl_device, nb::object copy) {
-  const ElementType* type = element_type(heddle_tensor_element_type(tensor.get()));
+// Two numbers in a tuple, as DLPack passes them.
+bool read_pair(nb::handle pair, int64_t* first, int64_t* second) {
+  if (!PyTuple_Check(pair.ptr()) || PyTuple_Size(pair.ptr()) != 2) return false;
+  int64_t* const out[] = {first, second};
+  for (Py_ssize_t i = 0; i < 2; ++i) {
+    PyObject* item = PyTuple_GetItem(pair.ptr(), i);
+    if (!PyIndex_Check(item)) return false;
+    const nb::object number = nb::steal(PyNumber_Index(item));
+    *out[i] = number.is_valid() ? PyLong_AsLongLong(number.ptr()) : -1;
+    if (PyErr_Occurred()) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  return true;
+}
+
+nb::object to_dlpack(Tensor& tensor, nb::handle stream, nb::handle max_version, nb::handle dl_device, nb::handle copy) {
+  const auto check_type = [](bool is_right, const char* what, nb::handle got) {
+    if (!is_right) raise("TYPE", std::string("heddle: exporting a tensor by DLPack failed: ") + what + ", got " + repr_of(got));
+  };
+  int64_t major = 0, minor = 0;
+  check_type(max_version.is_none() || read_pair(max_version, &major, &minor), "max_version is a tuple of two numbers or None", max_version);
   const Device& device = *tensor.device;
+  int64_t wanted_type = device.dlpack.type, wanted_id = device.dlpack.id;
+  check_type(dl_device.is_none() || read_pair(dl_device, &wanted_type, &wanted_id), "dl_device is a tuple of two numbers or None",
+             dl_device);
+  check_type(copy.is_none() || PyBool_Check(copy.ptr()), "copy is None, True or False", copy);
+  int64_t stream_number = -1;
+  if (!stream.is_none()) {
+    const nb::object number = nb::steal(PyNumber_Index(stream.ptr()));
+    if (number.is_valid()) stream_number = PyLong_AsLongLong(number.ptr());
+    const bool is_number = !PyErr_Occurred();
+    PyErr_Clear();
+    check_type(is_number, "stream is a number or None", stream);
+  }
+  const ElementType* type = element_type(heddle_tensor_element_type(tensor.get()));
+  const bool copies = copy.is(Py_True);
+  const bool versioned = major >= 1;
   std::string refused;
   if (heddle_dlpack_type_of(type->type).bits == 0) refused = std::string("DLPack has no element type ") + type->name;
   if (device.dlpack.type == 0) refused = "DLPack has no number for device '" + device.alias + "'";
-  if (!copy.is_none() && nb::cast<bool>(copy)) refused = "copies are not implemented; copy the array that the consumer makes";
-  if (!dl_device.is_none()) {
-    const auto wanted = nb::cast<nb::tuple>(dl_device);
-    if (nb::cast<int>(wanted[0]) != device.dlpack.type || nb::cast<int>(wanted[1]) != device.dlpack.id) {
-      refused = "it is on device '" + device.alias + "', and copies to another device are not implemented; use numpy()";
-    }
+  if (copies && !device.on_host()) {
+    refused =
+        "a copy of a tensor on device '" + device.alias + "' is not implemented; copy the array that the consumer makes, or use numpy()";
+  }
+  if (wanted_type != device.dlpack.type || wanted_id != device.dlpack.id) {
+    refused = "it is on device '" + device.alias + "', and copies to another device are not implemented; use numpy()";
   }
   // The contents are complete, so any stream of the consumer may use them at once.
-  if (device.on_host() && !stream.is_none() && nb::cast<int64_t>(stream) != -1) refused = "a tensor in host memory has no stream";
-  if (device.on_cuda() && !stream.is_none() && nb::cast<int64_t>(stream) == 0) {
+  if (device.on_host() && stream_number != -1) refused = "a tensor in host memory has no stream";
+  if (device.on_cuda() && !stream.is_none() && stream_number == 0) {
     refused = "stream 0 is ambiguous; pass 1 for the default stream, 2 for that of each thread, or a cudaStream_t";
   }
-  const bool versioned = !max_version.is_none() && nb::cast<int>(nb::cast<nb::tuple>(max_version)[0]) >= 1;
-  if (!versioned && tensor.read_only) refused = "it is read-only, which only DLPack 1.0 can say; pass max_version=(1, 0)";
+  if (!versioned && tensor.read_only && !copies) refused = "it is read-only, which only DLPack 1.0 can say; pass max_version=(1, 0)";
   if (!refused.empty()) {
     PyErr_Format(PyExc_BufferError, "heddle: exporting a tensor by DLPack failed: %s", refused.c_str());
     throw nb::python_error();
   }
   cuda_is_shared |= device.on_cuda();
-  return nb::steal(versioned ? export_as<heddle_dlpack_managed_t>(tensor, kVersionedName) : export_as<OldManaged>(tensor, kOldName));
+  return nb::steal(versioned ? export_as<heddle_dlpack_managed_t>(tensor, kVersionedName, copies)
+                             : export_as<OldManaged>(tensor, kOldName, copies));
 }
+
+PyObject* dlpack_of(PyObject* self, PyObject* positional, PyObject* named) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    static const char* const kNames[] = {"stream", "max_version", "dl_device", "copy", nullptr};
+    PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(positional, named, "|$OOOO", const_cast<char**>(kNames), &stream, &max_version, &dl_device, &copy)) {
+      return nullptr;
+    }
+    return to_dlpack(self_of<Tensor>(self), stream, max_version, dl_device, copy).release().ptr();
+  });
+}
+
+// What is written in Python, since NumPy is imported there.
+nb::object in_python(PyObject* self, const char* function) {
+  self_of<Tensor>(self);
+  return nb::module_::import_("heddle._arrays").attr(function);
+}
+
+PyObject* numpy_of(PyObject* self, PyObject*) {
+  return guarded<PyObject*>(nullptr, [&] { return in_python(self, "as_numpy")(nb::handle(self)).release().ptr(); });
+}
+
+PyObject* array_of(PyObject* self, PyObject* positional, PyObject* named) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    static const char* const kNames[] = {"dtype", "copy", nullptr};
+    PyObject *dtype = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(positional, named, "|OO", const_cast<char**>(kNames), &dtype, &copy)) return nullptr;
+    return in_python(self, "array_of")(nb::handle(self), nb::handle(dtype), nb::handle(copy)).release().ptr();
+  });
+}
+
+PyObject* list_of(PyObject* self, PyObject*) {
+  return guarded<PyObject*>(nullptr, [&] { return in_python(self, "as_numpy")(nb::handle(self)).attr("tolist")().release().ptr(); });
+}
+
+PyObject* item_of(PyObject* self, PyObject*) {
+  return guarded<PyObject*>(nullptr, [&] { return in_python(self, "item_of")(nb::handle(self)).release().ptr(); });
+}
+
+PyMethodDef kTensorMethods[] = {{"numpy", as_method(numpy_of), METH_NOARGS,
+                                 "numpy($self, /)\n--\n\nA NumPy array: over the tensor's memory if that is the host's, else a copy."},
+                                {"__array__", as_method(array_of), METH_VARARGS | METH_KEYWORDS,
+                                 "__array__($self, /, dtype=None, copy=None)\n--\n\nnumpy.asarray calls it."},
+                                {"tolist", as_method(list_of), METH_NOARGS, "tolist($self, /)\n--\n\nNested lists of the elements."},
+                                {"item", as_method(item_of), METH_NOARGS, "item($self, /)\n--\n\nThe only element."},
+                                {"__dlpack__", as_method(dlpack_of), METH_VARARGS | METH_KEYWORDS,
+                                 "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+                                 "A DLPack capsule over the same memory, or over a copy in host memory."},
+                                {nullptr, nullptr, 0, nullptr}};
+
+const PyType_Slot kTensorSlots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                                    {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                                    {Py_tp_methods, kTensorMethods},
+                                    {0, nullptr}};
 
 // Version 3, for numba and others that know no DLPack.
 nb::object cuda_array_interface(Tensor& tensor) {
@@ -213,6 +326,7 @@ void read_into(const Tensor& tensor, nb::object object) {
 
 void TensorCache::clear() {
   closed = true;
+  if (!process.is_this()) return;
   for (auto& handles : results) {
     for (heddle_tensor_t* handle : handles) release_tensor(handle);
     handles.clear();
@@ -223,6 +337,7 @@ void Tensor::release() {
   if (!handle) return;
   heddle_tensor_t* const dropped = handle;
   handle = nullptr;
+  if (!device->process.is_this()) return;
   if (cache && !shared && !cache->closed) {
     auto& kept = cache->results[index];
     if (kept.size() < TensorCache::kMaxPerResult) {
@@ -276,8 +391,6 @@ void bind_tensor(nb::module_& module) {
         self.release();
       },
       "Returns the memory now, instead of when the last reference is gone.");
-  tensor.def("__dlpack__", to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(),
-             nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(), "A DLPack capsule over the same memory.");
   tensor.def("__dlpack_device__", [](const Tensor& self) { return nb::make_tuple(self.device->dlpack.type, self.device->dlpack.id); });
   tensor.def_prop_ro("__cuda_array_interface__", cuda_array_interface,
                      "The memory on a CUDA device, by version 3 of the protocol of numba.");
@@ -287,17 +400,6 @@ void bind_tensor(nb::module_& module) {
            type_text(heddle_tensor_element_type(self.handle), heddle_tensor_dims(self.handle), heddle_tensor_rank(self.handle)) + " on " +
            self.device->alias + ">";
   });
-  // In Python, since NumPy is.
-  auto arrays = [](const char* function) { return nb::module_::import_("heddle._arrays").attr(function); };
-  tensor.def(
-      "numpy", [arrays](nb::handle self) { return nb::object(arrays("as_numpy")(self)); },
-      "A NumPy array: over the tensor's memory if that is the host's, else a copy.");
-  tensor.def(
-      "__array__",
-      [arrays](nb::handle self, nb::handle dtype, nb::handle copy) { return nb::object(arrays("array_of")(self, dtype, copy)); },
-      nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none());
-  tensor.def("tolist", [](nb::handle self) { return nb::object(self.attr("numpy")().attr("tolist")()); }, "Nested lists of the elements.");
-  tensor.def("item", [](nb::handle self) { return nb::object(self.attr("numpy")().attr("item")()); }, "The only element.");
   tensor.def("__len__", [](const Tensor& self) -> int64_t {
     if (heddle_tensor_rank(self.get()) == 0) raise("TYPE", "heddle: asking for the length of a tensor failed: it has no dimensions");
     return heddle_tensor_dims(self.handle)[0];

@@ -23,10 +23,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from . import _records
     from ._arrays import empty
     from ._compile import compile, merge_adapter
     from ._records import Device, DeviceMemory
     from ._types import TensorType
+else:  # what typing.get_type_hints finds
+    from ._later import Later
+
+    Any = object
+    _records = Later("heddle._records")
 
 __all__ = [
     "AbortedError", "AlreadyExistsError", "ArgumentTypeError", "Call", "CancelledError", "CompileError", "DataLossError", "DeadlineExceededError",
@@ -39,7 +45,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def devices() -> list[Device]:
+def devices() -> list[_records.Device]:
     """Every device of this machine, as `heddle devices` lists them."""
     return shared_runtime().devices()
 

@@ -2,7 +2,9 @@
 """Tensors as NumPy arrays and back. NumPy is imported when one of these functions is called."""
 from __future__ import annotations
 
+import operator
 import sys
+from _collections_abc import Sequence
 
 from ._errors import make
 
@@ -13,6 +15,12 @@ if TYPE_CHECKING:
     import numpy
 
     from ._core import Tensor
+else:  # what typing.get_type_hints finds
+    from ._core import Tensor
+    from ._later import Later
+
+    Any = object
+    numpy = Later("numpy")
 
 # Element types of the package ml_dtypes: NumPy stores them, but exports them by no protocol.
 _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
@@ -60,22 +68,54 @@ def array_of(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> num
     """Tensor.__array__."""
     out = as_numpy(tensor)
     if copy is False and (not tensor.is_host or (dtype is not None and dtype != out.dtype)):
-        raise ValueError("heddle: making an array of a tensor without a copy failed: its memory is not the host's, or another dtype is asked for")
+        raise make("INVALID_ARGUMENT",
+                   "heddle: making an array of a tensor without a copy failed: its memory is not the host's, or another dtype is asked for")
     if dtype is not None:
         out = out.astype(dtype, copy=False)
     return out.copy() if copy else out
 
 
-def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> numpy.ndarray[Any, Any]:
+def item_of(tensor: Tensor) -> Any:
+    """Tensor.item."""
+    array = as_numpy(tensor)
+    if array.size != 1:
+        raise make("INVALID_ARGUMENT", f"heddle: making a number of a tensor failed: it has {array.size} elements; use tolist()")
+    return array.item()
+
+
+def _extents_of(shape: Any) -> tuple[int, ...]:
+    try:
+        try:
+            return (operator.index(shape),)
+        except TypeError:
+            return tuple(operator.index(extent) for extent in shape)
+    except TypeError:
+        raise make("TYPE", f"heddle: making an array failed: shape is a number or several, got {shape!a:.80}") from None
+
+
+def empty(shape: int | Sequence[int], dtype: Any = "float32") -> numpy.ndarray[Any, Any]:
     """A NumPy array that calls use without a copy: its address is a multiple of 64 bytes. Its contents are undefined."""
     import numpy
 
-    kind = dtype_of(dtype) if isinstance(dtype, str) else numpy.dtype(dtype)
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    try:
+        kind = dtype_of(dtype) if isinstance(dtype, str) else numpy.dtype(dtype)
+    except (TypeError, ValueError, AttributeError) as wrong:
+        raise make("TYPE", f"heddle: making an array failed: dtype is one of NumPy or its name, got {dtype!a}: {wrong}") from None
+    if kind.hasobject or kind.itemsize == 0:
+        raise make("TYPE", f"heddle: making an array failed: dtype is a number, got {kind}")
+    extents = _extents_of(shape)
     size = kind.itemsize
+    if len(extents) > 16:
+        raise make("INVALID_ARGUMENT", f"heddle: making an array failed: a tensor has at most 16 dimensions, got {len(extents)}")
     for extent in extents:
+        if extent < 0:
+            raise make("INVALID_ARGUMENT", f"heddle: making an array failed: an extent is 0 or more, got {shape!a:.80}")
         size *= extent
-    place = numpy.empty(size + _ALIGNMENT, "uint8")
+    try:
+        place = numpy.empty(size + _ALIGNMENT, "uint8")
+    except (MemoryError, ValueError, OverflowError) as failure:
+        code = "RESOURCE_EXHAUSTED" if isinstance(failure, MemoryError) else "INVALID_ARGUMENT"
+        raise make(code, f"heddle: making an array of {size} bytes failed: {failure}") from None
     start = -place.ctypes.data % _ALIGNMENT
     out: numpy.ndarray[Any, Any] = place[start:start + size].view(kind).reshape(extents)
     return out

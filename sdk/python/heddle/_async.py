@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import Any, Generator
+from typing import Any, Generator, TypeVar
 
 from ._core import Call, _Completions
+from ._module import Module
 
 
 class _Watch:
@@ -68,4 +69,22 @@ async def _await(call: Call) -> Any:
         except asyncio.CancelledError:
             call.cancel()
             raise
+    while not call.done():  # another thread reads its results
+        await asyncio.sleep(0.001)
     return call.result(0)
+
+
+_Module = TypeVar("_Module", bound=Module)
+
+
+def await_module(module: _Module) -> Generator[Any, Any, _Module]:
+    """Module.__await__."""
+    return _loaded(module).__await__()
+
+
+async def _loaded(module: _Module) -> _Module:
+    pause = 0.001
+    while not module._is_loaded(0):
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 0.05)
+    return module

@@ -12,14 +12,12 @@ import subprocess
 import tempfile
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence, Union, cast
+from typing import Any, Callable, Iterable, Mapping, Sequence, Union, cast
 
+from ._check import check_callable, pairs_of, seconds_of, text_of, texts_of
 from ._command import compiler_folder
 from ._errors import CompileError, make
-from ._module import _ParameterFiles
-
-if TYPE_CHECKING:
-    from ._module import Parameters
+from ._module import Parameters, _ParameterFiles
 
 PathLike = Union[str, "os.PathLike[str]"]
 Progress = Callable[[str, int, int], object]
@@ -48,6 +46,14 @@ def find_compiler() -> str:
     return found
 
 
+class _ProgressFailed(Exception):
+    """What the callback of the progress raised; not an error of the child process."""
+
+    def __init__(self, failure: BaseException) -> None:
+        super().__init__()
+        self.failure = failure
+
+
 def _run(command: list[str], timeout: float | None, progress: Progress | None, descriptors: Sequence[int] = ()) -> tuple[int, str]:
     """(exit code, output). The child gets the descriptors. It is killed if the time is over or the callback fails."""
     if progress is None:
@@ -72,7 +78,10 @@ def _run(command: list[str], timeout: float | None, progress: Progress | None, d
                 for part in parts:
                     said = _STEP.fullmatch(part.decode(errors="replace"))
                     if said:
-                        progress(said[1], int(said[2]), int(said[3]))
+                        try:
+                            progress(said[1], int(said[2]), int(said[3]))
+                        except BaseException as failure:
+                            raise _ProgressFailed(failure) from None
                     else:
                         output += part.decode(errors="replace")
                 if not read:
@@ -85,7 +94,7 @@ def _run(command: list[str], timeout: float | None, progress: Progress | None, d
 
 def _descriptors(paths: Iterable[str]) -> list[int]:
     """The open ones among paths such as /dev/fd/3."""
-    found = []
+    found: list[int] = []
     for path in paths:
         named = _OPEN.fullmatch(path)
         if named is None:
@@ -118,7 +127,7 @@ def _failure(command: list[str], code: int, output: str) -> CompileError:
 def compile(model: Any, output: PathLike | None = None, *, target: str | Sequence[str] = "cpu",
             donate: str | Sequence[str] = (), alias: Mapping[str, str] | None = None, state: Mapping[str, str] | None = None,
             params_in: Parameters | None = None, param_names: Mapping[str, str] | None = None,
-            options: Sequence[str] = (), timeout: float | None = None, progress: Progress | None = None) -> str:
+            options: str | Sequence[str] = (), timeout: float | None = None, progress: Progress | None = None) -> str:
     """Compiles a model to a .heddle file and returns its path.
 
     model    the path of an ONNX file, its bytes, or an onnx.ModelProto
@@ -131,17 +140,20 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
              their values are not needed to compile, and `heddle.open` needs these files
     param_names  for such weights, the names that differ in the file: {"onnx::MatMul_123": "encoder.weight:transposed"}; with the ending, the weight is
              the transposed matrix
-    options  more arguments of `heddle compile`, such as ["--math", "fast"]
+    options  more arguments of `heddle compile`, such as "--math=fast" or ["--math", "fast"]
     timeout  in seconds
     progress called with the name of a stage ("import", "passes", "code", "write"), the number of steps that are done, and the number of all steps. An
              exception that it raises ends the compilation and is raised here
     """
+    doing = "compiling"
+    timeout = seconds_of(timeout, doing)
+    check_callable(progress, doing, "progress", "a function of a stage and two numbers")
     compiler = find_compiler()
     if not isinstance(model, (str, os.PathLike)) and output is None:
         raise make("TYPE", "heddle: compiling failed: a model that is not a file needs an output; pass output='model.heddle'")
     with tempfile.TemporaryDirectory(prefix="heddle-") as folder, _ParameterFiles() as files:
         if isinstance(model, (str, os.PathLike)):
-            source = os.fspath(cast(PathLike, model))
+            source = text_of(model, doing, "the path of the model")
         else:
             content = model.SerializeToString() if hasattr(model, "SerializeToString") else model
             if not isinstance(content, (bytes, bytearray, memoryview)):
@@ -150,20 +162,22 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
             source = os.path.join(folder, "model.onnx")
             with open(source, "wb") as file:
                 file.write(cast(bytes, content))
-        written = os.fspath(output) if output is not None else os.fspath(pathlib.Path(source).with_suffix(".heddle"))
-        targets = target if isinstance(target, str) else ",".join(target)
-        donated = [donate] if isinstance(donate, str) else donate
-        given = [f"--donate={name}" for name in donated] + [f"--alias={name}={result}" for name, result in (alias or {}).items()]
-        given += [f"--state={name}={result}" for name, result in (state or {}).items()]
+        written = text_of(output, doing, "output") if output is not None else os.fspath(pathlib.Path(source).with_suffix(".heddle"))
+        targets = ",".join(texts_of(target, doing, "target"))
+        given = [f"--donate={name}" for name in texts_of(donate, doing, "donate")]
+        given += [f"--alias={name}={result}" for name, result in pairs_of(alias, doing, "alias")]
+        given += [f"--state={name}={result}" for name, result in pairs_of(state, doing, "state")]
         left = files.named(params_in, "params_in")
         for scope, _ in left:
             if "=" in scope:
                 raise make("TYPE", f"heddle: compiling failed: scope '{scope}' of params_in has a '=', which ends a scope; choose another")
         given += [f"--params-in={scope}={path}" if scope else f"--params-in={path}" for scope, path in left]
-        given += [f"--param-name={name}={in_file}" for name, in_file in (param_names or {}).items()]
-        command = [compiler, source, "-o", written, "--target", targets, *given, *options]
+        given += [f"--param-name={name}={in_file}" for name, in_file in pairs_of(param_names, doing, "param_names")]
+        command = [compiler, source, "-o", written, "--target", targets, *given, *texts_of(options, doing, "options")]
         try:
             code, printed = _run(command, timeout, progress, _descriptors(path for _, path in left))
+        except _ProgressFailed as wrapped:
+            raise wrapped.failure from wrapped.failure.__cause__
         except subprocess.TimeoutExpired:
             raise make("DEADLINE_EXCEEDED", f"heddle: compiling '{source}' failed: it took more than {timeout} s and was ended") from None
         except OSError as wrong:

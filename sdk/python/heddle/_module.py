@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import operator
 import os
+from _collections_abc import Mapping, Sequence  # collections.abc, without the import of collections
 
 from . import _core
+from ._check import class_of, has, is_a, text_of, texts_of, wrong
 from ._errors import Error, MissingFileError, NotFoundError, make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO, Any, Iterator, Mapping, Sequence, Union
+    from typing import IO, Any, Generator, Iterator, TypeVar, Union
 
     from typing_extensions import Buffer
 
-    from ._records import Device, DeviceMemory
+    from . import _records
 
     PathLike = Union[str, "os.PathLike[str]"]
     ParameterFile = Union[PathLike, int, IO[bytes], Buffer]
     Parameters = Union[ParameterFile, Sequence[ParameterFile], Mapping[str, Union[ParameterFile, Sequence[ParameterFile]]]]
+    Self = TypeVar("Self", bound="Module")
+else:  # what typing.get_type_hints finds, without the import of typing
+    import io
+    from _collections_abc import Generator, Iterator
+
+    from ._later import Later
+
+    Any = Self = object
+    _records = Later("heddle._records")
+    PathLike = str | os.PathLike[str]
+    ParameterFile = PathLike | int | io.IOBase | bytes | bytearray | memoryview
+    Parameters = ParameterFile | Sequence[ParameterFile] | Mapping[str, ParameterFile | Sequence[ParameterFile]]
 
 
 def _json(text: str) -> Any:
@@ -32,23 +46,22 @@ class Runtime(_core.Runtime):
 
     config        the path of a heddle.toml; None: $HEDDLE_CONFIG, else the user's or the system's file
     config_text   TOML that overrides the file
-    plugin_paths  directories with manifests, searched first
+    plugin_paths  directories with manifests, or one of them, searched first
     environment   False: no configuration file of the user, no environment variables, and no plugins of other packages
     """
 
-    def __init__(self, config: PathLike | None = None, *, config_text: str = "", plugin_paths: Sequence[PathLike] = (), environment: bool = True):
-        paths = [os.fspath(path) for path in plugin_paths]
+    def __init__(self, config: PathLike | None = None, *, config_text: str = "", plugin_paths: PathLike | Sequence[PathLike] = (), environment: bool = True):
+        paths = texts_of(plugin_paths, "making a runtime", "plugin_paths")
         if environment:
             from . import _plugins
 
             paths += _plugins.plugin_paths()
-        super().__init__(os.fspath(config) if config is not None else "", config_text, paths, environment)
+        path = "" if config is None else text_of(config, "making a runtime", "config")
+        super().__init__(path, text_of(config_text, "making a runtime", "config_text", "a str"), paths, bool(environment))
 
-    def devices(self) -> list[Device]:
+    def devices(self) -> list[_records.Device]:
         """Every device, as `heddle devices` lists them."""
-        from ._records import device_of
-
-        return [device_of(device) for device in self.report("devices")["devices"]]
+        return [_records.device_of(device) for device in self.report("devices")["devices"]]
 
     def plugins(self) -> list[dict[str, Any]]:
         """Every plugin that was found, with its state and the reason."""
@@ -57,7 +70,7 @@ class Runtime(_core.Runtime):
 
     def report(self, topic: str) -> Any:
         """A report of heddle_runtime_report: "devices", "plugins", "config", "schema", "validation"."""
-        return _json(self._report(topic))
+        return _json(self._report(text_of(topic, "asking for a report", "its topic", "a str")))
 
     def __enter__(self) -> Runtime:
         return self
@@ -107,6 +120,7 @@ class _ParameterFiles:
         scopes: Mapping[str, Any] = parameters if hasattr(parameters, "items") else {"": parameters}  # type: ignore[assignment]
         out: list[tuple[str, str]] = []
         for scope, files in scopes.items():
+            scope = text_of(scope, f"reading {what}", "a scope", "a str")
             path = self._path(files, what)
             if path is not None:
                 out.append((scope, path))
@@ -123,8 +137,8 @@ class _ParameterFiles:
         return out
 
     @staticmethod
-    def _unknown(file: Any, what: str) -> TypeError:
-        return TypeError(f"heddle: {what}: expected a path, a descriptor, an open file or bytes, got {type(file).__name__}")
+    def _unknown(file: Any, what: str) -> Error:
+        return make("TYPE", f"heddle: {what}: expected a path, a descriptor, an open file or bytes, got {class_of(file)}")
 
     @staticmethod
     def _needed_path(file: Any) -> str | None:
@@ -140,7 +154,7 @@ class _ParameterFiles:
 
     def _path(self, file: Any, what: str) -> str | None:
         if isinstance(file, (str, os.PathLike)):
-            return os.fspath(file)
+            return text_of(file, f"reading {what}", "a path")
         given = file
         if hasattr(file, "getbuffer"):  # of io.BytesIO
             file = file.getbuffer()
@@ -151,10 +165,13 @@ class _ParameterFiles:
             file = file.fileno()
         if isinstance(file, bool):
             return None
-        if hasattr(type(file), "__index__") and getattr(file, "ndim", 0) == 0:  # NumPy's integers too
-            descriptor = operator.index(file)
+        if has(file, "__index__") and getattr(file, "ndim", 0) == 0:  # NumPy's integers too
+            try:
+                descriptor = operator.index(file)
+            except TypeError:  # an array of NumPy with one element that is no integer
+                return None
             if descriptor < 0:
-                raise ValueError(f"heddle: {what}: a descriptor is 0 or more, got {descriptor}")
+                raise make("INVALID_ARGUMENT", f"heddle: {what}: a descriptor is 0 or more, got {descriptor}")
             name = getattr(given, "name", None)
             self._given[f"/proc/self/fd/{descriptor}"] = f"'{name}'" if isinstance(name, str) else f"descriptor {descriptor}"
             return f"/proc/self/fd/{descriptor}"
@@ -168,7 +185,7 @@ class _ParameterFiles:
             raise TypeError(f"heddle: {what}: an array of type {view.format} is not the contents of a file; write arrays with numpy.savez into an io.BytesIO, "
                             "which gives them names, and pass that")
         if not view.c_contiguous:
-            raise ValueError(f"heddle: {what}: the bytes of a {type(file).__name__} are not contiguous; pass a copy, such as bytes(...)")
+            raise make("INVALID_ARGUMENT", f"heddle: {what}: the bytes of a {type(file).__name__} are not contiguous; pass a copy, such as bytes(...)")
         try:
             rest = view.cast("B")
         except TypeError:
@@ -181,6 +198,20 @@ class _ParameterFiles:
         return f"/proc/self/fd/{descriptor}"
 
 
+def _slots_of(devices: str | Mapping[str, str] | None, path: str) -> list[tuple[str, str]]:
+    """Slots and devices. "default" is the default slot, whose name is empty."""
+    doing = f"opening '{path}'"
+    if devices is None or isinstance(devices, str):
+        return [] if devices is None else [("", text_of(devices, doing, "devices"))]
+    if not has(devices, "items"):
+        raise wrong(doing, "devices", "the name of a device, such as 'cpu', or a dictionary of slots and names", devices)
+    out: list[tuple[str, str]] = []
+    for slot, device in devices.items():
+        name = text_of(slot, doing, "a slot of devices", "a str")
+        out.append(("" if name == "default" else name, text_of(device, doing, "a device of devices", "a str")))
+    return out
+
+
 class Module(_core.Module):
     """A compiled module on its devices, with its parameters. Made by `heddle.open`.
 
@@ -190,9 +221,11 @@ class Module(_core.Module):
     def __init__(self, runtime: Runtime, path: PathLike, devices: str | Mapping[str, str] | None = None, parameters: Parameters | None = None,
                  profile: bool = False, background: bool = False, over: Parameters | None = None,
                  check_hashes: bool = False):
-        slots = {"": devices} if isinstance(devices, str) else dict(devices or {})
+        path = text_of(path, "opening a module", "its path", of_bytes="os.fsdecode makes a path of bytes; write the contents of a module to a file first")
+        if not is_a(runtime, Runtime):
+            raise wrong(f"opening '{path}'", "runtime", "a heddle.Runtime", runtime)
         with _ParameterFiles() as files:
-            super().__init__(runtime, os.fspath(path), list(slots.items()), files.named(parameters, "parameters"), files.named(over, "over"),
+            super().__init__(runtime, path, _slots_of(devices, path), files.named(parameters, "parameters"), files.named(over, "over"),
                              (1 if profile else 0) | (4 if background else 0) | (8 if check_hashes else 0))
         self._loading = background
         self._files = files  # for errors
@@ -201,10 +234,9 @@ class Module(_core.Module):
 
     def function(self, name: str = "") -> _core.Function:
         """The function of that name; an empty name means the only one, or "main"."""
-        asked = name
+        asked = name = text_of(name, f"getting a function of '{self.path}'", "its name", "a str")
         found = self._functions.get(name)
         if found is None:
-            self.wait()
             if not name:
                 names = self.functions
                 name = names[0] if len(names) == 1 else "main"
@@ -213,29 +245,35 @@ class Module(_core.Module):
         return found
 
     def start(self, *arguments: Any, **named: Any) -> _core.Call:
-        """Starts a call of the only function, or "main", and returns a heddle.Call without waiting for it."""
+        """Starts a call of the only function, or "main", and returns a heddle.Call without waiting for it.
+
+        While parameters are loaded in the background, it waits for them; a coroutine awaits the module before: `await module`.
+        """
         return self.function().start(*arguments, **named)
 
     def state(self) -> _core.State:
         """A new state, for the option `state` of calls: its values are zero, and it shares the parameters and code of the module."""
+        self.wait()
         return self._state()
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits until the parameters are loaded, in a module that was opened with background=True; otherwise they are. Raises the error of loading."""
-        import time
+        if self._loading and not self._is_loaded(timeout):
+            raise make("DEADLINE_EXCEEDED", f"heddle: waiting for the parameters of '{self.path}' failed: they are still being loaded after {timeout} s")
+        self._loading = False
 
-        end = None if timeout is None else time.monotonic() + timeout
-        while self._loading:
-            left = 0.1 if end is None else min(0.1, max(end - time.monotonic(), 0.0))  # short, so that Ctrl-C ends the wait
-            try:
-                loaded = self._wait(left)
-            except Error as error:
-                self._files.reword(error)
-                raise
-            if loaded:
-                self._loading = False
-            elif end is not None and time.monotonic() >= end:
-                raise make("DEADLINE_EXCEEDED", f"heddle: waiting for the parameters of '{self.path}' failed: they are still being loaded after {timeout} s")
+    def _is_loaded(self, timeout: float | None) -> bool:
+        try:
+            return self._wait(timeout)
+        except Error as error:
+            self._files.reword(error)
+            raise
+
+    def __await__(self: Self) -> Generator[Any, Any, Self]:
+        """Waits as wait() does, without blocking the event loop, and returns the module."""
+        from ._async import await_module
+
+        return await_module(self)
 
     def refit(self, parameters: Parameters, *, over: Parameters | None = None) -> None:
         """Gives the parameters that these files have new values; the others keep theirs. Nothing is compiled or opened again, and states stay.
@@ -243,6 +281,7 @@ class Module(_core.Module):
         A call that began before uses only old values, one that begins afterwards only new ones. If it fails, the old values stay in use.
         `parameters` and `over` are those of `heddle.open`.
         """
+        self.wait()
         with _ParameterFiles() as files:
             self._refit(files.named(parameters, "parameters"), files.named(over, "over"))
 
@@ -262,11 +301,9 @@ class Module(_core.Module):
         statistics: dict[str, Any] = _json(self._instance_report("statistics"))
         return statistics
 
-    def memory(self) -> list[DeviceMemory]:
+    def memory(self) -> list[_records.DeviceMemory]:
         """The memory of each device, from the statistics."""
-        from ._records import memory_of
-
-        return [memory_of(device) for device in self.statistics()["devices"]]
+        return [_records.memory_of(device) for device in self.statistics()["devices"]]
 
     def route(self) -> dict[str, Any]:
         """The device of each slot and the variant of each executable, with the reasons."""
@@ -287,6 +324,9 @@ class Module(_core.Module):
             return self.function(name)
         except LookupError:
             raise AttributeError(f"heddle: module '{self.path}' has no function '{name}'; its functions are {', '.join(self.functions)}") from None
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(() if self.closed else self.functions)]
 
     def __getitem__(self, name: str) -> _core.Function:
         return self.function(name)
@@ -312,17 +352,19 @@ def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config:
          check_hashes: bool = False) -> Module:
     """Opens a .heddle file on devices.
 
-    devices     the device of the default slot, such as "cpu" or "cuda:0", or a dictionary of slots and devices; others are routed by the configuration
+    devices     the device of the default slot, such as "cpu" or "cuda:0", or a dictionary of slots and devices, such as {"default": "cpu"}; others are
+                routed by the configuration
     config      the path of a heddle.toml, for a runtime of its own
     parameters  a file, such as safetensors or GGUF, several, or a dictionary of scopes; each is a path, a descriptor, an open file, or its bytes
     over        files that are laid over `parameters`: their tensors take the place of those of the same name, each file's of earlier ones'
     runtime     instead of that of the process
     profile     measures each region, for `profile()`; calls are slower
-    background  returns as soon as the parameters are found; another thread loads them, and the first call waits for it
+    background  returns as soon as the parameters are found; another thread loads them, and the first call waits for it. `await module` and
+                `module.wait()` wait, too
     check_hashes  reads the parameters once more and raises DataLossError if they are not those that the module was compiled with
     """
     if runtime is not None and config is not None:
-        raise make("TYPE", f"heddle: opening '{os.fspath(path)}' failed: it takes a runtime or a config, got both; pass the config to Runtime")
+        raise make("TYPE", f"heddle: opening '{path!s}' failed: it takes a runtime or a config, got both; pass the config to Runtime")
     if runtime is None:
         runtime = Runtime(config) if config is not None else shared_runtime()
     try:
