@@ -410,6 +410,27 @@ class Calls(unittest.TestCase):
         self.assertGreaterEqual(memory.allocated, memory.requested)
         self.assertEqual(sum(memory.holders.values()), memory.requested)
 
+    def test_a_tensor_of_a_device_is_for_functions_of_all_modules(self):
+        x = np.arange(4, dtype="f4")
+        tensor = heddle.tensor(x)
+        x[:] = 0
+        self.assertEqual((tensor.shape, tensor.dtype, tensor.device, tensor.is_host), ((4,), "float32", "cpu:0", True))
+        with heddle.open(models.add(4), devices="cpu") as one, heddle.open(models.two_results(), devices="cpu") as other:
+            self.assertEqual(one(tensor, tensor).tolist(), [0, 2, 4, 6])
+            self.assertEqual(other(tensor, one(tensor, x)).total.tolist(), [0, 2, 4, 6])
+        self.assertEqual(tensor.tolist(), [0, 1, 2, 3])
+        with heddle.Runtime() as runtime:
+            held = runtime.tensor(np.ones((2, 0), "i8"), "cpu:0")
+        self.assertEqual(held.numpy().shape, (2, 0))
+        for wrong, kind, text in ((lambda: heddle.tensor([1]), TypeError, "making a tensor on device 'cpu:0' failed: got an object of class list"),
+                                  (lambda: heddle.tensor(None), TypeError, "got an object of class NoneType"),
+                                  (lambda: heddle.tensor(x[::2]), ValueError, "not contiguous"),
+                                  (lambda: heddle.tensor(x, "tpu"), LookupError, "tpu"),
+                                  (lambda: heddle.tensor(x, 5), TypeError, "device is a str, got int"),
+                                  (lambda: runtime.tensor(x), RuntimeError, "making a tensor failed: the runtime is closed")):
+            with self.assertRaisesRegex(kind, text):
+                wrong()
+
     def test_names_where_several_are_taken(self):
         with heddle.open(models.add(4), devices={"default": "cpu"}) as module:
             self.assertEqual(module.route(), heddle.open(models.add(4), devices="cpu").route())

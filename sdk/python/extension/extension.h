@@ -277,13 +277,14 @@ struct Source {
 // The argument or result that an array is for, for errors.
 struct Place {
   std::string_view function, kind, name;  // "main", "argument", "x"
-  const heddle_tensor_type_t* expected;
+  const heddle_tensor_type_t* expected;   // NULL: a tensor for any function
   const Device* device;
   std::string text() const;  // "heddle: argument 'x' of 'main' is f32[4]"
 };
 // Opens an array in host memory or on the place's device: contiguous, of an element type that a tensor may have. The array is then ready for work
 // on the stream.
 void open_source(PyObject* object, const Place& place, bool writable, Stream stream, Source* out);
+std::shared_ptr<const Device> device_of(heddle_runtime_device_t* device);
 // A tensor over the source's memory, which then belongs to the tensor. False, and nothing changes, if the device does not take it; an error if the
 // source is not in host memory.
 bool make_in_place(heddle_function_t* function, uint32_t index, bool is_result, Source* source, heddle_tensor_t** out);

@@ -11,19 +11,19 @@
 #include "completions.h"
 
 namespace heddle::python {
-namespace {
-
-// Smaller arrays are copied: that takes less time than lending them.
-constexpr uint64_t kInPlaceFrom = 4096;
-constexpr uint64_t kKeptMax = 1 << 20;
-constexpr uint64_t kCopiedWithGil = 64 << 10;
-
 std::shared_ptr<const Device> device_of(heddle_runtime_device_t* device) {
   heddle_runtime_device_properties_t properties{};
   properties.struct_size = sizeof(properties);
   check(heddle_runtime_device_describe(device, &properties));
   return std::make_shared<const Device>(Device{std::string(view(properties.name)), heddle_dlpack_device_of(device)});
 }
+
+namespace {
+
+// Smaller arrays are copied: that takes less time than lending them.
+constexpr uint64_t kInPlaceFrom = 4096;
+constexpr uint64_t kKeptMax = 1 << 20;
+constexpr uint64_t kCopiedWithGil = 64 << 10;
 
 std::deque<Value> values_of(heddle_function_t* function, uint32_t count,
                             heddle_status_t* (*ask)(const heddle_function_t*, uint32_t, heddle_tensor_type_t*)) {

@@ -247,6 +247,7 @@ void release_tensor(heddle_tensor_t* handle) {
 }
 
 std::string Place::text() const {
+  if (!expected) return "heddle: making a tensor on " + device->text() + " failed";
   return "heddle: " + std::string(kind) + " '" + std::string(name) + "' of '" + std::string(function) + "' is " +
          type_text(expected->element_type, expected->dims, expected->rank, expected->symbols);
 }

@@ -228,6 +228,25 @@ struct Runtime {
   }
 };
 
+// A tensor with a copy of an array, for every function on that device.
+nb::object make_device_tensor(Runtime& runtime, const std::string& name, nb::handle array) {
+  return runtime.use("making a tensor", [&] {
+    heddle_runtime_device_t* opened = nullptr;
+    check_without_gil([&] { return heddle_runtime_device(runtime.handle, c_string(name), &opened); });
+    const std::unique_ptr<heddle_runtime_device_t, void (*)(heddle_runtime_device_t*)> owned(opened, heddle_runtime_device_release);
+    const std::shared_ptr<const Device> device = device_of(opened);
+    Source source;
+    const Place place = {{}, {}, {}, nullptr, device.get()};
+    open_source(array.ptr(), place, false, Stream(), &source);
+    if (!source.on_host)
+      raise("UNIMPLEMENTED", place.text() + ": copying an array of that device is not implemented; use it as an argument");
+    heddle_tensor_t* made = nullptr;
+    check_without_gil(
+        [&] { return heddle_tensor_create(opened, source.type->type, source.dims, source.rank, source.data, source.size_bytes, &made); });
+    return make_tensor(made, device);
+  });
+}
+
 bool is_small(const std::string& path) {
   constexpr off_t kSmallBytes = 4 << 20;
   struct stat known;
@@ -346,6 +365,7 @@ NB_MODULE(_core, module) {
   nb::class_<Runtime>(module, "Runtime", nb::is_weak_referenceable())
       .def(nb::init<const std::string&, const std::string&, nb::list, bool>())
       .def("_report", &Runtime::report)
+      .def("_tensor", &make_device_tensor, nb::arg("device"), nb::arg("array").none())
       .def("close", &Runtime::close)
       .def_prop_ro("closed", [](const Runtime& self) { return self.closed; });
   nb::class_<State>(module, "State", nb::is_weak_referenceable(),

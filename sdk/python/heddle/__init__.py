@@ -39,7 +39,7 @@ __all__ = [
     "Device", "DeviceLostError", "DeviceMemory", "Error", "FailedPreconditionError", "Function", "InternalError", "InvalidArgumentError", "MissingFileError", "Module",
     "NotFoundError", "OutOfRangeError", "PermissionDeniedError", "ResourceExhaustedError", "Runtime", "State", "Tensor", "TensorType",
     "UnauthenticatedError", "UnavailableError", "UnimplementedError", "UnknownError", "compile", "devices", "empty", "merge_adapter", "open",
-    "plugins",
+    "plugins", "tensor",
 ]
 
 __version__ = "0.1.0"
@@ -48,6 +48,11 @@ __version__ = "0.1.0"
 def devices() -> list[_records.Device]:
     """Every device of this machine, as `heddle devices` lists them."""
     return shared_runtime().devices()
+
+
+def tensor(array: Any, device: str = "cpu") -> Tensor:
+    """A tensor with a copy of an array in host memory, for functions of all modules on that device, such as "cpu" or "cuda:0"."""
+    return shared_runtime().tensor(array, device)
 
 
 def plugins() -> list[dict[str, Any]]:

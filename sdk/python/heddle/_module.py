@@ -68,6 +68,10 @@ class Runtime(_core.Runtime):
         plugins: list[dict[str, Any]] = self.report("plugins")["plugins"]
         return plugins
 
+    def tensor(self, array: Any, device: str = "cpu") -> _core.Tensor:
+        """A tensor with a copy of an array in host memory, for functions of all modules of this runtime on that device, such as "cpu" or "cuda:0"."""
+        return self._tensor(text_of(device, "making a tensor", "device", "a str"), array)
+
     def report(self, topic: str) -> Any:
         """A report of heddle_runtime_report: "devices", "plugins", "config", "schema", "validation"."""
         return _json(self._report(text_of(topic, "asking for a report", "its topic", "a str")))
