@@ -74,4 +74,7 @@ def seconds_of(given: Any, doing: str) -> float | None:
         seconds = None
     if seconds is None or seconds != seconds:
         raise make("TYPE" if seconds is None else "INVALID_ARGUMENT", f"heddle: {doing} failed: timeout is a number of seconds or None, got {given!a:.80}")
-    return seconds if seconds < 1e9 else None  # for ever
+    seconds = max(seconds, 0.0)
+    if seconds >= 1e9:
+        return None  # for ever
+    return int(seconds) if seconds.is_integer() else seconds

@@ -221,18 +221,20 @@ def merge_adapter(base: PathLike, adapter: PathLike, output: PathLike, *, alpha:
     all        writes the other weights of `base`, too: a file for `parameters` of `heddle.open`
     timeout    in seconds
     """
+    doing = "merging"
+    timeout = seconds_of(timeout, doing)
     program = _find_params()
-    given = [f"--rename={old}={new}" for old, new in (rename or {}).items()]
+    given = [f"--rename={old}={new}" for old, new in pairs_of(rename, doing, "rename")]
     if transpose is not None:
-        globs = [transpose] if isinstance(transpose, str) else transpose
-        given += [f"--transpose={glob}" for glob in globs] or ["--no-transpose"]
+        given += [f"--transpose={glob}" for glob in texts_of(transpose, doing, "transpose")] or ["--no-transpose"]
     if alpha is not None:
         given.append(f"--alpha={float(alpha)!r}")
     if type is not None:
-        given.append(f"--type={type}")
+        given.append("--type=" + text_of(type, doing, "type", "a str"))
     if all:
         given.append("--all")
-    weights, change, written = (os.path.join(os.curdir, os.fspath(path)) for path in (base, adapter, output))  # never taken for a flag
+    named = ((base, "base"), (adapter, "adapter"), (output, "output"))
+    weights, change, written = (os.path.join(os.curdir, text_of(path, doing, what)) for path, what in named)  # never taken for a flag
     try:
         code, printed = _run([program, "merge", weights, change, "-o", written, *given], timeout, None)
     except subprocess.TimeoutExpired:

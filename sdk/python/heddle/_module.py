@@ -147,8 +147,8 @@ class _ParameterFiles:
     @staticmethod
     def _needed_path(file: Any) -> str | None:
         """The path of an open file that cannot be read without: an index names files in its directory, and the tensor of an .npy file has its name."""
-        path = getattr(file, "name", None)
-        if not isinstance(path, (str, bytes, os.PathLike)):
+        path: Any = getattr(file, "name", None)
+        if not has(path, "__fspath__") and not is_a(path, str) and not is_a(path, bytes):
             return None
         try:
             needs_it = os.pread(file.fileno(), 8, 0).lstrip().startswith((b"{", b"\x93NUMPY"))
