@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cpu/queue.h"
 #include "cpu/topology.h"
 #include "heddle/ext/library.h"
 
