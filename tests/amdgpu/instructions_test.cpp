@@ -773,6 +773,98 @@ TEST(AmdgpuInstructions, Gfx11NamesAndPairs) {
   EXPECT_EQ(w.vector(5, 0), 0x12344000u);
 }
 
+TEST(AmdgpuInstructions, ConstantsOfPackedF32) {
+  Single single("gfx90a");
+  Wave& w = single.wave();
+  for (unsigned lane = 0; lane < 64; ++lane) {
+    w.vector(0, lane) = u(static_cast<float>(lane) + 1);
+    w.vector(1, lane) = u(-3.5F);
+    for (unsigned n = 4; n < 12; ++n) w.vector(n, lane) = 7;
+  }
+  single.run(
+      "v_pk_mov_b32 v[4:5], 0, 0\nv_pk_mov_b32 v[6:7], 1.0, 2\nv_pk_add_f32 v[8:9], v[0:1], 0 neg_lo:[1,1] neg_hi:[1,1]\n"
+      "v_pk_mul_f32 v[10:11], v[0:1], 2.0 op_sel_hi:[1,0]\nv_pk_mov_b32 v[12:13], v[0:1], 0 op_sel:[1,0]");
+  for (unsigned lane = 0; lane < 64; ++lane) {
+    const float x = static_cast<float>(lane) + 1;
+    EXPECT_EQ(single.get64(4, lane), 0u);
+    EXPECT_EQ(w.vector(6, lane), u(1.0F));
+    EXPECT_EQ(w.vector(7, lane), 2u);
+    EXPECT_EQ(f(w.vector(8, lane)), -x);
+    EXPECT_EQ(f(w.vector(9, lane)), 3.5F);
+    EXPECT_EQ(f(w.vector(10, lane)), 2 * x);
+    EXPECT_EQ(f(w.vector(11, lane)), -7.0F);
+    EXPECT_EQ(w.vector(12, lane), u(-3.5F));
+    EXPECT_EQ(w.vector(13, lane), 0u);
+  }
+  // What the upper half of another constant is, nobody says.
+  for (const char* text : {"v_pk_add_f32 v[8:9], v[0:1], 1.0", "v_pk_mul_f32 v[8:9], v[0:1], 2.0 op_sel:[0,1] op_sel_hi:[1,0]",
+                           "v_pk_mov_b32 v[4:5], v[0:1], 1.0 op_sel:[0,1]"}) {
+    SCOPED_TRACE(text);
+    EXPECT_THROW(single.run(text), Fault);
+  }
+}
+
+// GFX12: functions of floats in scalar registers, whatever EXEC is.
+TEST(AmdgpuInstructions, ScalarFunctions) {
+  Single single("gfx1201");
+  Wave& w = single.wave();
+  w.set_exec(0);
+  single.prepare(
+      "v_s_exp_f32 s2, s0\nv_s_log_f32 s3, |s0|\nv_s_rcp_f32 s4, -s0\nv_s_rsq_f32 s5, |s0|\nv_s_sqrt_f32 s6, |s0|\nv_s_exp_f32 s7, s0 "
+      "clamp\n"
+      "v_s_exp_f16 s8, s1\nv_s_log_f16 s9, |s1|\nv_s_rcp_f16 s10, -s1\nv_s_rsq_f16 s11, |s1|\nv_s_sqrt_f16 s12, |s1|");
+  Random random{5};
+  for (unsigned round = 0; round < 2000; ++round) {
+    const auto bits = static_cast<uint32_t>(random.next());
+    w.scalars[0] = (bits & 0x807fffff) | (120u + bits % 12) << 23;                 // 2**-7 to 2**5
+    w.scalars[1] = static_cast<uint32_t>(random.next()) & 0xffff83ff;              // the upper half is not looked at
+    w.scalars[1] |= (10u + static_cast<uint32_t>(random.next() >> 40) % 9) << 10;  // 2**-5 to 2**4
+    const float x = f(w.scalars[0]), h = half(w.scalars[1] & 0xffff);
+    single.again();
+    const double a = std::fabs(double(x)), b = std::fabs(double(h));
+    const auto is = [&](unsigned n, double exact) { EXPECT_EQ(f(w.scalars[n]), static_cast<float>(exact)) << "s" << n << " of " << x; };
+    is(2, std::exp2(double(x)));
+    is(3, std::log2(a));
+    is(4, 1 / -double(x));
+    is(5, 1 / std::sqrt(a));
+    is(6, std::sqrt(a));
+    is(7, std::min(std::exp2(double(x)), 1.0));
+    const auto is_half = [&](unsigned n, double exact) { EXPECT_EQ(w.scalars[n], nearest_half(Quad{exact})) << "s" << n << " of " << h; };
+    is_half(8, std::exp2(double(h)));
+    if (b != 1) is_half(9, std::log2(b));
+    is_half(10, 1 / -double(h));
+    is_half(11, 1 / std::sqrt(b));
+    is_half(12, std::sqrt(b));
+    if (HasFailure()) return;
+  }
+  EXPECT_THROW(single.run("v_s_exp_f32 s2, s0 mul:2"), Fault) << "denormals are enabled";
+}
+
+// GFX12: scalar loads of less than a dword. Every byte of the rest of the register is written.
+TEST(AmdgpuInstructions, ScalarLoadsOfBytes) {
+  Single single("gfx1201");
+  Wave& w = single.wave();
+  std::array<uint8_t, 9> data = {0x11, 0x92, 0x33, 0xf4, 0x55, 0x76, 0x77, 0x88, 0x99};
+  constexpr uint64_t address = uint64_t{1} << 40;
+  single.machine().memory.map(address, data.data(), data.size(), false, "data");
+  w.set_scalar64(0, address);
+  w.set_scalar64(2, address + 3);
+  w.scalars[4] = 2;
+  for (unsigned n = 8; n < 20; ++n) w.scalars[n] = 0x5a5a5a5a;
+  single.run(
+      "s_load_u8 s8, s[0:1], 0x1\ns_load_i8 s9, s[0:1], 0x1\ns_load_u16 s10, s[0:1], 0x2\ns_load_i16 s11, s[0:1], 0x2\n"
+      "s_load_i8 s12, s[0:1], 0x5\ns_load_i16 s13, s[0:1], 0x4\ns_load_u8 s14, s[2:3], 0x0\ns_load_u16 s15, s[2:3], 0x1\n"
+      "s_load_u8 s16, s[0:1], s4 offset:0x6\ns_load_u16 s17, s[2:3], s4 offset:0x1\ns_load_i8 s18, s[2:3], -0x2\ns_wait_kmcnt 0x0");
+  const std::array<uint32_t, 11> expected = {0x92, 0xffffff92, 0xf433, 0xfffff433, 0x76, 0x7655, 0xf4, 0x7655, 0x99, 0x8877, 0xffffff92};
+  for (unsigned n = 0; n < expected.size(); ++n) EXPECT_EQ(w.scalars[8 + n], expected[n]) << "s" << 8 + n;
+  for (const char* text : {"s_load_u16 s8, s[0:1], 0x1", "s_load_u16 s8, s[0:1], 0x8", "s_load_u8 s8, s[0:1], 0x9",
+                           "s_load_u8 s8, s[0:1], 0x0\ns_mov_b32 s9, s8"}) {
+    SCOPED_TRACE(text);
+    EXPECT_THROW(single.run(text), Fault);
+    single.run("s_wait_kmcnt 0x0");
+  }
+}
+
 // Whatever the bytes are: an instruction that is executed, or a fault.
 TEST(AmdgpuInstructions, RandomBytes) {
   for (const char* processor : {"gfx90a", "gfx942", "gfx1100", "gfx1201"}) {

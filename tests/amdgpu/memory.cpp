@@ -70,6 +70,10 @@ const Size kStores[] = {
     {"b96", 12, false, false, false},      {"b128", 16, false, false, false},      {"d16_hi_b8", 1, false, true, true},
     {"d16_hi_b16", 2, false, true, true},  {"b8_d16_hi", 1, false, true, true},    {"b16_d16_hi", 2, false, true, true}};
 
+bool is_scalar(std::string_view name, unsigned bytes) {  // a size of s_load
+  return bytes >= 4 || name == "u8" || name == "i8" || name == "u16" || name == "i16";
+}
+
 bool set_size(Memo& m, std::string_view name, std::span<const Size> sizes) {
   for (const Size& s : sizes) {
     if (name == s.name) {
@@ -226,6 +230,10 @@ T combine(Atomic operation, T old, T data, T compare) {
   fault("this atomic operation is not implemented");
 }
 
+uint32_t sign_extended(const Memo& m, uint32_t value) {
+  return m.bytes == 1 ? static_cast<uint32_t>(static_cast<int8_t>(value)) : static_cast<uint32_t>(static_cast<int16_t>(value));
+}
+
 // What happens in memory, and the registers that it loads.
 void perform(Wave& w, Access& a) {
   if (a.performed) return;
@@ -235,8 +243,8 @@ void perform(Wave& w, Access& a) {
   if (m.space == Memo::ScalarMemory) {
     for (unsigned n = 0; n < m.registers; ++n) {
       uint32_t value = 0;
-      if (a.host[0][n] != nullptr) std::memcpy(&value, a.host[0][n], 4);
-      w.scalars[a.scalar_destination + n] = value;
+      if (a.host[0][n] != nullptr) std::memcpy(&value, a.host[0][n], std::min<size_t>(m.bytes, 4));
+      w.scalars[a.scalar_destination + n] = m.is_signed ? sign_extended(m, value) : value;
     }
     return;
   }
@@ -265,8 +273,7 @@ void perform(Wave& w, Access& a) {
         }
         uint32_t value = 0;
         if (host != nullptr) std::memcpy(&value, host, m.bytes);
-        if (m.is_signed)
-          value = m.bytes == 1 ? static_cast<uint32_t>(static_cast<int8_t>(value)) : static_cast<uint32_t>(static_cast<int16_t>(value));
+        if (m.is_signed) value = sign_extended(m, value);
         uint32_t& r = w.vector(destination, lane);
         if (!m.d16) {
           r = value;
@@ -610,10 +617,15 @@ void execute_scalar_memory(Wave& w, const Instruction& i) {
     const uint64_t stride = w.scalars[base.index + 1] >> 16 & 0x3fff;
     records = w.scalars[base.index + 2] * std::max<uint64_t>(stride, 1);
   }
-  const uint64_t start = (buffer ? w.scalar64(base.index) & 0xffffffffffff : w.scalar64(base.index)) & ~uint64_t{3};
+  // Whole dwords ignore the lowest two bits of the base and of the offset. GFX12's loads of a byte or of 16 bits do not.
+  const unsigned bytes = std::min<unsigned>(m.bytes, 4);
+  const uint64_t ignored = bytes == 4 ? 3 : 0;
+  const uint64_t start = (buffer ? w.scalar64(base.index) & 0xffffffffffff : w.scalar64(base.index)) & ~ignored;
   for (unsigned n = 0; n < m.registers; ++n) {
-    const uint64_t at = (added & ~uint64_t{3}) + 4 * n;
-    a.host[0][n] = buffer && at + 4 > records ? nullptr : global(w, 0, start + at, 4, false, false);
+    const uint64_t at = (added & ~ignored) + 4 * n;
+    if ((start + at) % bytes != 0)
+      fault("a scalar load of " + std::to_string(bytes) + " bytes at " + hex(start + at) + ", which is not aligned");
+    a.host[0][n] = buffer && at + bytes > records ? nullptr : global(w, 0, start + at, bytes, false, false);
   }
   a.lgkm = true;
   issue(w, w.scalar_queue, std::move(a));
@@ -705,7 +717,7 @@ bool find_memory(Instruction& i) {
     m.space = Memo::ScalarMemory;
     m.action = Memo::Load;
     i.execute = execute_scalar_memory;
-    return set_size(m, name, kLoads) && m.bytes >= 4;
+    return set_size(m, name, kLoads) && is_scalar(name, m.bytes);
   }
   if (take(name, "ds_")) {
     m.space = Memo::Lds;
@@ -779,7 +791,7 @@ void list_memory(std::vector<std::string>& names) {
     for (const AtomicName& a : kAtomics) names.push_back(std::string(space) + "atomic_" + a.name);
   }
   for (const Size& s : kLoads) {
-    if (s.bytes >= 4) names.push_back(std::string("s_load_") + s.name);
+    if (is_scalar(s.name, s.bytes)) names.push_back(std::string("s_load_") + s.name);
   }
   for (const char* name : {"ds_bpermute_b32", "ds_permute_b32", "ds_swizzle_b32", "ds_read2_b32", "ds_read2_b64", "ds_read2st64_b32",
                            "ds_read2st64_b64", "ds_write2_b32", "ds_write2_b64", "ds_write2st64_b32", "ds_write2st64_b64", "s_memtime",

@@ -245,7 +245,11 @@ void execute_packed(Wave& w, const Instruction& i) {
     fetch_raw(w, o, op.sources[n], i.constant[n], raw);
     const bool high[2] = {(i.op_sel >> n & 1) != 0, (i.op_sel_hi >> n & 1) != 0};
     const bool neg[2] = {(i.neg_lo >> n & 1) != 0, (i.neg_hi >> n & 1) != 0};
-    if (wide && o.form == Form::Constant && (high[0] || high[1])) fault("the upper half of a constant of two f32 is not implemented");
+    // Neither AMD's documents nor LLVM say what the upper half of a constant is, unless all of it is 0. v_pk_mov_b32 has no op_sel_hi: LLVM uses it with
+    // the same constant twice for a pair of registers that both get this constant (SIInstrInfo::expandPostRAPseudo, V_MOV_B64_PSEUDO).
+    const bool upper = high[0] || (high[1] && op.loop != nullptr);
+    if (wide && o.form == Form::Constant && i.constant[n] != 0 && upper)
+      fault("the upper half of a constant of two f32, other than 0, is not implemented");
     for (unsigned h = 0; h < 2; ++h) {
       const unsigned shift = !high[h] ? 0 : wide ? 32 : 16;
       const uint64_t half = wide ? 0xffffffff : 0xffff;
@@ -271,6 +275,12 @@ void execute_packed(Wave& w, const Instruction& i) {
   }
   for (unsigned lane = 0; lane < w.size; ++lane) low[lane] |= high[lane] << (wide ? 32 : 16);
   write_vector(w, i.operands[static_cast<size_t>(i.destination)], wide ? 2 : 1, w.exec(), low);
+}
+
+void check_output_modifier(const Wave& w, const Instruction& i) {
+  if (i.omod == 0) return;
+  const bool flushes = i.valu->result == Type::F32 ? w.mode.flush_out32 : w.mode.flush_out64;
+  if (!flushes) fault("an output modifier while denormals are enabled, which the hardware ignores");
 }
 
 struct Result {
@@ -388,23 +398,25 @@ void bind_valu(Instruction& i) {
 }
 
 void execute_valu(Wave& w, const Instruction& i) {
-  if (i.omod != 0) {
-    const bool flushes = i.valu->result == Type::F32 ? w.mode.flush_out32 : w.mode.flush_out64;
-    if (!flushes) fault("an output modifier while denormals are enabled, which the hardware ignores");
-  }
+  check_output_modifier(w, i);
   Result result;
   compute(w, i, result);
   store(w, i, result);
 }
 
-// GFX11.5 and later compute with floats in scalar registers, too: one lane of the vector instruction of the same name.
+// GFX11.5 and later compute with floats in scalar registers, too: one lane of the vector instruction of the same name, whatever EXEC is. RDNA4 ISA:
+// s_add_f32 and the like, which have no modifiers, and v_s_exp_f32 and the like, which have those of VOP3. A result of 16 bits clears the upper half.
 void execute_scalar_float(Wave& w, const Instruction& i) {
   const Valu& op = *i.valu;
+  check_output_modifier(w, i);
   uint64_t sources[3] = {}, result = 0, mask = 0;
   for (unsigned n = 0; n < 3; ++n) {
     if (op.sources[n] == Type::None) continue;
     const Operand& o = i.operands[static_cast<size_t>(i.source[n])];
     sources[n] = o.form == Form::Constant ? i.constant[n] : read_scalar(w, o, Type::B32);
+    const uint64_t sign = is_half(op.sources[n]) ? 0x8000 : 0x80000000;
+    if (o.abs) sources[n] &= ~sign;
+    if (o.neg) sources[n] ^= sign;
   }
   op.loop(mode_of(w, i), 1, &result, &sources[0], &sources[1], &sources[2], 0, &mask);
   if ((op.flags & kCompare) != 0) {
@@ -415,9 +427,12 @@ void execute_scalar_float(Wave& w, const Instruction& i) {
 }
 
 bool bind_scalar_float(Instruction& i) {
-  if (i.mnemonic.substr(0, 2) != "s_" || (i.mnemonic.find("_f32") == std::string::npos && i.mnemonic.find("_f16") == std::string::npos))
+  const bool modifiers = i.mnemonic.substr(0, 4) == "v_s_";
+  if (!modifiers &&
+      (i.mnemonic.substr(0, 2) != "s_" || (i.mnemonic.find("_f32") == std::string::npos && i.mnemonic.find("_f16") == std::string::npos)))
     return false;
-  const Valu* op = find_float_valu("v_" + i.mnemonic.substr(2));
+  if (i.op_sel != 0) return false;
+  const Valu* op = find_float_valu("v_" + i.mnemonic.substr(modifiers ? 4 : 2));
   if (op == nullptr || (op->flags & ~(kCompare | kAccumulate | kKeepsHigh)) != 0) return false;
   i.valu = op;
   const size_t sources = op->sources[2] != Type::None ? 3 : op->sources[1] != Type::None ? 2 : 1;
@@ -428,7 +443,7 @@ bool bind_scalar_float(Instruction& i) {
     if (next > i.operands.size()) return false;
     const Operand& o = i.operands[static_cast<size_t>(i.source[n])];
     if (o.form == Form::Constant) i.constant[n] = constant_bits(o, op->sources[n]);
-    if (o.neg || o.abs || registers_of(op->sources[n]) != 1) return false;
+    if ((!modifiers && (o.neg || o.abs)) || registers_of(op->sources[n]) != 1) return false;
   }
   if (next != i.operands.size()) return false;
   i.execute = execute_scalar_float;
