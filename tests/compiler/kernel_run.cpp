@@ -416,8 +416,6 @@ void expect_close(const Tensor& got, const Tensor& wanted, const CheckOptions& o
 
 namespace {
 
-// EXPECTs that all of the kernel's instructions are known to the disassembler HEDDLE_OBJDUMP, if there is one, that one of them stores, and that
-// threads that share memory wait for each other.
 bool has_strategy(const targets::Target& target, const std::string& name) {
   return llvm::any_of(target.strategies(), [&](const auto& strategy) { return strategy->name() == name; });
 }
