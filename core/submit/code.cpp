@@ -56,7 +56,7 @@ Result<Shared<Code>> load_code(SharedTable& table, const memory::Ref<memory::Dev
     made.shared_memory_bytes = resources->shared_memory_bytes();
     made.workspace_bytes = resources->workspace_bytes();
     made.cost = resources->cost();
-    made.flags = resources->flags();
+    made.flags = resources->flags().value_or(0);
     add(&made, sizeof(made));
     made.name = add_text(to_c(entry->name()->string_view()));
     made.arguments = next_argument;

@@ -8,7 +8,9 @@
 // A file is: kMagic, its size, the key, zeros up to a page; the values in the order of the globals; a digest of all that at its end. Numbers are in the
 // machine's byte order, since no other machine reads them.
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,8 +79,7 @@ void Instance::log_not_kept(uint32_t level, std::string_view why) const {
 }
 
 std::string Instance::digest_of_weights(const open::FileIdentity& file, const Located& located, uint32_t global) const {
-  const auto begin_ns = static_cast<uint64_t>(located.begin.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(located.begin.tv_nsec);
-  if (begin_ns < std::max(file[open::kFileModified], file[open::kFileChanged]) + kTickNs) {
+  if (has_fresh_files_) {
     log_not_kept(HEDDLE_LOG_INFO, "a file of weights was written just before it was read");
     return {};
   }
@@ -92,15 +93,25 @@ std::string Instance::digest_of_weights(const open::FileIdentity& file, const Lo
   const memory::WeightExtent& extent = located.extents[global];
   std::string digest, why = "a file of weights that was read before is not open any more";
   if (extent.file == file) {
+    // While pages that a process has mapped and written are not on the disk, it may write them again without another time of modification.
+    fdatasync(extent.descriptor);
     why = host::read_sha256(std::string(extent.path), extent.descriptor, {}, UINT64_MAX, &digest);
     if (why.empty()) why = open::change_since(file, extent.descriptor);
   }
   if (!why.empty()) {
-    log_not_kept(HEDDLE_LOG_WARN, why);
+    log_not_kept(HEDDLE_LOG_INFO, why);
     return {};
   }
-  cache().keep(name, known + digest);
+  // tmpfs does not note the time of such writes.
+  struct statfs system;
+  if (fstatfs(extent.descriptor, &system) == 0 && system.f_type != TMPFS_MAGIC) cache().keep(name, known + digest);
   return digest;
+}
+
+void Instance::note_fresh_files(const Located& located) {
+  const auto begin_ns = static_cast<uint64_t>(located.begin.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(located.begin.tv_nsec);
+  for (const memory::WeightExtent& extent : located.extents)
+    has_fresh_files_ |= begin_ns < std::max(extent.file[open::kFileModified], extent.file[open::kFileChanged]) + kTickNs;
 }
 
 Instance::DerivedFile Instance::derived_file(const Located& located, const Globals& made) const {
@@ -109,6 +120,11 @@ Instance::DerivedFile Instance::derived_file(const Located& located, const Globa
   // Rules could choose other kernels in another process.
   if (config.param_io.derived_cache_bytes == 0 || !config.prefers.empty() || config.security.strict || config.security.strict_modules)
     return file;
+  if (module::UserCache::default_folder("derived").empty()) {
+    log_not_kept(HEDDLE_LOG_WARN,
+                 "there is no cache directory, since neither XDG_CACHE_HOME nor HOME is an absolute path that this process may use");
+    return file;
+  }
   std::string key = derived_key(located, made, true);
   if (key.empty()) return file;
   for (const memory::Ref<memory::Device>& device : devices_) {
@@ -180,8 +196,6 @@ void Instance::keep_derived(const DerivedFile& file, const Globals& made) noexce
   std::string why;
   if (all > most) {
     why = "they are larger than param_io.derived_cache";
-  } else if (module::UserCache::default_folder("derived").empty()) {
-    why = "there is no cache directory, since neither XDG_CACHE_HOME nor HOME is an absolute path that this process may use";
   } else {
     const module::UserCache files = cache();
     files.trim(most - all, is_entry);

@@ -144,6 +144,8 @@ Status Instance::locate_again(const std::vector<uint32_t>& globals, Located& loc
     const open::FileIdentity& before = origins_[i].identity.file;
     std::string change = open::change_since(before, extent->descriptor);
     if (!std::equal(before.begin(), before.begin() + open::kFileSize, extent->file.begin())) change = "it is another file than before";
+    if (change.empty() && before[open::kFileChanged] != extent->file[open::kFileChanged])
+      change = "it was modified, or its mode or links were";
     if (!change.empty()) {
       return error(HEDDLE_STATUS_FAILED_PRECONDITION, "{} changed since '{}' was read from it: {}; name a file that has it", extent->path,
                    module::one_line(parameter.name()->string_view()), change);
@@ -204,6 +206,7 @@ void Instance::Located::drop_unused_names(const std::vector<bool>& in_memory) {
 }
 
 Result<memory::Ref<Globals>> Instance::make_globals(const Located& located, const Globals* current, State& state) {
+  note_fresh_files(located);
   auto made = memory::Ref<Globals>::adopt(new Globals());
   made->places = machine_.globals;
   made->weights.resize(made->places.size());

@@ -172,6 +172,8 @@ class Instance final : public memory::Counted {
   // SHA-256 of a file of weights, of which the global is read. Empty, with a line in the log, if it cannot be relied on.
   std::string digest_of_weights(const open::FileIdentity& file, const Located& located, uint32_t global) const;
   void log_not_kept(uint32_t level, std::string_view why) const;
+  // Whether a file was written so shortly before it was read that a later change could have the same time.
+  void note_fresh_files(const Located& located);
   // False, and nothing is changed, if there is no such file or it is damaged.
   bool read_derived(DerivedFile& file, Globals& made);
   // Failures are logged.
@@ -216,7 +218,8 @@ class Instance final : public memory::Counted {
   memory::Ref<Globals> globals_ = memory::Ref<Globals>::adopt(new Globals());
   std::mutex refit_mutex_;  // for one at a time; guards the next two members
   std::vector<open::ParameterFiles::Named> names_;
-  std::vector<Origin> origins_;  // one per global
+  std::vector<Origin> origins_;   // one per global
+  bool has_fresh_files_ = false;  // at any load or refit
 };
 
 }  // namespace heddle::submit

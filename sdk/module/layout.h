@@ -21,7 +21,7 @@ constexpr uint8_t kMagic[8] = {0x8F, 'H', 'D', 'L', '\r', '\n', 0x1A, '\n'};
 // A reader refuses a different major version, and a minor version newer than its own.
 constexpr uint16_t kFormatMajor = 0;
 constexpr uint16_t kFormatMinor = 3;
-// 0.3: checks of kernels, compute units; pitches of bindings, which a reader of 0.2 ignores.
+// 0.3: checks of kernels, compute units, flags of entries; pitches of bindings, which a reader of 0.2 ignores.
 // 0.2: operations; types of bindings, which a reader of 0.1 ignores.
 // A writer states the first for a file without the additions of 0.3, and the second if it has no operations either, so that older readers accept it.
 constexpr uint16_t kFormatMinorOfOperations = 2;

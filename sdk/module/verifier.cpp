@@ -150,7 +150,8 @@ class ModuleChecker {
         return in(where, broken("subgroup size ", need->subgroup_size(), " is above ", kMaxWorkgroupSize));
       if (need->workspace_bytes() > kMaxWorkspaceBytes)
         return in(where, broken("workspace of ", need->workspace_bytes(), " bytes is above ", kMaxWorkspaceBytes));
-      if (need->flags() > HEDDLE_ENTRY_IN_ORDER) return in(where, broken("flags ", need->flags(), " are unknown"));
+      if (const uint32_t flags = need->flags().value_or(0); flags > HEDDLE_ENTRY_IN_ORDER)
+        return in(where, broken("flags ", flags, " are unknown"));
       if (need->shared_memory_bytes() > kMaxWorkspaceBytes) {
         return in(where, broken("shared memory of ", need->shared_memory_bytes(), " bytes is above ", kMaxWorkspaceBytes));
       }

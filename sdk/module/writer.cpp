@@ -46,6 +46,12 @@ uint16_t minor_of(const module_format::ModuleT& module) {
     auto asks_units = [](const auto& at) { return static_cast<module_format::Op>(at.op()) == module_format::Op::ComputeUnits; };
     if (program.checks || std::any_of(program.code.begin(), program.code.end(), asks_units)) minor = kFormatMinor;
   };
+  for (const auto& executable : module.executables) {
+    for (const auto& variant : executable->variants) {
+      auto has_flags = [](const auto& resources) { return resources->flags.value_or(0) != 0; };
+      if (std::any_of(variant->resources.begin(), variant->resources.end(), has_flags)) minor = kFormatMinor;
+    }
+  }
   for (const auto& program : module.initializer) look(*program);
   for (const auto& function : module.functions) {
     if (function->donations) minor = kFormatMinor;

@@ -179,6 +179,13 @@ class State(unittest.TestCase):
             self.assertIsNone(dropped())
             self.assertEqual(before - module.memory()[0].requested, 8)
 
+    def test_a_wrong_result_array_changes_nothing(self):
+        with heddle.open(self.counter) as module:
+            for wrong in (np.empty(2, "i8"), np.empty((1, 1), "i8"), np.empty(1, "i4")):
+                with self.assertRaisesRegex(heddle.InvalidArgumentError, r"result 'count' is i64\[1\], got an? \\w+ of .* to write it to"):
+                    module(out=wrong)
+            self.assertEqual(module().item(), 0)
+
     def test_what_cannot_be_state(self):
         add = models.model_of([helper.make_node("Add", ["x", "y"], ["z"])], [models.value("x", ["n"]), models.value("y", ["n"])],
                               [models.value("z", ["n"])])

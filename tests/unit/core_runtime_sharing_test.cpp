@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the instances of one runtime have together, on every driver: code, and values computed from weights.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -508,6 +510,24 @@ TEST_P(RuntimeDerivedCache, IsFoundByContent) {
   const Loaded changed = load(other);
   EXPECT_EQ(changed.result, 25);
   EXPECT_EQ(changed.dispatches, 1);
+}
+
+// Later writes through a mapping do not change the file's times while its pages are not on the disk.
+TEST_P(RuntimeDerivedCache, SeesWhatIsWrittenThroughAMapping) {
+  const std::string one = old("one", 1);
+  const auto size = std::filesystem::file_size(one);
+  const int file = ::open(one.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(file, 0);
+  void* mapping = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  ASSERT_NE(mapping, MAP_FAILED);
+  float* values = reinterpret_cast<float*>(static_cast<char*>(mapping) + size - kWidth * sizeof(float));
+  for (float value : {2.0f, 3.0f, 4.0f}) {
+    std::fill(values, values + kWidth, value);
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    EXPECT_EQ(load(one).result, 20 + value);
+  }
+  munmap(mapping, size);
 }
 
 TEST_P(RuntimeDerivedCache, IsAbsentUnlessItIsAskedFor) {

@@ -61,14 +61,14 @@ class ViewerFile {
       const int from = ::open(part().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
       if (from < 0) return false;
       std::FILE* const copy = open_file(path_ + ".new");
+      ssize_t got = 0;
       if (copy) {
         file_ = copy;
         char bytes[4096];
-        ssize_t got;
         while ((got = ::read(from, bytes, sizeof bytes)) > 0) put({bytes, static_cast<size_t>(got)});
       }
       ::close(from);
-      if (!copy) return false;
+      if (!copy || got < 0) return false;
     }
     put("ee");
     text("segments");

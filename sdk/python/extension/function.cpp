@@ -210,7 +210,7 @@ struct Invocation {
         stream = stream_of(object, function.name);
         is_ordered = true;
       } else {
-        refuse("it has no argument '" + nb::cast<std::string>(nb::handle(key)) + "'; its arguments are " + names_of(function.arguments));
+        refuse("it has no argument " + repr_of(nb::handle(key)) + "; its arguments are " + names_of(function.arguments));
       }
     }
   }
@@ -417,6 +417,10 @@ struct Invocation {
         frame->temporary.push_back(made);
         continue;
       }
+      // Extents with symbols are compared when the call is over.
+      bool fits = source->type->type == value.type.element_type && source->rank == value.type.rank;
+      for (uint32_t k = 0; fits && k < value.type.rank; ++k) fits = value.type.dims[k] < 0 || value.type.dims[k] == source->dims[k];
+      if (!fits) refuse_result(i, *source, value.type.element_type, value.type.dims, value.type.rank, value.type.symbols);
       copied_results.resize(count);
       copied_results[i] = std::move(source);
     }
@@ -547,13 +551,17 @@ struct Invocation {
     return made;
   }
 
+  [[noreturn]] void refuse_result(size_t index, const Source& source, heddle_element_type_t type, const int64_t* dims, uint32_t rank,
+                                  const heddle_string_t* symbols = nullptr) const {
+    refuse("result '" + function.results[index].text + "' is " + type_text(type, dims, rank, symbols) + ", got an array of " +
+               type_text(source.type->type, source.dims, source.rank) + " to write it to",
+           "INVALID_ARGUMENT");
+  }
+
   void read_result(size_t index, Source& source) {
     heddle_tensor_t* tensor = frame->results[index];
     if (!same_dims(tensor, source)) {
-      refuse("result '" + function.results[index].text + "' is " +
-                 type_text(heddle_tensor_element_type(tensor), heddle_tensor_dims(tensor), heddle_tensor_rank(tensor)) +
-                 ", got an array of " + type_text(source.type->type, source.dims, source.rank) + " to write it to",
-             "INVALID_ARGUMENT");
+      refuse_result(index, source, heddle_tensor_element_type(tensor), heddle_tensor_dims(tensor), heddle_tensor_rank(tensor));
     }
     function.bytes_copied += source.size_bytes;
     check_without_gil([&] { return heddle_tensor_read(tensor, source.data, source.size_bytes); });

@@ -173,6 +173,10 @@ void open_dlpack(PyObject* object, const Place& place, bool on_cuda, Stream stre
   out->on_host = !on_cuda;
   nb::object capsule;
   try {
+    nb::handle source(object);
+    // PyTorch's lazy negation, which DLPack does not know.
+    if (nb::hasattr(source, "is_neg") && PyObject_IsTrue(source.attr("is_neg")().ptr()) == 1)
+      refuse(place, "a tensor whose values are to be negated when they are read", "pass resolve_neg() of it", "INVALID_ARGUMENT");
     capsule = capsule_of(object, on_cuda, stream);
   } catch (nb::python_error& error) {
     refuse_export(place, object, reason_of(error));
