@@ -182,7 +182,7 @@ class State(unittest.TestCase):
     def test_a_wrong_result_array_changes_nothing(self):
         with heddle.open(self.counter) as module:
             for wrong in (np.empty(2, "i8"), np.empty((1, 1), "i8"), np.empty(1, "i4")):
-                with self.assertRaisesRegex(heddle.InvalidArgumentError, r"result 'count' is i64\[1\], got an? \\w+ of .* to write it to"):
+                with self.assertRaisesRegex(heddle.InvalidArgumentError, r"result 'count' is i64\[1\], got an? \w+ of .* to write it to"):
                     module(out=wrong)
             self.assertEqual(module().item(), 0)
 
