@@ -26,6 +26,7 @@ constexpr stream::Vendor kVendor = {
     .look = "check nvidia-smi and CUDA_VISIBLE_DEVICES",
     .streams = "use a stream of the CUDA runtime, or of the primary context, on this device",
 };
+constexpr heddle_string_t kCodeFormats[] = {sdk::string_of(HEDDLE_CODE_CUBIN), sdk::string_of(HEDDLE_CODE_PTX)};
 
 int attribute(const Api& api, CUdevice_attribute which, CUdevice device) {
   int value = 0;
@@ -102,10 +103,7 @@ class Instance : public stream::Instance {
     return result;
   }
 
-  const std::vector<heddle_string_t>& code_formats() const override {
-    static const std::vector<heddle_string_t> formats = {sdk::string_of(HEDDLE_CODE_CUBIN), sdk::string_of(HEDDLE_CODE_PTX)};
-    return formats;
-  }
+  std::span<const heddle_string_t> code_formats() const noexcept override { return kCodeFormats; }
   const char* lack(uint32_t ordinal) const override { return facts_[ordinal].lack; }
   std::unique_ptr<stream::Backend> make_backend(uint32_t ordinal) override { return std::make_unique<Backend>(cuda_, facts_[ordinal]); }
 

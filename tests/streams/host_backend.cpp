@@ -131,8 +131,8 @@ struct HostContext {
   std::atomic<uint64_t> used_bytes{0};
 };
 std::mutex mutex_of_contexts;
-std::map<int, HostContext*> contexts;    // under mutex_of_contexts
-thread_local Context current = nullptr;  // of this thread
+std::map<int, HostContext*>& contexts = *new std::map<int, HostContext*>;  // never destroyed (HD-L-02); under mutex_of_contexts
+thread_local Context current = nullptr;                                    // of this thread
 
 // Work in order, in a thread of its own.
 class HostStream {

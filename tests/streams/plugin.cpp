@@ -17,6 +17,7 @@ constexpr stream::Vendor kVendor = {
     .look = "raise the option device_count",
     .streams = "use a stream of this device",
 };
+constexpr heddle_string_t kCodeFormats[] = {sdk::string_of(HEDDLE_CODE_X86_64_ELF)};
 
 heddle_status_t* read_count(const heddle_host_t* host, uint32_t* out) {
   *out = 1;
@@ -51,10 +52,7 @@ class Instance : public stream::Instance {
     return nullptr;
   }
 
-  const std::vector<heddle_string_t>& code_formats() const override {
-    static const std::vector<heddle_string_t> formats = {sdk::string_of(HEDDLE_CODE_X86_64_ELF)};
-    return formats;
-  }
+  std::span<const heddle_string_t> code_formats() const noexcept override { return kCodeFormats; }
   heddle_device_link_t link(uint32_t, uint32_t) const override {
     heddle_device_link_t link = {};
     link.kind = HEDDLE_LINK_FABRIC;

@@ -29,7 +29,7 @@ constexpr sdk::stream::Vendor kVendor = {"test.cuda", "0", "cuda", "CUDA", "cuda
 class Instance : public sdk::stream::Instance {
  public:
   explicit Instance(const heddle_host_t* its_host) : sdk::stream::Instance(its_host, kVendor) { devices.push_back(&facts_); }
-  const std::vector<heddle_string_t>& code_formats() const override { return formats_; }
+  std::span<const heddle_string_t> code_formats() const noexcept override { return {}; }
   heddle_device_link_t link(uint32_t, uint32_t) const override { return {}; }
   const char* lack(uint32_t) const override { return nullptr; }
   std::unique_ptr<sdk::stream::Backend> make_backend(uint32_t) override { return nullptr; }
@@ -37,7 +37,6 @@ class Instance : public sdk::stream::Instance {
 
  private:
   cuda::Facts facts_;
-  std::vector<heddle_string_t> formats_;
 };
 
 // The one stream, and how many of its copies fail.

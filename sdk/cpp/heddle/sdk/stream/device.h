@@ -10,6 +10,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -68,7 +69,7 @@ class Instance {
   heddle_plugin_instance_t* handle() noexcept { return reinterpret_cast<heddle_plugin_instance_t*>(this); }
 
   // The kinds of code, for descriptions.
-  virtual const std::vector<heddle_string_t>& code_formats() const = 0;
+  virtual std::span<const heddle_string_t> code_formats() const noexcept = 0;
   // Of two different devices.
   virtual heddle_device_link_t link(uint32_t a, uint32_t b) const = 0;
   // What a device lacks that the driver needs, e.g. "memory pools"; NULL if nothing.
