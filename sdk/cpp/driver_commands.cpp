@@ -62,6 +62,7 @@ class Reader {
         if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) {
           return failed(HEDDLE_STATUS_INVALID_ARGUMENT, "a pattern of %u bytes is none of 1, 2, 4 and 8", bytes);
         }
+        if (fill.reserved != 0) return failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its reserved field is %u, not 0 [HD-E-04]", fill.reserved);
         return range("filling", fill.target, fill.offset, fill.length);
       }
       case HEDDLE_COMMAND_UPDATE: {

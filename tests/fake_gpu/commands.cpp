@@ -130,6 +130,9 @@ class Reader {
     if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) {
       return failed(HEDDLE_STATUS_INVALID_ARGUMENT, "a pattern of " + std::to_string(bytes) + " bytes is none of 1, 2, 4 and 8");
     }
+    if (fill.reserved != 0) {
+      return failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its reserved field is " + std::to_string(fill.reserved) + ", not 0 [HD-E-04]");
+    }
     ++submission_->copies;
     step([to, bytes, length = fill.length, pattern = fill.pattern]() -> heddle_status_t* {
       for (uint64_t i = 0; i < length; ++i) to[i] = static_cast<char>(pattern >> (8 * (i % bytes)));

@@ -346,6 +346,18 @@ TEST_F(StreamDriver, AReplayWhoseCopyOverlapsIsRefused) {
   for (heddle_buffer_t* buffer : {one, other}) driver->buffer_api->free(buffer);
 }
 
+TEST_F(StreamDriver, AFillWhoseReservedFieldIsSetIsRefused) {
+  heddle_buffer_t* buffer = driver->make_buffer(64);
+  heddle_command_t fill = {};
+  fill.kind = HEDDLE_COMMAND_FILL;
+  fill.as.fill = {buffer, 0, 4, 1, 1, 7};
+  EXPECT_FAILS(driver->submit({fill}, {}, {}), HEDDLE_STATUS_INVALID_ARGUMENT,
+               "streams: command 0 (fill) failed: its reserved field is 7, not 0 [HD-E-04]");
+  fill.as.fill.reserved = 0;
+  EXPECT_OK(driver->run({fill}));
+  driver->buffer_api->free(buffer);
+}
+
 // Work that takes some milliseconds, and signals.
 void enqueue_slow_work(OpenDriver& driver, heddle_buffer_t* buffer, heddle_point_t point) {
   heddle_command_t fill = {};

@@ -98,6 +98,9 @@ class CommandReader {
                  "%s: command %u (fill of %llu bytes) failed: a pattern of %u bytes is none of 1, 2, 4 and 8", number(command.length),
                  bytes);
     }
+    if (command.reserved != 0) [[unlikely]]
+      return bad(HEDDLE_STATUS_INVALID_ARGUMENT, "%s: command %u (fill) failed: its reserved field is %u, not 0 [HD-E-04]",
+                 command.reserved);
     return self().emit_fill(target, command.length, command.pattern, bytes);
   }
 
