@@ -154,6 +154,7 @@ void Backend::unload_module(stream::Module module) noexcept {
 }
 
 heddle_status_t* Backend::load_entry(Loading& loading, stream::Module module, const heddle_entry_params_t& params, Entry* entry) {
+  // Code for older targets has no griddepcontrol.wait, whatever its flags say.
   int number = 0;
   bool exact = false;
   entry->starts_early = parse_target(sdk::view_of(loading.params.target), &number, &exact) && number >= 90;

@@ -639,7 +639,7 @@ class HostBackend : public stream::Backend {
     if (!kernel) return loading.entry_failed(HEDDLE_STATUS_NOT_FOUND, "its code has no function of that name");
     HostFunction& function = host(module)->functions.emplace_back(HostFunction{kernel, params.workspace_bytes});
     entry->function = reinterpret_cast<Function>(&function);
-    entry->starts_early = settings_.early;
+    entry->starts_early |= settings_.early;
     return nullptr;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The ring of pinned slots without a device: CUDA's functions are stand-ins here, a stream is a thread that copies in its own time, and
-// device memory is memory.
+// The ring of pinned slots, and loading, without a device: CUDA's functions are stand-ins here, a stream is a thread that copies in its own time,
+// and device memory is memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,11 @@ constexpr sdk::stream::Vendor kVendor = {"test.cuda", "0", "cuda", "CUDA", "cuda
 
 class Instance : public sdk::stream::Instance {
  public:
-  explicit Instance(const heddle_host_t* its_host) : sdk::stream::Instance(its_host, kVendor) { devices.push_back(&facts_); }
+  explicit Instance(const heddle_host_t* its_host) : sdk::stream::Instance(its_host, kVendor) {
+    devices.push_back(&facts_);
+    facts_.capability = 90;
+    facts_.max_threads = facts_.block[0] = facts_.block[1] = facts_.block[2] = 64;
+  }
   std::span<const heddle_string_t> code_formats() const noexcept override { return {}; }
   heddle_device_link_t link(uint32_t, uint32_t) const override { return {}; }
   const char* lack(uint32_t) const override { return nullptr; }
@@ -159,6 +163,19 @@ cuda::Api stand_ins() {
     if (gpu->copies_until_failure-- <= 0) return CUDA_ERROR_INVALID_VALUE;
     ++gpu->copies;
     gpu->stream.enqueue([=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
+    return CUDA_SUCCESS;
+  };
+  api.cuModuleLoadDataEx = [](CUmodule* out, const void*, unsigned, CUjit_option*, void**) {
+    *out = reinterpret_cast<CUmodule>(gpu);
+    return CUDA_SUCCESS;
+  };
+  api.cuModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
+  api.cuModuleGetFunction = [](CUfunction* out, CUmodule, const char*) {
+    *out = reinterpret_cast<CUfunction>(gpu);
+    return CUDA_SUCCESS;
+  };
+  api.cuFuncGetAttribute = [](int* out, CUfunction_attribute which, CUfunction) {
+    *out = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 64 : 0;
     return CUDA_SUCCESS;
   };
   return api;
@@ -329,6 +346,28 @@ TEST_F(CudaRing, StopsWhereItIsTold) {
   }
   EXPECT_OK(move(host, device, {true, 4096, 262144, 8}));
   EXPECT_TRUE(device == host);
+}
+
+// The instruction that waits for the work before a kernel needs compute capability 9.0.
+TEST_F(CudaRing, CodeForOlderTargetsStartsInOrder) {
+  heddle_entry_params_t entry = {};
+  entry.struct_size = sizeof entry;
+  entry.name = string_of("kernel");
+  for (uint32_t& extent : entry.workgroup_size) extent = 1;
+  const std::string code = "any text";
+  for (const auto& [target, flags, starts_early] :
+       {std::tuple("sm_80", 0u, false), std::tuple("sm_80", HEDDLE_ENTRY_EARLY, false), std::tuple("sm_90", 0u, true),
+        std::tuple("sm_90", HEDDLE_ENTRY_EARLY, true), std::tuple("sm_90a", HEDDLE_ENTRY_IN_ORDER, false)}) {
+    entry.flags = flags;
+    const heddle_executable_params_t params = {
+        sizeof params,          1, string_of(HEDDLE_CODE_PTX), string_of(target), code.data(), code.size(), &entry, sizeof entry,
+        string_of("executable")};
+    sdk::stream::Executable executable;
+    executable.device = device_.get();
+    EXPECT_OK(sdk::stream::Loading(device_.get(), params).load(&executable));
+    ASSERT_EQ(executable.entries.size(), 1u);
+    EXPECT_EQ(executable.entries[0].starts_early, starts_early) << target << ", flags " << flags;
+  }
 }
 
 TEST_F(CudaRing, AFailedCopyEndsTheMoveAndTheNextOneWorks) {

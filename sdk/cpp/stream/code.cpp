@@ -48,8 +48,8 @@ heddle_status_t* Loading::load_entry(const heddle_entry_params_t& in, Executable
   std::copy_n(in.workgroup_size, 3, entry.block);
   entry.shared_bytes = static_cast<uint32_t>(in.shared_memory_bytes);
   if (heddle_status_t* bad = lay_out(in, &entry)) return bad;
+  entry.starts_early = (in.flags & HEDDLE_ENTRY_EARLY) != 0 && device->backend.capabilities().early_starts;
   if (heddle_status_t* bad = device->backend.load_entry(*this, executable->module, in, &entry)) return bad;
-  if (in.flags & HEDDLE_ENTRY_EARLY) entry.starts_early = device->backend.capabilities().early_starts;
   if (in.flags & HEDDLE_ENTRY_IN_ORDER) entry.starts_early = false;
   return nullptr;
 }

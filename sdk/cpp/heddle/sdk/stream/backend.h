@@ -182,7 +182,8 @@ class Backend {
   virtual heddle_status_t* load_module(Loading& loading, Module* out) = 0;
   virtual void unload_module(Module module) noexcept = 0;
   // Finds the function of an entry whose other members are set, compares its resources and its arguments with what the code says, and sets the
-  // places of arguments and, by the rule of the code format, starts_early.
+  // places of arguments and, by the rule of the code format, starts_early. That is set already if the entry's flags say so; it is cleared for code
+  // that cannot wait.
   virtual heddle_status_t* load_entry(Loading& loading, Module module, const heddle_entry_params_t& params, Entry* entry) = 0;
   // The argument of that index, which is neither a binding nor a constant: sets its size_bytes, alignment and `special`.
   virtual heddle_status_t* load_argument(Loading& loading, const heddle_entry_params_t& params, uint32_t index, Argument* out);
