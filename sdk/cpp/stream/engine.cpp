@@ -24,10 +24,10 @@ constexpr uint64_t kShortestSleepNs = 20000;
 constexpr uint64_t kLongestSleepNs = 250000;
 constexpr uint64_t kCheckNs = 1000000;  // interval between checks of the context through the vendor
 
-// For tools: "heddle-cuda-w".
+// For tools: "heddle-cuda-w". A name has at most 15 bytes, so that of a vendor may be cut.
 void name_thread(const Device* device, const char* what) noexcept {
   char name[16];
-  std::snprintf(name, sizeof name, "heddle-%s-%s", device->who, what);
+  std::snprintf(name, sizeof name, "heddle-%.5s-%s", device->who, what);
   pthread_setname_np(pthread_self(), name);
 }
 
@@ -68,7 +68,7 @@ class Patience {
   int slack_before_ns_ = 0;
 };
 
-// NULL state: pending. ALL: a failure ends the wait at once. ANY: a reached point takes precedence over a failed one.
+// ALL: a failure ends the wait at once. ANY: a reached point takes precedence over a failed one.
 State judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t* out_failed) noexcept {
   bool pending = false, failed = false;
   for (uint64_t i = 0; i < count; ++i) {

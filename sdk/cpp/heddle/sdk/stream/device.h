@@ -42,7 +42,7 @@ struct Facts {
   uint8_t uuid[16] = {};
   int numa_node = -1;
   uint64_t memory_bytes = 0;
-  int compute_units = 0, max_threads = 0, registers_per_thread = 0, subgroup_size = 32;
+  int compute_units = 0, max_threads = 0, registers_per_thread = 0, subgroup_size = 0;
   int shared_bytes = 0;  // most that a workgroup can have
   int grid[3] = {}, block[3] = {};
 };

@@ -68,7 +68,7 @@ class Queue {
   // An empty submission; pass it to submit or abandon.
   Submission* draft();
   void abandon(Submission* submission) noexcept;
-  // Checks waits and signals, then issues the submission or holds it. Consumes it, unless this fails.
+  // Checks waits and signals, then issues the submission or holds it. Always consumes it.
   heddle_status_t* submit(Submission* submission, const heddle_sync_t& sync);
   // Creates the events of a draft whose list is timed.
   heddle_status_t* take_events(Submission* submission);
