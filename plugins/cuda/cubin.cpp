@@ -2,6 +2,7 @@
 // The parts of ELF64 that bound what a reader of a cubin may access.
 #include "cuda/cubin.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace heddle::cuda {
@@ -27,9 +28,32 @@ struct Segment {
 };
 
 constexpr uint16_t kCudaMachine = 190;
-constexpr uint32_t kNoBits = 8;              // a section without bytes in the file
-constexpr uint16_t kReservedIndex = 0xff00;  // from here on numbers of sections have other meanings
-constexpr uint16_t kExtendedCount = 0xffff;  // of segments: the count is elsewhere
+// Types of sections.
+constexpr uint32_t kProgramBits = 1, kSymbols = 2, kStrings = 3, kRelocationsWithAddends = 4, kNoBits = 8, kRelocations = 9;
+constexpr uint32_t kInfo = 0x70000000, kCallGraph = 0x70000001;  // of CUDA
+constexpr uint64_t kIsCode = 4, kInfoIsSection = 0x40;           // flags
+constexpr uint32_t kSymbolOfCode = 0xffffff;                     // the part of a code section's info that is the index of its symbol
+constexpr uint16_t kReservedIndex = 0xff00;                      // from here on numbers of sections have other meanings
+constexpr uint16_t kExtendedCount = 0xffff;                      // of segments: the count is elsewhere
+
+// Of one entry; 0 if the section is no table that is checked.
+uint64_t entry_bytes(uint32_t type) {
+  return type == kSymbols || type == kRelocationsWithAddends ? 24 : type == kRelocations ? 16 : 0;
+}
+
+bool has_section_in_info(const Section& section) {
+  switch (section.type) {
+    case kRelocations:
+    case kRelocationsWithAddends:
+    case kNoBits:
+    case kInfo:
+    case kCallGraph:
+    case kProgramBits:  // constants name their kernel's section
+      return true;
+    default:
+      return (section.flags & kInfoIsSection) != 0;
+  }
+}
 
 }  // namespace
 
@@ -60,11 +84,43 @@ heddle_status_code_t check_cubin(const void* bytes, uint64_t size, std::string* 
       !inside(header.programs, uint64_t{header.program_count} * header.program_size)) {
     return damaged("the tables of its cubin end after its " + std::to_string(size) + " bytes");
   }
-  for (uint32_t i = 0; i < header.section_count; ++i) {
+  auto section_at = [&](uint32_t index) {
     Section section;
-    std::memcpy(&section, start + header.sections + i * sizeof section, sizeof section);
+    std::memcpy(&section, start + header.sections + index * sizeof section, sizeof section);
+    return section;
+  };
+  uint64_t symbols = 0;
+  for (uint32_t i = 0; i < header.section_count; ++i) {
+    const Section section = section_at(i);
     if (section.type != kNoBits && section.type != 0 && !inside(section.offset, section.size)) {
       return damaged("section " + std::to_string(i) + after);
+    }
+    const uint64_t entry = entry_bytes(section.type);
+    if (entry && (section.entry_size != entry || section.size % entry != 0)) {
+      return damaged("section " + std::to_string(i) + " of its cubin has " + std::to_string(section.size) + " bytes in entries of " +
+                     std::to_string(section.entry_size) + ", but should have whole entries of " + std::to_string(entry));
+    }
+    if (section.type == kSymbols) symbols = std::max(symbols, section.size / entry);
+  }
+  const Section names = section_at(header.names);
+  if (names.type != kStrings || names.size == 0 || start[names.offset + names.size - 1] != '\0') {
+    return damaged("section " + std::to_string(header.names) + " of its cubin does not hold the names of the others");
+  }
+  for (uint32_t i = 0; i < header.section_count; ++i) {
+    const Section section = section_at(i);
+    auto wrong = [&](const char* what, uint64_t value, uint64_t count) {
+      return damaged(what + (" of section " + std::to_string(i)) + " of its cubin is " + std::to_string(value) + ", but should be below " +
+                     std::to_string(count));
+    };
+    if (section.name >= names.size) return wrong("the name", section.name, names.size);
+    if (section.link >= header.section_count) return wrong("the link", section.link, header.section_count);
+    if (section.type == kProgramBits && (section.flags & kIsCode)) {
+      if ((section.info & kSymbolOfCode) >= symbols) return wrong("the symbol", section.info & kSymbolOfCode, symbols);
+    } else if (section.type == kSymbols) {
+      if (section.info > section.size / section.entry_size)
+        return wrong("the first global symbol", section.info, section.size / section.entry_size + 1);
+    } else if (has_section_in_info(section) && section.info >= header.section_count) {
+      return wrong("the info", section.info, header.section_count);
     }
   }
   for (uint32_t i = 0; i < header.program_count; ++i) {

@@ -10,8 +10,9 @@
 
 namespace heddle::cuda {
 
-// Whether the header, the tables, and all sections and segments are inside the bytes. If not: DATA_LOSS for a file that is cut off or damaged,
-// INVALID_ARGUMENT for one that is none of CUDA, and the reason.
+// Whether the header, the tables, and all sections and segments are inside the bytes; sections have names, links and indices of others that exist;
+// and tables of symbols and relocations have whole entries. What these entries and CUDA's own sections contain is not checked. If not: DATA_LOSS
+// for a file that is cut off or damaged, INVALID_ARGUMENT for one that is none of CUDA, and the reason.
 heddle_status_code_t check_cubin(const void* bytes, uint64_t size, std::string* out_reason);
 
 }  // namespace heddle::cuda

@@ -15,7 +15,8 @@ namespace {
 // Offsets of ELF64's header, sections and segments.
 constexpr size_t kMachine = 18, kPrograms = 32, kSections = 40, kProgramSize = 54, kProgramCount = 56, kSectionSize = 58,
                  kSectionCount = 60, kNames = 62;
-constexpr size_t kSectionBytes = 64, kSectionOffset = 24, kSegmentBytes = 56, kSegmentOffset = 8, kSegmentFileBytes = 32;
+constexpr size_t kSectionBytes = 64, kSectionType = 4, kSectionFlags = 8, kSectionOffset = 24, kSectionSizeInFile = 32, kSectionLink = 40,
+                 kSectionInfo = 44, kSectionEntrySize = 56, kSegmentBytes = 56, kSegmentOffset = 8, kSegmentFileBytes = 32;
 
 template <typename T>
 T get(const std::vector<char>& bytes, size_t at) {
@@ -100,6 +101,57 @@ TEST(CudaCubin, SaysWhatIsWrong) {
     changed([&](auto& c) { set<uint64_t>(c, last + kSegmentFileBytes, UINT64_MAX); },
             "segment " + std::to_string(segments - 1) + " of its cubin ends after its ");
     changed([&](auto& c) { set<uint64_t>(c, programs + kSegmentOffset, c.size() + 1); }, "segment 0 of its cubin ends after its ");
+  }
+}
+
+// Each of these ends the process inside of CUDA's loader.
+TEST(CudaCubin, RefusesNamesTablesAndIndicesThatLeadOutOfIt) {
+  for (const std::vector<char>& code : cubins()) {
+    const size_t count = get<uint16_t>(code, kSectionCount), names = get<uint16_t>(code, kNames);
+    auto header = [&](size_t section) { return static_cast<size_t>(get<uint64_t>(code, kSections)) + kSectionBytes * section; };
+    auto first = [&](auto is_wanted) {
+      size_t section = 0;
+      while (section < count && !is_wanted(header(section))) ++section;
+      EXPECT_LT(section, count);
+      return section;
+    };
+    auto of_type = [&](uint32_t type) { return first([&](size_t at) { return get<uint32_t>(code, at + kSectionType) == type; }); };
+    const size_t symbols = of_type(2);
+    const size_t relocations = first([&](size_t at) {
+      const auto type = get<uint32_t>(code, at + kSectionType);
+      return type == 4 || type == 9;
+    });
+    const size_t kernel = first([&](size_t at) { return (get<uint64_t>(code, at + kSectionFlags) & 4) != 0; });
+    const uint64_t symbol_count = get<uint64_t>(code, header(symbols) + kSectionSizeInFile) / 24;
+    auto changed = [&](size_t section, size_t member, auto value, const std::string& part) {
+      std::vector<char> copy = code;
+      set(copy, header(section) + member, value);
+      expect_damaged(copy, part);
+    };
+    auto number = [](uint64_t value) { return std::to_string(value); };
+    const std::string no_names = "section " + number(names) + " of its cubin does not hold the names of the others";
+    changed(names, kSectionType, uint32_t{8}, no_names);
+    changed(names, kSectionSizeInFile, uint64_t{0}, no_names);
+    changed(names, kSectionSizeInFile, get<uint64_t>(code, header(names) + kSectionSizeInFile) - 1, no_names);
+    changed(2, 0, uint32_t{0x7fffffff}, "the name of section 2 of its cubin is 2147483647, but should be below ");
+    for (size_t table : {symbols, relocations}) {
+      const std::string before = "section " + number(table) + " of its cubin has ";
+      changed(table, kSectionEntrySize, uint64_t{0}, before);
+      changed(table, kSectionEntrySize, uint64_t{8}, " in entries of 8, but should have whole entries of ");
+      changed(table, kSectionSizeInFile, get<uint64_t>(code, header(table) + kSectionSizeInFile) - 1, before);
+    }
+    for (size_t section = 0; section < count; ++section) {
+      changed(section, kSectionLink, static_cast<uint32_t>(count),
+              "the link of section " + number(section) + " of its cubin is " + number(count) + ", but should be below " + number(count));
+    }
+    changed(relocations, kSectionInfo, static_cast<uint32_t>(count), "the info of section " + number(relocations) + " of its cubin is ");
+    changed(of_type(0x70000000), kSectionInfo, uint32_t{0xfffff0}, " of its cubin is 16777200, but should be below " + number(count));
+    changed(symbols, kSectionInfo, static_cast<uint32_t>(symbol_count + 1), "the first global symbol of section ");
+    changed(kernel, kSectionInfo, static_cast<uint32_t>(0x0c000000 | symbol_count), "the symbol of section " + number(kernel));
+    std::string reason;
+    std::vector<char> fine = code;
+    set(fine, header(kernel) + kSectionInfo, static_cast<uint32_t>(0x0c000000 | (symbol_count - 1)));
+    EXPECT_EQ(check(fine, &reason), HEDDLE_STATUS_OK) << reason;
   }
 }
 
