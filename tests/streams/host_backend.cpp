@@ -366,6 +366,7 @@ class HostBackend : public stream::Backend {
     std::lock_guard<std::mutex> lock(mutex_of_contexts);
     if (--context()->uses) return;
     contexts.erase(ordinal_);
+    if (context()->used_bytes != 0) std::abort();  // memory that the driver has not given back
     delete context();
   }
 
@@ -513,8 +514,8 @@ class HostBackend : public stream::Backend {
   void free_large(Address block) noexcept override { context()->used_bytes -= Memory::all().free(block); }
   Result allocate_pooled(uint64_t bytes, Address* out) noexcept override {
     if (!is_full_ && !is_trimmed_.exchange(false) && seeds_.fetch_add(1) % 97 == 0) is_full_ = true;
-    if (is_full_) return kNoMemory;
-    return allocate(bytes, out);
+    const Result result = allocate(bytes, out);
+    return is_full_ ? kNoMemory : result;  // a call can fail after it has made the block
   }
   void free_pooled(Address block) noexcept override { free_large(block); }
   void trim_pool() noexcept override {

@@ -346,6 +346,13 @@ TEST_F(StreamDriver, AReplayWhoseCopyOverlapsIsRefused) {
   for (heddle_buffer_t* buffer : {one, other}) driver->buffer_api->free(buffer);
 }
 
+// The backend aborts if memory is left when its device is closed.
+TEST_F(StreamDriver, GivesBackABlockWhoseAllocationFailed) {
+  std::vector<heddle_buffer_t*> buffers;
+  for (int i = 0; i < 300; ++i) buffers.push_back(driver->make_buffer(64));
+  for (heddle_buffer_t* buffer : buffers) driver->buffer_api->free(buffer);
+}
+
 TEST_F(StreamDriver, AFillWhoseReservedFieldIsSetIsRefused) {
   heddle_buffer_t* buffer = driver->make_buffer(64);
   heddle_command_t fill = {};

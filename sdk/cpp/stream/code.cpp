@@ -111,7 +111,7 @@ heddle_status_t* Loading::lay_out(const heddle_entry_params_t& in, Entry* entry)
 
 heddle_status_t* Loading::read_argument(const heddle_entry_params_t& in, uint32_t index, Argument* out) {
   const heddle_argument_t& argument = in.arguments[index];
-  *out = {argument.kind, argument.index, argument.size_bytes, argument.size_bytes, 0, nullptr};
+  *out = {argument.kind, argument.index, 0, 1, 0, nullptr};
   switch (argument.kind) {
     case HEDDLE_ARGUMENT_BINDING:
       if (argument.index >= in.binding_count) return argument_failed(index, "there is no binding " + std::to_string(argument.index));
@@ -124,6 +124,7 @@ heddle_status_t* Loading::read_argument(const heddle_entry_params_t& in, uint32_
       if (uint64_t{argument.index} + argument.size_bytes > in.constants_bytes) {
         return argument_failed(index, "its constant ends after the constants");
       }
+      out->size_bytes = out->alignment = argument.size_bytes;
       return nullptr;
     default:
       return device->backend.load_argument(*this, in, index, out);

@@ -68,6 +68,12 @@ class Lowering : public CommandReader<Lowering, Device, Buffer, Entry, Address> 
     if (command.grid[0] == 0 || command.grid[1] == 0 || command.grid[2] == 0)
       return nullptr;  // nothing to run, and the stream keeps the order
     const size_t at = (list_->arguments.size() + 63) & ~size_t{63};
+    if (at + entry.arguments_bytes > UINT32_MAX) [[unlikely]] {
+      return bad(
+          HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+          "%s: command %u (kernel '%s', region %u) failed: the arguments of the list's kernels are more than 4 GiB; submit it in parts",
+          entry.name.c_str(), command.region);
+    }
     list_->arguments.resize(at + entry.arguments_bytes);
     if (heddle_status_t* bad = pack_arguments(device_, entry, command.bindings, command.constants, list_->arguments.data() + at))
         [[unlikely]] {

@@ -56,10 +56,7 @@ heddle_status_t* check_params(Device* device, const heddle_buffer_params_t& para
   return nullptr;
 }
 
-}  // namespace
-
-Result allocate(Device* device, Buffer* buffer) {
-  Backend& backend = device->backend;
+Result obtain(Backend& backend, Buffer* buffer) {
   const uint64_t padded_size = buffer->size + (buffer->alignment > kAlignment ? buffer->alignment - kAlignment : 0);
   if (buffer->memory & kHostKinds) {
     if (Result bad = backend.allocate_host(padded_size, true, &buffer->pinned)) return bad;
@@ -79,6 +76,17 @@ Result allocate(Device* device, Buffer* buffer) {
   if (Result bad = backend.allocate_pooled(padded_size, &buffer->block)) return bad;
   buffer->address = round_up(buffer->block, buffer->alignment);
   return kSuccess;
+}
+
+}  // namespace
+
+Result allocate(Device* device, Buffer* buffer) {
+  const Result result = obtain(device->backend, buffer);
+  if (result == kSuccess) return result;
+  give_back(device, buffer);  // a call may fail after it has made the block
+  buffer->address = buffer->block = buffer->large = 0;
+  buffer->pinned = buffer->host = nullptr;
+  return result;
 }
 
 void give_back(Device* device, Buffer* buffer) noexcept {
@@ -118,7 +126,6 @@ heddle_status_t* buffer_allocate(heddle_device_t* handle, const heddle_buffer_pa
       heddle_status_t* failure = is_exhausted()
                                      ? exhausted(device, result, buffer->memory == HEDDLE_MEMORY_DEVICE ? "device" : "pinned", buffer->size)
                                      : device->failed(result, "allocating memory");
-      give_back(device, buffer);
       sdk::unmake(device->host, buffer);
       return failure;
     }

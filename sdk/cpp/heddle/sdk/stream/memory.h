@@ -29,7 +29,7 @@ struct Buffer {
   bool holds(uint64_t offset, uint64_t length) const noexcept { return offset <= size && length <= size - offset; }
 };
 
-// Allocates memory for a buffer whose size, alignment and kind are set, and frees it. The context must be current.
+// Allocates memory for a buffer whose size, alignment and kind are set, and frees it. If it fails, the buffer has none. The context must be current.
 Result allocate(Device* device, Buffer* buffer);
 void give_back(Device* device, Buffer* buffer) noexcept;
 
