@@ -465,8 +465,7 @@ class HostBackend : public stream::Backend {
     return enqueue(stream, [=] { return run_copy({to, from, bytes, bytes, bytes, 1}); });
   }
   Result copy_2d(const Copy2d& copy, Stream stream) noexcept override {
-    if (copy.from_stride < copy.row_bytes || copy.to_stride < copy.row_bytes) return kBadValue;
-    if (std::max(copy.from_stride, copy.to_stride) > capabilities_.max_pitch) return kBadValue;
+    if (!is_possible(copy)) return kBadValue;
     return enqueue(stream, [=] { return run_copy(copy); });
   }
   Result copy_peer(Address to, Context, Address from, Context, uint64_t bytes, Stream stream) noexcept override {
@@ -474,7 +473,7 @@ class HostBackend : public stream::Backend {
   }
   Result fill(const Fill& fill, Stream stream) noexcept override { return fill_pitched(fill, fill.unit, stream); }
   Result fill_pitched(const Fill& fill, uint64_t pitch, Stream stream) noexcept override {
-    if (fill.to % fill.unit != 0 || (pitch != fill.unit && fill.unit > capabilities_.pitched_fill_unit)) return kBadValue;
+    if (!is_possible(fill) || (pitch != fill.unit && fill.unit > capabilities_.pitched_fill_unit)) return kBadValue;
     return enqueue(stream, [=] { return run_fill(fill, pitch); });
   }
 
@@ -574,12 +573,14 @@ class HostBackend : public stream::Backend {
     return add(graph, before, count, std::move(node), out);
   }
   Result add_copy(Graph graph, const Node* before, size_t count, const Copy2d& copy, Node* out) noexcept override {
+    if (!is_possible(copy)) return kBadValue;
     HostNode node;
     node.kind = HostNode::Kind::kCopy;
     node.copy = copy;
     return add(graph, before, count, std::move(node), out);
   }
   Result add_fill(Graph graph, const Node* before, size_t count, const Fill& fill, Node* out) noexcept override {
+    if (!is_possible(fill)) return kBadValue;
     HostNode node;
     node.kind = HostNode::Kind::kFill;
     node.fill = fill;
@@ -602,11 +603,12 @@ class HostBackend : public stream::Backend {
     return check();
   }
   Result patch_copy(GraphExec exec, Node node, const Copy2d& copy) noexcept override {
-    if (copy.rows != 1) return kBadValue;
+    if (copy.rows != 1 || !is_possible(copy)) return kBadValue;
     at(*host(exec), node).copy = copy;
     return check();
   }
   Result patch_fill(GraphExec exec, Node node, const Fill& fill) noexcept override {
+    if (!is_possible(fill)) return kBadValue;
     at(*host(exec), node).fill = fill;
     return check();
   }
@@ -645,6 +647,11 @@ class HostBackend : public stream::Backend {
   }
 
  private:
+  bool is_possible(const Copy2d& copy) const {
+    return copy.from_stride >= copy.row_bytes && copy.to_stride >= copy.row_bytes &&
+           std::max(copy.from_stride, copy.to_stride) <= capabilities_.max_pitch;
+  }
+  static bool is_possible(const Fill& fill) { return fill.to % fill.unit == 0 && fill.value <= (UINT32_MAX >> (32 - 8 * fill.unit)); }
   HostContext* context() const { return reinterpret_cast<HostContext*>(context_); }
   // Every call needs the context to be current, and fails once it has ended.
   Result check() const {

@@ -346,6 +346,56 @@ TEST_F(StreamDriver, AReplayWhoseCopyOverlapsIsRefused) {
   for (heddle_buffer_t* buffer : {one, other}) driver->buffer_api->free(buffer);
 }
 
+TEST_F(StreamDriver, AReplayWhoseFillIsNotAlignedIsRefused) {
+  heddle_buffer_t* buffer = driver->make_filled(std::vector<uint8_t>(12));
+  heddle_command_t fill = {};
+  fill.kind = HEDDLE_COMMAND_FILL;
+  fill.as.fill = {buffer, 0, 4, 0x01020304, 2, 0};
+  const uint8_t dynamic = HEDDLE_BINDING_DYNAMIC;
+  heddle_recording_t* recording = nullptr;
+  ASSERT_OK(driver->dispatch_api->record(driver->queue, &fill, 1, &dynamic, &recording));
+  heddle_timeline_t* done = driver->make_timeline();
+  const heddle_point_t point = {done, 1};
+  const heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &point};
+  const heddle_binding_t odd = {buffer, 3, 4}, even = {buffer, 6, 4};
+  EXPECT_FAILS(
+      driver->dispatch_api->replay(recording, &odd, 1, &sync), HEDDLE_STATUS_UNIMPLEMENTED,
+      "streams: replaying failed: dynamic binding 0 (command 0, a fill) is at 3 in its buffer, and its pattern of 2 bytes needs an "
+      "aligned address; submit the list [HD-G-01]");
+  EXPECT_OK(driver->dispatch_api->replay(recording, &even, 1, &sync));
+  Result waited = driver->wait(done, 1);
+  EXPECT_TRUE(waited.ok()) << waited.message();
+  EXPECT_EQ(driver->values_of<uint8_t>(buffer, 12), (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 4, 3, 4, 3, 0, 0}));
+  driver->timeline_api->destroy(done);
+  driver->dispatch_api->recording_free(recording);
+  driver->buffer_api->free(buffer);
+}
+
+// The strides of one row may be anything. Those of more rows have a limit in recordings.
+TEST_F(StreamDriver, RecordsCopiesOfOneRowWithAnyStrides) {
+  heddle_buffer_t *from = driver->make_filled(std::vector<int>{1, 2}), *to = driver->make_filled(std::vector<int>{0, 0});
+  const heddle_binding_t source = {from, 4, 4}, target = {to, 0, 4};
+  const uint8_t dynamic[2] = {};
+  heddle_command_t copy = {};
+  copy.kind = HEDDLE_COMMAND_COPY_2D;
+  uint64_t value = 0;
+  heddle_timeline_t* done = driver->make_timeline();
+  for (uint64_t stride : {uint64_t{0}, uint64_t{3}, uint64_t{1} << 40, UINT64_MAX}) {
+    copy.as.copy_2d = {&source, &target, stride, stride, 4, 1};
+    heddle_recording_t* recording = nullptr;
+    ASSERT_OK(driver->dispatch_api->record(driver->queue, &copy, 1, dynamic, &recording));
+    const heddle_point_t point = {done, ++value};
+    const heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &point};
+    EXPECT_OK(driver->dispatch_api->replay(recording, nullptr, 0, &sync));
+    Result waited = driver->wait(done, value);
+    EXPECT_TRUE(waited.ok()) << waited.message();
+    driver->dispatch_api->recording_free(recording);
+  }
+  EXPECT_EQ(driver->values_of<int>(to, 2), (std::vector<int>{2, 0}));
+  driver->timeline_api->destroy(done);
+  for (heddle_buffer_t* buffer : {from, to}) driver->buffer_api->free(buffer);
+}
+
 // The backend aborts if memory is left when its device is closed.
 TEST_F(StreamDriver, GivesBackABlockWhoseAllocationFailed) {
   std::vector<heddle_buffer_t*> buffers;

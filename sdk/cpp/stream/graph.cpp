@@ -92,16 +92,20 @@ Copy2d copy_node(const Shared& group) {
 }
 
 Copy2d copy_node(const Op& op) {
-  if (op.kind == Op::Kind::kCopy2d) return op.copy_2d;
+  if (op.kind == Op::Kind::kCopy2d) {
+    const Copy2d& copy = op.copy_2d;  // the strides of one row say nothing
+    return copy.rows == 1 ? Copy2d{copy.to, copy.from, copy.row_bytes, copy.row_bytes, copy.row_bytes, 1} : copy;
+  }
   return {op.copy.to, op.copy.from, op.copy.length, op.copy.length, op.copy.length, 1};
 }
 
 Fill fill_node(const Op::Fill& op) {
-  return {op.to, op.length / op.pattern_bytes, op.pattern_bytes, static_cast<uint32_t>(op.pattern)};
+  const auto value = static_cast<uint32_t>(op.pattern) & (UINT32_MAX >> (32 - 8 * op.pattern_bytes));
+  return {op.to, op.length / op.pattern_bytes, op.pattern_bytes, value};
 }
 
 // Why a list with this op cannot become a graph; NULL if it can.
-const char* obstacle(const Op& op) {
+const char* obstacle(const Op& op, uint64_t max_pitch) {
   switch (op.kind) {
     case Op::Kind::kFill:
       if (op.fill.pattern_bytes > 4 || op.fill.length % op.fill.pattern_bytes != 0 || op.fill.to % op.fill.pattern_bytes != 0) {
@@ -109,7 +113,9 @@ const char* obstacle(const Op& op) {
       }
       return nullptr;
     case Op::Kind::kCopy2d:
-      return op.copy_2d.from_stride < op.copy_2d.row_bytes ? "a 2-D copy whose rows overlap" : nullptr;
+      if (op.copy_2d.rows == 1) return nullptr;
+      if (op.copy_2d.from_stride < op.copy_2d.row_bytes) return "a 2-D copy whose rows overlap";
+      return std::max(op.copy_2d.from_stride, op.copy_2d.to_stride) > max_pitch ? "a 2-D copy whose rows are too far apart" : nullptr;
     case Op::Kind::kPeerCopy:
       return "a copy between devices";
     default:
@@ -374,6 +380,13 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
       at = place.index == 0 ? &op.copy.from : &op.copy.to;
       break;
     default:
+      if (address % op.fill.pattern_bytes != 0) {
+        return status(
+            device, HEDDLE_STATUS_UNIMPLEMENTED,
+            "replaying failed: dynamic binding %u (command %u, a fill) is at %llu in its buffer, and its pattern of %u bytes needs an "
+            "aligned address; submit the list [HD-G-01]",
+            index, place.command, number(binding.offset), op.fill.pattern_bytes);
+      }
       at = &op.fill.to;
       break;
   }
@@ -434,7 +447,7 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
     recording->owner = device;
     if (heddle_status_t* bad = lower_commands(device, commands, count, &recording->list)) return bad;
     for (const Op& op : recording->list.ops) {
-      if (const char* why = obstacle(op)) {
+      if (const char* why = obstacle(op, device->backend.capabilities().max_pitch)) {
         return status(device, HEDDLE_STATUS_UNIMPLEMENTED, "recording %u commands failed: command %u is %s; submit the list", count,
                       op.command, why);
       }
