@@ -134,6 +134,10 @@ void Backend::leave(const Scope& scope) const noexcept {
   cuda.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
+Result Backend::check_context() noexcept {
+  return cuda.cuStreamQuery(allocation_stream_);  // a fault on any stream shows on all
+}
+
 const char* Backend::name_of(Result result) const noexcept {
   const char* name = nullptr;
   cuda.cuGetErrorName(static_cast<CUresult>(result), &name);
@@ -153,9 +157,6 @@ Result Backend::create_stream(uint32_t priority, Stream* out) noexcept {
 }
 void Backend::destroy_stream(Stream stream) noexcept {
   cuda.cuStreamDestroy(cu(stream));
-}
-Result Backend::query_stream(Stream stream) noexcept {
-  return cuda.cuStreamQuery(cu(stream));
 }
 Result Backend::synchronize_stream(Stream stream) noexcept {
   return cuda.cuStreamSynchronize(cu(stream));

@@ -34,6 +34,7 @@ class Backend : public stream::Backend {
   Result start(uint64_t retain_bytes, const char** out_step) override;
   void enter(Scope* out) const noexcept override;
   void leave(const Scope& scope) const noexcept override;
+  Result check_context() noexcept override;
 
   Meaning meaning(Result result) const noexcept override { return meaning_of(static_cast<CUresult>(result)); }
   heddle_status_code_t code_of(Result result) const noexcept override { return cuda::code_of(static_cast<CUresult>(result)); }
@@ -42,7 +43,6 @@ class Backend : public stream::Backend {
 
   Result create_stream(uint32_t priority, stream::Stream* out) noexcept override;
   void destroy_stream(stream::Stream stream) noexcept override;
-  Result query_stream(stream::Stream stream) noexcept override;
   Result synchronize_stream(stream::Stream stream) noexcept override;
   Result is_captured(stream::Stream stream, bool* out) noexcept override;
   Result context_of(stream::Stream stream, stream::Context* out) noexcept override;

@@ -388,6 +388,7 @@ class HostBackend : public stream::Backend {
     current = context_;
   }
   void leave(const Scope& scope) const noexcept override { current = scope.before; }
+  Result check_context() noexcept override { return check(); }
 
   Meaning meaning(Result result) const noexcept override {
     switch (result) {
@@ -426,7 +427,6 @@ class HostBackend : public stream::Backend {
     return kSuccess;
   }
   void destroy_stream(Stream stream) noexcept override { delete host(stream); }
-  Result query_stream(Stream) noexcept override { return check(); }
   Result synchronize_stream(Stream stream) noexcept override {
     host(stream)->wait_for_all();
     return check();

@@ -512,6 +512,26 @@ TEST_F(StreamDriver, ALossNamesItsKernelAndLastsAsLongAsAnyHandle) {
   driver->buffer_api->free(buffer);
 }
 
+TEST_F(StreamDriver, ALossShowsOnADeviceThatHasOnlyImportedQueues) {
+  heddle_device_t* second = driver->open(0);
+  uint64_t stream = 0;
+  heddle_queue_t* imported = nullptr;
+  EXPECT_OK(driver->native_api->stream(driver->queue, &stream));
+  ASSERT_OK(driver->native_api->queue_import(second, stream, &imported));
+  {
+    Kernels kernels(driver.get(), second);
+    const std::vector<heddle_binding_t> none;
+    const std::vector<int64_t> code = {9};
+    heddle_timeline_t* done = driver->make_timeline(0, second);
+    EXPECT_OK(driver->submit({kernels.command(kFail, none, code, 1)}, {}, {{done, 1}}, imported));
+    Result waited = driver->wait(done, 1);
+    EXPECT_EQ(waited.code(), HEDDLE_STATUS_DEVICE_LOST) << waited.message();
+    driver->timeline_api->destroy(done);
+  }
+  EXPECT_OK(driver->device_api->queue_destroy(imported));
+  EXPECT_OK(driver->device_api->close(second));
+}
+
 TEST_F(StreamDriver, ImportsStreamsAndMemoryOfItsDeviceOnly) {
   open(3, 2);
   heddle_device_t* other = driver->open(1);

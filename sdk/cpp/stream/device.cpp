@@ -152,11 +152,7 @@ void Device::check() noexcept {
   Result result = kSuccess;
   {
     ContextScope scope(this);
-    std::lock_guard<std::mutex> lock(queues_mutex);
-    for (Queue* queue : queues) {
-      result = queue->ask();
-      if (ends_context(result)) break;
-    }
+    result = backend.check_context();
   }
   if (ends_context(result)) host->status_free(host->self, failed(result, "running work"));
 }

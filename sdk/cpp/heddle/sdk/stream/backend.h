@@ -98,6 +98,8 @@ class Backend {
   // and they do not affect it. Pairs nest.
   virtual void enter(Scope* out) const noexcept = 0;
   virtual void leave(const Scope& scope) const noexcept = 0;
+  // Only a result that ends the context matters.
+  virtual Result check_context() noexcept = 0;
 
   // Results. Anywhere.
   virtual Meaning meaning(Result result) const noexcept = 0;
@@ -108,8 +110,6 @@ class Backend {
   // Streams do not wait for the vendor's default stream. priority 1 is the highest, 0 the lowest.
   virtual Result create_stream(uint32_t priority, Stream* out) noexcept = 0;
   virtual void destroy_stream(Stream stream) noexcept = 0;
-  // Only a result that ends the context matters: the work may be unfinished.
-  virtual Result query_stream(Stream stream) noexcept = 0;
   virtual Result synchronize_stream(Stream stream) noexcept = 0;
   // Of a stream of the application.
   virtual Result is_captured(Stream stream, bool* out) noexcept = 0;

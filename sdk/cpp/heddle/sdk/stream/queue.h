@@ -81,8 +81,6 @@ class Queue {
   }
   // Advances or fails the signals of completed work; true if there was any.
   bool retire() noexcept;
-  // The stream's state; the context must be current. An application's stream may be destroyed, and a loss shows on every stream.
-  Result ask() const noexcept { return is_foreign_ ? kSuccess : device_->backend.query_stream(stream_); }
   // Adds the kernels of the submission that is running on the stream, for the text of a fault; none if it waits for another queue.
   void list_suspects(std::vector<Suspect>* out);
   // Counts work of the device's thread for jobs that was enqueued on this queue.
