@@ -471,7 +471,9 @@ class HostBackend : public stream::Backend {
   Result copy_peer(Address to, Context, Address from, Context, uint64_t bytes, Stream stream) noexcept override {
     return copy(to, from, bytes, stream);
   }
-  Result fill(const Fill& fill, Stream stream) noexcept override { return fill_pitched(fill, fill.unit, stream); }
+  Result fill(const Fill& fill, Stream stream) noexcept override {
+    return fill.unit == 4 && fill.value == kRefusedFill ? kBadValue : fill_pitched(fill, fill.unit, stream);
+  }
   Result fill_pitched(const Fill& fill, uint64_t pitch, Stream stream) noexcept override {
     if (!is_possible(fill) || (pitch != fill.unit && fill.unit > capabilities_.pitched_fill_unit)) return kBadValue;
     return enqueue(stream, [=] { return run_fill(fill, pitch); });

@@ -29,6 +29,8 @@ struct HostSettings {
 
 // Results.
 constexpr stream::Result kNoMemory = 1, kBadAddress = 2, kKernelFailed = 3, kRegisteredAlready = 4, kBadValue = 5;
+// fill() refuses this value in units of 4 bytes with kBadValue.
+constexpr uint32_t kRefusedFill = 0xdeadbeef;
 const char* host_result_name(stream::Result result) noexcept;
 
 std::unique_ptr<stream::Backend> make_host_backend(int ordinal, const HostSettings& settings);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <random>
+#include <thread>
 
 #include "kernels.h"
 
@@ -439,6 +440,33 @@ TEST_F(StreamDriver, WorkIsFailedByAWaitThatFailsWhileItIsOnItsStream) {
   EXPECT_OK(driver->device_api->queue_destroy(other));
   for (heddle_timeline_t* timeline : {first, second}) driver->timeline_api->destroy(timeline);
   driver->read(buffer, 0, std::vector<char>(4).data(), 4);  // after the work that is still running
+  driver->buffer_api->free(buffer);
+}
+
+// The queue of the work that fails is polled after the one that waits.
+TEST_F(StreamDriver, WorkIsFailedByAWaitWhoseWorkCouldNotBeIssued) {
+  heddle_buffer_t* buffer = driver->make_buffer(64);
+  heddle_device_t* second = driver->open(0);  // the same context
+  heddle_queue_t* others[] = {driver->make_queue(driver->device), driver->make_queue(second)};
+  heddle_command_t fill = {};
+  fill.kind = HEDDLE_COMMAND_FILL;
+  fill.as.fill = {buffer, 0, 4, 0xdeadbeef, 4, 0};  // the backend refuses it
+  for (int i = 0; i < 40; ++i) {
+    heddle_timeline_t *first = i % 2 ? driver->make_timeline(0, second) : driver->make_timeline(), *last = driver->make_timeline();
+    heddle_buffer_t* target = i % 2 ? driver->make_buffer(64, HEDDLE_MEMORY_DEVICE, second) : nullptr;
+    if (target) fill.as.fill.target = target;
+    EXPECT_OK(driver->submit({fill}, {}, {{first, 1}}, others[i % 2]));
+    EXPECT_OK(driver->submit({}, {{first, 1}}, {{last, 1}}));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the words of both are written
+    Result waited = driver->wait(last, 1);
+    EXPECT_EQ(waited.code(), HEDDLE_STATUS_INVALID_ARGUMENT);
+    EXPECT_EQ(waited.message(), "streams: issuing a copy on device 0 failed: BAD_VALUE (a backend on the host)");
+    for (heddle_timeline_t* timeline : {last, first}) driver->timeline_api->destroy(timeline);
+    if (target) driver->buffer_api->free(target);
+    fill.as.fill.target = buffer;
+  }
+  for (heddle_queue_t* queue : others) EXPECT_OK(driver->device_api->queue_destroy(queue));
+  EXPECT_OK(driver->device_api->close(second));
   driver->buffer_api->free(buffer);
 }
 

@@ -199,7 +199,7 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
   submission->issued = true;
   in_flight_.push_back(submission);
   for (const heddle_point_t& point : submission->signals)
-    Timeline::from(point.timeline)->add({point.value, this, word_, submission->number});
+    Timeline::from(point.timeline)->add({point.value, this, device_, word_, submission->number});
   Result result = kSuccess;
   for (size_t i = 0; i < wait_count && result == kSuccess; ++i) {
     if (waits[i].word.value->load(std::memory_order_acquire) >= waits[i].number) continue;
@@ -228,9 +228,10 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
 
 bool Queue::retire() noexcept {
   if (retiring_.exchange(true, std::memory_order_acq_rel)) return false;
-  bool any = false;
+  bool any = false, has_polled = false;
   for (;;) {
     Submission* submission = nullptr;
+    Device* first = nullptr;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (!failed_.empty()) {
@@ -238,8 +239,9 @@ bool Queue::retire() noexcept {
         failed_.pop_front();
         loose_.fetch_sub(1, std::memory_order_acq_rel);
       } else if (!in_flight_.empty()) {
-        const bool is_done = done() >= in_flight_.front()->number;
-        if (is_done || device_->is_lost()) {
+        const bool is_done = done() >= in_flight_.front()->number, is_lost = device_->is_lost();
+        if (is_done && !is_lost) first = first_of(*in_flight_.front());
+        if ((is_done && !first) || is_lost) {
           submission = in_flight_.front();
           in_flight_.pop_front();
           retired_.store(submission->number, std::memory_order_release);
@@ -247,12 +249,31 @@ bool Queue::retire() noexcept {
         }
       }
     }
+    if (first && !has_polled) {
+      any |= first->poll();
+      has_polled = true;
+      continue;
+    }
     if (!submission) break;
     finish(submission);
     any = true;
+    has_polled = false;
   }
   retiring_.store(false, std::memory_order_release);
   return any;
+}
+
+// The device with a queue that has yet to retire a point that the submission waited for; NULL if there is none. If that queue is of another device
+// than the timeline, nothing here keeps its device alive, and the submission does not wait.
+Device* Queue::first_of(const Submission& submission) const noexcept {
+  if (submission.failure) return nullptr;
+  for (const heddle_point_t& point : submission.waits) {
+    Timeline* timeline = Timeline::from(point.timeline);
+    Timeline::OnItsWay signal;
+    if (timeline->state(point.value) != State::kPending) continue;
+    if (!timeline->find(point.value, &signal) || signal.device == timeline->device()) return timeline->device();
+  }
+  return nullptr;
 }
 
 void Queue::finish(Submission* submission) noexcept {

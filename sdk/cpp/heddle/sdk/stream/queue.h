@@ -79,7 +79,8 @@ class Queue {
     return done() > retired_.load(std::memory_order_acquire) || loose_.load(std::memory_order_acquire) != 0 ||
            (device_->is_lost() && unfinished_.load(std::memory_order_acquire) != 0);
   }
-  // Advances or fails the signals of completed work; true if there was any.
+  // Advances or fails the signals of completed work; true if there was any. Work that waited for a point of another queue comes after that queue's, so
+  // that it gets the failure of the point.
   bool retire() noexcept;
   // Adds the kernels of the submission that is running on the stream, for the text of a fault; none if it waits for another queue.
   void list_suspects(std::vector<Suspect>* out);
@@ -97,6 +98,7 @@ class Queue {
   heddle_status_t* take_word();
   void read_times(const Submission& submission) noexcept;
   void finish(Submission* submission) noexcept;
+  Device* first_of(const Submission& submission) const noexcept;
 
   const heddle_driver_api_t* api_;  // HD-H-01: the first word of the object
   Device* device_;

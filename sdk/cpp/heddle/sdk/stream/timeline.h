@@ -17,7 +17,8 @@ class Timeline : public sdk::HostTimeline {
   // A value that a queue's stream will reach with the submission of that number.
   struct OnItsWay {
     uint64_t value;
-    const Queue* queue;  // only compared: it may be destroyed
+    const Queue* queue;    // only compared: it may be destroyed
+    const Device* device;  // of the queue; only compared
     Word word;
     uint64_t number;
   };
