@@ -1,15 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The stream driver over the host's backend, through its ABI: what the conformance kit does not see. Random lists are compared with a model, as
 // submissions and as recordings; losses, imports and recipes of arguments by their texts.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <random>
 #include <thread>
 
 #include "kernels.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // these have a pthread_create of their own
+#define HEDDLE_HAS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HEDDLE_HAS_SANITIZER 1
+#endif
+#endif
+#ifndef HEDDLE_HAS_SANITIZER
+static std::atomic<bool> threads_are_refused{false};
+// All libraries' calls arrive here, since the program's symbols take precedence.
+extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
+                                                             void* argument) noexcept {
+  if (threads_are_refused) return EAGAIN;
+  static const auto next = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return next(thread, attributes, function, argument);
+}
+#endif
 
 namespace heddle::test {
 namespace {
@@ -442,6 +464,24 @@ TEST_F(StreamDriver, WorkIsFailedByAWaitThatFailsWhileItIsOnItsStream) {
   driver->read(buffer, 0, std::vector<char>(4).data(), 4);  // after the work that is still running
   driver->buffer_api->free(buffer);
 }
+
+#ifndef HEDDLE_HAS_SANITIZER
+// The first submission that is held needs the engine's thread.
+TEST_F(StreamDriver, ASubmissionThatCannotBeHeldLeavesItsQueueUsable) {
+  heddle_queue_t* queue = driver->make_queue(driver->device);
+  heddle_timeline_t *never = driver->make_timeline(), *done = driver->make_timeline();
+  threads_are_refused = true;
+  Result refused(driver->submit({}, {{never, 1}}, {{done, 1}}, queue));
+  threads_are_refused = false;
+  EXPECT_FALSE(refused.ok());
+  EXPECT_NE(refused.message().find("streams: submitting failed"), std::string::npos) << refused.message();
+  EXPECT_OK(driver->submit({}, {}, {{done, 1}}, queue));
+  Result waited = driver->wait(done, 1);
+  EXPECT_TRUE(waited.ok()) << waited.message();
+  EXPECT_OK(driver->device_api->queue_destroy(queue));  // waits for all that it counts as unfinished
+  for (heddle_timeline_t* timeline : {never, done}) driver->timeline_api->destroy(timeline);
+}
+#endif
 
 // The queue of the work that fails is polled after the one that waits.
 TEST_F(StreamDriver, WorkIsFailedByAWaitWhoseWorkCouldNotBeIssued) {

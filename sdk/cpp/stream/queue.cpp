@@ -14,6 +14,12 @@ namespace heddle::sdk::stream {
 using sdk::HostTimeline;
 using State = HostTimeline::State;
 
+namespace {
+
+constexpr size_t kSpare = 64;  // most submissions that a queue keeps for reuse
+
+}  // namespace
+
 heddle_status_t* check_not_captured(Device* device, Stream stream) noexcept {
   ContextScope scope(device);
   bool is_captured = false;
@@ -39,6 +45,7 @@ heddle_status_t* Queue::start_over(Stream stream) {
 }
 
 heddle_status_t* Queue::take_word() {
+  spare_.reserve(kSpare);
   std::unique_lock<std::mutex> lock(device_->queues_mutex);
   if (device_->idle_words.empty()) {
     void* memory = nullptr;
@@ -108,7 +115,6 @@ void Queue::abandon(Submission* submission) noexcept {
     device_->idle_events.insert(device_->idle_events.end(), submission->events.begin(), submission->events.end());
   }
   submission->clear();
-  constexpr size_t kSpare = 64;
   std::unique_lock<std::mutex> lock(mutex_);
   if (spare_.size() < kSpare) {
     spare_.push_back(submission);
@@ -119,6 +125,17 @@ void Queue::abandon(Submission* submission) noexcept {
 }
 
 heddle_status_t* Queue::submit(Submission* submission, const heddle_sync_t& sync) {
+  bool is_counted = false;
+  try {
+    return submit_checked(submission, sync, &is_counted);
+  } catch (...) {  // the submission is neither in flight nor held
+    abandon(submission);
+    if (is_counted) unfinished_.fetch_sub(1, std::memory_order_acq_rel);
+    throw;
+  }
+}
+
+heddle_status_t* Queue::submit_checked(Submission* submission, const heddle_sync_t& sync, bool* out_counted) {
   if (heddle_status_t* bad = check_sync(device_, sync)) [[unlikely]] {
     abandon(submission);
     return bad;
@@ -133,6 +150,7 @@ heddle_status_t* Queue::submit(Submission* submission, const heddle_sync_t& sync
   submission->signals.assign(sync.signals, sync.signals + sync.signal_count);
   if (has_news()) retire();  // bounds the submissions in flight to those that the device has not finished
   unfinished_.fetch_add(1, std::memory_order_acq_rel);
+  *out_counted = true;
   if (issue(submission) == Issue::kHeld) [[unlikely]] {
     if (!is_foreign_) {
       device_->engine->hold(this, submission);
@@ -146,8 +164,12 @@ heddle_status_t* Queue::submit(Submission* submission, const heddle_sync_t& sync
   return nullptr;
 }
 
-bool Queue::try_issue(Submission* submission) {
-  return issue(submission) == Issue::kDone;
+bool Queue::try_issue(Submission* submission) noexcept {
+  try {
+    return issue(submission) == Issue::kDone;
+  } catch (...) {
+    return false;  // no memory; the engine tries again
+  }
 }
 
 Queue::Issue Queue::issue(Submission* submission) {
@@ -166,14 +188,19 @@ Queue::Issue Queue::issue(Submission* submission) {
   return Issue::kDone;
 }
 
-// Call with the context current and the lock held. If this returns kDone, the submission no longer belongs to the caller.
+// Call with the context current and the lock held. If this returns kDone, the submission no longer belongs to the caller; if it throws, it does.
 Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, size_t* out_failed) {
   Backend& backend = device_->backend;
   Timeline::OnItsWay waits[16];
   size_t wait_count = 0;
   auto loose = [&](heddle_status_t* failure) {
+    try {
+      failed_.push_back(submission);
+    } catch (...) {
+      device_->host->status_free(device_->host->self, failure);
+      throw;
+    }
     submission->failure = failure;
-    failed_.push_back(submission);
     loose_.fetch_add(1, std::memory_order_acq_rel);
     return Issue::kDone;
   };
@@ -195,11 +222,24 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
     if (wait_count == std::size(waits)) return Issue::kHeld;
     waits[wait_count++] = signal;
   }
-  submission->number = ++last_;
-  submission->issued = true;
+  submission->number = last_ + 1;
   in_flight_.push_back(submission);
-  for (const heddle_point_t& point : submission->signals)
-    Timeline::from(point.timeline)->add({point.value, this, device_, word_, submission->number});
+  size_t added = 0;
+  try {
+    for (; added < submission->signals.size(); ++added) {
+      const heddle_point_t& point = submission->signals[added];
+      Timeline::from(point.timeline)->add({point.value, this, device_, word_, submission->number});
+    }
+  } catch (...) {
+    while (added) {
+      const heddle_point_t& point = submission->signals[--added];
+      Timeline::from(point.timeline)->remove(point.value);
+    }
+    in_flight_.pop_back();
+    throw;
+  }
+  last_ = submission->number;
+  submission->issued = true;
   Result result = kSuccess;
   for (size_t i = 0; i < wait_count && result == kSuccess; ++i) {
     if (waits[i].word.value->load(std::memory_order_acquire) >= waits[i].number) continue;
@@ -409,11 +449,17 @@ heddle_status_t* submit_sized(Queue* queue, const heddle_submission_t& submissio
   }
   ContextScope scope(device);  // needed by staging and tensor maps
   Submission* draft = queue->draft();
-  heddle_status_t* bad = lower_commands(device, submission.commands, submission.command_count, &draft->list);
-  if (times && !bad) {
-    std::memset(times, 0, submission.command_count * sizeof *times);
-    draft->times = times;
-    bad = queue->take_events(draft);
+  heddle_status_t* bad = nullptr;
+  try {
+    bad = lower_commands(device, submission.commands, submission.command_count, &draft->list);
+    if (times && !bad) {
+      std::memset(times, 0, submission.command_count * sizeof *times);
+      draft->times = times;
+      bad = queue->take_events(draft);
+    }
+  } catch (...) {
+    queue->abandon(draft);
+    throw;
   }
   if (bad) [[unlikely]] {
     queue->abandon(draft);

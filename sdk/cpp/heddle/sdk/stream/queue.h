@@ -73,7 +73,7 @@ class Queue {
   // Creates the events of a draft whose list is timed.
   heddle_status_t* take_events(Submission* submission);
   // Issues a held submission if its waits are enqueued now.
-  bool try_issue(Submission* submission);
+  bool try_issue(Submission* submission) noexcept;
 
   bool has_news() const noexcept {
     return done() > retired_.load(std::memory_order_acquire) || loose_.load(std::memory_order_acquire) != 0 ||
@@ -95,6 +95,7 @@ class Queue {
   uint64_t done() const noexcept { return word_.value->load(std::memory_order_acquire); }
   Issue issue_locked(Submission* submission, Result* out_result, size_t* out_failed);
   Issue issue(Submission* submission);
+  heddle_status_t* submit_checked(Submission* submission, const heddle_sync_t& sync, bool* out_counted);
   heddle_status_t* take_word();
   void read_times(const Submission& submission) noexcept;
   void finish(Submission* submission) noexcept;
