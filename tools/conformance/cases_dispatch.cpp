@@ -218,6 +218,10 @@ void unknown_flags() {
       list.commands[0].flags = flags;
       EXPECT_CODE(session.submit(list, {}, {session.point()}).release(), HEDDLE_STATUS_INVALID_ARGUMENT);
     }
+    List list;
+    list.fill(zeroed(session, 64), 0, 4, 1, 1);
+    list.commands[0].as.fill.reserved = 1;
+    EXPECT_CODE(session.submit(list, {}, {session.point()}).release(), HEDDLE_STATUS_INVALID_ARGUMENT);
   }
   const KernelSet* set = Kernels::choose(&session);
   REQUIRE(set, "no kernels are chosen");
@@ -558,8 +562,8 @@ void add_dispatch_cases(Cases* out) {
        {"dispatch.largest_grid", "the largest grid works in each dimension", largest_grid, Kind::kDriver},
        {"dispatch.grid_overflow", "a grid beyond the device's limit is refused [HD-M-02]", grid_overflow, Kind::kDriver},
        {"dispatch.counts", "wrong numbers of bindings or constants are INVALID_ARGUMENT", counts_must_fit, Kind::kDriver},
-       {"dispatch.unknown_flags", "flags without a meaning are INVALID_ARGUMENT, of commands and of entries [HD-E-04]", unknown_flags,
-        Kind::kDriver},
+       {"dispatch.unknown_flags", "flags without a meaning and reserved fields are INVALID_ARGUMENT, of commands and of entries [HD-E-04]",
+        unknown_flags, Kind::kDriver},
        {"dispatch.binding_bounds", "a binding that leaves its buffer is OUT_OF_RANGE [HD-M-02]", binding_bounds, Kind::kDriver},
        {"dispatch.arguments_copied", "submit reads none of the caller's memory after it has returned", arguments_are_copied, Kind::kDriver},
        {"dispatch.many_commands", "1000 dispatches with barriers run in order", many_commands, Kind::kDriver},

@@ -369,6 +369,9 @@ static heddle_status_t* read_command(heddle_device_t* device, uint32_t index, co
       if (fill->pattern_bytes != 1 && fill->pattern_bytes != 2 && fill->pattern_bytes != 4 && fill->pattern_bytes != 8) {
         return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": command %u failed: a pattern of %u bytes", index, fill->pattern_bytes);
       }
+      if (fill->reserved)
+        return failure(host, HEDDLE_STATUS_INVALID_ARGUMENT, WHO ": command %u failed: its reserved field is %u, not 0 [HD-E-04]", index,
+                       fill->reserved);
       bad = locate(host, index, fill->target, fill->offset, fill->length, &op->target);
       op->rows = 1;
       op->row_bytes = fill->length;
