@@ -169,17 +169,12 @@ void HostTimeline::remove_waiter(Watch* watch) noexcept {
   }
 }
 
-namespace {
-
-enum class Verdict { kPending, kDone, kFailed };
-
-// ALL: a failure ends the wait at once. ANY: a reached point takes precedence over a failed one.
-Verdict judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t* out_failed) noexcept {
+HostTimeline::State HostTimeline::judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t* out_failed) noexcept {
   bool pending = false, failed = false;
   for (uint64_t i = 0; i < count; ++i) {
-    switch (HostTimeline::from(points[i].timeline)->state(points[i].value)) {
+    switch (from(points[i].timeline)->state(points[i].value)) {
       case State::kReached:
-        if (mode == HEDDLE_WAIT_ANY) return Verdict::kDone;
+        if (mode == HEDDLE_WAIT_ANY) return State::kReached;
         break;
       case State::kFailed:
         if (!failed) *out_failed = i;
@@ -190,9 +185,10 @@ Verdict judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint6
         break;
     }
   }
-  if (failed) return Verdict::kFailed;
-  return pending ? Verdict::kPending : Verdict::kDone;
+  return failed ? State::kFailed : pending ? State::kPending : State::kReached;
 }
+
+namespace {
 
 // True if this thread ran work that one of the points may have waited for.
 bool help_any(const heddle_point_t* points, uint64_t count) noexcept {
@@ -210,25 +206,25 @@ bool help_any(const heddle_point_t* points, uint64_t count) noexcept {
 heddle_status_t* HostTimeline::wait(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns) {
   if (count == 0) return nullptr;
   uint64_t failed = 0;
-  Verdict verdict = judge(points, count, mode, &failed);
-  if (verdict == Verdict::kDone) [[likely]]
+  State verdict = judge(points, count, mode, &failed);
+  if (verdict == State::kReached) [[likely]]
     return nullptr;
   DeviceRoot* device = from(points[0].timeline)->device();
   const heddle_host_t* host = device->host;
   if (timeout_ns == HEDDLE_TIMEOUT_INFINITE) {  // work has no deadline
-    while (verdict == Verdict::kPending && help_any(points, count)) verdict = judge(points, count, mode, &failed);
+    while (verdict == State::kPending && help_any(points, count)) verdict = judge(points, count, mode, &failed);
   }
-  if (verdict == Verdict::kPending && timeout_ns != 0) {
+  if (verdict == State::kPending && timeout_ns != 0) {
     const uint64_t start = monotonic_ns();
     const uint64_t end = timeout_ns > UINT64_MAX - start ? UINT64_MAX : start + timeout_ns;
     const uint64_t spin_end = start + device->spin_ns < end ? start + device->spin_ns : end;
-    for (uint64_t now = start; verdict == Verdict::kPending && now < spin_end; now = monotonic_ns()) {
-      for (int i = 0; i < 16 && verdict == Verdict::kPending; ++i) {
+    for (uint64_t now = start; verdict == State::kPending && now < spin_end; now = monotonic_ns()) {
+      for (int i = 0; i < 16 && verdict == State::kPending; ++i) {
         cpu_pause();
         verdict = judge(points, count, mode, &failed);
       }
     }
-    if (verdict == Verdict::kPending) {
+    if (verdict == State::kPending) {
       constexpr uint64_t kOnStack = 8;
       std::atomic<uint32_t> wake{0};
       Watch few[kOnStack];
@@ -246,7 +242,7 @@ heddle_status_t* HostTimeline::wait(const heddle_point_t* points, uint64_t count
       for (;;) {
         const uint32_t seen = wake.load(std::memory_order_acquire);
         verdict = judge(points, count, mode, &failed);
-        if (verdict != Verdict::kPending) break;
+        if (verdict != State::kPending) break;
         uint64_t left = UINT64_MAX;
         if (end != UINT64_MAX) {
           const uint64_t now = monotonic_ns();
@@ -259,8 +255,8 @@ heddle_status_t* HostTimeline::wait(const heddle_point_t* points, uint64_t count
       for (uint64_t i = 0; i < count; ++i) from(points[i].timeline)->remove_waiter(&watches[i]);
     }
   }
-  if (verdict == Verdict::kDone) return nullptr;
-  if (verdict == Verdict::kFailed) return from(points[failed].timeline)->failure(points[failed].value);
+  if (verdict == State::kReached) return nullptr;
+  if (verdict == State::kFailed) return from(points[failed].timeline)->failure(points[failed].value);
   return status(host, HEDDLE_STATUS_DEADLINE_EXCEEDED,
                 "%s: waiting for %s of %llu points failed: not reached within %llu ns; nothing was changed", device->who,
                 mode == HEDDLE_WAIT_ANY ? "any" : "all", static_cast<unsigned long long>(count),

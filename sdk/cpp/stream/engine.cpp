@@ -68,38 +68,18 @@ class Patience {
   int slack_before_ns_ = 0;
 };
 
-// ALL: a failure ends the wait at once. ANY: a reached point takes precedence over a failed one.
-State judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t* out_failed) noexcept {
-  bool pending = false, failed = false;
-  for (uint64_t i = 0; i < count; ++i) {
-    switch (HostTimeline::from(points[i].timeline)->state(points[i].value)) {
-      case State::kReached:
-        if (mode == HEDDLE_WAIT_ANY) return State::kReached;
-        break;
-      case State::kFailed:
-        if (!failed) *out_failed = i;
-        failed = true;
-        break;
-      case State::kPending:
-        pending = true;
-        break;
-    }
-  }
-  return failed ? State::kFailed : pending ? State::kPending : State::kReached;
-}
-
 }  // namespace
 
 heddle_status_t* Engine::wait(Device* device, const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout_ns) {
   uint64_t failed = 0;
-  State state = judge(points, count, mode, &failed);
+  State state = HostTimeline::judge(points, count, mode, &failed);
   if (state == State::kPending) {
     const uint64_t now = sdk::monotonic_ns();
     const uint64_t end = timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
     Patience patience(device);
     for (;;) {
       device->poll();
-      state = judge(points, count, mode, &failed);
+      state = HostTimeline::judge(points, count, mode, &failed);
       if (state != State::kPending || (timeout_ns != HEDDLE_TIMEOUT_INFINITE && sdk::monotonic_ns() >= end)) break;
       patience.pass(end);
     }
@@ -237,7 +217,7 @@ void Engine::job_loop() noexcept {
     }
     uint64_t failed = 0;
     auto ready = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& job) {
-      return device_->is_lost() || judge(job.waits.data(), job.waits.size(), HEDDLE_WAIT_ALL, &failed) != State::kPending;
+      return device_->is_lost() || HostTimeline::judge(job.waits.data(), job.waits.size(), HEDDLE_WAIT_ALL, &failed) != State::kPending;
     });
     if (ready == jobs_.end()) {
       // The devices that jobs wait for, which exist as long as the jobs do: only this thread ends these.

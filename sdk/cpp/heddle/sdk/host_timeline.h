@@ -29,6 +29,9 @@ class HostTimeline {
 
   DeviceRoot* device() const noexcept { return device_; }
   uint64_t reached() const noexcept { return word_.load(std::memory_order_acquire) >> 2; }
+  // Of several points. HEDDLE_WAIT_ALL: a failure ends the wait at once; *out_failed is the first failed point. HEDDLE_WAIT_ANY: a reached point takes
+  // precedence over a failed one.
+  static State judge(const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t* out_failed) noexcept;
   State state(uint64_t value) const noexcept {
     const uint64_t word = word_.load(std::memory_order_acquire);
     if ((word >> 2) >= value) [[likely]]
