@@ -3,6 +3,7 @@
 // linker itself reports the second and the last; the cache is read in the layout of glibc's dl-cache.h.
 #include "core/host/library_search.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
@@ -63,6 +64,32 @@ std::vector<std::string> program_folders() {
   return folders;
 }
 
+constexpr char kNewSubfolder[] = "glibc-hwcaps";
+// Of glibc before 2.37: the platform's name, and names of features.
+#if defined(__x86_64__)
+constexpr const char* kOldSubfolders[] = {"tls", "x86_64", "haswell", "xeon_phi", "avx512_1", "sse2"};
+#elif defined(__aarch64__)
+constexpr const char* kOldSubfolders[] = {"tls", "aarch64", "atomics"};
+#else
+constexpr const char* kOldSubfolders[] = {"tls"};
+#endif
+constexpr int kMaxOldDepth = 4;
+
+bool is_folder(const std::string& path) {
+  struct stat facts;
+  return stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+void append_old_subfolders(const std::string& folder, int depth, std::vector<std::string>* out) {
+  if (depth == kMaxOldDepth) return;
+  for (const char* name : kOldSubfolders) {
+    const std::string path = folder + "/" + name;
+    if (!is_folder(path)) continue;
+    out->push_back(path);
+    append_old_subfolders(path, depth + 1, out);
+  }
+}
+
 bool is_usable(const std::string& path) {
   ElfFile file;
   return read_elf_file(path, ElfParts::kHeaders, &file).empty() && file.elf_class == (sizeof(void*) == 8 ? 2u : 1u) &&
@@ -71,7 +98,22 @@ bool is_usable(const std::string& path) {
 
 }  // namespace
 
-std::string find_in_linker_cache(std::string_view cache, std::string_view soname) {
+std::vector<std::string> processor_folders(const std::string& folder) {
+  std::vector<std::string> found;
+  const std::string outer = folder + "/" + kNewSubfolder;
+  if (DIR* entries = opendir(outer.c_str())) {
+    found.push_back(outer);
+    while (const dirent* entry = readdir(entries)) {
+      const std::string path = outer + "/" + entry->d_name;
+      if (entry->d_name[0] != '.' && is_folder(path)) found.push_back(path);
+    }
+    closedir(entries);
+  }
+  append_old_subfolders(folder, 0, &found);
+  return found;
+}
+
+std::vector<std::string> find_in_linker_cache(std::string_view cache, std::string_view soname) {
   // struct cache_file_new: magic and version (20 bytes), nlibs, len_strings, flags, 3 bytes, extension_offset, 12 bytes.
   // struct file_entry_new: flags, key, value, osversion (4 bytes each), hwcap (8). Offsets count from the header.
   constexpr std::string_view kMagic = "glibc-ld.so.cache1.1";
@@ -102,13 +144,14 @@ std::string find_in_linker_cache(std::string_view cache, std::string_view soname
 #else
   constexpr uint32_t kWanted = 0x0003;
 #endif
+  std::vector<std::string> found;
   for (size_t i = 0; i < count; ++i) {
     const size_t entry = kHeaderBytes + i * kEntryBytes;
     if (word(entry) != kWanted || text(word(entry + 4)) != soname) continue;
     std::string_view path = text(word(entry + 8));
-    if (!path.empty() && path.front() == '/') return std::string(path);
+    if (!path.empty() && path.front() == '/') found.emplace_back(path);
   }
-  return {};
+  return found;
 }
 
 namespace {
@@ -125,9 +168,27 @@ std::string mapped_from(const std::string& soname) {
 
 }  // namespace
 
-std::string LibrarySearch::find_file(const std::string& soname) {
-  std::string found = find(soname);
-  return found.empty() || found.find('/') != std::string::npos ? found : mapped_from(soname);
+std::vector<std::string> LibrarySearch::find_all(const std::string& soname) {
+  std::vector<std::string> found;
+  auto append = [&](std::string path) {
+    if (is_usable(path) && std::find(found.begin(), found.end(), path) == found.end()) found.push_back(std::move(path));
+  };
+  if (soname.find('/') != std::string::npos) {
+    append(soname);
+    return found;
+  }
+  if (std::string mapped = mapped_from(soname); !mapped.empty()) return {std::move(mapped)};
+  for (const auto* folders : {&folders_, &system_folders_}) {
+    for (const std::string& folder : *folders) {
+      for (const std::string& inner : processor_folders(folder)) append(inner + "/" + soname);
+      append(folder + "/" + soname);
+    }
+  }
+  std::string cache;
+  if (read_text_file(kCachePath, kMaxCacheBytes, &cache).empty()) {
+    for (std::string& path : find_in_linker_cache(cache, soname)) append(std::move(path));
+  }
+  return found;
 }
 
 LibrarySearch::LibrarySearch(const std::vector<std::string>& run_path, const std::string& library_path) {
@@ -150,8 +211,9 @@ std::string LibrarySearch::find(const std::string& soname) {
   }
   std::string cache;
   if (read_text_file(kCachePath, kMaxCacheBytes, &cache).empty()) {
-    std::string path = find_in_linker_cache(cache, soname);
-    if (!path.empty() && is_usable(path)) return path;
+    for (std::string& path : find_in_linker_cache(cache, soname)) {
+      if (is_usable(path)) return std::move(path);
+    }
   }
   return {};
 }

@@ -16,8 +16,9 @@ class LibrarySearch {
 
   // The full path, or empty. A library that is already loaded counts as found.
   std::string find(const std::string& soname);
-  // The same as a file: for a loaded library, the file from which it was mapped.
-  std::string find_file(const std::string& soname);
+  // All files of that name that the linker may find on some processor: in every directory, in their subdirectories for processors, and in the cache.
+  // For a library that is already loaded, the file from which it was mapped. Empty if there is none.
+  std::vector<std::string> find_all(const std::string& soname);
   // The directories of the run path.
   const std::vector<std::string>& run_folders() const { return folders_; }
   // Where it looked, for messages: directories, and "/etc/ld.so.cache".
@@ -29,9 +30,13 @@ class LibrarySearch {
   std::vector<std::string> searched_;
 };
 
-// The path in an ld.so.cache of glibc 2.2 or newer for a soname of this machine; empty if there is none. Exposed for tests: `cache` may contain
-// anything.
-std::string find_in_linker_cache(std::string_view cache, std::string_view soname);
+// The subdirectories that exist in which glibc looks first, on processors that they are made for: glibc-hwcaps/NAME, and, before 2.37, tls, x86_64
+// and the like, one in another.
+std::vector<std::string> processor_folders(const std::string& folder);
+
+// The paths in an ld.so.cache of glibc 2.2 or newer for a soname of this machine: one for each kind of processor. Exposed for tests: `cache` may
+// contain anything.
+std::vector<std::string> find_in_linker_cache(std::string_view cache, std::string_view soname);
 
 }  // namespace heddle::host
 

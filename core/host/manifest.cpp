@@ -151,6 +151,21 @@ void read_requires(TableReader table, Manifest& manifest) {
   table.finish();
 }
 
+// What the plugin opens itself.
+void read_opens(TableReader table, Manifest& manifest) {
+  auto names = [&](const char* key, std::string_view forbidden, const char* expected, std::vector<std::string>* out) {
+    if (!table.strings(key, out)) return;
+    for (const std::string& name : *out) {
+      if (!name.empty() && name.find_first_of(forbidden) == std::string::npos) continue;
+      table.diagnostics().error(table.value_place(key), "E105",
+                                fmt::format("'{}' holds \"{}\"; {} was expected", key, name.substr(0, 64), expected));
+    }
+  };
+  names("libs", "/", "a name without '/', e.g. \"libcuda.so.1\",", &manifest.opened_libraries);
+  names("environment", "=", "the name of a variable, e.g. \"HSA_TOOLS_LIB\",", &manifest.code_variables);
+  table.finish();
+}
+
 constexpr char kDefaultDomain[] = "ai.onnx";  // ONNX also writes it as an empty text
 
 // The host only identifies an operator; inputs, outputs and attributes are read by the compiler, which reads the same file.
@@ -291,6 +306,7 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
   }
   if (const TomlNode* node = root.table("plugin")) read_plugin(TableReader(*node, file, "plugin", diagnostics), manifest);
   if (const TomlNode* node = root.table("requires")) read_requires(TableReader(*node, file, "requires", diagnostics), manifest);
+  if (const TomlNode* node = root.table("opens")) read_opens(TableReader(*node, file, "opens", diagnostics), manifest);
   if (const TomlNode* node = root.table("load")) {
     TableReader load(*node, file, "load", diagnostics);
     int64_t timeout = manifest.timeout_ms;

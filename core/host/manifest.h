@@ -42,8 +42,10 @@ struct Manifest {
   std::string isa;                    // "x86-64" ... "x86-64-v4"
   std::vector<uint16_t> pci_vendors;  // at least one must be present; empty: not checked
   std::vector<NeededLibrary> libraries;
-  std::vector<std::string> conflicts;  // ids
-  uint32_t timeout_ms = 10000;         // timeout of the probe
+  std::vector<std::string> opened_libraries;  // sonames that it may open itself, whether they are there or not
+  std::vector<std::string> code_variables;    // environment variables by which those libraries load other code
+  std::vector<std::string> conflicts;         // ids
+  uint32_t timeout_ms = 10000;                // timeout of the probe
   bool unloadable = false;
   std::string sha256;  // digest of the library, lower case; empty: none
   std::vector<OptionSpec> options;

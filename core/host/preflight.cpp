@@ -179,6 +179,15 @@ std::string why_untrusted_folder(std::string folder) {
   return why_untrusted(folder, &path);
 }
 
+// With the subdirectories for processors, in which the linker looks first.
+std::string why_untrusted_search(const std::string& folder) {
+  std::string wrong = why_untrusted_folder(folder);
+  for (const std::string& inner : processor_folders(folder)) {
+    if (wrong.empty()) wrong = why_untrusted_folder(inner);
+  }
+  return wrong;
+}
+
 // LD_LIBRARY_PATH comes before all but run paths. A name with a '/' is not searched for in directories.
 std::string why_untrusted_environment() {
   const char* given = std::getenv("LD_LIBRARY_PATH");
@@ -187,8 +196,9 @@ std::string why_untrusted_environment() {
   for (size_t start = 0; start <= path.size() && wrong.empty();) {
     const size_t end = std::min(path.find_first_of(":;", start), path.size());
     const std::string folder = path.substr(start, end - start);
-    wrong = folder.starts_with('/') ? why_untrusted_folder(folder)
-                                    : "it names the current directory, or one below it, and strict mode requires absolute ones";
+    wrong = !folder.starts_with('/') ? "it names the current directory, or one below it, and strict mode requires absolute ones"
+            : folder.find('$') != std::string::npos ? "it has a '$', which the dynamic linker would replace"
+                                                    : why_untrusted_search(folder);
     start = end + 1;
   }
   return wrong.empty() ? wrong : "LD_LIBRARY_PATH: " + wrong;
@@ -198,6 +208,13 @@ std::string why_untrusted_environment() {
 
 std::string why_needed_untrusted(const Manifest& manifest) {
   std::string wrong;
+  for (const std::string& name : manifest.code_variables) {
+    const char* value = std::getenv(name.c_str());
+    if (value && *value != '\0')
+      return fmt::format(
+          "the environment variable {} is set, and lets libraries that {} opens load any code; unset it, or do not use strict mode", name,
+          manifest.id);
+  }
   std::set<std::string> seen = {manifest.library_path};
   std::vector<std::string> waiting = {manifest.library_path};
   bool needs_some = false;
@@ -210,19 +227,21 @@ std::string why_needed_untrusted(const Manifest& manifest) {
     LibrarySearch search(file.run_path, path);
     if (path == manifest.library_path) {  // libraries that it opens itself
       for (const NeededLibrary& library : manifest.libraries) file.needed.push_back(library.soname);
+      file.needed.insert(file.needed.end(), manifest.opened_libraries.begin(), manifest.opened_libraries.end());
     }
     for (const std::string& folder : search.run_folders()) {
-      if (wrong = why_untrusted_folder(folder); !wrong.empty()) return fmt::format("the RUNPATH of {}: {}", path, wrong);
+      if (wrong = why_untrusted_search(folder); !wrong.empty()) return fmt::format("the RUNPATH of {}: {}", path, wrong);
     }
     for (const std::string& soname : file.needed) {
       if (soname.find('$') != std::string::npos)
         return fmt::format("{} needs '{}', which the dynamic linker would resolve to another file", path, soname);
-      const std::string found = search.find_file(soname);
-      std::string trusted;
-      if (found.empty() || !seen.insert(found).second) continue;  // absent: loading will fail
-      if (wrong = why_untrusted(found, &trusted); !wrong.empty()) return fmt::format("{} needs {}: {}", path, soname, wrong);
-      needs_some = true;
-      waiting.push_back(found);
+      for (const std::string& found : search.find_all(soname)) {  // none: loading will fail
+        std::string trusted;
+        if (!seen.insert(found).second) continue;
+        if (wrong = why_untrusted(found, &trusted); !wrong.empty()) return fmt::format("{} needs {}: {}", path, soname, wrong);
+        needs_some = true;
+        waiting.push_back(found);
+      }
     }
   }
   return needs_some ? why_untrusted_environment() : std::string();

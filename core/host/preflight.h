@@ -15,8 +15,9 @@ Verdict preflight(const Manifest& manifest);
 Verdict preflight_integrity(const Manifest& manifest);
 // The cheap part, done even if a cached verdict makes the rest unnecessary: ABI range, architecture, ISA.
 Verdict preflight_quick(const Manifest& manifest);
-// For strict mode: why a direct or indirect dependency of its library, or a library that the manifest says it opens, is not to be trusted, as the
-// dynamic linker would find it now: the files, the directories of run paths, and those of LD_LIBRARY_PATH. Empty if all are trusted.
+// For strict mode: why a direct or indirect dependency of its library, or a library that the manifest says it opens, is not to be trusted, wherever
+// the dynamic linker may find it now: the files, the directories of run paths and of LD_LIBRARY_PATH, and their subdirectories for processors; or
+// which of the manifest's variables is set by which those libraries load other code. Empty if all are trusted.
 std::string why_needed_untrusted(const Manifest& manifest);
 
 }  // namespace heddle::host

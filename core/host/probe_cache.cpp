@@ -45,10 +45,10 @@ void append_libraries(const Manifest& manifest, std::string& key) {
   LibrarySearch search(file.run_path, manifest.library_path);
   auto append = [&](const std::string& soname) {
     key += fmt::format("needs {}\n", escaped(soname));
-    const std::string path = search.find_file(soname);
-    if (path.empty() || !append_file_facts(path, key)) key += "absent\n";
+    for (const std::string& path : search.find_all(soname)) append_file_facts(path, key);
   };
   for (const NeededLibrary& library : manifest.libraries) append(library.soname);
+  for (const std::string& soname : manifest.opened_libraries) append(soname);
   for (const std::string& soname : file.needed) append(soname);
 }
 
@@ -124,10 +124,14 @@ std::string ProbeCache::key_of(const Manifest& manifest, const std::vector<Optio
     std::string version;
     if (has_device && read_text_file(path, 256, &version).empty()) key += fmt::format("module {} {}\n", path, escaped(version));
   }
+  auto append_variable = [&](const char* name) {
+    if (const char* value = std::getenv(name)) key += fmt::format("env {}={}\n", name, escaped(value));
+  };
+  for (const std::string& name : manifest.code_variables) append_variable(name.c_str());
   for (const char* name :
        {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
         "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY", "ONEAPI_DEVICE_SELECTOR", "LD_LIBRARY_PATH", "LD_PRELOAD"}) {
-    if (const char* value = std::getenv(name)) key += fmt::format("env {}={}\n", name, escaped(value));
+    append_variable(name);
   }
   for (const OptionValue& option : options) key += fmt::format("option {}\n", escaped(option_to_argument(option)));
   return key;

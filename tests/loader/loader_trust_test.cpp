@@ -314,6 +314,18 @@ TEST_F(Trust, WhatAPluginNeedsIsLookedAtToo) {
     EXPECT_THAT(found.reason, HasSubstr(path + " can be written by others (mode 0775)"));
     chmod(path.c_str(), 0755);
   }
+  // So are the files and folders that the linker prefers on some processors.
+  const std::string preferred = near + "/far/glibc-hwcaps/x86-64-v2";
+  std::filesystem::create_directories(preferred);
+  std::filesystem::copy(far + "/libheddle_test_far.so", preferred);
+  EXPECT_EQ(look().state, PluginState::kAvailable) << look().reason;
+  for (const std::string& path : {far + "/glibc-hwcaps", preferred, preferred + "/libheddle_test_far.so"}) {
+    chmod(path.c_str(), 0775);
+    PluginInfo found = look();
+    EXPECT_EQ(found.state, PluginState::kUntrusted) << path;
+    EXPECT_THAT(found.reason, HasSubstr(path + " can be written by others (mode 0775)"));
+    chmod(path.c_str(), 0755);
+  }
   // The same for one that only the manifest names.
   std::filesystem::copy(library("with_run_path"), safe_ + "/with_run_path.so");
   std::filesystem::create_directory(safe_ + "/vendor");
@@ -333,6 +345,38 @@ TEST_F(Trust, WhatAPluginNeedsIsLookedAtToo) {
   options_.config_text.clear();
   EXPECT_EQ(look().state, PluginState::kAvailable) << look().reason;
   chmod(far.c_str(), 0755);
+}
+
+TEST_F(Trust, NoVariableLetsVendorsLibrariesLoadCode) {
+  install("good", "[opens]\nlibs = [\"libheddle_test_vendor.so.3\"]\nenvironment = [\"HEDDLE_TEST_TOOLS\", \"HEDDLE_TEST_DRIVERS\"]",
+          "good.so");
+  chmod(manifest().c_str(), 0644);
+  EXPECT_EQ(good().state, PluginState::kAvailable) << good().reason;
+  for (const char* name : {"HEDDLE_TEST_TOOLS", "HEDDLE_TEST_DRIVERS"}) {
+    setenv(name, "/opt/tools.so", 1);
+    const PluginInfo found = good();
+    EXPECT_EQ(found.state, PluginState::kUntrusted);
+    EXPECT_THAT(found.reason, HasSubstr(std::string("the environment variable ") + name + " is set"));
+    setenv(name, "", 1);
+    EXPECT_EQ(good().state, PluginState::kAvailable) << good().reason;
+    unsetenv(name);
+  }
+  // A library that the plugin may open need not be there; if it is, it is checked.
+  std::filesystem::copy(library("with_run_path"), safe_ + "/with_run_path.so");
+  std::filesystem::create_directory(safe_ + "/vendor");
+  std::filesystem::copy(std::string(HEDDLE_FAKE_CHAIN) + "/libheddle_test_far.so", safe_ + "/vendor");
+  install("with_run_path", "[opens]\nlibs = [\"libheddle_test_far.so\"]", "with_run_path.so");
+  for (const char* name : {"/with_run_path.so", "/vendor/libheddle_test_far.so", "/fake.with_run_path.toml", "/vendor"})
+    chmod((safe_ + name).c_str(), 0755);
+  EXPECT_EQ(info(*open(), "with_run_path").state, PluginState::kAvailable) << info(*open(), "with_run_path").reason;
+  chmod((safe_ + "/vendor/libheddle_test_far.so").c_str(), 0757);
+  EXPECT_THAT(info(*open(), "with_run_path").reason, HasSubstr("needs libheddle_test_far.so: "));
+
+  // Without strict mode the variables are the user's.
+  options_.config_text.clear();
+  setenv("HEDDLE_TEST_TOOLS", "/opt/tools.so", 1);
+  EXPECT_EQ(good().state, PluginState::kAvailable) << good().reason;
+  unsetenv("HEDDLE_TEST_TOOLS");
 }
 
 // In a process that was started with LD_LIBRARY_PATH, as the next test does it.
@@ -363,6 +407,7 @@ TEST_F(Trust, TheLinkersVariablesAreNotForProbes) {
   EXPECT_THAT(said, HasSubstr("needs: untrusted: "));
   EXPECT_THAT(said, HasSubstr("can be written by others"));
   EXPECT_THAT(child("/usr/lib:"), HasSubstr("LD_LIBRARY_PATH: it names the current directory"));
+  EXPECT_THAT(child("/usr/$LIB"), HasSubstr("LD_LIBRARY_PATH: it has a '$'"));
   EXPECT_THAT(child("/usr/lib"), HasSubstr("LD_LIBRARY_PATH unset"));
 }
 

@@ -56,11 +56,12 @@ std::string linker_cache(const std::string& soname, const std::string& path, uin
 #if defined(__x86_64__)
 TEST(LinkerCache, FindsAnEntryOfThisMachine) {
   const std::string cache = linker_cache("libx.so.1", "/opt/x/libx.so.1", 0x0303);
-  EXPECT_EQ(find_in_linker_cache(cache, "libx.so.1"), "/opt/x/libx.so.1");
-  EXPECT_EQ(find_in_linker_cache(cache, "liby.so.1"), "");
-  EXPECT_EQ(find_in_linker_cache(linker_cache("libx.so.1", "/opt/x/libx.so.1", 0x0003), "libx.so.1"), "") << "of another machine";
-  EXPECT_EQ(find_in_linker_cache("ld.so-1.7.0" + std::string(5, '\0') + cache, "libx.so.1"), "/opt/x/libx.so.1") << "behind an old table";
-  EXPECT_EQ(find_in_linker_cache(linker_cache("libx.so.1", "libx.so.1", 0x0303), "libx.so.1"), "") << "a relative path";
+  EXPECT_THAT(find_in_linker_cache(cache, "libx.so.1"), ElementsAre("/opt/x/libx.so.1"));
+  EXPECT_THAT(find_in_linker_cache(cache, "liby.so.1"), IsEmpty());
+  EXPECT_THAT(find_in_linker_cache(linker_cache("libx.so.1", "/opt/x/libx.so.1", 0x0003), "libx.so.1"), IsEmpty()) << "of another machine";
+  EXPECT_THAT(find_in_linker_cache("ld.so-1.7.0" + std::string(5, '\0') + cache, "libx.so.1"), ElementsAre("/opt/x/libx.so.1"))
+      << "behind an old table";
+  EXPECT_THAT(find_in_linker_cache(linker_cache("libx.so.1", "libx.so.1", 0x0303), "libx.so.1"), IsEmpty()) << "a relative path";
 }
 
 TEST(LinkerCache, SurvivesEveryCutAndEveryFlippedByte) {
@@ -84,6 +85,26 @@ TEST(LibrarySearch, FindsTheCLibraryAndNothingThatIsNot) {
   EXPECT_THAT(search.searched(), Contains("/opt/plugin/lib/../lib"));
   for (const std::string& place : search.searched()) EXPECT_EQ(place.front(), '/') << place;
 }
+
+#if defined(__x86_64__)
+TEST(LibrarySearch, LooksInTheSubdirectoriesForProcessors) {
+  const TemporaryFolder own;
+  const std::string folder = own.path().string(), name = "libheddle_test_some.so.1";
+  std::vector<std::string> expected;
+  for (const char* inner : {"/glibc-hwcaps/x86-64-v2/", "/glibc-hwcaps/made-later/", "/tls/haswell/avx512_1/", "/"}) {
+    std::filesystem::create_directories(folder + inner);
+    std::filesystem::copy("/proc/self/exe", folder + inner + name);
+    expected.push_back(folder + inner + name);
+  }
+  std::ofstream(folder + "/tls/" + name) << "no library";
+  LibrarySearch search({folder}, "/opt/plugin/lib/plugin.so");
+  EXPECT_THAT(search.find_all(name), UnorderedElementsAreArray(expected));
+  EXPECT_THAT(search.find_all("libheddle_no_such_library.so.1"), IsEmpty());
+  EXPECT_THAT(processor_folders(folder),
+              UnorderedElementsAre(folder + "/glibc-hwcaps", folder + "/glibc-hwcaps/x86-64-v2", folder + "/glibc-hwcaps/made-later",
+                                   folder + "/tls", folder + "/tls/haswell", folder + "/tls/haswell/avx512_1"));
+}
+#endif
 
 TEST(ElfFile, ReadsWhatALibraryNeeds) {
   ElfFile file;
