@@ -84,6 +84,7 @@ Backend::Backend(const Api& api, const Facts& known) noexcept : cuda(api), facts
   capabilities_.pitched_fill_unit = 4;
   capabilities_.max_pitch = (uint64_t{1} << 31) - 1;
   capabilities_.out_of_memory = CUDA_ERROR_OUT_OF_MEMORY;
+  capabilities_.unsupported = CUDA_ERROR_NOT_SUPPORTED;
 }
 
 Result Backend::start(uint64_t retain_bytes, const char** out_step) {
@@ -170,11 +171,11 @@ Result Backend::is_captured(Stream stream, bool* out) noexcept {
 Result Backend::context_of(Stream stream, Context* out) noexcept {
   return cuda.cuStreamGetCtx(cu(stream), reinterpret_cast<CUcontext*>(out));
 }
-Result Backend::write_word(Stream stream, Address word, uint64_t value) noexcept {
-  return cuda.cuStreamWriteValue64(cu(stream), word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
+Result Backend::write_word(Stream stream, const stream::Word& word, uint64_t value) noexcept {
+  return cuda.cuStreamWriteValue64(cu(stream), word.address, value, CU_STREAM_WRITE_VALUE_DEFAULT);
 }
-Result Backend::wait_word(Stream stream, Address word, uint64_t value) noexcept {
-  return cuda.cuStreamWaitValue64(cu(stream), word, value, CU_STREAM_WAIT_VALUE_GEQ);
+Result Backend::wait_word(Stream stream, const stream::Word& word, uint64_t value) noexcept {
+  return cuda.cuStreamWaitValue64(cu(stream), word.address, value, CU_STREAM_WAIT_VALUE_GEQ);
 }
 
 Result Backend::launch(const Launch& launch, bool early, Stream stream) noexcept {

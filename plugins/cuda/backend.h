@@ -46,8 +46,8 @@ class Backend : public stream::Backend {
   Result synchronize_stream(stream::Stream stream) noexcept override;
   Result is_captured(stream::Stream stream, bool* out) noexcept override;
   Result context_of(stream::Stream stream, stream::Context* out) noexcept override;
-  Result write_word(stream::Stream stream, Address word, uint64_t value) noexcept override;
-  Result wait_word(stream::Stream stream, Address word, uint64_t value) noexcept override;
+  Result write_word(stream::Stream stream, const stream::Word& word, uint64_t value) noexcept override;
+  Result wait_word(stream::Stream stream, const stream::Word& word, uint64_t value) noexcept override;
 
   Result launch(const Launch& launch, bool early, stream::Stream stream) noexcept override;
   Result copy(Address to, Address from, uint64_t bytes, stream::Stream stream) noexcept override;

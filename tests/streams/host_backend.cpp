@@ -359,6 +359,7 @@ class HostBackend : public stream::Backend {
     capabilities_.early_edges = true;
     capabilities_.pitched_fill_unit = settings.seed % 2 ? 4 : 1;
     capabilities_.max_pitch = uint64_t{1} << 30;
+    capabilities_.waits_by_event = settings.waits_by_event;
     capabilities_.out_of_memory = kNoMemory;
   }
   ~HostBackend() override {
@@ -439,16 +440,35 @@ class HostBackend : public stream::Backend {
     *out = reinterpret_cast<Context>(host(stream)->context);
     return check();
   }
-  Result write_word(Stream stream, Address word, uint64_t value) noexcept override {
-    return enqueue(stream, [=]() -> Result {
+  Result create_word(stream::Word* out) noexcept override {
+    const Result made = stream::Backend::create_word(out);
+    return made == kSuccess && settings_.waits_by_event ? create_event(false, &out->event) : made;
+  }
+  void destroy_word(const stream::Word& word) noexcept override {
+    if (word.event) destroy_event(word.event);
+    stream::Backend::destroy_word(word);
+  }
+  Result write_word(Stream stream, const stream::Word& word, uint64_t value) noexcept override {
+    const Result written = enqueue(stream, [=, word = word.address]() -> Result {
       auto* at = reinterpret_cast<std::atomic<uint64_t>*>(Memory::all().bytes(word, 8));
       if (!at) return kBadAddress;
       at->store(value, std::memory_order_release);
       return kSuccess;
     });
+    return written == kSuccess && word.event ? record_event(word.event, stream) : written;
   }
-  Result wait_word(Stream stream, Address word, uint64_t value) noexcept override {
-    return enqueue(stream, [=, context = context()]() -> Result {
+  // By event, a wait covers what has been recorded so far: a call that comes too early waits for nothing.
+  Result wait_word(Stream stream, const stream::Word& word, uint64_t value) noexcept override {
+    if (word.event) {
+      HostEvent* event = host(word.event);
+      std::lock_guard<std::mutex> lock(event->mutex);
+      return enqueue(stream, [event, number = event->recorded, context = context()]() -> Result {
+        std::unique_lock<std::mutex> waiting(event->mutex);
+        while (event->passed < number && context->ended == kSuccess) event->changed.wait_for(waiting, std::chrono::milliseconds(1));
+        return kSuccess;
+      });
+    }
+    return enqueue(stream, [=, word = word.address, context = context()]() -> Result {
       for (;;) {
         auto* at = reinterpret_cast<std::atomic<uint64_t>*>(Memory::all().bytes(word, 8));
         if (!at) return kBadAddress;

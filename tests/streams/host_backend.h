@@ -10,6 +10,7 @@
 //   a kernel that fails ends the context; all later calls return that  always
 //   a context lives as long as any handle of its device                always
 //   a pool has no room until it is trimmed                             by chance
+//   streams cannot wait for memory                                     option waits_by_event
 #ifndef HEDDLE_TESTS_STREAMS_HOST_BACKEND_H_
 #define HEDDLE_TESTS_STREAMS_HOST_BACKEND_H_
 
@@ -25,6 +26,7 @@ struct HostSettings {
   uint64_t latency_us = 100;  // the longest delay of one piece of work
   uint64_t memory_bytes = uint64_t{16} << 30;
   bool early = true;  // kernels start early, as far as the driver knows
+  bool waits_by_event = false;
 };
 
 // Results.

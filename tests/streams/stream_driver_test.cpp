@@ -171,6 +171,7 @@ class StreamDriver : public ::testing::Test {
     host->set_int("seed", seed);
     host->set_int("latency_us", 200);
     host->set_int("device_count", devices);
+    host->set_bool("waits_by_event", waits_by_event);
     driver = std::make_unique<OpenDriver>(HEDDLE_TEST_STREAMS, host.get());
     ASSERT_TRUE(driver->device);
   }
@@ -261,6 +262,7 @@ class StreamDriver : public ::testing::Test {
     }
   }
 
+  bool waits_by_event = false;
   std::unique_ptr<PluginHost> host;
   std::unique_ptr<OpenDriver> driver;
 };
@@ -508,6 +510,42 @@ TEST_F(StreamDriver, WorkIsFailedByAWaitWhoseWorkCouldNotBeIssued) {
   for (heddle_queue_t* queue : others) EXPECT_OK(driver->device_api->queue_destroy(queue));
   EXPECT_OK(driver->device_api->close(second));
   driver->buffer_api->free(buffer);
+}
+
+// Work on two queues in turns, each submitted by a thread of its own: a wait may come before its work is enqueued, while it is, or after.
+TEST_F(StreamDriver, QueuesOfAVendorWhoseStreamsWaitForEventsTakeTurns) {
+  waits_by_event = true;
+  for (int64_t seed = 1; seed <= 3; ++seed) {
+    open(seed);
+    Kernels kernels(driver.get());
+    heddle_queue_t* queues[] = {driver->make_queue(driver->device), driver->make_queue(driver->device)};
+    heddle_timeline_t* timeline = driver->make_timeline();
+    heddle_buffer_t* buffer = driver->make_filled(std::vector<int64_t>{1});
+    constexpr uint64_t kTurns = 200;
+    auto submit = [&](uint64_t first) {
+      for (uint64_t i = first; i < kTurns; i += 2) {
+        const std::vector<heddle_binding_t> bindings = {{buffer, 0, 8}};
+        const std::vector<int64_t> constants = {static_cast<int64_t>(i)};
+        const std::vector<heddle_point_t> waits = i ? std::vector<heddle_point_t>{{timeline, i}} : std::vector<heddle_point_t>{};
+        EXPECT_OK(driver->submit({kernels.command(kChain, bindings, constants, 1)}, waits, {{timeline, i + 1}}, queues[i % 2]));
+      }
+    };
+    std::thread other(submit, 1);
+    submit(0);
+    other.join();
+    Result waited = driver->wait(timeline, kTurns);
+    EXPECT_TRUE(waited.ok()) << waited.message();
+    heddle_buffer_t* expected_buffer = driver->make_filled(std::vector<int64_t>{1});
+    for (uint64_t i = 0; i < kTurns; ++i) {
+      const std::vector<heddle_binding_t> bindings = {{expected_buffer, 0, 8}};
+      const std::vector<int64_t> constants = {static_cast<int64_t>(i)};
+      EXPECT_OK(driver->run({kernels.command(kChain, bindings, constants, 1)}));
+    }
+    EXPECT_EQ(driver->values_of<int64_t>(buffer, 1), driver->values_of<int64_t>(expected_buffer, 1)) << "seed " << seed;
+    for (heddle_buffer_t* each : {buffer, expected_buffer}) driver->buffer_api->free(each);
+    driver->timeline_api->destroy(timeline);
+    for (heddle_queue_t* queue : queues) EXPECT_OK(driver->device_api->queue_destroy(queue));
+  }
 }
 
 TEST_F(StreamDriver, ACopyWaitsForTheOtherDevice) {

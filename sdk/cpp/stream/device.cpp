@@ -67,7 +67,7 @@ Device::~Device() {
     ContextScope scope(this);
     ring.reset();
     staging.reset();
-    for (const Word& word : all_words) backend.free_host(word.value);
+    for (const std::unique_ptr<Word>& word : all_words) backend.destroy_word(*word);
     for (Event event : idle_events) backend.destroy_event(event);
   }
 }

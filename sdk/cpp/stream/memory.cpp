@@ -80,6 +80,17 @@ Result obtain(Backend& backend, Buffer* buffer) {
 
 }  // namespace
 
+Result Backend::create_word(Word* out) noexcept {
+  void* memory = nullptr;
+  if (Result bad = allocate_host(64, true, &memory)) return bad;
+  out->value = new (memory) std::atomic<uint64_t>(0);
+  return address_of(memory, &out->address);
+}
+
+void Backend::destroy_word(const Word& word) noexcept {
+  if (word.value) free_host(word.value);
+}
+
 Result allocate(Device* device, Buffer* buffer) {
   const Result result = obtain(device->backend, buffer);
   if (result == kSuccess) return result;

@@ -7,7 +7,7 @@ namespace heddle::sdk::stream {
 namespace {
 
 heddle_status_t* native_context(heddle_device_t* device, uint64_t* out) noexcept {
-  *out = reinterpret_cast<uint64_t>(Device::from(device)->backend.context());
+  *out = Device::from(device)->backend.native_context();
   return nullptr;
 }
 

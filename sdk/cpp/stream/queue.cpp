@@ -48,28 +48,27 @@ heddle_status_t* Queue::take_word() {
   spare_.reserve(kSpare);
   std::unique_lock<std::mutex> lock(device_->queues_mutex);
   if (device_->idle_words.empty()) {
-    void* memory = nullptr;
-    Address address = 0;
-    Result result = device_->backend.allocate_host(64, true, &memory);
-    if (result == kSuccess) result = device_->backend.address_of(memory, &address);
-    if (result != kSuccess) {
+    auto made = std::make_unique<Word>();
+    device_->all_words.reserve(device_->all_words.size() + 1);
+    device_->idle_words.reserve(device_->all_words.size() + 1);  // so that every word can be returned
+    if (Result bad = device_->backend.create_word(made.get())) {
+      device_->backend.destroy_word(*made);
       lock.unlock();
-      return device_->failed(result, "creating a queue's completion word");
+      return device_->failed(bad, "creating a queue's completion word");
     }
-    const Word made = {new (memory) std::atomic<uint64_t>(0), address};
-    device_->all_words.push_back(made);
-    device_->idle_words.push_back(made);
+    device_->idle_words.push_back(made.get());
+    device_->all_words.push_back(std::move(made));
   }
   word_ = device_->idle_words.back();
   device_->idle_words.pop_back();
-  last_ = word_.value->load(std::memory_order_acquire);
+  last_ = word_->value->load(std::memory_order_acquire);
   retired_.store(last_, std::memory_order_release);
   device_->queues.push_back(this);
   return nullptr;
 }
 
 Queue::~Queue() {
-  if (!word_.value) {  // start failed
+  if (!word_) {  // start failed
     ContextScope scope(device_);
     if (stream_ && !is_foreign_) device_->backend.destroy_stream(stream_);
     return;
@@ -88,7 +87,7 @@ Queue::~Queue() {
   while (pins_.load(std::memory_order_acquire) != 0 || retiring_.load(std::memory_order_acquire)) std::this_thread::yield();  // short waits
   ContextScope scope(device_);
   if (!is_foreign_) device_->backend.destroy_stream(stream_);
-  if (word_.value && !device_->is_lost()) {
+  if (!device_->is_lost()) {
     std::lock_guard<std::mutex> lock(device_->queues_mutex);
     device_->idle_words.push_back(word_);
   }
@@ -220,6 +219,8 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
     if (signal.queue == this) continue;                                                   // the stream keeps the order
     if (timeline->device()->backend.context() != backend.context()) return Issue::kHeld;  // another device: the host waits
     if (wait_count == std::size(waits)) return Issue::kHeld;
+    // Its queue is enqueuing it at this moment.
+    if (backend.capabilities().waits_by_event && signal.word->written.load(std::memory_order_acquire) < signal.number) return Issue::kHeld;
     waits[wait_count++] = signal;
   }
   submission->number = last_ + 1;
@@ -242,8 +243,8 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
   submission->issued = true;
   Result result = kSuccess;
   for (size_t i = 0; i < wait_count && result == kSuccess; ++i) {
-    if (waits[i].word.value->load(std::memory_order_acquire) >= waits[i].number) continue;
-    result = backend.wait_word(stream_, waits[i].word.address, waits[i].number);
+    const Word& word = *waits[i].word;
+    if (word.value->load(std::memory_order_acquire) < waits[i].number) result = backend.wait_word(stream_, word, waits[i].number);
   }
   if (result == kSuccess) {
     result = submission->recording ? launch_graph(submission->recording, stream_)
@@ -260,7 +261,8 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
       result = kSuccess;
     }
   }
-  const Result written = backend.write_word(stream_, word_.address, submission->number);
+  const Result written = backend.write_word(stream_, *word_, submission->number);
+  word_->written.store(submission->number, std::memory_order_release);
   *out_result = result != kSuccess ? result : written;
   if (device_->ends_context(result)) submission->issued = false;  // the fault was caused by other work
   return Issue::kDone;
@@ -403,7 +405,7 @@ void Queue::list_suspects(std::vector<Suspect>* out) {
       Timeline* timeline = Timeline::from(point.timeline);
       Timeline::OnItsWay signal;
       if (timeline->state(point.value) == State::kPending && timeline->find(point.value, &signal) && signal.queue != this &&
-          signal.word.value->load(std::memory_order_acquire) < signal.number) {
+          signal.word->value->load(std::memory_order_acquire) < signal.number) {
         return;
       }
     }

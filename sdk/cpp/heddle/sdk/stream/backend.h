@@ -3,10 +3,13 @@
 // lists, recordings, transfers, files, and the checks with their texts.
 //
 // Handles are the vendor's own, converted. A Result is the vendor's too; 0 is success. Unless a comment says otherwise, a function is called
-// between enter() and leave(), from any thread, and several may be called at the same time.
+// between enter() and leave(), from any thread, and several may be called at the same time. Outputs are 0 or NULL before the call. A function that
+// fails leaves them so, or it has made the object all the same, which the driver then releases. Sizes, counts and addresses are never 0 unless a
+// comment says so.
 #ifndef HEDDLE_SDK_STREAM_BACKEND_H_
 #define HEDDLE_SDK_STREAM_BACKEND_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,7 +47,16 @@ enum class Meaning {
 // Whose memory an address is.
 enum class Owner { kUnknown, kHost, kDevice };
 
-// One launch. The arguments are packed as the code takes them.
+// A completion word in memory of the host that the device reaches. It belongs to a device and is passed from queue to queue; its value only grows.
+struct Word {
+  std::atomic<uint64_t>* value = nullptr;
+  Address address = 0;               // of the value, for the device
+  Event event = nullptr;             // for a vendor whose streams cannot wait for memory; set by create_word
+  std::atomic<uint64_t> written{0};  // the value of the last write_word that has returned
+};
+
+// One launch. The arguments are packed as the code takes them, and aligned to 64 bytes: entry.arguments_bytes, which may be 0. They are valid during
+// the call.
 struct Launch {
   const Entry& entry;
   const uint32_t (&grid)[3];
@@ -57,7 +69,7 @@ struct Copy2d {
   uint64_t to_stride, from_stride, row_bytes, rows;
 };
 
-// `count` units of 1, 2 or 4 bytes, at a multiple of their size.
+// `count` units of 1, 2 or 4 bytes, at a multiple of their size. Of `value`, the bits beyond a unit are 0.
 struct Fill {
   Address to;
   uint64_t count;
@@ -70,7 +82,11 @@ struct Capabilities {
   bool early_edges = false;        // add_early_edge
   uint32_t pitched_fill_unit = 1;  // largest unit of fill_pitched
   uint64_t max_pitch = INT32_MAX;  // of copy_2d and fill_pitched
-  Result out_of_memory = 1;        // the result of an allocation that can never succeed
+  // Streams wait for events, not for memory: wait_word covers what write_word has recorded by then. So it is called once the write_word that it is
+  // to wait for has returned.
+  bool waits_by_event = false;
+  Result out_of_memory = 1;  // the result of an allocation that can never succeed
+  Result unsupported = 1;    // the result of a function that the vendor does not have
 };
 
 class Backend {
@@ -84,13 +100,17 @@ class Backend {
   // Opens the device: its context, which it stores in context_, and its pool, which keeps `retain_bytes` when memory is freed. If it fails, *out_step
   // says at what, for a text: "creating its context". Called once, before all others and not between enter() and leave().
   virtual Result start(uint64_t retain_bytes, const char** out_step) = 0;
-  // Two devices with the same context share streams' words and memory.
+  // Two devices with the same context share streams' words and memory. Not NULL once the device is open: a vendor without contexts has an object of
+  // its own here, one for all handles of a device.
   Context context() const noexcept { return context_; }
+  // What heddle.native/1 shows as the context. Anywhere.
+  virtual uint64_t native_context() const noexcept { return reinterpret_cast<uint64_t>(context_); }
   const Capabilities& capabilities() const noexcept { return capabilities_; }
 
-  // What enter() changes and leave() restores (HD-T-02).
+  // What enter() changes and leave() restores (HD-T-02); each vendor uses what it needs.
   struct Scope {
     Context before = nullptr;
+    int ordinal = -1;
     uint32_t mode = 0;
     bool is_pushed = false;
   };
@@ -114,11 +134,15 @@ class Backend {
   // Of a stream of the application.
   virtual Result is_captured(Stream stream, bool* out) noexcept = 0;
   virtual Result context_of(Stream stream, Context* out) noexcept = 0;
-  // At this point of the stream: writes a word of pinned memory, so that a host thread that reads the value sees the results of all earlier work of
-  // the stream; and waits until the word is at least `value`, which an earlier call of write_word on another stream of the context writes. So a
-  // vendor whose streams cannot wait for words can wait for an event that write_word has recorded.
-  virtual Result write_word(Stream stream, Address word, uint64_t value) noexcept = 0;
-  virtual Result wait_word(Stream stream, Address word, uint64_t value) noexcept = 0;
+  // Makes a word whose value is 0, and its event if it needs one. By default in 64 bytes of pinned memory, which destroy_word frees. A word is
+  // destroyed when no stream uses it.
+  virtual Result create_word(Word* out) noexcept;
+  virtual void destroy_word(const Word& word) noexcept;
+  // At this point of the stream: writes a word, so that a host thread that reads the value sees the results of all earlier work of the stream; and
+  // waits until the word is at least `value`, which a call of write_word on another stream of the context writes. Each word is written by one thread
+  // at a time; others may wait for it meanwhile.
+  virtual Result write_word(Stream stream, const Word& word, uint64_t value) noexcept = 0;
+  virtual Result wait_word(Stream stream, const Word& word, uint64_t value) noexcept = 0;
 
   // Work on a stream. early: the entry starts early (Entry::starts_early), and so does the kernel before it, the only work that it depends on.
   virtual Result launch(const Launch& launch, bool early, Stream stream) noexcept = 0;
@@ -137,7 +161,7 @@ class Backend {
   virtual Result register_host(void* memory, uint64_t bytes, bool mapped) noexcept = 0;
   virtual void unregister_host(void* memory) noexcept = 0;
   virtual Result address_of(void* memory, Address* out) noexcept = 0;
-  // *out_ordinal: the vendor's number of the device, for kDevice. Memory that the vendor does not know is kUnknown, not a failure.
+  // *out_ordinal: the vendor's number of the device, for kDevice. Memory that the vendor does not know is kUnknown, not a failure. Any address.
   virtual Result owner_of(Address address, Owner* out, int* out_ordinal) noexcept = 0;
   // This device's number there.
   virtual int own_ordinal() const noexcept = 0;
@@ -159,22 +183,29 @@ class Backend {
   virtual Result synchronize_event(Event event) noexcept = 0;
   virtual Result elapsed(Event from, Event to, float* out_ms) noexcept = 0;
 
-  // Graphs. A new node waits for the `count` nodes of `before`.
-  virtual Result create_graph(Graph* out) noexcept = 0;
-  virtual void destroy_graph(Graph graph) noexcept = 0;
-  virtual Result add_kernel(Graph graph, const Node* before, size_t count, const Launch& launch, Node* out) noexcept = 0;
-  virtual Result add_copy(Graph graph, const Node* before, size_t count, const Copy2d& copy, Node* out) noexcept = 0;
-  virtual Result add_fill(Graph graph, const Node* before, size_t count, const Fill& fill, Node* out) noexcept = 0;
-  virtual Result add_empty(Graph graph, const Node* before, size_t count, Node* out) noexcept = 0;
-  // An edge between two kernels that start early.
-  virtual Result add_early_edge(Graph graph, Node from, Node to) noexcept = 0;
-  virtual Result instantiate(Graph graph, GraphExec* out) noexcept = 0;
-  virtual void destroy_graph_exec(GraphExec exec) noexcept = 0;
-  virtual Result patch_kernel(GraphExec exec, Node node, const Launch& launch) noexcept = 0;
-  virtual Result patch_copy(GraphExec exec, Node node, const Copy2d& copy) noexcept = 0;  // of one row
-  virtual Result patch_fill(GraphExec exec, Node node, const Fill& fill) noexcept = 0;
-  virtual Result disable_node(GraphExec exec, Node node) noexcept = 0;
-  virtual Result launch_graph(GraphExec exec, Stream stream) noexcept = 0;
+  // Graphs. Not called if the vendor has set Instance::has_graphs to false. A new node waits for the `count` nodes of `before`, of which there may be
+  // none.
+  virtual Result create_graph(Graph*) noexcept { return capabilities_.unsupported; }
+  virtual void destroy_graph(Graph) noexcept {}
+  virtual Result add_kernel(Graph, const Node* /*before*/, size_t /*count*/, const Launch&, Node* /*out*/) noexcept {
+    return capabilities_.unsupported;
+  }
+  virtual Result add_copy(Graph, const Node* /*before*/, size_t /*count*/, const Copy2d&, Node* /*out*/) noexcept {
+    return capabilities_.unsupported;
+  }
+  virtual Result add_fill(Graph, const Node* /*before*/, size_t /*count*/, const Fill&, Node* /*out*/) noexcept {
+    return capabilities_.unsupported;
+  }
+  virtual Result add_empty(Graph, const Node* /*before*/, size_t /*count*/, Node* /*out*/) noexcept { return capabilities_.unsupported; }
+  // An edge between two kernels that start early. Only with the capability early_edges.
+  virtual Result add_early_edge(Graph, Node /*from*/, Node /*to*/) noexcept { return capabilities_.unsupported; }
+  virtual Result instantiate(Graph, GraphExec*) noexcept { return capabilities_.unsupported; }
+  virtual void destroy_graph_exec(GraphExec) noexcept {}
+  virtual Result patch_kernel(GraphExec, Node, const Launch&) noexcept { return capabilities_.unsupported; }
+  virtual Result patch_copy(GraphExec, Node, const Copy2d&) noexcept { return capabilities_.unsupported; }  // of one row
+  virtual Result patch_fill(GraphExec, Node, const Fill&) noexcept { return capabilities_.unsupported; }
+  virtual Result disable_node(GraphExec, Node) noexcept { return capabilities_.unsupported; }
+  virtual Result launch_graph(GraphExec, Stream) noexcept { return capabilities_.unsupported; }
 
   // Code. Of variants that run here, the one with the highest rank is loaded; 0 does not run. Anywhere.
   virtual uint32_t rank(std::string_view format, std::string_view target) const noexcept = 0;

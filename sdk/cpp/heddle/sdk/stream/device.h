@@ -80,19 +80,13 @@ class Instance {
   const Vendor& vendor;
   Options options;
   std::vector<const Facts*> devices;  // per ordinal; set by the vendor
-  bool has_graphs = true;             // set by the vendor
+  bool has_graphs = true;             // set by the vendor; false: command lists that are submitted repeatedly are issued each time
   std::atomic<uint64_t> open_devices{0};
 };
 
 struct Counters {
   std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, pool_bytes{0},
       bytes_overhead{0};  // pool_bytes: the part of bytes_allocated in the vendor's pool
-};
-
-// A completion word in pinned memory. It belongs to the device and is passed from queue to queue; its value only grows.
-struct Word {
-  std::atomic<uint64_t>* value = nullptr;
-  Address address = 0;
 };
 
 // A kernel that may have faulted.
@@ -146,10 +140,11 @@ struct Device : sdk::DeviceRoot {
   Backend& backend;
   Counters counters;
   std::mutex queues_mutex;
-  std::vector<Queue*> queues;               // under queues_mutex
-  std::vector<Word> idle_words, all_words;  // under queues_mutex
-  std::vector<Event> idle_events;           // events for timing; under queues_mutex
-  const uint64_t serial;                    // unique among all devices ever opened in this process
+  std::vector<Queue*> queues;                    // under queues_mutex
+  std::vector<std::unique_ptr<Word>> all_words;  // under queues_mutex
+  std::vector<Word*> idle_words;                 // under queues_mutex
+  std::vector<Event> idle_events;                // events for timing; under queues_mutex
+  const uint64_t serial;                         // unique among all devices ever opened in this process
   std::mutex peers_mutex;
   std::vector<uint64_t> peers;  // serials of devices whose memory copies can access; under peers_mutex
   std::unique_ptr<Staging> staging;

@@ -92,7 +92,7 @@ class Queue {
 
  private:
   enum class Issue { kDone, kHeld };
-  uint64_t done() const noexcept { return word_.value->load(std::memory_order_acquire); }
+  uint64_t done() const noexcept { return word_->value->load(std::memory_order_acquire); }
   Issue issue_locked(Submission* submission, Result* out_result, size_t* out_failed);
   Issue issue(Submission* submission);
   heddle_status_t* submit_checked(Submission* submission, const heddle_sync_t& sync, bool* out_counted);
@@ -105,7 +105,7 @@ class Queue {
   Device* device_;
   Stream stream_ = nullptr;
   bool is_foreign_ = false;
-  Word word_;  // written by the stream
+  Word* word_ = nullptr;  // written by the stream
   std::mutex mutex_;
   uint64_t last_ = 0;                  // number of the last issued submission; under mutex_, like all members up to here
   std::deque<Submission*> in_flight_;  // in the order of their numbers

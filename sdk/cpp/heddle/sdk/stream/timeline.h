@@ -19,7 +19,7 @@ class Timeline : public sdk::HostTimeline {
     uint64_t value;
     const Queue* queue;    // only compared: it may be destroyed
     const Device* device;  // of the queue; only compared
-    Word word;
+    const Word* word;
     uint64_t number;
   };
   void add(const OnItsWay& signal) {
