@@ -449,6 +449,7 @@ class HostBackend : public stream::Backend {
     stream::Backend::destroy_word(word);
   }
   Result write_word(Stream stream, const stream::Word& word, uint64_t value) noexcept override {
+    if (settings_.failing_word && ++words_written_ >= settings_.failing_word) return kBadValue;
     const Result written = enqueue(stream, [=, word = word.address]() -> Result {
       auto* at = reinterpret_cast<std::atomic<uint64_t>*>(Memory::all().bytes(word, 8));
       if (!at) return kBadAddress;
@@ -703,6 +704,7 @@ class HostBackend : public stream::Backend {
 
   const int ordinal_;
   const HostSettings settings_;
+  std::atomic<uint64_t> words_written_{0};
   std::atomic<uint64_t> seeds_;
   std::atomic<bool> is_full_{false}, is_trimmed_{false};  // of the pool
 };

@@ -25,7 +25,8 @@ struct HostSettings {
   uint64_t seed = 1;
   uint64_t latency_us = 100;  // the longest delay of one piece of work
   uint64_t memory_bytes = uint64_t{16} << 30;
-  bool early = true;  // kernels start early, as far as the driver knows
+  uint64_t failing_word = 0;  // writing of a word fails from this one of a device on, counted from 1
+  bool early = true;          // kernels start early, as far as the driver knows
   bool waits_by_event = false;
 };
 

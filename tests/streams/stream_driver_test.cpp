@@ -165,13 +165,14 @@ void simulate(const Step& step, At at) {
 class StreamDriver : public ::testing::Test {
  protected:
   void SetUp() override { open(1); }
-  void open(int64_t seed, uint32_t devices = 1) {
+  void open(int64_t seed, uint32_t devices = 1, int64_t failing_word = 0) {
     driver.reset();
     host = std::make_unique<PluginHost>();
     host->set_int("seed", seed);
     host->set_int("latency_us", 200);
     host->set_int("device_count", devices);
     host->set_bool("waits_by_event", waits_by_event);
+    host->set_int("failing_word", failing_word);
     driver = std::make_unique<OpenDriver>(HEDDLE_TEST_STREAMS, host.get());
     ASSERT_TRUE(driver->device);
   }
@@ -584,6 +585,73 @@ TEST_F(StreamDriver, ACopyWaitsForTheOtherDevice) {
   for (heddle_buffer_t* buffer : {from, to}) driver->buffer_api->free(buffer);
   EXPECT_OK(driver->device_api->queue_destroy(queue));
   EXPECT_OK(driver->device_api->close(device));
+}
+
+// Who waits for a point looks after its timeline's device. The queue that signals it is another device's.
+TEST_F(StreamDriver, AQueueSignalsATimelineOfAnotherDevice) {
+  open(4, 2);
+  heddle_device_t* device = driver->open(1);
+  heddle_queue_t* queue = driver->make_queue(device);
+  heddle_buffer_t *near = driver->make_buffer(64), *far = driver->make_buffer(64, HEDDLE_MEMORY_DEVICE, device);
+  heddle_timeline_t *first = driver->make_timeline(), *second = driver->make_timeline();
+  heddle_command_t fill = {};
+  fill.kind = HEDDLE_COMMAND_FILL;
+  constexpr uint64_t kTimeoutNs = 20'000'000'000;
+  for (uint64_t i = 1; i <= 4; ++i) {
+    fill.as.fill = {far, 0, 4, i, 1, 0};
+    EXPECT_OK(driver->submit(std::vector<heddle_command_t>(100, fill), {}, {{first, i}}, queue));
+    heddle_point_t last = {first, i};
+    if (i % 2 == 0) {  // other work on the timeline's device waits for it, too, which that device's streams cannot
+      fill.as.fill.target = near;
+      last = {second, i};
+      EXPECT_OK(driver->submit({fill}, {{first, i}}, {last}));
+    }
+    Result waited(driver->timeline_api->wait(&last, 1, HEDDLE_WAIT_ALL, kTimeoutNs));
+    EXPECT_TRUE(waited.ok()) << waited.message();
+  }
+  EXPECT_EQ(driver->values_of<uint8_t>(near, 1), std::vector<uint8_t>{4});
+  for (heddle_timeline_t* timeline : {first, second}) driver->timeline_api->destroy(timeline);
+  for (heddle_buffer_t* buffer : {near, far}) driver->buffer_api->free(buffer);
+  EXPECT_OK(driver->device_api->queue_destroy(queue));
+  EXPECT_OK(driver->device_api->close(device));
+}
+
+TEST_F(StreamDriver, WorkThatWaitsForAnotherDeviceFailsWhenThatIsLost) {
+  open(4, 2);
+  heddle_device_t* device = driver->open(1);
+  heddle_queue_t* queue = driver->make_queue(device);
+  heddle_timeline_t *first = driver->make_timeline(0, device), *second = driver->make_timeline();
+  {
+    Kernels kernels(driver.get(), device);
+    const std::vector<heddle_binding_t> none;
+    const std::vector<int64_t> code = {9};
+    EXPECT_OK(driver->submit({kernels.command(kFail, none, code, 1)}, {}, {{first, 1}}, queue));
+    heddle_point_t point = {second, 1};
+    EXPECT_OK(driver->submit({}, {{first, 1}}, {point}));
+    Result waited(driver->timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, 20'000'000'000));
+    EXPECT_EQ(waited.code(), HEDDLE_STATUS_DEVICE_LOST) << waited.message();
+    EXPECT_NE(waited.message().find("on device 1"), std::string::npos) << waited.message();
+  }
+  heddle_timeline_t* third = driver->make_timeline();
+  EXPECT_OK(driver->submit({}, {}, {{third, 1}}));  // this device is not lost
+  Result waited = driver->wait(third, 1);
+  EXPECT_TRUE(waited.ok()) << waited.message();
+  for (heddle_timeline_t* timeline : {first, second, third}) driver->timeline_api->destroy(timeline);
+  EXPECT_OK(driver->device_api->queue_destroy(queue));
+  EXPECT_OK(driver->device_api->close(device));
+}
+
+// Nobody would learn that work is over.
+TEST_F(StreamDriver, ADeviceThatCannotWriteAWordIsLost) {
+  open(4, 1, 2);
+  heddle_timeline_t* done = driver->make_timeline();
+  EXPECT_OK(driver->submit({}, {}, {{done, 1}}));
+  EXPECT_TRUE(driver->wait(done, 1).ok());
+  EXPECT_OK(driver->submit({}, {}, {{done, 2}}));
+  heddle_point_t point = {done, 2};
+  Result waited(driver->timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, 20'000'000'000));
+  EXPECT_EQ(waited.message(), "streams: writing a queue's completion word on device 0 failed: BAD_VALUE (a backend on the host)");
+  driver->timeline_api->destroy(done);
 }
 
 TEST_F(StreamDriver, ALossNamesItsKernelAndLastsAsLongAsAnyHandle) {

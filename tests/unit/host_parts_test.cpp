@@ -37,6 +37,9 @@ using heddle::testing::TemporaryFolder;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+using ::testing::UnorderedElementsAreArray;
 
 // An ld.so.cache of the new format with one entry.
 std::string linker_cache(const std::string& soname, const std::string& path, uint32_t flags) {

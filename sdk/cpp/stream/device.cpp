@@ -138,15 +138,6 @@ bool Device::poll() noexcept {
   return any;
 }
 
-bool Device::poll_others(const std::vector<heddle_point_t>& points) noexcept {
-  bool any = false;
-  for (const heddle_point_t& point : points) {
-    Device* other = Timeline::from(point.timeline)->device();
-    if (other != this) any |= other->poll();
-  }
-  return any;
-}
-
 void Device::check() noexcept {
   if (is_lost()) return;
   Result result = kSuccess;

@@ -6,7 +6,6 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 
@@ -102,6 +101,24 @@ Engine::~Engine() {
   if (worker_.joinable()) worker_.join();
 }
 
+void Watches::add(Device* device) {
+  devices_.reserve(devices_.size() + 1);
+  device->engine->watch();
+  devices_.push_back(device);
+}
+
+void Watches::add_others(const std::vector<heddle_point_t>& points, const Device* own) {
+  for (const heddle_point_t& point : points) {
+    Device* other = Timeline::from(point.timeline)->device();
+    if (other != own && std::find(devices_.begin(), devices_.end(), other) == devices_.end()) add(other);
+  }
+}
+
+void Watches::end() noexcept {
+  for (Device* device : devices_) device->engine->told();
+  devices_.clear();
+}
+
 void Engine::start_watching() {
   if (watcher_.joinable()) return;
   sdk::SignalsBlocked blocked;
@@ -136,7 +153,6 @@ bool Engine::release_held() {
     }
     bool some = false;
     for (auto held = trying.begin(); held != trying.end();) {
-      device_->poll_others(held->submission->waits);
       if (held->queue->try_issue(held->submission)) {
         held = trying.erase(held);
         some = true;
@@ -178,6 +194,7 @@ void Engine::watch_loop() noexcept {
 }
 
 void Engine::enqueue(Job job) {
+  job.watches.add_others(job.waits, device_);
   std::lock_guard<std::mutex> lock(mutex_);
   if (!worker_.joinable()) {
     sdk::SignalsBlocked blocked;
@@ -193,6 +210,7 @@ void Engine::end(Job& job, heddle_status_t* failure) noexcept {
   const heddle_host_t* host = device_->host;
   device_->counters.submissions.fetch_add(1, std::memory_order_relaxed);
   job.run = nullptr;  // releases what it holds before signalling
+  job.watches.end();
   for (const heddle_point_t& point : job.signals) {
     if (failure) {
       HostTimeline::from(point.timeline)->fail(point.value, host->status_clone(host->self, failure));
@@ -220,21 +238,8 @@ void Engine::job_loop() noexcept {
       return device_->is_lost() || HostTimeline::judge(job.waits.data(), job.waits.size(), HEDDLE_WAIT_ALL, &failed) != State::kPending;
     });
     if (ready == jobs_.end()) {
-      // The devices that jobs wait for, which exist as long as the jobs do: only this thread ends these.
-      std::array<Device*, 8> others;
-      size_t count = 0;
-      for (const Job& job : jobs_) {
-        for (const heddle_point_t& point : job.waits) {
-          Device* other = static_cast<Timeline*>(HostTimeline::from(point.timeline))->device();
-          if (other == device_ || count == others.size() || std::find(others.data(), others.data() + count, other) != others.data() + count)
-            continue;
-          others[count++] = other;
-        }
-      }
       lock.unlock();
-      bool moved = device_->poll();
-      for (size_t i = 0; i < count; ++i) moved |= others[i]->poll();
-      if (!moved) patience.pass(UINT64_MAX);
+      if (!device_->poll()) patience.pass(UINT64_MAX);
       lock.lock();
       continue;
     }

@@ -30,6 +30,7 @@ class Engine {
     std::vector<heddle_point_t> waits, signals;
     std::function<heddle_status_t*()> run;  // runs on the thread for jobs; returns NULL or its failure
     Queue* queue;                           // the queue on which it was enqueued; destruction of the queue waits for it
+    Watches watches = {};                   // of the devices whose points it waits for
   };
   // Runs a job once its waits are reached.
   void enqueue(Job job);

@@ -113,6 +113,7 @@ void Queue::abandon(Submission* submission) noexcept {
     std::lock_guard<std::mutex> lock(device_->queues_mutex);
     device_->idle_events.insert(device_->idle_events.end(), submission->events.begin(), submission->events.end());
   }
+  submission->watches.end();
   submission->clear();
   std::unique_lock<std::mutex> lock(mutex_);
   if (spare_.size() < kSpare) {
@@ -147,16 +148,23 @@ heddle_status_t* Queue::submit_checked(Submission* submission, const heddle_sync
   }
   submission->waits.assign(sync.waits, sync.waits + sync.wait_count);
   submission->signals.assign(sync.signals, sync.signals + sync.signal_count);
+  // Threads that wait for these points look after the timelines' devices, not after this one.
+  if (std::any_of(sync.signals, sync.signals + sync.signal_count,
+                  [&](const heddle_point_t& point) { return Timeline::from(point.timeline)->device() != device_; })) {
+    submission->watches.add(device_);
+  }
   if (has_news()) retire();  // bounds the submissions in flight to those that the device has not finished
   unfinished_.fetch_add(1, std::memory_order_acq_rel);
   *out_counted = true;
   if (issue(submission) == Issue::kHeld) [[unlikely]] {
+    submission->watches.add_others(submission->waits, device_);
     if (!is_foreign_) {
       device_->engine->hold(this, submission);
     } else {
       // The application's next work must come after it.
+      submission->watches.add(device_);
       while (issue(submission) == Issue::kHeld) {
-        if (!device_->poll() && !device_->poll_others(submission->waits)) std::this_thread::sleep_for(std::chrono::microseconds(20));
+        if (!device_->poll()) std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
     }
   }
@@ -182,8 +190,12 @@ Queue::Issue Queue::issue(Submission* submission) {
   }
   // The submission is in flight by now, and this queue may be gone when its work is over. The thread that retires it takes the failure from the
   // device or from the submission.
-  if (device->ends_context(result)) [[unlikely]]
+  if (device->ends_context(result)) [[unlikely]] {
     device->host->status_free(device->host->self, device->failed(result, "running work"));
+  } else if (result != kSuccess) [[unlikely]] {  // of writing the word: nobody would learn when work on the stream is over
+    device->lose(result_status(device, device->backend.code_of(result), result, "writing a queue's completion word on device %u failed",
+                               device->ordinal));
+  }
   return Issue::kDone;
 }
 
@@ -216,8 +228,8 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
       if (timeline->state(point.value) == State::kReached) continue;
       return Issue::kHeld;
     }
-    if (signal.queue == this) continue;                                                   // the stream keeps the order
-    if (timeline->device()->backend.context() != backend.context()) return Issue::kHeld;  // another device: the host waits
+    if (signal.queue == this) continue;                            // the stream keeps the order
+    if (signal.context != backend.context()) return Issue::kHeld;  // another device's queue: the host waits
     if (wait_count == std::size(waits)) return Issue::kHeld;
     // Its queue is enqueuing it at this moment.
     if (backend.capabilities().waits_by_event && signal.word->written.load(std::memory_order_acquire) < signal.number) return Issue::kHeld;
@@ -229,7 +241,7 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
   try {
     for (; added < submission->signals.size(); ++added) {
       const heddle_point_t& point = submission->signals[added];
-      Timeline::from(point.timeline)->add({point.value, this, device_, word_, submission->number});
+      Timeline::from(point.timeline)->add({point.value, this, device_, backend.context(), word_, submission->number});
     }
   } catch (...) {
     while (added) {
@@ -246,19 +258,24 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
     const Word& word = *waits[i].word;
     if (word.value->load(std::memory_order_acquire) < waits[i].number) result = backend.wait_word(stream_, word, waits[i].number);
   }
-  if (result == kSuccess) {
+  auto fail = [&](heddle_status_t* failure) {
+    submission->failure = failure;
+    result = kSuccess;
+  };
+  if (result != kSuccess && !device_->ends_context(result)) {
+    fail(result_status(device_, backend.code_of(result), result, "waiting for another queue of device %u failed", device_->ordinal));
+  } else if (result == kSuccess) {
     result = submission->recording ? launch_graph(submission->recording, stream_)
                                    : stream::issue(backend, submission->list, submission->events, stream_, out_failed);
     if (result != kSuccess && !device_->ends_context(result)) {
       const Op* op = submission->recording || *out_failed >= submission->list.ops.size() ? nullptr : &submission->list.ops[*out_failed];
       const bool is_kernel = op && op->kind == Op::Kind::kLaunch;
-      submission->failure = result_status(device_, backend.code_of(result), result, "issuing %s%s%s on device %u failed",
-                                          submission->recording ? "a recording"
-                                          : is_kernel           ? "kernel '"
-                                                                : "a copy",
-                                          is_kernel ? op->launch.entry->name.c_str() : "", is_kernel ? "'" : "", device_->ordinal);
+      fail(result_status(device_, backend.code_of(result), result, "issuing %s%s%s on device %u failed",
+                         submission->recording ? "a recording"
+                         : is_kernel           ? "kernel '"
+                                               : "a copy",
+                         is_kernel ? op->launch.entry->name.c_str() : "", is_kernel ? "'" : "", device_->ordinal));
       if (is_kernel) sdk::set_region(device_->host, submission->failure, op->launch.region);
-      result = kSuccess;
     }
   }
   const Result written = backend.write_word(stream_, *word_, submission->number);

@@ -99,6 +99,24 @@ class Queue;
 class Ring;
 class Staging;
 class Engine;
+struct Device;
+
+// Devices whose engines retire work and notice a loss, although no thread may wait for them there: others depend on it. They must exist until end().
+class Watches {
+ public:
+  Watches() = default;
+  Watches(Watches&&) = default;
+  Watches& operator=(Watches&&) = delete;
+  ~Watches() { end(); }
+  // May throw; then nothing has changed.
+  void add(Device* device);
+  // For every point whose timeline is of another device than `own`.
+  void add_others(const std::vector<heddle_point_t>& points, const Device* own);
+  void end() noexcept;
+
+ private:
+  std::vector<Device*> devices_;
+};
 
 struct Device : sdk::DeviceRoot {
   Device(Instance* instance, uint32_t ordinal, const heddle_driver_api_t* api, std::unique_ptr<Backend> backend);
@@ -122,8 +140,6 @@ struct Device : sdk::DeviceRoot {
 
   // Retires completed work on all queues; true if there was any.
   bool poll() noexcept;
-  // The same on the other devices whose timelines these points are of.
-  bool poll_others(const std::vector<heddle_point_t>& points) noexcept;
   // Asks the vendor whether the context is still alive; marks the device as lost if not. More expensive than poll.
   void check() noexcept;
 

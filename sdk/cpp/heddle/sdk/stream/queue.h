@@ -30,6 +30,7 @@ struct Submission {
   std::vector<heddle_point_t> waits, signals;
   std::vector<Download> downloads;
   std::vector<Event> events;  // for a timed list: one before it and one after each op
+  Watches watches;            // from submit to retirement
   heddle_command_time_t* times = nullptr;
   uint64_t number = 0;
   bool issued = false;                 // reached the stream

@@ -19,6 +19,7 @@ class Timeline : public sdk::HostTimeline {
     uint64_t value;
     const Queue* queue;    // only compared: it may be destroyed
     const Device* device;  // of the queue; only compared
+    Context context;       // of the queue
     const Word* word;
     uint64_t number;
   };
