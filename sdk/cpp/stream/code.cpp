@@ -46,6 +46,7 @@ heddle_status_t* Loading::load_entry(const heddle_entry_params_t& in, Executable
   entry.constants_bytes = in.constants_bytes;
   if (heddle_status_t* bad = check_numbers(in)) return bad;
   std::copy_n(in.workgroup_size, 3, entry.block);
+  std::copy_n(device->facts().grid, 3, entry.most_workgroups);
   entry.shared_bytes = static_cast<uint32_t>(in.shared_memory_bytes);
   if (heddle_status_t* bad = lay_out(in, &entry)) return bad;
   entry.starts_early = (in.flags & HEDDLE_ENTRY_EARLY) != 0 && device->backend.capabilities().early_starts;

@@ -55,13 +55,14 @@ class Lowering : public CommandReader<Lowering, Device, Buffer, Entry, Address> 
       if (buffer ? !buffer->holds(binding.offset, binding.length) : binding.offset != 0 || binding.length != 0) [[unlikely]]
         return bad_binding(command, i);
     }
-    const Facts& facts = device_->facts();
+    const uint32_t(&most)[3] = entry.most_workgroups;
     for (int i = 0; i < 3; ++i) {
-      if (command.grid[i] > static_cast<uint32_t>(facts.grid[i])) [[unlikely]] {
+      if (command.grid[i] > most[i]) [[unlikely]] {
         return bad(HEDDLE_STATUS_OUT_OF_RANGE,
-                   "%s: command %u (kernel '%s', region %u) failed: a grid of %u x %u x %u is more than this device's %d x %d x %d",
-                   entry.name.c_str(), command.region, command.grid[0], command.grid[1], command.grid[2], facts.grid[0], facts.grid[1],
-                   facts.grid[2]);
+                   "%s: command %u (kernel '%s', region %u) failed: a grid of %u x %u x %u is more than the %u x %u x %u workgroups of "
+                   "%u x %u x %u threads that this device can run",
+                   entry.name.c_str(), command.region, command.grid[0], command.grid[1], command.grid[2], most[0], most[1], most[2],
+                   entry.block[0], entry.block[1], entry.block[2]);
       }
     }
     ++list_->dispatches;

@@ -39,6 +39,7 @@ struct Entry {
   Function function = nullptr;
   uint32_t binding_count = 0, constants_bytes = 0;
   uint32_t block[3] = {1, 1, 1};
+  uint32_t most_workgroups[3] = {};  // of a launch: the device's limits, which load_entry may lower
   uint32_t shared_bytes = 0;
   uint32_t arguments_bytes = 0;
   bool starts_early = false;  // the kernel itself waits for the kernel that it depends on
