@@ -359,7 +359,7 @@ class HostBackend : public stream::Backend {
     capabilities_.early_edges = true;
     capabilities_.pitched_fill_unit = settings.seed % 2 ? 4 : 1;
     capabilities_.max_pitch = uint64_t{1} << 30;
-    capabilities_.waits_by_event = settings.waits_by_event;
+    capabilities_.waits_follow_writes = settings.waits_by_event;
     capabilities_.out_of_memory = kNoMemory;
   }
   ~HostBackend() override {

@@ -232,7 +232,7 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
     if (signal.context != backend.context()) return Issue::kHeld;  // another device's queue: the host waits
     if (wait_count == std::size(waits)) return Issue::kHeld;
     // Its queue is enqueuing it at this moment.
-    if (backend.capabilities().waits_by_event && signal.word->written.load(std::memory_order_acquire) < signal.number) return Issue::kHeld;
+    if (backend.capabilities().waits_follow_writes && signal.word->written.load(std::memory_order_acquire) < signal.number) return Issue::kHeld;
     waits[wait_count++] = signal;
   }
   submission->number = last_ + 1;

@@ -82,9 +82,9 @@ struct Capabilities {
   bool early_edges = false;        // add_early_edge
   uint32_t pitched_fill_unit = 1;  // largest unit of fill_pitched
   uint64_t max_pitch = INT32_MAX;  // of copy_2d and fill_pitched
-  // Streams wait for events, not for memory: wait_word covers what write_word has recorded by then. So it is called once the write_word that it is
-  // to wait for has returned.
-  bool waits_by_event = false;
+  // wait_word is called only once the write_word that it is to wait for has returned: for streams that wait for an event which write_word records, and
+  // for streams that share hardware queues, where work behind a wait that comes too early would never start.
+  bool waits_follow_writes = false;
   Result out_of_memory = 1;  // the result of an allocation that can never succeed
   Result unsupported = 1;    // the result of a function that the vendor does not have
 };
@@ -111,6 +111,7 @@ class Backend {
   struct Scope {
     Context before = nullptr;
     int ordinal = -1;
+    int error = 0;
     uint32_t mode = 0;
     bool is_pushed = false;
   };
