@@ -6,21 +6,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cfenv>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <functional>
-#include <map>
 #include <mutex>
-#include <random>
 #include <set>
-#include <thread>
 
 #include "cpu/image.h"
 #include "heddle/sdk/futex.h"
-#include "heddle/sdk/signals_blocked.h"
+#include "late_gpu.h"
 
 namespace heddle::test {
 namespace {
@@ -44,156 +37,22 @@ using stream::Owner;
 using stream::Result;
 using stream::Stream;
 
-constexpr uint64_t kPage = 4096;
-
-// Every block that a stream may access, of all devices: host and devices have one address space.
-class Memory {
- public:
-  struct Block {
-    uint64_t size = 0;
-    Owner owner = Owner::kUnknown;
-    int ordinal = -1;
-    char* bytes = nullptr;  // where they are
-  };
-
-  static Memory& all() {
-    static Memory* memory = new Memory;
-    return *memory;
-  }
-
-  // Device memory: an address that nobody can access, and the bytes elsewhere.
-  Address allocate(uint64_t size, int ordinal) {
-    const uint64_t mapped = (size + kPage - 1) / kPage * kPage;
-    void* shown = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    void* bytes = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (shown == MAP_FAILED || bytes == MAP_FAILED) {
-      if (shown != MAP_FAILED) munmap(shown, mapped);
-      if (bytes != MAP_FAILED) munmap(bytes, mapped);
-      return 0;
-    }
-    const auto address = reinterpret_cast<Address>(shown);
-    add(address, {size, Owner::kDevice, ordinal, static_cast<char*>(bytes)});
-    return address;
-  }
-  uint64_t free(Address address) {
-    const Block block = remove(address);
-    const uint64_t mapped = (block.size + kPage - 1) / kPage * kPage;
-    munmap(reinterpret_cast<void*>(address), mapped);
-    munmap(block.bytes, mapped);
-    return block.size;
-  }
-
-  void add(Address address, const Block& block) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    blocks_[address] = block;
-  }
-  Block remove(Address address) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = blocks_.find(address);
-    if (found == blocks_.end()) std::abort();  // the driver frees what it does not have
-    const Block block = found->second;
-    blocks_.erase(found);
-    return block;
-  }
-  bool overlaps(Address address, uint64_t size) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto next = blocks_.lower_bound(address + size);
-    return next != blocks_.begin() && std::prev(next)->first + std::prev(next)->second.size > address;
-  }
-  // The block of an address; false if there is none.
-  bool find(Address address, uint64_t size, Block* out, uint64_t* out_offset) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    auto next = blocks_.upper_bound(address);
-    if (next == blocks_.begin()) return false;
-    const auto& [start, block] = *std::prev(next);
-    if (address - start > block.size || size > block.size - (address - start)) return false;
-    *out = block;
-    *out_offset = address - start;
-    return true;
-  }
-  // Where the bytes are; NULL if not all are inside one block.
-  char* bytes(Address address, uint64_t size) {
-    Block block;
-    uint64_t offset = 0;
-    return find(address, size, &block, &offset) ? block.bytes + offset : nullptr;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<Address, Block> blocks_;
-};
-
 // A device's context, which all handles of the device in the process share.
 struct HostContext {
   int ordinal = 0;
   int uses = 0;  // under mutex_of_contexts
-  std::atomic<Result> ended{kSuccess};
+  std::atomic<int> ended{kSuccess};
   std::atomic<uint64_t> used_bytes{0};
 };
 std::mutex mutex_of_contexts;
 std::map<int, HostContext*>& contexts = *new std::map<int, HostContext*>;  // never destroyed (HD-L-02); under mutex_of_contexts
 thread_local Context current = nullptr;                                    // of this thread
 
-// Work in order, in a thread of its own.
-class HostStream {
- public:
-  HostStream(HostContext* context, uint64_t seed, uint64_t latency_us) : context(context), random_(seed), latency_us_(latency_us) {
-    sdk::SignalsBlocked blocked;
-    thread_ = std::thread([this] { run(); });
-  }
-  ~HostStream() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
-  uint64_t enqueue(std::function<Result()> work) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    work_.push_back(std::move(work));
-    changed_.notify_all();
-    return ++enqueued_;
-  }
-  void wait_for_all() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    const uint64_t last = enqueued_;
-    changed_.wait(lock, [&] { return done_ >= last; });
-  }
-  std::mt19937_64& random() { return random_; }  // of the stream's thread
-
+struct HostStream : LateStream {
+  HostStream(HostContext* its_context, uint64_t seed, uint64_t latency_us)
+      : LateStream(&its_context->ended, seed, latency_us), context(its_context) {}
   HostContext* const context;
   std::atomic<bool> is_captured{false};
-
- private:
-  void run() {
-    std::fesetenv(FE_DFL_ENV);  // not that of the thread which created the stream
-    std::unique_lock<std::mutex> lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return stop_ || !work_.empty(); });
-      if (work_.empty()) return;
-      const std::function<Result()> work = std::move(work_.front());
-      work_.pop_front();
-      lock.unlock();
-      if (latency_us_ && random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % latency_us_));
-      if (context->ended == kSuccess) {
-        if (const Result result = work()) context->ended = result;
-      }
-      lock.lock();
-      ++done_;
-      changed_.notify_all();
-    }
-  }
-
-  std::mt19937_64 random_;
-  const uint64_t latency_us_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<Result()>> work_;
-  uint64_t enqueued_ = 0, done_ = 0;
-  bool stop_ = false;
-  std::thread thread_;
 };
 
 struct HostEvent {
@@ -245,10 +104,12 @@ struct Kernel {
   Result run(std::mt19937_64& random) const {
     std::vector<void*> pointers;
     std::vector<uint64_t> lengths;
+    std::vector<std::shared_ptr<void>> keep;
     for (Address address : bindings) {
-      Memory::Block block;
+      GpuMemory::Block block;
       uint64_t offset = 0;
-      if (address && !Memory::all().find(address, 0, &block, &offset)) return kBadAddress;
+      if (address && !GpuMemory::all().find(address, 0, &block, &offset)) return kBadAddress;
+      keep.push_back(block.keeps_bytes);
       pointers.push_back(address ? block.bytes + offset : nullptr);
       lengths.push_back(address ? block.size - offset : 0);
     }
@@ -271,24 +132,29 @@ struct Kernel {
   }
 };
 
+// Where bytes that work accesses are; NULL if not all are inside one block. `keep` keeps them.
+char* bytes_at(Address address, uint64_t size, std::shared_ptr<void>* keep) {
+  GpuMemory::Block block;
+  uint64_t offset = 0;
+  if (!GpuMemory::all().find(address, size, &block, &offset)) return nullptr;
+  *keep = block.keeps_bytes;
+  return block.bytes + offset;
+}
+
 Result run_copy(const Copy2d& copy) {
-  const uint64_t from_span = (copy.rows - 1) * copy.from_stride + copy.row_bytes,
-                 to_span = (copy.rows - 1) * copy.to_stride + copy.row_bytes;
-  const char* from = Memory::all().bytes(copy.from, from_span);
-  char* to = Memory::all().bytes(copy.to, to_span);
+  std::shared_ptr<void> keep[2];
+  const char* from = bytes_at(copy.from, (copy.rows - 1) * copy.from_stride + copy.row_bytes, &keep[0]);
+  char* to = bytes_at(copy.to, (copy.rows - 1) * copy.to_stride + copy.row_bytes, &keep[1]);
   if (!from || !to) return kBadAddress;
-  for (uint64_t i = 0; i < copy.rows; ++i) std::memcpy(to + i * copy.to_stride, from + i * copy.from_stride, copy.row_bytes);
+  copy_rows(to, copy.to_stride, from, copy.from_stride, copy.row_bytes, copy.rows);
   return kSuccess;
 }
 
 Result run_fill(const Fill& fill, uint64_t pitch) {
-  char* to = Memory::all().bytes(fill.to, (fill.count - 1) * pitch + fill.unit);
+  std::shared_ptr<void> keep;
+  char* to = bytes_at(fill.to, (fill.count - 1) * pitch + fill.unit, &keep);
   if (!to) return kBadAddress;
-  if (fill.unit == pitch && fill.unit == 1) {
-    std::memset(to, static_cast<int>(fill.value), fill.count);
-  } else {
-    for (uint64_t i = 0; i < fill.count; ++i) std::memcpy(to + i * pitch, &fill.value, fill.unit);
-  }
+  fill_units(to, fill.count, fill.unit, fill.value, pitch);
   return kSuccess;
 }
 
@@ -317,23 +183,9 @@ struct HostNode {
 using HostGraph = std::vector<HostNode>;
 
 Result run_graph(const HostGraph& nodes, std::mt19937_64& random) {
-  std::vector<size_t> open(nodes.size()), ready;
-  std::vector<std::vector<size_t>> after(nodes.size());
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    open[i] = nodes[i].before.size();
-    for (uintptr_t before : nodes[i].before) after[before - 1].push_back(i);
-    if (!open[i]) ready.push_back(i);
-  }
-  while (!ready.empty()) {
-    std::swap(ready[random() % ready.size()], ready.back());
-    const size_t next = ready.back();
-    ready.pop_back();
-    if (Result bad = nodes[next].run(random)) return bad;
-    for (size_t i : after[next]) {
-      if (--open[i] == 0) ready.push_back(i);
-    }
-  }
-  return kSuccess;
+  return run_in_any_order(
+      nodes.size(), random, [&](size_t i) -> const std::vector<uintptr_t>& { return nodes[i].before; },
+      [&](size_t i) { return nodes[i].run(random); });
 }
 
 HostStream* host(Stream stream) {
@@ -451,7 +303,8 @@ class HostBackend : public stream::Backend {
   Result write_word(Stream stream, const stream::Word& word, uint64_t value) noexcept override {
     if (settings_.failing_word && ++words_written_ >= settings_.failing_word) return kBadValue;
     const Result written = enqueue(stream, [=, word = word.address]() -> Result {
-      auto* at = reinterpret_cast<std::atomic<uint64_t>*>(Memory::all().bytes(word, 8));
+      std::shared_ptr<void> keep;
+      auto* at = reinterpret_cast<std::atomic<uint64_t>*>(bytes_at(word, 8, &keep));
       if (!at) return kBadAddress;
       at->store(value, std::memory_order_release);
       return kSuccess;
@@ -470,8 +323,9 @@ class HostBackend : public stream::Backend {
       });
     }
     return enqueue(stream, [=, word = word.address, context = context()]() -> Result {
+      std::shared_ptr<void> keep;
       for (;;) {
-        auto* at = reinterpret_cast<std::atomic<uint64_t>*>(Memory::all().bytes(word, 8));
+        auto* at = reinterpret_cast<std::atomic<uint64_t>*>(bytes_at(word, 8, &keep));
         if (!at) return kBadAddress;
         if (at->load(std::memory_order_acquire) >= value || context->ended != kSuccess) return kSuccess;
         std::this_thread::sleep_for(std::chrono::microseconds(5));
@@ -504,28 +358,28 @@ class HostBackend : public stream::Backend {
     if (Result bad = check()) return bad;
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return kNoMemory;
-    Memory::all().add(reinterpret_cast<Address>(memory), {bytes, Owner::kHost, -1, static_cast<char*>(memory)});
+    GpuMemory::all().add(reinterpret_cast<Address>(memory), {bytes, MemoryOwner::kHost, -1, static_cast<char*>(memory), nullptr, 0});
     *out = memory;
     return kSuccess;
   }
-  void free_host(void* memory) noexcept override { munmap(memory, Memory::all().remove(reinterpret_cast<Address>(memory)).size); }
+  void free_host(void* memory) noexcept override { munmap(memory, GpuMemory::all().remove(reinterpret_cast<Address>(memory)).size); }
   Result register_host(void* memory, uint64_t bytes, bool) noexcept override {
     if (Result bad = check()) return bad;
     const auto address = reinterpret_cast<Address>(memory);
-    if (Memory::all().overlaps(address, bytes)) return kRegisteredAlready;
-    Memory::all().add(address, {bytes, Owner::kHost, -1, static_cast<char*>(memory)});
+    if (GpuMemory::all().overlaps(address, bytes)) return kRegisteredAlready;
+    GpuMemory::all().add(address, {bytes, MemoryOwner::kHost, -1, static_cast<char*>(memory), nullptr, 0});
     return kSuccess;
   }
-  void unregister_host(void* memory) noexcept override { Memory::all().remove(reinterpret_cast<Address>(memory)); }
+  void unregister_host(void* memory) noexcept override { GpuMemory::all().remove(reinterpret_cast<Address>(memory)); }
   Result address_of(void* memory, Address* out) noexcept override {
     *out = reinterpret_cast<Address>(memory);
     return check();
   }
   Result owner_of(Address address, Owner* out, int* out_ordinal) noexcept override {
-    Memory::Block block;
+    GpuMemory::Block block;
     uint64_t ignored = 0;
-    if (Memory::all().find(address, 1, &block, &ignored)) {
-      *out = block.owner;
+    if (GpuMemory::all().find(address, 1, &block, &ignored)) {
+      *out = block.owner == MemoryOwner::kHost ? Owner::kHost : Owner::kDevice;
       *out_ordinal = block.ordinal;
     }
     return check();
@@ -533,7 +387,7 @@ class HostBackend : public stream::Backend {
   int own_ordinal() const noexcept override { return ordinal_; }
 
   Result allocate_large(uint64_t bytes, Address* out) noexcept override { return allocate(bytes, out); }
-  void free_large(Address block) noexcept override { context()->used_bytes -= Memory::all().free(block); }
+  void free_large(Address block) noexcept override { context()->used_bytes -= GpuMemory::all().free(block); }
   Result allocate_pooled(uint64_t bytes, Address* out) noexcept override {
     if (!is_full_ && !is_trimmed_.exchange(false) && seeds_.fetch_add(1) % 97 == 0) is_full_ = true;
     const Result result = allocate(bytes, out);
@@ -689,7 +543,7 @@ class HostBackend : public stream::Backend {
   }
   Result allocate(uint64_t bytes, Address* out) {
     if (Result bad = check()) return bad;
-    if (context()->used_bytes.fetch_add(bytes) + bytes <= settings_.memory_bytes) *out = Memory::all().allocate(bytes, ordinal_);
+    if (context()->used_bytes.fetch_add(bytes) + bytes <= settings_.memory_bytes) *out = GpuMemory::all().allocate(bytes, ordinal_);
     if (*out) return kSuccess;
     context()->used_bytes -= bytes;
     return kNoMemory;
