@@ -26,7 +26,7 @@
 
 namespace heddle::amdgpu {
 
-std::vector<std::byte> assemble(const std::string& processor, const std::string& text) {
+std::vector<std::byte> assemble(const std::string& processor, const std::string& text, unsigned wave_size) {
   static const bool initialized = [] {
     LLVMInitializeAMDGPUTargetInfo();
     LLVMInitializeAMDGPUTargetMC();
@@ -41,7 +41,11 @@ std::vector<std::byte> assemble(const std::string& processor, const std::string&
   llvm::MCTargetOptions options;
   const std::unique_ptr<llvm::MCRegisterInfo> registers(target->createMCRegInfo(triple.str()));
   const std::unique_ptr<llvm::MCAsmInfo> assembly(target->createMCAsmInfo(*registers, triple.str(), options));
-  const std::unique_ptr<llvm::MCSubtargetInfo> subtarget(target->createMCSubtargetInfo(triple.str(), processor, ""));
+  const bool gfx9 = processor.rfind("gfx9", 0) == 0;
+  const char* features = gfx9 || wave_size == 0 ? ""
+                         : wave_size == 64      ? "+wavefrontsize64,-wavefrontsize32"
+                                                : "+wavefrontsize32,-wavefrontsize64";
+  const std::unique_ptr<llvm::MCSubtargetInfo> subtarget(target->createMCSubtargetInfo(triple.str(), processor, features));
   const std::unique_ptr<llvm::MCInstrInfo> instructions(target->createMCInstrInfo());
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text), llvm::SMLoc());

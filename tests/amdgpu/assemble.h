@@ -8,7 +8,8 @@
 
 namespace heddle::amdgpu {
 
-// The bytes of the instructions, without anything around them. Throws with LLVM's message if the text is not accepted.
-std::vector<std::byte> assemble(const std::string& processor, const std::string& text);
+// The bytes of the instructions, without anything around them, for waves of 64 or of 32 lanes where a processor has both (0: its default). Throws with
+// LLVM's message if the text is not accepted.
+std::vector<std::byte> assemble(const std::string& processor, const std::string& text, unsigned wave_size = 0);
 
 }  // namespace heddle::amdgpu

@@ -262,6 +262,8 @@ void apply_modifier(Instruction& i, const std::string& name, const std::string& 
     i.offen = true;
   } else if (name == "idxen") {
     i.idxen = true;
+  } else if (name == "cbsz" || name == "abid" || name == "blgp" || name == "neg") {
+    if (!starts(i.mnemonic, "v_mfma_")) fault("modifier '" + name + "' is not implemented");  // bind_matrix reads them
   } else if (name == "glc" || name == "slc" || name == "dlc" || name == "scc" || name == "nt" || name == "sc0" || name == "sc1" ||
              name == "scope" || name == "th") {
     // How caches are used: nothing to interpret.
@@ -400,7 +402,7 @@ bool is_ignored(std::string_view name) {
 }
 void nothing(Wave&, const Instruction&) {}
 
-void interpret_text(Instruction& i, std::string_view text, bool pair) {
+void interpret_text(Instruction& i, std::string_view text, bool pair, const Processor& processor, unsigned wave_size) {
   text = trimmed(text);
   i.text = text;
   const auto space = text.find_first_of(" \t");
@@ -415,6 +417,7 @@ void interpret_text(Instruction& i, std::string_view text, bool pair) {
   std::string plain(name);
   if (pair && starts(plain, "v_dual_")) plain = "v_" + plain.substr(7);
   i.mnemonic = canonical(plain);
+  i.vector_alu = starts(i.mnemonic, "v_");
   if (is_ignored(i.mnemonic)) {
     i.execute = nothing;
     return;
@@ -445,7 +448,7 @@ void interpret_text(Instruction& i, std::string_view text, bool pair) {
       if (o.form == Form::Accumulator) i.reads.back().first |= 0x8000;
     }
   }
-  if (find_memory(i)) return;
+  if (find_memory(i) || bind_matrix(i, processor, wave_size)) return;
   if ((i.execute = find_scalar(i.mnemonic)) != nullptr) return;
   if (bind_scalar_float(i)) return;
   if ((i.execute = find_lane_operation(i.mnemonic)) != nullptr) return;
@@ -511,14 +514,15 @@ class Decoded final : public Instructions {
     i->bytes = static_cast<uint32_t>(size);
     std::memcpy(i->words, image_.data() + address, std::min<size_t>(size, sizeof(i->words)));
     const std::string text = printed(inst, address);
+    const Processor& processor = *find_processor(processor_);
     try {
       const auto both = text.find(" :: ");
       if (both == std::string::npos) {
-        interpret_text(*i, text, false);
+        interpret_text(*i, text, false, processor, wave_size_);
       } else {
-        interpret_text(*i, std::string_view(text).substr(0, both), true);
+        interpret_text(*i, std::string_view(text).substr(0, both), true, processor, wave_size_);
         i->second = std::make_unique<Instruction>();
-        interpret_text(*i->second, std::string_view(text).substr(both + 4), true);
+        interpret_text(*i->second, std::string_view(text).substr(both + 4), true, processor, wave_size_);
         if (i->valu == nullptr || i->second->valu == nullptr) fault("this pair is not implemented");
         i->execute = execute_pair;
         i->reads.insert(i->reads.end(), i->second->reads.begin(), i->second->reads.end());

@@ -281,6 +281,7 @@ void check_launch(const Kernel& k, const Dispatch& d, bool gfx11) {
 void step(Wave& w, const Instruction& i) {
   w.current = &i;
   check_registers(w, i);
+  if (i.vector_alu) check_wmma_hazard(w, i);
   w.pc += i.bytes;
   i.execute(w, i);
 }
@@ -378,7 +379,7 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
         if (i.count++ == 0) machine.executed.push_back(&i);
         if (++machine.statistics.instructions > options.max_instructions)
           fault("the dispatch has not ended after " + std::to_string(options.max_instructions) + " instructions");
-        if (i.valu != nullptr) machine.statistics.lanes += static_cast<unsigned>(std::popcount(w->exec()));
+        if (i.valu != nullptr || i.matrix != nullptr) machine.statistics.lanes += static_cast<unsigned>(std::popcount(w->exec()));
         w->random_progress();
         step(*w, i);
       }
@@ -425,6 +426,7 @@ std::vector<std::string> implemented() {
   list_lane(names);
   list_scalar(names);
   list_memory(names);
+  list_matrix(names);
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;

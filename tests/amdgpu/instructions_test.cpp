@@ -895,8 +895,8 @@ TEST(AmdgpuInstructions, RandomBytes) {
 
 TEST(AmdgpuInstructions, WhatIsNotImplementedIsAFault) {
   for (const char* text :
-       {"v_mfma_f32_32x32x1f32 a[0:31], v0, v1, a[0:31]", "s_sendmsg sendmsg(MSG_INTERRUPT)", "v_cubeid_f32 v0, s0, v1, v2 mul:2",
-        "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 1", "buffer_load_dword off, s[0:3], 0 lds", "s_trap 2", "ds_gws_barrier v0 gds"}) {
+       {"s_sendmsg sendmsg(MSG_INTERRUPT)", "v_cubeid_f32 v0, s0, v1, v2 mul:2", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 2), 1",
+        "buffer_load_dword off, s[0:3], 0 lds", "s_trap 2", "ds_gws_barrier v0 gds"}) {
     SCOPED_TRACE(text);
     Single single("gfx90a");
     EXPECT_THROW(single.run(text), Fault);

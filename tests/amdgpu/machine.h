@@ -17,6 +17,7 @@ namespace heddle::amdgpu {
 
 struct Wave;
 struct Instruction;
+struct MatrixPlan;
 
 // What ends a dispatch. The text is completed by `Machine::where`.
 struct Fault : std::runtime_error {
@@ -172,10 +173,12 @@ struct Instruction {
   uint8_t dst_unused = 0;  // 0 pad, 1 sign-extend, 2 preserve
   int64_t offset = 0, offset0 = 0, offset1 = 0;
   bool offen = false, idxen = false;
+  bool vector_alu = false;  // v_...
   Memo memo{};
   std::vector<Range> reads, writes;
   uint16_t vector_limit = 0, accumulator_limit = 0, scalar_limit = 0;  // one past the highest register
   std::unique_ptr<Instruction> second;                                 // of a VOPD pair
+  std::shared_ptr<const MatrixPlan> matrix;                            // of a matrix instruction
   mutable uint64_t count = 0;                                          // executions in this dispatch
 };
 
@@ -234,6 +237,7 @@ struct Wave {
   std::vector<std::byte> scratch;  // [lane][private bytes]
   uint64_t scratch_base = 0;       // of MUBUF and FLAT_SCRATCH
   std::array<uint32_t, 3> workgroup{};
+  Range wmma_result{};  // of the last vector instruction, if that was WMMA
 
   uint64_t mask() const { return size == 64 ? ~uint64_t{0} : 0xffffffffu; }
   uint64_t scalar64(unsigned n) const { return scalars[n] | uint64_t{scalars[n + 1]} << 32; }
@@ -305,15 +309,18 @@ const Valu* find_float_valu(std::string_view name);
 const Valu* find_integer_valu(std::string_view name);
 Execute find_lane_operation(std::string_view name);
 Execute find_scalar(std::string_view name);
-bool bind_scalar_float(Instruction& instruction);  // s_add_f32 and the like, if it is one
-bool find_memory(Instruction& instruction);        // sets `memo` and `execute`
+bool bind_scalar_float(Instruction& instruction);                                            // s_add_f32 and the like, if it is one
+bool find_memory(Instruction& instruction);                                                  // sets `memo` and `execute`
+bool bind_matrix(Instruction& instruction, const Processor& processor, unsigned wave_size);  // sets `matrix` and `execute`
 void list_float(std::vector<std::string>&);
 void list_integer(std::vector<std::string>&);
 void list_lane(std::vector<std::string>&);
 void list_scalar(std::vector<std::string>&);
 void list_memory(std::vector<std::string>&);
+void list_matrix(std::vector<std::string>&);
 
 void step(Wave&, const Instruction&);  // checks the registers, executes
+void check_wmma_hazard(Wave&, const Instruction&);
 
 void execute_valu(Wave&, const Instruction&);
 void execute_pair(Wave&, const Instruction&);

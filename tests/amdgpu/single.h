@@ -9,12 +9,13 @@ namespace heddle::amdgpu {
 
 class Single {
  public:
-  explicit Single(const std::string& processor) : processor_(processor) {
+  // 0 as wave_size: that of the processor's kernels by default.
+  explicit Single(const std::string& processor, unsigned wave_size = 0) : processor_(processor) {
     machine_.kernel.name = "single";
     machine_.kernel.vgprs_allocated = 256;
     machine_.kernel.accum_offset = 128;
     machine_.kernel.sgprs_allocated = 102;
-    machine_.kernel.wave_size = find_processor(processor)->gfx11 ? 32 : 64;
+    machine_.kernel.wave_size = wave_size != 0 ? wave_size : find_processor(processor)->gfx11 ? 32 : 64;
     machine_.gfx11 = find_processor(processor)->gfx11;
     machine_.gfx12 = find_processor(processor)->gfx12;
     machine_.options.approximate = false;
@@ -35,7 +36,7 @@ class Single {
     again();
   }
   void prepare(const std::string& text) {
-    image_ = assemble(processor_, text);
+    image_ = assemble(processor_, text, wave_.size);
     instructions_ = make_instructions(processor_, wave_.size, image_);
   }
   void prepare(std::vector<std::byte> bytes) {
