@@ -1,270 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matrix instructions against plain matrix products. Which element lies where is stated here the other way round than in the interpreter: by lane and
-// register, as the tables of AMD's ISA guides and of AMD's matrix instruction calculator have it.
+// Matrix instructions against plain matrix products: layouts, modifiers, constants, what is forbidden.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "tests/amdgpu/single.h"
+#include "tests/amdgpu/matrix_cases.h"
 
 namespace heddle::amdgpu {
 namespace {
-
-__extension__ using Quad = __float128;
-
-// The format of a float, or with 0 exponent bits of an integer.
-struct Format {
-  unsigned bits, exponent_bits, mantissa_bits;
-  int bias;
-};
-constexpr Format kF64{64, 11, 52, 1023}, kF32{32, 8, 23, 127}, kF16{16, 5, 10, 15}, kBf16{16, 8, 7, 127}, kI32{32, 0, 0, 0},
-    kI8{8, 0, 0, 0}, kI4{4, 0, 0, 0}, kFp8Fnuz{8, 4, 3, 8}, kBf8Fnuz{8, 5, 2, 16}, kFp8Ocp{8, 4, 3, 7}, kBf8Ocp{8, 5, 2, 15};
-
-uint64_t encode(const Format& f, int value) {
-  if (f.exponent_bits == 0)
-    return static_cast<uint64_t>(static_cast<int64_t>(value)) & (f.bits == 64 ? ~uint64_t{0} : (uint64_t{1} << f.bits) - 1);
-  if (value == 0) return 0;
-  const uint64_t magnitude = static_cast<uint64_t>(std::abs(value));
-  const int exponent = 63 - std::countl_zero(magnitude);
-  const uint64_t mantissa = (magnitude << f.mantissa_bits >> exponent) - (uint64_t{1} << f.mantissa_bits);
-  return (value < 0 ? uint64_t{1} << (f.bits - 1) : 0) | static_cast<uint64_t>(exponent + f.bias) << f.mantissa_bits | mantissa;
-}
-
-struct At {
-  unsigned line, other, block;  // row (of B: column), k; or row, column
-};
-using Layout = At (*)(unsigned element, unsigned lane);  // the element within a lane: that of 16 bits in the upper half of register 0 is 1
-
-// A or B of MFMA: `together` elements of a line in a lane.
-template <unsigned size, unsigned blocks, unsigned together>
-At input(unsigned element, unsigned lane) {
-  return {lane % size, lane / (size * blocks) * together + element, lane / size % blocks};
-}
-At output32(unsigned r, unsigned lane) {
-  return {8 * (r % 16 / 4) + 4 * (lane / 32) + r % 4, lane % 32, r / 16};
-}
-At output16(unsigned r, unsigned lane) {
-  return {4 * (lane / 16) + r % 4, lane % 16, r / 4};
-}
-At output4(unsigned r, unsigned lane) {
-  return {r, lane % 4, lane / 4};
-}
-At output16_f64(unsigned r, unsigned lane) {
-  return {4 * r + lane / 16, lane % 16, 0};
-}
-At output4_f64(unsigned, unsigned lane) {
-  return {lane / 16, lane % 4, lane / 4 % 4};
-}
-// RDNA3, waves of 32 and of 64.
-At input_rdna3(unsigned element, unsigned lane) {
-  return {lane % 16, element, 0};
-}
-At output_rdna3(unsigned r, unsigned lane) {
-  return {2 * r + lane / 16, lane % 16, 0};
-}
-At output_rdna3_half(unsigned element, unsigned lane) {
-  return {element / 2 * 2 + lane / 16, lane % 16, element % 2};  // the upper halves: no block of the matrix
-}
-At output_rdna3_64(unsigned r, unsigned lane) {
-  return {4 * r + lane / 16, lane % 16, 0};
-}
-// RDNA4
-At input_rdna4_16(unsigned element, unsigned lane) {
-  return {lane % 16, 8 * (element / 4) + 4 * (lane / 16) + element % 4, 0};
-}
-At input_rdna4_8(unsigned element, unsigned lane) {
-  return {lane % 16, 8 * (lane / 16) + element, 0};
-}
-At input_rdna4_4(unsigned element, unsigned lane) {
-  return {lane % 16, 16 * (lane / 16) + element, 0};
-}
-At output_rdna4(unsigned element, unsigned lane) {
-  return {8 * (lane / 16) + element, lane % 16, 0};
-}
-At input_rdna4_16_64(unsigned element, unsigned lane) {
-  return {lane % 16, 4 * (lane / 16) + element, 0};
-}
-At input_rdna4_8_64(unsigned element, unsigned lane) {
-  return {lane % 16, 8 * (lane / 16 % 2) + 4 * (lane / 32) + element, 0};
-}
-At input_rdna4_4_64(unsigned element, unsigned lane) {
-  return {lane % 16, 16 * (lane / 16 % 2) + 8 * (lane / 32) + element, 0};
-}
-At input_rdna4_4x16_64(unsigned element, unsigned lane) {
-  return {lane % 16, 8 * (lane / 16) + element, lane / 32};  // the upper lanes: no block of the matrix
-}
-At output_rdna4_64(unsigned element, unsigned lane) {
-  return {8 * (lane / 16 % 2) + 4 * (lane / 32) + element, lane % 16, 0};
-}
-
-struct Case {
-  const char* processor;
-  const char* name;
-  unsigned size, k, blocks, registers_ab, registers_d;
-  Format a, b, d;
-  Layout input, output;
-  const char* modifiers = "";
-  unsigned wave_size = 0;
-};
-const Case kCases[] = {
-    {"gfx90a", "v_mfma_f32_32x32x1f32", 32, 1, 2, 1, 32, kF32, kF32, kF32, input<32, 2, 1>, output32},
-    {"gfx90a", "v_mfma_f32_16x16x1f32", 16, 1, 4, 1, 16, kF32, kF32, kF32, input<16, 4, 1>, output16},
-    {"gfx90a", "v_mfma_f32_4x4x1f32", 4, 1, 16, 1, 4, kF32, kF32, kF32, input<4, 16, 1>, output4},
-    {"gfx90a", "v_mfma_f32_32x32x2f32", 32, 2, 1, 1, 16, kF32, kF32, kF32, input<32, 1, 1>, output32},
-    {"gfx90a", "v_mfma_f32_16x16x4f32", 16, 4, 1, 1, 4, kF32, kF32, kF32, input<16, 1, 1>, output16},
-    {"gfx90a", "v_mfma_f32_32x32x4f16", 32, 4, 2, 2, 32, kF16, kF16, kF32, input<32, 2, 4>, output32},
-    {"gfx90a", "v_mfma_f32_16x16x4f16", 16, 4, 4, 2, 16, kF16, kF16, kF32, input<16, 4, 4>, output16},
-    {"gfx90a", "v_mfma_f32_4x4x4f16", 4, 4, 16, 2, 4, kF16, kF16, kF32, input<4, 16, 4>, output4},
-    {"gfx90a", "v_mfma_f32_32x32x8f16", 32, 8, 1, 2, 16, kF16, kF16, kF32, input<32, 1, 4>, output32},
-    {"gfx90a", "v_mfma_f32_16x16x16f16", 16, 16, 1, 2, 4, kF16, kF16, kF32, input<16, 1, 4>, output16},
-    {"gfx90a", "v_mfma_f32_32x32x4bf16_1k", 32, 4, 2, 2, 32, kBf16, kBf16, kF32, input<32, 2, 4>, output32},
-    {"gfx90a", "v_mfma_f32_16x16x4bf16_1k", 16, 4, 4, 2, 16, kBf16, kBf16, kF32, input<16, 4, 4>, output16},
-    {"gfx90a", "v_mfma_f32_4x4x4bf16_1k", 4, 4, 16, 2, 4, kBf16, kBf16, kF32, input<4, 16, 4>, output4},
-    {"gfx90a", "v_mfma_f32_32x32x8bf16_1k", 32, 8, 1, 2, 16, kBf16, kBf16, kF32, input<32, 1, 4>, output32},
-    {"gfx90a", "v_mfma_f32_16x16x16bf16_1k", 16, 16, 1, 2, 4, kBf16, kBf16, kF32, input<16, 1, 4>, output16},
-    {"gfx90a", "v_mfma_f32_32x32x2bf16", 32, 2, 2, 1, 32, kBf16, kBf16, kF32, input<32, 2, 2>, output32},
-    {"gfx90a", "v_mfma_f32_16x16x2bf16", 16, 2, 4, 1, 16, kBf16, kBf16, kF32, input<16, 4, 2>, output16},
-    {"gfx90a", "v_mfma_f32_4x4x2bf16", 4, 2, 16, 1, 4, kBf16, kBf16, kF32, input<4, 16, 2>, output4},
-    {"gfx90a", "v_mfma_f32_32x32x4bf16", 32, 4, 1, 1, 16, kBf16, kBf16, kF32, input<32, 1, 2>, output32},
-    {"gfx90a", "v_mfma_f32_16x16x8bf16", 16, 8, 1, 1, 4, kBf16, kBf16, kF32, input<16, 1, 2>, output16},
-    {"gfx90a", "v_mfma_i32_32x32x4i8", 32, 4, 2, 1, 32, kI8, kI8, kI32, input<32, 2, 4>, output32},
-    {"gfx90a", "v_mfma_i32_16x16x4i8", 16, 4, 4, 1, 16, kI8, kI8, kI32, input<16, 4, 4>, output16},
-    {"gfx90a", "v_mfma_i32_4x4x4i8", 4, 4, 16, 1, 4, kI8, kI8, kI32, input<4, 16, 4>, output4},
-    {"gfx90a", "v_mfma_i32_32x32x8i8", 32, 8, 1, 1, 16, kI8, kI8, kI32, input<32, 1, 4>, output32},
-    {"gfx90a", "v_mfma_i32_16x16x16i8", 16, 16, 1, 1, 4, kI8, kI8, kI32, input<16, 1, 4>, output16},
-    {"gfx90a", "v_mfma_f64_16x16x4f64", 16, 4, 1, 2, 8, kF64, kF64, kF64, input<16, 1, 1>, output16_f64},
-    {"gfx90a", "v_mfma_f64_4x4x4f64", 4, 4, 4, 2, 2, kF64, kF64, kF64, input<4, 4, 1>, output4_f64},
-    {"gfx942", "v_mfma_f32_32x32x1_2b_f32", 32, 1, 2, 1, 32, kF32, kF32, kF32, input<32, 2, 1>, output32},
-    {"gfx942", "v_mfma_f32_16x16x1_4b_f32", 16, 1, 4, 1, 16, kF32, kF32, kF32, input<16, 4, 1>, output16},
-    {"gfx942", "v_mfma_f32_4x4x1_16b_f32", 4, 1, 16, 1, 4, kF32, kF32, kF32, input<4, 16, 1>, output4},
-    {"gfx942", "v_mfma_f32_32x32x2_f32", 32, 2, 1, 1, 16, kF32, kF32, kF32, input<32, 1, 1>, output32},
-    {"gfx942", "v_mfma_f32_16x16x4_f32", 16, 4, 1, 1, 4, kF32, kF32, kF32, input<16, 1, 1>, output16},
-    {"gfx942", "v_mfma_f32_32x32x4_2b_f16", 32, 4, 2, 2, 32, kF16, kF16, kF32, input<32, 2, 4>, output32},
-    {"gfx942", "v_mfma_f32_16x16x4_4b_f16", 16, 4, 4, 2, 16, kF16, kF16, kF32, input<16, 4, 4>, output16},
-    {"gfx942", "v_mfma_f32_4x4x4_16b_f16", 4, 4, 16, 2, 4, kF16, kF16, kF32, input<4, 16, 4>, output4},
-    {"gfx942", "v_mfma_f32_32x32x8_f16", 32, 8, 1, 2, 16, kF16, kF16, kF32, input<32, 1, 4>, output32},
-    {"gfx942", "v_mfma_f32_16x16x16_f16", 16, 16, 1, 2, 4, kF16, kF16, kF32, input<16, 1, 4>, output16},
-    {"gfx942", "v_mfma_f32_32x32x4_2b_bf16", 32, 4, 2, 2, 32, kBf16, kBf16, kF32, input<32, 2, 4>, output32},
-    {"gfx942", "v_mfma_f32_16x16x4_4b_bf16", 16, 4, 4, 2, 16, kBf16, kBf16, kF32, input<16, 4, 4>, output16},
-    {"gfx942", "v_mfma_f32_4x4x4_16b_bf16", 4, 4, 16, 2, 4, kBf16, kBf16, kF32, input<4, 16, 4>, output4},
-    {"gfx942", "v_mfma_f32_32x32x8_bf16", 32, 8, 1, 2, 16, kBf16, kBf16, kF32, input<32, 1, 4>, output32},
-    {"gfx942", "v_mfma_f32_16x16x16_bf16", 16, 16, 1, 2, 4, kBf16, kBf16, kF32, input<16, 1, 4>, output16},
-    {"gfx942", "v_mfma_i32_32x32x4_2b_i8", 32, 4, 2, 1, 32, kI8, kI8, kI32, input<32, 2, 4>, output32},
-    {"gfx942", "v_mfma_i32_16x16x4_4b_i8", 16, 4, 4, 1, 16, kI8, kI8, kI32, input<16, 4, 4>, output16},
-    {"gfx942", "v_mfma_i32_4x4x4_16b_i8", 4, 4, 16, 1, 4, kI8, kI8, kI32, input<4, 16, 4>, output4},
-    {"gfx942", "v_mfma_i32_32x32x16_i8", 32, 16, 1, 2, 16, kI8, kI8, kI32, input<32, 1, 8>, output32},
-    {"gfx942", "v_mfma_i32_16x16x32_i8", 16, 32, 1, 2, 4, kI8, kI8, kI32, input<16, 1, 8>, output16},
-    {"gfx942", "v_mfma_f32_32x32x4_xf32", 32, 4, 1, 2, 16, kF32, kF32, kF32, input<32, 1, 2>, output32},
-    {"gfx942", "v_mfma_f32_16x16x8_xf32", 16, 8, 1, 2, 4, kF32, kF32, kF32, input<16, 1, 2>, output16},
-    {"gfx942", "v_mfma_f64_16x16x4_f64", 16, 4, 1, 2, 8, kF64, kF64, kF64, input<16, 1, 1>, output16_f64},
-    {"gfx942", "v_mfma_f64_4x4x4_4b_f64", 4, 4, 4, 2, 2, kF64, kF64, kF64, input<4, 4, 1>, output4_f64},
-    {"gfx942", "v_mfma_f32_32x32x16_fp8_fp8", 32, 16, 1, 2, 16, kFp8Fnuz, kFp8Fnuz, kF32, input<32, 1, 8>, output32},
-    {"gfx942", "v_mfma_f32_32x32x16_bf8_fp8", 32, 16, 1, 2, 16, kBf8Fnuz, kFp8Fnuz, kF32, input<32, 1, 8>, output32},
-    {"gfx942", "v_mfma_f32_16x16x32_fp8_bf8", 16, 32, 1, 2, 4, kFp8Fnuz, kBf8Fnuz, kF32, input<16, 1, 8>, output16},
-    {"gfx942", "v_mfma_f32_16x16x32_bf8_bf8", 16, 32, 1, 2, 4, kBf8Fnuz, kBf8Fnuz, kF32, input<16, 1, 8>, output16},
-    {"gfx1100", "v_wmma_f32_16x16x16_f16", 16, 16, 1, 8, 8, kF16, kF16, kF32, input_rdna3, output_rdna3},
-    {"gfx1100", "v_wmma_f32_16x16x16_bf16", 16, 16, 1, 8, 8, kBf16, kBf16, kF32, input_rdna3, output_rdna3},
-    {"gfx1100", "v_wmma_f16_16x16x16_f16", 16, 16, 1, 8, 8, kF16, kF16, kF16, input_rdna3, output_rdna3_half},
-    {"gfx1100", "v_wmma_bf16_16x16x16_bf16", 16, 16, 1, 8, 8, kBf16, kBf16, kBf16, input_rdna3, output_rdna3_half},
-    {"gfx1100", "v_wmma_i32_16x16x16_iu8", 16, 16, 1, 4, 8, kI8, kI8, kI32, input_rdna3, output_rdna3, "neg_lo:[1,1,0]"},
-    {"gfx1100", "v_wmma_i32_16x16x16_iu4", 16, 16, 1, 2, 8, kI4, kI4, kI32, input_rdna3, output_rdna3, "neg_lo:[1,1,0]"},
-    {"gfx1100", "v_wmma_f32_16x16x16_f16", 16, 16, 1, 8, 4, kF16, kF16, kF32, input_rdna3, output_rdna3_64, "", 64},
-    {"gfx1100", "v_wmma_i32_16x16x16_iu8", 16, 16, 1, 4, 4, kI8, kI8, kI32, input_rdna3, output_rdna3_64, "neg_lo:[1,1,0]", 64},
-    {"gfx1201", "v_wmma_f32_16x16x16_f16", 16, 16, 1, 4, 8, kF16, kF16, kF32, input_rdna4_16, output_rdna4},
-    {"gfx1201", "v_wmma_f32_16x16x16_bf16", 16, 16, 1, 4, 8, kBf16, kBf16, kF32, input_rdna4_16, output_rdna4},
-    {"gfx1201", "v_wmma_f16_16x16x16_f16", 16, 16, 1, 4, 4, kF16, kF16, kF16, input_rdna4_16, output_rdna4},
-    {"gfx1201", "v_wmma_bf16_16x16x16_bf16", 16, 16, 1, 4, 4, kBf16, kBf16, kBf16, input_rdna4_16, output_rdna4},
-    {"gfx1201", "v_wmma_i32_16x16x16_iu8", 16, 16, 1, 2, 8, kI8, kI8, kI32, input_rdna4_8, output_rdna4, "neg_lo:[1,1,0]"},
-    {"gfx1201", "v_wmma_i32_16x16x16_iu4", 16, 16, 1, 1, 8, kI4, kI4, kI32, input_rdna4_8, output_rdna4, "neg_lo:[1,1,0]"},
-    {"gfx1201", "v_wmma_i32_16x16x32_iu4", 16, 32, 1, 2, 8, kI4, kI4, kI32, input_rdna4_4, output_rdna4, "neg_lo:[1,1,0]"},
-    {"gfx1201", "v_wmma_f32_16x16x16_fp8_bf8", 16, 16, 1, 2, 8, kFp8Ocp, kBf8Ocp, kF32, input_rdna4_8, output_rdna4},
-    {"gfx1201", "v_wmma_f32_16x16x16_bf8_fp8", 16, 16, 1, 2, 8, kBf8Ocp, kFp8Ocp, kF32, input_rdna4_8, output_rdna4},
-    {"gfx1201", "v_wmma_f32_16x16x16_bf16", 16, 16, 1, 2, 4, kBf16, kBf16, kF32, input_rdna4_16_64, output_rdna4_64, "", 64},
-    {"gfx1201", "v_wmma_f16_16x16x16_f16", 16, 16, 1, 2, 2, kF16, kF16, kF16, input_rdna4_16_64, output_rdna4_64, "", 64},
-    {"gfx1201", "v_wmma_i32_16x16x16_iu8", 16, 16, 1, 1, 4, kI8, kI8, kI32, input_rdna4_8_64, output_rdna4_64, "neg_lo:[1,1,0]", 64},
-    {"gfx1201", "v_wmma_i32_16x16x16_iu4", 16, 16, 1, 1, 4, kI4, kI4, kI32, input_rdna4_4x16_64, output_rdna4_64, "neg_lo:[1,1,0]", 64},
-    {"gfx1201", "v_wmma_i32_16x16x32_iu4", 16, 32, 1, 1, 4, kI4, kI4, kI32, input_rdna4_4_64, output_rdna4_64, "neg_lo:[1,1,0]", 64},
-};
-
-constexpr unsigned kA = 0, kB = 16, kC = 32, kD = 64;  // first registers
-
-std::string registers(char file, unsigned first, unsigned count) {
-  if (count == 1) return file + std::to_string(first);
-  return std::string(1, file) + "[" + std::to_string(first) + ":" + std::to_string(first + count - 1) + "]";
-}
-std::string text_of(const Case& c, char ab = 'v', char cd = 'v', const std::string& modifiers = "") {
-  return std::string(c.name) + " " + registers(cd, kD, c.registers_d) + ", " + registers(ab, kA, c.registers_ab) + ", " +
-         registers(ab, kB, c.registers_ab) + ", " + registers(cd, kC, c.registers_d) + " " + (modifiers.empty() ? c.modifiers : modifiers);
-}
-
-// Matrices of small integers, whose products and sums are exact in each type.
-struct Matrices {
-  const Case& c;
-  std::vector<int> a, b, sums;
-  unsigned at_ab(const At& p) const { return (p.block * c.size + p.line) * c.k + p.other; }
-  unsigned at_d(const At& p) const { return (p.block * c.size + p.line) * c.size + p.other; }
-  explicit Matrices(const Case& the_case, uint64_t seed) : c(the_case) {
-    Random random{seed};
-    const auto fill = [&](std::vector<int>& to, size_t count) {
-      for (size_t n = 0; n < count; ++n) to.push_back(static_cast<int>(random.below(9)) - 4);
-    };
-    fill(a, size_t{c.blocks} * c.size * c.k);
-    fill(b, size_t{c.blocks} * c.size * c.k);
-    fill(sums, size_t{c.blocks} * c.size * c.size);
-  }
-  int product(const At& p) const {
-    int sum = sums[at_d(p)];
-    for (unsigned k = 0; k < c.k; ++k) sum += a[(p.block * c.size + p.line) * c.k + k] * b[(p.block * c.size + p.other) * c.k + k];
-    return sum;
-  }
-};
-
-void put(Wave& w, unsigned first, unsigned bits, unsigned element, unsigned lane, uint64_t value) {
-  if (bits == 64) {
-    w.vector(first + 2 * element, lane) = static_cast<uint32_t>(value);
-    w.vector(first + 2 * element + 1, lane) = static_cast<uint32_t>(value >> 32);
-    return;
-  }
-  uint32_t& r = w.vector(first + element * bits / 32, lane);
-  const unsigned shift = element * bits % 32;
-  const auto part = static_cast<uint32_t>((uint64_t{1} << bits) - 1) << shift;
-  r = (r & ~part) | (static_cast<uint32_t>(value) << shift & part);
-}
-uint64_t get(Wave& w, unsigned first, unsigned bits, unsigned element, unsigned lane) {
-  if (bits == 64) return w.vector(first + 2 * element, lane) | uint64_t{w.vector(first + 2 * element + 1, lane)} << 32;
-  return (w.vector(first + element * bits / 32, lane) >> element * bits % 32) & ((uint64_t{1} << bits) - 1);
-}
-void fill(Wave& w, const Case& c, const Matrices& m, unsigned ab, unsigned cd) {
-  Random random{99};
-  for (unsigned r = 0; r < 256; ++r) {
-    for (unsigned lane = 0; lane < 64; ++lane) w.vector(r, lane) = static_cast<uint32_t>(random.next());
-  }
-  for (unsigned lane = 0; lane < w.size; ++lane) {
-    for (unsigned e = 0; e < c.registers_ab * 32 / c.a.bits; ++e) {
-      const At p = c.input(e, lane);
-      if (p.block >= c.blocks) continue;
-      put(w, ab + kA, c.a.bits, e, lane, encode(c.a, m.a[m.at_ab(p)]));
-      put(w, ab + kB, c.b.bits, e, lane, encode(c.b, m.b[m.at_ab(p)]));
-    }
-    for (unsigned e = 0; e < c.registers_d * 32 / c.d.bits; ++e) {
-      const At p = c.output(e, lane);
-      if (p.block < c.blocks) put(w, cd + kC, c.d.bits, e, lane, encode(c.d, m.sums[m.at_d(p)]));
-    }
-  }
-}
-// The number of elements of D that are not what `expected` says.
-template <class Expected>
-unsigned wrong(Wave& w, const Case& c, unsigned cd, const Expected& expected) {
-  unsigned count = 0;
-  for (unsigned lane = 0; lane < w.size; ++lane) {
-    for (unsigned e = 0; e < c.registers_d * 32 / c.d.bits; ++e) {
-      const At p = c.output(e, lane);
-      if (p.block >= c.blocks) continue;
-      count += get(w, cd + kD, c.d.bits, e, lane) != encode(c.d, expected(p)) ? 1 : 0;
-    }
-  }
-  return count;
-}
 
 TEST(AmdgpuMatrix, EveryLayout) {
   for (const Case& c : kCases) {
@@ -301,8 +42,260 @@ TEST(AmdgpuMatrix, EveryLayout) {
 TEST(AmdgpuMatrix, EveryInstructionHasACase) {
   for (const std::string& name : implemented()) {
     if (name.rfind("v_mfma_", 0) != 0 && name.rfind("v_wmma_", 0) != 0) continue;
-    if (name.find("fp8") != std::string::npos || name.find("bf8") != std::string::npos) continue;  // in all combinations
     EXPECT_TRUE(std::any_of(std::begin(kCases), std::end(kCases), [&](const Case& c) { return name == c.name; })) << name;
+  }
+}
+
+// cbsz and abid: of each 2**cbsz blocks, all multiply the block `abid` of A.
+TEST(AmdgpuMatrix, BroadcastBlocksOfA) {
+  unsigned combinations = 0;
+  for (const Case& c : kCases) {
+    if (c.blocks == 1 || c.d.bits == 64) continue;
+    SCOPED_TRACE(text_of(c));
+    Single single(c.processor);
+    const Matrices m(c, 5);
+    for (unsigned cbsz = 1; 1u << cbsz <= c.blocks; ++cbsz) {
+      for (unsigned abid = 0; abid < 1u << cbsz; ++abid) {
+        fill(single.wave(), c, m, 0, 0);
+        single.run(text_of(c, 'v', 'v', "cbsz:" + std::to_string(cbsz) + " abid:" + std::to_string(abid)));
+        const auto expected = [&](const At& p) {
+          const unsigned block = (p.block >> cbsz << cbsz) + abid;
+          int sum = m.sums[m.at_d(p)];
+          for (unsigned k = 0; k < c.k; ++k) sum += m.a[(block * c.size + p.line) * c.k + k] * m.b[(p.block * c.size + p.other) * c.k + k];
+          return sum;
+        };
+        EXPECT_EQ(wrong(single.wave(), c, 0, expected), 0u) << "cbsz " << cbsz << ", abid " << abid;
+        ++combinations;
+      }
+    }
+    EXPECT_THROW(single.run(text_of(c, 'v', 'v', "cbsz:1 abid:2")), Fault);
+    if (c.blocks < 16) {
+      EXPECT_THROW(single.run(text_of(c, 'v', 'v', "cbsz:4")), Fault);
+    }
+  }
+  EXPECT_GT(combinations, 200u);
+}
+
+// blgp: the same as without it on registers of B whose quarters are moved.
+TEST(AmdgpuMatrix, PermuteLanesOfB) {
+  static constexpr unsigned kFrom[8][4] = {{0, 1, 2, 3}, {0, 1, 0, 1}, {2, 3, 2, 3}, {1, 2, 3, 0},
+                                           {0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}};
+  for (const Case& c : kCases) {
+    if (c.processor[3] != '9' || c.d.bits == 64) continue;
+    SCOPED_TRACE(text_of(c));
+    Single single(c.processor);
+    Wave& w = single.wave();
+    for (unsigned blgp = 1; blgp < 8; ++blgp) {
+      const Matrices m(c, blgp);
+      fill(w, c, m, 0, 0);
+      const auto original = w.vectors;
+      single.run(text_of(c, 'v', 'v', "blgp:" + std::to_string(blgp)));
+      const std::vector<uint32_t> with(&w.vectors[kD * 64], &w.vectors[(kD + c.registers_d) * 64]);
+      w.vectors = original;
+      for (unsigned r = kB; r < kB + c.registers_ab; ++r) {
+        for (unsigned lane = 0; lane < 64; ++lane) w.vector(r, lane) = original[r * 64 + kFrom[blgp][lane / 16] * 16 + lane % 16];
+      }
+      single.run(text_of(c));
+      EXPECT_TRUE(std::equal(with.begin(), with.end(), &w.vectors[kD * 64])) << "blgp " << blgp;
+    }
+  }
+}
+
+TEST(AmdgpuMatrix, Signs) {
+  for (unsigned bits = 0; bits < 8; ++bits) {
+    const auto list = [](unsigned b) {
+      return "[" + std::to_string(b & 1) + "," + std::to_string(b >> 1 & 1) + "," + std::to_string(b >> 2) + "]";
+    };
+    const int sign = ((bits ^ bits >> 1) & 1) != 0 ? -1 : 1;
+    {
+      const Case& c = case_of("gfx942", "v_mfma_f64_16x16x4_f64");
+      Single single(c.processor);
+      const Matrices m(c, bits);
+      fill(single.wave(), c, m, 0, 0);
+      single.run(text_of(c, 'v', 'v', "neg:" + list(bits)));
+      EXPECT_EQ(wrong(single.wave(), c, 0,
+                      [&](const At& p) {
+                        const int sum = m.sums[m.at_d(p)];
+                        return sign * (m.product(p) - sum) + ((bits & 4) != 0 ? -sum : sum);
+                      }),
+                0u);
+    }
+    for (const char* processor : {"gfx1100", "gfx1201"}) {
+      for (unsigned high = 0; high < 8; ++high) {
+        const Case& c = case_of(processor, "v_wmma_f32_16x16x16_bf16");
+        Single single(c.processor);
+        const Matrices m(c, bits + 8 * high);
+        fill(single.wave(), c, m, 0, 0);
+        single.run(text_of(c, 'v', 'v', "neg_lo:" + list(bits) + " neg_hi:" + list(high)));
+        const auto expected = [&](const At& p) {
+          int sum = m.sums[m.at_d(p)];
+          if ((high & 4) != 0) sum = std::abs(sum);
+          if ((bits & 4) != 0) sum = -sum;
+          for (unsigned k = 0; k < 16; ++k) {
+            const unsigned flags = k % 2 == 0 ? bits : high;
+            const int product = m.a[p.line * 16 + k] * m.b[p.other * 16 + k];
+            sum += ((flags ^ flags >> 1) & 1) != 0 ? -product : product;
+          }
+          return sum;
+        };
+        EXPECT_EQ(wrong(single.wave(), c, 0, expected), 0u) << processor << " neg_lo " << bits << " neg_hi " << high;
+      }
+    }
+  }
+}
+
+// Without a bit in neg_lo, A or B is unsigned: -1 counts as 255 or 15.
+TEST(AmdgpuMatrix, UnsignedIntegersAndClamp) {
+  for (const Case& c : kCases) {
+    if (c.processor[3] != '1' || c.d.bits != 32 || c.d.exponent_bits != 0) continue;
+    for (unsigned is_signed = 0; is_signed < 4; ++is_signed) {
+      const std::string modifiers = std::string("neg_lo:[") + (is_signed & 1 ? "1," : "0,") + (is_signed & 2 ? "1,0]" : "0,0]");
+      SCOPED_TRACE(text_of(c, 'v', 'v', modifiers));
+      Single single(c.processor, c.wave_size);
+      const Matrices m(c, is_signed);
+      fill(single.wave(), c, m, 0, 0);
+      single.run(text_of(c, 'v', 'v', modifiers));
+      const auto expected = [&](const At& p) {
+        int sum = m.sums[m.at_d(p)];
+        const auto value = [&](int x, unsigned bit) { return (is_signed & bit) == 0 && x < 0 ? x + (1 << c.a.bits) : x; };
+        for (unsigned k = 0; k < c.k; ++k) sum += value(m.a[p.line * c.k + k], 1) * value(m.b[p.other * c.k + k], 2);
+        return sum;
+      };
+      EXPECT_EQ(wrong(single.wave(), c, 0, expected), 0u);
+    }
+    // C is the largest i32; 1 * 1 is added.
+    Single single(c.processor, c.wave_size);
+    Wave& w = single.wave();
+    std::fill(w.vectors.begin(), w.vectors.end(), c.a.bits == 8 ? 0x01010101 : 0x11111111);
+    for (unsigned r = kC; r < kC + c.registers_d; ++r) {
+      for (unsigned lane = 0; lane < w.size; ++lane) w.vector(r, lane) = 0x7fffffff;
+    }
+    single.run(text_of(c, 'v', 'v', "neg_lo:[1,1,0] clamp"));
+    EXPECT_EQ(w.vector(kD, 0), 0x7fffffffu);
+    EXPECT_THROW(single.run(text_of(c, 'v', 'v', "neg_lo:[1,1,0]")), Fault);
+  }
+}
+
+// RDNA3 writes one half of each register of a D of 16 bits, and reads C from the same half.
+TEST(AmdgpuMatrix, UpperHalves) {
+  for (const char* name : {"v_wmma_f16_16x16x16_f16", "v_wmma_bf16_16x16x16_bf16"}) {
+    Case c = case_of("gfx1100", name);
+    c.output = [](unsigned element, unsigned lane) {
+      At p = output_rdna3_half(element, lane);
+      p.block ^= 1;
+      return p;
+    };
+    Single single(c.processor);
+    const Matrices m(c, 3);
+    fill(single.wave(), c, m, 0, 0);
+    const auto before = single.wave().vectors;
+    single.run(text_of(c, 'v', 'v', "op_sel:[0,0,1]"));
+    EXPECT_EQ(wrong(single.wave(), c, 0, [&](const At& p) { return m.product(p); }), 0u);
+    for (unsigned n = kD * 64; n < (kD + 8) * 64; ++n) EXPECT_EQ(single.wave().vectors[n] & 0xffff, before[n] & 0xffff);
+  }
+}
+
+TEST(AmdgpuMatrix, Constants) {
+  const std::tuple<const char*, const char*, const char*, int> kConstants[] = {
+      {"gfx90a", "v_mfma_f32_32x32x8f16", "1.0", 1},    {"gfx90a", "v_mfma_f32_4x4x1f32", "-4.0", -4},
+      {"gfx90a", "v_mfma_i32_32x32x8i8", "-16", -16},   {"gfx90a", "v_mfma_f64_16x16x4f64", "2.0", 2},
+      {"gfx942", "v_mfma_f32_16x16x16_bf16", "0", 0},   {"gfx1100", "v_wmma_f32_16x16x16_f16", "2.0", 2},
+      {"gfx1100", "v_wmma_i32_16x16x16_iu8", "64", 64}, {"gfx1201", "v_wmma_f16_16x16x16_f16", "4.0", 4},
+      {"gfx1201", "v_wmma_bf16_16x16x16_bf16", "0", 0}, {"gfx1201", "v_wmma_f32_16x16x16_bf16", "-1.0", -1},
+  };
+  for (const auto& [processor, name, text, value] : kConstants) {
+    const Case& c = case_of(processor, name);
+    Single single(processor);
+    const Matrices m(c, 8);
+    fill(single.wave(), c, m, 0, 0);
+    std::string instruction = text_of(c);
+    const std::string registers_c = registers('v', kC, c.registers_d);
+    instruction.replace(instruction.find(registers_c), registers_c.size(), text);
+    SCOPED_TRACE(instruction);
+    single.run(instruction);
+    EXPECT_EQ(wrong(single.wave(), c, 0, [&, value = value](const At& p) { return m.product(p) - m.sums[m.at_d(p)] + value; }), 0u);
+  }
+}
+
+// What the guides or LLVM forbid, as bytes where LLVM does not assemble it.
+TEST(AmdgpuMatrix, WhatIsForbiddenIsAFault) {
+  const auto found = [](Single& single, const std::string& what) {
+    try {
+      single.again();
+    } catch (const Fault& fault) {
+      EXPECT_NE(std::string(fault.what()).find(what), std::string::npos) << fault.what();
+      return;
+    }
+    ADD_FAILURE() << "no fault: " << what;
+  };
+  const auto text = [&](const char* processor, const std::string& instruction, const std::string& what) {
+    SCOPED_TRACE(instruction);
+    Single single(processor);
+    single.prepare(instruction);
+    found(single, what);
+  };
+  const auto patched = [&](const char* processor, const std::string& instruction, size_t byte, uint8_t value, const std::string& what) {
+    SCOPED_TRACE(instruction);
+    Single single(processor);
+    auto bytes = assemble(processor, instruction);
+    bytes[byte] = static_cast<std::byte>(value);
+    single.prepare(bytes);
+    found(single, what);
+  };
+  text("gfx90a", "v_mfma_f32_32x32x1f32 v[0:31], v0, v40, v[0:31]", "overlaps 'v0'");
+  text("gfx90a", "v_mfma_f32_32x32x1f32 v[0:31], v40, v31, v[0:31]", "overlaps 'v31'");
+  text("gfx1100", "v_wmma_f32_16x16x16_f16 v[4:11], v[0:7], v[16:23], v[24:31]", "overlaps 'v[0:7]'");
+  text("gfx1100", "v_wmma_f32_16x16x16_f16 v[24:31], v[0:7], v[16:23], v[25:32]", "overlaps a part of C");
+  text("gfx1201", "v_wmma_i32_16x16x16_iu4 v[0:7], v8, v7, v[0:7]", "overlaps 'v7'");
+  patched("gfx90a", "v_mfma_f32_32x32x1f32 v[2:33], v40, v41, v[2:33]", 0, 4, "overlaps a part of C");
+  patched("gfx90a", "v_mfma_f32_16x16x4f32 v[2:5], v40, v41, v[2:5]", 0, 3, "even register");
+  text("gfx90a", "v_mfma_f32_16x16x4f32 a[124:127], v40, v41, 0\nv_mfma_f32_16x16x4f32 a[128:131], v40, v41, 0", "a131 is not among");
+  text("gfx942", "v_smfmac_f32_16x16x32_f16 v[0:3], v[4:5], v[6:9], v10", "does not know");
+  text("gfx1201", "v_swmmac_f32_16x16x32_f16 v[0:7], v[8:11], v[12:19], v20", "does not know");
+  // Small results may overlap.
+  for (const char* allowed : {"v_mfma_f32_4x4x1f32 v[0:3], v0, v1, v[0:3]", "v_mfma_f32_16x16x4f32 v[2:5], v2, v3, v[4:7]"}) {
+    Single single("gfx90a");
+    EXPECT_NO_THROW(single.run(allowed)) << allowed;
+  }
+}
+
+TEST(AmdgpuMatrix, WmmaNeedsAllLanesReplicasAndAGap) {
+  const Case& c = case_of("gfx1100", "v_wmma_f32_16x16x16_f16");
+  const Matrices m(c, 2);
+  Single single(c.processor);
+  Wave& w = single.wave();
+  fill(w, c, m, 0, 0);
+  w.set_exec(0xfffffffe);
+  EXPECT_THROW(single.run(text_of(c)), Fault);
+  w.set_exec(0xffffffff);
+  w.vector(kB + 3, 20) ^= 1;
+  EXPECT_THROW(single.run(text_of(c)), Fault);
+  w.vector(kB + 3, 20) ^= 1;
+  EXPECT_NO_THROW(single.run(text_of(c)));
+  // The result of one as B of the next.
+  const std::string first = "v_wmma_f16_16x16x16_f16 v[64:71], v[0:7], v[16:23], v[32:39]\n";
+  const std::string next = "v_wmma_f32_16x16x16_f16 v[80:87], v[0:7], v[64:71], v[80:87]\n";
+  const std::string spread = "v_permlanex16_b32 v64, v64, s0, s0\n";  // any other vector instruction
+  std::fill(w.vectors.begin(), w.vectors.end(), 0);
+  EXPECT_THROW(single.run(first + next), Fault);
+  for (const std::string& between : {std::string("v_nop\n"), spread}) EXPECT_NO_THROW(single.run(first + between + next));
+  EXPECT_THROW(single.run(first + "s_nop 0\n" + next), Fault) << "a scalar instruction does not help";
+  EXPECT_NO_THROW(single.run(first + "v_wmma_f32_16x16x16_f16 v[80:87], v[0:7], v[16:23], v[80:87]\n" + next));
+  EXPECT_NO_THROW(single.run(first + "v_wmma_f16_16x16x16_f16 v[64:71], v[0:7], v[16:23], v[64:71]")) << "as C";
+}
+
+// A result of a load as any of the operands needs its wait.
+TEST(AmdgpuMatrix, LoadsAreWaitedFor) {
+  std::array<uint32_t, 64> data{};
+  for (const char* operand : {"v0", "v16", "v32", "v64"}) {
+    const Case& c = case_of("gfx90a", "v_mfma_f32_32x32x2f32");
+    Single single(c.processor);
+    Wave& w = single.wave();
+    w.set_scalar64(0, uint64_t{1} << 40);
+    single.machine().memory.map(uint64_t{1} << 40, data.data(), sizeof(data), false, "data");
+    const std::string load = std::string("global_load_dword ") + operand + ", v100, s[0:1]\n";
+    EXPECT_THROW(single.run(load + text_of(c)), Fault) << operand;
+    EXPECT_NO_THROW(single.run("s_waitcnt vmcnt(0)\n" + load + "s_waitcnt vmcnt(0)\n" + text_of(c))) << operand;
   }
 }
 
