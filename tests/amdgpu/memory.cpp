@@ -589,7 +589,7 @@ void execute_lds(Wave& w, const Instruction& i) {
     const uint32_t start = w.vector(w.vector_index(address), lane);
     for (unsigned part = 0; part < m.parts; ++part) {
       const auto offset = static_cast<uint64_t>(m.parts == 2 ? (part == 0 ? i.offset0 : i.offset1) * m.stride : i.offset);
-      a.host[part][lane] = in_lds(w, i, lane, start + offset, m.bytes, !loads, m.action == Memo::Atomic, a.sequence);
+      a.host[part][lane] = in_lds(w, i, lane, (start + offset) & 0xffffffff, m.bytes, !loads, m.action == Memo::Atomic, a.sequence);
     }
   }
   set_counters(w, a);
