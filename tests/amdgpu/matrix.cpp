@@ -280,12 +280,14 @@ void check_replicas(const Wave& w, const Operand& o) {
 
 constexpr size_t kMaxInput = 512, kMaxOutput = 2048;  // elements of A or B, and of D
 
-// Writes D after all of it has been computed: small results may overlap A and B.
-template <class Value, class Decode, class Compute>
-void multiply(Wave& w, const Instruction& i, const Decode& decode, const Compute& compute) {
+// `decode` makes a value of bits, `add` a row of C one of D, `encode` bits of a value. D is written after all of it has been computed: small results may
+// overlap A and B.
+template <class Value, class Decode, class Add, class Encode>
+void multiply(Wave& w, const Instruction& i, const Decode& decode, const Add& add, const Encode& encode) {
   const MatrixPlan& plan = *i.matrix;
   const Matrix& m = *plan.matrix;
   std::array<Value, kMaxInput> a, b;
+  std::array<Value, kMaxOutput> d;
   const uint32_t* from_a = &w.vectors[w.vector_index(i.operands[1]) * 64];
   const uint32_t* from_b = &w.vectors[w.vector_index(i.operands[2]) * 64];
   for (size_t n = 0; n < plan.a.size(); ++n) {
@@ -293,41 +295,37 @@ void multiply(Wave& w, const Instruction& i, const Decode& decode, const Compute
     b[n] = decode(m.b, read_bits(from_b, plan.b[n], bits_of(m.b)), plan.negate_b[plan.b[n].element & 1], plan.signed_b);
   }
   const unsigned bits = bits_of(m.d);
-  std::array<uint64_t, kMaxOutput> d;
   const uint32_t* from_c = plan.constant_c ? nullptr : &w.vectors[w.vector_index(i.operands[3]) * 64];
-  size_t n = 0;
-  for (unsigned block = 0; block < m.blocks; ++block) {
-    for (unsigned row = 0; row < m.size; ++row) {
-      const Value* line = &a[(size_t{block} * m.size + row) * m.k];
-      for (unsigned column = 0; column < m.size; ++column, ++n) {
-        const uint64_t c = plan.constant_c ? plan.c_bits : read_bits(from_c, plan.d[n], bits);
-        d[n] = compute(line, &b[(size_t{block} * m.size + column) * m.k], c);
-      }
-    }
-  }
+  for (size_t n = 0; n < plan.d.size(); ++n)
+    d[n] = decode(m.d, plan.constant_c ? plan.c_bits : read_bits(from_c, plan.d[n], bits), false, true);
+  for (unsigned row = 0; row < m.blocks * m.size; ++row)
+    add(&a[size_t{row} * m.k], &b[size_t{row / m.size} * m.size * m.k], &d[size_t{row} * m.size]);
   uint32_t* to = &w.vectors[w.vector_index(i.operands[0]) * 64];
-  for (n = 0; n < plan.d.size(); ++n) write_bits(to, plan.d[n], bits, d[n]);
+  for (size_t n = 0; n < plan.d.size(); ++n) write_bits(to, plan.d[n], bits, encode(d[n]));
 }
 
 void multiply_integers(Wave& w, const Instruction& i) {
   const MatrixPlan& plan = *i.matrix;
-  const unsigned k = plan.matrix->k;
+  const unsigned k = plan.matrix->k, size = plan.matrix->size;
   const auto decode = [](Element type, uint64_t bits, bool, bool is_signed) {
     const unsigned unused = 32 - bits_of(type);
     const auto shifted = static_cast<uint32_t>(bits) << unused;
     return is_signed ? static_cast<int32_t>(shifted) >> unused : static_cast<int32_t>(shifted >> unused);
   };
-  multiply<int32_t>(w, i, decode, [&](const int32_t* a, const int32_t* b, uint64_t c) {
-    int64_t sum = static_cast<int32_t>(c);
-    for (unsigned n = 0; n < k; ++n) sum += int64_t{a[n]} * b[n];
-    const int64_t lowest = std::numeric_limits<int32_t>::min(), highest = std::numeric_limits<int32_t>::max();
-    if (plan.clamp) {
-      sum = std::clamp(sum, lowest, highest);
-    } else if (sum < lowest || sum > highest) {
-      fault("a sum of " + std::to_string(sum) + " does not fit 32 bits; what becomes of it is not documented");
+  const auto add = [&](const int32_t* a, const int32_t* b, int32_t* c) {
+    int32_t products[32] = {};  // at most 32 products of 16 bits
+    for (unsigned n = 0; n < k; ++n) {
+      for (unsigned j = 0; j < size; ++j) products[j] += a[n] * b[n * size + j];
     }
-    return uint64_t{static_cast<uint32_t>(sum)};
-  });
+    for (unsigned j = 0; j < size; ++j) {
+      const int64_t sum = int64_t{c[j]} + products[j];
+      const int64_t lowest = std::numeric_limits<int32_t>::min(), highest = std::numeric_limits<int32_t>::max();
+      if (!plan.clamp && (sum < lowest || sum > highest))
+        fault("a sum of " + std::to_string(sum) + " does not fit 32 bits; what becomes of it is not documented");
+      c[j] = static_cast<int32_t>(std::clamp(sum, lowest, highest));
+    }
+  };
+  multiply<int32_t>(w, i, decode, add, [](int32_t x) { return static_cast<uint32_t>(x); });
 }
 
 void multiply_f64(Wave& w, const Instruction& i) {
@@ -335,30 +333,31 @@ void multiply_f64(Wave& w, const Instruction& i) {
   const Summation sum = choose_summation(plan, w.machine->options);
   multiply<double>(
       w, i, [](Element, uint64_t bits, bool negate, bool) { return negate ? -as_double(bits) : as_double(bits); },
-      [&](const double* a, const double* b, uint64_t bits) {
-        const double c = plan.negate_c ? -as_double(bits) : as_double(bits);
-        return as_bits(dot(sum, a, b, plan.matrix->k, c));
-      });
+      [&](const double* a, const double* b, double* c) {
+        for (unsigned j = 0; plan.negate_c && j < plan.matrix->size; ++j) c[j] = -c[j];
+        add_products(plan, sum, a, b, c);
+      },
+      [](double x) { return as_bits(x); });
 }
 
 void multiply_floats(Wave& w, const Instruction& i) {
   const MatrixPlan& plan = *i.matrix;
   const Summation sum = choose_summation(plan, w.machine->options);
-  const Element d = plan.matrix->d;
   multiply<float>(
       w, i,
       [&](Element type, uint64_t bits, bool negate, bool) {
         const float x = decode_element(type, static_cast<uint32_t>(bits), sum);
         return negate ? -x : x;
       },
-      [&](const float* a, const float* b, uint64_t bits) {
-        float c = decode_element(d, static_cast<uint32_t>(bits), sum);
-        if (plan.absolute_c) c = std::fabs(c);
-        if (plan.negate_c) c = -c;
-        const float result = dot(plan, sum, a, b, c);
-        if (d == Element::F16) return uint64_t{float_to_half(result)};
-        if (d == Element::Bf16) return uint64_t{as_bits(result) >> 16 | (std::isnan(result) ? 0x40u : 0u)};
-        return uint64_t{as_bits(result)};
+      [&](const float* a, const float* b, float* c) {
+        for (unsigned j = 0; plan.absolute_c && j < plan.matrix->size; ++j) c[j] = std::fabs(c[j]);
+        for (unsigned j = 0; plan.negate_c && j < plan.matrix->size; ++j) c[j] = -c[j];
+        add_products(plan, sum, a, b, c);
+      },
+      [d = plan.matrix->d](float x) {
+        if (d == Element::F16) return uint32_t{float_to_half(x)};
+        if (d == Element::Bf16) return as_bits(x) >> 16 | (std::isnan(x) ? 0x40u : 0u);
+        return as_bits(x);
       });
 }
 
@@ -384,19 +383,20 @@ void execute_matrix(Wave& w, const Instruction& i) {
 
 void place_matrix(MatrixPlan& plan, const Processor& processor, unsigned wave_size, const Broadcast& broadcast, bool upper_half) {
   const Matrix& m = *plan.matrix;
+  plan.b.resize(size_t{m.blocks} * m.k * m.size);
   for (unsigned block = 0; block < m.blocks; ++block) {
     for (unsigned row = 0; row < m.size; ++row) {
       for (unsigned k = 0; k < m.k; ++k) {
         if (m.wmma) {
           const Place p = processor.gfx12 ? wmma12_input(m, wave_size, row, k) : wmma11_input(row, k);
           plan.a.push_back(p);
-          plan.b.push_back(p);
+          plan.b[(size_t{block} * m.k + k) * m.size + row] = p;
         } else {
           const unsigned group = 1u << broadcast.cbsz;  // blocks of D that get the same block of A
           plan.a.push_back(mfma_input(m, row, k, broadcast.cbsz == 0 ? block : block / group * group + broadcast.abid));
           Place p = mfma_input(m, row, k, block);
           p.lane = static_cast<uint8_t>(permuted_lane(p.lane, broadcast.blgp));
-          plan.b.push_back(p);
+          plan.b[(size_t{block} * m.k + k) * m.size + row] = p;
         }
       }
       for (unsigned column = 0; column < m.size; ++column) {

@@ -47,7 +47,7 @@ struct Place {
 // What one instruction multiplies, with its modifiers applied.
 struct MatrixPlan {
   const Matrix* matrix = nullptr;
-  std::vector<Place> a, b, d;  // [block][row][k], [block][column][k], [block][row][column]; C lies like D
+  std::vector<Place> a, b, d;  // [block][row][k], [block][k][column], [block][row][column]; C lies like D
   unsigned registers_ab = 0, registers_d = 0;
   bool replicated = false;  // GFX11: lanes from 16 on have to repeat the first 16
   bool flushes = false;     // denormals of A, B, C, D count as 0
@@ -75,8 +75,9 @@ Summation choose_summation(const MatrixPlan& plan, const Options& options);
 
 // The value of an element; `sum` decides what Xf32 loses.
 float decode_element(Element type, uint32_t bits, const Summation& sum);
-// c + a[0] * b[0] + ... + a[k-1] * b[k-1], rounded to the type of D; all values are those of `decode_element`.
-float dot(const MatrixPlan& plan, const Summation& sum, const float* a, const float* b, float c);
-double dot(const Summation& sum, const double* a, const double* b, unsigned k, double c);
+// Makes a row of C one of D: adds the products of a row of A, [k], and all of B, [k][size], to each element, rounded to the type of D. All values are those
+// of `decode_element`.
+void add_products(const MatrixPlan& plan, const Summation& sum, const float* a, const float* b, float* c);
+void add_products(const MatrixPlan& plan, const Summation& sum, const double* a, const double* b, double* c);
 
 }  // namespace heddle::amdgpu

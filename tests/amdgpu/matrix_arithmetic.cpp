@@ -9,20 +9,24 @@
 namespace heddle::amdgpu {
 namespace {
 
+constexpr unsigned kMaxSize = 32, kMaxGroup = 16;
+
+// Without branches, so that rows are vectors.
 float flushed(float x) {
-  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x;
+  const uint32_t bits = as_bits(x);
+  return as_float((bits & 0x7f800000) == 0 ? bits & 0x80000000 : bits);
 }
 float flushed_if(bool flush, float x) {
   return flush ? flushed(x) : x;
 }
 
 double power_of_two(int exponent) {  // of a normal f64
-  return as_double(static_cast<uint64_t>(1023 + exponent) << 52);
+  return as_double(static_cast<uint64_t>(1023 + int64_t{exponent}) << 52);
 }
 // The exponent of the leading bit, at least that of the smallest normal value of the format.
 int exponent_of(float x, int smallest) {
-  const int biased = static_cast<int>(as_bits(x) >> 23 & 255);
-  return std::max(biased - 127, smallest);
+  const int exponent = static_cast<int>(as_bits(x) >> 23 & 255) - 127;
+  return exponent < smallest ? smallest : exponent;
 }
 int smallest_exponent(Element type) {
   switch (type) {
@@ -40,40 +44,86 @@ int smallest_exponent(Element type) {
 // CDNA3: the products of a group are cut, toward zero, to 24 bits below the largest exponent among them, and added; that sum, cut downwards to 31 bits,
 // and C, cut downwards to 24 bits, below the larger of the two exponents, are added and rounded to the nearest. The products of 8-bit floats were
 // measured to be added in two halves first; here they are one group.
-float fused_group(const float* a, const float* b, unsigned n, float c, Element type_a, Element type_b) {
-  double products[16];
-  int exponents[16];
-  bool finite = std::isfinite(c);
-  int largest = -126;
+void fused_group(const Matrix& m, const float* a, const float* b, unsigned n, float* c) {
+  const int smallest_a = smallest_exponent(m.a), smallest_b = smallest_exponent(m.b);
+  double products[kMaxGroup][kMaxSize];
+  int largest[kMaxSize];
+  bool finite = true;
+  for (unsigned j = 0; j < m.size; ++j) {
+    largest[j] = std::numeric_limits<int>::min();
+    finite = finite && (as_bits(c[j]) & 0x7f800000) != 0x7f800000;
+  }
   for (unsigned i = 0; i < n; ++i) {
-    products[i] = static_cast<double>(a[i]) * static_cast<double>(b[i]);
-    finite = finite && std::fabs(products[i]) < 0x1p128;
-    exponents[i] = products[i] == 0 ? -126 : exponent_of(a[i], smallest_exponent(type_a)) + exponent_of(b[i], smallest_exponent(type_b));
-    largest = i == 0 ? exponents[i] : std::max(largest, exponents[i]);
+    const int exponent_a = exponent_of(a[i], smallest_a);
+    double top = 0;
+    bool ordered = true;
+    for (unsigned j = 0; j < m.size; ++j) {
+      const double p = static_cast<double>(a[i]) * static_cast<double>(b[i * m.size + j]);
+      const int e = p == 0 ? -126 : exponent_a + exponent_of(b[i * m.size + j], smallest_b);
+      products[i][j] = p;
+      largest[j] = e > largest[j] ? e : largest[j];
+      const double magnitude = std::fabs(p);
+      top = magnitude > top ? magnitude : top;
+      ordered = ordered && p == p;
+    }
+    finite = finite && ordered && top < 0x1p128;
   }
   if (!finite) {
-    double sum = static_cast<double>(c);
-    for (unsigned i = 0; i < n; ++i) sum += std::fabs(products[i]) < 0x1p128 ? 0 : products[i] * HUGE_VAL;
-    return static_cast<float>(sum);
+    for (unsigned j = 0; j < m.size; ++j) {
+      bool special = !std::isfinite(c[j]);
+      double sum = static_cast<double>(c[j]);
+      for (unsigned i = 0; i < n; ++i) {
+        if (std::fabs(products[i][j]) < 0x1p128) continue;
+        special = true;
+        sum += products[i][j] * HUGE_VAL;
+      }
+      if (!special) {
+        Matrix one = m;
+        one.size = 1;
+        float column[kMaxGroup];
+        for (unsigned i = 0; i < n; ++i) column[i] = b[i * m.size + j];
+        fused_group(one, a, column, n, &c[j]);
+      } else {
+        c[j] = static_cast<float>(sum);
+      }
+    }
+    return;
   }
-  double sum = 0;
-  for (unsigned i = 0; i < n; ++i) sum += std::trunc(products[i] * power_of_two(24 - largest));
-  const int together = std::max(largest, exponent_of(c, -126));
-  const double products_cut = std::floor(sum * power_of_two(largest - together + 31 - 24)) * power_of_two(together - 31);
-  const double c_cut = std::floor(static_cast<double>(c) * power_of_two(24 - together)) * power_of_two(together - 24);
-  return static_cast<float>(products_cut + c_cut);
+  double sums[kMaxSize] = {}, scale[kMaxSize];
+  for (unsigned j = 0; j < m.size; ++j) scale[j] = power_of_two(24 - largest[j]);
+  for (unsigned i = 0; i < n; ++i) {
+    for (unsigned j = 0; j < m.size; ++j) sums[j] += std::trunc(products[i][j] * scale[j]);
+  }
+  for (unsigned j = 0; j < m.size; ++j) {
+    const int exponent_c = exponent_of(c[j], -126), together = largest[j] > exponent_c ? largest[j] : exponent_c;
+    const double products_cut = std::floor(sums[j] * power_of_two(largest[j] - together + 31 - 24)) * power_of_two(together - 31);
+    const double c_cut = std::floor(static_cast<double>(c[j]) * power_of_two(24 - together)) * power_of_two(together - 24);
+    c[j] = static_cast<float>(products_cut + c_cut);
+  }
 }
 
 // CDNA2: products of f16 and bf16 and every sum are rounded, and denormals flushed; pairs first, then pairs of pairs, then C.
-float pairs_group(const float* a, const float* b, unsigned n, float c) {
-  float s = flushed(flushed(a[0] * b[0]) + flushed(a[1] * b[1]));
-  if (n == 4) s = flushed(s + flushed(flushed(a[2] * b[2]) + flushed(a[3] * b[3])));
-  return flushed(c + s);
+void pairs_group(unsigned size, const float* a, const float* b, unsigned n, float* c) {
+  const auto product = [&](unsigned i, unsigned j) { return flushed(a[i] * b[i * size + j]); };
+  if (n == 4) {
+    for (unsigned j = 0; j < size; ++j) {
+      const float s = flushed(flushed(product(0, j) + product(1, j)) + flushed(product(2, j) + product(3, j)));
+      c[j] = flushed(c[j] + s);
+    }
+  } else {
+    for (unsigned j = 0; j < size; ++j) c[j] = flushed(c[j] + flushed(product(0, j) + product(1, j)));
+  }
 }
 
-float tree(const float* a, const float* b, unsigned n) {
-  if (n == 1) return a[0] * b[0];
-  return tree(a, b, n / 2) + tree(a + n / 2, b + n / 2, n - n / 2);
+void tree(unsigned size, const float* a, const float* b, unsigned n, float* out) {
+  if (n == 1) {
+    for (unsigned j = 0; j < size; ++j) out[j] = a[0] * b[j];
+    return;
+  }
+  float second[kMaxSize];
+  tree(size, a, b, n / 2, out);
+  tree(size, a + n / 2, b + size_t{n / 2} * size, n - n / 2, second);
+  for (unsigned j = 0; j < size; ++j) out[j] += second[j];
 }
 
 // To the type of D. The value stays a float.
@@ -100,12 +150,16 @@ float small_float(uint32_t bits, unsigned mantissa_bits, int bias) {
 }
 
 template <class T>
-T in_order(const Summation& sum, const T* a, const T* b, unsigned k, T c) {
+void in_order(const Summation& sum, unsigned size, const T* a, const T* b, unsigned k, T* c) {
   for (unsigned n = 0; n < k; ++n) {
     const unsigned i = sum.order == Summation::Backward ? k - 1 - n : n;
-    c = std::fma(a[i], b[i], c);
+    for (unsigned j = 0; j < size; ++j) c[j] = std::fma(a[i], b[i * size + j], c[j]);
   }
-  return c;
+}
+
+void round_row(const Matrix& m, const Summation& sum, float* row) {
+  if (m.d == Element::F32 && !sum.flush) return;
+  for (unsigned j = 0; j < m.size; ++j) row[j] = rounded(m.d, sum, row[j]);
 }
 
 }  // namespace
@@ -146,45 +200,61 @@ float decode_element(Element type, uint32_t bits, const Summation& sum) {
   }
 }
 
-float dot(const MatrixPlan& plan, const Summation& sum, const float* a, const float* b, float c) {
+void add_products(const MatrixPlan& plan, const Summation& sum, const float* a, const float* b, float* c) {
   const Matrix& m = *plan.matrix;
-  const bool half = m.d == Element::F16 || m.d == Element::Bf16;
   switch (sum.order) {
     case Summation::Measured:
-      if (plan.arithmetic == MatrixPlan::FusedOfCdna3) {
-        for (unsigned i = 0; i < m.k; i += plan.group) c = fused_group(a + i, b + i, std::min(plan.group, m.k - i), c, m.a, m.b);
-        return c;
+      if (plan.arithmetic != MatrixPlan::Chain) {
+        for (unsigned i = 0; i < m.k; i += plan.group) {
+          const unsigned n = std::min(plan.group, m.k - i);
+          if (plan.arithmetic == MatrixPlan::FusedOfCdna3) {
+            fused_group(m, a + i, b + size_t{i} * m.size, n, c);
+          } else {
+            pairs_group(m.size, a + i, b + size_t{i} * m.size, n, c);
+          }
+        }
+        return;
       }
-      if (plan.arithmetic == MatrixPlan::PairsOfCdna2) {
-        for (unsigned i = 0; i < m.k; i += plan.group) c = pairs_group(a + i, b + i, std::min(plan.group, m.k - i), c);
-        return c;
-      }
-      return rounded(m.d, sum, in_order(sum, a, b, m.k, c));
+      in_order(sum, m.size, a, b, m.k, c);
+      break;
     case Summation::Forward:
     case Summation::Backward:
-      if (half) {  // an accumulator of 16 bits
-        for (unsigned i = 0; i < m.k; i += 2) c = rounded(m.d, sum, in_order(sum, a + i, b + i, 2, c));
-        return c;
+      if (m.d != Element::F32) {  // an accumulator of 16 bits
+        for (unsigned i = 0; i < m.k; i += 2) {
+          in_order(sum, m.size, a + i, b + size_t{i} * m.size, 2, c);
+          round_row(m, sum, c);
+        }
+        return;
       }
-      return rounded(m.d, sum, in_order(sum, a, b, m.k, c));
-    case Summation::Tree:
-      return rounded(m.d, sum, tree(a, b, m.k) + c);
+      in_order(sum, m.size, a, b, m.k, c);
+      break;
+    case Summation::Tree: {
+      float products[kMaxSize];
+      tree(m.size, a, b, m.k, products);
+      for (unsigned j = 0; j < m.size; ++j) c[j] += products[j];
+      break;
+    }
     case Summation::Wide: {  // products are exact in f64
-      double s = static_cast<double>(c);
-      for (unsigned i = 0; i < m.k; ++i) s += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-      return rounded(m.d, sum, m.d == Element::F32 ? static_cast<float>(s) : odd_float(s));
+      double s[kMaxSize];
+      for (unsigned j = 0; j < m.size; ++j) s[j] = static_cast<double>(c[j]);
+      for (unsigned i = 0; i < m.k; ++i) {
+        for (unsigned j = 0; j < m.size; ++j) s[j] += static_cast<double>(a[i]) * static_cast<double>(b[i * m.size + j]);
+      }
+      for (unsigned j = 0; j < m.size; ++j) c[j] = m.d == Element::F32 ? static_cast<float>(s[j]) : odd_float(s[j]);
+      break;
     }
   }
-  return c;
+  round_row(m, sum, c);
 }
 
-double dot(const Summation& sum, const double* a, const double* b, unsigned k, double c) {
-  if (sum.order == Summation::Tree || sum.order == Summation::Wide) {
-    double s = 0;
-    for (unsigned i = 0; i < k; ++i) s += a[i] * b[i];
-    return c + s;
+void add_products(const MatrixPlan& plan, const Summation& sum, const double* a, const double* b, double* c) {
+  const Matrix& m = *plan.matrix;
+  if (sum.order != Summation::Tree && sum.order != Summation::Wide) return in_order(sum, m.size, a, b, m.k, c);
+  double s[kMaxSize] = {};
+  for (unsigned i = 0; i < m.k; ++i) {
+    for (unsigned j = 0; j < m.size; ++j) s[j] += a[i] * b[i * m.size + j];
   }
-  return in_order(sum, a, b, k, c);
+  for (unsigned j = 0; j < m.size; ++j) c[j] += s[j];
 }
 
 }  // namespace heddle::amdgpu
