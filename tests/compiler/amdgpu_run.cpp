@@ -103,28 +103,43 @@ void interpret(const CompiledKernel& kernel, tx::DispatchOp region, const std::v
 
 #endif
 
-}  // namespace
-
-void check_on_amdgpu(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options) {
+void check_kernel(const targets::Target& target, tx::DispatchOp region, const CompiledKernel& compiled, const std::vector<Tensor>& operands,
+                  const Expected& wanted, const CheckOptions& options) {
   const auto arguments =
       static_cast<uint32_t>(region.getInputs().size() + region.getNumResults() + static_cast<size_t>(targets::symbol_count(region)));
+  targets::KernelResources resources = compiled.resources;
+  EXPECT_TRUE(
+      mlir::succeeded(target.inspect(compiled.code, targets::LinkedKernel{"kernel", "kernel", arguments}, resources, region.getLoc())));
+  EXPECT_LE(resources.shared_memory_bytes, compiled.resources.shared_memory_bytes);
+  EXPECT_TRUE(resources.machine && resources.machine->private_bytes == 0 && resources.spilled_bytes == 0)
+      << "registers are spilled: " << resources.registers << " are used, " << resources.spilled_bytes << " bytes spilled, "
+      << resources.machine->private_bytes << " bytes private, " << resources.machine->spilled_scalar_registers << " scalar";
+  check_assembly(compiled);
+#ifdef HEDDLE_AMDGPU_INTERPRETER
+  interpret(compiled, region, operands, wanted, options, target.name());
+#else
+  (void)operands;
+  (void)wanted;
+  (void)options;
+#endif
+}
+
+}  // namespace
+
+std::string assembly_of(const CompiledKernel& kernel) {
+  return disassemble(kernel);
+}
+
+void check_on_amdgpu(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options) {
   for (const std::string& chip : targets::amdgpu_chips()) {
     SCOPED_TRACE(chip);
     auto target = targets::make_amdgpu_target(chip);
-    auto compiled = compile_region(*target, region, options.strategy);
-    if (!compiled) continue;
-    targets::KernelResources resources = compiled->resources;
-    EXPECT_TRUE(
-        mlir::succeeded(target->inspect(compiled->code, targets::LinkedKernel{"kernel", "kernel", arguments}, resources, region.getLoc())));
-    EXPECT_LE(resources.shared_memory_bytes, compiled->resources.shared_memory_bytes);
-    EXPECT_TRUE(resources.machine && resources.machine->private_bytes == 0 && resources.spilled_bytes == 0) << "registers are spilled";
-    check_assembly(*compiled);
-#ifdef HEDDLE_AMDGPU_INTERPRETER
-    interpret(*compiled, region, operands, wanted, options, chip);
-#else
-    (void)operands;
-    (void)wanted;
-#endif
+    for (size_t plan : plans_to_check(*target, region, options.strategy)) {
+      auto compiled = compile_region(*target, region, options.strategy, plan);
+      if (!compiled) continue;
+      SCOPED_TRACE(compiled->plan.strategy + " " + compiled->plan.choice.text);
+      check_kernel(*target, region, *compiled, operands, wanted, options);
+    }
   }
 }
 

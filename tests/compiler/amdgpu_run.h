@@ -3,6 +3,7 @@
 // targets.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tests/compiler/expected.h"
@@ -12,5 +13,8 @@ namespace heddle::tests {
 // EXPECTs for every chip that the image of the region's kernel is one that a driver can load, that it spills nothing, and, if it is run, that it gives
 // the results wanted and touches only its operands and results.
 void check_on_amdgpu(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options);
+
+// The instructions of a kernel for an AMD GPU, a line each; empty without a disassembler.
+std::string assembly_of(const CompiledKernel& kernel);
 
 }  // namespace heddle::tests

@@ -6,6 +6,7 @@
 
 #include "compiler/targets/amdgpu/chip.h"
 #include "compiler/targets/amdgpu/image.h"
+#include "compiler/targets/amdgpu/tiled_contraction.h"
 #include "compiler/targets/gemv_threads.h"
 #include "compiler/targets/generic_threads.h"
 #include "compiler/targets/llvm_backend.h"
@@ -139,6 +140,7 @@ class AmdgpuTarget final : public Target {
     };
     strategies_.push_back(rows_on_threads(machine));
     strategies_.push_back(gemv_on_threads(machine));
+    strategies_.push_back(amdgpu::tiled_contractions(machine, chip));
     strategies_.push_back(generic_on_threads(std::move(machine)));
   }
 
