@@ -209,7 +209,8 @@ class HostBackend : public stream::Backend {
   HostBackend(int ordinal, const HostSettings& settings) : ordinal_(ordinal), settings_(settings), seeds_(settings.seed) {
     capabilities_.early_starts = true;
     capabilities_.early_edges = true;
-    capabilities_.pitched_fill_unit = settings.seed % 2 ? 4 : 1;
+    capabilities_.pitched_fill_unit = settings.seed % 3 == 0 ? 0 : settings.seed % 3 == 1 ? 4 : 1;
+    capabilities_.registers_host = settings.seed % 4 != 0;
     capabilities_.max_pitch = uint64_t{1} << 30;
     capabilities_.waits_follow_writes = settings.waits_by_event;
     capabilities_.out_of_memory = kNoMemory;

@@ -10,6 +10,7 @@
 //   a kernel that fails ends the context; all later calls return that  always
 //   a context lives as long as any handle of its device                always
 //   a pool has no room until it is trimmed                             by chance
+//   there is no pitched fill; host memory cannot be registered         for some seeds
 //   streams cannot wait for memory                                     option waits_by_event
 #ifndef HEDDLE_TESTS_STREAMS_HOST_BACKEND_H_
 #define HEDDLE_TESTS_STREAMS_HOST_BACKEND_H_

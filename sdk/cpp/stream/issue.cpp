@@ -18,6 +18,18 @@ Result fill_column(Backend& backend, Address to, uint64_t pitch, uint32_t unit, 
   return kSuccess;
 }
 
+// Stores a pattern of `unit` bytes `count` times: the first unit byte by byte, the others by copies of what is there, twice as long each time.
+Result fill_by_copies(Backend& backend, Address to, uint32_t unit, uint64_t pattern, uint64_t count, Stream stream) noexcept {
+  for (uint32_t i = 0; i < unit; ++i) {
+    if (Result bad = backend.fill({to + i, 1, 1, static_cast<uint8_t>(pattern >> (8 * i))}, stream)) return bad;
+  }
+  const uint64_t all = count * unit;
+  for (uint64_t done = unit; done < all; done *= 2) {
+    if (Result bad = backend.copy(to + done, to, std::min(done, all - done), stream)) return bad;
+  }
+  return kSuccess;
+}
+
 // The narrowest equivalent form of a pattern.
 uint32_t narrow(uint64_t pattern, uint32_t bytes) noexcept {
   if (bytes == 8 && (pattern >> 32) == (pattern & 0xffffffffu)) bytes = 4;
@@ -34,6 +46,8 @@ Result fill(Backend& backend, const Op::Fill& op, Stream stream) noexcept {
   if (bytes == 1 || (bytes <= 4 && aligned)) {
     const uint32_t value = static_cast<uint32_t>(op.pattern) & (UINT32_MAX >> (32 - 8 * bytes));
     if (count) result = backend.fill({op.to, count, bytes, value}, stream);
+  } else if (backend.capabilities().pitched_fill_unit == 0) {
+    if (count) result = fill_by_copies(backend, op.to, bytes, op.pattern, count, stream);
   } else {  // column by column
     const uint32_t unit = aligned ? std::min({bytes, 4u, backend.capabilities().pitched_fill_unit}) : 1;
     for (uint32_t at = 0; at < bytes && count && result == kSuccess; at += unit) {

@@ -12,7 +12,7 @@ heddle_status_t* native_context(heddle_device_t* device, uint64_t* out) noexcept
 }
 
 heddle_status_t* native_stream(heddle_queue_t* queue, uint64_t* out) noexcept {
-  *out = reinterpret_cast<uint64_t>(Queue::from(queue)->stream());
+  *out = Queue::from(queue)->device()->backend.native_stream(Queue::from(queue)->stream());
   return nullptr;
 }
 

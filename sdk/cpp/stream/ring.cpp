@@ -72,6 +72,7 @@ Ring::~Ring() {
 void Ring::release() noexcept {
   for (Slot& slot : slots_) {
     if (slot.registered) device_->backend.unregister_host(slot.memory);
+    if (slot.allocated) device_->backend.free_host(slot.memory);
     if (slot.mapping) munmap(slot.mapping, slot.bytes + kHugePage);
     if (slot.event) device_->backend.destroy_event(slot.event);
   }
@@ -110,14 +111,29 @@ Result Ring::prepare(uint64_t slots, const Plan& plan) {
   if (slots > slots_.size()) bytes += (slots - slots_.size()) * plan.slot_bytes_;
   if (too_small || bytes > plan.pinned_bytes_) release();
   while (slots_.size() < slots) {
-    map(&slots_.emplace_back(), plan.slot_bytes_);
+    Slot& slot = slots_.emplace_back();
+    if (backend.capabilities().registers_host) {
+      map(&slot, plan.slot_bytes_);
+    } else if (Result bad = allocate(&slot, plan.slot_bytes_)) {
+      return bad;
+    }
     if (Result bad = backend.create_event(false, &slots_.back().event)) return bad;
   }
   return kSuccess;
 }
 
+Result Ring::allocate(Slot* slot, uint64_t bytes) {
+  void* memory = nullptr;
+  if (Result bad = device_->backend.allocate_host(bytes, false, &memory)) return bad;
+  slot->memory = static_cast<char*>(memory);
+  slot->bytes = bytes;
+  slot->allocated = true;
+  held_.fetch_add(bytes, std::memory_order_relaxed);
+  return kSuccess;
+}
+
 Result Ring::pin(Slot* slot) {
-  if (slot->registered) return kSuccess;
+  if (slot->registered || slot->allocated) return kSuccess;
   if (Result bad = device_->backend.register_host(slot->memory, slot->bytes, false)) return bad;
   slot->registered = true;
   held_.fetch_add(slot->bytes, std::memory_order_relaxed);

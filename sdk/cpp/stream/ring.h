@@ -62,6 +62,7 @@ class Ring {
     char* memory = nullptr;  // aligned start inside the block, for huge pages
     uint64_t bytes = 0;
     bool registered = false;
+    bool allocated = false;  // by the vendor, for one that does not register memory
     Event event = nullptr;  // recorded after the copies of a round
   };
   class Move;
@@ -70,6 +71,7 @@ class Ring {
   // memory takes 25 ms.
   Result pin(Slot* slot);
   void map(Slot* slot, uint64_t bytes);
+  Result allocate(Slot* slot, uint64_t bytes);
   void release() noexcept;
 
   Device* device_;

@@ -80,13 +80,15 @@ struct Fill {
 struct Capabilities {
   bool early_starts = false;       // launch with `early`
   bool early_edges = false;        // add_early_edge
-  uint32_t pitched_fill_unit = 1;  // largest unit of fill_pitched
+  uint32_t pitched_fill_unit = 1;  // largest unit of fill_pitched; 0: the vendor does not have it
   uint64_t max_pitch = INT32_MAX;  // of copy_2d and fill_pitched
   // wait_word is called only once the write_word that it is to wait for has returned: for streams that wait for an event which write_word records, and
   // for streams that share hardware queues, where work behind a wait that comes too early would never start.
   bool waits_follow_writes = false;
-  Result out_of_memory = 1;  // the result of an allocation that can never succeed
-  Result unsupported = 1;    // the result of a function that the vendor does not have
+  bool polls_words = false;    // a word changes when poll_word looks
+  bool registers_host = true;  // register_host
+  Result out_of_memory = 1;    // the result of an allocation that can never succeed
+  Result unsupported = 1;      // the result of a function that the vendor does not have
 };
 
 class Backend {
@@ -132,6 +134,8 @@ class Backend {
   virtual Result create_stream(uint32_t priority, Stream* out) noexcept = 0;
   virtual void destroy_stream(Stream stream) noexcept = 0;
   virtual Result synchronize_stream(Stream stream) noexcept = 0;
+  // What heddle.native/1 shows as the stream. Anywhere.
+  virtual uint64_t native_stream(Stream stream) const noexcept { return reinterpret_cast<uint64_t>(stream); }
   // Of a stream of the application.
   virtual Result is_captured(Stream stream, bool* out) noexcept = 0;
   virtual Result context_of(Stream stream, Context* out) noexcept = 0;
@@ -143,6 +147,9 @@ class Backend {
   // waits until the word is at least `value`, which a call of write_word on another stream of the context writes. Each word is written by one thread
   // at a time; others may wait for it meanwhile.
   virtual Result write_word(Stream stream, const Word& word, uint64_t value) noexcept = 0;
+  // For a vendor whose streams do not write to memory that a host may read meanwhile: sets the word to the last value that its stream has reached.
+  // Anywhere, also while other threads use the word.
+  virtual void poll_word(const Word&) noexcept {}
   virtual Result wait_word(Stream stream, const Word& word, uint64_t value) noexcept = 0;
 
   // Work on a stream. early: the entry starts early (Entry::starts_early), and so does the kernel before it, the only work that it depends on.

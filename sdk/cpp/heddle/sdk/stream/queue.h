@@ -93,7 +93,10 @@ class Queue {
 
  private:
   enum class Issue { kDone, kHeld };
-  uint64_t done() const noexcept { return word_->value->load(std::memory_order_acquire); }
+  uint64_t done() const noexcept {
+    if (device_->backend.capabilities().polls_words) device_->backend.poll_word(*word_);
+    return word_->value->load(std::memory_order_acquire);
+  }
   Issue issue_locked(Submission* submission, Result* out_result, size_t* out_failed);
   Issue issue(Submission* submission);
   heddle_status_t* submit_checked(Submission* submission, const heddle_sync_t& sync, bool* out_counted);
