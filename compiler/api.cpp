@@ -24,7 +24,7 @@ std::string text(heddle_string_t value) {
   return value.size ? std::string(value.data, value.size) : std::string();
 }
 
-// "cpu", "cpu:x86-64-v3", "cuda", "hip", separated by commas; empty: "cpu".
+// "cpu", "cpu:x86-64-v3", "cuda", "hip", "level_zero", separated by commas; empty: "cpu".
 Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, std::string>>& targets) {
   if (text.empty()) text = "cpu";
   while (!text.empty()) {
@@ -33,14 +33,11 @@ Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, 
     text.remove_prefix(std::min(comma + 1, text.size()));
     size_t colon = std::min(target.find(':'), target.size());
     std::string family(target.substr(0, colon));
-    if (target == "level_zero") {
-      return {HEDDLE_STATUS_UNIMPLEMENTED, "compiler: target '" + family + "' is not implemented yet; use cpu, cuda or hip"};
-    }
     const std::vector<std::string> levels = heddle::compiler::levels_of(family);
     if (levels.empty()) {
       return {HEDDLE_STATUS_INVALID_ARGUMENT,
               "compiler: target '" + std::string(target) +
-                  "' is not known; use cpu, cuda, hip, or one level of them, such as cpu:" + heddle::compiler::levels_of("cpu").front() +
+                  "' is not known; use cpu, cuda, hip, level_zero, or one level of them, such as cpu:" + heddle::compiler::levels_of("cpu").front() +
                   ", cuda:" + heddle::compiler::levels_of("cuda").front() + " or hip:" + heddle::compiler::levels_of("hip").front()};
     }
     if (colon < target.size()) {

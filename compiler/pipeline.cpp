@@ -18,6 +18,7 @@
 #include "compiler/report.h"
 #include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/cuda/cuda.h"
+#include "compiler/targets/spirv/spirv.h"
 #include "compiler/targets/x86_64/x86_64.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -106,6 +107,7 @@ void register_dialects(MLIRContext& context) {
   targets::register_x86_64_dialects(registry);
   targets::register_cuda_dialects(registry);
   targets::register_amdgpu_dialects(registry);
+  targets::register_spirv_dialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
 }

@@ -3,6 +3,7 @@
 
 #include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/cuda/cuda.h"
+#include "compiler/targets/spirv/spirv.h"
 #include "compiler/targets/x86_64/x86_64.h"
 
 namespace heddle::compiler {
@@ -11,6 +12,7 @@ std::unique_ptr<targets::Target> make_target(const std::string& family, const st
   if (family == "cpu") return targets::make_x86_64_target(level);
   if (family == "cuda") return targets::make_cuda_target(level, math);
   if (family == "hip") return targets::make_amdgpu_target(level);
+  if (family == "level_zero" && level == targets::spirv_level) return targets::make_spirv_target();
   return nullptr;
 }
 
@@ -18,6 +20,7 @@ std::vector<std::string> levels_of(llvm::StringRef family) {
   if (family == "cpu") return {"x86-64-v3", "x86-64-v4"};
   if (family == "cuda") return {"sm_80", "sm_90a"};  // newer devices also run the PTX of the first
   if (family == "hip") return targets::amdgpu_chips();
+  if (family == "level_zero") return {std::string(targets::spirv_level)};
   return {};
 }
 
@@ -38,6 +41,7 @@ void TargetDevices::register_dialects(mlir::DialectRegistry& registry) const {
   targets::register_x86_64_dialects(registry);
   targets::register_cuda_dialects(registry);
   targets::register_amdgpu_dialects(registry);
+  targets::register_spirv_dialects(registry);
 }
 
 bool TargetDevices::has_kernel(llvm::StringRef family, tx::DispatchOp region, std::string* why_not) const {

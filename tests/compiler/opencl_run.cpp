@@ -142,9 +142,12 @@ void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands,
   if (!compiled) return;
   if (const char* validator = getenv("HEDDLE_SPIRV_VAL")) {
     const testing::TemporaryFolder folder;
-    const std::string path = folder.path("kernel.spv"), command = std::string(validator) + " --target-env spv1.2 '" + path + "'";
+    const std::string path = folder.path("kernel.spv");
     testing::write_file(path, {compiled->code.data(), compiled->code.size()});
-    EXPECT_EQ(system(command.c_str()), 0) << command;
+    for (const char* where : {"spv1.0", "opencl1.2", "opencl2.2"}) {  // the oldest and the newest environment
+      const std::string command = std::string(validator) + " --target-env " + where + " '" + path + "'";
+      EXPECT_EQ(system(command.c_str()), 0) << command;
+    }
   }
   if (!no_opencl_device().empty()) return;
   OpenCl& cl = OpenCl::get();
@@ -175,6 +178,10 @@ void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands,
     ASSERT_EQ(cl.clSetKernelArgSVMPointer(kernel, argument++, one->data()), 0);
   }
   for (int64_t symbol : options.symbols) ASSERT_EQ(cl.clSetKernelArg(kernel, argument++, sizeof symbol, &symbol), 0);
+  const size_t shared = compiled->resources.shared_memory_bytes;
+  if (shared) {
+    ASSERT_EQ(cl.clSetKernelArg(kernel, argument++, shared, nullptr), 0);
+  }
   size_t local = compiled->resources.workgroup_size, global = local * compiled->workgroups(options.symbols);
   if (global > 0) {
     ASSERT_EQ(cl.clEnqueueNDRangeKernel(cl.queue, kernel, 1, nullptr, &global, &local, 0, nullptr, nullptr), 0);

@@ -91,7 +91,7 @@ class ExitCodes(HeddleTestCase):
 
     def test_2_for_targets_and_passes_that_there_are_not(self):
         out = self.folder / "out.heddle"
-        for arguments in (["--target", "foo"], ["--target", "cpu:v9"], ["--target", "level_zero"], ["--target", "hip:gfx950"], ["--target", ""], ["--dump-after", "nope"]):
+        for arguments in (["--target", "foo"], ["--target", "cpu:v9"], ["--target", "level_zero:spv9"], ["--target", "hip:gfx950"], ["--target", ""], ["--dump-after", "nope"]):
             with self.subTest(arguments=arguments):
                 self.fail_with(2, "compile", DIGITS, "-o", out, *arguments)
                 self.assertFalse(out.exists())

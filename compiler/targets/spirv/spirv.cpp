@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See spirv.h. MLIR's spirv dialect and its serializer write the words.
+// See spirv.h. MLIR's spirv dialect and its serializer write the words. The code of one kernel is kept as MLIR's bytecode of a module in that dialect:
+// such modules are joined by name, and types and constants of an image then occur once, as SPIR-V demands.
 #include "compiler/targets/spirv/spirv.h"
 
 #include "compiler/targets/expand_math.h"
 #include "compiler/targets/gemv_threads.h"
 #include "compiler/targets/generic_threads.h"
 #include "compiler/targets/rows_threads.h"
+#include "heddle/code.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+#include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/Conversion/ArithToSPIRV/ArithToSPIRV.h"
 #include "mlir/Conversion/ControlFlowToSPIRV/ControlFlowToSPIRV.h"
 #include "mlir/Conversion/FuncToSPIRV/FuncToSPIRV.h"
@@ -16,6 +21,7 @@
 #include "mlir/Dialect/SPIRV/IR/SPIRVOps.h"
 #include "mlir/Dialect/SPIRV/Transforms/Passes.h"
 #include "mlir/Dialect/SPIRV/Transforms/SPIRVConversion.h"
+#include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Target/SPIRV/Serialization.h"
 #include "mlir/Transforms/DialectConversion.h"
@@ -27,12 +33,13 @@ namespace heddle::targets {
 
 namespace {
 
+constexpr uint64_t local_alignment = 16;  // bytes
 constexpr spirv::Capability capabilities[] = {spirv::Capability::Kernel,  spirv::Capability::Addresses, spirv::Capability::Linkage,
                                               spirv::Capability::Int8,    spirv::Capability::Int16,     spirv::Capability::Int64,
                                               spirv::Capability::Float16, spirv::Capability::Float64};
 
 spirv::TargetEnvAttr environment(MLIRContext* context) {
-  auto version = spirv::VerCapExtAttr::get(spirv::Version::V_1_2, capabilities, {}, context);
+  auto version = spirv::VerCapExtAttr::get(spirv::Version::V_1_0, capabilities, {}, context);
   return spirv::TargetEnvAttr::get(version, spirv::getDefaultResourceLimits(context), spirv::ClientAPI::OpenCL);
 }
 
@@ -52,10 +59,10 @@ class SpirvKernelBuilder final : public KernelBuilder {
     add(region.getOutputs());
     size_t bindings = types.size();
     types.append(symbol_count(region), builder.getI64Type());
-    auto entry = builder.create<func::FuncOp>(location, symbol_name, builder.getFunctionType(types, {}));
-    entry->setAttr(threads_attr, builder.getI64IntegerAttr(threads_));
-    symbol = entry.getName();
-    Block* body = entry.addEntryBlock();
+    entry_ = builder.create<func::FuncOp>(location, symbol_name, builder.getFunctionType(types, {}));
+    entry_->setAttr(threads_attr, builder.getI64IntegerAttr(threads_));
+    symbol = entry_.getName();
+    Block* body = entry_.addEntryBlock();
     builder.setInsertionPointToStart(body);
     for (unsigned i = 0; i < types.size(); ++i) (i < bindings ? bindings_ : symbols_).push_back(body->getArgument(i));
     auto x_of = [&](spirv::BuiltIn which) -> Value {
@@ -75,11 +82,10 @@ class SpirvKernelBuilder final : public KernelBuilder {
         spirv::MemorySemantics::AcquireRelease | spirv::MemorySemantics::WorkgroupMemory | spirv::MemorySemantics::CrossWorkgroupMemory);
   }
 
-  // Through memory, by the whole workgroup: the device chooses the size of a subgroup, and SPIR-V 1.2 has no exchange within one.
+  // Through memory, by the whole workgroup: the device chooses the size of a subgroup, and SPIR-V 1.0 has no exchange within one.
   Value exchange(Value value, int64_t distance) override {
-    spirv::GlobalVariableOp& slots = slots_[value.getType()];
-    if (!slots) slots = add_shared(value.getType(), threads_);
-    Value memory = start_of(slots);
+    Value& memory = slots_[value.getType()];
+    if (!memory) memory = shared(value.getType(), threads_);
     store(value, memory, thread_);
     barrier();
     Value other = load(memory, make<arith::XOrIOp>(thread_, index(distance)), value.getType());
@@ -87,26 +93,28 @@ class SpirvKernelBuilder final : public KernelBuilder {
     return other;
   }
 
-  Value shared(Type element, int64_t count) override { return start_of(add_shared(element, count)); }
+  // Part of one piece of memory, the last argument. It points to what is aligned to 16 bytes.
+  Value shared(Type element, int64_t count) override {
+    auto pointer_to = [](Type type) { return spirv::PointerType::get(type, spirv::StorageClass::Workgroup); };
+    if (!local_) {
+      const unsigned last = entry_.getNumArguments();
+      entry_.insertArgument(last, pointer_to(VectorType::get({4}, builder.getI32Type())), {}, location);
+      local_ = entry_.getArgument(last);
+    }
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&entry_.getBody().front());
+    Type memory = stored_type(memory_type(element));
+    Value bytes = builder.create<spirv::BitcastOp>(location, pointer_to(builder.getI8Type()), local_);
+    Value start = builder.create<arith::ConstantIntOp>(location, shared_bytes_, 64);
+    Value first = builder.create<spirv::PtrAccessChainOp>(location, bytes.getType(), bytes, start, ValueRange());
+    shared_bytes_ +=
+        static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(count) * memory.getIntOrFloatBitWidth() / 8, local_alignment));
+    return builder.create<spirv::BitcastOp>(location, pointer_to(memory), first);
+  }
   int64_t shared_bytes() const override { return shared_bytes_; }
 
  private:
-  spirv::GlobalVariableOp add_shared(Type element, int64_t count) {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(kernels.getBody());
-    Type memory = stored_type(memory_type(element));
-    auto type = spirv::PointerType::get(spirv::ArrayType::get(memory, static_cast<unsigned>(count)), spirv::StorageClass::Workgroup);
-    const std::string name = (symbol + "_shared_" + Twine(shared_bytes_)).str();
-    shared_bytes_ += count * memory.getIntOrFloatBitWidth() / 8;
-    return builder.create<spirv::GlobalVariableOp>(location, type, name);
-  }
-  // The pointer to its first element.
-  Value start_of(spirv::GlobalVariableOp variable) {
-    Value all = builder.create<spirv::AddressOfOp>(location, variable);
-    return builder.create<spirv::AccessChainOp>(location, all, ValueRange(index(0)));
-  }
-
-  // SPIR-V 1.2 has no bf16: its bits are an i16.
+  // SPIR-V 1.0 has no bf16: its bits are an i16.
   Type stored_type(Type memory) { return memory.isBF16() ? Type(builder.getI16Type()) : memory; }
 
   Value at(Value base, Value element_index) {
@@ -132,7 +140,9 @@ class SpirvKernelBuilder final : public KernelBuilder {
     builder.create<spirv::StoreOp>(location, at(base, element_index), value, aligned, bytes);
   }
 
-  llvm::DenseMap<Type, spirv::GlobalVariableOp> slots_;  // one for each thread, by element type
+  func::FuncOp entry_;
+  Value local_;                        // the argument for shared memory
+  llvm::DenseMap<Type, Value> slots_;  // of an exchange: one for each thread, by element type
   int64_t shared_bytes_ = 0;
 };
 
@@ -200,11 +210,39 @@ FailureOr<spirv::ModuleOp> gather(ModuleOp kernels) {
     builder.create<spirv::EntryPointOp>(location, spirv::ExecutionModel::Kernel, function, inputs);
     builder.create<spirv::ExecutionModeOp>(location, function, spirv::ExecutionMode::LocalSize,
                                            ArrayRef<int32_t>{static_cast<int32_t>(threads.getInt()), 1, 1});
+    // Products that are to be rounded once with a sum are written so.
+    builder.create<spirv::ExecutionModeOp>(location, function, spirv::ExecutionMode::ContractionOff, ArrayRef<int32_t>{});
   }
   PassManager passes(context, spirv::ModuleOp::getOperationName());
-  passes.addPass(spirv::createSPIRVUpdateVCEPass());
+  passes.addPass(createStripDebugInfoPass());
   if (failed(passes.run(module))) return failure();
   return module;
+}
+
+// A module of the kernel, whose name becomes `symbol`.
+OwningOpRef<spirv::ModuleOp> read_unit(ArrayRef<char> bytes, const LinkedKernel& kernel, Location location) {
+  llvm::SourceMgr sources;  // bytecode has to be aligned
+  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(StringRef(bytes.data(), bytes.size())), llvm::SMLoc());
+  auto unit = parseSourceFile<spirv::ModuleOp>(sources, ParserConfig(location.getContext()));
+  auto function = unit ? unit->lookupSymbol<spirv::FuncOp>(kernel.unit) : spirv::FuncOp();
+  if (!function) {
+    emitError(location, "spirv: the code of kernel '") << kernel.symbol << "' has no function '" << kernel.unit << "'";
+    return {};
+  }
+  if (kernel.unit == kernel.symbol) return unit;
+  auto name = StringAttr::get(location.getContext(), kernel.symbol);
+  if (failed(SymbolTable::replaceAllSymbolUses(function, name, *unit))) return {};
+  function.setSymName(name);
+  return unit;
+}
+
+// Moves what the unit has into the image. Variables of one name are the same built-in ones.
+void join(spirv::ModuleOp unit, spirv::ModuleOp image) {
+  for (Operation& op : llvm::make_early_inc_range(*unit.getBody())) {
+    auto variable = llvm::dyn_cast<spirv::GlobalVariableOp>(op);
+    if (variable && image.lookupSymbol(variable.getSymName())) continue;
+    op.moveBefore(image.getBody(), variable ? image.getBody()->begin() : image.getBody()->end());
+  }
 }
 
 class SpirvTarget final : public Target {
@@ -223,25 +261,44 @@ class SpirvTarget final : public Target {
     strategies_.push_back(generic_on_threads(std::move(machine)));
   }
 
-  std::string format() const override { return "spirv"; }
-  std::string name() const override { return "opencl"; }
+  std::string format() const override { return HEDDLE_CODE_SPIRV; }
+  std::string name() const override { return std::string(spirv_level); }
   std::string family() const override { return "level_zero"; }
   const Strategies& strategies() const override { return strategies_; }
+  int64_t results_at_once() const override { return 256; }
 
   FailureOr<std::vector<char>> generate(ModuleOp kernels) const override {
     if (failed(convert(kernels))) return failure();
     auto module = gather(kernels);
     if (failed(module)) return failure();
-    SmallVector<uint32_t, 0> words;
-    if (failed(spirv::serialize(*module, words))) return kernels.emitError("spirv: writing the module failed");
-    const char* bytes = reinterpret_cast<const char*>(words.data());
-    return std::vector<char>(bytes, bytes + words.size() * sizeof(uint32_t));
+    std::string bytes;
+    llvm::raw_string_ostream stream(bytes);
+    if (failed(writeBytecodeToFile(*module, stream))) return kernels.emitError("spirv: writing the code of a kernel failed");
+    return std::vector<char>(bytes.begin(), bytes.end());
   }
 
-  FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel>, Location location) const override {
-    if (units.size() == 1) return std::vector<char>(units[0].begin(), units[0].end());
-    return FailureOr<std::vector<char>>(emitError(location, "spirv: images of ")
-                                        << units.size() << " kernels are not supported yet; only images of one kernel are");
+  FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel> kernels, Location location) const override {
+    if (units.size() != kernels.size()) {
+      return FailureOr<std::vector<char>>(emitError(location, "spirv: ")
+                                          << units.size() << " units of code are not those of " << kernels.size()
+                                          << " kernels; kernels cannot call functions of other units");
+    }
+    OpBuilder builder(location.getContext());
+    OwningOpRef<spirv::ModuleOp> image =
+        builder.create<spirv::ModuleOp>(location, spirv::AddressingModel::Physical64, spirv::MemoryModel::OpenCL);
+    (*image)->setAttr(spirv::getTargetEnvAttrName(), environment(location.getContext()));
+    for (auto [bytes, kernel] : llvm::zip_equal(units, kernels)) {
+      OwningOpRef<spirv::ModuleOp> unit = read_unit(bytes, kernel, location);
+      if (!unit) return failure();
+      join(*unit, *image);
+    }
+    PassManager passes(location.getContext(), spirv::ModuleOp::getOperationName());
+    passes.addPass(spirv::createSPIRVUpdateVCEPass());  // version and capabilities that it uses
+    SmallVector<uint32_t, 0> words;
+    if (failed(passes.run(*image)) || failed(spirv::serialize(*image, words)))
+      return FailureOr<std::vector<char>>(emitError(location, "spirv: writing an image of ") << kernels.size() << " kernels failed");
+    const char* start = reinterpret_cast<const char*>(words.data());
+    return std::vector<char>(start, start + words.size() * sizeof(uint32_t));
   }
 
  private:
