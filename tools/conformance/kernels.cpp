@@ -18,6 +18,13 @@ __asm__(".section .rodata\n.balign 64\n.globl heddle_conformance_x86_64\nheddle_
         "\"\n.globl heddle_conformance_x86_64_end\nheddle_conformance_x86_64_end:\n.byte 0\n.previous\n");
 #endif
 
+#ifdef HEDDLE_CONFORMANCE_SPIRV
+extern "C" const char heddle_conformance_spirv[];
+extern "C" const char heddle_conformance_spirv_end[];
+__asm__(".section .rodata\n.balign 64\n.globl heddle_conformance_spirv\nheddle_conformance_spirv:\n.incbin \"" HEDDLE_CONFORMANCE_SPIRV
+        "\"\n.globl heddle_conformance_spirv_end\nheddle_conformance_spirv_end:\n.byte 0\n.previous\n");
+#endif
+
 namespace heddle::conformance {
 namespace {
 
@@ -102,6 +109,10 @@ const std::vector<KernelSet>& known_kernels() {
                     {"add", "count", "chain", "fail", "lose"}});
 #endif
     sets.push_back({HEDDLE_CODE_PTX, "sm_80", kPtx, 256, 256, {"add", "count", "chain", "lose"}});
+#ifdef HEDDLE_CONFORMANCE_SPIRV
+    sets.push_back(
+        {HEDDLE_CODE_SPIRV, "spv1.0", {heddle_conformance_spirv, heddle_conformance_spirv_end}, 256, 256, {"add", "count", "chain"}});
+#endif
     return sets;
   }();
   return known;
