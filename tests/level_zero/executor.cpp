@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See executor.h. Functions and numbers as in Khronos' cl.h, which is not needed to build this.
+#include "tests/level_zero/executor.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+
+#include "tests/level_zero/settings.h"
+
+extern char** environ;
+
+namespace heddle::level_zero_stand_in {
+
+namespace {
+
+constexpr uint64_t kDeviceTypeAll = 0xffffffff;                   // CL_DEVICE_TYPE_ALL
+constexpr unsigned kPlatformName = 0x0902, kDeviceName = 0x102b;  // CL_PLATFORM_NAME, CL_DEVICE_NAME
+constexpr unsigned kExtensions = 0x1030, kIlVersion = 0x105b;     // CL_DEVICE_EXTENSIONS, CL_DEVICE_IL_VERSION
+constexpr unsigned kMaxGroup = 0x1004, kUnits = 0x1002;           // CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_COMPUTE_UNITS
+constexpr unsigned kBuildLog = 0x1183;                            // CL_PROGRAM_BUILD_LOG
+
+struct OpenCl {
+  int (*clGetPlatformIDs)(unsigned entries, void** platforms, unsigned* count);
+  int (*clGetPlatformInfo)(void* platform, unsigned what, size_t bytes, void* value, size_t* needed);
+  int (*clGetDeviceIDs)(void* platform, uint64_t type, unsigned entries, void** devices, unsigned* count);
+  int (*clGetDeviceInfo)(void* device, unsigned what, size_t bytes, void* value, size_t* needed);
+  void* (*clCreateContext)(const intptr_t* properties, unsigned count, void* const* devices, void* notify, void* data, int* error);
+  void* (*clCreateCommandQueueWithProperties)(void* context, void* device, const uint64_t* properties, int* error);
+  void* (*clCreateProgramWithIL)(void* context, const void* bytes, size_t size, int* error);
+  void* (*clCreateProgramWithBinary)(void* context, unsigned count, void* const* devices, const size_t* sizes,
+                                     const unsigned char** binaries, int* states, int* error);
+  int (*clBuildProgram)(void* program, unsigned count, void* const* devices, const char* options, void* notify, void* data);
+  int (*clGetProgramBuildInfo)(void* program, void* device, unsigned what, size_t bytes, void* value, size_t* needed);
+  int (*clReleaseProgram)(void* program);
+  void* (*clCreateKernel)(void* program, const char* name, int* error);
+  int (*clReleaseKernel)(void* kernel);
+  int (*clSetKernelArg)(void* kernel, unsigned index, size_t bytes, const void* value);
+  int (*clSetKernelArgSVMPointer)(void* kernel, unsigned index, const void* pointer);
+  int (*clEnqueueNDRangeKernel)(void* queue, void* kernel, unsigned dimensions, const size_t* offset, const size_t* global,
+                                const size_t* local, unsigned waits, void* const* events, void** event);
+  int (*clFinish)(void* queue);
+
+  void* device = nullptr;
+  void* context = nullptr;
+  void* queue = nullptr;
+  bool takes_il = false;
+  ExecutorFacts facts;
+
+  static OpenCl& get() {
+    static OpenCl* const opencl = [] {
+      auto* made = new OpenCl();  // never ended: OpenCL's own threads may outlive us
+      made->facts.reason = made->open();
+      return made;
+    }();
+    return *opencl;
+  }
+
+ private:
+  OpenCl() = default;
+
+  std::string text(unsigned what) {
+    size_t needed = 0;
+    if (clGetDeviceInfo(device, what, 0, nullptr, &needed) != 0 || needed == 0) return "";
+    std::string value(needed, 0);
+    if (clGetDeviceInfo(device, what, needed, value.data(), nullptr) != 0) return "";
+    value.resize(strlen(value.c_str()));
+    return value;
+  }
+
+  std::string open() {
+    void* library = dlopen(settings().opencl.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return dlerror();
+    const char* missing = nullptr;
+#define FIND(name) \
+  if ((name = reinterpret_cast<decltype(name)>(dlsym(library, #name))) == nullptr) missing = #name
+    FIND(clGetPlatformIDs);
+    FIND(clGetPlatformInfo);
+    FIND(clGetDeviceIDs);
+    FIND(clGetDeviceInfo);
+    FIND(clCreateContext);
+    FIND(clCreateCommandQueueWithProperties);
+    FIND(clCreateProgramWithIL);
+    FIND(clCreateProgramWithBinary);
+    FIND(clBuildProgram);
+    FIND(clGetProgramBuildInfo);
+    FIND(clReleaseProgram);
+    FIND(clCreateKernel);
+    FIND(clReleaseKernel);
+    FIND(clSetKernelArg);
+    FIND(clSetKernelArgSVMPointer);
+    FIND(clEnqueueNDRangeKernel);
+    FIND(clFinish);
+#undef FIND
+    if (missing != nullptr) return settings().opencl + " has no " + missing;
+    void* platforms[16] = {};
+    unsigned count = 0;
+    if (clGetPlatformIDs(16, platforms, &count) != 0 || count == 0) return "OpenCL has no platform; install pocl-opencl-icd";
+    std::string names;
+    for (unsigned i = 0; i < count && i < 16 && device == nullptr; ++i) {
+      char name[256] = {};
+      clGetPlatformInfo(platforms[i], kPlatformName, sizeof name - 1, name, nullptr);
+      names += (names.empty() ? "'" : ", '") + std::string(name) + "'";
+      if (strstr(name, settings().platform.c_str()) == nullptr) continue;
+      if (clGetDeviceIDs(platforms[i], kDeviceTypeAll, 1, &device, nullptr) != 0) device = nullptr;
+    }
+    if (device == nullptr) return "OpenCL has no device of a platform '" + settings().platform + "'; its platforms: " + names;
+    takes_il = text(kIlVersion).find("SPIR-V") != std::string::npos;
+    const std::string extensions = text(kExtensions);
+    if (!takes_il && extensions.find("cl_khr_spir") == std::string::npos) return "the OpenCL device takes neither SPIR-V nor SPIR";
+    facts.name = text(kDeviceName);
+    facts.has_half = extensions.find("cl_khr_fp16") != std::string::npos;
+    facts.has_double = extensions.find("cl_khr_fp64") != std::string::npos;
+    size_t threads = 0;
+    clGetDeviceInfo(device, kMaxGroup, sizeof threads, &threads, nullptr);
+    facts.most_threads = threads;
+    clGetDeviceInfo(device, kUnits, sizeof facts.processors, &facts.processors, nullptr);
+    int error = 0;
+    context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
+    if (error == 0) queue = clCreateCommandQueueWithProperties(context, device, nullptr, &error);
+    return error == 0 ? "" : "OpenCL gave error " + std::to_string(error);
+  }
+};
+
+// Memory that a child process reads or writes as a file.
+class MemoryFile {
+ public:
+  MemoryFile() : descriptor_(memfd_create("heddle-spirv", MFD_CLOEXEC)) {}
+  ~MemoryFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  int descriptor() const { return descriptor_; }
+  bool write_all(const void* bytes, size_t size) const {
+    size_t done = 0;
+    while (done < size) {
+      const ssize_t n = pwrite(descriptor_, static_cast<const char*>(bytes) + done, size - done, static_cast<off_t>(done));
+      if (n <= 0) return false;
+      done += static_cast<size_t>(n);
+    }
+    return true;
+  }
+  std::string contents() const {
+    std::string all;
+    char part[65536];
+    ssize_t n = 0;
+    while ((n = pread(descriptor_, part, sizeof part, static_cast<off_t>(all.size()))) > 0) all.append(part, static_cast<size_t>(n));
+    return all;
+  }
+
+ private:
+  int descriptor_;
+};
+
+// LLVM bitcode of SPIR-V; empty if that fails, with the translator's words in *log.
+std::string translate(const std::vector<uint32_t>& words, std::string* log) {
+  const MemoryFile in, out, messages;
+  if (in.descriptor() < 0 || out.descriptor() < 0 || messages.descriptor() < 0 ||
+      !in.write_all(words.data(), words.size() * sizeof(uint32_t))) {
+    *log = "writing the module for the translator failed";
+    return "";
+  }
+  const std::string& program = settings().translator;
+  // The child has the files as its standard ones; the translator opens names.
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in.descriptor(), 0);
+  posix_spawn_file_actions_adddup2(&actions, out.descriptor(), 1);
+  posix_spawn_file_actions_adddup2(&actions, messages.descriptor(), 2);
+  const char* const arguments[] = {program.c_str(), "-r", "/dev/stdin", "-o", "/dev/stdout", nullptr};
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, program.c_str(), &actions, nullptr, const_cast<char**>(arguments), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    *log = "starting '" + program + "' failed: " + strerror(error) + "; install llvm-spirv-15";
+    return "";
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::string bitcode = out.contents();
+  *log = messages.contents();
+  if (status != 0 || bitcode.empty()) {
+    if (WIFSIGNALED(status)) *log += "\n'" + program + "' ended with signal " + std::to_string(WTERMSIG(status));
+    if (log->empty()) *log = "'" + program + "' ended with status " + std::to_string(status);
+    return "";
+  }
+  return bitcode;
+}
+
+}  // namespace
+
+const ExecutorFacts& executor_facts() {
+  return OpenCl::get().facts;
+}
+
+std::shared_ptr<Program> Program::build(std::vector<uint32_t> words, const std::string& flags, std::string* log) {
+  OpenCl& cl = OpenCl::get();
+  if (!cl.facts.reason.empty()) {
+    *log = cl.facts.reason;
+    return nullptr;
+  }
+  std::shared_ptr<Program> made(new Program());
+  made->words_ = std::move(words);
+  *log = read_kernels(made->words_, &made->kernels_);
+  if (!log->empty()) return nullptr;
+  int error = 0;
+  std::string options = flags;
+  if (cl.takes_il) {
+    made->program_ = cl.clCreateProgramWithIL(cl.context, made->words_.data(), made->words_.size() * sizeof(uint32_t), &error);
+  } else {
+    const std::string bitcode = translate(made->words_, log);
+    if (bitcode.empty()) return nullptr;
+    const auto* bytes = reinterpret_cast<const unsigned char*>(bitcode.data());
+    const size_t size = bitcode.size();
+    int state = 0;
+    made->program_ = cl.clCreateProgramWithBinary(cl.context, 1, &cl.device, &size, &bytes, &state, &error);
+    options += " -x spir -spir-std=1.2";
+  }
+  if (made->program_ == nullptr || error != 0) {
+    *log = "OpenCL refuses the module with error " + std::to_string(error);
+    return nullptr;
+  }
+  error = cl.clBuildProgram(made->program_, 1, &cl.device, options.c_str(), nullptr, nullptr);
+  size_t needed = 0;
+  if (cl.clGetProgramBuildInfo(made->program_, cl.device, kBuildLog, 0, nullptr, &needed) == 0 && needed > 1) {
+    log->resize(needed);
+    cl.clGetProgramBuildInfo(made->program_, cl.device, kBuildLog, needed, log->data(), nullptr);
+    log->resize(strlen(log->c_str()));
+  }
+  if (error != 0) {
+    if (log->empty()) *log = "OpenCL gave error " + std::to_string(error);
+    return nullptr;
+  }
+  for (const KernelInfo& kernel : made->kernels_) {
+    void* handle = cl.clCreateKernel(made->program_, kernel.name.c_str(), &error);
+    if (error != 0) {
+      *log = "OpenCL finds no kernel '" + kernel.name + "': error " + std::to_string(error);
+      return nullptr;
+    }
+    made->handles_.push_back(handle);
+  }
+  return made;
+}
+
+Program::~Program() {
+  OpenCl& cl = OpenCl::get();
+  for (void* handle : handles_) cl.clReleaseKernel(handle);
+  if (program_ != nullptr) cl.clReleaseProgram(program_);
+}
+
+std::string Program::run(const KernelInfo& kernel, const std::vector<ArgumentValue>& arguments, const uint32_t (&group)[3],
+                         const uint32_t (&count)[3]) {
+  OpenCl& cl = OpenCl::get();
+  void* handle = handles_[static_cast<size_t>(&kernel - kernels_.data())];
+  for (unsigned i = 0; i < arguments.size(); ++i) {
+    const ArgumentValue& value = arguments[i];
+    int error = 0;
+    if (kernel.arguments[i].kind == ArgumentInfo::kLocal) {
+      error = cl.clSetKernelArg(handle, i, value.local_bytes, nullptr);
+    } else if (kernel.arguments[i].kind == ArgumentInfo::kGlobal) {
+      void* pointer = nullptr;
+      memcpy(&pointer, value.bytes.data(), sizeof pointer);
+      error = cl.clSetKernelArgSVMPointer(handle, i, pointer);
+    } else {
+      error = cl.clSetKernelArg(handle, i, value.bytes.size(), value.bytes.data());
+    }
+    if (error != 0) return "OpenCL refuses argument " + std::to_string(i) + " with error " + std::to_string(error);
+  }
+  size_t global[3], local[3];
+  for (int d = 0; d < 3; ++d) {
+    if (count[d] == 0) return "";
+    local[d] = group[d];
+    global[d] = size_t{group[d]} * count[d];
+  }
+  int error = cl.clEnqueueNDRangeKernel(cl.queue, handle, 3, nullptr, global, local, 0, nullptr, nullptr);
+  if (error == 0) error = cl.clFinish(cl.queue);
+  return error == 0 ? "" : "OpenCL gave error " + std::to_string(error);
+}
+
+}  // namespace heddle::level_zero_stand_in

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What a test can do to the stand-in for a Level Zero driver while it runs; found with dlsym in its library.
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+// The device with that number is lost: its commands do not end, and every wait for them fails.
+void heddle_level_zero_lose(uint32_t device);
+// While held, no command starts to run.
+void heddle_level_zero_hold(bool held);
+// Commands that have run on the device with that number.
+uint64_t heddle_level_zero_commands(uint32_t device);
+// Allocations that are live, of all contexts.
+uint64_t heddle_level_zero_allocations();
+}
