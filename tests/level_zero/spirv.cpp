@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <set>
 
 namespace heddle::level_zero_stand_in {
 
@@ -22,15 +23,28 @@ enum : uint32_t {
   kTypeArray = 28,
   kTypeStruct = 30,
   kTypePointer = 32,
-  kConstantTrue = 41,
   kConstant = 43,
   kSpecConstantTrue = 48,
   kSpecConstantFalse = 49,
   kSpecConstant = 50,
   kFunction = 54,
   kFunctionParameter = 55,
+  kFunctionEnd = 56,
+  kFunctionCall = 57,
   kVariable = 59,
+  kLoad = 61,
+  kStore = 62,
+  kCopyMemorySized = 64,
+  kAccessChain = 65,
+  kInBoundsAccessChain = 66,
+  kPtrAccessChain = 67,
+  kInBoundsPtrAccessChain = 70,
   kDecorate = 71,
+  kPtrCastToGeneric = 121,
+  kBitcast = 124,
+  kFirstAtomic = 227,
+  kAtomicStore = 228,  // its pointer is elsewhere
+  kLastAtomic = 242,
 };
 constexpr uint32_t kMagic = 0x07230203, kKernelModel = 6, kLocalSize = 17, kSubgroupSize = 35, kSpecId = 1;
 constexpr uint32_t kUniformConstant = 0, kWorkgroup = 4, kCrossWorkgroup = 5, kFunctionStorage = 7;
@@ -74,7 +88,9 @@ class Reader {
       for (uint32_t type : parameters->second) kernel.arguments.push_back(argument(type));
       if (const auto size = sizes_.find(function); size != sizes_.end()) std::copy_n(size->second.begin(), 3, kernel.required_group);
       if (const auto size = subgroups_.find(function); size != subgroups_.end()) kernel.required_subgroup = size->second;
-      kernel.local_bytes = local_bytes_;
+      std::set<uint32_t> seen, variables;
+      gather(function, &seen, &variables);
+      for (uint32_t variable : variables) kernel.local_bytes += local_bytes_.at(variable);
       out->push_back(std::move(kernel));
     }
     return out->empty() ? "the module has no kernel" : "";
@@ -121,11 +137,39 @@ class Reader {
       case kVariable:
         if (length >= 4 && word(at + 3) == kWorkgroup) {
           const Type& pointer = types_[word(at + 1)];
-          if (!pointer.of.empty()) local_bytes_ += size_of(pointer.of[0], 0).first;
+          if (!pointer.of.empty()) local_bytes_[word(at + 2)] = size_of(pointer.of[0], 0).first;
         }
         break;
-      default:
+      case kFunctionEnd:
+        function_ = 0;
         break;
+      case kFunctionCall:
+        if (length >= 4) callees_[function_].insert(word(at + 3));
+        for (size_t i = 4; i < length; ++i) use(word(at + i));
+        break;
+      default:
+        // Instructions whose pointer can be a variable in local memory.
+        if ((code == kStore || code == kAtomicStore) && length >= 2) use(word(at + 1));
+        if (code == kCopyMemorySized && length >= 3) use(word(at + 1)), use(word(at + 2));
+        if (length >= 4 && (code == kLoad || code == kAccessChain || code == kInBoundsAccessChain || code == kPtrAccessChain ||
+                            code == kInBoundsPtrAccessChain || code == kPtrCastToGeneric || code == kBitcast ||
+                            (code >= kFirstAtomic && code <= kLastAtomic && code != kAtomicStore))) {
+          use(word(at + 3));
+        }
+        break;
+    }
+  }
+
+  void use(uint32_t id) {
+    if (function_ != 0 && local_bytes_.count(id) != 0) uses_[function_].insert(id);
+  }
+
+  // The variables in local memory that a function and its callees use.
+  void gather(uint32_t function, std::set<uint32_t>* seen, std::set<uint32_t>* variables) const {
+    if (!seen->insert(function).second) return;
+    if (const auto found = uses_.find(function); found != uses_.end()) variables->insert(found->second.begin(), found->second.end());
+    if (const auto found = callees_.find(function); found != callees_.end()) {
+      for (uint32_t callee : found->second) gather(callee, seen, variables);
     }
   }
 
@@ -181,7 +225,8 @@ class Reader {
   std::map<uint32_t, uint32_t> subgroups_, constants_;
   std::map<uint32_t, Type> types_;
   uint32_t function_ = 0;
-  uint64_t local_bytes_ = 0;
+  std::map<uint32_t, uint64_t> local_bytes_;  // of variables in local memory
+  std::map<uint32_t, std::set<uint32_t>> uses_, callees_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ struct KernelInfo {
   std::vector<ArgumentInfo> arguments;
   uint32_t required_group[3] = {0, 0, 0};  // 0: any
   uint32_t required_subgroup = 0;          // 0: any
-  uint64_t local_bytes = 0;                // of the module's variables in local memory
+  uint64_t local_bytes = 0;                // of the variables in local memory that it uses
 };
 
 // Reads the kernels of a module. Empty if all is well, else what is wrong with it.
