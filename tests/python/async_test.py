@@ -2,6 +2,7 @@
 """Calls that are started and awaited: results, errors, cancellation, lifetimes."""
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -113,6 +114,125 @@ class Started(unittest.TestCase):
         call.result()
         self.assertIsNone(known())
         self.assertIs(weakref.ref(call)(), call)
+
+
+class StartedAtLoad(unittest.TestCase):
+    """Calls that are started while the parameters of their module are loaded in the background."""
+    SIZE = 6144
+
+    def setUp(self):
+        self.x = np.ones((1, self.SIZE), "f4")
+
+    def opened(self, model=models.heavy):
+        path, weights = model(self.SIZE)
+        runtime = heddle.Runtime()  # instances of one share what they load
+        self.addCleanup(runtime.close)
+        module = heddle.open(path, parameters=weights, background=True, runtime=runtime)
+        module.function()
+        return module
+
+    def assert_loading(self, module):
+        with self.assertRaises(heddle.DeadlineExceededError):
+            module.wait(0)
+
+    def test_start_returns_at_once(self):
+        with self.opened() as module:
+            started = time.monotonic()
+            call = module.start(self.x)
+            took = time.monotonic() - started
+            self.assert_loading(module)
+            self.assertLess(took, 0.05)
+            self.assertFalse(call.done())
+            self.assertIn("waiting for parameters", repr(call))
+            with self.assertRaisesRegex(TimeoutError, "parameters of its module are still being loaded after 0 s"):
+                call.result(0)
+            self.assertFalse(call.result().numpy().any())
+            self.assertEqual(module.start(self.x).result().shape, (1, self.SIZE))
+
+    def test_calls_begin_in_the_order_in_which_they_were_started(self):
+        with self.opened(models.heavy_counter) as module:
+            calls = [module.start(self.x) for _ in range(20)]
+            self.assert_loading(module)
+            self.assertEqual(module(self.x).count.item(), 20)  # it does not overtake them
+            calls += [module.start(self.x) for _ in range(3)]
+            self.assertEqual([call.result().count.item() for call in calls], [*range(20), 21, 22, 23])
+
+    def test_timeouts_and_cancellation_end_calls_that_have_not_begun(self):
+        with self.opened() as module:
+            late, cancelled, kept = module.start(self.x, timeout=0.02), module.start(self.x), module.start(self.x)
+            cancelled.cancel()
+            with self.assertRaisesRegex(heddle.CancelledError, "cancelled before the parameters of '.*' were loaded"):
+                cancelled.result()
+            started = time.monotonic()
+            with self.assertRaisesRegex(heddle.DeadlineExceededError, "calling 'main' failed: the parameters of .* are still being loaded after its timeout"):
+                late.result()
+            self.assertLess(time.monotonic() - started, 0.2)
+            self.assert_loading(module)
+            with self.assertRaisesRegex(TypeError, "argument 'x' is missing"):
+                module.start()
+            with self.assertRaisesRegex(heddle.InvalidArgumentError, "'x' expects f32"):
+                module.start(np.ones((1, 3), "f4")).result()
+            self.assertEqual(kept.result().shape, (1, self.SIZE))
+
+    def test_the_error_of_loading_is_that_of_the_call(self):
+        path, weights = models.heavy(self.SIZE)
+        broken = models.FOLDER / "broken_heavy.safetensors"
+        broken.write_bytes(b"")
+        os.truncate(broken, os.path.getsize(weights))
+        with open(weights, "rb") as good, open(broken, "r+b") as file:
+            file.write(good.read(4096))
+        with heddle.Runtime() as runtime, heddle.open(path, parameters=broken, background=True, runtime=runtime) as module:
+            call = module.start(self.x)
+            self.assert_loading(module)
+            os.truncate(broken, 10_000)
+            with self.assertRaises(heddle.DataLossError):
+                call.result()
+
+    def test_dropped_calls_and_closed_modules(self):
+        out = heddle.empty((1, self.SIZE))
+        out[:] = 7
+        x = heddle.empty((1, self.SIZE)).view(type("Array", (np.ndarray,), {}))
+        x[:] = 1
+        known = weakref.ref(x)
+        module = self.opened()
+        module.start(x, out=out)
+        kept = module.start(x)
+        del x
+        self.assert_loading(module)
+        self.assertIsNotNone(known())
+        module.close()
+        self.assertEqual(kept.result().shape, (1, self.SIZE))
+        self.assertFalse(out.any())  # the call before it is over
+        del kept
+        end = time.monotonic() + 20
+        while known() is not None and time.monotonic() < end:
+            time.sleep(0.001)
+        self.assertIsNone(known())
+        module = self.opened()
+        call = module.start(self.x)
+        call.cancel()
+        del call
+        module.close()
+
+    def test_donated_tensors(self):
+        path = heddle.compile(models.model_of(*models.heavy_step(self.SIZE)), models.FOLDER / "heavy_step.heddle", alias={"s": "s1"},
+                              params_in=models.sparse(self.SIZE))
+        with heddle.Runtime() as runtime, heddle.open(path, parameters=models.sparse(self.SIZE), background=True, runtime=runtime) as module:
+            s, t = (module.main.tensor("s", np.full((1, self.SIZE), value, "f4"), copy=True) for value in (3, 4))
+            address = s.address
+            call, cancelled = module.start(self.x, s, donate="s"), module.start(self.x, t, donate="s")
+            self.assert_loading(module)
+            for one in (s, t):
+                with self.assertRaisesRegex(heddle.FailedPreconditionError, "it was donated to a call of 'main', which begins when"):
+                    one.numpy()
+                self.assertFalse(one.released)
+            cancelled.cancel()
+            self.assertIsInstance(cancelled.exception(), heddle.CancelledError)
+            self.assertEqual(t.numpy()[0, 0], 4)  # the call did not take it
+            result = call.result()
+            self.assertEqual((result.numpy()[0, 0], result.address), (3, address))
+            with self.assertRaisesRegex(heddle.FailedPreconditionError, r"a call of 'main' \(input 's'\) took it"):
+                s.numpy()
 
 
 async def _result_of(call):
@@ -231,6 +351,27 @@ class Awaited(unittest.IsolatedAsyncioTestCase):
             self.assertEqual((await module.start(np.ones((1, 8192), "f4"))).numpy().any(), False)
             await module
 
+    async def test_calls_are_awaited_while_parameters_load(self):
+        path, weights = models.heavy(6144)
+        with heddle.Runtime() as runtime, heddle.open(path, parameters=weights, background=True, runtime=runtime) as module:
+            ticks, x = [], np.ones((1, 6144), "f4")
+
+            async def tick():
+                while True:
+                    await asyncio.sleep(0.001)
+                    ticks.append(time.monotonic())
+
+            ticking = asyncio.create_task(tick())
+            waiting = asyncio.ensure_future(module.start(x))
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await waiting
+            results = await asyncio.gather(*(module.start(x) for _ in range(10)))
+            self.assertGreater(len(ticks), 10)
+            self.assertTrue(all(result.shape == (1, 6144) for result in results))
+            ticking.cancel()
+
     async def test_errors_are_raised(self):
         long, ones = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
         with self.assertRaises(heddle.DeadlineExceededError):
@@ -252,7 +393,7 @@ class Loops(unittest.TestCase):
 class Exit(unittest.TestCase):
     def python(self, text):
         started = time.monotonic()
-        done = subprocess.run([sys.executable, "-c", text, models.long(1024, 32)], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([sys.executable, "-c", text, models.long(1024, 32), *map(str, models.heavy(6144))], capture_output=True, text=True, timeout=120)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout, time.monotonic() - started
 
@@ -263,6 +404,13 @@ class Exit(unittest.TestCase):
         self.python(start + "from heddle._core import _Completions\nm.start(x, x)._notify(_Completions(), 1)\n")
         self.python(start + "from heddle._core import _Completions\nc = _Completions()\ncall = m.start(x, x)\ncall._notify(c, 1)\n")
         self.python(start + "call = m.start(x, x)\nkept = [m, call, x]\nkept.append(kept)\ndel m\n")
+
+    def test_exit_while_calls_wait_for_parameters(self):
+        start = "import heddle, numpy, sys\nm = heddle.open(sys.argv[2], parameters=sys.argv[3], background=True)\nx = numpy.ones((1, 6144), 'f4')\n"
+        for end in ("call = m.start(x)", "m.start(x)", "call = m.start(x)\ncall.cancel()", "kept = [m.start(x), m, x]\nkept.append(kept)\ndel m",
+                    "m.start(x)\nm.close()"):
+            with self.subTest(end):
+                self.python(start + end + "\n")
 
     def test_the_loop_is_closed_before_the_call_is_over(self):
         self.python("import asyncio, heddle, numpy, sys\nm = heddle.open(sys.argv[1])\nx = numpy.ones((1024, 1024), 'f4')\n"

@@ -19,8 +19,8 @@ def value(name, shape, kind=TensorProto.FLOAT):
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def model_of(nodes, inputs, outputs):
-    graph = helper.make_graph(nodes, "model", inputs, outputs)
+def model_of(nodes, inputs, outputs, initializers=()):
+    graph = helper.make_graph(nodes, "model", inputs, outputs, initializers)
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
 
 
@@ -62,15 +62,42 @@ def weighed(size):
 @functools.cache
 def heavy(size):
     """The paths of y = x @ w, and of a file with w, which is zero and takes no room on the disk. Loading it packs w."""
+    path, weights = FOLDER / f"heavy_{size}.heddle", sparse(size)
+    return heddle.compile(model_of(*_product(size)), path, params_in=weights), weights
+
+
+@functools.cache
+def heavy_counter(size):
+    """The same, with a state that counts the calls: count = n, n = n + 1."""
+    nodes, inputs, outputs, initializers = _product(size)
+    nodes += [helper.make_node("Add", ["n", "one"], ["n1"]), helper.make_node("Identity", ["n"], ["count"])]
+    initializers.append(numpy_helper.from_array(np.ones(1, "i8"), "one"))
+    model = model_of(nodes, [*inputs, value("n", [1], TensorProto.INT64)],
+                     [*outputs, value("count", [1], TensorProto.INT64), value("n1", [1], TensorProto.INT64)], initializers)
+    weights = sparse(size)
+    return heddle.compile(model, FOLDER / f"heavy_counter_{size}.heddle", params_in=weights, state={"n": "n1"}), weights
+
+
+def heavy_step(size):
+    """What model_of takes for y = x @ w, s1 = s + y."""
+    nodes, inputs, outputs, initializers = _product(size)
+    return [*nodes, helper.make_node("Add", ["s", "y"], ["s1"])], [*inputs, value("s", [1, size])], [value("s1", [1, size])], initializers
+
+
+def _product(size):
+    return ([helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", [1, size])], [value("y", [1, size])],
+            [TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[size, size])])
+
+
+@functools.cache
+def sparse(size):
+    """A file with w, zeros that take no room on the disk."""
     weights = FOLDER / f"heavy_{size}.safetensors"
     header = json.dumps({"w": {"dtype": "F32", "shape": [size, size], "data_offsets": [0, 4 * size * size]}}).encode()
     header += b" " * (-len(header) % 8)
     weights.write_bytes(struct.pack("<Q", len(header)) + header)
     os.truncate(weights, 8 + len(header) + 4 * size * size)
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "model", [value("x", [1, size])], [value("y", [1, size])],
-                              [TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[size, size])])
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    return heddle.compile(model, FOLDER / f"heavy_{size}.heddle", params_in=weights), weights
+    return weights
 
 
 @functools.cache

@@ -40,6 +40,14 @@ void Completions::watch(heddle_call_t* call, uint64_t key) {
   static_cast<void>(watched.release());
 }
 
+bool Completions::try_watch(heddle_call_t* call, uint64_t key) {
+  auto watched = std::make_unique<Watched>(Watched{shared_, key, nullptr});
+  heddle_status_t* const refused = heddle_call_notify(call, note, watched.get());
+  heddle_status_free(refused);
+  if (!refused) static_cast<void>(watched.release());
+  return !refused;
+}
+
 void Completions::add(uint64_t key) {
   note(new Watched{shared_, key, nullptr});
 }

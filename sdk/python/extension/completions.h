@@ -13,7 +13,9 @@ class Completions {
   Completions();
   // `key` will be among those of take() once the call is over. UNIMPLEMENTED if its driver cannot tell. Needs the GIL.
   void watch(heddle_call_t* call, uint64_t key);
-  // The same for a call that is over.
+  // The same without the GIL; false if that is not possible.
+  bool try_watch(heddle_call_t* call, uint64_t key);
+  // The same for a call that is over. Needs no GIL.
   void add(uint64_t key);
   int descriptor() const;
   // The keys since the last time.

@@ -3,7 +3,6 @@
 #include "extension.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <cmath>
 
@@ -28,10 +27,6 @@ uint32_t Process::current = 0;
 
 void Process::watch() {
   pthread_atfork(nullptr, nullptr, [] { ++current; });
-}
-
-void stop_thread() noexcept {
-  while (true) pause();
 }
 
 std::string str_of(nb::handle object) {

@@ -4,7 +4,6 @@
 #ifndef HEDDLE_PYTHON_EXTENSION_H_
 #define HEDDLE_PYTHON_EXTENSION_H_
 
-#include <cxxabi.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -45,23 +44,13 @@ void deliver_log() noexcept;
 // Once, when the extension is loaded.
 void start_log();
 
-// Ends the work of a thread that may never have the GIL again, because the interpreter has begun to end.
-[[noreturn]] void stop_thread() noexcept;
-
-// Releases the GIL. Up to 3.13, Python ends a daemon thread that wants the GIL back from an interpreter that ends, by unwinding its stack
-// (pthread_exit); in functions that are noexcept, as nanobind's, this aborts the process. So such a thread stops here, as Python 3.14 does it.
+// Releases the GIL. While the interpreter ends, a daemon thread that wants it back stops for ever (daemon_threads.cpp).
 class GilReleased {
  public:
   GilReleased() : state_(PyEval_SaveThread()) {}
   GilReleased(const GilReleased&) = delete;
   GilReleased& operator=(const GilReleased&) = delete;
-  ~GilReleased() {
-    try {
-      PyEval_RestoreThread(state_);
-    } catch (abi::__forced_unwind&) {
-      stop_thread();
-    }
-  }
+  ~GilReleased() { PyEval_RestoreThread(state_); }
 
  private:
   PyThreadState* state_;
@@ -98,8 +87,6 @@ template <class Failed, class Body>
 auto guarded(Failed failed, Body body) noexcept -> Failed {
   try {
     return body();
-  } catch (abi::__forced_unwind&) {  // of Python code that was called from here
-    stop_thread();
   } catch (nb::python_error& error) {
     error.restore();
   } catch (const std::bad_alloc&) {
@@ -173,6 +160,7 @@ struct Session {
   bool dropped_calls = false;  // calls may be in flight that nobody can wait for
   Process process;
   std::vector<std::weak_ptr<struct TensorCache>> caches;
+  std::shared_ptr<class CallsAtLoad> calls_at_load;  // NULL until a call is started while parameters are loaded
   ~Session() { release(); }
   // Throws what a handler of a signal raises, such as KeyboardInterrupt; calls in flight are then waited for by another thread.
   void close();
@@ -211,6 +199,7 @@ struct Tensor {
   bool read_only = false;
   bool lends = false;    // an array has the memory, too, or another library its address: a donation may not take it
   uint32_t exports = 0;  // of the buffer protocol
+  std::shared_ptr<const std::string> donated_to;  // the function of a call that has the handle, because it has not begun yet
 
   Tensor() = default;
   Tensor(Tensor&&) = delete;
@@ -218,10 +207,13 @@ struct Tensor {
   void release();
   heddle_tensor_t* get() const {
     if (!handle) [[unlikely]]
-      raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it has been released");
+      refuse();
     return handle;
   }
   uint64_t address() const;
+
+ private:
+  [[noreturn]] void refuse() const;
 };
 
 // The Python object State. Calls that use it keep its handle.

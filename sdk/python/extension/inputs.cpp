@@ -25,7 +25,8 @@ std::atomic<Lease*> pending{nullptr};
 std::atomic<bool> drain_is_due{false};
 thread_local int holds_gil = 0;  // in release_tensor
 
-void end_lease(Lease* lease) {
+// It may run Python code, and libheddle may call it, so it is noexcept (daemon_threads.cpp).
+void end_lease(Lease* lease) noexcept {
   if (lease->buffer.obj) PyBuffer_Release(&lease->buffer);
   if (lease->managed && lease->managed->deleter) lease->managed->deleter(lease->managed);
   if (lease->versioned && lease->versioned->deleter) lease->versioned->deleter(lease->versioned);

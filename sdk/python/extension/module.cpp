@@ -9,8 +9,7 @@
 #include <system_error>
 #include <thread>
 
-#include "completions.h"
-#include "function.h"
+#include "calls_at_load.h"
 
 namespace heddle::python {
 
@@ -20,6 +19,7 @@ void Session::close() {
   for (const std::weak_ptr<TensorCache>& one : caches) {
     if (const std::shared_ptr<TensorCache> cache = one.lock()) cache->clear();
   }
+  CallsAtLoad::destroy_dropped();
   if (calls != 0) return;
   dropped_calls || is_loading ? release_watching_signals() : release();
 }
@@ -35,7 +35,8 @@ std::shared_ptr<Session::Release> Session::release_in_thread() {
   const auto begun = std::make_shared<Release>();
   if (process.is_this()) {
     try {
-      std::thread([begun, dropped = instance, dropped_module = module] {
+      std::thread([begun, dropped = instance, dropped_module = module, beginner = calls_at_load] {
+        if (beginner) beginner->finish();
         heddle_instance_release(dropped);
         heddle_module_release(dropped_module);
         const std::lock_guard lock(begun->mutex);
@@ -108,6 +109,7 @@ void Session::release() {
   if ((!dropped && !dropped_module) || !process.is_this()) return;
   {
     GilReleased released;
+    if (calls_at_load) calls_at_load->finish();
     heddle_instance_release(dropped);
     heddle_module_release(dropped_module);
   }
@@ -361,6 +363,7 @@ NB_MODULE(_core, module) {
   bind_tensor(module);
   bind_completions(module);
   bind_function(module);
+  bind_call(module);
   start_log();
   nb::class_<Runtime>(module, "Runtime", nb::is_weak_referenceable())
       .def(nb::init<const std::string&, const std::string&, nb::list, bool>())

@@ -348,6 +348,12 @@ void Tensor::release() {
   release_tensor(dropped);
 }
 
+void Tensor::refuse() const {
+  if (!donated_to) raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it has been released");
+  raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it was donated to a call of '" + *donated_to +
+                                   "', which begins when the parameters of its module are loaded");
+}
+
 uint64_t Tensor::address() const {
   uint64_t out = 0;
   check(heddle_tensor_address(get(), &out));
@@ -380,7 +386,7 @@ void bind_tensor(nb::module_& module) {
   tensor.def_prop_ro("address", [](const Tensor& self) { return self.address(); }, "The address of the contents on the device.");
   tensor.def_prop_ro("is_host", [](const Tensor& self) { return self.device->on_host(); }, "Whether the contents are in host memory.");
   tensor.def_prop_ro("read_only", [](const Tensor& self) { return self.read_only; }, "Whether exports may not be written.");
-  tensor.def_prop_ro("released", [](const Tensor& self) { return self.handle == nullptr; }, "Whether release() was called.");
+  tensor.def_prop_ro("released", [](const Tensor& self) { return !self.handle && !self.donated_to; }, "Whether release() was called.");
   tensor.def(
       "release",
       [](Tensor& self) {
@@ -395,7 +401,7 @@ void bind_tensor(nb::module_& module) {
   tensor.def_prop_ro("__cuda_array_interface__", cuda_array_interface,
                      "The memory on a CUDA device, by version 3 of the protocol of numba.");
   tensor.def("__repr__", [](const Tensor& self) {
-    if (!self.handle) return std::string("<heddle.Tensor, released>");
+    if (!self.handle) return std::string(self.donated_to ? "<heddle.Tensor, donated>" : "<heddle.Tensor, released>");
     return "<heddle.Tensor " +
            type_text(heddle_tensor_element_type(self.handle), heddle_tensor_dims(self.handle), heddle_tensor_rank(self.handle)) + " on " +
            self.device->alias + ">";

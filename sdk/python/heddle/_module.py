@@ -251,7 +251,7 @@ class Module(_core.Module):
     def start(self, *arguments: Any, **named: Any) -> _core.Call:
         """Starts a call of the only function, or "main", and returns a heddle.Call without waiting for it.
 
-        While parameters are loaded in the background, it waits for them; a coroutine awaits the module before: `await module`.
+        While parameters are loaded in the background, the call begins when they are; calls that were started earlier begin first.
         """
         return self.function().start(*arguments, **named)
 
@@ -363,8 +363,8 @@ def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config:
     over        files that are laid over `parameters`: their tensors take the place of those of the same name, each file's of earlier ones'
     runtime     instead of that of the process
     profile     measures each region, for `profile()`; calls are slower
-    background  returns as soon as the parameters are found; another thread loads them, and the first call waits for it. `await module` and
-                `module.wait()` wait, too
+    background  returns as soon as the parameters are found; another thread loads them, and calls begin when it is done. `await module` and
+                `module.wait()` wait for it
     check_hashes  reads the parameters once more and raises DataLossError if they are not those that the module was compiled with
     """
     if runtime is not None and config is not None:
