@@ -414,7 +414,8 @@ heddle_status_t* heddle_instance_refit(heddle_instance_t* instance, const heddle
   std::vector<heddle::open::ParameterFiles::Named> files;
   add_files(params.parameter_files, params.parameter_file_count, false, files);
   add_files(params.overlays, params.overlay_count, true, files);
-  return of(instance)->refit(files).release();
+  static_assert(sizeof(std::atomic<bool>) == 1 && std::atomic<bool>::is_always_lock_free);
+  return of(instance)->refit(files, reinterpret_cast<const std::atomic<bool>*>(params.cancel)).release();
 } catch (...) {
   return caught();
 }

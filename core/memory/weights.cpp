@@ -311,7 +311,7 @@ Status allocate_weight(Device& device, const WeightExtent& extent, Weight& weigh
 
 Status check_cancelled(const Device& device, const std::atomic<bool>* cancelled) {
   if (!cancelled || !cancelled->load(std::memory_order_relaxed)) return Status();
-  return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled: the instance was released", device.alias());
+  return error(HEDDLE_STATUS_CANCELLED, "reading parameters to device '{}' was cancelled", device.alias());
 }
 
 Status read_bytes(const WeightExtent& weight, uint64_t offset, uint64_t bytes, std::byte* out) {

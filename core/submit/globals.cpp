@@ -275,7 +275,7 @@ Status Instance::make_derived(const Located& located, const memory::Ref<Globals>
   Shared<Derived> derived = runtime_->derived.find_or_add(std::move(fresh));
   std::unique_lock lock(derived->making, std::defer_lock);
   while (!lock.try_lock()) {  // nobody tells of a cancellation
-    HEDDLE_RETURN_IF_ERROR(memory::check_cancelled(*devices_[0], loading_ ? &loading_->cancelled() : nullptr));
+    HEDDLE_RETURN_IF_ERROR(memory::check_cancelled(*devices_[0], cancelled()));
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const bool is_made = runtime_->derived.is_made(*derived);
@@ -351,8 +351,8 @@ Status Instance::load_parameters(const std::vector<uint32_t>& globals, const std
       if (!place_of_global.empty()) places.push_back(place_of_global[i]);
     }
     if (here.empty()) continue;
-    Result<std::vector<std::shared_ptr<memory::Weight>>> weights = runtime_->weights.load(
-        *devices_[device], here, runtime_->host->config().param_io, places, loading_ ? &loading_->cancelled() : nullptr);
+    Result<std::vector<std::shared_ptr<memory::Weight>>> weights =
+        runtime_->weights.load(*devices_[device], here, runtime_->host->config().param_io, places, cancelled());
     if (!weights.ok()) return wrap(weights.take_status(), "heddle: loading the parameters of " + module_->path() + " failed");
     for (size_t i = 0; i < weights->size(); ++i) {
       const heddle_block_t& block = (*weights)[i]->block();
@@ -417,13 +417,32 @@ Status Instance::run_initializer(const Located& located, const memory::Ref<Globa
   return Status();
 }
 
-Status Instance::refit(const std::vector<open::ParameterFiles::Named>& files) {
-  HEDDLE_RETURN_IF_ERROR(wait_until_loaded(HEDDLE_TIMEOUT_INFINITE));
+Status Instance::refit(const std::vector<open::ParameterFiles::Named>& files, const std::atomic<bool>* cancel) {
+  constexpr uint64_t kLookNs = 10'000'000;  // how often it looks whether it is cancelled, where nobody tells
   const std::string context = "heddle: replacing the parameters of an instance of " + module_->path() + " failed, so it keeps those it had";
+  auto check_cancelled = [&] {
+    if (!cancel || !cancel->load(std::memory_order_relaxed)) return Status();
+    return error(HEDDLE_STATUS_CANCELLED, "{}: it was cancelled", context);
+  };
+  Status loaded = wait_until_loaded(cancel ? kLookNs : HEDDLE_TIMEOUT_INFINITE);
+  while (cancel && loaded.code() == HEDDLE_STATUS_DEADLINE_EXCEEDED) {
+    HEDDLE_RETURN_IF_ERROR(check_cancelled());
+    loaded = wait_until_loaded(kLookNs);
+  }
+  HEDDLE_RETURN_IF_ERROR(std::move(loaded));
   if (functions_.empty() && module_->metadata().functions()->size() != 0)
     return error(HEDDLE_STATUS_FAILED_PRECONDITION, "{}: it was created with HEDDLE_INSTANCE_ROUTE_ONLY", context);
   if (files.empty()) return error(HEDDLE_STATUS_INVALID_ARGUMENT, "{}: no file is given; name at least one", context);
-  std::lock_guard one_at_a_time(refit_mutex_);
+  std::unique_lock one_at_a_time(refit_mutex_, std::defer_lock);
+  while (!one_at_a_time.try_lock()) {
+    HEDDLE_RETURN_IF_ERROR(check_cancelled());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  refit_cancel_ = cancel;
+  struct Forget {
+    const std::atomic<bool>*& cancel;
+    ~Forget() { cancel = nullptr; }
+  } forget{refit_cancel_};
   memory::Ref<Globals> current = globals();
   Located located;
   if (Status found = locate_parameters(files, current.get(), located); !found.ok()) return wrap(std::move(found), context);
@@ -436,6 +455,7 @@ Status Instance::refit(const std::vector<open::ParameterFiles::Named>& files) {
   if (!state.ok()) return wrap(state.take_status(), context);
   Result<memory::Ref<Globals>> made = make_globals(located, current.get(), **state);
   if (!made.ok()) return wrap(made.take_status(), context);
+  HEDDLE_RETURN_IF_ERROR(check_cancelled());
   Function::drop_plans(functions_, [&] {
     std::lock_guard lock(globals_lock_);
     std::swap(globals_, *made);

@@ -92,8 +92,9 @@ class Instance final : public memory::Counted {
     std::lock_guard lock(globals_lock_);
     return globals_;
   }
-  // Replaces the parameters that these files have, and what is computed from them. On failure the values stay. [any] [may-block]
-  Status refit(const std::vector<open::ParameterFiles::Named>& files);
+  // Replaces the parameters that these files have, and what is computed from them. On failure the values stay. cancel: NULL, or what ends it when it
+  // becomes true. [any] [may-block]
+  Status refit(const std::vector<open::ParameterFiles::Named>& files, const std::atomic<bool>* cancel);
   // Differs from that of every other instance of the process.
   uint64_t serial() const { return serial_; }
   // "route", "statistics" or "profile"; NOT_FOUND for another topic.
@@ -216,7 +217,10 @@ class Instance final : public memory::Counted {
   CallPointer abandoned_;               // head of an intrusive list, which needs no memory: work in progress cannot be dropped
   mutable sdk::SpinLock globals_lock_;  // after the functions' locks
   memory::Ref<Globals> globals_ = memory::Ref<Globals>::adopt(new Globals());
-  std::mutex refit_mutex_;  // for one at a time; guards the next two members
+  // What ends the load or the refit that is in progress.
+  const std::atomic<bool>* cancelled() const { return refit_cancel_ ? refit_cancel_ : loading_ ? &loading_->cancelled() : nullptr; }
+  const std::atomic<bool>* refit_cancel_ = nullptr;  // with refit_mutex_
+  std::mutex refit_mutex_;                           // for one at a time, after the load; guards the next two members
   std::vector<open::ParameterFiles::Named> names_;
   std::vector<Origin> origins_;   // one per global
   bool has_fresh_files_ = false;  // at any load or refit

@@ -189,6 +189,28 @@ class Life(unittest.TestCase):
         self.assertLess(self.interrupted(0.05, module.close), whole * 0.7)
         self.assertTrue(module.closed)
 
+    def test_ctrl_c_ends_a_refit(self):
+        size = 8192
+        path, weights = models.heavy(size)
+        x = np.ones((1, size), "f4")
+        new = models.FOLDER / "new_heavy.safetensors"
+        with open(weights, "rb") as old, open(new, "wb") as file:
+            head = old.read(8)
+            file.write(head + old.read(int.from_bytes(head, "little")))
+            file.write(np.ones(size, "f4").tobytes())  # the first row
+            file.truncate(os.path.getsize(weights))
+        with heddle.Runtime() as runtime, heddle.open(path, parameters=weights, runtime=runtime) as module:
+            started = time.monotonic()
+            module.refit(new)
+            whole = time.monotonic() - started
+            self.assertEqual(module(x).numpy()[0, 0], 1)
+            for when in (0.01, whole / 8):
+                self.assertLess(self.interrupted(when, lambda: module.refit(weights)), max(when + 0.2, whole * 0.7))
+                self.assertEqual(module(x).numpy()[0, 0], 1)  # the old values
+            module.refit(weights)
+            self.assertEqual(module(x).numpy()[0, 0], 0)
+            self.interrupted(0.01, lambda: module.refit(new))
+
     def test_other_threads_go_on_while_calls_of_a_closed_module_end(self):
         module, x = heddle.open(models.long(1024, 32)), np.ones((1024, 1024), "f4")
         first = module.start(x, x)

@@ -269,6 +269,12 @@ TEST_P(CppLayer, LaysFilesOverOthersAndReplacesParameters) {
   EXPECT_EQ(value(), 4);
   EXPECT_EQ(failure_of([&] { instance.refit({{"other", options.overlays[0].path}}); }).code(), HEDDLE_STATUS_NOT_FOUND);
   EXPECT_EQ(value(), 4);
+  std::atomic<uint8_t> cancel{1};
+  EXPECT_EQ(failure_of([&] { instance.refit({file("five", 5)}, {}, &cancel); }).code(), HEDDLE_STATUS_CANCELLED);
+  EXPECT_EQ(value(), 4);
+  cancel = 0;
+  instance.refit({file("five", 5)}, {}, &cancel);
+  EXPECT_EQ(value(), 5);
 }
 
 TEST_P(CppLayer, MakesTensorsOfADevice) {

@@ -33,6 +33,7 @@
 #endif
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -521,8 +522,10 @@ class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
     return State(out);
   }
   // New values for the parameters that these files have; the others keep theirs. A call uses only old or only new ones (heddle_instance_refit).
-  // Allocates.
-  void refit(const std::vector<ParameterFile>& parameter_files, const std::vector<ParameterFile>& overlays = {}) const {
+  // cancel: NULL, or what another thread sets to 1 to end it with CANCELLED. Allocates.
+  void refit(const std::vector<ParameterFile>& parameter_files, const std::vector<ParameterFile>& overlays = {},
+             const std::atomic<uint8_t>* cancel = nullptr) const {
+    static_assert(sizeof(*cancel) == 1 && std::atomic<uint8_t>::is_always_lock_free);
     const std::vector<heddle_parameter_file_t> files = c_files(parameter_files), over = c_files(overlays);
     heddle_refit_params_t params{};
     params.struct_size = sizeof(params);
@@ -530,6 +533,7 @@ class Instance : public Handle<heddle_instance_t, heddle_instance_release> {
     params.parameter_file_count = static_cast<uint32_t>(files.size());
     params.overlays = over.data();
     params.overlay_count = static_cast<uint32_t>(over.size());
+    params.cancel = reinterpret_cast<const uint8_t*>(cancel);
     check(heddle_instance_refit(get(), &params));
   }
   // JSON: "route", "statistics" or "profile".

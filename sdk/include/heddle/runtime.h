@@ -214,6 +214,9 @@ typedef struct heddle_refit_params { /* Since ABI 0.2. */
   const heddle_parameter_file_t* overlays;
   uint32_t overlay_count;
   uint32_t reserved;
+  /* NULL, or a byte with the value 0. When another thread has stored 1 there, atomically, the function soon returns CANCELLED, and the old values stay
+   * in use; if it is over already, it returns what it would have returned. The byte must exist until the function returns. */
+  const uint8_t* cancel;
 } heddle_refit_params_t;
 
 /* Gives a live instance the values that these files have; parameters that none of them has keep theirs. What is computed from them at load is

@@ -161,6 +161,7 @@ struct Session {
   Process process;
   std::vector<std::weak_ptr<struct TensorCache>> caches;
   std::shared_ptr<class CallsAtLoad> calls_at_load;  // NULL until a call is started while parameters are loaded
+  std::shared_ptr<class RefitsInProgress> refits;    // NULL until the first one
   ~Session() { release(); }
   // Throws what a handler of a signal raises, such as KeyboardInterrupt; calls in flight are then waited for by another thread.
   void close();

@@ -24,6 +24,26 @@ void Session::close() {
   dropped_calls || is_loading ? release_watching_signals() : release();
 }
 
+// Refits whose threads use the instance.
+class RefitsInProgress {
+ public:
+  void add(int32_t change) {
+    const std::lock_guard lock(mutex_);
+    count_ += change;
+    changed_.notify_all();
+  }
+  // Waits until there are none. Without the GIL.
+  void finish() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int32_t count_ = 0;
+};
+
 // A release that another thread does, since it may wait for calls in flight, or for a load to notice that it is cancelled.
 struct Session::Release {
   std::mutex mutex;
@@ -35,8 +55,9 @@ std::shared_ptr<Session::Release> Session::release_in_thread() {
   const auto begun = std::make_shared<Release>();
   if (process.is_this()) {
     try {
-      std::thread([begun, dropped = instance, dropped_module = module, beginner = calls_at_load] {
+      std::thread([begun, dropped = instance, dropped_module = module, beginner = calls_at_load, changes = refits] {
         if (beginner) beginner->finish();
+        if (changes) changes->finish();
         heddle_instance_release(dropped);
         heddle_module_release(dropped_module);
         const std::lock_guard lock(begun->mutex);
@@ -110,6 +131,7 @@ void Session::release() {
   {
     GilReleased released;
     if (calls_at_load) calls_at_load->finish();
+    if (refits) refits->finish();
     heddle_instance_release(dropped);
     heddle_module_release(dropped_module);
   }
@@ -266,6 +288,68 @@ struct Files {
   std::vector<heddle_parameter_file_t> files;
 };
 
+// New values for parameters, by a thread of its own, so that Ctrl-C can end it.
+struct Refit : std::enable_shared_from_this<Refit> {
+  Refit(nb::list given, nb::list laid_over) : files(given), overlays(laid_over) {
+    params.struct_size = sizeof(params);
+    params.parameter_files = files.files.data();
+    params.parameter_file_count = static_cast<uint32_t>(files.files.size());
+    params.overlays = overlays.files.data();
+    params.overlay_count = static_cast<uint32_t>(overlays.files.size());
+    params.cancel = &cancel;
+  }
+  Refit(const Refit&) = delete;
+  ~Refit() { heddle_status_free(status); }
+
+  // Throws what a handler of a signal raises: the old values stay then, but it may take a while until the thread has ended.
+  heddle_status_t* status_watching_signals(Session& session) {
+    if (!session.refits) session.refits = std::make_shared<RefitsInProgress>();
+    RefitsInProgress& all = *session.refits;
+    all.add(1);
+    try {
+      std::thread([self = shared_from_this(), others = session.refits, instance = session.instance] {
+        self->work(instance);
+        others->add(-1);
+      }).detach();
+    } catch (const std::system_error&) {  // no thread
+      const GilReleased released;
+      work(session.instance);
+      all.add(-1);
+    }
+    while (true) {
+      bool ended;
+      {
+        const GilReleased released;
+        std::unique_lock lock(mutex);
+        ended = changed.wait_for(lock, std::chrono::nanoseconds(kSliceNs), [&] { return is_over; });
+      }
+      deliver_log();
+      if (ended) return std::exchange(status, nullptr);
+      if (PyErr_CheckSignals() == 0) continue;
+      __atomic_store_n(&cancel, 1, __ATOMIC_RELAXED);
+      session.dropped_calls = true;  // closing the module may have to wait
+      throw nb::python_error();
+    }
+  }
+
+ private:
+  void work(heddle_instance_t* instance) {
+    heddle_status_t* const outcome = heddle_instance_refit(instance, &params);
+    const std::lock_guard lock(mutex);
+    status = outcome;
+    is_over = true;
+    changed.notify_all();
+  }
+
+  const Files files, overlays;
+  heddle_refit_params_t params{};
+  uint8_t cancel = 0;
+  std::mutex mutex;
+  std::condition_variable changed;
+  heddle_status_t* status = nullptr;
+  bool is_over = false;
+};
+
 struct Module {
   std::shared_ptr<Session> session;
   nb::object main;  // the Function that a call of the module calls
@@ -309,14 +393,8 @@ struct Module {
     return operation();
   }
   void refit(nb::list parameters, nb::list over) const {
-    const Files files(parameters), overlays(over);
-    heddle_refit_params_t params{};
-    params.struct_size = sizeof(params);
-    params.parameter_files = files.files.data();
-    params.parameter_file_count = static_cast<uint32_t>(files.files.size());
-    params.overlays = overlays.files.data();
-    params.overlay_count = static_cast<uint32_t>(overlays.files.size());
-    use("replacing parameters", [&] { check_without_gil([&] { return heddle_instance_refit(session->instance, &params); }); });
+    const auto refit = std::make_shared<Refit>(parameters, over);
+    use("replacing parameters", [&] { check(refit->status_watching_signals(*session)); });
   }
   nb::object module_report() const {
     return use("asking for a report",

@@ -282,7 +282,7 @@ class Module(_core.Module):
     def refit(self, parameters: Parameters, *, over: Parameters | None = None) -> None:
         """Gives the parameters that these files have new values; the others keep theirs. Nothing is compiled or opened again, and states stay.
 
-        A call that began before uses only old values, one that begins afterwards only new ones. If it fails, the old values stay in use.
+        A call that began before uses only old values, one that begins afterwards only new ones. If it fails, or Ctrl-C ends it, the old values stay in use.
         `parameters` and `over` are those of `heddle.open`.
         """
         self.wait()
