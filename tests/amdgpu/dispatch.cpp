@@ -349,6 +349,7 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
     uint64_t launched = 0;
     Instructions& instructions = code.instructions();
     while (launched < total || !resident.empty()) {
+      if (options.between_turns && !options.between_turns()) fault("the dispatch was ended by its caller");
       while (launched < total && resident.size() < at_once) {
         const uint64_t n = (start + launched++ * stride) % total;
         resident.push_back(

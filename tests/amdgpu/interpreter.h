@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -128,6 +129,9 @@ struct Options {
   bool late = true;            // memory operations happen at any time up to the wait that covers them; false: at once
   bool check_races = true;     // report LDS accesses of two waves that no barrier orders
   bool check_barriers = true;  // report barriers that a part of a workgroup or of a wave reaches
+  // Called between the turns of waves, some hundred instructions apart; false ends the dispatch with a fault. Dispatches of one code object may take
+  // turns here, if only one of them runs at any time.
+  std::function<bool()> between_turns;
 };
 
 struct Statistics {
