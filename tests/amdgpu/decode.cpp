@@ -535,20 +535,20 @@ class Decoded final : public Instructions {
     return i;
   }
 
-  // Kept for other code objects of the thread: making one takes longer than decoding a kernel.
+  // Kept for other code objects of the thread: making one takes longer than decoding a kernel. The code object may live longer than the thread.
   Llvm& llvm() {
-    thread_local std::map<std::pair<std::string, unsigned>, std::unique_ptr<Llvm>> kept;
+    thread_local std::map<std::pair<std::string, unsigned>, std::shared_ptr<Llvm>> kept;
     if (llvm_ == nullptr) {
       auto& entry = kept[{processor_, wave_size_}];
-      if (entry == nullptr) entry = std::make_unique<Llvm>(processor_, wave_size_);
-      llvm_ = entry.get();
+      if (entry == nullptr) entry = std::make_shared<Llvm>(processor_, wave_size_);
+      llvm_ = entry;
     }
     return *llvm_;
   }
 
   std::string processor_;
   unsigned wave_size_;
-  Llvm* llvm_ = nullptr;
+  std::shared_ptr<Llvm> llvm_;
   const std::vector<std::byte>& image_;
   std::vector<std::unique_ptr<Instruction>> index_;
 };

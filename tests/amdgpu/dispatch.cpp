@@ -310,6 +310,7 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
   try {
     check_launch(kernel, dispatch, machine.gfx11);
     for (const CodeObject::Segment& s : code.segments()) {
+      if (!options.add_code) break;
       machine.memory.map(s.address, code.image() + (s.address - code.load_address()), s.bytes, s.writable, "code object");
     }
     constexpr uint64_t kKernarg = uint64_t{0x6000} << 32, kPacket = uint64_t{0x6100} << 32, kScratch = uint64_t{0x3000} << 32;

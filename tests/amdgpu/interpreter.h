@@ -129,8 +129,9 @@ struct Options {
   bool late = true;            // memory operations happen at any time up to the wait that covers them; false: at once
   bool check_races = true;     // report LDS accesses of two waves that no barrier orders
   bool check_barriers = true;  // report barriers that a part of a workgroup or of a wave reaches
-  // Called between the turns of waves, some hundred instructions apart; false ends the dispatch with a fault. Dispatches of one code object may take
-  // turns here, if only one of them runs at any time.
+  bool add_code = true;        // false: the memory has the segments of the code object already
+  // Called between the turns of waves, about a hundred instructions apart; false ends the dispatch with a fault. Dispatches on several threads may
+  // take turns here, also of one code object, if only one of them runs at any time.
   std::function<bool()> between_turns;
 };
 
@@ -155,7 +156,7 @@ struct Dispatch {
 };
 
 // Runs one dispatch to its end. The memory has to contain whatever the kernel's arguments point to; the segments of the code object, the kernel
-// arguments and the dispatch packet are added for the duration of the call. Not thread-safe for one code object.
+// arguments and the dispatch packet are added for the duration of the call, the segments unless the options say otherwise. Not thread-safe for one code object.
 Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, const Memory& memory, const Options& options = {});
 
 // Writes what AMD's runtimes write into the hidden arguments (sizes of the grid and the workgroups); the others become 0.

@@ -17,15 +17,19 @@ struct Executable {
   struct Loaded {
     std::unique_ptr<amdgpu::CodeObject> code;
     std::vector<std::byte> file;
+    Block image;
     std::vector<uint64_t> blocks;
+
+    Loaded() = default;
+    Loaded(Loaded&&) = default;
+    Loaded& operator=(Loaded&&) = default;
+    ~Loaded() {
+      if (code == nullptr) return;
+      for (const uint64_t block : blocks) memory().remove(block);
+      memory().unmap_code(image);
+    }
   };
   std::vector<Loaded> objects;
-
-  ~Executable() {
-    for (const Loaded& object : objects) {
-      for (const uint64_t block : object.blocks) memory().remove(block);
-    }
-  }
 };
 
 struct Symbol {
@@ -60,23 +64,23 @@ Symbol* find_symbol(hsa_executable_symbol_t handle) {
   return nullptr;
 }
 
-// Loads a copy of the bytes at addresses that nothing else has.
-Executable::Loaded load_object(const Reader& reader) {
+// Loads a copy of the bytes into memory of the GPU.
+Executable::Loaded load_object(const Reader& reader, uint32_t gpu) {
   Executable::Loaded loaded;
   loaded.file.assign(reader.bytes, reader.bytes + reader.size);
-  const uint64_t image = std::as_const(*amdgpu::CodeObject::load(loaded.file)).image().size();
-  const uint64_t address = memory().reserve(image);
-  if (address == 0) throw std::bad_alloc();
-  loaded.code = amdgpu::CodeObject::load(loaded.file, address);
+  const uint64_t bytes = std::as_const(*amdgpu::CodeObject::load(loaded.file)).image().size();
+  Block image;
+  if (!memory().map_code(gpu, bytes, image)) throw std::bad_alloc();
+  loaded.image = image;
+  loaded.code = amdgpu::CodeObject::load(loaded.file, image.address);
+  std::memcpy(image.host, loaded.code->image(), bytes);
   for (const amdgpu::CodeObject::Segment& s : loaded.code->segments()) {
     if (s.bytes == 0) continue;
-    Block b;
-    b.kind = Block::Code;
+    Block b = image;
     b.address = s.address;
-    b.bytes = b.mapped_bytes = s.bytes;
-    b.host = loaded.code->image() + (s.address - loaded.code->load_address());
+    b.bytes = s.bytes;
+    b.host = image.host + (s.address - image.address);
     b.writable = s.writable;
-    b.name = "segment of a code object";
     loaded.blocks.push_back(b.address);
     memory().add(std::move(b));
   }
@@ -214,12 +218,9 @@ hsa_status_t hsa_executable_load_agent_code_object(hsa_executable_t executable, 
       return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_CODE_OBJECT_READER), __func__, "no such reader");
     if (target->second->frozen) return refuse(HSA_STATUS_ERROR_FROZEN_EXECUTABLE, __func__, "the executable is frozen");
     try {
-      Executable::Loaded object = load_object(source->second);
-      if (object.code->processor() != "gfx90a") {
-        const std::string processor = object.code->processor();
-        for (const uint64_t block : object.blocks) memory().remove(block);
-        return refuse(HSA_STATUS_ERROR_INVALID_ISA, __func__, "the code object is for " + processor + ", the GPU is gfx90a");
-      }
+      Executable::Loaded object = load_object(source->second, index);
+      if (object.code->processor() != "gfx90a")
+        return refuse(HSA_STATUS_ERROR_INVALID_ISA, __func__, "the code object is for " + object.code->processor() + ", the GPU is gfx90a");
       target->second->objects.push_back(std::move(object));
     } catch (const std::runtime_error& e) {
       return refuse(HSA_STATUS_ERROR_INVALID_CODE_OBJECT, __func__, e.what());

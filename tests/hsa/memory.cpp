@@ -250,12 +250,30 @@ std::optional<Block> AddressSpace::containing(uint64_t address) {
   return std::nullopt;
 }
 
-amdgpu::Memory AddressSpace::for_kernel(uint64_t code_address, uint64_t code_bytes) {
+bool AddressSpace::map_code(uint32_t gpu, uint64_t bytes, Block& image) {
+  const std::lock_guard hold(mutex_);
+  image = Block{};
+  image.kind = Block::Code;
+  image.bytes = bytes;
+  image.mapped_bytes = pages(bytes);
+  image.pool = {gpu, Segment::DeviceCoarse};
+  image.name = "segment of a code object";
+  image.host = map_pages(image.mapped_bytes, PROT_READ | PROT_WRITE);
+  image.address = reinterpret_cast<uint64_t>(image.host);
+  if (image.host != nullptr && !settings().large_bar) image.address = reserve(bytes);
+  return image.host != nullptr && image.address != 0;
+}
+
+void AddressSpace::unmap_code(const Block& image) {
+  const std::lock_guard hold(mutex_);
+  retire(image);
+}
+
+amdgpu::Memory AddressSpace::for_kernel() {
   const std::lock_guard hold(mutex_);
   amdgpu::Memory result;
   for (const auto& [address, b] : blocks_) {
-    if (!b.gpu_access || (address >= code_address && address - code_address < code_bytes)) continue;
-    result.map(address, b.host, b.bytes, b.writable, b.name);
+    if (b.gpu_access) result.map(address, b.host, b.bytes, b.writable, b.name);
   }
   return result;
 }

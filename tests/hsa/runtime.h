@@ -102,18 +102,20 @@ class AddressSpace {
   // Segments of code, and signals. The caller owns the memory.
   void add(Block block);
   void remove(uint64_t address);
-  uint64_t reserve(uint64_t bytes);  // addresses without access; 0 if there are none
+  // Memory of a GPU for a code object, whose segments the caller adds; false if there is none.
+  bool map_code(uint32_t gpu, uint64_t bytes, Block& image);
+  void unmap_code(const Block& image);
   // The contents of a range of one block, or null and a text that says what is wrong.
   std::byte* find(uint64_t address, uint64_t bytes, bool write, std::string& problem);
   std::optional<Block> containing(uint64_t address);
-  // What a kernel may access, without the segments of its own code object.
-  amdgpu::Memory for_kernel(uint64_t code_address, uint64_t code_bytes);
+  amdgpu::Memory for_kernel();  // what a kernel may access
   uint64_t used(uint32_t agent);
   // While a kernel or a copy is under way, what is freed stays mapped.
   void begin_use() { ++users_; }
   void end_use() { --users_; }
 
  private:
+  uint64_t reserve(uint64_t bytes);  // addresses without access; 0 if there are none
   std::string describe(uint64_t address) const;
   void retire(const Block& block);
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <utility>
 
 namespace heddle::hsa {
 
@@ -296,6 +295,7 @@ void Scheduler::run_kernel(Queue& q) {
   amdgpu::Options options;
   options.seed = q.random.next();
   options.max_instructions = UINT64_MAX;
+  options.add_code = false;
   options.between_turns = [&q] {
     if (q.quanta > 0) {
       --q.quanta;
@@ -306,8 +306,7 @@ void Scheduler::run_kernel(Queue& q) {
   };
   q.waits = kernel.name.find("streamOpsWait") != std::string::npos;
   memory().begin_use();
-  amdgpu::Outcome outcome = amdgpu::run(
-      *found.code, kernel, dispatch, memory().for_kernel(found.code->load_address(), std::as_const(*found.code).image().size()), options);
+  amdgpu::Outcome outcome = amdgpu::run(*found.code, kernel, dispatch, memory().for_kernel(), options);
   memory().end_use();
   q.fault = std::move(outcome.fault);
   q.statistics = std::move(outcome.statistics);
