@@ -41,6 +41,10 @@ class RuntimeParams(ctypes.Structure):
     ]
 
 
+class ModuleParams(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("flags", ctypes.c_uint32)]
+
+
 class SlotBinding(ctypes.Structure):
     _fields_ = [("slot", String), ("device", String)]
 
@@ -305,9 +309,10 @@ class Instance:
 
 
 class Module:
-    def __init__(self, runtime, path):
+    def __init__(self, runtime, path, flags=0):
         self.runtime, self.library, self.handle = runtime, runtime.library, ctypes.c_void_p()
-        self.library.checked("heddle_module_open", runtime.handle, String(path), None, ctypes.byref(self.handle))
+        params = ModuleParams(struct_size=ctypes.sizeof(ModuleParams), flags=flags)
+        self.library.checked("heddle_module_open", runtime.handle, String(path), ctypes.byref(params), ctypes.byref(self.handle))
 
     def __del__(self):
         if self.handle:
@@ -329,5 +334,5 @@ class Runtime:
         if self.handle:
             self.library.plain("heddle_runtime_release", self.handle)
 
-    def open(self, path):
-        return Module(self, path)
+    def open(self, path, flags=0):
+        return Module(self, path, flags)

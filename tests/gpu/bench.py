@@ -236,44 +236,58 @@ def resnet(bench):
     print(turns.table(["network", "ours ms", "Inductor + CUDA graphs ms", "ratio"], rows))
 
 
-def launches(bench):
+class Chain:
     """A chain of 1,000 dependent tiny dispatches: y = (x w) w ... with w an argument."""
-    count, size = 1000, 4
-    nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"y{i}", "w"], [f"y{i + 1}"]) for i in range(count)]
-    path = bench.model("chain", nodes, [value("x", [size, size]), value("w", [size, size])], [value(f"y{count}", [size, size])])
-    w = np.eye(size, dtype=np.float32)[[1, 2, 0, 3]]  # a permutation: every dispatch moves what it is given, without rounding
-    inputs = [np.random.default_rng(turn).standard_normal((size, size), dtype=np.float32) for turn in range(4)]
-    expected = [x @ np.linalg.matrix_power(w, count) for x in inputs]
-    rows = []
-    for name, recording in (("replayed", ""), ("not replayed", 'version = 1\n[driver."heddle.cuda"]\ngraphs = false\n')):
-        bench.runtime = heddle_ctypes.Runtime(recording)
-        function = bench.function(path)
-        sets = [function.prepare(x, w) for x in inputs]  # new inputs and outputs each call
+    COUNT, SIZE, FLIGHT = 1000, 4, 4
 
-        def check(results):
-            for turn, (result, value_of_set) in enumerate(zip(results, expected)):
-                assert np.array_equal(result.numpy(), value_of_set), f"{name}, set {turn}: {result.numpy()}, not {value_of_set}"
+    def __init__(self, bench):
+        shape = [self.SIZE, self.SIZE]
+        nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"y{i}", "w"], [f"y{i + 1}"]) for i in range(self.COUNT)]
+        self.path = bench.model("chain", nodes, [value("x", shape), value("w", shape)], [value(f"y{self.COUNT}", shape)])
+        self.w = np.eye(self.SIZE, dtype=np.float32)[[1, 2, 0, 3]]  # a permutation: every dispatch moves what it is given, without rounding
+        self.inputs = [np.random.default_rng(turn).standard_normal(shape, dtype=np.float32) for turn in range(4)]
+        self.expected = [x @ np.linalg.matrix_power(self.w, self.COUNT) for x in self.inputs]
 
-        def call(turn=[0]):
+    def calls(self, function):
+        """(one, several, check): `one()` makes a call with the inputs and outputs of the next set, `several()` makes FLIGHT at a time, and
+        `check()`, at the end, looks at the results."""
+        sets = [function.prepare(x, self.w) for x in self.inputs]
+        several, results_of_several = function.prepare_many(self.FLIGHT, each=[(x, self.w) for x in self.inputs])
+        turn = [0]
+
+        def one():
             turn[0] += 1
             sets[turn[0] % 4][0]()
 
-        flight = 4
-        many_calls, many_results = function.prepare_many(flight, each=[(x, w) for x in inputs])
+        def compare(results):
+            for index, (result, expected) in enumerate(zip(results, self.expected)):
+                assert np.array_equal(result.numpy(), expected), f"set {index}: {result.numpy()}, not {expected}"
+
+        def check():
+            compare([results[0] for _, results in sets])
+            compare(results_of_several)
+            # Each result gets another set's values: what did not run, or ran with an earlier call's buffers, would leave the old ones.
+            for index, x in enumerate(self.inputs):
+                started, _ = function.start([function.tensor(0, x), function.tensor(1, self.w)], sets[(index + 1) % 4][1])
+                started.wait()
+            compare([sets[(index + 1) % 4][1][0] for index in range(4)])
+
         for _ in range(8):
-            call()
+            one()
         for _ in range(4):
-            many_calls()
-        medians = turns.measure({"one": call, "several": many_calls}, rounds=10, seconds=0.1)
-        check([results[0] for _, results in sets])
-        check(many_results)
-        # Each result gets another set's values: what did not run, or ran with an earlier call's buffers, would leave the old ones.
-        for turn, x in enumerate(inputs):
-            arguments = [function.tensor(0, x), function.tensor(1, w)]
-            started, _ = function.start(arguments, sets[(turn + 1) % 4][1])
-            started.wait()
-        check([sets[(turn + 1) % 4][1][0] for turn in range(4)])
-        rows.append([name, f"{microseconds(medians['one'], count):.3f}", f"{microseconds(medians['several'], count * flight):.3f}"])
+            several()
+        return one, several, check
+
+
+def launches(bench):
+    chain, rows = Chain(bench), []
+    for name, recording in (("replayed", ""), ("not replayed", 'version = 1\n[driver."heddle.cuda"]\ngraphs = false\n')):
+        bench.runtime = heddle_ctypes.Runtime(recording)
+        function = bench.function(chain.path)
+        one, several, check = chain.calls(function)
+        medians = turns.measure({"one": one, "several": several}, rounds=10, seconds=0.1)
+        check()
+        rows.append([name, f"{microseconds(medians['one'], chain.COUNT):.3f}", f"{microseconds(medians['several'], chain.COUNT * chain.FLIGHT):.3f}"])
         statistics_text = function.instance.report("statistics")
         print(f"{name}: {statistics_text}")
     print(turns.table(["1,000 dependent dispatches", "us each, one call at a time", "us each, four calls in flight"], rows))
