@@ -51,7 +51,7 @@ void* pointer(Address address) noexcept {
 
 Backend::Backend(const Api& its_api, const std::vector<Facts>& all, const Settings& settings, uint32_t ordinal) noexcept
     : api(its_api), facts(all[ordinal]), settings_(settings), all_(all), ordinal_(static_cast<int>(ordinal)) {
-  capabilities_.waits_by_event = true;
+  capabilities_.waits_follow_writes = true;
   capabilities_.polls_words = true;
   capabilities_.pitched_fill_unit = 0;
   capabilities_.max_pitch = UINT32_MAX;
