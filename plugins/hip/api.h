@@ -49,18 +49,18 @@ enum Error : int {
   kCaptureImplicit = 906,
 };
 
-enum Attribute : int { kUnifiedAddressing = 85, kMemoryPoolsSupported = 88 };  // hipDeviceAttribute_t
-constexpr int kMaxThreads = 0;                                                 // hipFunction_attribute
-constexpr int kAnyDirection = 4;                                               // hipMemcpyKind
-constexpr int kReleaseThreshold = 4, kReservedNow = 5;                         // hipMemPoolAttr
-constexpr int kRelaxedCapture = 2;                                             // hipStreamCaptureMode
-constexpr unsigned kNonBlocking = 1, kNoTiming = 2;                            // of streams; of events
-constexpr unsigned kPortable = 1, kMapped = 2, kCoherent = 0x40000000;         // of pinned memory
-constexpr unsigned kAtLeast = 0;                                               // hipStreamWaitValueGte
-constexpr unsigned kXgmi = 4;                                                  // hsa_amd_link_info_type_t
-inline void* const kBuffer = reinterpret_cast<void*>(1);                       // HIP_LAUNCH_PARAM_BUFFER_POINTER
-inline void* const kBufferSize = reinterpret_cast<void*>(2);                   // HIP_LAUNCH_PARAM_BUFFER_SIZE
-inline void* const kEnd = reinterpret_cast<void*>(3);                          // HIP_LAUNCH_PARAM_END
+constexpr int kMemoryPoolsSupported = 88;                               // hipDeviceAttribute_t
+constexpr int kMaxThreads = 0;                                          // hipFunction_attribute
+constexpr int kAnyDirection = 4;                                        // hipMemcpyKind
+constexpr int kReleaseThreshold = 4, kReservedNow = 5;                  // hipMemPoolAttr
+constexpr int kRelaxedCapture = 2;                                      // hipStreamCaptureMode
+constexpr unsigned kNonBlocking = 1, kNoTiming = 2;                     // of streams; of events
+constexpr unsigned kPortable = 1, kMapped = 2, kCoherent = 0x40000000;  // of pinned memory
+constexpr unsigned kAtLeast = 0;                                        // hipStreamWaitValueGte
+constexpr unsigned kXgmi = 4;                                           // hsa_amd_link_info_type_t
+inline void* const kBuffer = reinterpret_cast<void*>(1);                // HIP_LAUNCH_PARAM_BUFFER_POINTER
+inline void* const kBufferSize = reinterpret_cast<void*>(2);            // HIP_LAUNCH_PARAM_BUFFER_SIZE
+inline void* const kEnd = reinterpret_cast<void*>(3);                   // HIP_LAUNCH_PARAM_END
 
 struct Location {  // hipMemLocation: 1, the ordinal
   int type, id;

@@ -104,6 +104,7 @@ class Backend final : public Code {
     stream::ContextScope scope(*this);
     if (allocations_) hip.hipStreamDestroy(of(allocations_));
     if (pool_) hip.hipMemPoolDestroy(pool_);
+    if (bytes_) hip.hipHostFree(bytes_);
   }
 
   Result start(uint64_t retain_bytes, const char** out_step) override {
@@ -215,6 +216,14 @@ class Backend final : public Code {
     return hip.hipMemcpyPeerAsync(at(to), ordinal_of(to_context), at(from), ordinal_of(from_context), bytes, of(handle));
   }
   Result fill(const Fill& fill, Stream handle) noexcept override {
+    // HIP 5.2 writes elsewhere if less than the rest of 8 aligned bytes is filled.
+    if (const uint64_t bytes = fill.count * fill.unit, before = fill.to % 8; before != 0 && bytes < 8 - before) {
+      for (uint64_t i = 0; i < bytes; ++i) {
+        const unsigned char* byte = bytes_ + (fill.value >> (8 * (i % fill.unit)) & 0xff);
+        if (const int bad = hip.hipMemcpyAsync(at(fill.to + i), byte, 1, kAnyDirection, of(handle))) return bad;
+      }
+      return kOk;
+    }
     switch (fill.unit) {
       case 1:
         return hip.hipMemsetD8Async(at(fill.to), static_cast<unsigned char>(fill.value), fill.count, of(handle));
@@ -225,6 +234,7 @@ class Backend final : public Code {
     }
   }
   Result fill_pitched(const Fill& fill, uint64_t pitch, Stream handle) noexcept override {  // the unit is 1
+    if (fill.count == 1) return this->fill(fill, handle);
     return hip.hipMemset2DAsync(at(fill.to), pitch, static_cast<int>(fill.value), 1, fill.count, of(handle));
   }
 
@@ -371,6 +381,15 @@ class Backend final : public Code {
       *out_step = "configuring its memory pool";
       if (Result bad = hip.hipMemPoolSetAttribute(pool_, kReleaseThreshold, &retain_bytes)) return bad;
     }
+    *out_step = "allocating pinned memory";
+    void *bytes = nullptr, *block = nullptr;
+    if (Result bad = allocate_host(256, true, &bytes)) return bad;
+    bytes_ = static_cast<unsigned char*>(bytes);
+    for (int i = 0; i < 256; ++i) bytes_[i] = static_cast<unsigned char>(i);
+    // The first release of memory starts HIP's default stream, with a thread: better now than in the middle of work.
+    *out_step = "allocating memory";
+    if (Result bad = hip.hipMalloc(&block, 256)) return bad;
+    hip.hipFree(block);
     // Whether streams can wait for this kind of memory: with a wait that is over at once.
     *out_step = "trying a wait for memory";
     stream::Word word;
@@ -384,7 +403,8 @@ class Backend final : public Code {
   }
 
   PoolHandle pool_ = nullptr;
-  Stream allocations_ = nullptr;  // for allocations and frees only
+  Stream allocations_ = nullptr;    // for allocations and frees only
+  unsigned char* bytes_ = nullptr;  // pinned: each value of a byte once
   bool words_have_events_ = false;
 };
 

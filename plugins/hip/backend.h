@@ -11,10 +11,9 @@ namespace heddle::hip {
 namespace stream = sdk::stream;
 
 struct Facts : stream::Facts {
-  int ordinal = 0;          // HIP's
-  std::string chip;         // "gfx90a": the name of the architecture up to the first ':'
-  bool has_pools = false;   // memory pools of the library, and on this device
-  bool is_unified = false;  // host and device have one address space
+  int ordinal = 0;         // HIP's
+  std::string chip;        // "gfx90a": the name of the architecture up to the first ':'
+  bool has_pools = false;  // of memory, in the library and on this device
 };
 
 // The part that code.cpp implements.

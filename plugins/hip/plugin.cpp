@@ -27,18 +27,14 @@ const Api& library() {
   return *api;
 }
 
-bool has(const Api& hip, Attribute attribute, int ordinal) {
-  int value = 0;
-  return hip.hipDeviceGetAttribute(&value, attribute, ordinal) == kOk && value != 0;
-}
-
 int describe(const Api& hip, int ordinal, Facts* out) {
   Properties properties;
   if (const int bad = hip.read_properties(ordinal, &properties)) return bad;
   out->ordinal = ordinal;
-  out->name = properties.name.empty() ? "AMD GPU" : properties.name;
   out->level = properties.architecture;
   out->chip = properties.architecture.substr(0, properties.architecture.find(':'));
+  out->name = properties.name.empty() ? "AMD GPU" : properties.name;
+  if (out->name.find(out->chip) == std::string::npos) out->name += " (" + out->chip + ")";  // which code is for
   out->memory_bytes = properties.memory_bytes;
   out->shared_bytes = static_cast<int>(std::min<uint64_t>(properties.shared_bytes, INT32_MAX));
   out->subgroup_size = properties.wave_size;
@@ -46,8 +42,8 @@ int describe(const Api& hip, int ordinal, Facts* out) {
   out->compute_units = properties.compute_units;
   std::copy_n(properties.block, 3, out->block);
   std::copy_n(properties.grid, 3, out->grid);
-  out->has_pools = hip.has_pools && has(hip, kMemoryPoolsSupported, ordinal);
-  out->is_unified = has(hip, kUnifiedAddressing, ordinal);
+  int pools = 0;
+  out->has_pools = hip.has_pools && hip.hipDeviceGetAttribute(&pools, kMemoryPoolsSupported, ordinal) == kOk && pools;
   if (hip.hipDeviceGetUuid) hip.hipDeviceGetUuid(reinterpret_cast<char*>(out->uuid), ordinal);
   char address[64] = {};
   if (hip.hipDeviceGetPCIBusId(address, sizeof address - 1, ordinal) != kOk) return kOk;
@@ -76,9 +72,7 @@ class Instance final : public stream::Instance {
   std::span<const heddle_string_t> code_formats() const noexcept override { return kFormats; }
   std::unique_ptr<stream::Backend> make_backend(uint32_t ordinal) override { return hip::make_backend(hip_, facts_[ordinal]); }
   const char* lack(uint32_t ordinal) const override {
-    const Facts& facts = facts_[ordinal];
-    if (!facts.chip.starts_with("gfx")) return "the name of an architecture, so that this version of HIP is unknown";
-    return facts.is_unified ? nullptr : "one address space with the host";
+    return facts_[ordinal].chip.starts_with("gfx") ? nullptr : "the name of an architecture, so that its properties have an unknown layout";
   }
   heddle_device_link_t link(uint32_t a, uint32_t b) const override {
     const int from = facts_[a].ordinal, to = facts_[b].ordinal;
