@@ -23,20 +23,16 @@ using stream::Result;
 using stream::Stream;
 
 // The driver's handles are HIP's.
-StreamHandle of(Stream handle) noexcept {
-  return reinterpret_cast<StreamHandle>(handle);
-}
-EventHandle of(Event handle) noexcept {
-  return reinterpret_cast<EventHandle>(handle);
-}
-GraphHandle of(Graph handle) noexcept {
-  return reinterpret_cast<GraphHandle>(handle);
-}
-GraphExecHandle of(GraphExec handle) noexcept {
-  return reinterpret_cast<GraphExecHandle>(handle);
-}
-NodeHandle of(Node handle) noexcept {
-  return reinterpret_cast<NodeHandle>(handle);
+struct Hip {
+  static StreamHandle of(Stream handle);
+  static EventHandle of(Event handle);
+  static GraphHandle of(Graph handle);
+  static GraphExecHandle of(GraphExec handle);
+  static NodeHandle of(Node handle);
+};
+template <typename Handle>
+auto of(Handle handle) noexcept {
+  return reinterpret_cast<decltype(Hip::of(handle))>(handle);
 }
 template <typename Handle>
 auto into(Handle* out) noexcept {
@@ -111,11 +107,8 @@ class Backend final : public Code {
     *out_step = "making it current";
     if (facts.ordinal >= kMostDevices) return kInvalidDevice;
     context_ = context_at(facts.ordinal);
-    Scope scope;
-    enter(&scope);
-    const Result result = begin(retain_bytes, out_step);
-    leave(scope);
-    return result;
+    stream::ContextScope scope(*this);
+    return begin(retain_bytes, out_step);
   }
 
   uint64_t native_context() const noexcept override { return static_cast<uint64_t>(facts.ordinal); }
@@ -145,8 +138,6 @@ class Backend final : public Code {
   heddle_status_code_t code_of(Result result) const noexcept override { return hip::code_of(result); }
   const char* name_of(Result result) const noexcept override { return hip.hipGetErrorName(result); }
   const char* text_of(Result result) const noexcept override { return hip.hipGetErrorString(result); }
-
-  // Streams.
 
   Result create_stream(uint32_t priority, Stream* out) noexcept override {
     int lowest = 0, highest = 0;
@@ -180,7 +171,6 @@ class Backend final : public Code {
   }
 
   // A word is pinned memory. Where streams can only wait for memory of signals, it has an event, recorded after each write.
-
   Result create_word(stream::Word* out) noexcept override {
     const Result made = Code::create_word(out);
     return made == kOk && words_have_events_ ? create_event(false, &out->event) : made;
@@ -224,14 +214,9 @@ class Backend final : public Code {
       }
       return kOk;
     }
-    switch (fill.unit) {
-      case 1:
-        return hip.hipMemsetD8Async(at(fill.to), static_cast<unsigned char>(fill.value), fill.count, of(handle));
-      case 2:
-        return hip.hipMemsetD16Async(at(fill.to), static_cast<unsigned short>(fill.value), fill.count, of(handle));
-      default:
-        return hip.hipMemsetD32Async(at(fill.to), static_cast<int>(fill.value), fill.count, of(handle));
-    }
+    if (fill.unit == 1) return hip.hipMemsetD8Async(at(fill.to), static_cast<unsigned char>(fill.value), fill.count, of(handle));
+    if (fill.unit == 2) return hip.hipMemsetD16Async(at(fill.to), static_cast<unsigned short>(fill.value), fill.count, of(handle));
+    return hip.hipMemsetD32Async(at(fill.to), static_cast<int>(fill.value), fill.count, of(handle));
   }
   Result fill_pitched(const Fill& fill, uint64_t pitch, Stream handle) noexcept override {  // the unit is 1
     if (fill.count == 1) return this->fill(fill, handle);
@@ -239,7 +224,6 @@ class Backend final : public Code {
   }
 
   // Memory of the host. It is coherent, so that the host sees what streams have written without a synchronisation.
-
   Result allocate_host(uint64_t bytes, bool mapped, void** out) noexcept override {
     return hip.hipHostMalloc(out, bytes, kPortable | kCoherent | (mapped ? kMapped : 0));
   }
@@ -268,8 +252,6 @@ class Backend final : public Code {
   }
   int own_ordinal() const noexcept override { return facts.ordinal; }
 
-  // Memory of the device.
-
   Result allocate_large(uint64_t bytes, Address* out) noexcept override {
     void* block = nullptr;
     const int made = hip.hipMalloc(&block, bytes);
@@ -285,13 +267,7 @@ class Backend final : public Code {
     // Memory of a pool is valid on other streams once its own, which does nothing else, has reached the allocation.
     return made == kOk ? hip.hipStreamSynchronize(of(allocations_)) : made;
   }
-  void free_pooled(Address block) noexcept override {
-    if (pool_) {
-      hip.hipFreeAsync(at(block), of(allocations_));
-    } else {
-      hip.hipFree(at(block));
-    }
-  }
+  void free_pooled(Address block) noexcept override { pool_ ? hip.hipFreeAsync(at(block), of(allocations_)) : hip.hipFree(at(block)); }
   void trim_pool() noexcept override {
     if (!pool_) return;
     hip.hipStreamSynchronize(of(allocations_));
@@ -302,10 +278,7 @@ class Backend final : public Code {
     if (pool_) hip.hipMemPoolGetAttribute(pool_, kReservedNow, &bytes);
     return bytes;
   }
-  void memory_info(uint64_t* out_free, uint64_t* out_total) noexcept override {
-    static_assert(sizeof(size_t) == sizeof(uint64_t));
-    hip.hipMemGetInfo(out_free, out_total);
-  }
+  void memory_info(uint64_t* out_free, uint64_t* out_total) noexcept override { hip.hipMemGetInfo(out_free, out_total); }
   Result enable_peer(stream::Backend& other) noexcept override {
     auto& peer = static_cast<Backend&>(other);
     const int enabled = hip.hipDeviceEnablePeerAccess(peer.facts.ordinal, 0);
@@ -321,7 +294,6 @@ class Backend final : public Code {
   Result elapsed(Event from, Event to, float* out_ms) noexcept override { return hip.hipEventElapsedTime(out_ms, of(from), of(to)); }
 
   // Graphs. A copy of one row is a node of its own kind, which alone can be patched.
-
   Result create_graph(Graph* out) noexcept override { return hip.hipGraphCreate(into(out), 0); }
   void destroy_graph(Graph graph) noexcept override { hip.hipGraphDestroy(of(graph)); }
   Result add_kernel(Graph graph, const Node* before, size_t count, const Launch& launch, Node* out) noexcept override {

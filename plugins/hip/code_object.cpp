@@ -2,6 +2,8 @@
 // Every offset is compared with the size of the file before it is used. A failed check throws the reason, which read_code_object catches.
 #include "hip/code_object.h"
 
+#include <elf.h>
+
 #include <cstring>
 #include <string_view>
 
@@ -19,30 +21,6 @@ struct Refusal {
   throw Refusal{HEDDLE_STATUS_INVALID_ARGUMENT, std::move(why)};
 }
 
-struct FileHeader {
-  unsigned char identity[16];
-  uint16_t type, machine;
-  uint32_t version;
-  uint64_t entry, segments, sections;
-  uint32_t flags;
-  uint16_t size, segment_size, segment_count, section_size, section_count, names;
-};
-struct Section {
-  uint32_t name, type;
-  uint64_t flags, address, offset, size;
-  uint32_t link, info;
-  uint64_t alignment, entry_size;
-};
-struct Segment {
-  uint32_t type, flags;
-  uint64_t offset, address, physical, file_bytes, memory_bytes, alignment;
-};
-struct Symbol {
-  uint32_t name;
-  uint8_t info, other;
-  uint16_t section;
-  uint64_t value, size;
-};
 struct Descriptor {  // of a kernel
   uint32_t shared_bytes, private_bytes, arguments_bytes, reserved0;
   int64_t entry;  // from the descriptor
@@ -53,13 +31,10 @@ struct Descriptor {  // of a kernel
 };
 static_assert(sizeof(Descriptor) == 64);
 
-constexpr uint16_t kAmdGpu = 224, kShared = 3, kWave32 = 1 << 10;
+constexpr uint16_t kAmdGpu = 224, kWave32 = 1 << 10;
 constexpr uint8_t kHsa = 64, kVersion4 = 2, kVersion5 = 3;
-constexpr uint32_t kLoad = 1, kNote = 4;               // types of segments
-constexpr uint32_t kNoBits = 8, kDynamicSymbols = 11;  // types of sections
-constexpr uint32_t kMetadata = 32;                     // NT_AMDGPU_METADATA
+constexpr uint32_t kMetadata = 32;  // NT_AMDGPU_METADATA
 constexpr uint64_t kMostLoaded = uint64_t{1} << 32, kCodeAlignment = 256;
-constexpr uint16_t kNamedByNumber = 0xff00;  // from here on, numbers of sections and counts mean something else
 
 struct Chip {
   uint32_t machine;  // EF_AMDGPU_MACH
@@ -247,74 +222,73 @@ class File {
   }
 
  private:
-  FileHeader read_header() const {
-    if (file_.size < sizeof(FileHeader)) damaged("its code is shorter than an ELF header");
-    const auto header = file_.at<FileHeader>(0);
-    const unsigned char* identity = header.identity;
-    if (std::memcmp(identity, "\177ELF\2\1", 6) != 0 || header.machine != kAmdGpu || identity[7] != kHsa || header.type != kShared) {
+  Elf64_Ehdr read_header() const {
+    if (file_.size < sizeof(Elf64_Ehdr)) damaged("its code is shorter than an ELF header");
+    const auto header = file_.at<Elf64_Ehdr>(0);
+    const unsigned char* identity = header.e_ident;
+    if (std::memcmp(identity, "\177ELF\2\1", 6) != 0 || header.e_machine != kAmdGpu || identity[7] != kHsa || header.e_type != ET_DYN) {
       unknown("its code is not a 64-bit ELF shared object for AMD's HSA");
     }
     if (identity[8] != kVersion4 && identity[8] != kVersion5) {
       unknown("its code object is of version " + std::to_string(identity[8] + 2) + ", and 4 and 5 are supported");
     }
-    if (header.section_count == 0 || header.section_count >= kNamedByNumber || header.segment_count >= kNamedByNumber ||
-        header.names >= header.section_count || header.section_size != sizeof(Section) ||
-        (header.segment_count != 0 && header.segment_size != sizeof(Segment))) {
-      damaged("the header of its code has " + std::to_string(header.section_count) + " sections of " + std::to_string(header.section_size) +
-              " bytes, with names in section " + std::to_string(header.names) + ", and " + std::to_string(header.segment_count) +
-              " segments of " + std::to_string(header.segment_size) + " bytes");
+    if (header.e_shnum == 0 || header.e_shnum >= SHN_LORESERVE || header.e_phnum >= SHN_LORESERVE || header.e_shstrndx >= header.e_shnum ||
+        header.e_shentsize != sizeof(Elf64_Shdr) || (header.e_phnum != 0 && header.e_phentsize != sizeof(Elf64_Phdr))) {
+      damaged("the header of its code has " + std::to_string(header.e_shnum) + " sections of " + std::to_string(header.e_shentsize) +
+              " bytes, with names in section " + std::to_string(header.e_shstrndx) + ", and " + std::to_string(header.e_phnum) +
+              " segments of " + std::to_string(header.e_phentsize) + " bytes");
     }
     return header;
   }
 
   std::string chip() const {
     for (const Chip& known : kChips) {
-      if ((header_.flags & 0xff) == known.machine) return known.name;
+      if ((header_.e_flags & 0xff) == known.machine) return known.name;
     }
-    unknown("its code is for the chip with number " + std::to_string(header_.flags & 0xff) + ", which is none that code is made for");
+    unknown("its code is for the chip with number " + std::to_string(header_.e_flags & 0xff) + ", which is none that code is made for");
   }
 
-  Section section(uint32_t index) const {
-    return file_.part(header_.sections, uint64_t{header_.section_count} * sizeof(Section), "the table of sections")
-        .at<Section>(uint64_t{index} * sizeof(Section));
+  Elf64_Shdr section(uint32_t index) const {
+    return file_.part(header_.e_shoff, uint64_t{header_.e_shnum} * sizeof(Elf64_Shdr), "the table of sections")
+        .at<Elf64_Shdr>(uint64_t{index} * sizeof(Elf64_Shdr));
   }
-  Segment segment(uint32_t index) const {
-    return file_.part(header_.segments, uint64_t{header_.segment_count} * sizeof(Segment), "the table of segments")
-        .at<Segment>(uint64_t{index} * sizeof(Segment));
+  Elf64_Phdr segment(uint32_t index) const {
+    return file_.part(header_.e_phoff, uint64_t{header_.e_phnum} * sizeof(Elf64_Phdr), "the table of segments")
+        .at<Elf64_Phdr>(uint64_t{index} * sizeof(Elf64_Phdr));
   }
-  Bytes contents(const Section& of, const char* what) const { return file_.part(of.offset, of.size, what); }
+  Bytes contents(const Elf64_Shdr& of, const char* what) const { return file_.part(of.sh_offset, of.sh_size, what); }
 
   // Also finds the symbols that a loader sees.
   void check_sections() {
-    for (uint32_t i = 0; i < header_.section_count; ++i) {
-      const Section found = section(i);
-      if (found.type != kNoBits && found.type != 0) contents(found, "a section");
-      if (found.type != kDynamicSymbols) continue;
-      if (found.link >= header_.section_count) damaged("its symbols have names in section " + std::to_string(found.link));
-      const Bytes symbols = contents(found, "its symbols"), names = contents(section(found.link), "the names of its symbols");
-      if (found.entry_size != sizeof(Symbol) || symbols.size % sizeof(Symbol) != 0) {
-        damaged("its symbols have " + std::to_string(symbols.size) + " bytes in entries of " + std::to_string(found.entry_size));
+    for (uint32_t i = 0; i < header_.e_shnum; ++i) {
+      const Elf64_Shdr found = section(i);
+      if (found.sh_type != SHT_NOBITS && found.sh_type != SHT_NULL) contents(found, "a section");
+      if (found.sh_type != SHT_DYNSYM) continue;
+      if (found.sh_link >= header_.e_shnum) damaged("its symbols have names in section " + std::to_string(found.sh_link));
+      const Bytes symbols = contents(found, "its symbols"), names = contents(section(found.sh_link), "the names of its symbols");
+      if (found.sh_entsize != sizeof(Elf64_Sym) || symbols.size % sizeof(Elf64_Sym) != 0) {
+        damaged("its symbols have " + std::to_string(symbols.size) + " bytes in entries of " + std::to_string(found.sh_entsize));
       }
-      for (uint64_t at = sizeof(Symbol); at < symbols.size; at += sizeof(Symbol)) {
-        const auto symbol = symbols.at<Symbol>(at);
-        const std::string name(names.text(symbol.name));
-        if (symbol.section == 0) unknown("it needs '" + name + "' of another file");
-        symbols_[name] = symbol.value;
+      for (uint64_t at = sizeof(Elf64_Sym); at < symbols.size; at += sizeof(Elf64_Sym)) {
+        const auto symbol = symbols.at<Elf64_Sym>(at);
+        const std::string name(names.text(symbol.st_name));
+        if (symbol.st_shndx == 0) unknown("it needs '" + name + "' of another file");
+        symbols_[name] = symbol.st_value;
       }
     }
   }
 
   Bytes find_metadata() const {
     Bytes metadata = {nullptr, 0, "its metadata"};
-    for (uint32_t i = 0; i < header_.segment_count; ++i) {
-      const Segment found = segment(i);
-      if (found.type != kLoad && found.type != kNote) continue;
-      const Bytes bytes = file_.part(found.offset, found.file_bytes, "a segment");
-      if (found.file_bytes > found.memory_bytes || found.memory_bytes > kMostLoaded || found.address > kMostLoaded) {
-        damaged("a segment has " + std::to_string(found.file_bytes) + " bytes in the file and " + std::to_string(found.memory_bytes) +
-                " at address " + std::to_string(found.address));
+    for (uint32_t i = 0; i < header_.e_phnum; ++i) {
+      const Elf64_Phdr found = segment(i);
+      if (found.p_type != PT_LOAD && found.p_type != PT_NOTE) continue;
+      const Bytes bytes = file_.part(found.p_offset, found.p_filesz, "a segment");
+      if (found.p_filesz > found.p_memsz || found.p_memsz > kMostLoaded || found.p_vaddr > kMostLoaded) {
+        damaged("a segment has " + std::to_string(found.p_filesz) + " bytes in the file and " + std::to_string(found.p_memsz) +
+                " at address " + std::to_string(found.p_vaddr));
       }
-      if (found.type == kLoad) continue;
+      if (found.p_type == PT_LOAD) continue;
       for (uint64_t at = 0; at < bytes.size;) {
         const uint64_t name_bytes = bytes.at<uint32_t>(at), value_bytes = bytes.at<uint32_t>(at + 4);
         const uint64_t name_at = at + 12, value_at = name_at + (name_bytes + 3) / 4 * 4;
@@ -333,10 +307,10 @@ class File {
 
   // The bytes of the file that are loaded at an address.
   Bytes loaded(uint64_t address, uint64_t size, const char* what) const {
-    for (uint32_t i = 0; i < header_.segment_count; ++i) {
-      const Segment found = segment(i);
-      if (found.type == kLoad && address >= found.address && address - found.address < found.file_bytes) {
-        return file_.part(found.offset, found.file_bytes, "a segment").part(address - found.address, size, what);
+    for (uint32_t i = 0; i < header_.e_phnum; ++i) {
+      const Elf64_Phdr found = segment(i);
+      if (found.p_type == PT_LOAD && address >= found.p_vaddr && address - found.p_vaddr < found.p_filesz) {
+        return file_.part(found.p_offset, found.p_filesz, "a segment").part(address - found.p_vaddr, size, what);
       }
     }
     damaged(std::string(what) + " is at address " + std::to_string(address) + ", where nothing is loaded");
@@ -369,7 +343,7 @@ class File {
   }
 
   const Bytes file_;
-  const FileHeader header_;
+  const Elf64_Ehdr header_;
   std::map<std::string, uint64_t, std::less<>> symbols_;
 };
 

@@ -2,65 +2,55 @@
 #include "hip/errors.h"
 
 namespace heddle::hip {
+namespace {
 
 using sdk::stream::Meaning;
 
-// Of the errors that end a context, HIP returns the same from every later call on the device. Many versions of AMD's libraries end the process at a
-// fault instead (docs/vendors/amd.md).
-Meaning meaning_of(int error) noexcept {
-  switch (error) {
-    case kOk:
-      return Meaning::kSuccess;
-    case kOutOfMemory:
-      return Meaning::kOutOfMemory;
-    case kAlreadyRegistered:
-      return Meaning::kAlreadyRegistered;
-    case kDeinitialized:
-    case kUncorrectableMemory:
-    case kIllegalAddress:
-    case kTimeOut:
-    case kAssert:
-    case kLaunchFailure:
-      return Meaning::kContextEnded;
-    default:
-      return Meaning::kFailed;
+struct Row {
+  int error;
+  Meaning meaning;
+  heddle_status_code_t code;
+};
+// HIP returns an error that ends a context from every later call on the device. Many versions of AMD's libraries end the process at a fault instead
+// (docs/vendors/amd.md).
+constexpr Row kRows[] = {
+    {kOk, Meaning::kSuccess, HEDDLE_STATUS_OK},
+    {kOutOfMemory, Meaning::kOutOfMemory, HEDDLE_STATUS_RESOURCE_EXHAUSTED},
+    {kOutOfResources, Meaning::kFailed, HEDDLE_STATUS_RESOURCE_EXHAUSTED},
+    {kAlreadyRegistered, Meaning::kAlreadyRegistered, HEDDLE_STATUS_INTERNAL},
+    {kDeinitialized, Meaning::kContextEnded, HEDDLE_STATUS_DEVICE_LOST},
+    {kUncorrectableMemory, Meaning::kContextEnded, HEDDLE_STATUS_DEVICE_LOST},
+    {kIllegalAddress, Meaning::kContextEnded, HEDDLE_STATUS_DEVICE_LOST},
+    {kTimeOut, Meaning::kContextEnded, HEDDLE_STATUS_DEVICE_LOST},
+    {kAssert, Meaning::kContextEnded, HEDDLE_STATUS_DEVICE_LOST},
+    {kLaunchFailure, Meaning::kContextEnded, HEDDLE_STATUS_DEVICE_LOST},
+    {kInvalidValue, Meaning::kFailed, HEDDLE_STATUS_INVALID_ARGUMENT},
+    {kInvalidConfiguration, Meaning::kFailed, HEDDLE_STATUS_INVALID_ARGUMENT},
+    {kInvalidHandle, Meaning::kFailed, HEDDLE_STATUS_INVALID_ARGUMENT},
+    {kInvalidImage, Meaning::kFailed, HEDDLE_STATUS_INVALID_ARGUMENT},
+    {kNoBinary, Meaning::kFailed, HEDDLE_STATUS_FAILED_PRECONDITION},
+    {kInsufficientDriver, Meaning::kFailed, HEDDLE_STATUS_FAILED_PRECONDITION},
+    {kNotFound, Meaning::kFailed, HEDDLE_STATUS_NOT_FOUND},
+    {kNotSupported, Meaning::kFailed, HEDDLE_STATUS_UNIMPLEMENTED},
+    {kNoDevice, Meaning::kFailed, HEDDLE_STATUS_UNAVAILABLE},
+    {kInvalidDevice, Meaning::kFailed, HEDDLE_STATUS_UNAVAILABLE},
+};
+
+const Row& row_of(int error) noexcept {
+  static constexpr Row kOther = {0, Meaning::kFailed, HEDDLE_STATUS_INTERNAL};
+  for (const Row& row : kRows) {
+    if (row.error == error) return row;
   }
+  return kOther;
 }
 
+}  // namespace
+
+Meaning meaning_of(int error) noexcept {
+  return row_of(error).meaning;
+}
 heddle_status_code_t code_of(int error) noexcept {
-  switch (meaning_of(error)) {
-    case Meaning::kSuccess:
-      return HEDDLE_STATUS_OK;
-    case Meaning::kContextEnded:
-      return HEDDLE_STATUS_DEVICE_LOST;
-    case Meaning::kOutOfMemory:
-      return HEDDLE_STATUS_RESOURCE_EXHAUSTED;
-    default:
-      break;
-  }
-  switch (error) {
-    case kOutOfResources:
-      return HEDDLE_STATUS_RESOURCE_EXHAUSTED;
-    case kInvalidValue:
-    case kInvalidConfiguration:
-    case kInvalidHandle:
-    case kInvalidImage:
-    case kInvalidFile:
-    case kInvalidSource:
-      return HEDDLE_STATUS_INVALID_ARGUMENT;
-    case kNoBinary:
-    case kInsufficientDriver:
-      return HEDDLE_STATUS_FAILED_PRECONDITION;
-    case kNotFound:
-      return HEDDLE_STATUS_NOT_FOUND;
-    case kNotSupported:
-      return HEDDLE_STATUS_UNIMPLEMENTED;
-    case kNoDevice:
-    case kInvalidDevice:
-      return HEDDLE_STATUS_UNAVAILABLE;
-    default:
-      return HEDDLE_STATUS_INTERNAL;
-  }
+  return row_of(error).code;
 }
 
 }  // namespace heddle::hip
