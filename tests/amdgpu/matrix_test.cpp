@@ -2,6 +2,7 @@
 // Matrix instructions against plain matrix products: layouts, modifiers, constants, what is forbidden.
 #include <gtest/gtest.h>
 
+#include "tests/amdgpu/matrix.h"
 #include "tests/amdgpu/matrix_cases.h"
 
 namespace heddle::amdgpu {
@@ -35,6 +36,41 @@ TEST(AmdgpuMatrix, EveryLayout) {
       }
       if (HasFailure()) return;
     }
+  }
+}
+
+// A product does not show in which order the elements of a row lie, as long as A and B agree.
+TEST(AmdgpuMatrix, EveryPlace) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(std::string(c.processor) + ": " + text_of(c));
+    const Processor& processor = *find_processor(c.processor);
+    const unsigned wave_size = c.wave_size != 0 ? c.wave_size : processor.gfx11 ? 32 : 64;
+    MatrixPlan plan;
+    plan.matrix = find_matrix(c.name);
+    ASSERT_NE(plan.matrix, nullptr);
+    place_matrix(plan, processor, wave_size, {}, false);
+    EXPECT_EQ(plan.registers_ab, c.registers_ab);
+    EXPECT_EQ(plan.registers_d, c.registers_d);
+    size_t inputs = 0, outputs = 0;
+    const bool repeats = std::string(c.processor) == "gfx1100";
+    for (unsigned lane = 0; lane < wave_size; ++lane) {
+      const auto is_here = [&](const Place& p, unsigned element) { return p.lane == lane && p.element == element; };
+      for (unsigned e = 0; e < c.registers_ab * 32 / c.a.bits; ++e) {
+        const At p = c.input(e, lane);
+        if (p.block >= c.blocks || (repeats && lane >= 16)) continue;
+        EXPECT_TRUE(is_here(plan.a[(p.block * c.size + p.line) * c.k + p.other], e)) << "A, lane " << lane << ", element " << e;
+        EXPECT_TRUE(is_here(plan.b[(p.block * c.k + p.other) * c.size + p.line], e)) << "B, lane " << lane << ", element " << e;
+        ++inputs;
+      }
+      for (unsigned e = 0; e < c.registers_d * 32 / c.d.bits; ++e) {
+        const At p = c.output(e, lane);
+        if (p.block >= c.blocks) continue;
+        EXPECT_TRUE(is_here(plan.d[(p.block * c.size + p.line) * c.size + p.other], e)) << "D, lane " << lane << ", element " << e;
+        ++outputs;
+      }
+    }
+    EXPECT_EQ(inputs, plan.a.size());
+    EXPECT_EQ(outputs, plan.d.size());
   }
 }
 
