@@ -46,6 +46,22 @@ const FloatCase kFloats[] = {
      [](float a, float b, float) {
        return std::isnan(a) ? b : std::isnan(b) ? a : a < b || (a == b && std::signbit(a)) ? a : b;
      }},
+    {"v_floor_f32 v6, v0", [](float a, float, float) { return std::floor(a); }},
+    {"v_ceil_f32 v6, v0", [](float a, float, float) { return std::ceil(a); }},
+    {"v_cvt_f32_ubyte0 v6, v0", [](float a, float, float) { return float(u(a) & 255); }},
+    {"v_med3_f32 v6, v0, v2, v4",
+     [](float a, float b, float c) {
+       if (std::isnan(a) || std::isnan(b) || std::isnan(c)) {  // the smallest
+         float least = std::numeric_limits<float>::quiet_NaN();
+         for (const float x : {a, b, c}) {
+           if (!std::isnan(x) && (std::isnan(least) || x < least || (x == least && std::signbit(x)))) least = x;
+         }
+         return least;
+       }
+       std::array<float, 3> x = {a, b, c};
+       std::sort(x.begin(), x.end(), [](float l, float r) { return l < r || (l == r && std::signbit(l) && !std::signbit(r)); });
+       return x[1];
+     }},
     {"v_cndmask_b32_e64 v6, -v0, |v2|, s[0:1]", [](float a, float, float) { return std::isnan(a) ? a : -a; }},
 };
 

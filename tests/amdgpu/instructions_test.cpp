@@ -116,7 +116,13 @@ TEST(AmdgpuInstructions, Scalar) {
           "s26, s0\n"
           "s_sext_i32_i8 s27, s0\ns_lshl2_add_u32 s28, s0, s2\ns_absdiff_i32 s29, s0, s2\ns_pack_lh_b32_b16 s30, s0, s2\ns_min_i32 s31, "
           "s0, s2\n"
-          "s_movk_i32 s32, 0x8000\ns_mov_b64 s[34:35], 0xffffffff\ns_add_i32 s36, s0, s2\ns_cselect_b32 s37, 1, 0");
+          "s_movk_i32 s32, 0x8000\ns_mov_b64 s[34:35], 0xffffffff\ns_add_i32 s36, s0, s2\ns_cselect_b32 s37, 1, 0\ns_sub_i32 s38, s0, "
+          "s2\ns_cselect_b32 s39, 1, 0\ns_lshl_b32 s40, s0, s2\n"
+          "s_lshr_b32 s41, s0, s2\ns_ashr_i32 s42, s0, s2\ns_and_b32 s43, s0, s2\ns_xor_b64 s[44:45], s[0:1], s[2:3]\n"
+          "s_or_b64 s[46:47], s[0:1], s[2:3]\ns_max_i32 s48, s0, s2\ns_min_u32 s49, s0, s2\ns_bcnt1_i32_b32 s50, s0\n"
+          "s_ff1_i32_b32 s51, s0\ns_sext_i32_i16 s52, s0\ns_mov_b32 s53, s0\ns_mulk_i32 s53, 0xfffd\n"
+          "s_cmp_ge_u32 s0, s2\ns_cselect_b32 s54, 1, 0\ns_cmp_lt_i32 s0, s2\ns_cselect_b32 s55, 1, 0\n"
+          "s_cmp_eq_u64 s[0:1], s[2:3]\ns_cselect_b32 s56, 1, 0\ns_xor_b32 s57, s0, s2\ns_lshr_b64 s[58:59], s[0:1], s2");
     }
     single.again();
     const auto a32 = static_cast<uint32_t>(a), b32 = static_cast<uint32_t>(b);
@@ -143,6 +149,26 @@ TEST(AmdgpuInstructions, Scalar) {
     EXPECT_EQ(w.scalar64(34), 0xffffffffu);
     const Wide sum = Wide{static_cast<int32_t>(a32)} + static_cast<int32_t>(b32);
     EXPECT_EQ(w.scalars[37], sum > INT32_MAX || sum < INT32_MIN ? 1u : 0u);
+    const int64_t x = static_cast<int32_t>(a32), y = static_cast<int32_t>(b32);
+    EXPECT_EQ(w.scalars[38], a32 - b32);
+    EXPECT_EQ(w.scalars[39], x - y > INT32_MAX || x - y < INT32_MIN ? 1u : 0u);
+    EXPECT_EQ(w.scalars[40], static_cast<uint32_t>(uint64_t{a32} << b32 % 32));
+    EXPECT_EQ(w.scalars[41], a32 >> b32 % 32);
+    EXPECT_EQ(w.scalars[42], static_cast<uint32_t>(x >> b32 % 32));
+    EXPECT_EQ(w.scalars[43], a32 & b32);
+    EXPECT_EQ(w.scalar64(44), a ^ b);
+    EXPECT_EQ(w.scalar64(46), a | b);
+    EXPECT_EQ(w.scalars[48], static_cast<uint32_t>(std::max(x, y)));
+    EXPECT_EQ(w.scalars[49], std::min(a32, b32));
+    EXPECT_EQ(w.scalars[50], static_cast<uint32_t>(__builtin_popcount(a32)));
+    EXPECT_EQ(w.scalars[51], a32 == 0 ? 0xffffffffu : static_cast<uint32_t>(__builtin_ctz(a32)));
+    EXPECT_EQ(static_cast<int32_t>(w.scalars[52]), static_cast<int16_t>(a));
+    EXPECT_EQ(w.scalars[53], static_cast<uint32_t>(x * -3));
+    EXPECT_EQ(w.scalars[54], a32 >= b32 ? 1u : 0u);
+    EXPECT_EQ(w.scalars[55], x < y ? 1u : 0u);
+    EXPECT_EQ(w.scalars[56], a == b ? 1u : 0u);
+    EXPECT_EQ(w.scalars[57], a32 ^ b32);
+    EXPECT_EQ(w.scalar64(58), a >> b % 64);
     if (HasFailure()) return;
   }
 }

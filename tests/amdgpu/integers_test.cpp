@@ -136,6 +136,47 @@ const Case kIntegers[] = {
      [](auto a, auto b, auto) { return s32(int64_t{int8_t(a >> 24)} * int16_t(b)); }},
     {"v_mov_b32 v6, v4\nv_or_b32_sdwa v6, v0, v2 dst_sel:BYTE_2 dst_unused:UNUSED_PRESERVE src0_sel:DWORD src1_sel:DWORD",
      [](auto a, auto b, auto c) { return (c & 0xff00ffff) | ((a | b) & 255) << 16; }},
+    {"v_and_b32 v6, v0, v2", [](auto a, auto b, auto) { return a & b; }},
+    {"v_or_b32 v6, v0, v2", [](auto a, auto b, auto) { return a | b; }},
+    {"v_xor_b32 v6, v0, v2", [](auto a, auto b, auto) { return a ^ b; }},
+    {"v_or3_b32 v6, v0, v2, v4", [](auto a, auto b, auto c) { return a | b | c; }},
+    {"v_and_or_b32 v6, v0, v2, v4", [](auto a, auto b, auto c) { return (a & b) | c; }},
+    {"v_lshl_or_b32 v6, v0, v2, v4", [](auto a, auto b, auto c) { return uint64_t{uint32_t(a << b % 32)} | c; }},
+    {"v_add_lshl_u32 v6, v0, v2, v4", [](auto a, auto b, auto c) { return uint64_t{uint32_t((a + b) << c % 32)}; }},
+    {"v_lshrrev_b32 v6, v0, v2", [](auto a, auto b, auto) { return b >> a % 32; }},
+    {"v_lshrrev_b16 v6, v0, v2", [](auto a, auto b, auto) { return b % 65536 >> a % 16; }},
+    {"v_lshlrev_b16 v6, v0, v2", [](auto a, auto b, auto) { return (b << a % 16) % 65536; }},
+    {"v_ashrrev_i16 v6, v0, v2",
+     [](auto a, auto b, auto) { return static_cast<uint64_t>(std::floor(std::ldexp(double(int16_t(b)), -int(a % 16))) + 65536) % 65536; }},
+    {"v_sub_u16 v6, v0, v2", [](auto a, auto b, auto) { return (a - b) % 65536; }},
+    {"v_subrev_u16 v6, v0, v2", [](auto a, auto b, auto) { return (b - a) % 65536; }},
+    {"v_mad_legacy_u16 v6, v0, v2, v4", [](auto a, auto b, auto c) { return (a * b + c) % 65536; }},
+    {"v_mul_hi_u32_u24 v6, v0, v2", [](auto a, auto b, auto) { return (a % 16777216) * (b % 16777216) / (uint64_t{1} << 32); }},
+    {"v_mul_hi_i32_i24 v6, v0, v2",
+     [](auto a, auto b, auto) {
+       const int64_t x = (a & 0x800000) != 0 ? int64_t(a & 0xffffff) - 16777216 : int64_t(a & 0xffffff);
+       const int64_t y = (b & 0x800000) != 0 ? int64_t(b & 0xffffff) - 16777216 : int64_t(b & 0xffffff);
+       return s32(static_cast<int64_t>(std::floor(std::ldexp(static_cast<double>(x * y), -32))));
+     }},
+    {"v_max_i32 v6, v0, v2", [](auto a, auto b, auto) { return s32(i(a) > i(b) ? i(a) : i(b)); }},
+    {"v_min_u32 v6, v0, v2", [](auto a, auto b, auto) { return a < b ? a : b; }},
+    {"v_bfrev_b32 v6, v0",
+     [](auto a, auto, auto) {
+       uint64_t v = 0;
+       for (unsigned n = 0; n < 32; ++n) v |= (a >> n & 1) << (31 - n);
+       return v;
+     }},
+    {"v_cvt_i32_f32 v6, v0",  // toward zero; out of range, the nearest
+     [](auto a, auto, auto) {
+       const float x = f(uint32_t(a));
+       if (std::isnan(x)) return uint64_t{0};
+       return s32(x >= 2147483648.F ? INT32_MAX : x < -2147483648.F ? INT32_MIN : static_cast<int64_t>(std::trunc(x)));
+     }},
+    {"v_cvt_u32_f32 v6, v0",
+     [](auto a, auto, auto) {
+       const float x = f(uint32_t(a));
+       return std::isnan(x) || x < 0 ? 0 : x >= 4294967296.F ? uint64_t{0xffffffff} : static_cast<uint64_t>(std::trunc(x));
+     }},
 };
 
 const Case kWideIntegers[] = {
