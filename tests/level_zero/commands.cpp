@@ -197,7 +197,7 @@ ze_result_t zeCommandQueueExecuteCommandLists(ze_command_queue_handle_t hCommand
     if (list->ordinal != queue->ordinal) wrong = "is for another group of queues";
     if (list->context != queue->stream.context) wrong = "is of another context";
     if (list->device->root != device->root) wrong = "is of another device";
-    if (list->users != 0 && list->runs_on != &queue->stream) wrong = "still runs on another queue";
+    if (is_in_use(*list) && list->runs_on != &queue->stream) wrong = "still runs on another queue";
     for (const auto& command : list->commands) {
       if (command->kernel != nullptr && command->kernel->destroyed) wrong = "has the launch of a destroyed kernel";
       if (command->signal != nullptr && command->signal->destroyed) wrong = "signals a destroyed event";
@@ -273,7 +273,7 @@ ze_result_t zeCommandListDestroy(ze_command_list_handle_t hCommandList) {
   if (list == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   if (list->stream != nullptr) {
     end(list->stream.get(), "an immediate command list");
-  } else if (list->users != 0) {
+  } else if (is_in_use(*list)) {
     broken_rule(list->device, "a command list is destroyed before its commands have ended");
   }
   list->destroyed = true;
@@ -293,7 +293,7 @@ ze_result_t zeCommandListReset(ze_command_list_handle_t hCommandList) {
   const Lock lock(state().mutex);
   auto* list = object_of<List>(hCommandList);
   if (list == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (list->stream == nullptr && list->users != 0) broken_rule(list->device, "a command list is reset before its commands have ended");
+  if (list->stream == nullptr && is_in_use(*list)) broken_rule(list->device, "a command list is reset before its commands have ended");
   list->closed = false;
   list->commands.clear();
   return ZE_RESULT_SUCCESS;

@@ -264,7 +264,7 @@ class Engine {
       stream.waiting.pop_front();
       stream.blocked = is_barrier(task);
       if (settings().seed != 0 && settings().delay_us != 0) {
-        const uint64_t dice = random_below(16);
+        const uint64_t dice = random_below(8);
         const uint64_t longest_ns = uint64_t{settings().delay_us} * 1000;
         if (dice < 4) task.not_before_ns = now_ns() + random_below(dice == 0 ? longest_ns : longest_ns / 8);
       }
@@ -301,6 +301,11 @@ class Engine {
 State& state() {
   static State* const once = new State();
   return *once;
+}
+
+Object::Object(const char* its_kind) : kind(its_kind) {
+  static auto* const objects = new std::vector<Object*>();
+  objects->push_back(this);
 }
 
 std::string Command::text() const {
@@ -363,6 +368,11 @@ void broken_rule(Device* device, const std::string& text) {
 ze_result_t unsupported(const char* what) {
   fprintf(stderr, "level_zero stand-in: not supported: %s\n", what);
   return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+}
+
+bool is_in_use(const Object& object) {
+  const auto& devices = state().driver.all;
+  return object.users != 0 && std::none_of(devices.begin(), devices.end(), [](const auto& device) { return device->lost; });
 }
 
 void lose(Device* device) {

@@ -32,6 +32,8 @@ struct Outcome {
   int status = 0;
   std::string text;
   bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
+  // A segmentation fault, which a sanitizer reports itself.
+  bool is_fault() const { return status == -SIGSEGV || has("Sanitizer: SEGV") || has("Sanitizer:DEADLYSIGNAL"); }
 };
 std::ostream& operator<<(std::ostream& out, const Outcome& outcome) {
   return out << "status " << outcome.status << ": " << outcome.text;
@@ -113,31 +115,42 @@ SCENARIO(chain) {
 // An event that is appended after a copy says nothing of the copy.
 SCENARIO(signal_without_barrier) {
   Session s;
-  constexpr size_t n = 1 << 20;
+  constexpr size_t n = 1 << 14;
   float *from = s.host_memory(n), *to = s.host_memory(n);
   std::fill_n(from, n, 1.0F);
-  std::fill_n(to, n, 0.0F);
   auto list = s.immediate();
   auto done = s.event(), all = s.event();
-  MUST(zeCommandListAppendMemoryCopy(list, to, from, n * 4, all, 0, nullptr));
-  MUST(zeCommandListAppendSignalEvent(list, done));
-  MUST(zeEventHostSynchronize(done, kForever));
-  std::cout << (to[n - 1] == 1 ? "right" : "wrong");
-  MUST(zeEventHostSynchronize(all, kForever));
+  bool right = true;
+  for (int i = 0; i < 16; ++i) {
+    std::fill_n(to, n, 0.0F);
+    MUST(zeEventHostReset(done));
+    MUST(zeEventHostReset(all));
+    MUST(zeCommandListAppendMemoryCopy(list, to, from, n * 4, all, 0, nullptr));
+    MUST(zeCommandListAppendSignalEvent(list, done));
+    MUST(zeEventHostSynchronize(done, kForever));
+    right = right && to[n - 1] == 1;
+    MUST(zeEventHostSynchronize(all, kForever));
+  }
+  std::cout << (right ? "right" : "wrong");
 }
 
 // Memory that a copy reads is changed before the copy has ended.
 SCENARIO(staging_reused) {
   Session s;
-  constexpr size_t n = 1 << 16;
+  constexpr size_t n = 1 << 14;
   float *from = s.host_memory(n), *to = s.host_memory(n);
-  std::fill_n(from, n, 1.0F);
   auto list = s.immediate();
   auto done = s.event();
-  MUST(zeCommandListAppendMemoryCopy(list, to, from, n * 4, done, 0, nullptr));
-  std::fill_n(from, n, 2.0F);
-  MUST(zeEventHostSynchronize(done, kForever));
-  std::cout << (to[0] == 1 && to[n - 1] == 1 ? "right" : "wrong");
+  bool right = true;
+  for (int i = 0; i < 16; ++i) {
+    std::fill_n(from, n, 1.0F);
+    MUST(zeEventHostReset(done));
+    MUST(zeCommandListAppendMemoryCopy(list, to, from, n * 4, done, 0, nullptr));
+    std::fill_n(from, n, 2.0F);
+    MUST(zeEventHostSynchronize(done, kForever));
+    right = right && to[0] == 1 && to[n - 1] == 1;
+  }
+  std::cout << (right ? "right" : "wrong");
 }
 
 int count_wrong(const std::string& scenario, int seeds) {
@@ -160,11 +173,11 @@ TEST(LevelZeroOrder, EventsOrder) {
 }
 
 TEST(LevelZeroOrder, ASignalWaitsForNothing) {
-  EXPECT_GE(count_wrong("signal_without_barrier", 4), 1);
+  EXPECT_GE(count_wrong("signal_without_barrier", 3), 2);
 }
 
 TEST(LevelZeroOrder, StagingIsReadLate) {
-  EXPECT_GE(count_wrong("staging_reused", 4), 1);
+  EXPECT_GE(count_wrong("staging_reused", 3), 2);
 }
 
 // Broken rules.
@@ -341,7 +354,7 @@ SCENARIO(fresh_memory) {
 TEST(LevelZeroMemory, OutOfBoundsIsAFault) {
   for (const char* scenario : {"host_reads_device", "kernel_writes_too_far"}) {
     const Outcome outcome = run(scenario);
-    EXPECT_EQ(outcome.status, -SIGSEGV) << scenario << outcome;
+    EXPECT_TRUE(outcome.is_fault()) << scenario << outcome;
     EXPECT_TRUE(outcome.has("before")) << outcome;
   }
   EXPECT_EQ(run("host_reads_device", "HEDDLE_ZE_PROTECT=0").status, 0);

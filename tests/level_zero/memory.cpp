@@ -124,7 +124,8 @@ ze_result_t zeMemFree(ze_context_handle_t hContext, void* ptr) {
     broken_rule(one.device, "memory of " + std::to_string(one.size) + " bytes is freed before " + user->text() + " has run");
   }
   if (one.users != 0) {
-    broken_rule(one.device, "memory of " + std::to_string(one.size) + " bytes is freed while a command uses it");
+    const std::string text = "memory of " + std::to_string(one.size) + " bytes is freed while a command uses it";
+    if (one.device == nullptr || !one.device->root->lost) broken_rule(one.device, text);
     state().changed.wait(lock, [&] { return one.users == 0; });
   }
   const std::byte* slack = one.bytes + one.size;

@@ -94,7 +94,7 @@ ze_result_t zeModuleDestroy(ze_module_handle_t hModule) {
   if (module->kernels != 0)
     broken_rule(module->device, "a module is destroyed before " + std::to_string(module->kernels) + " of its kernels");
   module->destroyed = true;
-  if (module->kernels == 0) module->program = nullptr;
+  if (module->kernels == 0) module->program = nullptr;  // a launch that still runs has a share of it
   return ZE_RESULT_SUCCESS;
 }
 
@@ -165,10 +165,9 @@ ze_result_t zeKernelDestroy(ze_kernel_handle_t hKernel) {
   const Lock lock(state().mutex);
   auto* kernel = object_of<Kernel>(hKernel);
   if (kernel == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (kernel->users != 0)
+  if (is_in_use(*kernel))
     broken_rule(kernel->module->device, "the kernel '" + kernel->info->name + "' is destroyed before its launches have ended");
-  // A launch that still runs keeps the module's program; see zeModuleDestroy.
-  if (kernel->users == 0) --kernel->module->kernels;
+  --kernel->module->kernels;
   kernel->destroyed = true;
   return ZE_RESULT_SUCCESS;
 }

@@ -26,7 +26,7 @@ namespace heddle::level_zero_stand_in {
 
 // What every object begins with.
 struct Object {
-  explicit Object(const char* its_kind) : kind(its_kind) {}
+  explicit Object(const char* its_kind);  // with the mutex locked; remembers it for ever
   virtual ~Object() = default;
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;

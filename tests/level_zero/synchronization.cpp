@@ -74,7 +74,7 @@ ze_result_t zeEventDestroy(ze_event_handle_t hEvent) {
   const Lock lock(state().mutex);
   auto* event = object_of<Event>(hEvent);
   if (event == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (event->users != 0) broken_rule(nullptr, "an event is destroyed before the commands that use it have ended");
+  if (is_in_use(*event)) broken_rule(nullptr, "an event is destroyed before the commands that use it have ended");
   event->pool->used.erase(event->index);
   event->destroyed = true;
   return ZE_RESULT_SUCCESS;
@@ -146,7 +146,7 @@ ze_result_t zeFenceDestroy(ze_fence_handle_t hFence) {
   const Lock lock(state().mutex);
   auto* fence = object_of<Fence>(hFence);
   if (fence == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (fence->users != 0) broken_rule(fence->queue->stream.device, "a fence is destroyed before it is signaled");
+  if (is_in_use(*fence)) broken_rule(fence->queue->stream.device, "a fence is destroyed before it is signaled");
   fence->destroyed = true;
   return ZE_RESULT_SUCCESS;
 }
@@ -170,7 +170,7 @@ ze_result_t zeFenceReset(ze_fence_handle_t hFence) {
   const Lock lock(state().mutex);
   auto* fence = object_of<Fence>(hFence);
   if (fence == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (fence->users != 0) broken_rule(fence->queue->stream.device, "a fence is reset before it is signaled");
+  if (is_in_use(*fence)) broken_rule(fence->queue->stream.device, "a fence is reset before it is signaled");
   fence->signaled = false;
   return ZE_RESULT_SUCCESS;
 }
