@@ -370,9 +370,13 @@ ze_result_t unsupported(const char* what) {
   return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
 }
 
-bool is_in_use(const Object& object) {
+bool is_any_lost() {
   const auto& devices = state().driver.all;
-  return object.users != 0 && std::none_of(devices.begin(), devices.end(), [](const auto& device) { return device->lost; });
+  return std::any_of(devices.begin(), devices.end(), [](const auto& device) { return device->lost; });
+}
+
+bool is_in_use(const Object& object) {
+  return object.users != 0 && !is_any_lost();
 }
 
 void lose(Device* device) {

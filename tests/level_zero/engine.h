@@ -19,6 +19,7 @@ constexpr uint32_t kTimestampBits = 36, kKernelTimestampBits = 32;
 void broken_rule(Device* device, const std::string& text);
 // Writes to stderr that a part of the interface does not exist here.
 ze_result_t unsupported(const char* what);
+bool is_any_lost();
 // Whether submitted commands use the object. Those of a lost device do not count.
 bool is_in_use(const Object& object);
 // From now on, no command of the device's root ends, and waiting for them fails.

@@ -125,7 +125,7 @@ ze_result_t zeMemFree(ze_context_handle_t hContext, void* ptr) {
   }
   if (one.users != 0) {
     const std::string text = "memory of " + std::to_string(one.size) + " bytes is freed while a command uses it";
-    if (one.device == nullptr || !one.device->root->lost) broken_rule(one.device, text);
+    if (!is_any_lost()) broken_rule(one.device, text);
     state().changed.wait(lock, [&] { return one.users == 0; });
   }
   const std::byte* slack = one.bytes + one.size;

@@ -14,14 +14,6 @@ ze_event_handle_t handle_of(Event* event) {
   return reinterpret_cast<ze_event_handle_t>(static_cast<Object*>(event));
 }
 
-// Any device whose loss ends a wait for the event: its pool may be for several.
-bool is_any_lost() {
-  for (const auto& device : state().driver.all) {
-    if (device->lost) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 }  // namespace heddle::level_zero_stand_in
@@ -98,6 +90,7 @@ ze_result_t zeEventHostSynchronize(ze_event_handle_t hEvent, uint64_t timeout) {
     broken_rule(nullptr, "the host waits for an event whose pool is not visible to it");
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
+  // The loss of any device ends the wait: a pool may be for several.
   const ze_result_t result =
       wait_until(lock, state().driver.all.front().get(), timeout, [event] { return event->signaled || is_any_lost(); });
   return event->signaled ? ZE_RESULT_SUCCESS : is_any_lost() ? ZE_RESULT_ERROR_DEVICE_LOST : result;
