@@ -283,6 +283,8 @@ hsa_status_t hsa_init() {
     static std::once_flag once;
     std::call_once(once, [] {
       if (!settings().statistics.empty()) std::atexit(write_statistics);
+      start_scheduler();
+      start_handlers();
     });
   }
   return HSA_STATUS_SUCCESS;

@@ -160,6 +160,9 @@ struct Copy {
   hsa_signal_t completion{0};
 };
 void start_copy(Copy copy);
+// Start the threads of the stand-in, once.
+void start_scheduler();
+void start_handlers();
 
 // What was done, for HEDDLE_HSA_STATISTICS.
 struct Totals {

@@ -6,8 +6,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace heddle::hsa {
 
@@ -79,37 +81,43 @@ hsa_status_t status_of(const std::string& fault) {
 
 }  // namespace
 
-Fiber::Fiber() {
-  thread_ = std::thread([this] {
-    for (;;) {
-      go_.acquire();
-      if (stop_) return;
-      work_();
-      active_ = false;
-      back_.release();
-    }
-  });
-}
+// The interpreter needs little; LLVM's disassembler and its printer need more.
+constexpr size_t kStackBytes = 1 << 20;
 
 Fiber::~Fiber() {
-  stop_ = true;
-  go_.release();
-  thread_.join();
+  if (stack_ != nullptr) ::munmap(stack_, kStackBytes);
+}
+
+void Fiber::enter(unsigned high, unsigned low) {
+  auto* const self = reinterpret_cast<Fiber*>(uint64_t{high} << 32 | low);
+  self->work_();
+  self->active_ = false;
+  ::swapcontext(&self->there_, &self->here_);  // and never come back
 }
 
 void Fiber::begin(std::function<void()> work) {
+  if (stack_ == nullptr) {
+    void* const p = ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) die("the host has no memory for the stack of a kernel");
+    stack_ = static_cast<std::byte*>(p);
+    ::mprotect(stack_, 4096, PROT_NONE);
+  }
   work_ = std::move(work);
   active_ = true;
+  ::getcontext(&there_);
+  there_.uc_stack.ss_sp = stack_;
+  there_.uc_stack.ss_size = kStackBytes;
+  there_.uc_link = nullptr;
+  const auto self = reinterpret_cast<uint64_t>(this);
+  ::makecontext(&there_, reinterpret_cast<void (*)()>(&Fiber::enter), 2, static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
 }
 
 void Fiber::turn() {
-  go_.release();
-  back_.acquire();
+  ::swapcontext(&here_, &there_);
 }
 
 void Fiber::yield() {
-  back_.release();
-  go_.acquire();
+  ::swapcontext(&there_, &here_);
 }
 
 Scheduler& scheduler() {
@@ -117,10 +125,12 @@ Scheduler& scheduler() {
   return *s;
 }
 
+void Scheduler::start() {
+  std::thread([this] { loop(); }).detach();
+}
+
 void Scheduler::add(std::shared_ptr<Queue> queue) {
   const std::lock_guard hold(mutex_);
-  if (!started_) std::thread([this] { loop(); }).detach();
-  started_ = true;
   queues_.push_back(std::move(queue));
 }
 
@@ -152,11 +162,13 @@ void Scheduler::remove(const hsa_queue_t* queue) {
 void Scheduler::add(Copy copy) {
   {
     const std::lock_guard hold(mutex_);
-    if (!started_) std::thread([this] { loop(); }).detach();
-    started_ = true;
     copies_.push_back({std::move(copy)});
   }
   changed();
+}
+
+void start_scheduler() {
+  scheduler().start();
 }
 
 void start_copy(Copy copy) {
@@ -258,7 +270,7 @@ void Scheduler::start_kernel(Queue& q, size_t index) {
   continue_kernel(q);
 }
 
-// On the thread of the kernel.
+// On the stack of the kernel.
 void Scheduler::run_kernel(Queue& q) {
   const hsa_kernel_dispatch_packet_t& p = q.packet;
   LoadedKernel found;
@@ -367,6 +379,8 @@ void Scheduler::move_copy(size_t index) {
 }
 
 void Scheduler::loop() {
+  // Not that of the thread that called hsa_init: the interpreter computes with the processor's operations.
+  std::fesetenv(FE_DFL_ENV);
   uint64_t seen = 0;
   std::vector<Choice> choices;
   for (;;) {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What GPUs of the stand-in do: one thread takes a step of a queue or of a copy, whichever the seed chooses among those that may go on. Kernels have
-// threads of their own, of which one runs at a time, so that kernels of several queues take turns and the interpreter needs no locks.
+// What GPUs of the stand-in do: one thread takes a step of a queue or of a copy, whichever the seed chooses among those that may go on. Kernels of
+// several queues take turns on this thread. As with AMD's runtime, the number of threads of a process does not depend on the number of queues.
 #pragma once
 
-#include <semaphore>
-#include <thread>
+#include <ucontext.h>
 
 #include "tests/hsa/runtime.h"
 
 namespace heddle::hsa {
 
-// A thread that runs a function in turns that another thread grants.
+// A function with a stack of its own, which the scheduler's thread runs in turns.
 class Fiber {
  public:
-  Fiber();
+  Fiber() = default;
   ~Fiber();
   void begin(std::function<void()> work);  // does not run it yet
   void turn();                             // runs it until it yields or ends
@@ -21,10 +20,12 @@ class Fiber {
   bool active() const { return active_; }
 
  private:
-  std::binary_semaphore go_{0}, back_{0};
+  static void enter(unsigned high, unsigned low);
+
+  ucontext_t here_{}, there_{};
+  std::byte* stack_ = nullptr;
   std::function<void()> work_;
-  bool active_ = false, stop_ = false;
-  std::thread thread_;
+  bool active_ = false;
 };
 
 struct Queue {
@@ -58,6 +59,7 @@ struct Queue {
 
 class Scheduler {
  public:
+  void start();  // once
   void add(std::shared_ptr<Queue> queue);
   void remove(const hsa_queue_t* queue);  // what runs ends first
   std::shared_ptr<Queue> find(const hsa_queue_t* queue);
@@ -93,7 +95,6 @@ class Scheduler {
   std::vector<std::shared_ptr<Queue>> queues_;
   std::vector<PendingCopy> copies_;
   Random random_{settings().seed};
-  bool started_ = false;
 };
 Scheduler& scheduler();
 

@@ -51,10 +51,11 @@ struct Handler {
 // Calls handlers, one after the other, as the thread for events of AMD's runtime does.
 class Handlers {
  public:
+  void start() {
+    std::thread([this] { loop(); }).detach();
+  }
   void add(Handler handler) {
     const std::lock_guard hold(mutex_);
-    if (!started_) std::thread([this] { loop(); }).detach();
-    started_ = true;
     handlers_.push_back(handler);
     changed();
   }
@@ -94,7 +95,6 @@ class Handlers {
 
   std::mutex mutex_;
   std::list<Handler> handlers_;
-  bool started_ = false;
 };
 
 Handlers& handlers() {
@@ -130,6 +130,10 @@ void wait_for_change(uint64_t& seen, uint64_t nanoseconds) {
   std::unique_lock hold(c.mutex);
   c.condition.wait_for(hold, std::chrono::nanoseconds(nanoseconds), [&] { return c.count != seen; });
   seen = c.count;
+}
+
+void start_handlers() {
+  handlers().start();
 }
 
 amd_signal_t* signal_of(hsa_signal_t signal, const char* where) {
