@@ -20,7 +20,7 @@ from heddle_command import TEST_ALL, HeddleTestCase, environment, heddle, heddle
 
 MIB = 1 << 20
 MOST_MEMORY_MIB = 64
-TYPES = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I64": np.int64, "I8": np.int8, "U32": np.uint32, "BOOL": np.bool_}
+TYPES = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I64": np.int64, "I8": np.int8, "U8": np.uint8, "U32": np.uint32, "BOOL": np.bool_}
 
 
 def header_of(tensors):
@@ -152,6 +152,40 @@ class Formats(ParamsCase):
         done = self.succeed("params", "ls", model)
         self.assertIn("1 initializers have types that are not read and are left out; the first is tensor 'words'", done.stderr)
         self.assertIn("11 tensors", done.stdout)
+
+    def test_integers_of_4_bits(self):
+        """ONNX and IRPA have two per byte; in other formats each has a byte."""
+        values = {"signed": np.arange(-8, 7, dtype=np.int8).reshape(3, 5), "unsigned": np.arange(16, dtype=np.uint8), "none": np.zeros((0, 3), np.int8),
+                  "many": np.random.default_rng(5).integers(-8, 8, 600_001, np.int8), "w": np.arange(3, dtype=np.float32)}
+        tensors = [numpy_helper.from_array(values["w"], "w")]
+        for name, kind in (("signed", TensorProto.INT4), ("unsigned", TensorProto.UINT4), ("none", TensorProto.INT4), ("many", TensorProto.INT4)):
+            bits = (values[name].flatten() & 15).astype(np.uint8)
+            bits = np.append(bits, np.zeros(len(bits) % 2, np.uint8))
+            packed = (bits[::2] | bits[1::2] << 4).tobytes()
+            tensors.append(TensorProto(name=name, data_type=kind, dims=values[name].shape, raw_data=packed) if name != "signed" else
+                           TensorProto(name=name, data_type=kind, dims=values[name].shape, int32_data=packed))
+        model, irpa, again = self.folder / "a.onnx", self.folder / "a.irpa", self.folder / "b.irpa"
+        onnx.save(helper.make_model(helper.make_graph([], "g", [], [], tensors)), model)
+        self.assertEqual(self.succeed("params", "convert", model, "-o", irpa).stderr, "")
+        self.succeed("params", "convert", irpa, "-o", again)
+        for file in (irpa, again):
+            self.succeed("params", "diff", model, file)
+        for file in (model, irpa):
+            listed = {row["name"]: row for row in json.loads(self.succeed("params", "ls", file, "--format", "json").stdout)["tensors"]}
+            self.assertEqual([(listed[name]["type"], listed[name]["bytes"]) for name in ("signed", "unsigned")], [("i4", 8), ("u4", 8)])
+            self.assertEqual(self.succeed("params", "dump", file, "signed").stdout, "signed=i8[3,5]=" + ",".join(map(str, range(-8, 7))) + "\n")
+            self.succeed("params", "verify", file, "--nan")
+            for ending in (".safetensors", ".npz"):
+                warned = self.succeed("params", "convert", file, "-o", self.folder / f"c{ending}").stderr
+                self.assertIn(f"warning: 4 tensors of 4-bit integers are written as i8 or u8, one value per byte, since {ending} files have no type", warned)
+                self.succeed("params", "diff", "--any-type", file, self.folder / f"c{ending}")
+            self.assert_same(read_safetensors(self.folder / "c.safetensors"), values)
+            with np.load(self.folder / "c.npz") as loaded:
+                self.assert_same(loaded, values)
+            self.succeed("params", "extract", file, "many", "-o", self.folder / "many.npy")
+            self.assertTrue(np.array_equal(np.load(self.folder / "many.npy"), values["many"]))
+            self.succeed("params", "extract", file, "unsigned", "-o", self.folder / "u.bin")
+            self.assertEqual((self.folder / "u.bin").read_bytes(), bytes(range(0x10, 0x100, 0x22)))
 
     def test_hostile_onnx_is_refused_with_one_line(self):
         model = self.folder / "a.onnx"

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <utility>
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/layout.h"
@@ -22,6 +23,11 @@ namespace {
 
 using module::concat;
 using module::in_quotes;
+
+// The type of values that are not packed.
+heddle_element_type_t unpacked(heddle_element_type_t type) {
+  return type == HEDDLE_TYPE_I4 ? HEDDLE_TYPE_I8 : type == HEDDLE_TYPE_U4 ? HEDDLE_TYPE_U8 : type;
+}
 
 constexpr const char kRead[] = "this version reads safetensors (also in shards, by their index), GGUF, IRPA, .npz, .npy and ONNX";
 
@@ -80,8 +86,11 @@ Wrong Checkpoint::open_indexed(uint32_t file, const std::string& first_bytes) {
   }
   for (const module::ParameterEntry& entry : index.value().entries()) {
     const bool has_type = entry.element_type != HEDDLE_TYPE_UNDEFINED, converts = entry.block && entry.block->decode;
-    tensors_.push_back({entry.name, Shape{converts ? HEDDLE_TYPE_F32 : entry.element_type, entry.dims}, has_type ? "" : entry.dtype, file,
-                        entry.offset, entry.length, entry.crc, entry.header_bytes, entry.block, entry.pattern, entry.is_untyped});
+    const heddle_element_type_t type = unpacked(entry.element_type);
+    const bool is_packed = type != entry.element_type;
+    tensors_.push_back({entry.name, Shape{converts ? HEDDLE_TYPE_F32 : type, entry.dims}, has_type && !is_packed ? "" : entry.dtype, file,
+                        entry.offset, entry.length, entry.crc, entry.header_bytes, entry.block, entry.pattern, entry.is_untyped,
+                        is_packed});
   }
   return {};
 }
@@ -108,8 +117,21 @@ Wrong Checkpoint::open_onnx() {
         return files_[0].about(concat(who, " would end at byte ", one.external_end, ", and the file has ", files_[file].size_bytes(),
                                       "; copy the file or export the model again"));
     }
-    tensors_.push_back(
-        {one.name, std::move(one.shape), std::move(one.dtype), file, one.offset, one.length, {}, 0, nullptr, std::move(one.values), false});
+    const heddle_element_type_t stored = std::exchange(one.shape.element_type, unpacked(one.shape.element_type));
+    const bool is_packed = stored != one.shape.element_type;
+    if (is_packed) one.dtype = module::element_type_name(stored);
+    tensors_.push_back({one.name,
+                        std::move(one.shape),
+                        std::move(one.dtype),
+                        file,
+                        one.offset,
+                        one.length,
+                        {},
+                        0,
+                        nullptr,
+                        std::move(one.values),
+                        false,
+                        is_packed});
   }
   if (ignored.count > 0)
     warnings_.push_back(files_[0].about(
@@ -175,7 +197,26 @@ Wrong Checkpoint::read(const StoredTensor& tensor, uint64_t offset, std::span<st
                            tensor.offset + offset + out.size(), "): ", wrong));
 }
 
+Wrong Checkpoint::read_packed(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const {
+  const bool is_signed = tensor.shape.element_type == HEDDLE_TYPE_I8;
+  std::vector<std::byte> bytes;
+  while (!out.empty()) {
+    const uint64_t skipped = offset % 2, count = std::min<uint64_t>(out.size(), (uint64_t{256} << 10) - skipped);
+    bytes.resize((skipped + count + 1) / 2);
+    if (Wrong wrong = read(tensor, offset / 2, bytes); !wrong.empty()) return wrong;
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t at = skipped + i;
+      const auto value = static_cast<uint8_t>(static_cast<uint8_t>(bytes[at / 2]) >> (at % 2 * 4) & 15);
+      out[i] = static_cast<std::byte>(is_signed ? (value ^ 8) - 8 : value);
+    }
+    out = out.subspan(count);
+    offset += count;
+  }
+  return {};
+}
+
 Wrong Checkpoint::read_values(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const {
+  if (tensor.is_packed) return read_packed(tensor, offset, out);
   if (!tensor.block || !tensor.has_values()) return read(tensor, offset, out);
   const module::BlockType& block = *tensor.block;
   const uint64_t per_block = uint64_t{block.elements} * sizeof(float);
@@ -207,7 +248,7 @@ Wrong Checkpoint::changed() const {
 Wrong for_each_piece(const Checkpoint& checkpoint, const StoredTensor& tensor, const std::function<Wrong(const HostTensor&)>& take) {
   HostTensor piece;
   piece.shape.element_type = tensor.has_values() ? tensor.shape.element_type : HEDDLE_TYPE_U8;
-  const uint64_t width = HEDDLE_TYPE_BITS(piece.shape.element_type) / 8;  // none of these formats packs Heddle's types below one byte
+  const uint64_t width = HEDDLE_TYPE_BITS(piece.shape.element_type) / 8;  // packed ones are i8 or u8 here
   const uint64_t total = tensor.value_bytes();
   for (uint64_t done = 0; done < total; done += piece.bytes.size()) {
     piece.bytes.resize(std::min(kPieceBytes, total - done));

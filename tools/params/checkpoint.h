@@ -20,7 +20,7 @@ namespace heddle::tool {
 struct StoredTensor {
   std::string name;
   Shape shape;        // the type is undefined if Heddle has no such type, and f32 for values that are stored in blocks
-  std::string dtype;  // name of such a type in the file; else empty
+  std::string dtype;  // name of such a type in the file, or of a packed one; else empty
   uint32_t file = 0;  // index into Checkpoint::files()
   uint64_t offset = 0, length = 0;
   // For .npz: the CRC-32 of its member, which has a header before the data.
@@ -29,6 +29,7 @@ struct StoredTensor {
   const module::BlockType* block = nullptr;  // of values that are stored in blocks
   std::string pattern = {};                  // repeated up to `length` instead of stored, unless it is empty
   bool is_untyped = false;                   // shape is u8[length], since the file states none
+  bool is_packed = false;  // two 4-bit integers per byte, the first one in the lower bits. dtype is "i4" or "u4", values are i8 or u8
 
   bool has_values() const { return shape.element_type != HEDDLE_TYPE_UNDEFINED; }
   // Of values as read_values returns them; `length` if Heddle has no such type.
@@ -60,7 +61,7 @@ class Checkpoint {
 
   // Reads bytes of a tensor's data as they are stored. An error text names file, tensor and bytes.
   Wrong read(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
-  // Reads bytes of a tensor's values of type shape.element_type: the same unless they are stored in blocks. Whole values only.
+  // Reads bytes of a tensor's values of type shape.element_type: the same unless they are stored in blocks or packed. Whole values only.
   Wrong read_values(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
   // An error text if one of the files was modified since it was opened.
   Wrong changed() const;
@@ -70,6 +71,7 @@ class Checkpoint {
   Wrong open_indexed(uint32_t file, const std::string& first_bytes);
   Wrong open_shards();
   Wrong open_onnx();
+  Wrong read_packed(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
 
   std::string path_, format_;
   std::vector<InputFile> files_;

@@ -107,7 +107,7 @@ Wrong write(const Checkpoint& checkpoint, std::vector<Planned>& planned, const s
     std::vector<module::SafetensorsTensor> tensors;
     for (Planned& one : planned) {
       tensors.push_back({one.name, one.shape.element_type, one.shape.dims, std::move(one.source),
-                         one.from->has_values() ? "" : one.from->dtype, one.from->is_untyped});
+                         one.from->has_values() && !one.from->is_packed ? "" : one.from->dtype, one.from->is_untyped});
     }
     return wrong_of(module::write_irpa(tensors, path));
   }
@@ -152,8 +152,10 @@ int run(const Arguments& arguments) {
   };
   std::sort(tensors.begin(), tensors.end(), [&](const StoredTensor* a, const StoredTensor* b) { return place(a) < place(b); });
 
-  uint64_t bytes = 0;
-  for (const StoredTensor* tensor : tensors) bytes += tensor->value_bytes();
+  // IRPA files have any type; the others have none of 4 bits.
+  const bool keeps_packed = options.output.ends_with(".irpa");
+  uint64_t bytes = 0, unpacked = 0;
+  for (const StoredTensor* tensor : tensors) bytes += keeps_packed && tensor->is_packed ? tensor->length : tensor->value_bytes();
   Progress progress(options.progress, "converting", bytes);
   const heddle_element_type_t type = module::element_type_from_name(options.type);
   std::vector<Planned> planned(tensors.size());
@@ -165,10 +167,17 @@ int run(const Arguments& arguments) {
     const bool cast = !options.type.empty() && is_float(one.shape.element_type) && one.shape.element_type != type;
     if (cast) one.shape.element_type = type;
     if (one.from->block && (options.type.empty() || !one.from->has_values())) return flags.failed(refuse_blocks(*one.from));
-    one.source = cast ? cast_values(checkpoint, *one.from, type, progress, one.overflowed) : values_of(checkpoint, *one.from, progress);
+    unpacked += one.from->is_packed && !keeps_packed;
+    one.source = cast                                  ? cast_values(checkpoint, *one.from, type, progress, one.overflowed)
+                 : keeps_packed && one.from->is_packed ? stored_bytes(checkpoint, *one.from, progress)
+                                                       : values_of(checkpoint, *one.from, progress);
   }
   if (Wrong wrong = rename_all(options.renames, planned); !wrong.empty()) return flags.misuse(wrong);
   if (Wrong wrong = write(checkpoint, planned, options.output); !wrong.empty()) return flags.failed(wrong);
+  if (unpacked) {
+    flags.failed("warning: " + std::to_string(unpacked) + " tensors of 4-bit integers are written as i8 or u8, one value per byte, since " +
+                 options.output.substr(options.output.rfind('.')) + " files have no type for them; .irpa keeps them as they are");
+  }
   for (const Planned& one : planned) {
     if (one.overflowed)
       flags.failed("warning: " + std::to_string(one.overflowed) + " numbers of tensor " + module::in_quotes(one.name) +

@@ -146,7 +146,7 @@ Wrong check_module(const module::Module& module, const Options& options, const s
       }
       problems.push_back(problem(name, "shape", "the module needs " + expected + ", the file has " + tensor->shape_text()));
     } else if (tensor->block ? !tensor->has_values() || !module::decodes_to(parameter->element_type())
-                             : tensor->shape.element_type != parameter->element_type()) {
+                             : tensor->type_text() != module::element_type_name(parameter->element_type())) {
       problems.push_back(problem(name, "type", "the module needs " + expected + ", the file has " + tensor->shape_text()));
     } else if (tensor->shape.dims != dims) {
       problems.push_back(problem(name, "shape", "the module needs " + expected + ", the file has " + tensor->shape_text()));
