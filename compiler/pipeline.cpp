@@ -37,7 +37,7 @@ using namespace mlir;
 
 namespace heddle::compiler {
 
-void add_model_passes(PassManager& passes, bool annotate_affinity) {
+void add_model_passes(PassManager& passes, bool annotate_affinity, bool keeps_blocks) {
   // First, so that a node that no plugin can run becomes what it would be without the plugin.
   passes.addPass(passes::settle_alternatives());
   // While every op is still a node that the user named. Ops that later passes rewrite stay between the same two transfers.
@@ -48,6 +48,8 @@ void add_model_passes(PassManager& passes, bool annotate_affinity) {
   passes.addNestedPass<func::FuncOp>(passes::propagate_transposes());
   passes.addPass(createCanonicalizerPass());
   passes.addPass(createCSEPass());
+  // Where no kernel needs values, weights in blocks stay as files have them. For all devices alike, since a parameter has one form.
+  if (keeps_blocks) passes.addPass(passes::keep_blocks());
   // Quantized weights are read as stored; their scales are applied afterwards.
   passes.addNestedPass<func::FuncOp>(passes::keep_quantized());
   // Factors go into the filters while these are still in their plain layout.
@@ -402,7 +404,10 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     return succeeded(passes.run(target));
   };
   const Failure pass_failed{HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
-  if (!run_passes(*module, [&](PassManager& passes) { add_model_passes(passes, !options.affinity_path.empty()); })) return pass_failed;
+  const TargetDevices devices(options.targets, options.math);
+  const bool keeps_blocks = llvm::all_of(options.targets, [&](const auto& target) { return devices.reads_blocks(target.first); });
+  if (!run_passes(*module, [&](PassManager& passes) { add_model_passes(passes, !options.affinity_path.empty(), keeps_blocks); }))
+    return pass_failed;
   if (Failure failure = find_values(*module, parameters, parameter_files)) return failure;
   warn_of_unused_files(options, *module, parameter_files);
   if (!options.affinity_path.empty()) {
@@ -413,7 +418,6 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   std::vector<OwningOpRef<ModuleOp>> models;
   std::vector<emit::Combination> combinations;
   std::vector<emit::FamilyCode> codes;
-  const TargetDevices devices(options.targets, options.math);
   for (const std::vector<std::string>& of_slots : families) {
     models.push_back(module->clone());
     SmallVector<StringRef> names(of_slots.begin(), of_slots.end());

@@ -56,6 +56,11 @@ bool TargetDevices::reads_panels(llvm::StringRef family) const {
   return target && target->reads_panels();
 }
 
+bool TargetDevices::reads_blocks(llvm::StringRef family) const {
+  const targets::Target* target = target_of(family);
+  return target && target->reads_blocks();
+}
+
 bool TargetDevices::work_in_place(llvm::StringRef family, tx::DispatchOp region) const {
   const targets::Target* target = target_of(family);
   return target && target->works_in_place(region);

@@ -182,7 +182,9 @@ Value Graph::leave_to_file(const onnx::TensorProto& tensor, const std::string& n
   }
   files->note_taken(match);
   auto stored = RankedTensorType::get(ParameterFiles::stored_dims(match, type.getShape()), type.getElementType());
-  auto parameter = builder.create<tx::ParameterOp>(location, stored, builder.getStringAttr(match.name), builder.getStringAttr(match.scope));
+  auto blocks = match.entry->block ? builder.getStringAttr(match.entry->block->name) : StringAttr();
+  auto parameter =
+      builder.create<tx::ParameterOp>(location, stored, builder.getStringAttr(match.name), builder.getStringAttr(match.scope), blocks);
   left_[parameter] = {name, &tensor};
   if (!match.is_transposed) return parameter;
   return builder.create<tx::TransposeOp>(location, type, parameter, SmallVector<int64_t>{1, 0});

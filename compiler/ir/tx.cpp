@@ -90,6 +90,18 @@ AffineExpr element_count(RankedTensorType type) {
   return product;
 }
 
+const BlockType* block_type(StringRef name) {
+  static constexpr BlockType known[] = {{"Q4_0", 32, 18}, {"Q8_0", 32, 34}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210}};
+  const auto* found = llvm::find_if(known, [&](const BlockType& type) { return type.name == name; });
+  return found == std::end(known) ? nullptr : found;
+}
+
+std::optional<int64_t> block_row_bytes(const BlockType& type, int64_t values) {
+  int64_t bytes = 0;
+  if (values < 0 || values % type.elements != 0 || __builtin_mul_overflow(values / type.elements, type.bytes, &bytes)) return std::nullopt;
+  return bytes;
+}
+
 uint32_t element_type_code(Type type) {
   if (type.isF32()) return HEDDLE_TYPE_F32;
   if (type.isF64()) return HEDDLE_TYPE_F64;
@@ -523,6 +535,32 @@ LogicalResult ConcatOp::verify() {
 
 namespace {
 
+// Rows of values in blocks, [rows, bytes] of ui8.
+LogicalResult verify_blocks(Operation* op, StringRef blocks, RankedTensorType stored, int64_t values) {
+  const BlockType* type = block_type(blocks);
+  if (!type) return op->emitOpError("reads blocks of type '") << blocks << "', which kernels do not know";
+  if (stored.getRank() != 2 || !stored.hasStaticShape() || !stored.getElementType().isUnsignedInteger(8))
+    return op->emitOpError("reads blocks from ") << stored << ", not from rows of ui8";
+  if (block_row_bytes(*type, values) != stored.getDimSize(1))
+    return op->emitOpError("reads rows of ") << values << " values in blocks of type " << blocks << " from " << stored;
+  return success();
+}
+
+}  // namespace
+
+LogicalResult ParameterOp::verify() {
+  if (!getBlocks()) return success();
+  auto type = llvm::cast<RankedTensorType>(getType());
+  if (!getScope()) return emitOpError("is stored in blocks, but not left to a file: it has no scope");
+  if (llvm::isa<FloatType>(type.getElementType())) return success();
+  const BlockType* blocks = block_type(*getBlocks());
+  if (!blocks || type.getRank() != 2 || type.getDimSize(1) % blocks->bytes != 0)
+    return emitOpError("has ") << type << ", which is not a matrix in blocks of a type that kernels read";
+  return verify_blocks(*this, *getBlocks(), type, type.getDimSize(1) / blocks->bytes * blocks->elements);
+}
+
+namespace {
+
 // Floats may be multiplied with the integers of a quantized tensor, which may have a zero.
 LogicalResult verify_weights(Operation* op, Value zero, int64_t columns) {
   Type own = tensor(op->getOperand(0)).getElementType(), weights = tensor(op->getOperand(1)).getElementType();
@@ -554,6 +592,14 @@ LogicalResult MatmulOp::verify() {
     expected.back() = getAffineConstantExpr((*shape)[1], getContext());
     if (expected != extents(result)) return emitOpError("result extents do not fit");
     return verify_weights(*this, getZero(), (*shape)[1]);
+  }
+  if (getBlocks()) {
+    if (getZero() || !getTransposeRhs() || !lhs.getElementType().isF32() || !result.getElementType().isF32())
+      return emitOpError("reads blocks, so its rhs is transposed and has no zero, and it multiplies f32");
+    expected.back() = getAffineConstantExpr(rhs.getRank() == 2 ? rhs.getDimSize(0) : -1, getContext());
+    auto values = static_extent(depth);
+    if (!values || expected != extents(result)) return emitOpError("inner extents are not static, or result extents do not fit");
+    return verify_blocks(*this, *getBlocks(), rhs, *values);
   }
   if (rhs.getRank() != 2 && rhs.getRank() != lhs.getRank())
     return emitOpError("rhs has rank ") << rhs.getRank() << ", needs 2 or " << lhs.getRank();
@@ -636,7 +682,16 @@ LogicalResult GatherOp::verify() {
   SmallVector<AffineExpr> from = extents(input), expected(from.begin(), from.begin() + axis);
   llvm::append_range(expected, extents(indices));
   expected.append(from.begin() + axis + 1, from.end());
-  if (expected != extents(llvm::cast<RankedTensorType>(getType()))) return emitOpError("result extents do not fit");
+  auto result = llvm::cast<RankedTensorType>(getType());
+  if (getBlocks()) {
+    if (axis != 0 || input.getRank() != 2 || result.getRank() == 0 || !result.getElementType().isF32())
+      return emitOpError("reads blocks, so it takes rows of a matrix, and gives f32");
+    const int64_t values = result.getShape().back();
+    if (ShapedType::isDynamic(values)) return emitOpError("reads rows of blocks whose number of values is not static");
+    if (failed(verify_blocks(*this, *getBlocks(), input, values))) return failure();
+    expected.back() = getAffineConstantExpr(values, getContext());
+  }
+  if (expected != extents(result)) return emitOpError("result extents do not fit");
   return success();
 }
 

@@ -155,6 +155,17 @@ llvm::SmallVector<llvm::StringRef> slots_of(mlir::ModuleOp module);
 // Whether a transpose of a contraction's result makes its rows innermost. conv: [n, y, x, c] to [n, c, y, x]; matmul: [.., m, n] to [.., n, m].
 bool puts_rows_last(TransposeOp transpose, mlir::Operation* contraction);
 
+// A type of blocks in which files have values: `elements` consecutive values of a row in `bytes`. Those that kernels read are known here; the others are
+// converted when a module is loaded.
+struct BlockType {
+  llvm::StringLiteral name;  // as in GGUF
+  int64_t elements, bytes;
+};
+// Null if kernels do not read blocks of this type.
+const BlockType* block_type(llvm::StringRef name);
+// The bytes of a row of values in such blocks; nothing if the row is not a number of whole blocks.
+std::optional<int64_t> block_row_bytes(const BlockType& type, int64_t values);
+
 // What is subtracted from the integers on a contraction's right side, an f32 per column; null for nothing.
 mlir::Value zero_of(mlir::Operation* contraction);
 

@@ -81,10 +81,16 @@ def Tx_ParameterOp : Tx_PureOp<"parameter"> {
   let summary = "a named constant whose bytes live outside the IR";
   let description = [{
     Its bytes come from the importer's parameter store or, at load, from a file. With a scope, which may be empty, they always come from a file of
-    that scope. Scope and name together are unique in the module.
+    that scope. Scope and name together are unique in the module. `blocks` is the type of the blocks in which the file has the values (block_type).
+    They are converted when the module is loaded or, after heddle-keep-blocks, stay as they are: then the result has, in place of each row (last
+    dimension) of values, the bytes of its blocks, as ui8.
   }];
-  let arguments = (ins StrAttr:$name, OptionalAttr<StrAttr>:$scope);
+  let arguments = (ins StrAttr:$name, OptionalAttr<StrAttr>:$scope, OptionalAttr<StrAttr>:$blocks);
   let results = (outs Tx_Tensor:$result);
+  let builders = [OpBuilder<(ins "mlir::Type":$result, "mlir::StringAttr":$name, "mlir::StringAttr":$scope), [{
+    build($_builder, $_state, result, name, scope, mlir::StringAttr());
+  }]>];
+  let hasVerifier = 1;
   let assemblyFormat = "$name attr-dict `:` type($result)";
 }
 
@@ -201,8 +207,15 @@ def Tx_ConcatOp : Tx_PureOp<"concat", [Tx_Movement]> {
 }
 def Tx_GatherOp : Tx_PureOp<"gather", [Tx_LookUp, Tx_OnlyStages, Tx_TakesEpilogue]> {
   let summary = "slices of input along axis, chosen by integer indices (negative ones count from the end)";
-  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, I64Attr:$axis);
+  let description = [{With `blocks`, the input is a matrix whose rows are stored in blocks of this type, [rows, bytes of a row] of ui8, the axis is 0, and
+    the result has their values as f32.}];
+  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$indices, I64Attr:$axis, OptionalAttr<StrAttr>:$blocks);
   let results = (outs Tx_Tensor:$result);
+  let builders = [OpBuilder<(ins "mlir::Type":$result, "mlir::Value":$input, "mlir::Value":$indices, "mlir::IntegerAttr":$axis), [{
+    build($_builder, $_state, result, input, indices, axis, mlir::StringAttr());
+  }]>, OpBuilder<(ins "mlir::Type":$result, "mlir::Value":$input, "mlir::Value":$indices, "int64_t":$axis), [{
+    build($_builder, $_state, result, input, indices, $_builder.getI64IntegerAttr(axis), mlir::StringAttr());
+  }]>];
   let assemblyFormat = "$input `,` $indices attr-dict `:` type($input) `,` type($indices) `->` type($result)";
   let hasVerifier = 1;
 }
@@ -238,12 +251,13 @@ def Tx_MatmulOp : Tx_PureOp<"matmul", [Tx_Contraction, Tx_TakesEpilogue]> {
   let summary = "[batch..., M, K] x [batch..., K, N] or [K, N] -> [batch..., M, N]; batch extents are equal";
   let description = [{With transpose_lhs / transpose_rhs, the last two extents of that operand are swapped. A packed rhs (after
     heddle-pack-weights) is one-dimensional, with its [K, N] in `packed_shape`. If the lhs has floats, the rhs may
-    have integers of 8 or 16 bits, as quantizers write them: the factors are then the integers less their column's `zero`, [N] of f32, if given.}];
+    have integers of 8 or 16 bits, as quantizers write them: the factors are then the integers less their column's `zero`, [N] of f32, if given. With
+    `blocks`, the rhs is transposed and has its rows in blocks of this type: [N, bytes of K values] of ui8. The lhs has f32 then.}];
   let arguments = (ins Tx_Tensor:$lhs, Tx_Tensor:$rhs, Optional<Tx_Tensor>:$zero, UnitAttr:$transpose_lhs, UnitAttr:$transpose_rhs,
-                       OptionalAttr<DenseI64ArrayAttr>:$packed_shape);
+                       OptionalAttr<DenseI64ArrayAttr>:$packed_shape, OptionalAttr<StrAttr>:$blocks);
   let results = (outs Tx_Tensor:$result);
   let builders = [OpBuilder<(ins "mlir::Type":$result, "mlir::Value":$lhs, "mlir::Value":$rhs), [{
-    build($_builder, $_state, result, lhs, rhs, mlir::Value(), false, false, mlir::DenseI64ArrayAttr());
+    build($_builder, $_state, result, lhs, rhs, mlir::Value(), false, false, mlir::DenseI64ArrayAttr(), mlir::StringAttr());
   }]>];
   let assemblyFormat = [{
     $lhs `,` $rhs (`,` `zero` $zero^)? attr-dict `:` type($lhs) `,` type($rhs) (`,` type($zero)^)? `->` type($result)

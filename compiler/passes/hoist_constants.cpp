@@ -164,7 +164,8 @@ struct HoistConstants : PassWrapper<HoistConstants, OperationPass<ModuleOp>> {
     builder.create<func::ReturnOp>(module.getLoc(), results);
     for (auto [i, value] : llvm::enumerate(hoisted)) {
       OpBuilder at(value.getDefiningOp());
-      auto derived = at.create<tx::ParameterOp>(value.getLoc(), value.getType(), derived_name(i), /*scope=*/StringAttr());
+      auto derived =
+          at.create<tx::ParameterOp>(value.getLoc(), value.getType(), derived_name(i), /*scope=*/StringAttr(), /*blocks=*/StringAttr());
       if (slots[i]) derived->setAttr(tx::slot_attr, slots[i]);
       value.replaceAllUsesWith(derived);
     }

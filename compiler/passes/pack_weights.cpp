@@ -52,7 +52,7 @@ void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family, Wide
 
 void pack_rhs(tx::MatmulOp matmul, WidenedWeights& widened) {
   auto type = llvm::cast<RankedTensorType>(matmul.getRhs().getType());
-  if (matmul.getPackedShape() || type.getRank() != 2 || !can_pack(matmul.getLhs(), matmul.getRhs())) return;
+  if (matmul.getPackedShape() || matmul.getBlocks() || type.getRank() != 2 || !can_pack(matmul.getLhs(), matmul.getRhs())) return;
   if (widened.contains(matmul.getRhs()) && !matmul.getTransposeRhs()) return;
   OpBuilder builder(matmul);
   Value rhs = matmul.getRhs();

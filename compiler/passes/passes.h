@@ -24,6 +24,8 @@ class Devices {
   virtual bool has_kernel(llvm::StringRef family, tx::DispatchOp region, std::string* why_not) const = 0;
   // Whether their contractions read constant right sides in panels.
   virtual bool reads_panels(llvm::StringRef family) const = 0;
+  // Whether their kernels read weights in blocks as files have them, about as fast as values.
+  virtual bool reads_blocks(llvm::StringRef family) const = 0;
   // Whether kernels of the region are as fast if its result overwrites an operand of which each element is read only at its own place.
   virtual bool work_in_place(llvm::StringRef family, tx::DispatchOp region) const = 0;
   // Whether kernels of the region, which has a `pitch` (tx.dispatch), can store its rows apart from each other.
@@ -41,6 +43,8 @@ std::unique_ptr<mlir::Pass> settle_alternatives();
 std::unique_ptr<mlir::Pass> place_ops(bool annotate = false);
 std::unique_ptr<mlir::Pass> decompose_batch_norm();
 std::unique_ptr<mlir::Pass> propagate_transposes();
+// For modules all of whose kernels read blocks (Devices::reads_blocks).
+std::unique_ptr<mlir::Pass> keep_blocks();
 std::unique_ptr<mlir::Pass> keep_quantized();
 std::unique_ptr<mlir::Pass> fold_scales();
 std::unique_ptr<mlir::Pass> move_reshapes();

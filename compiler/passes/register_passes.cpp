@@ -12,6 +12,7 @@ void register_passes(const Devices& devices) {
   mlir::registerPass([] { return place_ops(); });
   mlir::registerPass(decompose_batch_norm);
   mlir::registerPass(propagate_transposes);
+  mlir::registerPass(keep_blocks);
   mlir::registerPass(keep_quantized);
   mlir::registerPass(fold_scales);
   mlir::registerPass(move_reshapes);

@@ -159,6 +159,12 @@ Scalar run(Operation* op, ArrayRef<Scalar> in, ArrayRef<int64_t> symbols) {
       .Case([&](arith::AndIOp) { return whole(x() & y()); })
       .Case([&](arith::OrIOp) { return whole(x() | y()); })
       .Case([&](arith::XOrIOp) { return whole(x() ^ y()); })
+      .Case([&](arith::ShLIOp) { return whole(y() < type.getIntOrFloatBitWidth() ? bits(in[0], type) << y() : 0); })
+      .Case([&](arith::ShRUIOp) { return whole(y() < type.getIntOrFloatBitWidth() ? bits(in[0], type) >> y() : 0); })
+      .Case([&](arith::BitcastOp) {  // of integers to f16, as decoders of blocks need it
+        if (!from.isInteger(16) || !type.isF16()) throw std::logic_error("bodies may only have bitcasts from i16 to f16");
+        return real(APFloat(APFloat::IEEEhalf(), APInt(16, bits(in[0], from))).convertToDouble());
+      })
       .Case([&](arith::CmpFOp op) { return whole(compare(op.getPredicate(), a(), b())); })
       .Case([&](arith::CmpIOp op) { return whole(compare(op.getPredicate(), in[0], in[1], from)); })
       .Case([&](arith::SelectOp) { return bits(in[0], from) ? in[1] : in[2]; })

@@ -82,10 +82,14 @@ Operation* RootStages::contract(Operation* root, StageBody& last, ArrayRef<Affin
   auto over = [&](ArrayRef<AffineExpr> place) { return over_domain(place, last.root_at, dims(rank, reduced)); };
   StageBody factors = body(rank + reduced);
   Value a = factors.element(lhs, over(places.lhs));
-  Value b = a ? factors.element(rhs, over(places.rhs)) : Value();
+  auto element_of_rhs = [&] {
+    if (matmul && matmul.getBlocks()) return factors.decoded(rhs, *matmul.getBlocks(), over(places.rhs));
+    return factors.element(rhs, over(places.rhs));
+  };
+  Value b = a ? element_of_rhs() : Value();
   if (!b) return nullptr;
   a = factors.widened(a, lhs, accumulator);
-  b = factors.widened(b, rhs, accumulator);
+  if (!matmul || !matmul.getBlocks()) b = factors.widened(b, rhs, accumulator);
   if (Value zero = tx::zero_of(root)) {
     AffineExpr column = getAffineDimExpr(static_cast<unsigned>(last.root_at.size()) - 1, context_);
     Value less = factors.element(zero, over({column}));

@@ -178,6 +178,8 @@ Value StageBody::make(Value value, ArrayRef<AffineExpr> at) {
   if (auto pad = llvm::dyn_cast<tx::PadOp>(op)) return element_of_pad(pad, at);
   if (op->hasTrait<tx::LookUp>()) {
     Exprs place = gathered_place(op, at);
+    auto gather = llvm::dyn_cast<tx::GatherOp>(op);
+    if (gather && gather.getBlocks()) return place.empty() ? Value() : decoded(gather.getInput(), *gather.getBlocks(), place);
     return place.empty() ? Value() : element(op->getOperand(0), place);
   }
   if (auto iota = llvm::dyn_cast<tx::IotaOp>(op)) return index_as_element(iota, at[iota.getDimension()]);

@@ -20,6 +20,8 @@ class StageBody {
 
   // The element of a value of the region at an index, in expressions over the domain's dimensions.
   mlir::Value element(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> at);
+  // The value, an f32, at a place of a matrix whose rows are stored in these blocks; `stored` is what may be read.
+  mlir::Value decoded(mlir::Value stored, llvm::StringRef blocks, llvm::ArrayRef<mlir::AffineExpr> at);
   // A factor, which is an element of `tensor`, converted to the type of the sums.
   mlir::Value widened(mlir::Value factor, mlir::Value tensor, mlir::Type type);
   // The element, converted to the tensor's element type.

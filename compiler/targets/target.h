@@ -32,6 +32,8 @@ class Target {
 
   // Whether contractions read constant right sides in panels, which a strategy makes from tx.pack.
   virtual bool reads_panels() const { return false; }
+  // Whether contractions and look-ups read weights in blocks (`blocks` of tx.matmul) about as fast as values.
+  virtual bool reads_blocks() const { return false; }
   // Whether a convolution with a constant filter should use the strategy "winograd".
   virtual bool prefers_winograd(tx::ConvOp) const { return false; }
   // Whether a contraction's kernel can read the broadcast operand of an element-wise op in its epilogue.

@@ -3,6 +3,7 @@
 // Called through OpenModule::report; the field names are part of the runtime's stable interface. Written without a tree: the report of a large module
 // has a megabyte.
 #include "core/open/module.h"
+#include "core/open/parameter_files.h"
 #include "heddle/ext/library.h"
 #include "sdk/module/element_types.h"
 #include "sdk/module/json.h"
@@ -251,9 +252,8 @@ void write_executables(JsonWriter& out, const mf::Module& meta) {
 void write_parameters_and_globals(JsonWriter& out, const mf::Module& meta) {
   out.key("parameters").open('[');
   for (const mf::Parameter* parameter : *meta.parameters()) {
-    const std::span<const int64_t> dims(parameter->dims()->data(), parameter->dims()->size());
     out.open('{').key("scope").text(parameter->scope()->string_view()).key("name").text(parameter->name()->string_view());
-    out.key("type").text(module::shape_text(parameter->element_type(), dims));
+    out.key("type").text(parameter_text(*parameter));
     out.key("size_bytes").number(parameter->size_bytes()).key("stored").boolean(parameter->stored()).close('}');
   }
   out.close(']').key("globals").open('[');

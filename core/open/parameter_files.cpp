@@ -104,13 +104,28 @@ bool has_dims(const module::ParameterEntry& entry, const module_format::Paramete
 }
 
 // "Q4_K[2,256]"
-std::string dtype_text(const module::ParameterEntry& entry) {
+std::string dtype_text(std::string_view dtype, const std::vector<int64_t>& dims) {
   std::vector<std::string> extents;
-  for (int64_t extent : entry.dims) extents.push_back(std::to_string(extent));
-  return module::type_text(entry.dtype, extents);
+  for (int64_t extent : dims) extents.push_back(std::to_string(extent));
+  return module::type_text(dtype, extents);
+}
+
+// Whether the tensor is stored in the blocks that the parameter is read as.
+bool has_such_blocks(const module::ParameterEntry& entry, const module_format::Parameter& parameter) {
+  return entry.block && entry.dtype == parameter.blocks()->string_view() && entry.dims.size() == 2 &&
+         entry.dims[0] == parameter.dims()->Get(0) && entry.dims[1] % entry.block->elements == 0 &&
+         entry.dims[1] / entry.block->elements == parameter.dims()->Get(1) / entry.block->bytes && entry.length == parameter.size_bytes();
 }
 
 }  // namespace
+
+std::string parameter_text(const module_format::Parameter& parameter) {
+  std::vector<int64_t> dims = dims_of(parameter);
+  if (!parameter.blocks()) return module::shape_text(parameter.element_type(), dims);
+  const module::BlockType* type = module::block_type(parameter.blocks()->string_view());
+  if (type) dims.back() = dims.back() / type->bytes * type->elements;
+  return dtype_text(parameter.blocks()->string_view(), dims);
+}
 
 Result<ParameterExtent> ParameterFiles::blocks_of(const File& file, const module::ParameterEntry& entry,
                                                   const module_format::Parameter& parameter) {
@@ -126,7 +141,8 @@ Result<ParameterExtent> ParameterFiles::blocks_of(const File& file, const module
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
                  "heddle: reading parameter {} from {} failed: the module expects {}, the file has {}, whose values are f32, f16 or "
                  "bf16 as the module wants them; give the file that was written for this model, or compile the model again",
-                 module::in_quotes(entry.name), file.path, module::shape_text(type, dims_of(parameter)), dtype_text(entry));
+                 module::in_quotes(entry.name), file.path, module::shape_text(type, dims_of(parameter)),
+                 dtype_text(entry.dtype, entry.dims));
   }
   return ParameterExtent{file.descriptor, entry.offset, entry.length, file.identity, file.path, entry.block, type, parameter.size_bytes()};
 }
@@ -206,12 +222,21 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
                  "--params {}{}FILE",
                  shown, module.path(), scope, scope, scope.empty() ? "" : "=");
   }
-  if (entry->block) {
+  if (entry->block && !parameter.blocks()) {
     Result<ParameterExtent> blocks = blocks_of(*file, *entry, parameter);
     if (blocks.ok()) blocks->source = of;
     return blocks;
   }
-  const bool is_such = entry->is_untyped || (entry->element_type == parameter.element_type() && has_dims(*entry, parameter));
+  const bool is_such =
+      entry->is_untyped || (parameter.blocks() ? has_such_blocks(*entry, parameter)
+                                               : entry->element_type == parameter.element_type() && has_dims(*entry, parameter));
+  if (!is_such && parameter.blocks()) {
+    return error(
+        HEDDLE_STATUS_INVALID_ARGUMENT,
+        "heddle: reading parameter {} from {} failed: the module reads blocks of {}, the file has {}; give a file with such blocks, or "
+        "compile the model again with this one as --params-in",
+        shown, file->path, parameter_text(parameter), dtype_text(entry->dtype, entry->dims));
+  }
   if (!is_such || entry->length != parameter.size_bytes()) {
     return error(HEDDLE_STATUS_INVALID_ARGUMENT,
                  "heddle: reading parameter {} from {} failed: the module expects {}, the file has {} of {}; give the file that was "

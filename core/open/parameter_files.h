@@ -32,6 +32,9 @@ struct ParameterExtent {
   std::string_view pattern = {};  // repeated up to `length` instead of read, unless it is empty; borrowed like the path
 };
 
+// "f32[2,64]", or "Q8_0[2,64]" for a parameter that is read as blocks.
+std::string parameter_text(const module_format::Parameter& parameter);
+
 class ParameterFiles {
  public:
   struct Named {

@@ -190,6 +190,12 @@ class ModuleChecker {
     if (parameter.size_bytes() != *bytes) {
       return broken("size of ", parameter.size_bytes(), " bytes, its shape ", shape_text(parameter.element_type(), dims), " has ", *bytes);
     }
+    if (parameter.blocks()) {
+      if (Status bad = verify_name(parameter.blocks(), false, "type of blocks", budget_)) return bad;
+      if (parameter.stored() || parameter.element_type() != HEDDLE_TYPE_U8 || dims.size() != 2)
+        return broken("it has blocks, and is stored or has ", shape_text(parameter.element_type(), dims),
+                      "; blocks are rows of u8 in a file");
+    }
     if (!parameter.stored()) return std::nullopt;
     if (Status bad = verify_range(parameter.data(), sizes_.parameters, kSectionAlignment, "parameters")) return bad;
     if (parameter.data()->length() != *bytes) return broken(parameter.data()->length(), " of ", *bytes, " bytes are stored");

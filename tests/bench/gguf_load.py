@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Loading weights that a GGUF file stores in blocks, beside the same weights as bf16 in a safetensors file, and beside reading the files alone.
 
-    gguf_load.py [--device cuda:0] [--gigabytes 8] [--type bf16] [--formats bf16,Q8_0,Q4_K] [--cold]
+    gguf_load.py [--device cuda:0] [--gigabytes 8] [--type bf16] [--formats bf16,Q8_0,Q4_K] [--cold] [--use rows|products] [--kept] [--mmap]
 
 --gigabytes is the size of the values in the model's type. All files are in the page cache or, with --cold, not: their pages are dropped before each
 measurement. `read` is the time in which several threads read the file by
 pread, each over and over into a megabyte of ordinary memory of its own, and nothing else; it alternates with `load`, which is the creation of an instance,
 from call to ready. `first` is the first load of the process, in which a GPU's driver also pins its memory and compiles the kernels that decode. With
-PyTorch, `copy` is the time in which the file's bytes are copied from pinned memory to the GPU. One row of each weight is compared with NumPy's values.
+PyTorch, `copy` is the time in which the file's bytes are copied from pinned memory to the GPU. Two rows of each weight, or their products with a vector,
+are compared with NumPy's values.
+
+--use products multiplies --batch rows with every weight, instead of looking a row up in each; then `call` is the time of a call, after the first one, and
+`first call` that of the first one after a load. --kept compiles the module for the blocks of the file (`--params-in`), which its kernels read; else it takes
+values. --mmap maps the files where tensors are aligned for it.
 """
 import argparse
 import concurrent.futures
@@ -95,13 +100,25 @@ def write_file(path, name, rows, content):
                 file.write(b"\0" * (-size % 32))
 
 
-def write_model(path, rows, dtype):
+def write_products(path, rows, batch, blocks):
+    """Products with each tensor, transposed, in the tx dialect: an ONNX file would contain the weights."""
+    x, weight, y = f"tensor<{batch}x{COLUMNS}xf32>", f"tensor<{rows}x{COLUMNS}xf32>", f"tensor<{batch}x{rows}xf32>"
+    results = ", ".join(f'{y} {{tx.name = "y{i}"}}' for i in range(TENSORS))
+    lines = [f'module {{\n  func.func @main(%x: {x} {{tx.name = "x"}}) -> ({results}) {{']
+    for i in range(TENSORS):
+        lines.append(f'    %w{i} = tx.parameter "w{i}" {blocks}: {weight}')
+        lines.append(f"    %y{i} = tx.matmul %x, %w{i} {{transpose_rhs}} : {x}, {weight} -> {y}")
+    lines.append(f"    return {', '.join(f'%y{i}' for i in range(TENSORS))} : {', '.join([y] * TENSORS)}\n  }}\n}}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def write_model(path, rows, dtype, blocks):
     """One row of each tensor, in the tx dialect: an ONNX file would contain the weights."""
     table, row = f"tensor<{rows}x{COLUMNS}x{dtype}>", f"tensor<1x{COLUMNS}x{dtype}>"
     results = ", ".join(f'{row} {{tx.name = "y{i}"}}' for i in range(TENSORS))
     lines = [f'module {{\n  func.func @main(%ids: tensor<1xi64> {{tx.name = "ids"}}) -> ({results}) {{']
     for i in range(TENSORS):
-        lines.append(f'    %w{i} = tx.parameter "w{i}" : {table}')
+        lines.append(f'    %w{i} = tx.parameter "w{i}" {blocks}: {table}')
         lines.append(f"    %g{i} = tx.gather %w{i}, %ids {{axis = 0 : i64}} : {table}, tensor<1xi64> -> {row}")
     lines.append(f"    return {', '.join(f'%g{i}' for i in range(TENSORS))} : {', '.join([row] * TENSORS)}\n  }}\n}}")
     path.write_text("\n".join(lines) + "\n")
@@ -163,6 +180,24 @@ def check(instance, name, content, rows, dtype):
                 raise SystemExit(f"{name}: value {at} of row {row} of w{i} is 0x{got[at]:x}, expected 0x{expected[at]:x}")
 
 
+def check_products(instance, name, content, rows, x):
+    started = time.perf_counter()
+    call, results = instance.function().prepare(x)  # and calls
+    first = time.perf_counter() - started
+    for row in (0, rows - 1):
+        values = row_values(name, content, row % TILE_ROWS).astype(np.float64)
+        for i, result in enumerate(results):
+            got, expected, scale = result.numpy()[:, row], x @ values, np.abs(x) @ np.abs(values)
+            if np.max(np.abs(got - expected) / scale) > 1e-5:
+                raise SystemExit(f"{name}: product {i} with row {row} is {got}, expected {expected}")
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return first, statistics.median(times)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu:0")
@@ -173,23 +208,42 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=min(16, len(os.sched_getaffinity(0))), help="of reading alone")
     parser.add_argument("--config", default="", help="more of heddle.toml")
+    parser.add_argument("--use", choices=("rows", "products"), default="rows", help="of the weights")
+    parser.add_argument("--batch", type=int, default=1, help="rows that are multiplied")
+    parser.add_argument("--kept", action="store_true", help="the module reads blocks as the file has them; the type is f32")
+    parser.add_argument("--mmap", action="store_true", help='param_io.method = ["mmap", "buffered"]')
     options = parser.parse_args()
+    if options.kept or options.use == "products":
+        options.type = "f32"
+    if options.mmap:
+        options.config += '\nparam_io.method = ["mmap", "buffered"]\n'
     rows = max(TILE_ROWS, int(options.gigabytes * 1e9) // (TENSORS * COLUMNS * WIDTHS[options.type]))
     with tempfile.TemporaryDirectory(prefix="heddle-bench-") as temporary:
         folder = pathlib.Path(temporary)
-        write_model(folder / "rows.mlir", rows, options.type)
         target = "cpu,cuda" if "cuda" in options.device else "cpu"
-        subprocess.run([heddle_ctypes.command_path(), "compile", folder / "rows.mlir", "-o", folder / "rows.heddle", "--target", target], check=True,
-                       stderr=subprocess.DEVNULL)
+        x = np.random.default_rng(2).standard_normal((options.batch, COLUMNS), dtype=np.float32)
         runtime = heddle_ctypes.Runtime(f"version = 1\n{options.config}")
-        module = runtime.open(folder / "rows.heddle")
+
+        def compiled(name):
+            """A module for the file, or for files of any type."""
+            blocks = f'{{scope = "", blocks = "{name}"}} ' if options.kept and name in GGUF_TYPES else ""
+            if options.use == "products":
+                write_products(folder / "model.mlir", rows, options.batch, blocks)
+            else:
+                write_model(folder / "model.mlir", rows, options.type, blocks)
+            subprocess.run([heddle_ctypes.command_path(), "compile", folder / "model.mlir", "-o", folder / "model.heddle", "--target", target], check=True,
+                           stderr=subprocess.DEVNULL)
+            return runtime.open(folder / "model.heddle")
+
         print(f"{options.device}: {TENSORS} weights {options.type}[{rows},{COLUMNS}], {TENSORS * rows * COLUMNS * WIDTHS[options.type] / 1e9:.2f} GB; "
               f"{options.threads} threads read; {'cold' if options.cold else 'cached'}; medians of {options.rounds} rounds, ms")
-        print("| file | GB | read | copy | first | load | load / read | load / max(read, copy) |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+        print("| file | GB | read | copy | first | load | load / read | load / max(read, copy) | first call | call |\n"
+              "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
         for name in options.formats.split(","):
             if name == "bf16" and options.type != "bf16":
                 continue
             path, content = folder / ("bf16.safetensors" if name == "bf16" else f"{name}.gguf"), tile(name, np.random.default_rng(1))
+            module = compiled(name)
             write_file(path, name, rows, content)
             read_alone(path, options.threads)
 
@@ -204,7 +258,11 @@ def main():
                 return time.perf_counter() - started, instance
 
             first, instance = load()
-            check(instance, name, content, rows, options.type)
+            first_call, call = None, None
+            if options.use == "products":
+                first_call, call = check_products(instance, name, content, rows, x)
+            else:
+                check(instance, name, content, rows, options.type)
             del instance
             reads, loads, copies = [], [], []
             for _ in range(options.rounds):
@@ -216,7 +274,8 @@ def main():
             copy = None if None in copies else statistics.median(copies)
             copied = "" if copy is None else f"{copy * 1e3:.1f}"
             print(f"| {name} | {path.stat().st_size / 1e9:.2f} | {read * 1e3:.1f} | {copied} | {first * 1e3:.1f} | {loaded * 1e3:.1f} | "
-                  f"{loaded / read:.2f} | {loaded / max(read, copy or 0):.2f} |", flush=True)
+                  f"{loaded / read:.2f} | {loaded / max(read, copy or 0):.2f} | {'' if first_call is None else f'{first_call * 1e3:.1f}'} | "
+                  f"{'' if call is None else f'{call * 1e3:.2f}'} |", flush=True)
             path.unlink()
 
 

@@ -10,6 +10,7 @@
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "sdk/module/block_types.h"
 
 using namespace mlir;
 using namespace heddle;
@@ -264,8 +265,20 @@ class Evaluator {
     });
   }
 
+  // The values of rows of blocks.
+  static Tensor decoded(const Tensor& rows, std::optional<StringRef> blocks) {
+    if (!blocks) return rows;
+    const module::BlockType& type = *module::block_type(blocks->str());
+    std::vector<std::byte> bytes;
+    for (double byte : rows.data) bytes.push_back(static_cast<std::byte>(byte));
+    const size_t count = bytes.size() / type.bytes;
+    std::vector<float> values(count * type.elements);
+    module::decode_blocks(type, bytes.data(), count, HEDDLE_TYPE_F32, reinterpret_cast<std::byte*>(values.data()));
+    return {{rows.shape[0], rows.shape[1] / type.bytes * type.elements}, std::vector<double>(values.begin(), values.end())};
+  }
+
   void gather(tx::GatherOp op, Tensor& result) {
-    const Tensor& input = get(op.getInput());
+    const Tensor input = decoded(get(op.getInput()), op.getBlocks());
     const Tensor& indices = get(op.getIndices());
     size_t axis = static_cast<size_t>(op.getAxis()), rank = indices.shape.size();
     for_each(result.shape, [&](const Index& index, int64_t position) {
@@ -309,7 +322,7 @@ class Evaluator {
 
   void matmul(tx::MatmulOp op, Tensor& result) {
     const Tensor& lhs = get(op.getLhs());
-    const Tensor& rhs = get(op.getRhs());
+    const Tensor rhs = decoded(get(op.getRhs()), op.getBlocks());
     size_t rank = lhs.shape.size(), rhs_rank = rhs.shape.size();
     int64_t depth = lhs.shape[rank - (op.getTransposeLhs() ? 2 : 1)];
     auto lhs_strides = strides_of(lhs.shape), rhs_strides = strides_of(rhs.shape);

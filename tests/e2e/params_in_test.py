@@ -198,6 +198,41 @@ class ParamsIn(HeddleTestCase):
         self.module.unlink()
         self.assertIn("the model has f64[3,256], the file has Q4_K[3,256]", self.refuse(1, "--params-in", file, model=wrong))
 
+    def test_blocks_stay_as_they_are_where_kernels_read_them(self):
+        """A table of rows, which is the last matrix, too, and a matrix in other blocks."""
+        for table_type, matrix_type in (("Q8_0", "Q4_K"), ("Q6_K", "Q5_K"), ("Q4_0", "Q8_0")):
+            (table, rows), (matrix, columns) = random_blocks(table_type, 256, 1), random_blocks(matrix_type, 256, 2)
+            file = self.folder / "w.gguf"
+            write_gguf(file, [("table", BLOCKS[table_type][0], [3, 256], table), ("matrix", BLOCKS[matrix_type][0], [3, 256], matrix)])
+            nodes = [helper.make_node("Gather", ["table", "ids"], ["x"]), helper.make_node("Gemm", ["x", "matrix", "bias"], ["y"], transB=1),
+                     helper.make_node("Transpose", ["table"], ["across"]), helper.make_node("MatMul", ["x", "across"], ["z"])]
+            model = save(self.folder / "blocks.onnx", nodes, [info("ids", ["n"], TensorProto.INT64)], [info("y", ["n", 3]), info("z", ["n", 3])],
+                         [absent("table", 3, 256), absent("matrix", 3, 256), numpy_helper.from_array(np.array([1, 2, 3], F32), "bias")])
+            self.compile_with(model, "--params-in", file)
+            shown = self.succeed("explain", self.module, "--full").stdout
+            self.assertRegex(shown, fr"table +{table_type}\[3,256\]")
+            self.assertRegex(shown, fr"matrix +{matrix_type}\[3,256\]")
+            self.assertIn("no error", self.succeed("params", "verify", file, "--module", self.module).stdout)
+            for ids in ([2], [0, -1, 1, 2, 0, 1]):
+                y, z = self.folder / "y.npy", self.folder / "z.npy"
+                np.save(self.folder / "ids.npy", np.array(ids, np.int64))
+                given = ("--input", f"ids=@{self.folder / 'ids.npy'}", "--params", file, "--output", f"y=@{y}", "--output", f"z=@{z}")
+                for mode in ((), ("--param-mode", "preload")):
+                    ran = self.succeed("run", self.module, *given, "--statistics", *mode)
+                    x = rows[ids]
+                    scale = np.abs(x) @ np.abs(columns).T
+                    self.assertLess(np.max(np.abs(np.load(y) - (x @ columns.T + [1, 2, 3])) / scale), 1e-6)
+                    self.assertLess(np.max(np.abs(np.load(z) - x @ rows.T) / (np.abs(x) @ np.abs(rows).T)), 1e-6)
+                    self.assertRegex(ran.stdout + ran.stderr, fr'"bytes_read": ?{len(table) + len(matrix)}\b')
+            # Of other blocks there is another module.
+            write_gguf(file, [("table", BLOCKS["Q4_1"][0], [3, 256], random_blocks("Q4_1", 256)[0]), ("matrix", BLOCKS[matrix_type][0], [3, 256], matrix)])
+            error = self.fail_with(1, "run", self.module, *given).stderr
+            self.assertIn(f"the module reads blocks of {table_type}[3,256], the file has Q4_1[3,256]; give a file with such blocks, or compile", error)
+            self.assertRegex(heddle("params", "verify", file, "--module", self.module).stdout, fr"table +type +the module needs {table_type}\[3,256\]")
+            self.compile_with(model, "--params-in", file)  # kernels do not read Q4_1
+            self.assertRegex(self.succeed("explain", self.module, "--full").stdout, r"table +f32\[3,256\]")
+            self.succeed("run", self.module, *given)
+
     def test_files_without_types(self):
         file, w = self.folder / "a.irpa", np.arange(12, dtype=F32).reshape(3, 4)
         write_irpa(file, [("w", w.tobytes())])

@@ -122,6 +122,11 @@ Wrong check_hash(const module_format::Parameter& parameter, const Checkpoint& ch
   return {};
 }
 
+// "Q8_0[2,64]" of rows of blocks.
+std::string blocks_text(const module::BlockType& type, const std::vector<int64_t>& dims) {
+  return module::type_text(type.name, std::vector{std::to_string(dims[0]), std::to_string(dims[1] / type.bytes * type.elements)});
+}
+
 // Checks the parameters that the module reads from files, of all scopes or of one. Returns how many it needs, and their scopes.
 Wrong check_module(const module::Module& module, const Options& options, const std::string* scope, const Checkpoint& checkpoint,
                    Json& problems, std::set<std::string>& scopes, uint64_t& wanted) {
@@ -135,7 +140,8 @@ Wrong check_module(const module::Module& module, const Options& options, const s
     const std::string name = parameter->name()->str();
     const std::vector<int64_t> dims(parameter->dims()->begin(), parameter->dims()->end());
     const std::string in_scope = parameter->scope()->size() > 0 ? " in scope '" + parameter->scope()->str() + "'" : "";
-    const std::string expected = module::shape_text(parameter->element_type(), dims) + in_scope;
+    const module::BlockType* blocks = parameter->blocks() ? module::block_type(parameter->blocks()->string_view()) : nullptr;
+    const std::string expected = (blocks ? blocks_text(*blocks, dims) : module::shape_text(parameter->element_type(), dims)) + in_scope;
     const StoredTensor* tensor = checkpoint.find(name);
     if (!tensor) {
       problems.push_back(problem(name, "missing", "the module needs " + expected + ", the file has no tensor of that name"));
@@ -145,6 +151,13 @@ Wrong check_module(const module::Module& module, const Options& options, const s
         continue;
       }
       problems.push_back(problem(name, "shape", "the module needs " + expected + ", the file has " + tensor->shape_text()));
+    } else if (parameter->blocks()) {
+      if (blocks && tensor->block == blocks && tensor->length == parameter->size_bytes() &&
+          tensor->shape_text() == blocks_text(*blocks, dims)) {
+        found.emplace_back(parameter, tensor);
+        continue;
+      }
+      problems.push_back(problem(name, "type", "the module needs " + expected + ", the file has " + tensor->shape_text()));
     } else if (tensor->block ? !tensor->has_values() || !module::decodes_to(parameter->element_type())
                              : tensor->type_text() != module::element_type_name(parameter->element_type())) {
       problems.push_back(problem(name, "type", "the module needs " + expected + ", the file has " + tensor->shape_text()));

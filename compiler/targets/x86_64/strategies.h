@@ -15,6 +15,7 @@ namespace heddle::targets::x86_64 {
 HEDDLE_STRATEGY(pack);       // weights into panels, once at load
 HEDDLE_STRATEGY(depthwise);  // convolutions with one channel and one column per group: vectors over channels, read directly from the image
 HEDDLE_STRATEGY(winograd);   // convolutions of 3 x 3 with fewer products
+HEDDLE_STRATEGY(blocks);     // matmul with weights that are decoded from blocks
 HEDDLE_STRATEGY(microkernel);    // matmul and convolution of f32
 HEDDLE_STRATEGY(siblings);       // several of these that do not depend on each other
 HEDDLE_STRATEGY(attention);      // softmax between two matrix products

@@ -52,6 +52,7 @@ class X86Target final : public Target {
     add("pack", plans_pack, emit_pack, false);
     add("depthwise", plans_depthwise, emit_depthwise, false);
     add("winograd", plans_winograd, emit_winograd, false);
+    add("blocks", plans_blocks, emit_blocks, true);
     add("microkernel", plans_microkernel, emit_microkernel, false);
     add("siblings", plans_siblings, emit_siblings, false);
     add("attention", plans_attention, emit_attention, true);
@@ -66,6 +67,7 @@ class X86Target final : public Target {
 
   const Strategies& strategies() const override { return strategies_; }
   bool reads_panels() const override { return true; }
+  bool reads_blocks() const override { return true; }
   bool prefers_winograd(tx::ConvOp conv) const override { return x86_64::prefers_winograd(conv); }
   bool reads_behind_contraction(tx::BroadcastOp broadcast) const override { return Epilogue::takes(broadcast); }
   int64_t results_at_once() const override { return 16; }
