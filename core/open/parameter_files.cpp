@@ -121,7 +121,7 @@ bool has_such_blocks(const module::ParameterEntry& entry, const module_format::P
 
 std::string parameter_text(const module_format::Parameter& parameter) {
   std::vector<int64_t> dims = dims_of(parameter);
-  if (!parameter.blocks()) return module::shape_text(parameter.element_type(), dims);
+  if (!is_in_blocks(parameter)) return module::shape_text(parameter.element_type(), dims);
   const module::BlockType* type = module::block_type(parameter.blocks()->string_view());
   if (type) dims.back() = dims.back() / type->bytes * type->elements;
   return dtype_text(parameter.blocks()->string_view(), dims);
@@ -222,15 +222,15 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
                  "--params {}{}FILE",
                  shown, module.path(), scope, scope, scope.empty() ? "" : "=");
   }
-  if (entry->block && !parameter.blocks()) {
+  if (entry->block && !is_in_blocks(parameter)) {
     Result<ParameterExtent> blocks = blocks_of(*file, *entry, parameter);
     if (blocks.ok()) blocks->source = of;
     return blocks;
   }
   const bool is_such =
-      entry->is_untyped || (parameter.blocks() ? has_such_blocks(*entry, parameter)
-                                               : entry->element_type == parameter.element_type() && has_dims(*entry, parameter));
-  if (!is_such && parameter.blocks()) {
+      entry->is_untyped || (is_in_blocks(parameter) ? has_such_blocks(*entry, parameter)
+                                                    : entry->element_type == parameter.element_type() && has_dims(*entry, parameter));
+  if (!is_such && is_in_blocks(parameter)) {
     return error(
         HEDDLE_STATUS_INVALID_ARGUMENT,
         "heddle: reading parameter {} from {} failed: the module reads blocks of {}, the file has {}; give a file with such blocks, or "

@@ -140,7 +140,8 @@ Wrong check_module(const module::Module& module, const Options& options, const s
     const std::string name = parameter->name()->str();
     const std::vector<int64_t> dims(parameter->dims()->begin(), parameter->dims()->end());
     const std::string in_scope = parameter->scope()->size() > 0 ? " in scope '" + parameter->scope()->str() + "'" : "";
-    const module::BlockType* blocks = parameter->blocks() ? module::block_type(parameter->blocks()->string_view()) : nullptr;
+    const bool is_in_blocks = parameter->blocks() && parameter->blocks()->size() > 0;
+    const module::BlockType* blocks = is_in_blocks ? module::block_type(parameter->blocks()->string_view()) : nullptr;
     const std::string expected = (blocks ? blocks_text(*blocks, dims) : module::shape_text(parameter->element_type(), dims)) + in_scope;
     const StoredTensor* tensor = checkpoint.find(name);
     if (!tensor) {
@@ -151,7 +152,7 @@ Wrong check_module(const module::Module& module, const Options& options, const s
         continue;
       }
       problems.push_back(problem(name, "shape", "the module needs " + expected + ", the file has " + tensor->shape_text()));
-    } else if (parameter->blocks()) {
+    } else if (is_in_blocks) {
       if (blocks && tensor->block == blocks && tensor->length == parameter->size_bytes() &&
           tensor->shape_text() == blocks_text(*blocks, dims)) {
         found.emplace_back(parameter, tensor);
