@@ -78,6 +78,7 @@ Result Backend::start(uint64_t retain_bytes, const char** out_step) {
   release_ = reinterpret_cast<decltype(release_)>(look_up("zexDriverReleaseImportedPointer"));
   if (!release_) import_ = nullptr;
   capabilities_.registers_host = import_ || facts.reaches_all_memory;
+  capabilities_.copies_to_peers = std::all_of(all_.begin(), all_.end(), [&](const Facts& other) { return reaches(other.place); });
   *out_step = "asking how it is";
   if (Result bad = check_context()) return bad;
   context_ = reinterpret_cast<stream::Context>(facts.place.device);
@@ -227,13 +228,10 @@ Result Backend::copy_2d(const Copy2d& copy, Stream on) noexcept {
 // Where there is no access, the runtime copies through host memory, since link() says so.
 Result Backend::copy_peer(Address to, stream::Context to_context, Address from, stream::Context from_context, uint64_t bytes,
                           Stream on) noexcept {
-  const stream::Context other = to_context == context_ ? from_context : to_context;
-  ze_bool_t reaches = other == context_;
-  if (!reaches) {
-    const ze_result_t asked = api.zeDeviceCanAccessPeer(facts.place.device, reinterpret_cast<ze_device_handle_t>(other), &reaches);
-    if (asked != ZE_RESULT_SUCCESS) return seen(asked);
-  }
-  return reaches ? copy(to, from, bytes, on) : ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+  const auto other = reinterpret_cast<ze_device_handle_t>(to_context == context_ ? from_context : to_context);
+  const auto found = std::find_if(all_.begin(), all_.end(), [&](const Facts& known) { return known.place.device == other; });
+  if (found == all_.end() || !reaches(found->place)) return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+  return copy(to, from, bytes, on);
 }
 Result Backend::fill(const Fill& fill, Stream on) noexcept {
   return guarded([&] { return commands(on).fill(pointer(fill.to), fill.value, fill.unit, fill.count); });
@@ -294,11 +292,16 @@ void Backend::memory_info(uint64_t* out_free, uint64_t* out_total) noexcept {
   *out_total = facts.memory_bytes;
   *out_free = facts.memory_bytes > used ? facts.memory_bytes - used : 0;
 }
+// Access needs no step of its own.
 Result Backend::enable_peer(stream::Backend& other) noexcept {
-  ze_bool_t reaches = false;
-  const ze_result_t asked = api.zeDeviceCanAccessPeer(facts.place.device, static_cast<Backend&>(other).facts.place.device, &reaches);
-  if (asked != ZE_RESULT_SUCCESS) return seen(asked);
-  return reaches ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+  return reaches(static_cast<Backend&>(other).facts.place) ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+}
+// Whether copies of this device reach memory of the other. Memory of another driver is of another context.
+bool Backend::reaches(const Place& other) const noexcept {
+  if (other.device == facts.place.device) return true;
+  ze_bool_t found = false;
+  if (other.driver != facts.place.driver) return false;
+  return api.zeDeviceCanAccessPeer(facts.place.device, other.device, &found) == ZE_RESULT_SUCCESS && found;
 }
 
 // Eight bytes of host memory.

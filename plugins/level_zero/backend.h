@@ -117,6 +117,7 @@ class Backend : public stream::Backend {
   template <class F>
   Result guarded(const F& function) noexcept;
   Result allocate(uint64_t bytes, bool pooled, Address* out) noexcept;
+  bool reaches(const Place& other) const noexcept;
   uint64_t* take_stamp();
 
   const Settings settings_;

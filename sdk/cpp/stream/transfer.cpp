@@ -13,8 +13,9 @@ constexpr uint64_t kLargest = uint64_t{256} << 10;  // maximum bytes that go thr
 
 heddle_status_t* transfer_properties(heddle_device_t* handle, heddle_transfer_properties_t* out) noexcept {
   heddle_transfer_properties_t properties = {};
-  properties.flags = HEDDLE_TRANSFER_PEER;
-  properties.staging_bytes = Device::from(handle)->instance->options.staging_bytes;
+  const Device* device = Device::from(handle);
+  properties.flags = device->backend.capabilities().copies_to_peers ? HEDDLE_TRANSFER_PEER : 0;
+  properties.staging_bytes = device->instance->options.staging_bytes;
   sdk::write_struct(properties, out);
   return nullptr;
 }

@@ -85,10 +85,11 @@ struct Capabilities {
   // wait_word is called only once the write_word that it is to wait for has returned: for streams that wait for an event which write_word records, and
   // for streams that share hardware queues, where work behind a wait that comes too early would never start.
   bool waits_follow_writes = false;
-  bool polls_words = false;    // a word changes when poll_word looks
-  bool registers_host = true;  // register_host
-  Result out_of_memory = 1;    // the result of an allocation that can never succeed
-  Result unsupported = 1;      // the result of a function that the vendor does not have
+  bool polls_words = false;     // a word changes when poll_word looks
+  bool registers_host = true;   // register_host
+  bool copies_to_peers = true;  // copy_peer, between this device and each other one of the vendor
+  Result out_of_memory = 1;     // the result of an allocation that can never succeed
+  Result unsupported = 1;       // the result of a function that the vendor does not have
 };
 
 class Backend {
