@@ -91,7 +91,7 @@ class Packages(unittest.TestCase):
         ours = {package: [one for one in self.depends(package) if one.startswith("heddle")] for package in self.fields}
         expected = {package: [] for package in ("heddle-page", "heddle-params", "heddle-runtime", "heddle-tools")}
         expected |= {package: [f"heddle-runtime (= {version})"] for package in ("heddle-compiler", "heddle-dev", "heddle-profile", "heddle-validation")}
-        expected |= {f"heddle-{name}": [f"heddle-runtime (>= {'.'.join(version.split('.')[:2])})"] for name in plugins()}
+        expected |= {f"heddle-{name.replace('_', '-')}": [f"heddle-runtime (>= {'.'.join(version.split('.')[:2])})"] for name in plugins()}
         self.assertEqual({package: ours[package] for package in expected}, expected)
         self.assertEqual(self.fields["heddle-runtime"]["Recommends"], "heddle-cpu, heddle-pool")
 

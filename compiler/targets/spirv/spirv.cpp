@@ -109,6 +109,7 @@ class SpirvKernelBuilder final : public KernelBuilder {
     Value first = builder.create<spirv::PtrAccessChainOp>(location, bytes.getType(), bytes, start, ValueRange());
     shared_bytes_ +=
         static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(count) * memory.getIntOrFloatBitWidth() / 8, local_alignment));
+    if (memory.isInteger(8)) return first;
     return builder.create<spirv::BitcastOp>(location, pointer_to(memory), first);
   }
   int64_t shared_bytes() const override { return shared_bytes_; }

@@ -103,7 +103,8 @@ foreach(manifest IN LISTS manifests)
   if(NOT text MATCHES "\ndescription = \"([^\n]+)\"\n")
     message(FATAL_ERROR "${manifest}: [plugin] has no description, which the package needs as well")
   endif()
-  heddle_package(${component} NAME heddle-${component} SECTION libs
+  string(REPLACE "_" "-" package ${component})  # names of Debian packages have no underscore
+  heddle_package(${component} NAME heddle-${package} SECTION libs
     DEPENDS "heddle-runtime (>= ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})"
     SUMMARY "${CMAKE_MATCH_1}" TEXT "The plugin heddle.${component} of Heddle.")
 endforeach()
