@@ -271,9 +271,7 @@ HIP hipDeviceGetUuid(char* out, int device) {
   return result(api().cuDeviceGetUuid(reinterpret_cast<CUuuid*>(out), device));
 }
 HIP hipDeviceGetAttribute(int* out, int which, int device) {
-  *out = which == hip::kUnifiedAddressing      ? attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, device)
-         : which == hip::kMemoryPoolsSupported ? attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device)
-                                               : 0;
+  *out = which == hip::kMemoryPoolsSupported ? attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device) : 0;
   return 0;
 }
 HIP hipDeviceCanAccessPeer(int* out, int device, int peer) {
