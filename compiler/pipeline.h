@@ -19,7 +19,8 @@ class PassManager;
 namespace heddle::compiler {
 
 // All passes between import and code generation, in order: first those for all devices, then those for a combination of device families.
-void add_model_passes(mlir::PassManager& passes, bool annotate_affinity = false);
+// keeps_blocks: some device reads weights in the blocks that files have them in.
+void add_model_passes(mlir::PassManager& passes, bool annotate_affinity = false, bool keeps_blocks = false);
 void add_combination_passes(mlir::PassManager& passes, const passes::Devices& devices);
 
 struct Options {

@@ -8,8 +8,8 @@ import kit
 
 MANIFESTS = sorted([*(kit.BUILD / "lib/heddle/plugins.d").glob("*.toml"), *(kit.BUILD / "tests/template").glob("*/*/*.toml"),
                     kit.BUILD / "tests/plugins.d/test.fake_gpu.toml", kit.BUILD / "tests/library/plugins.d/test.library.toml"])
-# Works as the first of a pair where it has a device: a job of tests/gpu. Elsewhere it is loaded and asked, and has none.
-NEEDS_A_DEVICE = {"heddle.cuda"}
+# Work as the first of a pair where they have a device: a job of tests/gpu. Elsewhere they are loaded and asked, and have none.
+NEEDS_A_DEVICE = {"heddle.cuda", "heddle.hip", "heddle.level_zero"}
 
 
 def beside(pair):
