@@ -22,7 +22,6 @@ struct Layout {
 };
 constexpr Layout kLayout5 = {396, 256, 264, 276, 280, 284, 296, 336};
 constexpr Layout kLayout6 = {1160, 288, 296, 308, 320, 324, 336, 388};
-constexpr size_t kTextBytes = 256;
 constexpr size_t kPropertiesBytes = 8192;  // more than any version writes: 792 and 1,472 bytes
 
 // The table of one library. False: it cannot be used, for this reason.
@@ -103,7 +102,7 @@ int Api::read_properties(int device, Properties* out) const {
   if (const int bad = get_properties(bytes.data(), device)) return bad;
   const Layout& layout = major < 6 ? kLayout5 : kLayout6;
   auto read = [&](size_t at, auto* value) { std::memcpy(value, bytes.data() + at, sizeof *value); };
-  auto text = [&](size_t at) { return std::string(bytes.data() + at, strnlen(bytes.data() + at, kTextBytes)); };
+  auto text = [&](size_t at) { return std::string(bytes.data() + at, strnlen(bytes.data() + at, 256)); };
   out->name = text(0);
   out->architecture = text(layout.architecture);
   read(layout.memory, &out->memory_bytes);

@@ -162,6 +162,10 @@ struct Api {
   int read_properties(int device, Properties* out) const;
 };
 
+// What a hipError_t means to the stream driver, and its canonical code (errors.cpp).
+sdk::stream::Meaning meaning_of(int error) noexcept;
+heddle_status_code_t code_of(int error) noexcept;
+
 // Opens the library of the newest known major, once per process, and initializes HIP.
 sdk::stream::Found load_api(const Api** out);
 

@@ -3,8 +3,6 @@
 // leaves its error for the next hipGetLastError, which an application may call.
 #include "hip/backend.h"
 
-#include <array>
-
 namespace heddle::hip {
 namespace {
 
@@ -47,12 +45,12 @@ void* at(Address address) noexcept {
 
 // What stands for a context: an address of its own for each device, the same for all its handles.
 constexpr int kMostDevices = 256;
-std::array<char, kMostDevices> contexts;
+char contexts[kMostDevices];
 Context context_at(int ordinal) noexcept {
-  return reinterpret_cast<Context>(&contexts[static_cast<size_t>(ordinal)]);
+  return reinterpret_cast<Context>(contexts + ordinal);
 }
 int ordinal_of(Context context) noexcept {
-  return static_cast<int>(reinterpret_cast<const char*>(context) - contexts.data());
+  return static_cast<int>(reinterpret_cast<const char*>(context) - contexts);
 }
 
 // The arguments of a kernel as one block of memory, which HIP copies during the call.

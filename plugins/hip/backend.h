@@ -4,7 +4,7 @@
 #define HEDDLE_HIP_BACKEND_H_
 
 #include "heddle/sdk/stream/code.h"
-#include "hip/errors.h"
+#include "hip/api.h"
 
 namespace heddle::hip {
 

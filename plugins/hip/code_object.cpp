@@ -5,6 +5,7 @@
 #include <elf.h>
 
 #include <cstring>
+#include <set>
 #include <string_view>
 
 namespace heddle::hip {
@@ -36,11 +37,8 @@ constexpr uint8_t kHsa = 64, kVersion4 = 2, kVersion5 = 3;
 constexpr uint32_t kMetadata = 32;  // NT_AMDGPU_METADATA
 constexpr uint64_t kMostLoaded = uint64_t{1} << 32, kCodeAlignment = 256;
 
-struct Chip {
-  uint32_t machine;  // EF_AMDGPU_MACH
-  const char* name;
-};
-constexpr Chip kChips[] = {{0x3f, "gfx90a"}, {0x4c, "gfx942"}, {0x41, "gfx1100"}, {0x4e, "gfx1201"}};
+// EF_AMDGPU_MACH.
+constexpr std::pair<uint32_t, const char*> kChips[] = {{0x3f, "gfx90a"}, {0x4c, "gfx942"}, {0x41, "gfx1100"}, {0x4e, "gfx1201"}};
 
 // Bytes of the file, or of a part of it that `what` names.
 struct Bytes {
@@ -155,24 +153,36 @@ class Values {
 
 KernelArgument read_argument(Values* values) {
   KernelArgument argument;
+  argument.offset = UINT64_MAX;
+  bool has_kind = false;
   values->each("an argument", [&](std::string_view key) {
     if (key == ".offset") return values->read(&argument.offset);
     if (key == ".size") return values->read(&argument.size);
     if (key != ".value_kind") return false;
+    has_kind = true;
     argument.is_hidden = values->read_text().starts_with("hidden_");
     return true;
   });
+  if (!has_kind || argument.size == 0 || argument.offset == UINT64_MAX) damaged("its metadata does not state all of an argument");
   return argument;
 }
 
 KernelFacts read_kernel(Values* values, std::string* out_name, std::string* out_symbol) {
   KernelFacts kernel;
+  uint64_t unused = 0;
+  const std::pair<std::string_view, uint64_t*> numbers[] = {{".group_segment_fixed_size", &kernel.shared_bytes},
+                                                            {".private_segment_fixed_size", &kernel.private_bytes},
+                                                            {".kernarg_segment_size", &kernel.arguments_bytes},
+                                                            {".wavefront_size", &kernel.wave_size},
+                                                            {".max_flat_workgroup_size", &kernel.most_threads},
+                                                            {".kernarg_segment_align", &unused},
+                                                            {".sgpr_count", &unused},
+                                                            {".vgpr_count", &unused}};
+  std::set<std::string_view> seen;
   values->each("a kernel", [&](std::string_view key) {
-    if (key == ".group_segment_fixed_size") return values->read(&kernel.shared_bytes);
-    if (key == ".private_segment_fixed_size") return values->read(&kernel.private_bytes);
-    if (key == ".kernarg_segment_size") return values->read(&kernel.arguments_bytes);
-    if (key == ".wavefront_size") return values->read(&kernel.wave_size);
-    if (key == ".max_flat_workgroup_size") return values->read(&kernel.most_threads);
+    for (const auto& [name, out] : numbers) {
+      if (key == name && seen.insert(key).second) return values->read(out);
+    }
     if (key == ".name") {
       *out_name = values->read_text();
     } else if (key == ".symbol") {
@@ -189,6 +199,7 @@ KernelFacts read_kernel(Values* values, std::string* out_name, std::string* out_
     }
     return true;
   });
+  if (seen.size() < std::size(numbers)) damaged("its metadata does not state all sizes of kernel '" + *out_name + "'");
   return kernel;
 }
 
@@ -201,8 +212,10 @@ class File {
     check_sections();
     const Bytes metadata = find_metadata();
     Values values(metadata);
+    int seen = 0;
     values.each("the metadata", [&](std::string_view key) {
       if (key == "amdhsa.target") {
+        ++seen;
         const std::string_view target = values.read_text();
         const std::string wanted = "amdgcn-amd-amdhsa--" + out->chip;
         if (!target.starts_with(wanted) || (target.size() > wanted.size() && target[wanted.size()] != ':')) {
@@ -211,6 +224,7 @@ class File {
         return true;
       }
       if (key != "amdhsa.kernels") return false;
+      ++seen;
       for (uint64_t left = values.count("the kernels", Values::Value::kList); left; --left) {
         std::string name, symbol;
         const KernelFacts kernel = read_kernel(&values, &name, &symbol);
@@ -219,6 +233,7 @@ class File {
       }
       return true;
     });
+    if (seen != 2) damaged("its metadata has no target, or no kernels");
   }
 
  private:
@@ -242,8 +257,8 @@ class File {
   }
 
   std::string chip() const {
-    for (const Chip& known : kChips) {
-      if ((header_.e_flags & 0xff) == known.machine) return known.name;
+    for (const auto& [machine, name] : kChips) {
+      if ((header_.e_flags & 0xff) == machine) return name;
     }
     unknown("its code is for the chip with number " + std::to_string(header_.e_flags & 0xff) + ", which is none that code is made for");
   }
@@ -269,9 +284,10 @@ class File {
       if (found.sh_entsize != sizeof(Elf64_Sym) || symbols.size % sizeof(Elf64_Sym) != 0) {
         damaged("its symbols have " + std::to_string(symbols.size) + " bytes in entries of " + std::to_string(found.sh_entsize));
       }
-      for (uint64_t at = sizeof(Elf64_Sym); at < symbols.size; at += sizeof(Elf64_Sym)) {
+      for (uint64_t at = 0; at < symbols.size; at += sizeof(Elf64_Sym)) {
         const auto symbol = symbols.at<Elf64_Sym>(at);
         const std::string name(names.text(symbol.st_name));
+        if (at == 0) continue;  // no symbol
         if (symbol.st_shndx == 0) unknown("it needs '" + name + "' of another file");
         symbols_[name] = symbol.st_value;
       }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "hip/errors.h"
+#include "hip/api.h"
 
 namespace heddle::hip {
 namespace {

@@ -108,7 +108,7 @@ int KernelLaunch::run(Device* device, std::mt19937_64& random) const {
   const amdgpu::Outcome outcome = amdgpu::run(*module->code, *function->kernel, dispatch, memory, options);
   if (outcome.ok()) return kSuccess;
   if (settings().verbose) say("%s", outcome.fault.c_str());
-  return outcome.fault.find("memory") != std::string::npos ? kIllegalAddress : kLaunchFailure;
+  return outcome.fault.find("outside of every allocation") != std::string::npos ? kIllegalAddress : kLaunchFailure;
 }
 
 extern "C" {
