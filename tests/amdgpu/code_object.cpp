@@ -46,7 +46,7 @@ struct Bytes {
 
 const Processor kProcessors[] = {
     {.name = "gfx90a", .machine = 0x3f},
-    {.name = "gfx942", .machine = 0x4c, .flat_scratch = true},
+    {.name = "gfx942", .machine = 0x4c, .flat_scratch = true, .cdna3 = true},
     {.name = "gfx1100", .machine = 0x41, .gfx11 = true, .flat_scratch = true},
     {.name = "gfx1201", .machine = 0x4e, .gfx11 = true, .gfx12 = true, .flat_scratch = true},
 };

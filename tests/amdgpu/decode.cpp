@@ -419,6 +419,7 @@ void interpret_text(Instruction& i, std::string_view text, bool pair, const Proc
   i.mnemonic = canonical(plain);
   i.vector_alu = starts(i.mnemonic, "v_");
   if (is_ignored(i.mnemonic)) {
+    if (i.mnemonic == "s_nop") i.wait_states = static_cast<uint8_t>(1 + (i.words[0] & 15));
     i.execute = nothing;
     return;
   }

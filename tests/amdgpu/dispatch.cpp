@@ -282,6 +282,8 @@ void step(Wave& w, const Instruction& i) {
   w.current = &i;
   check_registers(w, i);
   if (i.vector_alu) check_wmma_hazard(w, i);
+  if (!w.mfma_results.empty() || i.matrix != nullptr) check_mfma_hazards(w, i);
+  w.wait_states += i.wait_states;
   w.pc += i.bytes;
   i.execute(w, i);
 }
@@ -297,6 +299,7 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
   machine.random.state = options.seed * 0x9e3779b97f4a7c15 + 12345;
   machine.gfx11 = find_processor(code.processor())->gfx11;
   machine.gfx12 = find_processor(code.processor())->gfx12;
+  machine.cdna3 = find_processor(code.processor())->cdna3;
   Outcome outcome;
   const Wave* running = nullptr;
   const auto finish = [&] {

@@ -17,6 +17,7 @@ namespace heddle::amdgpu {
 
 struct Wave;
 struct Instruction;
+struct Matrix;
 struct MatrixPlan;
 
 // What ends a dispatch. The text is completed by `Machine::where`.
@@ -174,6 +175,7 @@ struct Instruction {
   int64_t offset = 0, offset0 = 0, offset1 = 0;
   bool offen = false, idxen = false;
   bool vector_alu = false;  // v_...
+  uint8_t wait_states = 1;  // of s_nop: as many as it says
   Memo memo{};
   std::vector<Range> reads, writes;
   uint16_t vector_limit = 0, accumulator_limit = 0, scalar_limit = 0;  // one past the highest register
@@ -195,6 +197,7 @@ struct Processor {
   bool gfx11 = false;  // GFX11 or later
   bool gfx12 = false;
   bool flat_scratch = false;  // private memory needs no scalar registers
+  bool cdna3 = false;
 };
 const Processor* find_processor(std::string_view name);
 
@@ -210,6 +213,12 @@ struct Access {
   bool performed = false;
   uint16_t vector_destination = 0;
   uint16_t scalar_destination = 0;
+};
+
+struct MfmaResult {
+  const Matrix* matrix;
+  Range registers;
+  uint64_t issued;  // wait states of the wave after it
 };
 
 struct Machine;
@@ -237,7 +246,9 @@ struct Wave {
   std::vector<std::byte> scratch;  // [lane][private bytes]
   uint64_t scratch_base = 0;       // of MUBUF and FLAT_SCRATCH
   std::array<uint32_t, 3> workgroup{};
-  Range wmma_result{};  // of the last vector instruction, if that was WMMA
+  Range wmma_result{};                   // of the last vector instruction, if that was WMMA
+  uint64_t wait_states = 0;              // instructions, s_nop counted as often as it says
+  std::vector<MfmaResult> mfma_results;  // of the last few instructions
 
   uint64_t mask() const { return size == 64 ? ~uint64_t{0} : 0xffffffffu; }
   uint64_t scalar64(unsigned n) const { return scalars[n] | uint64_t{scalars[n + 1]} << 32; }
@@ -299,7 +310,7 @@ struct Machine {
   Random random{0};
   Statistics statistics;
   std::vector<const Instruction*> executed;
-  bool gfx11 = false, gfx12 = false;
+  bool gfx11 = false, gfx12 = false, cdna3 = false;
   uint64_t shared_base = uint64_t{0x10000} << 32, private_base = uint64_t{0x20000} << 32;
   std::string where(const Wave& wave) const;
 };
@@ -319,8 +330,9 @@ void list_scalar(std::vector<std::string>&);
 void list_memory(std::vector<std::string>&);
 void list_matrix(std::vector<std::string>&);
 
-void step(Wave&, const Instruction&);  // checks the registers, executes
-void check_wmma_hazard(Wave&, const Instruction&);
+void step(Wave&, const Instruction&);                // checks the registers, executes
+void check_wmma_hazard(Wave&, const Instruction&);   // before each vector ALU instruction
+void check_mfma_hazards(Wave&, const Instruction&);  // before MFMA, and while there are results of it
 
 void execute_valu(Wave&, const Instruction&);
 void execute_pair(Wave&, const Instruction&);

@@ -413,20 +413,6 @@ void place_matrix(MatrixPlan& plan, const Processor& processor, unsigned wave_si
   plan.registers_d = (output * bits_of(m.d) + 31) / 32;
 }
 
-// RDNA3 ISA, section 7.9.1, and LLVM, GCNHazardRecognizer::fixWMMAHazards: a WMMA whose A or B is the result of another one needs a vector instruction
-// in between, v_nop if there is no other.
-void check_wmma_hazard(Wave& w, const Instruction& i) {
-  const bool wmma = i.matrix != nullptr && i.matrix->matrix->wmma;
-  if (wmma && w.wmma_result.count != 0) {
-    for (size_t n = 1; n < 3; ++n) {
-      const Operand& o = i.operands[n];
-      if (o.index < w.wmma_result.first + w.wmma_result.count && w.wmma_result.first < o.index + o.count)
-        fault(range_text(o) + " is the result of the WMMA before; there has to be another vector instruction (v_nop) in between");
-    }
-  }
-  w.wmma_result = wmma ? Range{false, i.operands[0].index, i.operands[0].count} : Range{};
-}
-
 const Matrix* find_matrix(std::string_view mnemonic) {
   for (const Matrix& m : matrices()) {
     if (m.name == mnemonic) return &m;
@@ -447,7 +433,7 @@ bool bind_matrix(Instruction& i, const Processor& processor, unsigned wave_size)
   place_matrix(*plan, processor, wave_size, broadcast, upper_half);
   plan->replicated = m->wmma && !processor.gfx12;
   if (!m->wmma && m->d == Element::F32 && m->a != Element::F32) {
-    if (processor.flat_scratch) {  // GFX942
+    if (processor.cdna3) {
       plan->arithmetic = MatrixPlan::FusedOfCdna3;
       plan->group = m->a == Element::Xf32 ? 4 : bits_of(m->a) == 16 ? 8 : 16;
     } else {

@@ -43,10 +43,10 @@ class AmdgpuMatrixKernels : public testing::TestWithParam<const char*> {
     return product<uint16_t, float>("product_f16", [](int x) { return float_to_half(static_cast<float>(x)); }, seed, outcome);
   }
 
-  std::vector<Line> find(const std::string& prefix) {
+  std::vector<Line> find(const std::string& prefix, const char* kernel = "product_f16") {
     const auto code = CodeObject::load(bytes_);
     std::vector<Line> found;
-    for (const Line& line : code->listing("product_f16")) {
+    for (const Line& line : code->listing(kernel)) {
       if (line.text.rfind(prefix, 0) == 0) found.push_back(line);
     }
     return found;
@@ -138,6 +138,22 @@ TEST_P(AmdgpuMatrixKernels, PlantedFaultsAreFound) {
     replace(wait, "s_nop 0");
     expect_found("a load that is not waited for");
   }
+}
+
+class AmdgpuMatrixKernelsOfCdna : public AmdgpuMatrixKernels {};
+INSTANTIATE_TEST_SUITE_P(Processors, AmdgpuMatrixKernelsOfCdna, testing::Values("gfx90a", "gfx942"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// LLVM inserts exactly as many wait states as are needed after the loop: one fewer is found.
+TEST_P(AmdgpuMatrixKernelsOfCdna, MissingWaitStatesAreFound) {
+  const auto of_f32 = [&] { return product<float, float>("product_f32", [](int x) { return static_cast<float>(x); }, 0); };
+  const auto waits = find("s_nop", "product_f32");
+  ASSERT_EQ(waits.size(), 1u);
+  const int states = std::stoi(waits[0].text.substr(6));
+  ASSERT_GE(states, 1);
+  EXPECT_EQ(of_f32(), "");
+  replace(waits[0], "s_nop " + std::to_string(states - 1));
+  EXPECT_NE(of_f32().find("wait states before"), std::string::npos) << of_f32();
 }
 
 class AmdgpuMatrixKernelsOfRdna3 : public AmdgpuMatrixKernels {};

@@ -320,6 +320,51 @@ TEST(AmdgpuMatrix, WmmaNeedsAllLanesReplicasAndAGap) {
   EXPECT_NO_THROW(single.run(first + "v_wmma_f16_16x16x16_f16 v[64:71], v[0:7], v[16:23], v[64:71]")) << "as C";
 }
 
+// The wait states between an MFMA and what uses its result, one fewer of which is a fault.
+TEST(AmdgpuMatrix, ResultsOfMfmaTakeTime) {
+  const auto nops = [](unsigned states) {
+    std::string text;
+    for (; states > 16; states -= 16) text += "s_nop 15\n";
+    return states == 0 ? text : text + "s_nop " + std::to_string(states - 1) + "\n";
+  };
+  const struct {
+    const char *processor, *first, *use;
+    unsigned states;
+  } cases[] = {
+      {"gfx90a", "v_mfma_f32_4x4x1f32 v[64:67], v0, v1, 0", "v_mov_b32 v2, v66", 5},
+      {"gfx90a", "v_mfma_f32_16x16x4f32 v[64:67], v0, v1, 0", "v_mov_b32 v66, v2", 11},
+      {"gfx90a", "v_mfma_f32_32x32x8f16 a[0:15], v[0:1], v[2:3], 0", "v_accvgpr_read_b32 v2, a15", 19},
+      {"gfx90a", "v_mfma_f32_32x32x2f32 v[64:79], v0, v1, 0", "ds_bpermute_b32 v2, v3, v79\ns_waitcnt lgkmcnt(0)", 19},
+      {"gfx90a", "v_mfma_f64_4x4x4f64 v[64:65], v[0:1], v[2:3], 0", "v_mov_b32 v2, v64", 6},
+      {"gfx90a", "v_mfma_f64_16x16x4f64 v[64:71], v[0:1], v[2:3], 0", "v_mov_b32 v2, v71", 11},
+      {"gfx90a", "v_mfma_i32_16x16x16i8 v[64:67], v0, v1, 0", "v_mfma_i32_16x16x16i8 v[64:67], v0, v1, v[64:67]", 0},
+      {"gfx90a", "v_mfma_i32_16x16x16i8 v[64:67], v0, v1, 0", "v_mfma_i32_16x16x16i8 v[4:7], v0, v64, 0", 11},
+      {"gfx90a", "v_mfma_f32_32x32x2f32 v[64:79], v0, v1, 0", "v_mfma_f32_16x16x4f32 v[4:7], v0, v1, v[76:79]", 16},
+      {"gfx90a", "v_mfma_f32_4x4x1f32 v[64:67], v0, v1, 0", "v_mfma_f64_16x16x4f64 v[4:11], v[0:1], v[2:3], v[66:73]", 3},
+      {"gfx90a", "v_mfma_f64_4x4x4f64 v[64:65], v[0:1], v[2:3], 0", "v_mfma_f64_4x4x4f64 v[64:65], v[0:1], v[2:3], v[64:65]", 4},
+      {"gfx942", "v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], 0", "v_accvgpr_read_b32 v2, a0", 11},
+      {"gfx942", "v_mfma_f32_16x16x16_bf16 v[64:67], v[0:1], v[2:3], 0", "v_mov_b32 v2, v64", 7},
+      {"gfx942", "v_mfma_f32_16x16x4_f32 v[64:67], v0, v1, 0", "v_mov_b32 v2, v64", 10},
+      {"gfx942", "v_mfma_f32_32x32x2_f32 v[64:79], v0, v1, 0", "v_mov_b32 v2, v64", 18},
+      {"gfx942", "v_mfma_f32_32x32x4_2b_f16 v[64:95], v[0:1], v[2:3], 0", "v_mov_b32 v2, v64", 19},
+      {"gfx942", "v_mfma_f32_4x4x4_16b_f16 v[64:67], v[0:1], v[2:3], 0", "v_mov_b32 v2, v64", 5},
+      {"gfx942", "v_mfma_f32_4x4x4_16b_f16 v[64:67], v[0:1], v[2:3], 0", "v_mfma_f32_4x4x4_16b_f16 v[64:67], v[0:1], v[2:3], v[64:67]", 2},
+      {"gfx942", "v_mfma_f32_16x16x16_f16 v[64:67], v[0:1], v[2:3], 0", "v_mfma_f32_16x16x16_f16 v[4:7], v[64:65], v[2:3], 0", 7},
+      {"gfx942", "v_mfma_f32_32x32x8_f16 v[64:79], v[0:1], v[2:3], 0", "v_mfma_f32_16x16x16_f16 v[4:7], v[0:1], v[2:3], v[64:67]", 9},
+      {"gfx942", "v_mfma_f32_32x32x2_f32 v[64:79], v0, v1, 0", "v_mfma_f32_16x16x4_f32 v[4:7], v0, v1, v[64:67]", 16},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(std::string(c.processor) + ": " + c.first + "; " + c.use);
+    Single single(c.processor);
+    EXPECT_NO_THROW(single.run(std::string(c.first) + "\n" + nops(c.states) + c.use));
+    single.run(nops(32));
+    if (c.states == 0) continue;
+    EXPECT_THROW(single.run(std::string(c.first) + "\n" + nops(c.states - 1) + c.use), Fault);
+    single.run(nops(32));
+    EXPECT_NO_THROW(single.run(std::string(c.first) + "\nv_mov_b32 v100, v101\n" + nops(c.states - 1) + c.use)) << "any instruction counts";
+  }
+}
+
 // A result of a load as any of the operands needs its wait.
 TEST(AmdgpuMatrix, LoadsAreWaitedFor) {
   std::array<uint32_t, 64> data{};
@@ -331,7 +376,8 @@ TEST(AmdgpuMatrix, LoadsAreWaitedFor) {
     single.machine().memory.map(uint64_t{1} << 40, data.data(), sizeof(data), false, "data");
     const std::string load = std::string("global_load_dword ") + operand + ", v100, s[0:1]\n";
     EXPECT_THROW(single.run(load + text_of(c)), Fault) << operand;
-    EXPECT_NO_THROW(single.run("s_waitcnt vmcnt(0)\n" + load + "s_waitcnt vmcnt(0)\n" + text_of(c))) << operand;
+    single.run("s_waitcnt vmcnt(0)\ns_nop 15\ns_nop 15");
+    EXPECT_NO_THROW(single.run(load + "s_waitcnt vmcnt(0)\n" + text_of(c))) << operand;
   }
 }
 

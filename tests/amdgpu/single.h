@@ -18,6 +18,7 @@ class Single {
     machine_.kernel.wave_size = wave_size != 0 ? wave_size : find_processor(processor)->gfx11 ? 32 : 64;
     machine_.gfx11 = find_processor(processor)->gfx11;
     machine_.gfx12 = find_processor(processor)->gfx12;
+    machine_.cdna3 = find_processor(processor)->cdna3;
     machine_.options.approximate = false;
     if (machine_.gfx11) machine_.kernel.accum_offset = 256;
     wave_.machine = &machine_;
