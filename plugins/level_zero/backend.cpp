@@ -2,6 +2,8 @@
 #include "level_zero/backend.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "level_zero/kernel.h"
 
@@ -107,6 +109,23 @@ Result Backend::check_context() noexcept {
   return seen(api.zeDeviceGetStatus(facts.place.device));
 }
 
+// An event belongs to the context of all devices of the driver, so its status may tell of the loss of another one.
+ze_result_t Backend::query(const Signal& signal) noexcept {
+  const ze_result_t asked = signal.query();
+  if (meaning_of(asked) != stream::Meaning::kContextEnded) return asked;
+  return check_context() == kSuccess ? ZE_RESULT_NOT_READY : asked;
+}
+
+Result Backend::await(const Signal& signal) noexcept {
+  for (;;) {
+    const ze_result_t waited = signal.wait();
+    if (meaning_of(waited) != stream::Meaning::kContextEnded) return waited;
+    const ze_result_t asked = query(signal);
+    if (asked != ZE_RESULT_NOT_READY) return asked;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
 Result Backend::create_stream(uint32_t priority, Stream* out) noexcept {
   return guarded([&] {
     CommandStream::Place place;
@@ -128,7 +147,12 @@ uint64_t Backend::native_stream(Stream of) const noexcept {
   return commands(of).native();
 }
 Result Backend::synchronize_stream(Stream which) noexcept {
-  return guarded([&] { return commands(which).synchronize(); });
+  return guarded([&] {
+    std::shared_ptr<Signal> end;
+    if (const ze_result_t bad = Signal::make(shared_, &end)) return bad;
+    if (const ze_result_t bad = commands(which).signal(end)) return bad;
+    return static_cast<ze_result_t>(await(*end));
+  });
 }
 // A stream of the application would be a command list, and this loader's API does not tell whose it is.
 Result Backend::is_captured(Stream, bool* out) noexcept {
@@ -186,11 +210,7 @@ void Backend::poll_word(const Word& word) noexcept {
   std::unique_lock<std::mutex> lock(progress.mutex, std::try_to_lock);
   if (!lock.owns_lock()) return;  // another thread looks, or adds a step
   while (!progress.steps.empty()) {
-    const ze_result_t asked = progress.steps.front().signal->query();
-    if (asked != ZE_RESULT_SUCCESS) {
-      seen(asked);
-      return;
-    }
+    if (query(*progress.steps.front().signal) != ZE_RESULT_SUCCESS) return;
     word.value->store(progress.steps.front().value, std::memory_order_release);
     progress.steps.pop_front();
   }
@@ -360,7 +380,7 @@ Result Backend::synchronize_event(Event which) noexcept {
     std::lock_guard<std::mutex> lock(recorded(which).mutex);
     signal = recorded(which).signal;
   }
-  return signal ? seen(signal->wait()) : ZE_RESULT_SUCCESS;
+  return signal ? await(*signal) : kSuccess;
 }
 Result Backend::elapsed(Event from, Event to, float* out_ms) noexcept {
   const uint64_t* began = recorded(from).stamp;

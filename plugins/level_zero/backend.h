@@ -119,6 +119,8 @@ class Backend : public stream::Backend {
   Result allocate(uint64_t bytes, bool pooled, Address* out) noexcept;
   bool reaches(const Place& other) const noexcept;
   uint64_t* take_stamp();
+  ze_result_t query(const Signal& signal) noexcept;
+  Result await(const Signal& signal) noexcept;
 
   const Settings settings_;
   const std::vector<Facts>& all_;

@@ -110,11 +110,4 @@ ze_result_t CommandStream::wait(const std::shared_ptr<Signal>& signal) {
   return api_.zeCommandListAppendBarrier(list_, nullptr, 1, &event);
 }
 
-ze_result_t CommandStream::synchronize() {
-  std::shared_ptr<Signal> end;
-  ze_result_t result = Signal::make(place_.context, &end);
-  if (result == ZE_RESULT_SUCCESS) result = signal(end);
-  return result == ZE_RESULT_SUCCESS ? end->wait() : result;
-}
-
 }  // namespace heddle::level_zero

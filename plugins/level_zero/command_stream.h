@@ -41,7 +41,6 @@ class CommandStream {
   ze_result_t signal(const std::shared_ptr<Signal>& signal);
   // What is appended from now on comes after the signal, which may be another stream's.
   ze_result_t wait(const std::shared_ptr<Signal>& signal);
-  ze_result_t synchronize();
   // The list or, for a queue, the queue.
   uint64_t native() const noexcept { return queue_ ? reinterpret_cast<uint64_t>(queue_) : reinterpret_cast<uint64_t>(list_); }
 
