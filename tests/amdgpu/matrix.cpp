@@ -365,6 +365,8 @@ void multiply_floats(Wave& w, const Instruction& i) {
 void execute_matrix(Wave& w, const Instruction& i) {
   const MatrixPlan& plan = *i.matrix;
   if (plan.matrix->wmma && w.exec() != w.mask()) fault("EXEC is " + hex(w.exec()) + "; a WMMA instruction needs all lanes");
+  if (!plan.matrix->wmma && plan.matrix->d == Element::F32 && !plan.flushes && (w.mode.flush_in32 || w.mode.flush_out32))
+    fault("the mode flushes denormals of f32; what MFMA does then is not documented");
   if (plan.replicated) {
     check_replicas(w, i.operands[1]);
     check_replicas(w, i.operands[2]);

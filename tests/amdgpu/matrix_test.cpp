@@ -288,6 +288,7 @@ TEST(AmdgpuMatrix, WhatIsForbiddenIsAFault) {
   text("gfx90a", "v_mfma_f32_16x16x4f32 a[124:127], v40, v41, 0\nv_mfma_f32_16x16x4f32 a[128:131], v40, v41, 0", "a131 is not among");
   text("gfx942", "v_smfmac_f32_16x16x32_f16 v[0:3], v[4:5], v[6:9], v10", "does not know");
   text("gfx1201", "v_swmmac_f32_16x16x32_f16 v[0:7], v[8:11], v[12:19], v20", "does not know");
+  text("gfx942", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0\nv_mfma_f32_16x16x4_f32 v[2:5], v40, v41, 0", "flushes denormals");
   // Small results may overlap.
   for (const char* allowed : {"v_mfma_f32_4x4x1f32 v[0:3], v0, v1, v[0:3]", "v_mfma_f32_16x16x4f32 v[2:5], v2, v3, v[4:7]"}) {
     Single single("gfx90a");
