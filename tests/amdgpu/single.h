@@ -36,12 +36,10 @@ class Single {
     prepare(text);
     again();
   }
-  void prepare(const std::string& text) {
-    image_ = assemble(processor_, text, wave_.size);
-    instructions_ = make_instructions(processor_, wave_.size, image_);
-  }
+  void prepare(const std::string& text) { prepare(assemble(processor_, text, wave_.size)); }
   void prepare(std::vector<std::byte> bytes) {
     image_ = std::move(bytes);
+    if (instructions_ != nullptr) earlier_.push_back(std::move(instructions_));
     instructions_ = make_instructions(processor_, wave_.size, image_);
   }
   void again() {
@@ -66,6 +64,7 @@ class Single {
   Wave wave_{};
   std::vector<std::byte> image_;
   std::unique_ptr<Instructions> instructions_;
+  std::vector<std::unique_ptr<Instructions>> earlier_;  // whose memory operations may be on their way
 };
 
 }  // namespace heddle::amdgpu
