@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Matrix instructions: MFMA of CDNA2 and CDNA3, WMMA of RDNA3 and RDNA4. Sources of the layouts and modifiers: AMD's matrix instruction calculator
-// (github.com/ROCm/amd_matrix_instruction_calculator); MI200 and CDNA3 ISA, chapter 7 (Matrix Arithmetic Instructions); RDNA3 and RDNA4 ISA, section 7.9
-// (Wave Matrix Multiply Accumulate). Source of the rules for overlapping registers: LLVM, VOP3PInstructions.td. Sparse instructions are not implemented.
+// Matrix instructions: MFMA of CDNA2 and CDNA3, WMMA of RDNA3 and RDNA4. Source of the layouts and modifiers: AMD's matrix instruction calculator
+// (github.com/ROCm/amd_matrix_instruction_calculator). Source of the rules for overlapping registers: LLVM, VOP3PInstructions.td and AMDGPUAsmParser.cpp.
+// Sparse instructions are not implemented.
 #include "tests/amdgpu/matrix.h"
 
 #include "tests/amdgpu/values.h"
@@ -361,7 +361,7 @@ void multiply_floats(Wave& w, const Instruction& i) {
       });
 }
 
-// Both kinds ignore EXEC. RDNA demands that all of its bits are set.
+// MFMA ignores EXEC. WMMA with lanes off is refused, since it is not certain what it does.
 void execute_matrix(Wave& w, const Instruction& i) {
   const MatrixPlan& plan = *i.matrix;
   if (plan.matrix->wmma && w.exec() != w.mask()) fault("EXEC is " + hex(w.exec()) + "; a WMMA instruction needs all lanes");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Matrix instructions as tests see them: which element of a matrix lies where, matrices of small integers, and registers that are filled with them. The
-// layouts are stated the other way round than in the interpreter: by lane and register, as the tables of AMD's ISA guides and of AMD's matrix
-// instruction calculator have them.
+// layouts are stated the other way round than in the interpreter: by lane and register, as the tables of AMD's matrix instruction calculator have them.
 #pragma once
 
 #include <cmath>

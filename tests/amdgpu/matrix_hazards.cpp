@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Instructions that would see a result of a matrix instruction too early: CDNA does not hold them back, and RDNA not always. Sources: MI200 ISA, section
-// 4.5 (Manually Inserted Wait States); CDNA3 ISA, the same section; RDNA3 ISA, section 7.9.1; LLVM, GCNHazardRecognizer.cpp, checkMAIHazards90A,
-// checkMAIVALUHazards and fixWMMAHazards. Not checked: registers that an MFMA still reads, and what vector instructions write just before it.
+// Instructions that would see a result of a matrix instruction too early: CDNA does not hold them back, and RDNA not always. Sources: LLVM,
+// GCNHazardRecognizer.cpp, checkMAIHazards90A, checkMAIVALUHazards and fixWMMAHazards; cycles of each instruction: AMD's matrix instruction calculator. Not
+// checked: registers that an MFMA still reads, and what vector instructions write just before it.
 #include <algorithm>
 
 #include "tests/amdgpu/matrix.h"
