@@ -120,7 +120,7 @@ int write_properties(void* out, int ordinal, bool is_old) {
   writer.set<int>(280, 320, 1024);               // maxThreadsPerBlock
   for (size_t i = 0; i < 3; ++i) {
     writer.set<int>(284 + 4 * i, 324 + 4 * i, 1024);                        // maxThreadsDim
-    writer.set<int>(296 + 4 * i, 336 + 4 * i, i == 0 ? INT32_MAX : 65536);  // maxGridSize
+    writer.set<int>(296 + 4 * i, 336 + 4 * i, i == 0 ? INT32_MAX : 4096);  // maxGridSize
   }
   writer.set<int>(336, 388, 3);  // multiProcessorCount
   return kSuccess;

@@ -90,7 +90,7 @@ TEST_F(HipDriver, DescribesItsDevice) {
   EXPECT_EQ(description.shared_memory_bytes, 65536u);
   EXPECT_EQ(description.compute_units, 3u);
   EXPECT_EQ(description.max_workgroup_count[0], static_cast<uint32_t>(INT32_MAX));
-  EXPECT_EQ(description.max_workgroup_count[1], 65536u);
+  EXPECT_EQ(description.max_workgroup_count[1], 4096u);
   EXPECT_EQ(description.memory_bytes, uint64_t{16} << 30);
   ASSERT_EQ(description.code_format_count, 1u);
   EXPECT_EQ(text_of(description.code_formats[0]), "hsaco/1");
@@ -226,7 +226,7 @@ TEST_F(HipDriver, AGridOfMoreThreadsThan32BitsCountIsRefused) {
   Result refused(driver->run({command}));
   EXPECT_EQ(refused.code(), HEDDLE_STATUS_OUT_OF_RANGE);
   EXPECT_NE(
-      refused.message().find("a grid of 16777216 x 1 x 1 is more than the 16777215 x 65536 x 65536 workgroups of 256 x 1 x 1 threads"),
+      refused.message().find("a grid of 16777216 x 1 x 1 is more than the 16777215 x 4096 x 4096 workgroups of 256 x 1 x 1 threads"),
       std::string::npos)
       << refused.message();
   command.as.dispatch.grid[0] = 1;

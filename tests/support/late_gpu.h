@@ -43,7 +43,7 @@ class GpuMemory {
   };
   using Blocks = std::map<uint64_t, Block>;
   static constexpr int kPoison = 0xdb;
-  static constexpr uint64_t kMostPoisoned = uint64_t{1} << 20;  // larger blocks have it at both ends only
+  static constexpr uint64_t kMostPoisoned = uint64_t{32} << 10;  // larger blocks have it at both ends only
 
   static GpuMemory& all() {
     static auto* memory = new GpuMemory;

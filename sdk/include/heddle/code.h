@@ -35,8 +35,8 @@
  *              a kernel while the one that it depends on still runs. An entry with HEDDLE_ENTRY_IN_ORDER need not, and starts later
  *   Failure    `trap` and every memory fault lose the device (HD-S-02), so failed checks of values are stored in a binding instead
  *
- * "hsaco/1": machine code for AMD GPUs, an ELF64 shared object for the AMD HSA runtime (LLVM's AMDGPUUsage), code object version 4. No driver
- * loads it yet, and this text may change until one is released.
+ * "hsaco/1": machine code for AMD GPUs, an ELF64 shared object for the AMD HSA runtime (LLVM's AMDGPUUsage), code object version 4. No GPU has
+ * run it yet, and this text may change until one has.
  *   Targets    "gfx90a", "gfx942", "gfx1100", "gfx1201". An image runs only on its own chip: a driver compares the name of the device up to
  *              the first ':'. XNACK and SRAM ECC may be on or off on the device (EF_AMDGPU_FEATURE_*_ANY_V4), or do not exist there
  *   Header     e_machine EM_AMDGPU, OS ABI ELFOSABI_AMDGPU_HSA, ABI version 2, e_type ET_DYN; EF_AMDGPU_MACH of e_flags is the target's

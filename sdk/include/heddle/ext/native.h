@@ -6,6 +6,7 @@
  * Meaning of the 64-bit words, by the family of the device:
  *   cuda    context: CUcontext, always the device's primary one, as the CUDA runtime uses it; stream: CUstream or cudaStream_t, 0 the legacy
  *           default stream; address: CUdeviceptr
+ *   hip     context: HIP's number of the device, since HIP has no contexts; stream: hipStream_t, 0 the default stream; address: a pointer of HIP
  *   cpu     address: a pointer of this process; a device has no context and no streams
  * There are no functions for events: the application records them on streams that it gives to queue_import, or gets from `stream`. */
 #ifndef HEDDLE_EXT_NATIVE_H_

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Modules on heddle.hip over the stand-in for AMD's library, by the commands: results on each chip, why a device is not used."""
+import pathlib
+import sys
+
+import numpy as np
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS / "e2e"))
+from heddle_command import DIGITS, HeddleTestCase, heddle_path  # pylint: disable=wrong-import-position
+
+CHIPS = {"gfx90a": 5, "gfx942": 6, "gfx1100": 7, "gfx1201": 6}
+
+
+def stand_in(chip, major=6, **more):
+    """The environment of a command that finds the stand-in, as a library of this major version of HIP."""
+    settings = {key: value for key, value in more.items() if key.islower()}
+    return {"extra_environment": {"LD_LIBRARY_PATH": str(heddle_path().parents[1] / "tests" / "hip" / f"hip_{major}"),
+                                  "HEDDLE_HIP_STAND_IN": ",".join([f"chip={chip}", *(f"{key}={value}" for key, value in settings.items())]),
+                                  **{key: value for key, value in more.items() if key.isupper()}}}
+
+
+def images(count):
+    return np.random.default_rng(count).random((count, 1, 8, 8), dtype=np.float32)
+
+
+class HipModels(HeddleTestCase):
+    def test_digits_on_each_chip(self):
+        module = self.compile(DIGITS, "--target", "cpu,hip")
+        expected = self.run_module(module, "image", images(3), "--device", "cpu:0")
+        for chip, major in CHIPS.items():
+            with self.subTest(chip):
+                got = self.run_module(module, "image", images(3), "--device", "hip:0", **stand_in(chip, major))
+                self.assert_close(got, expected, 1e-4, 1e-4)
+                self.assertFalse((got == expected).all(), "the very bits of the CPU: did it run there?")
+
+    def test_a_module_on_two_drivers(self):
+        expected = self.run_module(self.compile(DIGITS), "image", images(2))
+        module = self.compile(DIGITS, "--target", "cpu,hip:gfx1100", "--place", "op:Conv=@gpu", "--slot", "@gpu=hip")
+        for devices in (("cpu:0", "hip:0"), ("hip:1", "hip:0")):
+            with self.subTest(devices=devices):
+                got = self.run_module(module, "image", images(2), "--device", devices[0], "--device", f"@gpu={devices[1]}", **stand_in("gfx1100", devices=2))
+                self.assert_close(got, expected, 1e-4, 1e-4)
+
+    def test_why_a_device_or_a_variant_is_not_used(self):
+        module = self.compile(DIGITS, "--target", "cpu,hip:gfx1100")
+        other = stand_in("gfx1030")
+        self.assertIn("AMD gfx1030 (interpreted)", self.succeed("devices", **other).stdout)
+        refused = self.fail_with(4, "run", module, "--input", "image=f32[1,1,8,8]=0.5", "--device", "hip:0", **other)
+        self.assertIn("hip:0: executable 'hip' has no variant that it runs (it has hsaco/1 gfx1100)", refused.stderr)
+        shown = self.succeed("devices", **stand_in("gfx1100", devices=3, HIP_VISIBLE_DEVICES="2,0")).stdout
+        self.assertIn("0000:a2:00.0", shown)
+        self.assertIn("0000:a0:00.0", shown)
+        self.assertNotIn("0000:a1:00.0", shown)
+        route = self.succeed("explain", "--route", "--device", "hip:1", module, **stand_in("gfx1100", devices=2)).stdout
+        self.assertIn("hsaco/1 gfx1100", route)
+        hidden = self.succeed("plugins", "--why", **stand_in("gfx1100", HIP_VISIBLE_DEVICES="")).stdout
+        self.assertIn("hipInit returned hipErrorNoDevice", hidden)
+
+    def test_a_library_that_is_absent_or_unknown_is_a_reason(self):
+        folder = self.folder / "libraries"
+        folder.mkdir()
+
+        def why():
+            return self.succeed("plugins", "--why", extra_environment={"LD_LIBRARY_PATH": str(folder)}).stdout
+
+        for major in (5, 6, 7):
+            (folder / f"libamdhip64.so.{major}").write_bytes(b"nothing")
+        self.assertIn("libamdhip64.so.7: file too short; ", why())
+        folder = self.folder / "other"  # the result of a probe is kept as long as the environment is the same
+        folder.mkdir()
+        for major in (5, 6, 7):
+            (folder / f"libamdhip64.so.{major}").symlink_to(heddle_path().parents[1] / "lib" / "heddle" / "plugins.d" / "libheddle_cpu.so")
+        lacks = "; ".join(f"libamdhip64.so.{major} lacks hipGetErrorName" for major in (7, 6, 5))
+        self.assertIn(lacks + "; install AMD's driver", why())
