@@ -292,7 +292,7 @@ hsa_status_t hsa_init() {
 
 // Work that was enqueued goes on, and what was created stays.
 hsa_status_t hsa_shut_down() {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char*) {
     --references;
     return HSA_STATUS_SUCCESS;
   });
@@ -306,8 +306,8 @@ hsa_status_t hsa_status_string(hsa_status_t status, const char** status_string) 
 }
 
 hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void* value) {
-  return guarded(__func__, [&] {
-    if (value == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no result pointer");
+  return guarded(__func__, [&](const char* where) {
+    if (value == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no result pointer");
     switch (static_cast<int>(attribute)) {
       case HSA_SYSTEM_INFO_VERSION_MAJOR:
         return give<uint16_t>(value, 1);
@@ -327,14 +327,14 @@ hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void* value) {
       case HSA_AMD_SYSTEM_INFO_SVM_ACCESSIBLE_BY_DEFAULT:
         return give(value, false);
       default:
-        return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "attribute " + hex(attribute) + " is not implemented");
+        return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "attribute " + hex(attribute) + " is not implemented");
     }
   });
 }
 
 hsa_status_t hsa_system_extension_supported(uint16_t, uint16_t, uint16_t, bool* result) {
-  return guarded(__func__, [&] {
-    if (result == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no result pointer");
+  return guarded(__func__, [&](const char* where) {
+    if (result == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no result pointer");
     *result = false;
     return HSA_STATUS_SUCCESS;
   });
@@ -345,8 +345,8 @@ hsa_status_t hsa_agent_extension_supported(uint16_t extension, hsa_agent_t, uint
 }
 
 hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t, void*), void* data) {
-  return guarded(__func__, [&] {
-    if (callback == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no callback");
+  return guarded(__func__, [&](const char* where) {
+    if (callback == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no callback");
     for (uint32_t n = 0; n <= settings().gpus; ++n) {
       const hsa_status_t status = callback(agent_handle(n), data);
       if (status != HSA_STATUS_SUCCESS) return status;
@@ -356,38 +356,38 @@ hsa_status_t hsa_iterate_agents(hsa_status_t (*callback)(hsa_agent_t, void*), vo
 }
 
 hsa_status_t hsa_agent_get_info(hsa_agent_t agent, hsa_agent_info_t attribute, void* value) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     uint32_t index = 0;
-    if (!agent_index(agent, index)) return refuse(HSA_STATUS_ERROR_INVALID_AGENT, __func__, "no such agent");
-    if (value == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no result pointer");
+    if (!agent_index(agent, index)) return refuse(HSA_STATUS_ERROR_INVALID_AGENT, where, "no such agent");
+    if (value == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no result pointer");
     return index == 0 ? host_info(attribute, value) : gpu_info(index, attribute, value);
   });
 }
 
 hsa_status_t hsa_agent_iterate_isas(hsa_agent_t agent, hsa_status_t (*callback)(hsa_isa_t, void*), void* data) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     uint32_t index = 0;
     if (!agent_index(agent, index) || callback == nullptr)
-      return refuse(HSA_STATUS_ERROR_INVALID_AGENT, __func__, "no such agent, or no callback");
+      return refuse(HSA_STATUS_ERROR_INVALID_AGENT, where, "no such agent, or no callback");
     return index == 0 ? HSA_STATUS_SUCCESS : callback({kIsaHandle}, data);
   });
 }
 
 hsa_status_t hsa_isa_get_info_alt(hsa_isa_t isa, hsa_isa_info_t attribute, void* value) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     if (isa.handle != kIsaHandle || value == nullptr)
-      return refuse(HSA_STATUS_ERROR_INVALID_ISA, __func__, "no such instruction set, or no result pointer");
+      return refuse(HSA_STATUS_ERROR_INVALID_ISA, where, "no such instruction set, or no result pointer");
     if (attribute == HSA_ISA_INFO_NAME_LENGTH) return give<uint32_t>(value, static_cast<uint32_t>(std::strlen(kIsa) + 1));
     if (attribute == HSA_ISA_INFO_NAME) return give_text(value, kIsa, std::strlen(kIsa) + 1);
-    return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "attribute " + std::to_string(attribute) + " is not implemented");
+    return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "attribute " + std::to_string(attribute) + " is not implemented");
   });
 }
 
 // All memory is coherent.
 hsa_status_t hsa_amd_coherency_set_type(hsa_agent_t, hsa_amd_coherency_type_t type) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     if (type == HSA_AMD_COHERENCY_TYPE_COHERENT) return HSA_STATUS_SUCCESS;
-    return refuse(HSA_STATUS_ERROR, __func__, "memory without coherence is not implemented");
+    return refuse(HSA_STATUS_ERROR, where, "memory without coherence is not implemented");
   });
 }
 

@@ -114,11 +114,10 @@ hsa_status_t kernel_info(const Symbol& s, hsa_executable_symbol_info_t attribute
 }
 
 hsa_status_t query_host_address(const void* device_address, const void** host_address) {
-  return guarded("hsa_ven_amd_loader_query_host_address", [&] {
+  return guarded("hsa_ven_amd_loader_query_host_address", [&](const char* where) {
     const auto block = memory().containing(reinterpret_cast<uint64_t>(device_address));
     if (!block || block->kind != Block::Code || host_address == nullptr) {
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, "hsa_ven_amd_loader_query_host_address",
-                    hex(reinterpret_cast<uint64_t>(device_address)) + " is not in a code object");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, hex(reinterpret_cast<uint64_t>(device_address)) + " is not in a code object");
     }
     *host_address = block->host + (reinterpret_cast<uint64_t>(device_address) - block->address);
     return HSA_STATUS_SUCCESS;
@@ -157,9 +156,9 @@ using namespace heddle::hsa;
 extern "C" {
 
 hsa_status_t hsa_code_object_reader_create_from_memory(const void* code_object, size_t size, hsa_code_object_reader_t* reader) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     if (code_object == nullptr || size == 0 || reader == nullptr)
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no code object, or no result pointer");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no code object, or no result pointer");
     Registry& r = registry();
     const std::lock_guard hold(r.mutex);
     reader->handle = r.next++;
@@ -169,18 +168,18 @@ hsa_status_t hsa_code_object_reader_create_from_memory(const void* code_object, 
 }
 
 hsa_status_t hsa_code_object_reader_destroy(hsa_code_object_reader_t reader) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     Registry& r = registry();
     const std::lock_guard hold(r.mutex);
     if (r.readers.erase(reader.handle) == 0)
-      return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_CODE_OBJECT_READER), __func__, "no such reader");
+      return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_CODE_OBJECT_READER), where, "no such reader");
     return HSA_STATUS_SUCCESS;
   });
 }
 
 hsa_status_t hsa_executable_create_alt(hsa_profile_t, hsa_default_float_rounding_mode_t, const char*, hsa_executable_t* executable) {
-  return guarded(__func__, [&] {
-    if (executable == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no result pointer");
+  return guarded(__func__, [&](const char* where) {
+    if (executable == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no result pointer");
     Registry& r = registry();
     const std::lock_guard hold(r.mutex);
     executable->handle = r.next++;
@@ -190,12 +189,12 @@ hsa_status_t hsa_executable_create_alt(hsa_profile_t, hsa_default_float_rounding
 }
 
 hsa_status_t hsa_executable_destroy(hsa_executable_t executable) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     Registry& r = registry();
     std::shared_ptr<Executable> gone;  // is destroyed after the lock, or when its last kernel has ended
     const std::lock_guard hold(r.mutex);
     const auto found = r.executables.find(executable.handle);
-    if (found == r.executables.end()) return refuse(HSA_STATUS_ERROR_INVALID_EXECUTABLE, __func__, "no such executable");
+    if (found == r.executables.end()) return refuse(HSA_STATUS_ERROR_INVALID_EXECUTABLE, where, "no such executable");
     gone = std::move(found->second);
     r.executables.erase(found);
     std::erase_if(r.symbols, [&](const auto& s) { return s.first.first == executable.handle; });
@@ -205,37 +204,37 @@ hsa_status_t hsa_executable_destroy(hsa_executable_t executable) {
 
 hsa_status_t hsa_executable_load_agent_code_object(hsa_executable_t executable, hsa_agent_t agent, hsa_code_object_reader_t reader,
                                                    const char*, hsa_loaded_code_object_t* loaded_code_object) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     uint32_t index = 0;
-    if (!agent_index(agent, index) || index == 0) return refuse(HSA_STATUS_ERROR_INVALID_AGENT, __func__, "no such GPU");
-    if (loaded_code_object != nullptr) return refuse(HSA_STATUS_ERROR, __func__, "handles of loaded code objects are not implemented");
+    if (!agent_index(agent, index) || index == 0) return refuse(HSA_STATUS_ERROR_INVALID_AGENT, where, "no such GPU");
+    if (loaded_code_object != nullptr) return refuse(HSA_STATUS_ERROR, where, "handles of loaded code objects are not implemented");
     Registry& r = registry();
     const std::lock_guard hold(r.mutex);
     const auto target = r.executables.find(executable.handle);
     const auto source = r.readers.find(reader.handle);
-    if (target == r.executables.end()) return refuse(HSA_STATUS_ERROR_INVALID_EXECUTABLE, __func__, "no such executable");
+    if (target == r.executables.end()) return refuse(HSA_STATUS_ERROR_INVALID_EXECUTABLE, where, "no such executable");
     if (source == r.readers.end())
-      return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_CODE_OBJECT_READER), __func__, "no such reader");
-    if (target->second->frozen) return refuse(HSA_STATUS_ERROR_FROZEN_EXECUTABLE, __func__, "the executable is frozen");
+      return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_CODE_OBJECT_READER), where, "no such reader");
+    if (target->second->frozen) return refuse(HSA_STATUS_ERROR_FROZEN_EXECUTABLE, where, "the executable is frozen");
     try {
       Executable::Loaded object = load_object(source->second, index);
       if (object.code->processor() != "gfx90a")
-        return refuse(HSA_STATUS_ERROR_INVALID_ISA, __func__, "the code object is for " + object.code->processor() + ", the GPU is gfx90a");
+        return refuse(HSA_STATUS_ERROR_INVALID_ISA, where, "the code object is for " + object.code->processor() + ", the GPU is gfx90a");
       target->second->objects.push_back(std::move(object));
     } catch (const std::runtime_error& e) {
-      return refuse(HSA_STATUS_ERROR_INVALID_CODE_OBJECT, __func__, e.what());
+      return refuse(HSA_STATUS_ERROR_INVALID_CODE_OBJECT, where, e.what());
     }
     return HSA_STATUS_SUCCESS;
   });
 }
 
 hsa_status_t hsa_executable_freeze(hsa_executable_t executable, const char*) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     Registry& r = registry();
     const std::lock_guard hold(r.mutex);
     const auto found = r.executables.find(executable.handle);
-    if (found == r.executables.end()) return refuse(HSA_STATUS_ERROR_INVALID_EXECUTABLE, __func__, "no such executable");
-    if (found->second->frozen) return refuse(HSA_STATUS_ERROR_FROZEN_EXECUTABLE, __func__, "the executable is frozen already");
+    if (found == r.executables.end()) return refuse(HSA_STATUS_ERROR_INVALID_EXECUTABLE, where, "no such executable");
+    if (found->second->frozen) return refuse(HSA_STATUS_ERROR_FROZEN_EXECUTABLE, where, "the executable is frozen already");
     found->second->frozen = true;
     return HSA_STATUS_SUCCESS;
   });
@@ -243,12 +242,12 @@ hsa_status_t hsa_executable_freeze(hsa_executable_t executable, const char*) {
 
 hsa_status_t hsa_executable_get_symbol_by_name(hsa_executable_t executable, const char* name, const hsa_agent_t*,
                                                hsa_executable_symbol_t* out) {
-  return guarded(__func__, [&] {
-    if (name == nullptr || out == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no name, or no result pointer");
+  return guarded(__func__, [&](const char* where) {
+    if (name == nullptr || out == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no name, or no result pointer");
     Registry& r = registry();
     const std::lock_guard hold(r.mutex);
     const auto found = r.executables.find(executable.handle);
-    if (found == r.executables.end()) return refuse(HSA_STATUS_ERROR_INVALID_EXECUTABLE, __func__, "no such executable");
+    if (found == r.executables.end()) return refuse(HSA_STATUS_ERROR_INVALID_EXECUTABLE, where, "no such executable");
     std::unique_ptr<Symbol>& symbol = r.symbols[{executable.handle, name}];
     for (const Executable::Loaded& object : found->second->objects) {
       if (symbol) break;
@@ -272,12 +271,11 @@ hsa_status_t hsa_executable_get_symbol_by_name(hsa_executable_t executable, cons
 }
 
 hsa_status_t hsa_executable_symbol_get_info(hsa_executable_symbol_t handle, hsa_executable_symbol_info_t attribute, void* value) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     Registry& r = registry();
     const std::lock_guard hold(r.mutex);
     const Symbol* const s = find_symbol(handle);
-    if (s == nullptr || value == nullptr)
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no such symbol, or no result pointer");
+    if (s == nullptr || value == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no such symbol, or no result pointer");
     if (attribute == HSA_EXECUTABLE_SYMBOL_INFO_TYPE)
       return give(value, s->kernel != nullptr ? HSA_SYMBOL_KIND_KERNEL : HSA_SYMBOL_KIND_VARIABLE);
     if (s->kernel != nullptr) return kernel_info(*s, attribute, value);
@@ -286,20 +284,21 @@ hsa_status_t hsa_executable_symbol_get_info(hsa_executable_symbol_t handle, hsa_
       // The caller of AMD's library passes a size_t, the specification says uint32_t; both have the low bytes first.
       return give<uint32_t>(value, static_cast<uint32_t>(s->bytes));
     }
-    return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__,
+    return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where,
                   "attribute " + std::to_string(attribute) + " of variable '" + s->name + "' is not implemented");
   });
 }
 
 hsa_status_t hsa_executable_agent_global_variable_define(hsa_executable_t, hsa_agent_t, const char* name, void*) {
-  return guarded(__func__,
-                 [&] { return refuse(HSA_STATUS_ERROR, __func__, "variable '" + std::string(name) + "': it is not implemented"); });
+  return guarded(__func__, [&](const char* where) {
+    return refuse(HSA_STATUS_ERROR, where, "variable '" + std::string(name) + "': it is not implemented");
+  });
 }
 
 hsa_status_t hsa_system_get_major_extension_table(uint16_t extension, uint16_t version_major, size_t table_length, void* table) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     if (extension != HSA_EXTENSION_AMD_LOADER || version_major != 1 || table == nullptr)
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "extension " + hex(extension) + " is not implemented");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "extension " + hex(extension) + " is not implemented");
     const hsa_ven_amd_loader_1_00_pfn_t functions = {query_host_address, query_segment_descriptors, query_executable};
     std::memset(table, 0, table_length);
     std::memcpy(table, &functions, std::min(table_length, sizeof(functions)));

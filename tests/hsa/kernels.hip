@@ -30,17 +30,17 @@ KERNEL sizes(unsigned* out) {
   out[5] = __builtin_amdgcn_grid_size_z();
 }
 
-// Reverses each workgroup's items, in LDS that the launch adds after the static one.
+// Reverses each workgroup's items, 128 at most and below 2^31, in LDS that the launch adds after the static one.
 extern SHARED unsigned dynamic[];
 KERNEL reverse(unsigned* x) {
-  SHARED static unsigned fixed[64];
+  SHARED static unsigned fixed[128];
   const unsigned n = __builtin_amdgcn_workgroup_size_x(), t = __builtin_amdgcn_workitem_id_x();
-  fixed[t & 63] = 0;
   dynamic[t] = x[item()];
+  fixed[t] = x[item()] >> 31;
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
-  x[item()] = dynamic[n - 1 - t];
+  x[item()] = dynamic[n - 1 - t] + fixed[n - 1 - t];
 }
 
 DEVICE unsigned table[4] = {2, 3, 5, 7};

@@ -13,8 +13,9 @@ namespace heddle::hsa {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kFreedBytes = 256ull << 20;  // that stay mapped after they were freed
-constexpr uint64_t kFilledBytes = 4ull << 20;   // of a block are overwritten; the rest of a larger one keeps zeros, or what was there
+constexpr uint64_t kFreedBytes = 16ull << 20;  // that stay mapped after they were freed, at most,
+constexpr uint64_t kFreedBlocks = 32;          // and so many blocks
+constexpr uint64_t kFilledBytes = 4ull << 20;  // of a block are overwritten; the rest of a larger one keeps zeros, or what was there
 
 uint64_t pages(uint64_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
@@ -124,16 +125,28 @@ hsa_status_t AddressSpace::allocate(Pool pool, uint64_t bytes, void** out) {
 }
 
 void AddressSpace::retire(const Block& block) {
-  std::memset(block.host, 0xde, std::min(block.bytes, kFilledBytes));
+  if (block.kind != Block::Locked && block.kind != Block::Queue) std::memset(block.host, 0xde, std::min(block.bytes, kFilledBytes));
   freed_.push_back(block);
   freed_bytes_ += block.mapped_bytes;
-  while (freed_bytes_ > kFreedBytes && users_ == 0) {
+  while ((freed_bytes_ > kFreedBytes || freed_.size() > kFreedBlocks) && users_ == 0) {
     const Block& b = freed_.front();
-    ::munmap(b.host, b.mapped_bytes);
-    if (b.address != reinterpret_cast<uint64_t>(b.host)) ::munmap(reinterpret_cast<void*>(b.address), b.mapped_bytes);
+    // The host's memory that was pinned is not ours, only its addresses for GPUs.
+    if (b.kind != Block::Locked) ::munmap(b.host, b.mapped_bytes);
+    if (b.address != reinterpret_cast<uint64_t>(b.host)) ::munmap(reinterpret_cast<void*>(b.address / kPage * kPage), b.mapped_bytes);
     freed_bytes_ -= b.mapped_bytes;
     freed_.pop_front();
   }
+}
+
+void AddressSpace::retire_queue(void* shared, uint64_t bytes) {
+  ::mprotect(shared, bytes, PROT_NONE);
+  const std::lock_guard hold(mutex_);
+  Block b;
+  b.kind = Block::Queue;
+  b.address = reinterpret_cast<uint64_t>(shared);
+  b.host = static_cast<std::byte*>(shared);
+  b.bytes = b.mapped_bytes = pages(bytes);
+  retire(b);
 }
 
 hsa_status_t AddressSpace::free(void* address) {
@@ -192,8 +205,10 @@ hsa_status_t AddressSpace::unlock(void* host) {
   }
   const auto last = std::prev(range.second);
   const auto found = blocks_.find(last->second);
-  // The addresses stay reserved, so that nothing else gets them while a kernel may still use them.
-  if (found != blocks_.end()) blocks_.erase(found);
+  if (found != blocks_.end()) {
+    retire(found->second);
+    blocks_.erase(found);
+  }
   locked_.erase(last);
   return HSA_STATUS_SUCCESS;
 }
@@ -290,10 +305,10 @@ using namespace heddle::hsa;
 extern "C" {
 
 hsa_status_t hsa_amd_agent_iterate_memory_pools(hsa_agent_t agent, hsa_status_t (*callback)(hsa_amd_memory_pool_t, void*), void* data) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     uint32_t index = 0;
     if (!agent_index(agent, index) || callback == nullptr)
-      return refuse(HSA_STATUS_ERROR_INVALID_AGENT, __func__, "no such agent, or no callback");
+      return refuse(HSA_STATUS_ERROR_INVALID_AGENT, where, "no such agent, or no callback");
     const std::vector<Segment> segments = index == 0 ? std::vector{Segment::HostFine, Segment::HostKernarg, Segment::HostCoarse}
                                                      : std::vector{Segment::DeviceCoarse, Segment::DeviceFine, Segment::Group};
     for (const Segment segment : segments) {
@@ -305,10 +320,10 @@ hsa_status_t hsa_amd_agent_iterate_memory_pools(hsa_agent_t agent, hsa_status_t 
 }
 
 hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t handle, hsa_amd_memory_pool_info_t attribute, void* value) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     Pool pool{};
-    if (!find_pool(handle, pool)) return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_MEMORY_POOL), __func__, "no such pool");
-    if (value == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no result pointer");
+    if (!find_pool(handle, pool)) return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_MEMORY_POOL), where, "no such pool");
+    if (value == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no result pointer");
     const bool allocates = pool.segment != Segment::Group;
     switch (attribute) {
       case HSA_AMD_MEMORY_POOL_INFO_SEGMENT:
@@ -332,17 +347,17 @@ hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t handle, hsa_amd_
         *static_cast<bool*>(value) = false;
         return HSA_STATUS_SUCCESS;
     }
-    return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "attribute " + std::to_string(attribute) + " is not implemented");
+    return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "attribute " + std::to_string(attribute) + " is not implemented");
   });
 }
 
 hsa_status_t hsa_amd_agent_memory_pool_get_info(hsa_agent_t agent, hsa_amd_memory_pool_t handle, hsa_amd_agent_memory_pool_info_t attribute,
                                                 void* value) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     uint32_t index = 0;
     Pool pool{};
     if (!agent_index(agent, index) || !find_pool(handle, pool) || value == nullptr)
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no such agent or pool, or no result pointer");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no such agent or pool, or no result pointer");
     const bool same = index == pool.agent;
     switch (attribute) {
       case HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS: {
@@ -367,15 +382,15 @@ hsa_status_t hsa_amd_agent_memory_pool_get_info(hsa_agent_t agent, hsa_amd_memor
         return HSA_STATUS_SUCCESS;
       }
     }
-    return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "attribute " + std::to_string(attribute) + " is not implemented");
+    return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "attribute " + std::to_string(attribute) + " is not implemented");
   });
 }
 
 hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t handle, size_t size, uint32_t flags, void** ptr) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     Pool pool{};
-    if (!find_pool(handle, pool)) return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_MEMORY_POOL), __func__, "no such pool");
-    if (flags != 0) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "flags " + hex(flags) + " are not implemented");
+    if (!find_pool(handle, pool)) return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_MEMORY_POOL), where, "no such pool");
+    if (flags != 0) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "flags " + hex(flags) + " are not implemented");
     const hsa_status_t status = memory().allocate(pool, size, ptr);
     if (settings().trace && status == HSA_STATUS_SUCCESS)
       trace("allocated " + std::to_string(size) + " bytes at " + hex(reinterpret_cast<uint64_t>(*ptr)) + ", pool " + hex(handle.handle));
@@ -384,17 +399,17 @@ hsa_status_t hsa_amd_memory_pool_allocate(hsa_amd_memory_pool_t handle, size_t s
 }
 
 hsa_status_t hsa_amd_memory_pool_free(void* ptr) {
-  return guarded(__func__, [&] { return ptr == nullptr ? HSA_STATUS_SUCCESS : memory().free(ptr); });
+  return guarded(__func__, [&](const char*) { return ptr == nullptr ? HSA_STATUS_SUCCESS : memory().free(ptr); });
 }
 
 hsa_status_t hsa_amd_agents_allow_access(uint32_t num_agents, const hsa_agent_t* agents, const uint32_t* flags, const void* ptr) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     if (num_agents == 0 || agents == nullptr || flags != nullptr || ptr == nullptr)
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no agents, no memory, or flags");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no agents, no memory, or flags");
     bool gpu = false;
     for (uint32_t n = 0; n < num_agents; ++n) {
       uint32_t index = 0;
-      if (!agent_index(agents[n], index)) return refuse(HSA_STATUS_ERROR_INVALID_AGENT, __func__, "no such agent");
+      if (!agent_index(agents[n], index)) return refuse(HSA_STATUS_ERROR_INVALID_AGENT, where, "no such agent");
       gpu |= index != 0;
     }
     return memory().allow_access(ptr, gpu);
@@ -403,33 +418,34 @@ hsa_status_t hsa_amd_agents_allow_access(uint32_t num_agents, const hsa_agent_t*
 
 hsa_status_t hsa_amd_memory_lock_to_pool(void* host_ptr, size_t size, hsa_agent_t*, int, hsa_amd_memory_pool_t handle, uint32_t flags,
                                          void** agent_ptr) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     Pool pool{};
     if (!find_pool(handle, pool) || pool.agent != 0)
-      return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_MEMORY_POOL), __func__, "no such pool of the host");
-    if (flags != 0) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "flags " + hex(flags) + " are not implemented");
+      return refuse(static_cast<hsa_status_t>(HSA_STATUS_ERROR_INVALID_MEMORY_POOL), where, "no such pool of the host");
+    if (flags != 0) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "flags " + hex(flags) + " are not implemented");
     return memory().lock(host_ptr, size, pool, agent_ptr);
   });
 }
 
 hsa_status_t hsa_amd_memory_unlock(void* host_ptr) {
-  return guarded(__func__, [&] { return memory().unlock(host_ptr); });
+  return guarded(__func__, [&](const char*) { return memory().unlock(host_ptr); });
 }
 
 // Memory of the process that is not pinned is never accessible to these GPUs, so that registering it changes nothing.
 hsa_status_t hsa_memory_register(void*, size_t) {
-  return guarded(__func__,
-                 [&] { return refuse(HSA_STATUS_ERROR, __func__, "GPUs of the base profile do not access memory that is not pinned"); });
+  return guarded(__func__, [&](const char* where) {
+    return refuse(HSA_STATUS_ERROR, where, "GPUs of the base profile do not access memory that is not pinned");
+  });
 }
 
 hsa_status_t hsa_memory_deregister(void*, size_t) {
-  return guarded(__func__, [&] { return refuse(HSA_STATUS_ERROR, __func__, "nothing was registered"); });
+  return guarded(__func__, [&](const char* where) { return refuse(HSA_STATUS_ERROR, where, "nothing was registered"); });
 }
 
 hsa_status_t hsa_memory_copy(void* dst, const void* src, size_t size) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     if (size == 0) return HSA_STATUS_SUCCESS;
-    if (dst == nullptr || src == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no memory");
+    if (dst == nullptr || src == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no memory");
     // An address that belongs to no block is memory of the process.
     const auto resolve = [&](uint64_t address, std::string& problem) {
       return memory().containing(address) ? memory().find(address, size, false, problem) : reinterpret_cast<std::byte*>(address);
@@ -437,7 +453,7 @@ hsa_status_t hsa_memory_copy(void* dst, const void* src, size_t size) {
     std::string problem;
     std::byte* const to = resolve(reinterpret_cast<uint64_t>(dst), problem);
     const std::byte* const from = resolve(reinterpret_cast<uint64_t>(src), problem);
-    if (!problem.empty()) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, problem);
+    if (!problem.empty()) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, problem);
     std::memcpy(to, from, size);
     ++totals().copies;
     totals().copied_bytes += size;
@@ -447,12 +463,12 @@ hsa_status_t hsa_memory_copy(void* dst, const void* src, size_t size) {
 
 hsa_status_t hsa_amd_pointer_info(const void* ptr, hsa_amd_pointer_info_t* info, void* (*alloc)(size_t), uint32_t* num_agents,
                                   hsa_agent_t** agents) {
-  return guarded(__func__, [&] {
-    if (ptr == nullptr || info == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no pointer, or no result");
+  return guarded(__func__, [&](const char* where) {
+    if (ptr == nullptr || info == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no pointer, or no result");
     if (info->size < sizeof(hsa_amd_pointer_info_t))
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "results of " + std::to_string(info->size) + " bytes are not implemented");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "results of " + std::to_string(info->size) + " bytes are not implemented");
     if (alloc != nullptr || num_agents != nullptr || agents != nullptr)
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "the list of agents is not implemented");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "the list of agents is not implemented");
     hsa_amd_pointer_info_t result{};
     result.size = sizeof(result);
     const auto block = memory().containing(reinterpret_cast<uint64_t>(ptr));

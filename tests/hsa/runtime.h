@@ -80,7 +80,7 @@ uint64_t pool_bytes(Pool pool);
 
 // One range of addresses.
 struct Block {
-  enum Kind : uint8_t { Allocation, Locked, Code, Signals } kind = Allocation;
+  enum Kind : uint8_t { Allocation, Locked, Code, Signals, Queue } kind = Allocation;
   uint64_t address = 0;       // for GPUs and copies
   uint64_t bytes = 0;         // that were asked for
   std::byte* host = nullptr;  // where the contents are; of memory of a GPU, at an address that the user does not know
@@ -105,6 +105,7 @@ class AddressSpace {
   // Memory of a GPU for a code object, whose segments the caller adds; false if there is none.
   bool map_code(uint32_t gpu, uint64_t bytes, Block& image);
   void unmap_code(const Block& image);
+  void retire_queue(void* shared, uint64_t bytes);  // takes memory from ::mmap
   // The contents of a range of one block, or null and a text that says what is wrong.
   std::byte* find(uint64_t address, uint64_t bytes, bool write, std::string& problem);
   std::optional<Block> containing(uint64_t address);
@@ -117,7 +118,7 @@ class AddressSpace {
  private:
   uint64_t reserve(uint64_t bytes);  // addresses without access; 0 if there are none
   std::string describe(uint64_t address) const;
-  void retire(const Block& block);
+  void retire(const Block& block);  // unmaps it after others that are freed
 
   std::mutex mutex_;
   std::map<uint64_t, Block> blocks_;          // by address for GPUs
@@ -170,12 +171,12 @@ struct Totals {
 };
 Totals& totals();
 
-// Runs `function` and turns exceptions into a status.
+// Runs `function`, which gets the name of the caller, and turns exceptions into a status.
 template <class Function>
 hsa_status_t guarded(const char* where, const Function& function) noexcept {
   try {
     if (!initialized()) return refuse(HSA_STATUS_ERROR_NOT_INITIALIZED, where, "hsa_init was not called");
-    return function();
+    return function(where);
   } catch (const std::bad_alloc&) {
     return refuse(HSA_STATUS_ERROR_OUT_OF_RESOURCES, where, "the host has no memory left");
   } catch (const std::exception& e) {

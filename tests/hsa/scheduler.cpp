@@ -461,19 +461,19 @@ extern "C" {
 
 hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type,
                               void (*callback)(hsa_status_t, hsa_queue_t*, void*), void* data, uint32_t, uint32_t, hsa_queue_t** queue) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     uint32_t index = 0;
-    if (!agent_index(agent, index) || index == 0) return refuse(HSA_STATUS_ERROR_INVALID_AGENT, __func__, "no such GPU");
+    if (!agent_index(agent, index) || index == 0) return refuse(HSA_STATUS_ERROR_INVALID_AGENT, where, "no such GPU");
     if (queue == nullptr || size < 64 || size > 131072 || (size & (size - 1)) != 0)
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "a size of " + std::to_string(size) + " packets, or no result pointer");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "a size of " + std::to_string(size) + " packets, or no result pointer");
     if (type != HSA_QUEUE_TYPE_MULTI && type != HSA_QUEUE_TYPE_SINGLE)
-      return refuse(HSA_STATUS_ERROR_INVALID_QUEUE_CREATION, __func__, "queues of type " + std::to_string(type) + " are not implemented");
+      return refuse(HSA_STATUS_ERROR_INVALID_QUEUE_CREATION, where, "queues of type " + std::to_string(type) + " are not implemented");
     static std::atomic<uint64_t> count{0};
     const uint64_t number = ++count;
     auto q = std::make_shared<Queue>(settings().seed * 1000 + number);
     q->shared_bytes = sizeof(amd_queue_t) + uint64_t{size} * 64;
     void* const p = ::mmap(nullptr, q->shared_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return refuse(HSA_STATUS_ERROR_OUT_OF_RESOURCES, __func__, "the host has no memory for a queue");
+    if (p == MAP_FAILED) return refuse(HSA_STATUS_ERROR_OUT_OF_RESOURCES, where, "the host has no memory for a queue");
     hsa_signal_t doorbell{};
     const hsa_status_t status = create_signal(-1, AMD_SIGNAL_KIND_USER, &doorbell);
     if (status != HSA_STATUS_SUCCESS) return status;
@@ -481,7 +481,7 @@ hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32
     q->gpu = index;
     q->callback = callback;
     q->data = data;
-    q->doorbell = signal_of(doorbell, __func__);
+    q->doorbell = signal_of(doorbell, where);
     hsa_queue_t& h = q->shared->hsa_queue;
     h.type = type;
     h.features = HSA_QUEUE_FEATURE_KERNEL_DISPATCH;
@@ -500,13 +500,12 @@ hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32
 }
 
 hsa_status_t hsa_queue_destroy(hsa_queue_t* queue) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     const auto q = scheduler().find(queue);
-    if (q == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_QUEUE, __func__, "no such queue");
+    if (q == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_QUEUE, where, "no such queue");
     scheduler().remove(queue);
     const hsa_status_t status = hsa_signal_destroy(queue->doorbell_signal);
-    // The memory of the queue stays reserved without access, so that its late use is found.
-    ::mprotect(q->shared, q->shared_bytes, PROT_NONE);
+    memory().retire_queue(q->shared, q->shared_bytes);
     return status;
   });
 }
@@ -529,25 +528,25 @@ uint64_t hsa_queue_load_write_index_relaxed(const hsa_queue_t* queue) {
 }
 
 hsa_status_t hsa_amd_queue_set_priority(hsa_queue_t* queue, hsa_amd_queue_priority_t) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     // A priority is a hint; the seed chooses anyhow.
-    if (scheduler().find(queue) == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_QUEUE, __func__, "no such queue");
+    if (scheduler().find(queue) == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_QUEUE, where, "no such queue");
     return HSA_STATUS_SUCCESS;
   });
 }
 
 hsa_status_t hsa_amd_queue_cu_set_mask(const hsa_queue_t*, uint32_t, const uint32_t*) {
-  return guarded(__func__, [&] { return refuse(HSA_STATUS_ERROR, __func__, "it is not implemented"); });
+  return guarded(__func__, [&](const char* where) { return refuse(HSA_STATUS_ERROR, where, "it is not implemented"); });
 }
 
 hsa_status_t hsa_amd_memory_async_copy(void* dst, hsa_agent_t dst_agent, const void* src, hsa_agent_t src_agent, size_t size,
                                        uint32_t num_dep_signals, const hsa_signal_t* dep_signals, hsa_signal_t completion_signal) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     uint32_t index = 0;
     if (dst == nullptr || src == nullptr || !agent_index(dst_agent, index) || !agent_index(src_agent, index))
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no memory, or no such agent");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no memory, or no such agent");
     if ((num_dep_signals == 0) != (dep_signals == nullptr) && num_dep_signals != 0)
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "signals are counted and not given");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "signals are counted and not given");
     Copy copy;
     if (size != 0) copy.parts.push_back({reinterpret_cast<uint64_t>(dst), reinterpret_cast<uint64_t>(src), size});
     copy.dependencies.assign(dep_signals, dep_signals + num_dep_signals);
@@ -566,16 +565,16 @@ hsa_status_t hsa_amd_memory_async_copy_rect(const hsa_pitched_ptr_t* dst, const 
                                             const hsa_dim3_t* src_offset, const hsa_dim3_t* range, hsa_agent_t copy_agent,
                                             hsa_amd_copy_direction_t, uint32_t num_dep_signals, const hsa_signal_t* dep_signals,
                                             hsa_signal_t completion_signal) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     uint32_t index = 0;
     if (dst == nullptr || src == nullptr || dst_offset == nullptr || src_offset == nullptr || range == nullptr ||
         !agent_index(copy_agent, index))
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no memory, no range, or no such agent");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no memory, no range, or no such agent");
     // Engines for copies address whole dwords in rectangles.
     for (const uint64_t value : {reinterpret_cast<uint64_t>(dst->base), reinterpret_cast<uint64_t>(src->base), uint64_t{dst->pitch},
                                  uint64_t{src->pitch}, uint64_t{dst->slice}, uint64_t{src->slice}}) {
       if (value % 4 != 0)
-        return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "an address or a pitch, " + hex(value) + ", is not a multiple of 4");
+        return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "an address or a pitch, " + hex(value) + ", is not a multiple of 4");
     }
     Copy copy;
     const auto at = [](const hsa_pitched_ptr_t& p, const hsa_dim3_t& offset, uint64_t y, uint64_t z) {

@@ -209,24 +209,24 @@ using namespace heddle::hsa;
 extern "C" {
 
 hsa_status_t hsa_signal_create(hsa_signal_value_t initial_value, uint32_t, const hsa_agent_t*, hsa_signal_t* signal) {
-  return guarded(__func__, [&] {
-    if (signal == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no result pointer");
+  return guarded(__func__, [&](const char* where) {
+    if (signal == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no result pointer");
     return create_signal(initial_value, AMD_SIGNAL_KIND_USER, signal);
   });
 }
 
 hsa_status_t hsa_amd_signal_create(hsa_signal_value_t initial_value, uint32_t num_consumers, const hsa_agent_t* consumers,
                                    uint64_t attributes, hsa_signal_t* signal) {
-  return guarded(__func__, [&] {
+  return guarded(__func__, [&](const char* where) {
     if ((attributes & ~uint64_t{HSA_AMD_SIGNAL_AMD_GPU_ONLY}) != 0)
-      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "attributes " + hex(attributes) + " are not implemented");
+      return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "attributes " + hex(attributes) + " are not implemented");
     return hsa_signal_create(initial_value, num_consumers, consumers, signal);
   });
 }
 
 hsa_status_t hsa_signal_destroy(hsa_signal_t signal) {
-  return guarded(__func__, [&] {
-    amd_signal_t* const s = signal_of(signal, __func__);
+  return guarded(__func__, [&](const char* where) {
+    amd_signal_t* const s = signal_of(signal, where);
     Arena& a = arena();
     const std::lock_guard hold(a.mutex);
     s->kind = AMD_SIGNAL_KIND_INVALID;
@@ -236,9 +236,9 @@ hsa_status_t hsa_signal_destroy(hsa_signal_t signal) {
 }
 
 hsa_status_t hsa_amd_signal_value_pointer(hsa_signal_t signal, volatile hsa_signal_value_t** value_ptr) {
-  return guarded(__func__, [&] {
-    if (value_ptr == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no result pointer");
-    *value_ptr = &signal_of(signal, __func__)->value;
+  return guarded(__func__, [&](const char* where) {
+    if (value_ptr == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no result pointer");
+    *value_ptr = &signal_of(signal, where)->value;
     return HSA_STATUS_SUCCESS;
   });
 }
@@ -283,26 +283,26 @@ hsa_signal_value_t hsa_signal_wait_scacquire(hsa_signal_t signal, hsa_signal_con
 
 hsa_status_t hsa_amd_signal_async_handler(hsa_signal_t signal, hsa_signal_condition_t cond, hsa_signal_value_t value,
                                           hsa_amd_signal_handler handler, void* arg) {
-  return guarded(__func__, [&] {
-    if (handler == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no handler");
-    handlers().add({signal_of(signal, __func__), cond, value, handler, arg});
+  return guarded(__func__, [&](const char* where) {
+    if (handler == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no handler");
+    handlers().add({signal_of(signal, where), cond, value, handler, arg});
     return HSA_STATUS_SUCCESS;
   });
 }
 
 hsa_status_t hsa_amd_profiling_get_dispatch_time(hsa_agent_t, hsa_signal_t signal, hsa_amd_profiling_dispatch_time_t* time) {
-  return guarded(__func__, [&] {
-    if (time == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no result pointer");
-    const amd_signal_t* const s = signal_of(signal, __func__);
+  return guarded(__func__, [&](const char* where) {
+    if (time == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no result pointer");
+    const amd_signal_t* const s = signal_of(signal, where);
     *time = {s->start_ts, s->end_ts};
     return HSA_STATUS_SUCCESS;
   });
 }
 
 hsa_status_t hsa_amd_profiling_get_async_copy_time(hsa_signal_t signal, hsa_amd_profiling_async_copy_time_t* time) {
-  return guarded(__func__, [&] {
-    if (time == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, __func__, "no result pointer");
-    const amd_signal_t* const s = signal_of(signal, __func__);
+  return guarded(__func__, [&](const char* where) {
+    if (time == nullptr) return refuse(HSA_STATUS_ERROR_INVALID_ARGUMENT, where, "no result pointer");
+    const amd_signal_t* const s = signal_of(signal, where);
     *time = {s->start_ts, s->end_ts};
     return HSA_STATUS_SUCCESS;
   });
@@ -310,11 +310,11 @@ hsa_status_t hsa_amd_profiling_get_async_copy_time(hsa_signal_t signal, hsa_amd_
 
 // Times are always recorded.
 hsa_status_t hsa_amd_profiling_async_copy_enable(bool) {
-  return guarded(__func__, [&] { return HSA_STATUS_SUCCESS; });
+  return guarded(__func__, [&](const char*) { return HSA_STATUS_SUCCESS; });
 }
 
 hsa_status_t hsa_amd_profiling_set_profiler_enabled(hsa_queue_t*, int) {
-  return guarded(__func__, [&] { return HSA_STATUS_SUCCESS; });
+  return guarded(__func__, [&](const char*) { return HSA_STATUS_SUCCESS; });
 }
 
 }  // extern "C"
