@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Kernels of hip_test.cpp, in HIP's language without a library: only clang's builtins.
+// Kernels of amd_hip_test.cpp and hsa_test.cpp, in HIP's language without a library: only clang's builtins.
 #define KERNEL extern "C" __attribute__((global)) void
 #define DEVICE __attribute__((device))
 #define SHARED __attribute__((shared))
