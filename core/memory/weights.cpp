@@ -111,6 +111,7 @@ class Reading {
     Device::Pending pending;
   };
   static constexpr size_t kSlicesAtOnce = 2;
+  static constexpr uint64_t kBlocksAlignment = 32;  // of mapped parameters in blocks, see min_alignment_bytes in driver.h
   // Many chunks, so that the pauses between reads do not count, and few enough to be over soon.
   uint64_t slice_bytes() const {
     constexpr uint64_t kLeast = uint64_t{1} << 20, kMost = uint64_t{512} << 20, kChunks = 64;
@@ -225,7 +226,10 @@ class Reading {
         continue;
       }
       std::vector<Part> fit, odd;
-      for (const Part& part : file.parts) (part.extent.file_offset % alignment == 0 ? fit : odd).push_back(part);
+      for (const Part& part : file.parts) {
+        const uint64_t least = part.from->stays_in_blocks ? std::min(alignment, kBlocksAlignment) : alignment;
+        (part.extent.file_offset % least == 0 ? fit : odd).push_back(part);
+      }
       if (!fit.empty()) {
         const uint64_t first = fit.front().extent.file_offset / page * page;
         uint64_t end = first;

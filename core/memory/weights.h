@@ -38,6 +38,7 @@ struct WeightExtent {
   heddle_element_type_t type = HEDDLE_TYPE_UNDEFINED;
   uint64_t block_bytes = 0;
   std::string_view pattern = {};  // repeated up to `length` instead of read, unless it is empty
+  bool stays_in_blocks = false;   // kernels read the blocks of the file, which may begin at any multiple of 32
   bool is_made_on_host() const { return block || !pattern.empty(); }
   WeightIdentity identity() const { return {file, offset, length, type}; }
   uint64_t file_bytes() const { return block ? block_bytes : pattern.empty() ? length : pattern.size(); }

@@ -248,6 +248,7 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
   ParameterExtent extent{file->descriptor, entry->offset, entry->length, file->identity, file->path};
   extent.source = of;
   extent.pattern = entry->pattern;
+  extent.stays_in_blocks = is_in_blocks(parameter);
   return extent;
 }
 

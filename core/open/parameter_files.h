@@ -30,6 +30,7 @@ struct ParameterExtent {
   uint64_t value_bytes = 0;
   uint32_t source = kOfModule;    // index of the file among those that were opened
   std::string_view pattern = {};  // repeated up to `length` instead of read, unless it is empty; borrowed like the path
+  bool stays_in_blocks = false;   // kernels read the blocks of the file
 };
 
 // Whether the bytes of its file are read as they are, blocks of values.

@@ -79,10 +79,10 @@ void place_globals(const mf::Module& module, Machine& machine) {
 }
 
 void Instance::Located::note(uint32_t global, const open::ParameterExtent& extent, std::string_view name) {
-  extents[global] = {extent.descriptor, extent.offset, extent.block ? extent.value_bytes : extent.length,
-                     extent.file,       extent.path,   name,
-                     extent.block,      extent.type,   extent.length,
-                     extent.pattern};
+  extents[global] = {extent.descriptor, extent.offset,         extent.block ? extent.value_bytes : extent.length,
+                     extent.file,       extent.path,           name,
+                     extent.block,      extent.type,           extent.length,
+                     extent.pattern,    extent.stays_in_blocks};
   origins[global].identity = extents[global].identity();
 }
 

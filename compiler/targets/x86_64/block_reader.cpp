@@ -37,21 +37,24 @@ Value BlockReader::to_f32(Value integers) const {
   return k_.make<arith::SIToFPOp>(k_.vector_type(k_.builder.getF32Type(), lanes_), integers);
 }
 
-// One of eight, of 6 bits: see ScaleAndMinimum of block_values.h.
-Value BlockReader::packed_scale(int64_t group, bool is_minimum) {
-  const int64_t packed = 4, own = group + (is_minimum ? 4 : 0);
-  Type i32 = k_.builder.getI32Type();
-  auto number = [&](int64_t value) { return k_.constant(i32, static_cast<double>(value)); };
-  Value result;
-  if (group < 4) {
-    result = k_.make<arith::AndIOp>(byte_at(packed + own), number(63));
-  } else {
-    Value low = byte_at(packed + 4 + group);
-    low = is_minimum ? k_.make<arith::ShRUIOp>(low, number(4)) : k_.make<arith::AndIOp>(low, number(15));
-    Value high = k_.make<arith::ShRUIOp>(byte_at(packed + own - 4), number(6));
-    result = k_.make<arith::OrIOp>(low, k_.make<arith::ShLIOp>(high, number(4)));
-  }
-  return k_.make<arith::SIToFPOp>(k_.builder.getF32Type(), result);
+// All eight scales and minima of 6 bits at once: see ScaleAndMinimum of block_values.h.
+void BlockReader::read_packed_scales() {
+  constexpr int64_t packed = 4, half = 4;
+  Type i32s = k_.vector_type(k_.builder.getI32Type(), half);
+  auto bytes = [&](int64_t at) {
+    return k_.make<arith::ExtUIOp>(i32s, k_.load(base_, k_.add(at_, packed + at), k_.builder.getI8Type(), half));
+  };
+  auto number = [&](int64_t value) { return k_.constant(i32s, static_cast<double>(value)); };
+  auto values = [&](Value own, Value low, int64_t whole_at) -> Value {
+    Value late = k_.make<arith::OrIOp>(low, k_.make<arith::ShLIOp>(k_.make<arith::ShRUIOp>(own, number(6)), number(4)));
+    Value early = k_.make<arith::AndIOp>(own, number(63));
+    Value all = k_.builder.create<vector::ShuffleOp>(k_.location, early, late, ArrayRef<int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
+    Value floats = k_.make<arith::SIToFPOp>(k_.vector_type(k_.builder.getF32Type(), 2 * half), all);
+    return k_.make<arith::MulFOp>(k_.splat(f16_at(whole_at), 2 * half), floats);
+  };
+  Value others = bytes(8);
+  all_by_ = values(bytes(0), k_.make<arith::AndIOp>(others, number(15)), 0);
+  all_less_ = values(bytes(4), k_.make<arith::ShRUIOp>(others, number(4)), 2);
 }
 
 const BlockReader::Scale& BlockReader::scale_of(int64_t group) {
@@ -62,12 +65,10 @@ const BlockReader::Scale& BlockReader::scale_of(int64_t group) {
     Value own = k_.make<arith::SIToFPOp>(k_.builder.getF32Type(), byte_at(192 + group, true));
     scale_.by = spread(k_.make<arith::MulFOp>(whole_by_, own));
   } else if (type_.name == "Q4_K" || type_.name == "Q5_K") {
-    if (!whole_by_) {
-      whole_by_ = f16_at(0);
-      whole_less_ = f16_at(2);
-    }
-    scale_.by = spread(k_.make<arith::MulFOp>(whole_by_, packed_scale(group, false)));
-    scale_.less = spread(k_.make<arith::MulFOp>(whole_less_, packed_scale(group, true)));
+    if (!all_by_) read_packed_scales();
+    auto one = [&](Value all) -> Value { return k_.builder.create<vector::ExtractOp>(k_.location, all, group); };
+    scale_.by = spread(one(all_by_));
+    scale_.less = spread(one(all_less_));
   } else {
     scale_.by = spread(f16_at(0));
   }

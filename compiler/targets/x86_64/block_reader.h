@@ -29,14 +29,15 @@ class BlockReader {
   mlir::Value bits(mlir::Value bytes, int64_t shift, int64_t mask) const;
   mlir::Value to_f32(mlir::Value integers) const;
   mlir::Value spread(mlir::Value scalar) const { return k_.splat(scalar, lanes_); }
-  mlir::Value packed_scale(int64_t group, bool is_minimum);
+  void read_packed_scales();
   const Scale& scale_of(int64_t group);
 
   KernelBuilder& k_;
   const tx::BlockType& type_;
   mlir::Value base_, at_;
   int64_t lanes_;
-  mlir::Value whole_by_, whole_less_;  // the block's own scales, f32
+  mlir::Value whole_by_;           // the block's own scale, f32
+  mlir::Value all_by_, all_less_;  // of all groups of a K type, f32
   Scale scale_;
 };
 
