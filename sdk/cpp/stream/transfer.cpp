@@ -138,6 +138,11 @@ heddle_status_t* transfer_peer_copy(heddle_queue_t* handle, const heddle_sync_t*
                     "copying %llu bytes from device %u to device %u failed: device %u, the other one, is lost [HD-S-02]",
                     number(source->length), from->device->ordinal, to->device->ordinal, other->ordinal);
     }
+    if (other != device && !device->backend.capabilities().copies_to_peers) {
+      return status(device, HEDDLE_STATUS_UNIMPLEMENTED,
+                    "copying %llu bytes from device %u to device %u failed: they do not reach each other's memory; copy through the host",
+                    number(source->length), from->device->ordinal, to->device->ordinal);
+    }
     device->introduce(other);
     Submission* draft = queue->draft();
     draft->list.copies = 1;

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models on Intel's loader for Level Zero and the stand-in for a driver (tests/level_zero), whose kernels PoCL runs. Compared with ONNX Runtime and
+with the CPU. HEDDLE_TEST_ALL=1 also runs SqueezeNet; docs/vendors/intel.md has the command for other networks."""
+import os
+import shutil
+import subprocess
+import unittest
+
+import numpy as np
+import onnxruntime
+
+from heddle_command import DIGITS, HeddleTestCase, TEST_ALL, heddle_path
+import light  # found through heddle_command
+
+STAND_IN = heddle_path().parents[1] / "tests/level_zero/libheddle_test_level_zero.so" if heddle_path() else None
+DEVICES = """
+version = 1
+[plugins.probe]
+"heddle.cpu" = "in-process"
+[[route]]
+slot = "@host"
+to = ["cpu:0"]
+[[route]]
+slot = "@gpu"
+to = ["level_zero:0"]
+"""
+
+
+def settings(**more):
+    return {"ZE_ENABLE_ALT_DRIVERS": str(STAND_IN), "ZE_ENABLE_VALIDATION_LAYER": "1", "ZE_ENABLE_PARAMETER_VALIDATION": "1", "ZE_ENABLE_HANDLE_LIFETIME": "1",
+            "HEDDLE_ZE_DELAY_US": "20", "POCL_CACHE_DIR": str(STAND_IN.parent / "pocl"), **more}
+
+
+@unittest.skipUnless(STAND_IN and STAND_IN.exists() and shutil.which("llvm-spirv-15"), "SKIP: the stand-in for Level Zero is not built")
+class LevelZero(HeddleTestCase):
+    def check_code(self, folder):
+        """Every image is valid in the narrowest environment of OpenCL."""
+        images = sorted(folder.glob("*.spirv"))
+        self.assertTrue(images)
+        for image in images:
+            subprocess.run(["spirv-val", "--target-env", "opencl1.2", str(image)], check=True)
+
+    def test_digits_are_as_on_the_cpu(self):
+        code = self.folder / "code"
+        module = self.compile(DIGITS, "--target", "cpu,level_zero", "--dump-code", code)
+        self.check_code(code)
+        images = np.random.default_rng(7).random((5, 1, 8, 8), dtype=np.float32)
+        expected = onnxruntime.InferenceSession(DIGITS, providers=["CPUExecutionProvider"]).run(None, {"image": images})[0]
+        atol = 1e-4 * float(np.abs(expected).max())
+        for seed, lists in ((1, "true"), (2, "false")):
+            with self.subTest(seed=seed, lists=lists):
+                got = self.run_module(module, "image", images, "--device", "level_zero:0",
+                                      extra_environment=settings(HEDDLE_ZE_SEED=str(seed), HEDDLE_SET=f'driver."heddle.level_zero".immediate_lists = {lists}'))
+                self.assert_close(got, expected, 1e-3, atol)
+
+    def test_a_module_on_the_cpu_and_on_level_zero(self):
+        places = [argument for pattern in ("conv*=@gpu", "norm*=@gpu", "pool*=@gpu", "hidden=@host", "logits=@host") for argument in ("--place", pattern)]
+        module = self.compile(DIGITS, "--target", "cpu,level_zero", "--slot", "@gpu=level_zero", "--slot", "@host=cpu", *places)
+        config = self.folder / "heddle.toml"
+        config.write_text(DEVICES, encoding="utf-8")
+        images = np.random.default_rng(8).random((3, 1, 8, 8), dtype=np.float32)
+        expected = onnxruntime.InferenceSession(DIGITS, providers=["CPUExecutionProvider"]).run(None, {"image": images})[0]
+        got = self.run_module(module, "image", images, "--config", config, extra_environment=settings(HEDDLE_ZE_SEED="3"))
+        self.assert_close(got, expected, 1e-3, 1e-4 * float(np.abs(expected).max()))
+
+    def test_a_module_without_code_for_it_says_so(self):
+        module = self.compile(DIGITS)
+        result = self.fail_with((3, 4, 5, 6), "run", module, "--input", "image=f32[1,1,8,8]=0", "--device", "level_zero:0", extra_environment=settings())
+        self.assertIn("level_zero", result.stderr)
+
+    def test_without_a_driver_a_reason_is_given(self):
+        shown = self.succeed("plugins", "--why", extra_environment={"ZE_ENABLE_ALT_DRIVERS": os.devnull})
+        self.assertRegex(shown.stdout, r"heddle\.level_zero[\s\S]*(zeInit returned ZE_RESULT_ERROR_|libze_loader\.so\.1 cannot be opened)")
+
+    def test_squeezenet_is_as_on_the_cpu(self):
+        if not TEST_ALL:
+            self.skipTest("SKIP: a long one; HEDDLE_TEST_ALL=1 runs it")
+        code = self.folder / "code"
+        module = self.compile(light.randomized("squeezenet"), "--target", "cpu,level_zero", "--dump-code", code)
+        self.check_code(code)
+        name, _, _ = light.recorded("squeezenet")
+        image = light.random_input("squeezenet")
+        expected = self.run_module(module, name, image, "--device", "cpu:0")
+        got = self.run_module(module, name, image, "--device", "level_zero:0", extra_environment=settings())
+        self.assert_close(got, expected, 1e-4, 1e-5 * float(np.abs(expected).max()))
+
+
+if __name__ == "__main__":
+    unittest.main()
