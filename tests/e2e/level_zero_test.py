@@ -7,10 +7,12 @@ import subprocess
 import unittest
 
 import numpy as np
+import onnx
 import onnxruntime
 
 from heddle_command import DIGITS, HeddleTestCase, TEST_ALL, heddle_path
 import light  # found through heddle_command
+import transformer_layer_test as layers
 
 STAND_IN = heddle_path().parents[1] / "tests/level_zero/libheddle_test_level_zero.so" if heddle_path() else None
 DEVICES = """
@@ -52,6 +54,29 @@ class LevelZero(HeddleTestCase):
                 got = self.run_module(module, "image", images, "--device", "level_zero:0",
                                       extra_environment=settings(HEDDLE_ZE_SEED=str(seed), HEDDLE_SET=f'driver."heddle.level_zero".immediate_lists = {lists}'))
                 self.assert_close(got, expected, 1e-3, atol)
+
+    def test_layers_of_transformers(self):
+        size = (layers.BATCH, layers.SEQUENCE, layers.HIDDEN)
+        angles = np.outer(np.arange(layers.SEQUENCE), 10000.0 ** (-np.arange(0, layers.SIZE, 2) / layers.SIZE))
+        angles = np.concatenate([angles, angles], axis=-1)[None, None]
+        causal = np.triu(np.full((layers.SEQUENCE, layers.SEQUENCE), -np.inf, np.float32), 1)[None, None]
+        cases = {
+            "plain": (layers.Layer, {"mask": np.zeros((layers.BATCH, 1, 1, layers.SEQUENCE), np.float32)}),
+            "llama": (layers.LlamaLayer, {"mask": causal, "cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)}),
+        }
+        for name, (layer, others) in cases.items():
+            with self.subTest(name):
+                model, code = self.folder / f"{name}.onnx", self.folder / name
+                onnx.save(layer().build(), model)
+                module = self.compile(model, "--target", "cpu,level_zero", "--dump-code", code)
+                self.check_code(code)
+                inputs = {"x": np.random.default_rng(2).standard_normal(size, np.float32), **others}
+                for key, array in inputs.items():
+                    np.save(self.folder / f"{key}.npy", array)
+                self.succeed("run", module, "--device", "level_zero:0", *(part for key in inputs for part in ("--input", f"{key}=@{self.folder / key}.npy")),
+                             "--output", f"@{self.folder}/y.npy", extra_environment=settings(HEDDLE_ZE_SEED="4"))
+                expected = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, inputs)[0]
+                self.assert_close(np.load(self.folder / "y.npy"), expected, 1e-4, 1e-5)
 
     def test_a_module_on_the_cpu_and_on_level_zero(self):
         places = [argument for pattern in ("conv*=@gpu", "norm*=@gpu", "pool*=@gpu", "hidden=@host", "logits=@host") for argument in ("--place", pattern)]
