@@ -410,7 +410,7 @@ SCENARIO(list_devices) {
     uint32_t parts = 0;
     MUST(zeDeviceGetSubDevices(device, &parts, nullptr));
     std::cout << "bus " << pci.address.bus - 0x3a << " uuid " << int{p.uuid.id[8]} << "." << int{p.uuid.id[15]} << " parts " << parts
-              << " GiB " << (p.maxMemAllocSize >> 30) << "; ";
+              << " GiB " << (p.maxMemAllocSize >> 29) << "; ";
   }
 }
 

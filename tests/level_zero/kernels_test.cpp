@@ -219,9 +219,13 @@ TEST(LevelZero, DescribesMemory) {
 
 TEST(LevelZero, ExhaustsMemory) {
   Session s;
-  const ze_device_mem_alloc_desc_t desc = {ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC, nullptr, 0, 0};
+  const ze_relaxed_allocation_limits_exp_desc_t relaxed = {ZE_STRUCTURE_TYPE_RELAXED_ALLOCATION_LIMITS_EXP_DESC, nullptr,
+                                                           ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE};
+  const ze_device_mem_alloc_desc_t desc = {ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC, &relaxed, 0, 0};
+  const ze_device_mem_alloc_desc_t plain = {ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC, nullptr, 0, 0};
   void* most = nullptr;
   void* more = nullptr;
+  EXPECT_EQ(zeMemAllocDevice(s.context, &plain, uint64_t{3} << 30, 0, s.device, &most), ZE_RESULT_ERROR_UNSUPPORTED_SIZE);
   MUST(zeMemAllocDevice(s.context, &desc, (uint64_t{4} << 30) - 4096, 0, s.device, &most));
   EXPECT_EQ(zeMemAllocDevice(s.context, &desc, 8192, 0, s.device, &more), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
   MUST(zeMemFree(s.context, most));

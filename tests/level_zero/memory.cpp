@@ -35,8 +35,19 @@ void retire(void* mapping, size_t size) {
   retired->pop_front();
 }
 
+// Whether a descriptor's extensions allow more than the largest allocation of the device's properties.
+bool has_relaxed_limits(const void* extension) {
+  while (extension != nullptr) {
+    const auto* desc = static_cast<const ze_relaxed_allocation_limits_exp_desc_t*>(extension);
+    if (desc->stype == ZE_STRUCTURE_TYPE_RELAXED_ALLOCATION_LIMITS_EXP_DESC)
+      return (desc->flags & ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE) != 0;
+    extension = desc->pNext;
+  }
+  return false;
+}
+
 ze_result_t allocate(ze_context_handle_t hContext, ze_memory_type_t type, ze_device_handle_t hDevice, size_t size, size_t alignment,
-                     void** out) {
+                     const void* extension, void** out) {
   const Lock lock(state().mutex);
   auto* context = object_of<Context>(hContext);
   auto* device = hDevice == nullptr ? nullptr : object_of<Device>(hDevice);
@@ -46,7 +57,8 @@ ze_result_t allocate(ze_context_handle_t hContext, ze_memory_type_t type, ze_dev
   if ((alignment & (alignment - 1)) != 0 || alignment > kMostAlignment) return ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT;
   alignment = std::max(alignment, kLeastAlignment);
   if (type == ZE_MEMORY_TYPE_DEVICE) {
-    if (size > device->memory_bytes()) return ZE_RESULT_ERROR_UNSUPPORTED_SIZE;
+    const uint64_t most = has_relaxed_limits(extension) ? device->memory_bytes() : device->largest_allocation();
+    if (size > most) return ZE_RESULT_ERROR_UNSUPPORTED_SIZE;
     if (size > device->memory_bytes() - std::min(device->memory_bytes(), device->root->allocated_bytes))
       return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
   } else if (size > size_t{1} << 46) {
@@ -96,16 +108,16 @@ ze_result_t allocate(ze_context_handle_t hContext, ze_memory_type_t type, ze_dev
 ze_result_t zeMemAllocDevice(ze_context_handle_t hContext, const ze_device_mem_alloc_desc_t* device_desc, size_t size, size_t alignment,
                              ze_device_handle_t hDevice, void** pptr) {
   if (device_desc->ordinal != 0) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  return allocate(hContext, ZE_MEMORY_TYPE_DEVICE, hDevice, size, alignment, pptr);
+  return allocate(hContext, ZE_MEMORY_TYPE_DEVICE, hDevice, size, alignment, device_desc->pNext, pptr);
 }
 
 ze_result_t zeMemAllocHost(ze_context_handle_t hContext, const ze_host_mem_alloc_desc_t*, size_t size, size_t alignment, void** pptr) {
-  return allocate(hContext, ZE_MEMORY_TYPE_HOST, nullptr, size, alignment, pptr);
+  return allocate(hContext, ZE_MEMORY_TYPE_HOST, nullptr, size, alignment, nullptr, pptr);
 }
 
-ze_result_t zeMemAllocShared(ze_context_handle_t hContext, const ze_device_mem_alloc_desc_t*, const ze_host_mem_alloc_desc_t*, size_t size,
-                             size_t alignment, ze_device_handle_t hDevice, void** pptr) {
-  return allocate(hContext, ZE_MEMORY_TYPE_SHARED, hDevice, size, alignment, pptr);
+ze_result_t zeMemAllocShared(ze_context_handle_t hContext, const ze_device_mem_alloc_desc_t* device_desc, const ze_host_mem_alloc_desc_t*,
+                             size_t size, size_t alignment, ze_device_handle_t hDevice, void** pptr) {
+  return allocate(hContext, ZE_MEMORY_TYPE_SHARED, hDevice, size, alignment, device_desc->pNext, pptr);
 }
 
 ze_result_t zeMemFree(ze_context_handle_t hContext, void* ptr) {

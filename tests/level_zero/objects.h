@@ -50,6 +50,8 @@ struct Device : Object {
   uint64_t commands = 0;  // that ran
 
   uint64_t memory_bytes() const { return settings().memory_bytes / (part >= 0 ? settings().sub_devices : 1); }
+  // Without ze_relaxed_allocation_limits_exp_desc_t.
+  uint64_t largest_allocation() const { return memory_bytes() / 2; }
   std::string name() const;
 };
 
