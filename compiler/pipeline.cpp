@@ -466,6 +466,9 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   file.warn = options.warn;
   std::vector<emit::WrittenParameter> written;
   file.written = &written;
+  if (options.hash_parameter_files) {
+    file.hash_of_left = [&](const std::string& scope, const std::string& parameter) { return parameter_files.hash_of(scope, parameter); };
+  }
   if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file, files))
     return {error->code, error->message};
   times.done("write");

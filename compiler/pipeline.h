@@ -35,6 +35,7 @@ struct Options {
   std::vector<std::string> operators;   // manifests and directories of manifests, see import/operators.h
   std::string parameters_path;
   std::vector<std::string> parameter_files;  // "SCOPE=FILE", see import/parameter_files.h
+  bool hash_parameter_files = false;         // the module gets hashes of the weights that are left to them
   std::vector<std::string> parameter_names;  // "MODEL_NAME=[SCOPE=]FILE_NAME[:transposed]", likewise
   std::string affinity_path;
   std::string dump_after, dump_path;

@@ -301,6 +301,11 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
                                               : WrittenParameter::in_module;
       options.written->push_back({parameter->scope, parameter->name, parameter->size_bytes, place});
     }
+    if (is_left && options.hash_of_left) {
+      const module::Result<uint64_t> hash = options.hash_of_left(parameter->scope, parameter->name);
+      if (!hash) return hash.error();
+      parameter->hash = hash.value();
+    }
     if (is_left) continue;
     if (files.parameters()) {
       tensors.push_back({parameter->name, parameter->element_type, parameter->dims, source_of(it->second)});
@@ -319,7 +324,10 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
     if (auto error = module::prepare_safetensors(tensors, *files.parameters(), {}, &hashes)) return error;
     llvm::StringMap<uint64_t> hash_of;
     for (auto [tensor, hash] : llvm::zip_equal(tensors, hashes)) hash_of[tensor.name] = hash;
-    for (auto& parameter : file.parameters) parameter->hash = parameter->scope.empty() ? hash_of.lookup(parameter->name) : 0;
+    for (auto& parameter : file.parameters) {
+      const auto hash = hash_of.find(parameter->name);
+      if (parameter->scope.empty() && hash != hash_of.end()) parameter->hash = hash->second;
+    }
   }
   if (auto error = writer.prepare(file, files.output())) return error;
   return files.commit();

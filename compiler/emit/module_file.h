@@ -67,6 +67,8 @@ struct FileOptions {
   std::string report;                                 // JSON
   std::function<void(const std::string& text)> warn;  // may be empty
   std::vector<WrittenParameter>* written = nullptr;   // gets all parameters
+  // The hash of a parameter that is left to a file, given by scope and name; empty: the module has none.
+  std::function<module::Result<uint64_t>(const std::string& scope, const std::string& name)> hash_of_left = {};
 };
 
 // Schedules the functions of all combinations, which have the same functions, and writes the files. On failure no file is left.

@@ -13,6 +13,7 @@
 #include "sdk/module/file_view.h"
 #include "sdk/module/nearest.h"
 #include "sdk/module/parameter_formats.h"
+#include "sdk/module/parameter_source.h"
 #include "sdk/module/utf8.h"
 #include "sdk/module/verifier.h"
 
@@ -170,7 +171,7 @@ std::vector<ParameterFiles::Found> ParameterFiles::find_all(const std::string& n
       file = &source.files[shard->shard];
     }
     const module::ParameterEntry* entry = file->index.find(name);
-    if (entry) found.push_back({&source, entry});
+    if (entry) found.push_back({&source, file, entry});
   }
   return found;
 }
@@ -428,6 +429,27 @@ std::pair<std::string, uint64_t> ParameterFiles::place_of(const std::string& sco
   const std::vector<Found> found = find_all(name, &scope);
   if (found.empty()) return {};
   return {found.front().source->path, found.front().entry->length};
+}
+
+module::Result<uint64_t> ParameterFiles::hash_of(const std::string& scope, const std::string& name) const {
+  const std::vector<Found> found = find_all(name, &scope);
+  if (found.empty()) return uint64_t{0};
+  const std::string& path = found.front().file->path;
+  const module::ParameterEntry& entry = *found.front().entry;
+  const OpenFile file{module::open_to_read(path)};
+  if (file.descriptor < 0) return not_opened(path, HEDDLE_STATUS_UNAVAILABLE, module::why_not_opened(errno));
+  const module::FileView view(file.descriptor, entry.offset + entry.length);
+  auto read = [&](uint64_t offset, std::span<std::byte> out) -> module::Status {
+    for (size_t i = 0; i < out.size() && !entry.pattern.empty(); ++i) {
+      out[i] = static_cast<std::byte>(entry.pattern[(offset + i) % entry.pattern.size()]);
+    }
+    if (!entry.pattern.empty()) return std::nullopt;
+    const module::Wrong wrong = view.read(entry.offset + offset, out);
+    if (wrong.empty()) return std::nullopt;
+    return module::Error{HEDDLE_STATUS_DATA_LOSS, concat("compiler: reading tensor ", in_quotes(name), " of ", in_quotes(path),
+                                                         " for its hash failed: ", wrong, "; copy the file again")};
+  };
+  return module::hash_each_piece({entry.length, {}, read}, [](std::span<const std::byte>) { return std::nullopt; });
 }
 
 }  // namespace heddle::import

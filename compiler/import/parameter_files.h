@@ -73,6 +73,8 @@ class ParameterFiles {
 
   // The file, as the user named it, that has the parameter, and its bytes in it.
   std::pair<std::string, uint64_t> place_of(const std::string& scope, const std::string& name) const;
+  // Reads the parameter's bytes, as the file stores them, and returns their hash. 0 if no file has the parameter.
+  module::Result<uint64_t> hash_of(const std::string& scope, const std::string& name) const;
 
  private:
   struct File {
@@ -88,6 +90,7 @@ class ParameterFiles {
   };
   struct Found {
     const Source* source;
+    const File* file;
     const module::ParameterEntry* entry;
   };
 

@@ -163,25 +163,28 @@ Status Instance::check_hashes(const Located& located) const {
     if (extent.descriptor < 0 || (file != open::ParameterExtent::kOfModule && located.names[file].over)) continue;
     if (loading_ && loading_->cancelled()) break;  // the load says so
     const uint64_t expected = meta.parameters()->Get(meta.globals()->Get(i)->index())->hash();
-    const char* cause = nullptr;
-    if (expected == 0) cause = "the module has no hash of it: it was left to a file (--params-in), or the compiler is older";
-    if (extent.block) cause = "its values are stored in blocks, which are others than those that were compiled; load it without the check";
-    if (cause)
+    const uint64_t bytes = extent.block ? extent.block_bytes : extent.length;
+    auto refuse = [&](const char* cause) {
       return error(HEDDLE_STATUS_FAILED_PRECONDITION, "heddle: checking parameter '{}' of {} failed: {}", extent.name, extent.path, cause);
+    };
+    if (expected == 0)
+      return refuse("the module has no hash of it: compile with --params-in-hashes, if it was left to a file, or with this version");
     try {
       const module::Result<uint64_t> hash =
-          module::hash_of({extent.descriptor, extent.offset, extent.length}, std::string(extent.path), extent.pattern);
+          module::hash_of({extent.descriptor, extent.offset, bytes}, std::string(extent.path), extent.pattern);
       if (!hash.ok()) return open::to_status(hash.error(), "");
       if (hash.value() == expected) continue;
+      if (extent.block)
+        return refuse("its values are stored in blocks, which are others than those that were compiled; load it without the check");
       return error(
           HEDDLE_STATUS_DATA_LOSS,
           "heddle: checking parameter '{}' of {} failed: its {} bytes have hash {:016x}, and {} was compiled with {:016x}; copy the file "
           "again, or load other values on purpose without the check",
-          extent.name, extent.path, extent.length, hash.value(), module_->path(), expected);
+          extent.name, extent.path, bytes, hash.value(), module_->path(), expected);
     } catch (const std::bad_alloc&) {
       return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
                    "heddle: checking parameter '{}' of {} failed: the host has no memory to read its {} bytes", extent.name, extent.path,
-                   extent.length);
+                   bytes);
     }
   }
   return Status();

@@ -225,6 +225,17 @@ class Gguf(HeddleTestCase):
             problem, = json.loads(heddle("params", "verify", file, "--module", module, "--hashes", "--format", "json").stdout)["problems"]
             self.assertEqual((problem["name"], problem["problem"]), ("w", "hash"))
             self.assertIn("stored in blocks", problem["text"])
+            left = self.folder / "left.heddle"
+            self.succeed("compile", self.folder / "add.onnx", "-o", left, "--params-in", file, "--params-in-hashes")
+            call = ("run", left, "--input", f"x=@{self.folder / 'x.npy'}", "--params", file, "--output", f"@{out}")
+            self.succeed(*call, "--check-hashes")
+            self.assertIn("no error", self.succeed("params", "verify", file, "--module", left, "--hashes").stdout)
+            damaged = bytearray(file.read_bytes())
+            damaged[-100] ^= 1  # the last bytes may be padding
+            file.write_bytes(damaged)
+            self.succeed(*call)
+            self.assertIn("stored in blocks, which are others than those that were compiled", self.fail_with(1, *call, "--check-hashes").stderr)
+            self.assertEqual(heddle("params", "verify", file, "--module", left, "--hashes").code, 1)
             write_gguf(file, [("w", BLOCKS[name][0], [ROWS, 256], content[:len(content) // 2])])
             self.assertIn(f"the file has {name}[3,256]", self.fail_with(1, "run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--params", file).stderr)
 
@@ -323,7 +334,17 @@ class OtherFormats(HeddleTestCase):
         self.succeed("compile", self.folder / "add.onnx", "-o", left, "--params-in", good)
         call = ("run", left, *self.run_with(good)[2:])
         self.succeed(*call)
-        self.assertIn("the module has no hash of it: it was left to a file", self.fail_with(1, *call, "--check-hashes").stderr)
+        self.assertIn("the module has no hash of it: compile with --params-in-hashes", self.fail_with(1, *call, "--check-hashes").stderr)
+        self.assertIn("--params-in-hashes is for --params-in", self.fail_with(2, "compile", self.folder / "add.onnx", "-o", left, "--params-in-hashes").stderr)
+        for name, file in (("w", good), ("w", self.folder / "w.npy"), ("s", self.folder / "w.irpa")):
+            scope = "s=" if name == "s" else ""
+            self.succeed("compile", self.folder / "add.onnx", "-o", left, "--params-in", f"{scope}{file}", "--params-in-hashes")
+            for same in (good, self.folder / "w.npy", self.folder / "w.irpa"):
+                self.succeed(*call[:-3], f"{scope}{same}", *call[-2:], "--check-hashes")
+                self.assertIn("no error", self.succeed("params", "verify", same, "--module", left, "--hashes").stdout)
+            self.succeed(*call[:-3], f"{scope}{bad}", *call[-2:])
+            self.assertIn("its 60 bytes have hash", self.fail_with(1, *call[:-3], f"{scope}{bad}", *call[-2:], "--check-hashes").stderr)
+            self.assertEqual(heddle("params", "verify", bad, "--module", left, "--hashes").code, 1)
         self.assertIn("--hashes needs --module", self.fail_with(2, "params", "verify", good, "--hashes").stderr)
 
     def test_a_module_is_checked_alone(self):

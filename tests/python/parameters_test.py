@@ -155,7 +155,7 @@ class Parameters(unittest.TestCase):
                 with self.assertRaisesRegex(heddle.InvalidArgumentError, "the tensor of an .npy file has the name of the file, .* or an .npz file"):
                     self.value(given)
         for given in (np.ones(SIZE, "f4"), {"b": np.ones(SIZE)}, [np.ones(2, "f2")]):
-            with self.assertRaisesRegex(TypeError, "an array of type [fde] is not the contents of a file; write arrays with numpy.savez into an io.BytesIO"):
+            with self.assertRaisesRegex(TypeError, "got an array of type [fde], which is not the contents of a file; write arrays with numpy.savez into an io.BytesIO"):
                 self.value(given)
 
     def test_a_part_of_the_files_can_be_replaced(self):

@@ -33,7 +33,7 @@ namespace {
 struct Options {
   CompileFlags compile;
   std::string output, params_out, dump_after, dump_to, report, reproducer, ptxas, code, explain, progress = "auto", tuned;
-  bool annotate_affinity = false, no_cache = false;
+  bool annotate_affinity = false, no_cache = false, hashes_params_in = false;
 
   void declare(Flags& flags) {
     compile.add_model(flags);
@@ -45,6 +45,8 @@ struct Options {
         "write the weights to this .safetensors file instead of into the module, by their names in the model: all stored tensors of a "
         "floating-point or 8- or 16-bit type with a dimension, and what belongs to quantization",
         "FILE");
+    flags.on("--params-in-hashes", hashes_params_in,
+             "read the values of the weights that are left to files, and record their hashes for heddle run --check-hashes");
     flags.text("--tuned", tuned, "kernel choices written by heddle tune, for the device that it measured", "FILE");
     flags.on("--no-cache", no_cache, "compile every kernel and store none in the cache");
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
@@ -226,6 +228,8 @@ int compile(const Arguments& arguments) {
   if (options.output == "-") return flags.misuse("-o -: a module is a file, and not written to stdout; a file of that name is ./-");
   if (flags.given("--target") && options.compile.target.empty()) return flags.misuse("--target names no target");
   if (const std::string wrong = options.compile.check(); !wrong.empty()) return flags.misuse(wrong);
+  if (options.hashes_params_in && options.compile.params_in.empty())
+    return flags.misuse("--params-in-hashes is for --params-in, which is missing; other weights have hashes in any case");
   if (!options.explain.empty() && options.explain != "true" && options.explain != "json") {
     return flags.misuse("--explain=" + options.explain + ": json is the only other form");
   }
@@ -257,6 +261,7 @@ int compile(const Arguments& arguments) {
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
   params.tuned_path = view(options.tuned);
   params.flags = options.no_cache ? HEDDLE_COMPILE_NO_CACHE : 0;
+  if (options.hashes_params_in) params.flags |= HEDDLE_COMPILE_HASH_PARAMETER_FILES;
   params.progress = on_progress;
   params.warning = on_warning;
   params.context = &progress;

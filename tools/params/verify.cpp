@@ -113,13 +113,15 @@ Wrong check_hash(const module_format::Parameter& parameter, const Checkpoint& ch
                  Json& problems) {
   if (parameter.hash() == 0) {
     problems.push_back(
-        problem(tensor.name, "hash", "the module has no hash of it: it was left to a file (--params-in), or the compiler is older"));
-  } else if (tensor.block) {
-    problems.push_back(problem(tensor.name, "hash", "its values are stored in blocks, which are others than those that were compiled"));
-  } else {
-    return check_hash(parameter, stored_bytes(checkpoint, tensor, progress), problems);
+        problem(tensor.name, "hash",
+                "the module has no hash of it: compile with --params-in-hashes, if it was left to a file, or with this version"));
+    return {};
   }
-  return {};
+  const size_t before = problems.size();
+  Wrong wrong = check_hash(parameter, stored_bytes(checkpoint, tensor, progress), problems);
+  if (tensor.block && problems.size() > before)
+    problems.back()["text"] = "its values are stored in blocks, which are others than those that were compiled";
+  return wrong;
 }
 
 // "Q8_0[2,64]" of rows of blocks.

@@ -11,6 +11,8 @@ extern "C" {
 #endif
 
 #define HEDDLE_COMPILE_NO_CACHE 1u /* compiles all code again, and stores none */
+/* Reads the values of weights that are left to files, once, and records their hashes in the module, for HEDDLE_INSTANCE_CHECK_HASHES. Since ABI 0.2. */
+#define HEDDLE_COMPILE_HASH_PARAMETER_FILES 2u
 
 typedef struct heddle_compile_params {
   uint32_t struct_size;
@@ -72,7 +74,7 @@ typedef struct heddle_compile_params {
   uint32_t reserved_2;
   /* Files that already contain weights of an ONNX model, "SCOPE=FILE" each; "=FILE" has the empty scope. A weight whose name is in such a file is
    * not stored in the module; each instance of the module then needs a file of that scope with that weight (heddle_parameter_file_t). The
-   * ONNX model need not contain the weight's values. Only headers are read. INVALID_ARGUMENT if type or extents differ, or if two files
+   * ONNX model need not contain the weight's values. Only headers are read, except with HEDDLE_COMPILE_HASH_PARAMETER_FILES. INVALID_ARGUMENT if type or extents differ, or if two files
    * have the weight; NOT_FOUND if no tensor of a file is used. Since ABI 0.2. */
   const heddle_string_t* parameter_files;
   /* For weights whose name in the file is not that in the model: "WEIGHT=TENSOR" or "WEIGHT=SCOPE=TENSOR". With ":transposed" at the end, the

@@ -172,7 +172,7 @@ typedef struct heddle_parameter_file { /* Frozen. */
 #define HEDDLE_INSTANCE_IN_BACKGROUND 4u
 /* Before the parameters are loaded, reads all of them once more and compares their hashes with those of the values that the module was compiled with;
  * this needs host memory for the largest one. DATA_LOSS names the first that differs. FAILED_PRECONDITION if a file stores values in
- * blocks, such as GGUF's Q4_K, or if the module has no hashes. Tensors of overlays are not checked. Since ABI 0.2. */
+ * blocks, such as GGUF's Q4_K, other than those that were compiled, or if the module has no hashes. Tensors of overlays are not checked. Since ABI 0.2. */
 #define HEDDLE_INSTANCE_CHECK_HASHES 8u
 
 typedef struct heddle_instance_params {

@@ -102,6 +102,8 @@ struct Call {
     return true;
   }
 
+  bool is_over() { return wait(0); }
+
   // Waits, and looks for signals now and then. False after the timeout.
   bool wait_for(nb::handle timeout) {
     double left = 1;
@@ -195,8 +197,17 @@ PyMethodDef kCallMethods[] = {
     {"exception", as_method(exception_of_call), METH_VARARGS | METH_KEYWORDS,
      "exception($self, /, timeout=None)\n--\n\n"
      "Waits as result() does, and returns the error instead of raising it; None if there is none."},
+    {"done", as_method(without_parameters<Call, &Call::is_over>), METH_NOARGS,
+     "done($self, /)\n--\n\nWhether the call is over, with a result or an error."},
+    {"cancel", as_method(without_parameters<Call, &Call::cancel>), METH_NOARGS,
+     "cancel($self, /)\n--\n\n"
+     "Drops the work that is not on the device yet. If there was any, the call fails with CancelledError; otherwise it ends as if it had "
+     "not been cancelled."},
     {nullptr, nullptr, 0, nullptr}};
-const PyType_Slot kCallSlots[] = {{Py_tp_methods, kCallMethods}, {Py_am_await, reinterpret_cast<void*>(await_call)}, {0, nullptr}};
+const PyType_Slot kCallSlots[] = {{Py_tp_methods, kCallMethods},
+                                  {Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+                                  {Py_am_await, reinterpret_cast<void*>(await_call)},
+                                  {0, nullptr}};
 
 }  // namespace
 
@@ -223,12 +234,6 @@ void bind_call(nb::module_& module) {
       module, "Call", nb::type_slots(kCallSlots), nb::is_weak_referenceable(),
       "A call that was started and may still run. `await` it, or wait with result(). Arrays that it uses in place must not change, and "
       "results have no contents, before it is over. If the object is dropped, the call goes on.")
-      .def(
-          "done", [](Call& self) { return self.wait(0); }, "Whether the call is over, with a result or an error.")
-      .def("cancel", &Call::cancel,
-           "Drops the work that is not on the device yet. If there was any, the call fails with CancelledError; otherwise it ends as if it "
-           "had not "
-           "been cancelled.")
       .def("_notify", &Call::notify, nb::arg("completions"), nb::arg("key"))
       .def("__repr__", &Call::text);
 }

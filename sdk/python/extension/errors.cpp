@@ -54,6 +54,13 @@ std::string repr_of(nb::handle object) {
   return text;
 }
 
+PyObject* refuse_new(PyTypeObject* type, PyObject*, PyObject*) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    const std::string name = str_of(nb::object(nb::handle(reinterpret_cast<PyObject*>(type)).attr("__name__")));
+    raise("TYPE", "heddle: making an object of class " + name + " failed: only heddle makes such objects; see help(heddle." + name + ")");
+  });
+}
+
 double seconds_of(nb::handle timeout, const std::string& doing) {
   const double seconds = PyFloat_AsDouble(timeout.ptr());
   const bool failed = seconds == -1.0 && PyErr_Occurred();

@@ -111,6 +111,21 @@ template <class Method>
 PyCFunction as_method(Method method) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method));
 }
+// A method without parameters, of a class of the extension: void, or what nb::cast takes.
+template <class Object, auto method>
+PyObject* without_parameters(PyObject* self, PyObject*) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    Object& object = self_of<Object>(self);
+    if constexpr (std::is_void_v<decltype((object.*method)())>) {
+      (object.*method)();
+      return nb::none().release().ptr();
+    } else {
+      return nb::cast((object.*method)()).release().ptr();
+    }
+  });
+}
+// Py_tp_new of classes whose objects only heddle makes.
+PyObject* refuse_new(PyTypeObject* type, PyObject* positional, PyObject* named);
 std::string str_of(nb::handle object);
 std::string class_name(nb::handle object);
 std::string repr_of(nb::handle object);  // shortened if it is long
@@ -206,6 +221,7 @@ struct Tensor {
   Tensor(Tensor&&) = delete;
   ~Tensor() { release(); }
   void release();
+  void release_unexported();  // BufferError if arrays use its memory
   heddle_tensor_t* get() const {
     if (!handle) [[unlikely]]
       refuse();
@@ -229,6 +245,7 @@ struct State {
   std::shared_ptr<Session> session;
   std::shared_ptr<Handle> handle;  // empty: closed
   explicit State(std::shared_ptr<Session> session);
+  void close() { handle.reset(); }
 };
 
 extern PyTypeObject* tensor_class;

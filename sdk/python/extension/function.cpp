@@ -135,7 +135,7 @@ size_t argument_index(const Function& function, nb::handle argument) {
   for (size_t i = 0; i < function.arguments.size(); ++i) {
     if (nb::isinstance<nb::str>(argument) && PyUnicode_Compare(function.arguments[i].name.ptr(), argument.ptr()) == 0) return i;
   }
-  if (PyLong_Check(argument.ptr())) {
+  if (PyLong_Check(argument.ptr()) && !PyBool_Check(argument.ptr())) {
     const int64_t index = PyLong_AsLongLong(argument.ptr());
     if (index == -1) PyErr_Clear();  // too large
     if (index >= 0 && index < static_cast<int64_t>(function.arguments.size())) return static_cast<size_t>(index);
@@ -204,8 +204,10 @@ PyMethodDef kFunctionMethods[] = {
      "A tensor for an argument, for any number of calls. copy: None if it is needed, False never, True always.\n\n"
      "Without a copy, the tensor shares the memory of the array."},
     {nullptr, nullptr, 0, nullptr}};
-const PyType_Slot kFunctionSlots[] = {
-    {Py_tp_call, reinterpret_cast<void*>(call_function)}, {Py_tp_methods, kFunctionMethods}, {0, nullptr}};
+const PyType_Slot kFunctionSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_function)},
+                                      {Py_tp_methods, kFunctionMethods},
+                                      {Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+                                      {0, nullptr}};
 
 }  // namespace
 

@@ -396,6 +396,7 @@ struct Module {
     const auto refit = std::make_shared<Refit>(parameters, over);
     use("replacing parameters", [&] { check(refit->status_watching_signals(*session)); });
   }
+  void close() { session->close(); }
   nb::object module_report() const {
     return use("asking for a report",
                [&] { return report_text([&](heddle_text_t** out) { return heddle_module_report(session->module, out); }); });
@@ -420,6 +421,8 @@ bool wait_for_parameters(const Module& module, nb::handle timeout) {
   });
 }
 
+constexpr const char* kClose = "close($self, /)\n--\n\nReleases what it holds; using it later is an error.";
+
 PyObject* call_module(PyObject* self, PyObject* arguments, PyObject* named) {
   return guarded<PyObject*>(nullptr, [&] {
     Module& module = self_of<Module>(self);
@@ -430,7 +433,17 @@ PyObject* call_module(PyObject* self, PyObject* arguments, PyObject* named) {
     return nb::inst_ptr<Function>(module.main)->call(arguments, named);
   });
 }
-const PyType_Slot kModuleSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_module)}, {0, nullptr}};
+PyMethodDef kModuleMethods[] = {{"close", as_method(without_parameters<Module, &Module::close>), METH_NOARGS, kClose},
+                                {nullptr, nullptr, 0, nullptr}};
+const PyType_Slot kModuleSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_module)}, {Py_tp_methods, kModuleMethods}, {0, nullptr}};
+PyMethodDef kRuntimeMethods[] = {{"close", as_method(without_parameters<Runtime, &Runtime::close>), METH_NOARGS, kClose},
+                                 {nullptr, nullptr, 0, nullptr}};
+const PyType_Slot kRuntimeSlots[] = {{Py_tp_methods, kRuntimeMethods}, {0, nullptr}};
+PyMethodDef kStateMethods[] = {{"close", as_method(without_parameters<State, &State::close>), METH_NOARGS,
+                                "close($self, /)\n--\n\n"
+                                "Frees the memory, once calls that use it are over. Later calls with the state are errors."},
+                               {nullptr, nullptr, 0, nullptr}};
+const PyType_Slot kStateSlots[] = {{Py_tp_methods, kStateMethods}, {Py_tp_new, reinterpret_cast<void*>(refuse_new)}, {0, nullptr}};
 
 }  // namespace
 
@@ -443,17 +456,13 @@ NB_MODULE(_core, module) {
   bind_function(module);
   bind_call(module);
   start_log();
-  nb::class_<Runtime>(module, "Runtime", nb::is_weak_referenceable())
+  nb::class_<Runtime>(module, "Runtime", nb::type_slots(kRuntimeSlots), nb::is_weak_referenceable())
       .def(nb::init<const std::string&, const std::string&, nb::list, bool>())
       .def("_report", &Runtime::report)
       .def("_tensor", &make_device_tensor, nb::arg("device"), nb::arg("array").none())
-      .def("close", &Runtime::close)
       .def_prop_ro("closed", [](const Runtime& self) { return self.closed; });
-  nb::class_<State>(module, "State", nb::is_weak_referenceable(),
+  nb::class_<State>(module, "State", nb::type_slots(kStateSlots), nb::is_weak_referenceable(),
                     "Values that functions of a module keep between calls, zero at first: function(x, state=s). Made by `Module.state`.")
-      .def(
-          "close", [](State& self) { self.handle.reset(); },
-          "Frees the memory, once calls that use it are over. Later calls with the state are errors.")
       .def_prop_ro(
           "closed", [](const State& self) { return !self.handle; }, "Whether it has been closed.")
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
@@ -467,7 +476,6 @@ NB_MODULE(_core, module) {
       .def("_wait", &wait_for_parameters, nb::arg("timeout").none())
       .def("_state", [](const Module& self) { return new State(self.session); })
       .def("_function", [](const Module& self, const std::string& name) { return new Function(self.session, name); })
-      .def("close", [](Module& self) { self.session->close(); })
       .def_prop_ro("path", [](const Module& self) { return self.session->path; })
       .def_prop_ro("closed", [](const Module& self) { return self.session->closed; });
 }

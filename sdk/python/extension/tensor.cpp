@@ -271,6 +271,8 @@ PyMethodDef kTensorMethods[] = {{"numpy", as_method(numpy_of), METH_NOARGS,
                                 {"__array__", as_method(array_of), METH_VARARGS | METH_KEYWORDS,
                                  "__array__($self, /, dtype=None, copy=None)\n--\n\nnumpy.asarray calls it."},
                                 {"tolist", as_method(list_of), METH_NOARGS, "tolist($self, /)\n--\n\nNested lists of the elements."},
+                                {"release", as_method(without_parameters<Tensor, &Tensor::release_unexported>), METH_NOARGS,
+                                 "release($self, /)\n--\n\nReturns the memory now, instead of when the last reference is gone."},
                                 {"item", as_method(item_of), METH_NOARGS, "item($self, /)\n--\n\nThe only element."},
                                 {"__dlpack__", as_method(dlpack_of), METH_VARARGS | METH_KEYWORDS,
                                  "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
@@ -280,6 +282,7 @@ PyMethodDef kTensorMethods[] = {{"numpy", as_method(numpy_of), METH_NOARGS,
 const PyType_Slot kTensorSlots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                                     {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                                     {Py_tp_methods, kTensorMethods},
+                                    {Py_tp_new, reinterpret_cast<void*>(refuse_new)},
                                     {0, nullptr}};
 
 // Version 3, for numba and others that know no DLPack.
@@ -348,6 +351,14 @@ void Tensor::release() {
   release_tensor(dropped);
 }
 
+void Tensor::release_unexported() {
+  if (exports != 0) {
+    PyErr_Format(PyExc_BufferError, "heddle: releasing a tensor failed: %u arrays use its memory; delete them first", exports);
+    throw nb::python_error();
+  }
+  release();
+}
+
 void Tensor::refuse() const {
   if (!donated_to) raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it has been released");
   raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it was donated to a call of '" + *donated_to +
@@ -387,16 +398,6 @@ void bind_tensor(nb::module_& module) {
   tensor.def_prop_ro("is_host", [](const Tensor& self) { return self.device->on_host(); }, "Whether the contents are in host memory.");
   tensor.def_prop_ro("read_only", [](const Tensor& self) { return self.read_only; }, "Whether exports may not be written.");
   tensor.def_prop_ro("released", [](const Tensor& self) { return !self.handle && !self.donated_to; }, "Whether release() was called.");
-  tensor.def(
-      "release",
-      [](Tensor& self) {
-        if (self.exports != 0) {
-          PyErr_Format(PyExc_BufferError, "heddle: releasing a tensor failed: %u arrays use its memory; delete them first", self.exports);
-          throw nb::python_error();
-        }
-        self.release();
-      },
-      "Returns the memory now, instead of when the last reference is gone.");
   tensor.def("__dlpack_device__", [](const Tensor& self) { return nb::make_tuple(self.device->dlpack.type, self.device->dlpack.id); });
   tensor.def_prop_ro("__cuda_array_interface__", cuda_array_interface,
                      "The memory on a CUDA device, by version 3 of the protocol of numba.");

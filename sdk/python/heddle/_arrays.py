@@ -6,6 +6,7 @@ import operator
 import sys
 from _collections_abc import Sequence
 
+from ._check import has
 from ._errors import make
 
 TYPE_CHECKING = False
@@ -48,6 +49,15 @@ def dtype_of(name: str) -> Any:
     return numpy.dtype(getattr(ml_dtypes, name))
 
 
+def _dtype_of(given: Any) -> Any:
+    import numpy
+
+    try:
+        return dtype_of(given) if isinstance(given, str) else numpy.dtype(given)
+    except (TypeError, ValueError, AttributeError) as wrong:
+        raise make("TYPE", f"heddle: making an array failed: dtype is one of NumPy or its name, got {given!a:.80}: {wrong}") from None
+
+
 def as_numpy(tensor: Tensor) -> numpy.ndarray[Any, Any]:
     """The tensor as an array: over its memory if that is the host's, else a copy."""
     import numpy
@@ -66,12 +76,15 @@ def as_numpy(tensor: Tensor) -> numpy.ndarray[Any, Any]:
 
 def array_of(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray[Any, Any]:
     """Tensor.__array__."""
+    kind = None if dtype is None else _dtype_of(dtype)
+    if copy is not None and type(copy).__name__ not in ("bool", "bool_"):
+        raise make("TYPE", f"heddle: making an array of a tensor failed: copy is None, True or False, got {copy!a:.80}")
     out = as_numpy(tensor)
-    if copy is False and (not tensor.is_host or (dtype is not None and dtype != out.dtype)):
+    if copy is not None and not copy and (not tensor.is_host or (kind is not None and kind != out.dtype)):
         raise make("INVALID_ARGUMENT",
                    "heddle: making an array of a tensor without a copy failed: its memory is not the host's, or another dtype is asked for")
-    if dtype is not None:
-        out = out.astype(dtype, copy=False)
+    if kind is not None:
+        out = out.astype(kind, copy=False)
     return out.copy() if copy else out
 
 
@@ -85,6 +98,8 @@ def item_of(tensor: Tensor) -> Any:
 
 def _extents_of(shape: Any) -> tuple[int, ...]:
     try:
+        if isinstance(shape, (bool, bytes, bytearray, memoryview)) or has(shape, "items"):
+            raise TypeError
         try:
             return (operator.index(shape),)
         except TypeError:
@@ -97,10 +112,7 @@ def empty(shape: int | Sequence[int], dtype: Any = "float32") -> numpy.ndarray[A
     """A NumPy array that calls use without a copy: its address is a multiple of 64 bytes. Its contents are undefined."""
     import numpy
 
-    try:
-        kind = dtype_of(dtype) if isinstance(dtype, str) else numpy.dtype(dtype)
-    except (TypeError, ValueError, AttributeError) as wrong:
-        raise make("TYPE", f"heddle: making an array failed: dtype is one of NumPy or its name, got {dtype!a}: {wrong}") from None
+    kind = _dtype_of(dtype)
     if kind.hasobject or kind.itemsize == 0:
         raise make("TYPE", f"heddle: making an array failed: dtype is a number, got {kind}")
     extents = _extents_of(shape)

@@ -45,9 +45,11 @@ def texts_of(given: Any, doing: str, what: str) -> list[str]:
     if is_a(given, str) or has(given, "__fspath__"):
         return [text_of(given, doing, what)]
     try:
-        several = list(given)
+        several = None if has(given, "items") else list(given)
     except TypeError:
-        raise wrong(doing, what, "a str, or several in a list", given) from None
+        several = None
+    if several is None:
+        raise wrong(doing, what, "a str, or several in a list", given)
     return [text_of(one, doing, f"an element of {what}") for one in several]
 
 
@@ -58,6 +60,23 @@ def pairs_of(given: Any, doing: str, what: str) -> list[tuple[str, str]]:
     if not has(given, "items"):
         raise wrong(doing, what, "a dictionary of names", given)
     return [(text_of(key, doing, f"a name in {what}", "a str"), text_of(value, doing, f"a value of {what}", "a str")) for key, value in given.items()]
+
+
+def flag_of(given: Any, doing: str, what: str) -> bool:
+    """True or False, of Python or of NumPy."""
+    if not is_a(given, bool) and type(given).__name__ not in ("bool", "bool_"):
+        raise wrong(doing, what, "True or False", given)
+    return bool(given)
+
+
+def number_of(given: Any, doing: str, what: str) -> float:
+    try:
+        number = float(given) if has(given, "__float__") or has(given, "__index__") else None
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None:
+        raise make("TYPE", f"heddle: {doing} failed: {what} is a number, got {given!a:.80}")
+    return number
 
 
 def check_callable(given: object, doing: str, what: str, expected: str) -> None:

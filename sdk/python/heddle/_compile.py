@@ -14,7 +14,7 @@ import time
 import warnings
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union, cast
 
-from ._check import check_callable, pairs_of, seconds_of, text_of, texts_of
+from ._check import check_callable, flag_of, number_of, pairs_of, seconds_of, text_of, texts_of
 from ._command import compiler_folder
 from ._errors import CompileError, make
 from ._module import Parameters, _ParameterFiles
@@ -126,7 +126,7 @@ def _failure(command: list[str], code: int, output: str) -> CompileError:
 
 def compile(model: Any, output: PathLike | None = None, *, target: str | Sequence[str] = "cpu",
             donate: str | Sequence[str] = (), alias: Mapping[str, str] | None = None, state: Mapping[str, str] | None = None,
-            params_in: Parameters | None = None, param_names: Mapping[str, str] | None = None,
+            params_in: Parameters | None = None, param_names: Mapping[str, str] | None = None, params_in_hashes: bool = False,
             options: str | Sequence[str] = (), timeout: float | None = None, progress: Progress | None = None) -> str:
     """Compiles a model to a .heddle file and returns its path.
 
@@ -140,6 +140,7 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
              their values are not needed to compile, and `heddle.open` needs these files
     param_names  for such weights, the names that differ in the file: {"onnx::MatMul_123": "encoder.weight:transposed"}; with the ending, the weight is
              the transposed matrix
+    params_in_hashes  reads these weights, and records their hashes for `check_hashes` of `heddle.open`
     options  more arguments of `heddle compile`, such as "--math=fast" or ["--math", "fast"]
     timeout  in seconds
     progress called with the name of a stage ("import", "passes", "code", "write"), the number of steps that are done, and the number of all steps. An
@@ -172,6 +173,8 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
             if "=" in scope:
                 raise make("TYPE", f"heddle: compiling failed: scope '{scope}' of params_in has a '=', which ends a scope; choose another")
         given += [f"--params-in={scope}={path}" if scope else f"--params-in={path}" for scope, path in left]
+        if flag_of(params_in_hashes, doing, "params_in_hashes") and left:
+            given.append("--params-in-hashes")
         given += [f"--param-name={name}={in_file}" for name, in_file in pairs_of(param_names, doing, "param_names")]
         command = [compiler, source, "-o", written, "--target", targets, *given, *texts_of(options, doing, "options")]
         try:
@@ -183,7 +186,9 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
         except OSError as wrong:
             raise make("UNAVAILABLE", f"heddle: compiling failed: {compiler} cannot be started: {wrong.strerror}", "errno", wrong.errno or 0) from wrong
     if code != 0:
-        raise _failure(command, code, printed)
+        error = _failure(command, code, printed)
+        files.reword(error)
+        raise error
     for line in printed.splitlines():
         if line.startswith(_WARNING):
             warnings.warn(line.removeprefix(_WARNING), stacklevel=2)
@@ -228,10 +233,10 @@ def merge_adapter(base: PathLike, adapter: PathLike, output: PathLike, *, alpha:
     if transpose is not None:
         given += [f"--transpose={glob}" for glob in texts_of(transpose, doing, "transpose")] or ["--no-transpose"]
     if alpha is not None:
-        given.append(f"--alpha={float(alpha)!r}")
+        given.append(f"--alpha={number_of(alpha, doing, 'alpha')!r}")
     if type is not None:
         given.append("--type=" + text_of(type, doing, "type", "a str"))
-    if all:
+    if flag_of(all, doing, "all"):
         given.append("--all")
     named = ((base, "base"), (adapter, "adapter"), (output, "output"))
     weights, change, written = (os.path.join(os.curdir, text_of(path, doing, what)) for path, what in named)  # never taken for a flag

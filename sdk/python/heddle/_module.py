@@ -7,7 +7,7 @@ import os
 from _collections_abc import Mapping, Sequence  # collections.abc, without the import of collections
 
 from . import _core
-from ._check import class_of, has, is_a, text_of, texts_of, wrong
+from ._check import class_of, flag_of, has, is_a, seconds_of, text_of, texts_of, wrong
 from ._errors import Error, MissingFileError, NotFoundError, make
 
 TYPE_CHECKING = False
@@ -52,12 +52,13 @@ class Runtime(_core.Runtime):
 
     def __init__(self, config: PathLike | None = None, *, config_text: str = "", plugin_paths: PathLike | Sequence[PathLike] = (), environment: bool = True):
         paths = texts_of(plugin_paths, "making a runtime", "plugin_paths")
+        environment = flag_of(environment, "making a runtime", "environment")
         if environment:
             from . import _plugins
 
             paths += _plugins.plugin_paths()
         path = "" if config is None else text_of(config, "making a runtime", "config")
-        super().__init__(path, text_of(config_text, "making a runtime", "config_text", "a str"), paths, bool(environment))
+        super().__init__(path, text_of(config_text, "making a runtime", "config_text", "a str"), paths, environment)
 
     def devices(self) -> list[_records.Device]:
         """Every device, as `heddle devices` lists them."""
@@ -186,8 +187,8 @@ class _ParameterFiles:
         if view.ndim == 0:  # a number of NumPy
             return None
         if view.format.strip("@=<>!").strip("Z") in ("e", "f", "d", "g"):
-            raise TypeError(f"heddle: {what}: an array of type {view.format} is not the contents of a file; write arrays with numpy.savez into an io.BytesIO, "
-                            "which gives them names, and pass that")
+            raise make("TYPE", f"heddle: {what}: got an array of type {view.format}, which is not the contents of a file; write arrays with numpy.savez "
+                               "into an io.BytesIO, which gives them names, and pass that")
         if not view.c_contiguous:
             raise make("INVALID_ARGUMENT", f"heddle: {what}: the bytes of a {type(file).__name__} are not contiguous; pass a copy, such as bytes(...)")
         try:
@@ -228,9 +229,11 @@ class Module(_core.Module):
         path = text_of(path, "opening a module", "its path", of_bytes="os.fsdecode makes a path of bytes; write the contents of a module to a file first")
         if not is_a(runtime, Runtime):
             raise wrong(f"opening '{path}'", "runtime", "a heddle.Runtime", runtime)
+        flags = 0
+        for name, flag, given in (("profile", 1, profile), ("background", 4, background), ("check_hashes", 8, check_hashes)):
+            flags |= flag if flag_of(given, f"opening '{path}'", name) else 0
         with _ParameterFiles() as files:
-            super().__init__(runtime, path, _slots_of(devices, path), files.named(parameters, "parameters"), files.named(over, "over"),
-                             (1 if profile else 0) | (4 if background else 0) | (8 if check_hashes else 0))
+            super().__init__(runtime, path, _slots_of(devices, path), files.named(parameters, "parameters"), files.named(over, "over"), flags)
         self._loading = background
         self._files = files  # for errors
         self._runtime = runtime
@@ -262,6 +265,7 @@ class Module(_core.Module):
 
     def wait(self, timeout: float | None = None) -> None:
         """Waits until the parameters are loaded, in a module that was opened with background=True; otherwise they are. Raises the error of loading."""
+        seconds_of(timeout, f"waiting for the parameters of '{self.path}'")
         if self._loading and not self._is_loaded(timeout):
             raise make("DEADLINE_EXCEEDED", f"heddle: waiting for the parameters of '{self.path}' failed: they are still being loaded after {timeout} s")
         self._loading = False
