@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What is over before what begins, on every driver: results that are given twice, state after a failure, whose failure it is.
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -8,6 +10,7 @@
 namespace heddle::testing {
 namespace {
 
+constexpr int64_t kPlanRounds = 100'000;
 constexpr int64_t kLong = 3000;  // thousands of pauses: what comes after it would come first if it did not wait
 
 class RuntimeOrder : public OnDriver {
@@ -288,6 +291,74 @@ TEST_P(RuntimeOrder, KeepsTheOrderOfStartsOnState) {
     value = value * 3 + 1;
     EXPECT_EQ(read_tensor<int64_t>(out), std::vector<int64_t>{value});
   }
+}
+
+// A call takes its turn on the state when it is started. Its plan is made before: it keeps no other call waiting, whose plan is there already, and the
+// calls after it come after it.
+TEST_P(RuntimeOrder, KeepsNoOtherCallOnTheStateWaitingForItsPlan) {
+  constexpr int64_t kSlow = 40;
+  ModuleBuilder module = builder();
+  const uint32_t state = module.add_global("value", mf::GlobalKind::State, 8);
+  mf::FunctionT& function = module.add_function("main");
+  ModuleBuilder::add_symbol(function, "n", 0, 1000, 1);
+  function.arguments.push_back(ModuleBuilder::type("x", {ModuleBuilder::symbol(0)}, HEDDLE_TYPE_I8));
+  add_result(function, HEDDLE_TYPE_I64);
+  ProgramBuilder p = program();
+  const uint32_t n = p.argument_dim(0, 0), one = p.literal(1), i = p.reg(), more = p.reg();
+  const uint32_t rounds = p.arithmetic(mf::Op::Mul, n, p.literal(kPlanRounds));
+  const uint32_t loop = p.emit(mf::Op::Add, i, i, one);  // the host's arithmetic: a plan for n takes n times as long as one for 1
+  p.emit(mf::Op::Less, more, i, rounds);
+  p.emit(mf::Op::BranchIf, loop, more);
+  p.dispatch("step", kChainStep, {ProgramBuilder::whole(p.global(state), kReadWrite)}, {one}, {one, one, one});
+  p.barrier();
+  p.copy(ProgramBuilder::whole(p.global(state), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+  function.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* main = find_function(instance);
+  auto argument = [&](int64_t extent) {
+    return make_tensor<int8_t>(main, 0, {extent}, std::vector<int8_t>(static_cast<size_t>(extent)), HEDDLE_TYPE_I8);
+  };
+  const TensorHandle quick = argument(1), slow = argument(kSlow);
+  const StateHandle of_both = create_state(instance), other = create_state(instance);
+  TensorHandle out;
+  CallHandle call;
+  HEDDLE_ASSERT_OK(start_on(main, other, quick.get(), &out, &call));  // makes the plan
+  HEDDLE_EXPECT_OK(heddle_call_wait(call.get(), HEDDLE_TIMEOUT_INFINITE));
+
+  std::vector<int64_t> seen;  // by calls of this thread
+  int64_t by_slow = 0;
+  std::atomic<bool> begins{false}, is_planned{false};
+  int meanwhile = 0;
+  std::thread planning([&] {
+    TensorHandle result;
+    CallHandle started;
+    begins = true;
+    HEDDLE_EXPECT_OK(start_on(main, of_both, slow.get(), &result, &started));
+    is_planned = true;
+    by_slow = read_tensor<int64_t>(result).at(0);
+  });
+  while (!is_planned) {
+    TensorHandle result;
+    CallHandle started;
+    HEDDLE_EXPECT_OK(start_on(main, of_both, quick.get(), &result, &started));
+    seen.push_back(read_tensor<int64_t>(result).at(0));
+    meanwhile += begins ? 1 : 0;
+  }
+  planning.join();
+  EXPECT_GT(meanwhile, 10) << "calls on the state waited for the plan of another one";
+  // Each call saw the value of the one before it, and one of them that of the call whose plan took long.
+  HEDDLE_ASSERT_OK(start_on(main, of_both, quick.get(), &out, &call));
+  seen.push_back(read_tensor<int64_t>(out).at(0));
+  seen.push_back(by_slow);
+  std::vector<int64_t> expected(seen.size());
+  for (size_t k = 0; k < seen.size(); ++k) expected[k] = k == 0 ? 1 : static_cast<int64_t>(3 * static_cast<uint64_t>(expected[k - 1]) + 1);
+  std::vector<int64_t> of_this_thread(seen.begin(), seen.end() - 1), values = expected;
+  std::sort(seen.begin(), seen.end());
+  std::sort(values.begin(), values.end());
+  EXPECT_EQ(seen, values);
+  expected.erase(std::find(expected.begin(), expected.end(), by_slow));
+  EXPECT_EQ(of_this_thread, expected) << "the order of starts";
 }
 
 // A signal fails only once nothing of the submission runs any more (HD-Q-06): what others free then is nobody's.
