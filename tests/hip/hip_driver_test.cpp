@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -24,6 +25,12 @@ std::vector<char> object_of(const std::string& chip) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// The plugin of the build, or one that planted_faults.py has changed.
+std::string plugin_path() {
+  const char* given = std::getenv("HEDDLE_TEST_HIP_PLUGIN");
+  return given ? given : HEDDLE_TEST_HIP_FOLDER "/gfx1100/libheddle_hip.so";
+}
+
 // A function of the stand-in, which the plugin has opened.
 template <typename Function>
 Function* hip(const char* name) {
@@ -35,7 +42,7 @@ class HipDriver : public ::testing::Test {
  protected:
   void SetUp() override {
     host = std::make_unique<PluginHost>();
-    driver = std::make_unique<OpenDriver>(HEDDLE_TEST_HIP_FOLDER "/gfx1100/libheddle_hip.so", host.get());
+    driver = std::make_unique<OpenDriver>(plugin_path(), host.get());
     ASSERT_TRUE(driver->device);
     code = object_of(kChip);
     ASSERT_GT(code.size(), 1000u);
@@ -225,9 +232,8 @@ TEST_F(HipDriver, AGridOfMoreThreadsThan32BitsCountIsRefused) {
   command.as.dispatch = {add, bindings.data(), constants, 3, 16, {uint32_t{1} << 24, 1, 1}, 7};
   Result refused(driver->run({command}));
   EXPECT_EQ(refused.code(), HEDDLE_STATUS_OUT_OF_RANGE);
-  EXPECT_NE(
-      refused.message().find("a grid of 16777216 x 1 x 1 is more than the 16777215 x 4096 x 4096 workgroups of 256 x 1 x 1 threads"),
-      std::string::npos)
+  EXPECT_NE(refused.message().find("a grid of 16777216 x 1 x 1 is more than the 16777215 x 4096 x 4096 workgroups of 256 x 1 x 1 threads"),
+            std::string::npos)
       << refused.message();
   command.as.dispatch.grid[0] = 1;
   EXPECT_OK(driver->run({command}));
@@ -236,10 +242,40 @@ TEST_F(HipDriver, AGridOfMoreThreadsThan32BitsCountIsRefused) {
   driver->dispatch_api->executable_unload(executable);
 }
 
+// Small amounts of ordinary memory go through staging memory, whose pieces are used again once their copies are done.
+TEST_F(HipDriver, UploadsInFlightKeepTheirBytes) {
+  constexpr uint64_t kCount = 64, kBytes = 1000;
+  heddle_buffer_t* buffer = driver->make_filled(std::vector<uint8_t>(kCount * kBytes, 0));
+  for (int round = 0; round < 3; ++round) {
+    std::vector<uint8_t> expected(kCount * kBytes);
+    heddle_timeline_t* timeline = driver->make_timeline();
+    for (uint64_t i = 0; i < kCount; ++i) {
+      uint8_t* bytes = expected.data() + i * kBytes;
+      std::memset(bytes, static_cast<int>((i + 70 * static_cast<uint64_t>(round)) % 251 + 1), kBytes);
+      const heddle_binding_t target = {buffer, i * kBytes, kBytes};
+      const heddle_point_t signal = {timeline, i + 1};
+      if (i % 2) {
+        heddle_command_t update = {};
+        update.kind = HEDDLE_COMMAND_UPDATE;
+        update.as.update = {buffer, target.offset, kBytes, bytes};
+        EXPECT_OK(driver->submit({update}, {}, {signal}));
+      } else {
+        const heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &signal};
+        EXPECT_OK(driver->transfer_api->upload(driver->queue, &sync, bytes, &target));
+      }
+    }
+    Result waited = driver->wait(timeline, kCount);
+    EXPECT_TRUE(waited.ok()) << waited.message();
+    EXPECT_TRUE(driver->values_of<uint8_t>(buffer, kCount * kBytes) == expected) << "round " << round;
+    driver->timeline_api->destroy(timeline);
+  }
+  driver->buffer_api->free(buffer);
+}
+
 // An application that uses HIP as well sees neither our device nor our errors.
 TEST_F(HipDriver, AThreadKeepsItsDeviceAndItsErrors) {
   driver.reset();
-  driver = std::make_unique<OpenDriver>(HEDDLE_TEST_HIP_FOLDER "/gfx1100/libheddle_hip.so", host.get());
+  driver = std::make_unique<OpenDriver>(plugin_path(), host.get());
   auto* set = hip<int(int)>("hipSetDevice");
   auto* get = hip<int(int*)>("hipGetDevice");
   auto* peek = hip<int()>("hipPeekAtLastError");
@@ -268,6 +304,28 @@ TEST_F(HipDriver, AThreadKeepsItsDeviceAndItsErrors) {
   EXPECT_EQ(forget(), 101);
   EXPECT_EQ(set(0), 0);
   driver->buffer_api->free(buffer);
+}
+
+TEST_F(HipDriver, TheSecondDeviceIsTheSecond) {
+  heddle_device_t* second = driver->open(1);
+  heddle_queue_t* queue = driver->make_queue(second);
+  uint64_t stream = 0, context = 0;
+  EXPECT_OK(driver->native_api->stream(queue, &stream));
+  EXPECT_OK(driver->native_api->context(second, &context));
+  EXPECT_EQ(context, 1u);
+  auto* device_of_stream = hip<int(void*)>("hipGetStreamDeviceId");
+  ASSERT_TRUE(device_of_stream);
+  EXPECT_EQ(device_of_stream(reinterpret_cast<void*>(stream)), 1);
+  // A stream of the other device is refused, and one of its own is not.
+  heddle_queue_t* imported = nullptr;
+  Result refused(driver->native_api->queue_import(driver->device, stream, &imported));
+  EXPECT_EQ(refused.code(), HEDDLE_STATUS_INVALID_ARGUMENT);
+  EXPECT_NE(refused.message().find("it belongs to another context; use a stream that HIP has created on this device"), std::string::npos)
+      << refused.message();
+  EXPECT_OK(driver->native_api->queue_import(second, stream, &imported));
+  EXPECT_OK(driver->device_api->queue_destroy(imported));
+  EXPECT_OK(driver->device_api->queue_destroy(queue));
+  EXPECT_OK(driver->device_api->close(second));
 }
 
 TEST_F(HipDriver, AFaultIsNamedAndLasts) {

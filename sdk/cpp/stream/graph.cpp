@@ -148,7 +148,7 @@ class Builder {
     if (group_.empty()) return kSuccess;
     early_ = group_.size() == 1 && group_starts_early_ && backend_.capabilities().early_edges;
     if (group_.size() > kDirectEdges) {
-      Node join;
+      Node join = nullptr;
       if (Result bad = backend_.add_empty(recording_->graph, group_.data(), group_.size(), &join)) return bad;
       group_.assign(1, join);
     }
