@@ -94,20 +94,22 @@ class Builder:
 
 
 def failures(build, place, seed):
-    """{case: what it said} of the cases of the kit, or else of hip_driver_test, that failed."""
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(build / "tests" / "hip" / "hip_6"),
+    """{case: what it said} of the cases of hip_driver_test, or else of the kit, that failed."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(build / "tests" / "hip" / "hip_6"), "HEDDLE_TEST_HIP_PLUGIN": str(place / "libheddle_hip.so"),
                    "HEDDLE_HIP_STAND_IN": f"chip=gfx1100,devices=2,latency_us={(100, 1500, 4000)[seed % 3]},seed={seed},queues={seed % 2 * 3}"}
+    try:
+        done = subprocess.run([build / "tests" / "hip_driver_test"], env=environment, capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired as expired:
+        return {(expired.stdout or b"").decode().rsplit("[ RUN      ] ", 1)[-1].strip(): "does not end"}
+    wrong = {line.split()[3]: "hip_driver_test" for line in done.stdout.splitlines() if line.startswith("[  FAILED  ] HipDriver.")}
+    if wrong or done.returncode:
+        return wrong or {"hip_driver_test": f"ended with {done.returncode}"}
     done = subprocess.run([build / "bin" / "heddle-conformance", "--plugin", place / "heddle.hip.toml", "--json", "--jobs", "4", "--seed", str(seed),
                            "--filter", CASES, "--time-limit", "180"], env=environment, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
-        return {"the kit itself": done.stderr[-300:]}
+        return {"the kit": done.stderr[-300:]}
     cases = json.loads(done.stdout)["cases"]
-    wrong = {case["name"]: " ".join(case["texts"])[:140] for case in cases if case["outcome"] == "failed" and case["name"] not in SLOW}
-    if not wrong:
-        done = subprocess.run([build / "tests" / "hip_driver_test"], env={**environment, "HEDDLE_TEST_HIP_PLUGIN": str(place / "libheddle_hip.so")},
-                              capture_output=True, text=True, check=False)
-        wrong = {line.split()[3]: "hip_driver_test" for line in done.stdout.splitlines() if line.startswith("[  FAILED  ] HipDriver.")}
-    return wrong
+    return {case["name"]: " ".join(case["texts"])[:140] for case in cases if case["outcome"] == "failed" and case["name"] not in SLOW}
 
 
 def main():
