@@ -341,7 +341,10 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
     const auto count = [](uint32_t grid, uint32_t block) { return (uint64_t{grid} + block - 1) / block; };
     const uint64_t nx = count(dispatch.grid.x, dispatch.block.x), ny = count(dispatch.grid.y, dispatch.block.y),
                    nz = count(dispatch.grid.z, dispatch.block.z);
-    const uint64_t total = nx * ny * nz;
+    const uint64_t total = dispatch.only.empty() ? nx * ny * nz : dispatch.only.size();
+    for (uint64_t number : dispatch.only) {
+      if (number >= nx * ny * nz) fault("workgroup " + std::to_string(number) + " is none of " + std::to_string(nx * ny * nz));
+    }
     // Workgroups start in an order that the seed chooses: a step that has no common factor with their number.
     uint64_t stride = 1 + machine.random.below(total), start = machine.random.below(total);
     const auto gcd = [](uint64_t a, uint64_t b) {
@@ -355,7 +358,8 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
     while (launched < total || !resident.empty()) {
       if (options.between_turns && !options.between_turns()) fault("the dispatch was ended by its caller");
       while (launched < total && resident.size() < at_once) {
-        const uint64_t n = (start + launched++ * stride) % total;
+        uint64_t n = (start + launched++ * stride) % total;
+        if (!dispatch.only.empty()) n = dispatch.only[n];
         resident.push_back(
             launch.group({static_cast<uint32_t>(n % nx), static_cast<uint32_t>(n / nx % ny), static_cast<uint32_t>(n / nx / ny)}));
       }

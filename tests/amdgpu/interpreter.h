@@ -153,6 +153,8 @@ struct Dispatch {
   Grid block;  // the size of a workgroup
   std::span<const std::byte> kernarg;
   uint32_t dynamic_lds_bytes = 0;
+  // Numbers of the workgroups that run, each below the number of all, the x axis first; empty: all of them.
+  std::span<const uint64_t> only = {};
 };
 
 // Runs one dispatch to its end. The memory has to contain whatever the kernel's arguments point to; the segments of the code object, the kernel

@@ -126,6 +126,45 @@ void check_kernel(const targets::Target& target, tx::DispatchOp region, const Co
 
 }  // namespace
 
+#ifdef HEDDLE_AMDGPU_INTERPRETER
+
+bool has_amdgpu_interpreter() {
+  return true;
+}
+
+std::string run_workgroups(const CompiledKernel& kernel, llvm::ArrayRef<llvm::MutableArrayRef<char>> bindings, size_t results,
+                           llvm::ArrayRef<uint64_t> workgroups) {
+  auto code = amdgpu::CodeObject::load(std::as_bytes(std::span(kernel.code)));
+  const amdgpu::Kernel* entry = code->kernel("kernel");
+  if (!entry) return "there is no kernel";
+  amdgpu::Memory memory;
+  std::vector<uint64_t> arguments;
+  for (auto [i, bytes] : llvm::enumerate(bindings)) {
+    arguments.push_back(first_address + i * address_step);
+    memory.map(arguments.back(), bytes.data(), bytes.size(), i + results >= bindings.size(), "binding " + std::to_string(i));
+  }
+  amdgpu::Dispatch dispatch;
+  dispatch.block.x = kernel.resources.workgroup_size;
+  dispatch.grid.x = static_cast<uint32_t>(dispatch.block.x * kernel.workgroups());
+  dispatch.kernarg = std::as_bytes(std::span(arguments));
+  dispatch.only = std::span(workgroups.data(), workgroups.size());
+  amdgpu::Options options;
+  options.max_instructions = UINT64_MAX;
+  return amdgpu::run(*code, *entry, dispatch, memory, options).fault;
+}
+
+#else
+
+bool has_amdgpu_interpreter() {
+  return false;
+}
+
+std::string run_workgroups(const CompiledKernel&, llvm::ArrayRef<llvm::MutableArrayRef<char>>, size_t, llvm::ArrayRef<uint64_t>) {
+  return "";
+}
+
+#endif
+
 std::string assembly_of(const CompiledKernel& kernel) {
   return disassemble(kernel);
 }

@@ -14,6 +14,12 @@ namespace heddle::tests {
 // the results wanted and touches only its operands and results.
 void check_on_amdgpu(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options);
 
+// Runs some workgroups of a kernel, by their numbers, on bindings of these bytes, of which the last `results` may be written. What went wrong; empty if
+// nothing did, and nothing is run without the interpreter.
+std::string run_workgroups(const CompiledKernel& kernel, llvm::ArrayRef<llvm::MutableArrayRef<char>> bindings, size_t results,
+                           llvm::ArrayRef<uint64_t> workgroups);
+bool has_amdgpu_interpreter();
+
 // The instructions of a kernel for an AMD GPU, a line each; empty without a disassembler.
 std::string assembly_of(const CompiledKernel& kernel);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A softmax between two products, as one kernel.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include "compiler/targets/online_softmax.h"
 #include "compiler/targets/x86_64/x86_64.h"
@@ -60,6 +61,7 @@ CheckOptions options_of(double tolerance) {
   CheckOptions options;
   options.strategy = "attention";
   options.relative = options.absolute = tolerance;
+  options.on_amdgpu = false;  // see RunsOnAmdGpus
   return options;
 }
 
@@ -264,6 +266,49 @@ TEST(Attention, LeavesOutKeysThatNoQuerySees) {
     check_region(causal(2, 130, 130, -3, "f32", "-1.0e+38", is_added), options_of(1e-5));    // so that all counts
     check_region(causal(128, 130, 190, 0, "f16", "0xFC00", is_added), options_of(4e-3));
     check_region(causal(2, 70, 70, -3, "bf16", "-3.3895e+38", is_added), options_of(3e-2));  // as far as numbers go
+  }
+}
+
+// In the interpreter of tests/amdgpu: some of the cases above, or many more with HEDDLE_AMDGPU_CASES=all.
+TEST(Attention, RunsOnAmdGpus) {
+  const char* cases = getenv("HEDDLE_AMDGPU_CASES");
+  const bool runs_all = cases && std::string(cases) == "all";
+  auto check = [](const std::string& text, double tolerance, const std::vector<int64_t>& symbols = {}) {
+    CheckOptions options = options_of(tolerance);
+    options.on_amdgpu = true;
+    options.symbols = symbols;
+    check_region(text, options);
+  };
+  check(attention({1, 2, 33, 70, 24, 40}, "f32", false), 1e-5);
+  check(attention({1, 1, 20, 128, 64, 64}, "f16", true), 4e-3);
+  check(causal(1, 70, 70, -3, "bf16", "-3.3895e+38", true), 3e-2);
+  if (!runs_all) return;
+  for (const Shape& s : {Shape{2, 3, 16, 16, 8, 8},
+                         {1, 2, 128, 128, 64, 64},
+                         {1, 2, 7, 197, 24, 40},
+                         {2, 1, 1, 33, 16, 16},
+                         {1, 1, 300, 5, 3, 5},
+                         {1, 2, 20, 30, 8, 1},
+                         {1, 2, 9, 200, 1, 16},
+                         {1, 1, 40, 100, 128, 128}}) {
+    SCOPED_TRACE(s.queries);
+    for (bool masked : {false, true}) {
+      check(attention(s, "f32", masked), 1e-5);
+      check(attention(s, "f16", masked), 4e-3);
+      check(attention(s, "bf16", masked), 3e-2);
+    }
+  }
+  check(attention({1, 1, 33, 100, 256, 256}, "f16", false), 4e-3);
+  for (const std::vector<int64_t>& symbols : std::vector<std::vector<int64_t>>{{1, 1, 1}, {2, 7, 9}, {1, 64, 64}, {1, 70, 130}}) {
+    check(attention({s0, 2, s1, s2, 24, 40}, "f32", true), 1e-5, symbols);
+    check(attention({s0, 2, s1, s2, 24, 40}, "f16", false), 4e-3, symbols);
+  }
+  for (bool is_added : {false, true}) {
+    check(causal(2, 200, 200, 0, "f32", "0xFF800000", is_added), 1e-5);
+    check(causal(2, 70, 150, 80, "f32", "-1.0e+38", is_added), 1e-5);
+    check(causal(2, 130, 130, -3, "f32", "0xFF800000", is_added), 1e-5);
+    check(causal(2, 130, 130, -3, "f32", "-1.0e+38", is_added), 1e-5);
+    check(causal(4, 130, 190, 0, "f16", "0xFC00", is_added), 4e-3);
   }
 }
 

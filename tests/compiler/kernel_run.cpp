@@ -462,7 +462,7 @@ void check_region(const std::string& text, const CheckOptions& options) {
               is_known(targets::make_x86_64_target("x86-64-v3")))
       << "no target has a strategy '" << options.strategy << "'";
   if (is_known(spirv)) check_on_opencl(parsed.region(), operands, wanted, options);
-  if (is_known(amdgpu)) check_on_amdgpu(parsed.region(), operands, wanted, options);
+  if (options.on_amdgpu && is_known(amdgpu)) check_on_amdgpu(parsed.region(), operands, wanted, options);
 }
 
 }  // namespace heddle::tests

@@ -101,7 +101,8 @@ struct CheckOptions {
   std::vector<std::pair<double, double>> ranges = std::vector<std::pair<double, double>>(1, std::pair<double, double>(-2, 2));
   std::vector<int64_t> symbols;
   uint32_t seed = 1;
-  std::string strategy;  // the only one that targets may take, if they have it; empty: any, and only x86-64 and CUDA are checked
+  std::string strategy;   // the only one that targets may take, if they have it; empty: any, and only x86-64 and CUDA are checked
+  bool on_amdgpu = true;  // where there is such a strategy for AMD GPUs; false saves the time of compiling for and interpreting four chips
   // On CUDA:
   targets::Math math = targets::Math::strict;
   int64_t shared_memory_bytes = 0;  // of a workgroup, at most; 0: what the chip has

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "compiler/targets/amdgpu/attention.h"
 #include "compiler/targets/amdgpu/chip.h"
 #include "compiler/targets/amdgpu/image.h"
 #include "compiler/targets/amdgpu/tiled_contraction.h"
@@ -138,6 +139,7 @@ class AmdgpuTarget final : public Target {
     machine.open = [&chip](tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, int64_t threads) {
       return std::make_unique<AmdgpuKernelBuilder>(region, symbol, kernels, threads, chip);
     };
+    strategies_.push_back(amdgpu::attention_by_blocks(machine, chip));
     strategies_.push_back(rows_on_threads(machine));
     strategies_.push_back(gemv_on_threads(machine));
     strategies_.push_back(amdgpu::tiled_contractions(machine, chip));

@@ -6,6 +6,15 @@
 
 namespace heddle::targets::amdgpu {
 
+// The same i64, the same in all threads, of which LLVM knows nothing: a loop up to it is not unrolled, which would take more registers than there are.
+inline mlir::Value hidden(LlvmKernelBuilder& k, mlir::Value value) {
+  return k.builder
+      .create<mlir::LLVM::InlineAsmOp>(k.location, mlir::TypeRange(value.getType()), mlir::ValueRange(value), "", "=s,0",
+                                       /*has_side_effects=*/false, /*is_align_stack=*/false, mlir::LLVM::AsmDialectAttr(),
+                                       mlir::ArrayAttr())
+      .getResult(0);
+}
+
 class LocalMemory {
  public:
   LocalMemory(LlvmKernelBuilder& kernel, int64_t bytes) : k_(kernel), base_(kernel.shared(kernel.builder.getI8Type(), bytes)) {}

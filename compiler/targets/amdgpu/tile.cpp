@@ -17,14 +17,14 @@ constexpr Tile tiles[] = {{128, 128}, {128, 64}, {64, 64}, {32, 64}, {16, 128}};
 
 // Of one compute unit, for the estimate: MI210's are in between those of the chips that code is made for.
 constexpr double compute_units = 104;
-constexpr double matrix_bytes = 512;   // per clock: products, times the bytes of a factor, of f32 and of f16 alike
-constexpr double plain_products = 64;  // per clock, without matrix instructions
+constexpr double small_products = 512, f32_products = 128,
+                 plain_products = 64;  // per clock: of at most 16 bits, of f32, without such instructions
 constexpr double cache_bytes = 32;     // per clock, from the second-level cache
 constexpr double step_clocks = 300, start_clocks = 2000, store_clocks = 0.25;
-constexpr double hidden = 0.5;  // share of a step's waiting that another workgroup on the same compute unit makes up for
+constexpr double hidden_share = 0.5;  // share of a step's waiting that another workgroup on the same compute unit makes up for
 
 // That a thread has in flight; more of them would leave too few registers.
-constexpr int64_t most_reads = 16;
+constexpr int64_t most_reads = 8;
 
 // A symbol is usually the size of a batch.
 constexpr int64_t usual_symbol = 16;
@@ -37,10 +37,22 @@ double value_of(AffineExpr expression) {
 }  // namespace
 
 int64_t Tile::bands(const Contraction& shape) const {
-  const int64_t groups = rows / fragment / waves_down();
+  const int64_t groups = rows / fragment / waves_down(rows);
   int64_t count = 1;
   while (count < groups && (groups % count != 0 || rows / count * exchange_row_bytes(shape) > 2 * stage_bytes())) ++count;
   return count;
+}
+
+ProductShape Tile::product(const Contraction& shape) const {
+  return {.element = shape.element,
+          .sum = shape.sum,
+          .rows = rows,
+          .columns = columns,
+          .step_bytes = step_bytes,
+          .lhs_bytes = row_bytes,
+          .rhs_bytes = row_bytes,
+          .exchange_bytes = exchange_row_bytes(shape),
+          .bands = bands(shape)};
 }
 
 int64_t Tile::shared_bytes(const Contraction& shape) const {
@@ -55,6 +67,12 @@ Tile::Copy Tile::copy(const Contraction& shape, Contraction::Side side) const {
     result.is_along_depth = false;
     result.across = along;
     result.deep = std::min(own / along, most);
+    // So that it stores at least a word at a time.
+    constexpr int64_t word_bytes = 4;
+    while (result.deep < result.across && result.deep * shape.element_bytes() < word_bytes) {
+      result.across /= 2;
+      result.deep *= 2;
+    }
   }
   result.pieces = own / (result.deep * result.across);
   return result;
@@ -68,12 +86,11 @@ AffineExpr Tile::workgroups(const Contraction& shape) const {
 double Tile::estimate(const Contraction& shape) const {
   const double area = static_cast<double>(rows * columns), sides = static_cast<double>(rows + columns);
   const double steps = std::ceil(value_of(shape.depth.count(shape.context())) / static_cast<double>(depth(shape)));
-  const bool has_matrices = shape.element_bytes() <= 4 && shape.sum_bytes() == 4;
-  const double products =
-      has_matrices ? area * static_cast<double>(step_bytes) / matrix_bytes : area * static_cast<double>(depth(shape)) / plain_products;
+  const double rate = shape.element_bytes() <= 2 ? small_products : shape.element.isF32() ? f32_products : plain_products;
+  const double products = area * static_cast<double>(depth(shape)) / rate;
   const double step = std::max(products, sides * static_cast<double>(step_bytes) / cache_bytes);
   const double count = value_of(workgroups(shape)), rounds = std::max(1.0, std::ceil(count / compute_units));
-  const double waiting = step_clocks * (rounds > 1 ? hidden : 1);
+  const double waiting = step_clocks * (rounds > 1 ? hidden_share : 1);
   return rounds * (start_clocks + area * store_clocks + steps * (step + waiting));
 }
 
@@ -84,6 +101,7 @@ std::vector<Tile> Tile::ranked(const Contraction& shape) {
     if (std::min(tile.rows, tile.columns) * depth(shape) < tile_threads) continue;
     const Copy left = tile.copy(shape, Contraction::lhs), right = tile.copy(shape, Contraction::rhs);
     const bool is_small = tile.rows * tile.columns <= 64 * 64;
+    if (!is_small && shape.sum_bytes() > 4) continue;  // each sum takes two registers
     if (!is_small && left.pieces * left.reads_of_piece() + right.pieces * right.reads_of_piece() > most_reads) continue;
     if (tile.shared_bytes(shape) <= static_cast<int64_t>(most_shared_bytes)) all.push_back(tile);
   }

@@ -7,14 +7,9 @@
 #include <vector>
 
 #include "compiler/targets/amdgpu/contraction.h"
+#include "compiler/targets/amdgpu/tile_product.h"
 
 namespace heddle::targets::amdgpu {
-
-inline constexpr int64_t tile_threads = 256;      // of a workgroup
-inline constexpr int64_t tile_access_bytes = 16;  // of a thread, at most
-
-// Fragments of 16 rows and 16 columns are what one matrix instruction computes, and what 256 threads compute one result each of.
-inline constexpr int64_t fragment = 16;
 
 struct Tile {
   int64_t rows, columns;
@@ -28,12 +23,11 @@ struct Tile {
   // Rows, then columns.
   int64_t stage_bytes() const { return (rows + columns) * row_bytes; }
 
-  // Waves below each other, each with the rows of some fragments; the other waves are next to them.
-  int64_t waves_down() const { return rows >= 2 * fragment ? 2 : 1; }
   // Sums go through local memory, so that neighbors are stored together: in bands of some fragments of every wave, in place of the two stages.
   int64_t bands(const Contraction& shape) const;
   int64_t band_rows(const Contraction& shape) const { return rows / bands(shape); }
   int64_t exchange_row_bytes(const Contraction& shape) const { return (columns + 4) * shape.sum_bytes(); }
+  ProductShape product(const Contraction& shape) const;
   int64_t shared_bytes(const Contraction& shape) const;
 
   // How a thread copies its share of one side in each step: pieces of neighbors along the depth; or of neighbors across it, of which it reads some below

@@ -10,6 +10,22 @@ using namespace mlir;
 
 namespace heddle::targets::amdgpu {
 
+Value kept_factor(LlvmKernelBuilder& k, Value factor, Type element) {
+  auto like = [&](Type type) -> Type {
+    auto vector = llvm::dyn_cast<VectorType>(factor.getType());
+    return vector ? Type(vector.clone(type)) : type;
+  };
+  Operation* last = factor.getDefiningOp();
+  if (llvm::isa_and_nonnull<arith::ExtFOp, arith::ExtSIOp, arith::ExtUIOp>(last) &&
+      getElementTypeOrSelf(last->getOperand(0).getType()) == element) {
+    factor = last->getOperand(0);
+  } else if (factor.getType() != like(element)) {
+    factor =
+        llvm::isa<FloatType>(element) ? k.make<arith::TruncFOp>(like(element), factor) : k.make<arith::TruncIOp>(like(element), factor);
+  }
+  return element.isBF16() ? k.make<arith::BitcastOp>(like(k.builder.getI16Type()), factor) : factor;
+}
+
 TileOperand::TileOperand(LlvmKernelBuilder& kernel, const LocalMemory& memory, const Contraction& shape, const Tile& tile,
                          Contraction::Side side, Value first, ValueRange element)
     : k_(kernel), memory_(memory), shape_(shape), side_(side), copy_(tile.copy(shape, side)) {
@@ -92,7 +108,6 @@ TileOperand::Loaded TileOperand::load(Value step) const {
   return loaded;
 }
 
-// In the type in which factors are kept.
 Value TileOperand::factor(const Loaded::Piece& piece) const {
   stage::ContractOp contract = shape_.stage();
   BodyEmitter body(k_, contract, {});
@@ -100,21 +115,7 @@ Value TileOperand::factor(const Loaded::Piece& piece) const {
   const auto reads = static_cast<unsigned>(contract.getStepReads());
   const SmallVector<Element> both = body.run(contract.getFactors().front(), 0, reads, {}, piece.place);
   Element own = both[side_];
-  const Type element = shape_.element;
-  auto like = [&](Type type) { return own.is_lanes ? Type(k_.vector_type(type, piece.place.lanes)) : type; };
-  // Nothing is rounded that was only widened before.
-  Operation* last = own.value.getDefiningOp();
-  const bool is_widened = llvm::isa_and_nonnull<arith::ExtFOp, arith::ExtSIOp, arith::ExtUIOp>(last) &&
-                          getElementTypeOrSelf(last->getOperand(0).getType()) == element;
-  if (is_widened) {
-    own.value = last->getOperand(0);
-  } else if (own.value.getType() != like(element)) {
-    own.value = llvm::isa<FloatType>(element) ? k_.make<arith::TruncFOp>(like(element), own.value)
-                                              : k_.make<arith::TruncIOp>(like(element), own.value);
-  }
-  if (element.isBF16()) {  // as bits, which all chips can move
-    own.value = k_.make<arith::BitcastOp>(like(k_.builder.getI16Type()), own.value);
-  }
+  own.value = kept_factor(k_, own.value, shape_.element);
   Value value = body.to_lanes(own, piece.place.lanes).value;
   return piece.counts ? k_.make<arith::SelectOp>(piece.counts, value, k_.constant(value.getType(), 0)) : value;
 }

@@ -9,6 +9,10 @@
 
 namespace heddle::targets::amdgpu {
 
+// A factor that a stage computes, or lanes of it, in the type in which it is kept in local memory: rounded, unless it has only been widened before. bf16
+// becomes its bits, which all chips can move.
+mlir::Value kept_factor(LlvmKernelBuilder& kernel, mlir::Value factor, mlir::Type element);
+
 class TileOperand {
  public:
   // first: the tile's first row, or column, i64. element: the index of the batch element in the dimensions of its walk.

@@ -20,29 +20,29 @@ constexpr int64_t load_bytes = tile_access_bytes;
 // 256 threads compute a fragment of one result each.
 class MultiplyAdd final : public TileProduct {
  public:
-  MultiplyAdd(LlvmKernelBuilder& kernel, const LocalMemory& memory, const Contraction& shape, const Tile& tile)
-      : TileProduct(kernel, memory, shape, tile) {
-    down_ = tile.rows / fragment;
-    across_ = tile.columns / fragment;
+  MultiplyAdd(LlvmKernelBuilder& kernel, const LocalMemory& memory, const ProductShape& shape) : TileProduct(kernel, memory, shape) {
+    down_ = shape.rows / fragment;
+    across_ = shape.columns / fragment;
     group_down_ = k_.index(0);
     first_column_ = k_.index(0);
     row_ = k_.div(k_.thread(), k_.index(fragment));
     column_ = k_.rem(k_.thread(), k_.index(fragment));
-    lhs_ = memory_.narrow(k_.mul(row_, Tile::row_bytes));
-    rhs_ = memory_.narrow(k_.add(k_.mul(column_, Tile::row_bytes), tile.rows * Tile::row_bytes));
+    lhs_ = memory_.narrow(k_.mul(row_, shape.lhs_bytes));
+    rhs_ = memory_.narrow(k_.mul(column_, shape.rhs_bytes));
   }
 
   Values zeros() const override { return Values(static_cast<size_t>(down_ * across_), k_.constant(shape_.sum, 0)); }
 
-  Values add_products(Value stage, ValueRange sums) const override {
+  Values add_products(Value lhs_address, Value rhs_address, ValueRange sums) const override {
     const int64_t count = load_bytes / shape_.element_bytes();
     Type element = shape_.element.isBF16() ? Type(k_.builder.getI16Type()) : shape_.element;
     VectorType type = k_.vector_type(element, count);
-    Value lhs = memory_.add(stage, lhs_), rhs = memory_.add(stage, rhs_);
-    return k_.loop(k_.index(0), k_.index(Tile::step_bytes), k_.index(load_bytes), sums, [&](Value depth, ValueRange carried) {
+    Value lhs = memory_.add(lhs_address, lhs_), rhs = memory_.add(rhs_address, rhs_);
+    return k_.loop(k_.index(0), k_.index(shape_.step_bytes), k_.index(load_bytes), sums, [&](Value depth, ValueRange carried) {
       Values next(carried.begin(), carried.end());
       Value at = memory_.narrow(depth);
-      SmallVector<SmallVector<Value>> left = load(memory_.add(lhs, at), down_, type), right = load(memory_.add(rhs, at), across_, type);
+      SmallVector<SmallVector<Value>> left = load(memory_.add(lhs, at), down_, shape_.lhs_bytes, type),
+                                      right = load(memory_.add(rhs, at), across_, shape_.rhs_bytes, type);
       for (size_t e = 0; e < static_cast<size_t>(count); ++e) {
         for (size_t i = 0; i < left.size(); ++i) {
           for (size_t j = 0; j < right.size(); ++j) {
@@ -56,12 +56,22 @@ class MultiplyAdd final : public TileProduct {
     });
   }
 
+  Values scaled_rows(ValueRange sums, Value factors) const override {
+    Values scaled;
+    Value own = memory_.add(factors, memory_.narrow(k_.mul(row_, 4)));
+    for (int64_t i = 0; i < down_; ++i) {
+      Value factor = memory_.load(shape_.sum, own, i * fragment * 4, 4);
+      for (int64_t j = 0; j < across_; ++j) scaled.push_back(k_.make<arith::MulFOp>(sums[static_cast<size_t>(i * across_ + j)], factor));
+    }
+    return scaled;
+  }
+
  private:
   // The elements of each fragment's row, in the type of the sums.
-  SmallVector<SmallVector<Value>> load(Value address, int64_t fragments, VectorType type) const {
+  SmallVector<SmallVector<Value>> load(Value address, int64_t fragments, int64_t row_bytes, VectorType type) const {
     SmallVector<SmallVector<Value>> all;
     for (int64_t i = 0; i < fragments; ++i) {
-      Value loaded = memory_.load(type, address, i * fragment * Tile::row_bytes, load_bytes);
+      Value loaded = memory_.load(type, address, i * fragment * row_bytes, load_bytes);
       SmallVector<Value> elements;
       for (int64_t e = 0; e < type.getNumElements(); ++e)
         elements.push_back(widened(k_.builder.create<vector::ExtractOp>(k_.location, loaded, ArrayRef<int64_t>{e})));
@@ -81,9 +91,9 @@ class MultiplyAdd final : public TileProduct {
     return k_.make<arith::ExtSIOp>(shape_.sum, one);
   }
 
-  void store_fragment(Value sum, Value row, int64_t column_fragment) const override {
-    Value address = exchange_address(k_.add(row, row_), column_);
-    memory_.store(sum, address, column_fragment * fragment * shape_.sum_bytes(), static_cast<unsigned>(shape_.sum_bytes()));
+  void store_fragment(Value sum, Value row, int64_t column_fragment, Value address) const override {
+    Value to = exchange_address(address, k_.add(row, row_), column_);
+    memory_.store(sum, to, column_fragment * fragment * shape_.sum_bytes(), static_cast<unsigned>(shape_.sum_bytes()));
   }
 
   Value row_, column_;  // i64, in a fragment
@@ -95,12 +105,11 @@ struct MatrixInstruction {
   enum Kind : uint8_t { f32, f16, bf16, i8 } kind;
   MatrixUnit unit;
 
-  static std::optional<MatrixInstruction> of(const Contraction& shape, const Chip& chip) {
-    const Type element = shape.element;
-    if (element.isF32() && shape.sum.isF32() && amdgpu::is_mfma(chip.matrix_unit)) return MatrixInstruction{f32, chip.matrix_unit};
+  static std::optional<MatrixInstruction> of(Type element, Type sum, const Chip& chip) {
+    if (element.isF32() && sum.isF32() && amdgpu::is_mfma(chip.matrix_unit)) return MatrixInstruction{f32, chip.matrix_unit};
     if (element.isF16()) return MatrixInstruction{f16, chip.matrix_unit};
     if (element.isBF16()) return MatrixInstruction{bf16, chip.matrix_unit};
-    if (element.isInteger(8) && shape.sum.isInteger(32)) return MatrixInstruction{i8, chip.matrix_unit};
+    if (element.isInteger(8) && sum.isInteger(32)) return MatrixInstruction{i8, chip.matrix_unit};
     return std::nullopt;
   }
 
@@ -168,13 +177,13 @@ struct MatrixInstruction {
 // A wave has some fragments below and next to each other.
 class MatrixProduct final : public TileProduct {
  public:
-  MatrixProduct(LlvmKernelBuilder& kernel, const LocalMemory& memory, const Contraction& shape, const Tile& tile, const Chip& chip,
+  MatrixProduct(LlvmKernelBuilder& kernel, const LocalMemory& memory, const ProductShape& shape, const Chip& chip,
                 MatrixInstruction instruction)
-      : TileProduct(kernel, memory, shape, tile), instruction_(instruction) {
-    const int64_t waves = tile_threads / chip.wave_size, waves_across = waves / tile.waves_down();
-    groups_down_ = tile.waves_down();
-    down_ = tile.rows / fragment / groups_down_;
-    across_ = tile.columns / fragment / waves_across;
+      : TileProduct(kernel, memory, shape), instruction_(instruction) {
+    const int64_t waves = tile_threads / chip.wave_size, waves_across = waves / waves_down(shape.rows);
+    groups_down_ = waves_down(shape.rows);
+    down_ = shape.rows / fragment / groups_down_;
+    across_ = shape.columns / fragment / waves_across;
     Value wave = k_.div(k_.thread(), k_.index(chip.wave_size)), lane = k_.rem(k_.thread(), k_.index(chip.wave_size));
     group_down_ = k_.div(wave, k_.index(waves_across));
     first_column_ = k_.mul(k_.rem(wave, k_.index(waves_across)), across_ * fragment);
@@ -182,23 +191,23 @@ class MatrixProduct final : public TileProduct {
     part_ = k_.div(lane, k_.index(fragment));
     Value in_row = instruction_.parts() > 1 ? k_.mul(part_, load_bytes) : k_.index(0);
     Value row = k_.add(k_.mul(group_down_, down_ * fragment), line_), column = k_.add(first_column_, line_);
-    lhs_ = memory_.narrow(k_.add(k_.mul(row, Tile::row_bytes), in_row));
-    rhs_ = memory_.narrow(k_.add(k_.add(k_.mul(column, Tile::row_bytes), in_row), tile.rows * Tile::row_bytes));
+    lhs_ = memory_.narrow(k_.add(k_.mul(row, shape.lhs_bytes), in_row));
+    rhs_ = memory_.narrow(k_.add(k_.mul(column, shape.rhs_bytes), in_row));
   }
 
   Values zeros() const override {
     return Values(static_cast<size_t>(down_ * across_), k_.constant(k_.vector_type(shape_.sum, instruction_.sums()), 0));
   }
 
-  Values add_products(Value stage, ValueRange sums) const override {
+  Values add_products(Value lhs_address, Value rhs_address, ValueRange sums) const override {
     Values next(sums.begin(), sums.end());
-    Value lhs = memory_.add(stage, lhs_), rhs = memory_.add(stage, rhs_);
+    Value lhs = memory_.add(lhs_address, lhs_), rhs = memory_.add(rhs_address, rhs_);
     // What the lanes of a row load together, at least the factors of one instruction.
     const int64_t own = std::max(load_bytes, instruction_.lane_bytes()), together = own * instruction_.parts();
-    for (int64_t depth = 0; depth < Tile::step_bytes; depth += together) {
+    for (int64_t depth = 0; depth < shape_.step_bytes; depth += together) {
       SmallVector<Values> left, right;
-      for (int64_t i = 0; i < down_; ++i) left.push_back(load(lhs, i * fragment * Tile::row_bytes + depth, own));
-      for (int64_t j = 0; j < across_; ++j) right.push_back(load(rhs, j * fragment * Tile::row_bytes + depth, own));
+      for (int64_t i = 0; i < down_; ++i) left.push_back(load(lhs, i * fragment * shape_.lhs_bytes + depth, own));
+      for (int64_t j = 0; j < across_; ++j) right.push_back(load(rhs, j * fragment * shape_.rhs_bytes + depth, own));
       for (size_t n = 0; n < left.front().size(); ++n) {
         for (size_t i = 0; i < left.size(); ++i) {
           for (size_t j = 0; j < right.size(); ++j) {
@@ -209,6 +218,21 @@ class MatrixProduct final : public TileProduct {
       }
     }
     return next;
+  }
+
+  Values scaled_rows(ValueRange sums, Value factors) const override {
+    Values scaled;
+    Value first = k_.add(k_.mul(group_down_, down_ * fragment), k_.mul(part_, instruction_.row_of_part()));
+    Value own = memory_.add(factors, memory_.narrow(k_.mul(first, 4)));
+    for (int64_t i = 0; i < down_; ++i) {
+      Value rows = k_.constant(k_.vector_type(shape_.sum, instruction_.sums()), 0);
+      for (int64_t e = 0; e < instruction_.sums(); ++e) {
+        Value factor = memory_.load(shape_.sum, own, (i * fragment + e * instruction_.row_of_sum()) * 4, 4);
+        rows = k_.builder.create<vector::InsertOp>(k_.location, factor, rows, ArrayRef<int64_t>{e});
+      }
+      for (int64_t j = 0; j < across_; ++j) scaled.push_back(k_.make<arith::MulFOp>(sums[static_cast<size_t>(i * across_ + j)], rows));
+    }
+    return scaled;
   }
 
  private:
@@ -240,14 +264,13 @@ class MatrixProduct final : public TileProduct {
     return operands;
   }
 
-  void store_fragment(Value sums, Value row, int64_t column_fragment) const override {
+  void store_fragment(Value sums, Value row, int64_t column_fragment, Value address) const override {
     Value first = k_.add(row, k_.mul(part_, instruction_.row_of_part()));
-    Value address = exchange_address(first, k_.add(first_column_, line_));
+    Value to = exchange_address(address, first, k_.add(first_column_, line_));
     for (int64_t i = 0; i < instruction_.sums(); ++i) {
       Value one = k_.builder.create<vector::ExtractOp>(k_.location, sums, ArrayRef<int64_t>{i});
-      const int64_t offset =
-          i * instruction_.row_of_sum() * tile_.exchange_row_bytes(shape_) + column_fragment * fragment * shape_.sum_bytes();
-      memory_.store(one, address, offset, static_cast<unsigned>(shape_.sum_bytes()));
+      const int64_t offset = i * instruction_.row_of_sum() * shape_.exchange_bytes + column_fragment * fragment * shape_.sum_bytes();
+      memory_.store(one, to, offset, static_cast<unsigned>(shape_.sum_bytes()));
     }
   }
 
@@ -258,34 +281,34 @@ class MatrixProduct final : public TileProduct {
 
 }  // namespace
 
-Value TileProduct::exchange_address(Value row, Value column) const {
-  return memory_.narrow(k_.add(k_.mul(row, tile_.exchange_row_bytes(shape_)), k_.mul(column, shape_.sum_bytes())));
+Value TileProduct::exchange_address(Value address, Value row, Value column) const {
+  return memory_.add(address, memory_.narrow(k_.add(k_.mul(row, shape_.exchange_bytes), k_.mul(column, shape_.sum_bytes()))));
 }
 
-void TileProduct::store_band(ValueRange sums, int64_t band) const {
-  const int64_t count = down_ / tile_.bands(shape_);
+void TileProduct::store_band(ValueRange sums, int64_t band, Value address) const {
+  const int64_t count = down_ / shape_.bands;
   for (int64_t i = 0; i < count; ++i) {
     Value row = k_.mul(k_.add(k_.mul(group_down_, count), i), fragment);
-    for (int64_t j = 0; j < across_; ++j) store_fragment(sums[static_cast<size_t>((band * count + i) * across_ + j)], row, j);
+    for (int64_t j = 0; j < across_; ++j) store_fragment(sums[static_cast<size_t>((band * count + i) * across_ + j)], row, j, address);
   }
 }
 
 Value TileProduct::row_of(Value row, int64_t band) const {
-  const int64_t count = down_ / tile_.bands(shape_);
+  const int64_t count = down_ / shape_.bands;
   if (groups_down_ == 1) return k_.add(row, band * count * fragment);
   Value group = k_.div(row, k_.index(count * fragment)), inside = k_.rem(row, k_.index(count * fragment));
   return k_.add(k_.mul(group, down_ * fragment), k_.add(inside, band * count * fragment));
 }
 
-bool TileProduct::has_matrices(const Contraction& shape, const Chip& chip) {
-  return MatrixInstruction::of(shape, chip).has_value();
+bool TileProduct::has_matrices(Type element, Type sum, const Chip& chip) {
+  return MatrixInstruction::of(element, sum, chip).has_value();
 }
 
-std::unique_ptr<TileProduct> TileProduct::make(LlvmKernelBuilder& kernel, const LocalMemory& memory, const Contraction& shape,
-                                               const Tile& tile, const Chip& chip) {
-  if (auto instruction = MatrixInstruction::of(shape, chip))
-    return std::make_unique<MatrixProduct>(kernel, memory, shape, tile, chip, *instruction);
-  return std::make_unique<MultiplyAdd>(kernel, memory, shape, tile);
+std::unique_ptr<TileProduct> TileProduct::make(LlvmKernelBuilder& kernel, const LocalMemory& memory, const ProductShape& shape,
+                                               const Chip& chip) {
+  if (auto instruction = MatrixInstruction::of(shape.element, shape.sum, chip))
+    return std::make_unique<MatrixProduct>(kernel, memory, shape, chip, *instruction);
+  return std::make_unique<MultiplyAdd>(kernel, memory, shape);
 }
 
 }  // namespace heddle::targets::amdgpu

@@ -13,8 +13,9 @@ namespace heddle::targets::amdgpu {
 
 namespace {
 
-constexpr int64_t most_lanes = 8;  // results that a thread stores at a time
-constexpr size_t most_plans = 4;   // tiles that are offered for a choice
+constexpr int64_t most_lanes = 8;     // results that a thread stores at a time
+constexpr int64_t most_unrolled = 2;  // steps
+constexpr size_t most_plans = 4;      // tiles that are offered for a choice
 
 // One workgroup's work.
 class TileKernel {
@@ -30,7 +31,7 @@ class TileKernel {
     first_column_ = k_.mul(k_.rem(block, column_tiles), tile.columns);
     first_row_ = k_.mul(k_.rem(rest, row_tiles), tile.rows);
     element_ = delinearize(k_, k_.div(rest, row_tiles), shape.batch.extents(context));
-    product_ = TileProduct::make(k_, memory_, shape_, tile_, chip);
+    product_ = TileProduct::make(k_, memory_, tile_.product(shape_), chip);
   }
 
   void emit() {
@@ -38,7 +39,9 @@ class TileKernel {
         rhs(k_, memory_, shape_, tile_, Contraction::rhs, first_column_, element_);
     Value first = k_.index(0), other = memory_.word(tile_.stage_bytes());
     // A sum over nothing has one step, in which nothing is read.
-    Value last = k_.max(k_.sub(k_.extent(shape_.depth.count(shape_.context()).ceilDiv(Tile::depth(shape_))), k_.index(1)), k_.index(0));
+    const AffineExpr steps = shape_.depth.count(shape_.context()).ceilDiv(Tile::depth(shape_));
+    Value last = k_.max(k_.sub(k_.extent(steps), k_.index(1)), k_.index(0));
+    if (tx::static_extent(steps).value_or(most_unrolled + 1) > most_unrolled) last = hidden(k_, last);
     lhs.store(lhs.load(first), memory_.word(0));
     rhs.store(rhs.load(first), memory_.word(0));
     k_.barrier();
@@ -47,7 +50,7 @@ class TileKernel {
     carried = k_.loop(first, last, k_.index(1), carried, [&](Value step, ValueRange values) {
       Value stage = values.back(), filled = memory_.sub(other, stage), next = k_.add(step, 1);
       TileOperand::Loaded left = lhs.load(next), right = rhs.load(next);
-      KernelBuilder::Values sums = product_->add_products(stage, values.drop_back());
+      KernelBuilder::Values sums = product_->add_products(stage, columns_of(stage), values.drop_back());
       lhs.store(left, filled);
       rhs.store(right, filled);
       k_.barrier();
@@ -55,16 +58,19 @@ class TileKernel {
       return sums;
     });
     Value stage = carried.pop_back_val();
-    const KernelBuilder::Values sums = product_->add_products(stage, carried);
+    const KernelBuilder::Values sums = product_->add_products(stage, columns_of(stage), carried);
     for (int64_t band = 0; band < tile_.bands(shape_); ++band) {
       k_.barrier();
-      product_->store_band(sums, band);
+      product_->store_band(sums, band, memory_.word(0));
       k_.barrier();
       store_results(band);
     }
   }
 
  private:
+  // The columns of a stage, after its rows.
+  Value columns_of(Value stage) const { return memory_.add(stage, memory_.word(tile_.rows * Tile::row_bytes)); }
+
   // Threads store neighbors in memory, in as many turns as it takes.
   void store_results(int64_t band) {
     const Walk* inner = shape_.innermost();
@@ -195,7 +201,7 @@ class TiledContractions final : public Strategy {
     kernel->finish();
     KernelResources resources = machine_.resources(*kernel);
     resources.rung = tile.name();
-    if (TileProduct::has_matrices(*shape, chip_)) resources.rung += is_mfma(chip_.matrix_unit) ? ", MFMA" : ", WMMA";
+    if (TileProduct::has_matrices(shape->element, shape->sum, chip_)) resources.rung += is_mfma(chip_.matrix_unit) ? ", MFMA" : ", WMMA";
     return resources;
   }
 
