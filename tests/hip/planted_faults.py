@@ -15,6 +15,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HIP, STREAM = "plugins/hip/", "sdk/cpp/stream/"
@@ -76,9 +77,8 @@ class Builder:
 
     def driver(self, name, fault):
         """The folder of a manifest of a driver with this fault, or without one."""
-        place = self.folder / name
-        shutil.rmtree(place, ignore_errors=True)
-        (place / "conformance").mkdir(parents=True)
+        place = pathlib.Path(tempfile.mkdtemp(prefix=name + ".", dir=self.folder))
+        (place / "conformance").mkdir()
         replaced = {}
         if fault:
             _, file, right, wrong = fault
