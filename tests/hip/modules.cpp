@@ -11,6 +11,7 @@ namespace {
 std::mutex modules_mutex;
 std::map<Module*, std::shared_ptr<Module>>& modules = *new std::map<Module*, std::shared_ptr<Module>>;
 std::map<const void*, Function*>& functions = *new std::map<const void*, Function*>;
+std::vector<Function*>& retired = *new std::vector<Function*>;  // of unloaded modules, which enqueued work names
 
 // The size of an ELF file, as AMD's loader computes it from a pointer alone.
 uint64_t size_of_file(const char* file) {
@@ -142,6 +143,7 @@ int hipModuleUnload(void* handle) {
   for (const auto& [name, function] : found->second->functions) {
     functions.erase(function);
     function->module.reset();  // work that is enqueued has the module itself
+    retired.push_back(function);
   }
   modules.erase(found);
   return kSuccess;
