@@ -12,7 +12,7 @@ std::unique_ptr<targets::Target> make_target(const std::string& family, const st
   if (family == "cpu") return targets::make_x86_64_target(level);
   if (family == "cuda") return targets::make_cuda_target(level, math);
   if (family == "hip") return targets::make_amdgpu_target(level);
-  if (family == "level_zero" && level == targets::spirv_level) return targets::make_spirv_target();
+  if (family == "level_zero") return targets::make_spirv_target(level);
   return nullptr;
 }
 
@@ -20,7 +20,7 @@ std::vector<std::string> levels_of(llvm::StringRef family) {
   if (family == "cpu") return {"x86-64-v3", "x86-64-v4"};
   if (family == "cuda") return {"sm_80", "sm_90a"};  // newer devices also run the PTX of the first
   if (family == "hip") return targets::amdgpu_chips();
-  if (family == "level_zero") return {std::string(targets::spirv_level)};
+  if (family == "level_zero") return targets::spirv_levels();
   return {};
 }
 

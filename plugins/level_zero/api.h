@@ -17,7 +17,7 @@ namespace stream = sdk::stream;
 // All are of version 1.1 of the API, which every loader since 2021 has.
 // clang-format off
 #define HEDDLE_LEVEL_ZERO_FUNCTIONS(X)                                                                                                 \
-  X(zeInit) X(zeDriverGet) X(zeDriverGetApiVersion) X(zeDriverGetExtensionFunctionAddress)                                             \
+  X(zeInit) X(zeDriverGet) X(zeDriverGetApiVersion) X(zeDriverGetExtensionFunctionAddress) X(zeDriverGetExtensionProperties)                                             \
   X(zeDeviceGet) X(zeDeviceGetSubDevices) X(zeDeviceGetProperties) X(zeDeviceGetComputeProperties) X(zeDeviceGetModuleProperties)       \
   X(zeDeviceGetCommandQueueGroupProperties) X(zeDeviceGetMemoryProperties) X(zeDeviceGetMemoryAccessProperties)                        \
   X(zeDeviceGetP2PProperties) X(zeDeviceCanAccessPeer) X(zeDeviceGetStatus)                                                            \

@@ -29,8 +29,9 @@ struct Facts : stream::Facts {
   uint64_t timer_hz = 0, timer_mask = 0;
   uint32_t spirv_version = 0;  // 0x10200: 1.2, as a module's header has it
   bool has_half = false, has_double = false, has_int64_atomics = false;
-  bool reaches_all_memory = false;  // also memory of the host that the driver has not allocated
-  const char* lack = nullptr;       // what this driver needs and the device does not have
+  bool has_subgroups_of_32 = false;  // whose threads exchange values
+  bool reaches_all_memory = false;   // also memory of the host that the driver has not allocated
+  const char* lack = nullptr;        // what this driver needs and the device does not have
 };
 
 // What the options say.

@@ -13,7 +13,7 @@ using stream::Loading;
 
 namespace {
 
-constexpr std::string_view kTarget = "spv1.0";
+constexpr std::string_view kAnyDevice = "spv1.0", kWithSubgroups = "spv1.3-sg32";
 constexpr uint64_t kLongBuildNs = 500000000;
 constexpr size_t kMostLog = 900;  // bytes of a log in an error
 constexpr uint64_t kFourGiB = uint64_t{1} << 32;
@@ -34,8 +34,9 @@ heddle_status_t* check_module(const Loading& loading, const Facts& facts, const 
                  "; install a newer driver");
   }
   for (uint32_t capability : spirv.capabilities) {
-    const bool lacks = (capability == kFloat64 && !facts.has_double) || (capability == kFloat16 && !facts.has_half) ||
-                       (capability == kInt64Atomics && !facts.has_int64_atomics);
+    const bool is_of_subgroups = capability == kSubgroupDispatch || capability == kGroupNonUniform || capability == kGroupNonUniformShuffle;
+    const bool lacks = (is_of_subgroups && !facts.has_subgroups_of_32) || (capability == kFloat64 && !facts.has_double) ||
+                       (capability == kFloat16 && !facts.has_half) || (capability == kInt64Atomics && !facts.has_int64_atomics);
     if (lacks)
       return unfit("it needs " + capability_name(capability) + ", which this device does not have; use another device for this part");
     if (!is_known_capability(capability)) {
@@ -135,7 +136,9 @@ ze_result_t Kernel::append(ze_command_list_handle_t list, const uint32_t (&grid)
 }
 
 uint32_t Backend::rank(std::string_view format, std::string_view target) const noexcept {
-  return format == HEDDLE_CODE_SPIRV && target == kTarget && facts.spirv_version >= 0x10000 ? 1 : 0;
+  if (format != HEDDLE_CODE_SPIRV || facts.spirv_version < 0x10000) return 0;
+  if (target == kWithSubgroups) return facts.has_subgroups_of_32 ? 2 : 0;
+  return target == kAnyDevice ? 1 : 0;
 }
 
 heddle_status_t* Backend::load_module(Loading& loading, stream::Module* out) {

@@ -74,6 +74,21 @@ ze_result_t read_queues(const Api& api, Facts* out) {
   return ZE_RESULT_SUCCESS;
 }
 
+// Whether the driver has the extension with which the threads of a subgroup exchange values.
+ze_result_t read_subgroups(const Api& api, Facts* out) {
+  uint32_t count = 0;
+  if (const ze_result_t bad = api.zeDriverGetExtensionProperties(out->place.driver, &count, nullptr)) return bad;
+  std::vector<ze_driver_extension_properties_t> extensions(count);
+  if (count) {
+    if (const ze_result_t bad = api.zeDriverGetExtensionProperties(out->place.driver, &count, extensions.data())) return bad;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::string_view name(extensions[i].name, strnlen(extensions[i].name, sizeof extensions[i].name));
+    if (name == "ZE_extension_subgroups") out->has_subgroups_of_32 = out->subgroup_size == 32 && out->spirv_version >= 0x10300;
+  }
+  return ZE_RESULT_SUCCESS;
+}
+
 ze_result_t read_limits(const Api& api, Facts* out) {
   auto compute = structure<ze_device_compute_properties_t>(ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES);
   if (const ze_result_t bad = api.zeDeviceGetComputeProperties(out->place.device, &compute)) return bad;
@@ -85,9 +100,12 @@ ze_result_t read_limits(const Api& api, Facts* out) {
     out->block[i] = clamped(sizes[i]);
     out->grid[i] = clamped(counts[i]);
   }
-  // The largest; the compiler of the driver chooses one for each kernel.
+  // 32, or the largest. The compiler of the driver chooses one for each kernel that does not say.
   const uint32_t known = std::min<uint32_t>(compute.numSubGroupSizes, ZE_SUBGROUPSIZE_COUNT);
-  for (uint32_t i = 0; i < known; ++i) out->subgroup_size = std::max(out->subgroup_size, clamped(compute.subGroupSizes[i]));
+  for (uint32_t i = 0; i < known; ++i) {
+    if (out->subgroup_size != 32)
+      out->subgroup_size = compute.subGroupSizes[i] == 32 ? 32 : std::max(out->subgroup_size, clamped(compute.subGroupSizes[i]));
+  }
 
   auto modules = structure<ze_device_module_properties_t>(ZE_STRUCTURE_TYPE_DEVICE_MODULE_PROPERTIES);
   if (const ze_result_t bad = api.zeDeviceGetModuleProperties(out->place.device, &modules)) return bad;
@@ -95,6 +113,7 @@ ze_result_t read_limits(const Api& api, Facts* out) {
   out->has_half = (modules.flags & ZE_DEVICE_MODULE_FLAG_FP16) != 0;
   out->has_double = (modules.flags & ZE_DEVICE_MODULE_FLAG_FP64) != 0;
   out->has_int64_atomics = (modules.flags & ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS) != 0;
+  if (const ze_result_t bad = read_subgroups(api, out)) return bad;
   if (modules.maxArgumentsSize < 2048) out->lack = "room for 2,048 bytes of arguments";
   if (modules.spirvVersionSupported == 0) out->lack = "a compiler for SPIR-V";
   return ZE_RESULT_SUCCESS;

@@ -31,7 +31,8 @@ heddle_status_code_t read_spirv(const void* code, size_t bytes, SpirvModule* out
 std::string capability_name(uint32_t capability);
 bool is_known_capability(uint32_t capability) noexcept;
 
-constexpr uint32_t kFloat64 = 10, kFloat16 = 9, kInt64Atomics = 12;
+constexpr uint32_t kFloat64 = 10, kFloat16 = 9, kInt64Atomics = 12, kSubgroupDispatch = 58, kGroupNonUniform = 61,
+                   kGroupNonUniformShuffle = 65;
 
 }  // namespace heddle::level_zero
 #endif  // HEDDLE_LEVEL_ZERO_SPIRV_H_

@@ -456,7 +456,7 @@ void check_region(const std::string& text, const CheckOptions& options) {
     }
   }
   check_on_cuda(parsed.region(), operands, wanted, options);
-  auto spirv = targets::make_spirv_target(), amdgpu = targets::make_amdgpu_target("gfx942");
+  auto spirv = targets::make_spirv_target("spv1.0"), amdgpu = targets::make_amdgpu_target("gfx942");
   auto is_known = [&](const auto& target) { return has_strategy(*target, options.strategy); };
   EXPECT_TRUE(options.strategy.empty() || is_known(spirv) || is_known(amdgpu) || is_known(targets::make_cuda_target("sm_80")) ||
               is_known(targets::make_x86_64_target("x86-64-v3")))

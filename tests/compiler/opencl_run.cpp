@@ -131,14 +131,17 @@ class SharedBytes {
   char* start_ = nullptr;
 };
 
-// Whether the module declares the capability Float16. Capabilities come first, after five words.
-bool has_half(const std::vector<char>& code) {
-  constexpr uint32_t of_capability = 2u << 16 | 17, float16 = 9;
+constexpr const char* with_subgroups = "spv1.3-sg32";
+constexpr uint32_t of_half = 9, of_shuffles = 65;  // Float16, GroupNonUniformShuffle
+
+// Whether the module declares the capability. Capabilities come first, after five words.
+bool has_capability(const std::vector<char>& code, uint32_t capability) {
+  constexpr uint32_t of_capability = 2u << 16 | 17;
   for (size_t at = 20; at + 8 <= code.size(); at += 8) {
     uint32_t words[2];
     memcpy(words, code.data() + at, sizeof words);
     if (words[0] != of_capability) return false;
-    if (words[1] == float16) return true;
+    if (words[1] == capability) return true;
   }
   return false;
 }
@@ -149,15 +152,20 @@ const std::string& no_opencl_device() {
   return OpenCl::get().reason;
 }
 
-void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options) {
-  auto compiled = compile_region(*targets::make_spirv_target(), region, options.strategy);
+namespace {
+
+void check_level(const std::string& level, tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted,
+                 const CheckOptions& options) {
+  auto compiled = compile_region(*targets::make_spirv_target(level), region, options.strategy);
   if (!compiled) return;
+  // Otherwise the kernel is the same as for the lower level.
+  if (level == with_subgroups && !has_capability(compiled->code, of_shuffles)) return;
   if (const char* validator = getenv("HEDDLE_SPIRV_VAL")) {
     const testing::TemporaryFolder folder;
     const std::string path = folder.path("kernel.spv");
     testing::write_file(path, {compiled->code.data(), compiled->code.size()});
     // The narrowest of OpenCL's environments, in which arithmetic in f16 is an option that the validator does not know.
-    const char* where = has_half(compiled->code) ? "spv1.0" : "opencl1.2";
+    const char* where = level == with_subgroups ? "spv1.3" : has_capability(compiled->code, of_half) ? "spv1.0" : "opencl1.2";
     const std::string command = std::string(validator) + " --target-env " + where + " '" + path + "'";
     EXPECT_EQ(system(command.c_str()), 0) << command;
   }
@@ -206,7 +214,13 @@ void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands,
                                  .together(memory[operands.size() + i]->data(), SharedBytes::fill, "OpenCL, result " + std::to_string(i));
     got.push_back(from_bytes(rows.data(), wanted.by_ops[i].shape, tx::tensor(output).getElementType()));
   }
-  expect_results(got, wanted, options, "OpenCL");
+  expect_results(got, wanted, options, "OpenCL, " + level);
+}
+
+}  // namespace
+
+void check_on_opencl(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options) {
+  for (const std::string& level : targets::spirv_levels()) check_level(level, region, operands, wanted, options);
 }
 
 }  // namespace heddle::tests

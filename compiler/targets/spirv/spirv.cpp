@@ -38,15 +38,28 @@ constexpr spirv::Capability capabilities[] = {spirv::Capability::Kernel,  spirv:
                                               spirv::Capability::Int8,    spirv::Capability::Int16,     spirv::Capability::Int64,
                                               spirv::Capability::Float16, spirv::Capability::Float64};
 
-spirv::TargetEnvAttr environment(MLIRContext* context) {
-  auto version = spirv::VerCapExtAttr::get(spirv::Version::V_1_0, capabilities, {}, context);
+// What a device has to have. Subgroups of this size exchange values, and are threads with consecutive numbers.
+struct Level {
+  std::string_view name;
+  spirv::Version version;
+  bool has_subgroups;
+};
+constexpr Level levels[] = {{"spv1.0", spirv::Version::V_1_0, false}, {"spv1.3-sg32", spirv::Version::V_1_3, true}};
+constexpr int64_t subgroup_size = 32;
+
+spirv::TargetEnvAttr environment(MLIRContext* context, const Level& level) {
+  SmallVector<spirv::Capability> known(std::begin(capabilities), std::end(capabilities));
+  if (level.has_subgroups) {
+    known.append({spirv::Capability::SubgroupDispatch, spirv::Capability::GroupNonUniform, spirv::Capability::GroupNonUniformShuffle});
+  }
+  auto version = spirv::VerCapExtAttr::get(level.version, known, {}, context);
   return spirv::TargetEnvAttr::get(version, spirv::getDefaultResourceLimits(context), spirv::ClientAPI::OpenCL);
 }
 
 class SpirvKernelBuilder final : public KernelBuilder {
  public:
-  SpirvKernelBuilder(tx::DispatchOp region, StringRef symbol_name, ModuleOp kernels_module, int64_t thread_count)
-      : KernelBuilder(region, kernels_module) {
+  SpirvKernelBuilder(tx::DispatchOp region, StringRef symbol_name, ModuleOp kernels_module, int64_t thread_count, const Level& level)
+      : KernelBuilder(region, kernels_module), level_(level) {
     threads_ = thread_count;
     SmallVector<Type> types;
     auto add = [&](ValueRange tensors) {
@@ -82,8 +95,10 @@ class SpirvKernelBuilder final : public KernelBuilder {
         spirv::MemorySemantics::AcquireRelease | spirv::MemorySemantics::WorkgroupMemory | spirv::MemorySemantics::CrossWorkgroupMemory);
   }
 
-  // Through memory, by the whole workgroup: the device chooses the size of a subgroup, and SPIR-V 1.0 has no exchange within one.
+  // Within a subgroup or, in SPIR-V 1.0, which has no such instruction and leaves the size of a subgroup to the device, through memory, by the whole
+  // workgroup.
   Value exchange(Value value, int64_t distance) override {
+    if (level_.has_subgroups) return shuffle(value, distance);
     Value& memory = slots_[value.getType()];
     if (!memory) memory = shared(value.getType(), threads_);
     store(value, memory, thread_);
@@ -115,6 +130,14 @@ class SpirvKernelBuilder final : public KernelBuilder {
   int64_t shared_bytes() const override { return shared_bytes_; }
 
  private:
+  Value shuffle(Value value, int64_t distance) {
+    const Type type = value.getType();
+    if (type.isBF16()) value = builder.create<arith::BitcastOp>(location, builder.getI16Type(), value);
+    Value mask = builder.create<arith::ConstantIntOp>(location, distance, 32);
+    Value other = builder.create<spirv::GroupNonUniformShuffleXorOp>(location, spirv::Scope::Subgroup, value, mask);
+    return type.isBF16() ? builder.create<arith::BitcastOp>(location, type, other).getResult() : other;
+  }
+
   // SPIR-V 1.0 has no bf16: its bits are an i16.
   Type stored_type(Type memory) { return memory.isBF16() ? Type(builder.getI16Type()) : memory; }
 
@@ -141,6 +164,7 @@ class SpirvKernelBuilder final : public KernelBuilder {
     builder.create<spirv::StoreOp>(location, at(base, element_index), value, aligned, bytes);
   }
 
+  const Level& level_;
   func::FuncOp entry_;
   Value local_;                        // the argument for shared memory
   llvm::DenseMap<Type, Value> slots_;  // of an exchange: one for each thread, by element type
@@ -160,7 +184,7 @@ struct Bf16Constant final : OpConversionPattern<arith::ConstantOp> {
 };
 
 // Lowers everything to the spirv dialect, in the same module.
-LogicalResult convert(ModuleOp kernels) {
+LogicalResult convert(ModuleOp kernels, const Level& level) {
   MLIRContext* context = kernels.getContext();
   PassManager passes(context, ModuleOp::getOperationName());
   passes.addPass(expand_math());
@@ -174,7 +198,7 @@ LogicalResult convert(ModuleOp kernels) {
   passes.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   if (failed(passes.run(kernels))) return failure();
 
-  spirv::TargetEnvAttr target = environment(context);
+  spirv::TargetEnvAttr target = environment(context, level);
   SPIRVTypeConverter types(target);
   types.addConversion([](BFloat16Type type) -> Type { return IntegerType::get(type.getContext(), 16); });
   RewritePatternSet patterns(context);
@@ -189,13 +213,13 @@ LogicalResult convert(ModuleOp kernels) {
 }
 
 // A spirv.module of the kernels and their variables.
-FailureOr<spirv::ModuleOp> gather(ModuleOp kernels) {
+FailureOr<spirv::ModuleOp> gather(ModuleOp kernels, const Level& level) {
   MLIRContext* context = kernels.getContext();
   OpBuilder builder(context);
   Location location = kernels.getLoc();
   builder.setInsertionPointToEnd(kernels.getBody());
   auto module = builder.create<spirv::ModuleOp>(location, spirv::AddressingModel::Physical64, spirv::MemoryModel::OpenCL);
-  module->setAttr(spirv::getTargetEnvAttrName(), environment(context));
+  module->setAttr(spirv::getTargetEnvAttrName(), environment(context, level));
   SmallVector<Attribute> inputs;
   SmallVector<spirv::FuncOp> functions;
   for (Operation& op : llvm::make_early_inc_range(*kernels.getBody())) {
@@ -211,6 +235,10 @@ FailureOr<spirv::ModuleOp> gather(ModuleOp kernels) {
     builder.create<spirv::EntryPointOp>(location, spirv::ExecutionModel::Kernel, function, inputs);
     builder.create<spirv::ExecutionModeOp>(location, function, spirv::ExecutionMode::LocalSize,
                                            ArrayRef<int32_t>{static_cast<int32_t>(threads.getInt()), 1, 1});
+    if (level.has_subgroups) {
+      builder.create<spirv::ExecutionModeOp>(location, function, spirv::ExecutionMode::SubgroupSize,
+                                             ArrayRef<int32_t>{static_cast<int32_t>(subgroup_size)});
+    }
     // Products that are to be rounded once with a sum are written so.
     builder.create<spirv::ExecutionModeOp>(location, function, spirv::ExecutionMode::ContractionOff, ArrayRef<int32_t>{});
   }
@@ -248,14 +276,14 @@ void join(spirv::ModuleOp unit, spirv::ModuleOp image) {
 
 class SpirvTarget final : public Target {
  public:
-  SpirvTarget() {
+  explicit SpirvTarget(const Level& level) : level_(level) {
     ThreadMachine machine{.most_threads = 256,
-                          .subgroup_size = 32,
+                          .subgroup_size = subgroup_size,
                           .shared_bytes = 24 << 10,  // of the 32 KiB that any device has; exchanges use the rest
-                          .exchanges_in_branches = false,
+                          .exchanges_in_branches = level.has_subgroups,
                           .open = {}};
-    machine.open = [](tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, int64_t threads) {
-      return std::make_unique<SpirvKernelBuilder>(region, symbol, kernels, threads);
+    machine.open = [&level](tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, int64_t threads) {
+      return std::make_unique<SpirvKernelBuilder>(region, symbol, kernels, threads, level);
     };
     strategies_.push_back(rows_on_threads(machine));
     strategies_.push_back(gemv_on_threads(machine));
@@ -263,14 +291,14 @@ class SpirvTarget final : public Target {
   }
 
   std::string format() const override { return HEDDLE_CODE_SPIRV; }
-  std::string name() const override { return std::string(spirv_level); }
+  std::string name() const override { return std::string(level_.name); }
   std::string family() const override { return "level_zero"; }
   const Strategies& strategies() const override { return strategies_; }
   int64_t results_at_once() const override { return 256; }
 
   FailureOr<std::vector<char>> generate(ModuleOp kernels) const override {
-    if (failed(convert(kernels))) return failure();
-    auto module = gather(kernels);
+    if (failed(convert(kernels, level_))) return failure();
+    auto module = gather(kernels, level_);
     if (failed(module)) return failure();
     std::string bytes;
     llvm::raw_string_ostream stream(bytes);
@@ -287,7 +315,7 @@ class SpirvTarget final : public Target {
     OpBuilder builder(location.getContext());
     OwningOpRef<spirv::ModuleOp> image =
         builder.create<spirv::ModuleOp>(location, spirv::AddressingModel::Physical64, spirv::MemoryModel::OpenCL);
-    (*image)->setAttr(spirv::getTargetEnvAttrName(), environment(location.getContext()));
+    (*image)->setAttr(spirv::getTargetEnvAttrName(), environment(location.getContext(), level_));
     for (auto [bytes, kernel] : llvm::zip_equal(units, kernels)) {
       OwningOpRef<spirv::ModuleOp> unit = read_unit(bytes, kernel, location);
       if (!unit) return failure();
@@ -303,13 +331,23 @@ class SpirvTarget final : public Target {
   }
 
  private:
+  const Level& level_;
   Strategies strategies_;
 };
 
 }  // namespace
 
-std::unique_ptr<Target> make_spirv_target() {
-  return std::make_unique<SpirvTarget>();
+std::unique_ptr<Target> make_spirv_target(std::string_view name) {
+  for (const Level& level : levels) {
+    if (level.name == name) return std::make_unique<SpirvTarget>(level);
+  }
+  return nullptr;
+}
+
+std::vector<std::string> spirv_levels() {
+  std::vector<std::string> names;
+  for (const Level& level : levels) names.emplace_back(level.name);
+  return names;
 }
 
 void register_spirv_dialects(DialectRegistry& registry) {
