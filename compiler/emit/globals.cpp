@@ -100,7 +100,10 @@ uint32_t Globals::parameter(tx::ParameterOp op, uint32_t slot, bool in_initializ
     described->element_type = tx::element_type_code(type.getElementType());
     described->dims.assign(type.getShape().begin(), type.getShape().end());
     described->size_bytes = tx::byte_size(type);
-    if (op.getBlocks() && llvm::isa<IntegerType>(type.getElementType())) described->blocks = op.getBlocks()->str();
+    if (op.getBlocks() && llvm::isa<IntegerType>(type.getElementType())) {
+      described->blocks = std::make_unique<module_format::StoredBlocksT>();
+      described->blocks->type = op.getBlocks()->str();
+    }
     module_.parameters.push_back(std::move(described));
     is_left_.push_back(op.getScope().has_value());
   } else if (is_left_[parameter->second] != op.getScope().has_value() && mistake_.empty()) {

@@ -112,7 +112,7 @@ std::string dtype_text(std::string_view dtype, const std::vector<int64_t>& dims)
 
 // Whether the tensor is stored in the blocks that the parameter is read as.
 bool has_such_blocks(const module::ParameterEntry& entry, const module_format::Parameter& parameter) {
-  return entry.block && entry.dtype == parameter.blocks()->string_view() && entry.dims.size() == 2 &&
+  return entry.block && entry.dtype == parameter.blocks()->type()->string_view() && entry.dims.size() == 2 &&
          entry.dims[0] == parameter.dims()->Get(0) && entry.dims[1] % entry.block->elements == 0 &&
          entry.dims[1] / entry.block->elements == parameter.dims()->Get(1) / entry.block->bytes && entry.length == parameter.size_bytes();
 }
@@ -122,9 +122,9 @@ bool has_such_blocks(const module::ParameterEntry& entry, const module_format::P
 std::string parameter_text(const module_format::Parameter& parameter) {
   std::vector<int64_t> dims = dims_of(parameter);
   if (!is_in_blocks(parameter)) return module::shape_text(parameter.element_type(), dims);
-  const module::BlockType* type = module::block_type(parameter.blocks()->string_view());
+  const module::BlockType* type = module::block_type(parameter.blocks()->type()->string_view());
   if (type) dims.back() = dims.back() / type->bytes * type->elements;
-  return dtype_text(parameter.blocks()->string_view(), dims);
+  return dtype_text(parameter.blocks()->type()->string_view(), dims);
 }
 
 Result<ParameterExtent> ParameterFiles::blocks_of(const File& file, const module::ParameterEntry& entry,

@@ -35,7 +35,7 @@ struct ParameterExtent {
 
 // Whether the bytes of its file are read as they are, blocks of values.
 inline bool is_in_blocks(const module_format::Parameter& parameter) {
-  return parameter.blocks() && parameter.blocks()->size() > 0;
+  return parameter.blocks() != nullptr;
 }
 // "f32[2,64]", or "Q8_0[2,64]" for a parameter that is read as blocks.
 std::string parameter_text(const module_format::Parameter& parameter);

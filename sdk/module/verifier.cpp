@@ -190,8 +190,8 @@ class ModuleChecker {
     if (parameter.size_bytes() != *bytes) {
       return broken("size of ", parameter.size_bytes(), " bytes, its shape ", shape_text(parameter.element_type(), dims), " has ", *bytes);
     }
-    if (parameter.blocks() && parameter.blocks()->size() > 0) {
-      if (Status bad = verify_name(parameter.blocks(), false, "type of blocks", budget_)) return bad;
+    if (parameter.blocks()) {
+      if (Status bad = verify_name(parameter.blocks()->type(), false, "type of blocks", budget_)) return bad;
       if (parameter.stored() || parameter.element_type() != HEDDLE_TYPE_U8 || dims.size() != 2)
         return broken("it has blocks, and is stored or has ", shape_text(parameter.element_type(), dims),
                       "; blocks are rows of u8 in a file");

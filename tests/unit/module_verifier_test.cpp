@@ -245,7 +245,7 @@ const Wrong kWrong[] = {
     {"ParameterNegative", [](auto& m) { m.parameters[0]->dims = {-4, 8}; }, "its shape f32[?,8] has no size"},
     {"ParameterOverflow", [](auto& m) { m.parameters[0]->dims = {INT64_MAX, 8}; }, "has no size up to"},
     {"ParameterSize", [](auto& m) { m.parameters[0]->size_bytes = 127; }, "size of 127 bytes, its shape f32[4,8] has 128"},
-    {"ParameterOfBlocks", [](auto& m) { m.parameters[0]->blocks = "Q8_0"; }, "it has blocks, and is stored or has f32[4,8]"},
+    {"ParameterOfBlocks", [](auto& m) { m.parameters[0]->blocks = std::make_unique<module_format::StoredBlocksT>(); m.parameters[0]->blocks->type = "Q8_0"; }, "it has blocks, and is stored or has f32[4,8]"},
     {"ParameterNoRange", [](auto& m) { m.parameters[0]->data.reset(); }, "its range in section parameters is missing"},
     {"ParameterOutside", [](auto& m) { *m.parameters[1]->data = mf::Range(192, 32); }, "are outside section parameters of 160 bytes"},
     {"ParameterUnaligned", [](auto& m) { *m.parameters[1]->data = mf::Range(32, 32); }, "is not a multiple of 64"},

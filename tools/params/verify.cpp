@@ -142,8 +142,8 @@ Wrong check_module(const module::Module& module, const Options& options, const s
     const std::string name = parameter->name()->str();
     const std::vector<int64_t> dims(parameter->dims()->begin(), parameter->dims()->end());
     const std::string in_scope = parameter->scope()->size() > 0 ? " in scope '" + parameter->scope()->str() + "'" : "";
-    const bool is_in_blocks = parameter->blocks() && parameter->blocks()->size() > 0;
-    const module::BlockType* blocks = is_in_blocks ? module::block_type(parameter->blocks()->string_view()) : nullptr;
+    const auto* stored = parameter->blocks();
+    const module::BlockType* blocks = stored ? module::block_type(stored->type()->string_view()) : nullptr;
     const std::string expected = (blocks ? blocks_text(*blocks, dims) : module::shape_text(parameter->element_type(), dims)) + in_scope;
     const StoredTensor* tensor = checkpoint.find(name);
     if (!tensor) {
@@ -154,7 +154,7 @@ Wrong check_module(const module::Module& module, const Options& options, const s
         continue;
       }
       problems.push_back(problem(name, "shape", "the module needs " + expected + ", the file has " + tensor->shape_text()));
-    } else if (is_in_blocks) {
+    } else if (stored) {
       if (blocks && tensor->block == blocks && tensor->length == parameter->size_bytes() &&
           tensor->shape_text() == blocks_text(*blocks, dims)) {
         found.emplace_back(parameter, tensor);
