@@ -206,7 +206,10 @@ class Life(unittest.TestCase):
             self.assertEqual(module(x).numpy()[0, 0], 1)
             for when in (0.01, whole / 8):
                 self.assertLess(self.interrupted(when, lambda: module.refit(weights)), max(when + 0.2, whole * 0.7))
-                self.assertEqual(module(x).numpy()[0, 0], 1)  # the old values
+                # The old values; the new ones if the refit was all but over, as on a busy machine.
+                self.assertIn(module(x).numpy()[0, 0], (0, 1))
+                module.refit(new)
+                self.assertEqual(module(x).numpy()[0, 0], 1)
             module.refit(weights)
             self.assertEqual(module(x).numpy()[0, 0], 0)
             self.interrupted(0.01, lambda: module.refit(new))
