@@ -131,7 +131,8 @@ ze_result_t zeDriverGetIpcProperties(ze_driver_handle_t, ze_driver_ipc_propertie
 }
 
 ze_result_t zeDriverGetExtensionProperties(ze_driver_handle_t, uint32_t* pCount, ze_driver_extension_properties_t* pExtensionProperties) {
-  const std::vector<const char*> names = {ZE_PCI_PROPERTIES_EXT_NAME};
+  std::vector<const char*> names = {ZE_PCI_PROPERTIES_EXT_NAME};
+  if (settings().subgroups) names.push_back("ZE_extension_subgroups");
   return enumerate(names, pCount, pExtensionProperties != nullptr, [&](uint32_t i, const char* name) {
     snprintf(pExtensionProperties[i].name, sizeof pExtensionProperties[i].name, "%s", name);
     pExtensionProperties[i].version = ZE_PCI_PROPERTIES_EXT_VERSION_CURRENT;
@@ -203,7 +204,7 @@ ze_result_t zeDeviceGetComputeProperties(ze_device_handle_t, ze_device_compute_p
 ze_result_t zeDeviceGetModuleProperties(ze_device_handle_t, ze_device_module_properties_t* p) {
   constexpr ze_device_fp_flags_t rounding =
       ZE_DEVICE_FP_FLAG_DENORM | ZE_DEVICE_FP_FLAG_INF_NAN | ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST | ZE_DEVICE_FP_FLAG_FMA;
-  p->spirvVersionSupported = ZE_MAKE_VERSION(1, 2);
+  p->spirvVersionSupported = settings().subgroups ? ZE_MAKE_VERSION(1, 3) : ZE_MAKE_VERSION(1, 2);
   p->flags = ZE_DEVICE_MODULE_FLAG_FP16 | ZE_DEVICE_MODULE_FLAG_FP64 | ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS;
   p->fp16flags = rounding;
   p->fp32flags = rounding;

@@ -53,6 +53,7 @@ Settings read() {
   s.protects = flag("HEDDLE_ZE_PROTECT", s.protects);
   s.aborts = flag("HEDDLE_ZE_ABORT", s.aborts);
   s.immediate = flag("HEDDLE_ZE_IMMEDIATE", s.immediate);
+  s.subgroups = flag("HEDDLE_ZE_SUBGROUPS", s.subgroups);
   s.log = flag("HEDDLE_ZE_LOG", s.log);
   const std::string hierarchy = text("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE");
   if (hierarchy != "COMPOSITE" && hierarchy != "FLAT") refuse("ZE_FLAT_DEVICE_HIERARCHY", hierarchy.c_str(), "COMPOSITE or FLAT");

@@ -22,11 +22,13 @@ struct Settings {
   bool aborts = false;           // HEDDLE_ZE_ABORT: a broken rule ends the process; else its device is lost
   bool immediate = true;         // HEDDLE_ZE_IMMEDIATE: there are immediate command lists
   bool flat = false;             // ZE_FLAT_DEVICE_HIERARCHY is FLAT
-  bool log = false;              // HEDDLE_ZE_LOG: one line on stderr for each command that runs
-  std::string affinity;          // ZE_AFFINITY_MASK
-  std::string opencl;            // HEDDLE_ZE_OPENCL: the OpenCL loader to open; "libOpenCL.so.1"
-  std::string platform;          // HEDDLE_ZE_PLATFORM: a part of the name of the OpenCL platform; empty: the first
-  std::string translator;        // HEDDLE_ZE_LLVM_SPIRV: the program that makes LLVM bitcode of SPIR-V; "llvm-spirv-15"
+  bool subgroups =
+      false;             // HEDDLE_ZE_SUBGROUPS: threads of a subgroup exchange values, in SPIR-V 1.3; Intel's runtime has it, PoCL has not
+  bool log = false;      // HEDDLE_ZE_LOG: one line on stderr for each command that runs
+  std::string affinity;  // ZE_AFFINITY_MASK
+  std::string opencl;    // HEDDLE_ZE_OPENCL: the OpenCL loader to open; "libOpenCL.so.1"
+  std::string platform;  // HEDDLE_ZE_PLATFORM: a part of the name of the OpenCL platform; empty: the first
+  std::string translator;  // HEDDLE_ZE_LLVM_SPIRV: the program that makes LLVM bitcode of SPIR-V; "llvm-spirv-15"
 };
 
 // Of this process. A value that is no number ends the process with a text: a test must not run with other settings than it names.
