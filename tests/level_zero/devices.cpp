@@ -84,6 +84,11 @@ static ze_result_t enumerate(const std::vector<T>& all, uint32_t* count, bool ha
   return ZE_RESULT_SUCCESS;
 }
 
+// Whether threads of a subgroup can exchange values. Intel's runtime takes SPIR-V 1.3, and PoCL has no subgroups.
+static bool has_subgroups() {
+  return executor_facts().takes_spirv;
+}
+
 static ze_device_handle_t handle_of(Device* device) {
   return reinterpret_cast<ze_device_handle_t>(static_cast<Object*>(device));
 }
@@ -132,10 +137,10 @@ ze_result_t zeDriverGetIpcProperties(ze_driver_handle_t, ze_driver_ipc_propertie
 
 ze_result_t zeDriverGetExtensionProperties(ze_driver_handle_t, uint32_t* pCount, ze_driver_extension_properties_t* pExtensionProperties) {
   std::vector<const char*> names = {ZE_PCI_PROPERTIES_EXT_NAME};
-  if (settings().subgroups) names.push_back("ZE_extension_subgroups");
+  if (has_subgroups()) names.push_back(ZE_SUBGROUPS_EXT_NAME);
   return enumerate(names, pCount, pExtensionProperties != nullptr, [&](uint32_t i, const char* name) {
     snprintf(pExtensionProperties[i].name, sizeof pExtensionProperties[i].name, "%s", name);
-    pExtensionProperties[i].version = ZE_PCI_PROPERTIES_EXT_VERSION_CURRENT;
+    pExtensionProperties[i].version = ZE_MAKE_VERSION(1, 0);
   });
 }
 
@@ -204,7 +209,7 @@ ze_result_t zeDeviceGetComputeProperties(ze_device_handle_t, ze_device_compute_p
 ze_result_t zeDeviceGetModuleProperties(ze_device_handle_t, ze_device_module_properties_t* p) {
   constexpr ze_device_fp_flags_t rounding =
       ZE_DEVICE_FP_FLAG_DENORM | ZE_DEVICE_FP_FLAG_INF_NAN | ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST | ZE_DEVICE_FP_FLAG_FMA;
-  p->spirvVersionSupported = settings().subgroups ? ZE_MAKE_VERSION(1, 3) : ZE_MAKE_VERSION(1, 2);
+  p->spirvVersionSupported = ZE_MAKE_VERSION(1, has_subgroups() ? 3 : 2);
   p->flags = ZE_DEVICE_MODULE_FLAG_FP16 | ZE_DEVICE_MODULE_FLAG_FP64 | ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS;
   p->fp16flags = rounding;
   p->fp32flags = rounding;

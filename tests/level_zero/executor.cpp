@@ -22,7 +22,7 @@ namespace heddle::level_zero_stand_in {
 
 namespace {
 
-constexpr uint64_t kDeviceTypeAll = 0xffffffff;                   // CL_DEVICE_TYPE_ALL
+constexpr uint64_t kCpu = 2;                                      // CL_DEVICE_TYPE_CPU
 constexpr unsigned kPlatformName = 0x0902, kDeviceName = 0x102b;  // CL_PLATFORM_NAME, CL_DEVICE_NAME
 constexpr unsigned kExtensions = 0x1030, kIlVersion = 0x105b;     // CL_DEVICE_EXTENSIONS, CL_DEVICE_IL_VERSION
 constexpr unsigned kMaxGroup = 0x1004, kUnits = 0x1002;           // CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_COMPUTE_UNITS
@@ -52,7 +52,6 @@ struct OpenCl {
   void* device = nullptr;
   void* context = nullptr;
   void* queue = nullptr;
-  bool takes_il = false;
   ExecutorFacts facts;
 
   static OpenCl& get() {
@@ -104,21 +103,25 @@ struct OpenCl {
     void* platforms[16] = {};
     unsigned count = 0;
     if (clGetPlatformIDs(16, platforms, &count) != 0 || count == 0) return "OpenCL has no platform; install pocl-opencl-icd";
+    // A device that takes SPIR-V itself, if the settings do not name a platform.
     std::string names;
+    void* translated = nullptr;
     for (unsigned i = 0; i < count && i < 16 && device == nullptr; ++i) {
       char name[256] = {};
       clGetPlatformInfo(platforms[i], kPlatformName, sizeof name - 1, name, nullptr);
       names += (names.empty() ? "'" : ", '") + std::string(name) + "'";
       if (strstr(name, settings().platform.c_str()) == nullptr) continue;
-      if (clGetDeviceIDs(platforms[i], kDeviceTypeAll, 1, &device, nullptr) != 0) device = nullptr;
+      if (clGetDeviceIDs(platforms[i], kCpu, 1, &device, nullptr) != 0) device = nullptr;
+      if (device == nullptr || text(kIlVersion).find("SPIR-V") != std::string::npos) continue;
+      if (translated == nullptr && text(kExtensions).find("cl_khr_spir ") != std::string::npos) translated = device;
+      device = nullptr;
     }
-    if (device == nullptr) return "OpenCL has no device of a platform '" + settings().platform + "'; its platforms: " + names;
-    takes_il = text(kIlVersion).find("SPIR-V") != std::string::npos;
-    const std::string extensions = text(kExtensions);
-    if (!takes_il && extensions.find("cl_khr_spir") == std::string::npos) return "the OpenCL device takes neither SPIR-V nor SPIR";
+    facts.takes_spirv = device != nullptr;
+    if (device == nullptr) device = translated;
+    if (device == nullptr) {
+      return "OpenCL has no CPU that takes SPIR-V or SPIR, of a platform '" + settings().platform + "'; its platforms: " + names;
+    }
     facts.name = text(kDeviceName);
-    facts.has_half = extensions.find("cl_khr_fp16") != std::string::npos;
-    facts.has_double = extensions.find("cl_khr_fp64") != std::string::npos;
     size_t threads = 0;
     clGetDeviceInfo(device, kMaxGroup, sizeof threads, &threads, nullptr);
     facts.most_threads = threads;
@@ -215,7 +218,7 @@ std::shared_ptr<Program> Program::build(std::vector<uint32_t> words, const std::
   if (!log->empty()) return nullptr;
   int error = 0;
   std::string options = flags;
-  if (cl.takes_il) {
+  if (cl.facts.takes_spirv) {
     made->program_ = cl.clCreateProgramWithIL(cl.context, made->words_.data(), made->words_.size() * sizeof(uint32_t), &error);
   } else {
     const std::string bitcode = translate(made->words_, log);

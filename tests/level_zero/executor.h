@@ -45,7 +45,7 @@ class Program {
 // What kernels run on. `reason` is empty unless there is no such device.
 struct ExecutorFacts {
   std::string reason, name;
-  bool has_half = false, has_double = false;
+  bool takes_spirv = false;   // without the translator
   uint64_t most_threads = 0;  // of a workgroup
   uint32_t processors = 0;
 };

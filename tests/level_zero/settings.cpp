@@ -53,11 +53,12 @@ Settings read() {
   s.protects = flag("HEDDLE_ZE_PROTECT", s.protects);
   s.aborts = flag("HEDDLE_ZE_ABORT", s.aborts);
   s.immediate = flag("HEDDLE_ZE_IMMEDIATE", s.immediate);
-  s.subgroups = flag("HEDDLE_ZE_SUBGROUPS", s.subgroups);
   s.log = flag("HEDDLE_ZE_LOG", s.log);
   const std::string hierarchy = text("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE");
-  if (hierarchy != "COMPOSITE" && hierarchy != "FLAT") refuse("ZE_FLAT_DEVICE_HIERARCHY", hierarchy.c_str(), "COMPOSITE or FLAT");
-  s.flat = hierarchy == "FLAT";
+  if (hierarchy != "COMPOSITE" && hierarchy != "FLAT" && hierarchy != "COMBINED") {
+    refuse("ZE_FLAT_DEVICE_HIERARCHY", hierarchy.c_str(), "COMPOSITE, FLAT or COMBINED");
+  }
+  s.flat = hierarchy != "COMPOSITE";
   s.affinity = text("ZE_AFFINITY_MASK", "");
   s.opencl = text("HEDDLE_ZE_OPENCL", "libOpenCL.so.1");
   s.platform = text("HEDDLE_ZE_PLATFORM", "");

@@ -21,13 +21,11 @@ struct Settings {
   bool protects = true;          // HEDDLE_ZE_PROTECT: an access of the host to device memory is a segmentation fault
   bool aborts = false;           // HEDDLE_ZE_ABORT: a broken rule ends the process; else its device is lost
   bool immediate = true;         // HEDDLE_ZE_IMMEDIATE: there are immediate command lists
-  bool flat = false;             // ZE_FLAT_DEVICE_HIERARCHY is FLAT
-  bool subgroups =
-      false;             // HEDDLE_ZE_SUBGROUPS: threads of a subgroup exchange values, in SPIR-V 1.3; Intel's runtime has it, PoCL has not
-  bool log = false;      // HEDDLE_ZE_LOG: one line on stderr for each command that runs
-  std::string affinity;  // ZE_AFFINITY_MASK
-  std::string opencl;    // HEDDLE_ZE_OPENCL: the OpenCL loader to open; "libOpenCL.so.1"
-  std::string platform;  // HEDDLE_ZE_PLATFORM: a part of the name of the OpenCL platform; empty: the first
+  bool flat = false;             // ZE_FLAT_DEVICE_HIERARCHY is FLAT or COMBINED
+  bool log = false;              // HEDDLE_ZE_LOG: one line on stderr for each command that runs
+  std::string affinity;          // ZE_AFFINITY_MASK
+  std::string opencl;            // HEDDLE_ZE_OPENCL: the OpenCL loader to open; "libOpenCL.so.1"
+  std::string platform;    // HEDDLE_ZE_PLATFORM: a part of the name of the OpenCL platform; empty: any, preferably one that takes SPIR-V itself
   std::string translator;  // HEDDLE_ZE_LLVM_SPIRV: the program that makes LLVM bitcode of SPIR-V; "llvm-spirv-15"
 };
 
