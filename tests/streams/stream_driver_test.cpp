@@ -616,6 +616,31 @@ TEST_F(StreamDriver, AQueueSignalsATimelineOfAnotherDevice) {
   EXPECT_OK(driver->device_api->close(device));
 }
 
+// A stream comes to its wait for a queue of another handle when that is closed already.
+TEST_F(StreamDriver, AWordOutlivesItsQueueAndItsHandle) {
+  heddle_buffer_t* buffer = driver->make_buffer(64);
+  heddle_timeline_t *before = driver->make_timeline(), *first = driver->make_timeline(), *last = driver->make_timeline();
+  for (uint64_t i = 1; i <= 3; ++i) {
+    heddle_device_t* second = driver->open(0);  // the same context
+    heddle_queue_t* queue = driver->make_queue(second);
+    for (uint64_t turn = 0; turn < 3; ++turn) enqueue_slow_work(*driver, buffer, {before, 3 * i + turn});
+    heddle_buffer_t* other = driver->make_buffer(64, HEDDLE_MEMORY_DEVICE, second);
+    heddle_command_t fill = {};
+    fill.kind = HEDDLE_COMMAND_FILL;
+    fill.as.fill = {other, 0, 4, 1, 1, 0};
+    EXPECT_OK(driver->submit({fill, fill, fill}, {}, {{first, i}}, queue));
+    EXPECT_OK(driver->submit({}, {{first, i}}, {{last, i}}));
+    EXPECT_TRUE(driver->wait(first, i).ok());
+    EXPECT_OK(driver->device_api->queue_destroy(queue));
+    driver->buffer_api->free(other);
+    EXPECT_OK(driver->device_api->close(second));
+    Result waited = driver->wait(last, i);
+    EXPECT_TRUE(waited.ok()) << waited.message();
+  }
+  for (heddle_timeline_t* timeline : {before, first, last}) driver->timeline_api->destroy(timeline);
+  driver->buffer_api->free(buffer);
+}
+
 TEST_F(StreamDriver, WorkThatWaitsForAnotherDeviceFailsWhenThatIsLost) {
   open(4, 2);
   heddle_device_t* device = driver->open(1);

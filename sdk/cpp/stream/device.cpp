@@ -3,6 +3,7 @@
 #include "heddle/sdk/stream/device.h"
 
 #include <algorithm>
+#include <map>
 
 #include "heddle/sdk/stream/queue.h"
 #include "heddle/sdk/stream/staging.h"
@@ -37,6 +38,35 @@ Device::Device(Instance* its_instance, uint32_t its_ordinal, const heddle_driver
   spin_ns = static_cast<uint32_t>(its_instance->options.spin_ns);
 }
 
+namespace {
+
+struct AllWords {
+  std::mutex mutex;
+  std::map<Context, std::weak_ptr<Words>> of_contexts;  // under mutex
+};
+AllWords& all_words() {
+  static auto* all = new AllWords;  // never destroyed: devices may be closed while the process exits
+  return *all;
+}
+
+std::shared_ptr<Words> words_of(Context context) {
+  std::lock_guard<std::mutex> lock(all_words().mutex);
+  std::weak_ptr<Words>& known = all_words().of_contexts[context];
+  std::shared_ptr<Words> words = known.lock();
+  if (!words) known = words = std::make_shared<Words>();
+  return words;
+}
+
+// Call with the context current.
+void release(std::shared_ptr<Words> words, Backend& backend) {
+  std::lock_guard<std::mutex> lock(all_words().mutex);
+  if (words.use_count() > 1) return words.reset();  // with the lock held, so that one of two sees that it is the last
+  for (const std::unique_ptr<Word>& word : words->all) backend.destroy_word(*word);
+  all_words().of_contexts.erase(backend.context());
+}
+
+}  // namespace
+
 heddle_status_t* Device::start() {
   if (const char* lack = instance->lack(ordinal)) {
     return status(this, HEDDLE_STATUS_FAILED_PRECONDITION,
@@ -55,6 +85,7 @@ heddle_status_t* Device::start() {
     return result_status(this, backend.code_of(bad), bad, "opening device %u ('%s') failed while %s", ordinal, facts().name.c_str(), step);
   }
   ContextScope scope(this);
+  words = words_of(backend.context());
   staging = std::make_unique<Staging>(this);
   ring = std::make_unique<Ring>(this);
   engine = std::make_unique<Engine>(this);
@@ -67,7 +98,7 @@ Device::~Device() {
     ContextScope scope(this);
     ring.reset();
     staging.reset();
-    for (const std::unique_ptr<Word>& word : all_words) backend.destroy_word(*word);
+    if (words) release(std::move(words), backend);
     for (Event event : idle_events) backend.destroy_event(event);
   }
 }

@@ -46,23 +46,25 @@ heddle_status_t* Queue::start_over(Stream stream) {
 
 heddle_status_t* Queue::take_word() {
   spare_.reserve(kSpare);
-  std::unique_lock<std::mutex> lock(device_->queues_mutex);
-  if (device_->idle_words.empty()) {
+  Words& words = *device_->words;
+  std::unique_lock<std::mutex> lock(words.mutex);
+  if (words.idle.empty()) {
     auto made = std::make_unique<Word>();
-    device_->all_words.reserve(device_->all_words.size() + 1);
-    device_->idle_words.reserve(device_->all_words.size() + 1);  // so that every word can be returned
+    words.all.reserve(words.all.size() + 1);
+    words.idle.reserve(words.all.size() + 1);  // so that every word can be returned
     if (Result bad = device_->backend.create_word(made.get())) {
       device_->backend.destroy_word(*made);
       lock.unlock();
       return device_->failed(bad, "creating a queue's completion word");
     }
-    device_->idle_words.push_back(made.get());
-    device_->all_words.push_back(std::move(made));
+    words.idle.push_back(made.get());
+    words.all.push_back(std::move(made));
   }
-  word_ = device_->idle_words.back();
-  device_->idle_words.pop_back();
+  word_ = words.idle.back();
+  words.idle.pop_back();
   last_ = word_->value->load(std::memory_order_acquire);
   retired_.store(last_, std::memory_order_release);
+  std::lock_guard<std::mutex> queues_lock(device_->queues_mutex);
   device_->queues.push_back(this);
   return nullptr;
 }
@@ -88,8 +90,8 @@ Queue::~Queue() {
   ContextScope scope(device_);
   if (!is_foreign_) device_->backend.destroy_stream(stream_);
   if (!device_->is_lost()) {
-    std::lock_guard<std::mutex> lock(device_->queues_mutex);
-    device_->idle_words.push_back(word_);
+    std::lock_guard<std::mutex> lock(device_->words->mutex);
+    device_->words->idle.push_back(word_);
   }
   for (Submission* submission : spare_) delete submission;
 }
@@ -232,7 +234,8 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
     if (signal.context != backend.context()) return Issue::kHeld;  // another device's queue: the host waits
     if (wait_count == std::size(waits)) return Issue::kHeld;
     // Its queue is enqueuing it at this moment.
-    if (backend.capabilities().waits_follow_writes && signal.word->written.load(std::memory_order_acquire) < signal.number) return Issue::kHeld;
+    if (backend.capabilities().waits_follow_writes && signal.word->written.load(std::memory_order_acquire) < signal.number)
+      return Issue::kHeld;
     waits[wait_count++] = signal;
   }
   submission->number = last_ + 1;

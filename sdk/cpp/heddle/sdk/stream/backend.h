@@ -47,7 +47,7 @@ enum class Meaning {
 // Whose memory an address is.
 enum class Owner { kUnknown, kHost, kDevice };
 
-// A completion word in memory of the host that the device reaches. It belongs to a device and is passed from queue to queue; its value only grows.
+// A completion word in memory of the host that the device reaches. It belongs to a context and is passed from queue to queue; its value only grows.
 struct Word {
   std::atomic<uint64_t>* value = nullptr;
   Address address = 0;               // of the value, for the device

@@ -89,6 +89,13 @@ struct Counters {
       bytes_overhead{0};  // pool_bytes: the part of bytes_allocated in the vendor's pool
 };
 
+// The completion words of a context, until its last device is closed: a stream may still wait for a word of a queue that is gone, of another handle.
+struct Words {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Word>> all;  // under mutex
+  std::vector<Word*> idle;                 // under mutex; has room for all
+};
+
 // A kernel that may have faulted.
 struct Suspect {
   std::string name;
@@ -156,11 +163,10 @@ struct Device : sdk::DeviceRoot {
   Backend& backend;
   Counters counters;
   std::mutex queues_mutex;
-  std::vector<Queue*> queues;                    // under queues_mutex
-  std::vector<std::unique_ptr<Word>> all_words;  // under queues_mutex
-  std::vector<Word*> idle_words;                 // under queues_mutex
-  std::vector<Event> idle_events;                // events for timing; under queues_mutex
-  const uint64_t serial;                         // unique among all devices ever opened in this process
+  std::vector<Queue*> queues;      // under queues_mutex
+  std::vector<Event> idle_events;  // events for timing; under queues_mutex
+  std::shared_ptr<Words> words;    // held by devices only
+  const uint64_t serial;           // unique among all devices ever opened in this process
   std::mutex peers_mutex;
   std::vector<uint64_t> peers;  // serials of devices whose memory copies can access; under peers_mutex
   std::unique_ptr<Staging> staging;
