@@ -293,5 +293,26 @@ TEST(Reductions, AreComputedInsideElementWiseRegions) {
                            "%d = tx.sub %0, %b : tensor<6x100xf32>\ntx.yield %d : tensor<6x100xf32>"));
 }
 
+// On every machine, and so also on AMD GPUs.
+TEST(Rows, HaveElementsOfEachType) {
+  CheckOptions options;
+  options.strategy = "rows";
+  for (auto [element, tolerance] : {std::pair("f32", 1e-5), {"f16", 4e-3}, {"bf16", 3e-2}}) {
+    SCOPED_TRACE(element);
+    options.relative = options.absolute = tolerance;
+    const std::string rows = "3x70x" + std::string(element), column = "3x" + std::string(element);
+    check_region(normalization("3", "70", element), options);
+    check_region(one_op({rows}, rows, "softmax %0 {axis = 1 : i64} : tensor<" + rows + ">"), options);
+    check_region(one_op({rows}, column, "reduce sum %0 {axes = array<i64: 1>} : tensor<" + rows + "> -> tensor<" + column + ">"), options);
+  }
+  for (const char* kind : {"sum", "max"}) {
+    SCOPED_TRACE(kind);
+    options.relative = options.absolute = 0;
+    check_region(
+        one_op({"3x50xi8"}, "3xi8", "reduce " + std::string(kind) + " %0 {axes = array<i64: 1>} : tensor<3x50xi8> -> tensor<3xi8>"),
+        options);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::tests
