@@ -53,6 +53,10 @@ int ordinal_of(Context context) noexcept {
   return static_cast<int>(reinterpret_cast<const char*>(context) - contexts);
 }
 
+// HIP keeps each command of a stream in memory until somebody records an event on the stream, or waits for or queries it. Nobody does where threads look
+// at a word instead. So a queue's stream is queried once in so many writes of its word.
+constexpr uint64_t kWritesKept = 16;
+
 // The arguments of a kernel as one block of memory, which HIP copies during the call.
 struct Packed {
   explicit Packed(const Launch& launch) noexcept : bytes(launch.entry.arguments_bytes) {
@@ -179,7 +183,11 @@ class Backend final : public Code {
   }
   Result write_word(Stream handle, const stream::Word& word, uint64_t value) noexcept override {
     const int written = hip.hipStreamWriteValue64(of(handle), at(word.address), value, 0);
-    return written == kOk && word.event ? hip.hipEventRecord(of(word.event), of(handle)) : written;
+    if (written != kOk) return written;
+    if (word.event) return hip.hipEventRecord(of(word.event), of(handle));
+    if (value % kWritesKept != 0) return kOk;  // the values of a queue's word are consecutive
+    const int asked = hip.hipStreamQuery(of(handle));
+    return asked == kNotReady ? kOk : asked;
   }
   Result wait_word(Stream handle, const stream::Word& word, uint64_t value) noexcept override {
     if (word.event) return hip.hipStreamWaitEvent(of(handle), of(word.event), 0);

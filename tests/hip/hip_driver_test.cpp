@@ -272,6 +272,25 @@ TEST_F(HipDriver, UploadsInFlightKeepTheirBytes) {
   driver->buffer_api->free(buffer);
 }
 
+// HIP keeps the commands of a stream that nobody waits for; a thread that looks at a word does not.
+TEST_F(HipDriver, AStreamThatNobodyWaitsForKeepsFewCommands) {
+  constexpr uint64_t kCount = 400;
+  heddle_buffer_t* buffer = driver->make_filled(std::vector<uint32_t>(1, 0));
+  heddle_timeline_t* timeline = driver->make_timeline();
+  heddle_command_t update = {};
+  update.kind = HEDDLE_COMMAND_UPDATE;
+  for (uint64_t i = 1; i <= kCount; ++i) {
+    const auto value = static_cast<uint32_t>(i);
+    update.as.update = {buffer, 0, sizeof value, &value};
+    ASSERT_OK(driver->submit({update}, {}, {{timeline, i}}));
+  }
+  Result waited = driver->wait(timeline, kCount);
+  EXPECT_TRUE(waited.ok()) << waited.message();
+  EXPECT_EQ(driver->values_of<uint32_t>(buffer, 1)[0], kCount);
+  driver->timeline_api->destroy(timeline);
+  driver->buffer_api->free(buffer);
+}
+
 // An application that uses HIP as well sees neither our device nor our errors.
 TEST_F(HipDriver, AThreadKeepsItsDeviceAndItsErrors) {
   driver.reset();

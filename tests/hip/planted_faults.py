@@ -26,6 +26,7 @@ FAULTS = (
     ("work is reported as done when it is enqueued", HIP + "backend.cpp",
      "const int written = hip.hipStreamWriteValue64(of(handle), at(word.address), value, 0);",
      "const int written = kOk;\n    word.value->store(value);\n    static_cast<void>(handle);"),
+    ("commands are kept for ever", HIP + "backend.cpp", "if (value % kWritesKept != 0) return kOk;", "if (value != 0) return kOk;"),
     ("staging memory is used again while it is read", STREAM + "staging.cpp",
      "if (current_ && current_->live == 0) current_->used = 0;", "if (current_) current_->used = 0;"),
     ("a slot of the ring is used again while it is copied", STREAM + "ring.cpp",

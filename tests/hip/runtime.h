@@ -15,6 +15,7 @@
 //   streams wait only for memory of signals (HIP 5 with some settings)           setting signal_waits
 //   a fault ends the context: every later call returns the same                  always (many versions of HIP end the process instead)
 //   a pool is too scattered for a block until it is trimmed                      by chance
+//   a stream keeps its commands until it is waited for or queried, or an event is recorded: more than 64 writes of words among them are a fault   always
 //
 // The environment variable HEDDLE_HIP_STAND_IN has the settings: "chip=gfx1100,devices=2,seed=3".
 #pragma once
@@ -86,8 +87,9 @@ struct Stream {
   LateStream* queue = nullptr;
   std::unique_ptr<LateStream> own_queue;
   std::mutex mutex;
-  uint64_t last = 0;             // number of its last work in the queue; under mutex
-  std::vector<Landing> landing;  // under mutex
+  uint64_t last = 0;                // number of its last work in the queue; under mutex
+  std::vector<Landing> landing;     // under mutex
+  std::atomic<int> kept_writes{0};  // of words, since the commands before were last released
 
   int enqueue(LateStream::Work work);
   int synchronize();

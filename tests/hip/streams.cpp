@@ -32,6 +32,8 @@ Stream* make_stream(Device* device) {
   return stream;
 }
 
+constexpr int kMostKeptWrites = 64;
+
 // Waits as a queue does, which also ends when the context has.
 template <typename IsOver>
 int wait_in_queue(Device* device, const IsOver& is_over) {
@@ -63,6 +65,7 @@ void Stream::land() {
   landing.clear();
 }
 int Stream::synchronize() {
+  kept_writes = 0;
   uint64_t number;
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -117,6 +120,7 @@ int hipStreamSynchronize(void* handle) {
 int hipStreamQuery(void* handle) {
   Stream* stream = stream_of(handle);
   if (!stream) return result(kContextIsDestroyed);
+  stream->kept_writes = 0;
   if (const int bad = state(stream->device)) return result(bad);
   return result(stream->is_idle() ? kSuccess : kNotReady);
 }
@@ -135,6 +139,11 @@ int hipStreamWriteValue64(void* handle, void* word, uint64_t value, unsigned) {
   const auto address = reinterpret_cast<uint64_t>(word);
   if (!stream) return result(kContextIsDestroyed);
   if (!GpuMemory::all().find(address, 8, &block, &offset) || address % 8 != 0) return result(kInvalidValue);
+  if (++stream->kept_writes > kMostKeptWrites) {
+    say("a stream of device %d keeps the commands of more than %d writes: nobody has waited for it, queried it, or recorded an event on it",
+        stream->device->ordinal, kMostKeptWrites);
+    return result(kOutOfMemory);
+  }
   return result(stream->enqueue([=]() -> int {
     std::shared_ptr<void> keep;
     uint32_t flags = 0;
@@ -184,6 +193,7 @@ int hipEventRecord(void* handle, void* on) {
   const std::shared_ptr<Event> event = event_of(handle);
   Stream* stream = stream_of(on);
   if (!event || !stream) return result(kInvalidHandle);
+  stream->kept_writes = 0;
   uint64_t number;
   {
     std::lock_guard<std::mutex> lock(event->mutex);
