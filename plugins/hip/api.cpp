@@ -5,7 +5,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <mutex>
 
 namespace heddle::hip {
@@ -13,7 +15,8 @@ namespace {
 
 using sdk::stream::Found;
 
-constexpr int kMajors[] = {7, 6, 5};  // whose layouts are known, newest first
+constexpr int kMajors[] = {7, 6, 5};                  // whose layouts are known, newest first
+constexpr const char* kPlainName = "libamdhip64.so";  // in wheels of PyTorch, whose library has no major in its name
 constexpr const char* kInstall = "install AMD's driver and ROCm 5.2 or newer, and let the loader find its libraries (ldconfig)";
 
 // Where the members of hipDeviceProp_t are. The first is that of hipGetDeviceProperties up to HIP 5, the second that of hipGetDevicePropertiesR0600.
@@ -24,9 +27,12 @@ constexpr Layout kLayout5 = {396, 256, 264, 276, 280, 284, 296, 336};
 constexpr Layout kLayout6 = {1160, 288, 296, 308, 320, 324, 336, 388};
 constexpr size_t kPropertiesBytes = 8192;  // more than any version writes: 792 and 1,472 bytes
 
+std::string name_of(int major) {
+  return std::string(kPlainName) + "." + std::to_string(major);
+}
+
 // The table of one library. False: it cannot be used, for this reason.
-bool read_table(void* library, int major, Api* api, std::string* reason) {
-  const std::string name = "libamdhip64.so." + std::to_string(major);
+bool read_table(void* library, const std::string& name, Api* api, std::string* reason) {
   bool is_whole = true;
   auto find = [&](const char* function) {
     void* found = dlsym(library, function);
@@ -37,14 +43,17 @@ bool read_table(void* library, int major, Api* api, std::string* reason) {
 #define X(function, parameters) api->function = reinterpret_cast<decltype(api->function)>(find(#function));
   HEDDLE_HIP_TEXTS(X)
   HEDDLE_HIP_FUNCTIONS(X)
-  api->get_properties =
-      reinterpret_cast<decltype(api->get_properties)>(find(major < 6 ? "hipGetDeviceProperties" : "hipGetDevicePropertiesR0600"));
   if (!is_whole) return false;
   int version = 0;  // 50221153: 5.2.21153
-  if (const int bad = api->hipRuntimeGetVersion(&version); bad != kOk || version / 10000000 != major) {
+  const int bad = api->hipRuntimeGetVersion(&version), major = version / 10000000;
+  const bool is_known = std::find(std::begin(kMajors), std::end(kMajors), major) != std::end(kMajors);
+  if (bad != kOk || !is_known || (name != kPlainName && name != name_of(major))) {
     *reason = name + " says that it is of version " + std::to_string(version) + " (result " + std::to_string(bad) + ")";
     return false;
   }
+  api->get_properties =
+      reinterpret_cast<decltype(api->get_properties)>(find(major < 6 ? "hipGetDeviceProperties" : "hipGetDevicePropertiesR0600"));
+  if (!is_whole) return false;
   api->major = major;
   api->version = std::to_string(major) + "." + std::to_string(version / 100000 % 100) + "." + std::to_string(version % 100000);
   std::string ignored;
@@ -59,22 +68,38 @@ bool read_table(void* library, int major, Api* api, std::string* reason) {
   return true;
 }
 
-// The library of the newest major that can be used. It stays open, because of the threads that it starts.
-uint32_t open_newest(Api* api, std::string* reason) {
+// A library that the process has opened, or else the one of the newest major that can be used. It stays open, because of the threads that it starts.
+// The handles that an application passes are those of the library that it has opened, and another major would misread them.
+uint32_t open_library(Api* api, std::string* reason) {
   std::string seen;
-  for (int major : kMajors) {
-    const std::string name = "libamdhip64.so." + std::to_string(major);
-    void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::vector<std::string> names = {kPlainName}, rest;
+  for (int major : kMajors) names.push_back(name_of(major));
+  auto can_use = [&](void* library, const std::string& name) {
+    *api = Api();
     std::string why;
-    if (library) {
-      *api = Api();
-      if (read_table(library, major, api, &why)) return HEDDLE_PROBE_AVAILABLE;
+    if (read_table(library, name, api, &why)) return true;
+    seen += (seen.empty() ? "" : "; ") + why;
+    return false;
+  };
+  for (const std::string& name : names) {
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
+      if (can_use(library, name)) {
+        api->was_open = true;
+        return HEDDLE_PROBE_AVAILABLE;
+      }
+    } else if (name != kPlainName) {
+      rest.push_back(name);
+    }
+  }
+  for (const std::string& name : rest) {
+    dlerror();
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      if (can_use(library, name)) return HEDDLE_PROBE_AVAILABLE;
     } else if (const char* said = dlerror()) {
       // One that exists and misses another library says so; the others only that they do not exist.
       const std::string text = said;
-      if (text.find(name + ": cannot open shared object") == std::string::npos) why = text;
+      if (text.find(name + ": cannot open shared object") == std::string::npos) seen += (seen.empty() ? "" : "; ") + text;
     }
-    if (!why.empty()) seen += (seen.empty() ? "" : "; ") + why;
   }
   *reason = (seen.empty() ? "there is no libamdhip64.so.7, .6 or .5" : seen) + "; " + kInstall;
   return seen.empty() ? HEDDLE_PROBE_MISSING_DEPENDENCY : HEDDLE_PROBE_INCOMPATIBLE;
@@ -126,7 +151,7 @@ Found load_api(const Api** out) {
   Found& found = once->found;
   if (found.verdict != HEDDLE_PROBE_AVAILABLE) {
     found = Found();
-    if (once->api.major == 0) found.verdict = open_newest(&once->api, &found.reason);
+    if (once->api.major == 0) found.verdict = open_library(&once->api, &found.reason);
     if (once->api.major != 0) {
       found.version = "HIP " + once->api.version;
       found.verdict = start(once->api, &found.reason);

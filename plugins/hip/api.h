@@ -159,6 +159,7 @@ struct Api {
   std::string version;  // "5.2.21153"
   bool has_pools = false, has_graphs = false;
 
+  bool was_open = false;  // in this process, by somebody else
   int read_properties(int device, Properties* out) const;
 };
 
@@ -166,7 +167,7 @@ struct Api {
 sdk::stream::Meaning meaning_of(int error) noexcept;
 heddle_status_code_t code_of(int error) noexcept;
 
-// Opens the library of the newest known major, once per process, and initializes HIP.
+// Takes the library that the process has opened, or opens that of the newest known major, once per process, and initializes HIP.
 sdk::stream::Found load_api(const Api** out);
 
 }  // namespace heddle::hip

@@ -105,6 +105,10 @@ heddle_status_t* count(const heddle_host_t* host, uint32_t* out) {
 }
 
 heddle_status_t* create(const heddle_host_t* host, stream::Instance** out) {
+  if (library().was_open) {
+    const std::string line = "uses HIP " + library().version + ", which this process had opened already";
+    host->log(host->self, HEDDLE_LOG_INFO, sdk::string_of("plugin.cpp"), __LINE__, {line.data(), line.size()});
+  }
   uint32_t devices = 0;
   if (heddle_status_t* bad = count(host, &devices)) return bad;
   struct Unmake {

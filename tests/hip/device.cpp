@@ -10,7 +10,7 @@
 namespace heddle::test::hip {
 namespace {
 
-// The N of libamdhip64.so.N, which is the path of this library.
+// The N of libamdhip64.so.N, which is the path of this library; 6 for one without, unless a setting says otherwise.
 int major_of_path() {
   Dl_info info;
   if (!dladdr(reinterpret_cast<void*>(&major_of_path), &info) || !info.dli_fname) return 6;
@@ -41,6 +41,8 @@ Settings read_settings() {
       settings.chip = value;
     } else if (key == "devices") {
       settings.devices = static_cast<int>(number);
+    } else if (key == "major") {
+      settings.major = static_cast<int>(number);
     } else if (key == "seed") {
       settings.seed = number;
     } else if (key == "latency_us") {
@@ -119,7 +121,7 @@ int write_properties(void* out, int ordinal, bool is_old) {
   writer.set<int>(276, 308, is_cdna ? 64 : 32);  // warpSize
   writer.set<int>(280, 320, 1024);               // maxThreadsPerBlock
   for (size_t i = 0; i < 3; ++i) {
-    writer.set<int>(284 + 4 * i, 324 + 4 * i, 1024);                        // maxThreadsDim
+    writer.set<int>(284 + 4 * i, 324 + 4 * i, 1024);                       // maxThreadsDim
     writer.set<int>(296 + 4 * i, 336 + 4 * i, i == 0 ? INT32_MAX : 4096);  // maxGridSize
   }
   writer.set<int>(336, 388, 3);  // multiProcessorCount

@@ -371,5 +371,40 @@ TEST_F(HipDriver, AFaultIsNamedAndLasts) {
   driver->dispatch_api->executable_unload(executable);
 }
 
+// In a process of its own: opens the driver, and ends with 0 if it works with the HIP library of the expected version.
+[[noreturn]] void open_and_exit(const std::string& opened_before, const std::string& settings, const std::string& expected) {
+  setenv("HEDDLE_HIP_STAND_IN", settings.c_str(), 1);
+  if (!opened_before.empty() && !dlopen((HEDDLE_TEST_HIP_FOLDER "/" + opened_before).c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::_Exit(2);
+  }
+  PluginHost host;
+  OpenDriver driver(plugin_path(), &host);
+  if (!driver.device) std::_Exit(3);
+  heddle_probe_result_t result = {};
+  result.struct_size = sizeof result;
+  EXPECT_OK(driver.plugin()->probe(host.table(), &result));
+  const std::string version(result.vendor_version, result.vendor_version_size);
+  const std::vector<float> values(1000, 1.5f);
+  heddle_buffer_t* buffer = driver.make_filled(values);
+  EXPECT_EQ(driver.values_of<float>(buffer, 1000), values);
+  driver.buffer_api->free(buffer);
+  std::fprintf(stderr, "%s\n%s", version.c_str(), host.logged().c_str());
+  const bool says = host.logged().find("which this process had opened already") != std::string::npos;
+  std::_Exit(version == expected && says == !opened_before.empty() && !::testing::Test::HasFailure() ? 0 : 1);
+}
+
+TEST(HipLibrary, OneThatTheApplicationHasOpenedComesFirst) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(open_and_exit("", "chip=gfx1100", "HIP 6.1.10000"), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(open_and_exit("hip_5/libamdhip64.so.5", "chip=gfx1100", "HIP 5.2.21153"), ::testing::ExitedWithCode(0), "uses HIP 5.2.21153");
+  EXPECT_EXIT(open_and_exit("hip_7/libamdhip64.so.7", "chip=gfx1100", "HIP 7.1.10000"), ::testing::ExitedWithCode(0), "uses HIP 7.1.10000");
+  // A library without a major in its name, and not of the one that the loader would find.
+  EXPECT_EXIT(open_and_exit("hip_plain/libamdhip64.so", "chip=gfx1100,major=7", "HIP 7.1.10000"), ::testing::ExitedWithCode(0),
+              "uses HIP 7");
+  EXPECT_EXIT(open_and_exit("hip_plain/libamdhip64.so", "chip=gfx1100,major=5", "HIP 5.2.21153"), ::testing::ExitedWithCode(0),
+              "uses HIP 5");
+}
+
 }  // namespace
 }  // namespace heddle::test
