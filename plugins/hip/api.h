@@ -24,7 +24,8 @@ constexpr int kOk = 0, kInvalidValue = 1, kOutOfMemory = 2, kDeinitialized = 4, 
               kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kOutOfResources = 701, kTimeOut = 702, kPeerAlreadyEnabled = 704,
               kAssert = 710, kAlreadyRegistered = 712, kLaunchFailure = 719, kNotSupported = 801, kCaptureImplicit = 906;
 
-constexpr int kMemoryPoolsSupported = 88;                               // hipDeviceAttribute_t
+// hipDeviceAttribute_t. In HIP 6.0.0 alone it is 89, and 88 the size of a wave, which says yes for every device.
+constexpr int kMemoryPoolsSupported = 88;
 constexpr int kMaxThreads = 0;                                          // hipFunction_attribute
 constexpr int kAnyDirection = 4;                                        // hipMemcpyKind
 constexpr int kReleaseThreshold = 4, kReservedNow = 5;                  // hipMemPoolAttr

@@ -354,10 +354,10 @@ class Backend final : public Code {
       PoolProperties wanted = {};
       wanted.type = 1;  // pinned, the only one
       wanted.location = {1, facts.ordinal};
-      *out_step = "creating its memory pool";
-      if (Result bad = hip.hipMemPoolCreate(&pool_, &wanted)) return bad;
+      // Without one, blocks are allocated one by one; HIP 6.0.0 calls a device capable that is not (api.h).
+      if (hip.hipMemPoolCreate(&pool_, &wanted) != kOk) pool_ = nullptr;
       *out_step = "configuring its memory pool";
-      if (Result bad = hip.hipMemPoolSetAttribute(pool_, kReleaseThreshold, &retain_bytes)) return bad;
+      if (Result bad = pool_ ? hip.hipMemPoolSetAttribute(pool_, kReleaseThreshold, &retain_bytes) : kOk) return bad;
     }
     *out_step = "allocating pinned memory";
     void *bytes = nullptr, *block = nullptr;

@@ -55,6 +55,8 @@ Settings read_settings() {
       settings.signal_waits = number != 0;
     } else if (key == "pools") {
       settings.pools = number != 0;
+    } else if (key == "claims_pools") {
+      settings.claims_pools = number != 0;
     } else if (key == "peers") {
       settings.peers = number != 0;
     } else if (key == "verbose") {
@@ -186,7 +188,7 @@ int hipDeviceGetAttribute(int* out, int attribute, int ordinal) {
       *out = 1;
       return kSuccess;
     case 88:  // memory pools
-      *out = settings().pools;
+      *out = settings().claims_pools ? (settings().chip.starts_with("gfx9") ? 64 : 32) : settings().pools;
       return kSuccess;
     case 10013:  // waits for memory
       *out = 1;

@@ -406,5 +406,10 @@ TEST(HipLibrary, OneThatTheApplicationHasOpenedComesFirst) {
               "uses HIP 5");
 }
 
+TEST(HipLibrary, ADeviceThatSaysItHasPoolsAndHasNoneIsUsed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(open_and_exit("", "chip=gfx1100,pools=0,claims_pools", "HIP 6.1.10000"), ::testing::ExitedWithCode(0), "");
+}
+
 }  // namespace
 }  // namespace heddle::test

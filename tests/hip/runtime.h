@@ -12,6 +12,7 @@
 //   what is written to pinned memory that is not coherent shows at a synchronisation   always
 //   a device reaches memory of another only after hipDeviceEnablePeerAccess      always
 //   arguments are those of the call, and all that the kernel reads must be there always
+//   a device says that it has pools when it has none (HIP 6.0.0)                  settings claims_pools,pools=0
 //   streams wait only for memory of signals (HIP 5 with some settings)           setting signal_waits
 //   a fault ends the context: every later call returns the same                  always (many versions of HIP end the process instead)
 //   a pool is too scattered for a block until it is trimmed                      by chance
@@ -59,6 +60,7 @@ struct Settings {
   uint64_t seed = 1, latency_us = 100, memory_bytes = uint64_t{16} << 30;
   uint64_t queues = 0;  // of each device; 0: one for each stream
   bool signal_waits = false, pools = true, peers = true, verbose = false;
+  bool claims_pools = false;  // the attribute says that there are pools
 };
 const Settings& settings();
 uint64_t next_seed();
