@@ -159,8 +159,8 @@ struct Api {
   int major = 0;
   std::string version;  // "5.2.21153"
   bool has_pools = false, has_graphs = false;
-
   bool was_open = false;  // in this process, by somebody else
+
   int read_properties(int device, Properties* out) const;
 };
 

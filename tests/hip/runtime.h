@@ -15,8 +15,8 @@
 //   a device says that it has pools when it has none (HIP 6.0.0)                  settings claims_pools,pools=0
 //   streams wait only for memory of signals (HIP 5 with some settings)           setting signal_waits
 //   a fault ends the context: every later call returns the same                  always (many versions of HIP end the process instead)
+//   a stream keeps its commands until a wait, a query or an event, and has room for 64 writes of words   always
 //   a pool is too scattered for a block until it is trimmed                      by chance
-//   a stream keeps its commands until it is waited for or queried, or an event is recorded: more than 64 writes of words among them are a fault   always
 //
 // The environment variable HEDDLE_HIP_STAND_IN has the settings: "chip=gfx1100,devices=2,seed=3".
 #pragma once
