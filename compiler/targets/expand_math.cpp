@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "compiler/stage/value_builder.h"
+#include "compiler/targets/single_precision.h"
 
 using namespace mlir;
 
@@ -228,7 +229,7 @@ Value sine_or_cosine(OpBuilder& builder, Location location, Value x, bool is_cos
 
 struct ExpandMath : PassWrapper<ExpandMath, OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandMath)
-  explicit ExpandMath(ScaleByPower scale) : scale_(std::move(scale)) {}
+  ExpandMath(ScaleByPower scale, bool has_f64) : scale_(std::move(scale)), has_f64_(has_f64) {}
   StringRef getArgument() const final { return "heddle-expand-math"; }
   StringRef getDescription() const final { return "exp, log, tanh, erf, cos, sin and powf by arithmetic"; }
 
@@ -245,8 +246,15 @@ struct ExpandMath : PassWrapper<ExpandMath, OperationPass<>> {
       if (llvm::isa<math::LogOp>(op)) result = body.log(x);
       if (llvm::isa<math::TanhOp>(op)) result = body.tanh(x);
       if (llvm::isa<math::ErfOp>(op)) result = body.erf(x);
-      if (llvm::isa<math::CosOp, math::SinOp>(op)) result = sine_or_cosine(builder, op->getLoc(), x, llvm::isa<math::CosOp>(op));
-      if (llvm::isa<math::PowFOp>(op)) result = power(builder, op->getLoc(), x, op->getOperand(1), scale_);
+      const bool is_single = !has_f64_ && !body.is_double(), is_cosine = llvm::isa<math::CosOp>(op);
+      if (llvm::isa<math::CosOp, math::SinOp>(op)) {
+        result =
+            is_single ? single_sine_or_cosine(builder, op->getLoc(), x, is_cosine) : sine_or_cosine(builder, op->getLoc(), x, is_cosine);
+      }
+      if (llvm::isa<math::PowFOp>(op)) {
+        Value y = op->getOperand(1);
+        result = is_single ? single_power(builder, op->getLoc(), x, y) : power(builder, op->getLoc(), x, y, scale_);
+      }
       op->getResult(0).replaceAllUsesWith(result);
       op->erase();
     }
@@ -254,12 +262,17 @@ struct ExpandMath : PassWrapper<ExpandMath, OperationPass<>> {
 
  private:
   ScaleByPower scale_;
+  bool has_f64_;
 };
 
 }  // namespace
 
 std::unique_ptr<Pass> expand_math(ScaleByPower scale) {
-  return std::make_unique<ExpandMath>(std::move(scale));
+  return std::make_unique<ExpandMath>(std::move(scale), /*has_f64=*/true);
+}
+
+std::unique_ptr<Pass> expand_math_without_f64() {
+  return std::make_unique<ExpandMath>(ScaleByPower(), /*has_f64=*/false);
 }
 
 }  // namespace heddle::targets

@@ -4,9 +4,12 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
+#include <random>
 
 #include "tests/compiler/cuda_run.h"
 #include "tests/compiler/kernel_run.h"
+#include "tests/compiler/opencl_run.h"
 
 namespace heddle::tests {
 namespace {
@@ -189,6 +192,107 @@ TEST(Elemental, RunsDoubles) {
     check_region(one_op({"77xf64"}, "77xf64", std::string(op) + " %0 : tensor<77xf64>"), options);
   options.ranges = {{-7, 7}};
   check_region(one_op({"3001xf64"}, "3001xf64", "erf %0 : tensor<3001xf64>"), options);
+}
+
+// ----------------------------------------------------------------------- SPIR-V's sin, cos and pow, which have no f64
+
+// Values of all finite exponents: the first and last one of each and random ones, both signs.
+std::vector<double> floats_of_all_exponents(int of_each, std::mt19937& random) {
+  std::vector<double> values;
+  for (int exponent = -149; exponent < 128; ++exponent) {
+    for (int k = 0; k < of_each; ++k) {
+      const double fraction = k == 0 ? 0 : k == 1 ? 0x1.fffffep-1 : random() / 0x1p32;
+      const float value = std::min(static_cast<float>(std::ldexp(1 + fraction, exponent)), std::numeric_limits<float>::max());
+      values.push_back(k % 2 ? value : -value);
+      values.push_back(k % 2 ? -value : value);
+    }
+  }
+  return values;
+}
+
+// Checks `op` of f32 and, so that the sign of a zero counts, its reciprocal, which is looked at where the op is to be exact.
+void check_single(const std::string& op, const std::vector<std::vector<double>>& operands, const std::vector<double>& wanted, bool exact) {
+  const auto count = static_cast<int64_t>(wanted.size());
+  const std::string type = std::to_string(count) + "xf32", tensor = "tensor<" + type + ">";
+  std::string body = "%y = tx." + op + " %0" + (operands.size() > 1 ? ", %1" : "") + " : " + tensor + "\n";
+  Expected expected{{Tensor{{count}, wanted}}, {}};
+  if (exact) {
+    body += "%r = tx.reciprocal %y : " + tensor + "\n";
+    expected.by_ops.push_back(expected.by_ops[0]);
+    for (double& value : expected.by_ops[1].data) value = 1 / value;
+  }
+  body += exact ? "tx.yield %y, %r : " + tensor + ", " + tensor : "tx.yield %y : " + tensor;
+  ParsedRegion parsed(region_text(std::vector<std::string>(operands.size(), type), std::vector<std::string>(exact ? 2 : 1, type), body));
+  CheckOptions options;  // 1.5 units in the last place, also of denormal numbers
+  options.relative = exact ? 0 : 1.5 * 0x1p-23;
+  options.absolute = exact ? 0 : 1.5 * 0x1p-149;
+  std::vector<Tensor> tensors;
+  for (const std::vector<double>& values : operands) tensors.push_back({{count}, values});
+  check_on_opencl(parsed.region(), tensors, expected, options);
+}
+
+TEST(SinglePrecision, SineAndCosineOfAllExponents) {
+  if (!no_opencl_device().empty()) GTEST_SKIP() << no_opencl_device();
+  std::mt19937 random(5);
+  std::vector<double> values = floats_of_all_exponents(12, random);
+  for (int k = 1; k < 2000; ++k) values.push_back(static_cast<float>(k * std::numbers::pi / 2));
+  // Of all f32, those nearest to a multiple of pi / 2, between 2^-30 and 2^-27.7 of it.
+  for (double x : {0x1.f37c8ap+95, 0x1.47d0fep+34, 0x1.f37c8ap+96, 0x1.47d0fep+35, 0x1.f9cbe2p+7, 0x1.32ede2p+85, 0x1.628d4cp+40})
+    values.push_back(x);
+  std::vector<double> sines, cosines;
+  for (double x : values) {
+    sines.push_back(std::sin(x));
+    cosines.push_back(std::cos(x));
+  }
+  check_single("sin", {values}, sines, false);
+  check_single("cos", {values}, cosines, false);
+
+  constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  check_single("sin", {{0.0, -0.0, 0x1p-126, -0x1p-126, infinity, -infinity, nan}}, {0.0, -0.0, 0x1p-126, -0x1p-126, nan, nan, nan}, true);
+  check_single("cos", {{0.0, -0.0, 0x1p-126, -0x1p-126, infinity, -infinity, nan}}, {1, 1, 1, 1, nan, nan, nan}, true);
+}
+
+TEST(SinglePrecision, PowersOfAllExponents) {
+  if (!no_opencl_device().empty()) GTEST_SKIP() << no_opencl_device();
+  std::mt19937 random(6);
+  std::vector<double> bases, exponents, wanted;
+  auto add = [&](double x, double y) {
+    const double power = std::pow(x, static_cast<double>(static_cast<float>(y)));
+    // Infinities and NaN are below.
+    if (std::isnan(power) || std::abs(power) > std::numeric_limits<float>::max()) return;
+    bases.push_back(x);
+    exponents.push_back(static_cast<float>(y));
+    wanted.push_back(power);
+  };
+  for (double x : floats_of_all_exponents(6, random)) {
+    // Results from denormal numbers to the largest ones, and around 1.
+    for (double largest : {150.0, 1.0}) add(std::abs(x), (random() / 0x1p31 - 1) * largest / std::log2(std::abs(x)));
+    add(x, static_cast<double>(random() % 9) - 4);
+  }
+  for (int k = 0; k < 2000; ++k) {
+    const double x = static_cast<float>(1 + (random() / 0x1p31 - 1) * std::ldexp(1, -1 - k % 23));
+    if (x != 1) add(x, (random() / 0x1p31 - 1) * 149 / std::log2(x));
+  }
+  check_single("pow", {bases, exponents}, wanted, false);
+
+  // What C's annex F says, from the library.
+  constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> special = {0.0, -0.0,    1,  -1,    2,      -2,      0.5,       -0.5,     infinity, -infinity,
+                                       nan, -0x1p64, 64, -63.0, 0x1p24, 0x1p127, -0x1p-126, 0x1p-126, 16777215, -16777215};
+  std::vector<double> left, right, results;
+  for (double x : special) {
+    for (double y : special) {
+      const double power = std::pow(x, y);
+      const bool is_special = power == 0 || std::isnan(power) || std::isinf(power) || std::abs(power) == 1;
+      if (!is_special && std::abs(power) < 0x1p128 && std::abs(power) > 0x1p-150) continue;
+      left.push_back(x);
+      right.push_back(y);
+      results.push_back(std::abs(power) >= 0x1p128    ? std::copysign(infinity, power)
+                        : std::abs(power) <= 0x1p-150 ? std::copysign(0.0, power)
+                                                      : power);
+    }
+  }
+  check_single("pow", {left, right}, results, true);
 }
 
 // ------------------------------------------------------------------------------------------------------ data movement

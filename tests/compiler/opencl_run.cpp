@@ -132,7 +132,7 @@ class SharedBytes {
 };
 
 constexpr const char* with_subgroups = "spv1.3-sg32";
-constexpr uint32_t of_half = 9, of_shuffles = 65;  // Float16, GroupNonUniformShuffle
+constexpr uint32_t of_half = 9, of_double = 10, of_shuffles = 65;  // Float16, Float64, GroupNonUniformShuffle
 
 // Whether the module declares the capability. Capabilities come first, after five words.
 bool has_capability(const std::vector<char>& code, uint32_t capability) {
@@ -154,12 +154,23 @@ const std::string& no_opencl_device() {
 
 namespace {
 
+bool has_doubles(tx::DispatchOp region) {
+  auto is_double = [](Type type) { return getElementTypeOrSelf(type).isF64(); };
+  return region
+      ->walk([&](Operation* op) {
+        const bool found = llvm::any_of(op->getOperandTypes(), is_double) || llvm::any_of(op->getResultTypes(), is_double);
+        return found ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 void check_level(const std::string& level, tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted,
                  const CheckOptions& options) {
   auto compiled = compile_region(*targets::make_spirv_target(level), region, options.strategy);
   if (!compiled) return;
   // Otherwise the kernel is the same as for the lower level.
   if (level == with_subgroups && !has_capability(compiled->code, of_shuffles)) return;
+  EXPECT_TRUE(has_doubles(region) || !has_capability(compiled->code, of_double)) << level << ": a region without f64 needs Float64";
   if (const char* validator = getenv("HEDDLE_SPIRV_VAL")) {
     const testing::TemporaryFolder folder;
     const std::string path = folder.path("kernel.spv");

@@ -3,10 +3,10 @@
 // such modules are joined by name, and types and constants of an image then occur once, as SPIR-V demands.
 #include "compiler/targets/spirv/spirv.h"
 
-#include "compiler/targets/expand_math.h"
 #include "compiler/targets/gemv_threads.h"
 #include "compiler/targets/generic_threads.h"
 #include "compiler/targets/rows_threads.h"
+#include "compiler/targets/single_precision.h"
 #include "heddle/code.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
@@ -187,7 +187,7 @@ struct Bf16Constant final : OpConversionPattern<arith::ConstantOp> {
 LogicalResult convert(ModuleOp kernels, const Level& level) {
   MLIRContext* context = kernels.getContext();
   PassManager passes(context, ModuleOp::getOperationName());
-  passes.addPass(expand_math());
+  passes.addPass(expand_math_without_f64());  // f64 is an option of devices
   passes.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   passes.addNestedPass<func::FuncOp>(createCSEPass());
   passes.addNestedPass<func::FuncOp>(createLoopInvariantCodeMotionPass());
