@@ -3,6 +3,7 @@
 // record behavior of HIP 5.2 that a driver has to know; docs/vendors/amd.md lists it.
 #include <gtest/gtest.h>
 #include <hip/hip_runtime_api.h>
+#include <malloc.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -325,6 +326,40 @@ TEST_F(HipTest, WordsThatStreamsWriteAndAwait) {
   }
   OK(hipFree(in_signal));
   EXPECT_EQ(hipExtMallocWithFlags(reinterpret_cast<void**>(&in_signal), 16, hipMallocSignalMemory), hipErrorInvalidValue);
+}
+
+// HIP keeps about 500 bytes for each command that is over until somebody asks the stream. A thread that looks at the word does not.
+TEST_F(HipTest, CommandsStayInMemoryUntilAQuery) {
+  constexpr uint64_t kWrites = 300;
+  auto* word = pinned<uint64_t>(1);
+  *word = 0;
+  uint64_t value = 0;
+  auto write = [&](uint64_t count, uint64_t every) {  // with a query once in `every`
+    for (uint64_t i = 1; i <= count; ++i) {
+      ASSERT_EQ(hipStreamWriteValue64(streams[0], word, ++value, 0), hipSuccess);
+      while (__atomic_load_n(word, __ATOMIC_ACQUIRE) + 8 < value) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (i % every != 0) continue;
+      const hipError_t asked = hipStreamQuery(streams[0]);
+      ASSERT_TRUE(asked == hipSuccess || asked == hipErrorNotReady) << hipGetErrorName(asked);
+    }
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < value) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  };
+  write(1, 1);
+  OK(hipStreamSynchronize(streams[0]));
+  const auto before = static_cast<int64_t>(mallinfo2().uordblks);
+  auto growth = [&] { return static_cast<int64_t>(mallinfo2().uordblks) - before; };
+  auto shrinks = [&] {  // a thread of HIP releases commands a little later
+    for (int i = 0; i < 2000 && growth() > static_cast<int64_t>(150 * kWrites); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return growth() <= static_cast<int64_t>(150 * kWrites);
+  };
+  write(kWrites, 16);
+  EXPECT_TRUE(shrinks());
+  write(kWrites, kWrites + 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_GT(growth(), static_cast<int64_t>(300 * kWrites));
+  write(1, 1);
+  EXPECT_TRUE(shrinks());
 }
 
 TEST_F(HipTest, HostMemory) {
