@@ -35,10 +35,11 @@ Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, 
     std::string family(target.substr(0, colon));
     const std::vector<std::string> levels = heddle::compiler::levels_of(family);
     if (levels.empty()) {
-      return {HEDDLE_STATUS_INVALID_ARGUMENT,
-              "compiler: target '" + std::string(target) +
-                  "' is not known; use cpu, cuda, hip, level_zero, or one level of them, such as cpu:" + heddle::compiler::levels_of("cpu").front() +
-                  ", cuda:" + heddle::compiler::levels_of("cuda").front() + " or hip:" + heddle::compiler::levels_of("hip").front()};
+      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + std::string(target) +
+                                                  "' is not known; use cpu, cuda, hip, level_zero, or one level of them, such as cpu:" +
+                                                  heddle::compiler::levels_of("cpu").front() +
+                                                  ", cuda:" + heddle::compiler::levels_of("cuda").front() +
+                                                  " or hip:" + heddle::compiler::levels_of("hip").front()};
     }
     if (colon < target.size()) {
       targets.emplace_back(family, target.substr(colon + 1));
@@ -78,13 +79,14 @@ Failure compile(const heddle_compile_params_t& params) {
   }
   options.affinity_path = text(params.affinity_path);
   options.threads = params.threads;
-  if ((params.flags & ~(HEDDLE_COMPILE_NO_CACHE | HEDDLE_COMPILE_HASH_PARAMETER_FILES)) != 0)
+  if ((params.flags & ~(HEDDLE_COMPILE_NO_CACHE | HEDDLE_COMPILE_HASH_PARAMETER_FILES | HEDDLE_COMPILE_PARAMETER_VALUES)) != 0)
     return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: heddle_compile failed: flags has bits of a newer version [HD-E-04]"};
   options.tuned_path = text(params.tuned_path);
   options.cache_path = text(params.cache_path);
   if (options.cache_path.empty()) options.cache_path = heddle::module::UserCache::default_folder("kernels");
   if ((params.flags & HEDDLE_COMPILE_NO_CACHE) != 0) options.cache_path.clear();
   options.hash_parameter_files = (params.flags & HEDDLE_COMPILE_HASH_PARAMETER_FILES) != 0;
+  options.parameters_become_values = (params.flags & HEDDLE_COMPILE_PARAMETER_VALUES) != 0;
   for (uint32_t i = 0; i < params.placement_count; ++i) options.placements.push_back(text(params.placements[i]));
   for (uint32_t i = 0; i < params.slot_count; ++i) options.slots.push_back(text(params.slots[i]));
   for (uint32_t i = 0; i < params.operator_count; ++i) options.operators.push_back(text(params.operators[i]));

@@ -405,7 +405,8 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   };
   const Failure pass_failed{HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
   const TargetDevices devices(options.targets, options.math);
-  const bool keeps_blocks = llvm::all_of(options.targets, [&](const auto& target) { return devices.reads_blocks(target.first); });
+  const bool keeps_blocks = !options.parameters_become_values &&
+                            llvm::all_of(options.targets, [&](const auto& target) { return devices.reads_blocks(target.first); });
   if (!run_passes(*module, [&](PassManager& passes) { add_model_passes(passes, !options.affinity_path.empty(), keeps_blocks); }))
     return pass_failed;
   if (Failure failure = find_values(*module, parameters, parameter_files)) return failure;

@@ -36,6 +36,7 @@ struct Options {
   std::string parameters_path;
   std::vector<std::string> parameter_files;  // "SCOPE=FILE", see import/parameter_files.h
   bool hash_parameter_files = false;         // the module gets hashes of the weights that are left to them
+  bool parameters_become_values = false;     // when they are loaded, instead of staying in the blocks of their file
   std::vector<std::string> parameter_names;  // "MODEL_NAME=[SCOPE=]FILE_NAME[:transposed]", likewise
   std::string affinity_path;
   std::string dump_after, dump_path;

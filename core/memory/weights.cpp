@@ -226,10 +226,8 @@ class Reading {
         continue;
       }
       std::vector<Part> fit, odd;
-      for (const Part& part : file.parts) {
-        const uint64_t least = part.from->stays_in_blocks ? std::min(alignment, kBlocksAlignment) : alignment;
-        (part.extent.file_offset % least == 0 ? fit : odd).push_back(part);
-      }
+      auto least_of = [&](const Part& part) { return part.from->stays_in_blocks ? std::min(alignment, kBlocksAlignment) : alignment; };
+      for (const Part& part : file.parts) (part.extent.file_offset % least_of(part) == 0 ? fit : odd).push_back(part);
       if (!fit.empty()) {
         const uint64_t first = fit.front().extent.file_offset / page * page;
         uint64_t end = first;
@@ -247,7 +245,7 @@ class Reading {
       if (!odd.empty()) {
         file.pass_over("mmap",
                        fmt::format("{} of {} tensors, the first '{}' at byte {}, do not begin at a multiple of {} [HD-M-04]", odd.size(),
-                                   file.parts.size(), odd.front().from->name, odd.front().extent.file_offset, alignment));
+                                   file.parts.size(), odd.front().from->name, odd.front().extent.file_offset, least_of(odd.front())));
         file.parts = std::move(odd);
         continue;
       }

@@ -234,7 +234,7 @@ Result<ParameterExtent> ParameterFiles::find(const OpenModule& module, const mod
     return error(
         HEDDLE_STATUS_INVALID_ARGUMENT,
         "heddle: reading parameter {} from {} failed: the module reads blocks of {}, the file has {}; give a file with such blocks, or "
-        "compile the model again with this one as --params-in",
+        "compile the model again with --params-in-values",
         shown, file->path, parameter_text(parameter), dtype_text(entry->dtype, entry->dims));
   }
   if (!is_such || entry->length != parameter.size_bytes()) {

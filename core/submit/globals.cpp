@@ -179,7 +179,7 @@ Status Instance::check_hashes(const Located& located) const {
       return error(
           HEDDLE_STATUS_DATA_LOSS,
           "heddle: checking parameter '{}' of {} failed: its {} bytes have hash {:016x}, and {} was compiled with {:016x}; copy the file "
-          "again, or load other values on purpose without the check",
+          "again, or load other values, or the same ones stored in another way, on purpose without the check",
           extent.name, extent.path, bytes, hash.value(), module_->path(), expected);
     } catch (const std::bad_alloc&) {
       return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,

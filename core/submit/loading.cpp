@@ -33,6 +33,8 @@ Status Loading::start(std::function<Status()> work) try {
 }
 
 void Loading::end(Status&& outcome) {
+  // Those who wait take this code for the end of their own time.
+  if (outcome.code() == HEDDLE_STATUS_DEADLINE_EXCEEDED) outcome = error(HEDDLE_STATUS_UNAVAILABLE, "{}", outcome.message());
   {
     std::lock_guard lock(mutex_);
     failure_ = std::move(outcome);

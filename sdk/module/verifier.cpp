@@ -195,6 +195,7 @@ class ModuleChecker {
       if (parameter.stored() || parameter.element_type() != HEDDLE_TYPE_U8 || dims.size() != 2)
         return broken("it has blocks, and is stored or has ", shape_text(parameter.element_type(), dims),
                       "; blocks are rows of u8 in a file");
+      if (static_cast<uint64_t>(dims[1]) > kMaxSizeBytes) return broken("its rows of ", dims[1], " bytes are above ", kMaxSizeBytes);
     }
     if (!parameter.stored()) return std::nullopt;
     if (Status bad = verify_range(parameter.data(), sizes_.parameters, kSectionAlignment, "parameters")) return bad;

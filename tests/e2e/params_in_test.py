@@ -231,6 +231,14 @@ class ParamsIn(HeddleTestCase):
             error = self.fail_with(1, "run", self.module, *given).stderr
             self.assertIn(f"the module reads blocks of {table_type}[3,256], the file has Q4_1[3,256]; give a file with such blocks, or compile", error)
             self.assertRegex(heddle("params", "verify", file, "--module", self.module).stdout, fr"table +type +the module needs {table_type}\[3,256\]")
+            write_gguf(file, tensors)
+            self.compile_with(model, "--params-in", file, "--params-in-values")  # for files, and overlays, of any type
+            self.assertRegex(self.succeed("explain", self.module, "--full").stdout, r"matrix +f32\[3,256\]")
+            over = self.folder / "over.npz"
+            np.savez(over, matrix=np.zeros((3, 256), F32))
+            self.succeed("run", self.module, *given, "--params-over", over)
+            self.assertTrue(np.all(np.load(y) == [1, 2, 3]))
+            write_gguf(file, [("table", BLOCKS["Q4_1"][0], [3, 256], random_blocks("Q4_1", 256)[0]), tensors[1]])
             self.compile_with(model, "--params-in", file)  # kernels do not read Q4_1
             self.assertRegex(self.succeed("explain", self.module, "--full").stdout, r"table +f32\[3,256\]")
             self.succeed("run", self.module, *given)

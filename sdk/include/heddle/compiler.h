@@ -13,6 +13,9 @@ extern "C" {
 #define HEDDLE_COMPILE_NO_CACHE 1u /* compiles all code again, and stores none */
 /* Reads the values of weights that are left to files, once, and records their hashes in the module, for HEDDLE_INSTANCE_CHECK_HASHES. Since ABI 0.2. */
 #define HEDDLE_COMPILE_HASH_PARAMETER_FILES 2u
+/* Weights that are left to files become values when they are loaded, also those that kernels could read in the blocks of a GGUF file. The module then
+ * takes any file with such tensors, and overlays and refits of another type. Since ABI 0.2. */
+#define HEDDLE_COMPILE_PARAMETER_VALUES 4u
 
 typedef struct heddle_compile_params {
   uint32_t struct_size;

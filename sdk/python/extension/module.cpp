@@ -301,7 +301,7 @@ struct Refit : std::enable_shared_from_this<Refit> {
   Refit(const Refit&) = delete;
   ~Refit() { heddle_status_free(status); }
 
-  // Throws what a handler of a signal raises: the old values stay then, but it may take a while until the thread has ended.
+  // Throws what a handler of a signal raises. The old values stay then, unless it was nearly over; it may take a while until the thread has ended.
   heddle_status_t* status_watching_signals(Session& session) {
     if (!session.refits) session.refits = std::make_shared<RefitsInProgress>();
     RefitsInProgress& all = *session.refits;
@@ -316,12 +316,13 @@ struct Refit : std::enable_shared_from_this<Refit> {
       work(session.instance);
       all.add(-1);
     }
+    constexpr std::chrono::milliseconds kLook{5};  // short, so that a signal in a refit that is soon over can still end it
     while (true) {
       bool ended;
       {
         const GilReleased released;
         std::unique_lock lock(mutex);
-        ended = changed.wait_for(lock, std::chrono::nanoseconds(kSliceNs), [&] { return is_over; });
+        ended = changed.wait_for(lock, kLook, [&] { return is_over; });
       }
       deliver_log();
       if (ended) return std::exchange(status, nullptr);
