@@ -22,7 +22,7 @@ namespace stream = sdk::stream;
   X(zeDeviceGetCommandQueueGroupProperties) X(zeDeviceGetMemoryProperties) X(zeDeviceGetMemoryAccessProperties)                        \
   X(zeDeviceGetP2PProperties) X(zeDeviceCanAccessPeer) X(zeDeviceGetStatus)                                                            \
   X(zeContextCreate) X(zeContextDestroy)                                                                                               \
-  X(zeCommandQueueCreate) X(zeCommandQueueDestroy) X(zeCommandQueueExecuteCommandLists)                                                \
+  X(zeCommandQueueCreate) X(zeCommandQueueDestroy) X(zeCommandQueueExecuteCommandLists) X(zeCommandQueueSynchronize)                   \
   X(zeCommandListCreate) X(zeCommandListCreateImmediate) X(zeCommandListDestroy) X(zeCommandListClose) X(zeCommandListReset)           \
   X(zeCommandListAppendBarrier) X(zeCommandListAppendLaunchKernel) X(zeCommandListAppendMemoryCopy)                                    \
   X(zeCommandListAppendMemoryCopyRegion) X(zeCommandListAppendMemoryFill) X(zeCommandListAppendWriteGlobalTimestamp)                   \

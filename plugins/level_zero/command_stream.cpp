@@ -2,8 +2,15 @@
 #include "level_zero/command_stream.h"
 
 namespace heddle::level_zero {
+namespace {
+
+constexpr uint64_t kLongestEndNs = 1000000000;  // a device that takes longer hangs
+
+}  // namespace
 
 CommandStream::~CommandStream() {
+  // Its work is done, but the device may still be at the end of the last list.
+  if (queue_) api_.zeCommandQueueSynchronize(queue_, kLongestEndNs);
   const auto destroy = [&](ze_command_list_handle_t list) {
     if (list) api_.zeCommandListDestroy(list);
   };
@@ -39,6 +46,7 @@ ze_result_t CommandStream::begin() {
 }
 
 ze_result_t CommandStream::open() {
+  if (failed_ != ZE_RESULT_SUCCESS) return failed_;
   if (used_.size() > 16) reclaim();
   if (list_) return ZE_RESULT_SUCCESS;
   reclaim();
@@ -52,18 +60,21 @@ ze_result_t CommandStream::open() {
   return api_.zeCommandListCreate(place_.context->handle, place_.device, &description, &list_);
 }
 
-// Submits the open list, if there is a queue.
+// Submits the open list, if there is a queue. The commands of a list that cannot be submitted never run, so nothing may follow them.
 ze_result_t CommandStream::run() {
   if (!queue_ || !list_) return ZE_RESULT_SUCCESS;
   now_.lists.push_back(list_);
   ze_command_list_handle_t list = list_;
   list_ = nullptr;
-  if (const ze_result_t bad = api_.zeCommandListClose(list)) return bad;
-  return api_.zeCommandQueueExecuteCommandLists(queue_, 1, &list, nullptr);
+  failed_ = api_.zeCommandListClose(list);
+  if (failed_ == ZE_RESULT_SUCCESS) failed_ = api_.zeCommandQueueExecuteCommandLists(queue_, 1, &list, nullptr);
+  return failed_;
 }
 
+// A list may be reset when the device has left it. Its own signal is one of its commands, so that of the next list tells.
 void CommandStream::reclaim() noexcept {
-  while (!used_.empty() && used_.front().end->query() == ZE_RESULT_SUCCESS) {
+  const size_t later = queue_ ? 1 : 0;
+  while (used_.size() > later && used_[later].end->query() == ZE_RESULT_SUCCESS) {
     for (ze_command_list_handle_t list : used_.front().lists) {
       if (api_.zeCommandListReset(list) == ZE_RESULT_SUCCESS) {
         idle_.push_back(list);

@@ -26,7 +26,7 @@ class CommandStream {
   CommandStream& operator=(const CommandStream&) = delete;
   ze_result_t start();
 
-  // All functions below: from any thread. Appends what `command` appends to the list that it is given.
+  // All functions below: from any thread. After a command list that could not be submitted, all of them return its result. Appends what `command` appends to the list that it is given.
   template <class Command>
   ze_result_t append(const Command& command) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -64,6 +64,7 @@ class CommandStream {
   ze_command_list_handle_t list_ = nullptr;     // the immediate list, or the one that is open; under mutex_, like the rest
   std::vector<ze_command_list_handle_t> idle_;  // reset
   bool is_behind_command_ = false;              // no barrier has followed the last command
+  ze_result_t failed_ = ZE_RESULT_SUCCESS;      // of the list that could not be submitted
   Used now_;                                    // of commands that no signal follows yet
   std::deque<Used> used_;                       // in the order of the stream
 };

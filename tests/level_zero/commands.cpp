@@ -188,6 +188,10 @@ ze_result_t zeCommandQueueExecuteCommandLists(ze_command_queue_handle_t hCommand
     broken_rule(device, "command lists are executed with a fence of another queue");
     return ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT;
   }
+  if (state().refused_lists > 0) {
+    --state().refused_lists;
+    return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+  }
   for (uint32_t i = 0; i < numCommandLists; ++i) {
     auto* list = object_of<List>(phCommandLists[i]);
     if (list == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
@@ -210,6 +214,10 @@ ze_result_t zeCommandQueueExecuteCommandLists(ze_command_queue_handle_t hCommand
     }
     list->runs_on = &queue->stream;
     for (const auto& command : list->commands) submit(&queue->stream, command, list);
+    // The device is at the end of a list for a while after the last command has ended.
+    Command end;
+    end.work = Work::kListEnd;
+    submit(&queue->stream, std::make_shared<const Command>(std::move(end)), list);
   }
   if (fence != nullptr) {
     Command command;

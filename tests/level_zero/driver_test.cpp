@@ -173,6 +173,30 @@ TEST_P(LevelZero, RefusesEntriesThatAreNotAsTheirCode) {
                  "its shared memory of bytes 1048576 is more than this device's");
 }
 
+// With command queues only. The device does not run what follows a command list that it did not get.
+class LevelZeroQueues : public LevelZero {};
+TEST_P(LevelZeroQueues, EndWithAListThatWasNotSubmitted) {
+  heddle_executable_t* executable = nullptr;
+  ASSERT_OK(load(module_words(), {entry_of("add", 3, 1)}, &executable));
+  heddle_buffer_t* buffer = driver->make_filled(std::vector<float>{0, 1, 2});
+  const std::vector<heddle_binding_t> bindings = {{buffer, 0, 4}, {buffer, 4, 4}, {buffer, 8, 4}};
+  const std::vector<heddle_command_t> commands = {dispatch(entry(executable), bindings, 1)};
+  // Times are asked for, so that lists are submitted before the one at the end.
+  heddle_timeline_t* done = driver->make_timeline();
+  const heddle_point_t point = {done, 1};
+  const heddle_submission_t submission = {sizeof submission, 1, commands.data(), {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &point}};
+  heddle_command_time_t times[1] = {};
+  hook<void (*)(uint64_t)>("heddle_level_zero_refuse_lists")(1);
+  Result submitted(driver->profile_api->submit(driver->queue, &submission, times));
+  Result waited = driver->wait(done, 1);
+  EXPECT_NE(waited.message().find("ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY"), std::string::npos) << waited.message();
+  Result again = driver->submit(commands, {}, {{done, 2}});
+  EXPECT_NE(again.message().find("ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY"), std::string::npos) << again.message();
+  driver->timeline_api->destroy(done);
+  driver->buffer_api->free(buffer);
+  driver->dispatch_api->executable_unload(executable);
+}
+
 TEST_P(LevelZero, TellsTimes) {
   ASSERT_TRUE(driver->profile_api);
   heddle_executable_t* executable = nullptr;
@@ -224,13 +248,17 @@ TEST_P(LevelZero, ShowsItsHandles) {
                "ZE_RESULT_ERROR_UNSUPPORTED_FEATURE");
 }
 
-// Of the second device, which stays lost in this process. The kernel is named, and all later calls fail with the same.
-TEST(LostLevelZero, ADeviceFailsAndTheOtherWorks) {
+// Of the second or third device, which stays lost in this process: these tests come last, since the stand-in has fewer rules for a lost device. The kernel
+// is named, and all later calls fail with the same.
+class LostLevelZero : public ::testing::TestWithParam<bool> {};
+TEST_P(LostLevelZero, ADeviceFailsAndTheOtherWorks) {
+  const uint32_t ordinal = GetParam() ? 1 : 2;
   PluginHost host;
+  host.set_bool("immediate_lists", GetParam());
   {
     OpenDriver driver(HEDDLE_TEST_PLUGIN, &host);
     ASSERT_TRUE(driver.device);
-    heddle_device_t* device = driver.open(1);
+    heddle_device_t* device = driver.open(ordinal);
     ASSERT_TRUE(device);
     heddle_queue_t* queue = driver.make_queue(device);
     const std::vector<uint32_t> words = module_words();
@@ -254,7 +282,7 @@ TEST(LostLevelZero, ADeviceFailsAndTheOtherWorks) {
     heddle_timeline_t* timeline = driver.make_timeline(0, device);
     hold(true);
     EXPECT_OK(driver.submit({command}, {}, {{timeline, 1}}, queue));
-    lose(1);
+    lose(ordinal);
     hold(false);
     Result waited = driver.wait(timeline, 1);
     EXPECT_EQ(waited.code(), HEDDLE_STATUS_DEVICE_LOST) << waited.message();
@@ -276,6 +304,9 @@ TEST(LostLevelZero, ADeviceFailsAndTheOtherWorks) {
 
 INSTANTIATE_TEST_SUITE_P(ImmediateLists, LevelZero, ::testing::Values(true));
 INSTANTIATE_TEST_SUITE_P(Queues, LevelZero, ::testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(Queues, LevelZeroQueues, ::testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(ImmediateLists, LostLevelZero, ::testing::Values(true));
+INSTANTIATE_TEST_SUITE_P(Queues, LostLevelZero, ::testing::Values(false));
 
 }  // namespace
 }  // namespace heddle::test

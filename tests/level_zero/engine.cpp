@@ -185,6 +185,7 @@ bool step(Lock& lock, Task& task, Stream& stream) {
     case Work::kBarrier:
     case Work::kSignal:
     case Work::kWait:
+    case Work::kListEnd:
       return true;
   }
   return true;
@@ -218,6 +219,7 @@ void finish(Task& task, Stream& stream) {
   stream.unfinished.erase(task.number);
   if (is_barrier(task)) stream.blocked = false;
   count_users(*task.command, task.list, -1);
+  if (task.command->work == Work::kListEnd) return;  // no command of the application's
   Device& root = *stream.device->root;
   ++root.commands;
   if (settings().lose_after != 0 && root.commands == settings().lose_after) lose(&root);
@@ -282,8 +284,9 @@ class Engine {
     for (Stream* stream : s.streams) {
       for (size_t i = 0; i < stream->started.size(); ++i) {
         const Task& task = stream->started[i];
-        // Only a fence comes after all commands before it; a signal does not.
-        if (task.command->work == Work::kFence && !is_first(*stream, task)) continue;
+        // Only a fence and the end of a list come after all commands before them; a signal does not.
+        const bool is_last = task.command->work == Work::kFence || task.command->work == Work::kListEnd;
+        if (is_last && !is_first(*stream, task)) continue;
         if (task.not_before_ns > now) {
           *next_ns = std::min(*next_ns, task.not_before_ns);
           continue;
@@ -331,6 +334,8 @@ std::string Command::text() const {
       return "the query of timestamps to " + hex(copy.to);
     case Work::kFence:
       return "a fence";
+    case Work::kListEnd:
+      return "the end of a command list";
   }
   return "a command";
 }

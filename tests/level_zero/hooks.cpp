@@ -28,6 +28,11 @@ void heddle_level_zero_hold(bool held) {
   state().work.notify_one();
 }
 
+void heddle_level_zero_refuse_lists(uint64_t count) {
+  const Lock lock(state().mutex);
+  state().refused_lists = count;
+}
+
 uint64_t heddle_level_zero_commands(uint32_t device) {
   const Lock lock(state().mutex);
   const Device* root = root_of(device);

@@ -10,6 +10,8 @@ extern "C" {
 void heddle_level_zero_lose(uint32_t device);
 // While held, no command starts to run.
 void heddle_level_zero_hold(bool held);
+// The next `count` calls that submit command lists to a queue fail, for want of memory.
+void heddle_level_zero_refuse_lists(uint64_t count);
 // Commands that have run on the device with that number.
 uint64_t heddle_level_zero_commands(uint32_t device);
 // Allocations that are live, of all contexts.

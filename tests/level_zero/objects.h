@@ -145,7 +145,7 @@ struct CopyWork {
   Context* from_context = nullptr;
 };
 
-enum class Work { kCopy, kFill, kLaunch, kBarrier, kTimestamp, kSignal, kWait, kReset, kQueryTimestamps, kFence };
+enum class Work { kCopy, kFill, kLaunch, kBarrier, kTimestamp, kSignal, kWait, kReset, kQueryTimestamps, kFence, kListEnd };
 
 // What was appended. Everything that the specification lets the application change afterwards is copied here.
 struct Command {
@@ -219,7 +219,8 @@ struct State {
   std::map<uintptr_t, std::unique_ptr<Allocation>> memory;  // by address
   uint64_t next_id = 1;
   std::vector<Stream*> streams;
-  bool held = false;  // no command runs (heddle_level_zero_hold)
+  bool held = false;           // no command runs (heddle_level_zero_hold)
+  uint64_t refused_lists = 0;  // heddle_level_zero_refuse_lists
   bool has_thread = false, has_seed = false;
   std::mt19937_64 random;
 };

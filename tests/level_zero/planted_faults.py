@@ -44,7 +44,7 @@ FAULTS = [
           "dispatch.,transfer."),
     Fault("a stream does not wait for another one", STREAM, "api_.zeCommandListAppendBarrier(list_, nullptr, 1, &event)",
           "(static_cast<void>(event), ZE_RESULT_SUCCESS)", "dispatch.,timeline.,transfer."),
-    Fault("a command list is used again before the device has run it", STREAM, "used_.front().end->query() == ZE_RESULT_SUCCESS", "true",
+    Fault("a command list is used again before the device has run it", STREAM, "used_[later].end->query() == ZE_RESULT_SUCCESS", "true",
           "dispatch.,transfer.", ("--option", "immediate_lists=false")),
     Fault("a fill has as many bytes as units", STREAM, "count * unit", "count * (unit - unit + 1)", "transfer."),
     Fault("completion is announced before the event is signalled", BACKEND, "signal.query()", "ZE_RESULT_SUCCESS",
@@ -63,6 +63,8 @@ FAULTS = [
           ("HEDDLE_ZE_DEVICES=2", "HEDDLE_ZE_PEERS=0")),
     Fault("a block is given back to the system that the pool keeps", "plugins/level_zero/memory_pool.cpp", "freed.bytes <= retain_bytes_",
           "(context_->api.zeMemFree(context_->handle, reinterpret_cast<void*>(block)), freed.bytes <= retain_bytes_)", "buffer.,transfer."),
+    Fault("a command list is used again when its own signal is seen", STREAM, "queue_ ? 1 : 0", "0", "dispatch.,transfer.",
+          ("--option", "immediate_lists=false")),
 ]
 
 
