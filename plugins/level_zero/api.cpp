@@ -137,6 +137,12 @@ stream::Found open_loader(const Api** out) {
 
 ze_result_t list_devices(const Api& api, std::vector<Place>* out) {
   std::vector<ze_driver_handle_t> drivers;
+ze_driver_handle_t own_handle(const Api& api, ze_driver_handle_t driver) noexcept {
+  void* own = nullptr;
+  if (!api.zelLoaderTranslateHandle || api.zelLoaderTranslateHandle(ZEL_HANDLE_DRIVER, driver, &own) != ZE_RESULT_SUCCESS) return nullptr;
+  return static_cast<ze_driver_handle_t>(own);
+}
+
   if (const ze_result_t bad =
           all_of([&](uint32_t* count, ze_driver_handle_t* handles) { return api.zeDriverGet(count, handles); }, &drivers))
     return bad;

@@ -5,6 +5,8 @@
 #define HEDDLE_LEVEL_ZERO_API_H_
 
 #include <level_zero/ze_api.h>
+// After it.
+#include <level_zero/loader/ze_loader.h>
 
 #include <vector>
 
@@ -33,7 +35,7 @@ namespace stream = sdk::stream;
   X(zeKernelCreate) X(zeKernelDestroy) X(zeKernelGetProperties) X(zeKernelSetGroupSize) X(zeKernelSetArgumentValue)
 // clang-format on
 // NULL in a loader that does not have them.
-#define HEDDLE_LEVEL_ZERO_LATER_FUNCTIONS(X) X(zeDevicePciGetPropertiesExt)
+#define HEDDLE_LEVEL_ZERO_LATER_FUNCTIONS(X) X(zeDevicePciGetPropertiesExt) X(zelLoaderTranslateHandle)
 
 struct Api {
 #define X(name) decltype(&::name) name = nullptr;
@@ -53,6 +55,8 @@ stream::Found open_loader(const Api** out);
 // The devices, in the order of their ordinals: what the drivers show, which ZE_AFFINITY_MASK and ZE_FLAT_DEVICE_HIERARCHY change. If the latter is
 // FLAT or COMBINED and a driver is too old to know it, the sub-devices of a device take its place.
 ze_result_t list_devices(const Api& api, std::vector<Place>* out);
+// The driver's own handle, which differs from the loader's if the loader has several drivers. NULL if the loader cannot tell.
+ze_driver_handle_t own_handle(const Api& api, ze_driver_handle_t driver) noexcept;
 
 // A structure that a call fills in, or that describes what it makes.
 template <typename T>

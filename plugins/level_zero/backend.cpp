@@ -72,14 +72,7 @@ Result Backend::start(uint64_t retain_bytes, const char** out_step) {
   shared_ = SharedContext::of(api, facts.place.driver, &result);
   if (!shared_) return seen(result);
   memory_ = std::make_unique<MemoryPool>(shared_, facts.place.device, facts.largest_allocation, retain_bytes);
-  const auto look_up = [&](const char* name) {
-    void* found = nullptr;
-    return api.zeDriverGetExtensionFunctionAddress(facts.place.driver, name, &found) == ZE_RESULT_SUCCESS ? found : nullptr;
-  };
-  import_ = reinterpret_cast<decltype(import_)>(look_up("zexDriverImportExternalPointer"));
-  release_ = reinterpret_cast<decltype(release_)>(look_up("zexDriverReleaseImportedPointer"));
-  if (!release_) import_ = nullptr;
-  capabilities_.registers_host = import_ || facts.reaches_all_memory;
+  capabilities_.registers_host = shared_->imports.are_possible() || facts.reaches_all_memory;
   capabilities_.copies_to_peers = std::all_of(all_.begin(), all_.end(), [&](const Facts& other) { return reaches(other.place); });
   *out_step = "asking how it is";
   if (Result bad = check_context()) return bad;
@@ -268,19 +261,11 @@ void Backend::free_host(void* memory) noexcept {
   api.zeMemFree(shared_->handle, memory);
 }
 Result Backend::register_host(void* memory, uint64_t bytes, bool) noexcept {
-  if (!import_) return facts.reaches_all_memory ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
-  return guarded([&] {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto [place, is_new] = imported_.insert(memory);
-    if (!is_new) return ZE_RESULT_ERROR_NOT_AVAILABLE;
-    const ze_result_t result = import_(facts.place.driver, memory, bytes);
-    if (result != ZE_RESULT_SUCCESS) imported_.erase(place);
-    return result;
-  });
+  if (!shared_->imports.are_possible()) return facts.reaches_all_memory ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+  return guarded([&] { return shared_->imports.add(memory, bytes); });
 }
 void Backend::unregister_host(void* memory) noexcept {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (imported_.erase(memory)) release_(facts.place.driver, memory);
+  shared_->imports.remove(memory);
 }
 // All memory has one address for the host and the devices.
 Result Backend::address_of(void* memory, Address* out) noexcept {

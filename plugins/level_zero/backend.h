@@ -6,8 +6,6 @@
 #ifndef HEDDLE_LEVEL_ZERO_BACKEND_H_
 #define HEDDLE_LEVEL_ZERO_BACKEND_H_
 
-#include <set>
-
 #include "heddle/sdk/stream/code.h"
 #include "level_zero/command_stream.h"
 #include "level_zero/errors.h"
@@ -129,12 +127,8 @@ class Backend : public stream::Backend {
   std::shared_ptr<SharedContext> shared_;
   std::unique_ptr<MemoryPool> memory_;
   std::atomic<Result> ended_{stream::kSuccess};
-  // zexDriverImportExternalPointer and its counterpart; NULL if the driver does not have them.
-  ze_result_t (*import_)(ze_driver_handle_t, void*, size_t) = nullptr;
-  ze_result_t (*release_)(ze_driver_handle_t, void*) = nullptr;
   std::mutex mutex_;
-  std::set<void*> imported_;         // under mutex_, like the rest
-  std::vector<void*> stamp_blocks_;  // memory for timestamps
+  std::vector<void*> stamp_blocks_;  // memory for timestamps; under mutex_, like the rest
   std::vector<uint64_t*> stamps_;    // free ones
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "level_zero/errors.h"
 
+#include "level_zero/imports.h"
+
 namespace heddle::level_zero {
 namespace {
 
@@ -84,6 +86,7 @@ heddle_status_code_t code_of(ze_result_t result) noexcept {
 stream::Meaning meaning_of(ze_result_t result) noexcept {
   using stream::Meaning;
   if (result == ZE_RESULT_SUCCESS) return Meaning::kSuccess;
+  if (result == kImportedByOthers) return Meaning::kAlreadyRegistered;
   if (code_of(result) == HEDDLE_STATUS_RESOURCE_EXHAUSTED) return Meaning::kOutOfMemory;
   return code_of(result) == HEDDLE_STATUS_DEVICE_LOST ? Meaning::kContextEnded : Meaning::kFailed;
 }

@@ -24,7 +24,7 @@ std::shared_ptr<SharedContext> SharedContext::of(const Api& api, ze_driver_handl
   ze_context_handle_t handle = nullptr;
   *out_result = api.zeContextCreate(driver, &description, &handle);
   if (*out_result != ZE_RESULT_SUCCESS) return nullptr;
-  auto made = std::make_shared<SharedContext>(api, handle);
+  auto made = std::make_shared<SharedContext>(api, driver, handle);
   place = made;
   return made;
 }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "level_zero/api.h"
+#include "level_zero/imports.h"
 
 namespace heddle::level_zero {
 
@@ -14,13 +14,15 @@ class SharedContext {
  public:
   // That of the driver; made if no device of the driver is open. NULL if *out_result is an error.
   static std::shared_ptr<SharedContext> of(const Api& api, ze_driver_handle_t driver, ze_result_t* out_result);
-  SharedContext(const Api& its_api, ze_context_handle_t its_handle) noexcept : api(its_api), handle(its_handle) {}
+  SharedContext(const Api& its_api, ze_driver_handle_t driver, ze_context_handle_t its_handle) noexcept
+      : api(its_api), handle(its_handle), imports(its_api, driver) {}
   ~SharedContext();
   SharedContext(const SharedContext&) = delete;
   SharedContext& operator=(const SharedContext&) = delete;
 
   const Api& api;
   const ze_context_handle_t handle;
+  Imports imports;
 
  private:
   friend class Signal;

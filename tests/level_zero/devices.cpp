@@ -144,10 +144,10 @@ ze_result_t zeDriverGetExtensionProperties(ze_driver_handle_t, uint32_t* pCount,
   });
 }
 
-// There are none. Drivers are asked for functions that not all of them have, so this is no event.
-ze_result_t zeDriverGetExtensionFunctionAddress(ze_driver_handle_t, const char*, void** ppFunctionAddress) {
-  *ppFunctionAddress = nullptr;
-  return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+// Drivers are asked for functions that not all of them have, so this is no event.
+ze_result_t zeDriverGetExtensionFunctionAddress(ze_driver_handle_t, const char* name, void** ppFunctionAddress) {
+  *ppFunctionAddress = settings().imports ? import_function(name) : nullptr;
+  return *ppFunctionAddress == nullptr ? ZE_RESULT_ERROR_INVALID_ARGUMENT : ZE_RESULT_SUCCESS;
 }
 
 ze_result_t zeDeviceGet(ze_driver_handle_t hDriver, uint32_t* pCount, ze_device_handle_t* phDevices) {

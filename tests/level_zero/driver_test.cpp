@@ -197,6 +197,87 @@ TEST_P(LevelZeroQueues, EndWithAListThatWasNotSubmitted) {
   driver->dispatch_api->executable_unload(executable);
 }
 
+// Memory of the application, which the driver imports once for all its devices.
+class LevelZeroImports : public LevelZero {
+ protected:
+  static constexpr uint64_t kBytes = 1 << 20, kPart = 4096;
+  void SetUp() override {
+    LevelZero::SetUp();
+    other = driver->open(1);
+    ASSERT_TRUE(other);
+    memory = static_cast<char*>(std::aligned_alloc(kPart, kBytes));
+    std::iota(reinterpret_cast<float*>(memory), reinterpret_cast<float*>(memory + kBytes), 0.f);
+  }
+  void TearDown() override {
+    EXPECT_EQ(imports(), 0u);
+    EXPECT_OK(driver->device_api->close(other));
+    std::free(memory);
+    LevelZero::TearDown();
+  }
+  static uint64_t imports() { return hook<uint64_t (*)()>("heddle_level_zero_imports")(); }
+  heddle_status_t* import(heddle_device_t* device, uint64_t offset, uint64_t bytes, heddle_buffer_t** out) {
+    return driver->buffer_api->import_host(device, memory + offset, bytes, [](void*) {}, nullptr, out);
+  }
+  heddle_buffer_t* imported(heddle_device_t* device, uint64_t offset, uint64_t bytes) {
+    heddle_buffer_t* buffer = nullptr;
+    EXPECT_OK(import(device, offset, bytes, &buffer));
+    return buffer;
+  }
+  // That a device copies all of an imported buffer.
+  void expect_read(heddle_device_t* device, heddle_buffer_t* buffer, uint64_t bytes) {
+    heddle_queue_t* queue = driver->make_queue(device);
+    heddle_buffer_t* copy = driver->make_buffer(bytes, HEDDLE_MEMORY_DEVICE, device);
+    heddle_timeline_t* timeline = driver->make_timeline(0, device);
+    heddle_command_t command = {};
+    command.kind = HEDDLE_COMMAND_COPY;
+    command.as.copy = {buffer, copy, 0, 0, bytes};
+    EXPECT_OK(driver->submit({command}, {}, {{timeline, 1}}, queue));
+    Result waited = driver->wait(timeline, 1);
+    EXPECT_TRUE(waited.ok()) << waited.message();
+    driver->timeline_api->destroy(timeline);
+    driver->buffer_api->free(copy);
+    EXPECT_OK(driver->device_api->queue_destroy(queue));
+  }
+
+  heddle_device_t* other = nullptr;
+  char* memory = nullptr;
+};
+
+TEST_P(LevelZeroImports, OneDeviceFreesWhatAnotherStillUses) {
+  heddle_buffer_t *mine = imported(driver->device, 0, kBytes), *others = imported(other, 0, kBytes);
+  EXPECT_EQ(imports(), 1u);
+  driver->buffer_api->free(mine);
+  expect_read(other, others, kBytes);
+  driver->buffer_api->free(others);
+}
+
+TEST_P(LevelZeroImports, APartIsFreedBeforeTheWhole) {
+  heddle_buffer_t *whole = imported(driver->device, 0, kBytes), *same = imported(driver->device, 0, kBytes);
+  heddle_buffer_t *part = imported(driver->device, kPart, kPart), *beginning = imported(other, 0, kPart);
+  EXPECT_EQ(imports(), 1u);
+  for (heddle_buffer_t* buffer : {part, same, beginning}) driver->buffer_api->free(buffer);
+  expect_read(driver->device, whole, kBytes);
+  driver->buffer_api->free(whole);
+}
+
+TEST_P(LevelZeroImports, MoreThanWhatIsImportedIsRefused) {
+  heddle_buffer_t *part = imported(driver->device, kPart, kPart), *refused = nullptr;
+  EXPECT_FAILS(import(driver->device, kPart, kBytes - kPart, &refused), HEDDLE_STATUS_INVALID_ARGUMENT,
+               "ZE_RESULT_ERROR_OVERLAPPING_REGIONS");
+  EXPECT_FAILS(import(driver->device, 0, kPart * 2, &refused), HEDDLE_STATUS_INVALID_ARGUMENT, "ZE_RESULT_ERROR_INVALID_SIZE");
+  expect_read(driver->device, part, kPart);
+  driver->buffer_api->free(part);
+}
+
+TEST_P(LevelZeroImports, TheApplicationsOwnImportStays) {
+  hook<void (*)(void*, uint64_t)>("heddle_level_zero_import")(memory, kBytes);
+  heddle_buffer_t* part = imported(driver->device, kPart, kPart);
+  expect_read(driver->device, part, kPart);
+  driver->buffer_api->free(part);
+  EXPECT_EQ(imports(), 1u);
+  hook<void (*)(void*)>("heddle_level_zero_release")(memory);
+}
+
 TEST_P(LevelZero, TellsTimes) {
   ASSERT_TRUE(driver->profile_api);
   heddle_executable_t* executable = nullptr;
@@ -305,6 +386,8 @@ TEST_P(LostLevelZero, ADeviceFailsAndTheOtherWorks) {
 INSTANTIATE_TEST_SUITE_P(ImmediateLists, LevelZero, ::testing::Values(true));
 INSTANTIATE_TEST_SUITE_P(Queues, LevelZero, ::testing::Values(false));
 INSTANTIATE_TEST_SUITE_P(Queues, LevelZeroQueues, ::testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(ImmediateLists, LevelZeroImports, ::testing::Values(true));
+INSTANTIATE_TEST_SUITE_P(Queues, LevelZeroImports, ::testing::Values(false));
 INSTANTIATE_TEST_SUITE_P(ImmediateLists, LostLevelZero, ::testing::Values(true));
 INSTANTIATE_TEST_SUITE_P(Queues, LostLevelZero, ::testing::Values(false));
 

@@ -58,7 +58,7 @@ class Pins {
       return nullptr;
     }
     Allocation* memory = find_memory(address, size);
-    if (memory == nullptr) return static_cast<std::byte*>(const_cast<void*>(address));  // pageable
+    if (memory == nullptr) return static_cast<std::byte*>(const_cast<void*>(address));  // of the application
     ++memory->users;
     pinned_.push_back(memory);
     return memory->bytes + (reinterpret_cast<uintptr_t>(address) - memory->address);
@@ -413,7 +413,7 @@ std::string check_access(const Device& device, const Context* context, const Con
       return what + " end after the allocation of " + std::to_string(start->size) + " bytes at " +
              hex(reinterpret_cast<void*>(start->address));
     }
-    return settings().pageable ? "" : what + " are in no live allocation";
+    return settings().pageable || is_imported(address, size) ? "" : what + " are in no live allocation and no import";
   }
   if (memory->context != context && memory->context != other) return what + " are of another context";
   if (memory->type == ZE_MEMORY_TYPE_DEVICE && memory->device->root != device.root && !settings().peers) {

@@ -30,6 +30,11 @@ Allocation* find_memory(const void* address, size_t size);
 // Empty if commands of the device may access the bytes, else why not. Memory of `other` is allowed beside that of `context`.
 std::string check_access(const Device& device, const Context* context, const Context* other, const void* address, size_t size);
 
+// A function of Intel's extension for memory of the application; NULL if it has none of that name.
+void* import_function(const char* name);
+// Whether the bytes are in one import.
+bool is_imported(const void* address, size_t size);
+
 void submit(Stream* stream, std::shared_ptr<const Command> command, List* list);
 // Ends what a stream still has.
 void drop(Stream* stream);

@@ -16,4 +16,9 @@ void heddle_level_zero_refuse_lists(uint64_t count);
 uint64_t heddle_level_zero_commands(uint32_t device);
 // Allocations that are live, of all contexts.
 uint64_t heddle_level_zero_allocations();
+// Imports of memory of the application that are live.
+uint64_t heddle_level_zero_imports();
+// Imports or releases memory as another part of the application would.
+void heddle_level_zero_import(void* memory, uint64_t bytes);
+void heddle_level_zero_release(void* memory);
 }

@@ -217,6 +217,7 @@ struct State {
   Driver driver;
   bool initialized = false;
   std::map<uintptr_t, std::unique_ptr<Allocation>> memory;  // by address
+  std::map<uintptr_t, size_t> imports;                      // memory of the application: sizes, by address
   uint64_t next_id = 1;
   std::vector<Stream*> streams;
   bool held = false;           // no command runs (heddle_level_zero_hold)

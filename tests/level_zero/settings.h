@@ -18,6 +18,7 @@ struct Settings {
   uint64_t lose_after = 0;       // HEDDLE_ZE_LOSE_AFTER: a device is lost when it has run so many commands; 0: never
   uint32_t init_result = 0;      // HEDDLE_ZE_INIT_RESULT: what zeInit returns
   bool pageable = false;         // HEDDLE_ZE_PAGEABLE: commands may access host memory that is no USM, as with shared system allocations
+  bool imports = true;           // HEDDLE_ZE_IMPORTS: there is Intel's extension for memory of the application
   bool protects = true;          // HEDDLE_ZE_PROTECT: an access of the host to device memory is a segmentation fault
   bool aborts = false;           // HEDDLE_ZE_ABORT: a broken rule ends the process; else its device is lost
   bool immediate = true;         // HEDDLE_ZE_IMMEDIATE: there are immediate command lists
