@@ -157,7 +157,9 @@ heddle_status_t* Backend::load_module(Loading& loading, stream::Module* out) {
   const uint64_t began_ns = sdk::monotonic_ns();
   ze_module_handle_t handle = nullptr;
   ze_module_build_log_handle_t log = nullptr;
-  const ze_result_t built = api.zeModuleCreate(shared_->handle, facts.place.device, &description, &handle, &log);
+  // A loader with several drivers translates handles, but in version 1.8 not that of the log of a failure.
+  const bool has_log = own_handle(api, facts.place.driver) == facts.place.driver;
+  const ze_result_t built = api.zeModuleCreate(shared_->handle, facts.place.device, &description, &handle, has_log ? &log : nullptr);
   const std::string said = read_log(api, log);
   if (meaning_of(built) == stream::Meaning::kContextEnded) return loading.device->failed(seen(built), "loading code");
   if (built != ZE_RESULT_SUCCESS)
