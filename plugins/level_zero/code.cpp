@@ -14,6 +14,10 @@ using stream::Loading;
 namespace {
 
 constexpr std::string_view kAnyDevice = "spv1.0", kWithSubgroups = "spv1.3-sg32";
+// OpenCL's rules, by which the code is compiled, allow quotients and roots of f32 an error of 2.5 and 3 units in the last place without the flag.
+constexpr const char* kBuildFlags = "-cl-fp32-correctly-rounded-divide-sqrt";
+// Without the second flag, drivers may assume that no block of memory is larger than 4 GiB.
+constexpr const char* kBuildFlagsOfLarge = "-cl-fp32-correctly-rounded-divide-sqrt -ze-opt-greater-than-4GB-buffer-required";
 constexpr uint64_t kLongBuildNs = 500000000;
 constexpr size_t kMostLog = 900;  // bytes of a log in an error
 constexpr uint64_t kFourGiB = uint64_t{1} << 32;
@@ -152,8 +156,7 @@ heddle_status_t* Backend::load_module(Loading& loading, stream::Module* out) {
   description.format = ZE_MODULE_FORMAT_IL_SPIRV;
   description.inputSize = params.code_bytes;
   description.pInputModule = static_cast<const uint8_t*>(params.code);
-  // Without it, drivers may assume that no block of memory is larger.
-  if (facts.memory_bytes > kFourGiB) description.pBuildFlags = "-ze-opt-greater-than-4GB-buffer-required";
+  description.pBuildFlags = facts.memory_bytes > kFourGiB ? kBuildFlagsOfLarge : kBuildFlags;
   const uint64_t began_ns = sdk::monotonic_ns();
   ze_module_handle_t handle = nullptr;
   ze_module_build_log_handle_t log = nullptr;

@@ -21,8 +21,8 @@ bool read_flags(const char* flags, std::string* out, std::string* log) {
       *out += " -cl-opt-disable";
     } else if (word == "-ze-opt-level=1" || word == "-ze-opt-level=2" || word == "-ze-opt-level=0" ||
                word == "-ze-opt-greater-than-4GB-buffer-required" || word == "-ze-opt-large-register-file" ||
-               word == "-ze-opt-has-buffer-offset-arg") {
-      continue;
+               word == "-ze-opt-has-buffer-offset-arg" || word == "-cl-fp32-correctly-rounded-divide-sqrt") {
+      continue;  // the last one: CPUs divide so anyway, and not every OpenCL runtime takes the flag
     } else {
       *log = "unknown build flag '" + word + "'";
       return false;
