@@ -222,10 +222,13 @@ Result Backend::copy(Address to, Address from, uint64_t bytes, Stream on) noexce
     });
   });
 }
+// Intel's driver has kernels for it, which until 2025 computed the offset of a row in 32 bits.
 Result Backend::copy_2d(const Copy2d& copy, Stream on) noexcept {
-  constexpr uint64_t kMostRows = uint64_t{1} << 24;
-  for (uint64_t done = 0; done < copy.rows; done += kMostRows) {
-    const auto rows = static_cast<uint32_t>(std::min(kMostRows, copy.rows - done));
+  constexpr uint64_t kMostRows = uint64_t{1} << 24, kMostBytes = uint64_t{1} << 31;
+  const uint64_t stride = std::max({copy.to_stride, copy.from_stride, uint64_t{1}});
+  const uint64_t most = std::clamp(kMostBytes / stride, uint64_t{1}, kMostRows);
+  for (uint64_t done = 0; done < copy.rows; done += most) {
+    const auto rows = static_cast<uint32_t>(std::min(most, copy.rows - done));
     const ze_copy_region_t region = {0, 0, 0, static_cast<uint32_t>(copy.row_bytes), rows, 0};
     const Result result = guarded([&] {
       return commands(on).append([&](ze_command_list_handle_t list) {

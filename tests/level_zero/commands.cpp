@@ -355,6 +355,13 @@ ze_result_t zeCommandListAppendMemoryCopyRegion(ze_command_list_handle_t hComman
       (copy.depth > 1 && (dstSlicePitch < size_t{dstPitch} * copy.height || srcSlicePitch < size_t{srcPitch} * copy.height))) {
     return ZE_RESULT_ERROR_INVALID_SIZE;
   }
+  // As kernels of Intel's driver did until 2025.
+  if (copy.height > 1 && (copy.height - 1) * uint64_t{std::max(dstPitch, srcPitch)} > UINT32_MAX) {
+    List* list = nullptr;
+    if (const ze_result_t result = open_list(hCommandList, &list); result != ZE_RESULT_SUCCESS) return result;
+    broken_rule(list->device, "the rows of a copy are further apart than 32 bits count");
+    return ZE_RESULT_ERROR_INVALID_SIZE;
+  }
   copy.to = static_cast<std::byte*>(dstptr) + offset(*dstRegion, dstPitch, dstSlicePitch);
   copy.from = static_cast<const std::byte*>(srcptr) + offset(*srcRegion, srcPitch, srcSlicePitch);
   copy.to_pitch = dstPitch;

@@ -173,6 +173,28 @@ TEST_P(LevelZero, RefusesEntriesThatAreNotAsTheirCode) {
                  "its shared memory of bytes 1048576 is more than this device's");
 }
 
+// As rows of a matrix in a large file are. The stand-in keeps to the 32 bits that Intel's driver had for the offset of a row.
+TEST_P(LevelZero, CopiesRowsThatAreGigabytesApart) {
+  constexpr uint64_t kStride = uint64_t{9} << 28, kRows = 3;
+  heddle_buffer_t* from = driver->make_buffer((kRows - 1) * kStride + 16, HEDDLE_MEMORY_PINNED);
+  heddle_buffer_t* to = driver->make_buffer(kRows * 32);
+  std::vector<float> wanted(kRows * 8, -1.f);
+  driver->write(to, 0, wanted.data(), wanted.size() * sizeof(float));
+  for (uint64_t row = 0; row < kRows; ++row) {
+    const float first = static_cast<float>(row) * 4;
+    const float values[4] = {first, first + 1, first + 2, first + 3};
+    std::copy(values, values + 4, wanted.begin() + static_cast<long>(row) * 8);
+    driver->write(from, row * kStride, values, sizeof values);
+  }
+  const heddle_binding_t source = {from, 0, 0}, target = {to, 0, 0};
+  heddle_command_t command = {};
+  command.kind = HEDDLE_COMMAND_COPY_2D;
+  command.as.copy_2d = {&source, &target, kStride, 32, 16, kRows};
+  EXPECT_OK(driver->run({command}));
+  EXPECT_EQ(driver->values_of<float>(to, kRows * 8), wanted);
+  for (heddle_buffer_t* buffer : {from, to}) driver->buffer_api->free(buffer);
+}
+
 // With command queues only. The device does not run what follows a command list that it did not get.
 class LevelZeroQueues : public LevelZero {};
 TEST_P(LevelZeroQueues, EndWithAListThatWasNotSubmitted) {
