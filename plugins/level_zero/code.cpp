@@ -76,16 +76,17 @@ heddle_status_t* check_parameters(const Loading& loading, const SpirvKernel& ker
   for (const stream::Argument& argument : entry.arguments)
     bits.push_back(argument.kind == HEDDLE_ARGUMENT_BINDING ? 0 : argument.size_bytes * 8);
   const size_t wanted = bits.size() + (entry.shared_bytes ? 1 : 0);
-  if (kernel.parameters.size() != wanted) {
-    return wrong("its code takes " + std::to_string(kernel.parameters.size()) + " arguments, but should take " + std::to_string(wanted) +
+  const std::vector<SpirvParameter>& parameters = *kernel.parameters;
+  if (parameters.size() != wanted) {
+    return wrong("its code takes " + std::to_string(parameters.size()) + " arguments, but should take " + std::to_string(wanted) +
                  (entry.shared_bytes ? ", of which the last is local memory" : ""));
   }
   for (size_t i = 0; i < wanted; ++i) {
     const bool is_local = i == bits.size();
-    const SpirvParameter should = is_local  ? SpirvParameter::kLocalPointer
-                                  : bits[i] ? SpirvParameter::kInteger
-                                            : SpirvParameter::kGlobalPointer;
-    if (kernel.parameters[i] == should && (is_local || kernel.bits[i] == bits[i])) continue;
+    const SpirvParameter::Kind should = is_local  ? SpirvParameter::kLocalPointer
+                                        : bits[i] ? SpirvParameter::kInteger
+                                                  : SpirvParameter::kGlobalPointer;
+    if (parameters[i].kind == should && (is_local || parameters[i].bits == bits[i])) continue;
     return wrong("argument " + std::to_string(i) + " of its code should be " +
                  (is_local  ? "a pointer to local memory"
                   : bits[i] ? "an integer of " + std::to_string(bits[i]) + " bits"

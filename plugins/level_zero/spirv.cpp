@@ -2,7 +2,6 @@
 #include "level_zero/spirv.h"
 
 #include <cstring>
-#include <unordered_map>
 
 namespace heddle::level_zero {
 namespace {
@@ -61,7 +60,11 @@ class Reader {
   struct Entry {
     std::string name;
     uint32_t function;
-    uint32_t local_size[3] = {};
+  };
+  struct FunctionType {
+    size_t at;  // the types of its parameters
+    uint32_t count;
+    std::shared_ptr<const std::vector<SpirvParameter>> parameters;  // NULL until an entry point needs them
   };
 
   static heddle_status_code_t fail(const std::string& why, std::string* out_reason) {
@@ -117,10 +120,7 @@ class Reader {
         if (std::string why = too_short(3); !why.empty()) return why;
         if (word(at + 2) != kLocalSizeMode) return "";
         if (std::string why = too_short(6); !why.empty()) return why;
-        for (Entry& entry : entries_) {
-          if (entry.function != word(at + 1)) continue;
-          for (int i = 0; i < 3; ++i) entry.local_size[i] = word(at + 3 + static_cast<size_t>(i));
-        }
+        local_sizes_[word(at + 1)] = at + 3;
         return "";
       case kOpTypeInt:
         if (std::string why = too_short(4); !why.empty()) return why;
@@ -132,7 +132,7 @@ class Reader {
         return "";
       case kOpTypeFunction:
         if (std::string why = too_short(3); !why.empty()) return why;
-        function_types_[word(at + 1)] = {at + 3, length - 3};
+        function_types_[word(at + 1)] = {at + 3, length - 3, nullptr};
         return "";
       case kOpFunction:
         if (std::string why = too_short(5); !why.empty()) return why;
@@ -149,21 +149,29 @@ class Reader {
       const auto type = function == functions_.end() ? function_types_.end() : function_types_.find(function->second);
       if (type == function_types_.end()) return "entry point '" + entry.name.substr(0, 80) + "' has no function, or one without a type";
       SpirvKernel kernel;
-      std::memcpy(kernel.local_size, entry.local_size, sizeof kernel.local_size);
-      const auto& [first, count] = type->second;
-      for (uint32_t i = 0; i < count; ++i) {
-        const auto known = types_.find(word(first + i));
-        const Type parameter = known == types_.end() ? Type{kOpFunction, 0} : known->second;
-        const bool is_pointer = parameter.op == kOpTypePointer, is_integer = parameter.op == kOpTypeInt;
-        kernel.parameters.push_back(is_integer                                              ? SpirvParameter::kInteger
-                                    : is_pointer && parameter.value == kCrossWorkgroupClass ? SpirvParameter::kGlobalPointer
-                                    : is_pointer && parameter.value == kWorkgroupClass      ? SpirvParameter::kLocalPointer
-                                                                                            : SpirvParameter::kOther);
-        kernel.bits.push_back(is_integer ? parameter.value : 0);
+      if (const auto size = local_sizes_.find(entry.function); size != local_sizes_.end()) {
+        for (size_t i = 0; i < 3; ++i) kernel.local_size[i] = word(size->second + i);
       }
+      if (!type->second.parameters) type->second.parameters = read_parameters(type->second);
+      kernel.parameters = type->second.parameters;
       if (!out_->kernels.emplace(entry.name, std::move(kernel)).second) return "it has two entry points '" + entry.name.substr(0, 80) + "'";
     }
     return "";
+  }
+
+  std::shared_ptr<const std::vector<SpirvParameter>> read_parameters(const FunctionType& of) const {
+    auto parameters = std::make_shared<std::vector<SpirvParameter>>(of.count);
+    for (uint32_t i = 0; i < of.count; ++i) {
+      const auto known = types_.find(word(of.at + i));
+      if (known == types_.end()) continue;
+      const Type& type = known->second;
+      SpirvParameter& parameter = (*parameters)[i];
+      if (type.op == kOpTypeInt) parameter = {SpirvParameter::kInteger, type.value};
+      if (type.op != kOpTypePointer) continue;
+      if (type.value == kCrossWorkgroupClass) parameter.kind = SpirvParameter::kGlobalPointer;
+      if (type.value == kWorkgroupClass) parameter.kind = SpirvParameter::kLocalPointer;
+    }
+    return parameters;
   }
 
   const char* code_;
@@ -171,9 +179,11 @@ class Reader {
   SpirvModule* out_;
   bool has_model_ = false;
   std::vector<Entry> entries_;
-  std::unordered_map<uint32_t, Type> types_;
-  std::unordered_map<uint32_t, std::pair<size_t, uint32_t>> function_types_;  // where the parameters' types are, and how many
-  std::unordered_map<uint32_t, uint32_t> functions_;                          // types of functions
+  // By id. Ids of a hostile module could all have the same hash.
+  std::map<uint32_t, Type> types_;
+  std::map<uint32_t, FunctionType> function_types_;
+  std::map<uint32_t, uint32_t> functions_;  // types of functions
+  std::map<uint32_t, size_t> local_sizes_;  // of functions: where they are
 };
 
 }  // namespace

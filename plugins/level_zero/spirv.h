@@ -4,6 +4,7 @@
 #define HEDDLE_LEVEL_ZERO_SPIRV_H_
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,15 @@
 
 namespace heddle::level_zero {
 
-enum class SpirvParameter { kGlobalPointer, kLocalPointer, kInteger, kOther };
+struct SpirvParameter {
+  enum Kind { kGlobalPointer, kLocalPointer, kInteger, kOther };
+  Kind kind = kOther;
+  uint32_t bits = 0;  // of an integer; 0 for others
+};
 
 struct SpirvKernel {
-  std::vector<SpirvParameter> parameters;
-  std::vector<uint32_t> bits;   // of each integer; 0 for others
-  uint32_t local_size[3] = {};  // 0: any
+  std::shared_ptr<const std::vector<SpirvParameter>> parameters;  // of its type, which kernels can share
+  uint32_t local_size[3] = {};                                    // 0: any
 };
 
 struct SpirvModule {
@@ -25,7 +29,8 @@ struct SpirvModule {
   std::map<std::string, SpirvKernel, std::less<>> kernels;
 };
 
-// OK, or why it is damaged, or not a module of kernels with 64-bit addresses that "spirv/1" allows. The bytes may have any alignment and be hostile.
+// OK, or why it is damaged, or not a module of kernels with 64-bit addresses that "spirv/1" allows. The bytes may have any alignment and be hostile:
+// memory grows with their number, and time with its product with a logarithm.
 heddle_status_code_t read_spirv(const void* code, size_t bytes, SpirvModule* out, std::string* out_reason);
 // "Float64"; "capability 4711" for one that "spirv/1" does not allow.
 std::string capability_name(uint32_t capability);

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "level_zero/spirv.h"
 #include "plugin_host.h"
 
 namespace heddle::test {
@@ -298,6 +299,35 @@ TEST_P(LevelZeroImports, TheApplicationsOwnImportStays) {
   driver->buffer_api->free(part);
   EXPECT_EQ(imports(), 1u);
   hook<void (*)(void*)>("heddle_level_zero_release")(memory);
+}
+
+// 60,000 parameters, and 6,000 kernels of that type; each has an address in the image of the module, but not a list of its own.
+TEST(SpirvReader, KernelsOfOneTypeShareItsParameters) {
+  constexpr uint32_t kParameters = 60000, kKernels = 6000, kInt = 1, kType = 2, kFirst = 10;
+  const auto begin = [](uint32_t operation, size_t words) { return static_cast<uint32_t>(words << 16) | operation; };
+  std::vector<uint32_t> words = {0x07230203, 0x10000, 0, kFirst + kKernels, 0, begin(14, 3), 2, 2};
+  const auto add = [&](const std::vector<uint32_t>& more) { words.insert(words.end(), more.begin(), more.end()); };
+  for (uint32_t i = 0; i < kKernels; ++i) {
+    char name[8] = {};
+    snprintf(name, sizeof name, "k%u", i);
+    uint32_t packed[2];
+    std::memcpy(packed, name, sizeof packed);
+    add({begin(15, 5), 6, kFirst + i, packed[0], packed[1]});
+  }
+  for (uint32_t i = 0; i < kKernels; ++i) add({begin(16, 6), kFirst + i, 17, i + 1, 2, 3});
+  add({begin(21, 4), kInt, 64, 0, begin(33, kParameters + 3), kType, kInt});
+  words.insert(words.end(), kParameters, kInt);
+  for (uint32_t i = 0; i < kKernels; ++i) add({begin(54, 5), kInt, kFirst + i, 0, kType});
+  level_zero::SpirvModule module;
+  std::string reason;
+  ASSERT_EQ(level_zero::read_spirv(words.data(), words.size() * 4, &module, &reason), HEDDLE_STATUS_OK) << reason;
+  ASSERT_EQ(module.kernels.size(), kKernels);
+  const level_zero::SpirvKernel &one = module.kernels.at("k0"), &last = module.kernels.at("k5999");
+  ASSERT_EQ(one.parameters->size(), kParameters);
+  EXPECT_EQ((*one.parameters)[kParameters - 1].bits, 64u);
+  EXPECT_EQ(one.parameters, last.parameters);
+  EXPECT_EQ(last.local_size[0], 6000u);
+  EXPECT_EQ(last.local_size[2], 3u);
 }
 
 TEST_P(LevelZero, TellsTimes) {
