@@ -29,34 +29,44 @@ ze_result_t MemoryPool::allocate(uint64_t bytes, bool pooled, uint64_t* out) {
   const uint64_t size = (bytes + kUnit - 1) / kUnit * kUnit;
   std::lock_guard<std::mutex> lock(mutex_);
   if (const auto fitting = kept_.lower_bound(size); pooled && fitting != kept_.end() && fitting->first - size <= size / 4) {
-    live_[fitting->second] = {fitting->first, true};
+    Block& living = live_[fitting->second];
+    living.bytes = fitting->first;
     *out = fitting->second;
     kept_bytes_ -= fitting->first;
-    kept_.erase(fitting);
+    living.place = kept_.extract(fitting);
     return ZE_RESULT_SUCCESS;
   }
+  // What the block needs of the host's memory comes first: a block that is not in live_ would be lost.
+  Blocks made;
+  Block& living = made[0];
+  living.bytes = size;
+  if (pooled) living.place = kept_.extract(kept_.emplace(size, 0));
   uint64_t block = 0;
   if (const ze_result_t bad = obtain(size, &block)) return bad;
-  live_[block] = {size, pooled};
+  if (pooled) living.place.mapped() = block;
+  Blocks::node_type node = made.extract(made.begin());
+  node.key() = block;
+  live_.insert(std::move(node));
   allocated_bytes_ += size;
   if (pooled) pooled_bytes_ += size;
   *out = block;
   return ZE_RESULT_SUCCESS;
 }
 
-void MemoryPool::free(uint64_t block) {
+void MemoryPool::free(uint64_t block) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = live_.find(block);
   if (found == live_.end()) return;
-  const Block freed = found->second;
+  Block freed = std::move(found->second);
   live_.erase(found);
-  if (freed.pooled && freed.bytes <= retain_bytes_ && kept_bytes_ <= retain_bytes_ - freed.bytes) {
-    kept_.emplace(freed.bytes, block);
+  const bool is_pooled = !freed.place.empty();
+  if (is_pooled && freed.bytes <= retain_bytes_ && kept_bytes_ <= retain_bytes_ - freed.bytes) {
+    kept_.insert(std::move(freed.place));
     kept_bytes_ += freed.bytes;
     return;
   }
   allocated_bytes_ -= freed.bytes;
-  if (freed.pooled) pooled_bytes_ -= freed.bytes;
+  if (is_pooled) pooled_bytes_ -= freed.bytes;
   context_->api.zeMemFree(context_->handle, reinterpret_cast<void*>(block));
 }
 

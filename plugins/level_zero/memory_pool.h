@@ -4,7 +4,6 @@
 #define HEDDLE_LEVEL_ZERO_MEMORY_POOL_H_
 
 #include <map>
-#include <unordered_map>
 
 #include "level_zero/signals.h"
 
@@ -21,24 +20,26 @@ class MemoryPool {
 
   // From any thread. Blocks are aligned to 256 bytes. pooled: a kept block may be used, and this one kept.
   ze_result_t allocate(uint64_t bytes, bool pooled, uint64_t* out);
-  void free(uint64_t block);
+  void free(uint64_t block) noexcept;
   void trim() noexcept;
   uint64_t pooled_bytes();     // of all pooled blocks, free or not
   uint64_t allocated_bytes();  // of all blocks
 
  private:
+  using Kept = std::multimap<uint64_t, uint64_t>;  // size, address
   struct Block {
     uint64_t bytes = 0;
-    bool pooled = false;
+    Kept::node_type place;  // of a pooled block, so that freeing needs no memory
   };
+  using Blocks = std::map<uint64_t, Block>;  // by address
   ze_result_t obtain(uint64_t bytes, uint64_t* out);
 
   const std::shared_ptr<SharedContext> context_;
   const ze_device_handle_t device_;
   const uint64_t largest_, retain_bytes_;
   std::mutex mutex_;
-  std::unordered_map<uint64_t, Block> live_;  // by address; under mutex_, like the rest
-  std::multimap<uint64_t, uint64_t> kept_;    // free blocks: size, address
+  Blocks live_;  // under mutex_, like the rest
+  Kept kept_;    // free blocks
   uint64_t kept_bytes_ = 0, pooled_bytes_ = 0, allocated_bytes_ = 0;
 };
 
