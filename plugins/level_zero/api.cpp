@@ -13,7 +13,9 @@ namespace heddle::level_zero {
 namespace {
 
 constexpr const char* kLoader = "libze_loader.so.1";
-constexpr const char* kInstall = "; install Level Zero's loader (Debian: libze1) and Intel's driver for your GPU (intel-level-zero-gpu)";
+constexpr const char* kInstall =
+    "; install Level Zero's loader (Debian: libze1) and Intel's driver for your GPU (libze-intel-gpu1; in older releases "
+    "intel-level-zero-gpu)";
 
 stream::Found refused(uint32_t verdict, std::string reason) {
   stream::Found found;
@@ -62,10 +64,10 @@ stream::Found open(Api* api) {
     const std::string said = std::string("zeInit returned ") + (name ? name : "an unknown result");
     switch (started) {
       case ZE_RESULT_ERROR_UNINITIALIZED:
-        return refused(HEDDLE_PROBE_NO_DEVICE,
-                       said +
-                           ": no driver for a GPU was found; install intel-level-zero-gpu, and check that this user may "
-                           "open /dev/dri/renderD*");
+        return refused(HEDDLE_PROBE_NO_DEVICE, said +
+                                                   ": no driver for a GPU was found; install Intel's (libze-intel-gpu1; in older "
+                                                   "releases intel-level-zero-gpu), and check that this user may "
+                                                   "open /dev/dri/renderD*");
       case ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS:
         return refused(HEDDLE_PROBE_NO_PERMISSION, said + "; check that this user may open /dev/dri/renderD* (group render)");
       case ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE:
@@ -135,14 +137,14 @@ stream::Found open_loader(const Api** out) {
   return opened.found;
 }
 
-ze_result_t list_devices(const Api& api, std::vector<Place>* out) {
-  std::vector<ze_driver_handle_t> drivers;
 ze_driver_handle_t own_handle(const Api& api, ze_driver_handle_t driver) noexcept {
   void* own = nullptr;
   if (!api.zelLoaderTranslateHandle || api.zelLoaderTranslateHandle(ZEL_HANDLE_DRIVER, driver, &own) != ZE_RESULT_SUCCESS) return nullptr;
   return static_cast<ze_driver_handle_t>(own);
 }
 
+ze_result_t list_devices(const Api& api, std::vector<Place>* out) {
+  std::vector<ze_driver_handle_t> drivers;
   if (const ze_result_t bad =
           all_of([&](uint32_t* count, ze_driver_handle_t* handles) { return api.zeDriverGet(count, handles); }, &drivers))
     return bad;
