@@ -26,7 +26,8 @@ struct Settings {
   bool log = false;              // HEDDLE_ZE_LOG: one line on stderr for each command that runs
   std::string affinity;          // ZE_AFFINITY_MASK
   std::string opencl;            // HEDDLE_ZE_OPENCL: the OpenCL loader to open; "libOpenCL.so.1"
-  std::string platform;    // HEDDLE_ZE_PLATFORM: a part of the name of the OpenCL platform; empty: any, preferably one that takes SPIR-V itself
+  std::string
+      platform;  // HEDDLE_ZE_PLATFORM: a part of the name of the OpenCL platform; empty: any, preferably one that takes SPIR-V itself
   std::string translator;  // HEDDLE_ZE_LLVM_SPIRV: the program that makes LLVM bitcode of SPIR-V; "llvm-spirv-15"
 };
 
