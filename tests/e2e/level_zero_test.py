@@ -78,6 +78,23 @@ class LevelZero(HeddleTestCase):
                 expected = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, inputs)[0]
                 self.assert_close(np.load(self.folder / "y.npy"), expected, 1e-4, 1e-5)
 
+    def test_sin_cos_and_pow_on_a_device_without_doubles(self):
+        nodes = [onnx.helper.make_node("Sin", ["x"], ["s"]), onnx.helper.make_node("Cos", ["x"], ["c"]), onnx.helper.make_node("Pow", ["e", "x"], ["p"]),
+                 onnx.helper.make_node("Concat", ["s", "c", "p"], ["y"], axis=0)]
+        values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [count]) for name, count in (("x", 300), ("e", 300), ("y", 900))]
+        model = self.folder / "model.onnx"
+        graph = onnx.helper.make_graph(nodes, "graph", values[:2], values[2:])
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), model)
+        module = self.compile(model, "--target", "cpu,level_zero")
+        generator = np.random.default_rng(5)
+        x, e = (generator.uniform(low, high, 300).astype(np.float32) for low, high in ((-20, 20), (0.1, 9)))
+        np.save(self.folder / "x.npy", x)
+        np.save(self.folder / "e.npy", e)
+        self.succeed("run", module, "--device", "level_zero:0", "--input", f"x=@{self.folder}/x.npy", "--input", f"e=@{self.folder}/e.npy",
+                     "--output", f"@{self.folder}/y.npy", extra_environment=settings(HEDDLE_ZE_DOUBLES="0"))
+        wide_x, wide_e = x.astype(np.float64), e.astype(np.float64)
+        self.assert_close(np.load(self.folder / "y.npy"), np.concatenate([np.sin(wide_x), np.cos(wide_x), wide_e**wide_x]).astype(np.float32), 3e-7, 0)
+
     def test_a_module_on_the_cpu_and_on_level_zero(self):
         places = [argument for pattern in ("conv*=@gpu", "norm*=@gpu", "pool*=@gpu", "hidden=@host", "logits=@host") for argument in ("--place", pattern)]
         module = self.compile(DIGITS, "--target", "cpu,level_zero", "--slot", "@gpu=level_zero", "--slot", "@host=cpu", *places)

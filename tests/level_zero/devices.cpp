@@ -210,10 +210,11 @@ ze_result_t zeDeviceGetModuleProperties(ze_device_handle_t, ze_device_module_pro
   constexpr ze_device_fp_flags_t rounding =
       ZE_DEVICE_FP_FLAG_DENORM | ZE_DEVICE_FP_FLAG_INF_NAN | ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST | ZE_DEVICE_FP_FLAG_FMA;
   p->spirvVersionSupported = ZE_MAKE_VERSION(1, has_subgroups() ? 3 : 2);
-  p->flags = ZE_DEVICE_MODULE_FLAG_FP16 | ZE_DEVICE_MODULE_FLAG_FP64 | ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS;
+  p->flags = ZE_DEVICE_MODULE_FLAG_FP16 | ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS;
+  if (settings().doubles) p->flags |= ZE_DEVICE_MODULE_FLAG_FP64;
   p->fp16flags = rounding;
   p->fp32flags = rounding;
-  p->fp64flags = rounding;
+  p->fp64flags = settings().doubles ? rounding : 0;
   p->maxArgumentsSize = 2048;
   p->printfBufferSize = 0;
   memset(&p->nativeKernelSupported, 0, sizeof p->nativeKernelSupported);
