@@ -204,12 +204,19 @@ class Life(unittest.TestCase):
             module.refit(new)
             whole = time.monotonic() - started
             self.assertEqual(module(x).numpy()[0, 0], 1)
-            for when in (0.01, whole / 8):
-                self.assertLess(self.interrupted(when, lambda: module.refit(weights)), max(when + 0.2, whole * 0.7))
+            interrupted = 0
+            for when in (0.001, 0.01, whole / 8):
+                try:
+                    self.assertLess(self.interrupted(when, lambda: module.refit(weights)), max(when + 0.2, whole * 0.7))
+                    interrupted += 1
+                except AssertionError as over:
+                    if "not raised" not in str(over):  # else it was over before, as the first one took longer
+                        raise
                 # The old values; the new ones if the refit was all but over, as on a busy machine.
                 self.assertIn(module(x).numpy()[0, 0], (0, 1))
                 module.refit(new)
                 self.assertEqual(module(x).numpy()[0, 0], 1)
+            self.assertGreater(interrupted, 0)
             module.refit(weights)
             self.assertEqual(module(x).numpy()[0, 0], 0)
             self.interrupted(0.01, lambda: module.refit(new))
