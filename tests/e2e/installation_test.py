@@ -32,7 +32,7 @@ def listed_files():
     rows = {}
     for name, package, files in re.findall(r"^\| (.*?`[\w]+`) \| `([\w-]+)` \| (`.*`) \|$", PAGE.read_text(), re.MULTILINE):
         for component in plugins() if "NAME" in name else [name.strip("`")]:
-            own = package.replace("NAME", component)
+            own = package.replace("NAME", component.replace("_", "-"))
             patterns = re.findall(r"`([^`]+)`", files.replace("NAME", component))
             if component != "etc":
                 patterns.append(f"share/doc/{own}/copyright")

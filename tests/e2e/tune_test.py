@@ -133,7 +133,7 @@ class Tune(HeddleTestCase):
     def test_tune_has_the_flags_that_determine_kernels(self):
         flags = {command: set(re.findall(r"--[a-z][a-z-]*", self.succeed(command, "--help").stdout)) for command in ("compile", "run", "tune")}
         outputs = {"--params-out", "--annotate-affinity", "--tuned", "--no-cache", "--dump-after", "--dump-to", "--dump-code", "--report", "--ptxas", "--reproducer",
-                   "--explain"}
+                   "--explain", "--params-in-hashes"}
         self.assertEqual(flags["compile"] - flags["tune"] - outputs, set())
         self.assertLessEqual({"--params", "--params-over", "--device", "--input"} & flags["run"], flags["tune"])
 
@@ -186,7 +186,7 @@ class Tune(HeddleTestCase):
 
 class Plans(HeddleTestCase):
     """What a report says of each region: the plans of all strategies, which were taken, and who refused."""
-    STRATEGIES = {"cpu": ["pack", "depthwise", "winograd", "microkernel", "siblings", "attention", "rows", "output groups", "generic"],
+    STRATEGIES = {"cpu": ["pack", "depthwise", "winograd", "blocks", "microkernel", "siblings", "attention", "rows", "output groups", "generic"],
                   "cuda": ["attention", "rows", "gemv", "output groups", "generic"]}
 
     def report(self, *arguments):

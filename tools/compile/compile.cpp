@@ -33,7 +33,7 @@ namespace {
 struct Options {
   CompileFlags compile;
   std::string output, params_out, dump_after, dump_to, report, reproducer, ptxas, code, explain, progress = "auto", tuned;
-  bool annotate_affinity = false, no_cache = false, hashes_params_in = false, params_in_values = false;
+  bool annotate_affinity = false, no_cache = false, hashes_params_in = false;
 
   void declare(Flags& flags) {
     compile.add_model(flags);
@@ -47,9 +47,6 @@ struct Options {
         "FILE");
     flags.on("--params-in-hashes", hashes_params_in,
              "read the values of the weights that are left to files, and record their hashes for heddle run --check-hashes");
-    flags.on("--params-in-values", params_in_values,
-             "weights that are left to files become values when they are loaded, instead of staying in blocks of a GGUF file; files, "
-             "overlays and refits may then store them in other types");
     flags.text("--tuned", tuned, "kernel choices written by heddle tune, for the device that it measured", "FILE");
     flags.on("--no-cache", no_cache, "compile every kernel and store none in the cache");
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
@@ -233,8 +230,6 @@ int compile(const Arguments& arguments) {
   if (const std::string wrong = options.compile.check(); !wrong.empty()) return flags.misuse(wrong);
   if (options.hashes_params_in && options.compile.params_in.empty())
     return flags.misuse("--params-in-hashes is for --params-in, which is missing; other weights have hashes in any case");
-  if (options.params_in_values && options.compile.params_in.empty())
-    return flags.misuse("--params-in-values is for --params-in, which is missing; weights in the module are values");
   if (!options.explain.empty() && options.explain != "true" && options.explain != "json") {
     return flags.misuse("--explain=" + options.explain + ": json is the only other form");
   }
@@ -265,9 +260,8 @@ int compile(const Arguments& arguments) {
   const std::string to_stdout = "-";
   if (options.annotate_affinity) params.affinity_path = view(to_stdout);
   params.tuned_path = view(options.tuned);
-  params.flags = options.no_cache ? HEDDLE_COMPILE_NO_CACHE : 0;
+  if (options.no_cache) params.flags |= HEDDLE_COMPILE_NO_CACHE;
   if (options.hashes_params_in) params.flags |= HEDDLE_COMPILE_HASH_PARAMETER_FILES;
-  if (options.params_in_values) params.flags |= HEDDLE_COMPILE_PARAMETER_VALUES;
   params.progress = on_progress;
   params.warning = on_warning;
   params.context = &progress;

@@ -72,6 +72,10 @@ void CompileFlags::add_to(Flags& flags) {
               "leave the weights that this file has to it: their values are not needed, and heddle run takes them from it with --params; "
               "safetensors, the index of its shards, GGUF, IRPA, .npz or .npy; may be repeated",
               "[SCOPE=]FILE");
+  flags.on(
+      "--params-in-values", params_in_values,
+      "weights that are left to files become values when they are loaded, instead of staying in blocks of a GGUF file; files, overlays "
+      "and refits may then store them in other types");
   flags.texts("--param-name", param_names,
               "a weight has another name in the file of --params-in; with :transposed at the end, it is the transposed matrix; one * "
               "on each side stands for the same text; may be repeated",
@@ -83,6 +87,8 @@ void CompileFlags::add_to(Flags& flags) {
 }
 
 std::string CompileFlags::check() const {
+  if (params_in_values && params_in.empty())
+    return "--params-in-values is for --params-in, which is missing; weights in the module are values";
   for (const std::string& text : aliases) {
     if (text.find('=') == std::string::npos)
       return "--alias '" + text + "': expected INPUT=OUTPUT; --donate " + text + " lets the compiler look for an output";
@@ -110,6 +116,7 @@ CompileParams::CompileParams(const CompileFlags& flags) : scoped_files_(with_sco
   add_views(flags.param_names, parameter_names_);
   c.struct_size = sizeof(c);
   c.threads = static_cast<uint32_t>(flags.threads);
+  if (flags.params_in_values) c.flags |= HEDDLE_COMPILE_PARAMETER_VALUES;
   c.input_path = view(flags.model);
   c.targets = view(flags.target);
   c.math = view(flags.math);

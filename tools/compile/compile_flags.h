@@ -18,6 +18,7 @@ std::vector<NamedFile> with_shards(const NamedFile& file);
 struct CompileFlags {
   std::string model, target, math = "default", cache;
   std::vector<std::string> places, slots, aliases, donated, states, operators, params_in, param_names;
+  bool params_in_values = false;
   uint64_t threads = 0;
 
   // MODEL; then the others, which `help` of compile and tune list after their own.
