@@ -156,7 +156,7 @@ class StartedAtLoad(unittest.TestCase):
 
     def test_timeouts_and_cancellation_end_calls_that_have_not_begun(self):
         with self.opened() as module:
-            late, cancelled, kept = module.start(self.x, timeout=0.02), module.start(self.x), module.start(self.x)
+            late, cancelled, kept = module.start(self.x, timeout=0.001), module.start(self.x), module.start(self.x)
             cancelled.cancel()
             with self.assertRaisesRegex(heddle.CancelledError, "cancelled before the parameters of '.*' were loaded"):
                 cancelled.result()

@@ -46,7 +46,7 @@ struct Options {
         "floating-point or 8- or 16-bit type with a dimension, and what belongs to quantization",
         "FILE");
     flags.on("--params-in-hashes", hashes_params_in,
-             "read the values of the weights that are left to files, and record their hashes for heddle run --check-hashes");
+             "read the values of the weights that are left to files, and record their hashes, which heddle run checks on request");
     flags.text("--tuned", tuned, "kernel choices written by heddle tune, for the device that it measured", "FILE");
     flags.on("--no-cache", no_cache, "compile every kernel and store none in the cache");
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
