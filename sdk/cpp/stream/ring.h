@@ -63,7 +63,7 @@ class Ring {
     uint64_t bytes = 0;
     bool registered = false;
     bool allocated = false;  // by the vendor, for one that does not register memory
-    Event event = nullptr;  // recorded after the copies of a round
+    Event event = nullptr;   // recorded after the copies of a round
   };
   class Move;
   Result prepare(uint64_t slots, const Plan& plan);
