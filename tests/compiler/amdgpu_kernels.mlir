@@ -11,8 +11,8 @@
 // REPORT: shared_memory_bytes: {{[1-9]}}
 // REPORT: kernel: k4_matmul, strategy: gemv
 // REPORT: shared_memory_bytes: {{[1-9]}}
-// REPORT: kernel: k5_conv, strategy: generic
-// REPORT: kernel: k6_matmul, strategy: generic
+// REPORT: kernel: k5_conv, strategy: tiles
+// REPORT: kernel: k6_matmul, strategy: tiles
 
 // RUN: %llvm/llvm-objdump -d --no-show-raw-insn %t.code/amdgpu_kernels.gfx90a.hsaco | FileCheck %s --check-prefixes=CODE,GFX9
 // RUN: %llvm/llvm-objdump -d --no-show-raw-insn %t.code/amdgpu_kernels.gfx942.hsaco | FileCheck %s --check-prefixes=CODE,GFX9
@@ -40,7 +40,12 @@
 // CODE: s_barrier
 // CODE: s_endpgm
 // CODE-LABEL: <k5_conv>:
-// CODE: global_load
+// GFX9: v_mfma_f32_16x16x4{{_?}}f32
+// RDNA: v_{{.*}}fma{{.*}}_f32
+// CODE: s_endpgm
+// CODE-LABEL: <k6_matmul>:
+// GFX9: v_mfma_f32_16x16x16{{.*}}bf16
+// RDNA: v_wmma_f32_16x16x16_bf16
 // CODE: s_endpgm
 // CODE-NOT: <unknown>
 func.func @main(%a: tensor<8x96xf16>, %b: tensor<8x96xf16>, %q: tensor<?x24xi8, #tx.dims<()[s0] -> (s0, 24)>>,
