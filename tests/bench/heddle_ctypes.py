@@ -5,6 +5,7 @@ Used by the benchmarks, where Heddle and another runtime must take turns in one 
 data. Not the Python package; every struct here mirrors one of the header.
 """
 import ctypes
+import json
 import os
 import pathlib
 
@@ -17,6 +18,7 @@ TYPES = {np.dtype(name): code for name, code in (
 try:
     import ml_dtypes
     TYPES[np.dtype(ml_dtypes.bfloat16)] = 0x100D
+    TYPES[np.dtype(ml_dtypes.float8_e4m3fn)], TYPES[np.dtype(ml_dtypes.float8_e5m2)] = 0x0810, 0x0811
 except ImportError:  # NumPy by itself has no such type
     pass
 DTYPES = {code: dtype for dtype, code in TYPES.items()}
@@ -131,10 +133,10 @@ class Library:
             self.plain("heddle_status_free", status)
             raise RuntimeError(f"{name}: {message}")
 
-    def compile(self, compiler, model, module, target="cpu", flags=1, dump_after="", dump_path=""):
+    def compile(self, compiler, model, module, target="cpu", flags=1, dump_after="", dump_path="", cache="", threads=0):
         """heddle_compile of libheddle_compiler, by default without its cache."""
-        params = CompileParams(struct_size=ctypes.sizeof(CompileParams), input_path=String(model), output_path=String(module), targets=String(target),
-                               dump_after=String(dump_after), dump_path=String(dump_path), flags=flags)
+        params = CompileParams(struct_size=ctypes.sizeof(CompileParams), threads=threads, input_path=String(model), output_path=String(module),
+                               targets=String(target), dump_after=String(dump_after), dump_path=String(dump_path), flags=flags, cache_path=String(cache))
         compiler.heddle_compile.restype = ctypes.c_void_p
         status = compiler.heddle_compile(ctypes.byref(params))
         if status:
@@ -320,6 +322,9 @@ class Module:
 
     def instance(self, device="", parameters=()):
         return Instance(self, device, parameters)
+
+    def report(self):
+        return json.loads(self.library.report("heddle_module_report", self.handle))
 
 
 class Runtime:

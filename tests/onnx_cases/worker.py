@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The child process of onnx_cases.py: compiles and runs one case after the other, so that a crash is the failure of one case. Reads a JSON object per
+line from stdin and answers with one per line."""
+import ctypes
+import json
+import os
+import pathlib
+import sys
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "bench"))
+import cases
+import compare
+import heddle_ctypes
+import reasons
+
+
+class NotPossible(Exception):
+    pass
+
+
+def share_of_nodes(report, operators):
+    """Counts of nodes: in generated kernels, in operations that are called on the host, and in neither, such as views and what is known when the model
+    is compiled."""
+    kernels, calls = set(), set()
+    for region in report["compiler_report"]["regions"]:
+        (kernels if region.get("kernel") else calls).update(op.get("node") for op in region.get("ops", ()))
+    kernels &= operators.keys()
+    calls = calls & operators.keys() - kernels
+    return {"kernels": len(kernels), "host": len(calls), "neither": len(operators) - len(kernels) - len(calls)}
+
+
+class Worker:
+    def __init__(self, settings):
+        self.settings = settings
+        self.runtime = heddle_ctypes.Runtime(settings["config"])
+        self.compiler = None
+        if not settings["only_run"]:
+            self.compiler = ctypes.CDLL(str(heddle_ctypes.library_path().with_name("libheddle_compiler.so")))
+
+    def compile(self, name, folder, module):
+        """The case and its counts of nodes; throws RuntimeError with the compiler's message."""
+        cache = self.settings["kernels"]
+        self.runtime.library.compile(self.compiler, folder / "model.onnx", module, target=self.settings["target"], flags=0 if cache else 1,
+                                     cache=cache or "", threads=1)
+        case = cases.read_case(folder)
+        return case, share_of_nodes(self.runtime.open(module).report(), cases.node_names(case["model"]))
+
+    def run(self, module, case):
+        function = self.runtime.open(module).instance(self.settings["device"]).function()
+        if function.argument_count != len(case["inputs"]):
+            raise NotPossible(f"the function has {function.argument_count} arguments, and the case {len(case['inputs'])}")
+        for value in case["inputs"]:
+            if not isinstance(value, np.ndarray) or value.dtype not in heddle_ctypes.TYPES:
+                raise NotPossible(f"no argument can be {'of type ' + value.dtype.name if isinstance(value, np.ndarray) else type(value).__name__}")
+        call, results = function.prepare(*case["inputs"])
+        return [result.numpy() for result in results]
+
+    def answer(self, name, folder, module):
+        """{verdict, reasons, message, nodes}"""
+        found = {"verdict": "failed", "reasons": [], "message": "", "nodes": None}
+
+        def failed(kind, message):
+            found.update(reasons=kind if isinstance(kind, list) else [kind], message=(str(message).splitlines() or [""])[0].split("; the model is '")[0][:2000])
+            return found
+
+        if self.settings["only_run"]:
+            case = cases.read_values(folder / "values.npz")
+            found["nodes"] = json.loads((folder / "nodes.json").read_text())
+        else:
+            try:
+                case, found["nodes"] = self.compile(name, folder, module)
+            except RuntimeError as error:
+                return failed(reasons.of_compiler(str(error)), error)
+            if self.settings["modules"]:
+                cases.write_values(case, module.parent / "values.npz")
+                (module.parent / "nodes.json").write_text(json.dumps(found["nodes"]))
+        if self.settings["device"] != "none":
+            try:
+                wrong = compare.verdict(name, self.run(module, case), case)
+            except RuntimeError as error:
+                return failed(f"run: {reasons.general(str(error))}", error)
+            except NotPossible as error:
+                return failed(f"run: {reasons.general(str(error))}", error)
+            if wrong:
+                return failed(wrong[0], wrong[1])
+        found["verdict"] = "passed"
+        return found
+
+
+def main():
+    # What libraries print must not become an answer.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    worker = Worker(json.loads(sys.argv[1]))
+    print(json.dumps("ready"), file=answers, flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            answer = worker.answer(asked["name"], pathlib.Path(asked["folder"]), pathlib.Path(asked["module"]))
+        except Exception as error:  # of this program, not of the case: the command fails
+            answer = {"error": f"{asked['name']}: {type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
