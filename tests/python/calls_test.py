@@ -404,6 +404,8 @@ class Calls(unittest.TestCase):
         self.assertGreaterEqual(memory.reserved, memory.allocated)
         self.assertGreaterEqual(memory.allocated, memory.requested)
         self.assertEqual(sum(memory.holders.values()), memory.requested)
+        counts = module.statistics()["devices"][0]["driver_counts"]
+        self.assertEqual((memory.driver_reserved, memory.reserved), (counts["bytes_reserved"], counts["bytes_allocated"]))
 
     def test_a_tensor_of_a_device_is_for_functions_of_all_modules(self):
         x = np.arange(4, dtype="f4")

@@ -50,6 +50,7 @@ class DeviceMemory:
     requested       what tensors, weights and intermediate values take
     allocated       the same, rounded up by the allocator
     reserved        what the allocator holds of the driver
+    driver_reserved what the driver holds of the system beyond that: the rest of its own pool, memory for copies
     peak_requested  the most that was requested at once; likewise peak_reserved
     holders         what is requested, by its owner
     """
@@ -58,6 +59,7 @@ class DeviceMemory:
     requested: int
     allocated: int
     reserved: int
+    driver_reserved: int
     peak_requested: int
     peak_reserved: int
     holders: dict[str, int]
@@ -65,5 +67,6 @@ class DeviceMemory:
 
 def memory_of(report: dict[str, Any]) -> DeviceMemory:
     pool = report["pool"]
-    return DeviceMemory(report["device"], pool["requested"], pool["allocated"], pool["bytes_reserved"], pool["peak_requested"], pool["peak_reserved"],
+    return DeviceMemory(report["device"], pool["requested"], pool["allocated"], pool["bytes_reserved"],
+                        report["driver_counts"]["bytes_reserved"], pool["peak_requested"], pool["peak_reserved"],
                         {holder["owner"]: holder["requested"] for holder in pool["holders"]})
