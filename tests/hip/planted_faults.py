@@ -59,7 +59,7 @@ class Builder:
         self.build, self.folder = build, folder
         names = [HIP + name for name in ("plugin.cpp", "api.cpp", "errors.cpp", "backend.cpp", "code.cpp")]
         self.sources = names + sorted(STREAM + path.name for path in (ROOT / STREAM).glob("*.cpp"))
-        self.archives = [next(build.rglob(name)) for name in ("libheddle_sdk_cpp.a", "libheddle_hip_code_object.a")]
+        self.archives = [build / "lib" / name for name in ("libheddle_sdk_cpp.a", "libheddle_hip_code_object.a")]
 
     def compile(self, source, target):
         includes = ("sdk/include", "sdk/cpp", "plugins", ".")
