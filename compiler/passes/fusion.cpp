@@ -109,6 +109,7 @@ void Fuser::place(Operation* op) {
     open(op);
     return;
   }
+  if (goes_on_with_attention(op)) return;
   Group* best = nullptr;
   for (Value operand : op->getOperands()) {
     Group* candidate = producer(operand);
@@ -290,6 +291,7 @@ bool Fuser::can_join(Group& group, Value value, Operation* op) {
   if (group.output != value.getDefiningOp()) return false;
   if (!value.hasOneUse()) return refuse("MultipleUses", group, op);
   if (tx::is_contraction(group.root) && llvm::isa<tx::TransposeOp>(group.output)) return refuse("DataMovement", group, op);
+  if (group.attends) return false;                                          // goes_on_with_attention has said why
   if (group.has_rows) return refuse("IterationDomainMismatch", group, op);  // it has all ops that go on with its rows
   if (is_root(group.root) && !is_map(group.root)) {
     if (!group.root->hasTrait<tx::TakesEpilogue>()) return refuse("NoEpilogue", group, op);

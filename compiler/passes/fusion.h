@@ -133,6 +133,8 @@ class Fuser {
   // Adds ops that move or compute elements only for the group. For parts that are joined or sliced, every element is computed for each part, so there
   // may be only a few.
   void absorb_movement(Group& group, std::vector<Group*>& absorbed, bool with_parts);
+  // An element-wise op that is the only reader of such a group's result, as in the quantization of results.
+  bool goes_on_with_attention(mlir::Operation* op);
   // A transpose that is the only reader of such a group's result.
   bool ends_attention(tx::TransposeOp transpose, std::string& why_not);
 

@@ -141,6 +141,29 @@ void Fuser::absorb_movement(Group& group, std::vector<Group*>& absorbed, bool wi
   }
 }
 
+bool Fuser::goes_on_with_attention(Operation* op) {
+  Group* group = nullptr;
+  for (Value operand : op->getOperands()) {
+    Group* other = producer(operand);
+    if (!other || other->output != operand.getDefiningOp()) continue;
+    if (other->attends && !group) {
+      group = other;
+    } else if (operand.hasOneUse() && llvm::all_of(other->ops, tx::is_elementwise)) {
+      return false;  // the two make one region
+    }
+  }
+  if (!group || !group->output->getResult(0).hasOneUse()) return false;
+  Group wider = *group;
+  wider.ops.insert(op);
+  wider.output = op;
+  wider.reads = reads_with(*group, op);
+  if (wider.reads.size() > most_reads_) return refuse("TooManyBindings", *group, op);
+  std::string reason;
+  if (!has_kernel(wider, &reason)) return refuse("NoKernel", *group, op, reason);
+  replace(*group, std::move(wider), {});
+  return true;
+}
+
 bool Fuser::ends_attention(tx::TransposeOp transpose, std::string& why_not) {
   Group* group = producer(transpose.getInput());
   if (!group || !group->attends || group->output != transpose.getInput().getDefiningOp() || !transpose.getInput().hasOneUse()) return false;

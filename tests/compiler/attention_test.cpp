@@ -57,6 +57,46 @@ std::string attention(const Shape& s, const std::string& element, bool causal) {
   return region_text({q, k, v, mask}, {out}, body, "", is_known ? std::vector<std::string>() : std::vector<std::string>{"b", "m", "n"});
 }
 
+// The same without a mask, of operands and results that are quantized to `integers`, as DequantizeLinear and QuantizeLinear have it: (x - 3) * scale,
+// and round(y / 0.02) + 3. Queries that are not quantized, as those of a decoder whose keys and values are cached, give results that are not.
+std::string quantized_attention(const Shape& s, const std::string& element, const std::string& integers, bool with_queries) {
+  auto [b, h, m, n, d, c] = s;
+  auto t = [&](std::initializer_list<int64_t> extents, const std::string& of) { return "tensor<" + type(extents, of) + ">"; };
+  auto repeated = [&](const std::string& name, const std::string& value, const std::string& to) {
+    return "\n%" + name + "0 = tx.constant dense<" + value + "> : tensor<" + element + ">\n%" + name + " = tx.broadcast %" + name +
+           "0 {dimensions = array<i64>} : tensor<" + element + "> -> " + to;
+  };
+  auto real = [&](const std::string& name, int operand, const std::string& scale, std::initializer_list<int64_t> extents) {
+    const std::string to = t(extents, element);
+    return "\n%" + name + "i = tx.cast %" + std::to_string(operand) + " : " + t(extents, integers) + " -> " + to +
+           repeated(name + "z", "3.0", to) + "\n%" + name + "d = tx.sub %" + name + "i, %" + name + "z : " + to +
+           repeated(name + "s", scale, to) + "\n%" + name + "r = tx.mul %" + name + "d, %" + name + "s : " + to;
+  };
+  const std::string scores = t({b, h, m, n}, element), results = t({b, h, m, c}, element), stored = with_queries ? integers : element;
+  std::string body = with_queries ? real("q", 0, "0.02", {b, m, h, d}) + "\n" : std::string();
+  body += "%q = tx.transpose " + std::string(with_queries ? "%qr" : "%0") +
+          " {permutation = array<i64: 0, 2, 1, 3>} : " + t({b, m, h, d}, element) + " -> " + t({b, h, m, d}, element) +
+          real("k", 1, "0.01", {b, n, h, d}) +
+          "\n%k = tx.transpose %kr {permutation = array<i64: 0, 2, 3, 1>} : " + t({b, n, h, d}, element) + " -> " +
+          t({b, h, d, n}, element) + real("v", 2, "0.03", {b, n, h, c}) +
+          "\n%v = tx.transpose %vr {permutation = array<i64: 0, 2, 1, 3>} : " + t({b, n, h, c}, element) + " -> " +
+          t({b, h, n, c}, element) + "\n%s = tx.matmul %q, %k : " + t({b, h, m, d}, element) + ", " + t({b, h, d, n}, element) + " -> " +
+          scores + "\n%w = tx.softmax %s {axis = 3 : i64} : " + scores + "\n%o = tx.matmul %w, %v : " + scores + ", " +
+          t({b, h, n, c}, element) + " -> " + results;
+  if (with_queries) {
+    body += repeated("os", "0.02", results) + "\n%od = tx.div %o, %os : " + results + "\n%or = tx.round %od : " + results +
+            repeated("oz", "3.0", results) + "\n%oa = tx.add %or, %oz : " + results + "\n%y = tx.cast %oa : " + results + " -> " +
+            t({b, h, m, c}, stored);
+  } else {
+    body += "\n%y = tx.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : " + results + " -> " + t({b, m, h, c}, stored);
+  }
+  const std::string out = with_queries ? type({b, h, m, c}, stored) : type({b, m, h, c}, stored);
+  bool is_known = b >= 0 && m >= 0 && n >= 0;
+  return region_text({type({b, m, h, d}, with_queries ? integers : element), type({b, n, h, d}, integers), type({b, n, h, c}, integers)},
+                     {out}, body + "\ntx.yield %y : tensor<" + out + ">", "",
+                     is_known ? std::vector<std::string>() : std::vector<std::string>{"b", "m", "n"});
+}
+
 CheckOptions options_of(double tolerance) {
   CheckOptions options;
   options.strategy = "attention";
@@ -269,6 +309,31 @@ TEST(Attention, LeavesOutKeysThatNoQuerySees) {
   }
 }
 
+// Quantized results may differ by 1, where they are about in the middle between two.
+CheckOptions options_of_integers(const std::string& integers, bool with_queries, double tolerance) {
+  CheckOptions options = options_of(with_queries ? 1 : tolerance);
+  const auto range = integers == "i8" ? std::make_pair(-128.0, 127.0) : std::make_pair(0.0, 255.0);
+  options.ranges = {with_queries ? range : std::make_pair(-2.0, 2.0), range, range};
+  if (with_queries) options.relative = 0;
+  return options;
+}
+
+TEST(Attention, ReadsAndStoresIntegers) {
+  for (const char* integers : {"i8", "ui8"}) {
+    for (bool with_queries : {true, false}) {
+      for (const Shape& s : {Shape{2, 3, 16, 16, 8, 8}, {1, 2, 7, 197, 24, 40}, {1, 2, 65, 70, 64, 64}}) {
+        SCOPED_TRACE(integers + std::string(" ") + std::to_string(s.queries));
+        check_region(quantized_attention(s, "f32", integers, with_queries), options_of_integers(integers, with_queries, 2e-5));
+      }
+      check_region(quantized_attention({1, 2, 20, 50, 16, 16}, "f16", integers, with_queries),
+                   options_of_integers(integers, with_queries, 2e-2));
+    }
+  }
+  CheckOptions options = options_of_integers("i8", true, 0);
+  options.symbols = {2, 7, 130};
+  check_region(quantized_attention({s0, 2, s1, s2, 24, 40}, "f32", "i8", true), options);
+}
+
 // In the interpreter of tests/amdgpu: some of the cases above, or many more with HEDDLE_AMDGPU_CASES=all.
 TEST(Attention, RunsOnAmdGpus) {
   const char* cases = getenv("HEDDLE_AMDGPU_CASES");
@@ -282,7 +347,24 @@ TEST(Attention, RunsOnAmdGpus) {
   check(attention({1, 2, 33, 70, 24, 40}, "f32", false), 1e-5);
   check(attention({1, 1, 20, 128, 64, 64}, "f16", true), 4e-3);
   check(causal(1, 70, 70, -3, "bf16", "-3.3895e+38", true), 3e-2);
+  auto check_integers = [](const Shape& s, const char* element, const char* integers, bool with_queries, double tolerance) {
+    SCOPED_TRACE(element + std::string(" ") + integers);
+    CheckOptions options = options_of_integers(integers, with_queries, tolerance);
+    options.on_amdgpu = true;
+    check_region(quantized_attention(s, element, integers, with_queries), options);
+  };
+  check_integers({1, 1, 20, 70, 32, 24}, "f32", "i8", true, 0);
+  check_integers({1, 1, 5, 70, 64, 32}, "f16", "i8", false, 2e-2);
   if (!runs_all) return;
+  for (const char* integers : {"i8", "ui8"}) {
+    for (const Shape& s : {Shape{2, 3, 16, 16, 8, 8}, {1, 2, 7, 197, 24, 40}, {1, 1, 65, 130, 64, 64}, {2, 1, 1, 33, 16, 16}}) {
+      for (bool with_queries : {true, false}) {
+        check_integers(s, "f32", integers, with_queries, 2e-5);
+        check_integers(s, "f16", integers, with_queries, 2e-2);
+        check_integers(s, "bf16", integers, with_queries, 0.15);
+      }
+    }
+  }
   for (const Shape& s : {Shape{2, 3, 16, 16, 8, 8},
                          {1, 2, 128, 128, 64, 64},
                          {1, 2, 7, 197, 24, 40},

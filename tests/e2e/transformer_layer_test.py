@@ -121,6 +121,20 @@ class LlamaLayer(Layer):
                            "sin": (1, 1, SEQUENCE, SIZE)}, last)
 
 
+def attention_of_integers():
+    """Queries, keys, values and results are of 8 bits; the arithmetic is in f32."""
+    layer = Layer()
+    zero = layer.constant(np.array(3, np.int8))
+    queries, keys, values = (layer.node("Transpose", layer.node("DequantizeLinear", name, layer.number(scale), zero), perm=order)
+                             for name, scale, order in (("q", 0.02, [0, 2, 1, 3]), ("k", 0.01, [0, 2, 3, 1]), ("v", 0.03, [0, 2, 1, 3])))
+    weights = layer.node("Softmax", layer.node("MatMul", queries, keys), axis=-1)
+    results = layer.node("Transpose", layer.node("MatMul", weights, values), perm=[0, 2, 1, 3])
+    last = layer.node("QuantizeLinear", results, layer.number(0.02), zero)
+    infos = [helper.make_tensor_value_info(name, TensorProto.INT8, (BATCH, SEQUENCE, HEADS, SIZE)) for name in ("q", "k", "v", last)]
+    graph = helper.make_graph(layer.nodes, "attention", infos[:-1], infos[-1:], layer.weights)
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 14)])
+
+
 class TransformerLayer(HeddleTestCase):
     def regions_of(self, model, module):
         """Of the function, in order, and the strategy of each kernel."""
@@ -161,3 +175,25 @@ class TransformerLayer(HeddleTestCase):
         mask = np.triu(np.full((SEQUENCE, SEQUENCE), -np.inf, np.float32), 1)[None, None]
         self.check_values(model, module, {"x": np.random.default_rng(2).standard_normal((BATCH, SEQUENCE, HIDDEN), np.float32), "mask": mask,
                                           "cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)})
+
+    def test_attention_of_integers_is_one_kernel(self):
+        model, module = self.folder / "attention.onnx", self.folder / "attention.heddle"
+        onnx.save(attention_of_integers(), model)
+        report = json.loads(self.succeed("compile", model, "-o", module, "--target", "cpu,cuda,hip", "--explain=json").stdout)
+        self.assertEqual({kernel["family"]: kernel["strategy"] for kernel in report["kernels"]},
+                         {"cpu": "attention", "cuda": "attention", "hip": "attention"})
+        self.assertEqual(len(report["kernels"]), 3)
+        random = np.random.default_rng(2)
+        inputs = {name: random.integers(-128, 128, (BATCH, SEQUENCE, HEADS, SIZE), np.int8) for name in ("q", "k", "v")}
+        for name, array in inputs.items():
+            np.save(self.folder / f"{name}.npy", array)
+        self.succeed("run", module, "--device", "cpu", *(part for name in inputs for part in ("--input", f"{name}=@{self.folder / name}.npy")),
+                     "--output", f"@{self.folder}/y.npy")
+        # ONNX Runtime's optimizer makes an invalid graph of this one.
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        expected = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, inputs)[0]
+        results = np.load(self.folder / "y.npy")
+        self.assertEqual(results.dtype, np.int8)
+        self.assertLessEqual(np.abs(results.astype(np.int32) - expected).max(), 1)  # those in the middle between two
+        self.assertLess((results != expected).mean(), 0.01)
