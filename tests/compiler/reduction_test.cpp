@@ -314,5 +314,44 @@ TEST(Rows, HaveElementsOfEachType) {
   }
 }
 
+// Rows of `integers` that become numbers, x * 0.02, and results that become integers, round(y / scale), as DequantizeLinear and QuantizeLinear have it.
+// `ops` make %y, which is of `result`, of %x; %1 is a row in f32.
+std::string of_integers(const std::string& integers, const std::string& result, const std::string& scale, const std::string& ops) {
+  auto tensor = [](const std::string& shape, const std::string& of) { return "tensor<" + shape + of + ">"; };
+  auto repeated = [&](const std::string& name, const std::string& value, const std::string& shape) {
+    return "%" + name + "0 = tx.constant dense<" + value + "> : tensor<f32>\n%" + name + " = tx.broadcast %" + name +
+           "0 {dimensions = array<i64>} : tensor<f32> -> " + tensor(shape, "f32") + "\n";
+  };
+  const std::string rows = tensor("3x70x", "f32"), stored = tensor(result, integers), made = tensor(result, "f32");
+  return region_text({"3x70x" + integers, "70xf32"}, {result + integers},
+                     "%c = tx.cast %0 : " + tensor("3x70x", integers) + " -> " + rows + "\n" + repeated("t", "0.02", "3x70x") +
+                         "%x = tx.mul %c, %t : " + rows + "\n" + ops + repeated("u", scale, result) + "%d = tx.div %y, %u : " + made +
+                         "\n%r = tx.round %d : " + made + "\n%i = tx.cast %r : " + made + " -> " + stored + "\ntx.yield %i : " + stored);
+}
+
+// Results may differ by 1, where they are about in the middle between two.
+TEST(Rows, ReadAndStoreIntegers) {
+  CheckOptions options;
+  options.strategy = "rows";
+  options.relative = 0;
+  options.absolute = 1;
+  const std::string rows = "tensor<3x70xf32>", column = "tensor<3xf32>";
+  const std::string normalized =
+      "%m = tx.reduce mean %x {axes = array<i64: 1>} : " + rows + " -> " + column +
+      "\n%b = tx.broadcast %m {dimensions = array<i64: 0>} : " + column + " -> " + rows + "\n%e = tx.sub %x, %b : " + rows +
+      "\n%q = tx.mul %e, %e : " + rows + "\n%v = tx.reduce mean %q {axes = array<i64: 1>} : " + rows + " -> " + column +
+      "\n%w = tx.rsqrt %v : " + column + "\n%wb = tx.broadcast %w {dimensions = array<i64: 0>} : " + column + " -> " + rows +
+      "\n%n = tx.mul %e, %wb : " + rows + "\n%g = tx.broadcast %1 {dimensions = array<i64: 1>} : tensor<70xf32> -> " + rows +
+      "\n%y = tx.mul %n, %g : " + rows + "\n";
+  for (const char* integers : {"i8", "ui8"}) {
+    SCOPED_TRACE(integers);
+    options.ranges = {std::string(integers) == "i8" ? std::make_pair(-128.0, 127.0) : std::make_pair(0.0, 255.0), {-2, 2}};
+    check_region(of_integers(integers, "3x70x", "0.001", "%y = tx.softmax %x {axis = 1 : i64} : " + rows + "\n"), options);
+    check_region(of_integers(integers, "3x70x", "0.03", normalized), options);
+    check_region(of_integers(integers, "3x", "0.03", "%y = tx.reduce mean %x {axes = array<i64: 1>} : " + rows + " -> " + column + "\n"),
+                 options);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::tests
