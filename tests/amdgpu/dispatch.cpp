@@ -120,10 +120,13 @@ void check_registers(Wave& w, const Instruction& i) {
   if (i.scalar_limit > k.sgprs_allocated)
     fault("s" + std::to_string(i.scalar_limit - 1) + " is not among the " + std::to_string(k.sgprs_allocated) +
           " scalar registers of the kernel");
+  if (w.vector_queue.empty() && w.lds_queue.empty() && w.scalar_queue.empty()) return;  // nothing is pending
   bool in_order = i.memo.in_order;
   for (const Range& range : i.reads) {
     Range r = range;
     if ((r.first & 0x8000) != 0) r.first = static_cast<uint16_t>((r.first & 0x7fff) + k.accum_offset);
+    const uint8_t* first = r.scalar ? &w.scalar_pending[r.first] : &w.vector_pending[r.first];
+    if (std::all_of(first, first + r.count, [](uint8_t pending) { return pending == 0; })) continue;
     for (unsigned n = r.first; n < unsigned{r.first} + r.count; ++n) {
       const uint8_t pending = r.scalar ? w.scalar_pending[n] : w.vector_pending[n];
       if (pending == 0 || (in_order && !r.scalar && pending < 16)) continue;
@@ -137,9 +140,18 @@ struct Launch {
   Machine& machine;
   uint64_t dispatch_address, kernarg_address, scratch_base, next_scratch = 0;
 
+  std::vector<std::unique_ptr<Wave>> spare = {};  // that have ended, for their memory
+
   std::unique_ptr<Group> group(const std::array<uint32_t, 3>& id);
   void initialize(Wave& w, const std::array<uint32_t, 3>& size);
 };
+
+void fill(std::vector<std::byte>& bytes, Random& random) {
+  for (size_t at = 0; at < bytes.size(); at += 8) {
+    const uint64_t noise = random.next();
+    std::memcpy(&bytes[at], &noise, std::min<size_t>(8, bytes.size() - at));
+  }
+}
 
 std::unique_ptr<Group> Launch::group(const std::array<uint32_t, 3>& id) {
   const Dispatch& d = machine.dispatch;
@@ -150,11 +162,18 @@ std::unique_ptr<Group> Launch::group(const std::array<uint32_t, 3>& id) {
   Group& g = *result;
   g.id = id;
   g.lds.resize(machine.kernel.lds_bytes + d.dynamic_lds_bytes);
-  for (std::byte& b : g.lds) b = static_cast<std::byte>(machine.random.next());
+  fill(g.lds, machine.random);
   if (machine.options.check_races) g.lds_words.resize(g.lds.size() / 4 + 1);
   const unsigned items = size[0] * size[1] * size[2], wave_size = machine.kernel.wave_size;
   for (unsigned first = 0; first < items; first += wave_size) {
     auto wave = std::make_unique<Wave>();
+    if (!spare.empty()) {
+      wave->vectors.swap(spare.back()->vectors);
+      wave->vector_queue.take(spare.back()->vector_queue);
+      wave->lds_queue.take(spare.back()->lds_queue);
+      wave->scalar_queue.take(spare.back()->scalar_queue);
+      spare.pop_back();
+    }
     wave->machine = &machine;
     wave->group = &g;
     wave->index = first / wave_size;
@@ -176,8 +195,12 @@ void Launch::initialize(Wave& w, const std::array<uint32_t, 3>& size) {
   for (uint32_t& s : w.scalars) s = static_cast<uint32_t>(random.next());
   const unsigned registers = std::max(k.vgprs_allocated, 4u);
   w.vectors.resize(size_t{registers} * 64 + 64);
-  uint64_t noise = random.next();
-  for (uint32_t& v : w.vectors) v = static_cast<uint32_t>((noise = noise * 6364136223846793005 + 1442695040888963407) >> 32);
+  auto noise = static_cast<uint32_t>(random.next());
+  for (uint32_t& v : w.vectors) {
+    uint32_t x = noise += 0x9e3779b9;
+    x = (x ^ x >> 16) * 0x7feb352d;
+    v = (x ^ x >> 15) * 0x846ca68b;
+  }
   w.vector_pending.assign(registers + 64, 0);
   w.scc = (random.next() & 1) != 0;
   w.pc = k.entry;
@@ -185,7 +208,7 @@ void Launch::initialize(Wave& w, const std::array<uint32_t, 3>& size) {
   if (w.size == 32) w.scalars[kExec + 1] = 0;
   w.set_mode((k.rsrc1 >> 12 & 0xff) | (machine.gfx12 ? 1u << 8 : (k.rsrc1 >> 21 & 1) << 8 | (k.rsrc1 >> 23 & 1) << 9));
   w.scratch.resize(size_t{k.private_bytes} * w.size);
-  for (std::byte& b : w.scratch) b = static_cast<std::byte>(random.next());
+  fill(w.scratch, random);
   const uint64_t scratch_offset = next_scratch;
   next_scratch += (w.scratch.size() + 1023) / 1024 * 1024;
   w.scratch_base = scratch_base + scratch_offset;
@@ -372,7 +395,10 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
         for (const auto& w : g.waves) {
           if (w->state == Wave::Barrier) running = w.get();
         }
-        if (!release_barrier(machine, g)) resident.erase(resident.begin() + static_cast<ptrdiff_t>(chosen));
+        if (release_barrier(machine, g)) continue;
+        running = nullptr;
+        for (auto& w : g.waves) launch.spare.push_back(std::move(w));
+        resident.erase(resident.begin() + static_cast<ptrdiff_t>(chosen));
         continue;
       }
       size_t pick = machine.random.below(runnable);

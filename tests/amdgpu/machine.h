@@ -2,10 +2,10 @@
 // The state of the interpreter: decoded instructions, waves, workgroups, memory operations on their way. For the files of this directory only.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -28,7 +28,7 @@ struct Fault : std::runtime_error {
 // How the bits of an operand are interpreted. Tells the width, and what neg, abs and constants mean.
 enum class Type : uint8_t { None, F16, B16, I16, U16, F32, B32, I32, U32, F64, B64, I64, U64, PackedF16, PackedI16, PackedF32 };
 
-inline unsigned registers_of(Type type) {
+constexpr unsigned registers_of(Type type) {
   switch (type) {
     case Type::None:
       return 0;
@@ -42,7 +42,7 @@ inline unsigned registers_of(Type type) {
       return 1;
   }
 }
-inline bool is_half(Type type) {
+constexpr bool is_half(Type type) {
   return type == Type::F16 || type == Type::B16 || type == Type::I16 || type == Type::U16;
 }
 
@@ -89,6 +89,9 @@ struct Mode {
 // One operation of all lanes. Inactive lanes are computed, too, and not written.
 using Loop = void (*)(const Mode& mode, unsigned lanes, uint64_t* out, const uint64_t* a, const uint64_t* b, const uint64_t* c,
                       uint64_t mask_in, uint64_t* mask_out);
+// The same for values of 32 bits, 32 or 64 lanes of them, when nothing is flushed, clamped or multiplied afterwards. Returns the mask.
+using Quick = uint64_t (*)(const Mode& mode, unsigned lanes, uint32_t* __restrict out, const uint32_t* a, const uint32_t* b,
+                           const uint32_t* c, uint64_t mask_in);
 
 enum : uint32_t {
   kMaskOut = 1,       // a second result: carry or scale
@@ -109,6 +112,7 @@ struct Valu {
   std::array<Type, 3> sources;
   Loop loop;
   uint32_t flags;
+  Quick quick = nullptr;  // nullptr: there is none
 };
 
 using Execute = void (*)(Wave&, const Instruction&);
@@ -159,6 +163,7 @@ struct Instruction {
   std::map<std::string, std::string, std::less<>> modifiers;
   Execute execute = nullptr;
   const Valu* valu = nullptr;
+  Quick quick = nullptr;  // of `valu`, if the instruction has nothing that it does not do
   int destination = -1, mask_out = -1, mask_in = -1, source[3] = {-1, -1, -1};  // indexes of operands
   uint64_t constant[3] = {};                                                    // bits of constant sources
   std::array<uint64_t, 8> scalar_constant = {};
@@ -207,12 +212,62 @@ struct Access {
   uint64_t lanes = 0;
   uint64_t sequence = 0;
   std::array<std::array<std::byte*, 64>, 2> host;
-  std::vector<uint32_t> data;  // stores and atomics: the dwords of each lane
+  std::vector<uint32_t> data;  // stores and atomics: the dwords of each lane; may be larger
   unsigned data_stride = 0;
   bool vm = false, vs = false, lgkm = false;  // counters that still count it
   bool performed = false;
   uint16_t vector_destination = 0;
   uint16_t scalar_destination = 0;
+};
+
+// Operations of one kind, in the order of their issue. Their memory is used again.
+class AccessQueue {
+ public:
+  class Iterator {
+   public:
+    Iterator(const AccessQueue& queue, size_t n) : queue_(queue), n_(n) {}
+    Access& operator*() const { return queue_[n_]; }
+    Iterator& operator++() { return ++n_, *this; }
+    bool operator!=(const Iterator& other) const { return n_ != other.n_; }
+
+   private:
+    const AccessQueue& queue_;
+    size_t n_;
+  };
+  bool empty() const { return size_ == 0; }
+  size_t size() const { return size_; }
+  Access& operator[](size_t n) const { return *slots_[(first_ + n) & (slots_.size() - 1)]; }
+  Access& front() const { return (*this)[0]; }
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, size_}; }
+  // The next one, with nothing but its instruction. It counts after `push`.
+  Access& next(const Instruction& instruction) {
+    if (size_ == slots_.size()) grow();
+    Access& a = (*this)[size_];
+    a.instruction = &instruction;
+    a.lanes = a.sequence = 0;
+    a.vm = a.vs = a.lgkm = a.performed = false;
+    return a;
+  }
+  void push() { ++size_; }
+  void pop_front() { first_ = (first_ + 1) & (slots_.size() - 1), --size_; }
+  void clear() { size_ = 0; }
+  // The memory of another queue, which is no longer used.
+  void take(AccessQueue& other) {
+    slots_ = std::move(other.slots_);
+    first_ = size_ = 0;
+  }
+
+ private:
+  void grow() {  // to a power of two
+    std::vector<std::unique_ptr<Access>> more(std::max<size_t>(8, 2 * slots_.size()));
+    for (size_t n = 0; n < slots_.size(); ++n) more[n] = std::move(slots_[(first_ + n) & (slots_.size() - 1)]);
+    for (size_t n = slots_.size(); n < more.size(); ++n) more[n] = std::make_unique<Access>();
+    slots_ = std::move(more);
+    first_ = 0;
+  }
+  std::vector<std::unique_ptr<Access>> slots_;
+  size_t first_ = 0, size_ = 0;
 };
 
 struct MfmaResult {
@@ -240,7 +295,7 @@ struct Wave {
   std::vector<uint32_t> vectors;  // [register][64]
   std::vector<uint8_t> vector_pending;
   std::array<uint8_t, 256> scalar_pending{};
-  std::deque<Access> vector_queue, lds_queue, scalar_queue;
+  AccessQueue vector_queue, lds_queue, scalar_queue;
   uint64_t lds_issued = 0, lds_retired = 0, lds_visible = 0, lds_signaled = 0;
   bool signaled = false;           // GFX12: between s_barrier_signal and s_barrier_wait
   std::vector<std::byte> scratch;  // [lane][private bytes]
@@ -274,11 +329,13 @@ struct Wave {
 
 // Who has accessed a word of LDS, or one byte of it.
 struct LdsUse {
-  uint64_t write_sequence = 0;
-  uint32_t readers = 0;  // waves since the barrier with the number below
-  uint32_t reader_epoch = 0;
-  uint16_t writer = 0xffff;
-  bool split = false;  // of a word: its bytes have records of their own
+  static constexpr uint64_t kNobody = 0x7fff, kAtomic = 0x8000, kSplit = 0x10000;
+  uint64_t written =
+      kNobody;        // the wave that wrote last; kAtomic; of a word, kSplit: its bytes have records of their own; << 17: the sequence
+  uint64_t read = 0;  // a bit for each wave that has read since a barrier; << 32: the number of the barrier, as `Group::epoch`
+  unsigned writer() const { return written & 0x7fff; }
+  uint64_t sequence() const { return written >> 17; }
+  bool split() const { return (written & kSplit) != 0; }
 };
 
 struct Group {
@@ -307,6 +364,7 @@ struct Machine {
   Options options;
   uint64_t load_address = 0;
   Memory memory;
+  const Memory::Block* last_block = nullptr;  // of `memory`, that was accessed last
   Random random{0};
   Statistics statistics;
   std::vector<const Instruction*> executed;

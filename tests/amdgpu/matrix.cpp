@@ -280,27 +280,57 @@ void check_replicas(const Wave& w, const Operand& o) {
 
 constexpr size_t kMaxInput = 512, kMaxOutput = 2048;  // elements of A or B, and of D
 
+bool are_rows(const std::vector<Place>& places, unsigned size) {
+  for (size_t n = 0; n < places.size(); ++n) {
+    const Place& first = places[n - n % size];
+    if (places[n].element != first.element || places[n].lane != first.lane + n % size) return false;
+  }
+  return true;
+}
+
+// Of elements of 32 bits whose bits are their values.
+template <class Value>
+void load_rows(const uint32_t* registers, const std::vector<Place>& places, unsigned size, Value* out) {
+  for (size_t n = 0; n < places.size(); n += size)
+    std::memcpy(&out[n], &registers[64u * places[n].element + places[n].lane], size * sizeof(Value));
+}
+template <class Value>
+void store_rows(uint32_t* registers, const std::vector<Place>& places, unsigned size, const Value* values) {
+  for (size_t n = 0; n < places.size(); n += size)
+    std::memcpy(&registers[64u * places[n].element + places[n].lane], &values[n], size * sizeof(Value));
+}
+
 // `decode` makes a value of bits, `add` a row of C one of D, `encode` bits of a value. D is written after all of it has been computed: small results may
-// overlap A and B.
+// overlap A and B. `plain_ab`, `plain_d`: elements have 32 bits, which are their values.
 template <class Value, class Decode, class Add, class Encode>
-void multiply(Wave& w, const Instruction& i, const Decode& decode, const Add& add, const Encode& encode) {
+void multiply(Wave& w, const Instruction& i, bool plain_ab, bool plain_d, const Decode& decode, const Add& add, const Encode& encode) {
   const MatrixPlan& plan = *i.matrix;
   const Matrix& m = *plan.matrix;
   std::array<Value, kMaxInput> a, b;
   std::array<Value, kMaxOutput> d;
   const uint32_t* from_a = &w.vectors[w.vector_index(i.operands[1]) * 64];
   const uint32_t* from_b = &w.vectors[w.vector_index(i.operands[2]) * 64];
-  for (size_t n = 0; n < plan.a.size(); ++n) {
+  for (size_t n = 0; n < plan.a.size(); ++n)
     a[n] = decode(m.a, read_bits(from_a, plan.a[n], bits_of(m.a)), plan.negate_a[plan.a[n].element & 1], plan.signed_a);
-    b[n] = decode(m.b, read_bits(from_b, plan.b[n], bits_of(m.b)), plan.negate_b[plan.b[n].element & 1], plan.signed_b);
+  if (plain_ab && plan.rows_b) {
+    load_rows(from_b, plan.b, m.size, b.data());
+  } else {
+    for (size_t n = 0; n < plan.b.size(); ++n)
+      b[n] = decode(m.b, read_bits(from_b, plan.b[n], bits_of(m.b)), plan.negate_b[plan.b[n].element & 1], plan.signed_b);
   }
   const unsigned bits = bits_of(m.d);
   const uint32_t* from_c = plan.constant_c ? nullptr : &w.vectors[w.vector_index(i.operands[3]) * 64];
-  for (size_t n = 0; n < plan.d.size(); ++n)
-    d[n] = decode(m.d, plan.constant_c ? plan.c_bits : read_bits(from_c, plan.d[n], bits), false, true);
+  const bool rows_d = plain_d && plan.rows_d;
+  if (rows_d && from_c != nullptr) {
+    load_rows(from_c, plan.d, m.size, d.data());
+  } else {
+    for (size_t n = 0; n < plan.d.size(); ++n)
+      d[n] = decode(m.d, plan.constant_c ? plan.c_bits : read_bits(from_c, plan.d[n], bits), false, true);
+  }
   for (unsigned row = 0; row < m.blocks * m.size; ++row)
     add(&a[size_t{row} * m.k], &b[size_t{row / m.size} * m.size * m.k], &d[size_t{row} * m.size]);
   uint32_t* to = &w.vectors[w.vector_index(i.operands[0]) * 64];
+  if (rows_d) return store_rows(to, plan.d, m.size, d.data());
   for (size_t n = 0; n < plan.d.size(); ++n) write_bits(to, plan.d[n], bits, encode(d[n]));
 }
 
@@ -325,14 +355,14 @@ void multiply_integers(Wave& w, const Instruction& i) {
       c[j] = static_cast<int32_t>(std::clamp(sum, lowest, highest));
     }
   };
-  multiply<int32_t>(w, i, decode, add, [](int32_t x) { return static_cast<uint32_t>(x); });
+  multiply<int32_t>(w, i, false, true, decode, add, [](int32_t x) { return static_cast<uint32_t>(x); });
 }
 
 void multiply_f64(Wave& w, const Instruction& i) {
   const MatrixPlan& plan = *i.matrix;
   const Summation sum = choose_summation(plan, w.machine->options);
   multiply<double>(
-      w, i, [](Element, uint64_t bits, bool negate, bool) { return negate ? -as_double(bits) : as_double(bits); },
+      w, i, false, false, [](Element, uint64_t bits, bool negate, bool) { return negate ? -as_double(bits) : as_double(bits); },
       [&](const double* a, const double* b, double* c) {
         for (unsigned j = 0; plan.negate_c && j < plan.matrix->size; ++j) c[j] = -c[j];
         add_products(plan, sum, a, b, c);
@@ -343,8 +373,9 @@ void multiply_f64(Wave& w, const Instruction& i) {
 void multiply_floats(Wave& w, const Instruction& i) {
   const MatrixPlan& plan = *i.matrix;
   const Summation sum = choose_summation(plan, w.machine->options);
+  const Matrix& m = *plan.matrix;
   multiply<float>(
-      w, i,
+      w, i, m.a == Element::F32 && m.b == Element::F32 && !sum.flush, m.d == Element::F32 && !sum.flush,
       [&](Element type, uint64_t bits, bool negate, bool) {
         const float x = decode_element(type, static_cast<uint32_t>(bits), sum);
         return negate ? -x : x;
@@ -413,6 +444,8 @@ void place_matrix(MatrixPlan& plan, const Processor& processor, unsigned wave_si
   for (const Place& p : plan.d) output = std::max(output, p.element + 1u);
   plan.registers_ab = (input * bits_of(m.a) + 31) / 32;
   plan.registers_d = (output * bits_of(m.d) + 31) / 32;
+  plan.rows_b = are_rows(plan.b, m.size);
+  plan.rows_d = are_rows(plan.d, m.size);
 }
 
 const Matrix* find_matrix(std::string_view mnemonic) {

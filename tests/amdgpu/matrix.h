@@ -49,8 +49,9 @@ struct MatrixPlan {
   const Matrix* matrix = nullptr;
   std::vector<Place> a, b, d;  // [block][row][k], [block][k][column], [block][row][column]; C lies like D
   unsigned registers_ab = 0, registers_d = 0;
-  bool replicated = false;  // GFX11: lanes from 16 on have to repeat the first 16
-  bool flushes = false;     // denormals of A, B, C, D count as 0
+  bool replicated = false;              // GFX11: lanes from 16 on have to repeat the first 16
+  bool flushes = false;                 // denormals of A, B, C, D count as 0
+  bool rows_b = false, rows_d = false;  // each row of B, of D lies in one register, in lanes that follow each other
   bool constant_c = false;
   uint64_t c_bits = 0;  // of each element of a constant C
   uint64_t name_hash = 0;

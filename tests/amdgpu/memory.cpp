@@ -13,7 +13,8 @@ std::string lane_text(const Wave& w, unsigned lane) {
 }
 
 std::byte* global(Wave& w, unsigned lane, uint64_t address, unsigned bytes, bool writes, bool atomic) {
-  const Memory::Block* block = w.machine->memory.find(address);
+  const Memory::Block* block = w.machine->last_block;
+  if (block == nullptr || address - block->address >= block->bytes) block = w.machine->last_block = w.machine->memory.find(address);
   const char* verb = writes ? "writes" : "reads";
   const auto what = [&] { return lane_text(w, lane) + " " + verb + " " + std::to_string(bytes) + " bytes at " + hex(address); };
   if (block == nullptr || address + bytes > block->address + block->bytes)
@@ -26,27 +27,25 @@ std::byte* global(Wave& w, unsigned lane, uint64_t address, unsigned bytes, bool
 // Reports an access of which no barrier says whether it comes before or after that of another wave.
 void use_lds(const Wave& w, const Instruction& i, unsigned lane, LdsUse& u, uint64_t address, bool writes, bool atomic, uint64_t sequence) {
   const Group& g = *w.group;
-  constexpr uint16_t kAtomicFlag = 0x8000;
-  const uint16_t writer = u.writer & 0x7fff;
   const auto race = [&](const std::string& text) {
     fault(lane_text(w, lane) + (writes ? " writes" : " reads") + " byte " + std::to_string(address) + " of LDS, " + text + " [" +
           i.mnemonic + "]");
   };
-  if (u.writer != 0xffff && writer != w.index && !(atomic && (u.writer & kAtomicFlag) != 0) &&
-      u.write_sequence > g.waves[writer]->lds_visible) {
+  const unsigned writer = u.writer();
+  if (writer != LdsUse::kNobody && writer != w.index && !(atomic && (u.written & LdsUse::kAtomic) != 0) &&
+      u.sequence() > g.waves[writer]->lds_visible) {
     race("which wave " + std::to_string(writer) +
          " writes without a barrier in between, or with a barrier that its write is not waited for");
   }
+  const uint64_t epoch = uint64_t{g.epoch} << 32, self = uint64_t{1} << w.index;
+  const uint64_t readers = (u.read ^ epoch) >> 32 == 0 ? u.read & 0xffffffff : 0;
   if (writes) {
-    if (u.reader_epoch == g.epoch && (u.readers & ~(1u << w.index)) != 0) {
-      race("which wave " + std::to_string(std::countr_zero(u.readers & ~(1u << w.index))) + " reads without a barrier in between");
+    if ((readers & ~self) != 0) {
+      race("which wave " + std::to_string(std::countr_zero(readers & ~self)) + " reads without a barrier in between");
     }
-    u.writer = static_cast<uint16_t>(w.index | (atomic ? kAtomicFlag : 0));
-    u.write_sequence = sequence;
+    u.written = w.index | (atomic ? LdsUse::kAtomic : 0) | (u.written & LdsUse::kSplit) | sequence << 17;
   } else if (!atomic) {
-    if (u.reader_epoch != g.epoch) u.readers = 0;
-    u.reader_epoch = g.epoch;
-    u.readers |= 1u << w.index;
+    u.read = epoch | readers | self;
   }
 }
 
@@ -65,18 +64,43 @@ std::byte* in_lds(Wave& w, const Instruction& i, unsigned lane, uint64_t address
   const bool whole = ((address | bytes) & 3) == 0;
   for (uint64_t word = address / 4; word * 4 < address + bytes; ++word) {
     LdsUse& u = g.lds_words[word];
-    if (whole && !u.split) {
+    if (whole && !u.split()) {
       use(u, word * 4);
       continue;
     }
-    if (!u.split) {
+    if (!u.split()) {
       if (g.lds_bytes.empty()) g.lds_bytes.resize(g.lds_words.size() * 4);
       for (uint64_t n = 0; n < 4; ++n) g.lds_bytes[word * 4 + n] = u;
-      u.split = true;
+      u.written |= LdsUse::kSplit;
     }
     for (uint64_t n = std::max(word * 4, address); n < std::min(word * 4 + 4, address + bytes); ++n) use(g.lds_bytes[n], n);
   }
   return &g.lds[address];
+}
+
+// Loads and stores of whole words, of which most are right: false if `in_lds` has to look at one. What this has noted, that notes again.
+template <bool kWrites>
+bool quick_lds(Wave& w, const Access& a, uint64_t address, unsigned words) {
+  Group& g = *w.group;
+  if ((address & 3) != 0 || address + uint64_t{words} * 4 > g.lds.size()) return false;
+  if (!w.machine->options.check_races) return true;
+  const uint64_t epoch = uint64_t{g.epoch} << 32, self = uint64_t{1} << w.index;
+  for (LdsUse *u = &g.lds_words[address / 4], *end = u + words; u != end; ++u) {
+    const uint64_t written = u->written, read = u->read;
+    if ((written & LdsUse::kSplit) != 0) return false;
+    const bool is_now = (read ^ epoch) >> 32 == 0;
+    // Between two barriers nobody writes what this wave has read.
+    if (!kWrites && is_now && (read & self) != 0) continue;
+    const auto writer = static_cast<unsigned>(written & 0x7fff);
+    if (writer != LdsUse::kNobody && writer != w.index && written >> 17 > g.waves[writer]->lds_visible) return false;
+    if (kWrites) {
+      if (is_now && (read & 0xffffffff & ~self) != 0) return false;
+      u->written = w.index | a.sequence << 17;
+    } else {
+      u->read = (is_now ? read : epoch) | self;
+    }
+  }
+  return true;
 }
 
 std::byte* in_scratch(Wave& w, unsigned lane, int64_t offset, unsigned bytes) {
@@ -127,22 +151,20 @@ void deliver(Wave& w, const Instruction& i, const std::array<uint32_t, 64>& valu
   for (unsigned lane = 0; lane < w.size; ++lane) {
     if ((w.exec() >> lane & 1) != 0) w.vector(destination, lane) = values[lane];
   }
-  Access a{};
-  a.instruction = &i;
+  Access& a = w.lds_queue.next(i);
   a.performed = true;
   a.lgkm = true;
   a.sequence = ++w.lds_issued;
   a.vector_destination = static_cast<uint16_t>(destination);
   mark(w, a, 1);
-  w.lds_queue.push_back(std::move(a));
+  w.lds_queue.push();
 }
 
 }  // namespace
 
 void execute_vector_memory(Wave& w, const Instruction& i) {
   const Memo& m = i.memo;
-  Access a{};
-  a.instruction = &i;
+  Access& a = w.vector_queue.next(i);
   a.lanes = w.exec();
   a.sequence = ++w.lds_issued;
   const bool loads = m.action == Memo::Load, returns = loaded_registers(m) != 0, atomic = m.action == Memo::Atomic;
@@ -162,7 +184,7 @@ void execute_vector_memory(Wave& w, const Instruction& i) {
   if (data != nullptr) {
     if (data->form != Form::Vector && data->form != Form::Accumulator) fault("the data are no vector registers");
     a.data_stride = data_registers;
-    a.data.resize(64 * data_registers);
+    a.data.resize(std::max<size_t>(a.data.size(), 64 * data_registers));
     capture(w, a, *data, 0, data_registers);
   }
   if (destination != nullptr) {
@@ -225,13 +247,12 @@ void execute_vector_memory(Wave& w, const Instruction& i) {
     }
   }
   set_counters(w, a);
-  issue(w, w.vector_queue, std::move(a));
+  issue(w, w.vector_queue);
 }
 
 void execute_lds(Wave& w, const Instruction& i) {
   const Memo& m = i.memo;
-  Access a{};
-  a.instruction = &i;
+  Access& a = w.lds_queue.next(i);
   a.lanes = w.exec();
   a.sequence = ++w.lds_issued;
   const bool returns = loaded_registers(m) != 0, loads = m.action == Memo::Load;
@@ -246,7 +267,7 @@ void execute_lds(Wave& w, const Instruction& i) {
   if (!loads) {
     const unsigned sources = m.parts == 2 || (m.action == Memo::Atomic && m.atomic == CompareSwap) ? 2 : 1;
     a.data_stride = m.registers * sources;
-    a.data.resize(64 * a.data_stride);
+    a.data.resize(std::max<size_t>(a.data.size(), 64 * a.data_stride));
     for (unsigned n = 0; n < sources; ++n) {
       const Operand& data = operand(i, next++);
       if (data.form != Form::Vector && data.form != Form::Accumulator) fault("the data are no vector registers");
@@ -254,22 +275,27 @@ void execute_lds(Wave& w, const Instruction& i) {
     }
   }
   if (next != i.operands.size()) fault("the number of operands is not the expected one");
-  for (unsigned lane = 0; lane < w.size; ++lane) {
-    if ((a.lanes >> lane & 1) == 0) continue;
-    const uint32_t start = w.vector(w.vector_index(address), lane);
+  const uint32_t* starts = &w.vector(w.vector_index(address), 0);
+  const bool quick = m.bytes >= 4 && m.action != Memo::Atomic;
+  for (uint64_t left = a.lanes; left != 0; left &= left - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(left));
     for (unsigned part = 0; part < m.parts; ++part) {
       const auto offset = static_cast<uint64_t>(m.parts == 2 ? (part == 0 ? i.offset0 : i.offset1) * m.stride : i.offset);
-      a.host[part][lane] = in_lds(w, i, lane, (start + offset) & 0xffffffff, m.bytes, !loads, m.action == Memo::Atomic, a.sequence);
+      const uint64_t at = (starts[lane] + offset) & 0xffffffff;
+      if (quick && (loads ? quick_lds<false>(w, a, at, m.bytes / 4) : quick_lds<true>(w, a, at, m.bytes / 4))) {
+        a.host[part][lane] = &w.group->lds[at];
+      } else {
+        a.host[part][lane] = in_lds(w, i, lane, at, m.bytes, !loads, m.action == Memo::Atomic, a.sequence);
+      }
     }
   }
   set_counters(w, a);
-  issue(w, w.lds_queue, std::move(a));
+  issue(w, w.lds_queue);
 }
 
 void execute_scalar_memory(Wave& w, const Instruction& i) {
   const Memo& m = i.memo;
-  Access a{};
-  a.instruction = &i;
+  Access& a = w.scalar_queue.next(i);
   const Operand& destination = operand(i, 0);
   if (destination.form != Form::Scalar) fault("the destination is no scalar register");
   a.scalar_destination = destination.index;
@@ -298,7 +324,7 @@ void execute_scalar_memory(Wave& w, const Instruction& i) {
     a.host[0][n] = buffer && at + bytes > records ? nullptr : global(w, 0, start + at, bytes, false, false);
   }
   a.lgkm = true;
-  issue(w, w.scalar_queue, std::move(a));
+  issue(w, w.scalar_queue);
 }
 
 void execute_bpermute(Wave& w, const Instruction& i) {
@@ -340,13 +366,12 @@ void execute_swizzle(Wave& w, const Instruction& i) {
 
 void execute_memtime(Wave& w, const Instruction& i) {
   w.set_scalar64(operand(i, 0).index, w.machine->statistics.instructions);
-  Access a{};
-  a.instruction = &i;
+  Access& a = w.scalar_queue.next(i);
   a.performed = true;
   a.lgkm = true;
   a.scalar_destination = operand(i, 0).index;
   mark(w, a, 1);
-  w.scalar_queue.push_back(std::move(a));
+  w.scalar_queue.push();
 }
 
 }  // namespace heddle::amdgpu

@@ -35,7 +35,7 @@ inline bool starts(std::string_view s, std::string_view prefix) {
 // memory_order.cpp: operations on their way.
 unsigned loaded_registers(const Memo& m);
 void mark(Wave& w, const Access& a, int sign);  // that the registers are (1) or are no longer (-1) to be loaded
-void issue(Wave& w, std::deque<Access>& queue, Access&& access);
+void issue(Wave& w, AccessQueue& queue);        // its next operation
 
 // memory.cpp: executed instructions.
 void execute_vector_memory(Wave&, const Instruction&);

@@ -66,6 +66,19 @@ uint32_t sign_extended(const Memo& m, uint32_t value) {
   return m.bytes == 1 ? static_cast<uint32_t>(static_cast<int8_t>(value)) : static_cast<uint32_t>(static_cast<int16_t>(value));
 }
 
+// Loads of whole dwords, which have an address in every lane.
+void load_dwords(Wave& w, const Access& a) {
+  const Memo& m = a.instruction->memo;
+  for (unsigned part = 0; part < m.parts; ++part) {
+    uint32_t* to = &w.vector(a.vector_destination + part * m.registers, 0);
+    for (uint64_t left = a.lanes; left != 0; left &= left - 1) {
+      const auto lane = static_cast<unsigned>(std::countr_zero(left));
+      const std::byte* host = a.host[part][lane];
+      for (unsigned n = 0; n < m.registers; ++n) std::memcpy(&to[n * 64 + lane], host + 4 * n, 4);
+    }
+  }
+}
+
 // What happens in memory, and the registers that it loads.
 void perform(Wave& w, Access& a) {
   if (a.performed) return;
@@ -80,11 +93,12 @@ void perform(Wave& w, Access& a) {
     }
     return;
   }
+  if (m.action == Memo::Load && m.bytes >= 4 && m.space != Memo::Buffer) return load_dwords(w, a);
   for (unsigned part = 0; part < m.parts; ++part) {
     for (unsigned lane = 0; lane < w.size; ++lane) {
       if ((a.lanes >> lane & 1) == 0) continue;
       std::byte* host = a.host[part][lane];
-      uint32_t* data = a.data.empty() ? nullptr : &a.data[lane * a.data_stride];
+      uint32_t* data = m.action == Memo::Load ? nullptr : &a.data[lane * a.data_stride];
       const unsigned destination = a.vector_destination + part * m.registers;
       if (m.action == Memo::Store) {
         if (host == nullptr) continue;
@@ -148,12 +162,12 @@ uint8_t pending_unit(const Access& a) {
   return a.instruction->memo.space == Memo::Lds || a.instruction->memo.space == Memo::Flat ? kOther : kInOrder;
 }
 
-void perform_first(Wave& w, std::deque<Access>& queue, size_t count) {
+void perform_first(Wave& w, AccessQueue& queue, size_t count) {
   for (size_t n = 0; n < count; ++n) perform(w, queue[n]);
 }
 
 // Drops entries that no counter counts any more.
-void drop_finished(Wave& w, std::deque<Access>& queue) {
+void drop_finished(Wave& w, AccessQueue& queue) {
   while (!queue.empty() && !queue.front().vm && !queue.front().vs && !queue.front().lgkm) {
     perform(w, queue.front());
     queue.pop_front();
@@ -184,9 +198,9 @@ void mark(Wave& w, const Access& a, int sign) {
   }
 }
 
-void issue(Wave& w, std::deque<Access>& queue, Access&& access) {
-  mark(w, access, 1);
-  queue.push_back(std::move(access));
+void issue(Wave& w, AccessQueue& queue) {
+  queue.push();
+  mark(w, queue[queue.size() - 1], 1);
   if (!w.machine->options.late) perform_first(w, queue, queue.size());
 }
 

@@ -185,13 +185,81 @@ void each_compare(const Mode& m, unsigned lanes, uint64_t*, const uint64_t* a, c
   *mask_out = result;
 }
 
+// `Quick` of the three above.
+template <class... T>
+constexpr bool is_quick = ((T::type == Type::None || (registers_of(T::type) == 1 && !is_half(T::type))) && ...);
+inline Mode plain(const Mode& mode) {
+  Mode m = mode;
+  m.flush_in32 = m.flush_out32 = m.clamp = false;
+  m.omod = 0;
+  return m;
+}
+template <class D, class A, class B, class C, auto function>
+uint64_t quick_each(const Mode& mode, unsigned lanes, uint32_t* __restrict out, const uint32_t* a, const uint32_t* b, const uint32_t* c,
+                    uint64_t) {
+  const Mode m = plain(mode);
+  for (unsigned first = 0; first < lanes; first += 32) {
+    for (unsigned i = first; i < first + 32; ++i)
+      out[i] = static_cast<uint32_t>(D::put(m, function(m, A::get(m, a[i]), B::get(m, b[i]), C::get(m, c[i]))));
+  }
+  return 0;
+}
+template <class D, class A, class B, class C, auto function>
+uint64_t quick_mask(const Mode& mode, unsigned lanes, uint32_t* __restrict out, const uint32_t* a, const uint32_t* b, const uint32_t* c,
+                    uint64_t in) {
+  const Mode m = plain(mode);
+  uint64_t result = 0;
+  for (unsigned i = 0; i < lanes; ++i) {
+    bool bit = false;
+    out[i] = static_cast<uint32_t>(D::put(m, function(m, A::get(m, a[i]), B::get(m, b[i]), C::get(m, c[i]), (in >> i & 1) != 0, bit)));
+    result |= uint64_t{bit} << i;
+  }
+  return result;
+}
+template <class A, class B, auto function>
+uint64_t quick_compare(const Mode& mode, unsigned lanes, uint32_t* __restrict, const uint32_t* a, const uint32_t* b, const uint32_t*,
+                       uint64_t) {
+  const Mode m = plain(mode);
+  uint64_t result = 0;
+  for (unsigned i = 0; i < lanes; ++i) result |= uint64_t{static_cast<bool>(function(m, A::get(m, a[i]), B::get(m, b[i])))} << i;
+  return result;
+}
+template <class D, class A, class B, class C, auto function>
+constexpr Quick quick_each_if() {
+  if constexpr (is_quick<D, A, B, C>) return quick_each<D, A, B, C, function>;
+  return nullptr;
+}
+template <class D, class A, class B, class C, auto function>
+constexpr Quick quick_mask_if() {
+  if constexpr (is_quick<D, A, B, C>) return quick_mask<D, A, B, C, function>;
+  return nullptr;
+}
+template <class A, class B, auto function>
+constexpr Quick quick_compare_if() {
+  if constexpr (is_quick<A, B>) return quick_compare<A, B, function>;
+  return nullptr;
+}
+
 #define HEDDLE_LAMBDA(expression)                                                                \
   [](const Mode& m, [[maybe_unused]] auto a, [[maybe_unused]] auto b, [[maybe_unused]] auto c) { \
     static_cast<void>(m);                                                                        \
     return (expression);                                                                         \
   }
-#define OPX(name, D, A, B, C, flags, expression) \
-  {name, D::type, {A::type, B::type, C::type}, each<D, A, B, C, HEDDLE_LAMBDA(expression)>, flags}
+// Entries of the tables, with both loops of one lambda.
+template <class D, class A, class B, class C, auto function>
+constexpr Valu operation(const char* name, uint32_t flags) {
+  return {name, D::type, {A::type, B::type, C::type}, each<D, A, B, C, function>, flags, quick_each_if<D, A, B, C, function>()};
+}
+template <class D, class A, class B, class C, auto function>
+constexpr Valu masked(const char* name, Type result, const std::array<Type, 3>& sources, uint32_t flags) {
+  return {name, result, sources, each_mask<D, A, B, C, function>, flags, quick_mask_if<D, A, B, C, function>()};
+}
+template <class A, class B, auto function>
+constexpr Valu comparison(const char* name, uint32_t flags) {
+  return {
+      name, Type::None, {A::type, B::type, Type::None}, each_compare<A, B, function>, kCompare | flags, quick_compare_if<A, B, function>()};
+}
+#define OPX(name, D, A, B, C, flags, expression) operation<D, A, B, C, HEDDLE_LAMBDA(expression)>(name, flags)
 #define OP1(name, D, A, expression) OPX(name, D, A, None, None, 0, expression)
 #define OP2(name, D, A, B, expression) OPX(name, D, A, B, None, 0, expression)
 #define OP3(name, D, A, B, C, expression) OPX(name, D, A, B, C, 0, expression)

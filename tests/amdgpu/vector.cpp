@@ -283,6 +283,68 @@ void check_output_modifier(const Wave& w, const Instruction& i) {
   if (!flushes) fault("an output modifier while denormals are enabled, which the hardware ignores");
 }
 
+// A quick instruction: the values of all lanes.
+struct QuickResult {
+  alignas(32) uint32_t values[64];
+  uint64_t mask = 0;
+};
+
+bool can_be_quick(const Wave& w, const Instruction& i) {
+  return i.quick != nullptr && !w.mode.flush_in32 && !w.mode.flush_out32;
+}
+
+// Where the values of a source are: in its register, or here.
+const uint32_t* quick_source(Wave& w, const Instruction& i, unsigned n, uint32_t* here) {
+  const Operand& o = i.operands[static_cast<size_t>(i.source[n])];
+  const bool is_vector = o.form == Form::Vector || o.form == Form::Accumulator;
+  const uint32_t* from = is_vector ? &w.vectors[w.vector_index(o) * 64] : here;
+  if (!is_vector) std::fill_n(here, 64, static_cast<uint32_t>(o.form == Form::Constant ? i.constant[n] : read_scalar(w, o, Type::B32)));
+  if (!o.neg && !o.abs) return from;
+  const uint32_t kept = o.abs ? 0x7fffffff : 0xffffffff, flipped = o.neg ? 0x80000000 : 0;
+  for (unsigned lane = 0; lane < 64; ++lane) here[lane] = (from[lane] & kept) ^ flipped;
+  return here;
+}
+
+void quick_compute(Wave& w, const Instruction& i, QuickResult& result) {
+  const Valu& op = *i.valu;
+  alignas(32) uint32_t here[3][64];
+  const uint32_t* sources[3] = {here[0], here[1], here[2]};
+  for (unsigned n = 0; n < 3 && op.sources[n] != Type::None; ++n) sources[n] = quick_source(w, i, n, here[n]);
+  uint64_t mask_in = 0;
+  if ((op.flags & kMaskIn) != 0 && i.mask_in >= 0) {
+    mask_in = read_scalar(w, i.operands[static_cast<size_t>(i.mask_in)], w.size == 64 ? Type::B64 : Type::B32);
+  } else if ((op.flags & (kMaskIn | kImplicitVcc)) != 0) {
+    mask_in = w.read_mask(kVcc);
+  }
+  Mode m = w.mode;
+  if (w.machine->options.approximate) m.approximate = w.machine->options.seed * 2 + 1;
+  result.mask = i.quick(m, w.size, result.values, sources[0], sources[1], sources[2], mask_in);
+}
+
+void quick_store(Wave& w, const Instruction& i, const QuickResult& result) {
+  const uint32_t flags = i.valu->flags;
+  const uint64_t written = w.exec();
+  if ((flags & (kMaskOut | kCompare)) != 0) {
+    const uint64_t mask = result.mask & written;
+    if ((flags & kWritesExec) != 0) w.set_exec(mask);
+    if (i.mask_out >= 0) write_scalar(w, i.operands[static_cast<size_t>(i.mask_out)], mask, w.size == 64 ? 2 : 1);
+    if ((flags & kCompare) != 0) return;
+  }
+  const Operand& destination = i.operands[static_cast<size_t>(i.destination)];
+  if (destination.form != Form::Vector && destination.form != Form::Accumulator) fault("the destination is no vector register");
+  uint32_t* to = &w.vectors[w.vector_index(destination) * 64];
+  if (written == w.mask()) {
+    std::memcpy(to, result.values, w.size * sizeof(uint32_t));
+    return;
+  }
+  const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  for (unsigned lane = 0; lane < w.size; lane += 8) {
+    const __m256i all = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(written >> lane & 255)), bits);
+    _mm256_maskstore_epi32(reinterpret_cast<int*>(to + lane), _mm256_cmpeq_epi32(all, bits),
+                           _mm256_load_si256(reinterpret_cast<const __m256i*>(result.values + lane)));
+  }
+}
+
 struct Result {
   Lanes values;
   uint64_t mask = 0, written = 0;
@@ -330,6 +392,17 @@ void store(Wave& w, const Instruction& i, Result& result) {
 }
 
 }  // namespace
+
+// Whether all sources with neg or abs are floats or raw bits.
+static bool may_be_signed(const Instruction& i) {
+  for (size_t n = 0; n < 3; ++n) {
+    const Type type = i.valu->sources[n];
+    if (type == Type::None || type == Type::F32 || type == Type::B32) continue;
+    const Operand& o = i.operands[static_cast<size_t>(i.source[n])];
+    if (o.neg || o.abs) return false;
+  }
+  return true;
+}
 
 // Finds out which operand is what, and what constants mean. Throws Fault for combinations that are not implemented.
 void bind_valu(Instruction& i) {
@@ -395,9 +468,16 @@ void bind_valu(Instruction& i) {
   if (i.omod != 0 && op->result != Type::F32 && op->result != Type::F16 && op->result != Type::F64)
     fault("an output modifier of an integer");
   i.execute = is_packed(op->result) ? execute_packed : execute_valu;
+  if (i.dpp == Dpp::None && !i.sdwa && !i.clamp && i.omod == 0 && (op->flags & kMix) == 0 && may_be_signed(i)) i.quick = op->quick;
 }
 
 void execute_valu(Wave& w, const Instruction& i) {
+  if (can_be_quick(w, i)) {
+    QuickResult result;
+    quick_compute(w, i, result);
+    quick_store(w, i, result);
+    return;
+  }
   check_output_modifier(w, i);
   Result result;
   compute(w, i, result);
@@ -452,6 +532,14 @@ bool bind_scalar_float(Instruction& i) {
 
 // VOPD: both halves read before either writes.
 void execute_pair(Wave& w, const Instruction& i) {
+  if (can_be_quick(w, i) && can_be_quick(w, *i.second)) {
+    QuickResult first, second;
+    quick_compute(w, i, first);
+    quick_compute(w, *i.second, second);
+    quick_store(w, i, first);
+    quick_store(w, *i.second, second);
+    return;
+  }
   Result first, second;
   compute(w, i, first);
   compute(w, *i.second, second);

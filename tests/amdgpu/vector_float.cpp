@@ -280,16 +280,11 @@ double ldexp64(double x, int64_t n) {
   return std::ldexp(x, scale_limit(n));
 }
 
-#define COMPARE(name, A, B, flags, expression)      \
-  {name,                                            \
-   Type::None,                                      \
-   {A::type, B::type, Type::None},                  \
-   each_compare<A, B,                               \
-                [](const Mode& m, auto a, auto b) { \
-                  static_cast<void>(m);             \
-                  return (expression);              \
-                }>,                                 \
-   kCompare | (flags)}
+#define COMPARE(name, A, B, flags, expression)         \
+  comparison<A, B, [](const Mode& m, auto a, auto b) { \
+    static_cast<void>(m);                              \
+    return (expression);                               \
+  }>(name, flags)
 #define FLOAT_COMPARES(prefix, suffix, T, flags)                                                                                     \
   COMPARE(prefix "f" suffix, T, T, flags, (static_cast<void>(a), static_cast<void>(b), false)),                                      \
       COMPARE(prefix "lt" suffix, T, T, flags, a < b), COMPARE(prefix "eq" suffix, T, T, flags, a == b),                             \

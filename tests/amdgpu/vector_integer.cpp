@@ -96,26 +96,17 @@ uint32_t sat_byte(int16_t v) {
   return static_cast<uint32_t>(std::clamp<int>(v, 0, 255));
 }
 
-#define CARRY(name, flags, expression, bit)                                                         \
-  {name,                                                                                            \
-   Type::U32,                                                                                       \
-   {Type::U32, Type::U32, Type::None},                                                              \
-   each_mask<B32, B32, B32, None,                                                                   \
-             [](const Mode& m, uint32_t x, uint32_t y, int, bool in, bool& out) -> uint32_t {       \
-               const int64_t a = x, b = y, carry = in ? 1 : 0;                                      \
-               static_cast<void>(carry);                                                            \
-               const int64_t wide = (expression);                                                   \
-               out = (bit);                                                                         \
-               if (m.clamp) return static_cast<uint32_t>(std::clamp<int64_t>(wide, 0, 0xffffffff)); \
-               return static_cast<uint32_t>(wide);                                                  \
-             }>,                                                                                    \
-   kMaskOut | (flags)}
-#define COMPARE(name, T, flags, expression)                                                                        \
-  {name,                                                                                                           \
-   Type::None,                                                                                                     \
-   {T::type, T::type, Type::None},                                                                                 \
-   each_compare<T, T, [](const Mode&, [[maybe_unused]] auto a, [[maybe_unused]] auto b) { return (expression); }>, \
-   kCompare | (flags)}
+#define CARRY(name, flags, expression, bit)                                                                    \
+  masked<B32, B32, B32, None, [](const Mode& m, uint32_t x, uint32_t y, int, bool in, bool& out) -> uint32_t { \
+    const int64_t a = x, b = y, carry = in ? 1 : 0;                                                            \
+    static_cast<void>(carry);                                                                                  \
+    const int64_t wide = (expression);                                                                         \
+    out = (bit);                                                                                               \
+    if (m.clamp) return static_cast<uint32_t>(std::clamp<int64_t>(wide, 0, 0xffffffff));                       \
+    return static_cast<uint32_t>(wide);                                                                        \
+  }>(name, Type::U32, {Type::U32, Type::U32, Type::None}, kMaskOut | (flags))
+#define COMPARE(name, T, flags, expression) \
+  comparison<T, T, [](const Mode&, [[maybe_unused]] auto a, [[maybe_unused]] auto b) { return (expression); }>(name, flags)
 #define COMPARES(prefix, suffix, T, flags)                                                          \
   COMPARE(prefix "f" suffix, T, flags, false), COMPARE(prefix "lt" suffix, T, flags, a < b),        \
       COMPARE(prefix "eq" suffix, T, flags, a == b), COMPARE(prefix "le" suffix, T, flags, a <= b), \
@@ -133,11 +124,8 @@ const Valu kTable[] = {
     OP1("v_accvgpr_read_b32", B32, B32, a),
     OP1("v_accvgpr_write_b32", B32, B32, a),
     OP1("v_accvgpr_mov_b32", B32, B32, a),
-    {"v_cndmask_b32",
-     Type::B32,
-     {Type::B32, Type::B32, Type::None},
-     each_mask<B32, B32, B32, None, [](const Mode&, uint32_t a, uint32_t b, int, bool in, bool&) { return in ? b : a; }>,
-     kMaskIn},
+    masked<B32, B32, B32, None, [](const Mode&, uint32_t a, uint32_t b, int, bool in, bool&) { return in ? b : a; }>(
+        "v_cndmask_b32", Type::B32, {Type::B32, Type::B32, Type::None}, kMaskIn),
     {"v_cndmask_b16",
      Type::B16,
      {Type::B16, Type::B16, Type::None},
