@@ -199,6 +199,20 @@ class Calls(unittest.TestCase):
         result = torch.from_dlpack(function(x, x))
         self.assertEqual(float(result.sum()), 2.0 * LARGE)
 
+    def test_arrays_of_jax_are_used_in_place_and_never_written(self):
+        try:
+            import jax
+        except ImportError:
+            self.skipTest("jax is not installed")
+        function = heddle.open(models.add(LARGE)).main
+        x = jax.numpy.arange(LARGE, dtype="float32")
+        result = function(x, x)
+        self.assertEqual(function.transfers, {"bytes_in_place": 2 * x.nbytes, "bytes_copied": 0})
+        back = jax.dlpack.from_dlpack(result)
+        self.assertEqual((back.unsafe_buffer_pointer(), float(back[LARGE - 1])), (result.address, 2.0 * (LARGE - 1)))
+        with self.assertRaisesRegex(heddle.InvalidArgumentError, "result 'z' of 'main' is .*: got a read-only array to write to"):
+            function(x, x, out=x)
+
     def test_errors_name_the_argument(self):
         module = heddle.open(models.add(4))
         x = np.ones(4, "f4")
