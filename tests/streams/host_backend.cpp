@@ -213,6 +213,7 @@ class HostBackend : public stream::Backend {
     capabilities_.registers_host = settings.seed % 4 != 0;
     capabilities_.max_pitch = uint64_t{1} << 30;
     capabilities_.waits_follow_writes = settings.waits_by_event;
+    capabilities_.polls_words = settings.polls_words;
     capabilities_.out_of_memory = kNoMemory;
   }
   ~HostBackend() override {
@@ -295,6 +296,10 @@ class HostBackend : public stream::Backend {
   }
   Result create_word(stream::Word* out) noexcept override {
     const Result made = stream::Backend::create_word(out);
+    if (made == kSuccess && settings_.polls_words) {
+      out->address += sizeof *out->value;  // what streams write and wait for
+      new (out->value + 1) std::atomic<uint64_t>(0);
+    }
     return made == kSuccess && settings_.waits_by_event ? create_event(false, &out->event) : made;
   }
   void destroy_word(const stream::Word& word) noexcept override {
@@ -311,6 +316,13 @@ class HostBackend : public stream::Backend {
       return kSuccess;
     });
     return written == kSuccess && word.event ? record_event(word.event, stream) : written;
+  }
+  // Threads that look at the same time may see values in any order.
+  void poll_word(const stream::Word& word) noexcept override {
+    const uint64_t reached = word.value[1].load(std::memory_order_acquire);
+    uint64_t shown = word.value->load(std::memory_order_relaxed);
+    while (shown < reached && !word.value->compare_exchange_weak(shown, reached, std::memory_order_release)) {
+    }
   }
   // By event, a wait covers what has been recorded so far: a call that comes too early waits for nothing.
   Result wait_word(Stream stream, const stream::Word& word, uint64_t value) noexcept override {

@@ -12,6 +12,7 @@
 //   a pool has no room until it is trimmed                             by chance
 //   there is no pitched fill; host memory cannot be registered         for some seeds
 //   streams cannot wait for memory                                     option waits_by_event
+//   a completion word changes only when the driver looks               option polls_words
 #ifndef HEDDLE_TESTS_STREAMS_HOST_BACKEND_H_
 #define HEDDLE_TESTS_STREAMS_HOST_BACKEND_H_
 
@@ -29,6 +30,7 @@ struct HostSettings {
   uint64_t failing_word = 0;  // writing of a word fails from this one of a device on, counted from 1
   bool early = true;          // kernels start early, as far as the driver knows
   bool waits_by_event = false;
+  bool polls_words = false;
 };
 
 // Results.

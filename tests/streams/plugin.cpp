@@ -36,6 +36,7 @@ class Instance : public stream::Instance {
     if (heddle_status_t* bad = sdk::read_option(host, kVendor.who, "memory", 0, INT64_MAX, &settings_.memory_bytes)) return bad;
     if (heddle_status_t* bad = sdk::read_option(host, kVendor.who, "failing_word", 0, INT64_MAX, &settings_.failing_word)) return bad;
     if (heddle_status_t* bad = sdk::read_option(host, kVendor.who, "waits_by_event", &settings_.waits_by_event)) return bad;
+    if (heddle_status_t* bad = sdk::read_option(host, kVendor.who, "polls_words", &settings_.polls_words)) return bad;
     facts_.resize(count);
     for (uint32_t i = 0; i < count; ++i) {
       stream::Facts& facts = facts_[i];

@@ -172,6 +172,7 @@ class StreamDriver : public ::testing::Test {
     host->set_int("latency_us", 200);
     host->set_int("device_count", devices);
     host->set_bool("waits_by_event", waits_by_event);
+    host->set_bool("polls_words", polls_words);
     host->set_int("failing_word", failing_word);
     driver = std::make_unique<OpenDriver>(HEDDLE_TEST_STREAMS, host.get());
     ASSERT_TRUE(driver->device);
@@ -263,13 +264,14 @@ class StreamDriver : public ::testing::Test {
     }
   }
 
-  bool waits_by_event = false;
+  bool waits_by_event = false, polls_words = false;
   std::unique_ptr<PluginHost> host;
   std::unique_ptr<OpenDriver> driver;
 };
 
 TEST_F(StreamDriver, RunsRandomLists) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
+    polls_words = seed >= 15;
     if (seed % 5 == 0) open(static_cast<int64_t>(seed));
     std::mt19937_64 random(seed);
     Kernels kernels(driver.get());
@@ -288,6 +290,7 @@ TEST_F(StreamDriver, RunsRandomLists) {
 // Each replay has other buffers in the place of those that may change.
 TEST_F(StreamDriver, ReplaysRandomLists) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
+    polls_words = seed >= 15;
     if (seed % 5 == 0) open(static_cast<int64_t>(seed));
     std::mt19937_64 random(seed);
     Kernels kernels(driver.get());
@@ -514,9 +517,10 @@ TEST_F(StreamDriver, WorkIsFailedByAWaitWhoseWorkCouldNotBeIssued) {
 }
 
 // Work on two queues in turns, each submitted by a thread of its own: a wait may come before its work is enqueued, while it is, or after.
-TEST_F(StreamDriver, QueuesOfAVendorWhoseStreamsWaitForEventsTakeTurns) {
-  waits_by_event = true;
-  for (int64_t seed = 1; seed <= 3; ++seed) {
+TEST_F(StreamDriver, QueuesOfVendorsWhoseStreamsWaitOrWriteInOtherWaysTakeTurns) {
+  for (int64_t seed = 1; seed <= 4; ++seed) {
+    waits_by_event = seed != 4;
+    polls_words = seed >= 3;
     open(seed);
     Kernels kernels(driver.get());
     heddle_queue_t* queues[] = {driver->make_queue(driver->device), driver->make_queue(driver->device)};
