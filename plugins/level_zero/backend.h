@@ -27,6 +27,7 @@ struct Facts : stream::Facts {
   uint64_t timer_hz = 0, timer_mask = 0;
   uint32_t spirv_version = 0;  // 0x10200: 1.2, as a module's header has it
   bool has_half = false, has_double = false, has_int64_atomics = false;
+  bool has_dots = false;             // of four bytes in 32 bits
   bool has_subgroups_of_32 = false;  // whose threads exchange values
   bool reaches_all_memory = false;   // also memory of the host that the driver has not allocated
   const char* lack = nullptr;        // what this driver needs and the device does not have

@@ -13,7 +13,8 @@ using stream::Loading;
 
 namespace {
 
-constexpr std::string_view kAnyDevice = "spv1.0", kWithSubgroups = "spv1.3-sg32";
+// With dots: of integers, four bytes at a time.
+constexpr std::string_view kAnyDevice = "spv1.0", kWithSubgroups = "spv1.3-sg32", kDots = "-dp4a";
 // OpenCL's rules, by which the code is compiled, allow quotients and roots of f32 an error of 2.5 and 3 units in the last place without the flag.
 constexpr const char* kBuildFlags = "-cl-fp32-correctly-rounded-divide-sqrt";
 // Without the second flag, drivers may assume that no block of memory is larger than 4 GiB.
@@ -39,8 +40,10 @@ heddle_status_t* check_module(const Loading& loading, const Facts& facts, const 
   }
   for (uint32_t capability : spirv.capabilities) {
     const bool is_of_subgroups = capability == kSubgroupDispatch || capability == kGroupNonUniform || capability == kGroupNonUniformShuffle;
-    const bool lacks = (is_of_subgroups && !facts.has_subgroups_of_32) || (capability == kFloat64 && !facts.has_double) ||
-                       (capability == kFloat16 && !facts.has_half) || (capability == kInt64Atomics && !facts.has_int64_atomics);
+    const bool is_of_dots = capability == kDotProduct || capability == kDotProductInput4x8BitPacked;
+    const bool lacks = (is_of_dots && !facts.has_dots) || (is_of_subgroups && !facts.has_subgroups_of_32) ||
+                       (capability == kFloat64 && !facts.has_double) || (capability == kFloat16 && !facts.has_half) ||
+                       (capability == kInt64Atomics && !facts.has_int64_atomics);
     if (lacks)
       return unfit("it needs " + capability_name(capability) + ", which this device does not have; use another device for this part");
     if (!is_known_capability(capability)) {
@@ -142,8 +145,13 @@ ze_result_t Kernel::append(ze_command_list_handle_t list, const uint32_t (&grid)
 
 uint32_t Backend::rank(std::string_view format, std::string_view target) const noexcept {
   if (format != HEDDLE_CODE_SPIRV || facts.spirv_version < 0x10000) return 0;
-  if (target == kWithSubgroups) return facts.has_subgroups_of_32 ? 2 : 0;
-  return target == kAnyDevice ? 1 : 0;
+  const bool dots = target.ends_with(kDots);
+  if (dots) {
+    if (!facts.has_dots) return 0;
+    target.remove_suffix(kDots.size());
+  }
+  const uint32_t base = target == kAnyDevice ? 1 : target == kWithSubgroups && facts.has_subgroups_of_32 ? 3 : 0;
+  return base == 0 ? 0 : base + dots;
 }
 
 heddle_status_t* Backend::load_module(Loading& loading, stream::Module* out) {

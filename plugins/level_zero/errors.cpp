@@ -29,7 +29,7 @@ constexpr Known kKnown[] = {
     KNOWN(ERROR_INSUFFICIENT_PERMISSIONS, PERMISSION_DENIED, "this user may not do that"),
     KNOWN(ERROR_NOT_AVAILABLE, UNAVAILABLE, "another user has it for itself"),
     KNOWN(ERROR_DEPENDENCY_UNAVAILABLE, UNAVAILABLE, "a library that the driver needs is missing"),
-    KNOWN(ERROR_UNINITIALIZED, FAILED_PRECONDITION, "the driver is not initialized"),
+    KNOWN(ERROR_UNINITIALIZED, DEVICE_LOST, "the driver is not initialized, or its library was unloaded, as at the end of a process"),
     KNOWN(ERROR_UNSUPPORTED_VERSION, FAILED_PRECONDITION, "the version is not supported"),
     KNOWN(ERROR_UNSUPPORTED_FEATURE, UNIMPLEMENTED, "the driver does not have that"),
     KNOWN(ERROR_INVALID_ARGUMENT, INVALID_ARGUMENT, "an argument is wrong"),

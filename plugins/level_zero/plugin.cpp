@@ -112,6 +112,7 @@ ze_result_t read_limits(const Api& api, Facts* out) {
   out->spirv_version = ZE_MAJOR_VERSION(modules.spirvVersionSupported) << 16 | ZE_MINOR_VERSION(modules.spirvVersionSupported) << 8;
   out->has_half = (modules.flags & ZE_DEVICE_MODULE_FLAG_FP16) != 0;
   out->has_double = (modules.flags & ZE_DEVICE_MODULE_FLAG_FP64) != 0;
+  out->has_dots = (modules.flags & ZE_DEVICE_MODULE_FLAG_DP4A) != 0;
   out->has_int64_atomics = (modules.flags & ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS) != 0;
   if (const ze_result_t bad = read_subgroups(api, out)) return bad;
   if (modules.maxArgumentsSize < 2048) out->lack = "room for 2,048 bytes of arguments";

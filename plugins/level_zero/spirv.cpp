@@ -25,10 +25,24 @@ struct Capability {
   const char* name;
 };
 constexpr Capability kCapabilities[] = {
-    {4, "Addresses"},     {5, "Linkage"},           {6, "Kernel"},           {7, "Vector16"},
-    {8, "Float16Buffer"}, {9, "Float16"},           {10, "Float64"},         {11, "Int64"},
-    {12, "Int64Atomics"}, {18, "Groups"},           {22, "Int16"},           {38, "GenericPointer"},
-    {39, "Int8"},         {58, "SubgroupDispatch"}, {61, "GroupNonUniform"}, {65, "GroupNonUniformShuffle"},
+    {4, "Addresses"},
+    {5, "Linkage"},
+    {6, "Kernel"},
+    {7, "Vector16"},
+    {8, "Float16Buffer"},
+    {9, "Float16"},
+    {10, "Float64"},
+    {11, "Int64"},
+    {12, "Int64Atomics"},
+    {18, "Groups"},
+    {22, "Int16"},
+    {38, "GenericPointer"},
+    {39, "Int8"},
+    {58, "SubgroupDispatch"},
+    {61, "GroupNonUniform"},
+    {65, "GroupNonUniformShuffle"},
+    {6018, "DotProductInput4x8BitPacked"},
+    {6019, "DotProduct"},
 };
 
 class Reader {

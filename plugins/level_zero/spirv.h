@@ -37,7 +37,7 @@ std::string capability_name(uint32_t capability);
 bool is_known_capability(uint32_t capability) noexcept;
 
 constexpr uint32_t kFloat64 = 10, kFloat16 = 9, kInt64Atomics = 12, kSubgroupDispatch = 58, kGroupNonUniform = 61,
-                   kGroupNonUniformShuffle = 65;
+                   kGroupNonUniformShuffle = 65, kDotProductInput4x8BitPacked = 6018, kDotProduct = 6019;
 
 }  // namespace heddle::level_zero
 #endif  // HEDDLE_LEVEL_ZERO_SPIRV_H_

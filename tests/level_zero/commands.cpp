@@ -43,7 +43,7 @@ bool is_synchronous(const ze_command_queue_desc_t& desc) {
 ze_result_t open_list(ze_command_list_handle_t handle, List** out) {
   auto* list = object_of<List>(handle);
   if (list == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (list->device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (list->device->root->lost) return state().loss;
   if (list->closed) {
     broken_rule(list->device, "a command is appended to a closed command list");
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
@@ -72,7 +72,7 @@ ze_result_t append(Lock& lock, List* list, Command command, ze_event_handle_t si
     command.signal = object_of<Event>(signal);
     if (!is_usable_in(*list, command.signal)) return ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT;
   }
-  if (list->device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (list->device->root->lost) return state().loss;
   auto shared = std::make_shared<const Command>(std::move(command));
   if (list->stream == nullptr) {
     list->commands.push_back(std::move(shared));
@@ -156,7 +156,7 @@ ze_result_t zeCommandQueueCreate(ze_context_handle_t hContext, ze_device_handle_
   auto* context = object_of<Context>(hContext);
   auto* device = object_of<Device>(hDevice);
   if (context == nullptr || device == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (device->root->lost) return state().loss;
   if (const ze_result_t result = check_queue(*desc); result != ZE_RESULT_SUCCESS) return result;
   auto* queue = new Queue();
   queue->ordinal = desc->ordinal;
@@ -183,7 +183,7 @@ ze_result_t zeCommandQueueExecuteCommandLists(ze_command_queue_handle_t hCommand
   auto* fence = hFence == nullptr ? nullptr : object_of<Fence>(hFence);
   if (queue == nullptr || (hFence != nullptr && fence == nullptr)) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   Device* device = queue->stream.device;
-  if (device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (device->root->lost) return state().loss;
   if (fence != nullptr && fence->queue != queue) {
     broken_rule(device, "command lists are executed with a fence of another queue");
     return ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT;
@@ -242,7 +242,7 @@ ze_result_t zeCommandListCreate(ze_context_handle_t hContext, ze_device_handle_t
   auto* context = object_of<Context>(hContext);
   auto* device = object_of<Device>(hDevice);
   if (context == nullptr || device == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (device->root->lost) return state().loss;
   if (desc->commandQueueGroupOrdinal >= kGroups) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   if ((desc->flags & kListInOrder) != 0)
     return unsupported("zeCommandListCreate with the flag for lists in order, which is later than version 1.5");
@@ -261,7 +261,7 @@ ze_result_t zeCommandListCreateImmediate(ze_context_handle_t hContext, ze_device
   auto* context = object_of<Context>(hContext);
   auto* device = object_of<Device>(hDevice);
   if (context == nullptr || device == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (device->root->lost) return state().loss;
   if (const ze_result_t result = check_queue(*altdesc); result != ZE_RESULT_SUCCESS) return result;
   auto* list = new List();
   list->context = context;

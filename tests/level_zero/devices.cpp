@@ -212,6 +212,7 @@ ze_result_t zeDeviceGetModuleProperties(ze_device_handle_t, ze_device_module_pro
   p->spirvVersionSupported = ZE_MAKE_VERSION(1, has_subgroups() ? 3 : 2);
   p->flags = ZE_DEVICE_MODULE_FLAG_FP16 | ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS;
   if (settings().doubles) p->flags |= ZE_DEVICE_MODULE_FLAG_FP64;
+  if (settings().dots) p->flags |= ZE_DEVICE_MODULE_FLAG_DP4A;
   p->fp16flags = rounding;
   p->fp32flags = rounding;
   p->fp64flags = settings().doubles ? rounding : 0;
@@ -292,14 +293,14 @@ ze_result_t zeDeviceGetStatus(ze_device_handle_t hDevice) {
   const Lock lock(state().mutex);
   auto* device = object_of<Device>(hDevice);
   if (device == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  return device->root->lost ? ZE_RESULT_ERROR_DEVICE_LOST : ZE_RESULT_SUCCESS;
+  return device->root->lost ? state().loss : ZE_RESULT_SUCCESS;
 }
 
 ze_result_t zeDeviceGetGlobalTimestamps(ze_device_handle_t hDevice, uint64_t* hostTimestamp, uint64_t* deviceTimestamp) {
   const Lock lock(state().mutex);
   auto* device = object_of<Device>(hDevice);
   if (device == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (device->root->lost) return state().loss;
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC_RAW, &now);
   *hostTimestamp = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
@@ -352,7 +353,7 @@ ze_result_t zeContextGetStatus(ze_context_handle_t hContext) {
   const Lock lock(state().mutex);
   if (object_of<Context>(hContext) == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   for (const auto& device : state().driver.all) {
-    if (device->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+    if (device->lost) return state().loss;
   }
   return ZE_RESULT_SUCCESS;
 }

@@ -17,13 +17,16 @@ namespace {
 
 constexpr uint32_t kOpCapability = 17, kOpMemoryModel = 14, kOpFAdd = 129;
 
-std::vector<uint32_t> module_words() {
-  std::ifstream file(HEDDLE_TEST_SPIRV, std::ios::binary);
+std::vector<uint32_t> words_of(const char* path) {
+  std::ifstream file(path, std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   std::vector<uint32_t> words(bytes.size() / 4);
   std::memcpy(words.data(), bytes.data(), words.size() * 4);
-  EXPECT_GT(words.size(), 100u) << HEDDLE_TEST_SPIRV;
+  EXPECT_GT(words.size(), 100u) << path;
   return words;
+}
+std::vector<uint32_t> module_words() {
+  return words_of(HEDDLE_TEST_SPIRV);
 }
 
 // The word at which the first instruction of this operation begins.
@@ -135,6 +138,21 @@ TEST_P(LevelZero, QueuesTakeTurns) {
   for (heddle_buffer_t* buffer : {sum, one}) driver->buffer_api->free(buffer);
   driver->timeline_api->destroy(timeline);
   for (heddle_queue_t* queue : queues) EXPECT_OK(driver->device_api->queue_destroy(queue));
+  driver->dispatch_api->executable_unload(executable);
+}
+
+// The stand-in's device has dot products of bytes, if HEDDLE_ZE_DP4A does not say otherwise.
+TEST_P(LevelZero, LoadsDotProducts) {
+  const std::vector<uint32_t> good = words_of(HEDDLE_TEST_DOTS);
+  heddle_executable_t* executable = nullptr;
+  ASSERT_OK(load(good, {entry_of("dots", 3, 1)}, &executable));
+  heddle_buffer_t* operands = driver->make_filled(std::vector<uint32_t>{0x80ff7f01, 0x80ff7f01});
+  heddle_buffer_t* sums = driver->make_buffer(12);
+  const std::vector<heddle_binding_t> bindings = {{sums, 0, 12}, {operands, 0, 4}, {operands, 4, 4}};
+  EXPECT_OK(driver->run({dispatch(entry(executable), bindings, 1)}));
+  EXPECT_EQ(driver->values_of<int32_t>(sums, 3),
+            (std::vector<int32_t>{1 + 127 * 127 + 1 + 128 * 128, 1 + 127 * 127 + 255 * 255 + 128 * 128, 1 + 127 * 127 - 255 - 128 * 128}));
+  for (heddle_buffer_t* buffer : {operands, sums}) driver->buffer_api->free(buffer);
   driver->dispatch_api->executable_unload(executable);
 }
 
@@ -381,6 +399,18 @@ TEST_P(LevelZero, ShowsItsHandles) {
                "ZE_RESULT_ERROR_UNSUPPORTED_FEATURE");
 }
 
+// With products of four bytes; the device has them, the code of the tests does not use subgroups.
+TEST_P(LevelZero, RanksVariantsByWhatTheDeviceHas) {
+  const auto rank = [&](const char* target) {
+    uint32_t out = 0;
+    EXPECT_OK(driver->dispatch_api->variant_rank(driver->device, string_of("spirv/1"), string_of(target), &out));
+    return out;
+  };
+  EXPECT_EQ(rank("spv1.0"), 1u);
+  EXPECT_EQ(rank("spv1.0-dp4a"), 2u);
+  for (const char* target : {"spv1.0-", "-dp4a", "spv1.0-dp4a-dp4a", "spv1.3", ""}) EXPECT_EQ(rank(target), 0u) << target;
+}
+
 // Of the second or third device, which stays lost in this process: these tests come last, since the stand-in has fewer rules for a lost device. The kernel
 // is named, and all later calls fail with the same.
 class LostLevelZero : public ::testing::TestWithParam<bool> {};
@@ -435,6 +465,38 @@ TEST_P(LostLevelZero, ADeviceFailsAndTheOtherWorks) {
   EXPECT_EQ(PluginHost::live_statuses().load(), 0);
 }
 
+// All devices of the process: the last test.
+class UnloadedLevelZero : public ::testing::TestWithParam<bool> {};
+TEST_P(UnloadedLevelZero, FailsWithOneErrorAndEnds) {
+  PluginHost host;
+  {
+    OpenDriver driver(HEDDLE_TEST_PLUGIN, &host);
+    ASSERT_TRUE(driver.device);
+    heddle_buffer_t* buffer = driver.make_filled(std::vector<float>{5});
+    heddle_command_t command = {};
+    command.kind = HEDDLE_COMMAND_FILL;
+    command.as.fill = {buffer, 0, 4, 0, 4, 0};
+    heddle_timeline_t* timeline = driver.make_timeline();
+    void* stand_in = dlopen(HEDDLE_TEST_STAND_IN, RTLD_NOW | RTLD_NOLOAD);
+    ASSERT_TRUE(stand_in);
+    auto unload = reinterpret_cast<void (*)()>(dlsym(stand_in, "heddle_level_zero_unload"));
+    auto hold = reinterpret_cast<void (*)(bool)>(dlsym(stand_in, "heddle_level_zero_hold"));
+    ASSERT_TRUE(unload && hold);
+    hold(true);
+    EXPECT_OK(driver.submit({command}, {}, {{timeline, 1}}));
+    unload();
+    hold(false);
+    Result waited = driver.wait(timeline, 1);
+    EXPECT_EQ(waited.code(), HEDDLE_STATUS_DEVICE_LOST) << waited.message();
+    EXPECT_NE(waited.message().find("ZE_RESULT_ERROR_UNINITIALIZED"), std::string::npos) << waited.message();
+    Result again = driver.submit({command}, {}, {{timeline, 2}});
+    EXPECT_EQ(again.message(), waited.message());
+    driver.buffer_api->free(buffer);
+    driver.timeline_api->destroy(timeline);
+  }
+  EXPECT_EQ(PluginHost::live_statuses().load(), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(ImmediateLists, LevelZero, ::testing::Values(true));
 INSTANTIATE_TEST_SUITE_P(Queues, LevelZero, ::testing::Values(false));
 INSTANTIATE_TEST_SUITE_P(Queues, LevelZeroQueues, ::testing::Values(false));
@@ -442,6 +504,7 @@ INSTANTIATE_TEST_SUITE_P(ImmediateLists, LevelZeroImports, ::testing::Values(tru
 INSTANTIATE_TEST_SUITE_P(Queues, LevelZeroImports, ::testing::Values(false));
 INSTANTIATE_TEST_SUITE_P(ImmediateLists, LostLevelZero, ::testing::Values(true));
 INSTANTIATE_TEST_SUITE_P(Queues, LostLevelZero, ::testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(ImmediateLists, UnloadedLevelZero, ::testing::Values(true));
 
 }  // namespace
 }  // namespace heddle::test

@@ -495,7 +495,7 @@ ze_result_t wait_until(Lock& lock, Device* device, uint64_t timeout_ns, const st
   } else {
     s.changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns), over);
   }
-  if (device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (device->root->lost) return state().loss;
   return done() ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See executor.h. Functions and numbers as in Khronos' cl.h, which is not needed to build this.
+// See executor.h.
 #include "tests/level_zero/executor.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -14,7 +13,9 @@
 #include <iterator>
 #include <mutex>
 
+#include "tests/level_zero/dot_products.h"
 #include "tests/level_zero/settings.h"
+#include "tests/support/opencl.h"
 
 extern char** environ;
 
@@ -22,33 +23,9 @@ namespace heddle::level_zero_stand_in {
 
 namespace {
 
-constexpr uint64_t kCpu = 2;                                      // CL_DEVICE_TYPE_CPU
-constexpr unsigned kPlatformName = 0x0902, kDeviceName = 0x102b;  // CL_PLATFORM_NAME, CL_DEVICE_NAME
-constexpr unsigned kExtensions = 0x1030, kIlVersion = 0x105b;     // CL_DEVICE_EXTENSIONS, CL_DEVICE_IL_VERSION
-constexpr unsigned kMaxGroup = 0x1004, kUnits = 0x1002;           // CL_DEVICE_MAX_WORK_GROUP_SIZE, CL_DEVICE_MAX_COMPUTE_UNITS
-constexpr unsigned kBuildLog = 0x1183;                            // CL_PROGRAM_BUILD_LOG
+using namespace heddle::test;
 
-struct OpenCl {
-  int (*clGetPlatformIDs)(unsigned entries, void** platforms, unsigned* count);
-  int (*clGetPlatformInfo)(void* platform, unsigned what, size_t bytes, void* value, size_t* needed);
-  int (*clGetDeviceIDs)(void* platform, uint64_t type, unsigned entries, void** devices, unsigned* count);
-  int (*clGetDeviceInfo)(void* device, unsigned what, size_t bytes, void* value, size_t* needed);
-  void* (*clCreateContext)(const intptr_t* properties, unsigned count, void* const* devices, void* notify, void* data, int* error);
-  void* (*clCreateCommandQueueWithProperties)(void* context, void* device, const uint64_t* properties, int* error);
-  void* (*clCreateProgramWithIL)(void* context, const void* bytes, size_t size, int* error);
-  void* (*clCreateProgramWithBinary)(void* context, unsigned count, void* const* devices, const size_t* sizes,
-                                     const unsigned char** binaries, int* states, int* error);
-  int (*clBuildProgram)(void* program, unsigned count, void* const* devices, const char* options, void* notify, void* data);
-  int (*clGetProgramBuildInfo)(void* program, void* device, unsigned what, size_t bytes, void* value, size_t* needed);
-  int (*clReleaseProgram)(void* program);
-  void* (*clCreateKernel)(void* program, const char* name, int* error);
-  int (*clReleaseKernel)(void* kernel);
-  int (*clSetKernelArg)(void* kernel, unsigned index, size_t bytes, const void* value);
-  int (*clSetKernelArgSVMPointer)(void* kernel, unsigned index, const void* pointer);
-  int (*clEnqueueNDRangeKernel)(void* queue, void* kernel, unsigned dimensions, const size_t* offset, const size_t* global,
-                                const size_t* local, unsigned waits, void* const* events, void** event);
-  int (*clFinish)(void* queue);
-
+struct OpenCl : OpenClFunctions {
   void* device = nullptr;
   void* context = nullptr;
   void* queue = nullptr;
@@ -64,42 +41,10 @@ struct OpenCl {
   }
 
  private:
-  OpenCl() = default;
-
-  std::string text(unsigned what) {
-    size_t needed = 0;
-    if (clGetDeviceInfo(device, what, 0, nullptr, &needed) != 0 || needed == 0) return "";
-    std::string value(needed, 0);
-    if (clGetDeviceInfo(device, what, needed, value.data(), nullptr) != 0) return "";
-    value.resize(strlen(value.c_str()));
-    return value;
-  }
+  OpenCl() : OpenClFunctions{} {}
 
   std::string open() {
-    void* library = dlopen(settings().opencl.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return dlerror();
-    const char* missing = nullptr;
-#define FIND(name) \
-  if ((name = reinterpret_cast<decltype(name)>(dlsym(library, #name))) == nullptr) missing = #name
-    FIND(clGetPlatformIDs);
-    FIND(clGetPlatformInfo);
-    FIND(clGetDeviceIDs);
-    FIND(clGetDeviceInfo);
-    FIND(clCreateContext);
-    FIND(clCreateCommandQueueWithProperties);
-    FIND(clCreateProgramWithIL);
-    FIND(clCreateProgramWithBinary);
-    FIND(clBuildProgram);
-    FIND(clGetProgramBuildInfo);
-    FIND(clReleaseProgram);
-    FIND(clCreateKernel);
-    FIND(clReleaseKernel);
-    FIND(clSetKernelArg);
-    FIND(clSetKernelArgSVMPointer);
-    FIND(clEnqueueNDRangeKernel);
-    FIND(clFinish);
-#undef FIND
-    if (missing != nullptr) return settings().opencl + " has no " + missing;
+    if (const std::string why = find(settings().opencl.c_str()); !why.empty()) return why;
     void* platforms[16] = {};
     unsigned count = 0;
     if (clGetPlatformIDs(16, platforms, &count) != 0 || count == 0) return "OpenCL has no platform; install pocl-opencl-icd";
@@ -108,12 +53,12 @@ struct OpenCl {
     void* translated = nullptr;
     for (unsigned i = 0; i < count && i < 16 && device == nullptr; ++i) {
       char name[256] = {};
-      clGetPlatformInfo(platforms[i], kPlatformName, sizeof name - 1, name, nullptr);
+      clGetPlatformInfo(platforms[i], kOpenClPlatformName, sizeof name - 1, name, nullptr);
       names += (names.empty() ? "'" : ", '") + std::string(name) + "'";
       if (strstr(name, settings().platform.c_str()) == nullptr) continue;
-      if (clGetDeviceIDs(platforms[i], kCpu, 1, &device, nullptr) != 0) device = nullptr;
-      if (device == nullptr || text(kIlVersion).find("SPIR-V") != std::string::npos) continue;
-      if (translated == nullptr && text(kExtensions).find("cl_khr_spir ") != std::string::npos) translated = device;
+      if (clGetDeviceIDs(platforms[i], kOpenClCpu, 1, &device, nullptr) != 0) device = nullptr;
+      if (device == nullptr || text(device, kOpenClIlVersion).find("SPIR-V") != std::string::npos) continue;
+      if (translated == nullptr && text(device, kOpenClExtensions).find("cl_khr_spir ") != std::string::npos) translated = device;
       device = nullptr;
     }
     facts.takes_spirv = device != nullptr;
@@ -121,11 +66,11 @@ struct OpenCl {
     if (device == nullptr) {
       return "OpenCL has no CPU that takes SPIR-V or SPIR, of a platform '" + settings().platform + "'; its platforms: " + names;
     }
-    facts.name = text(kDeviceName);
+    facts.name = text(device, kOpenClName);
     size_t threads = 0;
-    clGetDeviceInfo(device, kMaxGroup, sizeof threads, &threads, nullptr);
+    clGetDeviceInfo(device, kOpenClMaxGroup, sizeof threads, &threads, nullptr);
     facts.most_threads = threads;
-    clGetDeviceInfo(device, kUnits, sizeof facts.processors, &facts.processors, nullptr);
+    clGetDeviceInfo(device, kOpenClUnits, sizeof facts.processors, &facts.processors, nullptr);
     int error = 0;
     context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
     if (error == 0) queue = clCreateCommandQueueWithProperties(context, device, nullptr, &error);
@@ -221,7 +166,11 @@ std::shared_ptr<Program> Program::build(std::vector<uint32_t> words, const std::
   if (cl.facts.takes_spirv) {
     made->program_ = cl.clCreateProgramWithIL(cl.context, made->words_.data(), made->words_.size() * sizeof(uint32_t), &error);
   } else {
-    const std::string bitcode = translate(made->words_, log);
+    // PoCL's library has no such functions.
+    std::vector<uint32_t> lowered = made->words_;
+    *log = lower_dot_products(&lowered);
+    if (!log->empty()) return nullptr;
+    const std::string bitcode = translate(lowered, log);
     if (bitcode.empty()) return nullptr;
     const auto* bytes = reinterpret_cast<const unsigned char*>(bitcode.data());
     const size_t size = bitcode.size();
@@ -234,12 +183,7 @@ std::shared_ptr<Program> Program::build(std::vector<uint32_t> words, const std::
     return nullptr;
   }
   error = cl.clBuildProgram(made->program_, 1, &cl.device, options.c_str(), nullptr, nullptr);
-  size_t needed = 0;
-  if (cl.clGetProgramBuildInfo(made->program_, cl.device, kBuildLog, 0, nullptr, &needed) == 0 && needed > 1) {
-    log->resize(needed);
-    cl.clGetProgramBuildInfo(made->program_, cl.device, kBuildLog, needed, log->data(), nullptr);
-    log->resize(strlen(log->c_str()));
-  }
+  *log = cl.build_log(made->program_, cl.device);
   if (error != 0) {
     if (log->empty()) *log = "OpenCL gave error " + std::to_string(error);
     return nullptr;

@@ -22,6 +22,14 @@ void heddle_level_zero_lose(uint32_t device) {
   if (Device* root = root_of(device)) lose(root);
 }
 
+void heddle_level_zero_unload() {
+  const Lock lock(state().mutex);
+  state().loss = ZE_RESULT_ERROR_UNINITIALIZED;
+  for (const auto& device : state().driver.all) {
+    if (device->part < 0) lose(device.get());
+  }
+}
+
 void heddle_level_zero_hold(bool held) {
   const Lock lock(state().mutex);
   state().held = held;

@@ -8,6 +8,8 @@ extern "C" {
 
 // The device with that number is lost: its commands do not end, and every wait for them fails.
 void heddle_level_zero_lose(uint32_t device);
+// The driver's library is unloaded, as at the end of a process: no command ends, and every call fails.
+void heddle_level_zero_unload();
 // While held, no command starts to run.
 void heddle_level_zero_hold(bool held);
 // The next `count` calls that submit command lists to a queue fail, for want of memory.

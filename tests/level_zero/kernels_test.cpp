@@ -129,6 +129,44 @@ TEST(LevelZero, SetsSpecializationConstants) {
   EXPECT_EQ(x[0], 7);
 }
 
+int32_t dot_of(uint32_t a, uint32_t b, bool a_has_sign, bool b_has_sign) {
+  const auto byte = [](uint32_t word, int i, bool has_sign) {
+    const auto bits = static_cast<uint8_t>(word >> 8 * i);
+    return has_sign ? static_cast<int32_t>(static_cast<int8_t>(bits)) : static_cast<int32_t>(bits);
+  };
+  int32_t sum = 0;
+  for (int i = 0; i < 4; ++i) sum += byte(a, i, a_has_sign) * byte(b, i, b_has_sign);
+  return sum;
+}
+
+// Natively on Intel's runtime; for PoCL, the stand-in replaces them.
+TEST(LevelZero, MultipliesBytesFourAtATime) {
+  Session s;
+  std::string log;
+  ASSERT_EQ(s.build(Session::kernels_file("HEDDLE_ZE_DOTS"), &log), ZE_RESULT_SUCCESS) << log;
+  const std::vector<uint32_t> values = {0,          0x80808080, 0x7f7f7f7f, 0xffffffff, 0x01020304, 0x00ff7f80,
+                                        0x80ff0001, 0x12345678, 0x000000ff, 0xff000000, 0x7f80ff01};
+  const size_t count = values.size() * values.size();
+  auto *a = reinterpret_cast<uint32_t*>(s.host_memory(count)), *b = reinterpret_cast<uint32_t*>(s.host_memory(count));
+  auto* out = reinterpret_cast<int32_t*>(s.host_memory(3 * count));
+  for (size_t i = 0; i < count; ++i) {
+    a[i] = values[i / values.size()];
+    b[i] = values[i % values.size()];
+  }
+  auto dots = s.kernel("dots", 1);
+  set(dots, 0, out);
+  set(dots, 1, a);
+  set(dots, 2, b);
+  auto list = s.immediate(ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS);
+  const ze_group_count_t groups = {static_cast<uint32_t>(count), 1, 1};
+  MUST(zeCommandListAppendLaunchKernel(list, dots, &groups, nullptr, 0, nullptr));
+  for (size_t i = 0; i < count; ++i) {
+    ASSERT_EQ(out[3 * i], dot_of(a[i], b[i], true, true)) << std::hex << a[i] << " and " << b[i];
+    ASSERT_EQ(out[3 * i + 1], dot_of(a[i], b[i], false, false)) << std::hex << a[i] << " and " << b[i];
+    ASSERT_EQ(out[3 * i + 2], dot_of(a[i], b[i], true, false)) << std::hex << a[i] << " and " << b[i];
+  }
+}
+
 TEST(LevelZero, RefusesDamagedModulesWithALog) {
   Session s;
   const std::vector<uint8_t> good = Session::kernels_file();

@@ -52,7 +52,7 @@ ze_result_t allocate(ze_context_handle_t hContext, ze_memory_type_t type, ze_dev
   auto* context = object_of<Context>(hContext);
   auto* device = hDevice == nullptr ? nullptr : object_of<Device>(hDevice);
   if (context == nullptr || (hDevice != nullptr && device == nullptr)) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (device != nullptr && device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (device != nullptr && device->root->lost) return state().loss;
   if (size == 0) return ZE_RESULT_ERROR_UNSUPPORTED_SIZE;
   if ((alignment & (alignment - 1)) != 0 || alignment > kMostAlignment) return ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT;
   alignment = std::max(alignment, kLeastAlignment);
@@ -180,7 +180,7 @@ ze_result_t zeContextMakeMemoryResident(ze_context_handle_t, ze_device_handle_t 
   const Lock lock(state().mutex);
   auto* device = object_of<Device>(hDevice);
   if (device == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (device->root->lost) return state().loss;
   return find_memory(ptr, size) == nullptr ? ZE_RESULT_ERROR_INVALID_ARGUMENT : ZE_RESULT_SUCCESS;
 }
 

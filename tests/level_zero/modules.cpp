@@ -4,6 +4,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "tests/level_zero/dot_products.h"
 #include "tests/level_zero/engine.h"
 
 using namespace heddle::level_zero_stand_in;
@@ -46,7 +47,7 @@ ze_result_t zeModuleCreate(ze_context_handle_t hContext, ze_device_handle_t hDev
     const Lock lock(state().mutex);
     device = object_of<Device>(hDevice);
     if (object_of<Context>(hContext) == nullptr || device == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    if (device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+    if (device->root->lost) return state().loss;
   }
   std::string log, flags;
   ze_result_t result = ZE_RESULT_SUCCESS;
@@ -70,6 +71,7 @@ ze_result_t zeModuleCreate(ze_context_handle_t hContext, ze_device_handle_t hDev
         values[desc->pConstants->pConstantIds[i]] = desc->pConstants->pConstantValues[i];
       log = specialize(&words, values);
     }
+    if (log.empty() && !settings().dots && has_dot_products(words)) log = "the module needs DotProduct, which the device does not have";
     if (log.empty()) program = Program::build(std::move(words), flags, &log);
     if (program == nullptr) result = ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
   }

@@ -220,8 +220,9 @@ struct State {
   std::map<uintptr_t, size_t> imports;                      // memory of the application: sizes, by address
   uint64_t next_id = 1;
   std::vector<Stream*> streams;
-  bool held = false;           // no command runs (heddle_level_zero_hold)
-  uint64_t refused_lists = 0;  // heddle_level_zero_refuse_lists
+  bool held = false;                               // no command runs (heddle_level_zero_hold)
+  uint64_t refused_lists = 0;                      // heddle_level_zero_refuse_lists
+  ze_result_t loss = ZE_RESULT_ERROR_DEVICE_LOST;  // what calls for a lost device return
   bool has_thread = false, has_seed = false;
   std::mt19937_64 random;
 };

@@ -120,10 +120,10 @@ class Session {
     return result;
   }
 
-  static std::vector<uint8_t> kernels_file() {
-    const char* path = getenv("HEDDLE_ZE_KERNELS");
+  static std::vector<uint8_t> kernels_file(const char* variable = "HEDDLE_ZE_KERNELS") {
+    const char* path = getenv(variable);
     std::ifstream file(path == nullptr ? "" : path, std::ios::binary);
-    if (!file) throw std::runtime_error("set HEDDLE_ZE_KERNELS to the file of the tests' kernels");
+    if (!file) throw std::runtime_error(std::string("set ") + variable + " to the file of the tests' kernels");
     const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
     return std::vector<uint8_t>(bytes.begin(), bytes.end());
   }

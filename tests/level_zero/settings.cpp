@@ -50,6 +50,7 @@ Settings read() {
   s.lose_after = number("HEDDLE_ZE_LOSE_AFTER", s.lose_after);
   s.init_result = static_cast<uint32_t>(number("HEDDLE_ZE_INIT_RESULT", s.init_result, UINT32_MAX));
   s.doubles = flag("HEDDLE_ZE_DOUBLES", s.doubles);
+  s.dots = flag("HEDDLE_ZE_DP4A", s.dots);
   s.pageable = flag("HEDDLE_ZE_PAGEABLE", s.pageable);
   s.imports = flag("HEDDLE_ZE_IMPORTS", s.imports);
   s.protects = flag("HEDDLE_ZE_PROTECT", s.protects);

@@ -18,6 +18,7 @@ struct Settings {
   uint64_t lose_after = 0;       // HEDDLE_ZE_LOSE_AFTER: a device is lost when it has run so many commands; 0: never
   uint32_t init_result = 0;      // HEDDLE_ZE_INIT_RESULT: what zeInit returns
   bool doubles = true;           // HEDDLE_ZE_DOUBLES: the device has f64
+  bool dots = true;              // HEDDLE_ZE_DP4A: the device has dot products of four bytes
   bool pageable = false;         // HEDDLE_ZE_PAGEABLE: commands may access host memory that is no USM, as with shared system allocations
   bool imports = true;           // HEDDLE_ZE_IMPORTS: there is Intel's extension for memory of the application
   bool protects = true;          // HEDDLE_ZE_PROTECT: an access of the host to device memory is a segmentation fault

@@ -93,7 +93,7 @@ ze_result_t zeEventHostSynchronize(ze_event_handle_t hEvent, uint64_t timeout) {
   // The loss of any device ends the wait: a pool may be for several.
   const ze_result_t result =
       wait_until(lock, state().driver.all.front().get(), timeout, [event] { return event->signaled || is_any_lost(); });
-  return event->signaled ? ZE_RESULT_SUCCESS : is_any_lost() ? ZE_RESULT_ERROR_DEVICE_LOST : result;
+  return event->signaled ? ZE_RESULT_SUCCESS : is_any_lost() ? state().loss : result;
 }
 
 ze_result_t zeEventQueryStatus(ze_event_handle_t hEvent) {
@@ -104,7 +104,7 @@ ze_result_t zeEventQueryStatus(ze_event_handle_t hEvent) {
     broken_rule(nullptr, "the host asks for the status of an event whose pool is not visible to it");
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
-  return event->signaled ? ZE_RESULT_SUCCESS : is_any_lost() ? ZE_RESULT_ERROR_DEVICE_LOST : ZE_RESULT_NOT_READY;
+  return event->signaled ? ZE_RESULT_SUCCESS : is_any_lost() ? state().loss : ZE_RESULT_NOT_READY;
 }
 
 ze_result_t zeEventHostReset(ze_event_handle_t hEvent) {
@@ -155,7 +155,7 @@ ze_result_t zeFenceQueryStatus(ze_fence_handle_t hFence) {
   const Lock lock(state().mutex);
   auto* fence = object_of<Fence>(hFence);
   if (fence == nullptr) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  if (fence->queue->stream.device->root->lost) return ZE_RESULT_ERROR_DEVICE_LOST;
+  if (fence->queue->stream.device->root->lost) return state().loss;
   return fence->signaled ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
 }
 
