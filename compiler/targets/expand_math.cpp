@@ -8,6 +8,8 @@
 
 #include "compiler/stage/value_builder.h"
 #include "compiler/targets/single_precision.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 
@@ -174,37 +176,40 @@ Value Body::erf(Value x) {
   return select(compare(arith::CmpFPredicate::ULT, size, constant(border)), near, make<math::CopySignOp>(left, x));
 }
 
-// x^y through f64, so that y log|x| keeps its digits.
+// x^y through f64, so that y log|x| keeps its digits; then the special cases of pow in C's annex F.
 Value power(OpBuilder& builder, Location location, Value x, Value y, const ScaleByPower& scale) {
-  Body narrow(builder, location, x.getType(), scale);
-  Body body(builder, location, narrow.like(builder.getF64Type()), scale);
-  bool extended = !narrow.is_double();
-  Value wide_x = extended ? body.make<arith::ExtFOp>(body.type(), x) : x;
-  Value wide_y = extended ? body.make<arith::ExtFOp>(body.type(), y) : y;
-  Value size = body.abs(wide_x);
-  Value result = body.exp(body.mul(wide_y, body.log(size)));
-  Value zero = body.constant(0), one = body.constant(1);
-  Value whole = body.compare(arith::CmpFPredicate::OEQ, body.make<math::FloorOp>(wide_y), wide_y);
-  Value half = body.mul(wide_y, body.constant(0.5));
-  Value even = body.compare(arith::CmpFPredicate::OEQ, body.make<math::FloorOp>(half), half);
-  Value negative = body.compare(arith::CmpFPredicate::OLT, wide_x, zero);
-  Value signed_result = body.select(even, result, body.sub(zero, result));
-  signed_result = body.select(whole, signed_result, body.constant(std::numeric_limits<double>::quiet_NaN()));
-  result = body.select(negative, signed_result, result);
-  result = body.select(body.compare(arith::CmpFPredicate::OEQ, wide_y, zero), one, result);
-  result = body.select(body.compare(arith::CmpFPredicate::OEQ, wide_x, one), one, result);
-  return extended ? narrow.make<arith::TruncFOp>(x.getType(), result) : result;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Body own(builder, location, x.getType(), scale);
+  Body body(builder, location, own.like(builder.getF64Type()), scale);
+  auto wide = [&](Value value) { return own.is_double() ? value : body.make<arith::ExtFOp>(body.type(), value); };
+  Value result = body.exp(body.mul(wide(y), body.log(body.abs(wide(x)))));
+  if (!own.is_double()) result = own.make<arith::TruncFOp>(x.getType(), result);
+
+  Value zero = own.constant(0), one = own.constant(1);
+  result = own.select(own.compare(arith::CmpFPredicate::OEQ, own.abs(x), one), one, result);  // also where y is infinite, or NaN
+  // Negative only for odd y; of negative numbers, finite ones have powers for whole y only.
+  Value floor = own.make<math::FloorOp>(y), half = own.mul(y, own.constant(0.5));
+  auto both = [&](Value a, Value b) { return own.make<arith::AndIOp>(a, b); };
+  Value is_odd =
+      both(own.compare(arith::CmpFPredicate::OEQ, floor, y), own.compare(arith::CmpFPredicate::ONE, own.make<math::FloorOp>(half), half));
+  result = own.select(is_odd, own.make<math::CopySignOp>(result, x), result);
+  Value is_negative =
+      both(own.compare(arith::CmpFPredicate::OLT, x, zero), own.compare(arith::CmpFPredicate::OGT, x, own.constant(-infinity)));
+  result = own.select(both(is_negative, own.compare(arith::CmpFPredicate::UNE, floor, y)),
+                      own.constant(std::numeric_limits<double>::quiet_NaN()), result);
+  return own.select(own.compare(arith::CmpFPredicate::OEQ, y, zero), one, result);
 }
 
 // Through f64: x = n * pi / 2 + r, |r| <= pi / 4, with pi / 2 in two parts, of which the second is the rounding error of the first; then Taylor's
-// series.
+// series. f32 from 2^48 on, for which n loses digits, are left to single_precision.h: a branch that ordinary vectors do not take. f64 have no such
+// branch: from about 2^30 on, small results are less exact, and from 2^51 on they are wrong.
 Value sine_or_cosine(OpBuilder& builder, Location location, Value x, bool is_cosine) {
   const ScaleByPower none;
-  Body narrow(builder, location, x.getType(), none);
-  Body body(builder, location, narrow.like(builder.getF64Type()), none);
-  bool extended = !narrow.is_double();
-  Value wide = extended ? body.make<arith::ExtFOp>(body.type(), x) : x;
-  Value n = body.make<math::RoundEvenOp>(body.mul(wide, body.constant(2 / std::numbers::pi)));
+  Body own(builder, location, x.getType(), none);
+  Body body(builder, location, own.like(builder.getF64Type()), none);
+  Value wide = own.is_double() ? x : body.make<arith::ExtFOp>(body.type(), x);
+  // The lowest bits of the sum are n, which counts quarters of the circle.
+  Value whole = body.constant(0x1.8p52), sum = body.fma(wide, body.constant(2 / std::numbers::pi), whole), n = body.sub(sum, whole);
   Value r = body.fma(n, body.constant(-0x1.921fb54442d18p+0), wide);
   r = body.fma(n, body.constant(-0x1.1a62633145c07p-54), r);
   SmallVector<double> odd, even;
@@ -215,22 +220,33 @@ Value sine_or_cosine(OpBuilder& builder, Location location, Value x, bool is_cos
     odd.push_back(1 / (factorial * (2 * k + 1)));
   }
   Value square = body.mul(r, r), sine = body.mul(r, body.polynomial(square, odd)), cosine = body.polynomial(square, even);
-  // Quarters of the circle: 0 to 3.
-  Value shifted = is_cosine ? body.add(n, body.constant(1)) : n;
-  Value turns = body.make<math::FloorOp>(body.mul(shifted, body.constant(0.25)));
-  Value quarter = body.fma(turns, body.constant(-4), shifted);
-  Value half = body.make<math::FloorOp>(body.mul(quarter, body.constant(0.5)));
-  Value is_odd = body.compare(arith::CmpFPredicate::ONE, body.fma(half, body.constant(-2), quarter), body.constant(0));
-  Value is_negative = body.compare(arith::CmpFPredicate::OGE, quarter, body.constant(2));
-  Value result = body.select(is_odd, cosine, sine);
-  result = body.select(is_negative, body.sub(body.constant(0), result), result);
-  return extended ? narrow.make<arith::TruncFOp>(x.getType(), result) : result;
+  auto integer = [&](double value) { return body.constant(value, body.integer()); };
+  Value quarter = body.bits(sum);
+  if (is_cosine) quarter = body.make<arith::AddIOp>(quarter, integer(1));
+  Value is_odd = body.make<arith::CmpIOp>(arith::CmpIPredicate::ne, body.make<arith::AndIOp>(quarter, integer(1)), integer(0));
+  Value sign = body.make<arith::ShLIOp>(body.make<arith::AndIOp>(quarter, integer(2)), integer(62));
+  Value result = body.from_bits(body.make<arith::XOrIOp>(body.bits(body.select(is_odd, cosine, sine)), sign));
+  if (!own.is_double()) result = own.make<arith::TruncFOp>(x.getType(), result);
+  if (!is_cosine) result = own.select(own.compare(arith::CmpFPredicate::OEQ, x, own.constant(0)), x, result);  // of -0, it is -0
+  if (own.is_double()) return result;
+
+  Value is_large = own.compare(arith::CmpFPredicate::OGE, own.abs(x), own.constant(0x1p48)), any = is_large;
+  if (llvm::isa<VectorType>(x.getType())) any = builder.create<vector::ReductionOp>(location, vector::CombiningKind::OR, is_large);
+  auto choice = builder.create<scf::IfOp>(
+      location, any,
+      [&](OpBuilder& then, Location at) {
+        Value exact = single_sine_or_cosine(then, at, x, is_cosine);
+        then.create<scf::YieldOp>(at, Value(then.create<arith::SelectOp>(at, is_large, exact, result)));
+      },
+      [&](OpBuilder& otherwise, Location at) { otherwise.create<scf::YieldOp>(at, result); });
+  return choice.getResult(0);
 }
 
 struct ExpandMath : PassWrapper<ExpandMath, OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandMath)
   ExpandMath(ScaleByPower scale, bool has_f64) : scale_(std::move(scale)), has_f64_(has_f64) {}
   StringRef getArgument() const final { return "heddle-expand-math"; }
+  void getDependentDialects(DialectRegistry& registry) const override { registry.insert<scf::SCFDialect, vector::VectorDialect>(); }
   StringRef getDescription() const final { return "exp, log, tanh, erf, cos, sin and powf by arithmetic"; }
 
   void runOnOperation() override {

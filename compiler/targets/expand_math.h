@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Expands exp, log, tanh, erf and powf of the math dialect to arithmetic, for targets without instructions or a library for them. f32 and f64,
+// Expands exp, log, tanh, erf, sin, cos and powf of the math dialect to arithmetic, for targets without instructions or a library for them. f32 and f64,
 // scalars and vectors. Part of the lowering to LLVM (llvm_backend.h).
 #pragma once
 

@@ -25,4 +25,7 @@ Expected expected_results(tx::DispatchOp region, const std::vector<Tensor>& oper
 // EXPECTs that a kernel's results agree with both within the options' tolerances.
 void expect_results(const std::vector<Tensor>& got, const Expected& wanted, const CheckOptions& options, const std::string& what);
 
+// EXPECTs that the region gives these results at every level of x86-64, in one call and in one call per workgroup, and on devices.
+void check_results(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options);
+
 }  // namespace heddle::tests

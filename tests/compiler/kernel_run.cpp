@@ -438,16 +438,19 @@ void check_region(const std::string& text, const CheckOptions& options) {
     operands.push_back(
         random_tensor(llvm::cast<RankedTensorType>(input.getType()), options.symbols, range, options.seed + static_cast<uint32_t>(i)));
   }
-  const Expected wanted = expected_results(parsed.region(), operands, options);
+  check_results(parsed.region(), operands, expected_results(parsed.region(), operands, options), options);
+}
+
+void check_results(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options) {
   for (const std::string& level : runnable_levels()) {
     if (!options.strategy.empty() && !has_strategy(*targets::make_x86_64_target(level), options.strategy)) continue;
     std::vector<Tensor> usual;
-    for (size_t plan : plans_to_check(*targets::make_x86_64_target(level), parsed.region(), options.strategy)) {
-      LoadedKernel kernel(parsed.region(), level, options.strategy, plan);
+    for (size_t plan : plans_to_check(*targets::make_x86_64_target(level), region, options.strategy)) {
+      LoadedKernel kernel(region, level, options.strategy, plan);
       if (!kernel.usable()) continue;
       for (bool single : {false, true}) {
         const std::string how = level + ", " + kernel.plan_text() + (single ? ", one workgroup a call" : ", one call");
-        std::vector<Tensor> got = run_kernel(kernel, parsed.region(), operands, options.symbols, single);
+        std::vector<Tensor> got = run_kernel(kernel, region, operands, options.symbols, single);
         expect_results(got, wanted, options, how);
         if (usual.empty()) usual = got;
         if (plan != usual_plan && !kernel.is_for_some_calls()) continue;  // instead of the usual one, in another program
@@ -455,14 +458,14 @@ void check_region(const std::string& text, const CheckOptions& options) {
       }
     }
   }
-  check_on_cuda(parsed.region(), operands, wanted, options);
+  check_on_cuda(region, operands, wanted, options);
   auto spirv = targets::make_spirv_target("spv1.0"), amdgpu = targets::make_amdgpu_target("gfx942");
   auto is_known = [&](const auto& target) { return has_strategy(*target, options.strategy); };
   EXPECT_TRUE(options.strategy.empty() || is_known(spirv) || is_known(amdgpu) || is_known(targets::make_cuda_target("sm_80")) ||
               is_known(targets::make_x86_64_target("x86-64-v3")))
       << "no target has a strategy '" << options.strategy << "'";
-  if (is_known(spirv)) check_on_opencl(parsed.region(), operands, wanted, options);
-  if (options.on_amdgpu && is_known(amdgpu)) check_on_amdgpu(parsed.region(), operands, wanted, options);
+  if (is_known(spirv)) check_on_opencl(region, operands, wanted, options);
+  if (options.on_amdgpu && is_known(amdgpu)) check_on_amdgpu(region, operands, wanted, options);
 }
 
 }  // namespace heddle::tests
