@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The convolution of 512 x 512 pixels with 64 channels and weights of int8, dequantized, biased, quantized and stored channels first, as one kernel for AMD
 // GPUs: within 65,536 bytes of local memory, and right in the workgroups that the interpreter runs. Three of them in all tests, with
-// HEDDLE_AMDGPU_CASES=all 64 for each chip and type, with HEDDLE_AMDGPU_CASES=whole all for one type: gfx1100 then takes half an hour.
+// HEDDLE_AMDGPU_CASES=all 64 for each chip and type, with HEDDLE_AMDGPU_CASES=whole all 4,096 for one type, which takes minutes for each chip.
+// whole:gfx942:3/16 is the fourth of 16 parts for one chip, for processes side by side.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -107,7 +108,12 @@ void compare(const std::vector<char>& bytes, mlir::Type element, const Operands&
   EXPECT_LT(static_cast<double>(off), 1e-3 * static_cast<double>(written));
 }
 
-void check(const std::string& chip, const std::string& element, size_t count) {
+// One of `parts` parts of the workgroups.
+struct Part {
+  uint64_t number = 0, parts = 1;
+};
+
+void check(const std::string& chip, const std::string& element, size_t count, const Part& part = {}) {
   SCOPED_TRACE(element + " on " + chip);
   ParsedRegion parsed(text_of(element));
   auto target = targets::make_amdgpu_target(chip);
@@ -133,7 +139,10 @@ void check(const std::string& chip, const std::string& element, size_t count) {
   }
   for (uint64_t i = 0; chosen.size() < std::min<uint64_t>(count, all); ++i)
     chosen.insert(count >= all ? i : static_cast<uint64_t>(noise(i) * 4095));
-  const std::vector<uint64_t> workgroups(chosen.begin(), chosen.end());
+  std::vector<uint64_t> workgroups;
+  for (uint64_t workgroup : chosen) {
+    if (workgroup % part.parts == part.number) workgroups.push_back(workgroup);
+  }
 
   mlir::Type type = tx::tensor(parsed.region().getOutputs()[0]).getElementType();
   const Operands operands(type);
@@ -142,15 +151,33 @@ void check(const std::string& chip, const std::string& element, size_t count) {
                                           to_bytes(operands.bias, type)};
   contents.emplace_back(static_cast<size_t>(columns * side * side) * element_bytes(type), untouched);
   std::vector<llvm::MutableArrayRef<char>> bindings(contents.begin(), contents.end());
-  ASSERT_EQ(run_workgroups(*kernel, bindings, 1, workgroups), "");
+  uint64_t instructions = 0;
+  ASSERT_EQ(run_workgroups(*kernel, bindings, 1, workgroups, &instructions), "");
+  if (count >= all)
+    printf("%s: workgroups=%zu instructions=%llu\n", chip.c_str(), workgroups.size(), static_cast<unsigned long long>(instructions));
   compare(contents.back(), type, operands, workgroups.size() * 128 * 128, element == "f32" ? 1e-6 : element == "f16" ? 2e-3 : 1.6e-2);
 }
 
 TEST(AmdgpuLargeConvolution, IsOneKernelInLocalMemory) {
   const char* cases = getenv("HEDDLE_AMDGPU_CASES");
   const std::string how = cases ? cases : "";
-  if (how == "whole") {
-    for (const std::string& chip : targets::amdgpu_chips()) check(chip, "f32", 4096);
+  if (how.rfind("whole", 0) == 0) {
+    char only[16] = "";
+    Part part;
+    if (how != "whole") {
+      unsigned long long number = 0, parts = 1;
+      const int given = sscanf(how.c_str(), "whole:%15[^:]:%llu/%llu", only, &number, &parts);
+      ASSERT_TRUE((given == 1 || given == 3) && number < parts)
+          << "HEDDLE_AMDGPU_CASES=" << how << " is not of the form whole:CHIP:PART/PARTS";
+      part = {number, parts};
+    }
+    size_t chips = 0;
+    for (const std::string& chip : targets::amdgpu_chips()) {
+      if (*only && chip != only) continue;
+      check(chip, "f32", 4096, part);
+      ++chips;
+    }
+    ASSERT_GT(chips, 0u) << "there is no chip " << only;
   } else if (how == "all") {
     for (const std::string& chip : targets::amdgpu_chips()) {
       for (const char* element : {"f32", "f16", "bf16"}) check(chip, element, 64);

@@ -15,9 +15,9 @@ namespace heddle::tests {
 void check_on_amdgpu(tx::DispatchOp region, const std::vector<Tensor>& operands, const Expected& wanted, const CheckOptions& options);
 
 // Runs some workgroups of a kernel, by their numbers, on bindings of these bytes, of which the last `results` may be written. What went wrong; empty if
-// nothing did, and nothing is run without the interpreter.
+// nothing did, and nothing is run without the interpreter. `instructions` becomes the number of instructions of waves.
 std::string run_workgroups(const CompiledKernel& kernel, llvm::ArrayRef<llvm::MutableArrayRef<char>> bindings, size_t results,
-                           llvm::ArrayRef<uint64_t> workgroups);
+                           llvm::ArrayRef<uint64_t> workgroups, uint64_t* instructions = nullptr);
 bool has_amdgpu_interpreter();
 
 // The instructions of a kernel for an AMD GPU, a line each; empty without a disassembler.

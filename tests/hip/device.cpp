@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Settings, devices and their properties, errors.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 
 #include "runtime.h"
 
@@ -131,6 +133,27 @@ int write_properties(void* out, int ordinal, bool is_old) {
 }
 
 }  // namespace
+
+namespace {
+
+std::atomic<uint64_t> kernels_run{0}, instructions_run{0};
+
+void write_statistics() {
+  std::FILE* file = std::fopen(std::getenv("HEDDLE_HIP_STATISTICS"), "a");
+  if (!file) return;
+  std::fprintf(file, "pid=%d kernels=%llu instructions=%llu\n", static_cast<int>(::getpid()),
+               static_cast<unsigned long long>(kernels_run.load()), static_cast<unsigned long long>(instructions_run.load()));
+  std::fclose(file);
+}
+
+}  // namespace
+
+void count_kernel(uint64_t instructions) {
+  static const bool is_written = std::getenv("HEDDLE_HIP_STATISTICS") && std::atexit(write_statistics) == 0;
+  if (!is_written) return;
+  ++kernels_run;
+  instructions_run += instructions;
+}
 
 const Settings& settings() {
   static const auto* read = new Settings(read_settings());

@@ -107,6 +107,7 @@ int KernelLaunch::run(Device* device, std::mt19937_64& random) const {
   amdgpu::fill_hidden_arguments(*function->kernel, dispatch, filled);
   dispatch.kernarg = filled;
   const amdgpu::Outcome outcome = amdgpu::run(*module->code, *function->kernel, dispatch, memory, options);
+  count_kernel(outcome.statistics.instructions);
   if (outcome.ok()) return kSuccess;
   if (settings().verbose) say("%s", outcome.fault.c_str());
   return outcome.fault.find("outside of every allocation") != std::string::npos ? kIllegalAddress : kLaunchFailure;

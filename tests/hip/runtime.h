@@ -18,7 +18,8 @@
 //   a stream keeps its commands until a wait, a query or an event, and has room for 64 writes of words   always
 //   a pool is too scattered for a block until it is trimmed                      by chance
 //
-// The environment variable HEDDLE_HIP_STAND_IN has the settings: "chip=gfx1100,devices=2,seed=3".
+// The environment variable HEDDLE_HIP_STAND_IN has the settings: "chip=gfx1100,devices=2,seed=3". HEDDLE_HIP_STATISTICS names a file to which each
+// process appends how many kernels it has run, and of how many instructions of waves.
 #pragma once
 
 #include <map>
@@ -63,6 +64,7 @@ struct Settings {
   bool claims_pools = false;  // the attribute says that there are pools
 };
 const Settings& settings();
+void count_kernel(uint64_t instructions);  // for HEDDLE_HIP_STATISTICS
 uint64_t next_seed();
 
 struct Device {
