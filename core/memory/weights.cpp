@@ -29,7 +29,8 @@ class Reading {
         methods_(config.method),
         params_(read_params(config)),
         cancelled_(cancelled),
-        in_slices_(cancelled || device.unified()) {}
+        in_slices_(cancelled || device.unified()),
+        keeps_(config.method.empty() && device.unified() && device.driver_minor() >= 2) {}
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
   ~Reading() {
@@ -48,6 +49,7 @@ class Reading {
   Status read() {
     HEDDLE_RETURN_IF_ERROR(open());
     if (methods_.empty()) {
+      if (keeps_) HEDDLE_RETURN_IF_ERROR(map());
       HEDDLE_RETURN_IF_ERROR(allocate());
       return read_by(HEDDLE_FILE_METHOD_ANY);
     }
@@ -92,7 +94,7 @@ class Reading {
     std::vector<Part> parts;
     heddle_file_t* handle;
     std::string method, passed_over;  // the method being tried; the skipped methods, with reasons
-    bool done = false, is_refused = false;
+    bool done = false, is_refused = false, keeps = false;
 
     void pass_over(std::string_view name, std::string_view why) {
       if (!done) passed_over += fmt::format("{}\"{}\": {}", passed_over.empty() ? "" : "; ", name, why);
@@ -127,8 +129,11 @@ class Reading {
       // In file order, which suits disks and read-ahead.
       auto before = [](const Part& a, const Part& b) { return a.extent.file_offset < b.extent.file_offset; };
       if (!std::is_sorted(file.parts.begin(), file.parts.end(), before)) std::sort(file.parts.begin(), file.parts.end(), before);
-      HEDDLE_RETURN_IF_ERROR(device_.noted(
-          Status(device_.api().param_io->file_open(device_.get(), file.descriptor, HEDDLE_FILE_READ, to_c(file.path), &file.handle))));
+      auto open_for = [&](uint32_t access) {
+        return Status(device_.api().param_io->file_open(device_.get(), file.descriptor, access, to_c(file.path), &file.handle));
+      };
+      if (keeps_) file.keeps = open_for(HEDDLE_FILE_READ | HEDDLE_FILE_STEADY).ok();
+      if (!file.keeps) HEDDLE_RETURN_IF_ERROR(device_.noted(open_for(HEDDLE_FILE_READ)));
     }
     return Status();
   }
@@ -208,13 +213,13 @@ class Reading {
     return Status();
   }
 
-  // Maps each file as a whole, beginning at a page. Files with tensors at offsets that the device cannot bind are left to the next method.
-  // Drivers of devices with their own memory are not asked: they would pin file pages one by one.
+  // Maps each file as a whole, beginning at a page; by default, only if most of these bytes are of its tensors. Files with tensors at offsets that the
+  // device cannot bind are left to the next method. Drivers of devices with their own memory are not asked: they would pin file pages one by one.
   Status map() {
     const uint64_t alignment = std::max<uint64_t>(device_.description().min_alignment_bytes, 64),
                    page = std::max<uint64_t>(alignment, 4096);
     for (File& file : files_) {
-      if (file.done) continue;
+      if (file.done || file.keeps != keeps_) continue;
       if (!device_.unified()) {
         file.pass_over("mmap", fmt::format("the memory of device '{}' is not host memory, and such a device never maps pages of a file",
                                            device_.alias()));
@@ -230,11 +235,19 @@ class Reading {
       for (const Part& part : file.parts) (part.extent.file_offset % least_of(part) == 0 ? fit : odd).push_back(part);
       if (!fit.empty()) {
         const uint64_t first = fit.front().extent.file_offset / page * page;
-        uint64_t end = first;
-        for (const Part& part : fit) end = std::max(end, part.extent.file_offset + part.extent.length);
+        uint64_t end = first, used = 0;
+        for (const Part& part : fit) {
+          end = std::max(end, part.extent.file_offset + part.extent.length);
+          used += part.extent.length;
+        }
+        if (keeps_ && used < (end - first) / 2) continue;
         heddle_buffer_t* buffer = nullptr;
         Status mapped = device_.noted(Status(device_.api().param_io->map(file.handle, first, end - first, &buffer)));
         if (file.refused(mapped)) continue;
+        if (keeps_ && !mapped.ok()) {  // it is read, which also finds what is wrong with it
+          device_.host().log(HEDDLE_LOG_DEBUG, "memory", mapped.message());
+          continue;
+        }
         if (!mapped.ok()) return wrap(std::move(mapped), "mapping parameters of " + file.path);
         const auto whole = std::make_shared<const MappedFile>(Ref<Device>(&device_), buffer);
         for (const Part& part : fit) {
@@ -242,6 +255,7 @@ class Reading {
           mapped_bytes_ += part.extent.length;
         }
       }
+      if (keeps_) continue;  // all is read, what is mapped to where it is
       if (!odd.empty()) {
         file.pass_over("mmap",
                        fmt::format("{} of {} tensors, the first '{}' at byte {}, do not begin at a multiple of {} [HD-M-04]", odd.size(),
@@ -297,6 +311,7 @@ class Reading {
   heddle_param_io_params_t params_;
   const std::atomic<bool>* cancelled_;
   const bool in_slices_;  // each slice costs a GPU's load about a millisecond
+  const bool keeps_;      // by default, files are mapped that drivers can keep as they are
   std::vector<File> files_;
   std::deque<Flight> flights_;
   uint64_t mapped_bytes_ = 0;

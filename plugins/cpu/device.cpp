@@ -76,7 +76,8 @@ Device::Device(Instance* instance_, uint32_t ordinal_, const heddle_driver_api_t
       numa_nodes(numa_nodes_of(by_numa_node(cpus, instance_->nodes))),
       claims(std::move(claims_)),
       workers(std::move(cpus), threads, claimed, instance_->options.spin_ns, shares),
-      workspaces(new Workspace[workers.places()]) {
+      workspaces(new Workspace[workers.places()]),
+      steady_files(instance_->host) {
   api = api_;
   host = instance_->host;
   who = "cpu";

@@ -12,6 +12,7 @@
 
 #include "cpu/control_groups.h"
 #include "cpu/core_claims.h"
+#include "cpu/steady_files.h"
 #include "cpu/threads.h"
 #include "cpu/topology.h"
 #include "heddle/code.h"
@@ -100,6 +101,7 @@ struct Device : sdk::DeviceRoot {
   std::atomic<Workspace*> spare_workspace{nullptr};  // for lists that run in the caller's thread
   std::atomic<uint32_t> pinned_queues{0};
   Counters counters;
+  SteadyFiles steady_files;
   std::mutex queues_mutex;
   std::vector<Queue*> queues;  // under queues_mutex
 };

@@ -146,6 +146,7 @@ void buffer_free(heddle_buffer_t* handle) noexcept {
   Device* device = buffer->device;
   sdk::guarded_release(device->host, [&] {
     if (buffer->mapped) munmap(buffer->mapped, buffer->mapped_bytes);
+    if (buffer->steady) device->steady_files.unmap(buffer->steady);
     if (buffer->heap) std::free(buffer->data);
     device->counters.bytes_allocated.fetch_sub(buffer->size);
     device->counters.bytes_reserved.fetch_sub(buffer->reserved_bytes);

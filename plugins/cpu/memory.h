@@ -21,6 +21,7 @@ struct Buffer {
   uint64_t mapped_bytes = 0;
   uint64_t reserved_bytes = 0;  // beyond size, for the statistics
   bool heap = false;
+  SteadyFiles::Mapping* steady = nullptr;  // the file that the memory is of; `mapped` is NULL then
   void (*release)(void*) = nullptr;
   void* release_context = nullptr;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.param_io/1: reads file extents directly into buffers and back. Every extent is divided into chunks; the device's workers read them with
-// pread, several in flight, so that nothing is staged unless reads bypass the page cache. Files are mapped on request only.
+// pread, several in flight, so that nothing is staged unless reads bypass the page cache. Bytes that are read to where they are mapped are only made present.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +30,8 @@ using DeviceFile = sdk::DeviceFile<Device>;
 // One call of read or write.
 struct IoJob {
   IoJob(const heddle_host_t* host, const sdk::File* file, bool writes, uint32_t at_once)
-      : job(host, "cpu", file, writes), in_flight(at_once) {}
+      : file_read(writes ? nullptr : file), job(host, "cpu", file, writes), in_flight(at_once) {}
+  const sdk::File* file_read;
   sdk::FileJob job;
   uint32_t in_flight;  // 0: one per worker
   uint32_t workers = 0;
@@ -53,8 +54,12 @@ int32_t io_piece(void* context, uint64_t first, uint64_t last, uint32_t place) n
   for (uint64_t i = first; i < last; ++i) {
     const sdk::FileChunk& chunk = job.chunks()[batch->first + i];
     if (job.cancelled()) return 1;
-    char* to = Buffer::from(chunk.buffer)->data + chunk.buffer_offset;
-    if (io->blocks) {
+    const Buffer* buffer = Buffer::from(chunk.buffer);
+    char* to = buffer->data + chunk.buffer_offset;
+    if (buffer->steady && io->file_read &&
+        SteadyFiles::fill(*buffer->steady, io->file_read->descriptor, chunk.file_offset, chunk.length, to)) {
+      // present
+    } else if (io->blocks) {
       char* from = io->blocks.get() + std::min(place, io->workers) * job.chunk_bytes() + chunk.lead();
       if (!job.move(chunk, from, sdk::FileJob::Room::kBlocks)) return 1;
       std::memcpy(to, from, chunk.length);
@@ -157,7 +162,16 @@ heddle_status_t* param_io_map(heddle_file_t* handle, uint64_t offset, uint64_t l
     const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     auto* buffer = sdk::make<Buffer>(device->host);
     *buffer = {.api = device->api, .size = length, .device = device, .memory = kAllKinds};
-    if (length != 0) {
+    if (file.access & HEDDLE_FILE_STEADY) {
+      const char* why = "pages would be on one of several NUMA nodes";
+      if (device->instance->nodes.size() < 2)
+        buffer->steady = device->steady_files.map(file, offset - offset % page, offset % page + length, &why);
+      if (!buffer->steady) {
+        sdk::unmake(device->host, buffer);
+        return refuse(HEDDLE_STATUS_UNIMPLEMENTED, why);
+      }
+      buffer->data = buffer->steady->memory + offset % page;
+    } else if (length != 0) {
       buffer->mapped_bytes = offset % page + length;
       void* memory = mmap(nullptr, buffer->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.descriptor,
                           static_cast<off_t>(offset - offset % page));

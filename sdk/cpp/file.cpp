@@ -33,7 +33,9 @@ uint64_t available_memory() noexcept {
   return found ? kibibytes << 10 : UINT64_MAX;
 }
 
-// How much of a range is in the page cache, from cachestat(2), which does not change the cache; the whole range if unknown.
+}  // namespace
+
+// From cachestat(2), which does not change the cache.
 uint64_t cached_bytes(int descriptor, uint64_t offset, uint64_t length) noexcept {
   constexpr long kCachestat = 451;  // Linux 6.5, the same number on every architecture
   const uint64_t range[2] = {offset, length};
@@ -42,12 +44,15 @@ uint64_t cached_bytes(int descriptor, uint64_t offset, uint64_t length) noexcept
   return std::min(counts[0] * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)), length);
 }
 
-}  // namespace
+bool would_fill_memory(const File& file, uint64_t offset, uint64_t length) noexcept {
+  const uint64_t most = available_memory() / 2;
+  return length > most && length - cached_bytes(file.descriptor, offset, length) > most;
+}
 
 heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t descriptor, uint32_t access, heddle_string_t name,
                            File* out) {
   const std::string text(view_of(name).substr(0, 300));
-  if (access == 0 || (access & ~(HEDDLE_FILE_READ | HEDDLE_FILE_WRITE))) {
+  if (access != (HEDDLE_FILE_READ | HEDDLE_FILE_STEADY) && (access == 0 || (access & ~(HEDDLE_FILE_READ | HEDDLE_FILE_WRITE)))) {
     return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: opening '%s' with access %x failed: read, write or both", who, text.c_str(),
                   access);
   }

@@ -18,7 +18,7 @@ from heddle_command import HeddleTestCase, environment, heddle, heddle_path
 TENSORS, ROWS, COLUMNS = 8, 16384, 1024
 EACH = ROWS * COLUMNS * 4
 # Slow enough that something can happen meanwhile.
-CONFIG = 'version = 1\n[param_io]\nchunk = "4KiB"\nqueue_depth = 1\n'
+CONFIG = 'version = 1\n[param_io]\nmethod = ["buffered"]\nchunk = "4KiB"\nqueue_depth = 1\n'
 
 
 class WeightsTest(HeddleTestCase):

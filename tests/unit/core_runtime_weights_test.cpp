@@ -98,7 +98,8 @@ class RuntimeWeights : public OnDriver {
     for (const std::string& part : parts) EXPECT_NE(outcome.message.find(part), std::string::npos) << part << " in: " << outcome.message;
   }
 
-  std::string more_config_, file_ = folder.path("model.safetensors");
+  std::string more_config_ = "method = [\"buffered\"]\n";  // by default, a CPU would map large files
+  std::string file_ = folder.path("model.safetensors");
   ModuleHandle opened_;
   uint64_t data_ = 0;  // where tensors begin in the file
 };
@@ -459,14 +460,20 @@ class RuntimeWeightsWays : public RuntimeWeights {
   void make(uint64_t elements) {
     elements_ = elements;
     write_weights(file_, kCount, elements);
+    make_of(elements, 0);
+  }
+  // New values in the file as it is.
+  void make_of(uint64_t elements, uint64_t more) {
     std::vector<float> values(kCount * elements);
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 65521);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 65521 + more);
     const int descriptor = ::open(file_.c_str(), O_WRONLY | O_CLOEXEC);
     ASSERT_EQ(pwrite(descriptor, values.data(), values.size() * 4, static_cast<off_t>(data_)), static_cast<ssize_t>(values.size() * 4));
     ::close(descriptor);
   }
-  Outcome load_by(const std::string& methods) {
-    more_config_ = "method = [" + methods + "]\n";
+  Outcome load_by_default() { return load_with(""); }
+  Outcome load_by(const std::string& methods) { return load_with("method = [" + methods + "]\n"); }
+  Outcome load_with(const std::string& config_lines) {
+    more_config_ = config_lines;
     instance_.reset();
     runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
     open_module_of(kCount, elements_);
@@ -504,6 +511,28 @@ TEST_P(RuntimeWeightsWays, MappedOnlyWhereTheHostsMemoryIsTheDevices) {
   EXPECT_EQ(statistics()["weights"]["shared"], kCount);
   instance_.reset();
   EXPECT_EQ(read_tensor(call_for_one(find_function(second, "f1"), {}))[7], 4096 + 7);
+}
+
+// Where the file system of TMPDIR has leases, see cpu_steady_files_test.cpp.
+TEST_P(RuntimeWeightsWays, ByDefaultALargeFileIsMappedWhereItsContentsCanBeKept) {
+  constexpr uint64_t kEach = uint64_t{2} << 20;
+  make(kEach);
+  const int descriptor = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool has_leases = fcntl(descriptor, F_SETLEASE, F_RDLCK) == 0 && !std::filesystem::exists("/sys/devices/system/node/node1");
+  ::close(descriptor);
+  const uint64_t mapped = is_fake() || !has_leases ? 0 : kCount * kEach * 4;
+  const Outcome outcome = load_by_default();
+  ASSERT_TRUE(outcome.ok()) << outcome.message;
+  EXPECT_EQ(statistics()["weights"]["bytes_mapped"], mapped);
+  EXPECT_EQ(statistics()["weights"]["bytes_read"], kCount * kEach * 4 - mapped);
+  // A file that is written over while it is used: calls see its old values, the next instance its new ones.
+  make_of(kEach, 5);
+  EXPECT_EQ(read_tensor(call_for_one(find_function(instance_, "f1"), {}))[7], (kEach + 7) % 65521);
+  InstanceHandle second;
+  ASSERT_TRUE(load(&second).ok());
+  EXPECT_EQ(read_tensor(call_for_one(find_function(second, "f1"), {}))[7], (kEach + 7) % 65521 + 5);
+  ASSERT_EQ(truncate(file_.c_str(), 0), 0);
+  EXPECT_EQ(read_tensor(call_for_one(find_function(second, "f3"), {}))[9], (3 * kEach + 9) % 65521 + 5);
 }
 
 TEST_P(RuntimeWeightsWays, TensorsThatCannotBeMappedGoToTheNextMethod) {

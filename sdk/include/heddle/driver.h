@@ -359,6 +359,9 @@ typedef struct heddle_transfer_interface {
 
 #define HEDDLE_FILE_READ 1u
 #define HEDDLE_FILE_WRITE 2u
+/* Only with READ: buffers of map keep the contents that the file has when map returns, whoever writes to it or truncates it later. Since ABI 0.2; a
+ * driver may refuse it by INVALID_ARGUMENT. */
+#define HEDDLE_FILE_STEADY 4u
 
 /* How a file is read. A driver that does not know the method, or does not support it, for this file or at all, answers UNIMPLEMENTED, from the call
  * or by failing its signals. The host then tries the next method that its configuration names. DIRECT is an exception: a driver that does not support
@@ -414,7 +417,9 @@ typedef struct heddle_param_io_interface {
    * memory as the CPU does: a driver that would have to pin, register or copy the pages returns UNIMPLEMENTED. So does any driver for a file that
    * cannot be mapped. INVALID_ARGUMENT for an offset that is not a multiple of min_alignment_bytes, or a file that was
    * not opened for reading; DATA_LOSS, naming the file, for bytes beyond its end. If the file is truncated later, using the lost bytes ends
-   * the process with SIGBUS; the host therefore maps only if its user asks for it. Since ABI 0.2. [any] [may-block] */
+   * the process with SIGBUS; the host therefore maps only if its user asks for it, or with HEDDLE_FILE_STEADY: then the driver returns UNIMPLEMENTED
+   * where it cannot keep the contents, or where reading is better, and the host reads. It also reads what it has mapped, to its place in the buffer: the
+   * driver makes these bytes present, so that using them does not wait for a disk. Since ABI 0.2. [any] [may-block] */
   heddle_status_t* (*map)(heddle_file_t* file, uint64_t offset, uint64_t length, heddle_buffer_t** out_buffer);
 } heddle_param_io_interface_t;
 

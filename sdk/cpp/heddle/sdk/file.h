@@ -16,13 +16,18 @@ namespace heddle::sdk {
 // A duplicated descriptor.
 struct File {
   int descriptor = -1;
-  uint32_t access = 0;  // HEDDLE_FILE_*
+  uint32_t access = 0;  // HEDDLE_FILE_READ, _WRITE, _STEADY
   std::string name;     // for error texts
 };
 
 // Checks and duplicates; `who` begins the error texts. On success the caller must close out->descriptor.
 heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t descriptor, uint32_t access, heddle_string_t name,
                            File* out);
+
+// How many bytes of a range are in the page cache; all of them if that is not known.
+uint64_t cached_bytes(int descriptor, uint64_t offset, uint64_t length) noexcept;
+// Whether reading these bytes through the page cache would take more than half of the memory that is available.
+bool would_fill_memory(const File& file, uint64_t offset, uint64_t length) noexcept;
 
 // Reads that bypass the page cache begin and end at multiples of this, in the file and in memory.
 constexpr uint64_t kFileBlock = 4096;

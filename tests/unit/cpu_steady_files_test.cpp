@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Files that heddle.cpu maps although others may write to them: whatever a writer does, the buffer keeps what it has, and the writer goes on.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "../temporary_folder.h"
+#include "plugin_host.h"
+
+namespace heddle::test {
+namespace {
+
+constexpr uint64_t kBytes = (uint64_t{70} << 20) + 12345;  // more than a piece of the copy, and no whole page
+
+uint64_t value_at(uint64_t index) {
+  return index * 0x9E3779B97F4A7C15 + 1;
+}
+
+class SteadyFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    values_.resize(kBytes / 8 + 1);
+    for (uint64_t i = 0; i < values_.size(); ++i) values_[i] = value_at(i);
+    const int made = ::open(path_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    ASSERT_GE(made, 0);
+    ASSERT_EQ(write(made, values_.data(), kBytes), static_cast<ssize_t>(kBytes));
+    close(made);
+    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    // Without leases there is only what NotWhere.. tests.
+    const bool has_leases = fcntl(descriptor_, F_SETLEASE, F_RDLCK) == 0 && fcntl(descriptor_, F_SETLEASE, F_UNLCK) == 0;
+    if (!has_leases || std::filesystem::exists("/sys/devices/system/node/node1"))
+      GTEST_SKIP() << "TMPDIR has no leases, or memory has several nodes: heddle.cpu reads files";
+  }
+  void TearDown() override {
+    if (buffer_) driver_->buffer_api->free(buffer_);
+    if (file_) driver_->param_io_api->file_close(file_);
+    close(descriptor_);
+    driver_.reset();
+    EXPECT_EQ(PluginHost::live_statuses().load(), 0);
+  }
+  void open_file(uint32_t access = HEDDLE_FILE_READ | HEDDLE_FILE_STEADY) {
+    ASSERT_OK(driver_->param_io_api->file_open(driver_->device, descriptor_, access, string_of("weights.bin"), &file_));
+  }
+  heddle_status_t* map(uint64_t offset = 0, uint64_t length = kBytes) {
+    from_ = offset;
+    return driver_->param_io_api->map(file_, offset, length, &buffer_);
+  }
+  heddle_status_t* read(uint64_t offset, uint64_t length, uint64_t buffer_offset) {
+    heddle_timeline_t* done = driver_->make_timeline();
+    heddle_point_t point = {done, 1};
+    heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &point};
+    const heddle_extent_t extent = {offset, length, buffer_, buffer_offset};
+    heddle_status_t* failure = driver_->param_io_api->read(driver_->queue, &sync, file_, &extent, 1, nullptr);
+    if (!failure) failure = driver_->timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE);
+    driver_->timeline_api->destroy(done);
+    return failure;
+  }
+  const char* memory() {
+    heddle_buffer_properties_t properties = {};
+    properties.struct_size = sizeof properties;
+    EXPECT_OK(driver_->buffer_api->properties(buffer_, &properties));
+    return reinterpret_cast<const char*>(properties.device_address);
+  }
+  // Of the mapped part, which goes to the end of the file.
+  void expect_values() { EXPECT_EQ(std::memcmp(memory(), reinterpret_cast<const char*>(values_.data()) + from_, kBytes - from_), 0); }
+  // Runs a writer while other threads use the memory; the writer may not wait for long.
+  void write_by(const std::function<void()>& writer) {
+    std::atomic<bool> over{false};
+    std::atomic<uint64_t> wrong{0};
+    std::thread user([&] {
+      const auto* words = reinterpret_cast<const uint64_t*>(memory());
+      while (!over) {
+        for (uint64_t i = 0; i < (kBytes - from_) / 8; i += 97) wrong += words[i] != value_at(from_ / 8 + i);
+      }
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    writer();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)) << "the lease was not given back";
+    over = true;
+    user.join();
+    EXPECT_EQ(wrong, 0u);
+    expect_values();
+    const std::string logged = host_.logged();
+    EXPECT_NE(logged.find("a file of parameters is written to: its " + std::to_string(kBytes - from_ / 4096 * 4096) +
+                          " bytes were copied before"),
+              std::string::npos)
+        << logged;
+  }
+
+  testing::TemporaryFolder folder_;
+  std::string path_ = folder_.path("weights.bin");
+  std::vector<uint64_t> values_;
+  uint64_t from_ = 0;  // where the mapped part begins
+  PluginHost host_;
+  std::unique_ptr<OpenDriver> driver_ = std::make_unique<OpenDriver>(HEDDLE_TEST_PLUGINS "/libheddle_cpu.so", &host_);
+  heddle_file_t* file_ = nullptr;
+  heddle_buffer_t* buffer_ = nullptr;
+  int descriptor_ = -1;
+};
+
+TEST_F(SteadyFiles, ReadingToWhereAFileIsMappedMakesItPresent) {
+  open_file();
+  ASSERT_OK(map());
+  ASSERT_OK(read(0, kBytes, 0));
+  expect_values();
+  // Pages of the file, and not copies of them.
+  size_t pages = 0;
+  std::ifstream smaps("/proc/self/smaps");
+  bool is_ours = false;
+  for (std::string line; std::getline(smaps, line);) {
+    if (line.find("weights.bin") != std::string::npos) is_ours = true;
+    if (is_ours && line.starts_with("Rss:")) pages = std::stoull(line.substr(4)) / 4;
+    if (is_ours && line.starts_with("Anonymous:")) {
+      EXPECT_NE(line.find(" 0 kB"), std::string::npos) << line;
+      break;
+    }
+  }
+  EXPECT_EQ(pages, (kBytes + 4095) / 4096) << "all are in the table of the process";
+}
+
+TEST_F(SteadyFiles, BytesOfOtherPlacesAreRead) {
+  open_file();
+  ASSERT_OK(map());
+  ASSERT_OK(read(4096, 8192, 64));
+  EXPECT_EQ(std::memcmp(memory(), values_.data(), 64), 0);
+  EXPECT_EQ(std::memcmp(memory() + 64, reinterpret_cast<const char*>(values_.data()) + 4096, 8192), 0);
+  EXPECT_EQ(std::memcmp(memory() + 64 + 8192, reinterpret_cast<const char*>(values_.data()) + 64 + 8192, kBytes - 64 - 8192), 0);
+}
+
+TEST_F(SteadyFiles, APartFromOnePageOn) {
+  open_file();
+  constexpr uint64_t kFrom = (4096 * 7) + 64;
+  ASSERT_OK(map(kFrom, kBytes - kFrom));
+  ASSERT_OK(read(kFrom, kBytes - kFrom, 0));
+  expect_values();
+  write_by([&] { EXPECT_EQ(truncate(path_.c_str(), 0), 0); });
+}
+
+TEST_F(SteadyFiles, TruncatedByOpening) {
+  open_file();
+  ASSERT_OK(map());
+  ASSERT_OK(read(0, kBytes, 0));
+  write_by([&] {
+    const int writer = ::open(path_.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+    ASSERT_GE(writer, 0);
+    EXPECT_EQ(pwrite(writer, "new", 3, 0), 3);
+    close(writer);
+  });
+  EXPECT_EQ(std::filesystem::file_size(path_), 3u);
+}
+
+TEST_F(SteadyFiles, TruncatedByName) {
+  open_file();
+  ASSERT_OK(map());
+  write_by([&] { EXPECT_EQ(truncate(path_.c_str(), 100), 0); });  // although no page was used before
+  // What is read from then on is not there, which is an error as for any file.
+  heddle_buffer_t* none = nullptr;
+  EXPECT_FAILS(driver_->param_io_api->map(file_, 0, kBytes, &none), HEDDLE_STATUS_DATA_LOSS, "truncated or was replaced");
+}
+
+TEST_F(SteadyFiles, WrittenInPlace) {
+  open_file();
+  ASSERT_OK(map());
+  write_by([&] {
+    const int writer = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_GE(writer, 0);
+    std::vector<char> zeros(kBytes);
+    EXPECT_EQ(pwrite(writer, zeros.data(), zeros.size(), 0), static_cast<ssize_t>(zeros.size()));
+    close(writer);
+  });
+}
+
+TEST_F(SteadyFiles, AFileThatIsOpenForWritingIsNotMapped) {
+  const int writer = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+  open_file();
+  EXPECT_FAILS(map(), HEDDLE_STATUS_UNIMPLEMENTED, "it is open for writing");
+  close(writer);
+  EXPECT_OK(map());
+}
+
+TEST_F(SteadyFiles, ASmallPartIsNotMapped) {
+  open_file();
+  EXPECT_FAILS(map(0, 1 << 20), HEDDLE_STATUS_UNIMPLEMENTED, "it is small");
+}
+
+TEST_F(SteadyFiles, ABufferThatIsFreedKeepsNobodyWaiting) {
+  open_file();
+  ASSERT_OK(map());
+  EXPECT_EQ(::open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC), -1) << "there is no lease";
+  EXPECT_EQ(errno, EWOULDBLOCK);
+  driver_->buffer_api->free(buffer_);
+  buffer_ = nullptr;
+  const int writer = ::open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  EXPECT_GE(writer, 0) << std::strerror(errno);
+  close(writer);
+}
+
+TEST_F(SteadyFiles, AFileThatIsRemovedOrReplacedStays) {
+  open_file();
+  ASSERT_OK(map());
+  testing::write_file(folder_.path("other"), "new");
+  std::filesystem::rename(folder_.path("other"), path_);
+  expect_values();
+  EXPECT_EQ(host_.logged(), "") << "nothing had to be copied";
+}
+
+TEST_F(SteadyFiles, NotForWriting) {
+  EXPECT_FAILS(driver_->param_io_api->file_open(driver_->device, descriptor_, HEDDLE_FILE_READ | HEDDLE_FILE_WRITE | HEDDLE_FILE_STEADY,
+                                                string_of("weights.bin"), &file_),
+               HEDDLE_STATUS_INVALID_ARGUMENT, "access 7");
+}
+
+// What a user gets who asks for mapping alone ("mmap" in param_io.method): the documented outcome.
+using SteadyFilesDeathTest = SteadyFiles;
+TEST_F(SteadyFilesDeathTest, WithoutItATruncatedFileEndsTheProcess) {
+  open_file(HEDDLE_FILE_READ);
+  ASSERT_OK(map());
+  ASSERT_EQ(truncate(path_.c_str(), 0), 0);
+  EXPECT_EXIT(static_cast<void>(*static_cast<const volatile char*>(memory() + 4096)), ::testing::KilledBySignal(SIGBUS), "");
+}
+
+}  // namespace
+}  // namespace heddle::test
