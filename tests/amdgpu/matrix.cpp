@@ -310,7 +310,11 @@ void multiply(Wave& w, const Instruction& i, bool plain_ab, bool plain_d, const 
   std::array<Value, kMaxOutput> d;
   const uint32_t* from_a = &w.vectors[w.vector_index(i.operands[1]) * 64];
   const uint32_t* from_b = &w.vectors[w.vector_index(i.operands[2]) * 64];
-  for (size_t n = 0; n < plan.a.size(); ++n)
+  for (size_t n = 0; n < plan.a.size() && plain_ab; ++n) {
+    const uint32_t bits = from_a[64u * plan.a[n].element + plan.a[n].lane];
+    std::memcpy(&a[n], &bits, sizeof(bits));
+  }
+  for (size_t n = 0; n < plan.a.size() && !plain_ab; ++n)
     a[n] = decode(m.a, read_bits(from_a, plan.a[n], bits_of(m.a)), plan.negate_a[plan.a[n].element & 1], plan.signed_a);
   if (plain_ab && plan.rows_b) {
     load_rows(from_b, plan.b, m.size, b.data());

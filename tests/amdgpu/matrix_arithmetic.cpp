@@ -150,11 +150,18 @@ float small_float(uint32_t bits, unsigned mantissa_bits, int bias) {
 }
 
 template <class T>
-void in_order(const Summation& sum, unsigned size, const T* a, const T* b, unsigned k, T* c) {
+void in_order_of(bool backward, unsigned size, const T* a, const T* b, unsigned k, T* __restrict c) {
   for (unsigned n = 0; n < k; ++n) {
-    const unsigned i = sum.order == Summation::Backward ? k - 1 - n : n;
+    const unsigned i = backward ? k - 1 - n : n;
     for (unsigned j = 0; j < size; ++j) c[j] = std::fma(a[i], b[i * size + j], c[j]);
   }
+}
+template <class T>
+void in_order(const Summation& sum, unsigned size, const T* a, const T* b, unsigned k, T* c) {
+  const bool backward = sum.order == Summation::Backward;
+  if (size == 32) return in_order_of(backward, 32, a, b, k, c);
+  if (size == 16) return in_order_of(backward, 16, a, b, k, c);
+  in_order_of(backward, size, a, b, k, c);
 }
 
 void round_row(const Matrix& m, const Summation& sum, float* row) {

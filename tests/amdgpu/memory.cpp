@@ -277,11 +277,20 @@ void execute_lds(Wave& w, const Instruction& i) {
   if (next != i.operands.size()) fault("the number of operands is not the expected one");
   const uint32_t* starts = &w.vector(w.vector_index(address), 0);
   const bool quick = m.bytes >= 4 && m.action != Memo::Atomic;
+  std::array<uint64_t, 64> seen;  // addresses
+  seen.fill(~uint64_t{0});
   for (uint64_t left = a.lanes; left != 0; left &= left - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(left));
     for (unsigned part = 0; part < m.parts; ++part) {
       const auto offset = static_cast<uint64_t>(m.parts == 2 ? (part == 0 ? i.offset0 : i.offset1) * m.stride : i.offset);
       const uint64_t at = (starts[lane] + offset) & 0xffffffff;
+      // Lanes of a wave often load the same words, which one of them has checked.
+      uint64_t& checked = seen[at >> 4 & 63];
+      if (quick && loads && checked == at) {
+        a.host[part][lane] = &w.group->lds[at];
+        continue;
+      }
+      checked = at;
       if (quick && (loads ? quick_lds<false>(w, a, at, m.bytes / 4) : quick_lds<true>(w, a, at, m.bytes / 4))) {
         a.host[part][lane] = &w.group->lds[at];
       } else {

@@ -71,6 +71,15 @@ void load_dwords(Wave& w, const Access& a) {
   const Memo& m = a.instruction->memo;
   for (unsigned part = 0; part < m.parts; ++part) {
     uint32_t* to = &w.vector(a.vector_destination + part * m.registers, 0);
+    if (m.registers == 4 && a.lanes == w.mask()) {  // four lanes at a time
+      for (unsigned lane = 0; lane < w.size; lane += 4) {
+        __m128 rows[4];
+        for (unsigned n = 0; n < 4; ++n) rows[n] = _mm_loadu_ps(reinterpret_cast<const float*>(a.host[part][lane + n]));
+        _MM_TRANSPOSE4_PS(rows[0], rows[1], rows[2], rows[3]);
+        for (unsigned n = 0; n < 4; ++n) _mm_storeu_ps(reinterpret_cast<float*>(to + n * 64 + lane), rows[n]);
+      }
+      continue;
+    }
     for (uint64_t left = a.lanes; left != 0; left &= left - 1) {
       const auto lane = static_cast<unsigned>(std::countr_zero(left));
       const std::byte* host = a.host[part][lane];

@@ -10,7 +10,8 @@ library and the stand-in of tests/hsa (`amd`). `convolution` is amdgpu_large_con
 by side, each for at most so many seconds. A line is written for each as it ends, and the table at the end into FOLDER/networks.md, too.
 
 Right means that each value differs from the CPU's by at most 1e-3 of itself and 1e-4 of the largest one. Every kernel of a run is interpreted, with images
-of full size. HEDDLE_BIN is the folder of the commands; the stand-ins lie beside it, in tests/hip and tests/hsa.
+of full size. HEDDLE_BIN is the folder of the commands; the stand-ins lie beside it, in tests/hip and tests/hsa. HEDDLE_AMD_LIBRARIES is a folder with
+libamdhip64.so.5 and what it needs, where the system has none. The name `none` stands for no network.
 """
 import argparse
 import concurrent.futures
@@ -138,7 +139,7 @@ class Runs:
     def compare(self, name, chip, over):
         numbers = self.folder / f"{name}.{chip}.{over}.numbers"
         if over == "amd":
-            options = {"libraries": self.build / "tests" / "hsa", "HEDDLE_HSA_SEED": "3", "HEDDLE_HSA_STATISTICS": str(numbers)}
+            options = {"libraries": f"{self.build}/tests/hsa:{os.environ.get('HEDDLE_AMD_LIBRARIES', '')}".rstrip(":"), "HEDDLE_HSA_SEED": "3", "HEDDLE_HSA_STATISTICS": str(numbers)}
         else:
             options = {"libraries": self.build / "tests" / "hip" / f"hip_{MAJORS[chip]}", "HEDDLE_HIP_STAND_IN": f"chip={chip},seed=3",
                        "HEDDLE_HIP_STATISTICS": str(numbers)}
@@ -187,7 +188,7 @@ class Runs:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("networks", nargs="*", default=list(NETWORKS), metavar="NETWORK")
+    parser.add_argument("networks", nargs="*", metavar="NETWORK")
     parser.add_argument("--write", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--models", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--chips", type=lambda text: text.split(","), default=list(MAJORS))
@@ -196,6 +197,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
+    arguments.networks = [name for name in arguments.networks or NETWORKS if name != "none"]
     unknown = [*set(arguments.networks) - set(NETWORKS), *set(arguments.chips) - set(MAJORS), *set(arguments.over) - {"hip", "amd", "convolution"}]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}")
