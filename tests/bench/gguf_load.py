@@ -6,13 +6,16 @@
 --gigabytes is the size of the values in the model's type. All files are in the page cache or, with --cold, not: their pages are dropped before each
 measurement. `read` is the time in which several threads read the file by
 pread, each over and over into a megabyte of ordinary memory of its own, and nothing else; it alternates with `load`, which is the creation of an instance,
-from call to ready. `first` is the first load of the process, in which a GPU's driver also pins its memory and compiles the kernels that decode. With
-PyTorch, `copy` is the time in which the file's bytes are copied from pinned memory to the GPU. Two rows of each weight, or their products with a vector,
-are compared with NumPy's values.
+from call to ready. `kept` is the same reading, in pieces of 4 MiB, into new memory that has the whole file afterwards, as a program needs that uses it: in
+pages of 4 KiB, and in huge pages. `first` is the first load of the process, in which a GPU's driver also pins its memory and compiles the kernels that
+decode. With PyTorch, `copy` is the time in which the file's bytes are copied from pinned memory to the GPU. Two rows of each weight, or their products with
+a vector, are compared with NumPy's values.
 
---use products multiplies --batch rows with every weight, instead of looking a row up in each; then `call` is the time of a call, after the first one, and
-`first call` that of the first one after a load. --kept compiles the module for the blocks of the file (`--params-in`), which its kernels read; else it takes
-values. --mmap maps the files where tensors are aligned for it.
+`first call` is the first one after a load, `call` one after it; `ready` is (load + first call) / (read + call), for which pages that a load leaves to the
+first call count.
+
+--use products multiplies --batch rows with every weight, instead of looking a row up in each. --kept compiles the module for the blocks of the file (`--params-in`), which its kernels read; else it takes
+values. Without --method, the driver chooses how to read: heddle.cpu maps files where it can keep their contents. --mmap is --method mmap,buffered.
 """
 import argparse
 import concurrent.futures
@@ -143,6 +146,27 @@ def read_alone(path, threads, piece=1 << 20):
     return elapsed
 
 
+def read_and_keep(path, threads, huge, piece=4 << 20):
+    size = path.stat().st_size
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE if huge else mmap.MADV_NOHUGEPAGE)
+    descriptor, whole = os.open(path, os.O_RDONLY), memoryview(memory)
+
+    def part(index):
+        for offset in range(index * piece, size, threads * piece):
+            done, end = offset, min(offset + piece, size)
+            while done < end:
+                done += os.preadv(descriptor, [whole[done:end]], done)
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda _: time.sleep(0.01), range(threads)))  # starts them
+        started = time.perf_counter()
+        list(pool.map(part, range(threads)))
+        elapsed = time.perf_counter() - started
+    os.close(descriptor)
+    return elapsed
+
+
 def drop(path):
     """Removes the file's pages from the page cache."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -181,21 +205,13 @@ def check(instance, name, content, rows, dtype):
 
 
 def check_products(instance, name, content, rows, x):
-    started = time.perf_counter()
-    call, results = instance.function().prepare(x)  # and calls
-    first = time.perf_counter() - started
+    _, results = instance.function().prepare(x)  # and calls
     for row in (0, rows - 1):
         values = row_values(name, content, row % TILE_ROWS).astype(np.float64)
         for i, result in enumerate(results):
             got, expected, scale = result.numpy()[:, row], x @ values, np.abs(x) @ np.abs(values)
             if np.max(np.abs(got - expected) / scale) > 1e-5:
                 raise SystemExit(f"{name}: product {i} with row {row} is {got}, expected {expected}")
-    times = []
-    for _ in range(5):
-        started = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - started)
-    return first, statistics.median(times)
 
 
 def main():
@@ -211,12 +227,14 @@ def main():
     parser.add_argument("--use", choices=("rows", "products"), default="rows", help="of the weights")
     parser.add_argument("--batch", type=int, default=1, help="rows that are multiplied")
     parser.add_argument("--kept", action="store_true", help="the module reads blocks as the file has them; the type is f32")
-    parser.add_argument("--mmap", action="store_true", help='param_io.method = ["mmap", "buffered"]')
+    parser.add_argument("--method", default="", help="param_io.method, such as buffered or mmap,buffered")
+    parser.add_argument("--mmap", action="store_true", help="--method mmap,buffered")
     options = parser.parse_args()
     if options.kept or options.use == "products":
         options.type = "f32"
-    if options.mmap:
-        options.config += '\nparam_io.method = ["mmap", "buffered"]\n'
+    method = "mmap,buffered" if options.mmap else options.method
+    if method:
+        options.config += f"\nparam_io.method = {json.dumps(method.split(','))}\n"
     rows = max(TILE_ROWS, int(options.gigabytes * 1e9) // (TENSORS * COLUMNS * WIDTHS[options.type]))
     with tempfile.TemporaryDirectory(prefix="heddle-bench-") as temporary:
         folder = pathlib.Path(temporary)
@@ -236,9 +254,9 @@ def main():
             return runtime.open(folder / "model.heddle")
 
         print(f"{options.device}: {TENSORS} weights {options.type}[{rows},{COLUMNS}], {TENSORS * rows * COLUMNS * WIDTHS[options.type] / 1e9:.2f} GB; "
-              f"{options.threads} threads read; {'cold' if options.cold else 'cached'}; medians of {options.rounds} rounds, ms")
-        print("| file | GB | read | copy | first | load | load / read | load / max(read, copy) | first call | call |\n"
-              "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+              f"{options.threads} threads read; {'cold' if options.cold else 'cached'}; method {method or 'by default'}; medians of {options.rounds} rounds, ms")
+        print("| file | GB | read | kept | kept, huge | copy | first | load | load / read | load / kept, huge | load / max(read, copy) | first call | call | "
+              "ready |\n| --- |" + " ---: |" * 13)
         for name in options.formats.split(","):
             if name == "bf16" and options.type != "bf16":
                 continue
@@ -258,24 +276,36 @@ def main():
                 return time.perf_counter() - started, instance
 
             first, instance = load()
-            first_call, call = None, None
             if options.use == "products":
-                first_call, call = check_products(instance, name, content, rows, x)
+                check_products(instance, name, content, rows, x)
             else:
                 check(instance, name, content, rows, options.type)
             del instance
-            reads, loads, copies = [], [], []
+            argument = x if options.use == "products" else np.array([rows - 1], np.int64)
+            reads, kepts, huges, loads, copies, first_calls, calls = ([] for _ in range(7))
             for _ in range(options.rounds):
                 ready()
                 reads.append(read_alone(path, options.threads))
-                loads.append(load()[0])
+                for times, huge in ((kepts, False), (huges, True)):
+                    ready()
+                    times.append(read_and_keep(path, options.threads, huge))
+                elapsed, instance = load()
+                loads.append(elapsed)
+                for of_calls in (first_calls, calls):
+                    started = time.perf_counter()
+                    if of_calls is first_calls:
+                        call, _ = instance.function().prepare(argument)  # and calls
+                    else:
+                        call()
+                    of_calls.append(time.perf_counter() - started)
+                del call, instance
                 copies.append(copy_alone(path.stat().st_size) if "cuda" in options.device else None)
-            read, loaded = statistics.median(reads), statistics.median(loads)
+            read, kept, huge, loaded, first_call, call = map(statistics.median, (reads, kepts, huges, loads, first_calls, calls))
             copy = None if None in copies else statistics.median(copies)
             copied = "" if copy is None else f"{copy * 1e3:.1f}"
-            print(f"| {name} | {path.stat().st_size / 1e9:.2f} | {read * 1e3:.1f} | {copied} | {first * 1e3:.1f} | {loaded * 1e3:.1f} | "
-                  f"{loaded / read:.2f} | {loaded / max(read, copy or 0):.2f} | {'' if first_call is None else f'{first_call * 1e3:.1f}'} | "
-                  f"{'' if call is None else f'{call * 1e3:.2f}'} |", flush=True)
+            print(f"| {name} | {path.stat().st_size / 1e9:.2f} | {read * 1e3:.1f} | {kept * 1e3:.1f} | {huge * 1e3:.1f} | {copied} | {first * 1e3:.1f} | "
+                  f"{loaded * 1e3:.1f} | {loaded / read:.2f} | {loaded / huge:.2f} | {loaded / max(read, copy or 0):.2f} | {first_call * 1e3:.1f} | "
+                  f"{call * 1e3:.2f} | {(loaded + first_call) / (read + call):.2f} |", flush=True)
             path.unlink()
 
 
