@@ -36,7 +36,7 @@ _HEADERS = ("libboost-dev", "libcli11-dev", "libflatbuffers-dev", "libfmt-dev", 
 # What is compiled into programs and libraries, by wheel: Debian packages, and packages of PyPI.
 COMPILED_IN = {
     "heddle": (_HEADERS, {"nanobind": "BSD-3-Clause"}),
-    "heddle-compiler": (_HEADERS, {"onnx": "Apache-2.0"}),
+    "heddle-compiler": ((*_HEADERS, "liblld-19-dev", "libmlir-19-dev", "llvm-19-dev"), {"onnx": "Apache-2.0"}),
 }
 
 
