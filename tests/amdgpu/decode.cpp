@@ -272,55 +272,6 @@ void apply_modifier(Instruction& i, const std::string& name, const std::string& 
   }
 }
 
-// Renames an instruction of GFX11 or GFX12 to the same one of GFX9. The first prefix that matches counts.
-const std::pair<const char*, const char*> kRenamed[] = {
-    {"s_add_co_ci_u32", "s_addc_u32"},
-    {"s_sub_co_ci_u32", "s_subb_u32"},
-    {"s_add_co_", "s_add_"},
-    {"s_sub_co_", "s_sub_"},
-    {"s_addk_co_i32", "s_addk_i32"},
-    {"v_mad_co_", "v_mad_"},
-    {"v_min_num_", "v_min_"},
-    {"v_max_num_", "v_max_"},
-    {"v_min3_num_", "v_min3_"},
-    {"v_max3_num_", "v_max3_"},
-    {"v_med3_num_", "v_med3_"},
-    {"v_minmax_num_", "v_minmax_"},
-    {"v_maxmin_num_", "v_maxmin_"},
-    {"v_pk_min_num_", "v_pk_min_"},
-    {"v_pk_max_num_", "v_pk_max_"},
-    {"s_min_num_", "s_min_"},
-    {"s_max_num_", "s_max_"},
-    {"ds_min_num_", "ds_min_"},
-    {"ds_max_num_", "ds_max_"},
-    {"ds_min_rtn_num_", "ds_min_rtn_"},
-    {"ds_max_rtn_num_", "ds_max_rtn_"},
-    {"global_atomic_min_num_", "global_atomic_min_"},
-    {"global_atomic_max_num_", "global_atomic_max_"},
-    {"s_and_not1_", "s_andn2_"},
-    {"s_or_not1_", "s_orn2_"},
-    {"s_and_not0_", "s_andn1_"},
-    {"s_or_not0_", "s_orn1_"},
-    {"s_ctz_i32_", "s_ff1_i32_"},
-    {"s_clz_i32_u32", "s_flbit_i32_b32"},
-    {"s_clz_i32_u64", "s_flbit_i32_b64"},
-    {"s_cls_i32_i64", "s_flbit_i32_i64"},
-    {"s_cls_i32", "s_flbit_i32"},
-    {"v_add_nc_", "v_add_"},
-    {"v_sub_nc_", "v_sub_"},
-    {"v_subrev_nc_", "v_subrev_"},
-    {"v_add_co_ci_", "v_addc_co_"},
-    {"v_sub_co_ci_", "v_subb_co_"},
-    {"v_subrev_co_ci_", "v_subbrev_co_"},
-    {"v_clz_i32_u32", "v_ffbh_u32"},
-    {"v_ctz_i32_b32", "v_ffbl_b32"},
-    {"v_cls_i32", "v_ffbh_i32"},
-    {"v_cvt_pk_rtz_", "v_cvt_pkrtz_"},
-    {"v_cvt_floor_i32_f32", "v_cvt_flr_i32_f32"},
-    {"v_cvt_pk_norm_", "v_cvt_pknorm_"},
-    {"v_mul_dx9_zero_", "v_mul_legacy_"},
-};
-
 struct Llvm {
   const llvm::Target* target;
   std::unique_ptr<llvm::MCRegisterInfo> registers;
@@ -402,21 +353,13 @@ bool is_ignored(std::string_view name) {
 }
 void nothing(Wave&, const Instruction&) {}
 
-void interpret_text(Instruction& i, std::string_view text, bool pair, const Processor& processor, unsigned wave_size) {
+void interpret_text(Instruction& i, std::string_view text, const Processor& processor, unsigned wave_size) {
   text = trimmed(text);
   i.text = text;
   const auto space = text.find_first_of(" \t");
   std::string_view name = text.substr(0, space);
   const std::string_view rest = space == std::string_view::npos ? std::string_view{} : trimmed(text.substr(space));
-  for (const char* suffix : {"_e64_dpp", "_dpp8", "_dpp", "_e32", "_e64", "_sdwa"}) {
-    if (name.size() > strlen(suffix) && name.substr(name.size() - strlen(suffix)) == suffix) {
-      name.remove_suffix(strlen(suffix));
-      break;
-    }
-  }
-  std::string plain(name);
-  if (pair && starts(plain, "v_dual_")) plain = "v_" + plain.substr(7);
-  i.mnemonic = canonical(plain);
+  i.mnemonic = canonical(name);
   i.vector_alu = starts(i.mnemonic, "v_");
   if (is_ignored(i.mnemonic)) {
     if (i.mnemonic == "s_nop") i.wait_states = static_cast<uint8_t>(1 + (i.words[0] & 15));
@@ -519,11 +462,11 @@ class Decoded final : public Instructions {
     try {
       const auto both = text.find(" :: ");
       if (both == std::string::npos) {
-        interpret_text(*i, text, false, processor, wave_size_);
+        interpret_text(*i, text, processor, wave_size_);
       } else {
-        interpret_text(*i, std::string_view(text).substr(0, both), true, processor, wave_size_);
+        interpret_text(*i, std::string_view(text).substr(0, both), processor, wave_size_);
         i->second = std::make_unique<Instruction>();
-        interpret_text(*i->second, std::string_view(text).substr(both + 4), true, processor, wave_size_);
+        interpret_text(*i->second, std::string_view(text).substr(both + 4), processor, wave_size_);
         if (i->valu == nullptr || i->second->valu == nullptr) fault("this pair is not implemented");
         i->execute = execute_pair;
         i->reads.insert(i->reads.end(), i->second->reads.begin(), i->second->reads.end());
@@ -555,15 +498,6 @@ class Decoded final : public Instructions {
 };
 
 }  // namespace
-
-std::string canonical(std::string_view mnemonic) {
-  std::string name(mnemonic);
-  for (const auto& [from, to] : kRenamed) {
-    if (starts(name, from)) return to + name.substr(strlen(from));
-  }
-  if (name == "v_accvgpr_read" || name == "v_accvgpr_write") return name + "_b32";
-  return name;
-}
 
 std::unique_ptr<Instructions> make_instructions(const std::string& processor, unsigned wave_size, const std::vector<std::byte>& image) {
   return std::make_unique<Decoded>(processor, wave_size, image);

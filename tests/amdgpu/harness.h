@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/amdgpu/covered.h"
 #include "tests/amdgpu/interpreter.h"
 
 namespace heddle::amdgpu {
@@ -52,7 +53,11 @@ struct Call {
     const Dispatch dispatch{grid, block, kernarg, 0};
     fill_hidden_arguments(*k, dispatch, kernarg);
     options.seed = seed;
-    return amdgpu::run(code, *k, dispatch, memory, options);
+    Outcome outcome = amdgpu::run(code, *k, dispatch, memory, options);
+    if (outcome.ok()) {
+      for (const auto& [mnemonic, count] : outcome.statistics.by_opcode) covered_instructions().insert(mnemonic);
+    }
+    return outcome;
   }
 };
 

@@ -409,7 +409,7 @@ uint64_t constant_bits(const Operand&, Type);
 unsigned first_lane(uint64_t exec);
 [[noreturn]] void fault(std::string text);
 std::string hex(uint64_t value);
-// GFX11 names things differently: the GFX9 name of the same instruction.
+// The name without suffixes of encodings. GFX11 and GFX12 name things differently: the GFX9 name of the same instruction.
 std::string canonical(std::string_view mnemonic);
 
 }  // namespace heddle::amdgpu

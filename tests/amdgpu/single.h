@@ -3,7 +3,9 @@
 #pragma once
 
 #include "tests/amdgpu/assemble.h"
+#include "tests/amdgpu/covered.h"
 #include "tests/amdgpu/machine.h"
+#include "tests/amdgpu/mnemonics.h"
 
 namespace heddle::amdgpu {
 
@@ -36,7 +38,14 @@ class Single {
     prepare(text);
     again();
   }
-  void prepare(const std::string& text) { prepare(assemble(processor_, text, wave_.size)); }
+  void prepare(const std::string& text) {
+    for (size_t start = 0; start < text.size();) {
+      const size_t end = std::min(text.find('\n', start), text.size());
+      for (const std::string& name : mnemonics_of(text.substr(start, end - start))) covered_instructions().insert(name);
+      start = end + 1;
+    }
+    prepare(assemble(processor_, text, wave_.size));
+  }
   void prepare(std::vector<std::byte> bytes) {
     image_ = std::move(bytes);
     if (instructions_ != nullptr) earlier_.push_back(std::move(instructions_));

@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 #include <span>
 #include <string>
 
 #include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/kernel_builder.h"
 #ifdef HEDDLE_AMDGPU_INTERPRETER
+#include "tests/amdgpu/covered_names.h"
 #include "tests/amdgpu/interpreter.h"
+#include "tests/amdgpu/mnemonics.h"
 #else
 #include <stdlib.h>
 
@@ -60,6 +63,18 @@ void check_assembly(const CompiledKernel& kernel) {
 }
 
 #ifdef HEDDLE_AMDGPU_INTERPRETER
+
+// EXPECTs that tests of the interpreter execute every instruction of the kernel.
+void check_coverage(const CompiledKernel& kernel) {
+  static const std::set<std::string> covered(std::begin(amdgpu::covered_names), std::end(amdgpu::covered_names));
+  std::set<std::string> missing;
+  for (const amdgpu::Line& line : amdgpu::CodeObject::load(std::as_bytes(std::span(kernel.code)))->listing("kernel")) {
+    for (const std::string& name : amdgpu::mnemonics_of(line.text)) {
+      if (!covered.contains(name)) missing.insert(name);
+    }
+  }
+  EXPECT_EQ(missing, std::set<std::string>()) << "add tests to tests/amdgpu, and these to covered_names.h";
+}
 
 constexpr char fill = '\x5a';
 constexpr uint64_t first_address = uint64_t{1} << 40,
@@ -116,6 +131,7 @@ void check_kernel(const targets::Target& target, tx::DispatchOp region, const Co
       << resources.machine->private_bytes << " bytes private, " << resources.machine->spilled_scalar_registers << " scalar";
   check_assembly(compiled);
 #ifdef HEDDLE_AMDGPU_INTERPRETER
+  check_coverage(compiled);
   interpret(compiled, region, operands, wanted, options, target.name());
 #else
   (void)operands;

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Loads and stores of each width, LDS, and the single instructions that compiled kernels have besides those of the other tests.
+#include <gtest/gtest.h>
+
+#include "tests/amdgpu/values_of_tests.h"
+
+namespace heddle::amdgpu {
+namespace {
+
+constexpr uint64_t address = uint64_t{1} << 40;
+
+TEST(AmdgpuMoves, GlobalLoads) {
+  struct One {
+    const char *processor, *text;  // v[6:9] of the address in v[0:1]
+    unsigned bytes;
+    bool is_signed, in_high_half;
+  };
+  const One cases[] = {
+      {"gfx90a", "global_load_ubyte v6, v[0:1], off", 1, false, false},
+      {"gfx90a", "global_load_sbyte v6, v[0:1], off", 1, true, false},
+      {"gfx90a", "global_load_ushort v6, v[0:1], off", 2, false, false},
+      {"gfx90a", "global_load_sshort v6, v[0:1], off", 2, true, false},
+      {"gfx90a", "global_load_dword v6, v[0:1], off", 4, false, false},
+      {"gfx90a", "global_load_dwordx2 v[6:7], v[0:1], off", 8, false, false},
+      {"gfx90a", "global_load_dwordx3 v[6:8], v[0:1], off", 12, false, false},
+      {"gfx90a", "global_load_dwordx4 v[6:9], v[0:1], off", 16, false, false},
+      {"gfx1100", "global_load_u8 v6, v[0:1], off", 1, false, false},
+      {"gfx1100", "global_load_i8 v6, v[0:1], off", 1, true, false},
+      {"gfx1100", "global_load_u16 v6, v[0:1], off", 2, false, false},
+      {"gfx1100", "global_load_i16 v6, v[0:1], off", 2, true, false},
+      {"gfx1100", "global_load_d16_hi_b16 v6, v[0:1], off", 2, false, true},
+      {"gfx1100", "global_load_b32 v6, v[0:1], off", 4, false, false},
+      {"gfx1100", "global_load_b64 v[6:7], v[0:1], off", 8, false, false},
+      {"gfx1100", "global_load_b96 v[6:8], v[0:1], off", 12, false, false},
+      {"gfx1100", "global_load_b128 v[6:9], v[0:1], off", 16, false, false},
+  };
+  std::array<uint8_t, 64 * 16> data{};
+  Random random{3};
+  for (uint8_t& byte : data) byte = static_cast<uint8_t>(random.next());
+  for (const One& c : cases) {
+    SCOPED_TRACE(c.text);
+    Single single(c.processor);
+    Wave& w = single.wave();
+    single.machine().memory.map(address, data.data(), data.size(), false, "data");
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+      single.set64(0, lane, address + lane * c.bytes);
+      for (unsigned n = 6; n < 10; ++n) w.vector(n, lane) = 0x5a5a5a5a;
+    }
+    single.run(std::string(c.text) + "\ns_waitcnt vmcnt(0)");
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+      uint64_t words[2] = {0x5a5a5a5a5a5a5a5a, 0x5a5a5a5a5a5a5a5a};
+      std::memcpy(words, &data[lane * c.bytes], c.bytes);
+      uint64_t small = 0;
+      std::memcpy(&small, &data[lane * c.bytes], std::min(c.bytes, 8u));
+      if (c.bytes < 4) {
+        if (c.is_signed)
+          small = c.bytes == 1 ? static_cast<uint64_t>(static_cast<int8_t>(small)) : static_cast<uint64_t>(static_cast<int16_t>(small));
+        if (c.in_high_half) small = small << 16 | 0x5a5a;  // the other half is kept
+        words[0] = (small & 0xffffffff) | 0x5a5a5a5a00000000;
+      }
+      EXPECT_EQ(single.get64(6, lane), words[0]) << lane;
+      EXPECT_EQ(single.get64(8, lane), words[1]) << lane;
+    }
+  }
+}
+
+TEST(AmdgpuMoves, GlobalStores) {
+  struct One {
+    const char *processor, *text;
+    unsigned bytes;
+  };
+  const One cases[] = {
+      {"gfx90a", "global_store_byte v[0:1], v6, off", 1},         {"gfx90a", "global_store_short v[0:1], v6, off", 2},
+      {"gfx90a", "global_store_dword v[0:1], v6, off", 4},        {"gfx90a", "global_store_dwordx2 v[0:1], v[6:7], off", 8},
+      {"gfx90a", "global_store_dwordx4 v[0:1], v[6:9], off", 16}, {"gfx1100", "global_store_b8 v[0:1], v6, off", 1},
+      {"gfx1100", "global_store_b16 v[0:1], v6, off", 2},         {"gfx1100", "global_store_b32 v[0:1], v6, off", 4},
+      {"gfx1100", "global_store_b64 v[0:1], v[6:7], off", 8},     {"gfx1100", "global_store_b128 v[0:1], v[6:9], off", 16},
+  };
+  for (const One& c : cases) {
+    SCOPED_TRACE(c.text);
+    Single single(c.processor);
+    Random random{4};
+    std::array<uint8_t, 64 * 32> data{}, expected{};
+    single.machine().memory.map(address, data.data(), data.size(), true, "data");
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+      single.set64(0, lane, address + lane * 32);
+      uint64_t words[2] = {random.next(), random.next()};
+      single.set64(6, lane, words[0]);
+      single.set64(8, lane, words[1]);
+      std::memcpy(&expected[lane * 32], words, c.bytes);
+    }
+    single.run(std::string(c.text) + (std::string(c.processor) == "gfx90a" ? "\ns_waitcnt vmcnt(0)" : "\ns_waitcnt_vscnt null, 0x0"));
+    EXPECT_EQ(data, expected);
+  }
+}
+
+// 16 bytes, and two times 8 bytes at offsets in units of 8.
+TEST(AmdgpuMoves, Lds) {
+  for (const bool is_new : {false, true}) {
+    Single single(is_new ? "gfx1100" : "gfx90a");
+    single.machine().options.check_races = false;
+    single.wave().group->lds.resize(64 * 64);
+    Random random{5};
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+      single.wave().vector(0, lane) = lane * 64;
+      for (unsigned n = 4; n < 12; ++n) single.wave().vector(n, lane) = static_cast<uint32_t>(random.next());
+    }
+    single.run(is_new
+                   ? "ds_store_b128 v0, v[4:7]\nds_store_2addr_b64 v0, v[8:9], v[10:11] offset0:3 offset1:6\ns_waitcnt lgkmcnt(0)\n"
+                     "ds_load_b128 v[12:15], v0\nds_load_b64 v[16:17], v0 offset:24\nds_load_2addr_b64 v[18:21], v0 offset0:1 offset1:6\n"
+                     "s_waitcnt lgkmcnt(0)"
+                   : "ds_write_b128 v0, v[4:7]\nds_write2_b64 v0, v[8:9], v[10:11] offset0:3 offset1:6\ns_waitcnt lgkmcnt(0)\n"
+                     "ds_read_b128 v[12:15], v0\nds_read_b64 v[16:17], v0 offset:24\nds_read2_b64 v[18:21], v0 offset0:1 offset1:6\n"
+                     "s_waitcnt lgkmcnt(0)");
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+      EXPECT_EQ(single.get64(12, lane), single.get64(4, lane));
+      EXPECT_EQ(single.get64(14, lane), single.get64(6, lane));
+      EXPECT_EQ(single.get64(16, lane), single.get64(8, lane));
+      EXPECT_EQ(single.get64(18, lane), single.get64(6, lane));
+      EXPECT_EQ(single.get64(20, lane), single.get64(10, lane));
+      uint64_t word = 0;
+      std::memcpy(&word, &single.wave().group->lds[lane * 64 + 48], 8);
+      EXPECT_EQ(word, single.get64(10, lane));
+    }
+  }
+}
+
+// Fewer bytes, and pairs whose offsets are in units of 64 elements.
+TEST(AmdgpuMoves, NarrowAndDistantLds) {
+  constexpr unsigned size = 4096;
+  for (const bool is_new : {false, true}) {
+    Single single(is_new ? "gfx1100" : "gfx90a");
+    Wave& w = single.wave();
+    single.machine().options.check_races = false;
+    w.group->lds.resize(size);
+    std::vector<uint8_t> expected(size);
+    std::memcpy(expected.data(), w.group->lds.data(), size);
+    Random random{6};
+    const auto stored = [&](unsigned lane, unsigned at, unsigned first, unsigned bytes) {
+      const uint64_t word = single.get64(first, lane);
+      std::memcpy(&expected[lane * 8 + at], &word, bytes);
+    };
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+      w.vector(0, lane) = lane * 8;
+      for (unsigned n = 4; n < 16; ++n) w.vector(n, lane) = static_cast<uint32_t>(random.next());
+    }
+    const std::string write = is_new ? "ds_store_" : "ds_write_", pair = is_new ? "ds_store_2addr_stride64_" : "ds_write2st64_";
+    single.run(write + "b64 v0, v[4:5]\n" + write + "b8 v0, v6 offset:1\n" + write + "b16 v0, v7 offset:6\n" + pair +
+               "b32 v0, v8, v10 offset0:2 offset1:5\n" + pair + "b64 v0, v[12:13], v[14:15] offset0:4 offset1:6\ns_waitcnt lgkmcnt(0)");
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+      stored(lane, 0, 4, 8);
+      stored(lane, 1, 6, 1);
+      stored(lane, 6, 7, 2);
+      stored(lane, 2 * 256, 8, 4);
+      stored(lane, 5 * 256, 10, 4);
+      stored(lane, 4 * 512, 12, 8);
+      stored(lane, 6 * 512, 14, 8);
+    }
+    EXPECT_EQ(std::memcmp(expected.data(), w.group->lds.data(), size), 0);
+  }
+}
+
+TEST(AmdgpuMoves, ScalarLoadsOfSixteen) {
+  std::array<uint32_t, 20> data{};
+  for (unsigned n = 0; n < data.size(); ++n) data[n] = n * 0x01010101;
+  for (const char* processor : {"gfx90a", "gfx1100"}) {
+    Single single(processor);
+    single.machine().memory.map(address, data.data(), sizeof data, false, "data");
+    single.wave().set_scalar64(0, address);
+    single.run(std::string(processor) == "gfx90a" ? "s_load_dwordx16 s[16:31], s[0:1], 0x8\ns_waitcnt lgkmcnt(0)"
+                                                  : "s_load_b512 s[16:31], s[0:1], 0x8\ns_waitcnt lgkmcnt(0)");
+    for (unsigned n = 0; n < 16; ++n) EXPECT_EQ(single.wave().scalars[16 + n], data[n + 2]);
+  }
+}
+
+TEST(AmdgpuMoves, MasksAndBranches) {
+  for (const bool is_wide : {true, false}) {
+    Single single(is_wide ? "gfx90a" : "gfx1100");
+    Wave& w = single.wave();
+    const uint64_t exec = 0x00ff00ff00ff00ff & w.mask();
+    w.set_exec(exec);
+    w.set_scalar64(0, 0x0f0f0f0f0f0f0f0f);
+    single.run(is_wide ? "s_or_saveexec_b64 s[4:5], s[0:1]" : "s_or_saveexec_b32 s4, s0");
+    EXPECT_EQ(w.scalar64(4) & w.mask(), exec);
+    EXPECT_EQ(w.exec(), (exec | 0x0f0f0f0f0f0f0f0f) & w.mask());
+    EXPECT_TRUE(w.scc);
+    const std::string vcc = is_wide ? "s_mov_b64 vcc, " : "s_mov_b32 vcc_lo, ";
+    single.run("s_mov_b32 s6, 0\n" + vcc + "0\ns_cbranch_vccz 1\ns_add_u32 s6, s6, 1\ns_cbranch_vccnz 1\ns_add_u32 s6, s6, 2\n" + vcc +
+               "4\ns_cbranch_vccz 1\ns_add_u32 s6, s6, 4\ns_cbranch_vccnz 1\ns_add_u32 s6, s6, 8");
+    EXPECT_EQ(w.scalars[6], 6u) << "only the two branches that are not taken";
+  }
+}
+
+TEST(AmdgpuMoves, Scalars) {
+  Single old("gfx90a"), single("gfx1201");
+  old.prepare(
+      "s_mov_b32 s4, s0\ns_addk_i32 s4, 0x8001\ns_bfe_i32 s5, s0, 0x80004\ns_flbit_i32 s6, s0\ns_cmp_lt_u32 s0, s2\ns_cselect_b32 s7, 1, "
+      "0");
+  single.prepare("s_sub_nc_u64 s[4:5], s[0:1], s[2:3]");
+  Values values;
+  for (unsigned round = 0; round < 500; ++round) {
+    const uint64_t a = values.bits64(static_cast<unsigned>(values.random.next())),
+                   b = values.bits64(static_cast<unsigned>(values.random.next()));
+    for (Single* one : {&old, &single}) {
+      one->wave().set_scalar64(0, a);
+      one->wave().set_scalar64(2, b);
+      one->again();
+    }
+    const auto x = static_cast<uint32_t>(a);
+    Wave& w = old.wave();
+    EXPECT_EQ(w.scalars[4], x - 0x7fff);
+    EXPECT_EQ(static_cast<int32_t>(w.scalars[5]), static_cast<int8_t>(x >> 4));
+    unsigned same_bits = 1;
+    while (same_bits < 32 && (x >> (31 - same_bits) & 1) == x >> 31) ++same_bits;
+    EXPECT_EQ(w.scalars[6], same_bits == 32 ? 0xffffffffu : same_bits);
+    EXPECT_EQ(w.scalars[7], x < static_cast<uint32_t>(b) ? 1u : 0u);
+    EXPECT_EQ(single.wave().scalar64(4), a - b);
+    if (HasFailure()) return;
+  }
+}
+
+// GFX12: arithmetic of floats in scalar registers.
+TEST(AmdgpuMoves, ScalarFloats) {
+  Single single("gfx1201");
+  Wave& w = single.wave();
+  single.prepare(
+      "s_add_f32 s4, s0, s1\ns_mul_f32 s5, s0, s1\ns_mov_b32 s6, s2\ns_fmac_f32 s6, s0, s1\ns_fmamk_f32 s7, s0, 0x40490fdb, s1\n"
+      "s_trunc_f32 s8, s0\ns_cvt_f32_i32 s9, s3\ns_cvt_f32_u32 s10, s3\ns_cvt_u32_f32 s11, s0");
+  Values values;
+  for (unsigned round = 0; round < 1000; ++round) {
+    for (unsigned n = 0; n < 4; ++n) {
+      w.scalars[n] = values.bits32(static_cast<unsigned>(values.random.next()));
+      if (n < 3 && std::isnan(f(w.scalars[n]))) w.scalars[n] |= 0x400000;
+    }
+    single.again();
+    const float a = f(w.scalars[0]), b = f(w.scalars[1]), c = f(w.scalars[2]);
+    EXPECT_TRUE(same(a + b, f(w.scalars[4])));
+    EXPECT_TRUE(same(a * b, f(w.scalars[5])));
+    EXPECT_TRUE(same(__builtin_fmaf(a, b, c), f(w.scalars[6])));
+    EXPECT_TRUE(same(__builtin_fmaf(a, f(0x40490fdb), b), f(w.scalars[7])));
+    EXPECT_TRUE(same(std::trunc(a), f(w.scalars[8])));
+    EXPECT_EQ(f(w.scalars[9]), static_cast<float>(static_cast<int32_t>(w.scalars[3])));
+    EXPECT_EQ(f(w.scalars[10]), static_cast<float>(w.scalars[3]));
+    const uint32_t whole = !(a > 0) ? 0u : a >= 0x1p32F ? 0xffffffffu : static_cast<uint32_t>(a);
+    EXPECT_EQ(w.scalars[11], whole) << a;
+    if (HasFailure()) return;
+  }
+}
+
+TEST(AmdgpuMoves, Vectors) {
+  for (const char* processor : {"gfx90a", "gfx1100"}) {
+    SCOPED_TRACE(processor);
+    Single single(processor);
+    Wave& w = single.wave();
+    const bool is_new = std::string(processor) == "gfx1100";
+    single.prepare(
+        std::string("v_cvt_f64_f32 v[6:7], v0\nv_cvt_f64_i32 v[8:9], v0\nv_cvt_f64_u32 v[10:11], v0\nv_dot4_u32_u8 v12, v0, v2, v4\n"
+                    "v_max_i16 v13, v0, v2\nv_min_i16 v14, v0, v2\nv_max_u16 v15, v0, v2\nv_min_u16 v16, v0, v2\n"
+                    "v_max3_i16 v17, v0, v2, v4\nv_mad_u16 v18, v0, v2, v4") +
+        (is_new ? "\nv_fmaak_f32 v19, v0, v2, 0x40490fdb" : ""));
+    Values values;
+    for (unsigned round = 0; round < 100; ++round) {
+      for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+        for (const unsigned n : {0u, 2u, 4u}) {
+          w.vector(n, lane) = values.bits32(static_cast<unsigned>(values.random.next()));
+          if (std::isnan(f(w.vector(n, lane)))) w.vector(n, lane) |= 0x400000;
+        }
+      }
+      single.again();
+      for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+        const uint32_t a = w.vector(0, lane), b = w.vector(2, lane), c = w.vector(4, lane);
+        ASSERT_TRUE(same(double{f(a)}, d(single.get64(6, lane))));
+        ASSERT_EQ(d(single.get64(8, lane)), static_cast<double>(static_cast<int32_t>(a)));
+        ASSERT_EQ(d(single.get64(10, lane)), static_cast<double>(a));
+        uint32_t sum = c;
+        for (unsigned n = 0; n < 32; n += 8) sum += (a >> n & 255) * (b >> n & 255);
+        ASSERT_EQ(w.vector(12, lane), sum);
+        const auto i = [](uint32_t x) { return static_cast<int16_t>(x); };
+        const auto low = [&](unsigned n) { return static_cast<uint16_t>(w.vector(n, lane)); };
+        ASSERT_EQ(i(low(13)), std::max(i(a), i(b)));
+        ASSERT_EQ(i(low(14)), std::min(i(a), i(b)));
+        ASSERT_EQ(low(15), std::max<uint16_t>(static_cast<uint16_t>(a), static_cast<uint16_t>(b)));
+        ASSERT_EQ(low(16), std::min<uint16_t>(static_cast<uint16_t>(a), static_cast<uint16_t>(b)));
+        ASSERT_EQ(i(low(17)), std::max({i(a), i(b), i(c)}));
+        ASSERT_EQ(low(18), static_cast<uint16_t>((a & 0xffff) * (b & 0xffff) + c));
+        if (is_new) {
+          ASSERT_TRUE(same(__builtin_fmaf(f(a), f(b), f(0x40490fdb)), f(w.vector(19, lane))));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::amdgpu
