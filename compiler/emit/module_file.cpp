@@ -167,6 +167,7 @@ module::Status schedule_all(const Combination& combination, const ProgramTarget&
       initializer = function;
       continue;
     }
+    if (function.isPrivate()) continue;  // part of another one
     auto program = schedule(function, target, globals, /*initializer=*/false);
     if (failed(program)) return module::Error{HEDDLE_STATUS_INTERNAL, "compiler: scheduling @" + function.getName().str() + " failed"};
     programs.functions.push_back(std::move(*program));
@@ -263,7 +264,7 @@ module::Status write_module_file(const std::vector<Combination>& combinations, c
     if (name != tx::default_slot) file.slots.back()->name = name.str();
   }
   for (auto function : first.getOps<func::FuncOp>()) {
-    if (function.getName() == tx::initializer_name) continue;
+    if (function.getName() == tx::initializer_name || function.isPrivate()) continue;
     file.functions.push_back(describe(function, target_of(combinations.front(), codes)));
   }
   std::vector<const Combination*> without_initializer;

@@ -4,6 +4,7 @@
 #include "compiler/emit/schedule.h"
 
 #include "compiler/emit/registers.h"
+#include "compiler/ir/control.h"
 #include "heddle/ext/library.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallSet.h"
@@ -22,36 +23,44 @@ enum Access : uint32_t { read = 1, write = 2 };
 class Scheduler {
  public:
   Scheduler(func::FuncOp function, const ProgramTarget& target, Globals& globals, bool initializer)
-      : function_(function), places_(function), target_(target), globals_(globals), initializer_(initializer) {}
+      : function_(function), top_(function), places_(function), target_(target), globals_(globals), initializer_(initializer) {}
 
   FailureOr<std::unique_ptr<mf::ProgramT>> run() {
     for (const SlotTarget& slot : target_) program_->families.push_back(slot.family);
     if (failed(bind_symbols()) || failed(verify_checks()) || failed(check_given_extents()) || failed(find_parts())) return failure();
-    Block& block = function_.getBody().front();
-    auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
     check_extents();
     if (failed(find_aliases())) return failure();
     result_dims();
     add_fills();
-    assign_results(return_op);
-    for (Operation& op : block) {
-      if (auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op)) {
-        if (failed(add_dispatch(dispatch))) return failure();
-      } else if (auto custom = llvm::dyn_cast<tx::CustomOp>(op)) {
-        if (failed(add_operation(custom))) return failure();
-      } else if (auto transfer = llvm::dyn_cast<tx::TransferOp>(op)) {
-        add_transfer(transfer);
-      } else if (!tx::has_same_bytes(&op) && !llvm::isa<tx::ConcatOp, tx::ConstantOp, tx::ParameterOp, func::ReturnOp>(op)) {
-        return op.emitError("is in no dispatch");
-      }
-    }
-    if (failed(copy_results(return_op))) return failure();
+    if (failed(add_ops())) return failure();
     if (!globals_.mistake().empty()) return function_.emitError(globals_.mistake());
     finish();
     return std::move(program_);
   }
 
  private:
+  LogicalResult add_ops() {
+    Block& block = function_.getBody().front();
+    auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
+    assign_results(return_op);
+    for (Operation& op : block) {
+      if (auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op)) {
+        if (failed(add_dispatch(dispatch))) return failure();
+      } else if (auto custom = llvm::dyn_cast<tx::CustomOp>(op)) {
+        if (failed(add_operation(custom))) return failure();
+      } else if (auto branch = llvm::dyn_cast<tx::IfOp>(op)) {
+        if (failed(add_branch(branch))) return failure();
+      } else if (auto loop = llvm::dyn_cast<tx::LoopOp>(op)) {
+        if (failed(add_loop(loop))) return failure();
+      } else if (auto transfer = llvm::dyn_cast<tx::TransferOp>(op)) {
+        add_transfer(transfer);
+      } else if (!tx::has_same_bytes(&op) && !llvm::isa<tx::ConcatOp, tx::ConstantOp, tx::ParameterOp, func::ReturnOp>(op)) {
+        return op.emitError("is in no dispatch");
+      }
+    }
+    return copy_results(return_op);
+  }
+
   LogicalResult bind_symbols() {
     uint32_t count = tx::given_symbol_count(function_);
     llvm::SmallSet<unsigned, 4> bound;
@@ -266,7 +275,7 @@ class Scheduler {
       stream << (i == 0 ? "; " : ", ") << "s" << position << " is ";
       if (position < given) {
         auto [argument, dim] = sources_.lookup(position);
-        auto input = function_.getArgAttrOfType<StringAttr>(argument, tx::name_attr);
+        auto input = top_.getArgAttrOfType<StringAttr>(argument, tx::name_attr);
         stream << "dimension " << dim << " ('" << name << "') of input '" << (input ? shortened(input) : StringRef()) << "'";
       } else {
         stream << name;
@@ -296,8 +305,9 @@ class Scheduler {
     return it->second;
   }
 
-  // The value that a function result is written to: its own result, its state, or the derived global of its name.
+  // The value that a function result is written to: its own result, its state, the derived global of its name, or what a branch or a loop names.
   uint32_t result_value(unsigned index) {
+    if (nested_) return nested_->results[index];
     if (!initializer_ && !places_.results[index]) return locate(alias_of_result_.find(index)->second);
     if (!initializer_) return add_value(mf::ValueKind::Result, *places_.results[index]);
     auto name = llvm::cast<StringAttr>(function_.getResultAttr(index, tx::name_attr));
@@ -359,7 +369,7 @@ class Scheduler {
   void wait_for_readers(uint32_t value) {
     const mf::Value described = program_->values[value];
     for (auto [result, argument] : alias_of_result_) {
-      const bool is_it = places_.results[result]
+      const bool is_it = !nested_ && places_.results[result]
                              ? described.kind() == mf::ValueKind::Result && described.index() == *places_.results[result]
                              : value == locate(argument);
       if (is_it && read_.contains(locate(argument))) return add_barrier();
@@ -374,7 +384,8 @@ class Scheduler {
       if (index >= own_result_count(function_)) break;
       auto alias = alias_of_result_.find(static_cast<unsigned>(index));
       if (alias != alias_of_result_.end() && !may_take_place(storage, alias->second)) continue;
-      if (llvm::isa_and_nonnull<tx::ConcatOp, tx::DispatchOp, tx::TransferOp, tx::CustomOp>(storage.getDefiningOp()) &&
+      if (llvm::isa_and_nonnull<tx::ConcatOp, tx::DispatchOp, tx::TransferOp, tx::CustomOp, tx::IfOp, tx::LoopOp>(
+              storage.getDefiningOp()) &&
           !location_.contains(storage))
         location_[storage] = result_value(index);
     }
@@ -384,10 +395,12 @@ class Scheduler {
   void note_checks(ValueRange verdicts) {
     auto checks = function_->getAttrOfType<ArrayAttr>(tx::checks_attr);
     unsigned first = own_result_count(function_);
-    program_->checks = std::make_unique<mf::KernelChecksT>();
-    for (auto [i, value, attribute] : llvm::enumerate(verdicts, checks)) {
+    if (!program_->checks) program_->checks = std::make_unique<mf::KernelChecksT>();
+    first_check_ = static_cast<uint32_t>(program_->checks->all.size());
+    for (auto [position, value, attribute] : llvm::enumerate(verdicts, checks)) {
+      const uint32_t i = first_check_ + static_cast<uint32_t>(position);
       auto check = llvm::cast<DictionaryAttr>(attribute);
-      auto [verdict, is_first] = verdicts_.try_emplace(value, static_cast<uint32_t>(i));
+      auto [verdict, is_first] = verdicts_.try_emplace(value, i);
       Value storage = tx::storage_of(value);
       // A value that is also read elsewhere is copied: a program does not read verdicts.
       bool is_alone = llvm::all_of(value.getUsers(), [](Operation* user) { return llvm::isa<func::ReturnOp>(user); });
@@ -395,7 +408,7 @@ class Scheduler {
           !location_.contains(storage))
         location_[storage] = add_value(mf::ValueKind::Verdict, i);
       bool is_index = check.getAs<StringAttr>("kind").getValue() == "index";
-      uint32_t slot = slot_index(target_, tx::affinity_of(function_.getResultAttrDict(first + static_cast<unsigned>(i))));
+      uint32_t slot = slot_index(target_, tx::affinity_of(function_.getResultAttrDict(first + static_cast<unsigned>(position))));
       uint32_t limit = registers_.value_of(check.getAs<AffineMapAttr>("limit").getValue().getResult(0));
       std::string message = "node '" + shortened(check.getAs<StringAttr>("node").getValue()).str() + "'";
       if (auto where = check.getAs<StringAttr>("where")) message += ", " + where.str();
@@ -410,7 +423,7 @@ class Scheduler {
     SmallVector<std::pair<uint32_t, uint32_t>> last;  // copies to memory of arguments
     for (auto [index, operand] : llvm::enumerate(return_op.getOperands())) {
       bool is_own = index < own_result_count(function_);
-      if (!is_own && verdicts_.lookup(operand) != index - own_result_count(function_)) continue;  // for another check
+      if (!is_own && verdicts_.lookup(operand) != first_check_ + index - own_result_count(function_)) continue;  // for another check
       uint32_t target = is_own ? result_value(index) : add_value(mf::ValueKind::Verdict, verdicts_.lookup(operand));
       Value storage = tx::storage_of(operand);
       uint32_t source = locate(storage);
@@ -437,9 +450,13 @@ class Scheduler {
   }
 
   void add_copy(uint32_t source, uint32_t target) {
-    program_->copies.emplace_back(mf::BindingRef(source, whole, whole, read), mf::BindingRef(target, whole, whole, write));
-    note_use(source);
-    note_use(target);
+    add_copy(mf::BindingRef(source, whole, whole, read), mf::BindingRef(target, whole, whole, write));
+  }
+
+  void add_copy(const mf::BindingRef& source, const mf::BindingRef& target) {
+    program_->copies.emplace_back(source, target);
+    note_use(source.value());
+    note_use(target.value());
     command(mf::Op::Copy, program_->copies.size() - 1);
   }
 
@@ -730,9 +747,182 @@ class Scheduler {
     return success();
   }
 
+  // ---------------------------------------------------------------------------------------------------- branches and loops
+
+  uint32_t new_register() { return program_->register_count++; }
+
+  // The number that a device computed, in a register of its own.
+  uint32_t read_number(Value number) {
+    const uint32_t value = locate(tx::storage_of(number)), target = new_register();
+    add_barrier();
+    note_use(value);
+    command(mf::Op::ReadScalar, target, value, registers_.literal(0));
+    return target;
+  }
+
+  // A jump whose target is set by land().
+  size_t jump(mf::Op op, uint32_t condition = 0) {
+    command(op, 0, condition);
+    return commands_.size() - 1;
+  }
+  void land(size_t at) {
+    const mf::Instruction& from = commands_[at];
+    commands_[at] = mf::Instruction(from.op(), 0, static_cast<uint32_t>(commands_.size()), from.b(), from.c());
+  }
+
+  // A function in place of a call of it, with its arguments and results in these values.
+  LogicalResult add_nested(Operation* op, FlatSymbolRefAttr name, StringRef slot, ArrayRef<uint32_t> arguments,
+                           ArrayRef<uint32_t> results) {
+    auto function = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, name);
+    for (unsigned i = 0; i < function.getNumArguments() + own_result_count(function); ++i) {
+      const bool is_argument = i < function.getNumArguments();
+      DictionaryAttr attributes = is_argument ? function.getArgAttrDict(i) : function.getResultAttrDict(i - function.getNumArguments());
+      if (StringRef other = tx::affinity_of(attributes); other != slot)
+        return op->emitError("is on ") << slot << ", and a value of " << name << " on " << other << "; place all of it on one slot";
+    }
+    const Nested nested{results};
+    const auto kept = std::make_tuple(function_, nested_, std::exchange(alias_of_result_, llvm::DenseMap<unsigned, BlockArgument>()),
+                                      checked_, first_check_);
+    function_ = function;
+    nested_ = &nested;
+    for (auto [argument, value] : llvm::zip_equal(function.getArguments(), arguments)) location_[argument] = value;
+    bool is_good = succeeded(verify_checks()) && succeeded(find_parts());
+    if (is_good) {
+      check_extents();
+      is_good = succeeded(find_aliases()) && succeeded(add_ops());
+    }
+    std::tie(function_, nested_, alias_of_result_, checked_, first_check_) = kept;
+    return success(is_good);
+  }
+
+  SmallVector<uint32_t> locate_all(ValueRange values) {
+    return llvm::map_to_vector(values, [&](Value value) { return locate(tx::storage_of(value)); });
+  }
+
+  // Each branch is a piece of its own, which is the same whenever it is taken.
+  LogicalResult add_branch(tx::IfOp branch) {
+    if (!slot_of_op(branch)) return failure();
+    const SmallVector<uint32_t> inputs = locate_all(branch.getInputs()), results = locate_all(branch.getOutputs());
+    for (uint32_t result : results) wait_for_readers(result);
+    const size_t taken = jump(mf::Op::BranchIf, read_number(branch.getCondition()));
+    auto add_case = [&](FlatSymbolRefAttr function) {
+      if (failed(add_nested(branch, function, *branch.getSlot(), inputs, results))) return failure();
+      add_barrier();
+      command(mf::Op::Submit, 0);
+      return success();
+    };
+    if (failed(add_case(branch.getElseFunctionAttr()))) return failure();
+    const size_t over = jump(mf::Op::Branch);
+    land(taken);
+    if (failed(add_case(branch.getThenFunctionAttr()))) return failure();
+    land(over);
+    return success();
+  }
+
+  // A slice of a value that a loop goes along: the value, the slice's own memory, and its range in the value.
+  struct Slice {
+    uint32_t whole, own, offset, bytes;
+  };
+
+  // The memory of a loop does not grow with its steps: carried values stay where they are, and slices are copied from and to their place.
+  LogicalResult add_loop(tx::LoopOp loop) {
+    if (!slot_of_op(loop)) return failure();
+    const size_t carried_count = loop.getInit().size(), scanned_count = loop.getScanned().size();
+    const SmallVector<uint32_t> carried = locate_all(loop.getOutputs().take_front(carried_count));
+    for (auto [init, target] : llvm::zip_equal(loop.getInit(), carried)) {
+      const uint32_t source = locate(tx::storage_of(init));
+      wait_for_readers(target);
+      synchronize(source);
+      add_copy(source, target);
+      read_.insert(source);
+      written_.insert(target);
+    }
+    SmallVector<uint32_t> wholes = locate_all(loop.getScanned());
+    for (uint32_t stacked : locate_all(loop.getOutputs().drop_front(carried_count))) {
+      wait_for_readers(stacked);
+      wholes.push_back(stacked);
+    }
+    const SmallVector<uint32_t> inputs = locate_all(loop.getInputs());
+    const uint32_t zero = registers_.literal(0), one = registers_.literal(1);
+    std::optional<uint32_t> steps, goes_on;
+    if (loop.getCount()) steps = registers_.value_of(loop.getCount()->getResult(0));
+    if (loop.getTrips()) steps = read_number(loop.getTrips());
+    if (loop.getCondition()) goes_on = read_number(loop.getCondition());
+    if (loop.getConditional() && !goes_on) command(mf::Op::Move, *(goes_on = new_register()), one);
+    const uint32_t step = new_register(), is_over = new_register();
+    command(mf::Op::Move, step, zero);
+    add_barrier();
+    command(mf::Op::Submit, 0);
+
+    const uint32_t begin = commands_.size();
+    SmallVector<size_t> exits;
+    if (steps) {
+      command(mf::Op::LessEqual, is_over, *steps, step);
+      exits.push_back(jump(mf::Op::BranchIf, is_over));
+    }
+    if (goes_on) {
+      command(mf::Op::Equal, is_over, *goes_on, zero);
+      exits.push_back(jump(mf::Op::BranchIf, is_over));
+    }
+    auto body = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(loop, loop.getBodyAttr());
+    std::optional<uint32_t> place_from_end;
+    SmallVector<Slice> slices;
+    for (auto [i, whole_value] : llvm::enumerate(wholes)) {
+      const unsigned position = static_cast<unsigned>(i < scanned_count ? carried_count + i : i - scanned_count);
+      auto type = llvm::cast<RankedTensorType>(i < scanned_count
+                                                   ? body.getArgumentTypes()[position]
+                                                   : body.getResultTypes()[position + carried_count + (loop.getConditional() ? 1 : 0)]);
+      uint32_t place = step;
+      if (loop.goes_back(i)) {
+        if (!place_from_end) {
+          place_from_end = new_register();
+          command(mf::Op::Sub, *place_from_end, registers_.value_of(loop.getCount()->getResult(0) - 1), step);
+        }
+        place = *place_from_end;
+      }
+      const uint32_t bytes = registers_.value_of(tx::element_count(type) * element_bytes(type)), offset = new_register();
+      command(mf::Op::Mul, offset, place, bytes);
+      slices.push_back({whole_value, add_transient(type), offset, bytes});
+    }
+    SmallVector<uint32_t> arguments = carried, results;
+    for (const Slice& slice : ArrayRef(slices).take_front(scanned_count)) {
+      add_copy(mf::BindingRef(slice.whole, slice.offset, slice.bytes, read), mf::BindingRef(slice.own, whole, whole, write));
+      written_.insert(slice.own);
+      arguments.push_back(slice.own);
+    }
+    llvm::append_range(arguments, inputs);
+    if (loop.getConditional()) results.push_back(add_transient(llvm::cast<RankedTensorType>(body.getResultTypes().front())));
+    llvm::append_range(results, carried);
+    for (const Slice& slice : ArrayRef(slices).drop_front(scanned_count)) results.push_back(slice.own);
+    if (failed(add_nested(loop, loop.getBodyAttr(), *loop.getSlot(), arguments, results))) return failure();
+    add_barrier();
+    for (const Slice& slice : ArrayRef(slices).drop_front(scanned_count))
+      add_copy(mf::BindingRef(slice.own, whole, whole, read), mf::BindingRef(slice.whole, slice.offset, slice.bytes, write));
+    add_barrier();
+    command(mf::Op::Add, step, step, one);
+    if (loop.getConditional()) {
+      note_use(results.front());
+      command(mf::Op::ReadScalar, *goes_on, results.front(), zero);
+    } else {
+      command(mf::Op::Submit, 0);
+    }
+    command(mf::Op::Branch, begin);
+    for (size_t exit : exits) land(exit);
+    add_barrier();
+    // What is older than the loop, and used in it, is needed until its last step.
+    for (auto& [first, last] : uses_) {
+      if (first < begin && last >= begin) last = static_cast<uint32_t>(commands_.size() - 1);
+    }
+    return success();
+  }
+
   // Prepends the register code, and turns uses into lifetimes in units of barriers.
   void finish() {
     uint32_t shift = registers_.code().size();
+    for (mf::Instruction& at : commands_) {
+      if (at.op() == static_cast<uint16_t>(mf::Op::Branch) || at.op() == static_cast<uint16_t>(mf::Op::BranchIf))
+        at = mf::Instruction(at.op(), 0, at.a() + shift, at.b(), at.c());
+    }
     for (auto [transient, use] : llvm::zip(program_->transients, uses_)) {
       auto before = llvm::lower_bound(barriers_, use.first), behind = llvm::upper_bound(barriers_, use.second);
       uint32_t first = before == barriers_.begin() ? 0 : *std::prev(before) + 1;
@@ -744,8 +934,15 @@ class Scheduler {
     program_->code.emplace_back(static_cast<uint16_t>(mf::Op::Return), 0, 0, 0, 0);
   }
 
-  func::FuncOp function_;
-  const Places places_;
+  // Where the results of a function that is part of another one go.
+  struct Nested {
+    ArrayRef<uint32_t> results;
+  };
+
+  func::FuncOp function_, top_;     // the one whose ops are added; the one that the program is for
+  const Nested* nested_ = nullptr;  // of function_; null for top_
+  uint32_t first_check_ = 0;        // of function_, among the program's
+  const Places places_;             // of top_
   const ProgramTarget& target_;
   Globals& globals_;
   bool initializer_;

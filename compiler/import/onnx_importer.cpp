@@ -5,10 +5,12 @@
 
 #include <set>
 
+#include "compiler/import/onnx_control.h"
 #include "compiler/import/onnx_custom.h"
 #include "compiler/import/onnx_fold.h"
 #include "compiler/import/onnx_graph.h"
 #include "compiler/import/onnx_unsupported.h"
+#include "compiler/ir/control.h"
 #include "llvm/Support/SaveAndRestore.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -72,6 +74,9 @@ void check_names(const onnx::GraphProto& graph) {
     check_name(node.op_type(), "operator");
     check_name(node.domain(), "domain");
     for (const std::string& name : node.output()) check_name(name, "value");
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) check_names(attribute.g());
+    }
   }
 }
 
@@ -137,10 +142,24 @@ void check_made(Node& node, Block* block, Operation* before) {
   }
 }
 
-// The ops of a node carry the slot on which it was placed.
+// The ops of a node carry the slot on which it was placed. So does all of a branch or a loop, except for nodes with rules of their own.
 void place(Block* block, Operation* before, const Placements::Rule& rule) {
   Builder builder(block->getParentOp()->getContext());
   for (Operation* op = before ? before->getNextNode() : &block->front(); op; op = op->getNextNode()) {
+    if (tx::stays_apart(op)) {
+      for (NamedAttribute named : op->getAttrs()) {
+        auto name = llvm::dyn_cast<FlatSymbolRefAttr>(named.getValue());
+        auto function = name ? SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, name) : func::FuncOp();
+        if (!function) continue;
+        for (unsigned i = 0; i < function.getNumArguments(); ++i)
+          function.setArgAttr(i, tx::affinity_attr, builder.getStringAttr(rule.slot));
+        for (unsigned i = 0; i < function.getNumResults(); ++i)
+          function.setResultAttr(i, tx::affinity_attr, builder.getStringAttr(rule.slot));
+        Block& part = function.getBody().front();
+        place(&part, nullptr, rule);
+      }
+    }
+    if (op->hasAttr(tx::place_attr) || op->hasTrait<OpTrait::IsTerminator>()) continue;
     op->setAttr(tx::place_attr, builder.getStringAttr(rule.slot));
     op->setAttr(tx::placed_by_attr, builder.getStringAttr("--place '" + rule.text + "'"));
   }
@@ -168,7 +187,7 @@ class DeclaredOperators {
   }
 
   bool is_known(const onnx::NodeProto& node) const {
-    if (is_own(node)) return translation(node.op_type()) != nullptr;
+    if (is_own(node)) return translation(node.op_type()) != nullptr || is_control(node.op_type());
     std::string versions;
     if (options_.operators) options_.operators->find(node.domain(), node.op_type(), 1, &versions);
     return !versions.empty();
@@ -177,6 +196,9 @@ class DeclaredOperators {
   // All nodes of an unknown operator.
   void note_unknown(const onnx::GraphProto& graph, int64_t opset, Unsupported& unsupported) const {
     for (const auto& node : graph.node()) {
+      for (const auto& attribute : node.attribute()) {
+        if (attribute.has_g()) note_unknown(attribute.g(), opset, unsupported);
+      }
       if (is_known(node)) continue;
       auto imported = opsets_.find(node.domain());
       unsupported.add_operator(node, is_own(node) ? opset : imported == opsets_.end() ? 1 : imported->second);
@@ -220,7 +242,7 @@ class DeclaredOperators {
 };
 
 void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string& name, const DeclaredOperators& declared,
-                    Placements* placements) {
+                    Placements* placements, Parts& parts) {
   Block* block = graph.builder.getBlock();
   // The report names the node and its operator.
   Location location = NameLoc::get(graph.builder.getStringAttr(name), NameLoc::get(graph.builder.getStringAttr(node.op_type())));
@@ -230,6 +252,8 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
   Operation* before = block->empty() ? nullptr : &block->back();
   if (translate) {
     if (!fold_numbers(translated)) translate(translated);
+  } else if (known_domain && is_control(node.op_type())) {
+    import_control(translated, node, parts);
   } else {
     declared.translate(translated, node);
   }
@@ -293,7 +317,7 @@ void note_refused_types(Graph& graph, const onnx::NodeProto& node, Unsupported& 
 // Translates all nodes. Once something is not supported, the module is never used, and the remaining nodes are only searched for other unsupported
 // features. For nodes that depend on an unsupported node, only features that do not depend on its values and shapes count.
 void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const DeclaredOperators& declared, const ImportOptions& options,
-                     Meanings& meanings, Unsupported& unsupported) {
+                     Meanings& meanings, Unsupported& unsupported, Parts& parts) {
   for (const auto& [index, node] : llvm::enumerate(proto.node())) {
     std::string name = node.name().empty() ? node.op_type() + "#" + std::to_string(index) : node.name();
     bool is_assumed = false, is_unknown = !declared.is_known(node), is_done = false;
@@ -306,7 +330,7 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const Declared
     if (!is_unknown) {
       llvm::SaveAndRestore<bool> learns(meanings.is_complete, meanings.is_complete || is_assumed);
       try {
-        translate_node(graph, node, name, declared, options.placements);
+        translate_node(graph, node, name, declared, options.placements, parts);
         is_done = graph.unsupported.empty();
       } catch (const Failure& failure) {
         const bool is_certain = !is_assumed || !failure.element_type.empty();
@@ -330,6 +354,39 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const Declared
   }
 }
 
+// The stored tensors of a graph, as operands. Returns their names.
+std::set<std::string> import_initializers(Graph& graph, const onnx::GraphProto& proto, Unsupported& unsupported) {
+  std::set<std::string> initialized;
+  for (const auto& tensor : proto.initializer()) {
+    if (!initialized.insert(tensor.name()).second) {
+      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing initializer '" + tensor.name() + "' failed: it is defined twice"};
+    }
+    if (element_bytes(tensor.data_type()) == 0) {  // refused where it is read, so that the error also names the node
+      graph.operands[tensor.name()].refused_type = tensor.data_type();
+      continue;
+    }
+    Location location = NameLoc::get(graph.builder.getStringAttr(tensor.name()));
+    graph.operands[tensor.name()] = graph.import_tensor(tensor, tensor.name(), location);
+  }
+  for (const auto& tensor : proto.sparse_initializer()) {
+    unsupported.add_sparse(tensor.values().name());
+    graph.operands[tensor.values().name()].is_unknown = true;
+    initialized.insert(tensor.values().name());
+  }
+  return initialized;
+}
+
+// Of all functions: parts of the model have the symbols of the whole.
+void describe_symbols(ModuleOp module, const Symbols& symbols) {
+  Builder builder(module.getContext());
+  SmallVector<Attribute> names;
+  for (const std::string& name : symbols.names()) names.push_back(builder.getStringAttr(name));
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (!names.empty()) function->setAttr(tx::symbols_attr, builder.getArrayAttr(names));
+    if (ArrayAttr definitions = symbols.definitions()) function->setAttr(tx::defined_symbols_attr, definitions);
+  }
+}
+
 OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& context, tx::ParameterStore& parameters, Meanings& meanings,
                                    const ImportOptions& options, Unsupported& unsupported) {
   const onnx::GraphProto& proto = file->model.graph();
@@ -343,22 +400,15 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   builder.setInsertionPointToStart(block);
   Graph graph(builder, parameters, meanings, file, default_opset(file->model), options.all_weights, options.files);
 
-  std::set<std::string> initialized;
-  for (const auto& tensor : proto.initializer()) {
-    if (!initialized.insert(tensor.name()).second) {
-      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing initializer '" + tensor.name() + "' failed: it is defined twice"};
-    }
-    if (element_bytes(tensor.data_type()) == 0) {  // refused where it is read, so that the error also names the node
-      graph.operands[tensor.name()].refused_type = tensor.data_type();
-      continue;
-    }
-    graph.operands[tensor.name()] = graph.import_tensor(tensor, tensor.name(), NameLoc::get(builder.getStringAttr(tensor.name())));
-  }
-  for (const auto& tensor : proto.sparse_initializer()) {
-    unsupported.add_sparse(tensor.values().name());
-    graph.operands[tensor.values().name()].is_unknown = true;
-    initialized.insert(tensor.values().name());
-  }
+  Parts parts;
+  parts.translate = [&](const onnx::GraphProto& part) {
+    import_initializers(graph, part, unsupported);
+    translate_nodes(graph, part, declared, options, meanings, unsupported, parts);
+    // Noted already; what follows in the model is looked at without it.
+    if (!unsupported.empty()) throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing '" + part.name() + "' failed"};
+  };
+
+  const std::set<std::string> initialized = import_initializers(graph, proto, unsupported);
   SmallVector<Type> argument_types, result_types;
   for (const auto& input : proto.input()) {
     if (initialized.contains(input.name())) continue;  // a constant with a default is a constant
@@ -379,7 +429,7 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
     }
     argument_types.push_back(type.declared);
   }
-  translate_nodes(graph, proto, declared, options, meanings, unsupported);
+  translate_nodes(graph, proto, declared, options, meanings, unsupported, parts);
   if (!unsupported.empty()) unsupported.fail();
 
   SmallVector<Value> results;
@@ -405,12 +455,7 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
     if (rule) function.setResultAttr(i, tx::affinity_attr, builder.getStringAttr(rule->slot));
     function.setResultAttr(i, tx::name_attr, builder.getStringAttr(proto.output(i).name()));
   }
-  if (!graph.symbols.names().empty()) {
-    SmallVector<Attribute> names;
-    for (const std::string& name : graph.symbols.names()) names.push_back(builder.getStringAttr(name));
-    function->setAttr(tx::symbols_attr, builder.getArrayAttr(names));
-  }
-  if (ArrayAttr definitions = graph.symbols.definitions()) function->setAttr(tx::defined_symbols_attr, definitions);
+  describe_symbols(*module, graph.symbols);
   if (ArrayAttr checks = graph.symbols.extent_checks()) function->setAttr(tx::extent_checks_attr, checks);
   return module;
 }
@@ -464,6 +509,7 @@ std::vector<std::string> supported_operators() {
   for (const Table* table : tables()) {
     for (const auto& [name, translate] : *table) names.push_back(name);
   }
+  names.insert(names.end(), {"If", "Loop", "Scan"});
   llvm::sort(names);
   return names;
 }

@@ -2,6 +2,7 @@
 // The tx dialect's definition: registration, verifiers, and the folds that need no pass.
 #include "compiler/ir/tx.h"
 
+#include "compiler/ir/control.h"
 #include "compiler/ir/parameter_store.h"
 #include "heddle/types.h"
 
@@ -31,6 +32,7 @@ void TxDialect::initialize() {
 #define GET_OP_LIST
 #include "tx_ops.cpp.inc"
       >();
+  addOperations<IfOp, LoopOp>();
 }
 
 std::string describe(Operation* op) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Walks up the operands. Graphs of weights are shallow, so most answers are not cached.
 #include "compiler/passes/constant_expression.h"
+#include "compiler/ir/control.h"
 
 #include "llvm/ADT/SmallPtrSet.h"
 
@@ -13,7 +14,7 @@ bool is_constant_expression(Value value) {
   llvm::SmallPtrSet<Operation*, 16> seen;
   while (!open.empty()) {
     Operation* op = open.pop_back_val().getDefiningOp();
-    if (!op || op->getNumRegions() != 0 || llvm::isa<tx::CustomOp>(op)) return false;
+    if (!op || op->getNumRegions() != 0 || tx::stays_apart(op)) return false;
     if (!llvm::isa_and_nonnull<tx::TxDialect>(op->getDialect())) return false;
     if (!seen.insert(op).second) continue;
     llvm::append_range(open, op->getOperands());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Groups: how ops join them, what prevents it, and how groups become regions.
 #include "compiler/passes/fusion.h"
+#include "compiler/ir/control.h"
 
 #include <set>
 
@@ -21,9 +22,9 @@ bool is_map(Operation* op) {
 }
 
 // Constants, parameters, reshapes (views of the same bytes), broadcasts (repeated inside the regions that read them), transfers, operators of
-// plugins, and nodes that are already a region because a plugin may run them.
+// plugins, branches and loops, and nodes that are already a region because a plugin may run them.
 bool stays_outside(Operation* op) {
-  return tx::is_view(op) || llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::TransferOp, tx::CustomOp, tx::DispatchOp>(op);
+  return tx::is_view(op) || tx::stays_apart(op) || llvm::isa<tx::ConstantOp, tx::ParameterOp, tx::TransferOp, tx::DispatchOp>(op);
 }
 
 }  // namespace

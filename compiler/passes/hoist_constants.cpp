@@ -7,7 +7,7 @@
 // - quantized weights in more bits than they are stored in.
 #include "compiler/passes/passes.h"
 
-#include "compiler/ir/tx.h"
+#include "compiler/ir/control.h"
 #include "compiler/passes/constant_expression.h"
 #include "compiler/passes/index_expression.h"
 #include "compiler/passes/slots.h"
@@ -77,7 +77,7 @@ Value copy_into(Value value, OpBuilder& builder, IRMapping& copies) {
 // Adds the ops that can be computed without a call: they depend only on constants and parameters, and their extents are static.
 void note_known(func::FuncOp function, llvm::DenseSet<Operation*>& known) {
   for (Operation& op : function.getBody().front()) {
-    if (!llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) || op.getNumRegions() != 0 || llvm::isa<tx::CustomOp>(op)) continue;
+    if (!llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) || op.getNumRegions() != 0 || tx::stays_apart(&op)) continue;
     auto is_static = [](Type type) { return llvm::cast<RankedTensorType>(type).hasStaticShape(); };
     auto is_known = [&](Value operand) { return operand.getDefiningOp() && known.contains(operand.getDefiningOp()); };
     if (llvm::all_of(op.getResultTypes(), is_static) && llvm::all_of(op.getOperands(), is_known)) known.insert(&op);

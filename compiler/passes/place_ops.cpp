@@ -11,7 +11,7 @@
 
 #include <map>
 
-#include "compiler/ir/tx.h"
+#include "compiler/ir/control.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -32,7 +32,7 @@ class Placer {
  public:
   explicit Placer(func::FuncOp function) : function_(function), block_(function.getBody().front()) {
     for (Operation& op : block_) {
-      bool known = llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && op.getNumRegions() == 0 && !llvm::isa<tx::CustomOp>(op);
+      bool known = llvm::isa_and_nonnull<tx::TxDialect>(op.getDialect()) && op.getNumRegions() == 0 && !tx::stays_apart(&op);
       if (known && llvm::all_of(op.getOperands(), [&](Value operand) { return is_constant(operand); })) constants_.insert(&op);
     }
     for (Operation& op : llvm::reverse(block_)) note_preferences(&op);
@@ -143,7 +143,7 @@ class Placer {
     for (auto [i, slot] : llvm::enumerate(of_results)) function_.setResultAttr(i, tx::affinity_attr, builder.getStringAttr(slot));
     for (Operation& op : block_) {
       // Their operands, if any, do not determine their slot.
-      if (auto custom = llvm::dyn_cast<tx::CustomOp>(op)) custom.setSlot(slot_of(&op));
+      if (tx::stays_apart(&op)) op.setAttr(tx::slot_attr, StringAttr::get(op.getContext(), slot_of(&op)));
       if (auto region = llvm::dyn_cast<tx::DispatchOp>(op); region && region.getAlternative()) region.setSlot(slot_of(&op));
       op.removeAttr(tx::place_attr);
       op.removeAttr(tx::placed_by_attr);

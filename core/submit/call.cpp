@@ -112,7 +112,7 @@ Status Call::start_program() {
     invocation_.results()[i] = invocation_.made()[i].get();
   }
   function_.take_turn(invocation_);
-  return start_task([&] { return function_.run_scalar_program(invocation_, pace_); });
+  return start_task([&] { return function_.run_in_pieces(invocation_, pace_); });
 }
 
 template <typename MakeTask>

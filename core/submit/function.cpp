@@ -25,9 +25,7 @@ constexpr std::string_view kStateFailed =
 
 Function::Function(Instance& instance, const open::Signature& signature, const mf::Program& program)
     : instance_(instance), signature_(signature), program_(program), packings_(instance.devices().size()) {
-  for (const mf::Instruction* instruction : *program.code()) {
-    if (static_cast<mf::Op>(instruction->op()) == mf::Op::ReadScalar) reads_scalars_ = true;
-  }
+  in_pieces_ = is_in_pieces(program);
   for (const mf::Value* value : *program.values()) {
     if (value->kind() != mf::ValueKind::Global) continue;
     if (instance.module().metadata().globals()->Get(value->index())->kind() == mf::GlobalKind::State) touches_state_ = true;
@@ -372,7 +370,7 @@ Task Function::run_several(Invocation& call, Taken given, Pace& pace) {
   co_return std::move(status);
 }
 
-Task Function::run_scalar_program(Invocation& call, Pace& pace) {
+Task Function::run_in_pieces(Invocation& call, Pace& pace) {
   Run run(run_params(call, instance_.globals()), pace, instance_.counters());  // those from before anything is waited for
   // The host part of a program may take long.
   Status status = co_await pace.may_block();
@@ -396,11 +394,11 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
   Taken taken = take(call, false);
   Status status;
   Pace here(nullptr);
-  if (reads_scalars_) {
+  if (in_pieces_) {
     take_turn(call);
     hold_state_long(call);
     status = collect_waits(nullptr, call);
-    if (status.ok()) status = run_scalar_program(call, here).run();
+    if (status.ok()) status = run_in_pieces(call, here).run();
   } else {
     if (!taken.frame) status = make(call, taken);
     if (status.ok()) status = make_results(taken.frame, call);
@@ -455,7 +453,7 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
   }
   CallPointer call(new (taken.call) Call(*this, std::move(asked)));
   Status started;
-  if (reads_scalars_) {
+  if (in_pieces_) {
     started = call->start_program();
   } else {
     if (!taken.frame) started = make(call->invocation(), taken);

@@ -169,7 +169,7 @@ class Function {
   Status run_single(Invocation& call, Frame& frame);
   // Calls in pieces. The caller has collected the waits.
   Task run_several(Invocation& call, Taken given, Pace& pace);
-  Task run_scalar_program(Invocation& call, Pace& pace);
+  Task run_in_pieces(Invocation& call, Pace& pace);
   RunParams run_params(Invocation& call, memory::Ref<Globals> globals) const;
   std::vector<std::vector<int64_t>> argument_dims(const Invocation& call) const;
 
@@ -185,7 +185,7 @@ class Function {
   std::vector<Argument> arguments_;
   std::vector<open::Extent> extents_;  // of all arguments, concatenated
   std::vector<Packings> packings_;     // one per device
-  bool reads_scalars_ = false;
+  bool in_pieces_ = false;
   bool touches_state_ = false;
 
   // heddle_call takes it twice; a start once, its wait twice and its release once. Each finds all it needs while holding it.

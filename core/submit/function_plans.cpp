@@ -52,7 +52,7 @@ Status Function::prepare(Preferences& preferences) {
   const std::optional<std::vector<std::vector<int64_t>>> dims = open::static_dims(signature_);
   for (const mf::DispatchSite* site : *program_.dispatches()) {
     if (!preferences.is_open(*site)) continue;
-    if (!dims || reads_scalars_) {
+    if (!dims || in_pieces_) {
       HEDDLE_RETURN_IF_ERROR(wrap(preferences.check(*site), "region '" + site->name()->str() + "'"));
       continue;
     }
@@ -88,7 +88,7 @@ Function::Taken Function::take(const Invocation& call, bool starts) {
       taken.call = idle;
     }
   }
-  if (reads_scalars_) return taken;
+  if (in_pieces_) return taken;
   for (CachedPlan& cached : plans_) {
     if (!std::equal(cached.plan->key.begin(), cached.plan->key.end(), symbols.begin(), symbols.end())) continue;
     cached.last_use = uses_;

@@ -20,6 +20,7 @@ bool visit_values(const mf::Program& program, const mf::Instruction& instruction
     case mf::Op::Branch:
     case mf::Op::BranchIf:
     case mf::Op::ReadScalar:
+    case mf::Op::Submit:
       return false;
     case mf::Op::Dispatch:
       for (const mf::BindingRef* binding : *program.dispatches()->Get(instruction.a())->bindings()) visit(binding->value());

@@ -2,8 +2,8 @@
 // Runs a host program for given extents and records its requests: commands with registers read, memory not yet resolved.
 // Used by core/submit to make plans; knows nothing of devices, buffers or drivers, so that it can be fuzzed separately.
 //
-// A program whose sizes depend on data suspends at ReadScalar: run() returns kNeedsScalar; the caller runs the recorded commands, reads the value
-// and calls run() again.
+// A program with control flow ends a piece at Submit and at ReadScalar: run() returns kSubmit or kNeedsScalar; the caller runs the recorded commands,
+// reads the value that is asked for, and calls run() again. A piece that always has the same commands need not be recorded again.
 #ifndef HEDDLE_CORE_SUBMIT_INTERPRETER_H_
 #define HEDDLE_CORE_SUBMIT_INTERPRETER_H_
 
@@ -62,9 +62,12 @@ struct SlotDevice {
   uint32_t compute_units = 0;
 };
 
+// Whether the program has more than one piece, whatever the extents are.
+bool is_in_pieces(const module_format::Program& program);
+
 class Interpreter {
  public:
-  enum class Outcome { kFinished, kNeedsScalar, kPaused };
+  enum class Outcome { kFinished, kNeedsScalar, kPaused, kSubmit };
 
   // argument_dims: the extents of each argument. Static and symbolic extents of results are filled in from symbols (-1: unknown). All references
   // are kept and must outlive the interpreter.
@@ -80,7 +83,25 @@ class Interpreter {
   // The commands of instructions that are false here are not recorded; kept by reference. Empty: all are.
   void record_only(const std::vector<bool>& instructions) { recorded_ = &instructions; }
 
-  // Runs until the program returns, needs a scalar, or pauses. A failure's text is only the cause: callers add the context.
+  // The recording, since the last call of this, is of no use any more: the commands of the next piece are recorded from its start.
+  void begin_piece();
+  // The instruction of the first command of the piece that was recorded or skipped; kNoPiece: the piece has no command.
+  static constexpr uint32_t kNoPiece = 0xFFFFFFFFu;
+  uint32_t piece() const { return piece_; }
+  // Whether the piece has these commands whenever it begins at that instruction, up to the one at which run() stopped, except that copies may move.
+  bool is_steady() const;
+  // Whether the copy is from or to another place of a value in another step of a loop.
+  bool moves(const module_format::CopySite& site) const;
+  // The piece is skipped from now on: run() records nothing, and was_skipped() is true. Only for a steady piece.
+  void skip_piece();
+  bool was_skipped() const { return was_skipped_; }
+  // Whether the register keeps the value that it has before the first command.
+  bool is_fixed(uint32_t register_index) const { return fixed_.empty() || fixed_[register_index]; }
+
+  // What the range is with the registers as they are now. [any]
+  Status binding(const module_format::BindingRef& ref, RecordedBinding* out) const;
+
+  // Runs until the program returns, needs a scalar, ends a piece, or pauses. A failure's text is only the cause: callers add the context.
   Result<Outcome> run();
   // After kNeedsScalar: the int64 to read; pass its value before calling run() again.
   RecordedBinding scalar() const { return scalar_; }
@@ -96,9 +117,14 @@ class Interpreter {
   Status arithmetic(module_format::Op op, const module_format::Instruction& instruction);
   Status dispatch(uint32_t site);
   bool guards_hold(const module_format::Candidate& candidate);
-  Status binding(const module_format::BindingRef& ref, RecordedBinding* out) const;
   Status set_result_dim(uint32_t result, uint32_t dim, int64_t value);
   Status check_command_count() const;
+  // Which registers no instruction writes after the first that is no computation. Of programs in pieces only.
+  void find_fixed();
+  // The offset is not looked at.
+  bool is_fixed(const module_format::BindingRef& ref) const;
+  bool has_fixed_offset(const module_format::BindingRef& ref) const;
+  bool is_steady(const module_format::DispatchSite& site) const;
   // "; they are 6 and 5" or "; 0 is below 1": the two values that a check compared, as far as its condition tells; else empty.
   std::string compared(uint32_t condition) const;
   // "; given are 'x' f32[2,3], 'y' f32[4,3]": the arguments whose extents vary.
@@ -115,7 +141,11 @@ class Interpreter {
   RecordedBinding scalar_;
   uint32_t scalar_register_ = 0;
   uint64_t steps_ = 0;
-  uint32_t next_ = 0;                 // index of the next instruction
+  uint32_t next_ = 0;                    // index of the next instruction
+  uint32_t piece_ = kNoPiece, end_ = 0;  // of the piece: its first command, and the instruction at which run() stopped
+  bool was_skipped_ = false;
+  std::vector<bool> fixed_;           // per register; empty: the program is one piece
+  std::vector<uint32_t> skipped_;     // per instruction: where the steady piece that begins here ends; 0: none is known. Empty: as fixed_
   std::span<const uint32_t> pauses_;  // the remaining pauses
   const std::vector<bool>* recorded_ = nullptr;
 };

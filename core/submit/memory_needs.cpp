@@ -188,9 +188,11 @@ class Needs {
     if (!outcome.ok()) return outcome.take_status();
     Resolver resolver(program, signature, machine_, dims);
     Plan plan;
+    const bool is_one_piece = *outcome == Interpreter::Outcome::kFinished;
+    if (!is_one_piece) resolver.place_all();
     HEDDLE_RETURN_IF_ERROR(resolver.plan_memory(interpreter, 0, plan));
     for (const ArenaNeed& arena : plan.arenas) add_block(out[arena.device].arena, arena.size_bytes);
-    bool is_whole = *outcome == Interpreter::Outcome::kFinished;
+    bool is_whole = is_one_piece || resolver.all_placed();
     for (size_t i = 0; i < plan.results.size(); ++i) {
       if (signature.results[i].alias >= 0) continue;  // in the memory of an argument
       if (plan.result_known[i]) {

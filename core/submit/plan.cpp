@@ -159,6 +159,12 @@ Status Resolver::choose_runners(const Recording& recording, size_t first_command
 Status Resolver::place_transients(const Interpreter& interpreter, size_t first_command, Plan& plan) {
   std::vector<bool> used(transients_.size(), false);
   HEDDLE_RETURN_IF_ERROR(find_devices(interpreter.recording(), first_command, used));
+  for (uint32_t i = 0; i < transients_.size() && places_all_; ++i) {
+    const uint32_t size = program_.transients()->Get(i)->size_register();
+    // A negative size is refused where a command uses the value: the program may not get there.
+    if (interpreter.is_fixed(size) && interpreter.register_value(size) >= 0) used[i] = true;
+  }
+  places_all_ = false;
   for (uint32_t device = 0; device < machine_.device_names.size(); ++device) {
     std::vector<Slice> slices;
     std::vector<uint32_t> owners;
@@ -476,6 +482,7 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   };
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
     const RecordedCommand& command = recording.commands[i];
+    const size_t before = plan->commands.size();
     if (command.kind == RecordedKind::kBarrier) {
       barrier_pending_ = true;
       continue;
@@ -484,6 +491,12 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
                    : command.kind == RecordedKind::kCopy   ? add_copy(recording, command, *plan)
                                                            : add_fill(recording, command, *plan);
     if (!added.ok()) return wrap(std::move(added), region(command));
+    if (command.kind != RecordedKind::kCopy || !interpreter.moves(*program_.copies()->Get(command.site))) continue;
+    if (plan->commands.size() != before) {  // otherwise it has no bytes, or is between devices
+      plan->moving.push_back({static_cast<uint32_t>(plan->commands.size() - 1), command.site});
+    } else if (!plan->segments.empty() && plan->segments.back().crossing) {
+      plan->moves_between_devices = true;
+    }
   }
   // A function without commands still signals.
   if (plan->segments.empty()) open_segment(*plan, machine_.device_of_slot.empty() ? 0 : machine_.device_of_slot[0]);
@@ -518,6 +531,10 @@ void Resolver::add_verdicts(const Interpreter& interpreter, size_t first_command
     const uint32_t device = machine_.device_of_slot[checks.Get(verdict)->slot()];
     plan.verdicts.push_back({device, i, verdict * verdict_stride(device), interpreter.register_value(checks.Get(i)->limit_register())});
   }
+}
+
+bool Resolver::all_placed() const {
+  return std::ranges::all_of(transients_, &TransientPlace::placed);
 }
 
 uint32_t Resolver::last_use_of_arenas(size_t first_arena) const {

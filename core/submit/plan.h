@@ -57,6 +57,12 @@ struct Segment {
   Place from, to;
 };
 
+// A copy that has other offsets in another step of a loop.
+struct MovingCopy {
+  uint32_t command = 0;
+  uint32_t site = 0;
+};
+
 struct ArenaNeed {
   uint32_t device = 0;
   uint64_t size_bytes = 0;
@@ -145,7 +151,9 @@ class Plan final : public memory::Counted {
   std::vector<heddle_binding_t> bindings;
   std::vector<int64_t> constants;  // commands point into it
   std::vector<ArenaNeed> arenas;
-  std::vector<VerdictNeed> verdicts;                         // verdicts that the commands write
+  std::vector<VerdictNeed> verdicts;  // verdicts that the commands write
+  std::vector<MovingCopy> moving;
+  bool moves_between_devices = false;
   std::vector<std::shared_ptr<const Operation>> operations;  // operations that commands name
   std::vector<bool> result_known;                            // false: a later piece of the program sets its extents
   const open::Signature* signature = nullptr;                // belongs to the module
@@ -172,8 +180,15 @@ class Resolver {
   // The commands from first_command on as a plan. Arena indices continue those of earlier pieces; plan.arenas holds only the new ones.
   // A failure's text is only the cause.
   Result<memory::Ref<Plan>> resolve(const Interpreter& interpreter, size_t first_command);
+  // The next plan also places all transients of a fixed size, so that later pieces need no arenas for them. With one device only: otherwise the
+  // device of a transient is known when a command names it.
+  void place_all() { places_all_ = machine_.device_names.size() == 1; }
+  // Whether every transient has a place.
+  bool all_placed() const;
   // The last instruction that uses a transient in one of the arenas from this index on; 0 if there is none.
   uint32_t last_use_of_arenas(size_t first_arena) const;
+  // The place of a range of a value that a plan names.
+  Result<Place> place_of(const RecordedBinding& binding) const;
   // The place of a value that the program reads; only values that earlier pieces named have a place.
   Result<Place> place(const Interpreter& interpreter, const RecordedBinding& binding);
 
@@ -195,7 +210,6 @@ class Resolver {
   Status size_results(const Interpreter& interpreter, bool all);
   Status place_transients(const Interpreter& interpreter, size_t first_command, Plan& plan);
   Status find_devices(const Recording& recording, size_t first_command, std::vector<bool>& used);
-  Result<Place> place_of(const RecordedBinding& binding) const;
   // Adds the bindings of a command; each must be on the device.
   Status add_bindings(const Recording& recording, const RecordedCommand& command, uint32_t device, Plan& plan);
   Status add_operation(const Recording& recording, const RecordedCommand& command, const Runner& runner, Plan& plan);
@@ -223,6 +237,7 @@ class Resolver {
   std::vector<uint32_t> last_with_barrier_;  // per transient: its last instruction, extended to the next barrier
   std::vector<Runner> runners_;              // one per dispatch, in the order of the commands
   uint32_t arena_count_ = 0;
+  bool places_all_ = false;
   bool barrier_pending_ = false;  // a barrier is needed before the next command of the segment; between segments the core waits anyway
   Status failure_;                // failure of the constructor
 };

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 
 #include "core/submit/links.h"
@@ -19,6 +20,8 @@ namespace {
 
 // Each piece knows the arenas of all earlier pieces, which stay until the call has finished.
 constexpr size_t kMostArenas = 1024;
+// Commands of steady pieces that a call keeps, so that it resolves them once. Pieces may overlap, so that these may be more than the program has.
+constexpr size_t kMostSteadyCommands = size_t{1} << 20;
 
 // Device memory mapped into the host for the lifetime of this object.
 class Mapped {
@@ -300,6 +303,22 @@ Task Run::cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t sour
 
 // ------------------------------------------------------------------------------------------------------------- programs
 
+Status Run::move_copies(Frame& frame, const Frame& whole, const Interpreter& interpreter, const Resolver& resolver) const {
+  for (const MovingCopy& one : frame.plan().moving) {
+    const module_format::CopySite* site = params_.program.copies()->Get(one.site);
+    heddle_binding_t ends[2];
+    for (int i = 0; i < 2; ++i) {
+      RecordedBinding range;
+      HEDDLE_RETURN_IF_ERROR(interpreter.binding(i == 0 ? site->source() : site->target(), &range));
+      Result<Place> place = resolver.place_of(range);
+      if (!place.ok()) return wrap(place.take_status(), fmt::format("copy {}", one.site));
+      ends[i] = whole.locate(*place, params_.arguments, params_.results, params_.state);
+    }
+    frame.move_copy(one.command, ends[0], ends[1]);
+  }
+  return Status();
+}
+
 Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare,
                         std::span<const uint32_t> pauses, const std::function<Status()>& paused) {
   const Machine& machine = params_.machine;
@@ -308,31 +327,48 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
   interpreter.pause_before(pauses);
   if (params_.runs) interpreter.record_only(*params_.runs);
   Resolver resolver(params_.program, params_.signature, machine, argument_dims, params_.globals);
-  std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas, and of the current piece
+  std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas or are steady, and of the current piece
   std::vector<heddle_block_t> arenas;
   std::vector<uint32_t> uses_end;  // for each frame, the last instruction that needs it; with pauses only
   std::vector<bool> prepared(params_.results.size(), false);
-  size_t done = 0;
+  std::unordered_map<uint32_t, Frame*> steady;  // of steady pieces, by their first commands
+  size_t steady_commands = 0;
+  Frame* whole = nullptr;  // has all arenas
+  if (pauses.empty() && is_in_pieces(params_.program)) resolver.place_all();
   for (;;) {
     HEDDLE_CO_RETURN_IF_ERROR(pace_.check("the program went on"));
+    interpreter.begin_piece();
     Result<Interpreter::Outcome> outcome = interpreter.run();
     if (!outcome.ok()) co_return outcome.take_status();
-    Result<memory::Ref<Plan>> resolved = resolver.resolve(interpreter, done);
-    if (!resolved.ok()) co_return resolved.take_status();
-    done = interpreter.recording().commands.size();
-    for (uint32_t i = 0; i < params_.results.size(); ++i) {
-      if (prepared[i] || !(*resolved)->result_known[i]) continue;
-      HEDDLE_CO_RETURN_IF_ERROR(prepare(i, (*resolved)->results[i]));
-      prepared[i] = true;
+    const bool is_known = interpreter.was_skipped();
+    Frame* current = is_known ? steady.at(interpreter.piece()) : nullptr;
+    bool is_steady = is_known;
+    if (!is_known) {
+      Result<memory::Ref<Plan>> resolved = resolver.resolve(interpreter, 0);
+      if (!resolved.ok()) co_return resolved.take_status();
+      for (uint32_t i = 0; i < params_.results.size(); ++i) {
+        if (prepared[i] || !(*resolved)->result_known[i]) continue;
+        HEDDLE_CO_RETURN_IF_ERROR(prepare(i, (*resolved)->results[i]));
+        prepared[i] = true;
+      }
+      is_steady = steady_commands < kMostSteadyCommands && interpreter.is_steady() && !(*resolved)->moves_between_devices;
+      Result<std::unique_ptr<Frame>> frame = Frame::create_piece(std::move(*resolved), params_.devices, arenas);
+      if (!frame.ok()) co_return frame.take_status();
+      frames.push_back(std::move(*frame));
+      current = frames.back().get();
+      if (current->arenas().size() != arenas.size() || !whole) whole = current;
+      if (is_steady) {
+        steady.emplace(interpreter.piece(), current);
+        interpreter.skip_piece();
+        steady_commands += current->plan().commands.size();
+      }
     }
     const bool finished = *outcome == Interpreter::Outcome::kFinished;
-    const bool empty = (*resolved)->commands.empty() && (*resolved)->crossing_count == 0;
-    Result<std::unique_ptr<Frame>> frame = Frame::create_piece(std::move(*resolved), params_.devices, arenas);
-    if (!frame.ok()) co_return frame.take_status();
-    frames.push_back(std::move(*frame));
+    const bool empty = current->plan().commands.empty() && current->plan().crossing_count == 0;
     if (!empty) {
-      frames.back()->bind(params_.arguments, params_.results, params_.state);
-      Status ran = co_await plan(*frames.back());
+      if (!is_known || current->plan().profile) current->bind(params_.arguments, params_.results, params_.state);
+      if (is_known) HEDDLE_CO_RETURN_IF_ERROR(move_copies(*current, *whole, interpreter, resolver));
+      Status ran = co_await plan(*current);
       if (!ran.ok()) co_return std::move(ran);
     }
     if (finished) co_return Status();
@@ -349,33 +385,32 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
       HEDDLE_CO_RETURN_IF_ERROR(paused());
       continue;
     }
-    Result<Place> place = resolver.place(interpreter, interpreter.scalar());
-    if (!place.ok()) co_return place.take_status();
-    int64_t value = 0;
-    Device& device = *params_.devices[place->device];
-    const heddle_binding_t scalar = frames.back()->locate(*place, params_.arguments, params_.results, params_.state);
-    if (device.unified()) {
-      HEDDLE_CO_RETURN_IF_ERROR(device.download(scalar, &value));
-    } else {
-      HEDDLE_CO_RETURN_IF_ERROR(device.check());
-      Status read;
-      Task settled = settle(read);
-      HEDDLE_CO_RETURN_IF_ERROR(add(place->device, [&] { return device.start_download(scalar, &value, {}); }));
-      read = co_await std::move(settled);
-      if (!read.ok()) co_return std::move(read);
-    }
-    counters_.scalars_read.fetch_add(1, std::memory_order_relaxed);
-    interpreter.answer(value);
-    // A loop with scalars may have millions of pieces.
-    if (frames.back()->arenas().size() == arenas.size()) {
-      frames.pop_back();
-    } else {
-      arenas.assign(frames.back()->arenas().begin(), frames.back()->arenas().end());
-      if (arenas.size() > kMostArenas) {
-        co_return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
-                        "the program allocates intermediate values {} times between reads of scalars, above {}; compile the model again",
-                        arenas.size(), kMostArenas);
+    if (*outcome == Interpreter::Outcome::kNeedsScalar) {
+      Result<Place> place = resolver.place(interpreter, interpreter.scalar());
+      if (!place.ok()) co_return place.take_status();
+      int64_t value = 0;
+      Device& device = *params_.devices[place->device];
+      const heddle_binding_t scalar = whole->locate(*place, params_.arguments, params_.results, params_.state);
+      if (device.unified()) {
+        HEDDLE_CO_RETURN_IF_ERROR(device.download(scalar, &value));
+      } else {
+        HEDDLE_CO_RETURN_IF_ERROR(device.check());
+        Status read;
+        Task settled = settle(read);
+        HEDDLE_CO_RETURN_IF_ERROR(add(place->device, [&] { return device.start_download(scalar, &value, {}); }));
+        read = co_await std::move(settled);
+        if (!read.ok()) co_return std::move(read);
       }
+      counters_.scalars_read.fetch_add(1, std::memory_order_relaxed);
+      interpreter.answer(value);
+    }
+    // A loop may have millions of pieces.
+    arenas.assign(whole->arenas().begin(), whole->arenas().end());
+    if (current != whole && !is_steady) frames.pop_back();
+    if (arenas.size() > kMostArenas) {
+      co_return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                      "the program allocates intermediate values {} times between reads of scalars, above {}; compile the model again",
+                      arenas.size(), kMostArenas);
     }
   }
 }

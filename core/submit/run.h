@@ -73,6 +73,8 @@ class Run {
     memory::Device::Staging staging;
   };
   Task pieces_of(const Frame& frame);
+  // The copies of a steady piece that move, to where the registers now say. whole: a frame with all arenas.
+  Status move_copies(Frame& frame, const Frame& whole, const Interpreter& interpreter, const Resolver& resolver) const;
   // Calls start, which returns a Result<Pending>, and records the started work on the device's lane. Memory for the record is allocated before.
   template <typename Start>
   Status add(uint32_t device, Start start);

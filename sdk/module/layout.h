@@ -20,10 +20,12 @@ namespace heddle::module {
 constexpr uint8_t kMagic[8] = {0x8F, 'H', 'D', 'L', '\r', '\n', 0x1A, '\n'};
 // A reader refuses a different major version, and a minor version newer than its own.
 constexpr uint16_t kFormatMajor = 0;
-constexpr uint16_t kFormatMinor = 3;
+constexpr uint16_t kFormatMinor = 4;
+// 0.4: programs in pieces, of which loops are made.
 // 0.3: checks of kernels, compute units, flags of entries; pitches of bindings, which a reader of 0.2 ignores.
 // 0.2: operations; types of bindings, which a reader of 0.1 ignores.
-// A writer states the first for a file without the additions of 0.3, and the second if it has no operations either, so that older readers accept it.
+// A writer states the first of these whose additions a file has, so that older readers accept it.
+constexpr uint16_t kFormatMinorOfChecks = 3;
 constexpr uint16_t kFormatMinorOfOperations = 2;
 constexpr uint16_t kFormatMinorOfKernels = 1;
 

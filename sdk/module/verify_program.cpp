@@ -435,6 +435,7 @@ class ProgramChecker {
     switch (static_cast<Op>(at.op())) {
       case Op::Return:
       case Op::Barrier:
+      case Op::Submit:
         return true;
       case Op::Literal:
         return r(a) && in(b, program_.literals()->size(), "literal");

@@ -43,18 +43,21 @@ uint16_t minor_of(const module_format::ModuleT& module) {
   auto look = [&](const module_format::ProgramT& program) {
     auto has_operation = [](const auto& site) { return site->operation != nullptr; };
     if (std::any_of(program.dispatches.begin(), program.dispatches.end(), has_operation)) minor = std::max(minor, kFormatMinorOfOperations);
-    auto asks_units = [](const auto& at) { return static_cast<module_format::Op>(at.op()) == module_format::Op::ComputeUnits; };
-    if (program.checks || std::any_of(program.code.begin(), program.code.end(), asks_units)) minor = kFormatMinor;
+    if (program.checks) minor = std::max(minor, kFormatMinorOfChecks);
+    for (const module_format::Instruction& at : program.code) {
+      if (at.op() == static_cast<uint16_t>(module_format::Op::ComputeUnits)) minor = std::max(minor, kFormatMinorOfChecks);
+      if (at.op() == static_cast<uint16_t>(module_format::Op::Submit)) minor = kFormatMinor;
+    }
   };
   for (const auto& executable : module.executables) {
     for (const auto& variant : executable->variants) {
       auto has_flags = [](const auto& resources) { return resources->flags.value_or(0) != 0; };
-      if (std::any_of(variant->resources.begin(), variant->resources.end(), has_flags)) minor = kFormatMinor;
+      if (std::any_of(variant->resources.begin(), variant->resources.end(), has_flags)) minor = std::max(minor, kFormatMinorOfChecks);
     }
   }
   for (const auto& program : module.initializer) look(*program);
   for (const auto& function : module.functions) {
-    if (function->donations) minor = kFormatMinor;
+    if (function->donations) minor = std::max(minor, kFormatMinorOfChecks);
     for (const auto& program : function->programs) look(*program);
   }
   return minor;

@@ -177,6 +177,77 @@ TEST_P(RuntimeCall, RunsALoopOfDispatches) {
   }
 }
 
+// The same in pieces, so that nothing grows with the steps: the value of step i is also copied to element i of a result. A piece whose constants are the
+// same in each step is resolved once; one that depends on the step, each time.
+TEST_P(RuntimeCall, RunsALoopInPieces) {
+  for (const bool is_steady : {true, false}) {
+    ModuleBuilder module = builder();
+    mf::FunctionT& function_type = module.add_function("main");
+    ModuleBuilder::add_symbol(function_type, "n", 0, 100'000, 1);
+    function_type.arguments.push_back(ModuleBuilder::type("steps", {ModuleBuilder::symbol(0)}, HEDDLE_TYPE_I8));
+    function_type.results.push_back(ModuleBuilder::type("last", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+    function_type.results.push_back(ModuleBuilder::type("all", {ModuleBuilder::symbol(0)}, HEDDLE_TYPE_I64));
+    ProgramBuilder p = program();
+    uint32_t eight = p.literal(8), one = p.literal(1), zero = p.literal(0), i = p.reg(), n = p.argument_dim(0, 0);
+    uint32_t scratch = p.transient(eight), done = p.reg(), offset = p.reg();
+    p.fill(ProgramBuilder::whole(scratch, kWrite), 1, 8);
+    p.emit(mf::Op::Move, i, zero);
+    p.emit(mf::Op::Submit);
+    uint32_t loop = p.emit(mf::Op::LessEqual, done, n, i);
+    uint32_t leave = p.emit(mf::Op::BranchIf, 0, done);
+    p.emit(mf::Op::Mul, offset, i, eight);
+    p.dispatch("step", kChainStep, {ProgramBuilder::whole(scratch, kReadWrite)}, {is_steady ? one : i}, {one, one, one});
+    p.barrier();
+    p.copy(ProgramBuilder::whole(scratch, kRead), {p.result(1), offset, eight, kWrite});
+    p.barrier();
+    p.emit(mf::Op::Add, i, i, one);
+    p.emit(mf::Op::Submit);
+    p.emit(mf::Op::Branch, loop);
+    p.program->code[leave] = mf::Instruction(static_cast<uint16_t>(mf::Op::BranchIf), 0, p.next_instruction(), done, 0);
+    p.copy(ProgramBuilder::whole(scratch, kRead), ProgramBuilder::whole(p.result(0), kWrite));
+    function_type.programs.push_back(p.finish());
+    InstanceHandle instance = open(module);
+    ASSERT_NE(instance, nullptr);
+    heddle_function_t* function = find_function(instance);
+    for (int64_t steps : {0, 1, 2, 300}) {
+      TensorHandle argument = make_tensor<int8_t>(function, 0, {steps}, std::vector<int8_t>(static_cast<size_t>(steps)), HEDDLE_TYPE_I8);
+      std::vector<uint64_t> expected;
+      uint64_t value = 1;
+      for (int64_t k = 0; k < steps; ++k) expected.push_back(value = value * 3 + static_cast<uint64_t>(is_steady ? 1 : k));
+      heddle_tensor_t* given = argument.get();
+      heddle_tensor_t* results[] = {nullptr, nullptr};
+      HEDDLE_EXPECT_OK(heddle_call(function, &given, 1, results, 2));
+      TensorHandle last(results[0]), all(results[1]);
+      EXPECT_EQ(read_tensor<uint64_t>(last), std::vector<uint64_t>{value}) << steps;
+      EXPECT_EQ(read_tensor<uint64_t>(all), expected) << steps;
+    }
+    EXPECT_EQ(nlohmann::json::parse(instance_report(instance, "statistics"))["dispatches"], 303);
+  }
+}
+
+// The place of a slice is looked at in every step, also in a piece that is not resolved again.
+TEST_P(RuntimeCall, RefusesASliceBehindItsValue) {
+  ModuleBuilder module = builder();
+  mf::FunctionT& function_type = module.add_function("main");
+  function_type.arguments.push_back(ModuleBuilder::type("in", {ModuleBuilder::extent(4)}, HEDDLE_TYPE_I64));
+  function_type.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
+  ProgramBuilder p = program();
+  uint32_t eight = p.literal(8), offset = p.reg();
+  p.emit(mf::Op::Submit);
+  uint32_t loop = p.copy({p.argument(0), offset, eight, kRead}, ProgramBuilder::whole(p.result(0), kWrite));
+  p.emit(mf::Op::Submit);
+  p.emit(mf::Op::Add, offset, offset, eight);
+  p.emit(mf::Op::Branch, loop);
+  function_type.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  TensorHandle in = make_tensor<int64_t>(function, 0, {4}, {1, 2, 3, 4}, HEDDLE_TYPE_I64);
+  heddle_tensor_t *given = in.get(), *result = nullptr;
+  HEDDLE_EXPECT_FAILS(heddle_call(function, &given, 1, &result, 1), HEDDLE_STATUS_OUT_OF_RANGE,
+                      "bytes [32, 32+8) of value 0 are requested, which has 32");
+}
+
 // A device that records lists replays them from the third call of a frame on, each time with that call's tensors.
 TEST_P(RuntimeCall, ReplaysALongListWithNewTensors) {
   constexpr int64_t kWidth = 16;

@@ -418,7 +418,7 @@ const Wrong kWrong[] = {
     {"FillPattern", [](auto& m) { program(m).fills[0] = mf::FillSite(mf::BindingRef(4, sample::kAll, sample::kAll, 2), 0, 3, 0); },
      "fill site 0: pattern of 3 bytes"},
     // instructions
-    {"Unknown", [](auto& m) { set(m, 5, static_cast<mf::Op>(25)); }, "instruction 5: operation 25 is not known"},
+    {"Unknown", [](auto& m) { set(m, 5, static_cast<mf::Op>(26)); }, "instruction 5: operation 26 is not known"},
     {"Reserved", [](auto& m) { program(m).code[5] = mf::Instruction(0, 1, 0, 0, 0); }, "instruction 5: reserved bits 1"},
     {"LiteralTarget", [](auto& m) { set(m, 1, mf::Op::Literal, 6, 0); }, "program 0: instruction 1: register 6 is outside 0..5"},
     {"LiteralIndex", [](auto& m) { set(m, 1, mf::Op::Literal, 0, 3); }, "instruction 1: literal 3 is outside 0..2"},

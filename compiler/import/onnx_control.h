@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Operators with graphs in their attributes: If, Loop and Scan. Each graph becomes a function of its own (compiler/ir/control.h), or, if it is known
+// which branch is taken, its nodes take the place of the operator.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "compiler/import/onnx_graph.h"
+
+namespace heddle::import {
+
+// What the translation of graphs in attributes needs of the importer.
+struct Parts {
+  // Adds the nodes of such a graph at the builder's place. Its inputs, and what it takes from outside, are among the graph's operands.
+  std::function<void(const onnx::GraphProto& part)> translate;
+  int count = 0;  // of branches and loops so far, for the names of functions
+};
+
+// Whether the default domain's operator has such graphs.
+bool is_control(std::string_view op_type);
+// One of these operators. Throws like any translation.
+void import_control(Node& node, const onnx::NodeProto& proto, Parts& parts);
+
+}  // namespace heddle::import

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Verifiers of branches and loops: their functions must fit to their operands and results.
+#include "compiler/ir/control.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+#define GET_OP_CLASSES
+#include "branch_op.cpp.inc"
+#define GET_OP_CLASSES
+#include "loop_op.cpp.inc"
+
+using namespace mlir;
+
+namespace heddle::tx {
+
+bool stays_apart(Operation* op) {
+  return llvm::isa<CustomOp, IfOp, LoopOp>(op);
+}
+
+namespace {
+
+bool is_number(Value value) {
+  return value.getType() == RankedTensorType::get({}, IntegerType::get(value.getContext(), 64));
+}
+
+// The function, whose arguments have to be of these types, and whose first results of those.
+LogicalResult verify_part(Operation* op, FlatSymbolRefAttr name, SymbolTableCollection& symbols, TypeRange arguments,
+                          const SmallVector<Type>& results) {
+  auto function = llvm::dyn_cast_or_null<FunctionOpInterface>(symbols.lookupNearestSymbolFrom(op, name));
+  if (!function || !function.isPrivate() || function.isExternal())
+    return op->emitOpError("names ") << name << ", which is no private function with a body";
+  if (function.getArgumentTypes() != ArrayRef<Type>(llvm::to_vector(arguments)))
+    return op->emitOpError("calls ") << name << ", whose arguments have other types";
+  auto checks = function->getAttrOfType<ArrayAttr>(checks_attr);
+  const size_t all = function.getResultTypes().size(), own = all - std::min(all, checks ? checks.size() : size_t{0});
+  if (function.getResultTypes().take_front(own) != ArrayRef<Type>(results))
+    return op->emitOpError("calls ") << name << ", whose results have other types";
+  return success();
+}
+
+}  // namespace
+
+LogicalResult IfOp::verify() {
+  if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
+  if (!is_number(getCondition())) return emitOpError("has a condition that is not one i64");
+  if (getThenFunctionAttr() == getElseFunctionAttr()) return emitOpError("has one function for both cases");
+  return success();
+}
+
+LogicalResult IfOp::verifySymbolUses(SymbolTableCollection& symbols) {
+  const SmallVector<Type> results(getResultTypes());
+  if (failed(verify_part(*this, getThenFunctionAttr(), symbols, getInputs().getTypes(), results))) return failure();
+  return verify_part(*this, getElseFunctionAttr(), symbols, getInputs().getTypes(), results);
+}
+
+namespace {
+
+// The type without its first dimension; null if that is another extent.
+Type slice_type(Type type, AffineExpr count) {
+  auto whole = llvm::cast<RankedTensorType>(type);
+  if (whole.getRank() == 0) return {};
+  const SmallVector<AffineExpr> all = extents(whole);
+  return all[0] == count ? tensor_type(ArrayRef(all).drop_front(), whole.getElementType()) : Type();
+}
+
+}  // namespace
+
+LogicalResult LoopOp::verify() {
+  if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
+  for (Value number : {getTrips(), getCondition()}) {
+    if (number && !is_number(number)) return emitOpError("has a number of steps or a condition that is not one i64");
+  }
+  if (getCount() && (getTrips() || getCount()->getNumDims() != 0 || getCount()->getNumResults() != 1))
+    return emitOpError("has a malformed `count`, or one beside `trips`");
+  if (!getCount() && !getTrips() && !getConditional()) return emitOpError("never ends");
+  const size_t carried = getInit().size();
+  if (carried > getNumResults()) return emitOpError("carries ") << carried << " values and has " << getNumResults() << " results";
+  for (auto [begin, end] : llvm::zip(getInit().getTypes(), getResultTypes())) {
+    if (begin != end) return emitOpError("carries a value that begins as ") << begin << " and ends as " << end;
+  }
+  SmallVector<Type> sliced(getScanned().getTypes());
+  llvm::append_range(sliced, TypeRange(getResultTypes()).drop_front(carried));
+  if (!sliced.empty() && (!getCount() || getConditional())) return emitOpError("has slices without a `count` that is certain");
+  for (Type type : sliced) {
+    if (!slice_type(type, getCount()->getResult(0)))
+      return emitOpError("has slices of ") << type << ", whose first extent is not its `count`";
+  }
+  if (!getReversed().empty() && getReversed().size() != sliced.size())
+    return emitOpError("says of ") << getReversed().size() << " of " << sliced.size() << " slices whether they are reversed";
+  return success();
+}
+
+LogicalResult LoopOp::verifySymbolUses(SymbolTableCollection& symbols) {
+  const size_t carried = getInit().size();
+  const TypeRange of_results = getResultTypes();
+  SmallVector<Type> arguments(of_results.take_front(carried)), results;
+  for (Type type : getScanned().getTypes()) arguments.push_back(slice_type(type, getCount()->getResult(0)));
+  llvm::append_range(arguments, getInputs().getTypes());
+  if (getConditional()) results.push_back(RankedTensorType::get({}, IntegerType::get(getContext(), 64)));
+  llvm::append_range(results, of_results.take_front(carried));
+  for (Type type : of_results.drop_front(carried)) results.push_back(slice_type(type, getCount()->getResult(0)));
+  return verify_part(*this, getBodyAttr(), symbols, arguments, results);
+}
+
+}  // namespace heddle::tx
