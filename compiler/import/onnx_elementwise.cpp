@@ -29,6 +29,24 @@ Extents common_extents(Node& node, ArrayRef<Value> values) {
   return result;
 }
 
+// Up to opset 6 the second operand is broadcast if an attribute says so, with its dimensions at those of the first one from `axis` on.
+Value placed_at_axis(Node& node, Value first, Value second) {
+  const Extents whole = Node::extents_of(first), own = Node::extents_of(second);
+  if (node.integer("broadcast", 0) == 0) {
+    for (size_t i = 0; i < whole.size() && whole.size() == own.size(); ++i) {
+      if (!node.are_equal(whole[i], own[i])) node.refuse_inputs("the shapes of the inputs differ, and attribute 'broadcast' is not 1");
+    }
+    if (whole.size() != own.size()) node.refuse_inputs("the shapes of the inputs differ, and attribute 'broadcast' is not 1");
+  }
+  if (!node.has_attribute("axis")) return second;
+  const auto rank = static_cast<int64_t>(whole.size()), axis = node.axis(node.integer("axis"), rank);
+  if (static_cast<int64_t>(own.size()) > rank - axis)
+    node.refuse_inputs("the second input does not fit the first one from axis " + std::to_string(axis) + " on");
+  Extents placed = own;
+  placed.resize(static_cast<size_t>(rank - axis), node.builder.getAffineConstantExpr(1));
+  return node.reshape(second, placed);
+}
+
 SmallVector<Value> broadcast_inputs(Node& node) {
   SmallVector<Value> values;
   for (int i = 0; i < node.input_count(); ++i) values.push_back(node.input(i));
@@ -37,6 +55,7 @@ SmallVector<Value> broadcast_inputs(Node& node) {
     if (Node::type_of(value).getElementType() != Node::type_of(values[0]).getElementType())
       node.refuse_inputs("element types of the inputs differ");
   }
+  if (node.opset() < 7 && values.size() == 2) values[1] = placed_at_axis(node, values[0], values[1]);
   Extents extents = common_extents(node, values);
   for (Value& value : values) value = node.broadcast(value, extents);
   return values;
@@ -251,6 +270,7 @@ void pow(Node& node) {
   if (Node::type_of(base).getElementType() != Node::type_of(exponent).getElementType()) {
     exponent = node.make<tx::CastOp>(tx::with_element_type(Node::type_of(exponent), Node::type_of(base).getElementType()), exponent);
   }
+  if (node.opset() < 7) exponent = placed_at_axis(node, base, exponent);
   Extents extents = common_extents(node, {base, exponent});
   base = node.broadcast(base, extents);
   exponent = node.broadcast(exponent, extents);
@@ -415,12 +435,22 @@ void elu(Node& node) {
 void selu(Node& node) {
   Value x = node.input(0);
   RankedTensorType type = Node::type_of(x);
-  double alpha = node.number("alpha", 1.67326319217681884765625), gamma = node.number("gamma", 1.05070102214813232421875);
+  const bool is_first = node.opset() < 6;
+  double alpha = node.number("alpha", is_first ? 1.6732f : 1.67326319217681884765625),
+         gamma = node.number("gamma", is_first ? 1.0507f : 1.05070102214813232421875);
   node.set_result(by_sign(node, x, node.make<tx::MulOp>(type, x, node.splat(type, gamma)), exponential(node, x, alpha * gamma, 1)));
 }
 
+// Up to opset 6 the slope has one element, or one for each channel.
 void prelu(Node& node) {
-  Value x = node.input(0), slope = node.broadcast(node.input(1), Node::extents_of(x));
+  Value x = node.input(0), slope = node.input(1);
+  Extents of_slope = Node::extents_of(slope);
+  const auto rank = static_cast<size_t>(Node::type_of(x).getRank());
+  if (node.opset() < 7 && of_slope.size() == 1 && rank > 2 && tx::static_extent(of_slope[0]) != 1) {
+    of_slope.resize(rank - 1, node.builder.getAffineConstantExpr(1));
+    slope = node.reshape(slope, of_slope);
+  }
+  slope = node.broadcast(slope, Node::extents_of(x));
   node.set_result(by_sign(node, x, x, node.make<tx::MulOp>(Node::type_of(x), x, slope)));
 }
 
@@ -485,8 +515,12 @@ void cast_to(Node& node, Type type) {
   node.set_result(to == input.getType() ? input : node.make<tx::CastOp>(to, input));
 }
 
+// Up to opset 5 the attribute is the type's name.
 void cast(Node& node) {
-  int64_t wanted = node.integer("to");
+  onnx::TensorProto::DataType named = onnx::TensorProto::UNDEFINED;
+  if (node.opset() < 6 && !onnx::TensorProto::DataType_Parse(node.text("to", ""), &named))
+    node.fail("attribute 'to' names no element type");
+  int64_t wanted = node.opset() < 6 ? static_cast<int64_t>(named) : node.integer("to");
   if (wanted < 0 || wanted > std::numeric_limits<int32_t>::max()) node.fail("element type " + std::to_string(wanted) + " is not known");
   cast_to(node, element_type(node.builder.getContext(), static_cast<int32_t>(wanted), node.describe()));
 }

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "compiler/import/operators.h"
 #include "llvm/Support/ConvertUTF.h"
 #include "sdk/module/file_view.h"
 
@@ -99,6 +100,41 @@ std::string copy_field(const Field& field, const onnx::TensorProto& tensor, uint
 
 }  // namespace
 
+std::string domain_key(const std::string& domain) {
+  return domain == default_domain ? "" : domain;
+}
+
+void check_opsets(const Opsets& opsets, const std::string& what) {
+  auto own = opsets.find("");
+  if (own == opsets.end() || (own->second >= oldest_opset && own->second <= newest_opset)) return;
+  throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + what + " failed: opset " + std::to_string(own->second) +
+                                                 " is outside of " + std::to_string(oldest_opset) + " to " + std::to_string(newest_opset) +
+                                                 "; export the model with one of these"};
+}
+
+const Opsets* OnnxFile::note_opsets(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports) {
+  Opsets& noted = opsets_of_functions.emplace_back();
+  for (const auto& entry : imports) noted.try_emplace(domain_key(entry.domain()), entry.version());
+  return &noted;
+}
+
+const Opsets& OnnxFile::opsets_of(const onnx::NodeProto& node) const {
+  auto found = opsets_of_nodes.find(&node);
+  return found == opsets_of_nodes.end() ? opsets : *found->second;
+}
+
+int64_t OnnxFile::opset_of(const onnx::NodeProto& node) const {
+  const Opsets& imported = opsets_of(node);
+  auto own = imported.find("");
+  return own == imported.end() ? 0 : own->second;
+}
+
+int64_t OnnxFile::version_for(const onnx::NodeProto& node) const {
+  const Opsets& imported = opsets_of(node);
+  auto own = imported.find(domain_key(node.domain()));
+  return own != imported.end() ? own->second : domain_key(node.domain()).empty() ? 0 : 1;
+}
+
 bool ExternalFiles::is_unchanged(const std::string& location, int descriptor) {
   struct stat info{};
   if (fstat(descriptor, &info) != 0) return false;
@@ -138,6 +174,8 @@ std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path) {
   if (!parsed || !file->model.has_graph()) {
     throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: reading '" + path + "' failed: " + why_not_onnx(descriptor.value, info.st_size, parsed)};
   }
+  file->opsets = *file->note_opsets(file->model.opset_import());
+  if (file->opsets.empty() && file->model.ir_version() < 3) file->opsets[""] = 1;  // files of that time do not say it
   return file;
 }
 

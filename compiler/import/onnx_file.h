@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,10 +37,30 @@ class ExternalFiles {
   std::map<std::string, std::array<int64_t, 7>> facts_;
 };
 
+// The versions of operator sets that a model or a function imports, by domain_key().
+using Opsets = std::map<std::string, int64_t>;
+// The domain as a key: empty for ONNX's default domain, which has two names.
+std::string domain_key(const std::string& domain);
+
+// Of the default domain.
+inline constexpr int64_t oldest_opset = 1, newest_opset = 27;
+// Throws Failure, for `what`, if the default domain is imported in a version that is not supported.
+void check_opsets(const Opsets& opsets, const std::string& what);
+
 struct OnnxFile {
   std::string path;
   onnx::ModelProto model;
   mutable ExternalFiles external = {};
+  Opsets opsets = {};                                                    // that the model imports
+  std::map<const onnx::NodeProto*, const Opsets*> opsets_of_nodes = {};  // of nodes from the bodies of functions
+  std::deque<Opsets> opsets_of_functions = {};
+
+  const Opsets* note_opsets(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports);
+  const Opsets& opsets_of(const onnx::NodeProto& node) const;
+  // The version of the default domain that a node means; 0 if none is imported.
+  int64_t opset_of(const onnx::NodeProto& node) const;
+  // The version of the node's own domain; for a foreign domain that is not imported it is 1, for the default domain 0.
+  int64_t version_for(const onnx::NodeProto& node) const;
 };
 
 // Reads and parses; throws Failure.

@@ -98,6 +98,7 @@ std::optional<size_t> common_count(ArrayRef<Numbers> inputs) {
 bool fold_numbers(Node& node) {
   const bool is_cast_like = node.type() == "CastLike", is_cast = node.type() == "Cast" || is_cast_like;
   const Computation* known = computation(is_cast ? "Cast" : node.type());
+  if (node.opset() < 7 && !is_cast_like) return false;  // their forms and attributes are others
   if (!known || node.input_count() != known->inputs + (is_cast_like ? 1 : 0)) return false;
   std::vector<Numbers> inputs;
   bool has_floats = false;

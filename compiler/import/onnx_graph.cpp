@@ -454,6 +454,12 @@ const onnx::TensorProto* Node::tensor(const char* name) const {
   return &attribute->t();
 }
 
+const onnx::GraphProto& Node::subgraph(const char* name) const {
+  const auto* attribute = find(name);
+  if (!attribute || attribute->type() != onnx::AttributeProto::GRAPH) fail(std::string("attribute '") + name + "' must be a graph");
+  return attribute->g();
+}
+
 void Node::set_operand(Operand operand, int index) {
   if (!wants_output(index)) return;
   const std::string& name = proto_.output(index);

@@ -56,12 +56,11 @@ struct Check {
 
 class Graph {
  public:
-  Graph(mlir::OpBuilder& builder, tx::ParameterStore& parameters, Meanings& meanings, std::shared_ptr<OnnxFile> file, int64_t opset,
-        bool all_weights, ParameterFiles* files)
+  Graph(mlir::OpBuilder& builder, tx::ParameterStore& parameters, Meanings& meanings, std::shared_ptr<OnnxFile> file, bool all_weights,
+        ParameterFiles* files)
       : builder(builder),
         parameters(parameters),
         file(std::move(file)),
-        opset(opset),
         all_weights(all_weights),
         files(files),
         symbols(builder.getContext(), meanings),
@@ -72,7 +71,7 @@ class Graph {
   mlir::OpBuilder& builder;
   tx::ParameterStore& parameters;
   std::shared_ptr<OnnxFile> file;
-  int64_t opset;
+  int64_t opset = 0;  // of the default domain, as the current node means it
   const bool all_weights;
   ParameterFiles* const files;  // null if no weight is left to a file
   std::map<std::string, Operand> operands;
@@ -152,6 +151,7 @@ class Node {
   std::vector<int64_t> integer_list(const char* name, std::optional<std::vector<int64_t>> otherwise = {}) const;
   std::vector<double> number_list(const char* name) const;
   const onnx::TensorProto* tensor(const char* name) const;
+  const onnx::GraphProto& subgraph(const char* name) const;
 
   void set_result(mlir::Value value, int index = 0);
   void set_operand(Operand operand, int index = 0);
@@ -216,11 +216,13 @@ class Node {
 using Translate = void (*)(Node&);
 // The table of one subject: operator to translation.
 using Table = std::map<std::string, Translate, std::less<>>;
+const Table& attention_operators();
 const Table& einsum_operators();
 const Table& elementwise_operators();
 const Table& image_operators();
 const Table& index_operators();
 const Table& linear_operators();
+const Table& loss_operators();
 const Table& normalize_operators();
 const Table& quantize_operators();
 const Table& resize_operators();

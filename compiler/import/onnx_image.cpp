@@ -146,6 +146,56 @@ void conv(Node& node) {
   node.set_result(node.channels_first(with_bias(node, result)));
 }
 
+// A convolution of each channel that sees no later positions. The positions before the first one are a state, or zeros.
+void causal_conv(Node& node) {
+  Value input = node.input(0), filter = node.input(1);
+  const Extents extents = Node::extents_of(input);
+  if (extents.size() != 3 || Node::type_of(filter).getRank() != 3) node.refuse_inputs("the input and the filter need rank 3");
+  const std::vector<int64_t> kernel = kernel_of(node, filter, 3);
+  const std::string activation = node.text("activation", "none");
+  if (activation != "none" && activation != "silu" && activation != "swish") node.fail("activation '" + activation + "' is not known");
+  auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
+  const int64_t channels = Node::type_of(filter).getShape()[0], before = kernel[0] - 1;
+  if (extents[1] != constant(channels) || Node::type_of(filter).getShape()[1] != 1 || before < 0)
+    node.refuse_inputs("the filter does not have one kernel for each channel");
+  Extents padded{extents[0], extents[1], node.computed(sum(extents[2], constant(before)))};
+  RankedTensorType type = node.tensor_type(padded, Node::type_of(input).getElementType());
+  Value whole = input;
+  if (node.has_input(3)) {
+    const Extents wanted{extents[0], extents[1], constant(before)}, given = Node::extents_of(node.input(3));
+    bool fits = given.size() == 3;
+    for (size_t i = 0; fits && i < 3; ++i) fits = node.are_equal(wanted[i], given[i]);
+    if (!fits) node.refuse_inputs("the past state does not have " + std::to_string(before) + " elements for each channel");
+    if (before > 0) {
+      SmallVector<Value> parts{node.with_extents(node.input(3), wanted), input};
+      whole = node.make<tx::ConcatOp>(type, parts, node.builder.getI64IntegerAttr(2));
+    }
+  } else if (before > 0) {
+    whole = node.make<tx::PadOp>(type, input, SmallVector<int64_t>{0, 0, before}, SmallVector<int64_t>{0, 0, 0}, llvm::APFloat(0.0));
+  }
+  if (!node.graph.symbols.require(extents[2], constant(1), node.describe())) node.fail("its input has no positions");
+  Value image = node.channels_last(whole);
+  SmallVector<int64_t> ones{1}, none{0};
+  RankedTensorType to = node.tensor_type({extents[0], extents[2], extents[1]}, type.getElementType());
+  Value result =
+      node.make<tx::ConvOp>(to, image, node.transpose(filter, {2, 1, 0}), Value(), ones, none, none, ones, channels, DenseI64ArrayAttr());
+  result = with_bias(node, result);
+  if (activation != "none") result = node.make<tx::MulOp>(to, result, node.make<tx::SigmoidOp>(to, result));
+  node.set_result(node.channels_first(result));
+  if (!node.wants_output(1)) return;
+  // the last positions, which are those from `length` on
+  Extents state = extents;
+  state[2] = constant(before);
+  RankedTensorType places = node.tensor_type({state[2]}, node.builder.getI64Type());
+  Value place = node.make<tx::IotaOp>(places, node.builder.getI64IntegerAttr(0));
+  place = node.make<tx::AddOp>(places, place, node.broadcast(node.extent_value(extents[2]), {state[2]}));
+  auto length = tx::static_extent(extents[2]);
+  RankedTensorType of_state = node.tensor_type(state, type.getElementType());
+  node.set_result(length ? node.make<tx::SliceOp>(of_state, whole, SmallVector<int64_t>{0, 0, *length}, SmallVector<int64_t>{1, 1, 1})
+                         : node.make<tx::GatherOp>(of_state, whole, place, node.builder.getI64IntegerAttr(2)),
+                  1);
+}
+
 // A dimension of ConvTranspose. An element at i adds to the outputs stride * i to stride * i + dilation * (kernel - 1), of which the first `low` are
 // removed; stride * input + excess remain. Outputs whose indices have the same remainder modulo the stride are a phase: a convolution of
 // the input with every stride-th element of the filter. All phases are one convolution; each phase is a group of channels of its result.
@@ -333,6 +383,7 @@ void global_pool(Node& node) {
 void batch_norm(Node& node) {
   Value input = node.input(0);
   if (Node::type_of(input).getRank() < 2) node.fail("the input needs rank 2 or more");
+  if (node.opset() < 7 && node.integer("is_test", 0) == 0) node.unsupported("is_test 0, for training, is not supported", "is_test 1");
   if (node.integer("training_mode", 0) != 0) node.unsupported("training_mode 1 is not supported", "training_mode 0");
   if (node.integer("spatial", 1) != 1) node.unsupported("spatial 0 is not supported", "spatial 1");
   SmallVector<Value> vectors;
@@ -366,6 +417,7 @@ const Table& image_operators() {
   static const Table table = {
       {"AveragePool", pool<tx::PoolKind::average>},
       {"BatchNormalization", batch_norm},
+      {"CausalConvWithState", causal_conv},
       {"Conv", conv},
       {"ConvTranspose", conv_transpose},
       {"GlobalAveragePool", global_pool<tx::ReduceKind::mean>},

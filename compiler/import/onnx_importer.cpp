@@ -5,9 +5,11 @@
 
 #include <set>
 
+#include "compiler/import/onnx_checks.h"
 #include "compiler/import/onnx_control.h"
 #include "compiler/import/onnx_custom.h"
 #include "compiler/import/onnx_fold.h"
+#include "compiler/import/onnx_functions.h"
 #include "compiler/import/onnx_graph.h"
 #include "compiler/import/onnx_unsupported.h"
 #include "compiler/ir/control.h"
@@ -21,26 +23,13 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-constexpr int64_t oldest_opset = 7, newest_opset = 25;
 // Imports of one file: each but the last learns something about its symbols. Anything not learned by then is checked in each call.
 constexpr int most_imports = 16;
 
-int64_t default_opset(const onnx::ModelProto& model) {
-  for (const auto& entry : model.opset_import()) {
-    if (!entry.domain().empty() && entry.domain() != default_domain) continue;
-    if (entry.version() < oldest_opset || entry.version() > newest_opset) {
-      throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing the model failed: opset " + std::to_string(entry.version()) +
-                                                     " is outside of " + std::to_string(oldest_opset) + " to " +
-                                                     std::to_string(newest_opset) + "; export the model with one of these"};
-    }
-    return entry.version();
-  }
-  throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing the model failed: it imports no opset of the default domain"};
-}
-
 std::vector<const Table*> tables() {
-  return {&einsum_operators(),    &elementwise_operators(), &image_operators(),  &index_operators(), &linear_operators(),
-          &normalize_operators(), &quantize_operators(),    &resize_operators(), &shape_operators(), &slice_operators()};
+  return {&attention_operators(), &einsum_operators(), &elementwise_operators(), &image_operators(),
+          &index_operators(),     &linear_operators(), &loss_operators(),        &normalize_operators(),
+          &quantize_operators(),  &resize_operators(), &shape_operators(),       &slice_operators()};
 }
 
 Translate translation(const std::string& type) {
@@ -168,16 +157,14 @@ void place(Block* block, Operation* before, const Placements::Rule& rule) {
 // Nodes that plugins run, by the operators declared in manifests.
 class DeclaredOperators {
  public:
-  DeclaredOperators(const onnx::ModelProto& model, const ImportOptions& options) : options_(options) {
-    for (const auto& entry : model.opset_import()) opsets_.try_emplace(entry.domain(), entry.version());
-    for (const auto& value : model.graph().value_info()) types_.try_emplace(value.name(), &value.type());
-    for (const auto& value : model.graph().output()) types_.try_emplace(value.name(), &value.type());
+  DeclaredOperators(const OnnxFile& file, const ImportOptions& options) : file_(file), options_(options) {
+    for (const auto& value : file.model.graph().value_info()) types_.try_emplace(value.name(), &value.type());
+    for (const auto& value : file.model.graph().output()) types_.try_emplace(value.name(), &value.type());
   }
 
   // A node of a foreign domain.
   void translate(Node& node, const onnx::NodeProto& proto) const {
-    auto imported = opsets_.find(proto.domain());
-    const int64_t opset = imported == opsets_.end() ? 1 : imported->second;
+    const int64_t opset = file_.version_for(proto);
     std::string known;
     const Operator* declared = options_.operators ? options_.operators->find(proto.domain(), proto.op_type(), opset, &known) : nullptr;
     if (declared) return import_custom(node, proto, *declared, types_, options_.dims);
@@ -194,14 +181,12 @@ class DeclaredOperators {
   }
 
   // All nodes of an unknown operator.
-  void note_unknown(const onnx::GraphProto& graph, int64_t opset, Unsupported& unsupported) const {
+  void note_unknown(const onnx::GraphProto& graph, Unsupported& unsupported) const {
     for (const auto& node : graph.node()) {
       for (const auto& attribute : node.attribute()) {
-        if (attribute.has_g()) note_unknown(attribute.g(), opset, unsupported);
+        if (attribute.has_g()) note_unknown(attribute.g(), unsupported);
       }
-      if (is_known(node)) continue;
-      auto imported = opsets_.find(node.domain());
-      unsupported.add_operator(node, is_own(node) ? opset : imported == opsets_.end() ? 1 : imported->second);
+      if (!is_known(node)) unsupported.add_operator(node, file_.version_for(node));
     }
   }
 
@@ -236,8 +221,8 @@ class DeclaredOperators {
  private:
   static bool is_own(const onnx::NodeProto& node) { return node.domain().empty() || node.domain() == default_domain; }
 
+  const OnnxFile& file_;
   const ImportOptions& options_;
-  std::map<std::string, int64_t> opsets_;
   std::map<std::string, const onnx::TypeProto*> types_;
 };
 
@@ -246,8 +231,10 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
   Block* block = graph.builder.getBlock();
   // The report names the node and its operator.
   Location location = NameLoc::get(graph.builder.getStringAttr(name), NameLoc::get(graph.builder.getStringAttr(node.op_type())));
+  graph.opset = graph.file->opset_of(node);
   Node translated(graph, node, location);
   bool known_domain = node.domain().empty() || node.domain() == default_domain;
+  if (known_domain && graph.opset == 0) translated.fail("the model, or the function that it is in, imports no opset of the default domain");
   Translate translate = known_domain ? translation(node.op_type()) : nullptr;
   Operation* before = block->empty() ? nullptr : &block->back();
   if (translate) {
@@ -390,15 +377,15 @@ void describe_symbols(ModuleOp module, const Symbols& symbols) {
 OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& context, tx::ParameterStore& parameters, Meanings& meanings,
                                    const ImportOptions& options, Unsupported& unsupported) {
   const onnx::GraphProto& proto = file->model.graph();
-  DeclaredOperators declared(file->model, options);
-  declared.note_unknown(proto, default_opset(file->model), unsupported);
+  DeclaredOperators declared(*file, options);
+  declared.note_unknown(proto, unsupported);
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   OpBuilder builder(&context);
   builder.setInsertionPointToEnd(module->getBody());
   auto function = builder.create<func::FuncOp>(module->getLoc(), "main", builder.getFunctionType({}, {}));
   Block* block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);
-  Graph graph(builder, parameters, meanings, file, default_opset(file->model), options.all_weights, options.files);
+  Graph graph(builder, parameters, meanings, file, options.all_weights, options.files);
 
   Parts parts;
   parts.translate = [&](const onnx::GraphProto& part) {
@@ -493,7 +480,7 @@ void note_donations(const onnx::ModelProto& model, std::vector<std::string>& don
 OwningOpRef<ModuleOp> import_model(const std::shared_ptr<OnnxFile>& file, MLIRContext& context, tx::ParameterStore& parameters,
                                    Meanings& meanings, const ImportOptions& options) {
   check_names(file->model.graph());
-  Unsupported unsupported(static_cast<size_t>(file->model.graph().node_size()), default_opset(file->model));
+  Unsupported unsupported(static_cast<size_t>(file->model.graph().node_size()), *file);
   try {
     return import_graph(file, context, parameters, meanings, options, unsupported);
   } catch (const Failure&) {  // the failure that ended the pass matters less than the unsupported features found before
@@ -510,7 +497,9 @@ std::vector<std::string> supported_operators() {
     for (const auto& [name, translate] : *table) names.push_back(name);
   }
   names.insert(names.end(), {"If", "Loop", "Scan"});
+  llvm::append_range(names, operators_with_bodies());
   llvm::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
@@ -518,6 +507,9 @@ OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context,
                                   const ImportOptions& options) {
   try {
     std::shared_ptr<OnnxFile> file = read_onnx_file(path);
+    check_opsets(file->opsets, "the model");
+    DeclaredOperators declared(*file, options);
+    inline_functions(*file, [&](const onnx::NodeProto& node) { return declared.is_known(node); });
     if (options.files) {
       if (auto wrong = options.files->resolve(stored_tensors(file->model.graph()), options.parameter_names)) {
         error = {wrong->code, printable(wrong->message)};

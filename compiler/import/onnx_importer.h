@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Translates ONNX files to tx: reads the file, infers shapes, writes one function @main. Called by the pipeline; knows the tx dialect and no
-// pass. Opsets 7 to 25 of the default domain.
+// pass. Opsets 1 to 27 of the default domain.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,8 @@ namespace {
 
 // The value divided by the square root of the mean of its squares, over its dimensions from `first` on; with `centered`, its mean is subtracted
 // first.
-Value normalized(Node& node, Value value, int64_t first, bool centered) {
+// parts: gets the mean, if it is subtracted, and the factor.
+Value normalized(Node& node, Value value, int64_t first, bool centered, std::pair<Value, Value>* parts = nullptr) {
   RankedTensorType type = Node::type_of(value);
   SmallVector<int64_t> axes, outer;
   for (int64_t i = 0; i < type.getRank(); ++i) (i < first ? outer : axes).push_back(i);
@@ -17,10 +18,13 @@ Value normalized(Node& node, Value value, int64_t first, bool centered) {
   RankedTensorType reduced = node.tensor_type(ArrayRef<AffineExpr>(extents).take_front(first), type.getElementType());
   auto mean_of = [&](Value one) { return node.make<tx::ReduceOp>(reduced, tx::ReduceKind::mean, one, axes); };
   auto spread = [&](Value one) { return node.builder.create<tx::BroadcastOp>(node.location(), type, one, outer).getResult(); };
-  if (centered) value = node.make<tx::SubOp>(type, value, spread(mean_of(value)));
+  Value mean = centered ? mean_of(value) : Value();
+  if (centered) value = node.make<tx::SubOp>(type, value, spread(mean));
   Value square = mean_of(node.make<tx::MulOp>(type, value, value));
   Value shifted = node.make<tx::AddOp>(reduced, square, node.splat(reduced, node.number("epsilon", 1e-5f)));
-  return node.make<tx::MulOp>(type, value, spread(node.make<tx::RsqrtOp>(reduced, shifted)));
+  Value factor = node.make<tx::RsqrtOp>(reduced, shifted);
+  if (parts) *parts = {mean, factor};
+  return node.make<tx::MulOp>(type, value, spread(factor));
 }
 
 // Applies inputs 1 and 2: a factor and an offset for each index of a dimension.
@@ -37,13 +41,17 @@ Value scaled(Node& node, Value value, int64_t dimension) {
   return node.make<tx::AddOp>(type, node.make<tx::MulOp>(type, value, spread(1)), spread(2));
 }
 
-// Computes in the type of stash_type if it is wider, since the divisor and epsilon may be too small for f16.
-Value in_stash_type(Node& node, Value value) {
+Type stash_type(Node& node) {
   int64_t stash = node.integer("stash_type", onnx::TensorProto::FLOAT);
   constexpr int64_t types[] = {onnx::TensorProto::FLOAT, onnx::TensorProto::FLOAT16, onnx::TensorProto::DOUBLE,
                                onnx::TensorProto::BFLOAT16};
   if (!llvm::is_contained(types, stash)) node.fail("stash_type is " + std::to_string(stash));
-  Type element = element_type(node.builder.getContext(), static_cast<int32_t>(stash), node.describe());
+  return element_type(node.builder.getContext(), static_cast<int32_t>(stash), node.describe());
+}
+
+// Computes in the type of stash_type if it is wider, since the divisor and epsilon may be too small for f16.
+Value in_stash_type(Node& node, Value value) {
+  Type element = stash_type(node);
   bool is_wider = element.getIntOrFloatBitWidth() > Node::type_of(value).getElementTypeBitWidth();
   return is_wider ? node.converted(value, element) : value;
 }
@@ -52,9 +60,16 @@ Value in_stash_type(Node& node, Value value) {
 void layer_norm(Node& node) {
   Value input = node.input(0);
   int64_t first = node.axis(node.integer("axis", -1), Node::type_of(input).getRank());
-  if (node.wants_output(1) || node.wants_output(2)) node.unsupported("outputs Mean and InvStdDev are not supported");
   RankedTensorType type = Node::type_of(input);
-  Value result = node.converted(normalized(node, in_stash_type(node, input), first, /*centered=*/true), type.getElementType());
+  std::pair<Value, Value> parts;
+  Value result = node.converted(normalized(node, in_stash_type(node, input), first, /*centered=*/true, &parts), type.getElementType());
+  Extents kept = tx::extents(type);
+  for (size_t i = static_cast<size_t>(first); i < kept.size(); ++i) kept[i] = node.builder.getAffineConstantExpr(1);
+  for (int i : {1, 2}) {
+    if (!node.wants_output(i)) continue;
+    Value part = i == 1 ? parts.first : parts.second;
+    node.set_result(node.reshape(node.converted(part, stash_type(node)), kept), i);
+  }
   result = node.make<tx::MulOp>(type, result, node.broadcast(node.input(1), tx::extents(type)));
   if (node.has_input(2)) result = node.make<tx::AddOp>(type, result, node.broadcast(node.input(2), tx::extents(type)));
   node.set_result(result);

@@ -266,7 +266,13 @@ std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
   std::vector<double> scales;
   std::vector<AffineExpr> sizes;
   int scales_input = node.opset() >= 11 ? 2 : 1;
-  if (node.opset() < 9) {
+  if (node.opset() < 7) {
+    scales.assign(static_cast<size_t>(rank), 1);
+    if (rank != 4 || !node.has_attribute("height_scale") || !node.has_attribute("width_scale"))
+      node.fail("up to opset 6 it needs an input of rank 4, height_scale and width_scale");
+    scales[2] = node.number("height_scale", 1);
+    scales[3] = node.number("width_scale", 1);
+  } else if (node.opset() < 9) {
     scales = node.number_list("scales");
   } else if (is_given(node, scales_input)) {
     scales = read_scales(node, scales_input);

@@ -10,7 +10,9 @@ namespace {
 // Elements stay in their order; if they are known, the result is a scalar, a vector or a matrix of them.
 bool reshape_elements(Node& node) {
   Operand operand = node.operand(0);
-  if ((!operand.is_folded() && !operand.is_matrix()) || !node.operand(1).is_shape() || node.operand(1).elements->size() > 2) return false;
+  if (node.opset() < 5 || (!operand.is_folded() && !operand.is_matrix()) || !node.operand(1).is_shape() ||
+      node.operand(1).elements->size() > 2)
+    return false;
   int64_t count = static_cast<int64_t>(operand.elements->size()), rest = count;
   std::vector<int64_t> shape;
   for (AffineExpr extent : *node.operand(1).elements) shape.push_back(tx::static_extent(extent).value_or(0));
@@ -67,7 +69,12 @@ void reshape(Node& node) {
   if (reshape_elements(node)) return;
   Value input = node.input(0);
   Extents from = Node::extents_of(input), to;
-  std::vector<AffineExpr> wanted = node.elements(1);
+  std::vector<AffineExpr> wanted;
+  if (node.opset() < 5) {
+    for (int64_t extent : node.integer_list("shape")) wanted.push_back(node.builder.getAffineConstantExpr(extent));
+  } else {
+    wanted = node.elements(1);
+  }
   bool zero_is_zero = node.integer("allowzero", 0) != 0;
   int64_t open = -1;
   for (auto [i, extent] : llvm::enumerate(wanted)) {
@@ -206,7 +213,7 @@ void concat(Node& node) {
   for (int i = 0; i < node.input_count(); ++i) inputs.push_back(node.input(i));
   if (inputs.empty()) node.fail("it has no inputs");
   Extents extents = Node::extents_of(inputs[0]);
-  int64_t axis = node.axis(node.integer("axis"), extents.size());
+  int64_t axis = node.axis(node.opset() < 4 ? node.integer("axis", 1) : node.integer("axis"), extents.size());
   for (Value input : ArrayRef<Value>(inputs).drop_front()) {
     Extents other = Node::extents_of(input);
     if (other.size() != extents.size()) node.refuse_inputs("the inputs have different ranks");
@@ -263,6 +270,13 @@ void tile(Node& node) {
   Value input = node.input(0);
   std::vector<AffineExpr> counts = node.elements(1);
   int64_t rank = Node::type_of(input).getRank();
+  if (node.opset() < 6) {  // one count, for one axis
+    const std::vector<int64_t> axes = node.integers(2);
+    if (counts.size() != 1 || axes.size() != 1) node.fail("it needs one count and one axis");
+    std::vector<AffineExpr> all(static_cast<size_t>(rank), node.builder.getAffineConstantExpr(1));
+    all[static_cast<size_t>(node.axis(axes[0], rank))] = counts[0];
+    counts = std::move(all);
+  }
   if (static_cast<int64_t>(counts.size()) != rank)
     node.fail("it has " + std::to_string(counts.size()) + " repeats for rank " + std::to_string(rank));
   for (AffineExpr count : counts) {
@@ -334,12 +348,33 @@ void shape(Node& node) {
   node.set_elements(std::move(result), 1);
 }
 
+// The number of elements, as Shape has their extents.
+void size(Node& node) {
+  const Operand& operand = node.operand(0);
+  if (!operand.value) {
+    auto count = static_cast<int64_t>(operand.elements->size());
+    return node.set_elements({node.builder.getAffineConstantExpr(count)}, 0);
+  }
+  const Extents extents = Node::extents_of(operand.value);
+  AffineExpr zero = node.builder.getAffineConstantExpr(0);
+  node.set_elements({llvm::is_contained(extents, zero) ? zero : node.count_of(extents)}, 0);
+}
+
+// Whether Dropout drops elements. Up to opset 6 it does unless an attribute says that the model is tested.
+bool is_training(Node& node) {
+  if (node.opset() < 7) return node.integer("is_test", 0) == 0 && node.number("ratio", 0.5) != 0;
+  if (node.opset() < 12 || !node.has_input(2)) return false;
+  DenseElementsAttr mode = known_elements(node.input(2));
+  if (mode && mode.getNumElements() == 1 && !(*mode.getValues<bool>().begin())) return false;
+  if (!node.has_input(1)) return true;
+  DenseElementsAttr ratio = known_elements(node.input(1));
+  return !ratio || ratio.getNumElements() != 1 || number_of(*ratio.getValues<Attribute>().begin()) != 0;
+}
+
 // The same value under another name: Identity, and Dropout outside of training.
 void same(Node& node) {
-  if (node.type() == "Dropout" && node.opset() >= 12 && node.has_input(2)) {
-    DenseElementsAttr value = known_elements(node.input(2));
-    if (!value || !value.isSplat() || value.getSplatValue<bool>()) node.fail("training_mode is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  }
+  if (node.type() == "Dropout" && is_training(node))
+    node.fail("training_mode is not supported, except with a ratio that is known to be 0", HEDDLE_STATUS_UNIMPLEMENTED);
   node.set_operand(node.operand(0));
   if (node.wants_output(1)) {  // Dropout's mask: nothing is dropped
     Value input = node.input(0);
@@ -412,6 +447,7 @@ const Table& shape_operators() {
       {"Identity", same},
       {"Reshape", reshape},
       {"Shape", shape},
+      {"Size", size},
       {"SpaceToDepth", space_to_depth},
       {"Squeeze", squeeze},
       {"Tile", tile},

@@ -279,7 +279,7 @@ void pad(Node& node) {
   if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") node.fail("mode '" + mode + "' is not known");
   Extents extents = Node::extents_of(input);
   auto rank = static_cast<int64_t>(extents.size());
-  std::vector<int64_t> pads = node.opset() < 11 ? node.integer_list("pads") : node.integers(1), axes;
+  std::vector<int64_t> axes, pads = node.opset() < 11 ? node.integer_list(node.opset() < 2 ? "paddings" : "pads") : node.integers(1);
   for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
   if (node.opset() >= 18 && node.has_input(3)) axes = node.integers(3);
   if (pads.size() != 2 * axes.size())
@@ -340,10 +340,45 @@ void pad(Node& node) {
   node.set_result(input);
 }
 
+// Some dimensions are cut, or padded with zeros, to the given extents. An odd rest is at the end.
+void center_crop_pad(Node& node) {
+  Value value = node.input(0);
+  std::vector<AffineExpr> wanted = node.elements(1);
+  Extents extents = Node::extents_of(value);
+  const auto rank = static_cast<int64_t>(extents.size());
+  std::vector<int64_t> axes;
+  for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
+  axes = node.integer_list("axes", axes);
+  if (axes.size() != wanted.size())
+    node.fail("its shape has " + std::to_string(wanted.size()) + " extents for " + std::to_string(axes.size()) + " dimensions");
+  SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1), low(extents.size(), 0), high(extents.size(), 0);
+  Extents cut = extents, padded = extents;
+  llvm::SmallSet<int64_t, 8> seen;
+  for (auto [i, given] : llvm::enumerate(axes)) {
+    const int64_t axis = node.axis(given, rank);
+    expect_first(node, seen, axis);
+    auto from = tx::static_extent(extents[axis]), to = tx::static_extent(wanted[i]);
+    if (wanted[i] == extents[axis]) continue;
+    if (!from || !to) node.fail("the extents of dimension " + std::to_string(axis) + " are symbolic", HEDDLE_STATUS_UNIMPLEMENTED);
+    if (*to < 0 || *to > largest_extent)
+      node.fail("extent " + std::to_string(*to) + " of dimension " + std::to_string(axis) + " is out of range");
+    starts[axis] = std::max<int64_t>(0, (*from - *to) / 2);
+    const int64_t missing = std::max<int64_t>(0, *to - *from);
+    low[axis] = missing / 2;
+    high[axis] = missing - missing / 2;
+    cut[axis] = node.builder.getAffineConstantExpr(std::min(*from, *to));
+    padded[axis] = wanted[i];
+  }
+  Type element = Node::type_of(value).getElementType();
+  value = node.builder.createOrFold<tx::SliceOp>(node.location(), node.tensor_type(cut, element), value, starts, strides);
+  if (padded != cut) value = node.make<tx::PadOp>(node.tensor_type(padded, element), value, low, high, llvm::APFloat(0.0));
+  node.set_result(value);
+}
+
 }  // namespace
 
 const Table& slice_operators() {
-  static const Table table = {{"Pad", pad}, {"Slice", slice}, {"Split", split}};
+  static const Table table = {{"CenterCropPad", center_crop_pad}, {"Pad", pad}, {"Slice", slice}, {"Split", split}};
   return table;
 }
 

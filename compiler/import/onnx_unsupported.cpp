@@ -90,7 +90,7 @@ void Unsupported::add_operator(const onnx::NodeProto& node, int64_t opset) {
 
 void Unsupported::add(const onnx::NodeProto& node, const Failure& failure) {
   const std::string of = "operator " + operator_name(node), first = "'" + shortened(node_name(node)) + "'",
-                    opset = " (opset " + std::to_string(opset_) + ")";
+                    opset = " (opset " + std::to_string(file_.version_for(node)) + ")";
   Kind made{Order::kNode, of + opset + ": " + shortened(failure.cause, 500) + ",", first};
   std::string key = of + ": " + without_names(failure.cause, node);
   if (!failure.element_type.empty()) {
@@ -103,7 +103,7 @@ void Unsupported::add(const onnx::NodeProto& node, const Failure& failure) {
 }
 
 void Unsupported::add_input(const std::string& name, const Failure& failure) {
-  Kind made{Order::kType, "element type " + failure.element_type + " (opset " + std::to_string(opset_) + ")", "'" + shortened(name) + "'"};
+  Kind made{Order::kType, "element type " + failure.element_type, "'" + shortened(name) + "'"};
   made.nearest = failure.nearest;
   made.message = failure.message;
   ++kind("type " + failure.element_type, std::move(made)).inputs;

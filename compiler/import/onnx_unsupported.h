@@ -13,8 +13,8 @@ namespace heddle::import {
 
 class Unsupported {
  public:
-  // For a model with so many nodes, which imports that opset of the default domain.
-  Unsupported(size_t nodes, int64_t opset) : all_nodes_(nodes), opset_(opset) {}
+  // For a model with so many nodes.
+  Unsupported(size_t nodes, const OnnxFile& file) : all_nodes_(nodes), file_(file) {}
 
   // A node whose operator is not supported. `opset` is that of its domain.
   void add_operator(const onnx::NodeProto& node, int64_t opset);
@@ -50,7 +50,7 @@ class Unsupported {
   std::string help() const;
 
   size_t all_nodes_;
-  int64_t opset_;
+  const OnnxFile& file_;
   std::vector<Kind> kinds_;
   std::map<std::string, size_t> positions_;
   const onnx::NodeProto* last_node_ = nullptr;
