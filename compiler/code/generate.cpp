@@ -62,6 +62,7 @@ class Generator {
       if (name == family_.name) variants_.push_back({level, make_target(name, level, options_.math), {}, {}, {}});
     }
     if (auto error = plan()) return error;
+    drop_repetitions();
     for (Variant& variant : variants_) {
       for (const Kernel& kernel : family_.kernels.all()) {
         variant.keys.push_back(CodeCache::key_of(variant.target->identity() + "\n" + text_of(kernel.plan) + "\n" + kernel.text));
@@ -104,6 +105,16 @@ class Generator {
     }
     family_.kernels.plan(std::move(chosen));
     return {};
+  }
+
+  // Variants whose code another one's would be.
+  void drop_repetitions() {
+    std::vector<std::string> strategies;
+    for (const Kernel& kernel : family_.kernels.all()) strategies.push_back(kernel.plan.strategy);
+    auto levels = llvm::map_to_vector(variants_, [](const Variant& variant) { return variant.level; });
+    llvm::erase_if(variants_, [&](const Variant& variant) {
+      return llvm::is_contained(levels, level_below(family_.name, variant.level, strategies));
+    });
   }
 
   // The code of a kernel, and of all functions that it calls, from the cache.

@@ -24,6 +24,10 @@ std::vector<std::string> levels_of(llvm::StringRef family) {
   return {};
 }
 
+std::string level_below(llvm::StringRef family, llvm::StringRef level, const std::vector<std::string>& strategies) {
+  return family == "level_zero" ? targets::spirv_level_below(level, strategies) : "";
+}
+
 TargetDevices::TargetDevices(const std::vector<std::pair<std::string, std::string>>& targets, targets::Math math) {
   for (const auto& [family, level] : targets) {
     if (!target_of(family)) targets_.push_back(make_target(family, level, math));

@@ -18,6 +18,9 @@ std::unique_ptr<targets::Target> make_target(const std::string& family, const st
 // The levels that make_target knows; none for an unknown family.
 std::vector<std::string> levels_of(llvm::StringRef family);
 
+// The level whose code is the same as this one's for kernels of these strategies; empty: none.
+std::string level_below(llvm::StringRef family, llvm::StringRef level, const std::vector<std::string>& strategies);
+
 class TargetDevices final : public passes::Devices {
  public:
   // Families and levels, which must be known. The first level of a family answers for it, since all have the same plans.

@@ -20,6 +20,8 @@ struct ThreadMachine {
   std::function<std::unique_ptr<KernelBuilder>(tx::DispatchOp region, const KernelPlan& plan, llvm::StringRef symbol,
                                                mlir::ModuleOp kernels, int64_t threads)>
       open;
+  // The sum of the four products of the bytes of two i32, each with or without a sign, as an i32 that wraps; empty: the machine has no such instruction.
+  std::function<mlir::Value(KernelBuilder& kernel, mlir::Value a, bool a_has_sign, mlir::Value b, bool b_has_sign)> dot = {};
 
   // Sets properties of a finished kernel that open() created.
   KernelResources resources(const KernelBuilder& kernel) const;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See opencl_run.h. Functions and numbers as in Khronos' cl.h, which is not needed to build this.
+// See opencl_run.h.
 #include "tests/compiler/opencl_run.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <memory>
 
 #include "compiler/targets/spirv/spirv.h"
+#include "tests/support/opencl.h"
 #include "tests/temporary_folder.h"
 
 using namespace mlir;
@@ -18,33 +18,10 @@ namespace heddle::tests {
 
 namespace {
 
-constexpr uint64_t device_type_all = 0xffffffff;       // CL_DEVICE_TYPE_ALL
-constexpr unsigned il_version = 0x105b;                // CL_DEVICE_IL_VERSION
-constexpr unsigned svm_capabilities = 0x1053;          // CL_DEVICE_SVM_CAPABILITIES
+using namespace heddle::test;
+
 constexpr uint64_t fine_grain_buffer = 2;              // CL_DEVICE_SVM_FINE_GRAIN_BUFFER
 constexpr uint64_t read_write = 1, fine_grain = 1024;  // CL_MEM_READ_WRITE, CL_MEM_SVM_FINE_GRAIN_BUFFER
-constexpr unsigned build_log = 0x1183;                 // CL_PROGRAM_BUILD_LOG
-
-struct OpenClFunctions {
-  int (*clGetPlatformIDs)(unsigned entries, void** platforms, unsigned* count);
-  int (*clGetDeviceIDs)(void* platform, uint64_t type, unsigned entries, void** devices, unsigned* count);
-  int (*clGetDeviceInfo)(void* device, unsigned what, size_t bytes, void* value, size_t* needed);
-  void* (*clCreateContext)(const intptr_t* properties, unsigned count, void* const* devices, void* notify, void* data, int* error);
-  void* (*clCreateCommandQueueWithProperties)(void* context, void* device, const uint64_t* properties, int* error);
-  void* (*clCreateProgramWithIL)(void* context, const void* bytes, size_t size, int* error);
-  int (*clBuildProgram)(void* program, unsigned count, void* const* devices, const char* options, void* notify, void* data);
-  int (*clGetProgramBuildInfo)(void* program, void* device, unsigned what, size_t bytes, void* value, size_t* needed);
-  int (*clReleaseProgram)(void* program);
-  void* (*clCreateKernel)(void* program, const char* name, int* error);
-  int (*clReleaseKernel)(void* kernel);
-  int (*clSetKernelArg)(void* kernel, unsigned index, size_t bytes, const void* value);
-  int (*clSetKernelArgSVMPointer)(void* kernel, unsigned index, const void* pointer);
-  int (*clEnqueueNDRangeKernel)(void* queue, void* kernel, unsigned dimensions, const size_t* offset, const size_t* global,
-                                const size_t* local, unsigned waits, void* const* events, void** event);
-  int (*clFinish)(void* queue);
-  void* (*clSVMAlloc)(void* context, uint64_t flags, size_t bytes, unsigned alignment);
-  void (*clSVMFree)(void* context, void* pointer);
-};
 
 class OpenCl : public OpenClFunctions {
  public:
@@ -61,37 +38,13 @@ class OpenCl : public OpenClFunctions {
   OpenCl() : OpenClFunctions{} { reason = open(); }
 
   std::string open() {
-    void* library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library) return dlerror();
-    bool all = true;
-#define FIND(name) all &= (name = reinterpret_cast<decltype(OpenClFunctions::name)>(dlsym(library, #name))) != nullptr
-    FIND(clGetPlatformIDs);
-    FIND(clGetDeviceIDs);
-    FIND(clGetDeviceInfo);
-    FIND(clCreateContext);
-    FIND(clCreateCommandQueueWithProperties);
-    FIND(clCreateProgramWithIL);
-    FIND(clBuildProgram);
-    FIND(clGetProgramBuildInfo);
-    FIND(clReleaseProgram);
-    FIND(clCreateKernel);
-    FIND(clReleaseKernel);
-    FIND(clSetKernelArg);
-    FIND(clSetKernelArgSVMPointer);
-    FIND(clEnqueueNDRangeKernel);
-    FIND(clFinish);
-    FIND(clSVMAlloc);
-    FIND(clSVMFree);
-#undef FIND
-    if (!all) return "libOpenCL.so.1 lacks a function";
+    if (std::string why = find("libOpenCL.so.1"); !why.empty()) return why;
     void* platform = nullptr;
     if (clGetPlatformIDs(1, &platform, nullptr) != 0) return "OpenCL has no platform";
-    if (clGetDeviceIDs(platform, device_type_all, 1, &device, nullptr) != 0) return "OpenCL has no device";
-    char languages[256] = {};
-    clGetDeviceInfo(device, il_version, sizeof languages - 1, languages, nullptr);
-    if (!strstr(languages, "SPIR-V")) return "the OpenCL device takes no SPIR-V";
+    if (clGetDeviceIDs(platform, kOpenClAll, 1, &device, nullptr) != 0) return "OpenCL has no device";
+    if (text(device, kOpenClIlVersion).find("SPIR-V") == std::string::npos) return "the OpenCL device takes no SPIR-V";
     uint64_t shared = 0;
-    clGetDeviceInfo(device, svm_capabilities, sizeof shared, &shared, nullptr);
+    clGetDeviceInfo(device, kOpenClSvm, sizeof shared, &shared, nullptr);
     if (!(shared & fine_grain_buffer)) return "the OpenCL device shares no memory with the host";
     int error = 0;
     context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &error);
@@ -131,8 +84,7 @@ class SharedBytes {
   char* start_ = nullptr;
 };
 
-constexpr const char* with_subgroups = "spv1.3-sg32";
-constexpr uint32_t of_half = 9, of_double = 10, of_shuffles = 65;  // Float16, Float64, GroupNonUniformShuffle
+constexpr uint32_t of_half = 9, of_double = 10, of_shuffles = 65, of_dots = 6019;  // Float16, Float64, GroupNonUniformShuffle, DotProduct
 
 // Whether the module declares the capability. Capabilities come first, after five words.
 bool has_capability(const std::vector<char>& code, uint32_t capability) {
@@ -168,15 +120,17 @@ void check_level(const std::string& level, tx::DispatchOp region, const std::vec
                  const CheckOptions& options) {
   auto compiled = compile_region(*targets::make_spirv_target(level), region, options.strategy);
   if (!compiled) return;
-  // Otherwise the kernel is the same as for the lower level.
-  if (level == with_subgroups && !has_capability(compiled->code, of_shuffles)) return;
+  // Otherwise the kernel is the same as for a lower level.
+  const bool with_subgroups = level.find("sg32") != std::string::npos, with_dots = level.find("dp4a") != std::string::npos;
+  if (with_dots && options.strategy == "dots") EXPECT_TRUE(has_capability(compiled->code, of_dots)) << level;
+  if (with_dots ? !has_capability(compiled->code, of_dots) : with_subgroups && !has_capability(compiled->code, of_shuffles)) return;
   EXPECT_TRUE(has_doubles(region) || !has_capability(compiled->code, of_double)) << level << ": a region without f64 needs Float64";
   if (const char* validator = getenv("HEDDLE_SPIRV_VAL")) {
     const testing::TemporaryFolder folder;
     const std::string path = folder.path("kernel.spv");
     testing::write_file(path, {compiled->code.data(), compiled->code.size()});
     // The narrowest of OpenCL's environments, in which arithmetic in f16 is an option that the validator does not know.
-    const char* where = level == with_subgroups ? "spv1.3" : has_capability(compiled->code, of_half) ? "spv1.0" : "opencl1.2";
+    const char* where = with_subgroups ? "spv1.3" : has_capability(compiled->code, of_half) ? "spv1.0" : "opencl1.2";
     const std::string command = std::string(validator) + " --target-env " + where + " '" + path + "'";
     EXPECT_EQ(system(command.c_str()), 0) << command;
   }
@@ -188,9 +142,7 @@ void check_level(const std::string& level, tx::DispatchOp region, const std::vec
   ASSERT_EQ(error, 0) << "clCreateProgramWithIL";
   std::unique_ptr<void, int (*)(void*)> release_program(program, cl.clReleaseProgram);
   if (cl.clBuildProgram(program, 1, &cl.device, "", nullptr, nullptr) != 0) {
-    std::vector<char> log(16384, 0);
-    cl.clGetProgramBuildInfo(program, cl.device, build_log, log.size() - 1, log.data(), nullptr);
-    FAIL() << "clBuildProgram: " << log.data();
+    FAIL() << "clBuildProgram: " << cl.build_log(program, cl.device);
   }
   void* kernel = cl.clCreateKernel(program, "kernel", &error);
   ASSERT_EQ(error, 0) << "clCreateKernel";

@@ -96,6 +96,51 @@ TEST(Threads, NormalizeRows) {
   check_region(normalization("11", "96", "f16"), options);
 }
 
+// Exact. Each side with the values at the ends of its range.
+void check_dots(const std::string& lhs, const std::string& rhs, const std::string& result, const std::string& op,
+                const std::vector<int64_t>& symbols = {}) {
+  SCOPED_TRACE(op + ": " + lhs + ", " + rhs);
+  auto range = [](const std::string& type) {
+    return type.find("ui8") == std::string::npos ? std::pair<double, double>(-128, 127) : std::pair<double, double>(0, 255);
+  };
+  CheckOptions options;
+  options.strategy = "dots";
+  options.ranges = {range(lhs), range(rhs)};
+  if (result.ends_with("xi8")) options.ranges = {{-1, 1}, {-2, 2}};  // the reference does not wrap
+  options.relative = options.absolute = 0;
+  options.symbols = symbols;
+  const std::string text =
+      "%y = tx." + op + " : " + tensor(lhs) + ", " + tensor(rhs) + " -> " + tensor(result) + "\ntx.yield %y : " + tensor(result);
+  check_region(region_text({lhs, rhs}, {result}, text, "", symbols.empty() ? std::vector<std::string>{} : std::vector<std::string>{"n"}),
+               options);
+}
+
+// With and without signs on each side, depths that are and are not whole words or steps, operands in any order, padding, groups.
+TEST(Threads, MultiplyBytesFourAtATime) {
+  for (const char* lhs : {"i8", "ui8"}) {
+    for (const char* rhs : {"i8", "ui8"}) {
+      check_dots(std::string("37x43x") + lhs, std::string("43x50x") + rhs, "37x50xi32", "matmul %0, %1");
+    }
+  }
+  for (int64_t depth : {30, 64}) {
+    const std::string k = std::to_string(depth);
+    check_dots("9x" + k + "xi8", "17x" + k + "xui8", "9x17xi32", "matmul %0, %1 {transpose_rhs}");
+  }
+  check_dots("40x33xui8", "40x70xi8", "33x70xi32", "matmul %0, %1 {transpose_lhs}");
+  check_dots("3x20x12xi8", "3x12x16xi8", "3x20x16xi32", "matmul %0, %1");
+  check_dots("520x8xi8", "8x530xui8", "520x530xi32", "matmul %0, %1");  // larger tiles
+  check_dots("12x40xi8", "40x16xi8", "12x16xi8", "matmul %0, %1");      // the lower bits of the sums
+  const std::string attributes = "strides = array<i64: 1, 2>, dilations = array<i64: 1, 1>, ";
+  check_dots("2x9x11x5xui8", "3x3x5x20xi8", "2x9x6x20xi32",
+             "conv %0, %1 {" + attributes + "pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, groups = 1 : i64}");
+  check_dots("1x9x11x24xi8", "3x3x12x32xi8", "1x7x5x32xi32",
+             "conv %0, %1 {" + attributes + "pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, groups = 2 : i64}");
+  for (int64_t n : {0, 41}) {
+    check_dots("?x20xi8, #tx.dims<()[s0] -> (s0, 20)>", "20x24xui8", "?x24xi32, #tx.dims<()[s0] -> (s0, 24)>", "matmul %0, %1", {n});
+    check_dots("20x?xi8, #tx.dims<()[s0] -> (20, s0)>", "?x24xui8, #tx.dims<()[s0] -> (s0, 24)>", "20x24xi32", "matmul %0, %1", {n});
+  }
+}
+
 void check_product(Matmul matmul) {
   Case product = matmul.to_case();
   CheckOptions options;

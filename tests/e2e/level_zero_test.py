@@ -15,6 +15,14 @@ import light  # found through heddle_command
 import transformer_layer_test as layers
 
 STAND_IN = heddle_path().parents[1] / "tests/level_zero/libheddle_test_level_zero.so" if heddle_path() else None
+HIP = STAND_IN.parents[1] / "hip" / "hip_6" if STAND_IN else None
+# Integers of 8 bits with and without a sign, a depth that is no multiple of 4, sums of 32 bits.
+BYTES = """
+func.func @main(%a: tensor<33x70xi8>, %b: tensor<70x40xui8>) -> tensor<33x40xi32> {
+  %0 = tx.matmul %a, %b : tensor<33x70xi8>, tensor<70x40xui8> -> tensor<33x40xi32>
+  return %0 : tensor<33x40xi32>
+}
+"""
 DEVICES = """
 version = 1
 [plugins.probe]
@@ -49,11 +57,37 @@ class LevelZero(HeddleTestCase):
         images = np.random.default_rng(7).random((5, 1, 8, 8), dtype=np.float32)
         expected = onnxruntime.InferenceSession(DIGITS, providers=["CPUExecutionProvider"]).run(None, {"image": images})[0]
         atol = 1e-4 * float(np.abs(expected).max())
-        for seed, lists in ((1, "true"), (2, "false")):
-            with self.subTest(seed=seed, lists=lists):
+        # Immediate command lists; queues by the option, and since the driver has no such lists.
+        for seed, lists, has_lists in ((1, "true", "1"), (2, "false", "1"), (3, "true", "0")):
+            with self.subTest(seed=seed, lists=lists, has_lists=has_lists):
                 got = self.run_module(module, "image", images, "--device", "level_zero:0",
-                                      extra_environment=settings(HEDDLE_ZE_SEED=str(seed), HEDDLE_SET=f'driver."heddle.level_zero".immediate_lists = {lists}'))
+                                      extra_environment=settings(HEDDLE_ZE_SEED=str(seed), HEDDLE_ZE_IMMEDIATE=has_lists,
+                                                                 HEDDLE_SET=f'driver."heddle.level_zero".immediate_lists = {lists}'))
                 self.assert_close(got, expected, 1e-3, atol)
+
+    def test_products_of_bytes(self):
+        model, code = self.folder / "bytes.mlir", self.folder / "code"
+        model.write_text(BYTES, encoding="utf-8")
+        module = self.compile(model, "--target", "cpu,level_zero", "--dump-code", code)
+        images = sorted(code.glob("*.spirv"))
+        self.assertEqual([image.name.split(".", 1)[1] for image in images],
+                         ["spv1.0-dp4a.spirv", "spv1.0.spirv", "spv1.3-sg32-dp4a.spirv", "spv1.3-sg32.spirv"])
+        for image, where in zip(images, ("opencl1.2", "opencl1.2", "spv1.3", "spv1.3")):
+            subprocess.run(["spirv-val", "--target-env", where, str(image)], check=True)
+            self.assertEqual(b"SPV_KHR_integer_dot_product" in image.read_bytes(), "dp4a" in image.name, image.name)
+        generator = np.random.default_rng(6)
+        a, b = generator.integers(-128, 128, (33, 70), np.int8), generator.integers(0, 256, (70, 40), np.uint8)
+        a[0], b[:, 0] = -128, 255
+        for name, array in (("a", a), ("b", b)):
+            np.save(self.folder / f"{name}.npy", array)
+        for dots, level in (("1", "spv1.0-dp4a"), ("0", "spv1.0")):
+            with self.subTest(dots=dots):
+                environment = settings(HEDDLE_ZE_DP4A=dots)
+                self.succeed("run", module, "--device", "level_zero:0", "--input", f"input0=@{self.folder}/a.npy", "--input", f"input1=@{self.folder}/b.npy",
+                             "--output", f"@{self.folder}/y.npy", extra_environment=environment)
+                np.testing.assert_array_equal(np.load(self.folder / "y.npy"), a.astype(np.int32) @ b.astype(np.int32))
+                route = self.succeed("explain", "--route", "--device", "level_zero:0", module, extra_environment=environment).stdout
+                self.assertRegex(route, rf"spirv/1 {level}(?!-)")
 
     def test_layers_of_transformers(self):
         size = (layers.BATCH, layers.SEQUENCE, layers.HIDDEN)
@@ -104,6 +138,44 @@ class LevelZero(HeddleTestCase):
         expected = onnxruntime.InferenceSession(DIGITS, providers=["CPUExecutionProvider"]).run(None, {"image": images})[0]
         got = self.run_module(module, "image", images, "--config", config, extra_environment=settings(HEDDLE_ZE_SEED="3"))
         self.assert_close(got, expected, 1e-3, 1e-4 * float(np.abs(expected).max()))
+
+    @unittest.skipUnless(HIP and HIP.exists(), "SKIP: the stand-in for HIP is not built")
+    def test_a_module_on_hip_and_on_level_zero(self):
+        module = self.compile(DIGITS, "--target", "hip:gfx1100,level_zero", "--slot", "@amd=hip", "--slot", "@intel=level_zero",
+                              *(part for pattern in ("conv*=@amd", "norm*=@amd", "pool*=@intel", "hidden=@intel", "logits=@intel") for part in ("--place", pattern)))
+        images = np.random.default_rng(9).random((2, 1, 8, 8), dtype=np.float32)
+        expected = onnxruntime.InferenceSession(DIGITS, providers=["CPUExecutionProvider"]).run(None, {"image": images})[0]
+        environment = settings(LD_LIBRARY_PATH=str(HIP), HEDDLE_HIP_STAND_IN="chip=gfx1100")
+        devices = ("--device", "@amd=hip:0", "--device", "@intel=level_zero:0")
+        got = self.run_module(module, "image", images, *devices, extra_environment=environment)
+        self.assert_close(got, expected, 1e-3, 1e-4 * float(np.abs(expected).max()))
+        route = self.succeed("explain", "--route", *devices, module, extra_environment=environment).stdout
+        for part in ("hsaco/1 gfx1100", "spirv/1 spv1.0"):
+            self.assertIn(part, route)
+
+    def test_parts_of_devices(self):
+        def shown(**more):
+            lines = self.succeed("devices", extra_environment=settings(HEDDLE_ZE_DEVICES="2", HEDDLE_ZE_SUB_DEVICES="2", **more)).stdout.splitlines()
+            return [line for line in lines if "level_zero:" in line]
+
+        self.assertEqual(len(shown()), 2)
+        self.assertEqual(len(shown(ZE_FLAT_DEVICE_HIERARCHY="FLAT")), 4)
+        (part,) = shown(ZE_AFFINITY_MASK="1.1")
+        self.assertIn("2.0 GiB", part)
+        module = self.compile(DIGITS, "--target", "cpu,level_zero")
+        images = np.random.default_rng(10).random((2, 1, 8, 8), dtype=np.float32)
+        expected = self.run_module(module, "image", images, "--device", "cpu:0")
+        got = self.run_module(module, "image", images, "--device", "level_zero:0",
+                              extra_environment=settings(HEDDLE_ZE_DEVICES="2", HEDDLE_ZE_SUB_DEVICES="2", ZE_AFFINITY_MASK="1.1"))
+        self.assert_close(got, expected, 1e-3, 1e-4 * float(np.abs(expected).max()))
+
+    def test_a_device_that_is_lost_and_one_whose_memory_is_exhausted(self):
+        module = self.compile(DIGITS, "--target", "cpu,level_zero")
+        arguments = ("run", module, "--input", "image=f32[1,1,8,8]=0", "--device", "level_zero:0")
+        lost = self.fail_with(4, *arguments, extra_environment=settings(HEDDLE_ZE_LOSE_AFTER="4"))
+        self.assertIn("ZE_RESULT_ERROR_DEVICE_LOST", lost.stderr)
+        full = self.fail_with(1, *arguments, extra_environment=settings(HEDDLE_ZE_MEMORY="65536"))
+        self.assertRegex(full.stderr, r"of its 65536 bytes are free")
 
     def test_a_module_without_code_for_it_says_so(self):
         module = self.compile(DIGITS)

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/targets/amdgpu/contraction.h"
 #include "compiler/targets/amdgpu/tile_product.h"
+#include "compiler/targets/staged_contraction.h"
 
 namespace heddle::targets::amdgpu {
 

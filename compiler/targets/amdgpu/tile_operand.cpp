@@ -41,14 +41,8 @@ TileOperand::TileOperand(LlvmKernelBuilder& kernel, const LocalMemory& memory, c
   for (int64_t piece = 0; piece < copy_.pieces; ++piece) {
     // Rows after the last one are not stored in the end, so they may be any.
     Value index = k_.min(k_.add(k_.add(first, line), piece * apart_), last);
-    SmallVector<Value> at(shape.domain().getParallelRank(), k_.index(0));
-    auto set = [&](const Walk& walk, ValueRange indices) {
-      for (auto [dimension, value] : llvm::zip(walk.dimensions, indices))
-        at[dimension.at] = k_.add(at[dimension.at], k_.mul(value, dimension.by));
-    };
-    set(shape.batch, element);
-    set(outer, delinearize(k_, index, outer.extents(shape.context())));
-    at_.push_back(std::move(at));
+    const bool is_row = side == Contraction::lhs;
+    at_.push_back(shape.parallel_index(k_, element, is_row ? index : Value(), is_row ? Value() : index));
   }
 }
 

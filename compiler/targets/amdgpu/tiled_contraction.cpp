@@ -133,27 +133,14 @@ class TileKernel {
   // Computes the results from the sums, and stores them.
   void store(Value row, Value column, Value sums, int64_t lanes, const Walk* inner) {
     stage::ContractOp contract = shape_.stage();
-    MLIRContext* context = shape_.context();
     BodyPlace place;
-    place.index.assign(shape_.domain().getParallelRank(), k_.index(0));
-    auto set = [&](const Walk& walk, ValueRange indices) {
-      for (auto [dimension, value] : llvm::zip(walk.dimensions, indices))
-        place.index[dimension.at] = k_.add(place.index[dimension.at], k_.mul(value, dimension.by));
-    };
-    set(shape_.batch, element_);
-    set(shape_.rows, delinearize(k_, row, shape_.rows.extents(context)));
-    set(shape_.columns, delinearize(k_, column, shape_.columns.extents(context)));
+    place.index = shape_.parallel_index(k_, element_, row, column);
     if (lanes > 1) {
       place.lanes = lanes;
       place.lane_dimension = inner->dimensions.back().at;
     }
     BodyEmitter body(k_, contract, {});
-    AffineExpr linear = getAffineConstantExpr(0, context);
-    for (auto [d, extent] : llvm::enumerate(shape_.domain().parallel())) {
-      const bool has_pitch = d + 1 == shape_.domain().getParallelRank() && k_.pitch();
-      linear = (has_pitch ? linear * *k_.pitch() : linear * extent) + getAffineDimExpr(static_cast<unsigned>(d), context);
-    }
-    Value at = body.evaluate(linear, place.index);
+    Value at = shape_.place_of(k_, place.index);
     const unsigned first = stage::first_read_of_last_body(contract), count = contract->getNumOperands() - first;
     for (auto [i, result] : llvm::enumerate(body.run(stage::last_body(contract), first, count, Element{sums, lanes > 1}, place)))
       k_.store(body.to_lanes(result, place.lanes).value, k_.result(static_cast<unsigned>(i)), at);

@@ -3,6 +3,7 @@
 // such modules are joined by name, and types and constants of an image then occur once, as SPIR-V demands.
 #include "compiler/targets/spirv/spirv.h"
 
+#include "compiler/targets/dot_threads.h"
 #include "compiler/targets/gemv_threads.h"
 #include "compiler/targets/generic_threads.h"
 #include "compiler/targets/rows_threads.h"
@@ -38,13 +39,18 @@ constexpr spirv::Capability capabilities[] = {spirv::Capability::Kernel,  spirv:
                                               spirv::Capability::Int8,    spirv::Capability::Int16,     spirv::Capability::Int64,
                                               spirv::Capability::Float16, spirv::Capability::Float64};
 
-// What a device has to have. Subgroups of this size exchange values, and are threads with consecutive numbers.
+// What a device has to have. Subgroups of this size exchange values, and are threads with consecutive numbers. Dots: SPV_KHR_integer_dot_product with
+// four bytes in 32 bits; a level with them has the same code as the one before it, but for kernels of that strategy.
 struct Level {
   std::string_view name;
   spirv::Version version;
   bool has_subgroups;
+  bool has_dots;
 };
-constexpr Level levels[] = {{"spv1.0", spirv::Version::V_1_0, false}, {"spv1.3-sg32", spirv::Version::V_1_3, true}};
+constexpr Level levels[] = {{"spv1.0", spirv::Version::V_1_0, false, false},
+                            {"spv1.0-dp4a", spirv::Version::V_1_0, false, true},
+                            {"spv1.3-sg32", spirv::Version::V_1_3, true, false},
+                            {"spv1.3-sg32-dp4a", spirv::Version::V_1_3, true, true}};
 constexpr int64_t subgroup_size = 32;
 
 spirv::TargetEnvAttr environment(MLIRContext* context, const Level& level) {
@@ -52,8 +58,22 @@ spirv::TargetEnvAttr environment(MLIRContext* context, const Level& level) {
   if (level.has_subgroups) {
     known.append({spirv::Capability::SubgroupDispatch, spirv::Capability::GroupNonUniform, spirv::Capability::GroupNonUniformShuffle});
   }
-  auto version = spirv::VerCapExtAttr::get(level.version, known, {}, context);
+  SmallVector<spirv::Extension> extensions;
+  if (level.has_dots) {
+    known.append({spirv::Capability::DotProduct, spirv::Capability::DotProductInput4x8BitPacked});
+    extensions.push_back(spirv::Extension::SPV_KHR_integer_dot_product);
+  }
+  auto version = spirv::VerCapExtAttr::get(level.version, known, extensions, context);
   return spirv::TargetEnvAttr::get(version, spirv::getDefaultResourceLimits(context), spirv::ClientAPI::OpenCL);
+}
+
+Value dot(KernelBuilder& kernel, Value a, bool a_has_sign, Value b, bool b_has_sign) {
+  auto bytes = spirv::PackedVectorFormatAttr::get(kernel.builder.getContext(), spirv::PackedVectorFormat::PackedVectorFormat4x8Bit);
+  const Type type = a.getType();
+  if (a_has_sign && b_has_sign) return kernel.builder.create<spirv::SDotOp>(kernel.location, type, a, b, bytes);
+  if (!a_has_sign && !b_has_sign) return kernel.builder.create<spirv::UDotOp>(kernel.location, type, a, b, bytes);
+  if (b_has_sign) std::swap(a, b);
+  return kernel.builder.create<spirv::SUDotOp>(kernel.location, type, a, b, bytes);
 }
 
 class SpirvKernelBuilder final : public KernelBuilder {
@@ -287,6 +307,8 @@ class SpirvTarget final : public Target {
     };
     strategies_.push_back(rows_on_threads(machine));
     strategies_.push_back(gemv_on_threads(machine));
+    if (level.has_dots) machine.dot = dot;
+    strategies_.push_back(dots_on_threads(machine));
     strategies_.push_back(generic_on_threads(std::move(machine)));
   }
 
@@ -348,6 +370,14 @@ std::vector<std::string> spirv_levels() {
   std::vector<std::string> names;
   for (const Level& level : levels) names.emplace_back(level.name);
   return names;
+}
+
+std::string spirv_level_below(std::string_view name, const std::vector<std::string>& strategies) {
+  if (llvm::is_contained(strategies, dot_strategy)) return "";
+  for (const Level& level : levels) {
+    if (level.name == name && level.has_dots) return std::string((&level - 1)->name);
+  }
+  return "";
 }
 
 void register_spirv_dialects(DialectRegistry& registry) {

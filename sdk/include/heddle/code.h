@@ -56,11 +56,11 @@
  *   Failure    a memory fault loses the device (HD-S-02), so failed checks of values are stored in a binding instead
  *
  * "spirv/1": a SPIR-V module for Khronos' OpenCL environments, as drivers of Level Zero take it.
- *   Targets    "spv1.0": SPIR-V 1.0, for devices with any size of subgroups. "spv1.3-sg32": SPIR-V 1.3, for those with subgroups of 32 whose
- *              threads exchange values (ZE_extension_subgroups); the next 32 invocations each are a subgroup
+ *   Targets    "spv1.0": SPIR-V 1.0, any size of subgroups. "spv1.3-sg32": SPIR-V 1.3, for subgroups of 32 whose threads exchange values
+ *              (ZE_extension_subgroups), the next 32 invocations each. Either with "-dp4a": for SPV_KHR_integer_dot_product on four bytes
  *   Model      addressing Physical64, memory model OpenCL, little-endian. Capabilities: Addresses, Linkage, Kernel, Int8, Int16, Int64, Vector16,
  *              Float16Buffer, Groups, GenericPointer; also Float16, Float64 and Int64Atomics, which some devices lack and then refuse; for
- *              spv1.3-sg32 also SubgroupDispatch, GroupNonUniform and GroupNonUniformShuffle
+ *              sg32 SubgroupDispatch, GroupNonUniform, GroupNonUniformShuffle; for dp4a DotProduct, DotProductInput4x8BitPacked
  *   Entry      an OpEntryPoint of the name, execution model Kernel. If it has a LocalSize, that is the entry's workgroup_size
  *   Arguments  in this order: one pointer to CrossWorkgroup memory per binding, in the entry's order, its address (null for an empty binding); then
  *              one 64-bit integer per constant, constants_bytes / 8 of them. If the entry lists its arguments, these instead, in the order of the

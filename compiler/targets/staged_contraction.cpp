@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// See contraction.h.
-#include "compiler/targets/amdgpu/contraction.h"
+// See staged_contraction.h.
+#include "compiler/targets/staged_contraction.h"
 
 #include "compiler/targets/stage_emitter.h"
 #include "compiler/targets/thread_space.h"
 
 using namespace mlir;
 
-namespace heddle::targets::amdgpu {
+namespace heddle::targets {
 
 namespace {
 
@@ -184,6 +184,27 @@ int64_t Contraction::neighbors(Side side, const Walk& walk, int64_t most) const 
   return has_neighbors ? lanes : 1;
 }
 
+SmallVector<Value> Contraction::parallel_index(KernelBuilder& kernel, ValueRange in_batch, Value row, Value column) const {
+  SmallVector<Value> index(domain().getParallelRank(), kernel.index(0));
+  auto set = [&](const Walk& walk, ValueRange indices) {
+    for (auto [dimension, value] : llvm::zip(walk.dimensions, indices))
+      index[dimension.at] = kernel.add(index[dimension.at], kernel.mul(value, dimension.by));
+  };
+  set(batch, in_batch);
+  if (row) set(rows, delinearize(kernel, row, rows.extents(context())));
+  if (column) set(columns, delinearize(kernel, column, columns.extents(context())));
+  return index;
+}
+
+Value Contraction::place_of(KernelBuilder& kernel, ArrayRef<Value> parallel) const {
+  AffineExpr linear = getAffineConstantExpr(0, context());
+  for (auto [d, extent] : llvm::enumerate(domain().parallel())) {
+    const bool has_pitch = d + 1 == domain().getParallelRank() && kernel.pitch();
+    linear = (has_pitch ? linear * *kernel.pitch() : linear * extent) + getAffineDimExpr(static_cast<unsigned>(d), context());
+  }
+  return BodyEmitter(kernel, stage_, {}).evaluate(linear, parallel);
+}
+
 const Walk* Contraction::innermost() const {
   unsigned last = domain().getParallelRank();
   while (last > 0 && tx::is_one(domain().parallel()[last - 1])) --last;
@@ -193,4 +214,4 @@ const Walk* Contraction::innermost() const {
   return nullptr;
 }
 
-}  // namespace heddle::targets::amdgpu
+}  // namespace heddle::targets

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A matrix product or a convolution as its stage describes it, in the form that tiles need: rows, columns, a batch and a depth, each of some of the
-// stage's dimensions. Emits nothing.
+// stage's dimensions.
 #pragma once
 
 #include "compiler/stage/stage.h"
+#include "compiler/targets/kernel_builder.h"
 
-namespace heddle::targets::amdgpu {
+namespace heddle::targets {
 
 // Dimensions of the domain that are walked as one, the last of them fastest. Those of one index are in no walk.
 struct Walk {
@@ -49,6 +50,12 @@ class Contraction {
 
   // The neighbors in memory of a result: rows, columns, or neither of them.
   const Walk* innermost() const;
+  // Emits the index in the parallel dimensions of a result: of the batch in the dimensions of its walk, of rows and columns each as one number.
+  llvm::SmallVector<mlir::Value> parallel_index(KernelBuilder& kernel, mlir::ValueRange in_batch, mlir::Value row,
+                                                mlir::Value column) const;
+  // Emits the place in memory of a result.
+  mlir::Value place_of(KernelBuilder& kernel, llvm::ArrayRef<mlir::Value> parallel) const;
+
   // Whether rows of the only result may be stored apart.
   bool stores_rows() const { return stores_rows_; }
 
@@ -59,4 +66,4 @@ class Contraction {
   bool stores_rows_ = false;
 };
 
-}  // namespace heddle::targets::amdgpu
+}  // namespace heddle::targets
