@@ -154,6 +154,7 @@ Call::~Call() {
     --serial_->inside;
   }
   if (lock_.owns_lock()) lock_.unlock();
+  tell_postponed();
   if (!plugin_) return;
   const heddle_host_t& host = *plugin_->host;
   for (const auto& [level, line] : lines_) host.log(host.self, level, {}, 0, {line.data(), line.size()});

@@ -109,6 +109,7 @@ class Call {
   auto pass(Tag tag, Function function) {
     ++plugin_->calls;
     lock_.unlock();
+    tell_postponed();
     ThreadState state;
     const Waits before = tag == Tag::kMayBlock ? Waits{} : waits_of_thread();
     if constexpr (std::is_void_v<decltype(function())>) {

@@ -74,15 +74,47 @@ void* Registry::add_transfer(Transfer transfer) {
   return reinterpret_cast<void*>(next_transfer_);
 }
 
+namespace {
+
+struct Postponed {
+  void (*notified)(void* number, const heddle_status_t* failure);
+  void* number;
+  const heddle_host_t* host;
+  heddle_status_t* failure;
+};
+thread_local std::vector<Postponed> all_postponed;
+thread_local const heddle_host_t* asking = nullptr;  // the host of the driver that this thread asks with the mutex held
+
+}  // namespace
+
+bool postpone(void (*notified)(void* number, const heddle_status_t* failure), void* number, const heddle_status_t* failure) {
+  if (!asking) return false;
+  all_postponed.push_back({notified, number, asking, failure ? asking->status_clone(asking->self, failure) : nullptr});
+  return true;
+}
+
+void tell_postponed() noexcept {
+  while (!all_postponed.empty()) {
+    const Postponed first = all_postponed.front();
+    all_postponed.erase(all_postponed.begin());
+    first.notified(first.number, first.failure);
+    if (first.failure) first.host->status_free(first.host->self, first.failure);
+  }
+}
+
+bool Timeline::ask(uint64_t* out_value) {
+  // [no-block] and allowed on any thread, so it may be called with the mutex held.
+  asking = plugin->host;
+  heddle_status_t* failed = plugin->driver.timeline->query(static_cast<heddle_timeline_t*>(const_cast<void*>(handle)), out_value);
+  asking = nullptr;
+  if (failed) plugin->host->status_free(plugin->host->self, failed);
+  return failed != nullptr;
+}
+
 bool Timeline::over(uint64_t value) {
   if (seen_over(value)) return true;
-  // [no-block] and allowed on any thread, so it may be called with the mutex held.
   uint64_t now = 0;
-  heddle_status_t* failed = plugin->driver.timeline->query(static_cast<heddle_timeline_t*>(const_cast<void*>(handle)), &now);
-  if (failed) {
-    plugin->host->status_free(plugin->host->self, failed);
-    return true;  // poisoned: later values are not waited for
-  }
+  if (ask(&now)) return true;  // poisoned: later values are not waited for
   reached = std::max(reached, now);
   return reached >= value;
 }

@@ -99,6 +99,12 @@ struct Buffer : Record {
   uint64_t address = 0;     // 0: unknown
   uint32_t recordings = 0;  // recordings that use it permanently
 };
+// A driver that is asked for a timeline's value may look after other work meanwhile, and make notifications. They need the mutex that this thread holds
+// while it asks, so they are postponed until it is free. False: this thread does not ask. The failure is borrowed.
+bool postpone(void (*notified)(void* number, const heddle_status_t* failure), void* number, const heddle_status_t* failure);
+// Makes them, without the mutex.
+void tell_postponed() noexcept;
+
 struct Timeline : Record {
   static constexpr const char* kName = "timeline";
   bool live = true;
@@ -110,6 +116,8 @@ struct Timeline : Record {
   bool over(uint64_t value);
   // The same, judging only by what was seen.
   bool seen_over(uint64_t value) const { return !live || reached >= value || failed_from <= value; }
+  // Asks the driver: its value, and whether it is poisoned.
+  bool ask(uint64_t* out_value);
 };
 // One enqueue that has not returned.
 struct Running {

@@ -113,11 +113,7 @@ heddle_status_t* wait(const heddle_point_t* points, uint64_t point_count, uint32
       bool poisoned = false;
       for (const auto& timeline : timelines) {
         uint64_t value = 0;
-        if (heddle_status_t* failure =
-                driver.timeline->query(static_cast<heddle_timeline_t*>(const_cast<void*>(timeline->handle)), &value)) {
-          poisoned = true;
-          host.status_free(host.self, failure);
-        }
+        poisoned |= timeline->ask(&value);
       }
       if (!poisoned) call.plugin_broke("HD-Q-09", "it returned after {} ns of {}", took_ns, timeout_ns);
     }
@@ -137,6 +133,7 @@ heddle_status_t* wait(const heddle_point_t* points, uint64_t point_count, uint32
 
 // Through a number, so that a second call is detected (HD-T-03).
 void notified(void* number, const heddle_status_t* failure) noexcept {
+  if (postpone(notified, number, failure)) return;
   Registry::Callback callback;
   {
     Call call("notification of heddle.timeline/1 notify");
