@@ -670,6 +670,49 @@ TEST_F(StreamDriver, WorkThatWaitsForAnotherDeviceFailsWhenThatIsLost) {
   EXPECT_OK(driver->device_api->close(device));
 }
 
+// Work that is over waits for a point that another thread is about to tell, and work on many other queues waits for that work.
+TEST_F(StreamDriver, ManyQueuesWaitForOneThatAnotherThreadRetires) {
+  open(5);
+  struct Held {
+    std::atomic<bool> is_inside{false}, may_go{false};
+  } held;
+  std::vector<heddle_queue_t*> queues(24);
+  std::vector<heddle_timeline_t*> done(24);
+  for (size_t i = 0; i < queues.size(); ++i) {
+    queues[i] = driver->make_queue(driver->device);
+    done[i] = driver->make_timeline();
+  }
+  heddle_timeline_t *told = driver->make_timeline(), *late = driver->make_timeline(), *between = driver->make_timeline();
+  EXPECT_OK(driver->timeline_api->notify(
+      told, 1,
+      [](void* context, const heddle_status_t*) {
+        auto* of = static_cast<Held*>(context);
+        of->is_inside = true;
+        while (!of->may_go) std::this_thread::yield();
+      },
+      &held));
+  EXPECT_OK(driver->submit({}, {}, {{told, 1}, {late, 1}}));
+  while (!held.is_inside) std::this_thread::yield();
+  heddle_queue_t* middle = driver->make_queue(driver->device);
+  EXPECT_OK(driver->submit({}, {{late, 1}}, {{between, 1}}, middle));
+  for (size_t i = 0; i < queues.size(); ++i) EXPECT_OK(driver->submit({}, {{between, 1}}, {{done[i], 1}}, queues[i]));
+  std::thread lets([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    held.may_go = true;
+  });
+  for (heddle_timeline_t* timeline : done) {
+    Result waited = driver->wait(timeline, 1);
+    EXPECT_TRUE(waited.ok()) << waited.message();
+  }
+  lets.join();
+  for (size_t i = 0; i < queues.size(); ++i) {
+    EXPECT_OK(driver->device_api->queue_destroy(queues[i]));
+    driver->timeline_api->destroy(done[i]);
+  }
+  EXPECT_OK(driver->device_api->queue_destroy(middle));
+  for (heddle_timeline_t* timeline : {told, late, between}) driver->timeline_api->destroy(timeline);
+}
+
 // Nobody would learn that work is over.
 TEST_F(StreamDriver, ADeviceThatCannotWriteAWordIsLost) {
   open(4, 1, 2);

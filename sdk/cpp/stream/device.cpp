@@ -155,16 +155,20 @@ heddle_status_t* Device::failed(Result result, const char* what) noexcept {
 }
 
 bool Device::poll() noexcept {
-  bool any = false;
+  bool any = false, moved = true, must_wait = true;
   std::unique_lock<std::mutex> lock(queues_mutex);
-  for (size_t i = 0; i < queues.size(); ++i) {
-    Queue* queue = queues[i];
-    if (!queue->has_news()) continue;
-    queue->pin();  // delays its destruction
-    lock.unlock();
-    any |= queue->retire();
-    queue->unpin();
-    lock.lock();
+  while (moved && must_wait) {  // again for those that waited for another one
+    moved = must_wait = false;
+    for (size_t i = 0; i < queues.size(); ++i) {
+      Queue* queue = queues[i];
+      if (!queue->has_news()) continue;
+      queue->pin();  // delays its destruction
+      lock.unlock();
+      moved |= queue->retire(&must_wait);
+      queue->unpin();
+      lock.lock();
+    }
+    any |= moved;
   }
   return any;
 }

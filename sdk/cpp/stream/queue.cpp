@@ -76,7 +76,7 @@ Queue::~Queue() {
     return;
   }
   for (uint64_t turn = 0; unfinished_.load(std::memory_order_acquire) != 0 || jobs_.load(std::memory_order_acquire) != 0; ++turn) {
-    retire();
+    device_->poll();
     if (turn > 1000) {
       if (turn % 64 == 0) device_->check();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -155,7 +155,8 @@ heddle_status_t* Queue::submit_checked(Submission* submission, const heddle_sync
                   [&](const heddle_point_t& point) { return Timeline::from(point.timeline)->device() != device_; })) {
     submission->watches.add(device_);
   }
-  if (has_news()) retire();  // bounds the submissions in flight to those that the device has not finished
+  bool ignored = false;
+  if (has_news()) retire(&ignored);  // bounds the submissions in flight to those that the device has not finished
   unfinished_.fetch_add(1, std::memory_order_acq_rel);
   *out_counted = true;
   if (issue(submission) == Issue::kHeld) [[unlikely]] {
@@ -288,7 +289,10 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
   return Issue::kDone;
 }
 
-bool Queue::retire() noexcept {
+bool Queue::retire(bool* out_must_wait) noexcept {
+  // Other devices' work is retired from here, so that the submission keeps them alive; theirs may again depend on others.
+  constexpr int kMostDevices = 3;
+  thread_local int devices = 0;
   if (retiring_.exchange(true, std::memory_order_acq_rel)) return false;
   bool any = false, has_polled = false;
   for (;;) {
@@ -311,11 +315,14 @@ bool Queue::retire() noexcept {
         }
       }
     }
-    if (first && !has_polled) {
+    if (first && first != device_ && !has_polled && devices < kMostDevices) {
+      ++devices;
       any |= first->poll();
+      --devices;
       has_polled = true;
       continue;
     }
+    *out_must_wait |= first == device_;
     if (!submission) break;
     finish(submission);
     any = true;

@@ -81,8 +81,8 @@ class Queue {
            (device_->is_lost() && unfinished_.load(std::memory_order_acquire) != 0);
   }
   // Advances or fails the signals of completed work; true if there was any. Work that waited for a point of another queue comes after that queue's, so
-  // that it gets the failure of the point.
-  bool retire() noexcept;
+  // that it gets the failure of the point: where that is of this device, this returns, and *out_must_wait is set.
+  bool retire(bool* out_must_wait) noexcept;
   // Adds the kernels of the submission that is running on the stream, for the text of a fault; none if it waits for another queue.
   void list_suspects(std::vector<Suspect>* out);
   // Counts work of the device's thread for jobs that was enqueued on this queue.
