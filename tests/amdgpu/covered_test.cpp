@@ -19,7 +19,8 @@ class Covered : public testing::Environment {
       for (const std::string& name : covered_instructions()) file << name << "\n";
     }
     if (testing::GTEST_FLAG(filter) != "*") return;  // only some tests ran
-    for (const char* name : covered_names) EXPECT_TRUE(covered_instructions().contains(name)) << name << " is not executed by any test";
+    for (const std::string& name : covered_names())
+      EXPECT_TRUE(covered_instructions().contains(name)) << name << " is not executed by any test";
   }
 };
 const testing::Environment* const kCovered = testing::AddGlobalTestEnvironment(new Covered);

@@ -50,12 +50,17 @@ class Single {
     image_ = std::move(bytes);
     if (instructions_ != nullptr) earlier_.push_back(std::move(instructions_));
     instructions_ = make_instructions(processor_, wave_.size, image_);
+    is_recorded_ = false;
   }
   void again() {
     for (wave_.pc = 0; wave_.pc < image_.size();) {
       const Instruction& i = instructions_->at(wave_.pc);
       step(wave_, i);
+      if (is_recorded_) continue;
+      covered_instructions().insert(i.mnemonic);
+      if (i.second) covered_instructions().insert(i.second->mnemonic);
     }
+    is_recorded_ = true;
   }
   Wave& wave() { return wave_; }
   Machine& machine() { return machine_; }
@@ -73,6 +78,7 @@ class Single {
   Wave wave_{};
   std::vector<std::byte> image_;
   std::unique_ptr<Instructions> instructions_;
+  bool is_recorded_ = false;                            // its instructions, in covered_instructions()
   std::vector<std::unique_ptr<Instructions>> earlier_;  // whose memory operations may be on their way
 };
 

@@ -66,7 +66,7 @@ void check_assembly(const CompiledKernel& kernel) {
 
 // EXPECTs that tests of the interpreter execute every instruction of the kernel.
 void check_coverage(const CompiledKernel& kernel) {
-  static const std::set<std::string> covered(std::begin(amdgpu::covered_names), std::end(amdgpu::covered_names));
+  static const std::set<std::string> covered = amdgpu::covered_names();
   std::set<std::string> missing;
   for (const amdgpu::Line& line : amdgpu::CodeObject::load(std::as_bytes(std::span(kernel.code)))->listing("kernel")) {
     for (const std::string& name : amdgpu::mnemonics_of(line.text)) {
@@ -149,7 +149,7 @@ bool has_amdgpu_interpreter() {
 }
 
 std::string run_workgroups(const CompiledKernel& kernel, llvm::ArrayRef<llvm::MutableArrayRef<char>> bindings, size_t results,
-                           llvm::ArrayRef<uint64_t> workgroups, uint64_t* instructions) {
+                           llvm::ArrayRef<uint64_t> workgroups) {
   auto code = amdgpu::CodeObject::load(std::as_bytes(std::span(kernel.code)));
   const amdgpu::Kernel* entry = code->kernel("kernel");
   if (!entry) return "there is no kernel";
@@ -166,9 +166,7 @@ std::string run_workgroups(const CompiledKernel& kernel, llvm::ArrayRef<llvm::Mu
   dispatch.only = std::span(workgroups.data(), workgroups.size());
   amdgpu::Options options;
   options.max_instructions = UINT64_MAX;
-  const amdgpu::Outcome outcome = amdgpu::run(*code, *entry, dispatch, memory, options);
-  if (instructions) *instructions = outcome.statistics.instructions;
-  return outcome.fault;
+  return amdgpu::run(*code, *entry, dispatch, memory, options).fault;
 }
 
 #else
@@ -177,8 +175,7 @@ bool has_amdgpu_interpreter() {
   return false;
 }
 
-std::string run_workgroups(const CompiledKernel&, llvm::ArrayRef<llvm::MutableArrayRef<char>>, size_t, llvm::ArrayRef<uint64_t>,
-                           uint64_t*) {
+std::string run_workgroups(const CompiledKernel&, llvm::ArrayRef<llvm::MutableArrayRef<char>>, size_t, llvm::ArrayRef<uint64_t>) {
   return "";
 }
 
