@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.param_io/1: reads file extents directly into buffers and back. Every extent is divided into chunks; the device's workers read them with
-// pread, several in flight, so that nothing is staged unless reads bypass the page cache. Bytes that are read to where they are mapped are only made present.
+// pread, several in flight, so that nothing is staged unless reads bypass the page cache. Bytes that are read to where they are mapped are only made
+// present.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // See cpu/steady_files.h. While a lease is held, open(2) for writing and truncate(2) of other processes and threads wait, for up to
-// /proc/sys/fs/lease-break-time seconds, and the kernel sends a signal to the thread that is named here: it waits for no other signal, so that no handler
-// of the application runs.
+// /proc/sys/fs/lease-break-time seconds, and the kernel sends a signal to the thread that is named here. It takes the signal by waiting for it, so no
+// handler of the application runs.
 #include "cpu/steady_files.h"
 
 #include <fcntl.h>
@@ -159,6 +159,7 @@ void SteadyFiles::unmap(Mapping* mapping) noexcept {
 // Replaces the file's pages by copies at the same addresses, piece by piece, and lets the writer go on. Kernels may read them meanwhile.
 void SteadyFiles::copy(Mapping& mapping) noexcept {
   uint64_t done = 0;
+  errno = 0;
   const uint64_t whole = (mapping.bytes + kPage - 1) / kPage * kPage, room_bytes = whole + kHugePage;
   void* const room = mmap(nullptr, room_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room != MAP_FAILED) {
@@ -184,21 +185,20 @@ void SteadyFiles::copy(Mapping& mapping) noexcept {
     munmap(fresh + done, static_cast<char*>(room) + room_bytes - (fresh + done));
     if (fresh != room) munmap(room, static_cast<size_t>(fresh - static_cast<char*>(room)));
   }
-  const bool is_whole = done >= mapping.bytes;
   const int error = errno;
-  char text[200];
-  const int size =
-      is_whole ? std::snprintf(text, sizeof text, "cpu: a file of parameters is written to: its %llu bytes were copied before",
-                               sdk::number(mapping.bytes))
-               : std::snprintf(text, sizeof text,
-                               "cpu: a file of parameters is written to, and copying them before failed at %llu of %llu bytes: error %d; "
-                               "values change, and truncation ends the process",
-                               sdk::number(done), sdk::number(mapping.bytes), error);
-  host_->log(host_->self, is_whole ? HEDDLE_LOG_INFO : HEDDLE_LOG_ERROR, sdk::string_of("steady_files.cpp"), __LINE__,
-             {text, static_cast<uint64_t>(size)});
+  char path[40], name[300], text[600];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", mapping.descriptor);
+  const ssize_t length = readlink(path, name, sizeof name);
   fcntl(mapping.descriptor, F_SETLEASE, F_UNLCK);
   close(mapping.descriptor);
   mapping.descriptor = -1;
+  const bool is_whole = done >= mapping.bytes;
+  const int size = std::snprintf(
+      text, sizeof text, "cpu: somebody writes to '%.*s', which is mapped; %llu of %llu bytes were copied before%s (error %d)",
+      static_cast<int>(std::max<ssize_t>(length, 0)), name, sdk::number(std::min(done, mapping.bytes)), sdk::number(mapping.bytes),
+      is_whole ? "" : ": the others change, and truncation ends the process", is_whole ? 0 : error);
+  host_->log(host_->self, is_whole ? HEDDLE_LOG_INFO : HEDDLE_LOG_ERROR, sdk::string_of("steady_files.cpp"), __LINE__,
+             {text, static_cast<uint64_t>(size)});
 }
 
 bool SteadyFiles::fill(const Mapping& mapping, int descriptor, uint64_t offset, uint64_t length, char* to) noexcept {

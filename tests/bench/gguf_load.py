@@ -36,6 +36,7 @@ import heddle_ctypes
 COLUMNS, TENSORS = 4096, 16
 TILE_ROWS = 1024  # rows of a tensor repeat the first ones
 GGUF_TYPES = {"Q8_0": (8, 32, 34), "Q4_K": (12, 256, 144)}  # number, elements and bytes of a block
+clock = time.perf_counter  # --cpu-time: time.process_time
 heddle_ctypes.DTYPES.setdefault(0x100D, np.dtype(np.uint16))  # bf16, where ml_dtypes is not installed
 WIDTHS = {"f32": 4, "f16": 2, "bf16": 2}
 
@@ -139,9 +140,9 @@ def read_alone(path, threads, piece=1 << 20):
 
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda _: time.sleep(0.01), range(threads)))  # starts them
-        started = time.perf_counter()
+        started = clock()
         list(pool.map(part, range(threads)))
-        elapsed = time.perf_counter() - started
+        elapsed = clock() - started
     os.close(descriptor)
     return elapsed
 
@@ -160,9 +161,9 @@ def read_and_keep(path, threads, huge, piece=4 << 20):
 
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda _: time.sleep(0.01), range(threads)))  # starts them
-        started = time.perf_counter()
+        started = clock()
         list(pool.map(part, range(threads)))
-        elapsed = time.perf_counter() - started
+        elapsed = clock() - started
     os.close(descriptor)
     return elapsed
 
@@ -185,11 +186,11 @@ def copy_alone(size):
         return None
     there.copy_(pinned)
     torch.cuda.synchronize()
-    started = time.perf_counter()
+    started = clock()
     for _ in range(size >> 24):
         there.copy_(pinned, non_blocking=True)
     torch.cuda.synchronize()
-    return time.perf_counter() - started
+    return clock() - started
 
 
 def check(instance, name, content, rows, dtype):
@@ -228,8 +229,12 @@ def main():
     parser.add_argument("--batch", type=int, default=1, help="rows that are multiplied")
     parser.add_argument("--kept", action="store_true", help="the module reads blocks as the file has them; the type is f32")
     parser.add_argument("--method", default="", help="param_io.method, such as buffered or mmap,buffered")
+    parser.add_argument("--cpu-time", action="store_true", help="of all threads of the process instead of the elapsed time, which other work changes")
     parser.add_argument("--mmap", action="store_true", help="--method mmap,buffered")
     options = parser.parse_args()
+    if options.cpu_time:
+        global clock
+        clock = time.process_time
     if options.kept or options.use == "products":
         options.type = "f32"
     method = "mmap,buffered" if options.mmap else options.method
@@ -254,7 +259,8 @@ def main():
             return runtime.open(folder / "model.heddle")
 
         print(f"{options.device}: {TENSORS} weights {options.type}[{rows},{COLUMNS}], {TENSORS * rows * COLUMNS * WIDTHS[options.type] / 1e9:.2f} GB; "
-              f"{options.threads} threads read; {'cold' if options.cold else 'cached'}; method {method or 'by default'}; medians of {options.rounds} rounds, ms")
+              f"{options.threads} threads read; {'cold' if options.cold else 'cached'}; method {method or 'by default'}; "
+              f"medians of the {'CPU' if options.cpu_time else 'elapsed'} times of {options.rounds} rounds, ms")
         print("| file | GB | read | kept | kept, huge | copy | first | load | load / read | load / kept, huge | load / max(read, copy) | first call | call | "
               "ready |\n| --- |" + " ---: |" * 13)
         for name in options.formats.split(","):
@@ -271,9 +277,9 @@ def main():
 
             def load():
                 ready()
-                started = time.perf_counter()
+                started = clock()
                 instance = module.instance(options.device, [path])
-                return time.perf_counter() - started, instance
+                return clock() - started, instance
 
             first, instance = load()
             if options.use == "products":
@@ -292,12 +298,12 @@ def main():
                 elapsed, instance = load()
                 loads.append(elapsed)
                 for of_calls in (first_calls, calls):
-                    started = time.perf_counter()
+                    started = clock()
                     if of_calls is first_calls:
                         call, _ = instance.function().prepare(argument)  # and calls
                     else:
                         call()
-                    of_calls.append(time.perf_counter() - started)
+                    of_calls.append(clock() - started)
                 del call, instance
                 copies.append(copy_alone(path.stat().st_size) if "cuda" in options.device else None)
             read, kept, huge, loaded, first_call, call = map(statistics.median, (reads, kepts, huges, loads, first_calls, calls))
