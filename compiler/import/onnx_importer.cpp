@@ -122,9 +122,11 @@ void check_made(Node& node, Block* block, Operation* before) {
       if (std::string cause = refuse_extents(Node::extents_of(result)); !cause.empty()) node.fail(cause);
     }
     if (llvm::isa<tx::MatmulOp, tx::ConvOp, tx::ConcatOp, tx::PadOp, tx::BatchNormOp>(op)) {
+      const Type own = Node::type_of(op->getResult(0)).getElementType();
       for (Value operand : op->getOperands()) {
-        if (Node::type_of(operand).getElementType() != Node::type_of(op->getResult(0)).getElementType())
-          node.refuse_inputs("element types of the inputs differ");
+        const Type given = Node::type_of(operand).getElementType();
+        const bool is_byte_to_sum = llvm::isa<tx::MatmulOp>(op) && given.isInteger(8) && own.isSignlessInteger(32);
+        if (given != own && !is_byte_to_sum) node.refuse_inputs("element types of the inputs differ");
       }
     }
     if (failed(verify(op))) node.refuse_inputs("its inputs do not fit: " + said);

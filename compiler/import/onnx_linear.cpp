@@ -39,7 +39,22 @@ void gemm(Node& node) {
   node.set_result(result);
 }
 
-void matmul(Node& node) {
+// Operands and result of a matmul with ranks of at least 2, whose batch dimensions are broadcast.
+struct Matrices {
+  Value a, b;
+  Extents extents;  // of the product
+  bool vector_a, vector_b;
+
+  // The product, or what is added to it, with the extents of the node's result.
+  Value result(Node& node, Value value) {
+    Extents own = extents;
+    if (vector_b) own.pop_back();
+    if (vector_a) own.erase(own.end() - (vector_b ? 1 : 2));
+    return vector_a || vector_b ? node.reshape(value, own) : value;
+  }
+};
+
+Matrices matrices_of(Node& node) {
   Value a = node.input(0), b = node.input(1);
   refuse_bools(node, a);
   AffineExpr one = node.builder.getAffineConstantExpr(1);
@@ -67,10 +82,63 @@ void matmul(Node& node) {
   extents.append({ae[ae.size() - 2], be.back()});
   a = node.broadcast(a, a_full);
   if (be.size() > 2) b = node.broadcast(b, b_full);
-  Value result = node.make<tx::MatmulOp>(node.tensor_type(extents, Node::type_of(a).getElementType()), a, b);
-  if (vector_b) extents.pop_back();
-  if (vector_a) extents.erase(extents.end() - (vector_b ? 1 : 2));
-  node.set_result(vector_a || vector_b ? node.reshape(result, extents) : result);
+  return {a, b, extents, vector_a, vector_b};
+}
+
+void matmul(Node& node) {
+  Matrices m = matrices_of(node);
+  node.set_result(m.result(node, node.make<tx::MatmulOp>(node.tensor_type(m.extents, Node::type_of(m.a).getElementType()), m.a, m.b)));
+}
+
+// A zero point of MatMulInteger, in i32: one, or one for each row of A or column of B, with an extent of 1 along the depth. Null if it is absent or known to
+// be 0.
+Value zero_point(Node& node, int index, bool is_of_rows) {
+  if (!node.has_input(index)) return {};
+  Value zero = node.input(index);
+  if (Node::type_of(zero).getElementType() != Node::type_of(node.input(index - 2)).getElementType())
+    node.refuse_inputs("the element types of a matrix and its zero point differ");
+  if (DenseElementsAttr known = known_elements(zero); known && known.isSplat() && known.getSplatValue<APInt>().isZero()) return {};
+  zero = node.converted(zero, node.builder.getI32Type());
+  Extents extents = Node::extents_of(zero);
+  AffineExpr one = node.builder.getAffineConstantExpr(1);
+  if (llvm::all_of(extents, [&](AffineExpr extent) { return extent == one; })) return node.reshape(zero, {});
+  if (is_of_rows && extents.size() == 1) extents.push_back(one);
+  if (extents.size() > 1 && extents[extents.size() - (is_of_rows ? 1 : 2)] != one)
+    node.refuse_inputs(std::string("a zero point is not one number, nor one for each ") + (is_of_rows ? "row of A" : "column of B"));
+  return node.reshape(zero, extents);
+}
+
+// (A - a_zero) (B - b_zero) = A B - a_zero (sums of B's columns) - (sums of the rows of A - a_zero) b_zero, so that bytes are multiplied with bytes.
+void matmul_integer(Node& node) {
+  auto is_byte = [](Value value) { return Node::type_of(value).getElementType().isInteger(8); };
+  if (!is_byte(node.input(0)) || !is_byte(node.input(1))) node.refuse_inputs("A and B need elements of 8 bits");
+  Matrices m = matrices_of(node);
+  const Type i32 = node.builder.getI32Type();
+  RankedTensorType type = node.tensor_type(m.extents, i32);
+  Value result = node.make<tx::MatmulOp>(type, m.a, m.b);
+  Value a_zero = zero_point(node, 2, /*is_of_rows=*/true), b_zero = zero_point(node, 3, /*is_of_rows=*/false);
+  auto subtract = [&](Value from, Value value) {
+    return node.make<tx::SubOp>(Node::type_of(from), from, node.broadcast(value, Node::extents_of(from)));
+  };
+  // Over the depth, which is the last dimension of A, and the one before the last of B.
+  auto sums = [&](Value value, size_t from_end) {
+    Extents extents = Node::extents_of(value);
+    const auto depth = static_cast<int64_t>(extents.size() - from_end);
+    Extents kept = extents;
+    kept[static_cast<size_t>(depth)] = node.builder.getAffineConstantExpr(1);
+    extents.erase(extents.begin() + depth);
+    return node.reshape(node.make<tx::ReduceOp>(node.tensor_type(extents, i32), tx::ReduceKind::sum, value, ArrayRef<int64_t>{depth}),
+                        kept);
+  };
+  auto subtract_product = [&](Value column, Value row) {
+    result = subtract(result, node.make<tx::MulOp>(type, node.broadcast(column, m.extents), node.broadcast(row, m.extents)));
+  };
+  if (a_zero) subtract_product(a_zero, sums(node.converted(m.b, i32), 2));
+  if (b_zero) {
+    Value a = node.converted(m.a, i32);
+    subtract_product(sums(a_zero ? subtract(a, a_zero) : a, 1), b_zero);
+  }
+  node.set_result(m.result(node, result));
 }
 
 // From opset 13 on over one axis; before, over all dimensions from the axis on.
@@ -210,6 +278,7 @@ const Table& linear_operators() {
       {"CumSum", cumsum},
       {"LogSoftmax", softmax},
       {"MatMul", matmul},
+      {"MatMulInteger", matmul_integer},
       {"ReduceL1", reduce_composed},
       {"ReduceL2", reduce_composed},
       {"ReduceLogSum", reduce_composed},

@@ -16,13 +16,6 @@ import transformer_layer_test as layers
 
 STAND_IN = heddle_path().parents[1] / "tests/level_zero/libheddle_test_level_zero.so" if heddle_path() else None
 HIP = STAND_IN.parents[1] / "hip" / "hip_6" if STAND_IN else None
-# Integers of 8 bits with and without a sign, a depth that is no multiple of 4, sums of 32 bits.
-BYTES = """
-func.func @main(%a: tensor<33x70xi8>, %b: tensor<70x40xui8>) -> tensor<33x40xi32> {
-  %0 = tx.matmul %a, %b : tensor<33x70xi8>, tensor<70x40xui8> -> tensor<33x40xi32>
-  return %0 : tensor<33x40xi32>
-}
-"""
 DEVICES = """
 version = 1
 [plugins.probe]
@@ -66,8 +59,19 @@ class LevelZero(HeddleTestCase):
                 self.assert_close(got, expected, 1e-3, atol)
 
     def test_products_of_bytes(self):
-        model, code = self.folder / "bytes.mlir", self.folder / "code"
-        model.write_text(BYTES, encoding="utf-8")
+        """With and without a sign, a depth that is no multiple of 4, zero points; exactly."""
+        model, code = self.folder / "bytes.onnx", self.folder / "code"
+        generator = np.random.default_rng(6)
+        a, b = generator.integers(0, 256, (33, 70), np.uint8), generator.integers(-128, 128, (70, 40), np.int8)
+        a[0], b[:, 0] = 255, -128
+        a_zero, b_zero = np.array(117, np.uint8), generator.integers(-128, 128, 40, np.int8)
+        graph = onnx.helper.make_graph(
+            [onnx.helper.make_node("MatMulInteger", ["a", "b", "a_zero", "b_zero"], ["y"])], "bytes",
+            [onnx.helper.make_tensor_value_info("a", onnx.TensorProto.UINT8, ["n", 70]), onnx.helper.make_tensor_value_info("b", onnx.TensorProto.INT8, [70, 40])],
+            [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, ["n", 40])],
+            [onnx.numpy_helper.from_array(array, name) for name, array in (("a_zero", a_zero), ("b_zero", b_zero))])
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), model)
+        expected = (a.astype(np.int32) - a_zero) @ (b.astype(np.int32) - b_zero)
         module = self.compile(model, "--target", "cpu,level_zero", "--dump-code", code)
         images = sorted(code.glob("*.spirv"))
         self.assertEqual([image.name.split(".", 1)[1] for image in images],
@@ -75,17 +79,14 @@ class LevelZero(HeddleTestCase):
         for image, where in zip(images, ("opencl1.2", "opencl1.2", "spv1.3", "spv1.3")):
             subprocess.run(["spirv-val", "--target-env", where, str(image)], check=True)
             self.assertEqual(b"SPV_KHR_integer_dot_product" in image.read_bytes(), "dp4a" in image.name, image.name)
-        generator = np.random.default_rng(6)
-        a, b = generator.integers(-128, 128, (33, 70), np.int8), generator.integers(0, 256, (70, 40), np.uint8)
-        a[0], b[:, 0] = -128, 255
         for name, array in (("a", a), ("b", b)):
             np.save(self.folder / f"{name}.npy", array)
         for dots, level in (("1", "spv1.0-dp4a"), ("0", "spv1.0")):
             with self.subTest(dots=dots):
                 environment = settings(HEDDLE_ZE_DP4A=dots)
-                self.succeed("run", module, "--device", "level_zero:0", "--input", f"input0=@{self.folder}/a.npy", "--input", f"input1=@{self.folder}/b.npy",
+                self.succeed("run", module, "--device", "level_zero:0", "--input", f"a=@{self.folder}/a.npy", "--input", f"b=@{self.folder}/b.npy",
                              "--output", f"@{self.folder}/y.npy", extra_environment=environment)
-                np.testing.assert_array_equal(np.load(self.folder / "y.npy"), a.astype(np.int32) @ b.astype(np.int32))
+                np.testing.assert_array_equal(np.load(self.folder / "y.npy"), expected)
                 route = self.succeed("explain", "--route", "--device", "level_zero:0", module, extra_environment=environment).stdout
                 self.assertRegex(route, rf"spirv/1 {level}(?!-)")
 

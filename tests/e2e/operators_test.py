@@ -7,6 +7,7 @@ The networks' own shapes are friendly (multiples of 8, square, batch 1); these a
 import json
 
 import numpy as np
+import onnx
 import onnxruntime
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
@@ -256,6 +257,47 @@ class Operators(HeddleTestCase):
         expected = session.run(None, {"x": image})[0]
         self.assertGreater(len(np.unique(expected)), 50)
         self.assert_close(self.run_module(self.compile(model), "x", image), expected, 0, 0)
+
+    def test_matmul_integer(self):
+        """Exactly, with signs on either side or none, zero points of each kind, known and not, and ranks from 1 to 4."""
+        generator = np.random.default_rng(12)
+
+        def integers(kind, shape):
+            info = np.iinfo(kind)
+            return generator.integers(info.min, info.max + 1, shape, kind)
+
+        cases = (
+            (np.uint8, (9, 37), np.int8, (37, 12), (), (12,)), (np.int8, (2, 9, 37), np.uint8, (37, 12), (9,), ()),
+            (np.int8, (9, 37), np.int8, (37, 12), None, None), (np.uint8, (3, 1, 4, 10), np.uint8, (2, 10, 8), (3, 1, 4, 1), (2, 1, 8)),
+            (np.uint8, (10,), np.int8, (10, 8), (1,), (8,)), (np.uint8, (5, 10), np.int8, (10,), (5,), (1,)),
+        )
+        for left, left_shape, right, right_shape, left_zero, right_zero in cases:
+            for stored in (False, True):
+                with self.subTest(left=left, right=right, shapes=(left_shape, right_shape), zeros=(left_zero, right_zero), stored=stored):
+                    arrays = {"a": integers(left, left_shape), "b": integers(right, right_shape)}
+                    if left_zero is not None:
+                        arrays["az"] = integers(left, left_zero)
+                    if right_zero is not None:
+                        arrays["bz"] = integers(right, right_zero)
+                    wide = {name: np.asarray(array).astype(np.int64) for name, array in arrays.items()}
+                    row_zero = wide.get("az", 0)
+                    if left_zero and len(left_zero) == 1:
+                        row_zero = row_zero[:, None] if left_zero[0] > 1 else row_zero
+                    expected = np.matmul(wide["a"] - row_zero, wide["b"] - wide.get("bz", 0)).astype(np.int32)
+                    inputs = [name for name in arrays if name == "a" or not stored]
+                    graph = helper.make_graph(
+                        [helper.make_node("MatMulInteger", ["a", "b", "az" if "az" in arrays else "", "bz" if "bz" in arrays else ""], ["y"])], "product",
+                        [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(arrays[name].dtype), arrays[name].shape) for name in inputs],
+                        [helper.make_tensor_value_info("y", TensorProto.INT32, expected.shape)],
+                        [numpy_helper.from_array(np.asarray(arrays[name]), name) for name in arrays if name not in inputs])
+                    model = self.folder / "product.onnx"
+                    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), model)
+                    module = self.compile(model)
+                    for name in inputs:
+                        np.save(self.folder / f"{name}.npy", arrays[name])
+                    self.succeed("run", module, *(part for name in inputs for part in ("--input", f"{name}=@{self.folder}/{name}.npy")),
+                                 "--output", f"@{self.folder}/y.npy")
+                    np.testing.assert_array_equal(np.load(self.folder / "y.npy"), expected)
 
     def check_many(self, nodes, shape):
         """A model of 300 inputs, more than a kernel has bindings for: cut into kernels that have enough, with a note of where."""
