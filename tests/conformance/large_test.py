@@ -25,8 +25,8 @@ class Large(unittest.TestCase):
     def test_the_cpu_driver(self):
         self.passes(kit.BUILD / "lib/heddle/plugins.d/heddle.cpu.toml")
 
-    def test_the_fake_gpu(self):
-        self.passes(kit.BUILD / "tests/plugins.d/test.fake_gpu.toml")
+    def test_the_stream_driver_on_the_host(self):
+        self.passes(kit.BUILD / "tests/plugins.d/test.streams.toml")
 
 
 if __name__ == "__main__":

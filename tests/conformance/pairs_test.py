@@ -7,7 +7,7 @@ import unittest
 import kit
 
 MANIFESTS = sorted([*(kit.BUILD / "lib/heddle/plugins.d").glob("*.toml"), *(kit.BUILD / "tests/template").glob("*/*/*.toml"),
-                    kit.BUILD / "tests/plugins.d/test.fake_gpu.toml", kit.BUILD / "tests/library/plugins.d/test.library.toml"])
+                    kit.BUILD / "tests/plugins.d/test.streams.toml", kit.BUILD / "tests/library/plugins.d/test.library.toml"])
 # Work as the first of a pair where they have a device: a job of tests/gpu. Elsewhere they are loaded and asked, and have none.
 NEEDS_A_DEVICE = {"heddle.cuda", "heddle.hip", "heddle.level_zero"}
 

@@ -12,6 +12,7 @@ import kit
 
 PLUGINS = kit.BUILD / "lib" / "heddle" / "plugins.d"
 TEMPLATES = kit.BUILD / "tests" / "template"
+STREAMS = kit.BUILD / "tests" / "plugins.d" / "test.streams.toml"
 
 # What a case may find absent in any plugin.
 ANYWHERE = {
@@ -59,26 +60,20 @@ class Plugins(unittest.TestCase):
         self.conforms(PLUGINS / "heddle.cpu.toml", "--option", "device_count=2", "--filter", "transfer.,device.,timeline.", least=30)
 
     def test_blocks(self):
-        _, cases = kit.run(kit.BUILD / "tests/plugins.d/test.fake_gpu.toml", "--filter", "blocks.")
+        _, cases = kit.run(STREAMS, "--filter", "blocks.")
         self.assertEqual({name: case["outcome"] for name, case in cases.items()}, dict.fromkeys(("blocks.values", "blocks.order", "blocks.refused"), "passed"))
 
-    def test_the_fake_gpu(self):
-        # With less memory it is there, below.
-        self.conforms(kit.BUILD / "tests/plugins.d/test.fake_gpu.toml", "--option", "loss_code=4242", absent={"buffer.exhaustion": "more than 4 GiB"})
-
-    def test_the_fake_gpu_that_is_small_and_late(self):
-        self.conforms(kit.BUILD / "tests/plugins.d/test.fake_gpu.toml", "--option", "memory=64MiB", "--option", "latency_us=2000", "--option",
-                      "device_count=3", "--option", "aligned=true", "--seed", "5",
-                      absent={"transfer.beyond_4_gib": "less than 4 GiB", "param_io.bounded_staging": "too small",
-                              "failure.device_lost": "loses this device"})
-
     def test_the_stream_driver_on_the_host(self):
-        streams = kit.BUILD / "tests/streams.d/test.streams.toml"
-        self.conforms(streams, absent={"buffer.exhaustion": "more than 4 GiB", "failure.kernel": "have no 'fail'"})
-        # With other delays and orders, several devices, less memory, and without graphs.
-        self.conforms(streams, "--option", "seed=2", "--option", "memory=2GiB", "--option", "latency_us=2000", "--option", "device_count=3",
-                      "--option", "graphs=false", "--seed", "5",
-                      absent={**NO_RECORDING, "transfer.beyond_4_gib": "less than 4 GiB", "failure.kernel": "have no 'fail'"})
+        self.conforms(STREAMS, absent={"buffer.exhaustion": "more than 4 GiB"})
+        self.conforms(STREAMS, "--option", "memory=64MiB", "--filter", "buffer.,failure.,dispatch.,recording.", least=30)
+
+    def test_the_stream_driver_that_is_late(self):
+        self.conforms(STREAMS, "--option", "seed=2", "--option", "memory=2GiB", "--option", "latency_us=2000", "--option", "device_count=3", "--option",
+                      "aligned=true", "--option", "own_contexts=true", "--seed", "5", absent={"transfer.beyond_4_gib": "less than 4 GiB"})
+
+    def test_the_stream_driver_without_graphs_on_one_stream_a_queue(self):
+        self.conforms(STREAMS, "--option", "seed=3", "--option", "memory=2GiB", "--option", "graphs=false", "--option", "waits_by_event=true", "--option",
+                      "spread=1", absent={**NO_RECORDING, "transfer.beyond_4_gib": "less than 4 GiB"})
 
     def test_the_level_zero_driver_on_a_stand_in(self):
         stand_in = kit.BUILD / "tests/level_zero/libheddle_test_level_zero.so"

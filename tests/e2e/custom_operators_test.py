@@ -157,13 +157,13 @@ class CustomOperators(HeddleTestCase):
                  helper.make_node("Neg", ["b"], ["y"])]
         path = save(self.folder / "m.onnx", nodes, [("x", [2, 3])], [("y", TensorProto.FLOAT, [2, 3])])
         module = self.compile(path, "--operators", PLUGINS, "--place", "op:Scale=@host")
-        fakes = BUILD / "tests" / "plugins.d"
+        drivers = BUILD / "tests" / "plugins.d"
         x = np.array([[1, -4, 9], [16, -25, 36]], np.float32)
-        on = ["--plugin-path", PLUGINS, "--plugin-path", fakes, "--device", "test.fake_gpu", "--device", "@host=cpu"]
+        on = ["--plugin-path", PLUGINS, "--plugin-path", drivers, "--device", "test.streams", "--device", "@host=cpu"]
         self.assert_close(self.run_module(module, "x", x, *on), -3 * np.maximum(x, 0), 1e-6, 0)
-        there = heddle("run", module, "--plugin-path", PLUGINS, "--plugin-path", fakes, "--device", "cpu", "--device", "@host=test.fake_gpu")
+        there = heddle("run", module, "--plugin-path", PLUGINS, "--plugin-path", drivers, "--device", "cpu", "--device", "@host=test.streams")
         self.assertEqual(there.code, 4, str(there))
-        self.assertIn("on device 'fake_gpu:0': its driver does not run operations of library plugins; bind the slot to another device", there.stderr)
+        self.assertIn("on device 'streams:0': its driver does not run operations of library plugins; bind the slot to another device", there.stderr)
 
     def test_the_plugins_list(self):
         told = json.loads(self.succeed("plugins", "--plugin-path", PLUGINS, "--format", "json").stdout)

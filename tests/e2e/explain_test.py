@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from heddle_command import CPU_AND_FAKE_GPU, DIGITS, FAKES, HeddleTestCase, heddle
+from heddle_command import CPU_AND_STREAMS, DIGITS, TEST_DRIVERS, HeddleTestCase, heddle
 
-DEVICES = CPU_AND_FAKE_GPU + 'allocator = { plugin = "heddle.track" }\n'
+DEVICES = CPU_AND_STREAMS + 'allocator = { plugin = "heddle.track" }\n'
 
 
 def mul_chain(path, rows="n", name="model", nodes=("first", "second"), graph_input="x"):
@@ -30,7 +30,7 @@ class ExplainCase(HeddleTestCase):
         super().setUp()
         self.config = self.folder / "heddle.toml"
         self.config.write_text(DEVICES)
-        self.flags = ["--config", self.config, "--plugin-path", FAKES]
+        self.flags = ["--config", self.config, "--plugin-path", TEST_DRIVERS]
 
     def explain(self, module, *flags):
         return json.loads(self.succeed("explain", module, "--format", "json", *flags).stdout)
@@ -193,7 +193,7 @@ class ParamModeTest(ExplainCase):
         for device, mode in [(device, mode) for device in ("one", "gpu") for mode in ("auto", "file", "direct", "preload", "mmap")]:
             with self.subTest(device=device, mode=mode):
                 result = heddle(*common, "--device", device, "--param-mode", mode, "--expect", f"@{y}")
-                if device == "gpu" and mode in ("direct", "mmap"):
+                if device == "gpu" and mode == "mmap":
                     self.assertEqual(result.code, 4, result)
                     self.assertIn(f'"{mode}": ', result.stderr)
                     self.assertIn("--param-mode file", result.stderr)

@@ -37,15 +37,15 @@ def heddle_path():
 
 
 # Where plugins for tests are, and the head of a configuration that has them and does not probe them in a child each time.
-FAKES = heddle_path().parents[1] / "tests" / "plugins.d" if heddle_path() else None
-CPU_AND_FAKE_GPU = """
+TEST_DRIVERS = heddle_path().parents[1] / "tests" / "plugins.d" if heddle_path() else None
+CPU_AND_STREAMS = """
 version = 1
 [plugins.probe]
 "heddle.cpu" = "in-process"
-"test.fake_gpu" = "in-process"
+"test.streams" = "in-process"
 [device.gpu]
-driver = "test.fake_gpu"
-select = { uuid = "fafafafa" }
+driver = "test.streams"
+select = { uuid = "e0000000" }
 [device.one]
 driver = "heddle.cpu"
 select = { ordinal = 0 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Modules with several slots: compiled with --place, run on several logical CPU devices and on the fake GPU, whose memory the host cannot
+"""Modules with several slots: compiled with --place, run on several logical CPU devices and on test.streams, whose memory the host cannot
 touch. Each is compared with ONNX Runtime and with the same model unplaced."""
 import json
 import os
@@ -12,12 +12,12 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from heddle_command import CPU_AND_FAKE_GPU, DIGITS, FAKES, HeddleTestCase
+from heddle_command import CPU_AND_STREAMS, DIGITS, TEST_DRIVERS, HeddleTestCase
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
 import heddle_ctypes  # noqa: E402
 
-DEVICES = CPU_AND_FAKE_GPU + """
+DEVICES = CPU_AND_STREAMS + """
 [device.two]
 driver = "heddle.cpu"
 select = { ordinal = 0 }
@@ -64,7 +64,7 @@ class SlotsCase(HeddleTestCase):
         super().setUp()
         self.config = self.folder / "heddle.toml"
         self.config.write_text(DEVICES)
-        self.flags = ["--config", self.config, "--plugin-path", FAKES]
+        self.flags = ["--config", self.config, "--plugin-path", TEST_DRIVERS]
 
     def save(self, nodes, inputs, outputs, constants=None, name="model"):
         graph = helper.make_graph(nodes, name, inputs, outputs,
@@ -189,7 +189,7 @@ class Threads(SlotsCase):
         if os.environ.get("HEDDLE_SANITIZE"):
             self.skipTest("SKIP: Python does not load a library that is built with a sanitizer")
         module = self.place(DIGITS, "conv2=@host", "pool2=@b")
-        runtime = heddle_ctypes.Runtime(DEVICES + f'[plugins]\npaths = ["{FAKES}"]\n')
+        runtime = heddle_ctypes.Runtime(DEVICES + f'[plugins]\npaths = ["{TEST_DRIVERS}"]\n')
         for devices in ({"": "one", "@host": "two", "@b": "three"}, {"": "gpu", "@host": "one", "@b": "one"}):
             function = runtime.open(module).instance(devices).function()
             self.assertEqual(call_from_threads(function, digits_cases(), in_flight=4, rounds=20), [])

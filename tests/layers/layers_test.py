@@ -301,16 +301,6 @@ class Conventions(unittest.TestCase):
         broken = [f.as_posix() for f in tree_files() if any(EMPTY_NAMES.search(p.split(".")[0]) for p in f.parts)]
         self.assertEqual(broken, [])
 
-    def test_drivers_share_no_six_lines(self):
-        """What two drivers say alike belongs to sdk/cpp. Blank lines do not count."""
-        found = {}
-        for driver in sorted(path for path in (SOURCE / "plugins").iterdir() if path.is_dir() and path.name != "allocators"):
-            for file in sorted(path for path in driver.rglob("*") if path.suffix in (".cpp", ".h")):
-                lines = [(number, line.strip()) for number, line in enumerate(file.read_text().splitlines(), 1) if line.strip()]
-                for i in range(len(lines) - 5):
-                    found.setdefault(tuple(line for _, line in lines[i : i + 6]), {})[driver.name] = f"{file.relative_to(SOURCE)}:{lines[i][0]}"
-        self.assertEqual([sorted(places.values()) for places in found.values() if len(places) > 1], [])
-
     def test_nothing_generated_lies_in_the_tree(self):
         broken = [f.as_posix() for f in tree_files() if GENERATED.search(f.name)]
         self.assertEqual(broken, [])

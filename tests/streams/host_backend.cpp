@@ -5,15 +5,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <deque>
-#include <mutex>
-#include <set>
 
 #include "cpu/image.h"
 #include "heddle/sdk/futex.h"
-#include "late_gpu.h"
+#include "host_stream.h"
+#include "host_work.h"
 
 namespace heddle::test {
 namespace {
@@ -37,156 +34,16 @@ using stream::Owner;
 using stream::Result;
 using stream::Stream;
 
-// A device's context, which all handles of the device in the process share.
-struct HostContext {
-  int ordinal = 0;
-  int uses = 0;  // under mutex_of_contexts
-  std::atomic<int> ended{kSuccess};
-  std::atomic<uint64_t> used_bytes{0};
-};
 std::mutex mutex_of_contexts;
-std::map<int, HostContext*>& contexts = *new std::map<int, HostContext*>;  // never destroyed (HD-L-02); under mutex_of_contexts
-thread_local Context current = nullptr;                                    // of this thread
+std::map<int, std::shared_ptr<HostContext>>& contexts =
+    *new std::map<int, std::shared_ptr<HostContext>>;  // never destroyed (HD-L-02); under the lock
+thread_local Context current = nullptr;                // of this thread
+thread_local uint32_t patches_left = 0;                // until one fails
 
-struct HostStream : LateStream {
-  HostStream(HostContext* its_context, uint64_t seed, uint64_t latency_us)
-      : LateStream(&its_context->ended, seed, latency_us), context(its_context) {}
-  HostContext* const context;
-  std::atomic<bool> is_captured{false};
-};
-
-struct HostEvent {
-  std::mutex mutex;
-  std::condition_variable changed;
-  uint64_t recorded = 0, passed = 0;
-  uint64_t time_ns = 0;
-  HostContext* context = nullptr;
-};
-
-struct HostFunction {
-  heddle_x86_64_kernel_t kernel = nullptr;
-  uint64_t workspace_bytes = 0;
-};
 struct HostModule {
   cpu::Image image;
   std::deque<HostFunction> functions;
 };
-
-// A kernel with its arguments, as of the launch.
-struct Kernel {
-  const HostFunction* function = nullptr;
-  uint32_t grid[3] = {};
-  std::vector<Address> bindings;
-  std::vector<int64_t> constants;
-
-  Kernel() = default;
-  explicit Kernel(const Launch& launch) : function(reinterpret_cast<const HostFunction*>(launch.entry.function)) {
-    const Entry& entry = launch.entry;
-    std::copy_n(launch.grid, 3, grid);
-    if (entry.plain) {
-      bindings.resize(entry.binding_count);
-      constants.resize(entry.constants_bytes / 8);
-      std::memcpy(bindings.data(), launch.arguments, bindings.size() * 8);
-      std::memcpy(constants.data(), launch.arguments + bindings.size() * 8, entry.constants_bytes);
-      return;
-    }
-    for (const stream::Argument& argument : entry.arguments) {
-      uint64_t value = 0;
-      std::memcpy(&value, launch.arguments + argument.at, argument.size_bytes);
-      if (argument.kind == HEDDLE_ARGUMENT_BINDING) {
-        bindings.push_back(value);
-      } else {
-        constants.push_back(static_cast<int64_t>(value));
-      }
-    }
-  }
-
-  Result run(std::mt19937_64& random) const {
-    std::vector<void*> pointers;
-    std::vector<uint64_t> lengths;
-    std::vector<std::shared_ptr<void>> keep;
-    for (Address address : bindings) {
-      GpuMemory::Block block;
-      uint64_t offset = 0;
-      if (address && !GpuMemory::all().find(address, 0, &block, &offset)) return kBadAddress;
-      keep.push_back(block.keeps_bytes);
-      pointers.push_back(address ? block.bytes + offset : nullptr);
-      lengths.push_back(address ? block.size - offset : 0);
-    }
-    const heddle_x86_64_dispatch_t record = {
-        pointers.data(), lengths.data(), constants.data(), {grid[0], grid[1], grid[2]}, static_cast<uint32_t>(pointers.size())};
-    const uint64_t workspace_bytes = (function->workspace_bytes + 63) / 64 * 64;
-    const std::unique_ptr<void, decltype(&std::free)> workspace(workspace_bytes ? std::aligned_alloc(64, workspace_bytes) : nullptr,
-                                                                &std::free);
-    // Parts of the grid in shuffled order.
-    const uint64_t workgroups = uint64_t{grid[0]} * grid[1] * grid[2], count = std::min<uint64_t>(workgroups, 13);
-    std::vector<uint64_t> order(count);
-    for (uint64_t i = 0; i < count; ++i) order[i] = i;
-    std::shuffle(order.begin(), order.end(), random);
-    for (uint64_t i : order) {
-      const uint64_t first = workgroups / count * i + std::min(i, workgroups % count);
-      const uint64_t last = first + workgroups / count + (i < workgroups % count ? 1 : 0);
-      if (function->kernel(&record, first, last, workspace.get()) != 0) return kKernelFailed;
-    }
-    return kSuccess;
-  }
-};
-
-// Where bytes that work accesses are; NULL if not all are inside one block. `keep` keeps them.
-char* bytes_at(Address address, uint64_t size, std::shared_ptr<void>* keep) {
-  GpuMemory::Block block;
-  uint64_t offset = 0;
-  if (!GpuMemory::all().find(address, size, &block, &offset)) return nullptr;
-  *keep = block.keeps_bytes;
-  return block.bytes + offset;
-}
-
-Result run_copy(const Copy2d& copy) {
-  std::shared_ptr<void> keep[2];
-  const char* from = bytes_at(copy.from, (copy.rows - 1) * copy.from_stride + copy.row_bytes, &keep[0]);
-  char* to = bytes_at(copy.to, (copy.rows - 1) * copy.to_stride + copy.row_bytes, &keep[1]);
-  if (!from || !to) return kBadAddress;
-  copy_rows(to, copy.to_stride, from, copy.from_stride, copy.row_bytes, copy.rows);
-  return kSuccess;
-}
-
-Result run_fill(const Fill& fill, uint64_t pitch) {
-  std::shared_ptr<void> keep;
-  char* to = bytes_at(fill.to, (fill.count - 1) * pitch + fill.unit, &keep);
-  if (!to) return kBadAddress;
-  fill_units(to, fill.count, fill.unit, fill.value, pitch);
-  return kSuccess;
-}
-
-struct HostNode {
-  enum class Kind { kEmpty, kKernel, kCopy, kFill } kind = Kind::kEmpty;
-  Kernel kernel;
-  Copy2d copy = {};
-  Fill fill = {};
-  std::vector<uintptr_t> before;  // numbers, counted from 1
-  bool is_enabled = true;
-
-  Result run(std::mt19937_64& random) const {
-    if (!is_enabled) return kSuccess;
-    switch (kind) {
-      case Kind::kKernel:
-        return kernel.run(random);
-      case Kind::kCopy:
-        return run_copy(copy);
-      case Kind::kFill:
-        return run_fill(fill, fill.unit);
-      default:
-        return kSuccess;
-    }
-  }
-};
-using HostGraph = std::vector<HostNode>;
-
-Result run_graph(const HostGraph& nodes, std::mt19937_64& random) {
-  return run_in_any_order(
-      nodes.size(), random, [&](size_t i) -> const std::vector<uintptr_t>& { return nodes[i].before; },
-      [&](size_t i) { return nodes[i].run(random); });
-}
 
 HostStream* host(Stream stream) {
   return reinterpret_cast<HostStream*>(stream);
@@ -213,29 +70,31 @@ class HostBackend : public stream::Backend {
     capabilities_.registers_host = settings.seed % 4 != 0;
     capabilities_.max_pitch = uint64_t{1} << 30;
     capabilities_.waits_follow_writes = settings.waits_by_event;
-    capabilities_.polls_words = settings.polls_words;
+    capabilities_.polls_words = settings.batch_us != 0;
+    capabilities_.copies_to_peers = settings.peer;
     capabilities_.out_of_memory = kNoMemory;
+    capabilities_.unsupported = kUnsupported;
   }
   ~HostBackend() override {
     if (!context_) return;
     std::lock_guard<std::mutex> lock(mutex_of_contexts);
     if (--context()->uses) return;
-    contexts.erase(ordinal_);
+    if (!settings_.own_contexts) contexts.erase(ordinal_);
     if (context()->used_bytes != 0) std::abort();  // memory that the driver has not given back
-    delete context();
   }
 
   Result start(uint64_t, const char** out_step) override {
     *out_step = "creating its context";
     std::lock_guard<std::mutex> lock(mutex_of_contexts);
-    HostContext*& known = contexts[ordinal_];
-    if (known && known->ended != kSuccess) return known->ended;
-    if (!known) {
-      known = new HostContext;
-      known->ordinal = ordinal_;
+    if (!settings_.own_contexts) shared_context_ = contexts[ordinal_];
+    if (shared_context_ && shared_context_->ended != kSuccess) return shared_context_->ended;
+    if (!shared_context_) {
+      shared_context_ = std::make_shared<HostContext>();
+      shared_context_->ordinal = ordinal_;
+      if (!settings_.own_contexts) contexts[ordinal_] = shared_context_;
     }
-    ++known->uses;
-    context_ = reinterpret_cast<Context>(known);
+    ++shared_context_->uses;
+    context_ = reinterpret_cast<Context>(shared_context_.get());
     return kSuccess;
   }
   void enter(Scope* out) const noexcept override {
@@ -255,6 +114,7 @@ class HostBackend : public stream::Backend {
         return Meaning::kAlreadyRegistered;
       case kBadAddress:
       case kKernelFailed:
+      case kLinkLost:
         return Meaning::kContextEnded;
       default:
         return Meaning::kFailed;
@@ -268,13 +128,19 @@ class HostBackend : public stream::Backend {
         return HEDDLE_STATUS_RESOURCE_EXHAUSTED;
       case kBadAddress:
       case kKernelFailed:
+      case kLinkLost:
         return HEDDLE_STATUS_DEVICE_LOST;
+      case kRefused:
+      case kLinkBroke:
+        return HEDDLE_STATUS_INTERNAL;
+      case kUnsupported:
+        return HEDDLE_STATUS_UNIMPLEMENTED;
       default:
         return HEDDLE_STATUS_INVALID_ARGUMENT;
     }
   }
   const char* name_of(Result result) const noexcept override { return host_result_name(result); }
-  const char* text_of(Result) const noexcept override { return "a backend on the host"; }
+  const char* text_of(Result result) const noexcept override { return result == kLinkBroke ? "the link broke" : "a backend on the host"; }
 
   Result create_stream(uint32_t, Stream* out) noexcept override {
     if (Result bad = check()) return bad;
@@ -291,15 +157,11 @@ class HostBackend : public stream::Backend {
     return check();
   }
   Result context_of(Stream stream, Context* out) noexcept override {
-    *out = reinterpret_cast<Context>(host(stream)->context);
+    *out = host(stream)->context ? reinterpret_cast<Context>(host(stream)->context) : context_;
     return check();
   }
   Result create_word(stream::Word* out) noexcept override {
     const Result made = stream::Backend::create_word(out);
-    if (made == kSuccess && settings_.polls_words) {
-      out->address += sizeof *out->value;  // what streams write and wait for
-      new (out->value + 1) std::atomic<uint64_t>(0);
-    }
     return made == kSuccess && settings_.waits_by_event ? create_event(false, &out->event) : made;
   }
   void destroy_word(const stream::Word& word) noexcept override {
@@ -308,20 +170,22 @@ class HostBackend : public stream::Backend {
   }
   Result write_word(Stream stream, const stream::Word& word, uint64_t value) noexcept override {
     if (settings_.failing_word && ++words_written_ >= settings_.failing_word) return kBadValue;
-    const Result written = enqueue(stream, [=, word = word.address]() -> Result {
+    const Result written = enqueue(stream, [value, address = word.address, is_shown = settings_.batch_us == 0]() -> Result {
       std::shared_ptr<void> keep;
-      auto* at = reinterpret_cast<std::atomic<uint64_t>*>(bytes_at(word, 8, &keep));
+      auto* at = reinterpret_cast<HostWord*>(bytes_at(address, sizeof(HostWord), &keep));
       if (!at) return kBadAddress;
-      at->store(value, std::memory_order_release);
+      if (!is_shown && at->reached <= at->shown) at->first_ns = sdk::monotonic_ns();
+      (is_shown ? at->shown : at->reached).store(value, std::memory_order_release);
       return kSuccess;
     });
     return written == kSuccess && word.event ? record_event(word.event, stream) : written;
   }
-  // Threads that look at the same time may see values in any order.
   void poll_word(const stream::Word& word) noexcept override {
-    const uint64_t reached = word.value[1].load(std::memory_order_acquire);
-    uint64_t shown = word.value->load(std::memory_order_relaxed);
-    while (shown < reached && !word.value->compare_exchange_weak(shown, reached, std::memory_order_release)) {
+    auto* at = reinterpret_cast<HostWord*>(word.value);
+    const uint64_t reached = at->reached.load(std::memory_order_acquire), batch_ns = settings_.batch_us * 1000;
+    uint64_t shown = at->shown.load(std::memory_order_acquire);
+    if (shown >= reached || at->first_ns / batch_ns == sdk::monotonic_ns() / batch_ns) return;
+    while (shown < reached && !at->shown.compare_exchange_weak(shown, reached)) {
     }
   }
   // By event, a wait covers what has been recorded so far: a call that comes too early waits for nothing.
@@ -335,19 +199,21 @@ class HostBackend : public stream::Backend {
         return kSuccess;
       });
     }
-    return enqueue(stream, [=, word = word.address, context = context()]() -> Result {
+    return enqueue(stream, [value, address = word.address, is_shown = settings_.batch_us == 0, context = context()]() -> Result {
       std::shared_ptr<void> keep;
       for (;;) {
-        auto* at = reinterpret_cast<std::atomic<uint64_t>*>(bytes_at(word, 8, &keep));
+        auto* at = reinterpret_cast<HostWord*>(bytes_at(address, sizeof(HostWord), &keep));
         if (!at) return kBadAddress;
-        if (at->load(std::memory_order_acquire) >= value || context->ended != kSuccess) return kSuccess;
+        if ((is_shown ? at->shown : at->reached).load(std::memory_order_acquire) >= value || context->ended != kSuccess) return kSuccess;
         std::this_thread::sleep_for(std::chrono::microseconds(5));
       }
     });
   }
 
   Result launch(const Launch& launch, bool, Stream stream) noexcept override {
-    return enqueue(stream, [kernel = Kernel(launch), stream] { return kernel.run(host(stream)->random()); });
+    HostKernel kernel(launch);
+    if (is_refused(kernel)) return kRefused;
+    return enqueue(stream, [kernel = std::move(kernel), stream] { return kernel.run(host(stream)->random()); });
   }
   Result copy(Address to, Address from, uint64_t bytes, Stream stream) noexcept override {
     return enqueue(stream, [=] { return run_copy({to, from, bytes, bytes, bytes, 1}); });
@@ -357,6 +223,8 @@ class HostBackend : public stream::Backend {
     return enqueue(stream, [=] { return run_copy(copy); });
   }
   Result copy_peer(Address to, Context, Address from, Context, uint64_t bytes, Stream stream) noexcept override {
+    if (settings_.peer_fault == PeerFault::kFails) return kLinkBroke;
+    if (settings_.peer_fault == PeerFault::kLosesOwn) return enqueue(stream, [] { return kLinkLost; });
     return copy(to, from, bytes, stream);
   }
   Result fill(const Fill& fill, Stream stream) noexcept override {
@@ -452,6 +320,7 @@ class HostBackend : public stream::Backend {
   }
 
   Result create_graph(Graph* out) noexcept override {
+    if (!settings_.record) return kUnsupported;
     *out = reinterpret_cast<Graph>(new HostGraph);
     return check();
   }
@@ -459,7 +328,8 @@ class HostBackend : public stream::Backend {
   Result add_kernel(Graph graph, const Node* before, size_t count, const Launch& launch, Node* out) noexcept override {
     HostNode node;
     node.kind = HostNode::Kind::kKernel;
-    node.kernel = Kernel(launch);
+    node.kernel = HostKernel(launch);
+    if (is_refused(node.kernel)) return kRefused;
     return add(graph, before, count, std::move(node), out);
   }
   Result add_copy(Graph graph, const Node* before, size_t count, const Copy2d& copy, Node* out) noexcept override {
@@ -489,15 +359,18 @@ class HostBackend : public stream::Backend {
   }
   void destroy_graph_exec(GraphExec exec) noexcept override { delete host(exec); }
   Result patch_kernel(GraphExec exec, Node node, const Launch& launch) noexcept override {
-    at(*host(exec), node).kernel = Kernel(launch);
+    if (finds_no_room()) return kNoMemory;
+    at(*host(exec), node).kernel = HostKernel(launch);
     return check();
   }
   Result patch_copy(GraphExec exec, Node node, const Copy2d& copy) noexcept override {
+    if (finds_no_room()) return kNoMemory;
     if (copy.rows != 1 || !is_possible(copy)) return kBadValue;
     at(*host(exec), node).copy = copy;
     return check();
   }
   Result patch_fill(GraphExec exec, Node node, const Fill& fill) noexcept override {
+    if (finds_no_room()) return kNoMemory;
     if (!is_possible(fill)) return kBadValue;
     at(*host(exec), node).fill = fill;
     return check();
@@ -530,7 +403,7 @@ class HostBackend : public stream::Backend {
   heddle_status_t* load_entry(Loading& loading, Module module, const heddle_entry_params_t& params, Entry* entry) override {
     const heddle_x86_64_kernel_t kernel = host(module)->image.find_kernel(entry->name);
     if (!kernel) return loading.entry_failed(HEDDLE_STATUS_NOT_FOUND, "its code has no function of that name");
-    HostFunction& function = host(module)->functions.emplace_back(HostFunction{kernel, params.workspace_bytes});
+    HostFunction& function = host(module)->functions.emplace_back(HostFunction{kernel, params.workspace_bytes, entry->name == "fail"});
     entry->function = reinterpret_cast<Function>(&function);
     entry->starts_early |= settings_.early;
     return nullptr;
@@ -551,9 +424,24 @@ class HostBackend : public stream::Backend {
   template <typename Work>
   Result enqueue(Stream stream, Work work) {
     if (Result bad = check()) return bad;
-    host(stream)->enqueue(std::move(work));
+    if (host(stream)->context) {
+      host(stream)->enqueue(std::move(work));
+      return kSuccess;
+    }
+    // The application's, which outlives the context and does not end with it.
+    host(stream)->enqueue([work = std::move(work), context = shared_context_, lag = std::chrono::microseconds(host(stream)->lag_us)] {
+      std::this_thread::sleep_for(lag);
+      if (context->ended != kSuccess) return kSuccess;
+      if (const Result result = work()) context->ended = result;
+      return kSuccess;
+    });
     return kSuccess;
   }
+  // Its launch fails, and a graph with it cannot be built: what it returns is not what ends the context.
+  bool is_refused(const HostKernel& kernel) const {
+    return settings_.loss_code >= 0 && kernel.known_result() != 0 && kernel.known_result() != settings_.loss_code;
+  }
+  static bool finds_no_room() { return patches_left != 0 && --patches_left == 0; }
   Result allocate(uint64_t bytes, Address* out) {
     if (Result bad = check()) return bad;
     if (context()->used_bytes.fetch_add(bytes) + bytes <= settings_.memory_bytes) *out = GpuMemory::all().allocate(bytes, ordinal_);
@@ -571,6 +459,7 @@ class HostBackend : public stream::Backend {
 
   const int ordinal_;
   const HostSettings settings_;
+  std::shared_ptr<HostContext> shared_context_;
   std::atomic<uint64_t> words_written_{0};
   std::atomic<uint64_t> seeds_;
   std::atomic<bool> is_full_{false}, is_trimmed_{false};  // of the pool
@@ -590,6 +479,14 @@ const char* host_result_name(Result result) noexcept {
       return "REGISTERED_ALREADY";
     case kBadValue:
       return "BAD_VALUE";
+    case kRefused:
+      return "REFUSED";
+    case kUnsupported:
+      return "UNSUPPORTED";
+    case kLinkBroke:
+      return "LINK_BROKE";
+    case kLinkLost:
+      return "LINK_LOST";
     default:
       return nullptr;
   }
@@ -597,6 +494,14 @@ const char* host_result_name(Result result) noexcept {
 
 std::unique_ptr<stream::Backend> make_host_backend(int ordinal, const HostSettings& settings) {
   return std::make_unique<HostBackend>(ordinal, settings);
+}
+
+void end_context(stream::Backend& backend, Result result) noexcept {
+  reinterpret_cast<HostContext*>(backend.context())->ended = result;
+}
+
+void fail_a_patch(uint32_t nth) noexcept {
+  patches_left = nth;
 }
 
 }  // namespace heddle::test

@@ -172,7 +172,7 @@ class StreamDriver : public ::testing::Test {
     host->set_int("latency_us", 200);
     host->set_int("device_count", devices);
     host->set_bool("waits_by_event", waits_by_event);
-    host->set_bool("polls_words", polls_words);
+    host->set_int("batch_us", shows_late ? 50 : 0);
     host->set_int("failing_word", failing_word);
     driver = std::make_unique<OpenDriver>(HEDDLE_TEST_STREAMS, host.get());
     ASSERT_TRUE(driver->device);
@@ -264,14 +264,14 @@ class StreamDriver : public ::testing::Test {
     }
   }
 
-  bool waits_by_event = false, polls_words = false;
+  bool waits_by_event = false, shows_late = false;
   std::unique_ptr<PluginHost> host;
   std::unique_ptr<OpenDriver> driver;
 };
 
 TEST_F(StreamDriver, RunsRandomLists) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    polls_words = seed >= 15;
+    shows_late = seed >= 15;
     if (seed % 5 == 0) open(static_cast<int64_t>(seed));
     std::mt19937_64 random(seed);
     Kernels kernels(driver.get());
@@ -290,7 +290,7 @@ TEST_F(StreamDriver, RunsRandomLists) {
 // Each replay has other buffers in the place of those that may change.
 TEST_F(StreamDriver, ReplaysRandomLists) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    polls_words = seed >= 15;
+    shows_late = seed >= 15;
     if (seed % 5 == 0) open(static_cast<int64_t>(seed));
     std::mt19937_64 random(seed);
     Kernels kernels(driver.get());
@@ -520,7 +520,7 @@ TEST_F(StreamDriver, WorkIsFailedByAWaitWhoseWorkCouldNotBeIssued) {
 TEST_F(StreamDriver, QueuesOfVendorsWhoseStreamsWaitOrWriteInOtherWaysTakeTurns) {
   for (int64_t seed = 1; seed <= 4; ++seed) {
     waits_by_event = seed != 4;
-    polls_words = seed >= 3;
+    shows_late = seed >= 3;
     open(seed);
     Kernels kernels(driver.get());
     heddle_queue_t* queues[] = {driver->make_queue(driver->device), driver->make_queue(driver->device)};

@@ -5,6 +5,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "../streams/application.h"
 #include "core_drivers.h"
 #include "heddle/ext/dlpack.h"
 #include "sdk/cpp/heddle/heddle.hpp"
@@ -47,7 +48,7 @@ class CppLayer : public OnDriver {
     ASSERT_EQ(module.write(path_), "");
     RuntimeOptions options;
     options.config_text = config();
-    options.plugin_paths = {HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES};
+    options.plugin_paths = {HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS};
     options.flags = HEDDLE_RUNTIME_NO_CONFIG;
     runtime_ = Runtime::create(options);
     instance_ = runtime_.open(path_).create_instance({.slots = {{"", GetParam().device}}, .parameter_files = {}});
@@ -212,6 +213,7 @@ TEST_P(CppLayer, OwnsItsHandles) {
 TEST_P(CppLayer, WrapsMemoryOfTheApplication) {
   const heddle::Function main = instance_.function();
   alignas(256) static float place[64] = {1, 2, 3, 4};
+  const test::ApplicationMemory known(place, sizeof place);
   int releases = 0;
   heddle_device_memory_t memory{};
   memory.address = reinterpret_cast<uint64_t>(place);
@@ -305,6 +307,7 @@ TEST_P(CppLayer, MakesTensorsOfADevice) {
   EXPECT_TRUE(kept.expired());
 
   alignas(256) static float place[64] = {5, 6, 7, 8};
+  const test::ApplicationMemory known(place, sizeof place);
   bool released = false;
   heddle_device_memory_t memory{};
   memory.address = reinterpret_cast<uint64_t>(place);
@@ -318,7 +321,7 @@ TEST_P(CppLayer, MakesTensorsOfADevice) {
   }
   EXPECT_TRUE(released);
 
-  if (std::string(GetParam().name) != "Cpu") return;  // the fake calls itself a CPU, and its memory is not the host's
+  if (std::string(GetParam().name) != "Cpu") return;  // test.streams calls itself a CPU, and its memory is not the host's
   void* managed = nullptr;
   check(heddle_dlpack_export(a.get(), 0, &managed));
   auto* exported = static_cast<heddle_dlpack_managed_t*>(managed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The drivers that tests of the runtime run on, and a fixture that opens hand-built modules on each.
-// The fake GPU has memory that the host cannot touch, and completes late and out of order.
+// test.streams is the stream driver over a host that plays a GPU: memory that the host cannot touch, work that is late and out of order.
 #ifndef HEDDLE_TESTS_CORE_DRIVERS_H_
 #define HEDDLE_TESTS_CORE_DRIVERS_H_
 
@@ -21,7 +21,7 @@ struct DriverUnderTest {
 };
 
 inline const DriverUnderTest kDrivers[] = {{"Cpu", "heddle.cpu:0", "cpu", HEDDLE_TEST_PLUGINS "/heddle.cpu.toml"},
-                                           {"FakeGpu", "test.fake_gpu:0", "cpu", HEDDLE_TEST_FAKES "/test.fake_gpu.toml"}};
+                                           {"Streams", "test.streams:0", "cpu", HEDDLE_TEST_DRIVERS "/test.streams.toml"}};
 inline void PrintTo(const DriverUnderTest& driver, std::ostream* out) {
   *out << driver.device;
 }
@@ -40,7 +40,7 @@ class OnDriver : public ::testing::TestWithParam<DriverUnderTest> {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(GetParam().plugin)) GTEST_SKIP() << GetParam().plugin << " is not built";
-    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config());
     ASSERT_NE(runtime, nullptr);
   }
   // TOML. The tests of the host look at how plugins are probed; here that only costs time.

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "../streams/application.h"
 #include "core_two_devices.h"
 
 namespace {
@@ -282,6 +283,7 @@ TEST_P(RuntimeExhausted, CallsThatNeverBeganGiveDonatedTensorsBack) {
 
 TEST_P(RuntimeExhausted, MemoryOfTheApplicationIsReleasedOnce) {
   alignas(256) static float memory[4];
+  const test::ApplicationMemory known(memory, sizeof memory);
   heddle_function_t* add = find_function(instance, "add");
   const int64_t dims[] = {1, 4};
   fail_each_allocation(HEDDLE_STATUS_OK, [&] {
@@ -340,17 +342,17 @@ void PrintTo(const Pair& pair, std::ostream* out) {
 class TwoDevicesExhausted : public OverTwoDevices, public ::testing::WithParamInterface<Pair> {};
 constexpr int64_t kFew = 1000, kPieces = int64_t{5} << 19;  // 10 MiB: three pieces of what is copied through
 INSTANTIATE_TEST_SUITE_P(Pairs, TwoDevicesExhausted,
-                         ::testing::Values(Pair{"Straight", "test.fake_gpu:0", "test.fake_gpu:1", 2, kFew},
+                         ::testing::Values(Pair{"Straight", "test.streams:0", "test.streams:1", 2, kFew},
                                            Pair{"Staged", "left", "right", 0, kFew}, Pair{"StagedInPieces", "left", "right", 0, kPieces},
-                                           Pair{"GpuAndCpu", "test.fake_gpu:0", "heddle.cpu:0", 0, kFew},
-                                           Pair{"CpuAndGpu", "heddle.cpu:0", "test.fake_gpu:0", 0, kFew},
+                                           Pair{"GpuAndCpu", "test.streams:0", "heddle.cpu:0", 0, kFew},
+                                           Pair{"CpuAndGpu", "heddle.cpu:0", "test.streams:0", 0, kFew},
                                            Pair{"Cpus", "heddle.cpu:0", "heddle.cpu:1", 2, kFew}),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(TwoDevicesExhausted, CallsInPiecesEndAndTheNextOneIsRight) {
   open_runtime_with(
-      "[device.left]\ndriver = \"test.fake_gpu\"\nselect = { ordinal = 0 }\n"
-      "[device.right]\ndriver = \"test.fake_gpu\"\nselect = { ordinal = 1 }\n"
+      "[device.left]\ndriver = \"test.streams\"\nselect = { ordinal = 0 }\n"
+      "[device.right]\ndriver = \"test.streams\"\nselect = { ordinal = 1 }\n"
       "[[link]]\nbetween = [\"left\", \"right\"]\np2p = \"off\"\n");
   ModuleBuilder module = builder();
   add_round_trip(module, GetParam().elements);

@@ -54,7 +54,7 @@ class Operations : public ::testing::Test {
  protected:
   void open(const std::string& config = "", const std::vector<std::string>& folders = {HEDDLE_TEST_LIBRARIES "/plugins.d"}) {
     std::vector<std::string> paths = folders;
-    paths.insert(paths.end(), {HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES});
+    paths.insert(paths.end(), {HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS});
     runtime_ = open_runtime(paths, config.empty() ? std::string(kInProcess) : config);
     ASSERT_NE(runtime_, nullptr);
   }
@@ -115,7 +115,7 @@ class Operations : public ::testing::Test {
 
   static constexpr std::string_view kInProcess =
       "version = 1\n[plugins.probe]\n\"test.library\" = \"in-process\"\n\"test.other_library\" = \"in-process\"\n\"heddle.cpu\" = "
-      "\"in-process\"\n\"test.fake_gpu\" = \"in-process\"\n";
+      "\"in-process\"\n\"test.streams\" = \"in-process\"\n";
   TemporaryFolder folder_;
   RuntimeHandle runtime_;
   InstanceHandle instance_;
@@ -266,9 +266,9 @@ TEST_F(Operations, AreRefusedForTypesAndBadAnswers) {
 
 TEST_F(Operations, AreNotForDevicesWhoseDriverRunsNone) {
   open();
-  Outcome made = try_instance(write({{}}, 2), "test.fake_gpu:0");
+  Outcome made = try_instance(write({{}}, 2), "test.streams:0");
   EXPECT_EQ(made.code, HEDDLE_STATUS_NOT_FOUND);
-  EXPECT_THAT(made.message, HasSubstr("on device 'fake_gpu:0': its driver does not run operations of library plugins"));
+  EXPECT_THAT(made.message, HasSubstr("on device 'streams:0': its driver does not run operations of library plugins"));
 }
 
 TEST_F(Operations, ComeFromTheFirstPluginThatTakesThem) {

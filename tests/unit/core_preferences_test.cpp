@@ -27,7 +27,7 @@ class Preferences : public ::testing::Test {
   void open(const std::string& rules,
             const std::vector<std::string>& folders = {HEDDLE_TEST_LIBRARIES "/plugins.d", HEDDLE_TEST_LIBRARIES "/other.d"}) {
     std::vector<std::string> paths = folders;
-    paths.insert(paths.end(), {HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES});
+    paths.insert(paths.end(), {HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS});
     runtime_ = open_runtime(paths, std::string(kInProcess) + rules);
     ASSERT_NE(runtime_, nullptr);
   }
@@ -120,7 +120,7 @@ class Preferences : public ::testing::Test {
   }
   static constexpr std::string_view kInProcess =
       "version = 1\n[plugins.probe]\n\"test.library\" = \"in-process\"\n\"test.other_library\" = \"in-process\"\n\"heddle.cpu\" = "
-      "\"in-process\"\n\"test.fake_gpu\" = \"in-process\"\n";
+      "\"in-process\"\n\"test.streams\" = \"in-process\"\n";
   TemporaryFolder folder_;
   RuntimeHandle runtime_;
   InstanceHandle instance_;
@@ -276,7 +276,7 @@ TEST_F(Preferences, AreReportedWithoutRunning) {
 
 TEST_F(Preferences, AreNotForDevicesWhoseDriverRunsNoOperations) {
   open(rule("*", "'library:*', 'own'"));
-  ASSERT_TRUE(try_instance(write(), 0, "test.fake_gpu:0").ok());
+  ASSERT_TRUE(try_instance(write(), 0, "test.streams:0").ok());
   EXPECT_FALSE(is_operations());
   EXPECT_THAT(region()["passed"][0].get<std::string>(), HasSubstr("its device's driver does not run operations of library plugins"));
 }

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "../fake_gpu/stream.h"
+#include "../streams/application.h"
 #include "core_drivers.h"
 
 namespace heddle::testing {
@@ -104,7 +104,7 @@ TEST_P(RuntimeAsync, TakesMemoryOfTheProcessAndKnowsNoStreams) {
 // The application's stream lingers and fills x, the call lingers and adds x to itself, the stream takes the result and spoils both; nobody waits
 // on the host.
 TEST_P(RuntimeAsync, OrdersCallsWithAStreamOfTheApplication) {
-  if (std::string(GetParam().name) != "FakeGpu") GTEST_SKIP() << "it has no streams";
+  if (std::string(GetParam().name) != "Streams") GTEST_SKIP() << "it has no streams";
   constexpr int kTurns = 12;
   ModuleBuilder module = builder();
   mf::FunctionT& function_type = module.add_function("main");
@@ -124,6 +124,7 @@ TEST_P(RuntimeAsync, OrdersCallsWithAStreamOfTheApplication) {
   ASSERT_NE(instance, nullptr);
   heddle_function_t* function = find_function(instance);
   alignas(256) float x[64] = {}, y[64] = {};
+  const test::ApplicationMemory known_x(x, sizeof x), known_y(y, sizeof y);
   int releases = 0;
   auto over = [&](float* place, uint32_t index, uint32_t flags) {
     heddle_device_memory_t memory = {
@@ -140,7 +141,7 @@ TEST_P(RuntimeAsync, OrdersCallsWithAStreamOfTheApplication) {
     HEDDLE_EXPECT_OK(heddle_tensor_address(output.get(), &address));
     EXPECT_EQ(address, reinterpret_cast<uint64_t>(y));
     std::vector<CallHandle> calls;
-    fake::Stream stream;
+    test::ApplicationStream stream;
     std::atomic<bool> all_started{false};
     stream.enqueue([&all_started] {
       for (int i = 0; i < 10000 && !all_started; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -155,7 +156,7 @@ TEST_P(RuntimeAsync, OrdersCallsWithAStreamOfTheApplication) {
       heddle_call_params_t params{};
       params.struct_size = sizeof params;
       params.flags = HEDDLE_CALL_NATIVE_STREAM;
-      params.native_stream = reinterpret_cast<uint64_t>(&stream);
+      params.native_stream = stream.native();
       heddle_call_t* call = nullptr;
       HEDDLE_ASSERT_OK(heddle_call_start(function, &params, arguments, 1, &out, 1, &call));
       calls.emplace_back(call);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Weights that a GGUF file stores in blocks, on every driver: the host decodes them for the CPU, and for the fake GPU those of the types that it does not
+// Weights that a GGUF file stores in blocks, on every driver: the host decodes them for the CPU, and for test.streams those of the types that it does not
 // decode itself. Small weights, weights that fill several chunks, files that end too early.
 #include <sys/stat.h>
 #include <unistd.h>
@@ -113,7 +113,7 @@ class RuntimeBlocks : public OnDriver {
     const size_t at = report.find(key);
     return at == std::string::npos ? UINT64_MAX : std::stoull(report.substr(at + key.size()));
   }
-  bool is_fake() const { return std::string(GetParam().plugin).find("fake") != std::string::npos; }
+  bool has_streams() const { return std::string(GetParam().plugin).find("streams") != std::string::npos; }
 
   std::string more_config_, file_ = folder.path("model.gguf");
   ModuleHandle opened_;
@@ -124,15 +124,15 @@ INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeBlocks, ::testing::ValuesIn(kDrivers), 
 TEST_P(RuntimeBlocks, BecomeTheValuesOfTheirTypes) {
   std::vector<Tensor> tensors = {{"Q8_0", 8, 32, HEDDLE_TYPE_F32},         {"Q4_K", 12, 256, HEDDLE_TYPE_F16},
                                  {"Q6_K", 14, 256 * 77, HEDDLE_TYPE_BF16}, {"Q4_0", 2, 32 * 5, HEDDLE_TYPE_F32},
-                                 {"Q5_K", 13, 256 * 3, HEDDLE_TYPE_F32},  // the fake does not decode this one
+                                 {"Q5_K", 13, 256 * 3, HEDDLE_TYPE_F32},  // test.streams does not decode this one
                                  {"Q8_0", 8, 32 * 999, HEDDLE_TYPE_F16}};
   write_gguf(tensors);
   open_module_of(tensors);
   InstanceHandle instance;
   HEDDLE_ASSERT_OK(load(&instance));
   expect_values(tensors, instance);
-  // Q5_K is decoded by the host and copied to the fake, everything else is not.
-  EXPECT_EQ(upload_bytes(instance), is_fake() ? tensors[4].elements * 4 : 0u);
+  // Q5_K is decoded by the host and copied to test.streams, everything else is not.
+  EXPECT_EQ(upload_bytes(instance), has_streams() ? tensors[4].elements * 4 : 0u);
   uint64_t bytes = 0;
   for (const Tensor& tensor : tensors) bytes += tensor.blocks.size();
   EXPECT_EQ(bytes_read(instance), bytes);
@@ -210,7 +210,7 @@ TEST_P(RuntimeBlocksPreloaded, AreDecodedOnTheHostWhereNoMethodReadsThem) {
   InstanceHandle instance;
   HEDDLE_ASSERT_OK(load(&instance));
   expect_values(tensors, instance);
-  EXPECT_EQ(upload_bytes(instance), is_fake() ? tensors[0].elements * 2 + tensors[1].elements * 4 : 0);
+  EXPECT_EQ(upload_bytes(instance), has_streams() ? tensors[0].elements * 2 + tensors[1].elements * 4 : 0);
   expect_no_violations();
 }
 

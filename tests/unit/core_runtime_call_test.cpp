@@ -295,7 +295,7 @@ TEST_P(RuntimeCall, ReplaysALongListWithNewTensors) {
   }
   auto statistics = nlohmann::json::parse(instance_report(instance, "statistics"));
   EXPECT_EQ(statistics["dispatches"], 3 * kCalls);
-  bool records = std::string(GetParam().name) == "FakeGpu";
+  bool records = std::string(GetParam().name) == "Streams";
   EXPECT_EQ(statistics["replays"], records ? kCalls - 2 : 0);
 }
 

@@ -13,12 +13,12 @@ class RuntimeDevice : public OnDriver {
  protected:
   std::string config() const override {
     std::string config = OnDriver::config();
-    if (is_fake()) {
-      config += "[driver.\"test.fake_gpu\"]\nloss_code = 66\naligned = true\nshared = \"1KiB\"\nmax_grid = 4\n";
+    if (has_streams()) {
+      config += "[driver.\"test.streams\"]\nloss_code = 66\nown_contexts = true\naligned = true\nshared = \"1KiB\"\nmax_grid = 4\n";
     }
     return config;
   }
-  static bool is_fake() { return std::string(GetParam().name) == "FakeGpu"; }
+  static bool has_streams() { return std::string(GetParam().name) == "Streams"; }
   // A second variant of the kernels, of a higher rank, whose entry `add` needs more.
   void add_better_variant(ModuleBuilder& module, uint32_t threads, uint64_t shared_bytes) const {
     mf::ExecutableT& executable = *module.module.executables[0];
@@ -43,7 +43,7 @@ TEST_P(RuntimeDevice, PassesOverAVariantThatDoesNotFit) {
   } needs[] = {{32, 0, "its entry 'add_f32' needs 32 threads in a workgroup, the device has 1 [HD-M-04]"},
                {1, 2048, "its entry 'add_f32' needs 2048 bytes of shared memory, the device has 1024 [HD-M-04]"}};
   for (const auto& need : needs) {
-    if (need.shared_bytes && !is_fake()) continue;  // a CPU names no such limit
+    if (need.shared_bytes && !has_streams()) continue;  // a CPU names no such limit
     ModuleBuilder module = builder();
     add_better_variant(module, need.threads, need.shared_bytes);
     add_adder(module, "main", 4);
@@ -101,7 +101,7 @@ TEST_P(RuntimeDevice, PassesOverAVariantThatTheDriverDoesNotLoad) {
 }
 
 TEST_P(RuntimeDevice, PassesOverAKernelWhoseGridIsTooLarge) {
-  const int64_t most = is_fake() ? 4 : 0x7fffffff;
+  const int64_t most = has_streams() ? 4 : 0x7fffffff;
   for (bool fallback : {true, false}) {
     ModuleBuilder module = builder();
     mf::FunctionT& function = module.add_function("main");
@@ -133,7 +133,7 @@ TEST_P(RuntimeDevice, PassesOverAKernelWhoseGridIsTooLarge) {
   }
 }
 
-// The fake refuses bindings that do not start where its min_alignment_bytes says.
+// test.streams refuses bindings that do not start where its min_alignment_bytes says.
 TEST_P(RuntimeDevice, AlignsWhatItPlacesAsTheDeviceWants) {
   ModuleBuilder module = builder();
   uint32_t state = module.add_global("state", mf::GlobalKind::State, 24), other = module.add_global("other", mf::GlobalKind::State, 8);
@@ -219,7 +219,7 @@ TEST_P(RuntimeLoss, OldHandlesAnswerDeviceLostAndANewInstanceWorks) {
     HEDDLE_EXPECT_FAILS(heddle_call(add, arguments, 2, &made, 1), HEDDLE_STATUS_DEVICE_LOST, "calling 'add' failed");
     HEDDLE_EXPECT_FAILS(heddle_call_start(add, nullptr, arguments, 2, &made, 1, &started), HEDDLE_STATUS_DEVICE_LOST,
                         "calling 'add' failed");
-    HEDDLE_EXPECT_FAILS(heddle_tensor_read(sum.get(), values, sizeof(values)), HEDDLE_STATUS_DEVICE_LOST, "the device is gone");
+    HEDDLE_EXPECT_FAILS(heddle_tensor_read(sum.get(), values, sizeof(values)), HEDDLE_STATUS_DEVICE_LOST, "in kernel 'fail'");
     HEDDLE_EXPECT_FAILS(heddle_tensor_write(a.get(), values, sizeof(values)), HEDDLE_STATUS_DEVICE_LOST, "");
     HEDDLE_EXPECT_FAILS(heddle_tensor_from_host(add, 0, HEDDLE_TYPE_F32, dims, 2, values, sizeof(values), &made), HEDDLE_STATUS_DEVICE_LOST,
                         "");

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "../fake_gpu/stream.h"
+#include "../streams/application.h"
 #include "core_drivers.h"
 
 namespace heddle::testing {
@@ -42,7 +42,7 @@ class RuntimeDonation : public OnDriver {
   void SetUp() override {
     OnDriver::SetUp();
     if (IsSkipped()) return;
-    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config() + "[validation]\ncalls = true\n");
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config() + "[validation]\ncalls = true\n");
     ModuleBuilder module = builder();
     add_sum(module, program(), "main", true);
     add_sum(module, program(), "plain", false);
@@ -251,9 +251,10 @@ TEST_P(RuntimeDonation, ATensorWithOtherUsersIsCopied) {
 
 // The stream fills x late. Borrowed, x is copied after that; donated, y is in the memory of the application.
 TEST_P(RuntimeDonation, ArgumentsThatAStreamFills) {
-  if (std::string(GetParam().name) != "FakeGpu") GTEST_SKIP() << "it has no streams";
+  if (std::string(GetParam().name) != "Streams") GTEST_SKIP() << "it has no streams";
   alignas(256) static float memory[kWidth];
-  fake::Stream stream;
+  const test::ApplicationMemory known(memory, sizeof memory);
+  test::ApplicationStream stream;
   for (bool donates : {false, true}) {
     std::fill_n(memory, kWidth, -1000.f);
     heddle_device_memory_t given = {sizeof given, 0, reinterpret_cast<uint64_t>(memory), sizeof memory, nullptr, nullptr};
@@ -268,7 +269,7 @@ TEST_P(RuntimeDonation, ArgumentsThatAStreamFills) {
     heddle_call_params_t params{};
     params.struct_size = sizeof(params);
     params.flags = HEDDLE_CALL_NATIVE_STREAM;
-    params.native_stream = reinterpret_cast<uint64_t>(&stream);
+    params.native_stream = stream.native();
     const uint32_t donated = 0;
     params.donated_arguments = &donated;
     params.donated_argument_count = donates ? 1 : 0;
@@ -288,6 +289,7 @@ TEST_P(RuntimeDonation, ArgumentsThatAStreamFills) {
 // The result of a donated tensor is in the application's memory, which nothing uses after it was released.
 TEST_P(RuntimeDonation, MemoryOfTheApplicationIsNotUsedOnceItIsReleased) {
   alignas(256) static float memory[kWidth];
+  const test::ApplicationMemory known(memory, sizeof memory);
   int releases = 0;
   for (heddle_function_t* function : {main_, plain_}) {
     std::fill_n(memory, kWidth, 5.f);
@@ -311,6 +313,7 @@ TEST_P(RuntimeDonation, MemoryOfTheApplicationIsNotUsedOnceItIsReleased) {
 // As for one tensor in two places.
 TEST_P(RuntimeDonation, TensorsThatOverlapAreRefused) {
   alignas(256) static float memory[2 * kWidth];
+  const test::ApplicationMemory known(memory, sizeof memory);
   std::fill_n(memory, 2 * kWidth, 5.f);
   int releases = 0;
   TensorHandle x = over(memory, &releases), shifted = over(memory + kWidth / 2, &releases), beside = over(memory + kWidth, &releases),

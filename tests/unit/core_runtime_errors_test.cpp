@@ -283,7 +283,7 @@ TEST_P(RuntimeErrors, PassesItsLogToTheApplication) {
                       std::string(message.data, message.size));
   };
   params.log_context = &lines;
-  const heddle_string_t paths[] = {c_string(HEDDLE_TEST_PLUGINS), c_string(HEDDLE_TEST_FAKES)};
+  const heddle_string_t paths[] = {c_string(HEDDLE_TEST_PLUGINS), c_string(HEDDLE_TEST_DRIVERS)};
   params.plugin_paths = paths;
   params.plugin_path_count = 2;
   ::testing::internal::CaptureStderr();

@@ -17,7 +17,7 @@ class RuntimeInspection : public OnDriver {
   }
   void reopen(const std::string& asked) {
     validation = asked;
-    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config());
   }
   // out = (a + b) + c, with the sum of the first two in the arena. Its regions are 'first' and 'second'.
   InstanceHandle open_adder(bool says_types = true) {

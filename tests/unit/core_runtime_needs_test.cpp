@@ -103,7 +103,7 @@ TEST_P(RuntimeNeeds, AreWhatThePoolIsAskedFor) {
     EXPECT_EQ(place["state"], 24);
 
     // A runtime of its own: peaks are those since its device was opened.
-    const RuntimeHandle fresh = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+    const RuntimeHandle fresh = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config());
     const ModuleHandle opened = open_module(fresh.get(), folder.path("needs.heddle"));
     InstanceHandle instance;
     HEDDLE_ASSERT_OK(create_instance(opened.get(), {{"", GetParam().device}}, &instance));

@@ -15,13 +15,13 @@ struct Pair {
   const char* name;
   const char* a;
   const char* b;
-  const char* options = "";  // of the fake GPU
+  const char* options = "";  // of test.streams
 };
 constexpr Pair kPairs[] = {{"CpuCpu", "heddle.cpu:0", "heddle.cpu:1"},
-                           {"CpuFake", "heddle.cpu:0", "test.fake_gpu:0"},
-                           {"FakeCpu", "test.fake_gpu:0", "heddle.cpu:0"},
-                           {"FakeFake", "test.fake_gpu:0", "test.fake_gpu:1"},
-                           {"FakeFakeStaged", "test.fake_gpu:0", "test.fake_gpu:1", "peer = false\n"}};
+                           {"CpuStreams", "heddle.cpu:0", "test.streams:0"},
+                           {"StreamsCpu", "test.streams:0", "heddle.cpu:0"},
+                           {"StreamsStreams", "test.streams:0", "test.streams:1"},
+                           {"StreamsStreamsStaged", "test.streams:0", "test.streams:1", "peer = false\n"}};
 
 void PrintTo(const Pair& pair, std::ostream* out) {
   *out << pair.name;
@@ -73,7 +73,7 @@ TEST_P(RuntimePairs, MovesValuesOfEverySize) {
   }
 }
 
-// What the fake does is told after a while, which takes no core: calls of several threads wait for it at the same time.
+// What test.streams does is told after a while, which takes no core: calls of several threads wait for it at the same time.
 class RuntimeDelayedPairs : public RuntimePairs {};
 INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeDelayedPairs, ::testing::ValuesIn(kPairs + 1, std::end(kPairs)),
                          [](const auto& info) { return info.param.name; });

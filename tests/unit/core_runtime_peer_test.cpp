@@ -8,15 +8,15 @@ namespace {
 class RuntimePeers : public OverTwoDevices {
  protected:
   // Two aliases of two devices of the driver, with that p2p between them.
-  void open_peers(const std::string& driver, const std::string& p2p, const std::string& fake_options = "") {
+  void open_peers(const std::string& driver, const std::string& p2p, const std::string& stream_options = "") {
     const std::string config =
-        "version = 1\n[plugins.probe]\n\"heddle.cpu\" = \"in-process\"\n\"test.fake_gpu\" = \"in-process\"\n"
-        "[driver.\"heddle.cpu\"]\ndevice_count = 2\n[driver.\"test.fake_gpu\"]\ndevice_count = 2\n" +
-        fake_options + "[log]\nlevel = \"error\"\n[device.left]\ndriver = \"" + driver +
+        "version = 1\n[plugins.probe]\n\"heddle.cpu\" = \"in-process\"\n\"test.streams\" = \"in-process\"\n"
+        "[driver.\"heddle.cpu\"]\ndevice_count = 2\n[driver.\"test.streams\"]\ndevice_count = 2\n" +
+        stream_options + "[log]\nlevel = \"error\"\n[device.left]\ndriver = \"" + driver +
         "\"\nselect = { ordinal = 0 }\n[device.right]\ndriver = \"" + driver +
         "\"\nselect = { ordinal = 1 }\n[device.other]\ndriver = \"heddle.cpu\"\nselect = { ordinal = 0 }\n" +
         (p2p.empty() ? "" : "[[link]]\nbetween = [\"right\", \"left\"]\np2p = \"" + p2p + "\"\n");
-    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config);
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config);
     ASSERT_NE(runtime, nullptr);
   }
   static uint64_t counted(const InstanceHandle& instance, const std::string& name) {
@@ -34,7 +34,7 @@ class RuntimePeers : public OverTwoDevices {
 
 // Through host memory and straight: the same bits, and each way is the one that was asked for.
 TEST_F(RuntimePeers, EveryModeGivesTheSameBits) {
-  for (const char* driver : {"test.fake_gpu", "heddle.cpu"}) {
+  for (const char* driver : {"test.streams", "heddle.cpu"}) {
     std::vector<float> first;
     for (const char* p2p : {"off", "auto", "require", ""}) {
       SCOPED_TRACE(std::string(driver) + " " + p2p);
@@ -65,7 +65,7 @@ TEST_F(RuntimePeers, EveryModeGivesTheSameBits) {
 // What the source does next overwrites what is copied, what the target does next reads it; values of several turns, one behind the other.
 TEST_F(RuntimePeers, WorkOnBothSidesIsInOrderWithTheCopy) {
   for (const char* p2p : {"off", "auto"}) {
-    open_peers("test.fake_gpu", p2p, "latency_us = 2000\n");
+    open_peers("test.streams", p2p, "latency_us = 2000\n");
     ModuleBuilder module = builder();
     mf::FunctionT& function = module.add_function("turns");
     constexpr int64_t kElements = 3000;
@@ -112,7 +112,7 @@ TEST_F(RuntimePeers, WorkOnBothSidesIsInOrderWithTheCopy) {
 
 // The target is still at work on the bytes that the copy takes the place of.
 TEST_F(RuntimePeers, ACopyWaitsForItsTarget) {
-  open_peers("test.fake_gpu", "require", "latency_us = 0\n");
+  open_peers("test.streams", "require", "latency_us = 0\n");
   ModuleBuilder module = builder();
   mf::FunctionT& function = module.add_function("late");
   function.arguments.push_back(ModuleBuilder::type("a", {ModuleBuilder::extent(64)}));
@@ -145,8 +145,8 @@ TEST_F(RuntimePeers, ACopyWaitsForItsTarget) {
 
 // What a device passes on has arrived there: round by a third device, whose copies the first one's driver does not see.
 TEST_F(RuntimePeers, BytesThatArePassedOnHaveArrived) {
-  runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES},
-                         "version = 1\n[plugins.probe]\n\"test.fake_gpu\" = \"in-process\"\n[driver.\"test.fake_gpu\"]\ndevice_count = 3\n"
+  runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS},
+                         "version = 1\n[plugins.probe]\n\"test.streams\" = \"in-process\"\n[driver.\"test.streams\"]\ndevice_count = 3\n"
                          "latency_us = 5000\n");
   ASSERT_NE(runtime, nullptr);
   ModuleBuilder module("cpu", {"@a", "@b", "@c"});
@@ -181,7 +181,7 @@ TEST_F(RuntimePeers, BytesThatArePassedOnHaveArrived) {
   ModuleHandle opened = open_module(runtime.get(), path);
   InstanceHandle instance;
   HEDDLE_ASSERT_OK(
-      create_instance(opened.get(), {{"@a", "test.fake_gpu:0"}, {"@b", "test.fake_gpu:1"}, {"@c", "test.fake_gpu:2"}}, &instance));
+      create_instance(opened.get(), {{"@a", "test.streams:0"}, {"@b", "test.streams:1"}, {"@c", "test.streams:2"}}, &instance));
   heddle_function_t* round = find_function(instance, "round");
   for (float value : {1.0f, 2.0f, 3.0f, 4.0f}) {
     TensorHandle a = make_tensor<float>(round, 0, {64}, std::vector<float>(64, value));
@@ -194,28 +194,28 @@ TEST_F(RuntimePeers, RequireFailsWithTheReason) {
   ModuleBuilder module = builder();
   add_round_trip(module, 8);
   InstanceHandle instance;
-  open_peers("test.fake_gpu", "require", "peer = false\n");
+  open_peers("test.streams", "require", "peer = false\n");
   HEDDLE_EXPECT_FAILS(try_open(module, "left", "right", &instance), HEDDLE_STATUS_UNAVAILABLE,
                       "route: copying from device 'left' directly to device 'right', as p2p = \"require\" at <text>:");
   HEDDLE_EXPECT_FAILS(try_open(module, "left", "right", &instance), HEDDLE_STATUS_UNAVAILABLE,
-                      "failed: test.fake_gpu does not copy between its devices (it has no HEDDLE_TRANSFER_PEER); write \"auto\"");
+                      "failed: test.streams does not copy between its devices (it has no HEDDLE_TRANSFER_PEER); write \"auto\"");
   // What does not use both devices of the link does not care.
   EXPECT_NE(open(module, "left", "other"), nullptr);
   EXPECT_NE(open(module, "left", "left"), nullptr);
   // With "auto" the same is staged, and the route says why.
-  open_peers("test.fake_gpu", "auto", "peer = false\n");
+  open_peers("test.streams", "auto", "peer = false\n");
   instance = open(module, "left", "right");
   ASSERT_NE(instance, nullptr);
   EXPECT_NE(instance_report(instance, "route").find("it has no HEDDLE_TRANSFER_PEER"), std::string::npos);
 }
 
 TEST_F(RuntimePeers, DevicesOfTwoDriversAreStaged) {
-  open_peers("test.fake_gpu", "auto");
+  open_peers("test.streams", "auto");
   ModuleBuilder module = builder();
   add_round_trip(module, 100);
   InstanceHandle instance = open(module, "left", "other");
   ASSERT_NE(instance, nullptr);
-  EXPECT_NE(instance_report(instance, "route").find("they are devices of two drivers, test.fake_gpu and heddle.cpu"), std::string::npos);
+  EXPECT_NE(instance_report(instance, "route").find("they are devices of two drivers, test.streams and heddle.cpu"), std::string::npos);
   heddle_function_t* round = find_function(instance, "round");
   TensorHandle a = make_tensor<float>(round, 0, {100}, std::vector<float>(100, 2.0f));
   EXPECT_EQ(read_tensor(call_for_one(round, {a.get()})), std::vector<float>(100, 8.0f));
@@ -224,7 +224,7 @@ TEST_F(RuntimePeers, DevicesOfTwoDriversAreStaged) {
 
 // A parameter that is mapped on the CPU goes to a GPU as a copy of its bytes.
 TEST_F(RuntimePeers, PagesOfAFileGoToNoOtherDevice) {
-  open_peers("test.fake_gpu", "auto", "pins = true\n[param_io]\nmethod = [\"mmap\"]\n");
+  open_peers("test.streams", "auto", "pins = true\n[param_io]\nmethod = [\"mmap\"]\n");
   const std::vector<float> values = numbers((size_t{9} << 20) / 4);  // pieces of 4 MiB, and a part of one
   const auto count = static_cast<int64_t>(values.size());
   ModuleBuilder module = builder();
@@ -247,7 +247,7 @@ TEST_F(RuntimePeers, ADriverThatTakesItBack) {
   ModuleBuilder module = builder();
   add_round_trip(module, 100);
   for (const char* p2p : {"auto", "require"}) {
-    open_peers("test.fake_gpu", p2p, "peer_fault = 4\n");
+    open_peers("test.streams", p2p, "peer_fault = 4\n");
     InstanceHandle instance = open(module, "left", "right");
     ASSERT_NE(instance, nullptr);
     heddle_function_t* round = find_function(instance, "round");
@@ -270,7 +270,7 @@ TEST_F(RuntimePeers, ADriverThatTakesItBack) {
 
 // A copy that breaks is its call's failure, and poisons nothing else.
 TEST_F(RuntimePeers, ABrokenCopyFailsItsCall) {
-  open_peers("test.fake_gpu", "auto", "peer_fault = 1\nlatency_us = 1000\n");
+  open_peers("test.streams", "auto", "peer_fault = 1\nlatency_us = 1000\n");
   ModuleBuilder module = builder();
   add_round_trip(module, 100);
   add_slow(module, "elsewhere", 1, 0);
@@ -300,7 +300,7 @@ TEST_F(RuntimePeers, ABrokenCopyFailsItsCall) {
 TEST_F(RuntimePeers, ALossOfEitherDeviceIsThatDevices) {
   for (const int fault : {2, 3}) {
     SCOPED_TRACE(fault);
-    open_peers("test.fake_gpu", "auto", "peer_fault = " + std::to_string(fault) + "\n");
+    open_peers("test.streams", "auto", "own_contexts = true\npeer_fault = " + std::to_string(fault) + "\n");
     ModuleBuilder module = builder();
     add_round_trip(module, 100);
     add_slow(module, "on_left", 1, 1);
@@ -311,10 +311,10 @@ TEST_F(RuntimePeers, ALossOfEitherDeviceIsThatDevices) {
     heddle_tensor_t* out = nullptr;
     heddle_tensor_t* arguments[] = {a.get()};
     HEDDLE_EXPECT_FAILS(heddle_call(round, arguments, 1, &out, 1), fault == 2 ? HEDDLE_STATUS_DEVICE_LOST : HEDDLE_STATUS_UNAVAILABLE,
-                        fault == 2 ? "device 0 is gone" : "device 1, the other one, is lost");
+                        fault == 2 ? "on device 0" : "device 1, the other one, is lost");
     // Again: the lost one is left, the other one took no harm. From right to left everything is lost that touches the lost one.
     HEDDLE_EXPECT_FAILS(heddle_call(find_function(instance, "on_left"), nullptr, 0, &out, 1), HEDDLE_STATUS_DEVICE_LOST,
-                        fault == 2 ? "device 0 is gone" : "device 1 is gone");
+                        fault == 2 ? "on device 0" : "on device 1");
     // Opened anew, a module on the device that was not lost runs, and so does one on both until its copy.
     ModuleBuilder again = builder();
     mf::FunctionT& alone = again.add_function("alone");

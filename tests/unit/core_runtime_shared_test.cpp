@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "../fake_gpu/stream.h"
+#include "../streams/application.h"
 #include "core_drivers.h"
 
 namespace heddle::testing {
@@ -89,17 +89,17 @@ TEST_P(RuntimeShared, AResultBelongsToTheLastCallThatFillsIt) {
 
 // The host waits for such a call before it is returned, and what it made is the caller's all the same.
 TEST_P(RuntimeShared, ACallInPiecesOnAStreamGivesItsResults) {
-  if (std::string(GetParam().name) != "FakeGpu") GTEST_SKIP() << "it has no streams";
+  if (std::string(GetParam().name) != "Streams") GTEST_SKIP() << "it has no streams";
   ModuleBuilder module = builder();
   add_looked_at(module);
   InstanceHandle instance = open(module);
   ASSERT_NE(instance, nullptr);
   heddle_function_t* function = find_function(instance);
   TensorHandle n = make_tensor<int64_t>(function, 0, {1}, {42}, HEDDLE_TYPE_I64);
-  fake::Stream stream;
+  test::ApplicationStream stream;
   heddle_call_params_t params{};
   params.flags = HEDDLE_CALL_NATIVE_STREAM;
-  params.native_stream = reinterpret_cast<uint64_t>(&stream);
+  params.native_stream = stream.native();
   heddle_tensor_t* result = nullptr;
   CallHandle call;
   HEDDLE_ASSERT_OK(try_start(function, n.get(), &result, &call, 0, params));
@@ -112,11 +112,11 @@ TEST_P(RuntimeShared, ACallInPiecesOnAStreamGivesItsResults) {
 
 // What a call leaves on a stream ends after the call does, and uses the call's timelines until then.
 TEST_P(RuntimeShared, CallsOnStreamsKeepWhatTheStreamsUse) {
-  if (std::string(GetParam().name) != "FakeGpu") GTEST_SKIP() << "it has no streams";
-  runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config() + "[validation]\ncalls = true\n");
-  std::vector<std::unique_ptr<fake::Stream>> streams;
+  if (std::string(GetParam().name) != "Streams") GTEST_SKIP() << "it has no streams";
+  runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config() + "[validation]\ncalls = true\n");
+  std::vector<std::unique_ptr<test::ApplicationStream>> streams;
   for (int i = 0; i < 20; ++i)  // more than a device keeps
-    streams.push_back(std::make_unique<fake::Stream>(std::chrono::milliseconds(2)));
+    streams.push_back(std::make_unique<test::ApplicationStream>(std::chrono::milliseconds(2)));
   ModuleBuilder module = builder();
   add_slow_double(module, "main", 1);
   for (int round = 0; round < 5; ++round) {
@@ -125,10 +125,10 @@ TEST_P(RuntimeShared, CallsOnStreamsKeepWhatTheStreamsUse) {
     heddle_function_t* function = find_function(instance);
     TensorHandle x = floats(function, 1);
     std::vector<TensorHandle> results;
-    for (const std::unique_ptr<fake::Stream>& stream : streams) {
+    for (const std::unique_ptr<test::ApplicationStream>& stream : streams) {
       heddle_call_params_t params{};
       params.flags = HEDDLE_CALL_NATIVE_STREAM;
-      params.native_stream = reinterpret_cast<uint64_t>(stream.get());
+      params.native_stream = stream->native();
       heddle_tensor_t* result = nullptr;
       CallHandle call;
       HEDDLE_ASSERT_OK(try_start(function, x.get(), &result, &call, 0, params));

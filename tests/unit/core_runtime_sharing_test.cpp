@@ -436,7 +436,7 @@ class RuntimeDerivedCache : public RuntimeDerived {
     ::testing::internal::CaptureStderr();
     Loaded loaded{};
     {
-      RuntimeHandle fresh = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+      RuntimeHandle fresh = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config());
       ModuleHandle module = open_module(fresh.get(), folder.path("m.heddle"));
       InstanceHandle instance;
       HEDDLE_EXPECT_OK(create_instance(module.get(), {{"", GetParam().device}}, &instance, {{"", file}}));
@@ -725,7 +725,7 @@ TEST_P(RuntimeDerivedCache, IsSharedByProcessesAtOnce) {
     threads.emplace_back([&, thread] {
       for (int round = 0; round < kRounds; ++round) {
         const int file = (thread + round) % 2;
-        RuntimeHandle fresh = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+        RuntimeHandle fresh = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config());
         ModuleHandle module = open_module(fresh.get(), folder.path("m.heddle"));
         InstanceHandle instance;
         HEDDLE_EXPECT_OK(create_instance(module.get(), {{"", GetParam().device}}, &instance, {{"", files[file]}}));

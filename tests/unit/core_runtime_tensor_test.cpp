@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "../fake_gpu/stream.h"
+#include "../streams/application.h"
 #include "core_drivers.h"
 
 namespace heddle::testing {
@@ -40,7 +40,7 @@ struct Source {
 // A stream of the application that does nothing until it is opened.
 struct Gate {
   std::atomic<bool> is_open{false};
-  fake::Stream stream;
+  test::ApplicationStream stream;
   Gate() {
     stream.enqueue([this] {
       while (!is_open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -53,10 +53,10 @@ class RuntimeTensor : public OnDriver {
  protected:
   std::string config() const override {
     std::string config = OnDriver::config();
-    if (is_fake()) config += "[driver.\"test.fake_gpu\"]\nloss_code = 66\naligned = true\npins = true\n";
+    if (has_streams()) config += "[driver.\"test.streams\"]\nloss_code = 66\nown_contexts = true\naligned = true\npins = true\n";
     return config;
   }
-  static bool is_fake() { return std::string(GetParam().name) == "FakeGpu"; }
+  static bool has_streams() { return std::string(GetParam().name) == "Streams"; }
 
   DeviceHandle device(const std::string& name = GetParam().device) {
     heddle_runtime_device_t* out = nullptr;
@@ -81,7 +81,7 @@ class RuntimeTensor : public OnDriver {
     params.struct_size = sizeof params;
     if (gate) {
       params.flags = HEDDLE_CALL_NATIVE_STREAM;
-      params.native_stream = reinterpret_cast<uint64_t>(&gate->stream);
+      params.native_stream = gate->stream.native();
     }
     params.donated_arguments = donated.data();
     params.donated_argument_count = static_cast<uint32_t>(donated.size());
@@ -102,7 +102,7 @@ TEST_P(RuntimeTensor, NamesTheDeviceThatInstancesUse) {
   EXPECT_EQ(cpp_string(properties.name), id.substr(id.find('.') + 1) + ":0");
   EXPECT_EQ(cpp_string(properties.family), "cpu");
   EXPECT_EQ(properties.ordinal, 0u);
-  EXPECT_EQ(properties.alignment_bytes, is_fake() ? 256u : 64u);
+  EXPECT_EQ(properties.alignment_bytes, has_streams() ? 256u : 64u);
   // An application of an older minor, and one that forgot.
   properties.struct_size = offsetof(heddle_runtime_device_properties_t, family);
   properties.family = c_string("untouched");
@@ -228,6 +228,7 @@ TEST_P(RuntimeTensor, ImportsMemoryOfTheApplication) {
   DeviceHandle on = device();
   std::atomic<int> releases{0};
   alignas(256) static float place[128] = {};
+  const test::ApplicationMemory known(place, sizeof place);
   const int64_t dims[] = {1, 4};
   heddle_device_memory_t memory{};
   memory.struct_size = sizeof memory;
@@ -244,7 +245,7 @@ TEST_P(RuntimeTensor, ImportsMemoryOfTheApplication) {
   HEDDLE_EXPECT_FAILS(import(), HEDDLE_STATUS_INVALID_ARGUMENT, "it has 16 bytes, got 20");
   memory.size_bytes = 16;
   memory.address += 32;
-  HEDDLE_EXPECT_FAILS(import(), HEDDLE_STATUS_INVALID_ARGUMENT, is_fake() ? "multiple of 256 bytes" : "multiple of 64 bytes");
+  HEDDLE_EXPECT_FAILS(import(), HEDDLE_STATUS_INVALID_ARGUMENT, has_streams() ? "multiple of 256 bytes" : "multiple of 64 bytes");
   memory.address -= 32;
   EXPECT_EQ(releases, 3) << "once for each failure";
   EXPECT_EQ(out, nullptr);
@@ -324,7 +325,7 @@ TEST_P(RuntimeTensor, UploadsBeforeTheCallsThatUseTheTensor) {
 
 // The gate holds back the call that fills the tensor, so the upload, and with it the call that reads the tensor.
 TEST_P(RuntimeTensor, AnUploadWaitsForTheCallThatFillsTheTensor) {
-  if (!is_fake()) GTEST_SKIP() << "it has no streams";
+  if (!has_streams()) GTEST_SKIP() << "it has no streams";
   ModuleBuilder module = builder();
   add_adder(module, "main", 4);
   InstanceHandle instance = open(module);
@@ -360,7 +361,7 @@ TEST_P(RuntimeTensor, AnUploadWaitsForTheCallThatFillsTheTensor) {
 }
 
 TEST_P(RuntimeTensor, AFailedUploadFailsWhatUsesTheTensor) {
-  if (!is_fake()) GTEST_SKIP() << "it has no streams";
+  if (!has_streams()) GTEST_SKIP() << "it has no streams";
   ModuleBuilder module = builder();
   add_adder(module, "add", 1);
   mf::FunctionT& function = module.add_function("breaks");
@@ -401,9 +402,9 @@ TEST_P(RuntimeTensor, AFailedUploadFailsWhatUsesTheTensor) {
 
 // The order in which handles are released and the copy ends: any.
 TEST_P(RuntimeTensor, HandlesMayBeReleasedBeforeTheUploadIsOver) {
-  if (!is_fake()) GTEST_SKIP() << "it has no streams";
+  if (!has_streams()) GTEST_SKIP() << "it has no streams";
   for (int held = 0; held < 4; ++held) {
-    RuntimeHandle own = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+    RuntimeHandle own = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config());
     std::swap(runtime, own);
     Source source({5, 6, 7, 8});
     Gate gate;
@@ -453,7 +454,7 @@ TEST_P(RuntimeTensor, ATensorMayBeDonatedWhileItIsUploaded) {
     Source source({5, 6, 7, 8});
     std::unique_ptr<Gate> gate;
     CallHandle filling;
-    if (is_fake() && turn % 2) {
+    if (has_streams() && turn % 2) {
       gate = std::make_unique<Gate>();
       heddle_tensor_t* filled = tensor.get();
       filling = start(function, {one.get(), one.get()}, &filled, gate.get());
@@ -478,7 +479,7 @@ TEST_P(RuntimeTensor, ATensorMayBeDonatedWhileItIsUploaded) {
 class RuntimeTensorChecked : public RuntimeTensor {
  protected:
   std::string config() const override {
-    return OnDriver::config() + "[validation]\ncalls = true\n" + (is_fake() ? "[driver.\"test.fake_gpu\"]\nlatency_us = 20000\n" : "");
+    return OnDriver::config() + "[validation]\ncalls = true\n" + (has_streams() ? "[driver.\"test.streams\"]\nlatency_us = 20000\n" : "");
   }
 };
 INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeTensorChecked, ::testing::ValuesIn(kDrivers), driver_name);
@@ -541,12 +542,13 @@ TEST_P(RuntimeTensorChecked, ACallThatMissesItsDeadlineGivesADonatedTensorBack) 
   ASSERT_NE(instance, nullptr);
   int late = 0;
   for (int turn = 0; turn < 10; ++turn) {
+    // Where there are streams, nothing fills it before the gate opens.
+    const std::unique_ptr<Gate> gate = has_streams() ? std::make_unique<Gate>() : nullptr;
     heddle_tensor_t* made = nullptr;
-    heddle_call_t* filling = nullptr;
-    HEDDLE_ASSERT_OK(heddle_call_start(find_function(instance, "fill"), nullptr, nullptr, 0, &made, 1, &filling));
-    CallHandle(filling).reset();
+    start(find_function(instance, "fill"), {}, &made, gate.get()).reset();
     TensorHandle tensor(made);
     const Outcome outcome = donate_with_deadline(instance, made);
+    if (gate) gate->is_open = true;
     EXPECT_TRUE(outcome.ok() || outcome.code == HEDDLE_STATUS_DEADLINE_EXCEEDED) << outcome.message;
     int64_t value = 0;
     if (outcome.ok()) continue;
@@ -554,7 +556,7 @@ TEST_P(RuntimeTensorChecked, ACallThatMissesItsDeadlineGivesADonatedTensorBack) 
     HEDDLE_EXPECT_OK(heddle_tensor_read(made, &value, sizeof value));
     EXPECT_EQ(value, 5);
   }
-  if (is_fake()) {
+  if (has_streams()) {
     EXPECT_NE(late, 0);
   }
   expect_no_violations();
@@ -579,7 +581,7 @@ TEST_P(RuntimeTensorChecked, ACallThatMissesItsDeadlineLeavesTheUploadItsMemory)
     EXPECT_TRUE(outcome.ok() || outcome.code == HEDDLE_STATUS_DEADLINE_EXCEEDED) << outcome.message;
     late += !outcome.ok();
   }
-  if (is_fake()) {
+  if (has_streams()) {
     EXPECT_NE(late, 0);
   }
   for (int i = 0; i < 20000 && releases != 10; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -621,7 +623,7 @@ TEST_P(RuntimeTensor, ReleasesTheSourceOfAnUploadThatIsRefused) {
                       "bytes is NULL");
   EXPECT_EQ(absent.releases, 1);
   HEDDLE_EXPECT_FAILS(heddle_tensor_wait(nullptr, 0), HEDDLE_STATUS_INVALID_ARGUMENT, "tensor is NULL");
-  if (is_fake()) {  // the driver refuses to read pages of a file
+  if (has_streams()) {  // the driver refuses to read pages of a file
     const std::string path = folder.path("floats");
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     ASSERT_GE(file, 0);
@@ -680,7 +682,7 @@ TEST_P(RuntimeTensor, SeveralThreadsUploadAndCall) {
 }
 
 TEST_P(RuntimeTensor, ALostDeviceAnswersSoAndIsOpenedAgain) {
-  if (!is_fake()) GTEST_SKIP() << "devices of the CPU are never lost";
+  if (!has_streams()) GTEST_SKIP() << "devices of the CPU are never lost";
   ModuleBuilder module = builder();
   add_adder(module, "add", 4);
   mf::FunctionT& lose = module.add_function("lose");
@@ -701,8 +703,12 @@ TEST_P(RuntimeTensor, ALostDeviceAnswersSoAndIsOpenedAgain) {
     CallHandle filling = start(find_function(instance, "add"), {arguments[0], arguments[1]}, &filled, &gate);
     TensorHandle result(filled);
     HEDDLE_ASSERT_OK(pending.upload(result.get()));
-    HEDDLE_EXPECT_FAILS(heddle_call(find_function(instance, "lose"), nullptr, 0, &out, 1), HEDDLE_STATUS_DEVICE_LOST, "");
+    // On one stream with what waits for the gate, or on another one, so before or after it opens.
+    const CallHandle losing = start(find_function(instance, "lose"), {}, &out);
+    const TensorHandle lost(std::exchange(out, nullptr));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     gate.is_open = true;
+    HEDDLE_EXPECT_FAILS(heddle_call_wait(losing.get(), HEDDLE_TIMEOUT_INFINITE), HEDDLE_STATUS_DEVICE_LOST, "");
     float values[4];
     HEDDLE_EXPECT_FAILS(heddle_tensor_read(result.get(), values, sizeof values), HEDDLE_STATUS_DEVICE_LOST, "");
     EXPECT_TRUE(pending.released());

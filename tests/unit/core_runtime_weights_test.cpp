@@ -407,17 +407,16 @@ TEST_P(RuntimeWeightsDirect, ReadsTheSameBytes) {
 
 // param_io.method: in order, each passed over with the driver's reason; the log says which it was.
 TEST_P(RuntimeWeights, MethodsAreTriedInOrder) {
-  const bool is_fake = std::string(GetParam().plugin).find("fake") != std::string::npos;
   const std::string device = GetParam().device, alias = device.substr(device.find('.') + 1);
   write_weights(file_, 4, 5000);
   const int descriptor = ::open(file_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-  const bool goes_direct = descriptor >= 0 && !is_fake;
+  const bool goes_direct = descriptor >= 0;
   if (descriptor >= 0) ::close(descriptor);
-  const std::string no_gds = is_fake ? "\"gds\": fake: reading '" + file_ + "' failed: it reads through the page cache alone"
-                                     : "\"gds\": cpu: reading '" + file_ + "' failed: this driver has no GPUDirect Storage";
+  const std::string no_gds =
+      "\"gds\": " + alias.substr(0, alias.find(':')) + ": reading '" + file_ + "' failed: this driver has no GPUDirect Storage";
   auto load_by = [&](const std::string& methods, std::string* out_log) {
     more_config_ = "method = [" + methods + "]\n[log]\nlevel = \"info\"\n";
-    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config());
     open_module_of(4, 5000);
     ::testing::internal::CaptureStderr();
     InstanceHandle instance;
@@ -475,7 +474,7 @@ class RuntimeWeightsWays : public RuntimeWeights {
   Outcome load_with(const std::string& config_lines) {
     more_config_ = config_lines;
     instance_.reset();
-    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES}, config());
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS}, config());
     open_module_of(kCount, elements_);
     Outcome outcome = load(&instance_);
     for (uint64_t i = 0; i < kCount && outcome.ok(); ++i) {
@@ -486,7 +485,7 @@ class RuntimeWeightsWays : public RuntimeWeights {
     return outcome;
   }
   nlohmann::json statistics() const { return nlohmann::json::parse(instance_report(instance_, "statistics")); }
-  bool is_fake() const { return std::string(GetParam().plugin).find("fake") != std::string::npos; }
+  bool has_streams() const { return std::string(GetParam().plugin).find("streams") != std::string::npos; }
 
   static constexpr uint64_t kCount = 4;
   uint64_t elements_ = 0;
@@ -497,9 +496,9 @@ INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeWeightsWays, ::testing::ValuesIn(kDrive
 TEST_P(RuntimeWeightsWays, MappedOnlyWhereTheHostsMemoryIsTheDevices) {
   make(4096);
   const Outcome outcome = load_by("\"mmap\"");
-  if (is_fake()) {
+  if (has_streams()) {
     expect(outcome, HEDDLE_STATUS_UNAVAILABLE,
-           {"\"mmap\": the memory of device 'fake_gpu:0' is not host memory, and such a device never maps pages of a file"});
+           {"\"mmap\": the memory of device 'streams:0' is not host memory, and such a device never maps pages of a file"});
     return;
   }
   ASSERT_TRUE(outcome.ok()) << outcome.message;
@@ -539,9 +538,9 @@ TEST_P(RuntimeWeightsWays, TensorsThatCannotBeMappedGoToTheNextMethod) {
   make(5000);  // every other one begins between multiples of 64
   const Outcome outcome = load_by("\"mmap\", \"buffered\"");
   ASSERT_TRUE(outcome.ok()) << outcome.message;
-  EXPECT_EQ(statistics()["weights"]["bytes_mapped"], is_fake() ? 0 : 2 * 20000);
-  EXPECT_EQ(statistics()["weights"]["bytes_read"], is_fake() ? 4 * 20000 : 2 * 20000);
-  if (is_fake()) return;
+  EXPECT_EQ(statistics()["weights"]["bytes_mapped"], has_streams() ? 0 : 2 * 20000);
+  EXPECT_EQ(statistics()["weights"]["bytes_read"], has_streams() ? 4 * 20000 : 2 * 20000);
+  if (has_streams()) return;
   expect(
       load_by("\"mmap\""), HEDDLE_STATUS_UNAVAILABLE,
       {"\"mmap\": 2 of 4 tensors, the first 'w1' at byte " + std::to_string(data_ + 20000) + ", do not begin at a multiple of 64 [HD-M-04]",

@@ -9,11 +9,11 @@ namespace heddle::testing {
 
 class OverTwoDevices : public ::testing::Test {
  protected:
-  // more: what follows in the table of the fake GPU's options.
+  // more: what follows in the table of test.streams's options.
   void open_runtime_with(const std::string& more) {
-    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_FAKES},
-                           "version = 1\n[plugins.probe]\n\"heddle.cpu\" = \"in-process\"\n\"test.fake_gpu\" = \"in-process\"\n"
-                           "[driver.\"heddle.cpu\"]\ndevice_count = 2\n[driver.\"test.fake_gpu\"]\ndevice_count = 2\n" +
+    runtime = open_runtime({HEDDLE_TEST_PLUGINS, HEDDLE_TEST_DRIVERS},
+                           "version = 1\n[plugins.probe]\n\"heddle.cpu\" = \"in-process\"\n\"test.streams\" = \"in-process\"\n"
+                           "[driver.\"heddle.cpu\"]\ndevice_count = 2\n[driver.\"test.streams\"]\ndevice_count = 2\n" +
                                more);
     ASSERT_NE(runtime, nullptr);
   }

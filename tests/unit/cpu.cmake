@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Tests of plugins/cpu, alone and side by side with the fake GPU.
+# Tests of plugins/cpu, alone and side by side with test.streams.
 heddle_add_test(NAME cpu_driver_test SOURCES cpu_driver_test.cpp LIBS heddle_plugin_host)
 heddle_add_test(NAME cpu_timeline_test SOURCES cpu_timeline_test.cpp LIBS heddle_plugin_host)
 heddle_add_test(NAME cpu_image_test SOURCES cpu_image_test.cpp LIBS heddle_plugin_host heddle_cpu_image)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What every driver owes the host: devices, buffers, transfers, command lists, errors. Runs on heddle.cpu and on the fake GPU.
+// What every driver owes the host: devices, buffers, transfers, command lists, errors. Runs on heddle.cpu and on test.streams.
 #include <cfenv>
 #include <cstring>
 #include <numeric>
@@ -480,14 +480,15 @@ TEST_P(Driver, AKernelsFailurePoisonsTheSignals) {
   const std::vector<heddle_binding_t> none;
   const std::vector<int64_t> constants = {13};
   ASSERT_OK(driver.submit({kernels.command(kFail, none, constants, 3)}, {}, {{timeline, 5}}));
-  EXPECT_FAILS(driver.timeline_api->wait(std::vector<heddle_point_t>{{timeline, 5}}.data(), 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE),
-               HEDDLE_STATUS_INTERNAL, "kernel 'fail' (region 7");
-  EXPECT_EQ(driver.wait(timeline, 5).payload("region"), "7");
+  Result first = driver.wait(timeline, 5);
+  EXPECT_EQ(first.code(), HEDDLE_STATUS_INTERNAL);
+  EXPECT_NE(first.message().find("kernel 'fail'"), std::string::npos) << first.message();
+  EXPECT_EQ(first.payload("region"), "7");
   // What waits for it fails with the same text and does not run.
   heddle_timeline_t* later = driver.make_timeline();
   ASSERT_OK(driver.submit({}, {{timeline, 5}}, {{later, 1}}));
   EXPECT_FAILS(driver.timeline_api->wait(std::vector<heddle_point_t>{{later, 1}}.data(), 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE),
-               HEDDLE_STATUS_INTERNAL, "returned 13");
+               HEDDLE_STATUS_INTERNAL, first.message());
   driver.timeline_api->destroy(timeline);
   driver.timeline_api->destroy(later);
 }

@@ -69,7 +69,7 @@ std::string environment_transcript(const std::filesystem::path& path) {
   return transcript;
 }
 
-// The devices that a host finds, on this machine and the fake GPU, then what it says of those that it does not find, then its log.
+// The devices that a host finds, on this machine and test.streams, then what it says of those that it does not find, then its log.
 std::string device_transcript(const std::filesystem::path& path) {
   static std::string log;
   log.clear();

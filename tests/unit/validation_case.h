@@ -47,6 +47,7 @@ class Validated : public ::testing::TestWithParam<DriverCase> {
   // sabotage: changes `bad`.
   void open(const std::function<void()>& sabotage = {}) {
     the_host = &host;
+    set_options(&host);
     owner = std::make_unique<OpenDriver>(GetParam().path, &host, "", [&](heddle_driver_api_t* api) {
       good = {*api->device, *api->buffer, *api->transfer, *api->param_io, *api->dispatch, *api->timeline};
       bad = good;

@@ -11,7 +11,7 @@
 namespace heddle::test {
 namespace {
 
-constexpr uint64_t kChunk = 64 << 10;  // as much as the fake GPU stages
+constexpr uint64_t kChunk = 64 << 10;  // of a read, so that there are many
 constexpr uint64_t kSize = 1024 * kChunk;
 
 using Progress = void (*)(void* context, uint64_t done_bytes, uint64_t total_bytes);
