@@ -64,12 +64,10 @@ heddle_status_t* queue_create(heddle_device_t* handle, const heddle_queue_params
   *out = nullptr;
   Device* device = Device::from(handle);
   return guarded(device, "creating a queue", [&]() -> heddle_status_t* {
-    auto* queue = sdk::make<Queue>(device->host, Queue{device->api, device, {}});
-    const uint32_t count = Instance::of(device).contract.spread;
-    for (uint32_t i = 0; i < count; ++i) {
-      queue->queues.push_back(nullptr);
-      if (heddle_status_t* bad = device_api().queue_create(handle, params, &queue->queues.back())) {
-        queue->queues.pop_back();
+    std::vector<heddle_queue_t*> none(Instance::of(device).contract.spread);
+    auto* queue = sdk::make<Queue>(device->host, Queue{device->api, device, std::move(none)});
+    for (heddle_queue_t*& each : queue->queues) {
+      if (heddle_status_t* bad = device_api().queue_create(handle, params, &each)) {
         queue_destroy(reinterpret_cast<heddle_queue_t*>(queue));
         return bad;
       }
@@ -101,6 +99,12 @@ heddle_status_t* queue_import(heddle_device_t* handle, uint64_t native, heddle_q
 class Noted {
  public:
   explicit Noted(Device* device) : device_(device) {}
+  ~Noted() {
+    if (before_.empty()) return;
+    Instance& instance = Instance::of(device_);
+    std::lock_guard<std::mutex> lock(instance.mutex);
+    for (const auto& [timeline, value] : before_) instance.enqueued[timeline] = value;
+  }
   // NULL, or which promise the host broke.
   heddle_status_t* note(const heddle_sync_t* in) {
     heddle_sync_t sync;
@@ -139,11 +143,8 @@ class Noted {
     }
     return nullptr;
   }
-  heddle_status_t* take_back(heddle_status_t* failure) {
-    if (!failure || before_.empty()) return failure;
-    Instance& instance = Instance::of(device_);
-    std::lock_guard<std::mutex> lock(instance.mutex);
-    for (const auto& [timeline, value] : before_) instance.enqueued[timeline] = value;
+  heddle_status_t* over(heddle_status_t* failure) {
+    if (!failure) before_.clear();
     return failure;
   }
 
@@ -216,7 +217,7 @@ heddle_status_t* with_queue(heddle_queue_t* handle, const heddle_sync_t* sync, F
   return guarded(queue->device, "submitting", [&]() -> heddle_status_t* {
     Noted noted(queue->device);
     if (heddle_status_t* bad = noted.note(sync)) return bad;
-    return noted.take_back(function(queue->any()));
+    return noted.over(function(queue->any()));
   });
 }
 
@@ -271,7 +272,7 @@ heddle_status_t* replay(heddle_recording_t* handle, const heddle_binding_t* bind
     fail_a_patch(every && ++instance.replays % every == 0 ? 3 : 0);
     heddle_status_t* failure = stream::dispatch_interface()->replay(Recording::from(handle)->recording, bindings, count, sync);
     fail_a_patch(0);
-    return noted.take_back(failure);
+    return noted.over(failure);
   });
 }
 

@@ -144,7 +144,7 @@ class HostBackend : public stream::Backend {
 
   Result create_stream(uint32_t, Stream* out) noexcept override {
     if (Result bad = check()) return bad;
-    *out = reinterpret_cast<Stream>(new HostStream(context(), seeds_.fetch_add(1), settings_.latency_us));
+    *out = reinterpret_cast<Stream>(with_own_memory([&] { return new HostStream(context(), seeds_.fetch_add(1), settings_.latency_us); }));
     return kSuccess;
   }
   void destroy_stream(Stream stream) noexcept override { delete host(stream); }
@@ -211,7 +211,7 @@ class HostBackend : public stream::Backend {
   }
 
   Result launch(const Launch& launch, bool, Stream stream) noexcept override {
-    HostKernel kernel(launch);
+    HostKernel kernel = kernel_of(launch);
     if (is_refused(kernel)) return kRefused;
     return enqueue(stream, [kernel = std::move(kernel), stream] { return kernel.run(host(stream)->random()); });
   }
@@ -239,7 +239,7 @@ class HostBackend : public stream::Backend {
     if (Result bad = check()) return bad;
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return kNoMemory;
-    GpuMemory::all().add(reinterpret_cast<Address>(memory), {bytes, MemoryOwner::kHost, -1, static_cast<char*>(memory), nullptr, 0});
+    add_host_memory(memory, bytes);
     *out = memory;
     return kSuccess;
   }
@@ -248,7 +248,7 @@ class HostBackend : public stream::Backend {
     if (Result bad = check()) return bad;
     const auto address = reinterpret_cast<Address>(memory);
     if (GpuMemory::all().overlaps(address, bytes)) return kRegisteredAlready;
-    GpuMemory::all().add(address, {bytes, MemoryOwner::kHost, -1, static_cast<char*>(memory), nullptr, 0});
+    add_host_memory(memory, bytes);
     return kSuccess;
   }
   void unregister_host(void* memory) noexcept override { GpuMemory::all().remove(reinterpret_cast<Address>(memory)); }
@@ -287,7 +287,7 @@ class HostBackend : public stream::Backend {
   Result enable_peer(stream::Backend&) noexcept override { return check(); }
 
   Result create_event(bool, Event* out) noexcept override {
-    auto* event = new HostEvent;
+    auto* event = with_own_memory([] { return new HostEvent; });
     event->context = context();
     *out = reinterpret_cast<Event>(event);
     return check();
@@ -321,14 +321,14 @@ class HostBackend : public stream::Backend {
 
   Result create_graph(Graph* out) noexcept override {
     if (!settings_.record) return kUnsupported;
-    *out = reinterpret_cast<Graph>(new HostGraph);
+    *out = reinterpret_cast<Graph>(with_own_memory([] { return new HostGraph; }));
     return check();
   }
   void destroy_graph(Graph graph) noexcept override { delete host(graph); }
   Result add_kernel(Graph graph, const Node* before, size_t count, const Launch& launch, Node* out) noexcept override {
     HostNode node;
     node.kind = HostNode::Kind::kKernel;
-    node.kernel = HostKernel(launch);
+    node.kernel = kernel_of(launch);
     if (is_refused(node.kernel)) return kRefused;
     return add(graph, before, count, std::move(node), out);
   }
@@ -350,17 +350,17 @@ class HostBackend : public stream::Backend {
     return add(graph, before, count, HostNode(), out);
   }
   Result add_early_edge(Graph graph, Node from, Node to) noexcept override {
-    at(*host(graph), to).before.push_back(reinterpret_cast<uintptr_t>(from));
+    with_own_memory([&] { at(*host(graph), to).before.push_back(reinterpret_cast<uintptr_t>(from)); });
     return check();
   }
   Result instantiate(Graph graph, GraphExec* out) noexcept override {
-    *out = reinterpret_cast<GraphExec>(new HostGraph(*host(graph)));
+    *out = reinterpret_cast<GraphExec>(with_own_memory([&] { return new HostGraph(*host(graph)); }));
     return check();
   }
   void destroy_graph_exec(GraphExec exec) noexcept override { delete host(exec); }
   Result patch_kernel(GraphExec exec, Node node, const Launch& launch) noexcept override {
     if (finds_no_room()) return kNoMemory;
-    at(*host(exec), node).kernel = HostKernel(launch);
+    at(*host(exec), node).kernel = kernel_of(launch);
     return check();
   }
   Result patch_copy(GraphExec exec, Node node, const Copy2d& copy) noexcept override {
@@ -380,7 +380,8 @@ class HostBackend : public stream::Backend {
     return check();
   }
   Result launch_graph(GraphExec exec, Stream stream) noexcept override {
-    return enqueue(stream, [nodes = *host(exec), stream] { return run_graph(nodes, host(stream)->random()); });
+    HostGraph copied = with_own_memory([&] { return *host(exec); });
+    return enqueue(stream, [nodes = std::move(copied), stream] { return run_graph(nodes, host(stream)->random()); });
   }
 
   uint32_t rank(std::string_view format, std::string_view target) const noexcept override {
@@ -425,17 +426,29 @@ class HostBackend : public stream::Backend {
   Result enqueue(Stream stream, Work work) {
     if (Result bad = check()) return bad;
     if (host(stream)->context) {
-      host(stream)->enqueue(std::move(work));
+      with_own_memory([&] { return host(stream)->enqueue(LateStream::Work(work)); });
       return kSuccess;
     }
     // The application's, which outlives the context and does not end with it.
-    host(stream)->enqueue([work = std::move(work), context = shared_context_, lag = std::chrono::microseconds(host(stream)->lag_us)] {
+    with_own_memory([&] { return host(stream)->enqueue(of_application(stream, work)); });
+    return kSuccess;
+  }
+  template <typename Work>
+  LateStream::Work of_application(Stream stream, const Work& work) {
+    return [work, context = shared_context_, lag = std::chrono::microseconds(host(stream)->lag_us)] {
       std::this_thread::sleep_for(lag);
       if (context->ended != kSuccess) return kSuccess;
       if (const Result result = work()) context->ended = result;
       return kSuccess;
+    };
+  }
+  static void add_host_memory(void* memory, uint64_t bytes) {
+    with_own_memory([&] {
+      GpuMemory::all().add(reinterpret_cast<Address>(memory), {bytes, MemoryOwner::kHost, -1, static_cast<char*>(memory), nullptr, 0});
     });
-    return kSuccess;
+  }
+  static HostKernel kernel_of(const Launch& launch) {
+    return with_own_memory([&] { return HostKernel(launch); });
   }
   // Its launch fails, and a graph with it cannot be built: what it returns is not what ends the context.
   bool is_refused(const HostKernel& kernel) const {
@@ -444,13 +457,19 @@ class HostBackend : public stream::Backend {
   static bool finds_no_room() { return patches_left != 0 && --patches_left == 0; }
   Result allocate(uint64_t bytes, Address* out) {
     if (Result bad = check()) return bad;
-    if (context()->used_bytes.fetch_add(bytes) + bytes <= settings_.memory_bytes) *out = GpuMemory::all().allocate(bytes, ordinal_);
+    if (context()->used_bytes.fetch_add(bytes) + bytes <= settings_.memory_bytes) {
+      *out = with_own_memory([&] { return GpuMemory::all().allocate(bytes, ordinal_); });
+    }
     if (*out) return kSuccess;
     context()->used_bytes -= bytes;
     return kNoMemory;
   }
   static HostNode& at(HostGraph& graph, Node node) { return graph[reinterpret_cast<uintptr_t>(node) - 1]; }
   Result add(Graph graph, const Node* before, size_t count, HostNode node, Node* out) {
+    with_own_memory([&] {
+      node.before.reserve(count);
+      host(graph)->reserve(host(graph)->size() + 1);
+    });
     for (size_t i = 0; i < count; ++i) node.before.push_back(reinterpret_cast<uintptr_t>(before[i]));
     host(graph)->push_back(std::move(node));
     *out = reinterpret_cast<Node>(host(graph)->size());
