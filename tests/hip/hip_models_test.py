@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Modules on heddle.hip over the stand-in for AMD's library, by the commands: results on each chip, why a device is not used."""
 import pathlib
+import shutil
 import sys
 
 import numpy as np
@@ -41,6 +42,19 @@ class HipModels(HeddleTestCase):
             with self.subTest(devices=devices):
                 got = self.run_module(module, "image", images(2), "--device", devices[0], "--device", f"@gpu={devices[1]}", **stand_in("gfx1100", devices=2))
                 self.assert_close(got, expected, 1e-4, 1e-4)
+
+    def test_a_module_on_amd_and_intel(self):
+        intel = heddle_path().parents[1] / "tests" / "level_zero" / "libheddle_test_level_zero.so"
+        if not intel.exists() or not shutil.which("llvm-spirv-15"):
+            self.skipTest("SKIP: the stand-in for Level Zero is not built")
+        expected = self.run_module(self.compile(DIGITS), "image", images(2))
+        places = [argument for pattern in ("conv*=@amd", "norm*=@amd", "relu*=@amd", "pool*=@intel", "hidden=@intel", "logits=@intel")
+                  for argument in ("--place", pattern)]
+        module = self.compile(DIGITS, "--target", "hip:gfx1100,level_zero", "--slot", "@amd=hip", "--slot", "@intel=level_zero", *places)
+        both = stand_in("gfx1100", seed=2, ZE_ENABLE_ALT_DRIVERS=str(intel), ZE_ENABLE_VALIDATION_LAYER="1", ZE_ENABLE_PARAMETER_VALIDATION="1",
+                        POCL_CACHE_DIR=str(intel.parent / "pocl"))
+        got = self.run_module(module, "image", images(2), "--device", "@amd=hip:0", "--device", "@intel=level_zero:0", **both)
+        self.assert_close(got, expected, 1e-4, 1e-4)
 
     def test_why_a_device_or_a_variant_is_not_used(self):
         module = self.compile(DIGITS, "--target", "cpu,hip:gfx1100")
