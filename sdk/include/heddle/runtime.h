@@ -59,11 +59,11 @@ extern "C" {
 typedef struct heddle_runtime heddle_runtime_t;
 typedef struct heddle_module heddle_module_t;
 typedef struct heddle_instance heddle_instance_t;
-typedef struct heddle_function heddle_function_t; /* borrowed from its instance */
-typedef struct heddle_runtime_device heddle_runtime_device_t;
+typedef struct heddle_function heddle_function_t;             /* borrowed from its instance */
+typedef struct heddle_runtime_device heddle_runtime_device_t; /* since ABI 0.2 */
 typedef struct heddle_tensor heddle_tensor_t;
 typedef struct heddle_call heddle_call_t;
-typedef struct heddle_state heddle_state_t;
+typedef struct heddle_state heddle_state_t; /* since ABI 0.2 */
 
 /* Text owned by the caller. Both functions: [any] [no-block] */
 typedef struct heddle_text heddle_text_t;
