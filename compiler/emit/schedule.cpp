@@ -899,13 +899,13 @@ class Scheduler {
     for (const Slice& slice : ArrayRef(slices).drop_front(scanned_count))
       add_copy(mf::BindingRef(slice.own, whole, whole, read), mf::BindingRef(slice.whole, slice.offset, slice.bytes, write));
     add_barrier();
-    command(mf::Op::Add, step, step, one);
     if (loop.getConditional()) {
       note_use(results.front());
       command(mf::Op::ReadScalar, *goes_on, results.front(), zero);
     } else {
       command(mf::Op::Submit, 0);
     }
+    command(mf::Op::Add, step, step, one);  // behind the piece, so that this is only commands
     command(mf::Op::Branch, begin);
     for (size_t exit : exits) land(exit);
     add_barrier();

@@ -31,13 +31,11 @@ class Frame {
   [[gnu::cold]] void collect_times();
   // Binds the commands to a call's arguments and results, and to the state; NULL if the program uses none.
   void bind(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results, const State* state);
-  // A copy among the commands gets other places, of the same length. After bind.
-  void move_copy(uint32_t command, const heddle_binding_t& source, const heddle_binding_t& target) {
+  // A copy among the commands gets another source or target, of the same length. After bind.
+  void move_copy(uint32_t command, bool is_source, const heddle_binding_t& place) {
     heddle_copy_command_t& copy = commands_[command].as.copy;
-    copy.source = source.buffer;
-    copy.source_offset = source.offset;
-    copy.target = target.buffer;
-    copy.target_offset = target.offset;
+    (is_source ? copy.source : copy.target) = place.buffer;
+    (is_source ? copy.source_offset : copy.target_offset) = place.offset;
   }
   // Enqueues one segment (not a crossing) on its device, or replays it if it is recorded. *replayed: whether it was replayed.
   heddle_status_t* submit(const Segment& segment, const heddle_sync_t& sync, bool* replayed) const {

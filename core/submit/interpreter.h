@@ -62,6 +62,8 @@ struct SlotDevice {
   uint32_t compute_units = 0;
 };
 
+// Whether r[a] is the result of the instruction.
+bool writes_register(module_format::Op op);
 // Whether the program has more than one piece, whatever the extents are.
 bool is_in_pieces(const module_format::Program& program);
 
@@ -144,7 +146,7 @@ class Interpreter {
   uint32_t next_ = 0;                    // index of the next instruction
   uint32_t piece_ = kNoPiece, end_ = 0;  // of the piece: its first command, and the instruction at which run() stopped
   bool was_skipped_ = false;
-  std::vector<bool> fixed_;           // per register; empty: the program is one piece
+  std::vector<uint8_t> fixed_;        // per register; empty: the program is one piece
   std::vector<uint32_t> skipped_;     // per instruction: where the steady piece that begins here ends; 0: none is known. Empty: as fixed_
   std::span<const uint32_t> pauses_;  // the remaining pauses
   const std::vector<bool>* recorded_ = nullptr;

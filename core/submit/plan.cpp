@@ -493,7 +493,8 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
     if (!added.ok()) return wrap(std::move(added), region(command));
     if (command.kind != RecordedKind::kCopy || !interpreter.moves(*program_.copies()->Get(command.site))) continue;
     if (plan->commands.size() != before) {  // otherwise it has no bytes, or is between devices
-      plan->moving.push_back({static_cast<uint32_t>(plan->commands.size() - 1), command.site});
+      plan->moving.push_back(static_cast<uint32_t>(plan->commands.size() - 1));
+      plan->moving.push_back(command.site);
     } else if (!plan->segments.empty() && plan->segments.back().crossing) {
       plan->moves_between_devices = true;
     }

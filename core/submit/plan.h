@@ -57,12 +57,6 @@ struct Segment {
   Place from, to;
 };
 
-// A copy that has other offsets in another step of a loop.
-struct MovingCopy {
-  uint32_t command = 0;
-  uint32_t site = 0;
-};
-
 struct ArenaNeed {
   uint32_t device = 0;
   uint64_t size_bytes = 0;
@@ -152,7 +146,7 @@ class Plan final : public memory::Counted {
   std::vector<int64_t> constants;  // commands point into it
   std::vector<ArenaNeed> arenas;
   std::vector<VerdictNeed> verdicts;  // verdicts that the commands write
-  std::vector<MovingCopy> moving;
+  std::vector<uint32_t> moving;       // copies with other places in other steps of a loop: the command and the site of each
   bool moves_between_devices = false;
   std::vector<std::shared_ptr<const Operation>> operations;  // operations that commands name
   std::vector<bool> result_known;                            // false: a later piece of the program sets its extents

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 
 #include "core/submit/links.h"
@@ -304,17 +303,16 @@ Task Run::cross_staged(heddle_binding_t from, heddle_binding_t to, uint32_t sour
 // ------------------------------------------------------------------------------------------------------------- programs
 
 Status Run::move_copies(Frame& frame, const Frame& whole, const Interpreter& interpreter, const Resolver& resolver) const {
-  for (const MovingCopy& one : frame.plan().moving) {
-    const module_format::CopySite* site = params_.program.copies()->Get(one.site);
-    heddle_binding_t ends[2];
-    for (int i = 0; i < 2; ++i) {
+  const std::vector<uint32_t>& moving = frame.plan().moving;
+  for (size_t at = 0; at < moving.size(); at += 2) {
+    const module_format::CopySite* site = params_.program.copies()->Get(moving[at + 1]);
+    for (const bool is_source : {true, false}) {
       RecordedBinding range;
-      HEDDLE_RETURN_IF_ERROR(interpreter.binding(i == 0 ? site->source() : site->target(), &range));
+      HEDDLE_RETURN_IF_ERROR(interpreter.binding(is_source ? site->source() : site->target(), &range));
       Result<Place> place = resolver.place_of(range);
-      if (!place.ok()) return wrap(place.take_status(), fmt::format("copy {}", one.site));
-      ends[i] = whole.locate(*place, params_.arguments, params_.results, params_.state);
+      if (!place.ok()) return place.take_status();
+      frame.move_copy(moving[at], is_source, whole.locate(*place, params_.arguments, params_.results, params_.state));
     }
-    frame.move_copy(one.command, ends[0], ends[1]);
   }
   return Status();
 }
@@ -331,7 +329,7 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
   std::vector<heddle_block_t> arenas;
   std::vector<uint32_t> uses_end;  // for each frame, the last instruction that needs it; with pauses only
   std::vector<bool> prepared(params_.results.size(), false);
-  std::unordered_map<uint32_t, Frame*> steady;  // of steady pieces, by their first commands
+  std::vector<uint32_t> steady;  // frames of steady pieces, by their first commands
   size_t steady_commands = 0;
   Frame* whole = nullptr;  // has all arenas
   if (pauses.empty() && is_in_pieces(params_.program)) resolver.place_all();
@@ -341,7 +339,7 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
     Result<Interpreter::Outcome> outcome = interpreter.run();
     if (!outcome.ok()) co_return outcome.take_status();
     const bool is_known = interpreter.was_skipped();
-    Frame* current = is_known ? steady.at(interpreter.piece()) : nullptr;
+    Frame* current = is_known ? frames[steady[interpreter.piece()]].get() : nullptr;
     bool is_steady = is_known;
     if (!is_known) {
       Result<memory::Ref<Plan>> resolved = resolver.resolve(interpreter, 0);
@@ -358,7 +356,8 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
       current = frames.back().get();
       if (current->arenas().size() != arenas.size() || !whole) whole = current;
       if (is_steady) {
-        steady.emplace(interpreter.piece(), current);
+        steady.resize(params_.program.code()->size());
+        steady[interpreter.piece()] = static_cast<uint32_t>(frames.size() - 1);
         interpreter.skip_piece();
         steady_commands += current->plan().commands.size();
       }

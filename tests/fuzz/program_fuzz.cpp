@@ -2,9 +2,11 @@
 // The metadata of any module: what the verifier lets pass is routed, interpreted and planned, and every command of the plan must lie inside
 // the memory that a driver would be given. The driver is one that executes nothing: its kernels and buffers are only addresses.
 // The first byte of the input chooses extents and answers; the rest is the metadata.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "core/route/route.h"
@@ -22,7 +24,7 @@ using namespace heddle::submit;
 namespace mf = heddle::module_format;
 
 constexpr InterpreterLimits kLimits{1 << 16, 1 << 12};
-constexpr int kMaxScalars = 4;
+constexpr int kMaxPieces = 8;
 
 void require(bool condition, const char* what) {
   if (condition) return;
@@ -172,6 +174,24 @@ class Any final : public Choices {
   uint8_t choice_;
 };
 
+// A steady piece has the commands that it had before, except for the places of copies.
+void check_same(const mf::Program& program, const Interpreter& interpreter, const Recording& before) {
+  const Recording& now = interpreter.recording();
+  require(now.commands.size() == before.commands.size() && now.constants == before.constants, "a steady piece changed");
+  for (size_t i = 0; i < now.commands.size(); ++i) {
+    const RecordedCommand &a = before.commands[i], &b = now.commands[i];
+    require(a.kind == b.kind && a.site == b.site && a.has_kernel == b.has_kernel && a.candidate == b.candidate && a.entry == b.entry,
+            "a command of a steady piece changed");
+    require(std::equal(a.grid, a.grid + 3, b.grid) && a.binding_count == b.binding_count, "a dispatch of a steady piece changed");
+    const bool moves = a.kind == RecordedKind::kCopy && interpreter.moves(*program.copies()->Get(a.site));
+    for (uint32_t j = 0; j < a.binding_count; ++j) {
+      const RecordedBinding &from = before.bindings[a.first_binding + j], &to = now.bindings[b.first_binding + j];
+      require(from.value == to.value && from.access == to.access && from.length == to.length && (moves || from.offset == to.offset),
+              "a range of a steady piece changed");
+    }
+  }
+}
+
 void run_program(const mf::Program& program, const open::Signature& signature, const Machine& machine, uint8_t choice) {
   std::vector<int64_t> symbols;
   for (const open::SymbolRange& symbol : signature.symbols) {
@@ -193,20 +213,26 @@ void run_program(const mf::Program& program, const open::Signature& signature, c
   Interpreter interpreter(program, signature, dims, symbols, kLimits);
   interpreter.describe_slots(machine.slots);
   Resolver resolver(program, signature, machine, dims);
+  if (choice & 2) resolver.place_all();
   std::vector<uint64_t> arenas;
-  size_t done = 0;
-  for (int scalars = 0; scalars <= kMaxScalars; ++scalars) {
+  std::map<uint32_t, Recording> steady;  // by their first commands
+  for (int piece = 0; piece <= kMaxPieces; ++piece) {
+    interpreter.begin_piece();
     Result<Interpreter::Outcome> outcome = interpreter.run();
     if (!outcome.ok()) return require_text(outcome.status());
-    Result<memory::Ref<Plan>> plan = resolver.resolve(interpreter, done);
+    if (interpreter.is_steady()) {
+      const auto [first, is_new] = steady.try_emplace(interpreter.piece(), interpreter.recording());
+      if (!is_new) check_same(program, interpreter, first->second);
+    }
+    Result<memory::Ref<Plan>> plan = resolver.resolve(interpreter, 0);
     if (!plan.ok()) return require_text(plan.status());
-    done = interpreter.recording().commands.size();
     for (const ArenaNeed& arena : (*plan)->arenas) arenas.push_back(arena.size_bytes);
     check_plan(**plan, machine, bytes, arenas);
     if (*outcome == Interpreter::Outcome::kFinished) return;
+    if (*outcome == Interpreter::Outcome::kSubmit) continue;
     Result<Place> place = resolver.place(interpreter, interpreter.scalar());
     if (!place.ok()) return require_text(place.status());
-    interpreter.answer(static_cast<int64_t>(choice) * scalars - 3);
+    interpreter.answer(static_cast<int64_t>(choice) * piece - 3);
   }
 }
 

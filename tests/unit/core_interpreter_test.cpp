@@ -273,6 +273,38 @@ TEST(Interpreter, SuspendsAtAScalarAndGoesOn) {
   EXPECT_EQ(running.interpreter->register_value(twice), 42);
 }
 
+// A loop of one dispatch, whose constant is fixed or not: a piece that never changes is skipped from its second step on.
+TEST(Interpreter, SkipsAPieceThatIsAlwaysTheSame) {
+  for (const bool is_fixed : {true, false}) {
+    ProgramBuilder p;
+    uint32_t one = p.literal(1), three = p.literal(3), i = p.reg(), over = p.reg();
+    p.emit(mf::Op::Submit);
+    uint32_t loop = p.emit(mf::Op::LessEqual, over, three, i);
+    uint32_t leave = p.emit(mf::Op::BranchIf, 0, over);
+    uint32_t first = p.dispatch("step", 0, {}, {is_fixed ? one : i}, {one, one, one});
+    p.emit(mf::Op::Submit);
+    p.emit(mf::Op::Add, i, i, one);
+    p.emit(mf::Op::Branch, loop);
+    p.program->code[leave] = mf::Instruction(static_cast<uint16_t>(mf::Op::BranchIf), 0, p.next_instruction(), over, 0);
+    Running running(p.finish());
+    Interpreter& interpreter = *running.interpreter;
+    for (int piece = 0; piece <= 4; ++piece) {
+      SCOPED_TRACE(piece);
+      interpreter.begin_piece();
+      Result<Interpreter::Outcome> outcome = running.run();
+      ASSERT_TRUE(outcome.ok());
+      ASSERT_EQ(*outcome, piece == 4 ? Interpreter::Outcome::kFinished : Interpreter::Outcome::kSubmit);
+      const bool is_step = piece >= 1 && piece <= 3;
+      EXPECT_EQ(interpreter.piece(), is_step ? first : Interpreter::kNoPiece);
+      EXPECT_EQ(interpreter.was_skipped(), is_fixed && is_step && piece > 1);
+      EXPECT_EQ(interpreter.recording().commands.size(), is_step && !interpreter.was_skipped() ? 1u : 0u);
+      EXPECT_EQ(interpreter.is_steady(), is_fixed && is_step);
+      if (interpreter.is_steady()) interpreter.skip_piece();
+    }
+    EXPECT_EQ(interpreter.register_value(i), 3);
+  }
+}
+
 TEST(Arena, NeverOverlapsWhatLivesTogether) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {

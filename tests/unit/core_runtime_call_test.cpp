@@ -199,9 +199,8 @@ TEST_P(RuntimeCall, RunsALoopInPieces) {
     p.dispatch("step", kChainStep, {ProgramBuilder::whole(scratch, kReadWrite)}, {is_steady ? one : i}, {one, one, one});
     p.barrier();
     p.copy(ProgramBuilder::whole(scratch, kRead), {p.result(1), offset, eight, kWrite});
-    p.barrier();
-    p.emit(mf::Op::Add, i, i, one);
     p.emit(mf::Op::Submit);
+    p.emit(mf::Op::Add, i, i, one);
     p.emit(mf::Op::Branch, loop);
     p.program->code[leave] = mf::Instruction(static_cast<uint16_t>(mf::Op::BranchIf), 0, p.next_instruction(), done, 0);
     p.copy(ProgramBuilder::whole(scratch, kRead), ProgramBuilder::whole(p.result(0), kWrite));
