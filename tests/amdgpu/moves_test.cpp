@@ -291,5 +291,140 @@ TEST(AmdgpuMoves, Vectors) {
   }
 }
 
+TEST(AmdgpuMoves, VectorsOfDoubles) {
+  Single single("gfx90a");
+  Wave& w = single.wave();
+  single.prepare(
+      "v_floor_f64 v[6:7], v[0:1]\nv_ceil_f64 v[8:9], v[0:1]\nv_trunc_f64 v[10:11], v[0:1]\nv_rndne_f64 v[12:13], v[0:1]\n"
+      "v_cvt_u32_f64 v14, v[0:1]\nv_min_f64 v[16:17], v[0:1], v[2:3]");
+  Values values;
+  for (unsigned round = 0; round < 200; ++round) {
+    for (unsigned lane = 0; lane < 64; ++lane) {
+      for (const unsigned n : {0u, 2u}) {
+        uint64_t x = values.bits64(static_cast<unsigned>(values.random.next()));
+        if (std::isnan(d(x))) x |= 0x8000000000000;
+        single.set64(n, lane, x);
+      }
+    }
+    single.again();
+    for (unsigned lane = 0; lane < 64; ++lane) {
+      const double a = d(single.get64(0, lane)), b = d(single.get64(2, lane));
+      ASSERT_TRUE(same(std::floor(a), d(single.get64(6, lane))));
+      ASSERT_TRUE(same(std::ceil(a), d(single.get64(8, lane))));
+      ASSERT_TRUE(same(std::trunc(a), d(single.get64(10, lane))));
+      ASSERT_TRUE(same(std::nearbyint(a), d(single.get64(12, lane))));
+      ASSERT_EQ(w.vector(14, lane), !(a > 0) ? 0u : a >= 0x1p32 ? 0xffffffffu : static_cast<uint32_t>(a)) << a;
+      ASSERT_TRUE(same(std::isnan(a) ? b : std::isnan(b) ? a : a < b || (a == b && std::signbit(a)) ? a : b, d(single.get64(16, lane))));
+    }
+  }
+}
+
+TEST(AmdgpuMoves, SmallAndThree) {
+  Single single("gfx1100");
+  Wave& w = single.wave();
+  single.prepare(
+      "v_min3_i16 v6, v0, v2, v4\nv_min3_u16 v7, v0, v2, v4\nv_max3_u16 v8, v0, v2, v4\nv_min3_i32 v9, v0, v2, v4\n"
+      "v_max3_i32 v10, v0, v2, v4\nv_min3_u32 v11, v0, v2, v4\nv_max3_u32 v12, v0, v2, v4\nv_pack_b32_f16 v13, v0, v2\n"
+      "v_not_b32 v14, v0\nv_xor3_b32 v15, v0, v2, v4\nv_mov_b32 v16, v5\nv_fma_mixhi_f16 v16, v18, v19, v20\nv_mad_i16 v17, v0, v2, v4");
+  Values values;
+  for (unsigned round = 0; round < 200; ++round) {
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+      for (const unsigned n : {0u, 2u, 4u, 5u}) w.vector(n, lane) = values.bits32(static_cast<unsigned>(values.random.next()));
+      // Parts of v_pack are no signaling NaN or denormal number, which it may change.
+      for (const unsigned n : {0u, 2u}) {
+        if ((w.vector(n, lane) & 0x7c00) == 0x7c00 || (w.vector(n, lane) & 0x7c00) == 0)
+          w.vector(n, lane) = (w.vector(n, lane) & ~0x7c00u) | 0x400;
+      }
+      for (const unsigned n : {18u, 19u, 20u})
+        w.vector(n, lane) = u(static_cast<float>(static_cast<int64_t>(values.random.below(4001)) - 2000) / 64);
+    }
+    single.again();
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+      const uint32_t a = w.vector(0, lane), b = w.vector(2, lane), c = w.vector(4, lane);
+      const auto i16 = [](uint32_t x) { return static_cast<int16_t>(x); };
+      const auto u16 = [](uint32_t x) { return static_cast<uint16_t>(x); };
+      const auto i32 = [](uint32_t x) { return static_cast<int32_t>(x); };
+      ASSERT_EQ(i16(w.vector(6, lane)), std::min({i16(a), i16(b), i16(c)}));
+      ASSERT_EQ(u16(w.vector(7, lane)), std::min({u16(a), u16(b), u16(c)}));
+      ASSERT_EQ(u16(w.vector(8, lane)), std::max({u16(a), u16(b), u16(c)}));
+      ASSERT_EQ(i32(w.vector(9, lane)), std::min({i32(a), i32(b), i32(c)}));
+      ASSERT_EQ(i32(w.vector(10, lane)), std::max({i32(a), i32(b), i32(c)}));
+      ASSERT_EQ(w.vector(11, lane), std::min({a, b, c}));
+      ASSERT_EQ(w.vector(12, lane), std::max({a, b, c}));
+      ASSERT_EQ(w.vector(13, lane), (a & 0xffff) | b << 16);
+      ASSERT_EQ(w.vector(14, lane), ~a);
+      ASSERT_EQ(w.vector(15, lane), a ^ b ^ c);
+      const Quad exact = Quad{f(w.vector(18, lane))} * Quad{f(w.vector(19, lane))} + Quad{f(w.vector(20, lane))};
+      ASSERT_EQ(w.vector(16, lane), nearest_half(exact) << 16 | (w.vector(5, lane) & 0xffff));
+      ASSERT_EQ(u16(w.vector(17, lane)), u16((a & 0xffff) * (b & 0xffff) + c));
+    }
+  }
+}
+
+TEST(AmdgpuMoves, LdsBytes) {
+  for (const bool is_new : {false, true}) {
+    Single single(is_new ? "gfx1100" : "gfx90a");
+    Wave& w = single.wave();
+    single.machine().options.check_races = false;
+    w.group->lds.resize(1024);
+    Random random{8};
+    for (std::byte& byte : w.group->lds) byte = static_cast<std::byte>(random.next());
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) w.vector(0, lane) = lane * 4;
+    const std::string read = is_new ? "ds_load_" : "ds_read_";
+    single.run(read + "u8 v4, v0 offset:1\n" + read + "i8 v5, v0 offset:2\n" + read + "u16 v6, v0 offset:2\n" + read +
+               "i16 v7, v0\ns_waitcnt lgkmcnt(0)");
+    for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+      const auto byte = [&](unsigned at) { return std::to_integer<uint32_t>(w.group->lds[lane * 4 + at]); };
+      EXPECT_EQ(w.vector(4, lane), byte(1));
+      EXPECT_EQ(static_cast<int32_t>(w.vector(5, lane)), static_cast<int8_t>(byte(2)));
+      EXPECT_EQ(w.vector(6, lane), byte(2) | byte(3) << 8);
+      EXPECT_EQ(static_cast<int32_t>(w.vector(7, lane)), static_cast<int16_t>(byte(0) | byte(1) << 8));
+    }
+  }
+}
+
+TEST(AmdgpuMoves, ScalarComparisonsAndLogic) {
+  Single single("gfx90a");
+  Wave& w = single.wave();
+  std::string text;
+  unsigned to = 8;
+  for (const char* name : {"eq_i32", "lg_i32", "le_i32", "ge_i32", "eq_u32", "lg_u32", "le_u32", "gt_u32"})
+    text += std::string("s_cmp_") + name + " s0, s2\ns_cselect_b32 s" + std::to_string(to++) + ", 1, 0\n";
+  single.prepare(text +
+                 "s_not_b32 s16, s0\ns_nand_b32 s17, s0, s2\ns_nor_b32 s18, s0, s2\ns_xnor_b32 s19, s0, s2\ns_orn2_b32 s20, s0, s2\n"
+                 "s_max_u32 s21, s0, s2\ns_abs_i32 s22, s0\ns_mul_hi_i32 s23, s0, s2\ns_not_b64 s[24:25], s[0:1]\ns_bfm_b32 s26, s0, s2");
+  Values values;
+  for (unsigned round = 0; round < 500; ++round) {
+    const uint32_t a = values.bits32(static_cast<unsigned>(values.random.next())),
+                   b = values.random.below(4) == 0 ? a : values.bits32(static_cast<unsigned>(values.random.next()));
+    w.scalars[0] = a;
+    w.scalars[1] = b;
+    w.scalars[2] = b;
+    single.again();
+    const auto x = static_cast<int32_t>(a), y = static_cast<int32_t>(b);
+    const bool expected[] = {x == y, x != y, x <= y, x >= y, a == b, a != b, a <= b, a > b};
+    for (unsigned n = 0; n < std::size(expected); ++n) EXPECT_EQ(w.scalars[8 + n], expected[n] ? 1u : 0u) << n;
+    EXPECT_EQ(w.scalars[16], ~a);
+    EXPECT_EQ(w.scalars[17], ~(a & b));
+    EXPECT_EQ(w.scalars[18], ~(a | b));
+    EXPECT_EQ(w.scalars[19], ~(a ^ b));
+    EXPECT_EQ(w.scalars[20], a | ~b);
+    EXPECT_EQ(w.scalars[21], std::max(a, b));
+    EXPECT_EQ(w.scalars[22], x < 0 ? 0u - a : a);
+    EXPECT_EQ(w.scalars[23], static_cast<uint32_t>((int64_t{x} * y) >> 32));
+    EXPECT_EQ(w.scalar64(24), ~(a | uint64_t{b} << 32));
+    EXPECT_EQ(w.scalars[26], ((1u << a % 32) - 1) << b % 32);
+    if (HasFailure()) return;
+  }
+  Single newer("gfx1201");
+  newer.prepare("s_cvt_f16_f32 s4, s0\ns_cvt_f32_f16 s5, s4");
+  for (unsigned round = 0; round < 500; ++round) {
+    const float x = f(newer.wave().scalars[0] = (values.bits32(2) & 0x807fffff) | (112u + static_cast<uint32_t>(round) % 30) << 23);
+    newer.again();
+    EXPECT_EQ(newer.wave().scalars[4], nearest_half(Quad{x})) << x;
+    EXPECT_EQ(f(newer.wave().scalars[5]), half(newer.wave().scalars[4])) << x;
+  }
+}
+
 }  // namespace
 }  // namespace heddle::amdgpu
