@@ -122,7 +122,7 @@ void check_level(const std::string& level, tx::DispatchOp region, const std::vec
   if (!compiled) return;
   // Otherwise the kernel is the same as for a lower level.
   const bool with_subgroups = level.find("sg32") != std::string::npos, with_dots = level.find("dp4a") != std::string::npos;
-  if (with_dots && options.strategy == "dots") EXPECT_TRUE(has_capability(compiled->code, of_dots)) << level;
+  EXPECT_TRUE(!with_dots || options.strategy != "dots" || has_capability(compiled->code, of_dots)) << level;
   if (with_dots ? !has_capability(compiled->code, of_dots) : with_subgroups && !has_capability(compiled->code, of_shuffles)) return;
   EXPECT_TRUE(has_doubles(region) || !has_capability(compiled->code, of_double)) << level << ": a region without f64 needs Float64";
   if (const char* validator = getenv("HEDDLE_SPIRV_VAL")) {
