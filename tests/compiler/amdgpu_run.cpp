@@ -153,7 +153,7 @@ bool has_amdgpu_interpreter() {
 }
 
 std::string run_workgroups(const CompiledKernel& kernel, llvm::ArrayRef<llvm::MutableArrayRef<char>> bindings, size_t results,
-                           llvm::ArrayRef<uint64_t> workgroups) {
+                           llvm::ArrayRef<uint64_t> workgroups, uint64_t* instructions) {
   auto code = amdgpu::CodeObject::load(std::as_bytes(std::span(kernel.code)));
   const amdgpu::Kernel* entry = code->kernel("kernel");
   if (!entry) return "there is no kernel";
@@ -170,7 +170,9 @@ std::string run_workgroups(const CompiledKernel& kernel, llvm::ArrayRef<llvm::Mu
   dispatch.only = std::span(workgroups.data(), workgroups.size());
   amdgpu::Options options;
   options.max_instructions = UINT64_MAX;
-  return amdgpu::run(*code, *entry, dispatch, memory, options).fault;
+  const amdgpu::Outcome outcome = amdgpu::run(*code, *entry, dispatch, memory, options);
+  if (instructions) *instructions = outcome.statistics.instructions;
+  return outcome.fault;
 }
 
 #else
@@ -179,7 +181,8 @@ bool has_amdgpu_interpreter() {
   return false;
 }
 
-std::string run_workgroups(const CompiledKernel&, llvm::ArrayRef<llvm::MutableArrayRef<char>>, size_t, llvm::ArrayRef<uint64_t>) {
+std::string run_workgroups(const CompiledKernel&, llvm::ArrayRef<llvm::MutableArrayRef<char>>, size_t, llvm::ArrayRef<uint64_t>,
+                           uint64_t*) {
   return "";
 }
 
