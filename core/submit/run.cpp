@@ -19,6 +19,8 @@ namespace {
 
 // Each piece knows the arenas of all earlier pieces, which stay until the call has finished.
 constexpr size_t kMostArenas = 1024;
+// Submissions that steps of a loop enqueue before the host waits for them.
+constexpr size_t kMostInFlight = 16;
 // Commands of steady pieces that a call keeps, so that it resolves them once. Pieces may overlap, so that these may be more than the program has.
 constexpr size_t kMostSteadyCommands = size_t{1} << 20;
 
@@ -123,10 +125,12 @@ Task Run::settle(Status& outcome) {
   co_return std::move(outcome);
 }
 
-Task Run::plan(const Frame& frame) {
+Task Run::plan(const Frame& frame, bool may_go_on) {
   Status outcome;
   Task settled = settle(outcome);
   outcome = co_await pieces_of(frame);
+  may_go_on &= outcome.ok() && in_flight_.size() < kMostInFlight && frame.plan().verdicts.empty() && !frame.plan().profile;
+  if (may_go_on) co_return Status();
   Status ended = co_await std::move(settled);
   if (ended.ok() && frame.verdict_may_block()) ended = co_await pace_.may_block();
   co_return ended.ok() ? frame.verdict() : std::move(ended);
@@ -319,13 +323,22 @@ Status Run::move_copies(Frame& frame, const Frame& whole, const Interpreter& int
 
 Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare,
                         std::span<const uint32_t> pauses, const std::function<Status()>& paused) {
+  std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas or are steady, and of the current piece
+  Status outcome;
+  Task settled = settle(outcome);
+  outcome = co_await pieces_of_program(argument_dims, symbols, prepare, pauses, paused, frames);
+  co_return co_await std::move(settled);
+}
+
+Task Run::pieces_of_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols,
+                            const Prepare& prepare, std::span<const uint32_t> pauses, const std::function<Status()>& paused,
+                            std::vector<std::unique_ptr<Frame>>& frames) {
   const Machine& machine = params_.machine;
   Interpreter interpreter(params_.program, params_.signature, argument_dims, symbols);
   interpreter.describe_slots(machine.slots);
   interpreter.pause_before(pauses);
   if (params_.runs) interpreter.record_only(*params_.runs);
   Resolver resolver(params_.program, params_.signature, machine, argument_dims, params_.globals);
-  std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas or are steady, and of the current piece
   std::vector<heddle_block_t> arenas;
   std::vector<uint32_t> uses_end;  // for each frame, the last instruction that needs it; with pauses only
   std::vector<bool> prepared(params_.results.size(), false);
@@ -367,7 +380,7 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
     if (!empty) {
       if (!is_known || current->plan().profile) current->bind(params_.arguments, params_.results, params_.state);
       if (is_known) HEDDLE_CO_RETURN_IF_ERROR(move_copies(*current, *whole, interpreter, resolver));
-      Status ran = co_await plan(*current);
+      Status ran = co_await plan(*current, is_steady && *outcome != Interpreter::Outcome::kNeedsScalar);
       if (!ran.ok()) co_return std::move(ran);
     }
     if (finished) co_return Status();
@@ -387,6 +400,11 @@ Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, 
     if (*outcome == Interpreter::Outcome::kNeedsScalar) {
       Result<Place> place = resolver.place(interpreter, interpreter.scalar());
       if (!place.ok()) co_return place.take_status();
+      if (empty) {  // pieces before it may be in flight
+        Status ended;
+        ended = co_await settle(ended);
+        if (!ended.ok()) co_return std::move(ended);
+      }
       int64_t value = 0;
       Device& device = *params_.devices[place->device];
       const heddle_binding_t scalar = whole->locate(*place, params_.arguments, params_.results, params_.state);

@@ -41,7 +41,8 @@ class Run {
       : params_(params), pace_(pace), counters_(counters), lanes_(params.devices.size()) {}
 
   // A bound frame of a plan. When the task ends, all work that it enqueued has finished. Call once.
-  Task plan(const Frame& frame);
+  // may_go_on: it need not, if the run ends in another way; the frame is then used or kept until that.
+  Task plan(const Frame& frame, bool may_go_on = false);
   // The whole program, piece by piece if it reads scalars. `prepare` is called when a result's extents are known and before a command uses it: it
   // makes the result ready to be written.
   using Prepare = std::function<Status(uint32_t result, const ResultNeed& need)>;
@@ -73,6 +74,10 @@ class Run {
     memory::Device::Staging staging;
   };
   Task pieces_of(const Frame& frame);
+  // frames: of pieces that may be in flight when it ends.
+  Task pieces_of_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare,
+                         std::span<const uint32_t> pauses, const std::function<Status()>& paused,
+                         std::vector<std::unique_ptr<Frame>>& frames);
   // The copies of a steady piece that move, to where the registers now say. whole: a frame with all arenas.
   Status move_copies(Frame& frame, const Frame& whole, const Interpreter& interpreter, const Resolver& resolver) const;
   // Calls start, which returns a Result<Pending>, and records the started work on the device's lane. Memory for the record is allocated before.
