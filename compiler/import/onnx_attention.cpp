@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Attention and rotary embeddings. Attention is written as the products, masks and softmax that the passes make one kernel of.
+#include "compiler/import/onnx_attention.h"
+
 #include <cmath>
 #include <limits>
 
@@ -74,9 +76,12 @@ Value is_present(Node& node, const Extents& scores) {
   if (own.size() != 1 || !node.are_equal(own[0], scores[0]))
     node.refuse_inputs("nonpad_kv_seqlen does not have one element for each sample");
   lengths = node.converted(node.with_extents(lengths, scores[0]), node.builder.getI64Type());
-  RankedTensorType type = node.tensor_type(scores, node.builder.getI64Type());
+  const Extents matrix{scores[0], scores[3]};
+  RankedTensorType type = node.tensor_type(matrix, node.builder.getI64Type());
   lengths = node.make<tx::BroadcastOp>(type, lengths, ArrayRef<int64_t>{0});
-  return compared_numbers(node, tx::CompareKind::lt, numbers_along(node, scores, 3), lengths);
+  Value present = compared_numbers(node, tx::CompareKind::lt, numbers_along(node, matrix, 1), lengths);
+  RankedTensorType to = node.tensor_type(scores, node.builder.getI1Type());
+  return node.make<tx::BroadcastOp>(to, present, ArrayRef<int64_t>{0, 3});
 }
 
 // Whether the key is not after the query, where the queries begin after `past` keys.
@@ -95,6 +100,33 @@ Type precision_of(Node& node, Type otherwise) {
                                 onnx::TensorProto::BFLOAT16};
   if (!llvm::is_contained(floats, wanted)) node.fail("softmax_precision is " + std::to_string(wanted));
   return element_type(node.builder.getContext(), static_cast<int32_t>(wanted), node.describe());
+}
+
+// Keys or values with as many heads as the query: each of theirs serves several of its heads, one after the other.
+Value for_all_heads(Node& node, Value value, const Extents& of_query, AffineExpr keys, AffineExpr size) {
+  AffineExpr heads = Node::extents_of(value)[1], repeats = exact_quotient(of_query[1], heads, node.builder.getContext());
+  if (!repeats) node.refuse_inputs("the query's heads are not a multiple of the key's");
+  value = node.with_extents(value, {of_query[0], heads, keys, size});
+  if (repeats == node.builder.getAffineConstantExpr(1)) return value;
+  RankedTensorType type = node.tensor_type({of_query[0], heads, repeats, keys, size}, Node::type_of(value).getElementType());
+  value = node.builder.createOrFold<tx::BroadcastOp>(node.location(), type, value, ArrayRef<int64_t>{0, 1, 3, 4});
+  return node.reshape(value, {of_query[0], of_query[1], keys, size});
+}
+
+// The query times the attribute, or else by the root of the size of its heads.
+Value scaled_query(Node& node, Value query) {
+  double scale = node.number("scale", 0);
+  if (!node.has_attribute("scale")) {
+    auto size = tx::static_extent(Node::extents_of(query)[3]);
+    if (!size) node.fail("the size of its heads is symbolic, and attribute 'scale' is absent", HEDDLE_STATUS_UNIMPLEMENTED);
+    scale = *size > 0 ? 1 / std::sqrt(static_cast<double>(*size)) : 1;
+  }
+  return node.make<tx::MulOp>(Node::type_of(query), query, node.splat(Node::type_of(query), scale));
+}
+
+// The softmax of scores over the keys.
+Value softmax_of_keys(Node& node, Value scores) {
+  return node.make<tx::SoftmaxOp>(Node::type_of(scores), scores, node.builder.getI64IntegerAttr(3), UnitAttr());
 }
 
 void attention(Node& node) {
@@ -125,27 +157,9 @@ void attention(Node& node) {
   const bool fits = node.are_equal(of_q[0], of_k[0]) && node.are_equal(of_q[3], of_k[3]) && node.are_equal(of_k[0], of_v[0]) &&
                     node.are_equal(of_k[1], of_v[1]) && node.are_equal(of_k[2], of_v[2]);
   if (!fits) node.refuse_inputs("the extents of Q, K and V do not fit");
-  AffineExpr repeats = exact_quotient(of_q[1], of_k[1], node.builder.getContext());
-  if (!repeats) node.refuse_inputs("the query's heads are not a multiple of the key's");
-  // each head of keys and values serves several heads of queries
-  auto repeated = [&](Value value, Extents own, AffineExpr size) {
-    own = {of_q[0], own[1], of_k[2], size};
-    value = node.with_extents(value, own);
-    if (repeats == node.builder.getAffineConstantExpr(1)) return value;
-    RankedTensorType type = node.tensor_type({own[0], own[1], repeats, own[2], own[3]}, Node::type_of(value).getElementType());
-    value = node.builder.createOrFold<tx::BroadcastOp>(node.location(), type, value, ArrayRef<int64_t>{0, 1, 3, 4});
-    return node.reshape(value, {own[0], of_q[1], own[2], own[3]});
-  };
-  k = repeated(k, of_k, of_q[3]);
-  v = repeated(v, of_v, of_v[3]);
-
-  double scale = node.number("scale", 0);
-  if (!node.has_attribute("scale")) {
-    auto size = tx::static_extent(of_q[3]);
-    if (!size) node.fail("the size of its heads is symbolic, and attribute 'scale' is absent", HEDDLE_STATUS_UNIMPLEMENTED);
-    scale = *size > 0 ? 1 / std::sqrt(static_cast<double>(*size)) : 1;
-  }
-  q = node.make<tx::MulOp>(Node::type_of(q), q, node.splat(Node::type_of(q), scale));
+  k = for_all_heads(node, k, of_q, of_k[2], of_q[3]);
+  v = for_all_heads(node, v, of_q, of_k[2], of_v[3]);
+  q = scaled_query(node, q);
   const Extents extents{of_q[0], of_q[1], of_q[2], of_k[2]};
   RankedTensorType type = node.tensor_type(extents, element);
   Value scores = node.make<tx::MatmulOp>(type, q, node.transpose(k, {0, 1, 3, 2}));
@@ -172,7 +186,7 @@ void attention(Node& node) {
   if (node.has_input(6)) keep(is_present(node, extents));
   show(2, scores);
   Value weights = node.converted(scores, precision_of(node, element));
-  weights = node.make<tx::SoftmaxOp>(Node::type_of(weights), weights, node.builder.getI64IntegerAttr(3), UnitAttr());
+  weights = softmax_of_keys(node, weights);
   weights = node.converted(weights, Node::type_of(v).getElementType());
   show(3, weights);
   RankedTensorType to = node.tensor_type({of_q[0], of_q[1], of_q[2], of_v[3]}, Node::type_of(v).getElementType());
@@ -271,6 +285,37 @@ void rotary_embedding(Node& node) {
 }
 
 }  // namespace
+
+void flex_attention(Node& node, const onnx::NodeProto& proto, Parts& parts) {
+  Value q = node.input(0), k = node.input(1), v = node.input(2);
+  Type element = Node::type_of(q).getElementType();
+  for (Value value : {q, k, v}) {
+    if (Node::type_of(value).getRank() != 4 || Node::type_of(value).getElementType() != element || !llvm::isa<FloatType>(element))
+      node.refuse_inputs("Q, K and V need rank 4 and elements of one float type");
+  }
+  const Extents of_q = Node::extents_of(q), of_k = Node::extents_of(k), of_v = Node::extents_of(v);
+  const bool fits = node.are_equal(of_q[0], of_k[0]) && node.are_equal(of_q[3], of_k[3]) && node.are_equal(of_k[0], of_v[0]) &&
+                    node.are_equal(of_k[1], of_v[1]) && node.are_equal(of_k[2], of_v[2]);
+  if (!fits) node.refuse_inputs("the extents of Q, K and V do not fit");
+  k = for_all_heads(node, k, of_q, of_k[2], of_q[3]);
+  v = for_all_heads(node, v, of_q, of_k[2], of_v[3]);
+  Type precise = precision_of(node, element.isF64() ? element : Type(node.builder.getF32Type()));
+  RankedTensorType type = node.tensor_type({of_q[0], of_q[1], of_q[2], of_k[2]}, element);
+  Value scores = node.make<tx::MatmulOp>(type, scaled_query(node, q), node.transpose(k, {0, 1, 3, 2}));
+  scores = node.converted(scores, precise);
+  auto modified = [&](const char* name, Value value) {
+    for (const auto& attribute : proto.attribute()) {
+      if (attribute.name() != name) continue;
+      Value result = applied(node, node.subgraph(name), parts, value);
+      if (result.getType() != value.getType()) node.fail("its graph '" + std::string(name) + "' changes the shape or the element type");
+      return result;
+    }
+    return value;
+  };
+  Value weights = modified("prob_mod", softmax_of_keys(node, modified("score_mod", scores)));
+  RankedTensorType to = node.tensor_type({of_q[0], of_q[1], of_q[2], of_v[3]}, precise);
+  node.set_result(node.converted(node.make<tx::MatmulOp>(to, weights, node.converted(v, precise)), element));
+}
 
 const Table& attention_operators() {
   static const Table table = {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "compiler/import/onnx_attention.h"
 #include "compiler/import/onnx_checks.h"
 #include "compiler/ir/control.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -455,11 +456,28 @@ void scan(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
 
 }  // namespace
 
-bool is_control(std::string_view op_type) {
-  return op_type == "If" || op_type == "Loop" || op_type == "Scan";
+Value applied(Node& node, const onnx::GraphProto& part, const Parts& parts, Value input) {
+  if (part.input_size() != 1 || part.output_size() != 1)
+    node.fail("its graph '" + part.name() + "' does not have one input and one output");
+  Graph& graph = node.graph;
+  std::map<std::string, Operand> outer = graph.operands;
+  auto restore = llvm::make_scope_exit([&] { graph.operands.swap(outer); });
+  if (!graph.operands.try_emplace(part.input(0).name(), Operand{input, {}, 0}).second)
+    node.fail("input '" + part.input(0).name() + "' of its graph is the name of another value");
+  parts.translate(part);
+  onnx::NodeProto end;
+  end.set_op_type("graph output");
+  end.add_input(part.output(0).name());
+  return Node(graph, end, node.location()).input(0);
+}
+
+bool is_control(const onnx::NodeProto& node) {
+  if (node.domain() == preview_domain) return node.op_type() == "FlexAttention";
+  return domain_key(node.domain()).empty() && (node.op_type() == "If" || node.op_type() == "Loop" || node.op_type() == "Scan");
 }
 
 void import_control(Node& node, const onnx::NodeProto& proto, Parts& parts) {
+  if (proto.op_type() == "FlexAttention") return flex_attention(node, proto, parts);
   if (proto.op_type() == "If") return branch(node, proto, parts);
   return proto.op_type() == "Loop" ? loop(node, proto, parts) : scan(node, proto, parts);
 }

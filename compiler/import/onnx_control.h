@@ -17,8 +17,10 @@ struct Parts {
   int count = 0;  // of branches and loops so far, for the names of functions
 };
 
-// Whether the default domain's operator has such graphs.
-bool is_control(std::string_view op_type);
+// Whether the operator has such graphs.
+bool is_control(const onnx::NodeProto& node);
+// The result of a graph of one input and one output, whose nodes are added for the node.
+mlir::Value applied(Node& node, const onnx::GraphProto& part, const Parts& parts, mlir::Value input);
 // One of these operators. Throws like any translation.
 void import_control(Node& node, const onnx::NodeProto& proto, Parts& parts);
 

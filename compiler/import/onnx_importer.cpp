@@ -176,7 +176,8 @@ class DeclaredOperators {
   }
 
   bool is_known(const onnx::NodeProto& node) const {
-    if (is_own(node)) return translation(node.op_type()) != nullptr || is_control(node.op_type());
+    if (is_control(node)) return true;
+    if (is_own(node)) return translation(node.op_type()) != nullptr;
     std::string versions;
     if (options_.operators) options_.operators->find(node.domain(), node.op_type(), 1, &versions);
     return !versions.empty();
@@ -241,7 +242,7 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
   Operation* before = block->empty() ? nullptr : &block->back();
   if (translate) {
     if (!fold_numbers(translated)) translate(translated);
-  } else if (known_domain && is_control(node.op_type())) {
+  } else if (is_control(node)) {
     import_control(translated, node, parts);
   } else {
     declared.translate(translated, node);
@@ -391,6 +392,7 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
 
   Parts parts;
   parts.translate = [&](const onnx::GraphProto& part) {
+    llvm::SaveAndRestore<int64_t> opset(graph.opset);  // a function in the part may import another one
     import_initializers(graph, part, unsupported);
     translate_nodes(graph, part, declared, options, meanings, unsupported, parts);
     // Noted already; what follows in the model is looked at without it.
@@ -498,7 +500,7 @@ std::vector<std::string> supported_operators() {
   for (const Table* table : tables()) {
     for (const auto& [name, translate] : *table) names.push_back(name);
   }
-  names.insert(names.end(), {"If", "Loop", "Scan"});
+  names.insert(names.end(), {"FlexAttention", "If", "Loop", "Scan"});
   llvm::append_range(names, operators_with_bodies());
   llvm::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());

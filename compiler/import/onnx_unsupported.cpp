@@ -103,7 +103,10 @@ void Unsupported::add(const onnx::NodeProto& node, const Failure& failure) {
 }
 
 void Unsupported::add_input(const std::string& name, const Failure& failure) {
-  Kind made{Order::kType, "element type " + failure.element_type, "'" + shortened(name) + "'"};
+  auto own = file_.opsets.find("");
+  Kind made{Order::kType,
+            "element type " + failure.element_type + (own == file_.opsets.end() ? "" : " (opset " + std::to_string(own->second) + ")"),
+            "'" + shortened(name) + "'"};
   made.nearest = failure.nearest;
   made.message = failure.message;
   ++kind("type " + failure.element_type, std::move(made)).inputs;

@@ -27,6 +27,8 @@ using AttributeValue = std::variant<int64_t, double, std::string, std::vector<in
 
 // The domain of the operators that the compiler knows itself. ONNX models may also write it as an empty string.
 inline constexpr const char* default_domain = "ai.onnx";
+// ONNX's domain of operators that are not final yet.
+inline constexpr const char* preview_domain = "ai.onnx.preview";
 
 // The names in manifests of the kinds above, in their order.
 inline constexpr const char* attribute_kinds[] = {"int", "float", "string", "ints", "floats"};
