@@ -113,7 +113,8 @@ class Reading {
     Device::Pending pending;
   };
   static constexpr size_t kSlicesAtOnce = 2;
-  static constexpr uint64_t kBlocksAlignment = 32;  // of mapped parameters in blocks, see min_alignment_bytes in driver.h
+  // Of mapped parameters: in blocks; by default, if nothing but kernels of modules reads them. See min_alignment_bytes in driver.h.
+  static constexpr uint64_t kBlocksAlignment = 32, kKeptAlignment = 8;
   // Many chunks, so that the pauses between reads do not count, and few enough to be over soon.
   uint64_t slice_bytes() const {
     constexpr uint64_t kLeast = uint64_t{1} << 20, kMost = uint64_t{512} << 20, kChunks = 64;
@@ -216,8 +217,10 @@ class Reading {
   // Maps each file as a whole, beginning at a page; by default, only if most of these bytes are of its tensors. Files with tensors at offsets that the
   // device cannot bind are left to the next method. Drivers of devices with their own memory are not asked: they would pin file pages one by one.
   Status map() {
-    const uint64_t alignment = std::max<uint64_t>(device_.description().min_alignment_bytes, 64),
-                   page = std::max<uint64_t>(alignment, 4096);
+    uint64_t alignment = std::max<uint64_t>(device_.description().min_alignment_bytes, 64);
+    const uint64_t page = std::max<uint64_t>(alignment, 4096);
+    size_t libraries = 0;
+    if (keeps_ && device_.host().libraries({}, "*", &libraries).empty() && libraries == 0) alignment = kKeptAlignment;
     for (File& file : files_) {
       if (file.done || file.keeps != keeps_) continue;
       if (!device_.unified()) {

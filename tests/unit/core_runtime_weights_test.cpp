@@ -534,6 +534,22 @@ TEST_P(RuntimeWeightsWays, ByDefaultALargeFileIsMappedWhereItsContentsCanBeKept)
   EXPECT_EQ(read_tensor(call_for_one(find_function(second, "f3"), {}))[9], (3 * kEach + 9) % 65521 + 5);
 }
 
+// With 2^21 + 2 elements, each begins 8 bytes further from a multiple of 64; with one, every other one is not at a multiple of 8.
+TEST_P(RuntimeWeightsWays, ByDefaultTensorsAreMappedAtMultiplesOf8) {
+  for (const uint64_t more : {2, 1}) {
+    const uint64_t each = (uint64_t{2} << 20) + more;
+    make(each);
+    const int descriptor = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool has_leases = fcntl(descriptor, F_SETLEASE, F_RDLCK) == 0 && !std::filesystem::exists("/sys/devices/system/node/node1");
+    ::close(descriptor);
+    const uint64_t mapped = is_fake() || !has_leases ? 0 : (more == 2 ? 4 : 2) * each * 4;
+    const Outcome outcome = load_by_default();
+    ASSERT_TRUE(outcome.ok()) << outcome.message;
+    EXPECT_EQ(statistics()["weights"]["bytes_mapped"], mapped) << more;
+    EXPECT_EQ(statistics()["weights"]["bytes_read"], kCount * each * 4 - mapped) << more;
+  }
+}
+
 TEST_P(RuntimeWeightsWays, TensorsThatCannotBeMappedGoToTheNextMethod) {
   make(5000);  // every other one begins between multiples of 64
   const Outcome outcome = load_by("\"mmap\", \"buffered\"");

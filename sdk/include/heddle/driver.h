@@ -89,8 +89,9 @@ typedef struct heddle_device_description {
   uint64_t memory_bytes;  /* size of device memory */
   uint64_t max_allocation_bytes;
   /* Smallest alignment of an allocation, a power of two. The host places every tensor on a multiple of it, so a binding that covers a whole tensor
-   * has at least this alignment. Since ABI 0.2 there is one exception: a parameter whose kernels read blocks of bytes (GGUF), in a file that the driver
-   * maps, is where the file has it, on a multiple of 32. */
+   * has at least this alignment. Since ABI 0.2 there are two exceptions, of parameters in a file that the driver maps, which are where the file has them:
+   * those whose kernels read blocks of bytes (GGUF) are on a multiple of 32; with HEDDLE_FILE_STEADY, where no library plugin is found, all are on a
+   * multiple of 8. */
   uint64_t min_alignment_bytes;
   /* Limits; 0: not known. The host selects no variant with an entry that exceeds one of them, or that needs another subgroup_size, and submits no
    * dispatch with a larger grid; drivers check again. */
