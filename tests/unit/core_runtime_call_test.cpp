@@ -231,9 +231,9 @@ TEST_P(RuntimeCall, RefusesASliceBehindItsValue) {
   function_type.arguments.push_back(ModuleBuilder::type("in", {ModuleBuilder::extent(4)}, HEDDLE_TYPE_I64));
   function_type.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(1)}, HEDDLE_TYPE_I64));
   ProgramBuilder p = program();
-  uint32_t eight = p.literal(8), offset = p.reg();
+  const uint32_t eight = p.literal(8), offset = p.reg(), from = p.argument(0), to = p.result(0);
   p.emit(mf::Op::Submit);
-  uint32_t loop = p.copy({p.argument(0), offset, eight, kRead}, ProgramBuilder::whole(p.result(0), kWrite));
+  uint32_t loop = p.copy({from, offset, eight, kRead}, ProgramBuilder::whole(to, kWrite));
   p.emit(mf::Op::Submit);
   p.emit(mf::Op::Add, offset, offset, eight);
   p.emit(mf::Op::Branch, loop);
