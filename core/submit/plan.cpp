@@ -52,6 +52,16 @@ Resolver::Resolver(const mf::Program& program, const open::Signature& signature,
   results_.resize(signature.results.size());
   result_known_.resize(signature.results.size(), false);
   transients_.resize(program.transients()->size());
+  // A copy may name a transient before a dispatch of a later piece does.
+  for (uint32_t i = 0; i < program.dispatches()->size() && machine.device_names.size() > 1; ++i) {
+    const mf::DispatchSite* site = program.dispatches()->Get(i);
+    for (const mf::BindingRef* ref : *site->bindings()) {
+      const mf::Value* value = program.values()->Get(ref->value());
+      if (value->kind() != mf::ValueKind::Transient || transients_[value->index()].device_known) continue;
+      transients_[value->index()].device = machine.device_of_slot[site->slot()];
+      transients_[value->index()].device_known = true;
+    }
+  }
 
   // The compiler guarantees that values with disjoint lifetimes may share bytes. Commands between two barriers may overlap in time in any order, so
   // a lifetime ends at the barrier after its last use.

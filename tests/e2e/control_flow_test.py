@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 from onnx import parser
 
-from heddle_command import HeddleTestCase
+from heddle_command import CPU_AND_FAKE_GPU, FAKES, HeddleTestCase
 
 onnxruntime.set_default_logger_severity(4)
 F, I = np.float32, np.int64
@@ -149,8 +149,7 @@ class ControlFlow(HeddleTestCase):
 
     def run_call(self, module, feeds, outputs, *arguments):
         for name, array in feeds.items():
-            np.save(self.folder / f"{name}.npy", array)
-            arguments += ("--input", f"{name}=@{self.folder}/{name}.npy")
+            arguments += tuple(self.given(name, array))
         for name in outputs:
             arguments += ("--output", f"{name}=@{self.folder}/out-{name}.npy")
         self.succeed("run", module, "--device", self.device, *arguments)
@@ -182,16 +181,50 @@ class ControlFlow(HeddleTestCase):
         module = self.compile(path, "--target", self.target)
         wrong = {"x": f32(3), "k": np.array(3, I)}
         self.assertEqual(self.run_call(module, {"c": FALSE, **wrong}, ["y"])[0], f32(3)[0])
-        for name, array in {"c": TRUE, **wrong}.items():
-            np.save(self.folder / f"{name}.npy", array)
-        result = self.fail_with(1, "run", module, "--device", self.device, *[f"--input={name}=@{self.folder}/{name}.npy" for name in ("c", "x", "k")])
+        arguments = [part for name, array in {"c": TRUE, **wrong}.items() for part in self.given(name, array)]
+        result = self.fail_with(1, "run", module, "--device", self.device, *arguments)
         self.assertIn("index 3 is outside -3..2", result.stderr)
+
+    def test_a_loop_is_on_one_slot_with_all_that_is_in_it(self):
+        config = self.folder / "heddle.toml"
+        config.write_text(CPU_AND_FAKE_GPU)
+        model = parser.parse_model(HEAD + """main (int64 n, float[4] x, float[3,4] rows) => (float[4] y, float[3,4] all) {
+          go = Constant <value = bool {1}> ()
+          three = Constant <value = int64 {3}> ()
+          z = Exp (x)
+          w, all = Loop (three, go, z) <body = b (int64 i, bool c, float[4] v) => (bool d, float[4] s, float[4] p) {
+            row = Gather (rows, i)
+            q = Mul (v, row)
+            far = Greater (n, i)
+            s = If (far) <then_branch = t () => (float[4] a) { a = Add (q, x) }, else_branch = e () => (float[4] b) { b = Neg (q) }>
+            p = Abs (s)
+            d = Identity (c) }>
+          y = Neg (w) }""")
+        for node in model.graph.node:
+            if node.op_type == "Loop":
+                node.name = "steps"
+        path = self.folder / "placed.onnx"
+        onnx.save(model, path)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        module = self.folder / "placed.heddle"
+        self.succeed("compile", path, "-o", module, "--target", "cpu", "--place", "steps=@other")
+        for n, default, other in ((0, "one", "one"), (2, "one", "gpu"), (3, "gpu", "one"), (1, "gpu", "gpu")):
+            feeds = {"n": np.array(n, I), "x": f32(4), "rows": f32(3, 4)}
+            arguments = [part for name, array in feeds.items() for part in self.given(name, array)]
+            outputs = [part for name in ("y", "all") for part in ("--output", f"{name}=@{self.folder}/out-{name}.npy")]
+            self.succeed("run", module, "--config", config, "--plugin-path", FAKES, "--device", default, "--device", f"@other={other}", *arguments, *outputs)
+            for name, expected in zip(("y", "all"), session.run(None, feeds), strict=True):
+                self.assert_close(np.load(self.folder / f"out-{name}.npy"), expected, 1e-5, 1e-5)
+
+    def given(self, name, array):
+        np.save(self.folder / f"{name}.npy", array)
+        return ["--input", f"{name}=@{self.folder}/{name}.npy"]
 
     def test_explain_and_profile_name_the_regions_of_a_loop(self):
         module = self.compile(self.save(CASES[8].text), "--target", self.target)
         described = self.succeed("explain", module, "--format", "json").stdout
         profile = json.loads(self.succeed("profile", module, "--format", "json", "--iterations", "2").stdout)
-        regions = [region["region"].split()[0] for region in profile["regions"]]
+        regions = [region["region"] for region in profile["regions"]]
         for part in ("main.loop0.loop1.", "main.loop0.loop1.if2.then.", "main.loop0.loop1.if2.else."):
             self.assertIn(f'"{part}', described)
             self.assertTrue(any(region.startswith(part) for region in regions), regions)
