@@ -17,8 +17,9 @@ namespace {
 // One body of an operator of the default domain: a serialized FunctionProto.
 struct SchemaBody {
   std::string_view name;
-  int64_t since;  // the opset that gave the operator this meaning
-  int64_t opset;  // that the body imports
+  int64_t since;             // the opset that gave the operator this meaning
+  int64_t opset;             // that the body imports
+  std::string_view variant;  // the nodes that it is for, as variant_of has them; empty for all
   std::string_view bytes;
 };
 const SchemaBody schema_bodies[] = {
@@ -34,6 +35,16 @@ std::string name_of(const onnx::NodeProto& node) {
 
 std::string describe(const onnx::NodeProto& node) {
   return "node '" + name_of(node) + "' (operator " + (node.domain().empty() ? "" : node.domain() + ".") + node.op_type() + ")";
+}
+
+// LinearAttention has a body for each rule, with a past state and without.
+std::string variant_of(const onnx::NodeProto& node) {
+  if (node.op_type() != "LinearAttention") return {};
+  std::string rule = "gated_delta";
+  for (const auto& attribute : node.attribute()) {
+    if (attribute.name() == "update_rule") rule = attribute.s();
+  }
+  return rule + (node.input_size() > 3 && !node.input(3).empty() ? "+past" : "");
 }
 
 std::string describe(const onnx::FunctionProto& function) {
@@ -87,14 +98,16 @@ class Inliner {
     if (found != functions_.end()) return found->second;
     if (!domain_key(node.domain()).empty()) return {};
     auto imported = opsets->find("");
-    return imported == opsets->end() ? std::nullopt : schema_function(node.op_type(), imported->second);
+    return imported == opsets->end() ? std::nullopt : schema_function(node, imported->second);
   }
 
   // The body for the operator as the opset means it: the newest one that is not newer than the opset, or else the oldest one.
-  std::optional<Function> schema_function(const std::string& name, int64_t opset) {
+  std::optional<Function> schema_function(const onnx::NodeProto& node, int64_t opset) {
+    const std::string& name = node.op_type();
+    const std::string variant = variant_of(node);
     const SchemaBody* best = nullptr;
     for (const SchemaBody& body : schema_bodies) {  // sorted by opsets
-      if (body.name != name || body.since > opset) continue;
+      if (body.name != name || body.since > opset || body.variant != variant) continue;
       if (!best || body.since > best->since || body.opset <= opset) best = &body;
     }
     if (!best) return {};
@@ -190,7 +203,7 @@ class Inliner {
     NodeList nodes = body.node();  // counted before they are renamed
     size_t bytes = 0;
     for (const auto& one : nodes) bytes += one.ByteSizeLong();
-    count(who, static_cast<size_t>(nodes.size()) + 1, bytes);
+    count(node, static_cast<size_t>(nodes.size()) + 1, bytes);
     std::vector<std::pair<std::string, std::string>> passed_on;
     std::set<std::string> seen;
     for (int i = 0; i < body.output_size(); ++i) {
@@ -223,19 +236,19 @@ class Inliner {
     return opsets;
   }
 
-  void count(const std::string& who, size_t nodes, size_t bytes) {
+  void count(const onnx::NodeProto& call, size_t nodes, size_t bytes) {
     nodes_ += nodes;
     bytes_ += bytes;
     if (nodes_ > most_inlined_nodes || bytes_ > most_inlined_bytes)
-      fail(who, "the bodies of all calls of functions together have more than " + std::to_string(most_inlined_nodes) + " nodes or " +
-                    std::to_string(most_inlined_bytes) + " bytes");
+      fail(describe(call), "the bodies of all calls of functions together have more than " + std::to_string(most_inlined_nodes) +
+                               " nodes or " + std::to_string(most_inlined_bytes) + " bytes");
   }
 
   // The name, in the caller, of a value of the body.
   const std::string& renamed(const std::string& name, Scope& scope) {
     auto [it, is_new] = scope.names.try_emplace(name, scope.prefix + name);
     if (is_new) {
-      count(describe(scope.call), 0, it->second.size());
+      count(scope.call, 0, it->second.size());
       names_.insert(it->second);
     }
     return it->second;
@@ -253,7 +266,7 @@ class Inliner {
       if (!attribute.ref_attr_name().empty()) {
         const onnx::AttributeProto* given = argument(attribute, scope);
         if (!given) continue;  // left out by the call, and so by the node
-        count(describe(scope.call), 0, given->ByteSizeLong());
+        count(scope.call, 0, given->ByteSizeLong());
         const std::string name = attribute.name();
         attribute = *given;
         attribute.set_name(name);

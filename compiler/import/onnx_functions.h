@@ -12,7 +12,7 @@
 namespace heddle::import {
 
 // A function may call functions up to this depth; all nodes of bodies together, and their bytes, are limited too.
-inline constexpr size_t deepest_calls = 64, most_inlined_nodes = size_t{1} << 20, most_inlined_bytes = size_t{1} << 30;
+inline constexpr size_t deepest_calls = 64, most_inlined_nodes = size_t{1} << 18, most_inlined_bytes = size_t{1} << 30;
 
 // Replaces every node of the graph and of its subgraphs whose operator is a function and not known otherwise: a call of a function of the model by
 // domain, name and overload, or of an operator of the default domain with a body. A value VALUE of the body becomes "CALL/VALUE", where CALL is the
