@@ -22,8 +22,8 @@ def Tx_LoopOp : Tx_Op<"loop", [NoMemoryEffect, AttrSizedOperandSegments, Declare
                        Variadic<Tx_Tensor>:$inputs, FlatSymbolRefAttr:$body, OptionalAttr<AffineMapAttr>:$count, UnitAttr:$conditional,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$reversed, OptionalAttr<StrAttr>:$slot);
   let results = (outs Variadic<Tx_Tensor>:$outputs);
-  let assemblyFormat = [{$body (`trips` $trips^ `:` type($trips))? (`while` $condition^ `:` type($condition))? `from` `(` $init `)` `over` `(` $scanned `)`
-    `with` `(` $inputs `)` (`on` $slot^)? attr-dict `:` `(` type($init) `)` `,` `(` type($scanned) `)` `,` functional-type($inputs, $outputs)}];
+  let assemblyFormat = [{$body (`trips` $trips^)? (`while` $condition^)? `from` `(` $init `)` `over` `(` $scanned `)` `with` `(` $inputs `)`
+    (`on` $slot^)? attr-dict `:` functional-type(operands, results)}];
   let extraClassDeclaration = [{
     // Whether this value in `scanned`, or the stacked result after them, goes from the last slice to the first.
     bool goes_back(size_t index) { return index < getReversed().size() && getReversed()[index] != 0; }

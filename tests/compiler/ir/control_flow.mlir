@@ -17,7 +17,7 @@ func.func private @step(%sum: tensor<4xf32> {tx.alias = 0}, %row: tensor<4xf32>,
 }
 func.func @fits(%c: tensor<i64>, %x: tensor<4xf32>, %rows: tensor<3x4xf32>) -> (tensor<4xf32>, tensor<3x4xf32>) {
   %0 = tx.if %c then @double else @same(%x) : tensor<i64>, (tensor<4xf32>) -> tensor<4xf32>
-  %1:2 = tx.loop @step from(%0) over(%rows) with(%x) {count = affine_map<() -> (3)>, reversed = array<i64: 1, 0>} : (tensor<4xf32>), (tensor<3x4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<3x4xf32>)
+  %1:2 = tx.loop @step from(%0) over(%rows) with(%x) {count = affine_map<() -> (3)>, reversed = array<i64: 1, 0>} : (tensor<4xf32>, tensor<3x4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<3x4xf32>)
   return %1#0, %1#1 : tensor<4xf32>, tensor<3x4xf32>
 }
 
@@ -53,7 +53,7 @@ func.func @condition(%c: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
 
 func.func @endless(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @+1 {{never ends}}
-  %0 = tx.loop @a from(%x) over() with() : (tensor<4xf32>), (), () -> tensor<4xf32>
+  %0 = tx.loop @a from(%x) over() with() : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 
@@ -61,7 +61,7 @@ func.func @endless(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 func.func @slices(%n: tensor<i64>, %rows: tensor<3x4xf32>) -> tensor<3x4xf32> {
   // expected-error @+1 {{has slices without a `count` that is certain}}
-  %0 = tx.loop @a trips %n : tensor<i64> from() over(%rows) with() : (), (tensor<3x4xf32>), () -> tensor<3x4xf32>
+  %0 = tx.loop @a trips %n from() over(%rows) with() : (tensor<i64>, tensor<3x4xf32>) -> tensor<3x4xf32>
   return %0 : tensor<3x4xf32>
 }
 
@@ -69,7 +69,7 @@ func.func @slices(%n: tensor<i64>, %rows: tensor<3x4xf32>) -> tensor<3x4xf32> {
 
 func.func @count(%rows: tensor<3x4xf32>) -> tensor<3x4xf32> {
   // expected-error @+1 {{whose first extent is not its `count`}}
-  %0 = tx.loop @a from() over(%rows) with() {count = affine_map<() -> (4)>} : (), (tensor<3x4xf32>), () -> tensor<3x4xf32>
+  %0 = tx.loop @a from() over(%rows) with() {count = affine_map<() -> (4)>} : (tensor<3x4xf32>) -> tensor<3x4xf32>
   return %0 : tensor<3x4xf32>
 }
 
@@ -77,6 +77,6 @@ func.func @count(%rows: tensor<3x4xf32>) -> tensor<3x4xf32> {
 
 func.func @carried(%x: tensor<4xf32>) -> tensor<3xf32> {
   // expected-error @+1 {{carries a value that begins as 'tensor<4xf32>' and ends as 'tensor<3xf32>'}}
-  %0 = tx.loop @a from(%x) over() with() {count = affine_map<() -> (4)>} : (tensor<4xf32>), (), () -> tensor<3xf32>
+  %0 = tx.loop @a from(%x) over() with() {count = affine_map<() -> (4)>} : (tensor<4xf32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
