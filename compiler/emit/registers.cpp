@@ -1,16 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/registers.h"
 
+#include <algorithm>
+
 #include "llvm/Support/ErrorHandling.h"
 
 using namespace mlir;
 
 namespace heddle::emit {
 
-uint32_t Registers::emit(module_format::Op op, uint32_t b, uint32_t c) {
+std::vector<module_format::Instruction>& Registers::code_of(unsigned read) {
+  if (code_.size() <= read) code_.resize(read + 1);
+  return code_[read];
+}
+
+uint32_t Registers::emit(module_format::Op op, uint32_t b, uint32_t c, unsigned after) {
   uint32_t target = program_.register_count++;
-  code_.emplace_back(static_cast<uint16_t>(op), 0, target, b, c);
+  code_of(after).emplace_back(static_cast<uint16_t>(op), 0, target, b, c);
+  if (after != 0) reads_[target] = after;
   return target;
+}
+
+uint32_t Registers::emit_computed(module_format::Op op, uint32_t left, uint32_t right) {
+  return emit(op, left, right, std::max(read_of(left), read_of(right)));
+}
+
+uint32_t Registers::read_symbol(unsigned position, unsigned read) {
+  const uint32_t target = program_.register_count++;
+  symbols_[position] = target;
+  reads_[target] = read;
+  return target;
+}
+
+void Registers::set_result_dim(uint32_t result, uint32_t dim, uint32_t value) {
+  code_of(read_of(value)).emplace_back(static_cast<uint16_t>(module_format::Op::ResultDim), 0, result, dim, value);
 }
 
 void Registers::bind_symbol(unsigned position, uint32_t argument, uint32_t dim) {
@@ -19,7 +42,7 @@ void Registers::bind_symbol(unsigned position, uint32_t argument, uint32_t dim) 
 
 void Registers::define_symbol(unsigned position, module_format::Op op, AffineExpr left, AffineExpr right) {
   uint32_t a = value_of(left), b = value_of(right);
-  symbols_[position] = emit(op, a, b);
+  symbols_[position] = emit_computed(op, a, b);
 }
 
 uint32_t Registers::literal(int64_t value) {
@@ -38,19 +61,19 @@ uint32_t Registers::compute_units(uint32_t slot) {
 }
 
 uint32_t Registers::at_most(uint32_t left, uint32_t right) {
-  return emit(module_format::Op::LessEqual, left, right);
+  return emit_computed(module_format::Op::LessEqual, left, right);
 }
 
 uint32_t Registers::least(uint32_t left, uint32_t right) {
-  return emit(module_format::Op::Min, left, right);
+  return emit_computed(module_format::Op::Min, left, right);
 }
 
 uint32_t Registers::equal(uint32_t left, uint32_t right) {
-  return emit(module_format::Op::Equal, left, right);
+  return emit_computed(module_format::Op::Equal, left, right);
 }
 
 void Registers::check(uint32_t condition, uint32_t message) {
-  code_.emplace_back(static_cast<uint16_t>(module_format::Op::Check), 0, message, condition, 0);
+  code_of(read_of(condition)).emplace_back(static_cast<uint16_t>(module_format::Op::Check), 0, message, condition, 0);
 }
 
 uint32_t Registers::value_of(AffineExpr expression) {
@@ -65,19 +88,19 @@ uint32_t Registers::value_of(AffineExpr expression) {
     uint32_t left = value_of(binary.getLHS()), right = value_of(binary.getRHS());
     switch (expression.getKind()) {
       case AffineExprKind::Add:
-        result = emit(module_format::Op::Add, left, right);
+        result = emit_computed(module_format::Op::Add, left, right);
         break;
       case AffineExprKind::Mul:
-        result = emit(module_format::Op::Mul, left, right);
+        result = emit_computed(module_format::Op::Mul, left, right);
         break;
       case AffineExprKind::FloorDiv:
-        result = emit(module_format::Op::FloorDiv, left, right);
+        result = emit_computed(module_format::Op::FloorDiv, left, right);
         break;
       case AffineExprKind::CeilDiv:
-        result = emit(module_format::Op::CeilDiv, left, right);
+        result = emit_computed(module_format::Op::CeilDiv, left, right);
         break;
       case AffineExprKind::Mod:
-        result = emit(module_format::Op::Mod, left, right);
+        result = emit_computed(module_format::Op::Mod, left, right);
         break;
       default:
         llvm_unreachable("a binary expression has no other kind");

@@ -3,8 +3,11 @@
 // barrier before its first use to the barrier after its last.
 #include "compiler/emit/schedule.h"
 
+#include <tuple>
+
 #include "compiler/emit/registers.h"
 #include "compiler/ir/control.h"
+#include "compiler/ir/read.h"
 #include "heddle/ext/library.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallSet.h"
@@ -44,6 +47,9 @@ class Scheduler {
     auto return_op = llvm::cast<func::ReturnOp>(block.getTerminator());
     assign_results(return_op);
     for (Operation& op : block) {
+      for (auto symbol : unread_) {
+        if (tx::mentions(&op, symbol)) return op.emitError("has an extent s") << symbol << ", which is read later";
+      }
       if (auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op)) {
         if (failed(add_dispatch(dispatch))) return failure();
       } else if (auto custom = llvm::dyn_cast<tx::CustomOp>(op)) {
@@ -52,6 +58,8 @@ class Scheduler {
         if (failed(add_branch(branch))) return failure();
       } else if (auto loop = llvm::dyn_cast<tx::LoopOp>(op)) {
         if (failed(add_loop(loop))) return failure();
+      } else if (auto read = llvm::dyn_cast<tx::ReadOp>(op)) {
+        if (failed(add_read(read))) return failure();
       } else if (auto transfer = llvm::dyn_cast<tx::TransferOp>(op)) {
         add_transfer(transfer);
       } else if (!tx::has_same_bytes(&op) && !llvm::isa<tx::ConcatOp, tx::ConstantOp, tx::ParameterOp, func::ReturnOp>(op)) {
@@ -77,9 +85,24 @@ class Scheduler {
     }
     if (bound.size() != count) return function_.emitError("has ") << count << " symbols, of which arguments give " << bound.size();
     auto defined = function_->getAttrOfType<ArrayAttr>(tx::defined_symbols_attr);
+    llvm::DenseMap<unsigned, unsigned> read_by;  // the number of the op that reads a symbol
+    unsigned reads = 0;
+    for (auto read : function_.getOps<tx::ReadOp>()) {
+      ++reads;
+      for (int64_t symbol : read.getSymbols()) {
+        if (symbol >= 0 && !read_by.try_emplace(static_cast<unsigned>(symbol), reads).second)
+          return read.emitError("reads symbol ") << symbol << " a second time";
+      }
+    }
     for (Attribute each : defined ? defined.getValue() : ArrayRef<Attribute>()) {
       auto definition = llvm::dyn_cast<DictionaryAttr>(each);
       auto kind = definition ? definition.getAs<StringAttr>("kind") : StringAttr();
+      if (kind && kind.getValue() == "read") {
+        auto read = read_by.find(count);
+        if (read == read_by.end()) return function_.emitError("has symbol ") << count << ", which no tx.read gives";
+        bind_read(count++, read->second);
+        continue;
+      }
       auto of = definition ? definition.getAs<AffineMapAttr>("of") : AffineMapAttr();
       auto op = kind ? llvm::StringSwitch<std::optional<mf::Op>>(kind.getValue())
                            .Case("min", mf::Op::Min)
@@ -96,6 +119,21 @@ class Scheduler {
       registers_.define_symbol(count++, *op, left, right);
     }
     return success();
+  }
+
+  // What depends on the value relies on its range.
+  void bind_read(unsigned symbol, unsigned read) {
+    const uint32_t value = registers_.read_symbol(symbol, read);
+    unread_.insert(symbol);
+    auto names = function_->getAttrOfType<ArrayAttr>(tx::symbols_attr);
+    const std::string message = shortened(llvm::cast<StringAttr>(names[symbol])).str() +
+                                " depends on values of the call, and has to be from 0 to " + std::to_string(tx::largest_read) +
+                                "; give inputs for which it is";
+    for (uint32_t condition :
+         {registers_.at_most(registers_.literal(0), value), registers_.at_most(value, registers_.literal(tx::largest_read))}) {
+      registers_.check(condition, static_cast<uint32_t>(program_->messages.size()));
+      program_->messages.push_back(message);
+    }
   }
 
   // Checked early, since values that depend on the quotient are computed before other checks.
@@ -154,8 +192,7 @@ class Scheduler {
       name_symbols(stream, extents);
       stream << "; give inputs for which " << (at_least ? "it is" : "they are");
       uint32_t left = registers_.value_of(extents[0]), right = registers_.value_of(extents[1]);
-      command(mf::Op::Check, program_->messages.size(), at_least ? registers_.at_most(right, left) : registers_.equal(left, right));
-      program_->messages.push_back(std::move(message));
+      check_condition(at_least ? registers_.at_most(right, left) : registers_.equal(left, right), std::move(message));
     }
     return success();
   }
@@ -233,7 +270,12 @@ class Scheduler {
   }
 
   void check_condition(uint32_t condition, std::string refusal) {
-    command(mf::Op::Check, program_->messages.size(), condition);
+    const auto message = static_cast<uint32_t>(program_->messages.size());
+    if (registers_.read_of(condition) != 0) {
+      registers_.check(condition, message);
+    } else {
+      command(mf::Op::Check, message, condition);
+    }
     program_->messages.push_back(std::move(refusal));
   }
 
@@ -279,8 +321,8 @@ class Scheduler {
         stream << "dimension " << dim << " ('" << name << "') of input '" << (input ? shortened(input) : StringRef()) << "'";
       } else {
         stream << name;
-        for (AffineExpr of : llvm::cast<DictionaryAttr>(defined[position - given]).getAs<AffineMapAttr>("of").getValue().getResults())
-          of.walk(note);
+        auto of = llvm::cast<DictionaryAttr>(defined[position - given]).getAs<AffineMapAttr>("of");  // none if it is read
+        for (AffineExpr part : of ? of.getValue().getResults() : ArrayRef<AffineExpr>()) part.walk(note);
       }
     }
   }
@@ -292,7 +334,12 @@ class Scheduler {
         auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent);
         if (tx::static_extent(extent) || (symbol && symbol.getPosition() < tx::given_symbol_count(function_)))
           continue;  // the signature has it
-        command(mf::Op::ResultDim, *places_.results[index], dim, registers_.value_of(extent));
+        const uint32_t value = registers_.value_of(extent);
+        if (registers_.read_of(value) != 0) {
+          registers_.set_result_dim(*places_.results[index], static_cast<uint32_t>(dim), value);
+        } else {
+          command(mf::Op::ResultDim, *places_.results[index], dim, value);
+        }
       }
     }
   }
@@ -760,6 +807,23 @@ class Scheduler {
     return target;
   }
 
+  // The elements that are extents from here on. What depends on them is computed directly after the last of these reads, in finish().
+  LogicalResult add_read(tx::ReadOp read) {
+    if (nested_) return read.emitError("is in a branch or a loop");
+    const uint32_t value = locate(tx::storage_of(read.getValue()));
+    add_barrier();
+    note_use(value);
+    for (auto [i, symbol] : llvm::enumerate(read.getSymbols())) {
+      if (symbol < 0) continue;
+      const auto position = static_cast<unsigned>(symbol);
+      if (!unread_.remove(position)) return read.emitError("reads symbol ") << symbol << ", which the function does not define as read";
+      command(mf::Op::ReadScalar, registers_.value_of(getAffineSymbolExpr(position, read.getContext())), value,
+              registers_.literal(static_cast<int64_t>(i * sizeof(int64_t))));
+    }
+    read_ends_.push_back(commands_.size());
+    return success();
+  }
+
   // A jump whose target is set by land().
   size_t jump(mf::Op op, uint32_t condition = 0) {
     command(op, 0, condition);
@@ -916,8 +980,31 @@ class Scheduler {
     return success();
   }
 
+  // Inserts the code that depends on reads behind these.
+  void insert_code_after_reads() {
+    if (read_ends_.empty()) return;
+    std::vector<mf::Instruction> whole;
+    std::vector<uint32_t> moved;  // where each instruction, and the end, is in `whole`
+    unsigned read = 0;
+    for (size_t i = 0; i <= commands_.size(); ++i) {
+      while (read < read_ends_.size() && read_ends_[read] == i) {
+        if (const auto* code = registers_.code_after(++read)) whole.insert(whole.end(), code->begin(), code->end());
+      }
+      moved.push_back(static_cast<uint32_t>(whole.size()));
+      if (i < commands_.size()) whole.push_back(commands_[i]);
+    }
+    for (mf::Instruction& at : whole) {
+      if (at.op() == static_cast<uint16_t>(mf::Op::Branch) || at.op() == static_cast<uint16_t>(mf::Op::BranchIf))
+        at = mf::Instruction(at.op(), 0, moved[at.a()], at.b(), at.c());
+    }
+    for (uint32_t& barrier : barriers_) barrier = moved[barrier];
+    for (auto& [first, last] : uses_) std::tie(first, last) = std::make_pair(moved[first], moved[last]);
+    commands_ = std::move(whole);
+  }
+
   // Prepends the register code, and turns uses into lifetimes in units of barriers.
   void finish() {
+    insert_code_after_reads();
     uint32_t shift = registers_.code().size();
     for (mf::Instruction& at : commands_) {
       if (at.op() == static_cast<uint16_t>(mf::Op::Branch) || at.op() == static_cast<uint16_t>(mf::Op::BranchIf))
@@ -950,6 +1037,8 @@ class Scheduler {
   Registers registers_{*program_};
   llvm::DenseMap<unsigned, std::pair<unsigned, unsigned>> sources_;  // argument and dimension of each symbol that is given
   llvm::DenseSet<AffineExpr> divisors_;                              // that have a check
+  llvm::SmallSetVector<unsigned, 8> unread_;                         // symbols whose reads come later
+  std::vector<size_t> read_ends_;                                    // positions in commands_ behind the commands of each read
   std::vector<mf::Instruction> commands_;
   std::vector<uint32_t> barriers_;                   // positions in commands_
   std::vector<std::pair<uint32_t, uint32_t>> uses_;  // of each transient: first and last command

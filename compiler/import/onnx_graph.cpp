@@ -614,6 +614,10 @@ Value Node::extent_value(AffineExpr extent) {
   return symbolic_element(extent, RankedTensorType::get({}, builder.getI64Type()));
 }
 
+Value Node::numbers(ArrayRef<AffineExpr> expressions) {
+  return from_elements({{}, std::vector<AffineExpr>(expressions.begin(), expressions.end()), 1});
+}
+
 Value Node::channels_last(Value value) {
   int64_t rank = type_of(value).getRank();
   SmallVector<int64_t> permutation{0};

@@ -199,6 +199,8 @@ class Node {
   mlir::Value repeat(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> counts, bool elements);
   // The number that an extent has when the model runs: a tensor of rank 0, of i64.
   mlir::Value extent_value(mlir::AffineExpr extent);
+  // The numbers that expressions have when the model runs: a vector of i64.
+  mlir::Value numbers(llvm::ArrayRef<mlir::AffineExpr> expressions);
   // [N, C, spatial...] <-> [N, spatial..., C]
   mlir::Value channels_last(mlir::Value value);
   mlir::Value channels_first(mlir::Value value);
@@ -226,6 +228,7 @@ const Table& loss_operators();
 const Table& normalize_operators();
 const Table& quantize_operators();
 const Table& resize_operators();
+const Table& select_operators();
 const Table& shape_operators();
 const Table& slice_operators();
 

@@ -27,9 +27,9 @@ namespace {
 constexpr int most_imports = 16;
 
 std::vector<const Table*> tables() {
-  return {&attention_operators(), &einsum_operators(), &elementwise_operators(), &image_operators(),
-          &index_operators(),     &linear_operators(), &loss_operators(),        &normalize_operators(),
-          &quantize_operators(),  &resize_operators(), &shape_operators(),       &slice_operators()};
+  return {&attention_operators(), &einsum_operators(), &elementwise_operators(), &image_operators(),    &index_operators(),
+          &linear_operators(),    &loss_operators(),   &normalize_operators(),   &quantize_operators(), &resize_operators(),
+          &select_operators(),    &shape_operators(),  &slice_operators()};
 }
 
 Translate translation(const std::string& type) {

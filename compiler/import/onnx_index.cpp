@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compiler/import/onnx_checks.h"
+#include "compiler/import/onnx_data.h"
 
 using namespace mlir;
 
@@ -193,10 +194,17 @@ void scatter_elements(Node& node) {
                                            node.builder.getI64IntegerAttr(axis), reduction_of(node)));
 }
 
+// The depth may be a float.
+std::vector<AffineExpr> depth_of(Node& node) {
+  if (!is_data(node, 1) || !llvm::isa<FloatType>(Node::type_of(node.input(1)).getElementType())) return extents_from(node, 1, "depth");
+  Value whole = node.converted(node.input(1), node.builder.getI64Type());
+  return read_extents(node, {node, node.reshape(whole, {node.builder.getAffineConstantExpr(1)})}, "depth");
+}
+
 // A new dimension that is on at the index of each element, and off elsewhere; for an index outside, it is off everywhere.
 void one_hot(Node& node) {
   Value indices = node.input(0), values = node.input(2);
-  const std::vector<AffineExpr> depths = node.elements(1);
+  const std::vector<AffineExpr> depths = depth_of(node);
   if (depths.size() != 1) node.fail("depth has " + std::to_string(depths.size()) + " elements; 1 was expected");
   AffineExpr depth = depths[0];
   Extents extents = Node::extents_of(indices);
@@ -289,6 +297,27 @@ AffineExpr constant_count(Node& node, Type type) {
   return node.builder.getAffineConstantExpr(static_cast<int64_t>(count));
 }
 
+// The same for inputs that are data.
+AffineExpr count_by_data(Node& node, Type type) {
+  Integers count(node, {});
+  if (llvm::isa<IntegerType>(type)) {
+    Integers start = vector_of(node, 0), limit = vector_of(node, 1), delta = vector_of(node, 2), zero = start.number(0),
+             one = start.number(1);
+    expect_not_zero(node, delta.value());
+    Integers span = limit - start, falls = delta < zero, size = (zero - delta).where(falls, delta);
+    count = ((zero - span).where(falls, span) + size - one) / one.where(size == zero, size);
+  } else {
+    Value parts[3];
+    for (int i = 0; i < 3; ++i) parts[i] = node.reshape(node.input(i), {node.builder.getAffineConstantExpr(1)});
+    RankedTensorType one = Node::type_of(parts[0]), wide = tx::with_element_type(one, node.builder.getF64Type());
+    Value span = node.converted(node.make<tx::SubOp>(one, parts[1], parts[0]), wide.getElementType());
+    Value steps = node.make<tx::CeilOp>(wide, node.make<tx::DivOp>(wide, span, node.converted(parts[2], wide.getElementType())));
+    steps = node.make<tx::MinOp>(wide, steps, node.splat(wide, 2 * static_cast<double>(largest_extent)));
+    count = {node, node.converted(node.make<tx::MaxOp>(wide, steps, node.splat(wide, 0)), node.builder.getI64Type())};
+  }
+  return read_extents(node, max(count, count.number(0)), "number of elements of the result").front();
+}
+
 // A few numbers stay elements of a shape; more are an index, scaled and offset.
 void range(Node& node) {
   if (node.input_count() != 3) node.fail("it needs 3 inputs");
@@ -309,13 +338,22 @@ void range(Node& node) {
     }
   } else {
     type = Node::type_of(node.input(0)).getElementType();
-    steps.count = constant_count(node, type);
+    bool is_known = true;
+    for (int i = 0; i < 3; ++i) {
+      if (Node::type_of(node.input(i)).getElementType() != type) node.refuse_inputs("element types of the inputs differ");
+      RankedTensorType given = Node::type_of(node.input(i));
+      if (!given.hasStaticShape() || given.getNumElements() != 1) node.refuse_inputs("an input is not one number");
+      is_known &= static_cast<bool>(known_elements(node.input(i)));
+      if (!known_elements(node.input(i))) node.graph.need_elements(node.input(i));
+    }
+    steps.count = is_known ? constant_count(node, type) : count_by_data(node, type);
   }
   RankedTensorType to = node.tensor_type({steps.count}, type);
   Value result = node.make<tx::IotaOp>(to, node.builder.getI64IntegerAttr(0));
   auto is = [&](int input, AffineExpr element, int64_t number) {
     if (element) return element == node.builder.getAffineConstantExpr(number);
-    return number_of(*known_elements(node.input(input)).getValues<Attribute>().begin()) == static_cast<double>(number);
+    DenseElementsAttr known = known_elements(node.input(input));
+    return known && number_of(*known.getValues<Attribute>().begin()) == static_cast<double>(number);
   };
   auto spread = [&](int input) { return node.broadcast(node.reshape(node.input(input), {}), tx::extents(to)); };
   if (!is(2, steps.delta, 1)) result = node.make<tx::MulOp>(to, result, spread(2));
@@ -330,7 +368,11 @@ void trilu(Node& node) {
   if (type.getRank() < 2) node.fail("its input needs rank 2 or more, has " + std::to_string(type.getRank()));
   bool upper = node.integer("upper", 1) != 0;
   int64_t k = 0;
-  if (node.has_input(1)) {
+  Value k_in_data;
+  if (is_data(node, 1)) {
+    k_in_data = vector_of(node, 1).value();
+    if (Node::type_of(k_in_data).getNumElements() != 1) node.fail("k is not one number");
+  } else if (node.has_input(1)) {
     std::vector<int64_t> given = node.integers(1);
     if (given.size() != 1) node.fail("k has " + std::to_string(given.size()) + " elements; 1 was expected");
     k = std::clamp(given[0], -largest_extent, largest_extent);
@@ -340,6 +382,10 @@ void trilu(Node& node) {
   Value rows = node.make<tx::IotaOp>(places, node.builder.getI64IntegerAttr(0));
   Value columns = node.make<tx::IotaOp>(places, node.builder.getI64IntegerAttr(1));
   if (k != 0) rows = node.make<tx::AddOp>(places, rows, node.splat(places, static_cast<double>(k)));
+  if (k_in_data) {
+    const Integers given(node, k_in_data), bounded = max(min(given, given.number(largest_extent)), given.number(-largest_extent));
+    rows = node.make<tx::AddOp>(places, rows, node.broadcast(node.reshape(bounded.value(), {}), matrix));
+  }
   Value kept = node.make<tx::CompareOp>(tx::with_element_type(places, node.builder.getI1Type()),
                                         upper ? tx::CompareKind::ge : tx::CompareKind::le, columns, rows);
   node.set_result(node.make<tx::SelectOp>(type, node.broadcast(kept, extents), input, node.splat(type, 0)));
@@ -355,7 +401,7 @@ void top_k(Node& node) {
   node.integer("sorted", 1);  // they always are
   std::vector<AffineExpr> wanted;
   if (node.opset() >= 10) {
-    wanted = node.elements(1);
+    wanted = extents_from(node, 1, "k");
   } else {
     wanted.push_back(node.builder.getAffineConstantExpr(node.integer("k")));
   }

@@ -2,7 +2,7 @@
 // Contractions, reductions and softmax.
 #include <limits>
 
-#include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_data.h"
 
 using namespace mlir;
 
@@ -166,13 +166,54 @@ void softmax(Node& node) {
 // Axes are an attribute, and an input from opset 13 (ReduceSum) or 18 (the others) on. With noop_with_empty_axes and no axes, nothing is reduced.
 struct Reduction {
   std::vector<int64_t> axes;
-  Extents reduced, kept;  // of the result, without the axes and with them as 1
+  Extents reduced, kept;           // of the result, without the axes and with them as 1
+  std::optional<Extents> settled;  // of the node's result, if axes are data
 };
 
-Reduction read_reduction(Node& node, ArrayRef<AffineExpr> extents) {
+// The number of axes, if they are data.
+std::optional<int64_t> axes_in_data(Node& node) {
+  if (!is_data(node, 1)) return {};
+  return Node::type_of(vector_of(node, 1).value()).getNumElements();
+}
+
+// Each dimension becomes two, (1, n) if it is reduced and (n, 1) if not, of which the second one is reduced.
+Reduction reduce_by_data(Node& node, Value& input) {
+  const Extents extents = Node::extents_of(input);
+  const auto rank = static_cast<int64_t>(extents.size());
+  const Integers axes = axes_from(node, 1, rank), gone = is_axis(node, axes, rank), given = numbers_of(node, extents);
+  const Integers one = given.number(1);
+  std::vector<AffineExpr> parts = read_extents(node, joined(node, {one.where(gone, given), given.where(gone, one)}),
+                                               "extent, or number of reduced elements, in dimension");
+  Reduction result;
+  Extents split;
+  for (int64_t i = 0; i < rank; ++i) {
+    AffineExpr outer = parts[static_cast<size_t>(i)];
+    split.append({outer, parts[static_cast<size_t>(rank + i)]});
+    result.axes.push_back(2 * i + 1);
+    result.reduced.push_back(outer);
+    result.kept.append({outer, node.builder.getAffineConstantExpr(1)});
+  }
+  result.settled = result.reduced;
+  if (node.integer("keepdims", 1) == 0) {
+    result.settled.emplace();
+    llvm::append_range(*result.settled, without_axes(node, extents, axes));
+  }
+  input = node.reshape(input, split);
+  return result;
+}
+
+// The input may get another shape.
+Reduction read_reduction(Node& node, Value& input) {
+  const Extents extents = Node::extents_of(input);
   auto rank = static_cast<int64_t>(extents.size());
   Reduction result;
-  result.axes = node.has_input(1) ? node.integers(1) : node.integer_list("axes", std::vector<int64_t>{});
+  if (std::optional<int64_t> count = axes_in_data(node)) {
+    if (*count > 0 && rank > 1) return reduce_by_data(node, input);
+    if (*count > 0) axes_from(node, 1, rank);  // whether it is one
+    if (*count > 0 && rank == 1) result.axes = {0};
+  } else {
+    result.axes = node.has_input(1) ? node.integers(1) : node.integer_list("axes", std::vector<int64_t>{});
+  }
   if (result.axes.empty() && node.integer("noop_with_empty_axes", 0) == 0) {
     for (int64_t i = 0; i < rank; ++i) result.axes.push_back(i);
   }
@@ -193,13 +234,14 @@ Value reduced(Node& node, tx::ReduceKind kind, Value value, const Reduction& how
 }
 
 void set_reduced(Node& node, Value value, const Reduction& how) {
+  if (how.settled) return node.set_result(node.integer("keepdims", 1) != 0 ? value : reshape_to(node, value, *how.settled));
   node.set_result(node.integer("keepdims", 1) != 0 ? node.reshape(value, how.kept) : value);
 }
 
 template <tx::ReduceKind kind>
 void reduce(Node& node) {
   Value input = node.input(0);
-  Reduction how = read_reduction(node, Node::extents_of(input));
+  Reduction how = read_reduction(node, input);
   set_reduced(node, reduced(node, kind, input, how), how);
 }
 
@@ -218,8 +260,8 @@ Value in_floats(Node& node, Value value) {
 // ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum: a function of the sum of a function.
 void reduce_composed(Node& node) {
   Value value = node.input(0);
+  Reduction how = read_reduction(node, value);
   RankedTensorType type = Node::type_of(value);
-  Reduction how = read_reduction(node, tx::extents(type));
   const std::string& name = node.type();
   if (name == "ReduceL1") value = node.make<tx::AbsOp>(type, value);
   if (name == "ReduceL2" || name == "ReduceSumSquare") value = node.make<tx::MulOp>(type, value, value);
@@ -234,8 +276,8 @@ void reduce_log_sum_exp(Node& node) {
   Value input = node.input(0);
   Type element = Node::type_of(input).getElementType();
   input = node.converted(input, float_type(node, element));
+  Reduction how = read_reduction(node, input);
   RankedTensorType type = Node::type_of(input);
-  Reduction how = read_reduction(node, tx::extents(type));
   Value largest = reduced(node, tx::ReduceKind::max, input, how);
   RankedTensorType small = Node::type_of(largest), bools = tx::with_element_type(small, node.builder.getI1Type());
   Value infinity = node.splat(small, std::numeric_limits<double>::infinity());
@@ -259,9 +301,35 @@ void arg_reduce(Node& node) {
   node.set_result(node.integer("keepdims", 1) != 0 ? node.reshape(result, kept) : result);
 }
 
+// An axis that is data: the dimensions before and behind it are joined, so that it is the second one of three.
+void cumsum_by_data(Node& node, Value input) {
+  RankedTensorType type = Node::type_of(input);
+  const int64_t rank = type.getRank();
+  const Integers axis = axes_from(node, 1, rank);
+  if (Node::type_of(axis.value()).getNumElements() != 1) node.fail("it needs 1 axis");
+  if (rank == 0) node.fail("its input is a scalar");
+  Value value = input;
+  int64_t along = 0;
+  if (rank > 1) {
+    const Integers given = numbers_of(node, tx::extents(type)), place = counted(node, rank), one = given.number(1);
+    const Integers of{node, node.broadcast(node.reshape(axis.value(), {}), {node.builder.getAffineConstantExpr(rank)})};
+    auto product_where = [&](const Integers& is) { return given.where(is, one).reduced(tx::ReduceKind::prod); };
+    Extents parts;
+    llvm::append_range(parts,
+                       read_extents(node, joined(node, {product_where(place < of), product_where(place == of), product_where(of < place)}),
+                                    "number of elements before, along or behind the axis"));
+    value = node.reshape(input, parts);
+    along = 1;
+  }
+  Value result =
+      node.make<tx::CumsumOp>(Node::type_of(value), value, along, node.integer("exclusive", 0) != 0, node.integer("reverse", 0) != 0);
+  node.set_result(node.reshape(result, tx::extents(type)));
+}
+
 void cumsum(Node& node) {
   Value input = node.input(0);
   RankedTensorType type = Node::type_of(input);
+  if (is_data(node, 1)) return cumsum_by_data(node, input);
   std::vector<int64_t> axis = node.integers(1);
   if (axis.size() != 1) node.fail("it has " + std::to_string(axis.size()) + " axes; 1 was expected");
   node.set_result(node.make<tx::CumsumOp>(type, input, node.axis(axis[0], type.getRank()), node.integer("exclusive", 0) != 0,

@@ -3,7 +3,7 @@
 // computed in f32 and in ONNX Runtime's order of operations, since the nearest element may depend on the last bit.
 #include <cmath>
 
-#include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_data.h"
 
 using namespace mlir;
 
@@ -139,6 +139,10 @@ struct Method {
   SmallVector<Tap, most_taps> taps(const Number& output, const Lengths& lengths, bool shrinks) const {
     Number x = place(output, lengths), last = lengths.from - 1.0f;
     auto inside = [&](const Number& index) { return max(min(index, last), 0.0f); };
+    if (mode == Mode::nearest && !rounding && lengths.scale.vector()) {
+      const Number is_small = max(min(ceil(1.0f - lengths.scale), 1.0f), 0.0f);
+      return {{inside(down(x) + (up(x) - down(x)) * is_small), 1.0f}};
+    }
     if (mode == Mode::nearest) {
       Rounding round = rounding ? rounding : shrinks ? up : down;
       return {{inside(round(x)), 1.0f}};
@@ -204,6 +208,7 @@ struct Axis {
   int64_t dimension;
   AffineExpr from, to;
   std::optional<float> scale;  // to / from if not given
+  Value scale_in_data;         // an f32 of rank 0; null if `scale` tells it
 };
 
 AffineExpr scaled_extent(Node& node, AffineExpr extent, float scale, int64_t dimension) {
@@ -249,13 +254,47 @@ bool is_given(Node& node, int index) {
   return !type.hasStaticShape() || type.getNumElements() > 0;
 }
 
+// Empty if they are data.
 std::vector<double> read_scales(Node& node, int index) {
   DenseElementsAttr known = known_elements(node.input(index));
   if (!known) node.graph.need_elements(node.input(index));
-  if (!known) node.fail("the scales must be known when the model is compiled", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (!known) return {};
   std::vector<double> scales;
   for (Attribute element : known.getValues<Attribute>()) scales.push_back(number_of(element));
   return scales;
+}
+
+// The dimensions with scales that are data: a vector of f32, in their order. An extent is rounded down, or to the nearest if the scale was chosen to fit
+// a size.
+std::vector<Axis> axes_by_data(Node& node, ArrayRef<AffineExpr> extents, ArrayRef<int64_t> dimensions, Value scales, bool rounds) {
+  Extents from;
+  for (auto [i, dimension] : llvm::enumerate(dimensions)) {
+    if (llvm::is_contained(dimensions.take_front(i), dimension)) node.fail("an axis is listed twice");
+    from.push_back(extents[dimension]);
+  }
+  RankedTensorType type = Node::type_of(scales);
+  Value whole = node.make<tx::MulOp>(type, node.converted(numbers_of(node, from).value(), type.getElementType()), scales);
+  if (rounds) whole = node.make<tx::AddOp>(type, whole, node.splat(type, 0.5));
+  const Integers rounded(node, node.converted(node.make<tx::FloorOp>(type, whole), node.builder.getI64Type()));
+  const std::vector<AffineExpr> to = read_extents(node, rounded, "extent of the result");
+  std::vector<Axis> axes;
+  for (auto [i, dimension] : llvm::enumerate(dimensions)) {
+    SmallVector<int64_t> start{static_cast<int64_t>(i)}, stride{1};
+    Value one = node.make<tx::SliceOp>(RankedTensorType::get({1}, type.getElementType()), scales, start, stride);
+    axes.push_back({dimension, from[i], to[i], {}, node.reshape(one, {})});
+  }
+  return axes;
+}
+
+// One scale for all dimensions, so that none gets larger, or smaller, than its size.
+Value fitting_scales(Node& node, ArrayRef<AffineExpr> from, const Integers& to, bool is_largest) {
+  const Integers given = numbers_of(node, from);
+  Value wanted = node.converted(to.value(), node.builder.getF32Type());
+  RankedTensorType type = Node::type_of(wanted);
+  Value quotients = node.make<tx::DivOp>(type, wanted, node.converted(given.value(), type.getElementType()));
+  Value one = node.make<tx::ReduceOp>(RankedTensorType::get({}, type.getElementType()),
+                                      is_largest ? tx::ReduceKind::max : tx::ReduceKind::min, quotients, ArrayRef<int64_t>{0});
+  return node.broadcast(one, tx::extents(type));
 }
 
 std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
@@ -276,11 +315,29 @@ std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
     scales = node.number_list("scales");
   } else if (is_given(node, scales_input)) {
     scales = read_scales(node, scales_input);
+    RankedTensorType type = Node::type_of(node.input(scales_input));
+    if (scales.empty() && type.hasStaticShape() && type.getRank() == 1 &&
+        type.getNumElements() == static_cast<int64_t>(dimensions.size())) {
+      for (int64_t& dimension : dimensions) dimension = node.axis(dimension, rank);
+      return axes_by_data(node, extents, dimensions, node.converted(node.input(scales_input), node.builder.getF32Type()), /*rounds=*/false);
+    }
   }
   if (node.opset() >= 11 && is_given(node, 3)) {
-    sizes = node.elements(3);
-    if (const std::string policy = node.text("keep_aspect_ratio_policy", "stretch"); policy != "stretch")
+    const std::string policy = node.text("keep_aspect_ratio_policy", "stretch");
+    if (policy == "stretch") sizes = extents_from(node, 3, "extent of the result");
+    if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller")
       node.unsupported("attribute 'keep_aspect_ratio_policy' is '" + policy + "', which is not supported", "'stretch'");
+    if (policy != "stretch") {
+      Extents from;
+      for (int64_t& dimension : dimensions) {
+        dimension = node.axis(dimension, rank);
+        from.push_back(extents[dimension]);
+      }
+      Integers wanted = vector_of(node, 3);
+      if (Node::type_of(wanted.value()).getNumElements() != static_cast<int64_t>(from.size()))
+        node.fail("its sizes do not fit its dimensions");
+      return axes_by_data(node, extents, dimensions, fitting_scales(node, from, wanted, policy == "not_smaller"), /*rounds=*/true);
+    }
   }
   if (scales.empty() == sizes.empty()) node.fail("it needs scales, or sizes, and not both");
   size_t count = sizes.empty() ? scales.size() : sizes.size();
@@ -293,7 +350,7 @@ std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
     int64_t dimension = node.axis(dimensions[i], rank);
     if (llvm::is_contained(ArrayRef<int64_t>(dimensions).take_front(i), dimension)) node.fail("an axis is listed twice");
     dimensions[i] = dimension;
-    Axis axis{dimension, extents[dimension], {}, {}};
+    Axis axis{dimension, extents[dimension], {}, {}, {}};
     if (sizes.empty()) {
       axis.scale = static_cast<float>(scales[i]);
       if (!(*axis.scale > 0) || !std::isfinite(*axis.scale))
@@ -351,9 +408,12 @@ SmallVector<Vectors> make_vectors(Node& node, const Method& method, const Axis& 
     return {node, node.broadcast(converted, {axis.to})};
   };
   Lengths lengths{0.0f, number(axis.to), number(axis.from)};
-  lengths.scale = axis.scale ? Number(*axis.scale) : lengths.to / lengths.from;
+  lengths.scale = axis.scale_in_data ? Number(node, node.broadcast(axis.scale_in_data, {axis.to}))
+                  : axis.scale       ? Number(*axis.scale)
+                                     : lengths.to / lengths.from;
   auto outputs = tx::static_extent(axis.to);
-  if (outputs && *outputs <= most_known_outputs && tx::static_extent(axis.from)) return known_vectors(node, method, lengths);
+  if (outputs && !axis.scale_in_data && *outputs <= most_known_outputs && tx::static_extent(axis.from))
+    return known_vectors(node, method, lengths);
   Number output(node, node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0)));
   SmallVector<Vectors> result;
   for (const Tap& tap : method.taps(output, lengths, axis.scale.value_or(1) < 1)) {

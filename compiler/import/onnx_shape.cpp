@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Operators that move elements or compute shapes.
-#include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_data.h"
 
 using namespace mlir;
 
@@ -65,8 +65,29 @@ Extents divided_exactly(Node& node, Extents from, ArrayRef<AffineExpr> to) {
   return from;
 }
 
+// A new shape that is data: its special values are replaced before it is read. Extents that are known although others are not stay known.
+void reshape_by_data(Node& node) {
+  Value input = node.input(0);
+  const Extents from = Node::extents_of(input);
+  Integers given = vector_of(node, 1);
+  const int64_t rank = Node::type_of(given.value()).getNumElements();
+  if (rank == 0) return node.set_result(reshape_to(node, input, {}));
+  Integers zero = given.number(0), one = given.number(1), open = given == given.number(-1), shape = given;
+  if (node.integer("allowzero", 0) == 0) {
+    // Where there is no dimension to copy, the extent is refused.
+    Extents copied = from;
+    copied.resize(static_cast<size_t>(rank), node.builder.getAffineConstantExpr(-2));
+    shape = numbers_of(node, copied).where(given == zero, given);
+  }
+  Integers kept = one.where(open, shape), others = kept.reduced(tx::ReduceKind::prod);
+  Integers whole = numbers_of(node, {node.count_of(from)}) / others.number(1).where(others == others.number(0), others);
+  Integers spread{node, node.broadcast(node.reshape(whole.value(), {}), {node.builder.getAffineConstantExpr(rank)})};
+  node.set_result(reshape_to(node, input, read_extents(node, spread.where(open, kept), "extent of the result")));
+}
+
 void reshape(Node& node) {
   if (reshape_elements(node)) return;
+  if (node.opset() >= 5 && is_data(node, 1)) return reshape_by_data(node);
   Value input = node.input(0);
   Extents from = Node::extents_of(input), to;
   std::vector<AffineExpr> wanted;
@@ -137,6 +158,10 @@ void squeeze(Node& node) {
   }
   Value input = node.input(0);
   Extents from = Node::extents_of(input), to;
+  if (is_data(node, 1)) {
+    const Integers axes = axes_from(node, 1, static_cast<int64_t>(from.size()));
+    return node.set_result(reshape_to(node, input, without_axes(node, from, axes)));
+  }
   AffineExpr one = node.builder.getAffineConstantExpr(1);
   std::vector<int64_t> axes = axes_of(node, from.size());
   for (auto [i, extent] : llvm::enumerate(from)) {
@@ -149,6 +174,14 @@ void squeeze(Node& node) {
 
 void unsqueeze(Node& node) {
   const Operand& operand = node.operand(0);
+  if (is_data(node, 1)) {
+    Value input = node.input(0);
+    const Extents from = Node::extents_of(input);
+    const int64_t added = Node::type_of(vector_of(node, 1).value()).getNumElements();
+    if (added > largest_rank) node.fail("it names " + std::to_string(added) + " axes, above " + std::to_string(largest_rank));
+    const Integers axes = axes_from(node, 1, static_cast<int64_t>(from.size()) + added);
+    return node.set_result(reshape_to(node, input, with_axes(node, from, axes)));
+  }
   size_t added = node.has_input(1) ? node.integers(1).size() : node.integer_list("axes").size();
   if (operand.is_folded() && operand.rank == 0 && added == 1) {
     node.set_elements(*operand.elements, 1, operand.bits);
@@ -252,10 +285,33 @@ bool expand_elements(Node& node) {
   return true;
 }
 
+// Where the shape has a 1, the extent is that of the input.
+void expand_by_data(Node& node, Value input) {
+  AffineExpr one = node.builder.getAffineConstantExpr(1);
+  Extents from = Node::extents_of(input);
+  Integers given = vector_of(node, 1);
+  const size_t wanted = static_cast<size_t>(Node::type_of(given.value()).getNumElements()), rank = std::max(wanted, from.size());
+  if (rank == 0) return node.set_result(input);
+  while (from.size() < rank) from.insert(from.begin(), one);
+  if (wanted < rank) {
+    const Extents ones(rank - wanted, one);
+    given = joined(node, {numbers_of(node, ones), given});
+  }
+  Extents to;
+  llvm::append_range(to, read_extents(node, numbers_of(node, from).where(given == given.number(1), given), "extent of the result"));
+  for (size_t i = 0; i < rank; ++i) {
+    if (from[i] == one) continue;
+    if (!node.are_equal(from[i], to[i])) node.refuse_inputs("operands do not broadcast: extents differ on dimension " + std::to_string(i));
+    to[i] = from[i];
+  }
+  node.set_result(node.broadcast(input, to));
+}
+
 void expand(Node& node) {
   if (expand_elements(node)) return;
   Value input = node.input(0);
   Extents from = Node::extents_of(input), to;
+  if (is_data(node, 1)) return expand_by_data(node, input);
   llvm::append_range(to, node.elements(1));
   AffineExpr one = node.builder.getAffineConstantExpr(1);
   while (to.size() < from.size()) to.insert(to.begin(), one);
@@ -268,7 +324,7 @@ void expand(Node& node) {
 
 void tile(Node& node) {
   Value input = node.input(0);
-  std::vector<AffineExpr> counts = node.elements(1);
+  std::vector<AffineExpr> counts = extents_from(node, 1, "repeat");
   int64_t rank = Node::type_of(input).getRank();
   if (node.opset() < 6) {  // one count, for one axis
     const std::vector<int64_t> axes = node.integers(2);
@@ -418,7 +474,7 @@ void constant_of_shape(Node& node) {
     value = *dense.getValues<Attribute>().begin();
   }
   Extents extents;
-  llvm::append_range(extents, node.elements(0));
+  llvm::append_range(extents, extents_from(node, 0, "extent of the result"));
   RankedTensorType ranked = node.tensor_type(extents, type);
   bool whole = type.isSignlessInteger(64) || type.isSignlessInteger(32) || type.isInteger(1);
   if (whole && ranked.hasStaticShape() && ranked.getRank() <= 1 && ranked.getNumElements() <= static_cast<int64_t>(most_shape_elements)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Parts of tensors, and padding around them: Slice, Split, Pad.
-#include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_checks.h"
+#include "compiler/import/onnx_data.h"
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
@@ -38,7 +39,7 @@ void symbolic_split(Node& node, Value input, int64_t axis) {
   int64_t outputs = node.output_count();
   std::vector<AffineExpr> sizes;
   if (node.has_input(1)) {
-    sizes = node.elements(1);
+    sizes = extents_from(node, 1, "size of part");
   } else {
     for (int64_t size : node.integer_list("split", std::vector<int64_t>{})) sizes.push_back(node.builder.getAffineConstantExpr(size));
     if (sizes.empty() && outputs > 0) {
@@ -75,7 +76,8 @@ void split(Node& node) {
     extents = Node::extents_of(input);
   }
   int64_t axis = node.axis(node.integer("axis", 0), extents.size());
-  bool has_symbols = node.has_input(1) && llvm::any_of(node.elements(1), [](AffineExpr size) { return !tx::static_extent(size); });
+  bool has_symbols =
+      is_data(node, 1) || (node.has_input(1) && llvm::any_of(node.elements(1), [](AffineExpr size) { return !tx::static_extent(size); }));
   if (!folded && (has_symbols || !tx::static_extent(extents[axis]))) return symbolic_split(node, input, axis);
   int64_t extent = *tx::static_extent(extents[axis]), outputs = node.output_count();
   std::vector<int64_t> sizes = node.has_input(1) ? node.integers(1) : node.integer_list("split", std::vector<int64_t>{});
@@ -189,7 +191,71 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   return {from, count, false, is_looked_up || !tx::is_inside(extent, *known_from, step, count)};
 }
 
+// A vector with the value for each dimension: of the axis that it is, or `otherwise`. Without axes, they are the first ones.
+Integers for_dimensions(Node& node, const Integers& values, const Integers* axes, const Integers& otherwise) {
+  const int64_t count = Node::type_of(values.value()).getNumElements(), rank = Node::type_of(otherwise.value()).getNumElements();
+  if (count == 0) return otherwise;
+  Integers places = counted(node, rank).columns(count);
+  Integers hits = places == (axes ? *axes : counted(node, count)).rows(rank), spread = values.rows(rank);
+  Integers is_named = hits.reduced(tx::ReduceKind::max);
+  return spread.where(hits, spread.number(0)).reduced(tx::ReduceKind::sum).where(is_named, otherwise);
+}
+
+// Starts, ends, axes or steps that are data: elements are looked up at places that are computed.
+void slice_by_data(Node& node) {
+  Value input = node.input(0);
+  const Extents extents = Node::extents_of(input);
+  const auto rank = static_cast<int64_t>(extents.size());
+  const bool has_axes = node.has_input(3), has_steps = node.has_input(4), are_axes_data = is_data(node, 3);
+  const Integers starts = vector_of(node, 1), ends = vector_of(node, 2);
+  const int64_t count = Node::type_of(starts.value()).getNumElements();
+  auto fits = [&](const Integers& values) { return Node::type_of(values.value()).getNumElements() == count; };
+  if (!fits(ends) || (has_axes && !fits(vector_of(node, 3))) || (has_steps && !fits(vector_of(node, 4))) || count > rank)
+    node.fail("starts, ends, axes and steps differ in length, or name more dimensions than its input has");
+  if (count == 0) return node.set_operand(node.operand(0));
+  std::vector<bool> may_be_cut(extents.size(), are_axes_data);
+  for (int64_t i = 0; i < count && !are_axes_data; ++i) {
+    const auto axis = static_cast<size_t>(node.axis(has_axes ? node.integers(3)[static_cast<size_t>(i)] : i, rank));
+    if (may_be_cut[axis]) node.fail("its axes name dimension " + std::to_string(axis) + " twice");
+    may_be_cut[axis] = true;
+  }
+  std::optional<Integers> axes;
+  if (has_axes) axes = axes_from(node, 3, rank);
+  const Integers size = numbers_of(node, extents), zero = size.number(0), one = size.number(1);
+  auto of_all = [&](const Integers& values, const Integers& otherwise) {
+    return for_dimensions(node, values, axes ? &*axes : nullptr, otherwise);
+  };
+  Integers start = of_all(starts, zero), end = of_all(ends, size), step = one;
+  if (has_steps) {
+    expect_not_zero(node, vector_of(node, 4).value());
+    const Integers far = one.number(largest_extent);
+    step = max(min(of_all(vector_of(node, 4), one), far), zero - far);
+  }
+  const Integers falls = step < zero, from_end = size - falls;  // the place behind the last one that start may be
+  start = (start + size).where(start < zero, start);
+  end = (end + size).where(end < zero, end);
+  start = min(max(start, zero), from_end);
+  end = min(max(end, zero - falls), from_end);
+  const Integers span = (start - end).where(falls, end - start), stride = (zero - step).where(falls, step);
+  const Integers parts = max(zero, (span + stride - one) / max(stride, one));
+  SmallVector<Integers> read;
+  SmallVector<int64_t> cut;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (!may_be_cut[static_cast<size_t>(i)]) continue;
+    read.push_back(parts.at(i));
+    cut.push_back(i);
+  }
+  const std::vector<AffineExpr> known = read_extents(node, joined(node, read), "extent of the result");
+  for (auto [axis, extent] : llvm::zip_equal(cut, known)) input = gather_from(node, input, axis, start.at(axis), step.at(axis), extent);
+  node.set_result(input);
+}
+
 void slice(Node& node) {
+  if (node.opset() >= 10) {
+    bool by_data = false;
+    for (int i = 1; i <= 4; ++i) by_data |= is_data(node, i);
+    if (by_data) return slice_by_data(node);
+  }
   const Operand& operand = node.operand(0);
   bool attributes = node.opset() < 10;
   auto bounds = [&](const char* name, int input) {
@@ -255,13 +321,13 @@ void slice(Node& node) {
   node.set_result(node.make<tx::SliceOp>(node.tensor_type(extents, element), input, all_starts, all_strides));
 }
 
-// The indices of the elements of a padded dimension: its own elements, and others beyond its ends, as the mode says.
-Value padded_places(Node& node, const std::string& mode, AffineExpr extent, AffineExpr padded, int64_t low) {
+// The indices of the elements of a padded dimension: its own elements, and others beyond its ends, as the mode says. `low`: i64 of rank 0.
+Value padded_places(Node& node, const std::string& mode, AffineExpr extent, AffineExpr padded, Value low) {
   RankedTensorType type = node.tensor_type({padded}, node.builder.getI64Type());
   auto number = [&](AffineExpr value) { return node.broadcast(node.extent_value(value), {padded}); };
   Value last = number(node.computed(difference(extent, node.builder.getAffineConstantExpr(1)))), zero = node.splat(type, 0);
   Value place = node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0));
-  place = node.make<tx::SubOp>(type, place, node.splat(type, static_cast<double>(low)));
+  place = node.make<tx::SubOp>(type, place, node.broadcast(low, {padded}));
   if (mode == "edge") return node.make<tx::MinOp>(type, node.make<tx::MaxOp>(type, place, zero), last);
   if (mode == "reflect") {  // once at each end
     Value behind = node.make<tx::AbsOp>(type, node.make<tx::SubOp>(type, last, node.make<tx::AbsOp>(type, place)));
@@ -273,10 +339,95 @@ Value padded_places(Node& node, const std::string& mode, AffineExpr extent, Affi
   return node.make<tx::SelectOp>(type, bools, node.make<tx::SubOp>(type, place, size), place);
 }
 
+// The value around a tensor, as a scalar of its element type.
+Value pad_value(Node& node, Type element) {
+  const RankedTensorType scalar = RankedTensorType::get({}, element);
+  if (!node.has_input(2)) return node.splat(scalar, 0);
+  return node.reshape(node.converted(node.input(2), element), {});
+}
+
+// Other extents: element i along a dimension is element i + shift of the value there, or `filler`, a scalar, if there is none.
+Value shifted(Node& node, Value value, const Integers& shifts, ArrayRef<AffineExpr> to, Value filler) {
+  Extents extents = Node::extents_of(value);
+  const Type element = Node::type_of(value).getElementType();
+  Value inside;
+  for (int64_t i = 0; i < static_cast<int64_t>(extents.size()); ++i) {
+    AffineExpr& extent = extents[static_cast<size_t>(i)];
+    const AffineExpr wanted = to[static_cast<size_t>(i)];
+    RankedTensorType type = node.tensor_type({wanted}, node.builder.getI64Type()),
+                     bools = tx::with_element_type(type, node.builder.getI1Type());
+    auto spread = [&](Value one) { return node.broadcast(one, {wanted}); };
+    Value counted = node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0));
+    const Integers place{node, node.make<tx::AddOp>(type, counted, spread(node.reshape(shifts.at(i).value(), {})))};
+    const Integers last{node, node.make<tx::SubOp>(type, spread(node.extent_value(extent)), node.splat(type, 1))};
+    const Integers nearest = max(min(place, last), place.number(0));
+    Value is_inside = node.make<tx::CompareOp>(bools, tx::CompareKind::eq, nearest.value(), place.value());
+    RankedTensorType mask = node.tensor_type(to, node.builder.getI1Type());
+    is_inside = node.make<tx::BroadcastOp>(mask, is_inside, ArrayRef<int64_t>{i});
+    inside = inside ? node.make<tx::SelectOp>(mask, inside, is_inside, node.splat(mask, 0)) : is_inside;
+    extent = wanted;
+    value = node.make<tx::GatherOp>(node.tensor_type(extents, element), value, nearest.value(), node.builder.getI64IntegerAttr(i));
+  }
+  return inside ? node.make<tx::SelectOp>(Node::type_of(value), inside, value, node.broadcast(filler, extents)) : value;
+}
+
+// Pads, axes or a constant value that are data: elements are looked up at places that are computed, and replaced where there are none. A pad below
+// 0 cuts elements off.
+void pad_by_data(Node& node, Value input, const std::string& mode) {
+  Extents extents = Node::extents_of(input);
+  const Type element = Node::type_of(input).getElementType();
+  const auto rank = static_cast<int64_t>(extents.size());
+  const Integers pads = vector_of(node, 1);
+  const bool has_axes = node.opset() >= 18 && node.has_input(3);
+  const int64_t count = has_axes ? Node::type_of(vector_of(node, 3).value()).getNumElements() : rank;
+  if (Node::type_of(pads.value()).getNumElements() != 2 * count)
+    node.fail("pads has " + std::to_string(Node::type_of(pads.value()).getNumElements()) + " values for " + std::to_string(count) +
+              " dimensions");
+  if (count == 0) return node.set_operand(node.operand(0));
+  std::optional<Integers> axes;
+  if (has_axes) axes = axes_from(node, 3, rank);
+  auto half = [&](int64_t first) {
+    SmallVector<int64_t> start{first}, stride{1};
+    return Integers(node, node.make<tx::SliceOp>(RankedTensorType::get({count}, node.builder.getI64Type()), pads.value(), start, stride));
+  };
+  const Integers size = numbers_of(node, extents), zero = size.number(0), far = size.number(2 * largest_extent);
+  auto of_all = [&](const Integers& values) {
+    return max(min(for_dimensions(node, values, axes ? &*axes : nullptr, zero), far), zero - far);
+  };
+  const Integers low = of_all(half(0)), high = of_all(half(count));
+  const std::vector<AffineExpr> padded = read_extents(node, low + size + high, "extent of the result");
+  if (mode != "constant") {  // each takes its elements from the dimension once
+    const Integers most = max(max(low, high) - size.number(mode == "reflect" ? 0 : 1), zero);
+    for (int64_t i = 0; i < rank; ++i) {
+      const AffineExpr extent = extents[static_cast<size_t>(i)];
+      if (!node.graph.symbols.require(extent, node.builder.getAffineConstantExpr(1), node.describe()))
+        node.fail("it repeats elements of an input that has none", HEDDLE_STATUS_UNIMPLEMENTED);
+      if (mode != "edge")
+        node.graph.expected.push_back({most.at(i).value(), {}, extent, "the larger pad of dimension " + std::to_string(i)});
+    }
+  }
+  if (mode == "constant") return node.set_result(shifted(node, input, zero - low, padded, pad_value(node, element)));
+  Value value = input;
+  for (int64_t i = 0; i < rank; ++i) {
+    const AffineExpr to = padded[static_cast<size_t>(i)];
+    Value places = padded_places(node, mode, extents[static_cast<size_t>(i)], to, node.reshape(low.at(i).value(), {}));
+    extents[static_cast<size_t>(i)] = to;
+    value = node.make<tx::GatherOp>(node.tensor_type(extents, element), value, places, node.builder.getI64IntegerAttr(i));
+  }
+  node.set_result(value);
+}
+
 void pad(Node& node) {
   Value input = node.input(0);
   std::string mode = node.text("mode", "constant");
   if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") node.fail("mode '" + mode + "' is not known");
+  if (node.opset() >= 11) {
+    const bool is_number_known = mode != "constant" || !node.has_input(2) || known_elements(node.input(2));
+    if (is_data(node, 1) || (node.opset() >= 18 && is_data(node, 3)) || !is_number_known) {
+      if (!is_number_known) node.graph.need_elements(node.input(2));
+      return pad_by_data(node, input, mode);
+    }
+  }
   Extents extents = Node::extents_of(input);
   auto rank = static_cast<int64_t>(extents.size());
   std::vector<int64_t> axes, pads = node.opset() < 11 ? node.integer_list(node.opset() < 2 ? "paddings" : "pads") : node.integers(1);
@@ -332,7 +483,8 @@ void pad(Node& node) {
       if (!node.graph.symbols.require(sliced[i], needed, node.describe()))
         node.fail("dimension " + std::to_string(i) + " never has as many elements as its pads take");
     }
-    Value places = padded_places(node, mode, sliced[i], to[i], low[i]);
+    Value below = node.splat(RankedTensorType::get({}, node.builder.getI64Type()), static_cast<double>(low[i]));
+    Value places = padded_places(node, mode, sliced[i], to[i], below);
     sliced[i] = to[i];
     input =
         node.make<tx::GatherOp>(node.tensor_type(sliced, element), input, places, node.builder.getI64IntegerAttr(static_cast<int64_t>(i)));
@@ -343,7 +495,7 @@ void pad(Node& node) {
 // Some dimensions are cut, or padded with zeros, to the given extents. An odd rest is at the end.
 void center_crop_pad(Node& node) {
   Value value = node.input(0);
-  std::vector<AffineExpr> wanted = node.elements(1);
+  std::vector<AffineExpr> wanted = extents_from(node, 1, "extent of the result");
   Extents extents = Node::extents_of(value);
   const auto rank = static_cast<int64_t>(extents.size());
   std::vector<int64_t> axes;
@@ -354,12 +506,14 @@ void center_crop_pad(Node& node) {
   SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1), low(extents.size(), 0), high(extents.size(), 0);
   Extents cut = extents, padded = extents;
   llvm::SmallSet<int64_t, 8> seen;
+  bool is_symbolic = false;
   for (auto [i, given] : llvm::enumerate(axes)) {
     const int64_t axis = node.axis(given, rank);
     expect_first(node, seen, axis);
     auto from = tx::static_extent(extents[axis]), to = tx::static_extent(wanted[i]);
-    if (wanted[i] == extents[axis]) continue;
-    if (!from || !to) node.fail("the extents of dimension " + std::to_string(axis) + " are symbolic", HEDDLE_STATUS_UNIMPLEMENTED);
+    padded[axis] = wanted[i];
+    is_symbolic |= wanted[i] != extents[axis] && (!from || !to);
+    if (wanted[i] == extents[axis] || is_symbolic) continue;
     if (*to < 0 || *to > largest_extent)
       node.fail("extent " + std::to_string(*to) + " of dimension " + std::to_string(axis) + " is out of range");
     starts[axis] = std::max<int64_t>(0, (*from - *to) / 2);
@@ -367,7 +521,11 @@ void center_crop_pad(Node& node) {
     low[axis] = missing / 2;
     high[axis] = missing - missing / 2;
     cut[axis] = node.builder.getAffineConstantExpr(std::min(*from, *to));
-    padded[axis] = wanted[i];
+  }
+  if (is_symbolic) {
+    const Integers size = numbers_of(node, extents), shifts = (size - numbers_of(node, padded)) / size.number(2);
+    Value filler = node.splat(RankedTensorType::get({}, Node::type_of(value).getElementType()), 0);
+    return node.set_result(shifted(node, value, shifts, padded, filler));
   }
   Type element = Node::type_of(value).getElementType();
   value = node.builder.createOrFold<tx::SliceOp>(node.location(), node.tensor_type(cut, element), value, starts, strides);

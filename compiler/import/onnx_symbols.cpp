@@ -11,6 +11,9 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
+// Of defined symbols and symbols that are read: kernels get all of them.
+constexpr size_t most_defined = 64;
+
 bool mentions(AffineExpr expression, unsigned position) {
   return expression.isFunctionOfSymbol(position);
 }
@@ -117,7 +120,6 @@ std::optional<AffineExpr> Symbols::find(const std::string& name) {
 }
 
 AffineExpr Symbols::defined(StringRef kind, AffineExpr a, AffineExpr b) {
-  constexpr size_t most = 32;  // kernels get all of them
   if (!a || !b) return {};
   bool is_max = kind == "max";
   if (is_max || kind == "min") {
@@ -131,10 +133,19 @@ AffineExpr Symbols::defined(StringRef kind, AffineExpr a, AffineExpr b) {
   llvm::raw_string_ostream(text) << kind << "(" << a << ", " << b << ")";
   text += '\0';
   if (positions_.contains(text)) return own(text);
-  if (definitions_.size() == most) return {};
+  if (definitions_.size() == most_defined) return {};
   definitions_.insert(builder.getDictionaryAttr(
       {builder.getNamedAttr("kind", builder.getStringAttr(kind)), builder.getNamedAttr("of", AffineMapAttr::get(of))}));
   return own(text);
+}
+
+AffineExpr Symbols::read(const std::string& name) {
+  if (definitions_.size() == most_defined || positions_.contains(name + '\0')) return {};
+  Builder builder(context_);
+  definitions_.insert(
+      builder.getDictionaryAttr({builder.getNamedAttr("kind", builder.getStringAttr("read")),
+                                 builder.getNamedAttr("index", builder.getI64IntegerAttr(static_cast<int64_t>(definitions_.size())))}));
+  return own(name + '\0');
 }
 
 bool Symbols::is_defined(AffineExpr expression) const {

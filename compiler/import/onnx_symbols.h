@@ -50,6 +50,9 @@ class Symbols {
   // the remainder of such a division; or one of the two operands, if that is known to be the result. `kind` is that of tx::defined_symbols_attr. Null
   // if the value may be negative, or if there are too many already.
   mlir::AffineExpr defined(llvm::StringRef kind, mlir::AffineExpr a, mlir::AffineExpr b);
+  // A symbol whose value is read when the model runs (tx.read), with that name, which no other has; null if there are too many already.
+  mlir::AffineExpr read(const std::string& name);
+  // Either of these.
   bool is_defined(mlir::AffineExpr expression) const;
   // The function's attribute tx::defined_symbols_attr; null if there are none.
   mlir::ArrayAttr definitions() const;

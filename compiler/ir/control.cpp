@@ -2,6 +2,7 @@
 // Verifiers of branches and loops: their functions must fit to their operands and results.
 #include "compiler/ir/control.h"
 
+#include "compiler/ir/read.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 #define GET_OP_CLASSES
@@ -14,7 +15,7 @@ using namespace mlir;
 namespace heddle::tx {
 
 bool stays_apart(Operation* op) {
-  return llvm::isa<CustomOp, IfOp, LoopOp>(op);
+  return llvm::isa<CustomOp, IfOp, LoopOp, ReadOp>(op);
 }
 
 namespace {

@@ -12,7 +12,7 @@
 
 namespace heddle::tx {
 
-// Whether programs have commands of their own for the op, in each call: an operator of a plugin, a branch or a loop. It is in no region, and is not
+// Whether programs have commands of their own for the op, in each call: an operator of a plugin, a branch, a loop or a read. It is in no region, and is not
 // computed at load, whatever its operands are.
 bool stays_apart(mlir::Operation* op);
 

@@ -4,6 +4,7 @@
 
 #include "compiler/ir/control.h"
 #include "compiler/ir/parameter_store.h"
+#include "compiler/ir/read.h"
 #include "heddle/types.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -32,7 +33,7 @@ void TxDialect::initialize() {
 #define GET_OP_LIST
 #include "tx_ops.cpp.inc"
       >();
-  addOperations<IfOp, LoopOp>();
+  addOperations<IfOp, LoopOp, ReadOp>();
 }
 
 std::string describe(Operation* op) {

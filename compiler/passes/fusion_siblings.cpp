@@ -2,6 +2,8 @@
 // Products with the same left operand as one region.
 #include "compiler/passes/fusion.h"
 
+#include "compiler/ir/read.h"
+
 using namespace mlir;
 
 namespace heddle::passes {
@@ -10,6 +12,14 @@ namespace {
 // Limits of products that form one region: their number, and the number of ops between the first and the last one.
 constexpr size_t most_siblings = 8;
 constexpr unsigned farthest_sibling = 64;
+
+// Whether the block has a read of extents between the two: the second one may depend on it.
+bool reads_between(Operation* first, Operation* second) {
+  for (Operation* op = first; op && op != second; op = op->getNextNode()) {
+    if (llvm::isa<tx::ReadOp>(op)) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -33,6 +43,7 @@ void Fuser::join_first(SmallVector<Group*>& groups) {
   Group wider = *first;
   std::vector<Group*> others;
   for (Group* other : ArrayRef(groups).drop_front()) {
+    if (reads_between(first->root, other->root)) continue;
     bool is_near = others.size() + 1 < most_siblings && position_[other->root] <= position_[first->root] + farthest_sibling;
     if (!is_near || wider.reads.size() + wider.siblings.size() + other->reads.size() + 1 > most_reads_) continue;
     if (!llvm::all_of(other->reads, [&](Value read) { return is_known_before(read, first->root); })) continue;

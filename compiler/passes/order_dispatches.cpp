@@ -4,9 +4,13 @@
 //
 // Each dispatch comes as late as its longest path to the end allows, so that its result is kept for a short time. If that order would take notably
 // more memory than the order of the model, the model's order is kept.
+//
+// What has a symbol that is read comes after the read (tx.read), as do branches, loops and reads that came after it before.
 #include "compiler/passes/passes.h"
 
-#include "compiler/ir/tx.h"
+#include "compiler/ir/control.h"
+#include "compiler/ir/read.h"
+#include "llvm/ADT/SetVector.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -48,16 +52,65 @@ class Orderer {
     for (Operation& op : block) {
       if (!is_leaf(&op)) ops_.push_back(&op);
     }
+  }
+
+  // Puts ops behind the reads whose symbols they have. False if a read depends on its own symbol.
+  bool put_behind_reads() {
+    for (const tx::ReadSymbol& symbol : tx::read_symbols(block_)) {
+      for (Operation* op : ops_) {
+        if (op != symbol.op && tx::mentions(op, symbol.position)) behind_[op].insert(symbol.op);
+      }
+    }
+    SmallVector<Operation*> earlier;
+    for (Operation* op : ops_) {
+      if (!tx::stays_apart(op)) continue;
+      for (Operation* read : earlier) behind_[op].insert(read);
+      if (llvm::isa<tx::ReadOp>(op)) earlier.push_back(op);
+    }
+    if (earlier.empty()) return true;
+    for (auto& [op, reads] : behind_) {
+      for (Operation* read : reads) before_[read].push_back(op);
+    }
+    // In the order that they have, each as soon as all that it needs is there.
+    llvm::DenseSet<Operation*> done;
+    SmallVector<Operation*> ordered, waiting(ops_.begin(), ops_.end());
+    auto is_ready = [&](Operation* op) {
+      return llvm::all_of(op->getOperands(),
+                          [&](Value operand) {
+                            Operation* maker = operand.getDefiningOp();
+                            return !maker || is_leaf(maker) || done.contains(maker);
+                          }) &&
+             llvm::all_of(behind_.lookup(op), [&](Operation* read) { return done.contains(read); });
+    };
+    while (!waiting.empty()) {
+      const size_t before = waiting.size();
+      llvm::erase_if(waiting, [&](Operation* op) {
+        if (!is_ready(op)) return false;
+        done.insert(op);
+        ordered.push_back(op);
+        return true;
+      });
+      if (waiting.size() == before) {
+        waiting.front()->emitError("depends on an extent that depends on it");
+        return false;
+      }
+    }
+    if (!llvm::equal(ordered, ops_)) {
+      for (Operation* op : ordered) op->moveBefore(block_.getTerminator());
+      ops_ = std::move(ordered);
+    }
+    return true;
+  }
+
+  void run() {
     for (Operation* op : llvm::reverse(ops_)) {
       unsigned steps = 0;
       for (Operation* user : op->getUsers()) {
         if (!is_leaf(user)) steps = std::max(steps, steps_.lookup(user) + (is_view(user) ? 0 : 1));
       }
+      for (Operation* user : before_.lookup(op)) steps = std::max(steps, steps_.lookup(user) + 1);
       steps_[op] = steps;
     }
-  }
-
-  void run() {
     // A region that overwrites an operand must come after all other readers of it. A function with such a region, which is hand-written at this
     // point, keeps its order.
     auto overwrites = [](Operation* op) {
@@ -104,7 +157,9 @@ class Orderer {
 
   Block& block_;
   SmallVector<Operation*> ops_;
-  llvm::DenseMap<Operation*, unsigned> steps_;  // on the longest path to the end
+  llvm::DenseMap<Operation*, unsigned> steps_;                              // on the longest path to the end
+  llvm::DenseMap<Operation*, llvm::SmallSetVector<Operation*, 4>> behind_;  // reads that come before an op
+  llvm::DenseMap<Operation*, SmallVector<Operation*>> before_;              // the same, by read
 };
 
 struct OrderDispatches : PassWrapper<OrderDispatches, OperationPass<func::FuncOp>> {
@@ -113,7 +168,10 @@ struct OrderDispatches : PassWrapper<OrderDispatches, OperationPass<func::FuncOp
   StringRef getDescription() const override { return "independent dispatches are placed next to each other"; }
   // The initializer reads parameters in its own order (core/submit/initializer_parts).
   void runOnOperation() override {
-    if (getOperation().getName() != tx::initializer_name) Orderer(getOperation().getBody().front()).run();
+    if (getOperation().getName() == tx::initializer_name) return;
+    Orderer orderer(getOperation().getBody().front());
+    if (!orderer.put_behind_reads()) return signalPassFailure();
+    orderer.run();
   }
 };
 

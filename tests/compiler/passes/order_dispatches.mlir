@@ -76,3 +76,29 @@ func.func @large(%x: tensor<8xf32>) -> tensor<8xf32> {
   }
   return %y : tensor<8xf32>
 }
+
+// -----
+
+// What has the symbol comes after the read, however short its way to the end is.
+// CHECK-LABEL: @read
+// CHECK: tx.dispatch "extent"
+// CHECK: tx.read
+// CHECK: tx.dispatch "first"
+// CHECK: tx.dispatch "second"
+func.func @read(%x: tensor<1xi64>) -> tensor<?xf32, #tx.dims<()[s0] -> (s0)>> attributes {
+    tx.symbols = ["extent 0"], tx.defined_symbols = [{kind = "read", index = 0}]} {
+  %n = tx.dispatch "extent"(%x) : (tensor<1xi64>) -> tensor<1xi64> {
+  ^bb0(%a: tensor<1xi64>):
+    tx.yield %a : tensor<1xi64>
+  }
+  %y = tx.dispatch "first"() : () -> tensor<?xf32, #tx.dims<()[s0] -> (s0)>> {
+    %i = tx.iota {dimension = 0 : i64} : tensor<?xf32, #tx.dims<()[s0] -> (s0)>>
+    tx.yield %i : tensor<?xf32, #tx.dims<()[s0] -> (s0)>>
+  }
+  tx.read %n as [0] : tensor<1xi64>
+  %z = tx.dispatch "second"(%y) : (tensor<?xf32, #tx.dims<()[s0] -> (s0)>>) -> tensor<?xf32, #tx.dims<()[s0] -> (s0)>> {
+  ^bb0(%a: tensor<?xf32, #tx.dims<()[s0] -> (s0)>>):
+    tx.yield %a : tensor<?xf32, #tx.dims<()[s0] -> (s0)>>
+  }
+  return %z : tensor<?xf32, #tx.dims<()[s0] -> (s0)>>
+}

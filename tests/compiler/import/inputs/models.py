@@ -525,7 +525,7 @@ MODELS = {
     "unsupported_everywhere": unsupported_everywhere,
     "unsupported_of_data": lambda: (
         [node("Reshape", ["x", "r"], ["a"], name="one"), node("Reshape", ["x", "s"], ["b"], name="two"), node("Reshape", ["a", "r"], ["c"], name="three")],
-        [value("x", (2, 3)), *(value(name, (2,), TensorProto.INT64) for name in "rs")], [value("c", None)], [], 17),
+        [value("x", (2, 3)), *(value(name, ("n",), TensorProto.INT64) for name in "rs")], [value("c", None)], [], 17),
     "opset_old": lambda: unary("Relu", opset=0),
     "opset_new": lambda: unary("Relu", opset=999),
     "twice": lambda: unary("Add", initializers=[constant("w", [1.0]), constant("w", [2.0])], more=["w"]),
