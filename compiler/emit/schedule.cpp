@@ -3,6 +3,8 @@
 // barrier before its first use to the barrier after its last.
 #include "compiler/emit/schedule.h"
 
+#include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "compiler/emit/registers.h"
@@ -412,6 +414,20 @@ class Scheduler {
     return true;
   }
 
+  // Whether the extents of a result of the function are known when its storage is written: if they are read later, another value has the bytes first.
+  bool knows_extents(Value result, Value storage) {
+    unsigned needed = 0;
+    for (AffineExpr extent : tx::extents(tx::tensor(result))) needed = std::max(needed, registers_.read_of(registers_.value_of(extent)));
+    if (needed == 0 || nested_) return true;
+    auto reads = function_.getOps<tx::ReadOp>();
+    Operation* last = *std::next(reads.begin(), needed - 1);
+    auto concat = storage.getDefiningOp<tx::ConcatOp>();
+    return llvm::all_of(concat ? ValueRange(concat.getInputs()) : ValueRange(storage), [last](Value part) {
+      Operation* maker = part.getDefiningOp();
+      return maker && last->isBeforeInBlock(maker);
+    });
+  }
+
   // A barrier, if the value has the memory of an argument that was read since the last one.
   void wait_for_readers(uint32_t value) {
     const mf::Value described = program_->values[value];
@@ -431,6 +447,7 @@ class Scheduler {
       if (index >= own_result_count(function_)) break;
       auto alias = alias_of_result_.find(static_cast<unsigned>(index));
       if (alias != alias_of_result_.end() && !may_take_place(storage, alias->second)) continue;
+      if (!knows_extents(operand, storage)) continue;
       if (llvm::isa_and_nonnull<tx::ConcatOp, tx::DispatchOp, tx::TransferOp, tx::CustomOp, tx::IfOp, tx::LoopOp>(
               storage.getDefiningOp()) &&
           !location_.contains(storage))

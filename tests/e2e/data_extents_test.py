@@ -72,7 +72,13 @@ CASES = [
       y = ReduceSum (x, axes)
       z = ReduceMax <keepdims = 0> (x, axes)
       w = ReduceLogSumExp <keepdims = 0> (x, axes) }""", [{"x": X, "axes": i64(*axes)} for axes in ((0, 2), (1, 0), (-1, -2))],
-         [({"x": X, "axes": i64(0, 3)}, "index 3 is outside -3..2")]),
+         [({"x": X, "axes": i64(1, 1)}, "have to be equal")]),
+    Case("a reduction that keeps dimensions", "main (float[2,3,4] x, int64[1] axes) => (float[a,b,c] y) { y = ReduceProd (x, axes) }",
+         [{"x": X, "axes": i64(axis)} for axis in (0, 1, -1)], [({"x": X, "axes": i64(3)}, "index 3 is outside -3..2")]),
+    Case("NonZero and Compress", """main (float[3,n] x, bool[2] c) => (int64[2,k] y, float[a,n] z) { y = NonZero (x)  z = Compress <axis = 0> (x, c) }""",
+         [{"x": f32(3, 4), "c": np.array([True, True])}, {"x": np.zeros((3, 2), F), "c": np.array([False, False])}, {"x": f32(3, 1), "c": np.array([False, True])}]),
+    Case("Unique", "main (float[n] x) => (float[a] y, int64[a] i, int64[n] j, int64[a] c) { y, i, j, c = Unique <sorted = 0> (x) }",
+         [{"x": np.array(x, F)} for x in ((2, 1, 1, 3, 4, 3), (5,), (7, 7, 7))]),
     Case("axes of none", "main (float[2,3] x, int64[0] axes) => (float[1,1] y, float[2,3] z) { y = ReduceMean (x, axes)  z = ReduceMean <noop_with_empty_axes = 1> (x, axes) }",
          [{"x": f32(2, 3), "axes": i64()}]),
     Case("CumSum", "main (float[2,3,4] x, int64 axis) => (float[2,3,4] y) { y = CumSum <exclusive = 1> (x, axis) }",
