@@ -2,6 +2,7 @@
 // Element-wise operators, with numpy's broadcasting made explicit.
 #include <limits>
 
+#include "compiler/import/onnx_broadcast.h"
 #include "compiler/import/onnx_checks.h"
 
 using namespace mlir;
@@ -47,6 +48,8 @@ Value placed_at_axis(Node& node, Value first, Value second) {
   return node.reshape(second, placed);
 }
 
+}  // namespace
+
 SmallVector<Value> broadcast_inputs(Node& node) {
   SmallVector<Value> values;
   for (int i = 0; i < node.input_count(); ++i) values.push_back(node.input(i));
@@ -60,6 +63,8 @@ SmallVector<Value> broadcast_inputs(Node& node) {
   for (Value& value : values) value = node.broadcast(value, extents);
   return values;
 }
+
+namespace {
 
 template <typename OpT>
 void unary(Node& node) {

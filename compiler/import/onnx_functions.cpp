@@ -2,6 +2,7 @@
 // Every call gets a copy of its body: names of values change, references to attributes become the attributes of the call.
 #include "compiler/import/onnx_functions.h"
 
+#include <deque>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/import/onnx_recurrent.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace heddle::import {
@@ -98,6 +100,10 @@ class Inliner {
     if (found != functions_.end()) return found->second;
     if (!domain_key(node.domain()).empty()) return {};
     auto imported = opsets->find("");
+    if (imported != opsets->end() && is_recurrent(node.op_type())) {
+      written_.push_back(recurrent_body(node, imported->second));
+      return Function{&written_.back(), file_.note_opsets(written_.back().opset_import())};
+    }
     return imported == opsets->end() ? std::nullopt : schema_function(node, imported->second);
   }
 
@@ -311,6 +317,7 @@ class Inliner {
   std::map<std::tuple<std::string, std::string, std::string>, Function> functions_;  // by domain, name, overload
   std::map<const SchemaBody*, onnx::FunctionProto> parsed_;
   std::map<const SchemaBody*, const Opsets*> parsed_opsets_;
+  std::deque<onnx::FunctionProto> written_;  // bodies for single calls
   std::set<std::string> names_;              // of values
   std::map<std::string, int64_t> prefixes_;  // how many calls have a name
   std::vector<const onnx::FunctionProto*> open_;

@@ -219,6 +219,7 @@ using Translate = void (*)(Node&);
 // The table of one subject: operator to translation.
 using Table = std::map<std::string, Translate, std::less<>>;
 const Table& attention_operators();
+const Table& bit_operators();
 const Table& einsum_operators();
 const Table& elementwise_operators();
 const Table& image_operators();
@@ -226,10 +227,15 @@ const Table& index_operators();
 const Table& linear_operators();
 const Table& loss_operators();
 const Table& normalize_operators();
+const Table& pooling_operators();
+const Table& qlinear_operators();
 const Table& quantize_operators();
 const Table& resize_operators();
 const Table& select_operators();
 const Table& shape_operators();
+const Table& sampling_operators();
+const Table& sequence_operators();
 const Table& slice_operators();
+const Table& trigonometry_operators();
 
 }  // namespace heddle::import

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Convolutions, pooling and normalization over images. ONNX is channels-first: each translation transposes its inputs and results, and
 // heddle-propagate-transposes removes the pairs that cancel.
-#include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_window.h"
 
 using namespace mlir;
 
 namespace heddle::import {
 namespace {
-
-// Window of a convolution or pooling along each spatial dimension.
-struct Window {
-  std::vector<int64_t> kernel, strides, dilations, low, high;
-};
 
 // Output extent of a window along one dimension.
 AffineExpr output_extent(Node& node, AffineExpr input, int64_t low, int64_t high, int64_t kernel, int64_t stride, int64_t dilation,
@@ -57,6 +52,8 @@ AutoPad read_auto_pad(Node& node, Window& window) {
   node.fail("auto_pad '" + automatic + "' is not known");
 }
 
+}  // namespace
+
 Window read_padded_window(Node& node, ArrayRef<AffineExpr> spatial, std::vector<int64_t> kernel) {
   Window window = read_window(node, spatial.size(), std::move(kernel));
   AutoPad automatic = read_auto_pad(node, window);
@@ -92,6 +89,8 @@ RankedTensorType output_type(Node& node, Value input, const Window& window, Affi
   return node.tensor_type(to, Node::type_of(input).getElementType());
 }
 
+namespace {
+
 ArrayRef<AffineExpr> spatial_of(const Extents& channels_first) {
   return ArrayRef<AffineExpr>(channels_first).drop_front(2);
 }
@@ -115,8 +114,9 @@ Value with_bias(Node& node, Value image) {
   return node.make<tx::AddOp>(type, image, node.broadcast(bias, tx::extents(type)));
 }
 
-void conv(Node& node) {
-  Value input = node.input(0), filter = node.input(1);
+}  // namespace
+
+Value convolved(Node& node, Value input, Value filter) {
   node.check_image(input);
   Extents extents = Node::extents_of(input);
   RankedTensorType filter_type = Node::type_of(filter);
@@ -141,9 +141,14 @@ void conv(Node& node) {
     if (!node.graph.symbols.require(results[1 + i], node.builder.getAffineConstantExpr(1), node.describe()))
       node.fail("the window does not fit into dimension " + std::to_string(2 + i));
   }
-  Value result = node.make<tx::ConvOp>(type, image, node.transpose(filter, order), Value(), window.strides, window.low, window.high,
-                                       window.dilations, groups, DenseI64ArrayAttr());
-  node.set_result(node.channels_first(with_bias(node, result)));
+  return node.make<tx::ConvOp>(type, image, node.transpose(filter, order), Value(), window.strides, window.low, window.high,
+                               window.dilations, groups, DenseI64ArrayAttr());
+}
+
+namespace {
+
+void conv(Node& node) {
+  node.set_result(node.channels_first(with_bias(node, convolved(node, node.input(0), node.input(1)))));
 }
 
 // A convolution of each channel that sees no later positions. The positions before the first one are a state, or zeros.
@@ -357,14 +362,14 @@ void pool(Node& node) {
   node.check_image(input);
   Extents extents = Node::extents_of(input);
   Window window = read_padded_window(node, spatial_of(extents), node.integer_list("kernel_shape"));
-  if (node.wants_output(1)) node.unsupported("its output Indices is not supported");
-  if (node.integer("storage_order", 0) != 0) node.unsupported("storage_order 1 is not supported", "storage_order 0");
+  const bool by_columns = node.integer("storage_order", 0) != 0;
   bool include_pad = node.integer("count_include_pad", 0) != 0;
   Value image = node.channels_last(input);
   RankedTensorType type = output_type(node, image, window, extents[1], node.integer("ceil_mode", 0) != 0);
   Value result = node.make<tx::PoolOp>(type, kind, image, window.kernel, window.strides, window.low, window.high, window.dilations,
                                        include_pad && kind == tx::PoolKind::average);
   node.set_result(node.channels_first(result));
+  if (node.wants_output(1)) node.set_result(places_of_largest(node, image, window, type, by_columns), 1);
 }
 
 template <tx::ReduceKind kind>
@@ -383,9 +388,12 @@ void global_pool(Node& node) {
 void batch_norm(Node& node) {
   Value input = node.input(0);
   if (Node::type_of(input).getRank() < 2) node.fail("the input needs rank 2 or more");
-  if (node.opset() < 7 && node.integer("is_test", 0) == 0) node.unsupported("is_test 0, for training, is not supported", "is_test 1");
-  if (node.integer("training_mode", 0) != 0) node.unsupported("training_mode 1 is not supported", "training_mode 0");
   if (node.integer("spatial", 1) != 1) node.unsupported("spatial 0 is not supported", "spatial 1");
+  // from opset 7 to 13 in training if there are further outputs
+  const bool in_training = node.opset() < 7    ? node.integer("is_test", 0) == 0
+                           : node.opset() < 14 ? node.wants_output(1) || node.wants_output(2)
+                                               : node.integer("training_mode", 0) != 0;
+  if (in_training) return batch_norm_in_training(node);
   SmallVector<Value> vectors;
   for (int i = 1; i < 5; ++i) {
     vectors.push_back(node.input(i));

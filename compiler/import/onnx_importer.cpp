@@ -27,9 +27,10 @@ namespace {
 constexpr int most_imports = 16;
 
 std::vector<const Table*> tables() {
-  return {&attention_operators(), &einsum_operators(), &elementwise_operators(), &image_operators(),    &index_operators(),
-          &linear_operators(),    &loss_operators(),   &normalize_operators(),   &quantize_operators(), &resize_operators(),
-          &select_operators(),    &shape_operators(),  &slice_operators()};
+  return {&attention_operators(), &einsum_operators(),       &elementwise_operators(), &image_operators(),    &index_operators(),
+          &linear_operators(),    &loss_operators(),         &normalize_operators(),   &quantize_operators(), &resize_operators(),
+          &select_operators(),    &shape_operators(),        &slice_operators(),       &bit_operators(),      &sampling_operators(),
+          &sequence_operators(),  &trigonometry_operators(), &pooling_operators(),     &qlinear_operators()};
 }
 
 Translate translation(const std::string& type) {
@@ -500,7 +501,7 @@ std::vector<std::string> supported_operators() {
   for (const Table* table : tables()) {
     for (const auto& [name, translate] : *table) names.push_back(name);
   }
-  names.insert(names.end(), {"FlexAttention", "If", "Loop", "Scan"});
+  names.insert(names.end(), {"FlexAttention", "GRU", "If", "LSTM", "Loop", "RNN", "Scan"});
   llvm::append_range(names, operators_with_bodies());
   llvm::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());

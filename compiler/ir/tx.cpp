@@ -2,6 +2,7 @@
 // The tx dialect's definition: registration, verifiers, and the folds that need no pass.
 #include "compiler/ir/tx.h"
 
+#include "compiler/ir/bits.h"
 #include "compiler/ir/control.h"
 #include "compiler/ir/parameter_store.h"
 #include "compiler/ir/read.h"
@@ -33,7 +34,7 @@ void TxDialect::initialize() {
 #define GET_OP_LIST
 #include "tx_ops.cpp.inc"
       >();
-  addOperations<IfOp, LoopOp, ReadOp>();
+  addOperations<BitAndOp, BitOrOp, BitXorOp, IfOp, LoopOp, ReadOp>();
 }
 
 std::string describe(Operation* op) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "compiler/ir/bits.h"
 #include "compiler/stage/value_builder.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -209,6 +210,9 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
         }
         return body.make<math::PowFOp>(x, operands[1]);
       })
+      .Case([&](tx::BitAndOp) -> Value { return body.make<arith::AndIOp>(x, operands[1]); })
+      .Case([&](tx::BitOrOp) -> Value { return body.make<arith::OrIOp>(x, operands[1]); })
+      .Case([&](tx::BitXorOp) -> Value { return body.make<arith::XOrIOp>(x, operands[1]); })
       .Case([&](tx::CompareOp compare_op) -> Value { return compare(body, compare_op.getKind(), x, operands[1], without_sign); })
       .Case([&](tx::SelectOp) -> Value { return body.make<arith::SelectOp>(x, operands[1], operands[2]); })
       .Case([&](tx::CastOp) -> Value {

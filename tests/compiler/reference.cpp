@@ -7,6 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "compiler/ir/bits.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -96,6 +97,9 @@ double compute_binary(Operation* op, double a, double b, bool integer) {
       .Case([&](tx::MaxOp) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); })
       .Case([&](tx::MinOp) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b); })
       .Case([&](tx::PowOp) { return std::pow(a, b); })
+      .Case([&](tx::BitAndOp) { return static_cast<double>(static_cast<int64_t>(a) & static_cast<int64_t>(b)); })
+      .Case([&](tx::BitOrOp) { return static_cast<double>(static_cast<int64_t>(a) | static_cast<int64_t>(b)); })
+      .Case([&](tx::BitXorOp) { return static_cast<double>(static_cast<int64_t>(a) ^ static_cast<int64_t>(b)); })
       .Default([](Operation*) -> double { throw std::logic_error("no binary op"); });
 }
 
