@@ -19,10 +19,11 @@ using NodeHandle = struct hipGraphNode*;
 using GraphExecHandle = struct hipGraphExec*;
 
 // hipError_t, as far as it is known by name here.
-constexpr int kOk = 0, kInvalidValue = 1, kOutOfMemory = 2, kDeinitialized = 4, kInvalidConfiguration = 9, kInsufficientDriver = 35,
-              kNoDevice = 100, kInvalidDevice = 101, kInvalidImage = 200, kNoBinary = 209, kUncorrectableMemory = 214, kInvalidHandle = 400,
-              kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kOutOfResources = 701, kTimeOut = 702, kPeerAlreadyEnabled = 704,
-              kAssert = 710, kAlreadyRegistered = 712, kLaunchFailure = 719, kNotSupported = 801, kCaptureImplicit = 906;
+constexpr int kOk = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kDeinitialized = 4, kInvalidConfiguration = 9,
+              kInsufficientDriver = 35, kNoDevice = 100, kInvalidDevice = 101, kInvalidImage = 200, kNoBinary = 209,
+              kUncorrectableMemory = 214, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
+              kOutOfResources = 701, kTimeOut = 702, kPeerAlreadyEnabled = 704, kAssert = 710, kAlreadyRegistered = 712,
+              kLaunchFailure = 719, kNotSupported = 801, kCaptureImplicit = 906;
 
 // hipDeviceAttribute_t. In HIP 6.0.0 alone it is 89, and 88 the size of a wave, which says yes for every device.
 constexpr int kMemoryPoolsSupported = 88;

@@ -18,6 +18,7 @@ constexpr Row kRows[] = {
     {kOutOfMemory, Meaning::kOutOfMemory, HEDDLE_STATUS_RESOURCE_EXHAUSTED},
     {kOutOfResources, Meaning::kFailed, HEDDLE_STATUS_RESOURCE_EXHAUSTED},
     {kAlreadyRegistered, Meaning::kAlreadyRegistered, HEDDLE_STATUS_INTERNAL},
+    {kNotInitialized, Meaning::kContextEnded, HEDDLE_STATUS_DEVICE_LOST},  // the library was, so it has been unloaded
     {kDeinitialized, Meaning::kContextEnded, HEDDLE_STATUS_DEVICE_LOST},
     {kUncorrectableMemory, Meaning::kContextEnded, HEDDLE_STATUS_DEVICE_LOST},
     {kIllegalAddress, Meaning::kContextEnded, HEDDLE_STATUS_DEVICE_LOST},

@@ -82,6 +82,7 @@ Settings read_settings() {
 thread_local int current_ordinal = 0;
 thread_local int error_of_thread = 0;
 thread_local int capture_mode = 0;
+std::atomic<int> unloaded{kSuccess};  // what every call returns, once the library has ended
 
 std::vector<std::unique_ptr<Device>>& devices() {
   static auto* all = [] {
@@ -173,6 +174,7 @@ int& last_error() {
   return error_of_thread;
 }
 int result(int error) {
+  if (const int ended = unloaded) error = ended;
   if (error != kSuccess) error_of_thread = error;
   return error;
 }
@@ -187,6 +189,11 @@ void say(const char* format, ...) {
 
 extern "C" {
 
+// Not of HIP: ends the library, in which `error` is the result of every call from now on.
+void hipStandInUnload(int error) {
+  unloaded = error;
+  for (const auto& each : devices()) each->ended = error;
+}
 int hipInit(unsigned flags) {
   return result(flags ? kInvalidValue : settings().visible.empty() ? kNoDevice : kSuccess);
 }
@@ -258,12 +265,12 @@ int hipGetDevice(int* out) {
 int hipSetDevice(int ordinal) {
   if (!device(ordinal)) return result(kInvalidDevice);
   current_ordinal = ordinal;
-  return kSuccess;
+  return result(kSuccess);
 }
 int hipThreadExchangeStreamCaptureMode(int* mode) {
   if (!mode || *mode < 0 || *mode > 2) return result(kInvalidValue);
   std::swap(*mode, capture_mode);
-  return kSuccess;
+  return result(kSuccess);
 }
 int hipGetLastError() {
   return std::exchange(error_of_thread, 0);
@@ -279,6 +286,10 @@ const char* hipGetErrorName(int error) {
       return "hipErrorInvalidValue";
     case kOutOfMemory:
       return "hipErrorOutOfMemory";
+    case kNotInitialized:
+      return "hipErrorNotInitialized";
+    case kDeinitialized:
+      return "hipErrorDeinitialized";
     case kInvalidConfiguration:
       return "hipErrorInvalidConfiguration";
     case kNoDevice:

@@ -371,6 +371,56 @@ TEST_F(HipDriver, AFaultIsNamedAndLasts) {
   driver->dispatch_api->executable_unload(executable);
 }
 
+// In a process of its own: the library ends while a queue works, and `error` is the result of every later call. Ends with 0 if there is one error, whose
+// name is `name`, also from other calls and for the other device, and if everything can be closed.
+[[noreturn]] void unload_and_exit(int error, const std::string& name) {
+  PluginHost host;
+  {
+    OpenDriver driver(plugin_path(), &host);
+    if (!driver.device) std::_Exit(3);
+    heddle_device_t* second = driver.open(1);
+    heddle_queue_t* queue = driver.make_queue(second);
+    heddle_buffer_t* buffer = driver.make_filled(std::vector<float>{5});
+    heddle_timeline_t* timeline = driver.make_timeline();
+    heddle_timeline_t* start = driver.make_timeline();
+    auto* unload = hip<void(int)>("hipStandInUnload");
+    if (!unload) std::_Exit(4);
+    heddle_command_t command = {};
+    command.kind = HEDDLE_COMMAND_FILL;
+    command.as.fill = {buffer, 0, 4, 0, 4, 0};
+    EXPECT_OK(driver.submit({command}, {}, {{start, 1}}));
+    EXPECT_OK(driver.submit({command}, {{start, 2}}, {{timeline, 1}}));  // waits for the host
+    unload(error);
+    Result signalled(driver.timeline_api->signal(start, 2));
+    Result waited = driver.wait(timeline, 1);
+    EXPECT_EQ(waited.code(), HEDDLE_STATUS_DEVICE_LOST) << waited.message();
+    EXPECT_NE(waited.message().find(name), std::string::npos) << waited.message();
+    Result late(driver.submit({command}, {}, {{timeline, 2}}));
+    EXPECT_EQ(late.message(), waited.message());
+    const heddle_buffer_params_t params = {sizeof params, HEDDLE_MEMORY_DEVICE, 64, 0};
+    heddle_buffer_t* none = nullptr;
+    Result again(driver.buffer_api->allocate(driver.device, &params, &none));
+    EXPECT_EQ(again.message(), waited.message());
+    Result other(driver.buffer_api->allocate(second, &params, &none));
+    EXPECT_EQ(other.code(), HEDDLE_STATUS_DEVICE_LOST) << other.message();
+    EXPECT_NE(other.message().find(name), std::string::npos) << other.message();
+    std::fprintf(stderr, "%s\n%s\n", waited.message().c_str(), other.message().c_str());
+    driver.buffer_api->free(buffer);
+    driver.timeline_api->destroy(timeline);
+    driver.timeline_api->destroy(start);
+    EXPECT_OK(driver.device_api->queue_destroy(queue));
+    EXPECT_OK(driver.device_api->close(second));
+  }
+  EXPECT_EQ(PluginHost::live_statuses().load(), 0);
+  std::_Exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST(HipLibrary, OneThatEndsInTheMiddleIsALostDevice) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(unload_and_exit(4, "hipErrorDeinitialized"), ::testing::ExitedWithCode(0), "hipErrorDeinitialized");
+  EXPECT_EXIT(unload_and_exit(3, "hipErrorNotInitialized"), ::testing::ExitedWithCode(0), "hipErrorNotInitialized");
+}
+
 // In a process of its own: opens the driver, and ends with 0 if it works with the HIP library of the expected version.
 [[noreturn]] void open_and_exit(const std::string& opened_before, const std::string& settings, const std::string& expected) {
   setenv("HEDDLE_HIP_STAND_IN", settings.c_str(), 1);

@@ -15,6 +15,7 @@
 //   a device says that it has pools when it has none (HIP 6.0.0)                  settings claims_pools,pools=0
 //   streams wait only for memory of signals (HIP 5 with some settings)           setting signal_waits
 //   a fault ends the context: every later call returns the same                  always (many versions of HIP end the process instead)
+//   the library ends, as at the end of a process: nothing runs any more, and every call returns the same    hipStandInUnload
 //   a stream keeps its commands until a wait, a query or an event, and has room for 64 writes of words   always
 //   a pool is too scattered for a block until it is trimmed                      by chance
 //
@@ -36,6 +37,8 @@ enum Error : int {
   kSuccess = 0,
   kInvalidValue = 1,
   kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kDeinitialized = 4,
   kInvalidConfiguration = 9,
   kNoDevice = 100,
   kInvalidDevice = 101,
@@ -155,7 +158,7 @@ char* reach(Device* device, uint64_t address, uint64_t size, bool may_be_ordinar
 
 constexpr uint32_t kCoherentFlag = 0x40000000, kNonCoherentFlag = 0x80000000;
 
-// Every function ends with this: it stores the result for hipGetLastError.
+// Every function ends with this: it stores the result for hipGetLastError. Once the library has ended, the result is that of hipStandInUnload.
 int result(int error);
 int& last_error();
 // The result of a call for a device: that with which its context ended, or success.
