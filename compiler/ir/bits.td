@@ -9,7 +9,6 @@ include "tx.td"
 
 class Tx_BitOp<string mnem> : Tx_Binary<mnem> { let hasVerifier = 1; }
 
-
 def Tx_BitAndOp : Tx_BitOp<"bit_and">;
 def Tx_BitOrOp : Tx_BitOp<"bit_or">;
 def Tx_BitXorOp : Tx_BitOp<"bit_xor">;

@@ -133,7 +133,7 @@ REFUSED = [
      "how many there are is known only when it runs"),
     ("an operator that is not there, in a loop", """main (int64 n, float[2] x) => (float[2] y) {
       go = Constant <value = bool {1}> ()
-      y = Loop (n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) { d = Identity (c)  w = Det (v) }> }""", "Det"),
+      y = Loop (n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) { d = Identity (c)  w = Frobnicate (v) }> }""", "Frobnicate"),
     ("a loop that never ends", """main (float[2] x) => (float[2] y) {
       y = Loop ("", "", x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) { d = Identity (c)  w = Neg (v) }> }""", "it never ends"),
 ]

@@ -508,7 +508,7 @@ MODELS = {
     "external_link": lambda: external("link.bin"),
     "unsupported": lambda: unary("Frobnicate"),
     "unsupported_near": lambda: unary("GatherNDs"),
-    "unsupported_far": lambda: unary("LSTM"),
+    "unsupported_far": lambda: unary("LXTN"),
     "unsupported_many": lambda: (
         [node("ReduceL9", ["x"], ["a"]), node("Frobnicate", ["a"], ["b"], name="sum"), node("Relu", ["b"], ["c"]),
          node("ReduceL9", ["c"], ["d"], name="late"),
@@ -520,8 +520,8 @@ MODELS = {
     "unsupported_in_thousands": lambda: (
         [node(f"Frobnicate{index:04}", ["x"], [f"y{index}"], name="n" * 300) for index in range(2000)],
         [value("x", (2,))], [value("y0", (2,))], [], 17),
-    "unsupported_attributes": lambda: unary("BatchNormalization", shape=(2, 3, 4), opset=8, spatial=0, training_mode=1,
-                                            initializers=[constant(name, np.ones(3)) for name in "abcd"], more="abcd"),
+    "unsupported_attributes": lambda: unary("QuantizeLinear", opset=25, block_size=2, output_dtype=TensorProto.STRING,
+                                            precision=TensorProto.STRING, initializers=[constant("a", 1.0)], more="a"),
     "unsupported_everywhere": unsupported_everywhere,
     "unsupported_of_data": lambda: (
         [node("Reshape", ["x", "r"], ["a"], name="one"), node("Reshape", ["x", "s"], ["b"], name="two"), node("Reshape", ["a", "r"], ["c"], name="three")],
