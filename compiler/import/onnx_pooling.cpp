@@ -61,8 +61,7 @@ Value places_of_largest(Node& node, Value image, const Window& window, RankedTen
   Extents rows = to;
   rows.push_back(number(taps));
   windows = node.reshape(node.transpose(windows, order), rows);
-  Value rest =
-      node.make<tx::ArgReduceOp>(node.tensor_type(to, i64), tx::ReduceKind::max, windows, static_cast<int64_t>(to.size()), false);
+  Value rest = node.make<tx::ArgReduceOp>(node.tensor_type(to, i64), tx::ReduceKind::max, windows, static_cast<int64_t>(to.size()), false);
 
   SmallVector<Value> places(spatial);
   for (size_t d = spatial; d-- > 0;) {

@@ -149,6 +149,7 @@ class Recurrent {
  public:
   Recurrent(const onnx::NodeProto& call, int64_t opset) : call_(call), outer_(*body_.mutable_node(), count_) {
     kind_ = call.op_type();
+    if (!given(0) || !given(1) || !given(2)) refuse(call, "it needs the inputs X, W and R");
     const std::string direction = text("direction", "forward");
     if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
       refuse(call, "direction '" + direction + "' is not known");

@@ -62,8 +62,9 @@ class Dimension {
 
   SmallVector<Tap> taps(const std::string& mode) {
     if (mode == "nearest") coordinate_ = m_.round(coordinate_);
-    // pads that repeat something are at hand for coordinates, too
-    if (padding_ != Padding::zeros) {
+    // Pads that repeat something do so for coordinates, too, except that the elements around a place beyond the border have their weights there in cubic
+    // mode, as in PyTorch and ONNX Runtime, though not in ONNX's reference implementation.
+    if (padding_ == Padding::reflection || (padding_ == Padding::border && mode != "cubic")) {
       Value moved = padding_ == Padding::border ? clamped(coordinate_) : reflected(coordinate_);
       Value is_outside = m_.compare(CompareKind::lt, coordinate_, low_);
       coordinate_ = m_.select(is_outside, moved, m_.select(m_.compare(CompareKind::gt, coordinate_, high_), moved, coordinate_));

@@ -221,6 +221,62 @@ case("scatter_nd_all", "ScatterND", [(2, 3), Given(i64([[0, 1], [1, 2]], [[1, 0]
 case("scatter_nd_last_wins", "ScatterND", [(4,), i64([1], [1], [3], [1]), (4,)])
 case("scatter_nd_int64", "ScatterND", [Given(np.arange(8)), Given(i64([4], [3], [1], [7])), Given(i64(9, 10, 11, 12))])
 
+for operator in ("Acos", "Asin", "Atan", "Sinh", "Cosh", "Asinh", "Tan"):
+    case(operator.lower(), operator, [Given(f32(0, -0.0, 1e-6, -1e-6, 0.2, -0.2, 0.3, -0.45, 0.6, -0.7, 0.99, -1, 1))], rtol=3e-6)
+case("atan_of_large", "Atan", [Given(f32(1.1, -2, 3, -40, 1e30))], rtol=3e-6)
+case("asinh_of_large", "Asinh", [Given(f32(1.1, -2, 3, -40, 1e30))], rtol=3e-6)
+case("acosh", "Acosh", [Given(f32(1, 1.0001, 1.2, 2, 3, 1e5, 1e30))], rtol=3e-6)
+case("atanh", "Atanh", [Given(f32(0, 1e-6, -0.2, 0.25, -0.6, 0.999))], rtol=3e-6)
+for direction in ("LEFT", "RIGHT"):
+    for dtype in (np.uint8, np.uint32, np.uint64):
+        bits = np.iinfo(dtype).bits
+        case(f"shift_{direction}_{bits}", "BitShift", [Given(np.array([1, 3, 200, np.iinfo(dtype).max, 77], dtype)), Given(np.array([0, 1, 5, bits - 1, 2], dtype))],
+             direction=direction)
+for operator in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
+    case(operator.lower(), operator, [Given(np.array([[1], [-7], [2 ** 62 + 5]])), Given(np.array([-1, 12, 0x5555555555]))])
+case("hardmax_11", "Hardmax", [(2, 3, 4)], opset=11, axis=1)
+case("hardmax_of_equal", "Hardmax", [Given(f32(1, 3, 3, 2).reshape(2, 2))], axis=0)
+case("lp_normalization", "LpNormalization", [(2, 3, 4)], axis=1, p=1)
+case("lp_pool", "LpPool", [(1, 2, 9, 8)], opset=18, p=3, kernel_shape=[3, 2], strides=[2, 3], pads=[1, 0, 1, 1])
+for columns in (0, 1):
+    case(f"max_pool_places_{columns}", "MaxPool", [(2, 3, 7, 6)], outputs=2, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1], storage_order=columns)
+case("max_pool_places_dilated", "MaxPool", [(2, 3, 9)], outputs=2, kernel_shape=[3], dilations=[2], ceil_mode=1, strides=[2])
+for mode in ("linear", "nearest", "cubic"):
+    for padding in ("zeros", "border", "reflection"):
+        for align in (0, 1):
+            case(f"grid_sample_{mode}_{padding}_{align}", "GridSample", [(2, 3, 4, 5), Given(floats(2, 3, 6, 2) * 1.3)], opset=20, mode=mode, padding_mode=padding,
+                 align_corners=align, rtol=3e-5)
+for mode in ("avg", "max"):
+    case(f"roi_align_{mode}", "RoiAlign", [(2, 3, 8, 9), Given(np.array([[0, 1, 6, 7], [-2, 2.5, 11, 3], [4, 4, 4, 4]], np.float32)), Given(i64(1, 0, 1))], mode=mode,
+         output_height=2, output_width=3, sampling_ratio=2, spatial_scale=0.9)
+case("col2im", "Col2Im", [(2, 12, 8), i64(5, 6), i64(2, 3)], pads=[0, 1, 0, 1], strides=[2, 1], dilations=[2, 2])
+case("det", "Det", [(3, 5, 5)])
+case("det_with_zeros", "Det", [Given(f32(0, 2, 0, 3, 0, 0, 0, 0, 4, 1, 2, 3, 2, 4, 6, 0, 1, 1).reshape(2, 3, 3))])
+case("reverse_sequence", "ReverseSequence", [(4, 3, 2), Given(i64(4, 1, 2))], batch_axis=1, time_axis=0)
+for name, inputs in (("qlinear_columns", [Given(np.array([[1, 200, 30], [255, 0, 7]], np.uint8)), f32(0.02), np.array([100], np.uint8),
+                                          np.array([[1, -20], [-128, 127], [5, 6]], np.int8), f32(0.01, 0.03), np.array([3, -4], np.int8), f32(0.05),
+                                          np.array([128], np.uint8)]),):
+    case(name, "QLinearMatMul", inputs)
+case("qlinear_conv", "QLinearConv", [Given(np.arange(150, dtype=np.uint8).reshape(1, 6, 5, 5)), np.array(0.02, np.float32), np.array(100, np.uint8),
+                                     np.arange(-100, 116, 2).astype(np.int8).reshape(4, 3, 3, 3), f32(0.01, 0.02, 0.03, 0.005), np.zeros(4, np.int8), np.array(0.2, np.float32),
+                                     np.array(120, np.uint8), np.array([10, -200, 3000, 4], np.int32)], group=2, pads=[1, 1, 0, 1], strides=[2, 1])
+
+
+def recurrent(label, operator, gates, directions=1, inputs=3, outputs=2, **attributes):
+    steps, batch, size, hidden = 5, 3, 4, 6
+    weights = [floats(directions, gates * hidden, size), floats(directions, gates * hidden, hidden), floats(directions, 2 * gates * hidden) * 0.5]
+    state = [floats(directions, batch, hidden)] * (2 if operator == "LSTM" else 1) + [floats(directions, 3 * hidden)]
+    given = [(steps, batch, size), *weights, Given(np.array([5, 2, 3], np.int32)), *state]
+    case(label, operator, given[:inputs], opset=14, outputs=outputs, rtol=2e-5, hidden_size=hidden, **attributes)
+
+
+recurrent("rnn", "RNN", 1, inputs=4)
+recurrent("rnn_lengths_both", "RNN", 1, directions=2, inputs=6, direction="bidirectional", activations=["Relu", "ScaledTanh"], activation_alpha=[0.7], activation_beta=[1.2])
+recurrent("gru_both", "GRU", 3, directions=2, inputs=6, direction="bidirectional", linear_before_reset=1)
+recurrent("gru_backward", "GRU", 3, inputs=6, direction="reverse")
+recurrent("lstm", "LSTM", 4, outputs=3)
+recurrent("lstm_both", "LSTM", 4, directions=2, inputs=8, outputs=3, direction="bidirectional", clip=1.5)
+
 # Extents of "x" and of its calls. Values that nodes may read beside it: shapes that are computed of its own.
 SYMBOLIC_DIMS = ["n", 4, "h", "w"]
 SYMBOLIC_CALLS = [(2, 4, 5, 7), (1, 4, 3, 2), (1, 4, 1, 1), (1, 4, 12, 30)]
