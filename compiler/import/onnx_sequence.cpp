@@ -32,25 +32,17 @@ Value reversed(Node& node, Value value, int64_t axis) {
 }
 
 // Along an axis of known extent, the products of 2, 4, 8, ... elements up to each one. Otherwise each product goes through the whole axis.
-void cum_prod(Node& node) {
-  Value x = node.input(0);
-  RankedTensorType type = Node::type_of(x);
-  if (type.getElementType().isInteger(1)) node.refuse_inputs("bools have no products");
-  const std::vector<int64_t> given = node.integers(1);
-  if (given.size() != 1) node.fail("the axis has " + std::to_string(given.size()) + " elements; 1 was expected");
-  const int64_t axis = node.axis(given[0], type.getRank());
+Value products_along(Node& node, Value x, int64_t axis) {
+  const RankedTensorType type = Node::type_of(x);
   const bool exclusive = node.integer("exclusive", 0) != 0, backward = node.integer("reverse", 0) != 0;
-  Extents extents = tx::extents(type);
+  const Extents extents = tx::extents(type);
+  Arithmetic m(node);
   if (auto size = tx::static_extent(extents[axis])) {
     Value result = backward ? reversed(node, x, axis) : x;
     if (exclusive) result = shifted(node, result, axis, 1, 1.0);
-    Arithmetic m(node);
     for (int64_t distance = 1; distance < *size; distance *= 2) result = m.mul(result, shifted(node, result, axis, distance, 1.0));
-    if (backward) result = reversed(node, result, axis);
-    node.set_result(result == x ? node.reshape(x, extents) : result);
-    return;
+    return backward ? reversed(node, result, axis) : result;
   }
-  Arithmetic m(node);
   Extents square = extents;  // the factors are the dimension behind the axis
   square.insert(square.begin() + axis + 1, extents[axis]);
   SmallVector<int64_t> places;
@@ -59,11 +51,42 @@ void cum_prod(Node& node) {
   }
   const Extents matrix{extents[axis], extents[axis]};
   Value of_result = m.iota(matrix, 0, node.builder.getI64Type()), of_factor = m.iota(matrix, 1, node.builder.getI64Type());
-  Value counts = m.compare(backward ? (exclusive ? CompareKind::gt : CompareKind::ge) : (exclusive ? CompareKind::lt : CompareKind::le),
-                           of_factor, of_result);
+  const CompareKind before = exclusive ? CompareKind::lt : CompareKind::le, behind = exclusive ? CompareKind::gt : CompareKind::ge;
+  Value counts = m.compare(backward ? behind : before, of_factor, of_result);
   Value factors = m.spread(x, square, places);
   factors = m.select(m.spread(counts, square, {axis, axis + 1}), factors, m.number(factors, 1));
-  node.set_result(node.make<tx::ReduceOp>(type, tx::ReduceKind::prod, factors, ArrayRef<int64_t>{axis + 1}));
+  return node.make<tx::ReduceOp>(type, tx::ReduceKind::prod, factors, ArrayRef<int64_t>{axis + 1});
+}
+
+// If the axis is data, the products along all of them are computed.
+void cum_prod(Node& node) {
+  Value x = node.input(0);
+  const RankedTensorType type = Node::type_of(x);
+  const Extents extents = tx::extents(type);
+  const int64_t rank = type.getRank();
+  if (type.getElementType().isInteger(1)) node.refuse_inputs("bools have no products");
+  if (rank == 0) node.fail("its input is a scalar");
+  if (node.operand(1).elements) {
+    const std::vector<int64_t> given = node.integers(1);
+    if (given.size() != 1) node.fail("the axis has " + std::to_string(given.size()) + " elements; 1 was expected");
+    Value result = products_along(node, x, node.axis(given[0], rank));
+    return node.set_result(result == x ? node.reshape(x, extents) : result);
+  }
+  Value axis = node.input(1);
+  if (!llvm::isa<IntegerType>(Node::type_of(axis).getElementType())) node.refuse_inputs("the axis is no integer");
+  if (!Node::type_of(axis).hasStaticShape() || Node::type_of(axis).getNumElements() != 1) node.refuse_inputs("it needs 1 axis");
+  node.graph.need_elements(axis);
+  axis = node.converted(node.reshape(axis, {}), node.builder.getI64Type());
+  const RankedTensorType axes = node.tensor_type({node.builder.getAffineConstantExpr(rank)}, node.builder.getI64Type());
+  expect_inside(node, node.splat(axes, 0), 0, axis);
+  Arithmetic m(node);
+  axis = m.select(m.compare(CompareKind::lt, axis, m.number(axis, 0)), m.add(axis, m.number(axis, static_cast<double>(rank))), axis);
+  Value result;
+  for (int64_t i = 0; i < rank; ++i) {
+    Value along = products_along(node, x, i), is_this = m.compare(CompareKind::eq, axis, m.number(axis, static_cast<double>(i)));
+    result = result ? m.select(node.broadcast(is_this, extents), along, result) : along;
+  }
+  node.set_result(result == x ? node.reshape(x, extents) : result);
 }
 
 // 1 at the first largest element along the axis, 0 elsewhere. Before opset 13 along all dimensions from the axis on, as one.
