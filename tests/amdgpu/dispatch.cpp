@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tests/amdgpu/machine.h"
+#include "tests/amdgpu/record.h"
 
 namespace heddle::amdgpu {
 
@@ -335,6 +336,8 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
   std::vector<std::unique_ptr<Group>> resident;
   try {
     check_launch(kernel, dispatch, machine.gfx11);
+    const std::unique_ptr<Record> record = Record::begin(code, kernel, dispatch, machine.memory);
+    if (record != nullptr) machine.options.approximate = false;
     for (const CodeObject::Segment& s : code.segments()) {
       if (!options.add_code) break;
       machine.memory.map(s.address, code.image() + (s.address - code.load_address()), s.bytes, s.writable, "code object");
@@ -419,6 +422,7 @@ Outcome run(CodeObject& code, const Kernel& kernel, const Dispatch& dispatch, co
         step(*w, i);
       }
     }
+    if (record != nullptr) record->end(code, kernel, dispatch, machine.statistics.instructions);
   } catch (const Fault& f) {
     outcome.fault = running == nullptr ? "amdgpu: kernel '" + kernel.name + "': " + f.what() : machine.where(*running) + f.what();
   } catch (const std::exception& e) {
