@@ -202,7 +202,7 @@ Value power(OpBuilder& builder, Location location, Value x, Value y, const Scale
 
 // Through f64: x = n * pi / 2 + r, |r| <= pi / 4, with pi / 2 in two parts, of which the second is the rounding error of the first; then Taylor's
 // series. f32 from 2^48 on, for which n loses digits, are left to single_precision.h: a branch that ordinary vectors do not take. f64 have no such
-// branch: from about 2^30 on, small results are less exact, and from 2^51 on they are wrong.
+// branch: from about 2^30 on, small results are less exact, and from 2^51 on they are wrong, up to infinity.
 Value sine_or_cosine(OpBuilder& builder, Location location, Value x, bool is_cosine) {
   const ScaleByPower none;
   Body own(builder, location, x.getType(), none);

@@ -90,6 +90,8 @@ struct Device : sdk::DeviceRoot {
   static Device* from(heddle_device_t* handle) noexcept { return static_cast<Device*>(reinterpret_cast<sdk::DeviceRoot*>(handle)); }
   heddle_device_t* handle() noexcept { return reinterpret_cast<heddle_device_t*>(static_cast<sdk::DeviceRoot*>(this)); }
 
+  static constexpr bool kKeepsMappedFiles = true;  // steady_files
+
   Instance* instance;
   uint32_t ordinal;
   uint64_t memory_bytes;

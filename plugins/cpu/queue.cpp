@@ -79,6 +79,9 @@ heddle_status_t* Queue::submit(Draft* draft, const heddle_sync_t& sync) noexcept
   Work* work = draft->work;
   if (heddle_status_t* bad = sdk::check_sync(device_, sync)) [[unlikely]]
     return bad;
+  if (reads_lost(*work)) [[unlikely]] {
+    if (heddle_status_t* loss = device_->steady_files.loss()) return loss;
+  }
   if (work->cost_ns < kInlineNs && pending_.load(std::memory_order_acquire) == 0 && all_reached(sync.waits, sync.wait_count)) {
     work->signals = const_cast<heddle_point_t*>(sync.signals);  // read before submit returns
     work->signal_count = sync.signal_count;
@@ -199,6 +202,8 @@ void Queue::execute(Work* work, bool* own_core) noexcept {
       failure = sdk::exhausted_status(device_->host, "cpu: waiting for a submission's points");
     }
   }
+  if (!failure && reads_lost(*work)) [[unlikely]]
+    failure = device_->steady_files.loss();
   if (!failure) failure = run_on_workers(device_, *work, own_core);
   for (Op* op = work->first; op; op = op->next) {
     if (op->kind == Op::Kind::kIo) free_io(device_, op->io);
@@ -210,12 +215,19 @@ void Queue::execute(Work* work, bool* own_core) noexcept {
   give_back(work->blocks);
 }
 
+// Files are read all the same.
+bool Queue::reads_lost(const Work& work) const noexcept {
+  return device_->steady_files.has_lost() && (work.dispatches || work.copies);
+}
+
 void Queue::retire(const Work& work, heddle_status_t* failure) noexcept {
   const heddle_host_t* host = device_->host;
   Counters& counters = device_->counters;
   counters.submissions.fetch_add(1, std::memory_order_relaxed);
   if (work.dispatches) counters.dispatches.fetch_add(work.dispatches, std::memory_order_relaxed);
   if (work.copies) counters.copies.fetch_add(work.copies, std::memory_order_relaxed);
+  if (!failure && reads_lost(work)) [[unlikely]]  // since it began
+    failure = device_->steady_files.loss();
   for (uint32_t i = 0; i < work.signal_count; ++i) {
     const heddle_point_t point = work.signals[i];
     if (!failure) [[likely]] {

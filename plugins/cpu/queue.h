@@ -55,6 +55,7 @@ class Queue {
   void loop() noexcept;
   Work* take_first() noexcept;
   void execute(Work* work, bool* own_core) noexcept;
+  bool reads_lost(const Work& work) const noexcept;
   void retire(const Work& work, heddle_status_t* failure) noexcept;
   void give_back(Arena::Block* blocks) noexcept;
   heddle_status_t* hand_over(Work* work) noexcept;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // See cpu/steady_files.h. While a lease is held, open(2) for writing and truncate(2) of other processes and threads wait, for up to
 // /proc/sys/fs/lease-break-time seconds, and the kernel sends a signal to the thread that is named here. It takes the signal by waiting for it, so no
-// handler of the application runs.
+// handler of the application runs. It also looks from time to time, because signals are lost where RLIMIT_SIGPENDING is reached: the kernel then sends
+// SIGIO, for which it does not wait, as it would take away the application's.
 #include "cpu/steady_files.h"
 
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <new>
 #include <system_error>
@@ -29,13 +31,63 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHugePage = 2 << 20;
-constexpr uint64_t kLeast = 16 << 20;    // below it, reading takes a millisecond or two
-constexpr uint64_t kPiece = 64 << 20;    // copied at once
-constexpr uint64_t kRead = 1 << 20;      // read at once into the page cache
-constexpr uint32_t kMostMappings = 256;  // each has a descriptor
+constexpr uint64_t kLeast = 16 << 20;      // below it, reading takes a millisecond or two
+constexpr uint64_t kPiece = 64 << 20;      // copied at once
+constexpr uint64_t kRead = 1 << 20;        // read at once into the page cache
+constexpr uint32_t kMostMappings = 256;    // each has a descriptor
+constexpr uint64_t kCopyRate = 128 << 20;  // bytes a second that copies are trusted to reach, also if the pages come from a disk
+constexpr timespec kLookEvery = {1, 0};
 
 int watcher_signal() noexcept {
   return SIGRTMAX - 2;
+}
+
+// Since the system started, with the time during which it slept.
+uint64_t now_ns() noexcept {
+  timespec now = {};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// How long a writer waits before the kernel takes the lease away.
+uint64_t lease_seconds() noexcept {
+  constexpr uint64_t kUsual = 45, kMost = 3600;
+  unsigned long long seconds = 0;
+  if (FILE* file = std::fopen("/proc/sys/fs/lease-break-time", "re")) {
+    if (std::fscanf(file, "%llu", &seconds) != 1) seconds = 0;
+    std::fclose(file);
+  }
+  return seconds == 0 ? kUsual : std::min<uint64_t>(seconds, kMost);  // 0: for ever
+}
+
+// Copies bytes of this process; false, with errno, for pages that are not there. As by memcpy, but a page that cannot be read from the disk is an error
+// and no signal.
+bool copy_bytes(char* to, char* from, uint64_t bytes) noexcept {
+  for (uint64_t done = 0; done < bytes;) {
+    const iovec source = {from + done, bytes - done}, target = {to + done, bytes - done};
+    const ssize_t some = process_vm_readv(getpid(), &target, 1, &source, 1, 0);
+    if (some <= 0) return false;
+    done += static_cast<uint64_t>(some);
+  }
+  return true;
+}
+
+// Puts the pages at `from` where `to` is; there are none at `from` afterwards.
+bool move_pages(char* to, char* from, uint64_t bytes) noexcept {
+  return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
+}
+
+// Whether the system lets the process do what copy does: filters of system calls may not, nor kernels without process_vm_readv.
+bool can_copy() noexcept {
+  void* const room = mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return false;
+  char* const pages = static_cast<char*>(room);
+  pages[0] = 1;
+  const bool can = copy_bytes(pages + kPage, pages, kPage) && move_pages(pages + 2 * kPage, pages + kPage, kPage) && pages[2 * kPage] == 1;
+  munmap(pages, kPage);
+  if (!can) munmap(pages + kPage, kPage);  // else it moved, and another thread may have mapped something there
+  munmap(pages + 2 * kPage, kPage);
+  return can;
 }
 
 // Whether all writers of the file system's files are known to this kernel, which then asks for leases: not on a network, nor behind a program.
@@ -63,13 +115,16 @@ SteadyFiles::~SteadyFiles() {
     stops_ = true;
   }
   if (!thread_.joinable()) return;
-  pthread_kill(thread_.native_handle(), watcher_signal());
+  pthread_kill(thread_.native_handle(), watcher_signal());  // if it cannot be sent, the thread looks soon
   thread_.join();
 }
 
 // Starts the thread that waits for writers. Under the lock.
-bool SteadyFiles::watch() {
+bool SteadyFiles::watch(const char** why) {
   if (thread_.joinable()) return true;
+  *why = "the system does not let the process copy its pages (process_vm_readv(2), mremap(2))";
+  if (!can_copy()) return false;
+  *why = "no thread can be started";
   try {
     const sdk::SignalsBlocked blocked;
     thread_ = std::thread([this] { loop(); });
@@ -87,17 +142,45 @@ void SteadyFiles::loop() noexcept {
   {
     std::lock_guard lock(mutex_);
     watcher_ = gettid();
+    looked_ns_ = now_ns();
   }
   is_watched_.notify_all();
   for (;;) {
-    siginfo_t what;
-    sigwaitinfo(&awaited, &what);
+    sigtimedwait(&awaited, nullptr, &kLookEvery);
     std::lock_guard lock(mutex_);
     if (stops_) return;
-    for (Mapping* one = first_; one; one = one->next) {
-      if (one->descriptor >= 0 && fcntl(one->descriptor, F_GETLEASE) != F_RDLCK) copy(*one);
-    }
+    look();
   }
+}
+
+// Copies what somebody wants to write to. Under the lock.
+void SteadyFiles::look() noexcept {
+  for (Mapping* one = first_; one; one = one->next) {
+    if (one->descriptor >= 0 && fcntl(one->descriptor, F_GETLEASE) != F_RDLCK) copy(*one);
+  }
+  looked_ns_ = now_ns();
+  in_doubt_.store(false, std::memory_order_release);
+}
+
+// F_GETLEASE does not tell whether the writer still waits. Where it may not, because this thread was stopped or the copy takes long, no results are
+// given out until that is known.
+void SteadyFiles::doubt() noexcept {
+  if (now_ns() - looked_ns_ > lease_seconds_ * 500'000'000) in_doubt_.store(true, std::memory_order_release);
+}
+
+void SteadyFiles::set_lost(Mapping& mapping, bool is_lost) noexcept {
+  if (mapping.is_lost == is_lost) return;
+  mapping.is_lost = is_lost;
+  lost_.fetch_add(is_lost ? 1u : ~0u, std::memory_order_acq_rel);
+}
+
+heddle_status_t* SteadyFiles::loss() noexcept {
+  std::lock_guard lock(mutex_);  // a copy that is in progress decides
+  if (lost_.load() == 0) return nullptr;
+  return sdk::status(host_, HEDDLE_STATUS_DATA_LOSS,
+                     "cpu: the work failed: parameters from '%s' may have changed, because the file was written to before its mapped pages "
+                     "were copied; close the instances that use it, and load them again",
+                     lost_name_);
 }
 
 SteadyFiles::Mapping* SteadyFiles::map(const sdk::File& file, uint64_t offset, uint64_t bytes, const char** why) {
@@ -105,18 +188,27 @@ SteadyFiles::Mapping* SteadyFiles::map(const sdk::File& file, uint64_t offset, u
   if (bytes < kLeast) return nullptr;
   *why = "its file system may be written to elsewhere";
   if (!is_local(file.descriptor)) return nullptr;
-  *why = "it is larger than the page cache should be";
-  if (sdk::would_fill_memory(file, offset, bytes)) return nullptr;
   std::unique_lock lock(mutex_);
   uint32_t count = 0;
-  for (const Mapping* one = first_; one; one = one->next) ++count;
+  uint64_t all = bytes;
+  for (const Mapping* one = first_; one; one = one->next) {
+    if (one->descriptor < 0) continue;
+    ++count;
+    all += one->bytes;
+  }
   *why = "too many are";
-  if (count >= kMostMappings || !watch()) return nullptr;
+  if (count >= kMostMappings) return nullptr;
+  *why = "copying all that is mapped might take longer than writers wait (/proc/sys/fs/lease-break-time)";
+  lease_seconds_ = lease_seconds();
+  if (all > lease_seconds_ * kCopyRate) return nullptr;
+  *why = "it is larger than the page cache should be";
+  if (sdk::would_fill_memory(file, offset, bytes)) return nullptr;
+  if (!watch(why)) return nullptr;
   is_watched_.wait(lock, [&] { return watcher_ != 0; });
   // A lease belongs to an open file, which is not to be the caller's, and is only given for one that is read.
   char path[40];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", file.descriptor);
-  Mapping made = {nullptr, offset, bytes, 0, 0, open(path, O_RDONLY | O_CLOEXEC), first_};
+  Mapping made = {nullptr, offset, bytes, 0, 0, open(path, O_RDONLY | O_CLOEXEC), false, first_};
   const f_owner_ex owner = {F_OWNER_TID, watcher_};
   struct stat facts;
   errno = 0;
@@ -149,6 +241,7 @@ void SteadyFiles::unmap(Mapping* mapping) noexcept {
     break;
   }
   munmap(mapping->memory, mapping->bytes);
+  set_lost(*mapping, false);
   if (mapping->descriptor >= 0) {
     fcntl(mapping->descriptor, F_SETLEASE, F_UNLCK);  // a child of the process may have the descriptor, too
     close(mapping->descriptor);
@@ -156,8 +249,13 @@ void SteadyFiles::unmap(Mapping* mapping) noexcept {
   delete mapping;
 }
 
-// Replaces the file's pages by copies at the same addresses, piece by piece, and lets the writer go on. Kernels may read them meanwhile.
+// Replaces the file's pages by copies at the same addresses, piece by piece, and lets the writer go on. Kernels may read them meanwhile. Under the
+// lock.
 void SteadyFiles::copy(Mapping& mapping) noexcept {
+  char path[40], name[sizeof lost_name_], text[700];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", mapping.descriptor);
+  name[std::max<ssize_t>(readlink(path, name, sizeof name - 1), 0)] = 0;
+  doubt();
   uint64_t done = 0;
   errno = 0;
   const uint64_t whole = (mapping.bytes + kPage - 1) / kPage * kPage, room_bytes = whole + kHugePage;
@@ -170,34 +268,41 @@ void SteadyFiles::copy(Mapping& mapping) noexcept {
     while (done < whole) {
       const uint64_t first = reinterpret_cast<uint64_t>(mapping.memory) + done;
       const uint64_t piece = std::min(whole - done, kPiece - first % kPiece);
-      // As by memcpy, but a page that cannot be read from the disk is an error and no signal.
-      uint64_t copied = 0;
-      while (copied < piece) {
-        const iovec from = {mapping.memory + done + copied, piece - copied}, to = {fresh + done + copied, piece - copied};
-        const ssize_t some = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
-        if (some <= 0) break;
-        copied += static_cast<uint64_t>(some);
-      }
-      if (copied < piece || mremap(fresh + done, piece, piece, MREMAP_MAYMOVE | MREMAP_FIXED, mapping.memory + done) == MAP_FAILED) break;
+      if (!copy_bytes(fresh + done, mapping.memory + done, piece) || !move_pages(mapping.memory + done, fresh + done, piece)) break;
       done += piece;
+      doubt();
     }
     // Only what was not moved: other threads may have mapped something where the rest was.
     munmap(fresh + done, static_cast<char*>(room) + room_bytes - (fresh + done));
     if (fresh != room) munmap(room, static_cast<size_t>(fresh - static_cast<char*>(room)));
   }
   const int error = errno;
-  char path[40], name[300], text[600];
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", mapping.descriptor);
-  const ssize_t length = readlink(path, name, sizeof name);
-  fcntl(mapping.descriptor, F_SETLEASE, F_UNLCK);
+  const bool is_whole = done >= mapping.bytes;
+  if (!is_whole) {
+    std::snprintf(lost_name_, sizeof lost_name_, "%s", name);
+    set_lost(mapping, true);
+    // Kernels that are running may read the rest, which may be truncated; their results are not given out.
+    mmap(mapping.memory + done, whole - done, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  }
+  // Fails if the kernel has taken the lease away: then the writer went on before, and the copies may be of what it wrote.
+  const bool is_in_time = fcntl(mapping.descriptor, F_SETLEASE, F_UNLCK) == 0;
+  if (is_whole) {
+    if (!is_in_time) std::snprintf(lost_name_, sizeof lost_name_, "%s", name);
+    set_lost(mapping, !is_in_time);
+  }
   close(mapping.descriptor);
   mapping.descriptor = -1;
-  const bool is_whole = done >= mapping.bytes;
-  const int size = std::snprintf(
-      text, sizeof text, "cpu: somebody writes to '%.*s', which is mapped; %llu of %llu bytes were copied before%s (error %d)",
-      static_cast<int>(std::max<ssize_t>(length, 0)), name, sdk::number(std::min(done, mapping.bytes)), sdk::number(mapping.bytes),
-      is_whole ? "" : ": the others change, and truncation ends the process", is_whole ? 0 : error);
-  host_->log(host_->self, is_whole ? HEDDLE_LOG_INFO : HEDDLE_LOG_ERROR, sdk::string_of("steady_files.cpp"), __LINE__,
+  const char* outcome = "; they are memory of the process now, and no longer pages of the page cache";
+  if (!is_whole) {
+    outcome = "; calls on this device fail until the instances that use the file are closed";
+  } else if (!is_in_time) {
+    outcome = ", but too late, and may have changed: calls on this device fail until the instances that use the file are closed";
+  }
+  const bool is_lost = !is_whole || !is_in_time;
+  const int size =
+      std::snprintf(text, sizeof text, "cpu: somebody writes to '%s', which is mapped; %llu of %llu bytes were copied%s (error %d)", name,
+                    sdk::number(std::min(done, mapping.bytes)), sdk::number(mapping.bytes), outcome, is_whole ? 0 : error);
+  host_->log(host_->self, is_lost ? HEDDLE_LOG_ERROR : HEDDLE_LOG_WARN, sdk::string_of("steady_files.cpp"), __LINE__,
              {text, static_cast<uint64_t>(size)});
 }
 

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -28,6 +29,7 @@ class SteadyFiles {
     dev_t device;
     ino_t inode;
     int descriptor;  // holds the lease; -1 when the memory no longer belongs to the file
+    bool is_lost;    // the contents may have changed
     Mapping* next;
   };
 
@@ -41,10 +43,19 @@ class SteadyFiles {
   // not the place of these bytes, or if they cannot be read: errors are to be found by reading. [any] [may-block]
   static bool fill(const Mapping& mapping, int descriptor, uint64_t offset, uint64_t length, char* to) noexcept;
 
+  // Whether the contents of something that is mapped may have changed: work that reads memory then fails with loss(), until it is unmapped.
+  // [any] [no-block]
+  bool has_lost() const noexcept { return lost_.load(std::memory_order_acquire) != 0 || in_doubt_.load(std::memory_order_acquire); }
+  // NULL if nothing has changed after all. [any] [may-block]: while the pages are copied
+  heddle_status_t* loss() noexcept;
+
  private:
-  bool watch();
+  bool watch(const char** why);
   void loop() noexcept;
+  void look() noexcept;
+  void doubt() noexcept;
   void copy(Mapping& mapping) noexcept;
+  void set_lost(Mapping& mapping, bool is_lost) noexcept;
 
   const heddle_host_t* host_;
   std::mutex mutex_;  // guards what follows; held while pages are copied
@@ -52,7 +63,12 @@ class SteadyFiles {
   Mapping* first_ = nullptr;
   std::thread thread_;
   pid_t watcher_ = 0;  // the thread's number for the kernel; 0: there is none
+  uint64_t lease_seconds_ = 0;
+  uint64_t looked_ns_ = 0;  // when all leases were held
+  char lost_name_[300] = {};
   bool stops_ = false;
+  std::atomic<uint32_t> lost_{0};  // mappings; changes under mutex_, as does
+  std::atomic<bool> in_doubt_{false};
 };
 
 }  // namespace heddle::cpu

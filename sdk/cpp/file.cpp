@@ -49,12 +49,13 @@ bool would_fill_memory(const File& file, uint64_t offset, uint64_t length) noexc
   return length > most && length - cached_bytes(file.descriptor, offset, length) > most;
 }
 
-heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t descriptor, uint32_t access, heddle_string_t name,
-                           File* out) {
+heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t descriptor, uint32_t access, heddle_string_t name, File* out,
+                           bool keeps_mapped_files) {
   const std::string text(view_of(name).substr(0, 300));
-  if (access != (HEDDLE_FILE_READ | HEDDLE_FILE_STEADY) && (access == 0 || (access & ~(HEDDLE_FILE_READ | HEDDLE_FILE_WRITE)))) {
-    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: opening '%s' with access %x failed: read, write or both", who, text.c_str(),
-                  access);
+  const bool is_steady = access == (HEDDLE_FILE_READ | HEDDLE_FILE_STEADY);
+  if (!(is_steady && keeps_mapped_files) && (access == 0 || (access & ~(HEDDLE_FILE_READ | HEDDLE_FILE_WRITE)))) {
+    return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: opening '%s' with access %x failed: %s", who, text.c_str(), access,
+                  is_steady ? "this driver does not keep the contents of mapped files" : "read, write or both");
   }
   const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
   if (own < 0) {

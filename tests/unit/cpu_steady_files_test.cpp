@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Files that heddle.cpu maps although others may write to them: whatever a writer does, the buffer keeps what it has, and the writer goes on.
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -61,6 +65,26 @@ class SteadyFiles : public ::testing::Test {
     driver_->timeline_api->destroy(done);
     return failure;
   }
+  // Some bytes of the buffer by the device.
+  heddle_status_t* download() {
+    heddle_timeline_t* done = driver_->make_timeline();
+    heddle_point_t point = {done, 1};
+    heddle_sync_t sync = {sizeof sync, 0, 1, 0, nullptr, &point};
+    char bytes[64];
+    const heddle_binding_t from = {buffer_, 0, sizeof bytes};
+    heddle_status_t* failure = driver_->transfer_api->download(driver_->queue, &sync, &from, bytes);
+    if (!failure) failure = driver_->timeline_api->wait(&point, 1, HEDDLE_WAIT_ALL, HEDDLE_TIMEOUT_INFINITE);
+    driver_->timeline_api->destroy(done);
+    return failure;
+  }
+  void expect_no_results() { EXPECT_FAILS(download(), HEDDLE_STATUS_DATA_LOSS, "parameters from '" + path_ + "' may have changed"); }
+  // The one that holds the lease of the file; -1 if there is none.
+  int driver_descriptor() {
+    for (int one = 3; one < 256; ++one) {
+      if (one != descriptor_ && fcntl(one, F_GETLEASE) == F_RDLCK) return one;
+    }
+    return -1;
+  }
   const char* memory() {
     heddle_buffer_properties_t properties = {};
     properties.struct_size = sizeof properties;
@@ -87,8 +111,8 @@ class SteadyFiles : public ::testing::Test {
     EXPECT_EQ(wrong, 0u);
     expect_values();
     const std::string bytes = std::to_string(kBytes - from_ / 4096 * 4096),
-                      expected =
-                          "writes to '" + path_ + "', which is mapped; " + bytes + " of " + bytes + " bytes were copied before (error 0)";
+                      expected = "writes to '" + path_ + "', which is mapped; " + bytes + " of " + bytes +
+                                 " bytes were copied; they are memory of the process now";
     for (int i = 0; i < 1000 && host_.logged().find(expected) == std::string::npos; ++i)
       usleep(10'000);  // it is told after the writer may go on
     EXPECT_NE(host_.logged().find(expected), std::string::npos) << host_.logged();
@@ -177,7 +201,7 @@ TEST_F(SteadyFiles, WrittenInPlace) {
   });
 }
 
-// Nothing can be promised then but that it is told, and that the writer does not wait.
+// The contents are lost then: it is told, no result is given out, and the writer does not wait.
 TEST_F(SteadyFiles, WithoutMemoryForACopyTheWriterGoesOn) {
   open_file();
   ASSERT_OK(map());
@@ -190,14 +214,94 @@ TEST_F(SteadyFiles, WithoutMemoryForACopyTheWriterGoesOn) {
   const int writer = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
   ASSERT_GE(writer, 0);
-  EXPECT_EQ(pwrite(writer, "new", 3, 0), 3);
+  EXPECT_EQ(ftruncate(writer, 0), 0);
   close(writer);
-  driver_->buffer_api->free(buffer_);  // waits for what is told
+  expect_no_results();
+  EXPECT_EQ(memory()[4096], 0) << "the place of the file's pages is memory, although the file is truncated";
+  driver_->buffer_api->free(buffer_);
   buffer_ = nullptr;
   const std::string logged = host_.logged();
-  EXPECT_NE(logged.find("; 0 of 73412665 bytes were copied before: the others change, and truncation ends the process (error 12)"),
+  EXPECT_NE(logged.find(
+                "; 0 of 73412665 bytes were copied; calls on this device fail until the instances that use the file are closed (error 12)"),
             std::string::npos)
       << logged;
+}
+
+// As if the process had been stopped for so long that the kernel let the writer go on: the lease is taken away, and the copy is of what was written.
+TEST_F(SteadyFiles, ALeaseThatWasTakenAwayIsALoss) {
+  open_file();
+  ASSERT_OK(map());
+  ASSERT_OK(download());
+  const int lease = driver_descriptor();
+  ASSERT_GE(lease, 0);
+  ASSERT_EQ(fcntl(lease, F_SETLEASE, F_UNLCK), 0);
+  const int writer = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(writer, 0);
+  EXPECT_EQ(pwrite(writer, "new", 3, 0), 3);
+  close(writer);
+  for (int i = 0; i < 1000 && host_.logged().find("but too late, and may have changed") == std::string::npos; ++i) usleep(10'000);
+  EXPECT_NE(host_.logged().find("bytes were copied, but too late, and may have changed: calls on this device fail"), std::string::npos)
+      << host_.logged();
+  expect_no_results();
+  // Without what was lost, the device works again.
+  driver_->buffer_api->free(buffer_);
+  buffer_ = nullptr;
+  ASSERT_OK(map());
+  EXPECT_OK(download());
+}
+
+// Then the kernel cannot queue the lease's signal, nor can the thread be told to end.
+TEST_F(SteadyFiles, WithoutSignalsWritersAreFoundAndTheDeviceCloses) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_SIGPENDING, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  alarm(100);  // ends a test that hangs
+  open_file();
+  ASSERT_OK(map());
+  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &none), 0);
+  write_by([&] { EXPECT_EQ(truncate(path_.c_str(), 0), 0); });
+  driver_->buffer_api->free(buffer_);
+  buffer_ = nullptr;
+  driver_->param_io_api->file_close(file_);
+  file_ = nullptr;
+  const auto begin = std::chrono::steady_clock::now();
+  driver_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  alarm(0);
+  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &before), 0);
+}
+
+// A filter of system calls, as containers have them; it is the thread's, and of the threads that it starts.
+TEST_F(SteadyFiles, WhereNothingCanBeCopiedNothingIsMapped) {
+  open_file();
+  std::thread([&] {
+    sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog filter = {std::size(code), code};
+    ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+    EXPECT_FAILS(map(), HEDDLE_STATUS_UNIMPLEMENTED, "does not let the process copy its pages");
+  }).join();
+  EXPECT_OK(map());
+}
+
+TEST_F(SteadyFiles, MoreThanCanBeCopiedWhileAWriterWaitsIsNotMapped) {
+  uint64_t seconds = 0;
+  std::ifstream("/proc/sys/fs/lease-break-time") >> seconds;
+  if (seconds == 0) seconds = 45;
+  const uint64_t most = seconds << 27;                                     // at 128 MiB a second
+  ASSERT_EQ(truncate(path_.c_str(), static_cast<off_t>(most + 4096)), 0);  // without blocks on the disk
+  open_file();
+  EXPECT_FAILS(map(0, most + 4096), HEDDLE_STATUS_UNIMPLEMENTED, "longer than writers wait");
+  // Together with what is mapped already; what was copied does not count.
+  ASSERT_OK(map());
+  heddle_buffer_t* none = nullptr;
+  EXPECT_FAILS(driver_->param_io_api->map(file_, 0, most - kBytes + 4096, &none), HEDDLE_STATUS_UNIMPLEMENTED, "longer than writers wait");
+  write_by([&] { close(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)); });
+  const Result mapped(driver_->param_io_api->map(file_, 0, most - kBytes + 4096, &none));
+  EXPECT_EQ(mapped.message().find("longer than writers wait"), std::string::npos);
+  if (mapped.ok()) driver_->buffer_api->free(none);  // else it may be larger than the page cache should be
 }
 
 TEST_F(SteadyFiles, AFileThatIsOpenForWritingIsNotMapped) {

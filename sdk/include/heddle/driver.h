@@ -360,8 +360,9 @@ typedef struct heddle_transfer_interface {
 
 #define HEDDLE_FILE_READ 1u
 #define HEDDLE_FILE_WRITE 2u
-/* Only with READ: buffers of map keep the contents that the file has when map returns, whoever writes to it or truncates it later. Since ABI 0.2; a
- * driver may refuse it by INVALID_ARGUMENT. */
+/* Only with READ: buffers of map keep the contents that the file has when map returns, whoever writes to it or truncates it later; if they are lost
+ * nevertheless, work that could use them fails with DATA_LOSS. Since ABI 0.2; a driver that does not keep them, or does not know this bit, must
+ * refuse it by INVALID_ARGUMENT, and the host then opens the file without it. */
 #define HEDDLE_FILE_STEADY 4u
 
 /* How a file is read. A driver that does not know the method, or does not support it, for this file or at all, answers UNIMPLEMENTED, from the call

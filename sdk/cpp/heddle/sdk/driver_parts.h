@@ -70,7 +70,8 @@ class Loss {
   heddle_status_t* failure_ = nullptr;  // under mutex_
 };
 
-// A file of heddle.param_io/1, and the slots open and close.
+// A file of heddle.param_io/1, and the slots open and close. A driver whose map keeps the contents of files (HEDDLE_FILE_STEADY) says so by
+// `static constexpr bool kKeepsMappedFiles = true` in its Device; without it, such files are refused, and the host reads them.
 template <class Device>
 struct DeviceFile {
   const heddle_driver_api_t* api;  // HD-H-01: the first word
@@ -88,8 +89,12 @@ struct DeviceFile {
       if constexpr (requires { device->loss(); }) {
         if (heddle_status_t* lost = device->loss()) return lost;
       }
+      constexpr bool kKeeps = [] {
+        if constexpr (requires { Device::kKeepsMappedFiles; }) return Device::kKeepsMappedFiles;
+        return false;
+      }();
       File own;
-      if (heddle_status_t* bad = open_file(device->host, device->who, descriptor, access, name, &own)) return bad;
+      if (heddle_status_t* bad = open_file(device->host, device->who, descriptor, access, name, &own, kKeeps)) return bad;
       try {
         *out = make<DeviceFile>(device->host, DeviceFile{device->api, device, own})->handle();
       } catch (...) {

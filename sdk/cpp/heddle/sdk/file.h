@@ -20,9 +20,10 @@ struct File {
   std::string name;     // for error texts
 };
 
-// Checks and duplicates; `who` begins the error texts. On success the caller must close out->descriptor.
-heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t descriptor, uint32_t access, heddle_string_t name,
-                           File* out);
+// Checks and duplicates; `who` begins the error texts. On success the caller must close out->descriptor. HEDDLE_FILE_STEADY is for drivers that
+// keep the contents of the files they map.
+heddle_status_t* open_file(const heddle_host_t* host, const char* who, int32_t descriptor, uint32_t access, heddle_string_t name, File* out,
+                           bool keeps_mapped_files = false);
 
 // How many bytes of a range are in the page cache; all of them if that is not known.
 uint64_t cached_bytes(int descriptor, uint64_t offset, uint64_t length) noexcept;
