@@ -45,7 +45,7 @@ class SteadyFiles {
 
   // Whether the contents of something that is mapped may have changed: work that reads memory then fails with loss(), until it is unmapped.
   // [any] [no-block]
-  bool has_lost() const noexcept { return lost_.load(std::memory_order_acquire) != 0 || in_doubt_.load(std::memory_order_acquire); }
+  bool has_lost() const noexcept { return in_doubt_.load(std::memory_order_acquire) || lost_.load(std::memory_order_acquire) != 0; }
   // NULL if nothing has changed after all. [any] [may-block]: while the pages are copied
   heddle_status_t* loss() noexcept;
 

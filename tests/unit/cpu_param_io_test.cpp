@@ -241,6 +241,19 @@ TEST_P(ParamIo, RejectsExtentsOutsideOfBuffersAndFiles) {
   driver->buffer_api->free(buffer);
 }
 
+// Drivers of the SDK do not promise by accident to keep the contents of mapped files.
+TEST_P(ParamIo, OnlyADriverThatKeepsMappedFilesOpensThemForThat) {
+  auto open_for = [&](uint32_t access) {
+    return driver->param_io_api->file_open(driver->device, descriptor, access, string_of("weights.bin"), &file);
+  };
+  if (std::string(GetParam()).find("streams") == std::string::npos) {
+    EXPECT_OK(open_for(HEDDLE_FILE_READ | HEDDLE_FILE_STEADY));
+  } else {
+    EXPECT_FAILS(open_for(HEDDLE_FILE_READ | HEDDLE_FILE_STEADY), HEDDLE_STATUS_INVALID_ARGUMENT,
+                 "does not keep the contents of mapped files");
+  }
+}
+
 TEST_P(ParamIo, ChecksDescriptorsAndKeepsItsOwn) {
   heddle_file_t* other = nullptr;
   EXPECT_FAILS(driver->param_io_api->file_open(driver->device, 9999, HEDDLE_FILE_READ, string_of("no file"), &other),
