@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // See cpu/steady_files.h. While a lease is held, open(2) for writing and truncate(2) of other processes and threads wait, for up to
-// /proc/sys/fs/lease-break-time seconds, and the kernel sends a signal to the thread that is named here. It takes the signal by waiting for it, so no
-// handler of the application runs. It also looks from time to time, because signals are lost where RLIMIT_SIGPENDING is reached: the kernel then sends
-// SIGIO, for which it does not wait, as it would take away the application's.
+// /proc/sys/fs/lease-break-time seconds, and the kernel sends a signal to the thread that is named here. It takes the signal by waiting for it,
+// so no handler of the application runs. It also looks from time to time, because signals are lost where RLIMIT_SIGPENDING is reached: the kernel
+// then sends SIGIO, for which it does not wait, as it would take away the application's.
 #include "cpu/steady_files.h"
 
 #include <fcntl.h>
@@ -60,8 +60,8 @@ uint64_t lease_seconds() noexcept {
   return seconds == 0 ? kUsual : std::min<uint64_t>(seconds, kMost);  // 0: for ever
 }
 
-// Copies bytes of this process; false, with errno, for pages that are not there. As by memcpy, but a page that cannot be read from the disk is an error
-// and no signal.
+// Copies bytes of this process; false, with errno, for pages that are not there. As by memcpy, but a page that cannot be read from the disk is an
+// error and no signal.
 bool copy_bytes(char* to, char* from, uint64_t bytes) noexcept {
   for (uint64_t done = 0; done < bytes;) {
     const iovec source = {from + done, bytes - done}, target = {to + done, bytes - done};
