@@ -238,7 +238,9 @@ Result<Interpreter::Outcome> Interpreter::run() {
       return Outcome::kPaused;
     }
     if (++steps_ > limits_.steps) {
-      return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED, "the program runs for more than {} steps", limits_.steps);
+      return error(HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                   "the program runs for more than {} instructions, the limit for a call; a longer loop needs several calls",
+                   limits_.steps);
     }
     const mf::Instruction& instruction = *code->Get(next_);
     const uint32_t a = instruction.a(), b = instruction.b(), c = instruction.c();

@@ -123,7 +123,7 @@ class Interpreter {
   Status check_command_count() const;
   // Which registers no instruction writes after the first that is no computation. Of programs in pieces only.
   void find_fixed();
-  // The offset is not looked at.
+  // The length, and with it the size of the value; the offset may vary if the length does not depend on it.
   bool is_fixed(const module_format::BindingRef& ref) const;
   bool has_fixed_offset(const module_format::BindingRef& ref) const;
   bool is_steady(const module_format::DispatchSite& site) const;

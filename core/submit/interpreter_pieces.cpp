@@ -48,7 +48,8 @@ void Interpreter::find_fixed() {
 bool Interpreter::is_fixed(const mf::BindingRef& ref) const {
   const mf::Value* value = program_.values()->Get(ref.value());
   if (value->kind() == mf::ValueKind::Transient && !fixed_[program_.transients()->Get(value->index())->size_register()]) return false;
-  return ref.length_register() == kNoRegister || fixed_[ref.length_register()];
+  // What moves and goes to the end of its value has another length in each step.
+  return ref.length_register() == kNoRegister ? has_fixed_offset(ref) : fixed_[ref.length_register()] != 0;
 }
 
 bool Interpreter::has_fixed_offset(const mf::BindingRef& ref) const {
@@ -88,9 +89,13 @@ bool Interpreter::is_steady() const {
       case mf::Op::Dispatch:
         if (!is_steady(*program_.dispatches()->Get(at.a()))) return false;
         break;
-      case mf::Op::Copy:
-        if (!is_fixed(program_.copies()->Get(at.a())->source()) || !is_fixed(program_.copies()->Get(at.a())->target())) return false;
+      case mf::Op::Copy: {
+        const mf::CopySite& site = *program_.copies()->Get(at.a());
+        if (!is_fixed(site.source()) || !is_fixed(site.target())) return false;
+        // Each frame has verdicts of its own.
+        if (moves(site) && program_.values()->Get(site.target().value())->kind() == mf::ValueKind::Verdict) return false;
         break;
+      }
       case mf::Op::Fill:
         if (!is_fixed(program_.fills()->Get(at.a())->target()) || !has_fixed_offset(program_.fills()->Get(at.a())->target())) return false;
         break;

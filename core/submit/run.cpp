@@ -315,6 +315,8 @@ Status Run::move_copies(Frame& frame, const Frame& whole, const Interpreter& int
       HEDDLE_RETURN_IF_ERROR(interpreter.binding(is_source ? site->source() : site->target(), &range));
       Result<Place> place = resolver.place_of(range);
       if (!place.ok()) return place.take_status();
+      if (place->length != frame.command(moving[at]).as.copy.length)
+        return error(HEDDLE_STATUS_OUT_OF_RANGE, "a copy has {} bytes, and other ones in another step", place->length);
       frame.move_copy(moving[at], is_source, whole.locate(*place, params_.arguments, params_.results, params_.state));
     }
   }

@@ -305,6 +305,31 @@ TEST(Interpreter, SkipsAPieceThatIsAlwaysTheSame) {
   }
 }
 
+// A copy that moves: its piece is kept only if its frame holds for every step.
+TEST(Interpreter, KeepsNoPieceWhoseMovingCopyChanges) {
+  enum class Copy { kSameLength, kToTheEnd, kFromTheEnd, kVerdict };
+  for (const Copy copy : {Copy::kSameLength, Copy::kToTheEnd, Copy::kFromTheEnd, Copy::kVerdict}) {
+    SCOPED_TRACE(static_cast<int>(copy));
+    ProgramBuilder p;
+    const uint32_t eight = p.literal(8), offset = p.reg(), from = p.transient(p.literal(32)), to = p.transient(p.literal(32));
+    const uint32_t verdict = p.value(mf::ValueKind::Verdict, 0);
+    p.program->messages.push_back("an index");
+    p.program->checks = std::make_unique<mf::KernelChecksT>();
+    p.program->checks->all.emplace_back(0, 0, mf::CheckKind::Index, eight, 0);
+    p.copy({from, offset, copy == Copy::kFromTheEnd ? testing::kWhole : eight, testing::kRead},
+           copy == Copy::kVerdict ? ProgramBuilder::whole(verdict, testing::kWrite)
+                                  : mf::BindingRef(to, offset, copy == Copy::kToTheEnd ? testing::kWhole : eight, testing::kWrite));
+    p.emit(mf::Op::Submit);
+    p.emit(mf::Op::Add, offset, offset, eight);
+    Running running(p.finish());
+    running.interpreter->begin_piece();
+    Result<Interpreter::Outcome> outcome = running.run();
+    ASSERT_TRUE(outcome.ok());
+    ASSERT_EQ(*outcome, Interpreter::Outcome::kSubmit);
+    EXPECT_EQ(running.interpreter->is_steady(), copy == Copy::kSameLength);
+  }
+}
+
 TEST(Arena, NeverOverlapsWhatLivesTogether) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
