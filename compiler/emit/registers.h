@@ -5,6 +5,8 @@
 
 #include <heddle_module/module_generated.h>
 
+#include <unordered_map>
+
 #include "llvm/ADT/DenseMap.h"
 #include "mlir/IR/AffineExpr.h"
 
@@ -52,7 +54,7 @@ class Registers {
   std::vector<std::vector<module_format::Instruction>> code_{1};  // by read
   llvm::DenseMap<uint32_t, unsigned> reads_;                      // of registers that depend on one
   llvm::DenseMap<mlir::AffineExpr, uint32_t> known_;
-  llvm::DenseMap<int64_t, uint32_t> literals_;
+  std::unordered_map<int64_t, uint32_t> literals_;  // a DenseMap has no room for the largest and the smallest number
   llvm::DenseMap<unsigned, uint32_t> symbols_;
   llvm::DenseMap<uint32_t, uint32_t> compute_units_;
 };

@@ -269,7 +269,7 @@ Operation* make_loop(Node& node, Part& body, Steps& parts, const SmallVector<Val
     }
     types.push_back(to);
   }
-  if (rows != 0 && (!parts.count || parts.conditional)) {
+  if (rows != 0 && (!parts.count || parts.condition || parts.conditional)) {
     node.fail("it stacks values of all steps, and how many there are is known only when it runs, which is not supported",
               HEDDLE_STATUS_UNIMPLEMENTED);
   }
@@ -312,6 +312,7 @@ void loop(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
     const Operand& given = node.operand(0);
     if (given.is_shape() && given.elements->size() == 1) {
       parts.count = given.elements->front();
+      if (tx::static_extent(*parts.count).value_or(0) < 0) parts.count = node.builder.getAffineConstantExpr(0);
     } else {
       parts.trips = as_number(node, node.input(0), "the number of steps");
     }

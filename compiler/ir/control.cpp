@@ -81,7 +81,8 @@ LogicalResult LoopOp::verify() {
   }
   SmallVector<Type> sliced(getScanned().getTypes());
   llvm::append_range(sliced, TypeRange(getResultTypes()).drop_front(carried));
-  if (!sliced.empty() && (!getCount() || getConditional())) return emitOpError("has slices without a `count` that is certain");
+  if (!sliced.empty() && (!getCount() || getCondition() || getConditional()))
+    return emitOpError("has slices without a `count` that is certain");
   for (Type type : sliced) {
     if (!slice_type(type, getCount()->getResult(0)))
       return emitOpError("has slices of ") << type << ", whose first extent is not its `count`";

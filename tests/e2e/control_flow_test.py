@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 from onnx import parser
 
-from heddle_command import CPU_AND_FAKE_GPU, FAKES, HeddleTestCase
+from heddle_command import CPU_AND_STREAMS, TEST_DRIVERS, HeddleTestCase
 
 onnxruntime.set_default_logger_severity(4)
 F, I = np.float32, np.int64
@@ -92,6 +92,23 @@ CASES = [
           odd = Greater (i, j)
           k = If (odd) <then_branch = t () => (float[2,3] p) { p = Add (g, x) }, else_branch = e () => (float[2,3] q) { q = Sub (g, v) }>
           row = Neg (k) }> }> }""", [{"x": f32(2, 3)}]),
+    *(Case(f"a loop of at most {steps} steps, which its condition ends", """main (bool go, float[2] x) => (float[2] y) {
+      n = Constant <value = int64 {%d}> ()
+      limit = Constant <value = int64 {9}> ()
+      y = Loop (n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) {
+        w = Add (v, x)
+        d = Less (i, limit) }> }""" % steps, [{"go": go, "x": f32(2)} for go in (TRUE, FALSE)]) for steps in (2**63 - 1, 2**63 - 2, -2**63)),
+    Case("a loop without a condition before it that its body's condition ends", """main (float[2] x) => (float[2] y) {
+      n = Constant <value = int64 {9}> ()
+      three = Constant <value = int64 {3}> ()
+      y = Loop (n, "", x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) { d = Less (i, three)  w = Add (v, x) }> }""", [{"x": f32(2)}]),
+    *(Case(f"values of {steps} steps", """main (float[2] x) => (float[2] y, float[m,2] all) {
+      n = Constant <value = int64 {%d}> ()
+      go = Constant <value = bool {1}> ()
+      y, all = Loop (n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w, float[2] s) {
+        d = Identity (c)
+        w = Add (v, x)
+        s = Neg (w) }> }""" % steps, [{"x": f32(2)}]) for steps in (0, -3)),
     Case("a loop over the rows of an input, by index", """main (float[n,3] x, float[3] z) => (float[3] y) {
       shape = Shape (x)
       zero = Constant <value = int64 {0}> ()
@@ -130,6 +147,10 @@ REFUSED = [
     ("a number of stacked values that is data", """main (int64 n, float[2] x) => (float[k,2] y) {
       go = Constant <value = bool {1}> ()
       y = Loop (n, go) <body = b (int64 i, bool c) => (bool d, float[2] w) { d = Identity (c)  w = Neg (x) }> }""",
+     "how many there are is known only when it runs"),
+    ("stacked values with a condition before the loop that is data", """main (bool go, float[2] x) => (float[2] y, float[3,2] all) {
+      n = Constant <value = int64 {3}> ()
+      y, all = Loop (n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w, float[2] s) { d = Identity (c)  w = Add (v, x)  s = Neg (w) }> }""",
      "how many there are is known only when it runs"),
     ("an operator that is not there, in a loop", """main (int64 n, float[2] x) => (float[2] y) {
       go = Constant <value = bool {1}> ()
@@ -187,7 +208,7 @@ class ControlFlow(HeddleTestCase):
 
     def test_a_loop_is_on_one_slot_with_all_that_is_in_it(self):
         config = self.folder / "heddle.toml"
-        config.write_text(CPU_AND_FAKE_GPU)
+        config.write_text(CPU_AND_STREAMS)
         model = parser.parse_model(HEAD + """main (int64 n, float[4] x, float[3,4] rows) => (float[4] y, float[3,4] all) {
           go = Constant <value = bool {1}> ()
           three = Constant <value = int64 {3}> ()
@@ -212,7 +233,7 @@ class ControlFlow(HeddleTestCase):
             feeds = {"n": np.array(n, I), "x": f32(4), "rows": f32(3, 4)}
             arguments = [part for name, array in feeds.items() for part in self.given(name, array)]
             outputs = [part for name in ("y", "all") for part in ("--output", f"{name}=@{self.folder}/out-{name}.npy")]
-            self.succeed("run", module, "--config", config, "--plugin-path", FAKES, "--device", default, "--device", f"@other={other}", *arguments, *outputs)
+            self.succeed("run", module, "--config", config, "--plugin-path", TEST_DRIVERS, "--device", default, "--device", f"@other={other}", *arguments, *outputs)
             for name, expected in zip(("y", "all"), session.run(None, feeds), strict=True):
                 self.assert_close(np.load(self.folder / f"out-{name}.npy"), expected, 1e-5, 1e-5)
 

@@ -67,6 +67,14 @@ func.func @slices(%n: tensor<i64>, %rows: tensor<3x4xf32>) -> tensor<3x4xf32> {
 
 // -----
 
+func.func @condition_before(%c: tensor<i64>, %rows: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  // expected-error @+1 {{has slices without a `count` that is certain}}
+  %0 = tx.loop @a while %c from() over(%rows) with() {count = affine_map<() -> (3)>} : (tensor<i64>, tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
 func.func @count(%rows: tensor<3x4xf32>) -> tensor<3x4xf32> {
   // expected-error @+1 {{whose first extent is not its `count`}}
   %0 = tx.loop @a from() over(%rows) with() {count = affine_map<() -> (4)>} : (tensor<3x4xf32>) -> tensor<3x4xf32>
