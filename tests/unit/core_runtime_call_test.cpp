@@ -246,6 +246,30 @@ TEST_P(RuntimeCall, RefusesASliceBehindItsValue) {
   HEDDLE_EXPECT_FAILS(heddle_call(function, &given, 1, &result, 1), HEDDLE_STATUS_OUT_OF_RANGE, "bytes [32, 32+8) of value");
 }
 
+// The same for how long it is: what goes to the end of its value has no bytes in the first step, and more in each later one.
+TEST_P(RuntimeCall, CopiesSlicesThatGrow) {
+  ModuleBuilder module = builder();
+  mf::FunctionT& function_type = module.add_function("main");
+  function_type.arguments.push_back(ModuleBuilder::type("in", {ModuleBuilder::extent(4)}, HEDDLE_TYPE_I64));
+  function_type.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(4)}, HEDDLE_TYPE_I64));
+  ProgramBuilder p = program();
+  const uint32_t eight = p.literal(8), zero = p.literal(0), size = p.literal(32), offset = p.reg(), goes_on = p.reg();
+  p.emit(mf::Op::Move, offset, size);
+  p.emit(mf::Op::Submit);
+  const uint32_t loop = p.copy({p.argument(0), offset, kWhole, kRead}, {p.result(0), offset, kWhole, kWrite});
+  p.emit(mf::Op::Submit);
+  p.emit(mf::Op::Sub, offset, offset, eight);
+  p.emit(mf::Op::LessEqual, goes_on, zero, offset);
+  p.emit(mf::Op::BranchIf, loop, goes_on);
+  function_type.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  TensorHandle in = make_tensor<int64_t>(find_function(instance), 0, {4}, {1, 2, 3, 4}, HEDDLE_TYPE_I64);
+  TensorHandle out = call_for_one(find_function(instance), {in.get()});
+  ASSERT_NE(out, nullptr);
+  EXPECT_EQ(read_tensor<int64_t>(out), (std::vector<int64_t>{1, 2, 3, 4}));
+}
+
 // A device that records lists replays them from the third call of a frame on, each time with that call's tensors.
 TEST_P(RuntimeCall, ReplaysALongListWithNewTensors) {
   constexpr int64_t kWidth = 16;

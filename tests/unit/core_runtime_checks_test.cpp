@@ -51,6 +51,42 @@ class RuntimeChecks : public OnDriver {
 };
 INSTANTIATE_TEST_SUITE_P(Drivers, RuntimeChecks, ::testing::ValuesIn(kDrivers), driver_name);
 
+// Each step of a loop copies its element of the argument to the verdict.
+TEST_P(RuntimeChecks, AVerdictInALoopIsReadInEachStep) {
+  ModuleBuilder module = builder();
+  mf::FunctionT& function_type = module.add_function("main");
+  function_type.arguments.push_back(ModuleBuilder::type("in", {ModuleBuilder::extent(4)}, kI64));
+  function_type.results.push_back(ModuleBuilder::type("out", {ModuleBuilder::extent(4)}, kI64));
+  ProgramBuilder p = program();
+  const uint32_t eight = p.literal(8), last = p.literal(24), limit = p.literal(10), offset = p.reg(), goes_on = p.reg();
+  p.program->messages.push_back("node 'x', dimension 0 of its input");
+  p.program->checks = std::make_unique<mf::KernelChecksT>();
+  p.program->checks->all.emplace_back(0, 0, mf::CheckKind::Index, limit, 0);
+  p.copy(ProgramBuilder::whole(p.argument(0), kRead), ProgramBuilder::whole(p.result(0), kWrite));
+  p.emit(mf::Op::Submit);
+  const uint32_t loop = p.copy({p.argument(0), offset, eight, kRead}, ProgramBuilder::whole(p.value(mf::ValueKind::Verdict, 0), kWrite));
+  p.emit(mf::Op::Submit);
+  p.emit(mf::Op::Add, offset, offset, eight);
+  p.emit(mf::Op::LessEqual, goes_on, offset, last);
+  p.emit(mf::Op::BranchIf, loop, goes_on);
+  function_type.programs.push_back(p.finish());
+  InstanceHandle instance = open(module);
+  ASSERT_NE(instance, nullptr);
+  heddle_function_t* function = find_function(instance);
+  for (const int64_t wrong : {9, 12}) {
+    const std::vector<int64_t> verdicts{2, 4, wrong, 6};
+    TensorHandle in = make_tensor<int64_t>(function, 0, {4}, verdicts, kI64);
+    if (wrong < 10) {
+      TensorHandle out = call_for_one(function, {in.get()});
+      ASSERT_NE(out, nullptr);
+      EXPECT_EQ(read_tensor<int64_t>(out), verdicts);
+      continue;
+    }
+    heddle_tensor_t *given = in.get(), *result = nullptr;
+    HEDDLE_EXPECT_FAILS(heddle_call(function, &given, 1, &result, 1), HEDDLE_STATUS_OUT_OF_RANGE, "index 6 is outside -5..4");
+  }
+}
+
 TEST_P(RuntimeChecks, AnIndexOutsideFailsTheCall) {
   for (bool scalar : {false, true}) {
     ModuleBuilder module = builder();
