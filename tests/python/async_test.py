@@ -176,7 +176,9 @@ class StartedAtLoad(unittest.TestCase):
         os.truncate(broken, os.path.getsize(weights))
         with open(weights, "rb") as good, open(broken, "r+b") as file:
             file.write(good.read(4096))
-        with heddle.Runtime() as runtime, heddle.open(path, parameters=broken, background=True, runtime=runtime) as module:
+        # A file that is mapped keeps what others change.
+        with heddle.Runtime(config_text='[param_io]\nmethod = ["buffered"]') as runtime, \
+                heddle.open(path, parameters=broken, background=True, runtime=runtime) as module:
             call = module.start(self.x)
             self.assert_loading(module)
             os.truncate(broken, 10_000)

@@ -465,6 +465,8 @@ TEST_P(RuntimeOrderTwoDevices, KeepsAPlacedValueOnItsDevice) {
   ProgramBuilder p({GetParam().family, GetParam().family});
   uint32_t one = p.literal(1), zero = p.literal(0), size = p.literal(64), n = p.reg(), scratch = p.transient(size);
   p.fill(ProgramBuilder::whole(scratch, kWrite), 0, 1);
+  p.barrier();
+  p.dispatch("step", kChainStep, {ProgramBuilder::whole(scratch, kReadWrite)}, {one}, {one, one, one}, 0);
   p.emit(mf::Op::ReadScalar, n, p.argument(0), zero);
   p.dispatch("step", kChainStep, {ProgramBuilder::whole(scratch, kReadWrite)}, {one}, {one, one, one}, 1);
   function.programs.push_back(p.finish());
