@@ -176,7 +176,7 @@ TEST_P(RuntimeErrors, RefusesImpossibleSizesWithoutATry) {
 
 TEST_P(RuntimeErrors, EndsHostileLoops) {
   InstanceHandle endless = open_program([](ProgramBuilder& p) { p.emit(mf::Op::Branch, 0); });
-  HEDDLE_EXPECT_FAILS(call(find_function(endless), {}), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "steps");
+  HEDDLE_EXPECT_FAILS(call(find_function(endless), {}), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "instructions");
   InstanceHandle flood = open_program([](ProgramBuilder& p) {
     uint32_t one = p.literal(1);
     uint32_t loop = p.dispatch("flood", kEmpty, {}, {}, {one, one, one});
