@@ -161,7 +161,8 @@ def results_of(options, paths):
     left = list(paths)
     while left:
         command = [sys.executable, __file__, options.tinygrad, str(options.records), "--worker", *left]
-        with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": folders, "PATH": path, "DEV": "CPU"}, stdout=subprocess.PIPE, text=True) as process:
+        environment = {**os.environ, "PYTHONPATH": folders, "PATH": path, "DEV": "CPU"}
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
             timer = None
             while left:
                 timer = threading.Timer(options.seconds, process.kill)
