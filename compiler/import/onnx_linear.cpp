@@ -3,10 +3,41 @@
 #include <limits>
 
 #include "compiler/import/onnx_data.h"
+#include "compiler/import/onnx_matrices.h"
 
 using namespace mlir;
 
 namespace heddle::import {
+
+Matrices matrices_of(Node& node, Value a, Value b) {
+  AffineExpr one = node.builder.getAffineConstantExpr(1);
+  Extents ae = Node::extents_of(a), be = Node::extents_of(b);
+  if (ae.empty() || be.empty()) node.refuse_inputs("its inputs need rank 1 or more");
+  bool vector_a = ae.size() == 1, vector_b = be.size() == 1;
+  if (vector_a) a = node.reshape(a, ae = {one, ae[0]});
+  if (vector_b) b = node.reshape(b, be = {be[0], one});
+  AffineExpr& inner = be[be.size() - 2];
+  if (!node.are_equal(ae.back(), inner)) node.refuse_inputs("the inner extents of A and B differ");
+  inner = ae.back();
+  b = node.with_extents(b, be);
+  // batch dimensions are broadcast; a plain matrix on the right is used for all of them as it is
+  Extents batch;
+  size_t batch_rank = std::max(ae.size(), be.size()) - 2;
+  for (size_t i = 0; i < batch_rank; ++i) {
+    auto at = [&](const Extents& e) { return i + e.size() < batch_rank + 2 ? one : e[i + e.size() - batch_rank - 2]; };
+    AffineExpr x = at(ae), y = at(be);
+    if (x != one && y != one && !node.are_equal(x, y)) node.refuse_inputs("batch dimension " + std::to_string(i) + " does not broadcast");
+    batch.push_back(x == one ? y : x);
+  }
+  Extents a_full(batch), b_full(batch), extents(batch);
+  a_full.append({ae[ae.size() - 2], ae.back()});
+  b_full.append({be[be.size() - 2], be.back()});
+  extents.append({ae[ae.size() - 2], be.back()});
+  a = node.broadcast(a, a_full);
+  if (be.size() > 2) b = node.broadcast(b, b_full);
+  return {a, b, extents, vector_a, vector_b};
+}
+
 namespace {
 
 void refuse_bools(Node& node, Value value) {
@@ -39,54 +70,9 @@ void gemm(Node& node) {
   node.set_result(result);
 }
 
-// Operands and result of a matmul with ranks of at least 2, whose batch dimensions are broadcast.
-struct Matrices {
-  Value a, b;
-  Extents extents;  // of the product
-  bool vector_a, vector_b;
-
-  // The product, or what is added to it, with the extents of the node's result.
-  Value result(Node& node, Value value) {
-    Extents own = extents;
-    if (vector_b) own.pop_back();
-    if (vector_a) own.erase(own.end() - (vector_b ? 1 : 2));
-    return vector_a || vector_b ? node.reshape(value, own) : value;
-  }
-};
-
-Matrices matrices_of(Node& node) {
-  Value a = node.input(0), b = node.input(1);
-  refuse_bools(node, a);
-  AffineExpr one = node.builder.getAffineConstantExpr(1);
-  Extents ae = Node::extents_of(a), be = Node::extents_of(b);
-  if (ae.empty() || be.empty()) node.refuse_inputs("its inputs need rank 1 or more");
-  bool vector_a = ae.size() == 1, vector_b = be.size() == 1;
-  if (vector_a) a = node.reshape(a, ae = {one, ae[0]});
-  if (vector_b) b = node.reshape(b, be = {be[0], one});
-  AffineExpr& inner = be[be.size() - 2];
-  if (!node.are_equal(ae.back(), inner)) node.refuse_inputs("the inner extents of A and B differ");
-  inner = ae.back();
-  b = node.with_extents(b, be);
-  // batch dimensions are broadcast; a plain matrix on the right is used for all of them as it is
-  Extents batch;
-  size_t batch_rank = std::max(ae.size(), be.size()) - 2;
-  for (size_t i = 0; i < batch_rank; ++i) {
-    auto at = [&](const Extents& e) { return i + e.size() < batch_rank + 2 ? one : e[i + e.size() - batch_rank - 2]; };
-    AffineExpr x = at(ae), y = at(be);
-    if (x != one && y != one && !node.are_equal(x, y)) node.refuse_inputs("batch dimension " + std::to_string(i) + " does not broadcast");
-    batch.push_back(x == one ? y : x);
-  }
-  Extents a_full(batch), b_full(batch), extents(batch);
-  a_full.append({ae[ae.size() - 2], ae.back()});
-  b_full.append({be[be.size() - 2], be.back()});
-  extents.append({ae[ae.size() - 2], be.back()});
-  a = node.broadcast(a, a_full);
-  if (be.size() > 2) b = node.broadcast(b, b_full);
-  return {a, b, extents, vector_a, vector_b};
-}
-
 void matmul(Node& node) {
-  Matrices m = matrices_of(node);
+  refuse_bools(node, node.input(0));
+  Matrices m = matrices_of(node, node.input(0), node.input(1));
   node.set_result(m.result(node, node.make<tx::MatmulOp>(node.tensor_type(m.extents, Node::type_of(m.a).getElementType()), m.a, m.b)));
 }
 
@@ -112,7 +98,8 @@ Value zero_point(Node& node, int index, bool is_of_rows) {
 void matmul_integer(Node& node) {
   auto is_byte = [](Value value) { return Node::type_of(value).getElementType().isInteger(8); };
   if (!is_byte(node.input(0)) || !is_byte(node.input(1))) node.refuse_inputs("A and B need elements of 8 bits");
-  Matrices m = matrices_of(node);
+  refuse_bools(node, node.input(0));
+  Matrices m = matrices_of(node, node.input(0), node.input(1));
   const Type i32 = node.builder.getI32Type();
   RankedTensorType type = node.tensor_type(m.extents, i32);
   Value result = node.make<tx::MatmulOp>(type, m.a, m.b);

@@ -2,6 +2,7 @@
 // Products and convolutions of quantized tensors: QLinearMatMul and QLinearConv, which compute in f32 like QuantizeLinear and DequantizeLinear around a
 // product (docs/operators.md), and ConvInteger, which is exact.
 #include "compiler/import/onnx_arithmetic.h"
+#include "compiler/import/onnx_matrices.h"
 #include "compiler/import/onnx_window.h"
 
 using namespace mlir;
@@ -55,39 +56,16 @@ void qlinear_matmul(Node& node) {
   need_bytes(node, 0);
   need_bytes(node, 3);
   const Type f32 = node.builder.getF32Type();
-  const AffineExpr one = node.builder.getAffineConstantExpr(1);
-  Extents ae = Node::extents_of(node.input(0)), be = Node::extents_of(node.input(3));
-  if (ae.empty() || be.empty()) node.refuse_inputs("its inputs need rank 1 or more");
-  const auto rows = static_cast<int64_t>(ae.size()) - 2, columns = static_cast<int64_t>(be.size()) - 1;
-  Value a = centered(node, 0, 2, std::max<int64_t>(rows, 0), f32), b = centered(node, 3, 5, columns, f32);
-  const bool vector_a = ae.size() == 1, vector_b = be.size() == 1;
-  if (vector_a) a = node.reshape(a, ae = {one, ae[0]});
-  if (vector_b) b = node.reshape(b, be = {be[0], one});
-  if (!node.are_equal(ae.back(), be[be.size() - 2])) node.refuse_inputs("the inner extents of A and B differ");
-  be[be.size() - 2] = ae.back();
-  b = node.with_extents(b, be);
-  Extents batch;
-  const size_t batch_rank = std::max(ae.size(), be.size()) - 2;
-  for (size_t i = 0; i < batch_rank; ++i) {
-    auto at = [&](const Extents& e) { return i + e.size() < batch_rank + 2 ? one : e[i + e.size() - batch_rank - 2]; };
-    AffineExpr x = at(ae), y = at(be);
-    if (x != one && y != one && !node.are_equal(x, y)) node.refuse_inputs("batch dimension " + std::to_string(i) + " does not broadcast");
-    batch.push_back(x == one ? y : x);
-  }
-  Extents a_full(batch), b_full(batch), extents(batch);
-  a_full.append({ae[ae.size() - 2], ae.back()});
-  b_full.append({be[be.size() - 2], be.back()});
-  extents.append({ae[ae.size() - 2], be.back()});
-  a = node.broadcast(a, a_full);
-  if (be.size() > 2) b = node.broadcast(b, b_full);
+  const auto rows = static_cast<int64_t>(Node::extents_of(node.input(0)).size()) - 2,
+             columns = static_cast<int64_t>(Node::extents_of(node.input(3)).size()) - 1;
+  if (rows < -1 || columns < 0) node.refuse_inputs("its inputs need rank 1 or more");
+  const Matrices matrices = matrices_of(node, centered(node, 0, 2, std::max<int64_t>(rows, 0), f32), centered(node, 3, 5, columns, f32));
   Arithmetic m(node);
-  Value result = node.make<tx::MatmulOp>(node.tensor_type(extents, f32), a, b);
-  const auto last = static_cast<int64_t>(extents.size()) - 1;
+  Value result = node.make<tx::MatmulOp>(node.tensor_type(matrices.extents, f32), matrices.a, matrices.b);
+  const auto last = static_cast<int64_t>(matrices.extents.size()) - 1;
   Value scale = m.mul(spread_over(node, 1, result, last - 1, f32), spread_over(node, 4, result, last, f32));
   result = quantized(node, m.mul(result, m.div(scale, spread_over(node, 6, result, last - 1, f32))), 7);
-  if (vector_b) extents.pop_back();
-  if (vector_a) extents.erase(extents.end() - (vector_b ? 1 : 2));
-  node.set_result(node.reshape(result, extents));
+  node.set_result(matrices.result(node, result));
 }
 
 void qlinear_conv(Node& node) {
