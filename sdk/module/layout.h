@@ -25,6 +25,7 @@ constexpr uint16_t kFormatMinor = 4;
 // 0.3: checks of kernels, compute units, flags of entries; pitches of bindings, which a reader of 0.2 ignores.
 // 0.2: operations; types of bindings, which a reader of 0.1 ignores.
 // A writer states the first of these whose additions a file has, so that older readers accept it.
+constexpr uint16_t kFormatMinorOfPieces = 4;
 constexpr uint16_t kFormatMinorOfChecks = 3;
 constexpr uint16_t kFormatMinorOfOperations = 2;
 constexpr uint16_t kFormatMinorOfKernels = 1;

@@ -46,7 +46,7 @@ uint16_t minor_of(const module_format::ModuleT& module) {
     if (program.checks) minor = std::max(minor, kFormatMinorOfChecks);
     for (const module_format::Instruction& at : program.code) {
       if (at.op() == static_cast<uint16_t>(module_format::Op::ComputeUnits)) minor = std::max(minor, kFormatMinorOfChecks);
-      if (at.op() == static_cast<uint16_t>(module_format::Op::Submit)) minor = kFormatMinor;
+      if (at.op() == static_cast<uint16_t>(module_format::Op::Submit)) minor = std::max(minor, kFormatMinorOfPieces);
     }
   };
   for (const auto& executable : module.executables) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens the frozen .heddle files. sample-0.1.heddle to sample-0.3.heddle were written by the writers of these formats from module_sample.h; set
+// Opens the frozen .heddle files. sample-0.1.heddle to sample-0.4.heddle were written by the writers of these formats from module_sample.h; set
 // HEDDLE_FREEZE=FILE to write one of the present version. add-0.1.heddle was compiled from an ONNX file with one Add of 4 floats.
 #include <gtest/gtest.h>
 
@@ -77,6 +77,16 @@ TEST(FrozenModule, Sample03SaysWhatKernelsCheck) {
   EXPECT_EQ(static_cast<uint32_t>(program.values()->Get(4)->kind()), 4u);
 }
 
+TEST(FrozenModule, Sample04HasALoop) {
+  auto opened = open_module(kFolder + "/sample-0.4.heddle");
+  ASSERT_TRUE(opened) << opened.error().message;
+  const auto& code = *opened.value()->metadata().functions()->Get(0)->programs()->Get(0)->code();
+  ASSERT_EQ(code.size(), 16u);
+  EXPECT_EQ(code.Get(13)->op(), 25);  // Submit
+  EXPECT_EQ(code.Get(14)->op(), 15);  // BranchIf
+  EXPECT_EQ(code.Get(14)->a(), 8u);   // back to the dispatch
+}
+
 // The sample, and what it became in each format since; with HEDDLE_FREEZE=FILE the newest is written there.
 class Writer : public ::testing::Test {
  protected:
@@ -99,6 +109,14 @@ class Writer : public ::testing::Test {
     program().values.at(4) = module_format::Value(module_format::ValueKind::Verdict, 0);
     program().code.erase(program().code.begin() + 13);  // which reads it
   }
+  // The dispatch and what follows it are repeated.
+  void add_loop() {
+    using module_format::Instruction;
+    using module_format::Op;
+    auto& code = program().code;
+    code.insert(code.end() - 1,
+                {Instruction(static_cast<uint16_t>(Op::Submit), 0, 0, 0, 0), Instruction(static_cast<uint16_t>(Op::BranchIf), 0, 8, 5, 0)});
+  }
   void expect(const std::string& frozen, const char* freeze = nullptr) {
     const std::string path = freeze ? freeze : folder_.path("m.heddle");
     ASSERT_FALSE(writer_.write(module_, path));
@@ -120,7 +138,14 @@ TEST_F(Writer, StillWritesFormat02) {
 TEST_F(Writer, StillWritesFormat03) {
   add_operation();
   add_checks();
-  expect("sample-0.3.heddle", std::getenv("HEDDLE_FREEZE"));
+  expect("sample-0.3.heddle");
+}
+
+TEST_F(Writer, StillWritesFormat04) {
+  add_operation();
+  add_checks();
+  add_loop();
+  expect("sample-0.4.heddle", std::getenv("HEDDLE_FREEZE"));
 }
 
 }  // namespace
