@@ -302,7 +302,7 @@ class Refusals(MatrixTest):
 
     @property
     def hosts(self):
-        return {host: f"{host} to {host}" for host in self.made.archived} | {"today": f"0.1 to 0.{self.made.next_minor - 1}"}
+        return {host: f"0.1 to {host}" for host in self.made.archived} | {"today": f"0.1 to 0.{self.made.next_minor - 1}"}
 
     def install(self, plugin, library, abi):
         source = self.made.flat["today"] / f"{plugin}.toml"
