@@ -255,4 +255,20 @@ Value gather_from(Node& node, Value value, int64_t axis, const Integers& start, 
                                  node.builder.getI64IntegerAttr(axis));
 }
 
+Value taken(Node& node, Value value, Value places, int64_t axis) {
+  Extents extents = Node::extents_of(value);
+  extents[static_cast<size_t>(axis)] = Node::extents_of(places)[0];
+  return node.make<tx::GatherOp>(node.tensor_type(extents, Node::type_of(value).getElementType()), value, places,
+                                 node.builder.getI64IntegerAttr(axis));
+}
+
+Value places_of_ones(Node& node, Value flags, const std::string& what) {
+  Value sum =
+      node.make<tx::ReduceOp>(RankedTensorType::get({}, node.builder.getI64Type()), tx::ReduceKind::sum, flags, ArrayRef<int64_t>{0});
+  const Integers number(node, node.reshape(sum, {extent_number(node, 1)}));
+  const AffineExpr count = read_extents(node, number, what).front();
+  return node.make<tx::SortOp>(node.tensor_type({count}, node.builder.getI64Type()), flags, node.builder.getI64IntegerAttr(0),
+                               node.builder.getUnitAttr());
+}
+
 }  // namespace heddle::import

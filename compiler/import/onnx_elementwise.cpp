@@ -8,14 +8,10 @@
 using namespace mlir;
 
 namespace heddle::import {
-namespace {
-
-// The extents that several operands broadcast to.
-Extents common_extents(Node& node, ArrayRef<Value> values) {
+Extents common_extents(Node& node, ArrayRef<Extents> operands) {
   Extents result;
   AffineExpr one = node.builder.getAffineConstantExpr(1);
-  for (Value value : values) {
-    Extents extents = Node::extents_of(value);
+  for (const Extents& extents : operands) {
     while (result.size() < extents.size()) result.insert(result.begin(), one);
     size_t offset = result.size() - extents.size();
     for (auto [i, extent] : llvm::enumerate(extents)) {
@@ -28,6 +24,14 @@ Extents common_extents(Node& node, ArrayRef<Value> values) {
     }
   }
   return result;
+}
+
+namespace {
+
+Extents common_extents(Node& node, ArrayRef<Value> values) {
+  SmallVector<Extents> extents;
+  for (Value value : values) extents.push_back(Node::extents_of(value));
+  return common_extents(node, extents);
 }
 
 // Up to opset 6 the second operand is broadcast if an attribute says so, with its dimensions at those of the first one from `axis` on.

@@ -310,6 +310,18 @@ const Operand& Node::operand(int index) const {
   return it->second;
 }
 
+bool Node::is_text(int index) const {
+  if (!has_input(index)) return false;
+  auto it = graph.operands.find(proto_.input(index));
+  return it != graph.operands.end() && it->second.refused_type == onnx::TensorProto::STRING && it->second.value;
+}
+
+Value Node::text(int index) const {
+  if (is_text(index)) return graph.operands.at(proto_.input(index)).value;
+  operand(index);
+  fail("input " + std::to_string(index) + " ('" + proto_.input(index) + "') is not of strings");
+}
+
 Value Node::input(int index) {
   const Operand& found = operand(index);
   if (found.value) return found.value;
@@ -440,6 +452,13 @@ std::vector<int64_t> Node::integer_list(const char* name, std::optional<std::vec
   return {attribute->ints().begin(), attribute->ints().end()};
 }
 
+std::vector<std::string> Node::text_list(const char* name) const {
+  const auto* attribute = find(name);
+  if (!attribute) return {};
+  if (attribute->type() != onnx::AttributeProto::STRINGS) fail(std::string("attribute '") + name + "' must be a list of strings");
+  return {attribute->strings().begin(), attribute->strings().end()};
+}
+
 std::vector<double> Node::number_list(const char* name) const {
   const auto* attribute = find(name);
   if (!attribute || attribute->type() != onnx::AttributeProto::FLOATS)
@@ -468,6 +487,12 @@ void Node::set_operand(Operand operand, int index) {
 
 void Node::set_result(Value value, int index) {
   set_operand({value, {}, 0}, index);
+}
+
+void Node::set_text(Value value, int index) {
+  Operand operand{value, {}, 0};
+  operand.refused_type = onnx::TensorProto::STRING;
+  set_operand(std::move(operand), index);
 }
 
 void Node::set_elements(std::vector<AffineExpr> elements, int64_t rank, unsigned bits, int index) {

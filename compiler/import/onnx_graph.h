@@ -26,6 +26,7 @@ struct Operand {
   std::optional<std::vector<mlir::AffineExpr>> elements;  // of a tensor of rank 0 to 2, at most most_shape_elements; a bool is 0 or 1
   int64_t rank = 0;                                       // of `elements`
   int32_t refused_type = 0;                               // ONNX's number of the unsupported element type; 0: the type is supported
+                                                          // STRING with a value: text, for the operators of onnx_text.h
   unsigned bits = 64;                                     // width of the integers in `elements`; 1 for bools, 0 for unsigned ones
   int64_t columns = 0;                                    // of `elements` of rank 2
   bool is_assumed = false;  // computed from the result of an unsupported node, with the type that the model states
@@ -141,6 +142,8 @@ class Node {
 
   const Operand& operand(int index) const;
   mlir::Value input(int index);                             // as a tensor
+  bool is_text(int index) const;
+  mlir::Value text(int index) const;                        // strings, as onnx_text.h has them
   std::vector<mlir::AffineExpr> elements(int index) const;  // of a shape-like input
   std::vector<int64_t> integers(int index) const;           // the same, if all are known
 
@@ -150,10 +153,12 @@ class Node {
   std::string text(const char* name, const std::string& otherwise) const;
   std::vector<int64_t> integer_list(const char* name, std::optional<std::vector<int64_t>> otherwise = {}) const;
   std::vector<double> number_list(const char* name) const;
+  std::vector<std::string> text_list(const char* name) const;
   const onnx::TensorProto* tensor(const char* name) const;
   const onnx::GraphProto& subgraph(const char* name) const;
 
   void set_result(mlir::Value value, int index = 0);
+  void set_text(mlir::Value value, int index = 0);
   void set_operand(Operand operand, int index = 0);
   void set_elements(std::vector<mlir::AffineExpr> elements, int64_t rank, unsigned bits = 64, int index = 0);
   // Computes on elements, with numpy's broadcasting, if all inputs have them and those from input `first` on have one type. `bits` is the width of
@@ -236,6 +241,7 @@ const Table& shape_operators();
 const Table& sampling_operators();
 const Table& sequence_operators();
 const Table& slice_operators();
+const Table& text_operators();
 const Table& trigonometry_operators();
 
 }  // namespace heddle::import

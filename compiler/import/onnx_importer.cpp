@@ -11,6 +11,7 @@
 #include "compiler/import/onnx_fold.h"
 #include "compiler/import/onnx_functions.h"
 #include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_text.h"
 #include "compiler/import/onnx_unsupported.h"
 #include "compiler/ir/control.h"
 #include "llvm/Support/SaveAndRestore.h"
@@ -30,7 +31,7 @@ std::vector<const Table*> tables() {
   return {&attention_operators(), &einsum_operators(),       &elementwise_operators(), &image_operators(),    &index_operators(),
           &linear_operators(),    &loss_operators(),         &normalize_operators(),   &quantize_operators(), &resize_operators(),
           &select_operators(),    &shape_operators(),        &slice_operators(),       &bit_operators(),      &sampling_operators(),
-          &sequence_operators(),  &trigonometry_operators(), &pooling_operators(),     &qlinear_operators()};
+          &sequence_operators(),  &trigonometry_operators(), &pooling_operators(),     &qlinear_operators(),  &text_operators()};
 }
 
 Translate translation(const std::string& type) {
@@ -88,27 +89,30 @@ InputType input_type(Graph& graph, const onnx::ValueInfoProto& input, const Impo
     declared.push_back(graph.builder.getAffineConstantExpr(value));
     meant.push_back(declared.back());
   };
+  // Without a name it is a symbol of its own.
+  auto symbolic_extent = [&](int i, const std::string& named) {
+    std::string name = named.empty() ? input.name() + "." + std::to_string(i) : named;
+    if (auto known = options.dims.find(name); known != options.dims.end()) return known_extent(known->second);
+    const std::string key = named.empty() ? Symbols::unnamed(input.name(), i) : name;
+    declared.push_back(graph.symbols.declared(key));
+    meant.push_back(graph.symbols.meant(key));
+    graph.symbols.equate(declared.back(), meant.back(), "dimension " + std::to_string(i) + " of " + who, /*learn=*/false);
+  };
   for (int i = 0; i < tensor.shape().dim_size(); ++i) {
     const auto& dim = tensor.shape().dim(i);
     if (dim.has_dim_value()) {
       known_extent(dim.dim_value());
-      continue;
+    } else {
+      symbolic_extent(i, dim.dim_param());
     }
-    // an unnamed dimension is a symbol of its own
-    std::string name = dim.dim_param().empty() ? input.name() + "." + std::to_string(i) : dim.dim_param();
-    if (auto known = options.dims.find(name); known != options.dims.end()) {
-      known_extent(known->second);
-      continue;
-    }
-    const std::string key = dim.dim_param().empty() ? Symbols::unnamed(input.name(), i) : name;
-    declared.push_back(graph.symbols.declared(key));
-    meant.push_back(graph.symbols.meant(key));
-    graph.symbols.equate(declared.back(), meant.back(), "dimension " + std::to_string(i) + " of " + who, /*learn=*/false);
   }
+  const bool is_text = tensor.elem_type() == onnx::TensorProto::STRING;
+  if (is_text) symbolic_extent(tensor.shape().dim_size(), "");
   for (const Extents& extents : {declared, meant}) {
     if (std::string cause = refuse_extents(extents); !cause.empty()) fail(cause);
   }
-  Type element = element_type(graph.builder.getContext(), tensor.elem_type(), who);
+  MLIRContext* context = graph.builder.getContext();
+  Type element = is_text ? text_element(context) : element_type(context, tensor.elem_type(), who);
   return {tx::tensor_type(declared, element), tx::tensor_type(meant, element)};
 }
 
@@ -240,9 +244,12 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
   bool known_domain = node.domain().empty() || node.domain() == default_domain;
   if (known_domain && graph.opset == 0) translated.fail("the model, or the function that it is in, imports no opset of the default domain");
   Translate translate = known_domain ? translation(node.op_type()) : nullptr;
+  bool reads_text = false;
+  for (int i = 0; i < node.input_size(); ++i) reads_text |= translated.is_text(i);
+  if (auto it = text_operators().find(node.op_type()); known_domain && reads_text && it != text_operators().end()) translate = it->second;
   Operation* before = block->empty() ? nullptr : &block->back();
   if (translate) {
-    if (!fold_numbers(translated)) translate(translated);
+    if (reads_text || !fold_numbers(translated)) translate(translated);
   } else if (is_control(node)) {
     import_control(translated, node, parts);
   } else {
@@ -296,7 +303,7 @@ void note_refused_types(Graph& graph, const onnx::NodeProto& node, Unsupported& 
   Node reader(graph, node, graph.builder.getUnknownLoc());
   for (int i = 0; i < node.input_size(); ++i) {
     auto it = graph.operands.find(node.input(i));
-    if (node.input(i).empty() || it == graph.operands.end() || it->second.refused_type == 0) continue;
+    if (node.input(i).empty() || it == graph.operands.end() || it->second.refused_type == 0 || it->second.value) continue;
     try {
       reader.operand(i);
     } catch (const Failure& failure) {
@@ -351,6 +358,13 @@ std::set<std::string> import_initializers(Graph& graph, const onnx::GraphProto& 
   for (const auto& tensor : proto.initializer()) {
     if (!initialized.insert(tensor.name()).second) {
       throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing initializer '" + tensor.name() + "' failed: it is defined twice"};
+    }
+    if (tensor.data_type() == onnx::TensorProto::STRING) {
+      Operand& operand = graph.operands[tensor.name()];
+      operand.refused_type = tensor.data_type();
+      operand.value = text_constant(graph.builder, tensor, "initializer '" + tensor.name() + "'",
+                                    NameLoc::get(graph.builder.getStringAttr(tensor.name())));
+      continue;
     }
     if (element_bytes(tensor.data_type()) == 0) {  // refused where it is read, so that the error also names the node
       graph.operands[tensor.name()].refused_type = tensor.data_type();
@@ -416,7 +430,9 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
     Location location = NameLoc::get(builder.getStringAttr(input.name()));
     Value argument = block->addArgument(type.declared, location);
     if (type.meant != type.declared) argument = builder.create<tx::ReshapeOp>(location, type.meant, argument);
-    if (!graph.operands.try_emplace(input.name(), Operand{argument, {}, 0}).second) {
+    Operand operand{argument, {}, 0};
+    if (input.type().tensor_type().elem_type() == onnx::TensorProto::STRING) operand.refused_type = onnx::TensorProto::STRING;
+    if (!graph.operands.try_emplace(input.name(), operand).second) {
       throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing input '" + input.name() + "' failed: it is defined twice"};
     }
     argument_types.push_back(type.declared);
@@ -429,7 +445,7 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   for (const auto& output : proto.output()) *end.add_input() = output.name();
   end.set_op_type("graph output");
   Node outputs(graph, end, module->getLoc());
-  for (int i = 0; i < proto.output_size(); ++i) results.push_back(outputs.input(i));
+  for (int i = 0; i < proto.output_size(); ++i) results.push_back(outputs.is_text(i) ? outputs.text(i) : outputs.input(i));
   if (!graph.checks.empty()) function->setAttr(tx::checks_attr, describe_checks(graph, results));
   for (Value result : results) result_types.push_back(result.getType());
   builder.create<func::ReturnOp>(module->getLoc(), results);

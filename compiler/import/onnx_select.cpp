@@ -16,23 +16,6 @@ Value places_up_to(Node& node, AffineExpr count) {
   return node.make<tx::IotaOp>(indices_of(node, count), node.builder.getI64IntegerAttr(0));
 }
 
-// Elements of a value at places along an axis.
-Value taken(Node& node, Value value, Value places, int64_t axis = 0) {
-  Extents extents = Node::extents_of(value);
-  extents[static_cast<size_t>(axis)] = Node::extents_of(places)[0];
-  return node.make<tx::GatherOp>(node.tensor_type(extents, Node::type_of(value).getElementType()), value, places,
-                                 node.builder.getI64IntegerAttr(axis));
-}
-
-// The places of elements that are 1, in order. `flags`: a vector of i64, 0 or 1.
-Value places_of_ones(Node& node, Value flags, const std::string& what) {
-  Value sum =
-      node.make<tx::ReduceOp>(RankedTensorType::get({}, node.builder.getI64Type()), tx::ReduceKind::sum, flags, ArrayRef<int64_t>{0});
-  const Integers number(node, node.reshape(sum, {node.builder.getAffineConstantExpr(1)}));
-  const AffineExpr count = read_extents(node, number, what).front();
-  return node.make<tx::SortOp>(indices_of(node, count), flags, node.builder.getI64IntegerAttr(0), node.builder.getUnitAttr());
-}
-
 // 1 where an element is not 0, as i64.
 Value is_not_zero(Node& node, Value value) {
   RankedTensorType type = Node::type_of(value);

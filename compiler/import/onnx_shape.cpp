@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Operators that move elements or compute shapes.
 #include "compiler/import/onnx_data.h"
+#include "compiler/import/onnx_text.h"
 
 using namespace mlir;
 
@@ -440,6 +441,8 @@ void same(Node& node) {
 
 void constant(Node& node) {
   if (const onnx::TensorProto* value = node.tensor("value")) {
+    if (value->data_type() == onnx::TensorProto::STRING)
+      return node.set_text(text_constant(node.builder, *value, "attribute 'value' of " + node.describe(), node.location()));
     const bool is_named = node.graph.names_weights() && node.wants_output(0);
     const std::string name = is_named ? node.output(0) : "constant " + node.describe();
     Operand operand = node.graph.import_tensor(*value, name, node.location());
@@ -460,7 +463,14 @@ void constant(Node& node) {
     node.set_result(node.splat(RankedTensorType::get({}, b.getF32Type()), node.number("value_float", 0)));
     return;
   }
-  node.fail("only value, value_int, value_ints and value_float are supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (node.has_attribute("value_string"))
+    return node.set_text(text_constant(node.builder, node.text("value_string", ""), {}, "attribute 'value_string' of " + node.describe(), node.location()));
+  if (node.has_attribute("value_strings")) {
+    const std::vector<std::string> strings = node.text_list("value_strings");
+    return node.set_text(text_constant(node.builder, strings, static_cast<int64_t>(strings.size()),
+                                       "attribute 'value_strings' of " + node.describe(), node.location()));
+  }
+  node.fail("only value, value_int, value_ints, value_float, value_string and value_strings are supported", HEDDLE_STATUS_UNIMPLEMENTED);
 }
 
 void constant_of_shape(Node& node) {

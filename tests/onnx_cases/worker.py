@@ -32,6 +32,21 @@ def share_of_nodes(report, operators):
     return {"kernels": len(kernels), "host": len(calls), "neither": len(operators) - len(kernels) - len(calls)}
 
 
+def as_bytes(value):
+    """Strings as Heddle takes them: UTF-8 with zeros behind it, along one more dimension."""
+    coded = [str(one).encode() for one in value.reshape(-1)]
+    width = max(map(len, coded), default=0)
+    return np.frombuffer(b"".join(one.ljust(width, b"\0") for one in coded), np.uint8).reshape(*value.shape, width)
+
+
+def as_strings(value):
+    """The reverse."""
+    if value.ndim == 0 or value.dtype != np.uint8:
+        return value
+    texts = [bytes(one).rstrip(b"\0").decode() for one in value.reshape(int(np.prod(value.shape[:-1])), value.shape[-1])]
+    return np.array(texts, object).reshape(value.shape[:-1])
+
+
 class Worker:
     def __init__(self, settings):
         self.settings = settings
@@ -52,11 +67,15 @@ class Worker:
         function = self.runtime.open(module).instance(self.settings["device"]).function()
         if function.argument_count != len(case["inputs"]):
             raise NotPossible(f"the function has {function.argument_count} arguments, and the case {len(case['inputs'])}")
-        for value in case["inputs"]:
+        inputs = [as_bytes(value) if isinstance(value, np.ndarray) and value.dtype == object else value for value in case["inputs"]]
+        for value in inputs:
             if not isinstance(value, np.ndarray) or value.dtype not in heddle_ctypes.TYPES:
                 raise NotPossible(f"no argument can be {'of type ' + value.dtype.name if isinstance(value, np.ndarray) else type(value).__name__}")
-        call, results = function.prepare(*case["inputs"])
-        return [result.numpy() for result in results]
+        call, results = function.prepare(*inputs)
+        made = [result.numpy() for result in results]
+        if len(made) != len(case["outputs"]):
+            return made
+        return [as_strings(one) if getattr(wanted, "dtype", None) == object else one for one, wanted in zip(made, case["outputs"])]
 
     def answer(self, name, folder, module):
         """{verdict, reasons, message, nodes}"""
