@@ -141,7 +141,7 @@ class Node {
   const std::string& output(int index) const { return proto_.output(index); }
 
   const Operand& operand(int index) const;
-  mlir::Value input(int index);                             // as a tensor
+  mlir::Value input(int index);  // as a tensor
   bool is_text(int index) const;
   mlir::Value text(int index) const;                        // strings, as onnx_text.h has them
   std::vector<mlir::AffineExpr> elements(int index) const;  // of a shape-like input

@@ -464,7 +464,8 @@ void constant(Node& node) {
     return;
   }
   if (node.has_attribute("value_string"))
-    return node.set_text(text_constant(node.builder, node.text("value_string", ""), {}, "attribute 'value_string' of " + node.describe(), node.location()));
+    return node.set_text(
+        text_constant(node.builder, node.text("value_string", ""), {}, "attribute 'value_string' of " + node.describe(), node.location()));
   if (node.has_attribute("value_strings")) {
     const std::vector<std::string> strings = node.text_list("value_strings");
     return node.set_text(text_constant(node.builder, strings, static_cast<int64_t>(strings.size()),

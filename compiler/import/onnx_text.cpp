@@ -78,8 +78,8 @@ Value lengths_of(Node& node, Value text) {
   const Arithmetic a(node);
   Value bytes = as_i64(node, text);
   Value ends = a.add(a.iota(Node::extents_of(text), rank_of(text), node.builder.getI64Type()), a.number(bytes, 1));
-  Value longest = a.reduce(tx::ReduceKind::max, a.select(a.compare(tx::CompareKind::ne, bytes, a.number(bytes, 0)), ends, a.number(bytes, 0)),
-                           {rank_of(text)});
+  Value longest = a.reduce(tx::ReduceKind::max,
+                           a.select(a.compare(tx::CompareKind::ne, bytes, a.number(bytes, 0)), ends, a.number(bytes, 0)), {rank_of(text)});
   return a.max(longest, a.number(longest, 0));  // of no bytes
 }
 
@@ -174,7 +174,8 @@ Value in_case(Node& node, Value text, bool upper) {
   Value before = part_of(node, padded(node, bytes, {}, one(node)), 0, width_of(text));
   Value behind = part_of(node, padded(node, bytes, one(node)), 1, width_of(text));
   auto between = [&](Value value, int first, int last) {
-    return a.both(a.compare(tx::CompareKind::ge, value, a.number(value, first)), a.compare(tx::CompareKind::le, value, a.number(value, last)));
+    return a.both(a.compare(tx::CompareKind::ge, value, a.number(value, first)),
+                  a.compare(tx::CompareKind::le, value, a.number(value, last)));
   };
   constexpr int lead = 0xC0, trail = 0x80, last_lead = 0xDF;
   Value table = case_table(node, upper);
@@ -209,9 +210,11 @@ Value is_no_word(Node& node, Value text, Value words) {
 void string_normalizer(Node& node) {
   Value text = node.text(0);
   const int64_t rank = rank_of(text);
-  if (rank != 1 && !(rank == 2 && node.are_equal(strings_of(text)[0], one(node)))) node.refuse_inputs("the input is neither [C] nor [1, C]");
+  if (rank != 1 && !(rank == 2 && node.are_equal(strings_of(text)[0], one(node))))
+    node.refuse_inputs("the input is neither [C] nor [1, C]");
   const std::string action = node.text("case_change_action", "NONE");
-  if (action != "NONE" && action != "LOWER" && action != "UPPER") node.fail("case_change_action '" + action + "' is not NONE, LOWER or UPPER");
+  if (action != "NONE" && action != "LOWER" && action != "UPPER")
+    node.fail("case_change_action '" + action + "' is not NONE, LOWER or UPPER");
   const bool upper = action == "UPPER";
   Extents vector = {strings_of(text).back(), width_of(text)};
   text = node.reshape(text, vector);
@@ -222,8 +225,8 @@ void string_normalizer(Node& node) {
     const bool is_sensitive = node.integer("is_case_sensitive", 0) != 0;
     stop = padded(node, stop, one(node));  // so that there is a byte to compare
     Value compared = padded(node, text, one(node));
-    Value keep = is_sensitive ? is_no_word(node, compared, stop)
-                              : is_no_word(node, in_case(node, compared, upper), in_case(node, stop, upper));
+    Value keep =
+        is_sensitive ? is_no_word(node, compared, stop) : is_no_word(node, in_case(node, compared, upper), in_case(node, stop, upper));
     // An empty string is left if no other one is.
     const Arithmetic a(node);
     Value number = a.reduce(tx::ReduceKind::sum, keep, {0});
@@ -271,10 +274,12 @@ void string_split(Node& node) {
   // Of part s: it begins at the largest `begin` with number s, and ends at the largest `end` with number s, or with the string where that is 0.
   Value begin, begin_number, end, end_number;
   if (delimiter.empty()) {
-    Value is_space = a.max(is(tx::CompareKind::eq, bytes, ' '), a.mul(is(tx::CompareKind::ge, bytes, '\t'), is(tx::CompareKind::le, bytes, '\r')));
+    Value is_space =
+        a.max(is(tx::CompareKind::eq, bytes, ' '), a.mul(is(tx::CompareKind::ge, bytes, '\t'), is(tx::CompareKind::le, bytes, '\r')));
     is_space = a.max(is_space, a.mul(is(tx::CompareKind::ge, bytes, 0x1c), is(tx::CompareKind::le, bytes, 0x1f)));
     Value is_word = a.mul(is(tx::CompareKind::ne, bytes, 0), a.sub(a.number(is_space, 1), is_space));
-    Value before = part_of(node, padded(node, is_word, {}, one(node)), 0, width), behind = part_of(node, padded(node, is_word, one(node)), 1, width);
+    Value before = part_of(node, padded(node, is_word, {}, one(node)), 0, width),
+          behind = part_of(node, padded(node, is_word, one(node)), 1, width);
     Value starts = a.mul(is_word, a.sub(a.number(before, 1), before)), stops = a.mul(is_word, a.sub(a.number(behind, 1), behind));
     Value word = counted_up(starts);
     parts = in_every(starts, tx::ReduceKind::sum);
@@ -352,7 +357,8 @@ Value text_constant(OpBuilder& builder, ArrayRef<std::string> strings, ArrayRef<
          HEDDLE_STATUS_UNIMPLEMENTED);
   }
   std::vector<uint8_t> bytes(strings.size() * width);
-  for (size_t i = 0; i < strings.size(); ++i) std::copy(strings[i].begin(), strings[i].end(), bytes.begin() + static_cast<ptrdiff_t>(i * width));
+  for (size_t i = 0; i < strings.size(); ++i)
+    std::copy(strings[i].begin(), strings[i].end(), bytes.begin() + static_cast<ptrdiff_t>(i * width));
   SmallVector<int64_t> shape(dims);
   shape.push_back(static_cast<int64_t>(width));
   auto type = RankedTensorType::get(shape, text_element(builder.getContext()));
@@ -366,9 +372,9 @@ Value text_constant(OpBuilder& builder, const onnx::TensorProto& tensor, const s
     if (count < 0) break;
   }
   if (count != tensor.string_data_size()) {
-    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT,
-                  "onnx: importing " + who + " failed: it has " + std::to_string(tensor.string_data_size()) + " strings, and its shape says " +
-                      (count < 0 ? "another number" : std::to_string(count))};
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: it has " +
+                                                      std::to_string(tensor.string_data_size()) + " strings, and its shape says " +
+                                                      (count < 0 ? "another number" : std::to_string(count))};
   }
   const std::vector<std::string> strings(tensor.string_data().begin(), tensor.string_data().end());
   const SmallVector<int64_t> dims(tensor.dims().begin(), tensor.dims().end());

@@ -10,8 +10,8 @@ namespace heddle::import {
 // The element type of text.
 mlir::Type text_element(mlir::MLIRContext* context);
 // The strings of a list, or of a stored tensor, as a constant. `who` names them in errors.
-mlir::Value text_constant(mlir::OpBuilder& builder, llvm::ArrayRef<std::string> strings, llvm::ArrayRef<int64_t> dims, const std::string& who,
-                          mlir::Location location);
+mlir::Value text_constant(mlir::OpBuilder& builder, llvm::ArrayRef<std::string> strings, llvm::ArrayRef<int64_t> dims,
+                          const std::string& who, mlir::Location location);
 mlir::Value text_constant(mlir::OpBuilder& builder, const onnx::TensorProto& tensor, const std::string& who, mlir::Location location);
 
 }  // namespace heddle::import

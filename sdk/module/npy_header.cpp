@@ -57,7 +57,7 @@ class NpyHeaderParser {
     space();
     if (position_ != text_.size()) return at("there is text after the dictionary");
     if (!has_descr || !has_order || !has_shape) return std::string("header: descr, fortran_order or shape is missing") + kSaveNpyAgain;
-    return {};
+    return string_bytes_ < 0 ? Wrong() : extent(shape, string_bytes_);
   }
 
  private:
@@ -92,23 +92,30 @@ class NpyHeaderParser {
       return "header: descr is not a string, as in structured arrays, which are not supported; save each field as an array";
     shape.element_type = npy_type_from_code(code);
     if (shape.element_type != HEDDLE_TYPE_UNDEFINED) return {};
+    if (code.starts_with("|S")) {  // strings of so many bytes, with zeros behind them
+      const auto [end, error] = std::from_chars(code.data() + 2, code.data() + code.size(), string_bytes_);
+      if (error == std::errc() && end == code.data() + code.size() && string_bytes_ >= 0) {
+        shape.element_type = HEDDLE_TYPE_U8;
+        return {};
+      }
+    }
     const std::string shown = "'" + one_line(code.substr(0, 40)) + "'";
     if (!code.empty() && code[0] == '>')
       return "header: type " + shown + " is big-endian; save it as little-endian, such as with array.astype(array.dtype.newbyteorder('<'))";
+    if (code.size() > 1 && code[1] == 'U')
+      return "header: type " + shown + " is not supported; save strings as UTF-8, such as with numpy.char.encode(array, 'utf-8')";
     return "header: type " + shown + " is not supported; convert it, such as with array.astype('float32')";
   }
   Wrong dims(NpyHeader& shape) {
     if (!take('(')) return at("shape is not a tuple");
     while (!take(')')) {
       space();
-      int64_t extent = 0;
+      int64_t number = 0;
       const char* begin = text_.data() + position_;
-      const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), extent);
-      if (error != std::errc() || extent < 0) return at("expected an extent");
+      const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), number);
+      if (error != std::errc() || number < 0) return at("expected an extent");
       position_ += static_cast<size_t>(end - begin);
-      if (shape.dims.size() == HEDDLE_MAX_RANK)
-        return "header: it has more than " + std::to_string(HEDDLE_MAX_RANK) + " dimensions; reshape the array";
-      shape.dims.push_back(extent);
+      if (Wrong wrong = extent(shape, number); !wrong.empty()) return wrong;
       if (!take(',')) {
         if (!take(')')) return at("expected ',' or ')'");
         break;
@@ -117,8 +124,16 @@ class NpyHeaderParser {
     return {};
   }
 
+  static Wrong extent(NpyHeader& shape, int64_t number) {
+    if (shape.dims.size() == HEDDLE_MAX_RANK)
+      return "header: it has more than " + std::to_string(HEDDLE_MAX_RANK) + " dimensions; reshape the array";
+    shape.dims.push_back(number);
+    return {};
+  }
+
   std::string_view text_;
   size_t position_ = 0;
+  int64_t string_bytes_ = -1;
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ std::string npy_header(heddle_element_type_t type, std::span<const int64_t> dims
 constexpr size_t kMaxNpyHeaderBytes = 10'000;
 constexpr size_t kNpyHeadBytes = 12 + kMaxNpyHeaderBytes;  // including the fields before it
 
-// The content of a header: type and shape, and where the data starts.
+// The content of a header: type and shape, and where the data starts. Strings of dtype 'S' are bytes (u8) with one more dimension.
 struct NpyHeader {
   heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;
   std::vector<int64_t> dims;

@@ -45,6 +45,16 @@ class NpzInputs(HeddleTestCase):
         self.fail_with(3, *call, "--expect", f"@{bad}:y")
         self.assertIn("there is no result 'z'", self.fail_with(2, *call, "--expect", f"@{bad}").stderr)
 
+    def test_strings_are_bytes(self):
+        value = [helper.make_tensor_value_info(name, kind, [2]) for name, kind in (("a", TensorProto.STRING), ("b", TensorProto.STRING), ("y", TensorProto.BOOL))]
+        graph = helper.make_graph([helper.make_node("Equal", ["a", "b"], ["y"])], "g", value[:2], value[2:])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), self.folder / "equal.onnx")
+        self.module = self.compile(self.folder / "equal.onnx")
+        np.savez(self.data, a=np.array(["é".encode(), b"long"]), b=np.array(["é".encode(), b"c"]))
+        self.succeed(*self.run_with(f"@{self.data}"), "--expect", "bool[2]=true,false")
+        np.savez(self.data, a=np.array(["x", "y"]), b=np.array([b"x", b"y"]))
+        self.assertIn("numpy.char.encode", self.fail_with(1, *self.run_with(f"@{self.data}")).stderr)
+
     def test_an_array_that_is_missing_names_those_that_are_there(self):
         np.savez(self.data, image=A, mask=B)
         result = self.fail_with(1, *self.run_with(f"a=@{self.data}:imgae", f"b=@{self.data}:mask"))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import _records
-    from ._arrays import empty
+    from ._arrays import empty, strings
     from ._compile import compile, merge_adapter
     from ._records import Device, DeviceMemory
     from ._types import TensorType
@@ -39,7 +39,7 @@ __all__ = [
     "Device", "DeviceLostError", "DeviceMemory", "Error", "FailedPreconditionError", "Function", "InternalError", "InvalidArgumentError", "MissingFileError", "Module",
     "NotFoundError", "OutOfRangeError", "PermissionDeniedError", "ResourceExhaustedError", "Runtime", "State", "Tensor", "TensorType",
     "UnauthenticatedError", "UnavailableError", "UnimplementedError", "UnknownError", "compile", "devices", "empty", "merge_adapter", "open",
-    "plugins", "tensor",
+    "plugins", "strings", "tensor",
 ]
 
 __version__ = "0.1.0"
@@ -60,7 +60,7 @@ def plugins() -> list[dict[str, Any]]:
     return shared_runtime().plugins()
 
 
-_LATER = {"compile": "_compile", "merge_adapter": "_compile", "empty": "_arrays", "Device": "_records", "DeviceMemory": "_records", "TensorType": "_types"}  # these import more than a program needs that only runs models
+_LATER = {"compile": "_compile", "merge_adapter": "_compile", "empty": "_arrays", "strings": "_arrays", "Device": "_records", "DeviceMemory": "_records", "TensorType": "_types"}  # these import more than a program needs that only runs models
 
 
 def __getattr__(name: str) -> Any:

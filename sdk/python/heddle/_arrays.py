@@ -29,11 +29,45 @@ _ALIGNMENT = 64
 
 
 def bits_of(array: Any) -> tuple[Any, str] | None:
-    """The bits of an array of ml_dtypes and the name of its type; None for any other object. heddle._core calls it."""
+    """The bits of an array of ml_dtypes or of strings, and the name of their type; None for any other object. heddle._core calls it."""
+    if getattr(getattr(array, "dtype", None), "kind", "") in ("S", "U", "O"):
+        text = _bytes_of(array)
+        return None if text is None else (text, "uint8")
     name = getattr(getattr(array, "dtype", None), "name", None)
     if name not in _BITS or "numpy" not in sys.modules or not isinstance(array, sys.modules["numpy"].ndarray):
         return None
     return array.view(_BITS[name]), name
+
+
+def _bytes_of(array: Any) -> Any:
+    """Strings as calls take them: UTF-8 with zeros behind it, along one more dimension. None if the array has anything else."""
+    import numpy
+
+    if array.dtype.kind == "O":
+        if not all(isinstance(one, str) for one in array.flat):
+            return None
+        array = numpy.array([one.encode() for one in array.flat] or [b""], "S")[:array.size].reshape(array.shape)
+    elif array.dtype.kind == "U":
+        array = numpy.char.encode(array, "utf-8")
+    text = numpy.frombuffer(numpy.ascontiguousarray(array), "uint8").reshape(*array.shape, array.dtype.itemsize)
+    text.flags.writeable = False  # it may be a copy
+    return text
+
+
+def strings(tensor: Any) -> numpy.ndarray[Any, Any]:
+    """The strings that a model returned, as an array of NumPy's type of text; `tensor` has their bytes along its last dimension."""
+    import numpy
+
+    array = numpy.ascontiguousarray(tensor)
+    if array.dtype != numpy.uint8 or array.ndim == 0:
+        raise make("TYPE", f"heddle: making strings of a tensor failed: they are uint8 with at least one dimension, got {array.dtype} of rank {array.ndim}")
+    width = array.shape[-1]
+    if array.size == 0:
+        return numpy.zeros(array.shape[:-1], "U1")
+    try:
+        return numpy.char.decode(array.view(f"S{width}").reshape(array.shape[:-1]), "utf-8")
+    except UnicodeDecodeError as wrong:
+        raise make("INVALID_ARGUMENT", f"heddle: making strings of a tensor failed: its bytes are not UTF-8: {wrong}") from None
 
 
 def dtype_of(name: str) -> Any:

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tensors of strings: operators, compared with Python's own strings, and NumPy's types of strings as arguments."""
+import unittest
+
+import heddle
+import models
+import numpy as np
+from onnx import TensorProto, helper
+
+STRING, BOOL, INT64 = TensorProto.STRING, TensorProto.BOOL, TensorProto.INT64
+LETTERS = list("abcXYZ ,-äÖßéÉжЖωΩ漢🙂")
+
+
+def texts(seed, shape, longest=9):
+    random = np.random.default_rng(seed)
+    made = ["".join(random.choice(LETTERS, random.integers(0, longest + 1))) for _ in range(int(np.prod(shape)))]
+    return np.array(made, object).reshape(shape)
+
+
+def module_of(nodes, inputs, outputs, initializers=(), opset=20):
+    graph = helper.make_graph(nodes, "model", [models.value(*one) for one in inputs], [models.value(*one) for one in outputs], initializers)
+    model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", opset)])
+    return heddle.open(heddle.compile(model, models.FOLDER / "strings.heddle"))
+
+
+class Strings(unittest.TestCase):
+    def same(self, got, wanted):
+        got = heddle.strings(got)
+        self.assertEqual((got.shape, got.tolist()), (wanted.shape, wanted.astype("U").tolist()))
+
+    def test_joined_and_compared(self):
+        words = helper.make_tensor("words", STRING, [3], ["äa".encode(), b"", b"a longer one than the others"])
+        nodes = [helper.make_node("StringConcat", ["x", "y"], ["xy"]), helper.make_node("StringConcat", ["xy", "words"], ["joined"]),
+                 helper.make_node("Equal", ["x", "y"], ["same"]), helper.make_node("Equal", ["x", "words"], ["known"]),
+                 helper.make_node("Concat", ["x", "x", "y"], ["all"], axis=-2)]
+        module = module_of(nodes, [("x", ["n", 3], STRING), ("y", ["n", 3], STRING)],
+                           [("joined", ["n", 3], STRING), ("same", ["n", 3], BOOL), ("known", ["n", 3], BOOL), ("all", ["m", 3], STRING)], [words])
+        constant = np.array(["äa", "", "a longer one than the others"], object)
+        for n in (1, 5, 0):
+            x, y = texts(n, (n, 3), 2), texts(n + 1, (n, 3), 7)
+            if n == 5:
+                y[1], x[2], x[3, 2] = x[1], constant, "a longer one than the other"
+            joined, same, known, both = module(x, y)
+            self.same(joined, x + y + constant)
+            np.testing.assert_array_equal(same, x == y)
+            np.testing.assert_array_equal(known, x == constant)
+            self.same(both, np.concatenate([x, x, y]))
+
+    def test_a_string_beside_many(self):
+        module = module_of([helper.make_node("StringConcat", ["x", "y"], ["z"])], [("x", ["n", 1], STRING), ("y", [], STRING)], [("z", ["n", 1], STRING)])
+        x = texts(3, (4, 1))
+        self.same(module(x, np.array("é", "U1")), x + "é")
+
+    def test_case_and_stop_words(self):
+        x = np.array(["Äpfel", "the", "THE", "ΩMEGA", "", "ßtraße", "журнал", "漢字", "thé", "Thee"], object)
+        for action, change in (("NONE", str), ("LOWER", str.lower), ("UPPER", lambda text: text.upper().replace("SS", "ß"))):
+            for sensitive in (0, 1):
+                node = helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action=action, is_case_sensitive=sensitive,
+                                        stopwords=["The", "thé", "ΩMEGA"][: 3 - sensitive])
+                with module_of([node], [("x", ["n"], STRING)], [("y", ["m"], STRING)]) as module, self.subTest(action=action, sensitive=sensitive):
+                    stop = {"thé"} if sensitive else {"the", "thé", "ωmega"}
+                    kept = [change(one) for one in x if (one if sensitive else one.lower()) not in stop]
+                    self.same(module(x), np.array(kept, object))
+                    self.same(module(np.array(["thé"] * 3, object)), np.array([""], object))
+
+    def test_parts(self):
+        forms = [(dict(delimiter=","), ","), (dict(delimiter=", "), ", "), (dict(delimiter="-é"), "-é"), ({}, None), (dict(delimiter=""), None)]
+        for seed, (attributes, delimiter) in enumerate(forms):
+            for most in (None, 0, 1, 2):
+                limit = {} if most is None else {"maxsplit": most}
+                node = helper.make_node("StringSplit", ["x"], ["y", "z"], **attributes, **limit)
+                with module_of([node], [("x", ["n", 2], STRING)], [("y", ["n", 2, "m"], STRING), ("z", ["n", 2], INT64)]) as module:
+                    x = texts(seed, (12, 2), 12)
+                    x[0] = [f" a{delimiter}b{delimiter}{delimiter}  c ", delimiter or "  "]
+                    parts = [[text.split(delimiter, -1 if most is None else most) for text in row] for row in x]
+                    longest = max(len(part) for row in parts for part in row)
+                    got, counts = module(x)
+                    with self.subTest(delimiter=delimiter, most=most):
+                        self.same(got, np.array([[part + [""] * (longest - len(part)) for part in row] for row in parts], object))
+                        np.testing.assert_array_equal(counts, [[len(part) for part in row] for row in parts])
+                    self.assertEqual(module(np.zeros((0, 2), object))[0].shape[:2], (0, 2))
+
+    def test_arrays_of_every_type(self):
+        module = module_of([helper.make_node("Equal", ["x", "y"], ["z"])], [("x", [2], STRING), ("y", [2], STRING)], [("z", [2], BOOL)])
+        coded = np.array(["äb".encode(), b"c"])
+        for x in (np.array(["äb", "c"]), np.array(["äb", "c"], object), coded, coded.view(np.uint8).reshape(2, 3)):
+            np.testing.assert_array_equal(module(x, np.array(["äb", "d"])), [True, False])
+        with self.assertRaisesRegex(heddle.Error, "'x'"):
+            module(np.array(["a", 5], object), coded)
+        with self.assertRaisesRegex(heddle.Error, "got float32"):
+            heddle.strings(np.zeros(3, np.float32))
+        with self.assertRaisesRegex(heddle.Error, "not UTF-8"):
+            heddle.strings(np.full((1, 2), 0xFF, np.uint8))
+
+    def test_what_is_refused(self):
+        def said(*words, nodes, **options):
+            with self.assertRaises(heddle.Error) as caught:
+                module_of(nodes, [("x", [2], STRING)], [("y", [2], STRING)], **options)
+            for word in words:
+                self.assertIn(word, str(caught.exception))
+
+        said("StringSplit", "'aa'", "overlap", nodes=[helper.make_node("StringSplit", ["x"], ["y", "z"], delimiter="aa")])
+        said("element type STRING", "TopK", nodes=[helper.make_node("TopK", ["x", "k"], ["y", "i"])], initializers=[helper.make_tensor("k", INT64, [1], [1])])
+        said("'w'", "not UTF-8", nodes=[helper.make_node("StringConcat", ["x", "w"], ["y"])], initializers=[helper.make_tensor("w", STRING, [1], [b"\xff"])])
+        words = helper.make_tensor("w", STRING, [1], [b"a"])
+        words.dims[0] = 3
+        said("'w'", "1 strings", "says 3", nodes=[helper.make_node("StringConcat", ["x", "w"], ["y"])], initializers=[words])
+        said("case_change_action 'BOTH'", nodes=[helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="BOTH")])
+
+
+if __name__ == "__main__":
+    unittest.main()
