@@ -311,7 +311,7 @@ def unsupported_everywhere():
         node("Cast", ["f"], ["g"], name="behind_what_is_not_known", to=TensorProto.FLOAT8E5M2),
         node("Cast", ["x"], ["h"], name="cast", to=TensorProto.FLOAT8E5M2),
         node("Relu", ["h"], ["j"], name="of_the_type"),
-        node("Identity", ["t"], ["k"], name="text"),
+        node("Relu", ["t"], ["k"], name="text"),
         node("Frobnicated", ["x"], ["count"], name="late"),
         node("Reshape", ["x", "count"], ["y"], name="by_what_is_assumed"),
     ]
