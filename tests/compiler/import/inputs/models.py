@@ -540,7 +540,7 @@ MODELS = {
     "squeeze_input": lambda: unary("Squeeze", shape=(1, 3, 1), result=(1, 3), initializers=[constant("a", [2], np.int64)], more=["a"]),
     "mixed_types": lambda: typed("Add", TensorProto.FLOAT, TensorProto.INT32),
     "mixed_matmul": lambda: typed("MatMul", TensorProto.FLOAT, TensorProto.DOUBLE),
-    "text_type": lambda: typed("Identity", TensorProto.STRING),
+    "text_type": lambda: typed("Relu", TensorProto.STRING),
     "float8_initializer": lambda: unary("Add", initializers=[eight_bits(TensorProto.FLOAT8E4M3FN)], more=["w"]),
     "float8_unused": lambda: unary("Relu", initializers=[eight_bits(TensorProto.FLOAT8E4M3FN)]),
     "quantize": lambda: quantize(0.5, constant("zero", 7, np.int8)),
