@@ -14,7 +14,8 @@ namespace heddle::import {
 struct Parts {
   // Adds the nodes of such a graph at the builder's place. Its inputs, and what it takes from outside, are among the graph's operands.
   std::function<void(const onnx::GraphProto& part)> translate;
-  int count = 0;  // of branches and loops so far, for the names of functions
+  int count = 0;     // of branches and loops so far, for the names of functions
+  int expanded = 0;  // nodes that became several ones, for the names of these
 };
 
 // Whether the operator has such graphs.

@@ -139,6 +139,7 @@ class Node {
   bool has_input(int index) const { return index < proto_.input_size() && !proto_.input(index).empty(); }
   bool wants_output(int index) const { return index < proto_.output_size() && !proto_.output(index).empty(); }
   const std::string& output(int index) const { return proto_.output(index); }
+  const std::string& input_name(int index) const { return proto_.input(index); }
 
   const Operand& operand(int index) const;
   mlir::Value input(int index);  // as a tensor

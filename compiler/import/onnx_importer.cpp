@@ -11,9 +11,11 @@
 #include "compiler/import/onnx_fold.h"
 #include "compiler/import/onnx_functions.h"
 #include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_microsoft.h"
 #include "compiler/import/onnx_text.h"
 #include "compiler/import/onnx_unsupported.h"
 #include "compiler/ir/control.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/SaveAndRestore.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -169,6 +171,13 @@ class DeclaredOperators {
     for (const auto& value : file.model.graph().output()) types_.try_emplace(value.name(), &value.type());
   }
 
+  // Whether a plugin declares the operator, which is of a foreign domain.
+  bool declares(const onnx::NodeProto& node) const {
+    std::string known;
+    if (options_.operators) options_.operators->find(node.domain(), node.op_type(), file_.version_for(node), &known);
+    return !known.empty();
+  }
+
   // A node of a foreign domain.
   void translate(Node& node, const onnx::NodeProto& proto) const {
     const int64_t opset = file_.version_for(proto);
@@ -181,7 +190,7 @@ class DeclaredOperators {
   }
 
   bool is_known(const onnx::NodeProto& node) const {
-    if (is_control(node)) return true;
+    if (is_control(node) || is_microsoft(node)) return true;
     if (is_own(node)) return translation(node.op_type()) != nullptr;
     std::string versions;
     if (options_.operators) options_.operators->find(node.domain(), node.op_type(), 1, &versions);
@@ -235,6 +244,23 @@ class DeclaredOperators {
 };
 
 void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string& name, const DeclaredOperators& declared,
+                    Placements* placements, Parts& parts);
+
+// A node of com.microsoft, as nodes of the default domain.
+void expand(Graph& graph, Node& node, const std::string& name, const DeclaredOperators& declared, Placements* placements, Parts& parts) {
+  static const Opsets opsets = {{"", microsoft_opset}};
+  google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
+  int count = 0;
+  NodeWriter writer(nodes, count, name + "#" + std::to_string(parts.expanded++) + "/");
+  expand_microsoft(node, writer);
+  for (const onnx::NodeProto& one : nodes) {
+    graph.file->opsets_of_nodes[&one] = &opsets;
+    auto forget = llvm::make_scope_exit([&] { graph.file->opsets_of_nodes.erase(&one); });
+    translate_node(graph, one, name, declared, placements, parts);
+  }
+}
+
+void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string& name, const DeclaredOperators& declared,
                     Placements* placements, Parts& parts) {
   Block* block = graph.builder.getBlock();
   // The report names the node and its operator.
@@ -252,6 +278,8 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
     if (reads_text || !fold_numbers(translated)) translate(translated);
   } else if (is_control(node)) {
     import_control(translated, node, parts);
+  } else if (is_microsoft(node) && !declared.declares(node)) {
+    expand(graph, translated, name, declared, placements, parts);
   } else {
     declared.translate(translated, node);
   }
@@ -519,6 +547,7 @@ std::vector<std::string> supported_operators() {
   }
   names.insert(names.end(), {"FlexAttention", "GRU", "If", "LSTM", "Loop", "RNN", "Scan"});
   llvm::append_range(names, operators_with_bodies());
+  llvm::append_range(names, microsoft_operators());
   llvm::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
