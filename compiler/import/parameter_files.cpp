@@ -12,6 +12,7 @@
 #include "sdk/module/element_types.h"
 #include "sdk/module/file_view.h"
 #include "sdk/module/nearest.h"
+#include "sdk/module/onnx_initializers.h"
 #include "sdk/module/parameter_formats.h"
 #include "sdk/module/parameter_source.h"
 #include "sdk/module/utf8.h"
@@ -126,8 +127,11 @@ module::Status ParameterFiles::open(Source& source, const std::string& path, boo
     source.in_shards = std::move(index.value().entries);
     return std::nullopt;
   }
-  auto index = module::read_parameter_index(file.descriptor, size, path, first_bytes);
+  auto index = module::read_parameter_index(file.descriptor, size, path, is_shard ? std::string_view() : first_bytes);
   if (!index) return index.error();
+  for (const module::ExternalFile& external : index.value().external_files()) {
+    if (stat(module::shard_path(path, external.location).c_str(), &facts) == 0) identities_.emplace(facts.st_dev, facts.st_ino);
+  }
   source.files.push_back({path, std::move(index.value())});
   return std::nullopt;
 }
@@ -434,9 +438,18 @@ std::pair<std::string, uint64_t> ParameterFiles::place_of(const std::string& sco
 module::Result<uint64_t> ParameterFiles::hash_of(const std::string& scope, const std::string& name) const {
   const std::vector<Found> found = find_all(name, &scope);
   if (found.empty()) return uint64_t{0};
-  const std::string& path = found.front().file->path;
+  std::string path = found.front().file->path;
   const module::ParameterEntry& entry = *found.front().entry;
-  const OpenFile file{module::open_to_read(path)};
+  OpenFile file{-1};
+  if (entry.file > 0) {
+    const module::ExternalFile& external = found.front().file->index.external_files()[entry.file - 1];
+    module::Result<int> opened = module::open_external(path, external);
+    if (!opened) return opened.error();
+    file.descriptor = opened.value();
+    path = module::shard_path(path, external.location);
+  } else {
+    file.descriptor = module::open_to_read(path);
+  }
   if (file.descriptor < 0) return not_opened(path, HEDDLE_STATUS_UNAVAILABLE, module::why_not_opened(errno));
   const module::FileView view(file.descriptor, entry.offset + entry.length);
   auto read = [&](uint64_t offset, std::span<std::byte> out) -> module::Status {

@@ -12,6 +12,7 @@
 #include "sdk/module/element_types.h"
 #include "sdk/module/file_view.h"
 #include "sdk/module/nearest.h"
+#include "sdk/module/onnx_initializers.h"
 #include "sdk/module/parameter_formats.h"
 #include "sdk/module/safetensors.h"
 
@@ -34,7 +35,11 @@ Status ParameterFiles::open_file(const std::string& path) {
                                   : HEDDLE_STATUS_UNAVAILABLE,
                  "heddle: opening parameter file {} failed: {}", path, module::why_not_opened(code));
   }
-  Result<FileIdentity> identity = identify(file.descriptor, path);
+  return identify_file(file);
+}
+
+Status ParameterFiles::identify_file(File& file) {
+  Result<FileIdentity> identity = identify(file.descriptor, file.path);
   if (!identity.ok()) return identity.take_status();
   file.identity = *identity;
   char first[8];
@@ -51,6 +56,23 @@ Status ParameterFiles::read_index(File& file) {
   return Status();
 }
 
+Status ParameterFiles::open_external_files() {
+  const size_t model = files_.size() - 1;
+  for (size_t i = 0; i < files_[model].index.external_files().size(); ++i) {
+    const module::ExternalFile& external = files_[model].index.external_files()[i];
+    File& file = files_.emplace_back();
+    file.path = module::shard_path(files_[model].path, external.location);
+    module::Result<int> descriptor = module::open_external(files_[model].path, external);
+    if (!descriptor.ok()) {
+      files_.pop_back();
+      return to_status(descriptor.error(), "");
+    }
+    file.descriptor = descriptor.value();
+    HEDDLE_RETURN_IF_ERROR(identify_file(file));
+  }
+  return Status();
+}
+
 Status ParameterFiles::open_shards(Source& source) {
   const std::string path = files_[source.first_file].path;
   module::Result<module::ShardIndex> index =
@@ -58,6 +80,7 @@ Status ParameterFiles::open_shards(Source& source) {
   if (!index.ok()) return to_status(index.error(), "");
   for (const std::string& shard : index.value().shards) {
     HEDDLE_RETURN_IF_ERROR(open_file(module::shard_path(path, shard)));
+    files_.back().first_bytes.clear();  // of no other format
     HEDDLE_RETURN_IF_ERROR(read_index(files_.back()));
   }
   for (const module::ShardIndex::Entry& entry : index.value().entries) {
@@ -77,6 +100,7 @@ Status ParameterFiles::open(const std::vector<Named>& files) {
     Source source{named.scope, named.over, files_.size() - 1, {}};
     const bool in_shards = module::is_shard_index(files_.back().first_bytes);
     HEDDLE_RETURN_IF_ERROR(in_shards ? open_shards(source) : read_index(files_.back()));
+    if (!in_shards) HEDDLE_RETURN_IF_ERROR(open_external_files());
     sources_.push_back(std::move(source));
   }
   return Status();
@@ -85,7 +109,10 @@ Status ParameterFiles::open(const std::vector<Named>& files) {
 std::pair<const ParameterFiles::File*, const module::ParameterEntry*> ParameterFiles::find_in(const Source& source,
                                                                                               std::string_view name) const {
   const File* file = &files_[source.first_file];
-  if (source.in_shards.empty()) return {file, file->index.find(name)};
+  if (source.in_shards.empty()) {
+    const module::ParameterEntry* entry = file->index.find(name);
+    return {entry ? file + entry->file : file, entry};
+  }
   auto shard = std::lower_bound(source.in_shards.begin(), source.in_shards.end(), name,
                                 [](const module::ShardIndex::Entry& entry, std::string_view key) { return entry.name < key; });
   if (shard == source.in_shards.end() || shard->name != name) return {file, nullptr};

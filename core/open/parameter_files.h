@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Locates each parameter of a module: in the module's own file, in a parameter file, or in shards of safetensors, according to its scope. Opens files
+// Locates each parameter of a module: in the module's own file, in a parameter file and its external data, or in shards of safetensors, according to its scope. Opens files
 // and reads their indexes; reads no data. Used by core/submit when an instance is created.
 #ifndef HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
 #define HEDDLE_CORE_OPEN_PARAMETER_FILES_H_
@@ -68,7 +68,7 @@ class ParameterFiles {
     std::string first_bytes;  // at most 8
     module::ParameterIndex index;
   };
-  // The source named for a scope: a file, or an index of shards, followed by its shards in files_.
+  // The source named for a scope: a file and those of its external data, or an index of shards and these. They follow it in files_.
   struct Source {
     std::string scope;
     bool over = false;
@@ -78,7 +78,11 @@ class ParameterFiles {
   };
   // Appends a file to files_, without its index.
   Status open_file(const std::string& path);
+  // Fills in what the descriptor tells.
+  static Status identify_file(File& file);
   Status read_index(File& file);
+  // Appends the files of the external data of the last one.
+  Status open_external_files();
   Status open_shards(Source& source);
   // The place of a tensor that is stored in blocks.
   static Result<ParameterExtent> blocks_of(const File& file, const module::ParameterEntry& entry,

@@ -3,11 +3,13 @@
 #include "sdk/module/parameter_formats.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "sdk/module/gguf.h"
 #include "sdk/module/irpa.h"
 #include "sdk/module/npy_header.h"
 #include "sdk/module/npz.h"
+#include "sdk/module/onnx_initializers.h"
 #include "sdk/module/safetensors.h"
 
 namespace heddle::module {
@@ -17,12 +19,11 @@ ParameterFormat parameter_format(std::string_view first_bytes) {
   if (first_bytes.starts_with(kGgufMagic)) return ParameterFormat::kGguf;
   if (first_bytes.starts_with(kIrpaMagic)) return ParameterFormat::kIrpa;
   if (is_zip(first_bytes)) return ParameterFormat::kNpz;
-  return first_bytes.starts_with(kNpyMagic) ? ParameterFormat::kNpy : ParameterFormat::kSafetensors;
-}
-
-bool is_onnx(std::string_view first) {
-  // Protocol buffers: field 1 is the version of ONNX's IR, followed by a field with a length or a number.
-  return first.size() >= 3 && first[0] == 8 && first[1] > 0 && first[1] < 64 && (first[2] & 7) % 2 == 0 && first[2] > 8 && first[2] < 0x78;
+  if (first_bytes.starts_with(kNpyMagic)) return ParameterFormat::kNpy;
+  // As the size of a safetensors header, most models' first bytes are above the limit.
+  uint64_t size = UINT64_MAX;
+  if (first_bytes.size() >= sizeof(size)) std::memcpy(&size, first_bytes.data(), sizeof(size));
+  return size > kMaxSafetensorsHeaderBytes && is_onnx(first_bytes) ? ParameterFormat::kOnnx : ParameterFormat::kSafetensors;
 }
 
 std::string_view other_format(std::string_view first) {
@@ -30,14 +31,13 @@ std::string_view other_format(std::string_view first) {
   if (first.size() >= 2 && first[0] == '\x80' && first[1] >= 2 && first[1] <= 5)
     return "a pickle, such as an older .pt file, which may run code: save its tensors as safetensors";
   if (first.starts_with("version ")) return "a text, perhaps a pointer of Git LFS: get the file itself with git lfs pull";
-  if (is_onnx(first)) return "an ONNX model: heddle params convert writes its weights to a file";
   if (first.size() == 8 && std::ranges::all_of(first, [](char c) { return (c >= ' ' && c <= '~') || (c >= '\t' && c <= '\r'); }))
     return "a text, or a page that a download returned instead of the file: get the file again";
   return {};
 }
 
 const char* format_name(ParameterFormat format) {
-  constexpr const char* kNames[] = {"safetensors", "GGUF", "npz", "npy", "IRPA"};
+  constexpr const char* kNames[] = {"safetensors", "GGUF", "npz", "npy", "IRPA", "ONNX"};
   return kNames[static_cast<size_t>(format)];
 }
 
@@ -51,6 +51,8 @@ Result<ParameterIndex> read_parameter_index(int descriptor, uint64_t file_bytes,
       return read_npy_index(descriptor, file_bytes, path);
     case ParameterFormat::kIrpa:
       return read_irpa_index(descriptor, file_bytes, path);
+    case ParameterFormat::kOnnx:
+      return read_onnx_index(descriptor, file_bytes, path);
     case ParameterFormat::kSafetensors:
       break;
   }

@@ -10,15 +10,13 @@
 
 namespace heddle::module {
 
-enum class ParameterFormat : uint8_t { kSafetensors, kGguf, kNpz, kNpy, kIrpa };
+enum class ParameterFormat : uint8_t { kSafetensors, kGguf, kNpz, kNpy, kIrpa, kOnnx };
 
 // Determined by the first bytes of a file, of which 8 are enough; safetensors if they are those of no other format.
 ParameterFormat parameter_format(std::string_view first_bytes);
-// Whether it may be an ONNX model.
-bool is_onnx(std::string_view first_bytes);
 // What a file of no such format is, and what to do with it, if its first 8 bytes show it; else empty.
 std::string_view other_format(std::string_view first_bytes);
-// "safetensors", "GGUF", "npz", "npy", "IRPA"
+// "safetensors", "GGUF", "npz", "npy", "IRPA", "ONNX"
 const char* format_name(ParameterFormat format);
 // As the readers of the formats, which it calls.
 Result<ParameterIndex> read_parameter_index(int descriptor, uint64_t file_bytes, const std::string& path, std::string_view first_bytes);

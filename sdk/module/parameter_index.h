@@ -21,7 +21,8 @@ struct ParameterEntry {
   std::string dtype;                                           // as stated in the file, e.g. "F8_E8M0", "Q4_K"
   heddle_element_type_t element_type = HEDDLE_TYPE_UNDEFINED;  // undefined for a dtype without a Heddle type
   std::vector<int64_t> dims;
-  uint64_t offset = 0;               // from the start of the file, bytes
+  uint32_t file = 0;                 // the file itself, or 1 + the number of one of its external files
+  uint64_t offset = 0;               // from the start of that file, bytes
   uint64_t length = 0;               // bytes in the file
   const BlockType* block = nullptr;  // of elements that are stored in blocks; then element_type is undefined
   // Bytes that are repeated up to `length`, instead of data in the file; then `offset` is where they are in the file. Empty: none.
@@ -32,6 +33,13 @@ struct ParameterEntry {
   uint64_t header_bytes = 0;
 };
 
+// A file beside the one that is read, which has the bytes of some of its tensors.
+struct ExternalFile {
+  std::string location;  // relative to the directory of the file that names it; as untrusted as that
+  uint64_t end = 0;      // bytes that it must have at least
+  std::string last;      // the tensor that ends there
+};
+
 // A file's metadata, in its order: names and texts.
 using ParameterMetadata = std::vector<std::pair<std::string, std::string>>;
 
@@ -39,15 +47,25 @@ class ParameterIndex {
  public:
   ParameterIndex() = default;
   // Entries are sorted by name, and no name occurs twice.
-  ParameterIndex(std::vector<ParameterEntry> entries, ParameterMetadata metadata)
-      : entries_(std::move(entries)), metadata_(std::move(metadata)) {}
+  ParameterIndex(std::vector<ParameterEntry> entries, ParameterMetadata metadata, std::vector<ExternalFile> external_files = {},
+                 std::string left_out = {})
+      : entries_(std::move(entries)),
+        metadata_(std::move(metadata)),
+        external_files_(std::move(external_files)),
+        left_out_(std::move(left_out)) {}
   const std::vector<ParameterEntry>& entries() const { return entries_; }
   const ParameterMetadata& metadata() const { return metadata_; }
+  // Not opened yet: see open_external.
+  const std::vector<ExternalFile>& external_files() const { return external_files_; }
+  // A warning about tensors that no entry is for; else empty.
+  const std::string& left_out() const { return left_out_; }
   const ParameterEntry* find(std::string_view name) const;
 
  private:
   std::vector<ParameterEntry> entries_;
   ParameterMetadata metadata_;
+  std::vector<ExternalFile> external_files_;
+  std::string left_out_;
 };
 
 // Sorts by offset, entries at the same one by length.

@@ -126,7 +126,7 @@ Result<SafetensorsIndex> read_safetensors_index(int descriptor, uint64_t file_by
       return Error{HEDDLE_STATUS_INVALID_ARGUMENT, concat("module: reading ", in_quotes(path), " failed: it is ", other)};
     return Error{HEDDLE_STATUS_DATA_LOSS,
                  concat("module: reading the index of ", in_quotes(path), " failed: header of ", header_bytes, " bytes is above ",
-                        kMaxSafetensorsHeaderBytes, "; give a file of a format that is read: safetensors, GGUF, IRPA, .npz or .npy")};
+                        kMaxSafetensorsHeaderBytes, "; give a file of a format that is read: safetensors, GGUF, IRPA, .npz, .npy or ONNX")};
   }
   if (header_bytes > file_bytes - 8)
     return broken_index(path, concat("header of ", header_bytes, " bytes is beyond the file's ", file_bytes));

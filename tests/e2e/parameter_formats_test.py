@@ -257,6 +257,20 @@ def write_irpa(path, entries, next_header=0, count=None):
     path.write_bytes(head + table + names + padding + data)
 
 
+def write_model(path, *tensors):
+    """An ONNX model that only has initializers."""
+    path.write_bytes(helper.make_model(helper.make_graph([], "g", [], [], list(tensors))).SerializeToString())
+
+
+def external(location, offset, length):
+    """The initializer w, f32[3,5], in a file of its own."""
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3, 5], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        if value is not None:
+            tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
 class OtherFormats(HeddleTestCase):
     """One weight in every format that heddle run reads."""
 
@@ -286,8 +300,84 @@ class OtherFormats(HeddleTestCase):
         write_irpa(self.folder / "a.irpa", [("other", b"xyz"), ("w", self.weight.tobytes()), ("one", (b"\1\2", 6))])
         self.succeed("params", "convert", self.folder / "a.npz", "-o", self.folder / "b.irpa")
         (self.folder / "odd.safetensors").write_bytes((self.folder / "a.npz").read_bytes())
-        for name in ("w.npy", "a.npz", "a.gguf", "a.irpa", "b.irpa", "odd.safetensors"):
+        write_model(self.folder / "a.onnx", numpy_helper.from_array(np.ones(3), "other"), numpy_helper.from_array(self.weight, "w"))
+        write_model(self.folder / "b.onnx", helper.make_tensor("w", TensorProto.FLOAT, [3, 5], self.weight.flatten().tolist()))
+        for name in ("w.npy", "a.npz", "a.gguf", "a.irpa", "b.irpa", "odd.safetensors", "a.onnx", "b.onnx"):
             self.assert_runs(self.folder / name)
+
+    def test_external_data_of_onnx(self):
+        (self.folder / "deep").mkdir()
+        model = self.folder / "a.onnx"
+        data = np.concatenate([np.ones(16, F32), self.weight.flatten(), np.ones(1, F32)]).tobytes()
+        for location in ("a.onnx.data", "deep/w.bin"):
+            write_model(model, external(location, 64, 60), numpy_helper.from_array(np.ones(3), "other"))
+            (self.folder / location).write_bytes(data)
+            self.assert_runs(model)
+            for method in ("mmap", "file"):
+                self.succeed(*self.run_with(model), "--param-mode", method)
+                self.assertTrue(np.array_equal(np.load(self.out), self.weight + F32(0.5)), method)
+        write_model(model, external("a.onnx.data", 64, None))  # without its length
+        self.assert_runs(model)
+        base = self.folder / "base.npz"
+        np.savez(base, w=np.zeros((3, 5), F32))
+        self.succeed(*self.run_with(base), "--params-over", model)
+        self.assertTrue(np.array_equal(np.load(self.out), self.weight + F32(0.5)))
+
+    def test_a_module_takes_its_weights_from_the_model(self):
+        model, left = self.folder / "add.onnx", self.folder / "left.heddle"
+        onnx.save(onnx.load(model), model, save_as_external_data=True, location="add.data", size_threshold=0)
+        self.succeed("compile", model, "-o", left, "--params-in", model, "--params-in-hashes")
+        call = ("run", left, "--input", "x=f32[3,5]=0.5", "--params", model, "--output", f"@{self.out}", "--check-hashes")
+        self.succeed(*call)
+        self.assertTrue(np.array_equal(np.load(self.out), np.full((3, 5), F32(0.5))))
+        refused = self.fail_with(1, "compile", model, "-o", self.folder / "add.data", "--params-in", model).stderr
+        self.assertEqual((self.folder / "add.data").read_bytes(), bytes(60), refused)
+        (self.folder / "add.data").write_bytes(self.weight.tobytes())
+        self.assertIn("has the hash", self.fail_with(1, *call).stderr)
+        self.succeed(*call[:-1])
+        self.assertTrue(np.array_equal(np.load(self.out), self.weight + F32(0.5)))
+
+    def test_lists_of_integers_in_onnx(self):
+        """Their bytes in the file are not those of the values."""
+        kinds = {"f16": (TensorProto.FLOAT16, np.float16, [1, -2, 0.5, 65504]), "i8": (TensorProto.INT8, np.int8, [-128, -1, 0, 127]),
+                 "i64": (TensorProto.INT64, np.int64, [-1, 2, 2**40, -2**63]), "u64": (TensorProto.UINT64, np.uint64, [2**64 - 1, 0, 1, 7])}
+        model = self.folder / "c.onnx"
+        for name, (kind, dtype, numbers) in kinds.items():
+            graph = helper.make_graph([helper.make_node("Concat", ["x", "w"], ["y"], axis=0)], "g", [helper.make_tensor_value_info("x", kind, [1])],
+                                      [helper.make_tensor_value_info("y", kind, [5])], [helper.make_tensor("w", kind, [4], numbers)])
+            onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), model)
+            self.succeed("params", "extract", model, "w", "-o", self.folder / "w.npy")
+            self.assertTrue(np.array_equal(np.load(self.folder / "w.npy"), np.array(numbers, dtype)), name)
+            if name in ("f16", "i8"):  # small tensors of the others are stored in the module
+                self.succeed("compile", model, "-o", self.folder / "c.heddle", "--params-in", model)
+                self.succeed("run", self.folder / "c.heddle", "--input", f"x={name}[1]=0", "--params", model, "--output", f"@{self.out}")
+                self.assertTrue(np.array_equal(np.load(self.out)[1:], np.array(numbers, dtype)), name)
+
+    def test_external_data_that_is_refused(self):
+        model = self.folder / "models" / "a.onnx"
+        model.parent.mkdir()
+        secret = self.folder / "secret.bin"
+        secret.write_bytes(bytes(60))
+        (model.parent / "link.bin").symlink_to(secret)
+        (model.parent / "short.bin").write_bytes(bytes(59))
+        os.mkfifo(model.parent / "fifo")
+        cases = {"../secret.bin": "its location is outside the model's directory", str(secret): "its location is outside the model's directory",
+                 "link.bin": "its location is or goes through a link", "gone.bin": "No such file or directory", ".": "it is not a regular file",
+                 "fifo": "it is not a regular file", "short.bin": "tensor 'w' would end at byte 60, and the file has 59"}
+        for location, text in cases.items():
+            write_model(model, external(location, 0, 60))
+            for arguments in (self.run_with(model), ("params", "ls", model)):
+                error = self.fail_with(1, *arguments).stderr
+                self.assertIn(f"opening the external data '{location}' of '{model}' failed: {text}", error)
+                self.assertEqual(len(error.splitlines()), 1, error)
+        write_model(model, external("short.bin", 0, 60))
+        with open(model, "rb") as file:
+            done = heddle(*self.run_with(f"/dev/fd/{file.fileno()}"), pass_fds=[file.fileno()])
+        self.assertIn("a descriptor or memory has none; give the path of the model", done.stderr)
+        write_model(model, numpy_helper.from_array(self.weight, "w"), numpy_helper.from_array(self.weight, "w"))
+        self.assertIn("tensor 'w': the name is a duplicate", self.fail_with(1, *self.run_with(model)).stderr)
+        write_model(model, numpy_helper.from_array(self.weight.T, "w"))
+        self.assertIn("the module expects f32[3,5], the file has f32[5,3]", self.fail_with(1, *self.run_with(model)).stderr)
 
     def test_a_file_is_laid_over_another(self):
         base, over, other = self.folder / "base.npz", self.folder / "over.npz", self.folder / "other.npz"

@@ -10,6 +10,7 @@ import unittest
 import heddle
 import models
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 SIZE = 64
@@ -100,6 +101,19 @@ class Parameters(unittest.TestCase):
             heddle.compile(model, output, params_in="/dev/fd/1000000")
         with self.assertRaisesRegex(TypeError, "scope 'a=b' of params_in has a '='"):
             heddle.compile(model, output, params_in={"a=b": self.path})
+
+    def test_a_model_with_external_data(self):
+        tensors = [numpy_helper.from_array(np.full((SIZE, SIZE), 2, "f4"), "w"), numpy_helper.from_array(np.full(SIZE, 3, "f4"), "b")]
+        path = models.FOLDER / "given.onnx"
+        onnx.save(helper.make_model(helper.make_graph([], "model", [], [], tensors)), path, save_as_external_data=True, location="given.bin", size_threshold=0)
+        self.assertEqual(self.value(path), 2 * SIZE + 3)
+        with open(path, "rb") as file:
+            for given in (file, path.read_bytes()):
+                with self.assertRaisesRegex(heddle.InvalidArgumentError, "external data 'given.bin' of .* failed: it is in the model's directory"):
+                    self.value(given)
+        (models.FOLDER / "given.bin").unlink()
+        with self.assertRaisesRegex(heddle.NotFoundError, "external data 'given.bin' of .*given.onnx' failed: No such file"):
+            self.value(path)
 
     def test_over_and_refit(self):
         x = np.ones((1, SIZE), "f4")

@@ -71,7 +71,7 @@ void CompileFlags::add_to(Flags& flags) {
               "FILE");
   flags.texts("--params-in", params_in,
               "leave the weights that this file has to it: their values are not needed, and heddle run takes them from it with --params; "
-              "safetensors, the index of its shards, GGUF, IRPA, .npz or .npy; may be repeated",
+              "safetensors, the index of its shards, GGUF, IRPA, .npz, .npy or .onnx; may be repeated",
               "[SCOPE=]FILE");
   flags.on(
       "--params-in-values", params_in_values,

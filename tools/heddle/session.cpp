@@ -71,7 +71,8 @@ Assignment split_binding(const std::string& text) {
 }  // namespace
 
 void ModuleFlags::add_parameters(Flags& flags) {
-  flags.texts("--params", params, "file with parameters: safetensors, the index of its shards, GGUF, IRPA, .npz or .npy", "[SCOPE=]FILE");
+  flags.texts("--params", params, "file with parameters: safetensors, the index of its shards, GGUF, IRPA, .npz, .npy or .onnx",
+              "[SCOPE=]FILE");
   flags.texts("--params-over", params_over, "file whose parameters take the place of those of the same name in the files of --params",
               "[SCOPE=]FILE");
 }

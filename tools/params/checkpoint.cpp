@@ -3,20 +3,18 @@
 #include "tools/params/checkpoint.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <map>
 #include <new>
 #include <utility>
 
 #include "sdk/module/element_types.h"
 #include "sdk/module/layout.h"
 #include "sdk/module/npy_header.h"
+#include "sdk/module/onnx_initializers.h"
 #include "sdk/module/parameter_formats.h"
 #include "sdk/module/safetensors.h"
 #include "sdk/module/safetensors_shards.h"
 #include "tools/heddle/npy.h"
-#include "tools/params/onnx_initializers.h"
 
 namespace heddle::tool {
 namespace {
@@ -69,7 +67,6 @@ Wrong Checkpoint::open_single(const std::string& first) {
   if (first.size() == sizeof(size)) std::memcpy(&size, first.data(), sizeof(size));
   const bool has_size = size <= module::kMaxSafetensorsHeaderBytes;
   if (format == module::ParameterFormat::kSafetensors && !has_size) {
-    if (module::is_onnx(first)) return open_onnx();
     const std::string_view other = module::other_format(first);
     return file.about(other.empty() ? concat("it does not begin like any known parameter file; ", kRead)
                                     : concat("it is ", other, "; ", kRead));
@@ -84,58 +81,24 @@ Wrong Checkpoint::open_indexed(uint32_t file, const std::string& first_bytes) {
   for (const auto& [name, text] : index.value().metadata()) {
     if (metadata_names_.insert(name).second) metadata_.emplace_back(name, text);
   }
+  if (!index.value().left_out().empty()) warnings_.push_back(files_[file].about(index.value().left_out()));
+  const auto first_external = static_cast<uint32_t>(files_.size());
+  for (const module::ExternalFile& external : index.value().external_files()) {
+    const std::string& path = files_[file].path();
+    module::Result<int> opened = module::open_external(path, external);
+    if (!opened) return wrong_of(opened.error());
+    InputFile beside;
+    if (Wrong wrong = beside.adopt(opened.value(), module::shard_path(path, external.location)); !wrong.empty()) return beside.about(wrong);
+    files_.push_back(std::move(beside));
+  }
   for (const module::ParameterEntry& entry : index.value().entries()) {
     const bool has_type = entry.element_type != HEDDLE_TYPE_UNDEFINED, converts = entry.block && entry.block->decode;
     const heddle_element_type_t type = unpacked(entry.element_type);
     const bool is_packed = type != entry.element_type;
-    tensors_.push_back({entry.name, Shape{converts ? HEDDLE_TYPE_F32 : type, entry.dims}, has_type && !is_packed ? "" : entry.dtype, file,
-                        entry.offset, entry.length, entry.crc, entry.header_bytes, entry.block, entry.pattern, entry.is_untyped,
-                        is_packed});
+    tensors_.push_back({entry.name, Shape{converts ? HEDDLE_TYPE_F32 : type, entry.dims}, has_type && !is_packed ? "" : entry.dtype,
+                        entry.file == 0 ? file : first_external + entry.file - 1, entry.offset, entry.length, entry.crc, entry.header_bytes,
+                        entry.block, entry.pattern, entry.is_untyped, is_packed});
   }
-  return {};
-}
-
-Wrong Checkpoint::open_onnx() {
-  format_ = "ONNX";
-  std::vector<Initializer> all;
-  IgnoredInitializers ignored;
-  if (Wrong wrong = read_initializers(files_[0].view(), all, ignored); !wrong.empty()) return files_[0].about(wrong);
-  std::map<std::string, uint32_t> file_of_location;
-  for (Initializer& one : all) {
-    uint32_t file = 0;
-    if (!one.location.empty() && one.length > 0) {
-      const auto [at, is_new] = file_of_location.emplace(one.location, static_cast<uint32_t>(files_.size()));
-      file = at->second;
-      const std::string who = concat("tensor ", in_quotes(one.name), ": its external data ", in_quotes(one.location));
-      if (is_new) {
-        const int descriptor = module::open_beside(path_, one.location);
-        if (descriptor < 0) return files_[0].about(concat(who, " cannot be opened: ", module::why_not_beside(errno)));
-        InputFile& opened = files_.emplace_back();
-        if (Wrong wrong = opened.adopt(descriptor, module::shard_path(path_, one.location)); !wrong.empty()) return opened.about(wrong);
-      }
-      if (one.external_end > files_[file].size_bytes())
-        return files_[0].about(concat(who, " would end at byte ", one.external_end, ", and the file has ", files_[file].size_bytes(),
-                                      "; copy the file or export the model again"));
-    }
-    const heddle_element_type_t stored = std::exchange(one.shape.element_type, unpacked(one.shape.element_type));
-    const bool is_packed = stored != one.shape.element_type;
-    if (is_packed) one.dtype = module::element_type_name(stored);
-    tensors_.push_back({one.name,
-                        std::move(one.shape),
-                        std::move(one.dtype),
-                        file,
-                        one.offset,
-                        one.length,
-                        {},
-                        0,
-                        nullptr,
-                        std::move(one.values),
-                        false,
-                        is_packed});
-  }
-  if (ignored.count > 0)
-    warnings_.push_back(files_[0].about(
-        concat(ignored.count, " initializers have types that are not read and are left out; the first is ", ignored.first)));
   return {};
 }
 

@@ -70,7 +70,6 @@ class Checkpoint {
   Wrong open_single(const std::string& first_bytes);
   Wrong open_indexed(uint32_t file, const std::string& first_bytes);
   Wrong open_shards();
-  Wrong open_onnx();
   Wrong read_packed(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
 
   std::string path_, format_;
