@@ -2,7 +2,7 @@
 """Compiles and runs the cases of ONNX's backend tests (the Python package's folders node, simple, pytorch-converted and pytorch-operator), each as any
 model: its inputs are inputs. Writes results.json, and one table by operator, table.md.
 
-    onnx_cases.py --out FOLDER [--device cpu] [--target cpu] [--jobs N] [--only GLOB ...] [--names FILE] [--before FILE]
+    onnx_cases.py --out FOLDER [--device cpu] [--target cpu] [--jobs N] [--only GLOB ...] [--names FILE] [--calls N] [--before FILE]
     onnx_cases.py --out FOLDER --target cuda --device none --modules FOLDER       compiles, for another machine
     onnx_cases.py --out FOLDER --device cuda:0 --modules FOLDER --only-run        runs there; needs neither the compiler nor onnx
 
@@ -244,6 +244,7 @@ def parse(argv):
     parser.add_argument("--device", default="cpu", help="as of heddle run; none: only compile")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="of one case")
+    parser.add_argument("--calls", type=int, default=1, metavar="N", help="calls of one case, each with inputs and results of its own; a device may replay the later ones")
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="names of cases, without test_; may be repeated")
     parser.add_argument("--names", type=pathlib.Path, metavar="FILE", help="names of cases, one per line")
     parser.add_argument("--operator", action="append", default=[], metavar="NAME", help="cases of this operator; may be repeated")
@@ -257,8 +258,8 @@ def parse(argv):
     arguments = parser.parse_args(argv)
     if arguments.only_run and not arguments.modules:
         parser.error("--only-run needs --modules")
-    if arguments.jobs < 1 or arguments.limit <= 0:
-        parser.error("--jobs and --limit have to be positive")
+    if arguments.jobs < 1 or arguments.limit <= 0 or arguments.calls < 1:
+        parser.error("--jobs, --limit and --calls have to be positive")
     for name in ("cache", "modules", "out"):
         if getattr(arguments, name):
             setattr(arguments, name, getattr(arguments, name).resolve())
@@ -278,7 +279,7 @@ def main(argv=None):
     if kernels:
         kernels.mkdir(mode=0o700, exist_ok=True)
     settings = {"target": arguments.target, "device": arguments.device, "only_run": arguments.only_run, "config": arguments.config,
-                "modules": bool(arguments.modules), "kernels": str(kernels or "")}
+                "calls": arguments.calls, "modules": bool(arguments.modules), "kernels": str(kernels or "")}
     chosen = Cases(arguments)
     if not chosen.folders:
         print("no case has such a name", file=sys.stderr)

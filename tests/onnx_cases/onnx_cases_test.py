@@ -21,6 +21,7 @@ sys.path.insert(0, str(HERE))
 import cases
 import onnx_cases
 import reasons
+import worker
 
 TARGET = "cpu:x86-64-v3"
 
@@ -83,6 +84,15 @@ class OnnxCases(unittest.TestCase):
         ran = self.run_command("--modules", modules, "--only-run", "--only", "relu", out="ran")
         self.assertEqual(ran["relu"]["verdict"], "failed")
 
+    def test_every_call_is_compared(self):
+        self.assertEqual(self.run_command("--only", "relu", "--calls", 3)["relu"]["verdict"], "passed")
+        relu = cases.read_case(cases.data_folder() / "node" / "test_relu")
+        asked = worker.Worker({"only_run": False, "config": "", "calls": 3, "target": TARGET, "device": "cpu", "modules": False, "kernels": ""})
+        calls = [relu["outputs"], relu["outputs"], [np.zeros_like(relu["outputs"][0])]]
+        asked.run = lambda module, case: iter(calls)
+        answer = asked.answer("relu", cases.data_folder() / "node" / "test_relu", self.folder / "relu.heddle")
+        self.assertEqual((answer["verdict"], answer["reasons"], answer["message"][:15]), ("failed", ["values"], "call 3: output "))
+
     def test_the_cache_keeps_verdicts_of_unchanged_cases(self):
         cache = ["--cache", self.folder / "cache"]
         first = self.run_command("--data", self.changed_data(lambda array: array), *cache)
@@ -92,7 +102,7 @@ class OnnxCases(unittest.TestCase):
         self.assertEqual(changed["relu"]["reasons"], ["values"])
 
     def test_a_crash_is_the_failure_of_one_case(self):
-        settings = {"target": TARGET, "device": "cpu", "only_run": False, "config": "", "modules": False, "kernels": ""}
+        settings = {"target": TARGET, "device": "cpu", "only_run": False, "config": "", "calls": 1, "modules": False, "kernels": ""}
         question = {"name": "relu", "folder": str(cases.data_folder() / "node" / "test_relu"), "module": str(self.folder / "relu.heddle")}
         child = onnx_cases.Child(settings, 60)
         self.addCleanup(child.stop)

@@ -64,6 +64,8 @@ class Worker:
         return case, share_of_nodes(self.runtime.open(module).report(), cases.node_names(case["model"]))
 
     def run(self, module, case):
+        """Yields the results of one call after the other. Each has inputs and results of its own, and those of earlier calls are kept, so that results
+        that a call left out are not those of the call before."""
         function = self.runtime.open(module).instance(self.settings["device"]).function()
         if function.argument_count != len(case["inputs"]):
             raise NotPossible(f"the function has {function.argument_count} arguments, and the case {len(case['inputs'])}")
@@ -71,11 +73,13 @@ class Worker:
         for value in inputs:
             if not isinstance(value, np.ndarray) or value.dtype not in heddle_ctypes.TYPES:
                 raise NotPossible(f"no argument can be {'of type ' + value.dtype.name if isinstance(value, np.ndarray) else type(value).__name__}")
-        call, results = function.prepare(*inputs)
-        made = [result.numpy() for result in results]
-        if len(made) != len(case["outputs"]):
-            return made
-        return [as_strings(one) if getattr(wanted, "dtype", None) == object else one for one, wanted in zip(made, case["outputs"])]
+        kept = []
+        for _ in range(self.settings["calls"]):
+            kept.append(function.prepare(*inputs))
+            made = [result.numpy() for result in kept[-1][1]]
+            if len(made) == len(case["outputs"]):
+                made = [as_strings(one) if getattr(wanted, "dtype", None) == object else one for one, wanted in zip(made, case["outputs"])]
+            yield made
 
     def answer(self, name, folder, module):
         """{verdict, reasons, message, nodes}"""
@@ -98,13 +102,11 @@ class Worker:
                 (module.parent / "nodes.json").write_text(json.dumps(found["nodes"]))
         if self.settings["device"] != "none":
             try:
-                wrong = compare.verdict(name, self.run(module, case), case)
-            except RuntimeError as error:
+                for number, got in enumerate(self.run(module, case), 1):
+                    if wrong := compare.verdict(name, got, case):
+                        return failed(wrong[0], f"call {number}: {wrong[1]}" if number > 1 else wrong[1])
+            except (RuntimeError, NotPossible) as error:
                 return failed(f"run: {reasons.general(str(error))}", error)
-            except NotPossible as error:
-                return failed(f"run: {reasons.general(str(error))}", error)
-            if wrong:
-                return failed(wrong[0], wrong[1])
         found["verdict"] = "passed"
         return found
 
