@@ -38,6 +38,7 @@ ENDED = object()
 
 class Child:
     """A worker process; the next case starts another one after a crash."""
+    PROGRAM = HERE / "worker.py"
 
     def __init__(self, settings, limit):
         self.settings, self.limit, self.process = settings, limit, None
@@ -46,7 +47,7 @@ class Child:
         if self.process and self.process.poll() is None:
             return
         self.stop()
-        self.process = subprocess.Popen([sys.executable, "-B", HERE / "worker.py", json.dumps(self.settings)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([sys.executable, "-B", self.PROGRAM, json.dumps(self.settings)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, start_new_session=True)
         self.said = b""
         self.listener = threading.Thread(target=self.listen, args=(self.process.stderr,), daemon=True)

@@ -111,20 +111,21 @@ class Worker:
         return found
 
 
-def main():
+def serve(kind, answer):
+    """Answers each question that stdin has, by answer(worker, asked)."""
     # What libraries print must not become an answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    worker = Worker(json.loads(sys.argv[1]))
+    worker = kind(json.loads(sys.argv[1]))
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            answer = worker.answer(asked["name"], pathlib.Path(asked["folder"]), pathlib.Path(asked["module"]))
+            got = answer(worker, asked)
         except Exception as error:  # of this program, not of the case: the command fails
-            answer = {"error": f"{asked['name']}: {type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers, flush=True)
+            got = {"error": f"{asked['name']}: {type(error).__name__}: {error}"}
+        print(json.dumps(got), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    serve(Worker, lambda worker, asked: worker.answer(asked["name"], pathlib.Path(asked["folder"]), pathlib.Path(asked["module"])))
