@@ -108,7 +108,8 @@ class Parameters(unittest.TestCase):
         onnx.save(helper.make_model(helper.make_graph([], "model", [], [], tensors)), path, save_as_external_data=True, location="given.bin", size_threshold=0)
         self.assertEqual(self.value(path), 2 * SIZE + 3)
         with open(path, "rb") as file:
-            for given in (file, path.read_bytes()):
+            self.assertEqual(self.value(file), 2 * SIZE + 3)
+            for given in (file.fileno(), path.read_bytes()):
                 with self.assertRaisesRegex(heddle.InvalidArgumentError, "external data 'given.bin' of .* failed: it is in the model's directory"):
                     self.value(given)
         (models.FOLDER / "given.bin").unlink()

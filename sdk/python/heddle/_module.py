@@ -147,12 +147,13 @@ class _ParameterFiles:
 
     @staticmethod
     def _needed_path(file: Any) -> str | None:
-        """The path of an open file that cannot be read without: an index names files in its directory, and the tensor of an .npy file has its name."""
+        """The path of an open file that cannot be read without: an index and an ONNX model name files in its directory, and the
+        tensor of an .npy file has its name."""
         path: Any = getattr(file, "name", None)
         if not has(path, "__fspath__") and not is_a(path, str) and not is_a(path, bytes):
             return None
         try:
-            needs_it = os.pread(file.fileno(), 8, 0).lstrip().startswith((b"{", b"\x93NUMPY"))
+            needs_it = os.pread(file.fileno(), 8, 0).lstrip().startswith((b"{", b"\x93NUMPY", b"\x08"))
             return os.fsdecode(path) if needs_it and os.path.samestat(os.stat(path), os.fstat(file.fileno())) else None
         except OSError:
             return None
