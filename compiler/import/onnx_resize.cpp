@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Resize and Upsample: one dimension after the other; each output is a weighted sum of the elements around its place in the input. Places are
-// computed in f32 and in ONNX Runtime's order of operations, since the nearest element may depend on the last bit.
+// computed in f32 and in ONNX Runtime's order of operations, since the nearest element may depend on the last bit. Where the two differ, the result is
+// that of ONNX's reference implementation.
 #include <cmath>
 
 #include "compiler/import/onnx_data.h"
@@ -54,6 +55,8 @@ class Number {
 // The lengths from which an output's place in the input is computed.
 struct Lengths {
   Number scale, to, from;
+  Number width;       // `to` before it was rounded
+  Number start, end;  // of the part that is resized, in units of the last index; for tf_crop_and_resize only
 };
 
 // coordinate_transformation_mode: the place of an output.
@@ -63,7 +66,12 @@ Number half_pixel(const Number& output, const Lengths& lengths) {
   return (output + 0.5f) / lengths.scale - 0.5f;
 }
 Number align_corners(const Number& output, const Lengths& lengths) {
-  return output * (lengths.from - 1.0f) / max(lengths.to - 1.0f, 1.0f);
+  return output * (lengths.from - 1.0f) / max(lengths.width - 1.0f, 1.0f);
+}
+Number tf_crop_and_resize(const Number& output, const Lengths& lengths) {
+  Number last = lengths.from - 1.0f, has_many = min(lengths.to - 1.0f, 1.0f);
+  Number place = lengths.start * last + output * (lengths.end - lengths.start) * last / max(lengths.width - 1.0f, 1.0f);
+  return place * has_many + (lengths.start + lengths.end) * 0.5f * last * (1.0f - has_many);
 }
 Number asymmetric(const Number& output, const Lengths& lengths) {
   return output / lengths.scale;
@@ -124,6 +132,10 @@ struct Method {
   Rounding rounding;  // null before opset 11: down, or up if the output is smaller
   float cubic_a;
   bool exclude_outside;
+  bool antialias;       // a filter that grows where the output is smaller
+  float extrapolation;  // the value outside of the input, for tf_crop_and_resize
+
+  bool crops() const { return place == tf_crop_and_resize; }
 
   static constexpr size_t most_taps = 4;
   size_t tap_count() const { return mode == Mode::nearest ? 1 : mode == Mode::linear ? 2 : most_taps; }
@@ -134,6 +146,15 @@ struct Method {
     bool rounds = rounding == prefer_floor || rounding == prefer_ceil;
     if (place == asymmetric) return !rounding || rounding == down;
     return rounds && (place == half_pixel || place == pytorch_half_pixel || place == half_pixel_symmetric);
+  }
+
+  // How far the filter of an output reaches, in outputs.
+  int64_t radius() const { return mode == Mode::linear ? 1 : 2; }
+
+  // The filter's value at a distance of 0 or more; 0 outside of it.
+  Number filter(const Number& distance) const {
+    if (mode == Mode::linear) return max(1.0f - distance, 0.0f);
+    return cubic(min(distance, 1.0f), false) + cubic(min(max(distance, 1.0f), 2.0f), true);
   }
 
   SmallVector<Tap, most_taps> taps(const Number& output, const Lengths& lengths, bool shrinks) const {
@@ -190,6 +211,7 @@ Method read_method(Node& node) {
                                 {"half_pixel_symmetric", half_pixel_symmetric},
                                 {"align_corners", align_corners},
                                 {"asymmetric", asymmetric},
+                                {"tf_crop_and_resize", tf_crop_and_resize},
                                 {"tf_half_pixel_for_nn", tf_half_pixel}});
   method.rounding = nullptr;
   if (has_places && method.mode == Mode::nearest) {
@@ -199,7 +221,8 @@ Method read_method(Node& node) {
   }
   method.cubic_a = static_cast<float>(node.number("cubic_coeff_a", -0.75));
   method.exclude_outside = node.integer("exclude_outside", 0) != 0;
-  if (node.integer("antialias", 0) != 0) node.unsupported("attribute 'antialias' is not supported", "antialias 0");
+  method.antialias = method.mode != Mode::nearest && node.integer("antialias", 0) != 0;
+  method.extrapolation = static_cast<float>(node.number("extrapolation_value", 0.0));
   return method;
 }
 
@@ -209,6 +232,8 @@ struct Axis {
   AffineExpr from, to;
   std::optional<float> scale;  // to / from if not given
   Value scale_in_data;         // an f32 of rank 0; null if `scale` tells it
+  size_t position = 0;         // among the axes of the node
+  bool is_scaled = false;      // a scale is given, and no size
 };
 
 AffineExpr scaled_extent(Node& node, AffineExpr extent, float scale, int64_t dimension) {
@@ -281,7 +306,7 @@ std::vector<Axis> axes_by_data(Node& node, ArrayRef<AffineExpr> extents, ArrayRe
   for (auto [i, dimension] : llvm::enumerate(dimensions)) {
     SmallVector<int64_t> start{static_cast<int64_t>(i)}, stride{1};
     Value one = node.make<tx::SliceOp>(RankedTensorType::get({1}, type.getElementType()), scales, start, stride);
-    axes.push_back({dimension, from[i], to[i], {}, node.reshape(one, {})});
+    axes.push_back({dimension, from[i], to[i], {}, node.reshape(one, {}), i, true});
   }
   return axes;
 }
@@ -297,7 +322,7 @@ Value fitting_scales(Node& node, ArrayRef<AffineExpr> from, const Integers& to, 
   return node.broadcast(one, tx::extents(type));
 }
 
-std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
+std::vector<Axis> read_axes(Node& node, const Method& method, ArrayRef<AffineExpr> extents) {
   auto rank = static_cast<int64_t>(extents.size());
   std::vector<int64_t> dimensions;
   for (int64_t i = 0; i < rank; ++i) dimensions.push_back(i);
@@ -350,7 +375,7 @@ std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
     int64_t dimension = node.axis(dimensions[i], rank);
     if (llvm::is_contained(ArrayRef<int64_t>(dimensions).take_front(i), dimension)) node.fail("an axis is listed twice");
     dimensions[i] = dimension;
-    Axis axis{dimension, extents[dimension], {}, {}, {}};
+    Axis axis{dimension, extents[dimension], {}, {}, {}, i, !scales.empty()};
     if (sizes.empty()) {
       axis.scale = static_cast<float>(scales[i]);
       if (!(*axis.scale > 0) || !std::isfinite(*axis.scale))
@@ -360,7 +385,7 @@ std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
       axis.to = sizes[i];
       axis.scale = scale_between(axis.from, axis.to);
     }
-    if (axis.to == axis.from && axis.scale.value_or(1) == 1) continue;
+    if (axis.to == axis.from && axis.scale.value_or(1) == 1 && !method.crops()) continue;
     AffineExpr none = node.builder.getAffineConstantExpr(0);
     if (axis.from == none && axis.to != none) node.fail("dimension " + std::to_string(dimension) + " has no elements to resize");
     axes.push_back(axis);
@@ -372,6 +397,25 @@ std::vector<Axis> read_axes(Node& node, ArrayRef<AffineExpr> extents) {
 struct Vectors {
   Value indices, weights;  // without weights: 1
 };
+
+// The value with one dimension resized.
+Value resized(Node& node, Value value, int64_t dimension, ArrayRef<Vectors> vectors) {
+  Extents extents = Node::extents_of(value);
+  Type element = Node::type_of(value).getElementType();
+  extents[dimension] = Node::extents_of(vectors.front().indices)[0];
+  RankedTensorType type = node.tensor_type(extents, element);
+  Value sum;
+  for (auto [indices, weights] : vectors) {
+    Value part = node.make<tx::GatherOp>(type, value, indices, node.builder.getI64IntegerAttr(dimension));
+    if (weights) {
+      RankedTensorType own = tx::with_element_type(Node::type_of(weights), element);
+      if (own != Node::type_of(weights)) weights = node.make<tx::CastOp>(own, weights);
+      part = node.make<tx::MulOp>(type, part, node.make<tx::BroadcastOp>(type, weights, ArrayRef<int64_t>{dimension}));
+    }
+    sum = sum ? node.make<tx::AddOp>(type, sum, part) : part;
+  }
+  return sum;
+}
 
 // Tables for more outputs are computed at load.
 constexpr int64_t most_known_outputs = 8192;
@@ -399,18 +443,115 @@ SmallVector<Vectors> known_vectors(Node& node, const Method& method, const Lengt
   return result;
 }
 
-SmallVector<Vectors> make_vectors(Node& node, const Method& method, const Axis& axis) {
-  RankedTensorType type = node.tensor_type({axis.to}, node.builder.getF32Type());
+// Lengths as numbers, or as tensors of this shape.
+Lengths lengths_of(Node& node, const Axis& axis, ArrayRef<AffineExpr> shape) {
   auto number = [&](AffineExpr extent) -> Number {
     if (auto known = tx::static_extent(extent)) return static_cast<float>(*known);
-    Value whole = node.extent_value(extent);
-    Value converted = node.make<tx::CastOp>(tx::with_element_type(Node::type_of(whole), type.getElementType()), whole);
-    return {node, node.broadcast(converted, {axis.to})};
+    return {node, node.broadcast(node.converted(node.extent_value(extent), node.builder.getF32Type()), shape)};
   };
-  Lengths lengths{0.0f, number(axis.to), number(axis.from)};
-  lengths.scale = axis.scale_in_data ? Number(node, node.broadcast(axis.scale_in_data, {axis.to}))
+  Lengths lengths{0.0f, number(axis.to), number(axis.from), 0.0f, 0.0f, 1.0f};
+  lengths.scale = axis.scale_in_data ? Number(node, node.broadcast(axis.scale_in_data, shape))
                   : axis.scale       ? Number(*axis.scale)
                                      : lengths.to / lengths.from;
+  lengths.width = axis.is_scaled ? lengths.scale * lengths.from : lengths.to;
+  return lengths;
+}
+
+// Of tf_crop_and_resize: the part of a dimension that is resized, from the input `roi`, which has a start and then an end for each of `count` axes.
+void read_part(Node& node, const Axis& axis, size_t count, ArrayRef<AffineExpr> shape, Lengths& lengths) {
+  if (!node.has_input(1)) node.fail("tf_crop_and_resize needs the input roi");
+  Value roi = node.input(1);
+  RankedTensorType type = Node::type_of(roi);
+  if (!llvm::isa<FloatType>(type.getElementType()) || type.getShape() != ArrayRef<int64_t>{static_cast<int64_t>(2 * count)})
+    node.refuse_inputs("its roi does not have " + std::to_string(2 * count) + " floats");
+  roi = node.converted(roi, node.builder.getF32Type());
+  auto element = [&](size_t index) -> Number {
+    SmallVector<int64_t> start{static_cast<int64_t>(index)}, stride{1};
+    Value one = node.make<tx::SliceOp>(RankedTensorType::get({1}, node.builder.getF32Type()), roi, start, stride);
+    return {node, node.broadcast(node.reshape(one, {}), shape)};
+  };
+  lengths.start = element(axis.position);
+  lengths.end = element(count + axis.position);
+}
+
+// The value with one dimension resized to a part of it; places outside of the dimension get the extrapolation value.
+Value cropped(Node& node, Value value, const Method& method, const Axis& axis, int64_t dimension, size_t count) {
+  const RankedTensorType type = node.tensor_type({axis.to}, node.builder.getF32Type());
+  Lengths lengths = lengths_of(node, axis, {axis.to});
+  read_part(node, axis, count, {axis.to}, lengths);
+  const Number output(node, node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0)));
+  SmallVector<Vectors> vectors;
+  for (const Tap& tap : method.taps(output, lengths, axis.scale.value_or(1) < 1))
+    vectors.push_back(
+        {node.make<tx::CastOp>(tx::with_element_type(type, node.builder.getI64Type()), tap.index.vector()), tap.weight.vector()});
+  value = resized(node, value, dimension, vectors);
+  const Value place = method.place(output, lengths).vector(), last = (output * 0.0f + (lengths.from - 1.0f)).vector();
+  const RankedTensorType truth = tx::with_element_type(type, node.builder.getI1Type()), whole = Node::type_of(value);
+  auto where = [&](tx::CompareKind kind, Value bound, Value otherwise) {
+    Value is_outside = node.make<tx::CompareOp>(truth, kind, place, bound);
+    is_outside = node.make<tx::BroadcastOp>(tx::with_element_type(whole, truth.getElementType()), is_outside, ArrayRef<int64_t>{dimension});
+    Value outside =
+        node.converted(node.splat(tx::with_element_type(whole, node.builder.getF32Type()), method.extrapolation), whole.getElementType());
+    return node.make<tx::SelectOp>(whole, is_outside, outside, otherwise);
+  };
+  return where(tx::CompareKind::lt, node.splat(type, 0), where(tx::CompareKind::gt, last, value));
+}
+
+// The number of elements that a filter covers, or more. A scale that is data makes it an extent that is read.
+AffineExpr filter_length(Node& node, const Method& method, const Axis& axis) {
+  const AffineExpr radius = node.builder.getAffineConstantExpr(method.radius());
+  auto twice = [&](AffineExpr half) { return node.computed(product(half, node.builder.getAffineConstantExpr(2))); };
+  if (axis.scale) {
+    const float half = std::ceil(static_cast<float>(method.radius()) / std::min(*axis.scale, 1.0f));
+    if (!(half < static_cast<float>(largest_extent))) node.fail("scale " + std::to_string(*axis.scale) + " is too small");
+    return twice(node.builder.getAffineConstantExpr(static_cast<int64_t>(half)));
+  }
+  if (!axis.scale_in_data) {
+    const AffineExpr one = node.builder.getAffineConstantExpr(1), to = node.graph.symbols.defined("max", axis.to, one);
+    const AffineExpr reach = sum(product(axis.from, radius), to ? difference(to, one) : AffineExpr());
+    return twice(node.graph.symbols.defined("max", node.graph.symbols.defined("floordiv", reach, to), radius));
+  }
+  const RankedTensorType type = RankedTensorType::get({1}, node.builder.getF32Type());
+  const Number scale(node, node.reshape(axis.scale_in_data, {node.builder.getAffineConstantExpr(1)}));
+  const Number half = ceil(static_cast<float>(method.radius()) / min(scale, 1.0f));
+  Value whole = node.make<tx::CastOp>(tx::with_element_type(type, node.builder.getI64Type()), half.vector());
+  return twice(read_extents(node, Integers(node, whole), "elements of its filter")[0]);
+}
+
+// The value with one dimension resized by a filter that covers more elements where the output is smaller.
+Value filtered(Node& node, Value value, const Method& method, const Axis& axis, int64_t dimension, size_t count) {
+  const AffineExpr length = filter_length(node, method, axis);
+  const Extents shape{axis.to, length};
+  const RankedTensorType type = node.tensor_type(shape, node.builder.getF32Type());
+  Lengths lengths = lengths_of(node, axis, shape);
+  if (method.crops()) read_part(node, axis, count, shape, lengths);
+  const Number output(node, node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0)));
+  const Number tap(node, node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(1)));
+  const Number number_of_taps(node, node.broadcast(node.converted(node.extent_value(length), node.builder.getF32Type()), shape));
+  const Number place = method.place(output, lengths), last = lengths.from - 1.0f;
+  const Number index = ceil(place) - number_of_taps * 0.5f + tap, inner = max(min(index, last), 0.0f);
+  Number weight = method.filter(abs(index - place) * min(lengths.scale, 1.0f));
+  if (method.exclude_outside) weight = weight * (1.0f - min(abs(index - inner), 1.0f));
+  const RankedTensorType row = node.tensor_type({axis.to}, node.builder.getF32Type());
+  Value total = node.make<tx::ReduceOp>(row, tx::ReduceKind::sum, weight.vector(), ArrayRef<int64_t>{1});
+  weight = weight / Number(node, node.make<tx::BroadcastOp>(type, total, ArrayRef<int64_t>{0}));
+  Value indices = node.make<tx::CastOp>(tx::with_element_type(type, node.builder.getI64Type()), inner.vector());
+  const Type element = Node::type_of(value).getElementType();
+  Extents extents = Node::extents_of(value), parts = extents;
+  extents[static_cast<size_t>(dimension)] = axis.to;
+  parts[static_cast<size_t>(dimension)] = axis.to;
+  parts.insert(parts.begin() + dimension + 1, length);
+  const RankedTensorType of_parts = node.tensor_type(parts, element);
+  Value part = node.make<tx::GatherOp>(of_parts, value, indices, node.builder.getI64IntegerAttr(dimension));
+  Value weights =
+      node.make<tx::BroadcastOp>(of_parts, node.converted(weight.vector(), element), ArrayRef<int64_t>{dimension, dimension + 1});
+  part = node.make<tx::MulOp>(of_parts, part, weights);
+  return node.make<tx::ReduceOp>(node.tensor_type(extents, element), tx::ReduceKind::sum, part, ArrayRef<int64_t>{dimension + 1});
+}
+
+SmallVector<Vectors> make_vectors(Node& node, const Method& method, const Axis& axis) {
+  RankedTensorType type = node.tensor_type({axis.to}, node.builder.getF32Type());
+  Lengths lengths = lengths_of(node, axis, {axis.to});
   auto outputs = tx::static_extent(axis.to);
   if (outputs && !axis.scale_in_data && *outputs <= most_known_outputs && tx::static_extent(axis.from))
     return known_vectors(node, method, lengths);
@@ -423,25 +564,6 @@ SmallVector<Vectors> make_vectors(Node& node, const Method& method, const Axis& 
   return result;
 }
 
-// The value with one dimension resized.
-Value resized(Node& node, Value value, int64_t dimension, ArrayRef<Vectors> vectors) {
-  Extents extents = Node::extents_of(value);
-  Type element = Node::type_of(value).getElementType();
-  extents[dimension] = Node::extents_of(vectors.front().indices)[0];
-  RankedTensorType type = node.tensor_type(extents, element);
-  Value sum;
-  for (auto [indices, weights] : vectors) {
-    Value part = node.make<tx::GatherOp>(type, value, indices, node.builder.getI64IntegerAttr(dimension));
-    if (weights) {
-      RankedTensorType own = tx::with_element_type(Node::type_of(weights), element);
-      if (own != Node::type_of(weights)) weights = node.make<tx::CastOp>(own, weights);
-      part = node.make<tx::MulOp>(type, part, node.make<tx::BroadcastOp>(type, weights, ArrayRef<int64_t>{dimension}));
-    }
-    sum = sum ? node.make<tx::AddOp>(type, sum, part) : part;
-  }
-  return sum;
-}
-
 void resize(Node& node) {
   bool is_upsample = node.type() == "Upsample";
   if (is_upsample != (node.opset() < 10))
@@ -449,7 +571,10 @@ void resize(Node& node) {
   Value input = node.input(0);
   Type element = Node::type_of(input).getElementType();
   Method method = read_method(node);
-  std::vector<Axis> axes = read_axes(node, Node::extents_of(input));
+  std::vector<Axis> axes = read_axes(node, method, Node::extents_of(input));
+  const size_t axis_count =
+      node.opset() >= 18 ? node.integer_list("axes", std::vector<int64_t>(static_cast<size_t>(Node::type_of(input).getRank()))).size()
+                         : static_cast<size_t>(Node::type_of(input).getRank());
   if (method.mode != Mode::nearest && !llvm::isa<FloatType>(element))
     node.fail("elements other than floats are supported in mode 'nearest' only", HEDDLE_STATUS_UNIMPLEMENTED);
   bool is_half = method.mode != Mode::nearest && element.getIntOrFloatBitWidth() < 32;
@@ -460,6 +585,11 @@ void resize(Node& node) {
   Extents counts(Node::type_of(value).getRank(), node.builder.getAffineConstantExpr(1));
   for (const Axis& axis : axes) {
     int64_t dimension = is_image ? axis.dimension - 1 : axis.dimension;
+    if (method.antialias || method.crops()) {
+      value = method.antialias ? filtered(node, value, method, axis, dimension, axis_count)
+                               : cropped(node, value, method, axis, dimension, axis_count);
+      continue;
+    }
     AffineExpr times = exact_quotient(axis.to, axis.from, node.builder.getContext());
     auto count = times ? tx::static_extent(times) : std::nullopt;
     if (count && axis.scale == static_cast<float>(*count) && method.repeats()) {

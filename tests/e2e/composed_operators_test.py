@@ -52,8 +52,9 @@ def floats(*shape):
     return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
 
 
-PLACES = ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric")
-for place in PLACES:
+# Without align_corners, for which ONNX Runtime takes the extent of the result where the reference implementation takes that before it is rounded down; ONNX's own
+# cases have it (tests/onnx_cases).
+for place in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "asymmetric"):
     for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
         for name, scale in (("whole", f32(1, 1, 2, 3)), ("parts", f32(1, 1, 1.7, 0.6))):
             case(f"resize_nearest_{place}_{rounding}_{name}", "Resize", [(1, 2, 5, 4), "", scale], opset=19, mode="nearest",
@@ -62,6 +63,12 @@ for place in PLACES:
         for name, scale in (("parts", f32(1, 1, 1.7, 0.6)), ("to_one", f32(1, 1, 0.2, 2))):
             case(f"resize_{mode}_{place}_{name}", "Resize", [(2, 3, 5, 4), "", scale], opset=19, mode=mode, coordinate_transformation_mode=place)
 case("resize_sizes", "Resize", [(1, 3, 5, 4), "", "", i64(1, 3, 8, 3)], mode="linear")
+for mode in ("nearest", "linear", "cubic"):
+    case(f"resize_{mode}_align_corners", "Resize", [(1, 3, 5, 4), "", "", i64(1, 3, 8, 3)], mode=mode, coordinate_transformation_mode="align_corners")
+case("resize_crop", "Resize", [(1, 3, 5, 4), f32(0, 0, 0.2, 0.5, 1, 1, 0.6, 1.5), "", i64(1, 3, 3, 6)], mode="linear", extrapolation_value=-2.0,
+     coordinate_transformation_mode="tf_crop_and_resize")
+for mode in ("linear", "cubic"):
+    case(f"resize_antialias_{mode}", "Resize", [(1, 3, 9, 7), "", f32(1, 1, 0.4, 0.6)], mode=mode, antialias=1, exclude_outside=1)
 case("resize_sizes_nearest", "Resize", [(1, 3, 5, 4), "", "", i64(1, 3, 10, 7)], mode="nearest")
 case("resize_sizes_three_times", "Resize", [(1, 3, 5, 4), "", "", i64(1, 3, 15, 12)], mode="nearest")
 case("resize_sizes_cubic", "Resize", [(1, 3, 5, 4), "", "", i64(1, 3, 9, 11)], mode="cubic", cubic_coeff_a=-0.5)
@@ -303,7 +310,7 @@ SYMBOLIC_NODES = [
     helper.make_node("Expand", ["row", "few_by_three"], ["few_updates"]),
 ]
 
-for place in PLACES:
+for place in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric"):
     for mode, sizes in (("nearest", "sizes_more"), ("linear", "sizes_fixed")):
         symbolic(f"resize_{mode}_{place}", "Resize", ["x", "", "", sizes], mode=mode, coordinate_transformation_mode=place)
 for mode in ("nearest", "linear", "cubic"):
@@ -339,9 +346,10 @@ symbolic("top_k_of_height", "TopK", ["x", "height"], outputs=2, axis=2)
 symbolic("slice_from_extent", "Slice", ["x", "height_less", "height", "axis"])
 
 image = (1, 3, 5, 4)
-refused("resize_crop", "'tf_crop_and_resize', which is not supported", "Resize", [image, f32(0, 0, 0, 0, 1, 1, 1, 1), f32(1, 1, 2, 2)],
+refused("resize_place", "attribute 'coordinate_transformation_mode' is 'sideways', which is not supported", "Resize", [image, "", f32(1, 1, 2, 2)],
+        coordinate_transformation_mode="sideways")
+refused("resize_crop_without_roi", "tf_crop_and_resize needs the input roi", "Resize", [image, "", f32(1, 1, 2, 2)],
         coordinate_transformation_mode="tf_crop_and_resize")
-refused("resize_antialias", "attribute 'antialias' is not supported", "Resize", [image, "", f32(1, 1, 0.5, 0.5)], mode="linear", antialias=1)
 refused("resize_keep_aspect_ratio", "attribute 'keep_aspect_ratio_policy' is 'not_wider', which is not supported", "Resize", [image, "", "", i64(1, 3, 9, 9)],
         keep_aspect_ratio_policy="not_wider")
 refused("resize_scale_of_0", "scale 0.000000 of dimension 2 is not above 0", "Resize", [image, "", f32(1, 1, 0, 2)])

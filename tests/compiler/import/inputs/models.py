@@ -300,7 +300,7 @@ THIRDS = int64s(one=[1], end=[2**63 - 1], zero=[0], three=[3])
 
 def unsupported_everywhere():
     """Operators, attributes, outputs and element types, also behind each other."""
-    resize = {"mode": "linear", "antialias": 1, "coordinate_transformation_mode": "tf_crop_and_resize"}
+    resize = {"mode": "quadratic", "coordinate_transformation_mode": "sideways"}
     nodes = [
         node("Frobnicate", ["x"], ["a"], name="first"),
         node("MaxPool", ["a"], ["b", "places"], name="pool", kernel_shape=[2, 2], storage_order=1),
