@@ -230,14 +230,14 @@ std::vector<Transposed> read_transposed(Node& node, ArrayRef<AffineExpr> spatial
     if (!outputs.empty()) {
       auto extent = tx::static_extent(spatial[i]);
       if (!extent) node.fail("output_shape over a symbolic extent", HEDDLE_STATUS_UNIMPLEMENTED);
-      total_pads = stride * *extent + reach - outputs[i];
-      if (total_pads < 0 || outputs[i] < 1)
+      total_pads = stride * *extent + reach - outputs[i];  // below 0: zeros behind
+      if (total_pads < -(1 << 20) || outputs[i] < 1)
         node.fail("output_shape " + std::to_string(outputs[i]) + " does not fit dimension " + std::to_string(2 + i));
     } else if (automatic == AutoPad::same_upper || automatic == AutoPad::same_lower) {
       total_pads = std::max<int64_t>(0, reach);
     }
     if (!outputs.empty() || automatic != AutoPad::none)
-      low = automatic == AutoPad::same_upper ? total_pads / 2 : total_pads - total_pads / 2;
+      low = std::max<int64_t>(0, automatic == AutoPad::same_upper ? total_pads / 2 : total_pads - total_pads / 2);
     result.push_back({stride, dilation, low, reach - total_pads, kernel[i]});
   }
   return result;

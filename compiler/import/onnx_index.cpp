@@ -66,6 +66,11 @@ void gather_elements(Node& node) {
   check_indices(node, indices);
   int64_t axis = node.axis(node.integer("axis", 0), type.getRank());
   expect_inside(node, input, axis, indices);
+  const Extents from = tx::extents(type), of_indices = Node::extents_of(indices);
+  for (size_t d = 0; d < std::min(from.size(), of_indices.size()); ++d) {
+    if (static_cast<int64_t>(d) != axis && !node.graph.symbols.require(from[d], of_indices[d], node.describe()))
+      node.refuse_inputs("its indices reach beyond its input on dimension " + std::to_string(d));
+  }
   RankedTensorType result = tx::with_element_type(Node::type_of(indices), type.getElementType());
   node.set_result(node.make<tx::GatherElementsOp>(result, input, indices, node.builder.getI64IntegerAttr(axis)));
 }

@@ -2,6 +2,7 @@
 // Images read between their elements (GridSample, RoiAlign), and images put together again (Col2Im, MaxUnpool).
 #include "compiler/import/onnx_arithmetic.h"
 #include "compiler/import/onnx_checks.h"
+#include "compiler/import/onnx_data.h"
 
 using namespace mlir;
 
@@ -285,11 +286,11 @@ void roi_align(Node& node) {
   node.set_result(node.converted(node.channels_first(result), element));
 }
 
-// The sum of the blocks that cover each element of the image.
+// The sum of the blocks that cover each element of the image. Both shapes may be data.
 void col2im(Node& node) {
   Value columns = node.input(0);
   const Extents from = Node::extents_of(columns);
-  const std::vector<int64_t> image = node.integers(1), block = node.integers(2);
+  const std::vector<AffineExpr> image = extents_from(node, 1, "extent of the image"), block = extents_from(node, 2, "extent of the block");
   const size_t spatial = image.size();
   if (from.size() != 3 || spatial == 0 || block.size() != spatial)
     node.refuse_inputs("the input is not [N, C * block, blocks], or the block does not fit the image");
@@ -298,24 +299,34 @@ void col2im(Node& node) {
                              pads = node.integer_list("pads", std::vector<int64_t>(2 * spatial, 0));
   if (dilations.size() != spatial || strides.size() != spatial || pads.size() != 2 * spatial)
     node.fail("dilations, strides and pads do not fit " + std::to_string(spatial) + " spatial dimensions");
+  auto constant = [&](int64_t value) { return number_extent(node, value); };
   Extents places, of_image{from[0], AffineExpr()};
-  int64_t block_size = 1;
   for (size_t d = 0; d < spatial; ++d) {
     auto is_sane = [](int64_t value, int64_t least) { return value >= least && value < 1 << 20; };
-    if (!is_sane(block[d], 1) || !is_sane(image[d], 1) || !is_sane(dilations[d], 1) || !is_sane(strides[d], 1) || !is_sane(pads[d], 0) ||
-        !is_sane(pads[spatial + d], 0) || block_size > largest_extent / block[d])
+    auto is_extent = [&](AffineExpr extent) {
+      const auto known = tx::static_extent(extent);
+      return known ? is_sane(*known, 1) : node.graph.symbols.require(extent, constant(1), node.describe());
+    };
+    if (!is_extent(block[d]) || !is_extent(image[d]) || !is_sane(dilations[d], 1) || !is_sane(strides[d], 1) || !is_sane(pads[d], 0) ||
+        !is_sane(pads[spatial + d], 0))
       node.fail("image_shape, block_shape, dilations, strides or pads are out of range on dimension " + std::to_string(d));
-    block_size *= block[d];
-    places.push_back(number_extent(node, block[d]));
+    places.push_back(block[d]);
   }
+  const AffineExpr block_size = node.count_of(places);
   for (size_t d = 0; d < spatial; ++d) {
-    const int64_t span = image[d] + pads[d] + pads[spatial + d] - (dilations[d] * (block[d] - 1) + 1);
-    if (span < 0) node.fail("the block does not fit into dimension " + std::to_string(d));
-    places.push_back(number_extent(node, span / strides[d] + 1));
-    of_image.push_back(number_extent(node, image[d]));
+    const AffineExpr reach = product(constant(dilations[d]), difference(block[d], constant(1)));
+    const AffineExpr span = node.computed(difference(sum(image[d], constant(pads[d] + pads[spatial + d] - 1)), reach));
+    if (!node.graph.symbols.require(span, constant(0), node.describe()))
+      node.fail("the block does not fit into dimension " + std::to_string(d));
+    places.push_back(node.computed(sum(quotient(span, strides[d]), constant(1))));
+    of_image.push_back(image[d]);
   }
-  const AffineExpr channels = exact_quotient(from[1], number_extent(node, block_size), node.builder.getContext());
-  if (!channels) node.refuse_inputs("dimension 1 is not a multiple of the block's " + std::to_string(block_size) + " elements");
+  AffineExpr channels = exact_quotient(from[1], block_size, node.builder.getContext());
+  if (!channels && !tx::static_extent(block_size)) {
+    channels = node.graph.symbols.defined("floordiv", from[1], block_size);
+    if (channels && !node.are_equal(from[1], node.computed(product(channels, block_size)))) channels = {};
+  }
+  if (!channels) node.refuse_inputs("dimension 1 is not a multiple of the number of elements of a block");
   of_image[1] = channels;
   const AffineExpr blocks = node.count_of(ArrayRef<AffineExpr>(places).drop_front(spatial)), count = node.count_of(places);
   if (!node.are_equal(blocks, from[2])) node.refuse_inputs("dimension 2 is not the number of blocks that fit into the image");
@@ -327,7 +338,7 @@ void col2im(Node& node) {
     Value place = m.add(m.mul(in_block, m.number(in_block, static_cast<double>(dilations[d]))),
                         m.mul(of_block, m.number(of_block, static_cast<double>(strides[d]))));
     place = m.sub(place, m.number(place, static_cast<double>(pads[d])));
-    Value size = m.number(place, static_cast<double>(image[d])), fits = m.is_inside(place, size);
+    Value size = m.extent(image[d], place), fits = m.is_inside(place, size);
     is_inside = is_inside ? m.both(is_inside, fits) : fits;
     target = target ? m.add(m.mul(target, size), place) : place;
   }
@@ -341,6 +352,19 @@ void col2im(Node& node) {
   result = node.make<tx::ScatterOp>(Node::type_of(result), result, target, updates, node.builder.getI64IntegerAttr(1),
                                     tx::ReduceKindAttr::get(node.builder.getContext(), kind));
   node.set_result(node.reshape(result, of_image));
+}
+
+// Indices of a tensor of these extents as those of the same elements in a larger one.
+Value in_larger(const Arithmetic& m, Value indices, ArrayRef<AffineExpr> from, ArrayRef<AffineExpr> to, AffineExpr size) {
+  indices = m.select(m.compare(CompareKind::lt, indices, m.number(indices, 0)), m.add(indices, m.extent(size, indices)), indices);
+  Value moved = m.number(indices, 0), factor = m.number(indices, 1);
+  for (size_t d = from.size(); d-- > 0;) {
+    Value extent = m.extent(from[d], indices), rest = m.div(indices, extent);
+    moved = m.add(moved, m.mul(m.sub(indices, m.mul(rest, extent)), factor));
+    factor = m.mul(factor, m.extent(to[d], indices));
+    indices = rest;
+  }
+  return moved;
 }
 
 // Elements at the indices that MaxPool gave, zeros elsewhere.
@@ -367,29 +391,24 @@ void max_unpool(Node& node) {
     if (auto known = tx::static_extent(to.back()); known && *known < 1)
       node.fail("the pads leave nothing of dimension " + std::to_string(2 + d));
   }
+  Extents whole = to;  // with more zeros behind each dimension
+  if (node.has_input(2)) {
+    const std::vector<AffineExpr> wanted = extents_from(node, 2, "extent of the result");
+    if (wanted.size() != to.size()) node.fail("output_shape has " + std::to_string(wanted.size()) + " elements");
+    for (size_t d = 0; d < to.size(); ++d) {
+      whole[d] = wanted[d];
+      if (!node.graph.symbols.require(wanted[d], to[d], node.describe()))
+        node.fail("output_shape is below what dimension " + std::to_string(d) + " has without it");
+    }
+  }
   const AffineExpr count = node.count_of(from), size = node.count_of(to);
-  Value result = node.splat(node.tensor_type({size}, Node::type_of(x).getElementType()), 0);
   Value targets = node.reshape(indices, {count});
-  expect_inside(node, result, 0, targets);
+  node.graph.expected.push_back({targets, {}, size, "an index"});
+  if (whole != to) targets = in_larger(Arithmetic(node), targets, to, whole, size);
+  Value result = node.splat(node.tensor_type({node.count_of(whole)}, Node::type_of(x).getElementType()), 0);
   result = node.make<tx::ScatterOp>(Node::type_of(result), result, targets, node.reshape(x, {count}), node.builder.getI64IntegerAttr(0),
                                     tx::ReduceKindAttr());
-  result = node.reshape(result, to);
-  if (node.has_input(2)) {  // more zeros behind
-    const std::vector<int64_t> wanted = node.integers(2);
-    if (wanted.size() != to.size()) node.fail("output_shape has " + std::to_string(wanted.size()) + " elements");
-    SmallVector<int64_t> low(to.size(), 0), high;
-    Extents padded;
-    for (auto [extent, one] : llvm::zip(to, wanted)) {
-      auto known = tx::static_extent(extent);
-      if (!known) node.fail("output_shape over a symbolic extent", HEDDLE_STATUS_UNIMPLEMENTED);
-      if (one < *known || one > largest_extent)
-        node.fail("output_shape has " + std::to_string(one) + " in place of " + std::to_string(*known) + " or more");
-      high.push_back(one - *known);
-      padded.push_back(number_extent(node, one));
-    }
-    if (padded != to)
-      result = node.make<tx::PadOp>(node.tensor_type(padded, Node::type_of(x).getElementType()), result, low, high, llvm::APFloat(0.0));
-  }
+  result = node.reshape(result, whole);
   node.set_result(result);
 }
 
