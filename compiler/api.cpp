@@ -72,10 +72,11 @@ Failure compile(const heddle_compile_params_t& params) {
   if ((params.placement_count && !params.placements) || (params.slot_count && !params.slots) ||
       (params.operator_count && !params.operators) || (params.donation_count && !params.donations) ||
       (params.state_count && !params.states) || (params.parameter_file_count && !params.parameter_files) ||
-      (params.parameter_name_count && !params.parameter_names)) {
-    return {HEDDLE_STATUS_INVALID_ARGUMENT,
-            "compiler: heddle_compile failed: placements, slots, operators, donations, states, parameter files or names are counted, and "
-            "missing"};
+      (params.parameter_name_count && !params.parameter_names) || (params.specialization_count && !params.specializations)) {
+    return {
+        HEDDLE_STATUS_INVALID_ARGUMENT,
+        "compiler: heddle_compile failed: placements, slots, operators, donations, states, parameter files or names, or specializations "
+        "are counted, and missing"};
   }
   options.affinity_path = text(params.affinity_path);
   options.threads = params.threads;
@@ -88,6 +89,7 @@ Failure compile(const heddle_compile_params_t& params) {
   options.hash_parameter_files = (params.flags & HEDDLE_COMPILE_HASH_PARAMETER_FILES) != 0;
   options.parameters_become_values = (params.flags & HEDDLE_COMPILE_PARAMETER_VALUES) != 0;
   for (uint32_t i = 0; i < params.placement_count; ++i) options.placements.push_back(text(params.placements[i]));
+  for (uint32_t i = 0; i < params.specialization_count; ++i) options.specializations.push_back(text(params.specializations[i]));
   for (uint32_t i = 0; i < params.slot_count; ++i) options.slots.push_back(text(params.slots[i]));
   for (uint32_t i = 0; i < params.operator_count; ++i) options.operators.push_back(text(params.operators[i]));
   for (uint32_t i = 0; i < params.donation_count; ++i) options.donations.push_back(text(params.donations[i]));

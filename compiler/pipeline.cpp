@@ -232,6 +232,10 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
   for (const std::string& text : options.placements) {
     if (std::string wrong = placements.add(text); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   }
+  import::Specializations specializations;
+  for (const std::string& text : options.specializations) {
+    if (std::string wrong = specializations.add(text); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
+  }
   for (const std::string& text : options.parameter_files) {
     if (module::Status wrong = files.add(text)) return {wrong->code, wrong->message};
   }
@@ -267,7 +271,8 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
                                   .donations = &donations,
                                   .states = &states,
                                   .files = files.is_empty() && options.parameter_names.empty() ? nullptr : &files,
-                                  .parameter_names = options.parameter_names});
+                                  .parameter_names = options.parameter_names,
+                                  .specializations = &specializations});
     if (!module) return {error.code, error.message};
   }
   for (const std::string& warning : files.warnings()) {
@@ -285,6 +290,7 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
       options.warn(std::to_string(count - most_named) + " more tensors have the values of the model, not those of a file, because " +
                    reason);
   }
+  if (std::string wrong = specializations.unused(); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   if (std::string wrong = placements.unmatched(); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   if (std::string wrong = apply_donations(*module, donations, states); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
   return {};

@@ -28,11 +28,12 @@ struct Options {
   std::string output_path;
   // Family and level, e.g. "cpu" and "x86-64-v3", or "cuda" and "sm_80". Targets of one family are adjacent.
   std::vector<std::pair<std::string, std::string>> targets;
-  std::vector<std::string> placements;  // "PATTERN=@slot", see import/placements.h
-  std::vector<std::string> slots;       // "@slot=family"
-  std::vector<std::string> donations;   // "INPUT" or "INPUT=OUTPUT", see donations.h
-  std::vector<std::string> states;      // "INPUT=OUTPUT", see donations.h
-  std::vector<std::string> operators;   // manifests and directories of manifests, see import/operators.h
+  std::vector<std::string> placements;       // "PATTERN=@slot", see import/placements.h
+  std::vector<std::string> slots;            // "@slot=family"
+  std::vector<std::string> donations;        // "INPUT" or "INPUT=OUTPUT", see donations.h
+  std::vector<std::string> states;           // "INPUT=OUTPUT", see donations.h
+  std::vector<std::string> operators;        // manifests and directories of manifests, see import/operators.h
+  std::vector<std::string> specializations;  // "NAME=3", "NAME=absent", "NAME=[n,4]", see import/specializations.h
   std::string parameters_path;
   std::vector<std::string> parameter_files;  // "SCOPE=FILE", see import/parameter_files.h
   bool hash_parameter_files = false;         // the module gets hashes of the weights that are left to them

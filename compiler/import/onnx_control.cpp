@@ -9,6 +9,8 @@
 
 #include "compiler/import/onnx_attention.h"
 #include "compiler/import/onnx_checks.h"
+#include "compiler/import/onnx_collections.h"
+#include "compiler/import/onnx_unrolled.h"
 #include "compiler/ir/control.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -70,7 +72,8 @@ class Part {
     func::FuncOp function = function_;
     return FlatSymbolRefAttr::get(function.getSymNameAttr());
   }
-  SmallVector<Value>& results() { return results_; }
+  SmallVector<Value>& results() { return results_; }         // tensors: of sequences, all of them
+  const std::vector<Form>& forms() const { return forms_; }  // of outputs
 
   BlockArgument add_argument(Type type) { return function_.getBody().front().addArgument(type, node_.location()); }
 
@@ -105,11 +108,9 @@ class Part {
     for (const std::string& name : captures) {
       auto found = graph_.operands.find(name);
       if (found == graph_.operands.end()) continue;  // an error of the node that uses it
-      Operand operand = found->second;
-      if (operand.value) {
-        operand.value = inside.contains(operand.value) ? inside.lookup(operand.value) : repeated(operand.value, graph_.builder, inside);
-      }
-      operands.try_emplace(name, std::move(operand));
+      operands.try_emplace(name, with_values(found->second, [&](Value value) {
+                             return inside.contains(value) ? inside.lookup(value) : repeated(value, graph_.builder, inside);
+                           }));
     }
     outer.swap(graph_.operands);
     outer_checks.swap(graph_.checks);
@@ -124,16 +125,24 @@ class Part {
     end.set_op_type("graph output");
     Node outputs(graph_, end, node_.location());
     for (int i = 0; i < proto_.output_size(); ++i) {
-      const Operand& known = outputs.operand(i);
+      const Operand& known = outputs.any_operand(i);
       const bool is_one = known.elements && known.elements->size() == 1;
       elements_.push_back(is_one ? (*known.elements)[0] : AffineExpr());
-      results_.push_back(outputs.input(i));
+      forms_.push_back(form_of(known));
+      llvm::append_range(results_, tensors_of(outputs, known));
     }
     checks_.swap(graph_.checks);
   }
 
   // The number that an output always has; none if it is not known. After translate.
   std::optional<int64_t> known(size_t output) const { return elements_[output] ? tx::static_extent(elements_[output]) : std::nullopt; }
+
+  // Removes the function, and those that were made after it.
+  void drop() {
+    Block* functions = function_->getBlock();
+    while (&functions->back() != function_) functions->back().erase();
+    function_.erase();
+  }
 
   OpBuilder at_end() { return OpBuilder::atBlockEnd(&function_.getBody().front()); }
 
@@ -160,6 +169,7 @@ class Part {
   std::map<std::string, Operand> own_;
   SmallVector<Value> results_;
   SmallVector<AffineExpr> elements_;  // of outputs; null: not one number
+  std::vector<Form> forms_;
   std::vector<Check> checks_;
 };
 
@@ -168,52 +178,59 @@ SmallVector<Value> captured_values(const Graph& graph, const std::set<std::strin
   llvm::SetVector<Value> values;
   for (const std::string& name : names) {
     auto found = graph.operands.find(name);
-    if (found != graph.operands.end() && found->second.value && !is_constant(found->second.value)) values.insert(found->second.value);
+    if (found == graph.operands.end()) continue;
+    with_values(found->second, [&](Value value) {
+      if (!is_constant(value)) values.insert(value);
+      return value;
+    });
   }
   return values.takeVector();
 }
 
-// A bool or an integer with one element as an i64 of rank 0, made by `builder`.
-Value as_number(Node& node, Value value, const char* what) {
-  if (!llvm::isa<IntegerType>(Node::type_of(value).getElementType())) node.refuse_inputs(std::string(what) + " is no bool or integer");
-  Value scalar = Node::type_of(value).getRank() == 0 ? value : node.with_extents(value, {});
-  return node.converted(scalar, node.builder.getI64Type());
-}
-
-const onnx::GraphProto& part_of(const Node& node, const onnx::NodeProto& proto, const std::string& name) {
-  for (const auto& attribute : proto.attribute()) {
-    if (attribute.name() == name && attribute.type() == onnx::AttributeProto::GRAPH) return attribute.g();
-  }
-  node.fail("attribute '" + name + "' must be a graph");
-}
-
 // A branch that is taken in every call: its nodes in place of the node.
 void take_branch(Node& node, const onnx::GraphProto& branch, const Parts& parts) {
-  Graph& graph = node.graph;
-  std::map<std::string, Operand> outer = graph.operands;
-  std::vector<Operand> results;
-  {
-    auto restore = llvm::make_scope_exit([&] { graph.operands.swap(outer); });
-    parts.translate(branch);
-    onnx::NodeProto end;
-    for (const auto& output : branch.output()) *end.add_input() = output.name();
-    Node outputs(graph, end, node.location());
-    for (int i = 0; i < branch.output_size(); ++i) results.push_back(outputs.operand(i));
-  }
-  for (int i = 0; i < static_cast<int>(results.size()); ++i) node.set_operand(results[static_cast<size_t>(i)], i);
-}
-
-void check_outputs(const Node& node, const onnx::GraphProto& part, int expected, const char* name) {
-  if (part.output_size() != expected) {
-    node.fail("its graph '" + std::string(name) + "' has " + std::to_string(part.output_size()) + " outputs, and " +
-              std::to_string(expected) + " are needed");
-  }
+  if (branch.input_size() != 0) node.fail("its graph '" + branch.name() + "' has inputs, and those of If have none");
+  std::vector<Operand> results = inlined(node, branch, {}, parts);
+  for (int i = 0; i < static_cast<int>(results.size()); ++i) node.set_operand(std::move(results[static_cast<size_t>(i)]), i);
 }
 
 std::string text_of(Type type) {
   std::string text;
   llvm::raw_string_ostream(text) << type;
   return text;
+}
+
+// "output 0", "tensor 2 of output 1": result i of a part whose outputs have these forms.
+std::string result_name(ArrayRef<Form> forms, size_t index) {
+  size_t output = 0;
+  for (; output + 1 < forms.size() && index >= forms[output].count; ++output) index -= forms[output].count;
+  const std::string name = "output " + std::to_string(output);
+  return forms[output].is_sequence ? "tensor " + std::to_string(index) + " of " + name : name;
+}
+
+// The branch that gives what the user stated, if the other one gives another kind of value: true for then_branch. None if both are alike.
+std::optional<bool> stated_branch(const Node& node, const Part& then_part, const Part& else_part) {
+  bool is_then = true, is_else = true;
+  std::optional<int> different;
+  for (int i = 0; i < node.output_count(); ++i) {
+    const Form &a = then_part.forms()[static_cast<size_t>(i)], &b = else_part.forms()[static_cast<size_t>(i)];
+    if (a.is_like(b) || !node.wants_output(i)) continue;
+    if (!different) different = i;
+    is_then &= is_stated(node.graph, node.output(i), a);
+    is_else &= is_stated(node.graph, node.output(i), b);
+  }
+  if (!different) return {};
+  const std::string name = node.output(*different);
+  const Form &a = then_part.forms()[static_cast<size_t>(*different)], &b = else_part.forms()[static_cast<size_t>(*different)];
+  const std::string differ = "output '" + name + "' is " + kind_of(a) + " in then_branch and " + kind_of(b) + " in else_branch";
+  if (a.is_sequence != b.is_sequence && a.optional == b.optional) node.fail(differ);
+  if (!is_then && !is_else) node.fail(differ + ", and neither is what the model is to be compiled for; correct its --specialize");
+  if (is_then && is_else) {
+    const std::string way = a.optional != b.optional ? "=present" : "=" + std::to_string(a.count);
+    node.fail(differ + ", and the condition is data; compile the model for one of them, such as --specialize '" + name + way + "'",
+              HEDDLE_STATUS_UNIMPLEMENTED);
+  }
+  return is_then;
 }
 
 void branch(Node& node, const onnx::NodeProto& proto, Parts& parts) {
@@ -230,22 +247,41 @@ void branch(Node& node, const onnx::NodeProto& proto, Parts& parts) {
   collect_captures(else_graph, captures);
   const SmallVector<Value> inputs = captured_values(node.graph, captures);
   const std::string name = "if" + std::to_string(parts.count++);
+  const Symbols::Mark mark = node.graph.symbols.mark();
   Part then_part(node, then_graph, parts, name + ".then"), else_part(node, else_graph, parts, name + ".else");
   then_part.translate(captures, inputs);
   else_part.translate(captures, inputs);
+  if (std::optional<bool> taken = stated_branch(node, then_part, else_part)) {
+    // It is translated again, in place of the node. Symbols of the other one are not needed.
+    node.graph.symbols.go_back(mark);
+    then_part.drop();
+    pin(node, number, *taken ? 1 : 0, "the condition");
+    return take_branch(node, *taken ? then_graph : else_graph, parts);
+  }
+  const std::vector<Form>& forms = then_part.forms();
   SmallVector<Type> types;
   for (auto [i, a, b] : llvm::enumerate(then_part.results(), else_part.results())) {
     if (a.getType() != b.getType()) {
-      node.fail("output " + std::to_string(i) + " is " + text_of(a.getType()) + " in then_branch and " + text_of(b.getType()) +
+      node.fail(result_name(forms, i) + " is " + text_of(a.getType()) + " in then_branch and " + text_of(b.getType()) +
                     " in else_branch; branches that give different extents are not supported",
                 HEDDLE_STATUS_UNIMPLEMENTED);
     }
     types.push_back(a.getType());
   }
-  then_part.finish();
-  else_part.finish();
-  auto op = node.builder.create<tx::IfOp>(node.location(), types, number, inputs, then_part.name(), else_part.name(), StringAttr());
-  for (auto [i, result] : llvm::enumerate(op.getOutputs())) node.set_result(result, static_cast<int>(i));
+  SmallVector<Value> results;
+  if (types.empty()) {  // optionals without values, and empty sequences
+    then_part.drop();
+  } else {
+    then_part.finish();
+    else_part.finish();
+    auto op = node.builder.create<tx::IfOp>(node.location(), types, number, inputs, then_part.name(), else_part.name(), StringAttr());
+    results = op.getOutputs();
+  }
+  ArrayRef<Value> rest = results;
+  for (auto [i, form] : llvm::enumerate(forms)) {
+    node.set_operand(made_of(form, rest.take_front(form.count)), static_cast<int>(i));
+    rest = rest.drop_front(form.count);
+  }
 }
 
 // A loop of ONNX: what Loop and Scan have in common.
@@ -298,6 +334,12 @@ void refuse_other_types(const Node& node, const onnx::GraphProto& body) {
   }
 }
 
+void refuse_other_results(const Node& node, const Part& body) {
+  for (const auto& [i, form] : llvm::enumerate(body.forms())) {
+    if (!form.is_tensor()) node.fail("output " + std::to_string(i) + " of its body is " + kind_of(form) + ", and has to be a tensor");
+  }
+}
+
 void loop(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
   const onnx::GraphProto& proto = part_of(node, of_node, "body");
   const int carried = node.input_count() - 2, rows = node.output_count() - carried;
@@ -306,6 +348,9 @@ void loop(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
               " outputs, and its body " + std::to_string(proto.input_size()) + " inputs, which do not fit together");
   }
   check_outputs(node, proto, 1 + carried + rows, "body");
+  for (int i = 0; i < carried; ++i) {
+    if (!node.any_operand(2 + i).is_tensor()) return unroll_loop(node, proto, carried, rows, all_parts);
+  }
   refuse_other_types(node, proto);
   Steps parts;
   if (node.has_input(0)) {
@@ -357,6 +402,7 @@ void loop(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
   collect_captures(proto, captures);
   const SmallVector<Value> inputs = captured_values(node.graph, captures);
   body.translate(captures, inputs);
+  refuse_other_results(node, body);
 
   SmallVector<Value>& results = body.results();
   const std::optional<int64_t> goes_on = body.known(0);
@@ -445,6 +491,7 @@ void scan(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
   collect_captures(proto, captures);
   const SmallVector<Value> inputs = captured_values(node.graph, captures);
   body.translate(captures, inputs);
+  refuse_other_results(node, body);
   Operation* op = make_loop(node, body, parts, inputs, static_cast<size_t>(rows));
   for (int i = 0; i < node.output_count(); ++i) {
     Value result = op->getResult(static_cast<unsigned>(i));
@@ -456,6 +503,26 @@ void scan(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
 }
 
 }  // namespace
+
+Value as_number(Node& node, Value value, const char* what) {
+  if (!llvm::isa<IntegerType>(Node::type_of(value).getElementType())) node.refuse_inputs(std::string(what) + " is no bool or integer");
+  Value scalar = Node::type_of(value).getRank() == 0 ? value : node.with_extents(value, {});
+  return node.converted(scalar, node.builder.getI64Type());
+}
+
+const onnx::GraphProto& part_of(const Node& node, const onnx::NodeProto& proto, const std::string& name) {
+  for (const auto& attribute : proto.attribute()) {
+    if (attribute.name() == name && attribute.type() == onnx::AttributeProto::GRAPH) return attribute.g();
+  }
+  node.fail("attribute '" + name + "' must be a graph");
+}
+
+void check_outputs(const Node& node, const onnx::GraphProto& part, int expected, const char* name) {
+  if (part.output_size() != expected) {
+    node.fail("its graph '" + std::string(name) + "' has " + std::to_string(part.output_size()) + " outputs, and " +
+              std::to_string(expected) + " are needed");
+  }
+}
 
 Value applied(Node& node, const onnx::GraphProto& part, const Parts& parts, Value input) {
   if (part.input_size() != 1 || part.output_size() != 1)
@@ -474,12 +541,14 @@ Value applied(Node& node, const onnx::GraphProto& part, const Parts& parts, Valu
 
 bool is_control(const onnx::NodeProto& node) {
   if (node.domain() == preview_domain) return node.op_type() == "FlexAttention";
-  return domain_key(node.domain()).empty() && (node.op_type() == "If" || node.op_type() == "Loop" || node.op_type() == "Scan");
+  return domain_key(node.domain()).empty() &&
+         (node.op_type() == "If" || node.op_type() == "Loop" || node.op_type() == "Scan" || node.op_type() == "SequenceMap");
 }
 
 void import_control(Node& node, const onnx::NodeProto& proto, Parts& parts) {
   if (proto.op_type() == "FlexAttention") return flex_attention(node, proto, parts);
   if (proto.op_type() == "If") return branch(node, proto, parts);
+  if (proto.op_type() == "SequenceMap") return sequence_map(node, proto, parts);
   return proto.op_type() == "Loop" ? loop(node, proto, parts) : scan(node, proto, parts);
 }
 

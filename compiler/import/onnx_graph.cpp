@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compiler/import/onnx_collections.h"
+#include "compiler/import/specializations.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
@@ -297,7 +299,22 @@ void Node::unsupported(const std::string& cause, const std::string& nearest) con
   graph.unsupported.push_back({HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + describe() + " failed: " + cause, cause, {}, nearest});
 }
 
+std::optional<int64_t> Graph::stated_length(const std::string& name) const {
+  return specializations ? specializations->length_of(name) : std::nullopt;
+}
+
+std::optional<bool> Graph::stated_presence(const std::string& name) const {
+  return specializations ? specializations->presence_of(name) : std::nullopt;
+}
+
 const Operand& Node::operand(int index) const {
+  const Operand& found = any_operand(index);
+  if (!found.is_tensor())
+    fail("input " + std::to_string(index) + " ('" + proto_.input(index) + "') is " + kind_of(found) + ", and has to be a tensor");
+  return found;
+}
+
+const Operand& Node::any_operand(int index) const {
   if (!has_input(index)) fail("input " + std::to_string(index) + " is missing");
   auto it = graph.operands.find(proto_.input(index));
   if (it == graph.operands.end()) fail("input '" + proto_.input(index) + "' is produced by no earlier node");
@@ -323,7 +340,10 @@ Value Node::text(int index) const {
 }
 
 Value Node::input(int index) {
-  const Operand& found = operand(index);
+  return value_of(operand(index));
+}
+
+Value Node::value_of(const Operand& found) {
   if (found.value) return found.value;
   Value value = from_elements(found);
   if (!found.is_matrix()) return value;
@@ -641,6 +661,29 @@ Value Node::extent_value(AffineExpr extent) {
 
 Value Node::numbers(ArrayRef<AffineExpr> expressions) {
   return from_elements({{}, std::vector<AffineExpr>(expressions.begin(), expressions.end()), 1});
+}
+
+Value Node::concatenated(SmallVector<Value> inputs, int64_t axis) {
+  Extents extents = extents_of(inputs[0]);
+  const Type element = type_of(inputs[0]).getElementType();
+  for (Value input : ArrayRef<Value>(inputs).drop_front()) {
+    Extents other = extents_of(input);
+    if (other.size() != extents.size()) refuse_inputs("the inputs have different ranks");
+    for (size_t i = 0; i < extents.size(); ++i) {
+      if (static_cast<int64_t>(i) == axis) {
+        extents[i] = computed(sum(extents[i], other[i]));
+      } else if (!are_equal(extents[i], other[i])) {
+        refuse_inputs("extents of the inputs differ on dimension " + std::to_string(i));
+      }
+    }
+  }
+  if (inputs.size() == 1) return inputs[0];
+  for (Value& input : inputs) {
+    Extents part = extents;
+    part[axis] = extents_of(input)[axis];
+    input = with_extents(input, part);
+  }
+  return make<tx::ConcatOp>(tensor_type(extents, element), inputs, builder.getI64IntegerAttr(axis));
 }
 
 Value Node::channels_last(Value value) {

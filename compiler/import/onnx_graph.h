@@ -20,6 +20,12 @@ namespace heddle::import {
 
 using Extents = llvm::SmallVector<mlir::AffineExpr>;
 
+struct Sequence;        // onnx_collections.h
+class Specializations;  // specializations.h
+
+// Whether a value is an optional, and if so, whether it has a value.
+enum class Optional { kNo, kPresent, kAbsent };
+
 // The value of a name. Small tensors of integers or bools carry their elements, so that shapes can be computed here.
 struct Operand {
   mlir::Value value;                                      // null if only `elements` is set
@@ -29,9 +35,12 @@ struct Operand {
                                                           // STRING with a value: text, for the operators of onnx_text.h
   unsigned bits = 64;                                     // width of the integers in `elements`; 1 for bools, 0 for unsigned ones
   int64_t columns = 0;                                    // of `elements` of rank 2
-  bool is_assumed = false;  // computed from the result of an unsupported node, with the type that the model states
-  bool is_unknown = false;  // the same, and the model does not state the type
+  bool is_assumed = false;                     // computed from the result of an unsupported node, with the type that the model states
+  bool is_unknown = false;                     // the same, and the model does not state the type
+  std::shared_ptr<const Sequence> sequence{};  // of a sequence, and of an optional one; `value` and `elements` are then not set
+  Optional optional = Optional::kNo;
 
+  bool is_tensor() const { return !sequence && optional == Optional::kNo; }
   // Whether a computation on elements may replace one on the tensor.
   bool is_folded() const { return elements && bits != 0 && rank < 2; }
   bool is_matrix() const { return elements && rank == 2; }
@@ -77,13 +86,17 @@ class Graph {
   ParameterFiles* const files;  // null if no weight is left to a file
   std::map<std::string, Operand> operands;
   Symbols symbols;
-  std::vector<Expected> expected;  // by the current node
+  Specializations* specializations = nullptr;  // null if there are none
+  std::vector<Expected> expected;              // by the current node
   std::vector<Check> checks;
   std::vector<Failure> unsupported;                                 // attributes and outputs of the current node
   llvm::DenseMap<mlir::Value, std::pair<int64_t, int64_t>> ranges;  // of integers, as far as they were computed
 
   // A tensor of the file as a value: dense, splat or parameter, depending on its size and on whether it is a weight. An attribute is none.
   Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location, bool is_attribute = false);
+  // How many elements the sequence has in all calls that the model is compiled for, and whether the optional has a value, if that was stated.
+  std::optional<int64_t> stated_length(const std::string& name) const;
+  std::optional<bool> stated_presence(const std::string& name) const;
   // Whether some weights, or all, are parameters whatever their size, by the names that they have in the model.
   bool names_weights() const { return all_weights || files; }
   // The translation of a node needs the elements of this value: stored tensors that it is computed from are in the IR from the next import on.
@@ -141,8 +154,10 @@ class Node {
   const std::string& output(int index) const { return proto_.output(index); }
   const std::string& input_name(int index) const { return proto_.input(index); }
 
-  const Operand& operand(int index) const;
-  mlir::Value input(int index);  // as a tensor
+  const Operand& any_operand(int index) const;              // also a sequence or an optional
+  const Operand& operand(int index) const;                  // a tensor; throws for other values
+  mlir::Value input(int index);                             // as a tensor
+  mlir::Value value_of(const Operand& tensor);              // the same for an operand
   bool is_text(int index) const;
   mlir::Value text(int index) const;                        // strings, as onnx_text.h has them
   std::vector<mlir::AffineExpr> elements(int index) const;  // of a shape-like input
@@ -207,6 +222,8 @@ class Node {
   mlir::Value extent_value(mlir::AffineExpr extent);
   // The numbers that expressions have when the model runs: a vector of i64.
   mlir::Value numbers(llvm::ArrayRef<mlir::AffineExpr> expressions);
+  // Tensors one behind the other along the axis; throws if their ranks or other extents differ.
+  mlir::Value concatenated(llvm::SmallVector<mlir::Value> inputs, int64_t axis);
   // [N, C, spatial...] <-> [N, spatial..., C]
   mlir::Value channels_last(mlir::Value value);
   mlir::Value channels_first(mlir::Value value);
@@ -226,6 +243,7 @@ using Translate = void (*)(Node&);
 using Table = std::map<std::string, Translate, std::less<>>;
 const Table& attention_operators();
 const Table& bit_operators();
+const Table& collection_operators();
 const Table& einsum_operators();
 const Table& elementwise_operators();
 const Table& image_operators();

@@ -5,7 +5,9 @@
 
 #include <set>
 
+#include "compiler/import/onnx_arguments.h"
 #include "compiler/import/onnx_checks.h"
+#include "compiler/import/onnx_collections.h"
 #include "compiler/import/onnx_control.h"
 #include "compiler/import/onnx_custom.h"
 #include "compiler/import/onnx_fold.h"
@@ -33,7 +35,8 @@ std::vector<const Table*> tables() {
   return {&attention_operators(), &einsum_operators(),       &elementwise_operators(), &image_operators(),    &index_operators(),
           &linear_operators(),    &loss_operators(),         &normalize_operators(),   &quantize_operators(), &resize_operators(),
           &select_operators(),    &shape_operators(),        &slice_operators(),       &bit_operators(),      &sampling_operators(),
-          &sequence_operators(),  &trigonometry_operators(), &pooling_operators(),     &qlinear_operators(),  &text_operators()};
+          &sequence_operators(),  &trigonometry_operators(), &pooling_operators(),     &qlinear_operators(),  &collection_operators(),
+          &text_operators()};
 }
 
 Translate translation(const std::string& type) {
@@ -59,7 +62,9 @@ void check_names(const onnx::GraphProto& graph) {
   for (const auto& tensor : graph.initializer()) check_name(tensor.name(), "initializer");
   for (const auto& input : graph.input()) {
     check_name(input.name(), "input");
-    for (const auto& dim : input.type().tensor_type().shape().dim()) check_name(dim.dim_param(), "dimension");
+    const onnx::TypeProto_Tensor* tensor = tensor_in(input.type());
+    if (!tensor) continue;
+    for (const auto& dim : tensor->shape().dim()) check_name(dim.dim_param(), "dimension");
   }
   for (const auto& output : graph.output()) check_name(output.name(), "output");
   for (const auto& node : graph.node()) {
@@ -71,51 +76,6 @@ void check_names(const onnx::GraphProto& graph) {
       if (attribute.has_g()) check_names(attribute.g());
     }
   }
-}
-
-// An input's extents, as in the signature and as in the graph.
-struct InputType {
-  RankedTensorType declared, meant;
-};
-
-InputType input_type(Graph& graph, const onnx::ValueInfoProto& input, const ImportOptions& options) {
-  std::string who = "input '" + input.name() + "'";
-  auto fail = [&](const std::string& cause) {
-    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: " + cause};
-  };
-  if (!input.type().has_tensor_type()) fail("it is not a tensor");
-  const auto& tensor = input.type().tensor_type();
-  if (!tensor.has_shape()) fail("it has no shape; export the model with one, whose dimensions may be names");
-  Extents declared, meant;
-  auto known_extent = [&](int64_t value) {
-    declared.push_back(graph.builder.getAffineConstantExpr(value));
-    meant.push_back(declared.back());
-  };
-  // Without a name it is a symbol of its own.
-  auto symbolic_extent = [&](int i, const std::string& named) {
-    std::string name = named.empty() ? input.name() + "." + std::to_string(i) : named;
-    if (auto known = options.dims.find(name); known != options.dims.end()) return known_extent(known->second);
-    const std::string key = named.empty() ? Symbols::unnamed(input.name(), i) : name;
-    declared.push_back(graph.symbols.declared(key));
-    meant.push_back(graph.symbols.meant(key));
-    graph.symbols.equate(declared.back(), meant.back(), "dimension " + std::to_string(i) + " of " + who, /*learn=*/false);
-  };
-  for (int i = 0; i < tensor.shape().dim_size(); ++i) {
-    const auto& dim = tensor.shape().dim(i);
-    if (dim.has_dim_value()) {
-      known_extent(dim.dim_value());
-    } else {
-      symbolic_extent(i, dim.dim_param());
-    }
-  }
-  const bool is_text = tensor.elem_type() == onnx::TensorProto::STRING;
-  if (is_text) symbolic_extent(tensor.shape().dim_size(), "");
-  for (const Extents& extents : {declared, meant}) {
-    if (std::string cause = refuse_extents(extents); !cause.empty()) fail(cause);
-  }
-  MLIRContext* context = graph.builder.getContext();
-  Type element = is_text ? text_element(context) : element_type(context, tensor.elem_type(), who);
-  return {tx::tensor_type(declared, element), tx::tensor_type(meant, element)};
 }
 
 // The ops that a translation made must be valid IR: this finds mixed element types above all.
@@ -420,6 +380,24 @@ void describe_symbols(ModuleOp module, const Symbols& symbols) {
   }
 }
 
+// What was stated of sequences and optionals has to be what they are.
+void check_stated_forms(const Graph& graph) {
+  for (const auto& [name, operand] : graph.operands) {
+    auto fail = [&, &name = name, &operand = operand](const std::string& stated) {
+      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: compiling the model for '" + name + "=" + stated + "' failed: it is " +
+                                                        kind_of(operand) + " in each call; correct the specialization"};
+    };
+    if (operand.sequence) {
+      const std::optional<int64_t> length = graph.stated_length(name);
+      if (length && *length != operand.sequence->length) fail(std::to_string(*length));
+    }
+    if (operand.optional != Optional::kNo) {
+      const std::optional<bool> presence = graph.stated_presence(name);
+      if (presence && *presence != (operand.optional == Optional::kPresent)) fail(*presence ? "present" : "absent");
+    }
+  }
+}
+
 OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& context, tx::ParameterStore& parameters, Meanings& meanings,
                                    const ImportOptions& options, Unsupported& unsupported) {
   const onnx::GraphProto& proto = file->model.graph();
@@ -432,6 +410,7 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   Block* block = function.addEntryBlock();
   builder.setInsertionPointToStart(block);
   Graph graph(builder, parameters, meanings, file, options.all_weights, options.files);
+  graph.specializations = options.specializations;
 
   Parts parts;
   parts.translate = [&](const onnx::GraphProto& part) {
@@ -443,53 +422,70 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   };
 
   const std::set<std::string> initialized = import_initializers(graph, proto, unsupported);
-  SmallVector<Type> argument_types, result_types;
+  Arguments arguments(graph, block, options);
   for (const auto& input : proto.input()) {
     if (initialized.contains(input.name())) continue;  // a constant with a default is a constant
-    InputType type;
+    Operand operand;
     try {
-      type = input_type(graph, input, options);
+      operand = arguments.add(input);
     } catch (const Failure& failure) {
       if (failure.element_type.empty()) throw;
       unsupported.add_input(input.name(), failure);
-      graph.operands[input.name()].refused_type = input.type().tensor_type().elem_type();
+      graph.operands[input.name()].refused_type = tensor_in(input.type())->elem_type();
       continue;
     }
-    Location location = NameLoc::get(builder.getStringAttr(input.name()));
-    Value argument = block->addArgument(type.declared, location);
-    if (type.meant != type.declared) argument = builder.create<tx::ReshapeOp>(location, type.meant, argument);
-    Operand operand{argument, {}, 0};
-    if (input.type().tensor_type().elem_type() == onnx::TensorProto::STRING) operand.refused_type = onnx::TensorProto::STRING;
-    if (!graph.operands.try_emplace(input.name(), operand).second) {
+    if (!graph.operands.try_emplace(input.name(), std::move(operand)).second) {
       throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing input '" + input.name() + "' failed: it is defined twice"};
     }
-    argument_types.push_back(type.declared);
   }
   translate_nodes(graph, proto, declared, options, meanings, unsupported, parts);
   if (!unsupported.empty()) unsupported.fail();
 
   SmallVector<Value> results;
+  std::vector<std::pair<std::string, std::string>> result_names;  // of a result, and of the output that it belongs to
+  std::set<std::string> known_names;
   onnx::NodeProto end;
   for (const auto& output : proto.output()) *end.add_input() = output.name();
   end.set_op_type("graph output");
   Node outputs(graph, end, module->getLoc());
-  for (int i = 0; i < proto.output_size(); ++i) results.push_back(outputs.is_text(i) ? outputs.text(i) : outputs.input(i));
+  for (int i = 0; i < proto.output_size(); ++i) {
+    const std::string& name = proto.output(i).name();
+    if (outputs.is_text(i)) {
+      results.push_back(outputs.text(i));
+      known_names.insert(name);
+      result_names.emplace_back(name, name);
+      continue;
+    }
+    const Operand& value = outputs.any_operand(i);
+    llvm::append_range(results, tensors_of(outputs, value));
+    const size_t first = result_names.size();
+    while (result_names.size() < results.size()) {
+      std::string own = value.sequence ? element_name(name, result_names.size() - first) : name;
+      if (!known_names.insert(own).second && value.sequence)
+        outputs.fail("element " + std::to_string(result_names.size() - first) + " of '" + name + "' and another output are both '" + own +
+                     "'; rename one of them");
+      result_names.emplace_back(std::move(own), name);
+    }
+  }
+  check_stated_forms(graph);
   if (!graph.checks.empty()) function->setAttr(tx::checks_attr, describe_checks(graph, results));
+  SmallVector<Type> argument_types, result_types;
+  for (const auto& argument : arguments.all()) argument_types.push_back(argument.type);
   for (Value result : results) result_types.push_back(result.getType());
   builder.create<func::ReturnOp>(module->getLoc(), results);
 
   function.setFunctionType(builder.getFunctionType(argument_types, result_types));
-  unsigned argument = 0;
-  for (const auto& input : proto.input()) {
-    if (initialized.contains(input.name())) continue;
-    const Placements::Rule* rule = options.placements ? options.placements->of_input(input.name()) : nullptr;
-    if (rule) function.setArgAttr(argument, tx::affinity_attr, builder.getStringAttr(rule->slot));
-    function.setArgAttr(argument++, tx::name_attr, builder.getStringAttr(input.name()));
+  for (const auto& [i, argument] : llvm::enumerate(arguments.all())) {
+    const Placements::Rule* rule = options.placements ? options.placements->of_input(argument.input) : nullptr;
+    const auto index = static_cast<unsigned>(i);
+    if (rule) function.setArgAttr(index, tx::affinity_attr, builder.getStringAttr(rule->slot));
+    function.setArgAttr(index, tx::name_attr, builder.getStringAttr(argument.name));
   }
-  for (int i = 0; i < proto.output_size(); ++i) {
-    const Placements::Rule* rule = options.placements ? options.placements->of_output(proto.output(i).name()) : nullptr;
-    if (rule) function.setResultAttr(i, tx::affinity_attr, builder.getStringAttr(rule->slot));
-    function.setResultAttr(i, tx::name_attr, builder.getStringAttr(proto.output(i).name()));
+  for (const auto& [i, names] : llvm::enumerate(result_names)) {
+    const Placements::Rule* rule = options.placements ? options.placements->of_output(names.second) : nullptr;
+    const auto index = static_cast<unsigned>(i);
+    if (rule) function.setResultAttr(index, tx::affinity_attr, builder.getStringAttr(rule->slot));
+    function.setResultAttr(index, tx::name_attr, builder.getStringAttr(names.first));
   }
   describe_symbols(*module, graph.symbols);
   if (ArrayAttr checks = graph.symbols.extent_checks()) function->setAttr(tx::extent_checks_attr, checks);
@@ -545,7 +541,7 @@ std::vector<std::string> supported_operators() {
   for (const Table* table : tables()) {
     for (const auto& [name, translate] : *table) names.push_back(name);
   }
-  names.insert(names.end(), {"FlexAttention", "GRU", "If", "LSTM", "Loop", "RNN", "Scan"});
+  names.insert(names.end(), {"FlexAttention", "GRU", "If", "LSTM", "Loop", "RNN", "Scan", "SequenceMap"});
   llvm::append_range(names, operators_with_bodies());
   llvm::append_range(names, microsoft_operators());
   llvm::sort(names);

@@ -11,6 +11,7 @@
 #include "compiler/import/operators.h"
 #include "compiler/import/parameter_files.h"
 #include "compiler/import/placements.h"
+#include "compiler/import/specializations.h"
 #include "compiler/ir/parameter_store.h"
 #include "heddle/status.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -31,6 +32,7 @@ struct ImportOptions {
   std::vector<std::string>* states = nullptr;     // likewise
   ParameterFiles* files = nullptr;                // weights that they have are left to them; without any, it may be null
   std::vector<std::string> parameter_names = {};  // of such weights, as ParameterFiles::resolve takes them
+  Specializations* specializations = nullptr;     // null if there are none
 };
 
 // The model in `path`; null with `error` set on failure. Parameters refer to the file's bytes and stay readable as long as `parameters` exists.

@@ -246,30 +246,8 @@ void concat(Node& node) {
   SmallVector<Value> inputs;
   for (int i = 0; i < node.input_count(); ++i) inputs.push_back(node.input(i));
   if (inputs.empty()) node.fail("it has no inputs");
-  Extents extents = Node::extents_of(inputs[0]);
-  int64_t axis = node.axis(node.opset() < 4 ? node.integer("axis", 1) : node.integer("axis"), extents.size());
-  for (Value input : ArrayRef<Value>(inputs).drop_front()) {
-    Extents other = Node::extents_of(input);
-    if (other.size() != extents.size()) node.refuse_inputs("the inputs have different ranks");
-    for (size_t i = 0; i < extents.size(); ++i) {
-      if (static_cast<int64_t>(i) == axis) {
-        extents[i] = node.computed(sum(extents[i], other[i]));
-      } else if (!node.are_equal(extents[i], other[i])) {
-        node.refuse_inputs("extents of the inputs differ on dimension " + std::to_string(i));
-      }
-    }
-  }
-  if (inputs.size() == 1) {
-    node.set_result(inputs[0]);
-    return;
-  }
-  for (Value& input : inputs) {
-    Extents part = extents;
-    part[axis] = Node::extents_of(input)[axis];
-    input = node.with_extents(input, part);
-  }
-  RankedTensorType type = node.tensor_type(extents, Node::type_of(inputs[0]).getElementType());
-  node.set_result(node.make<tx::ConcatOp>(type, inputs, node.builder.getI64IntegerAttr(axis)));
+  int64_t axis = node.axis(node.opset() < 4 ? node.integer("axis", 1) : node.integer("axis"), Node::type_of(inputs[0]).getRank());
+  node.set_result(node.concatenated(std::move(inputs), axis));
 }
 
 // One element of a shape, or all of them, as often as the new shape says.
@@ -432,7 +410,7 @@ bool is_training(Node& node) {
 void same(Node& node) {
   if (node.type() == "Dropout" && is_training(node))
     node.fail("training_mode is not supported, except with a ratio that is known to be 0", HEDDLE_STATUS_UNIMPLEMENTED);
-  node.set_operand(node.operand(0));
+  node.set_operand(node.type() == "Identity" ? node.any_operand(0) : node.operand(0));
   if (node.wants_output(1)) {  // Dropout's mask: nothing is dropped
     Value input = node.input(0);
     node.set_result(node.splat(tx::with_element_type(Node::type_of(input), node.builder.getI1Type()), 1), 1);

@@ -98,6 +98,11 @@ class CompileParams(ctypes.Structure):
         ("progress", ctypes.c_void_p), ("context", ctypes.c_void_p), ("ptxas", String), ("placement_count", ctypes.c_uint32),
         ("slot_count", ctypes.c_uint32), ("placements", ctypes.c_void_p), ("slots", ctypes.c_void_p), ("affinity_path", String), ("math", String),
         ("operator_count", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("operators", ctypes.c_void_p), ("cache_path", String),
+        ("tuned_path", String), ("donations", ctypes.c_void_p), ("donation_count", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
+        ("warning", ctypes.c_void_p), ("states", ctypes.c_void_p), ("state_count", ctypes.c_uint32), ("reserved_2", ctypes.c_uint32),
+        ("parameter_files", ctypes.c_void_p), ("parameter_names", ctypes.c_void_p), ("parameter_file_count", ctypes.c_uint32),
+        ("parameter_name_count", ctypes.c_uint32), ("code_path", String), ("specializations", ctypes.POINTER(String)),
+        ("specialization_count", ctypes.c_uint32), ("reserved_3", ctypes.c_uint32),
     ]
 
 
@@ -133,10 +138,12 @@ class Library:
             self.plain("heddle_status_free", status)
             raise RuntimeError(f"{name}: {message}")
 
-    def compile(self, compiler, model, module, target="cpu", flags=1, dump_after="", dump_path="", cache="", threads=0):
+    def compile(self, compiler, model, module, target="cpu", flags=1, dump_after="", dump_path="", cache="", threads=0, specializations=()):
         """heddle_compile of libheddle_compiler, by default without its cache."""
         params = CompileParams(struct_size=ctypes.sizeof(CompileParams), threads=threads, input_path=String(model), output_path=String(module),
                                targets=String(target), dump_after=String(dump_after), dump_path=String(dump_path), flags=flags, cache_path=String(cache))
+        texts = (String * len(specializations))(*map(String, specializations))
+        params.specializations, params.specialization_count = texts, len(specializations)
         compiler.heddle_compile.restype = ctypes.c_void_p
         status = compiler.heddle_compile(ctypes.byref(params))
         if status:

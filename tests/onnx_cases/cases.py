@@ -54,7 +54,47 @@ def read_case(folder):
     outputs = [value_of(values / f"output_{index}.pb", value.type) for index, value in enumerate(model.graph.output)]
     kept = [index for index, value in enumerate(given) if value.name not in initialized]
     return {"model": model, "inputs": [inputs[index] for index in kept], "outputs": outputs, "rtol": settings.get("rtol", RTOL),
-            "atol": settings.get("atol", ATOL)}
+            "atol": settings.get("atol", ATOL), "names": [value.name for value in model.graph.output],
+            "specializations": [text for value, one in [(given[index], inputs[index]) for index in kept] for text in stated(value, one, is_input=True)] +
+                               [text for value, one in zip(model.graph.output, outputs) for text in stated(value, one, is_input=False)]}
+
+
+def stated(value, case_value, is_input):
+    """What has to be stated of an input or an output that is no tensor, as heddle compile --specialize takes it: how many elements it has, or that it has no
+    value; and the ranks of an input's elements if the model does not have them. Extents stay open."""
+    of = value.type
+    if of.WhichOneof("value") == "optional_type":
+        of = of.optional_type.elem_type
+        if case_value is None or of.WhichOneof("value") != "sequence_type":
+            return [f"{value.name}={'absent' if case_value is None else 'present'}"]
+    if of.WhichOneof("value") != "sequence_type":
+        return []
+    texts = [f"{value.name}={len(case_value)}"]
+    if is_input and not of.sequence_type.elem_type.tensor_type.HasField("shape"):
+        texts += [f"{value.name}[{index}]=[{','.join('?' * np.ndim(one))}]" for index, one in enumerate(case_value)]
+    return texts
+
+
+def tensors(values):
+    """The arrays of values, of which an absent optional has none and a sequence has as many as elements."""
+    return [array for value in values for array in (value if isinstance(value, (list, tuple)) else [] if value is None else [value])]
+
+
+def with_structure(names, expected, results):
+    """The values of outputs from a function's results by their names: those of a sequence y are y[0], y[1] and so on. An output without results is what
+    it is expected to be if that is an empty sequence or an optional without a value, which the compiler checked, and else missing."""
+    values = []
+    for name, other in zip(names, expected):
+        if name in results:
+            values.append(results.pop(name))
+            continue
+        value = []
+        while f"{name}[{len(value)}]" in results:
+            value.append(results.pop(f"{name}[{len(value)}]"))
+        values.append(value if value or other is not None else None)
+    if results:
+        raise ValueError(f"results {', '.join(results)} belong to no output")
+    return values
 
 
 def graphs_of(graph):
@@ -121,7 +161,7 @@ def restored(description, arrays):
 def write_values(case, path):
     """Inputs, outputs and tolerances, for read_values."""
     inputs, outputs = flat(case["inputs"]), flat(case["outputs"])
-    header = {"inputs": inputs[0], "outputs": outputs[0], "rtol": case["rtol"], "atol": case["atol"]}
+    header = {"inputs": inputs[0], "outputs": outputs[0], **{key: case[key] for key in ("rtol", "atol", "names", "specializations")}}
     np.savez_compressed(path, header=np.array(json.dumps(header)), **{str(index): array for index, array in enumerate(inputs[1] + outputs[1])})
 
 
@@ -130,4 +170,4 @@ def read_values(path):
         header = json.loads(str(file["header"]))
         arrays = iter([file[str(index)] for index in range(len(file.files) - 1)])
     inputs = restored(header["inputs"], arrays)
-    return {"inputs": inputs, "outputs": restored(header["outputs"], arrays), "rtol": header["rtol"], "atol": header["atol"]}
+    return {**header, "inputs": inputs, "outputs": restored(header["outputs"], arrays)}

@@ -124,10 +124,16 @@ class OnnxCases(unittest.TestCase):
     def test_sequences_strings_and_small_types_are_kept(self):
         import ml_dtypes
         case = {"inputs": [np.arange(3, dtype=ml_dtypes.bfloat16), [np.array([1], np.int8), np.array(2.5)], None, np.array(["a", "ä"], object)],
-                "outputs": [np.array([1, 2], ml_dtypes.int4)], "rtol": 0.5, "atol": 0}
+                "outputs": [np.array([1, 2], ml_dtypes.int4)], "rtol": 0.5, "atol": 0, "names": ["y"], "specializations": ["x=2"]}
         cases.write_values(case, self.folder / "values.npz")
         got = cases.read_values(self.folder / "values.npz")
-        self.assertEqual(repr(got), repr(case))
+        self.assertEqual({key: repr(value) for key, value in got.items()}, {key: repr(value) for key, value in case.items()})
+
+    def test_results_become_sequences_by_their_names(self):
+        self.assertEqual(cases.with_structure(["a", "b", "c", "d"], [1, [1], None, []], {"b[0]": 2, "b[1]": 3, "a": 1}), [1, [2, 3], None, []])
+        with self.assertRaises(ValueError):
+            cases.with_structure(["a"], [1], {"a": 1, "b": 2})
+        self.assertEqual(cases.tensors([1, [2, 3], None, []]), [1, 2, 3])
 
     def test_reasons_are_counted_by_kind(self):
         said = ("onnx: importing the model failed: 3 of its 5 nodes need unsupported features: operator Loop (opset 11) in 2 nodes, first 'a (opset 3)'; operator "

@@ -36,6 +36,12 @@ def summary(results):
             f"{nodes['neither']} are views or known when the model is compiled.")
 
 
+def summary_of_stated(results):
+    stated = [one for one in results if one["verdict"] == "passed" and one.get("stated")]
+    return (f" {len(stated)} of the cases that pass have sequences or optionals, and are compiled for the number of elements that theirs have "
+            "(`heddle compile --specialize`)." if stated else "")
+
+
 def reasons_of(results):
     """Reason to (cases with it, cases with no other reason, a case)."""
     found = {}
@@ -51,7 +57,7 @@ def cell(text):
 
 
 def page(results, title):
-    lines = [f"# {title}", "", summary(results), "", "## Reasons", "",
+    lines = [f"# {title}", "", summary(results) + summary_of_stated(results), "", "## Reasons", "",
              "A case may have several reasons; *alone* counts the cases with no other one.", ""]
     found = reasons_of(results)
     for kind, what in KINDS.items():

@@ -58,32 +58,32 @@ class Worker:
     def compile(self, name, folder, module):
         """The case and its counts of nodes; throws RuntimeError with the compiler's message."""
         cache = self.settings["kernels"]
-        self.runtime.library.compile(self.compiler, folder / "model.onnx", module, target=self.settings["target"], flags=0 if cache else 1,
-                                     cache=cache or "", threads=1)
         case = cases.read_case(folder)
+        self.runtime.library.compile(self.compiler, folder / "model.onnx", module, target=self.settings["target"], flags=0 if cache else 1,
+                                     cache=cache or "", threads=1, specializations=case["specializations"])
         return case, share_of_nodes(self.runtime.open(module).report(), cases.node_names(case["model"]))
 
     def run(self, module, case):
         """Yields the results of one call after the other. Each has inputs and results of its own, and those of earlier calls are kept, so that results
         that a call left out are not those of the call before."""
-        function = self.runtime.open(module).instance(self.settings["device"]).function()
-        if function.argument_count != len(case["inputs"]):
-            raise NotPossible(f"the function has {function.argument_count} arguments, and the case {len(case['inputs'])}")
-        inputs = [as_bytes(value) if isinstance(value, np.ndarray) and value.dtype == object else value for value in case["inputs"]]
-        for value in inputs:
-            if not isinstance(value, np.ndarray) or value.dtype not in heddle_ctypes.TYPES:
-                raise NotPossible(f"no argument can be {'of type ' + value.dtype.name if isinstance(value, np.ndarray) else type(value).__name__}")
+        opened = self.runtime.open(module)
+        function = opened.instance(self.settings["device"]).function()
+        inputs = [as_bytes(value) if getattr(value, "dtype", None) == object else value for value in cases.tensors(case["inputs"])]
+        if function.argument_count != len(inputs):
+            raise NotPossible(f"the function has {function.argument_count} arguments, and the case {len(inputs)}")
+        for value in map(np.asarray, inputs):
+            if value.dtype not in heddle_ctypes.TYPES:
+                raise NotPossible(f"no argument can be of type {value.dtype.name}")
+        names = [result["name"] for result in opened.report()["functions"][0]["results"]]
         kept = []
         for _ in range(self.settings["calls"]):
             kept.append(function.prepare(*inputs))
-            made = [result.numpy() for result in kept[-1][1]]
-            if len(made) == len(case["outputs"]):
-                made = [as_strings(one) if getattr(wanted, "dtype", None) == object else one for one, wanted in zip(made, case["outputs"])]
-            yield made
+            made = cases.with_structure(case["names"], case["outputs"], dict(zip(names, (result.numpy() for result in kept[-1][1]), strict=True)))
+            yield [as_strings(one) if getattr(wanted, "dtype", None) == object else one for one, wanted in zip(made, case["outputs"], strict=True)]
 
     def answer(self, name, folder, module):
-        """{verdict, reasons, message, nodes}"""
-        found = {"verdict": "failed", "reasons": [], "message": "", "nodes": None}
+        """{verdict, reasons, message, nodes, stated}: stated are the specializations that the case is compiled for"""
+        found = {"verdict": "failed", "reasons": [], "message": "", "nodes": None, "stated": []}
 
         def failed(kind, message):
             found.update(reasons=kind if isinstance(kind, list) else [kind], message=(str(message).splitlines() or [""])[0].split("; the model is '")[0][:2000])
@@ -100,6 +100,7 @@ class Worker:
             if self.settings["modules"]:
                 cases.write_values(case, module.parent / "values.npz")
                 (module.parent / "nodes.json").write_text(json.dumps(found["nodes"]))
+        found["stated"] = case["specializations"]
         if self.settings["device"] != "none":
             try:
                 for number, got in enumerate(self.run(module, case), 1):

@@ -211,8 +211,9 @@ std::string overwrites(const Options& options) {
 
 // Whether the compiler does not know the name of a target, a pass, a node or a slot: a mistake on the command line, not in the model.
 bool is_unknown_name(std::string_view message) {
-  for (std::string_view start : {"compiler: target '", "compiler: no pass '", "compiler: placement '", "compiler: slot '",
-                                 "compiler: donating '", "compiler: state '", "compiler: parameter file '", "compiler: parameter name '"}) {
+  for (std::string_view start :
+       {"compiler: target '", "compiler: no pass '", "compiler: placement '", "compiler: slot '", "compiler: donating '",
+        "compiler: state '", "compiler: parameter file '", "compiler: specialization '", "compiler: parameter name '"}) {
     if (message.substr(0, start.size()) == start) return true;
   }
   return false;

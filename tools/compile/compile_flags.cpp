@@ -65,6 +65,10 @@ void CompileFlags::add_to(Flags& flags) {
   flags.texts("--state", states,
               "calls keep this output, and the next one reads it as the input of the same type: neither is in the signature",
               "INPUT=OUTPUT");
+  flags.texts("--specialize", specializations,
+              "what the model is compiled for where its file leaves it open: x=3 (the sequence x has 3 elements: x[0], x[1], x[2]), "
+              "x=absent or x=present (an optional), x=[n,4] or x[0]=[n,4] (the shape of an input that states none); may be repeated",
+              "NAME=FORM");
   flags.texts("--operators", operators,
               "the manifest of a library plugin, or a directory of manifests; declares operators of other domains in the model, and "
               "ONNX operators that the plugin may run; may be repeated",
@@ -113,6 +117,7 @@ CompileParams::CompileParams(const CompileFlags& flags) : scoped_files_(with_sco
   add_views(flags.aliases, donations_);
   add_views(flags.states, states_);
   add_views(flags.operators, operators_);
+  add_views(flags.specializations, specializations_);
   add_views(scoped_files_, parameter_files_);
   add_views(flags.param_names, parameter_names_);
   c.struct_size = sizeof(c);
@@ -132,6 +137,8 @@ CompileParams::CompileParams(const CompileFlags& flags) : scoped_files_(with_sco
   c.state_count = size_of(states_);
   c.operators = operators_.data();
   c.operator_count = size_of(operators_);
+  c.specializations = specializations_.data();
+  c.specialization_count = size_of(specializations_);
   c.parameter_files = parameter_files_.data();
   c.parameter_file_count = size_of(parameter_files_);
   c.parameter_names = parameter_names_.data();

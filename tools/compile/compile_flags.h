@@ -17,7 +17,7 @@ std::vector<NamedFile> with_shards(const NamedFile& file);
 
 struct CompileFlags {
   std::string model, target, math = "default", cache;
-  std::vector<std::string> places, slots, aliases, donated, states, operators, params_in, param_names;
+  std::vector<std::string> places, slots, aliases, donated, states, operators, specializations, params_in, param_names;
   bool params_in_values = false;
   uint64_t threads = 0;
 
@@ -40,7 +40,7 @@ class CompileParams {
 
  private:
   std::vector<std::string> scoped_files_;
-  std::vector<heddle_string_t> places_, slots_, donations_, states_, operators_, parameter_files_, parameter_names_;
+  std::vector<heddle_string_t> places_, slots_, donations_, states_, operators_, specializations_, parameter_files_, parameter_names_;
 };
 
 }  // namespace heddle::tool

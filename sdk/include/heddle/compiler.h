@@ -89,6 +89,14 @@ typedef struct heddle_compile_params {
   /* A directory, created if needed, for the code of each target, as the module has it: MODULE.TARGET.FORMAT, such as "digits.gfx90a.hsaco"; empty:
    * none. Since ABI 0.2. */
   heddle_string_t code_path;
+  /* What an ONNX model is compiled for where its file leaves it open: "NAME=3", the sequence NAME has 3 elements; "NAME=absent" and "NAME=present", the
+   * optional has no value or has one; "NAME=[n,4]", the shape of an input that states none, or of all elements of a sequence; "NAME[0]=[n,4]" of one. NAME
+   * is an input, or a value that a node gives. A sequence is as many arguments or results as it has elements, named "NAME[0]", "NAME[1]" and so on; an
+   * absent optional is none. INVALID_ARGUMENT if the model has no such value, or if the compiler finds that it has another form. A call in which a
+   * value that is data makes it another one is refused. Since ABI 0.3. */
+  const heddle_string_t* specializations;
+  uint32_t specialization_count;
+  uint32_t reserved_3;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED lists the operators, attributes and element types that are not supported, with nodes and opset. The same input and
