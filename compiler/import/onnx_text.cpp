@@ -240,12 +240,6 @@ void string_normalizer(Node& node) {
   node.set_text(text);
 }
 
-// Where the parts of strings are. All are of i64, over [strings, bytes].
-struct Parts {
-  Value number;  // of each byte that begins a part or ends one: the part's
-  Value begins, ends;
-};
-
 bool overlaps_itself(const std::string& word) {
   for (size_t shift = 1; shift < word.size(); ++shift) {
     if (word.compare(shift, std::string::npos, word, 0, word.size() - shift) == 0) return true;
