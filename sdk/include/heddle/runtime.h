@@ -156,7 +156,7 @@ typedef struct heddle_slot_binding { /* Frozen. */
   heddle_string_t device;            /* an alias of the configuration; or "cpu", "cpu:1", "heddle.cpu:0" without an alias's settings */
 } heddle_slot_binding_t;
 
-/* A safetensors file, the index of its shards (model.safetensors.index.json), or a GGUF, IRPA, .npz, .npy or ONNX file, the last with its external data. */
+/* A safetensors file, the index of its shards (model.safetensors.index.json), or a GGUF, IRPA, .npz, .npy or ONNX file, with external data. */
 typedef struct heddle_parameter_file { /* Frozen. */
   heddle_string_t scope;               /* a namespace of parameter names; empty: the default one; may have several files */
   heddle_string_t path;                /* /dev/fd/N is the process's open descriptor N */
