@@ -41,7 +41,7 @@ void read_plugin(TableReader table, Manifest& manifest) {
   table.require("version", "version = \"1.0.0\"");
   table.require("kind", "kind = [\"driver\"]");
   table.require("library", "library = \"libnpu.so\", in the directory of this file");
-  table.require("abi", "abi = [\"0.1\", \"0.2\"]");
+  table.require("abi", "abi = [\"0.1\", \"0.3\"]");
 
   if (const TomlNode* id = table.value("id", {TomlNode::kString})) {
     if (is_reserved_id(id->string)) {

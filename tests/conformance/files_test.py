@@ -32,7 +32,7 @@ def linked(name, needs=()):
     return {"library": LINKED / f"{name}.so", "more": f"\n[requires]\nlibs = [{named}]\n" if needs else ""}
 
 
-ABI = 'abi = ["0.1", "0.2"]'
+ABI = 'abi = ["0.1", "0.3"]'
 SHOWN = ("build.only_the_entry", "manifest.valid")  # the host looks at it, too
 NO_FILE = None  # in the place of what is replaced in it
 

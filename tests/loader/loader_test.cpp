@@ -18,7 +18,7 @@ TEST_F(Loader, LoadsAGoodPlugin) {
 TEST_F(Loader, NamesBothRangesWhenNegotiationFails) {
   PluginInfo found = install_and_look("abi_range");
   EXPECT_EQ(found.state, PluginState::kIncompatible);
-  EXPECT_THAT(found.reason, AllOf(HasSubstr("ABI 0.5 to 0.7"), HasSubstr("this libheddle with 0.1 to 0.2"), HasSubstr("a newer libheddle"),
+  EXPECT_THAT(found.reason, AllOf(HasSubstr("ABI 0.5 to 0.7"), HasSubstr("this libheddle with 0.1 to 0.3"), HasSubstr("a newer libheddle"),
                                   HasSubstr("[HD-E-02]"), Not(HasSubstr("failed:"))));
 }
 

@@ -39,7 +39,7 @@ extern "C" {
 /* ABI version. The major is part of the entry symbol's name (HD-E-01). A plugin and a host work together if the ranges of minors
  * that they support overlap; a host built with these headers supports HEDDLE_ABI_MIN_MINOR to HEDDLE_ABI_MINOR. */
 #define HEDDLE_ABI_MAJOR 0
-#define HEDDLE_ABI_MINOR 2
+#define HEDDLE_ABI_MINOR 3
 #define HEDDLE_ABI_MIN_MINOR 1
 
 /* True if the other side's struct or table is long enough to contain the member (a function, a pointer or a number), and the member is not 0.
