@@ -30,6 +30,10 @@ TEST(Layout, FieldsAreWhereAbi02HasThem) {
 #include "layout_0_2.inc"
 }
 
+TEST(Layout, FieldsAreWhereAbi03HasThem) {
+#include "layout_0_3.inc"
+}
+
 TEST(Layout, FrozenStructsKeepTheirSize) {
   EXPECT_EQ(sizeof(heddle_string_t), 16u);
   EXPECT_EQ(sizeof(heddle_point_t), 16u);
