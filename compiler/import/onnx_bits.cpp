@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Operators on the bits of integers.
+// Operators on the bits of elements.
 #include "compiler/import/onnx_broadcast.h"
 #include "compiler/ir/bits.h"
 
@@ -54,10 +54,30 @@ void bit_shift(Node& node) {
   node.set_result(node.make<tx::SelectOp>(type, is_beyond, node.splat(type, 0), x));
 }
 
+// A bool is a byte that is 0 or 1; a byte becomes a bool that says whether it is not 0.
+void bit_cast(Node& node) {
+  Value x = node.input(0);
+  const Type bytes = node.builder.getIntegerType(8, false),
+             to = element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("to")), node.describe());
+  auto stored = [&](Type type) { return type.isInteger(1) ? bytes : type; };
+  Type from = stored(Node::type_of(x).getElementType());
+  if (from.getIntOrFloatBitWidth() != stored(to).getIntOrFloatBitWidth())
+    node.refuse_inputs("the type of 'to' has elements of another size");
+  x = node.converted(x, from);
+  const bool only_sign = llvm::isa<IntegerType>(from) && llvm::isa<IntegerType>(stored(to));
+  if (only_sign) {
+    x = node.converted(x, stored(to));
+  } else if (from != stored(to)) {
+    x = node.make<tx::BitCastOp>(tx::with_element_type(Node::type_of(x), stored(to)), x);
+  }
+  node.set_result(node.converted(x, to));
+}
+
 }  // namespace
 
 const Table& bit_operators() {
   static const Table table = {
+      {"BitCast", bit_cast},
       {"BitShift", bit_shift},
       {"BitwiseAnd", bitwise<tx::BitAndOp>},
       {"BitwiseNot", bitwise_not},

@@ -66,6 +66,10 @@ std::vector<mlir::AffineExpr> with_axes(Node& node, llvm::ArrayRef<mlir::AffineE
 // The value in a shape that was computed from data: a call in which it has another number of elements is refused.
 mlir::Value reshape_to(Node& node, mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> extents);
 
+// The places of the elements that are 1, in order: a vector of i64, as long as there are such elements, which the program reads. `flags`: a vector of
+// i64, 0 or 1. `what` names their number in messages.
+mlir::Value places_of_ones(Node& node, mlir::Value flags, const std::string& what);
+
 // The part of a dimension whose elements are at start, start + step, ..: i64 vectors of one element.
 mlir::Value gather_from(Node& node, mlir::Value value, int64_t axis, const Integers& start, const Integers& step, mlir::AffineExpr count);
 

@@ -89,7 +89,9 @@ class Graph {
   Specializations* specializations = nullptr;  // null if there are none
   std::vector<Expected> expected;              // by the current node
   std::vector<Check> checks;
-  std::vector<Failure> unsupported;                                 // attributes and outputs of the current node
+  std::vector<Failure> unsupported;  // attributes and outputs of the current node
+  mlir::Value calls;                 // how many calls there were, an i64 of rank 0; null if no node needs it (onnx_random.h)
+  int64_t random_nodes = 0;          // that need it
   llvm::DenseMap<mlir::Value, std::pair<int64_t, int64_t>> ranges;  // of integers, as far as they were computed
 
   // A tensor of the file as a value: dense, splat or parameter, depending on its size and on whether it is a weight. An attribute is none.
@@ -244,23 +246,29 @@ using Table = std::map<std::string, Translate, std::less<>>;
 const Table& attention_operators();
 const Table& bit_operators();
 const Table& collection_operators();
+const Table& detection_operators();
 const Table& einsum_operators();
 const Table& elementwise_operators();
 const Table& image_operators();
 const Table& index_operators();
 const Table& linear_operators();
 const Table& loss_operators();
+const Table& ngram_operators();
 const Table& normalize_operators();
 const Table& pooling_operators();
 const Table& qlinear_operators();
 const Table& quantize_operators();
+const Table& random_operators();
 const Table& resize_operators();
 const Table& select_operators();
 const Table& shape_operators();
 const Table& sampling_operators();
 const Table& sequence_operators();
+const Table& signal_operators();
 const Table& slice_operators();
 const Table& text_operators();
+// Of the domain ai.onnx.preview.training.
+const Table& training_operators();
 const Table& trigonometry_operators();
 
 }  // namespace heddle::import

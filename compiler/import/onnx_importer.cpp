@@ -14,6 +14,7 @@
 #include "compiler/import/onnx_functions.h"
 #include "compiler/import/onnx_graph.h"
 #include "compiler/import/onnx_microsoft.h"
+#include "compiler/import/onnx_random.h"
 #include "compiler/import/onnx_text.h"
 #include "compiler/import/onnx_unsupported.h"
 #include "compiler/ir/control.h"
@@ -36,10 +37,20 @@ std::vector<const Table*> tables() {
           &linear_operators(),    &loss_operators(),         &normalize_operators(),   &quantize_operators(), &resize_operators(),
           &select_operators(),    &shape_operators(),        &slice_operators(),       &bit_operators(),      &sampling_operators(),
           &sequence_operators(),  &trigonometry_operators(), &pooling_operators(),     &qlinear_operators(),  &collection_operators(),
-          &text_operators()};
+          &text_operators(),      &detection_operators(),    &signal_operators(),      &random_operators(),   &ngram_operators()};
 }
 
-Translate translation(const std::string& type) {
+bool is_of_own_domain(const onnx::NodeProto& node) {
+  return node.domain().empty() || node.domain() == default_domain;
+}
+
+Translate translation(const onnx::NodeProto& node) {
+  const std::string& type = node.op_type();
+  if (node.domain() == training_domain) {
+    auto known = training_operators().find(type);
+    return known == training_operators().end() ? nullptr : known->second;
+  }
+  if (!is_of_own_domain(node)) return nullptr;
   for (const Table* table : tables()) {
     if (auto it = table->find(type); it != table->end()) return it->second;
   }
@@ -151,7 +162,7 @@ class DeclaredOperators {
 
   bool is_known(const onnx::NodeProto& node) const {
     if (is_control(node) || is_microsoft(node)) return true;
-    if (is_own(node)) return translation(node.op_type()) != nullptr;
+    if (is_of_own_domain(node) || translation(node)) return translation(node) != nullptr;
     std::string versions;
     if (options_.operators) options_.operators->find(node.domain(), node.op_type(), 1, &versions);
     return !versions.empty();
@@ -196,8 +207,6 @@ class DeclaredOperators {
   }
 
  private:
-  static bool is_own(const onnx::NodeProto& node) { return node.domain().empty() || node.domain() == default_domain; }
-
   const OnnxFile& file_;
   const ImportOptions& options_;
   std::map<std::string, const onnx::TypeProto*> types_;
@@ -227,12 +236,13 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
   Location location = NameLoc::get(graph.builder.getStringAttr(name), NameLoc::get(graph.builder.getStringAttr(node.op_type())));
   graph.opset = graph.file->opset_of(node);
   Node translated(graph, node, location);
-  bool known_domain = node.domain().empty() || node.domain() == default_domain;
-  if (known_domain && graph.opset == 0) translated.fail("the model, or the function that it is in, imports no opset of the default domain");
-  Translate translate = known_domain ? translation(node.op_type()) : nullptr;
+  if (is_of_own_domain(node) && graph.opset == 0)
+    translated.fail("the model, or the function that it is in, imports no opset of the default domain");
+  Translate translate = translation(node);
   bool reads_text = false;
   for (int i = 0; i < node.input_size(); ++i) reads_text |= translated.is_text(i);
-  if (auto it = text_operators().find(node.op_type()); known_domain && reads_text && it != text_operators().end()) translate = it->second;
+  if (auto it = text_operators().find(node.op_type()); is_of_own_domain(node) && reads_text && it != text_operators().end())
+    translate = it->second;
   Operation* before = block->empty() ? nullptr : &block->back();
   if (translate) {
     if (reads_text || !fold_numbers(translated)) translate(translated);
@@ -244,7 +254,7 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
     declared.translate(translated, node);
   }
   check_made(translated, block, before);
-  if (translate) declared.offer(translated, node, block, before);
+  if (translate && is_of_own_domain(node)) declared.offer(translated, node, block, before);
   make_checks(translated);
   const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
   if (rule && !block->empty()) place(block, before, *rule);
@@ -468,9 +478,11 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
     }
   }
   check_stated_forms(graph);
+  if (graph.calls) results.push_back(next_calls(graph, graph.calls.getLoc()));
   if (!graph.checks.empty()) function->setAttr(tx::checks_attr, describe_checks(graph, results));
   SmallVector<Type> argument_types, result_types;
   for (const auto& argument : arguments.all()) argument_types.push_back(argument.type);
+  if (graph.calls) argument_types.push_back(graph.calls.getType());
   for (Value result : results) result_types.push_back(result.getType());
   builder.create<func::ReturnOp>(module->getLoc(), results);
 
@@ -486,6 +498,13 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
     const auto index = static_cast<unsigned>(i);
     if (rule) function.setResultAttr(index, tx::affinity_attr, builder.getStringAttr(rule->slot));
     function.setResultAttr(index, tx::name_attr, builder.getStringAttr(names.first));
+  }
+  if (graph.calls) {
+    const auto argument = static_cast<unsigned>(arguments.all().size()), result = static_cast<unsigned>(result_names.size());
+    function.setArgAttr(argument, tx::state_attr, builder.getUnitAttr());
+    function.setArgAttr(argument, tx::alias_attr, builder.getI64IntegerAttr(result));
+    function.setArgAttr(argument, tx::name_attr, builder.getStringAttr(calls_name));
+    function.setResultAttr(result, tx::name_attr, builder.getStringAttr(calls_name));
   }
   describe_symbols(*module, graph.symbols);
   if (ArrayAttr checks = graph.symbols.extent_checks()) function->setAttr(tx::extent_checks_attr, checks);
@@ -541,6 +560,7 @@ std::vector<std::string> supported_operators() {
   for (const Table* table : tables()) {
     for (const auto& [name, translate] : *table) names.push_back(name);
   }
+  for (const auto& [name, translate] : training_operators()) names.push_back(name);
   names.insert(names.end(), {"FlexAttention", "GRU", "If", "LSTM", "Loop", "RNN", "Scan", "SequenceMap"});
   llvm::append_range(names, operators_with_bodies());
   llvm::append_range(names, microsoft_operators());

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Images read between their elements (GridSample, RoiAlign), and images put together again (Col2Im, MaxUnpool).
+// Images read between their elements (GridSample, RoiAlign, DeformConv), and images put together again (Col2Im, MaxUnpool).
 #include "compiler/import/onnx_arithmetic.h"
 #include "compiler/import/onnx_checks.h"
 #include "compiler/import/onnx_data.h"
+#include "compiler/import/onnx_window.h"
 
 using namespace mlir;
 
@@ -36,9 +37,18 @@ Value rows_of(Node& node, ArrayRef<Value> columns) {
 
 enum class Padding { zeros, border, reflection };
 
-// A spatial dimension of GridSample; coordinates are floats, one for each place.
+// A spatial dimension of an image; coordinates are floats, one for each place.
 class Dimension {
  public:
+  // Of DeformConv: places count elements, and those outside are 0.
+  Dimension(Node& node, Value coordinate, AffineExpr extent)
+      : m_(node), node_(node), padding_(Padding::zeros), size_(m_.extent(extent, coordinate)), coordinate_(coordinate) {
+    last_ = m_.sub(size_, m_.number(coordinate, 1));
+    low_ = m_.number(coordinate, 0);
+    high_ = last_;
+  }
+
+  // Of GridSample: places are from -1 to 1.
   Dimension(Node& node, Value normalized, AffineExpr extent, bool align, Padding padding)
       : m_(node), node_(node), padding_(padding), size_(m_.extent(extent, normalized)) {
     Value one = m_.number(normalized, 1), half = m_.number(normalized, 0.5);
@@ -186,6 +196,110 @@ void grid_sample(Node& node) {
   Extents to{from[0], from[1]};
   to.append(of_grid.begin() + 1, of_grid.end() - 1);
   node.set_result(node.converted(node.reshape(result, to), element));
+}
+
+// A convolution that reads its window between elements, each tap at an offset of its own: the taps of all windows, times their mask, are a matrix that is
+// multiplied with the filter. Each offset group of channels has its offsets.
+void deform_conv(Node& node) {
+  Value image = node.input(0), filter = node.input(1), offset = node.input(2);
+  node.check_image(image);
+  const Extents from = Node::extents_of(image), of_offset = Node::extents_of(offset);
+  const RankedTensorType filter_type = Node::type_of(filter);
+  const size_t spatial = from.size() - 2;
+  if (!filter_type.hasStaticShape() || filter_type.getRank() != static_cast<int64_t>(from.size()))
+    node.refuse_inputs("the filter does not have the rank of the input, and static extents");
+  const std::vector<int64_t> kernel(filter_type.getShape().begin() + 2, filter_type.getShape().end());
+  if (node.integer_list("kernel_shape", kernel) != kernel) node.fail("kernel_shape is not the filter's");
+  const Window window = read_padded_window(node, ArrayRef<AffineExpr>(from).drop_front(2), kernel);
+  const int64_t groups = node.integer("group", 1), offset_groups = node.integer("offset_group", 1), filters = filter_type.getShape()[0],
+                own_channels = filter_type.getShape()[1];
+  int64_t taps = 1;
+  for (int64_t one : kernel) taps = taps > largest_extent / one ? largest_extent + 1 : taps * one;
+  if (taps > largest_extent) node.fail("its windows have more than " + std::to_string(largest_extent) + " elements");
+  const AffineExpr channels = product(number_extent(node, own_channels), number_extent(node, groups));
+  if (groups < 1 || filters % groups != 0 || from[1] != channels || own_channels < 1)
+    node.refuse_inputs("the channels of input and filter do not fit group " + std::to_string(groups));
+  if (offset_groups < 1 || own_channels * groups % offset_groups != 0)
+    node.fail("offset_group " + std::to_string(offset_groups) + " does not divide " + std::to_string(own_channels * groups) + " channels");
+  // [N, C, spatial...], with the extents of the result
+  const Extents result = tx::extents(output_type(node, node.channels_last(image), window, number_extent(node, filters), false));
+  const ArrayRef<AffineExpr> outputs = ArrayRef<AffineExpr>(result).slice(1, spatial);
+  auto with_outputs = [&](Value value, int64_t per_place, const char* what) {
+    Extents wanted{from[0], number_extent(node, per_place)};
+    wanted.append(outputs.begin(), outputs.end());
+    const Extents given = Node::extents_of(value);
+    bool fits = given.size() == wanted.size();
+    for (size_t i = 0; fits && i < given.size(); ++i) fits = node.are_equal(wanted[i], given[i]);
+    if (!fits)
+      node.refuse_inputs(std::string(what) + " does not have " + std::to_string(per_place) + " values for each element of the result");
+    return node.with_extents(value, wanted);
+  };
+  for (size_t d = 0; d < spatial; ++d) {
+    if (!node.graph.symbols.require(from[2 + d], number_extent(node, 1), node.describe()) ||
+        !node.graph.symbols.require(outputs[d], number_extent(node, 1), node.describe()))
+      node.refuse_inputs("the window does not fit into dimension " + std::to_string(2 + d));
+  }
+  const Arithmetic m(node);
+  const Type element = Node::type_of(image).getElementType(), compute = computed_type(node, image);
+  const AffineExpr tap_count = number_extent(node, taps), output_count = node.count_of(outputs),
+                   batch = node.count_of({from[0], number_extent(node, offset_groups)}), places = node.count_of({tap_count, output_count}),
+                   one = number_extent(node, 1);
+  const auto per_group = static_cast<int64_t>(spatial) * taps * offset_groups;
+  offset = node.reshape(node.converted(with_outputs(offset, per_group, "the offset"), compute),
+                        {batch, tap_count, number_extent(node, static_cast<int64_t>(spatial)), output_count});
+  Extents of_window;  // kernel..., outputs...
+  for (int64_t extent : kernel) of_window.push_back(number_extent(node, extent));
+  of_window.append(outputs.begin(), outputs.end());
+  SmallVector<SmallVector<Dimension::Tap>> dimensions;
+  for (size_t d = 0; d < spatial; ++d) {
+    Value tap = m.iota(of_window, static_cast<int64_t>(d), compute), output = m.iota(of_window, static_cast<int64_t>(spatial + d), compute);
+    Value place = m.add(m.mul(tap, m.number(tap, static_cast<double>(window.dilations[d]))),
+                        m.mul(output, m.number(output, static_cast<double>(window.strides[d]))));
+    place = node.reshape(m.sub(place, m.number(place, static_cast<double>(window.low[d]))), {places});
+    SmallVector<int64_t> starts{0, 0, static_cast<int64_t>(d), 0}, strides{1, 1, 1, 1};
+    Value moved = node.builder.createOrFold<tx::SliceOp>(node.location(), node.tensor_type({batch, tap_count, one, output_count}, compute),
+                                                         offset, starts, strides);
+    moved = node.reshape(moved, {batch, places});
+    dimensions.push_back(Dimension(node, m.add(moved, m.spread(place, {batch, places}, {1})), from[2 + d]).taps("linear"));
+  }
+  const AffineExpr of_offset_group = number_extent(node, own_channels * groups / offset_groups);
+  Extents grouped{batch, of_offset_group};
+  grouped.append(from.begin() + 2, from.end());
+  Value columns = interpolated(node, node.channels_last(node.reshape(node.converted(image, compute), grouped)), dimensions);
+  if (node.has_input(4)) {
+    Value mask = node.converted(with_outputs(node.input(4), taps * offset_groups, "the mask"), compute);
+    columns = m.mul(columns, m.spread(node.reshape(mask, {batch, places}), Node::extents_of(columns), {0, 1}));
+  }
+  // [N, offset groups, taps, outputs, channels] -> [N, groups, outputs, taps and channels of the group]
+  const AffineExpr group_count = number_extent(node, groups), own = number_extent(node, own_channels),
+                   depth = node.count_of({tap_count, own}), width = number_extent(node, filters / groups);
+  columns = node.reshape(columns, {from[0], number_extent(node, offset_groups), tap_count, output_count, of_offset_group});
+  columns = node.reshape(node.transpose(columns, {0, 3, 2, 1, 4}), {from[0], output_count, tap_count, group_count, own});
+  columns = node.reshape(node.transpose(columns, {0, 3, 1, 2, 4}), {from[0], group_count, output_count, depth});
+  // [groups, filters, channels, taps] -> [groups, taps and channels, filters]
+  filter = node.reshape(node.converted(filter, compute), {group_count, width, own, tap_count});
+  filter = node.reshape(node.transpose(filter, {0, 3, 2, 1}), {group_count, depth, width});
+  Value sums;
+  if (groups == 1) {
+    sums = node.make<tx::MatmulOp>(node.tensor_type({from[0], output_count, width}, compute),
+                                   node.reshape(columns, {from[0], output_count, depth}), node.reshape(filter, {depth, width}));
+    sums = node.transpose(sums, {0, 2, 1});
+  } else {
+    sums = node.make<tx::MatmulOp>(node.tensor_type({from[0], group_count, output_count, width}, compute), columns,
+                                   m.spread(filter, {from[0], group_count, depth, width}, {1, 2, 3}));
+    sums = node.transpose(sums, {0, 1, 3, 2});
+  }
+  Extents to{from[0], number_extent(node, filters)};
+  if (node.has_input(3)) {
+    Value bias = node.input(3);
+    if (Node::type_of(bias).getShape() != ArrayRef<int64_t>{filters})
+      node.refuse_inputs("the bias does not have " + std::to_string(filters) + " elements");
+    const Extents flat{from[0], to[1], output_count};
+    sums = node.reshape(sums, flat);
+    sums = m.add(sums, m.spread(node.converted(bias, compute), flat, {1}));
+  }
+  to.append(outputs.begin(), outputs.end());
+  node.set_result(node.converted(node.reshape(sums, to), element));
 }
 
 // The samples of regions along one dimension of the image: [R, outputs * ratio], by their two neighbours.
@@ -416,10 +530,7 @@ void max_unpool(Node& node) {
 
 const Table& sampling_operators() {
   static const Table table = {
-      {"Col2Im", col2im},
-      {"GridSample", grid_sample},
-      {"MaxUnpool", max_unpool},
-      {"RoiAlign", roi_align},
+      {"Col2Im", col2im}, {"DeformConv", deform_conv}, {"GridSample", grid_sample}, {"MaxUnpool", max_unpool}, {"RoiAlign", roi_align},
   };
   return table;
 }

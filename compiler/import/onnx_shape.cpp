@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Operators that move elements or compute shapes.
 #include "compiler/import/onnx_data.h"
+#include "compiler/import/onnx_random.h"
 #include "compiler/import/onnx_text.h"
 
 using namespace mlir;
@@ -408,8 +409,7 @@ bool is_training(Node& node) {
 
 // The same value under another name: Identity, and Dropout outside of training.
 void same(Node& node) {
-  if (node.type() == "Dropout" && is_training(node))
-    node.fail("training_mode is not supported, except with a ratio that is known to be 0", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (node.type() == "Dropout" && is_training(node)) return dropout_in_training(node);
   node.set_operand(node.type() == "Identity" ? node.any_operand(0) : node.operand(0));
   if (node.wants_output(1)) {  // Dropout's mask: nothing is dropped
     Value input = node.input(0);

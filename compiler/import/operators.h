@@ -29,6 +29,8 @@ using AttributeValue = std::variant<int64_t, double, std::string, std::vector<in
 inline constexpr const char* default_domain = "ai.onnx";
 // ONNX's domain of operators that are not final yet.
 inline constexpr const char* preview_domain = "ai.onnx.preview";
+// ONNX's domain of operators for training, which are not final either.
+inline constexpr const char* training_domain = "ai.onnx.preview.training";
 
 // The names in manifests of the kinds above, in their order.
 inline constexpr const char* attribute_kinds[] = {"int", "float", "string", "ints", "floats"};

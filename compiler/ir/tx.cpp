@@ -6,6 +6,7 @@
 #include "compiler/ir/control.h"
 #include "compiler/ir/parameter_store.h"
 #include "compiler/ir/read.h"
+#include "compiler/ir/suppress.h"
 #include "heddle/types.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -34,7 +35,7 @@ void TxDialect::initialize() {
 #define GET_OP_LIST
 #include "tx_ops.cpp.inc"
       >();
-  addOperations<BitAndOp, BitOrOp, BitXorOp, IfOp, LoopOp, ReadOp>();
+  addOperations<BitAndOp, BitCastOp, BitOrOp, BitXorOp, IfOp, LoopOp, RandomBitsOp, ReadOp, SuppressOp>();
 }
 
 std::string describe(Operation* op) {

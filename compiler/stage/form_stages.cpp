@@ -5,6 +5,7 @@
 #include "compiler/stage/scalar_body.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -36,12 +37,14 @@ class Former {
       if (tx::extents(tx::tensor(output)) != extents) return refuse("its results have different extents");
     }
     for (Operation& op : body()) {
-      if (!llvm::isa<tx::ScatterOp, tx::SortOp>(op)) continue;
+      if (!llvm::isa<tx::ScatterOp, tx::SortOp, tx::SuppressOp>(op)) continue;
       if (outputs != SmallVector<Value>{op.getResult(0)})
         return refuse("the results of " + tx::describe(&op) + " are not the region's only results");
-      auto scatter = llvm::dyn_cast<tx::ScatterOp>(op);
       TypeRange types = source_.getOutputs().getTypes();
-      Operation* stage = scatter ? roots.scatter(scatter, types) : roots.sort(llvm::cast<tx::SortOp>(op), types);
+      Operation* stage = llvm::TypeSwitch<Operation*, Operation*>(&op)
+                             .Case([&](tx::ScatterOp scatter) { return roots.scatter(scatter, types); })
+                             .Case([&](tx::SortOp sort) { return roots.sort(sort, types); })
+                             .Default([&](Operation* suppress) { return roots.suppress(llvm::cast<tx::SuppressOp>(suppress), types); });
       if (!stage) return failure();
       builder_.create<tx::YieldOp>(builder_.getUnknownLoc(), stage->getResults());
       return staged;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "compiler/stage/sieve.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -161,9 +162,21 @@ Scalar run(Operation* op, ArrayRef<Scalar> in, ArrayRef<int64_t> symbols) {
       .Case([&](arith::XOrIOp) { return whole(x() ^ y()); })
       .Case([&](arith::ShLIOp) { return whole(y() < type.getIntOrFloatBitWidth() ? bits(in[0], type) << y() : 0); })
       .Case([&](arith::ShRUIOp) { return whole(y() < type.getIntOrFloatBitWidth() ? bits(in[0], type) >> y() : 0); })
-      .Case([&](arith::BitcastOp) {  // of integers to f16, as decoders of blocks need it
-        if (!from.isInteger(16) || !type.isF16()) throw std::logic_error("bodies may only have bitcasts from i16 to f16");
-        return real(APFloat(APFloat::IEEEhalf(), APInt(16, bits(in[0], from))).convertToDouble());
+      .Case([&](arith::BitcastOp) {
+        bool lost;
+        APInt all(from.getIntOrFloatBitWidth(), 0);
+        if (auto own = llvm::dyn_cast<FloatType>(from)) {
+          APFloat value(a());
+          value.convert(own.getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost);
+          all = value.bitcastToAPInt();
+        } else {
+          all = APInt(from.getIntOrFloatBitWidth(), bits(in[0], from));
+        }
+        auto to = llvm::dyn_cast<FloatType>(type);
+        if (!to) return whole(all.getZExtValue());
+        APFloat value(to.getFloatSemantics(), all);
+        value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+        return real(value.convertToDouble());
       })
       .Case([&](arith::CmpFOp op) { return whole(compare(op.getPredicate(), a(), b())); })
       .Case([&](arith::CmpIOp op) { return whole(compare(op.getPredicate(), in[0], in[1], from)); })
@@ -280,6 +293,7 @@ class Interpreter {
       llvm::append_range(values, accumulated(op, at, folded));
       for (auto [array, value] : llvm::zip_equal(results, run(last_body(op), values, symbols_))) array.elements.push_back(value);
     });
+    if (auto sieve = llvm::dyn_cast<SieveOp>(op)) sift(sieve, parallel, results[0]);
     if (auto scatter = llvm::dyn_cast<ScatterOp>(op)) update(scatter, parallel, folded[0], results);
     for (auto [array, result] : llvm::zip_equal(results, op->getResults())) arrays_.insert({result, std::move(array)});
   }
@@ -338,6 +352,33 @@ class Interpreter {
         for (const Array& array : results) values.push_back(array.elements[linear]);
         for (auto [array, value] : llvm::zip_equal(results, run(scatter.getStep().front(), values, symbols_)))
           array.elements[linear] = value;
+      }
+    });
+  }
+
+  // The elements that are there at first.
+  void sift(SieveOp sieve, const Index& extents, Array& result) {
+    auto along = static_cast<size_t>(sieve.getAlong());
+    auto first = static_cast<unsigned>(sieve.getLimitReads()), last = first_read_of_last_body(sieve);
+    Index lines = extents;
+    lines[along] = std::min<int64_t>(1, extents[along]);
+    for_every_index(lines, [&](ArrayRef<int64_t> line) {
+      const int64_t limit = run(sieve.getLimit().front(), arguments(sieve, line, 0, first), symbols_)[0].whole;
+      auto element = [&](int64_t i) -> Scalar& {
+        Index at(line);
+        at[along] = i;
+        return result.elements[static_cast<size_t>(linear_place(at, extents))];
+      };
+      for (int64_t stayed = 0, i = 0; i < extents[along]; ++i) {
+        if ((element(i).whole & 1) == 0) continue;
+        if (stayed++ >= limit) element(i) = {0, 0};
+        if (stayed > limit) continue;
+        for (int64_t j = i + 1; j < extents[along]; ++j) {
+          Index whole(line);
+          whole[along] = j;
+          whole.push_back(i);
+          if ((run(sieve.getRemoves().front(), arguments(sieve, whole, first, last), symbols_)[0].whole & 1) != 0) element(j) = {0, 0};
+        }
       }
     });
   }

@@ -3,6 +3,7 @@
 // stage includes the ops on its results. Called where regions become stages; each family of ops has a file.
 #pragma once
 
+#include "compiler/ir/suppress.h"
 #include "compiler/stage/stage_body.h"
 
 namespace heddle::stage {
@@ -25,9 +26,10 @@ class RootStages {
                           mlir::TypeRange types);
   // A stage without a root: each element is computed from the elements that it depends on.
   mlir::Operation* map(llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<mlir::AffineExpr> extents, mlir::TypeRange types);
-  // For these two, nothing else is computed from their results in the same stage.
+  // For these three, nothing else is computed from their results in the same stage.
   mlir::Operation* scatter(tx::ScatterOp scatter, mlir::TypeRange types);
   mlir::Operation* sort(tx::SortOp sort, mlir::TypeRange types);
+  mlir::Operation* suppress(tx::SuppressOp suppress, mlir::TypeRange types);
 
  private:
   StageBody body(unsigned rank) const { return StageBody(context_, rank, symbols_, operands_, reason_); }

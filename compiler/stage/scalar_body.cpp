@@ -2,7 +2,9 @@
 // See scalar_body.h.
 #include "compiler/stage/scalar_body.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "compiler/ir/bits.h"
 #include "compiler/stage/value_builder.h"
@@ -84,6 +86,51 @@ Value compare(Body& body, tx::CompareKind kind, Value a, Value b, bool without_s
   static constexpr arith::CmpIPredicate no_sign[] = {arith::CmpIPredicate::eq,  arith::CmpIPredicate::ne,  arith::CmpIPredicate::ult,
                                                      arith::CmpIPredicate::ule, arith::CmpIPredicate::ugt, arith::CmpIPredicate::uge};
   return body.make<arith::CmpIOp>((without_sign ? no_sign : with_sign)[static_cast<uint32_t>(kind)], a, b);
+}
+
+// The same bits as another type. Elements of less than 32 bits are rounded to their own type first.
+Value bit_cast(OpBuilder& builder, Location location, Value x, Type source, Type target) {
+  auto like = [&](Type element) -> Type {
+    if (auto vector = llvm::dyn_cast<VectorType>(x.getType())) return VectorType::get(vector.getShape(), element);
+    return element;
+  };
+  auto stored = [](Type element) -> Type {
+    if (auto integer = llvm::dyn_cast<IntegerType>(element)) return IntegerType::get(element.getContext(), integer.getWidth());
+    return element;
+  };
+  const Type from = stored(source), to = stored(target), computed = compute_type(target);
+  if (getElementTypeOrSelf(x.getType()) != from) x = builder.create<arith::TruncFOp>(location, like(from), x);
+  if (from != to) x = builder.create<arith::BitcastOp>(location, like(to), x);
+  return computed == to ? x : builder.create<arith::ExtFOp>(location, like(computed), x).getResult();
+}
+
+// See tx.random_bits. Each of the ten rounds multiplies two of the four words, and mixes the halves of the products with the others and the key.
+Value philox(OpBuilder& builder, Location location, Value index, Value seed) {
+  Body wide(builder, location, index.getType());
+  Type i32 = wide.like(builder.getI32Type());
+  Body word(builder, location, i32);
+  auto number = [&](uint32_t value) -> Value {
+    TypedAttr scalar = builder.getIntegerAttr(builder.getI32Type(), APInt(32, value));
+    if (auto vector = llvm::dyn_cast<VectorType>(i32)) scalar = SplatElementsAttr::get(vector, scalar);
+    return builder.create<arith::ConstantOp>(location, scalar);
+  };
+  auto low = [&](Value value) { return word.make<arith::TruncIOp>(i32, value); };
+  auto high = [&](Value value) { return low(wide.make<arith::ShRUIOp>(value, wide.constant(32))); };
+  auto product = [&](uint32_t factor, Value value) {
+    Value both = wide.make<arith::ExtUIOp>(wide.type(), value), by = wide.make<arith::ExtUIOp>(wide.type(), number(factor));
+    return wide.make<arith::MulIOp>(both, by);
+  };
+  constexpr uint32_t factors[] = {0xD2511F53, 0xCD9E8D57}, key_steps[] = {0x9E3779B9, 0xBB67AE85};
+  Value zero = number(0);
+  Value words[] = {low(index), high(index), zero, zero}, key[] = {low(seed), high(seed)};
+  for (int round = 0; round < 10; ++round) {
+    Value first = product(factors[0], words[0]), second = product(factors[1], words[2]);
+    Value next[] = {word.make<arith::XOrIOp>(word.make<arith::XOrIOp>(high(second), words[1]), key[0]), low(second),
+                    word.make<arith::XOrIOp>(word.make<arith::XOrIOp>(high(first), words[3]), key[1]), low(first)};
+    std::copy(std::begin(next), std::end(next), std::begin(words));
+    for (int i = 0; i < 2; ++i) key[i] = word.make<arith::AddIOp>(key[i], number(key_steps[i]));
+  }
+  return words[0];
 }
 
 // Integer division of the operands; 0 where it is undefined, so that no input can trap.
@@ -213,6 +260,8 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
       .Case([&](tx::BitAndOp) -> Value { return body.make<arith::AndIOp>(x, operands[1]); })
       .Case([&](tx::BitOrOp) -> Value { return body.make<arith::OrIOp>(x, operands[1]); })
       .Case([&](tx::BitXorOp) -> Value { return body.make<arith::XOrIOp>(x, operands[1]); })
+      .Case([&](tx::BitCastOp cast) -> Value { return bit_cast(builder, location, x, element, tx::element_of(cast.getResult())); })
+      .Case([&](tx::RandomBitsOp) -> Value { return philox(builder, location, x, operands[1]); })
       .Case([&](tx::CompareOp compare_op) -> Value { return compare(body, compare_op.getKind(), x, operands[1], without_sign); })
       .Case([&](tx::SelectOp) -> Value { return body.make<arith::SelectOp>(x, operands[1], operands[2]); })
       .Case([&](tx::CastOp) -> Value {

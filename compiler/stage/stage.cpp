@@ -2,6 +2,7 @@
 // The stage dialect's definition: registration, verifiers, and questions about any stage.
 #include "compiler/stage/stage.h"
 
+#include "compiler/stage/sieve.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "mlir/IR/DialectImplementation.h"
 
@@ -10,6 +11,8 @@
 #include "stage_attrs.cpp.inc"
 #define GET_OP_CLASSES
 #include "stage_ops.cpp.inc"
+#define GET_OP_CLASSES
+#include "sieve_ops.cpp.inc"
 
 using namespace mlir;
 
@@ -24,6 +27,7 @@ void StageDialect::initialize() {
 #define GET_OP_LIST
 #include "stage_ops.cpp.inc"
       >();
+  addOperations<SieveOp, SieveYieldOp>();
 }
 
 Type scalar_type(Type element) {
@@ -32,7 +36,7 @@ Type scalar_type(Type element) {
 }
 
 DomainAttr domain_of(Operation* stage) {
-  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SortOp>(
+  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SieveOp, SortOp>(
       [](auto op) { return op.getDomain(); });
 }
 
@@ -41,7 +45,7 @@ OperandRange reads_of(Operation* stage) {
 }
 
 AccessAttr access_of(Operation* stage, unsigned read) {
-  ArrayAttr accesses = llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SortOp>(
+  ArrayAttr accesses = llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SieveOp, SortOp>(
       [](auto op) { return op.getAccesses(); });
   return llvm::cast<AccessAttr>(accesses[read]);
 }
@@ -54,6 +58,7 @@ unsigned first_read_of_last_body(Operation* stage) {
   if (auto fold = llvm::dyn_cast<FoldOp>(stage)) return static_cast<unsigned>(fold.getStepReads());
   if (auto scan = llvm::dyn_cast<ScanOp>(stage)) return static_cast<unsigned>(scan.getStepReads());
   if (auto scatter = llvm::dyn_cast<ScatterOp>(stage)) return static_cast<unsigned>(scatter.getPlaceReads() + scatter.getStepReads());
+  if (auto sieve = llvm::dyn_cast<SieveOp>(stage)) return static_cast<unsigned>(sieve.getLimitReads() + sieve.getStepReads());
   if (llvm::isa<SortOp>(stage)) return stage->getNumOperands();
   auto contract = llvm::dyn_cast<ContractOp>(stage);
   return contract ? static_cast<unsigned>(contract.getStepReads()) : 0;
@@ -63,6 +68,8 @@ SmallVector<unsigned> gathers_of(Operation* stage, unsigned read) {
   unsigned last = first_read_of_last_body(stage), first = read < last ? 0 : last;
   auto scatter = llvm::dyn_cast<ScatterOp>(stage);
   if (scatter && read < last && read >= scatter.getPlaceReads()) first = static_cast<unsigned>(scatter.getPlaceReads());
+  auto sieve = llvm::dyn_cast<SieveOp>(stage);
+  if (sieve && read < last && read >= sieve.getLimitReads()) first = static_cast<unsigned>(sieve.getLimitReads());
   return llvm::map_to_vector(access_of(stage, read).getGathers(), [&](unsigned gathered) { return first + gathered; });
 }
 
@@ -281,6 +288,37 @@ LogicalResult ScatterOp::verify() {
     return failure();
   }
   return verify_independence(*this, {&place, &step}, last, static_cast<unsigned>(getAlong()));
+}
+
+LogicalResult SieveOp::verify() {
+  if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
+  if (getDomain().getReduced() != 1) return emitOpError("reduces ") << getDomain().getReduced() << " dimensions; 1 was expected";
+  unsigned rank = getDomain().getRank(), parallel = getDomain().getParallelRank(), along = static_cast<unsigned>(getAlong());
+  if (getAlong() >= parallel) return emitOpError("goes along dimension ") << getAlong() << " of " << parallel;
+  const uint64_t in_limit = getLimitReads(), in_step = getStepReads(), reads = getReads().size();
+  if (in_limit > reads || in_step > reads - in_limit)
+    return emitOpError("has ") << reads << " reads, and limit_reads and step_reads are " << in_limit << " and " << in_step;
+  Type i1 = IntegerType::get(getContext(), 1);
+  if (tx::element_of(getResult()) != i1) return emitOpError("gives ") << tx::element_of(getResult()) << "; i1 was expected";
+  unsigned first = static_cast<unsigned>(in_limit), last = static_cast<unsigned>(in_limit + in_step),
+           rest = static_cast<unsigned>(reads) - last;
+  if (failed(verify_reads(*this, 0, first, parallel)) || failed(verify_reads(*this, first, last - first, rank)) ||
+      failed(verify_reads(*this, last, rest, parallel))) {
+    return failure();
+  }
+  Block &limit = getLimit().front(), &removes = getRemoves().front(), &init = getInit().front();
+  auto yields = [&](StringRef name, Block& body, Type expected) -> LogicalResult {
+    auto yield = body.empty() ? SieveYieldOp() : llvm::dyn_cast<SieveYieldOp>(body.back());
+    if (yield && yield.getValue().getType() == expected) return success();
+    return emitOpError("'") << name << "' does not end with stage.sieve_yield of " << expected;
+  };
+  if (failed(verify_arguments(*this, "limit", limit, parallel, 0, first, {})) ||
+      failed(yields("limit", limit, IntegerType::get(getContext(), 64))) ||
+      failed(verify_arguments(*this, "removes", removes, rank, first, last - first, {})) || failed(yields("removes", removes, i1)) ||
+      failed(verify_arguments(*this, "init", init, parallel, last, rest, {})) || failed(yields("init", init, i1))) {
+    return failure();
+  }
+  return verify_independence(*this, {&limit}, first, along);
 }
 
 LogicalResult SortOp::verify() {

@@ -2,6 +2,7 @@
 // See generic.h.
 #include "compiler/targets/generic.h"
 
+#include "compiler/stage/sieve.h"
 #include "compiler/targets/stage_emitter.h"
 
 using namespace mlir;
@@ -57,6 +58,8 @@ class StageEmitter {
       store_line(scan);
     } else if (auto scatter = llvm::dyn_cast<stage::ScatterOp>(stage_)) {
       store_part(scatter);
+    } else if (auto sieve = llvm::dyn_cast<stage::SieveOp>(stage_)) {
+      sift(sieve);
     } else if (auto sort = llvm::dyn_cast<stage::SortOp>(stage_)) {
       split_.for_threads ? store_place(sort) : store_order(sort);
     } else {
@@ -115,6 +118,48 @@ class StageEmitter {
         }
         store(body_.run(scatter.getStep().front(), in_place, in_step, old, here));
       });
+    });
+  }
+
+  // The whole line of a sieve.
+  void sift(stage::SieveOp sieve) {
+    auto along = static_cast<size_t>(sieve.getAlong());
+    auto in_limit = static_cast<unsigned>(sieve.getLimitReads()), in_step = static_cast<unsigned>(sieve.getStepReads());
+    Value one = k_.index(1), zero = k_.index(0), extent = k_.extent(domain_.getExtents().getResult(along));
+    Type i1 = k_.builder.getI1Type();
+    auto place_at = [&](Value i) {
+      place_.index[along] = i;
+      return place_of_results();
+    };
+    auto is_there = [&](Value i) { return k_.load(k_.result(0), place_at(i), i1); };
+    auto remove = [&](Value i) { k_.store(k_.constant(i1, 0), k_.result(0), place_at(i)); };
+    Value limit = body_.run(sieve.getLimit().front(), 0, in_limit, {}, place_)[0].value;
+    k_.loop(zero, extent, [&](Value i) {
+      place_.index[along] = i;
+      store(results());
+    });
+    k_.loop(zero, extent, one, zero, [&](Value i, ValueRange values) {
+      Value stayed = values[0];
+      return k_.branch(
+          is_there(i), TypeRange{k_.builder.getI64Type()},
+          [&]() -> KernelBuilder::Values {
+            k_.branch(
+                k_.less(stayed, limit),
+                [&] {
+                  k_.loop(k_.add(i, one), extent, [&](Value later) {
+                    k_.branch(is_there(later), [&] {
+                      BodyPlace here = place_;
+                      here.index[along] = later;
+                      here.index.push_back(i);
+                      Value removes = body_.run(sieve.getRemoves().front(), in_limit, in_step, {}, here)[0].value;
+                      k_.branch(removes, [&] { remove(later); });
+                    });
+                  });
+                },
+                [&] { remove(i); });
+            return {k_.add(stayed, one)};
+          },
+          [&]() -> KernelBuilder::Values { return {stayed}; });
     });
   }
 
@@ -400,6 +445,10 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
     is_alone = false;
     kernel.extents_[static_cast<size_t>(sort.getAlong())] =
         workers.are_threads ? domain.folded().front() : getAffineConstantExpr(1, region.getContext());
+  }
+  if (auto sieve = llvm::dyn_cast<stage::SieveOp>(kernel.op_)) {
+    is_alone = false;
+    kernel.extents_[static_cast<size_t>(sieve.getAlong())] = getAffineConstantExpr(1, region.getContext());
   }
   auto scatter = llvm::dyn_cast<stage::ScatterOp>(kernel.op_);
   if (scatter) {
