@@ -75,7 +75,5 @@ mlir::Value gather_from(Node& node, mlir::Value value, int64_t axis, const Integ
 
 // Elements of a value at places along an axis: a vector of i64.
 mlir::Value taken(Node& node, mlir::Value value, mlir::Value places, int64_t axis = 0);
-// The places of elements that are 1, in order, whose number is read. `flags`: a vector of i64, 0 or 1. `what` names the number in messages.
-mlir::Value places_of_ones(Node& node, mlir::Value flags, const std::string& what);
 
 }  // namespace heddle::import
