@@ -154,14 +154,6 @@ void unique(Node& node) {
 
 }  // namespace
 
-Value places_of_ones(Node& node, Value flags, const std::string& what) {
-  Value sum =
-      node.make<tx::ReduceOp>(RankedTensorType::get({}, node.builder.getI64Type()), tx::ReduceKind::sum, flags, ArrayRef<int64_t>{0});
-  const Integers number(node, node.reshape(sum, {node.builder.getAffineConstantExpr(1)}));
-  const AffineExpr count = read_extents(node, number, what).front();
-  return node.make<tx::SortOp>(indices_of(node, count), flags, node.builder.getI64IntegerAttr(0), node.builder.getUnitAttr());
-}
-
 const Table& select_operators() {
   static const Table table = {{"Compress", compress}, {"NonZero", non_zero}, {"Unique", unique}};
   return table;
