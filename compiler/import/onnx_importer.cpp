@@ -57,6 +57,12 @@ Translate translation(const onnx::NodeProto& node) {
   return nullptr;
 }
 
+constexpr const char* regex_operator = "RegexFullMatch";
+
+bool is_expanded(const onnx::NodeProto& node) {
+  return is_microsoft(node) || (domain_key(node.domain()).empty() && node.op_type() == regex_operator);
+}
+
 // A module file stores UTF-8 of up to 65,535 bytes, and combines several names in one text.
 constexpr size_t largest_name_bytes = 4096;
 
@@ -161,7 +167,7 @@ class DeclaredOperators {
   }
 
   bool is_known(const onnx::NodeProto& node) const {
-    if (is_control(node) || is_microsoft(node)) return true;
+    if (is_control(node) || is_expanded(node)) return true;
     if (is_of_own_domain(node) || translation(node)) return translation(node) != nullptr;
     std::string versions;
     if (options_.operators) options_.operators->find(node.domain(), node.op_type(), 1, &versions);
@@ -215,13 +221,17 @@ class DeclaredOperators {
 void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string& name, const DeclaredOperators& declared,
                     Placements* placements, Parts& parts);
 
-// A node of com.microsoft, as nodes of the default domain.
+// A node that becomes nodes of the default domain, now that the types of its inputs are known.
 void expand(Graph& graph, Node& node, const std::string& name, const DeclaredOperators& declared, Placements* placements, Parts& parts) {
   static const Opsets opsets = {{"", microsoft_opset}};
   google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
   int count = 0;
   NodeWriter writer(nodes, count, name + "#" + std::to_string(parts.expanded++) + "/");
-  expand_microsoft(node, writer);
+  if (node.type() == regex_operator) {
+    expand_regex(node, writer);
+  } else {
+    expand_microsoft(node, writer);
+  }
   for (const onnx::NodeProto& one : nodes) {
     graph.file->opsets_of_nodes[&one] = &opsets;
     auto forget = llvm::make_scope_exit([&] { graph.file->opsets_of_nodes.erase(&one); });
@@ -248,7 +258,7 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
     if (reads_text || !fold_numbers(translated)) translate(translated);
   } else if (is_control(node)) {
     import_control(translated, node, parts);
-  } else if (is_microsoft(node) && !declared.declares(node)) {
+  } else if (is_expanded(node) && !declared.declares(node)) {
     expand(graph, translated, name, declared, placements, parts);
   } else {
     declared.translate(translated, node);
@@ -560,8 +570,8 @@ std::vector<std::string> supported_operators() {
   for (const Table* table : tables()) {
     for (const auto& [name, translate] : *table) names.push_back(name);
   }
-  for (const auto& [name, translate] : training_operators()) names.push_back(name);
-  names.insert(names.end(), {"FlexAttention", "GRU", "If", "LSTM", "Loop", "RNN", "Scan", "SequenceMap"});
+    if (is_control(node) || is_expanded(node)) return true;
+    if (is_of_own_domain(node) || translation(node)) return translation(node) != nullptr;
   llvm::append_range(names, operators_with_bodies());
   llvm::append_range(names, microsoft_operators());
   llvm::sort(names);

@@ -9,6 +9,7 @@
 #include "compiler/import/onnx_arithmetic.h"
 #include "compiler/import/onnx_broadcast.h"
 #include "compiler/import/onnx_data.h"
+#include "compiler/import/onnx_regex.h"
 
 using namespace mlir;
 
@@ -373,6 +374,51 @@ Value text_constant(OpBuilder& builder, const onnx::TensorProto& tensor, const s
   const std::vector<std::string> strings(tensor.string_data().begin(), tensor.string_data().end());
   const SmallVector<int64_t> dims(tensor.dims().begin(), tensor.dims().end());
   return text_constant(builder, strings, dims, who, location);
+}
+
+void expand_regex(Node& node, NodeWriter& w) {
+  Value text = node.text(0);
+  Automaton automaton;
+  bool is_unsupported = false;
+  const std::string pattern = node.text("pattern", "");
+  if (const std::string cause = make_automaton(pattern, automaton, is_unsupported); !cause.empty()) {
+    node.fail("the pattern '" + pattern + "': " + cause, is_unsupported ? HEDDLE_STATUS_UNIMPLEMENTED : HEDDLE_STATUS_INVALID_ARGUMENT);
+  }
+  const Type i64 = node.builder.getI64Type();
+  auto named = [&](Operand operand) {
+    std::string name = w.fresh();
+    node.graph.operands.try_emplace(name, std::move(operand));
+    return name;
+  };
+  auto table = [&](const auto& numbers) {
+    const SmallVector<int64_t> wide(numbers.begin(), numbers.end());
+    auto type = RankedTensorType::get({static_cast<int64_t>(wide.size())}, i64);
+    return Value(node.make<tx::ConstantOp>(type, DenseElementsAttr::get(type, ArrayRef<int64_t>(wide))));
+  };
+  const Extents strings = strings_of(text);
+  const AffineExpr count = node.count_of(strings);
+  // Steps first: [bytes, strings].
+  Value bytes = node.transpose(as_i64(node, node.reshape(text, {count, width_of(text)})), {1, 0});
+  Value kinds = node.make<tx::GatherOp>(Node::type_of(bytes), table(automaton.class_of), bytes, node.builder.getI64IntegerAttr(0));
+  const std::string begin = named({node.splat(node.tensor_type({count}, i64), 0), {}, 0}), steps = named({kinds, {}, 0});
+  const std::string next = named({table(automaton.next), {}, 0}), accepts = named({table(automaton.accepts), {}, 0});
+  const std::string classes = w.integer(automaton.classes), last = w.fresh();
+  onnx::NodeProto& scan = w.node("Scan", {begin, steps}, {last});
+  NodeWriter::set(scan, "num_scan_inputs", int64_t{1});
+  onnx::AttributeProto& body = *scan.add_attribute();
+  body.set_name("body");
+  body.set_type(onnx::AttributeProto::GRAPH);
+  body.mutable_g()->set_name("step");
+  const std::string state = w.fresh(), kind = w.fresh();
+  body.mutable_g()->add_input()->set_name(state);
+  body.mutable_g()->add_input()->set_name(kind);
+  NodeWriter inner = w.within(*body.mutable_g()->mutable_node());
+  body.mutable_g()->add_output()->set_name(inner.op("Gather", {next, inner.op("Add", {inner.op("Mul", {state, classes}), kind})}));
+  Operand shape;
+  shape.elements.emplace(strings.begin(), strings.end());
+  shape.rank = 1;
+  const std::string matches = w.op("Cast", {w.op("Gather", {accepts, last})}, "to", int64_t{onnx::TensorProto::BOOL});
+  w.node("Reshape", {matches, named(std::move(shape))}, {node.output(0)});
 }
 
 const Table& text_operators() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/import/onnx_graph.h"
+#include "compiler/import/onnx_writer.h"
 
 namespace heddle::import {
 
@@ -13,5 +14,8 @@ mlir::Type text_element(mlir::MLIRContext* context);
 mlir::Value text_constant(mlir::OpBuilder& builder, llvm::ArrayRef<std::string> strings, llvm::ArrayRef<int64_t> dims,
                           const std::string& who, mlir::Location location);
 mlir::Value text_constant(mlir::OpBuilder& builder, const onnx::TensorProto& tensor, const std::string& who, mlir::Location location);
+
+// RegexFullMatch as nodes that step through the bytes: a Scan with the states of an automaton, one for each string.
+void expand_regex(Node& node, NodeWriter& writer);
 
 }  // namespace heddle::import

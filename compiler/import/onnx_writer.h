@@ -19,6 +19,9 @@ class NodeWriter {
   NodeWriter(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, int& count, std::string prefix = {})
       : nodes_(nodes), count_(count), prefix_(std::move(prefix)) {}
 
+  // The same for a graph in an attribute of a node: names go on.
+  NodeWriter within(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) { return {nodes, count_, prefix_}; }
+
   onnx::NodeProto& node(const std::string& type, const Names& inputs, const Names& outputs) {
     onnx::NodeProto& one = *nodes_.Add();
     one.set_op_type(type);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tensors of strings: operators, compared with Python's own strings, and NumPy's types of strings as arguments."""
+import re
 import unittest
 
 import heddle
@@ -80,6 +81,17 @@ class Strings(unittest.TestCase):
                         np.testing.assert_array_equal(counts, [[len(part) for part in row] for row in parts])
                     self.assertEqual(module(np.zeros((0, 2), object))[0].shape[:2], (0, 2))
 
+    def test_patterns(self):
+        lines = np.array(["", "a", "aa", "ab", "éa", "漢字", "user@mail.com", "www.a-b.com", "12-34", "x_1 y", "a\nb", "aab", "Ж"], object)
+        patterns = ["", "a*", "a|é.", "(ab?)+", "[^a-é]+", r"\w+@\w+\.(com|org)", r"www\.[\w.-]+\.\bcom\b", r"\d{2}-\d{2,}", r"^\D+$", r"a\x{e9}?|\x41", r"\w+\b \By?.*|y",
+                    "(?:a|aa|(?P<n>b)){2}", "[[:alpha:]]+", ".*b", r"[\d\-]+", "..", "a??b"]
+        nodes = [helper.make_node("RegexFullMatch", ["x"], [f"y{i}"], pattern=pattern) for i, pattern in enumerate(patterns)]
+        module = module_of(nodes, [("x", ["n"], STRING)], [(f"y{i}", ["n"], BOOL) for i in range(len(patterns))])
+        for pattern, got in zip(patterns, module(lines), strict=True):
+            meant = re.compile(pattern.replace(r"\x{e9}", "é").replace("[[:alpha:]]", "[a-zA-Z]"), re.ASCII)
+            np.testing.assert_array_equal(got, [meant.fullmatch(line) is not None for line in lines], pattern)
+        self.assertEqual(module(lines[:0])[0].shape, (0,))
+
     def test_arrays_of_every_type(self):
         module = module_of([helper.make_node("Equal", ["x", "y"], ["z"])], [("x", [2], STRING), ("y", [2], STRING)], [("z", [2], BOOL)])
         coded = np.array(["äb".encode(), b"c"])
@@ -105,6 +117,9 @@ class Strings(unittest.TestCase):
         words = helper.make_tensor("w", STRING, [1], [b"a"])
         words.dims[0] = 3
         said("'w'", "1 strings", "says 3", nodes=[helper.make_node("StringConcat", ["x", "w"], ["y"])], initializers=[words])
+        for pattern, cause in (("(a", "does not end"), ("a**", "repeats"), ("*", "comes before"), ("[b-a]", "in order"), ("(?i)a", "not supported"), (r"\\pL", "not supported"),
+                               ("((((a{1000}){1000}){1000}){1000})", "too large"), ("(a|b)*a(a|b){20}", "4096 states")):
+            said(cause, "RegexFullMatch", nodes=[helper.make_node("RegexFullMatch", ["x"], ["y"], pattern=pattern)])
         said("case_change_action 'BOTH'", nodes=[helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="BOTH")])
 
 
