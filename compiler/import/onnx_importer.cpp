@@ -570,8 +570,8 @@ std::vector<std::string> supported_operators() {
   for (const Table* table : tables()) {
     for (const auto& [name, translate] : *table) names.push_back(name);
   }
-    if (is_control(node) || is_expanded(node)) return true;
-    if (is_of_own_domain(node) || translation(node)) return translation(node) != nullptr;
+  for (const auto& [name, translate] : training_operators()) names.push_back(name);
+  names.insert(names.end(), {"FlexAttention", "GRU", "If", "LSTM", "Loop", "RNN", regex_operator, "Scan", "SequenceMap"});
   llvm::append_range(names, operators_with_bodies());
   llvm::append_range(names, microsoft_operators());
   llvm::sort(names);

@@ -58,12 +58,12 @@ Ranges complement(const Ranges& ranges) {
   return others;
 }
 
-const Ranges digits = {{'0', '9'}}, words = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}, spaces = {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}};
+const Ranges digits = {{'0', '9'}}, words = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
+             spaces = {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}};
 
 bool is_word(int byte) {
-  return std::any_of(words.begin(), words.end(), [&](const auto& range) {
-    return byte >= static_cast<int>(range.first) && byte <= static_cast<int>(range.second);
-  });
+  return std::any_of(words.begin(), words.end(),
+                     [&](const auto& range) { return byte >= static_cast<int>(range.first) && byte <= static_cast<int>(range.second); });
 }
 
 enum class Condition { kNone, kBegin, kEnd, kBoundary, kNoBoundary };
@@ -194,7 +194,8 @@ class Parser {
     most = least;
     if (take(',') && !number(most)) most = -1;
     if (!take('}')) return false;
-    if (least > most_repeats || most > most_repeats || (most >= 0 && most < least)) wrong("the counts of {} are not in order, or above 1000");
+    if (least > most_repeats || most > most_repeats || (most >= 0 && most < least))
+      wrong("the counts of {} are not in order, or above 1000");
     return true;
   }
 
@@ -265,13 +266,26 @@ class Parser {
   bool perl_class(Ranges& set) {
     if (position_ + 1 >= text_.size() || here() != '\\') return false;
     switch (text_[position_ + 1]) {
-      case 'd': set = digits; break;
-      case 'D': set = complement(digits); break;
-      case 'w': set = words; break;
-      case 'W': set = complement(words); break;
-      case 's': set = spaces; break;
-      case 'S': set = complement(spaces); break;
-      default: return false;
+      case 'd':
+        set = digits;
+        break;
+      case 'D':
+        set = complement(digits);
+        break;
+      case 'w':
+        set = words;
+        break;
+      case 'W':
+        set = complement(words);
+        break;
+      case 's':
+        set = spaces;
+        break;
+      case 'S':
+        set = complement(spaces);
+        break;
+      default:
+        return false;
     }
     position_ += 2;
     return true;
@@ -283,14 +297,22 @@ class Parser {
       if (!more()) wrong("it ends with a backslash");
       const char c = text_[position_++];
       switch (c) {
-        case 'a': return 7;
-        case 'f': return '\f';
-        case 'n': return '\n';
-        case 'r': return '\r';
-        case 't': return '\t';
-        case 'v': return '\v';
-        case 'x': return hexadecimal();
-        default: break;
+        case 'a':
+          return 7;
+        case 'f':
+          return '\f';
+        case 'n':
+          return '\n';
+        case 'r':
+          return '\r';
+        case 't':
+          return '\t';
+        case 'v':
+          return '\v';
+        case 'x':
+          return hexadecimal();
+        default:
+          break;
       }
       if (is_word(static_cast<unsigned char>(c)) || static_cast<unsigned char>(c) >= 0x80)
         unsupported(std::string("the escape '\\") + c + "' is not supported");
@@ -346,19 +368,19 @@ class Parser {
 
   Ranges posix_class() {
     static const std::map<std::string, Ranges, std::less<>> all = {{"alnum", {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}},
-                                                                    {"alpha", {{'A', 'Z'}, {'a', 'z'}}},
-                                                                    {"ascii", {{0, 0x7F}}},
-                                                                    {"blank", {{'\t', '\t'}, {' ', ' '}}},
-                                                                    {"cntrl", {{0, 0x1F}, {0x7F, 0x7F}}},
-                                                                    {"digit", digits},
-                                                                    {"graph", {{'!', '~'}}},
-                                                                    {"lower", {{'a', 'z'}}},
-                                                                    {"print", {{' ', '~'}}},
-                                                                    {"punct", {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}}},
-                                                                    {"space", {{'\t', '\r'}, {' ', ' '}}},
-                                                                    {"upper", {{'A', 'Z'}}},
-                                                                    {"word", words},
-                                                                    {"xdigit", {{'0', '9'}, {'A', 'F'}, {'a', 'f'}}}};
+                                                                   {"alpha", {{'A', 'Z'}, {'a', 'z'}}},
+                                                                   {"ascii", {{0, 0x7F}}},
+                                                                   {"blank", {{'\t', '\t'}, {' ', ' '}}},
+                                                                   {"cntrl", {{0, 0x1F}, {0x7F, 0x7F}}},
+                                                                   {"digit", digits},
+                                                                   {"graph", {{'!', '~'}}},
+                                                                   {"lower", {{'a', 'z'}}},
+                                                                   {"print", {{' ', '~'}}},
+                                                                   {"punct", {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}}},
+                                                                   {"space", {{'\t', '\r'}, {' ', ' '}}},
+                                                                   {"upper", {{'A', 'Z'}}},
+                                                                   {"word", words},
+                                                                   {"xdigit", {{'0', '9'}, {'A', 'F'}, {'a', 'f'}}}};
     const size_t close = text_.find(":]", position_);
     if (close == std::string::npos) wrong("a class of brackets does not end");
     std::string name = text_.substr(position_ + 2, close - position_ - 2);

@@ -418,7 +418,7 @@ void expand_regex(Node& node, NodeWriter& w) {
   shape.elements.emplace(strings.begin(), strings.end());
   shape.rank = 1;
   const std::string matches = w.op("Cast", {w.op("Gather", {accepts, last})}, "to", int64_t{onnx::TensorProto::BOOL});
-  w.node("Reshape", {matches, named(std::move(shape))}, {node.output(0)});
+  NodeWriter::set(w.node("Reshape", {matches, named(std::move(shape))}, {node.output(0)}), "allowzero", int64_t{1});
 }
 
 const Table& text_operators() {
