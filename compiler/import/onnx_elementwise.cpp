@@ -345,21 +345,21 @@ void gelu(Node& node) {
 }
 
 // The result of comparing two elements of shapes, if it is the same for all values of the symbols; for example, an extent is never -1.
-std::optional<bool> compared_elements(tx::CompareKind kind, AffineExpr x, AffineExpr y) {
+std::optional<bool> compared_elements(const Symbols& symbols, tx::CompareKind kind, AffineExpr x, AffineExpr y) {
   auto negated = [](std::optional<bool> value) { return value ? std::optional(!*value) : std::nullopt; };
   switch (kind) {
     case tx::CompareKind::eq:
-      return equal(x, y);
+      return symbols.equal(x, y);
     case tx::CompareKind::ne:
-      return negated(equal(x, y));
+      return negated(symbols.equal(x, y));
     case tx::CompareKind::ge:
-      return at_least(x, y);
+      return symbols.at_least(x, y);
     case tx::CompareKind::lt:
-      return negated(at_least(x, y));
+      return negated(symbols.at_least(x, y));
     case tx::CompareKind::le:
-      return at_least(y, x);
+      return symbols.at_least(y, x);
     case tx::CompareKind::gt:
-      return negated(at_least(y, x));
+      return negated(symbols.at_least(y, x));
   }
   return {};
 }
@@ -368,7 +368,7 @@ template <tx::CompareKind kind>
 void compare(Node& node) {
   if (node.input_count() != 2) node.fail("it needs 2 inputs");
   auto decide = [&](ArrayRef<AffineExpr> elements) {
-    std::optional<bool> result = compared_elements(kind, elements[0], elements[1]);
+    std::optional<bool> result = compared_elements(node.graph.symbols, kind, elements[0], elements[1]);
     return result ? node.builder.getAffineConstantExpr(*result) : AffineExpr();
   };
   if (node.fold(decide, 1)) return;
@@ -515,7 +515,7 @@ void cast_to(Node& node, Type type) {
   AffineExpr zero = node.builder.getAffineConstantExpr(0);
   auto converted = [&](ArrayRef<AffineExpr> elements) {
     if (!to_bool) return elements[0];
-    std::optional<bool> is_zero = equal(elements[0], zero);
+    std::optional<bool> is_zero = node.graph.symbols.equal(elements[0], zero);
     return is_zero ? node.builder.getAffineConstantExpr(!*is_zero) : AffineExpr();
   };
   if (whole && node.fold(converted, type.getIntOrFloatBitWidth())) return;

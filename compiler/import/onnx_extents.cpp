@@ -7,6 +7,7 @@
 
 #include "compiler/ir/tx.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -118,6 +119,69 @@ struct Factors {
   }
 };
 
+// The least and the largest value of an expression; none where there is no bound, or none that fits 64 bits.
+struct Bounds {
+  std::optional<int64_t> low, high;
+};
+
+using Bound = std::optional<int64_t>;
+
+Bound added(Bound a, Bound b) {
+  int64_t result = 0;
+  return a && b && !__builtin_add_overflow(*a, *b, &result) ? Bound(result) : Bound();
+}
+
+Bound multiplied(Bound a, Bound b) {
+  int64_t result = 0;
+  return a && b && !__builtin_mul_overflow(*a, *b, &result) ? Bound(result) : Bound();
+}
+
+Bounds product_of(const Bounds& a, const Bounds& b) {
+  for (bool swapped : {false, true}) {
+    const Bounds &x = swapped ? b : a, &y = swapped ? a : b;
+    if (!y.low || y.low != y.high) continue;
+    return *y.low >= 0 ? Bounds{multiplied(x.low, y.low), multiplied(x.high, y.low)}
+                       : Bounds{multiplied(x.high, y.low), multiplied(x.low, y.low)};
+  }
+  if (a.low.value_or(-1) < 0 || b.low.value_or(-1) < 0) return {};
+  return {multiplied(a.low, b.low), multiplied(a.high, b.high)};
+}
+
+// The symbols are never negative.
+Bounds range_of(AffineExpr expression, Least least) {
+  if (auto constant = llvm::dyn_cast<AffineConstantExpr>(expression)) return {constant.getValue(), constant.getValue()};
+  Bounds range;
+  if (auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(expression)) {
+    const Bounds left = range_of(binary.getLHS(), least);
+    const auto divisor = tx::static_extent(binary.getRHS());
+    const bool divides = divisor && *divisor > 0;
+    auto rounded_down = [&](Bound bound) { return bound ? Bound(llvm::divideFloorSigned(*bound, *divisor)) : Bound(); };
+    switch (expression.getKind()) {
+      case AffineExprKind::Add: {
+        const Bounds right = range_of(binary.getRHS(), least);
+        range = {added(left.low, right.low), added(left.high, right.high)};
+        break;
+      }
+      case AffineExprKind::Mul:
+        range = product_of(left, range_of(binary.getRHS(), least));
+        break;
+      case AffineExprKind::FloorDiv:
+        if (divides) range = {rounded_down(left.low), rounded_down(left.high)};
+        break;
+      case AffineExprKind::Mod:
+        if (divides) range = {0, *divisor - 1};
+        break;
+      default:
+        break;
+    }
+    if (!range.low && tx::never_negative(expression)) range.low = 0;
+  } else {
+    range.low = 0;
+  }
+  if (auto known = least ? least(expression) : Bound(); known && *known > range.low.value_or(*known - 1)) range.low = known;
+  return range;
+}
+
 }  // namespace
 
 AffineExpr sum(AffineExpr a, AffineExpr b) {
@@ -173,20 +237,19 @@ AffineExpr exact_quotient(ArrayRef<AffineExpr> numerator, ArrayRef<AffineExpr> d
   return is_exact ? product(ratio->numerator, getAffineConstantExpr(ratio->constant, context)) : AffineExpr();
 }
 
-std::optional<bool> at_least(AffineExpr a, AffineExpr b) {
+std::optional<bool> at_least(AffineExpr a, AffineExpr b, Least least) {
   auto x = tx::static_extent(a), y = tx::static_extent(b);
   if (x && y) return *x >= *y;
   AffineExpr above = difference(a, b), below = difference(b, a);
   if (!above || !below) return {};
-  if (tx::never_negative(above)) return true;
-  AffineExpr surely_below = below - 1;
-  if (tx::never_negative(surely_below)) return false;
+  if (range_of(above, least).low.value_or(-1) >= 0) return true;
+  if (range_of(below, least).low.value_or(0) >= 1) return false;
   return {};
 }
 
-std::optional<bool> equal(AffineExpr a, AffineExpr b) {
+std::optional<bool> equal(AffineExpr a, AffineExpr b, Least least) {
   if (a == b) return true;
-  std::optional<bool> above = at_least(a, b), below = at_least(b, a);
+  std::optional<bool> above = at_least(a, b, least), below = at_least(b, a, least);
   if (above && below) return *above && *below;
   if ((above && !*above) || (below && !*below)) return false;
   return {};

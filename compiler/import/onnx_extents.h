@@ -39,10 +39,13 @@ std::optional<Ratio> ratio_of(llvm::ArrayRef<mlir::AffineExpr> numerator, llvm::
 mlir::AffineExpr exact_quotient(llvm::ArrayRef<mlir::AffineExpr> numerator, llvm::ArrayRef<mlir::AffineExpr> denominator,
                                 mlir::MLIRContext* context);
 
+// The least value of a part of an expression, if something requires it; for example, no call has an image for which a convolution has no result.
+using Least = llvm::function_ref<std::optional<int64_t>(mlir::AffineExpr)>;
+
 // Whether a >= b for all values of the symbols (true), for none (false), or for some (nothing).
-std::optional<bool> at_least(mlir::AffineExpr a, mlir::AffineExpr b);
+std::optional<bool> at_least(mlir::AffineExpr a, mlir::AffineExpr b, Least least = {});
 // The same for a == b.
-std::optional<bool> equal(mlir::AffineExpr a, mlir::AffineExpr b);
+std::optional<bool> equal(mlir::AffineExpr a, mlir::AffineExpr b, Least least = {});
 
 // Why no tensor can have these extents, or an empty text.
 std::string refuse_extents(llvm::ArrayRef<mlir::AffineExpr> extents);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Convolutions, pooling and normalization over images. ONNX is channels-first: each translation transposes its inputs and results, and
 // heddle-propagate-transposes removes the pairs that cancel.
+#include <limits>
+
+#include "compiler/import/onnx_data.h"
 #include "compiler/import/onnx_window.h"
 
 using namespace mlir;
@@ -54,20 +57,45 @@ AutoPad read_auto_pad(Node& node, Window& window) {
 
 }  // namespace
 
-Window read_padded_window(Node& node, ArrayRef<AffineExpr> spatial, std::vector<int64_t> kernel) {
+Window read_padded_window(Node& node, ArrayRef<AffineExpr> spatial, std::vector<int64_t> kernel, Pads* open) {
   Window window = read_window(node, spatial.size(), std::move(kernel));
   AutoPad automatic = read_auto_pad(node, window);
   if (automatic == AutoPad::none || automatic == AutoPad::valid) return window;
+  auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
+  Pads pads;
+  bool is_open = false;
   for (size_t i = 0; i < spatial.size(); ++i) {
-    auto extent = llvm::dyn_cast<AffineConstantExpr>(spatial[i]);
-    if (!extent) node.fail("auto_pad over a symbolic extent", HEDDLE_STATUS_UNIMPLEMENTED);
-    int64_t outputs = (extent.getValue() + window.strides[i] - 1) / window.strides[i];
-    int64_t total =
-        std::max<int64_t>(0, (outputs - 1) * window.strides[i] + window.dilations[i] * (window.kernel[i] - 1) + 1 - extent.getValue());
-    window.low[i] = automatic == AutoPad::same_upper ? total / 2 : total - total / 2;
-    window.high[i] = total - window.low[i];
+    const int64_t stride = window.strides[i], reach = window.dilations[i] * (window.kernel[i] - 1) + 1;
+    AffineExpr rounded = product(quotient(sum(spatial[i], constant(stride - 1)), stride), constant(stride));
+    AffineExpr total = node.computed(difference(sum(rounded, constant(reach - stride)), spatial[i]));
+    if (reach < stride) total = node.computed(node.graph.symbols.defined("max", total, constant(0)));
+    AffineExpr half = node.computed(quotient(total, 2)), rest = node.computed(difference(total, half));
+    const auto& [low, high] =
+        pads.emplace_back(automatic == AutoPad::same_upper ? half : rest, automatic == AutoPad::same_upper ? rest : half);
+    if (tx::static_extent(low) && tx::static_extent(high)) {
+      window.low[i] = *tx::static_extent(low);
+      window.high[i] = *tx::static_extent(high);
+      pads.back() = {constant(0), constant(0)};
+    } else {
+      is_open = true;
+    }
   }
+  if (is_open && !open) node.fail("auto_pad over a symbolic extent", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (is_open) *open = std::move(pads);
   return window;
+}
+
+Value with_pads(Node& node, Value image, const Pads& pads, double value) {
+  if (pads.empty()) return image;
+  AffineExpr zero = node.builder.getAffineConstantExpr(0);
+  Extents to = Node::extents_of(image), low{zero, zero};
+  for (size_t i = 0; i < pads.size(); ++i) {
+    low.push_back(pads[i].first);
+    to[2 + i] = node.computed(sum(to[2 + i], sum(pads[i].first, pads[i].second)));
+  }
+  const Integers shifts = numbers_of(node, low);
+  Value filler = node.splat(RankedTensorType::get({}, Node::type_of(image).getElementType()), value);
+  return shifted(node, image, shifts.number(0) - shifts, to, filler);
 }
 
 RankedTensorType output_type(Node& node, Value input, const Window& window, AffineExpr channels, bool ceil) {
@@ -122,7 +150,8 @@ Value convolved(Node& node, Value input, Value filter) {
   RankedTensorType filter_type = Node::type_of(filter);
   std::vector<int64_t> kernel = kernel_of(node, filter, Node::type_of(input).getRank());
   ArrayRef<int64_t> shape = filter_type.getShape();
-  Window window = read_padded_window(node, spatial_of(extents), kernel);
+  Pads pads;
+  Window window = read_padded_window(node, spatial_of(extents), kernel, &pads);
   int64_t groups = node.integer("group", 1);
   if (groups < 1 || groups > std::max<int64_t>(1, shape[0]) || shape[0] % groups != 0)
     node.fail("group " + std::to_string(groups) + " does not divide " + std::to_string(shape[0]) + " filters");
@@ -130,7 +159,7 @@ Value convolved(Node& node, Value input, Value filter) {
   if (extents[1] != channels) {
     node.fail("the input's channels are not " + std::to_string(shape[1]) + " x " + std::to_string(groups));
   }
-  Value image = node.channels_last(input);
+  Value image = node.channels_last(with_pads(node, input, pads, 0));
   SmallVector<int64_t> order;  // [F, C, spatial...] -> [spatial..., C, F]
   for (int64_t i = 2; i < filter_type.getRank(); ++i) order.push_back(i);
   order.append({1, 0});
@@ -361,7 +390,10 @@ void pool(Node& node) {
   Value input = node.input(0);
   node.check_image(input);
   Extents extents = Node::extents_of(input);
-  Window window = read_padded_window(node, spatial_of(extents), node.integer_list("kernel_shape"));
+  const bool can_pad = kind == tx::PoolKind::max && llvm::isa<FloatType>(Node::type_of(input).getElementType()) && !node.wants_output(1);
+  Pads pads;
+  Window window = read_padded_window(node, spatial_of(extents), node.integer_list("kernel_shape"), can_pad ? &pads : nullptr);
+  input = with_pads(node, input, pads, -std::numeric_limits<double>::infinity());
   const bool by_columns = node.integer("storage_order", 0) != 0;
   bool include_pad = node.integer("count_include_pad", 0) != 0;
   Value image = node.channels_last(input);

@@ -225,8 +225,26 @@ void set_reduced(Node& node, Value value, const Reduction& how) {
   node.set_result(node.integer("keepdims", 1) != 0 ? node.reshape(value, how.kept) : value);
 }
 
+// The sum or the product of all elements of a shape, such as the number of elements of a tensor.
+bool reduce_elements(Node& node, tx::ReduceKind kind) {
+  const Operand& operand = node.operand(0);
+  if ((kind != tx::ReduceKind::sum && kind != tx::ReduceKind::prod) || !operand.is_folded() || operand.rank != 1) return false;
+  const bool is_input = node.has_input(1);
+  if (is_input && !node.operand(1).is_shape()) return false;
+  if (!is_input && node.integer("noop_with_empty_axes", 0) != 0) return false;
+  const std::vector<int64_t> axes = is_input ? node.integers(1) : node.integer_list("axes", std::vector<int64_t>{0});
+  if (axes.size() != 1 || node.axis(axes[0], 1) != 0) return false;
+  AffineExpr result = node.builder.getAffineConstantExpr(kind == tx::ReduceKind::prod);
+  for (AffineExpr element : *operand.elements) result = kind == tx::ReduceKind::prod ? product(result, element) : sum(result, element);
+  auto number = result ? tx::static_extent(result) : std::nullopt;
+  if (!result || (number && operand.bits == 32 && !llvm::isInt<32>(*number))) return false;
+  node.set_elements({result}, node.integer("keepdims", 1) != 0 ? 1 : 0, operand.bits);
+  return true;
+}
+
 template <tx::ReduceKind kind>
 void reduce(Node& node) {
+  if (reduce_elements(node, kind)) return;
   Value input = node.input(0);
   Reduction how = read_reduction(node, input);
   set_reduced(node, reduced(node, kind, input, how), how);

@@ -346,7 +346,8 @@ Value pad_value(Node& node, Type element) {
   return node.reshape(node.converted(node.input(2), element), {});
 }
 
-// Other extents: element i along a dimension is element i + shift of the value there, or `filler`, a scalar, if there is none.
+}  // namespace
+
 Value shifted(Node& node, Value value, const Integers& shifts, ArrayRef<AffineExpr> to, Value filler) {
   Extents extents = Node::extents_of(value);
   const Type element = Node::type_of(value).getElementType();
@@ -370,6 +371,8 @@ Value shifted(Node& node, Value value, const Integers& shifts, ArrayRef<AffineEx
   }
   return inside ? node.make<tx::SelectOp>(Node::type_of(value), inside, value, node.broadcast(filler, extents)) : value;
 }
+
+namespace {
 
 // Pads, axes or a constant value that are data: elements are looked up at places that are computed, and replaced where there are none. A pad below
 // 0 cuts elements off.

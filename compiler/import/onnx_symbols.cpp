@@ -123,8 +123,8 @@ AffineExpr Symbols::defined(StringRef kind, AffineExpr a, AffineExpr b) {
   if (!a || !b) return {};
   bool is_max = kind == "max";
   if (is_max || kind == "min") {
-    if (at_least(a, b).value_or(false)) return is_max ? a : b;
-    if (at_least(b, a).value_or(false)) return is_max ? b : a;
+    if (import::at_least(a, b).value_or(false)) return is_max ? a : b;
+    if (import::at_least(b, a).value_or(false)) return is_max ? b : a;
   }
   if (is_max ? !tx::never_negative(a) && !tx::never_negative(b) : !tx::never_negative(a) || !tx::never_negative(b)) return {};
   Builder builder(context_);
@@ -210,10 +210,10 @@ Symbols::Solved Symbols::solve(AffineExpr difference) {
 }
 
 bool Symbols::equate(AffineExpr a, AffineExpr b, const std::string& who, bool learn) {
-  if (std::optional<bool> known = equal(a, b)) return *known;
+  if (std::optional<bool> known = import::equal(a, b)) return *known;
   if (learn && !meanings_.is_complete) {
     AffineExpr left = resolved(a), right = resolved(b), apart = left && right ? difference(left, right) : AffineExpr();
-    std::optional<bool> known = apart ? equal(left, right) : std::nullopt;
+    std::optional<bool> known = apart ? import::equal(left, right) : std::nullopt;
     if (known) return *known;
     Solved solved = apart ? solve(apart) : Solved::kOpen;
     if (solved != Solved::kOpen) return solved == Solved::kLearnt;
@@ -223,13 +223,47 @@ bool Symbols::equate(AffineExpr a, AffineExpr b, const std::string& who, bool le
 }
 
 bool Symbols::require(AffineExpr a, AffineExpr b, const std::string& who) {
-  if (std::optional<bool> known = at_least(a, b)) return *known;
+  if (std::optional<bool> known = import::at_least(a, b)) return *known;
   check(a, b, who, /*at_least=*/true);
   return true;
 }
 
+std::optional<bool> Symbols::at_least(AffineExpr a, AffineExpr b) const {
+  return import::at_least(a, b, [&](AffineExpr part) {
+    auto it = least_.find(part);
+    return it == least_.end() ? std::nullopt : std::optional(it->second);
+  });
+}
+
+std::optional<bool> Symbols::equal(AffineExpr a, AffineExpr b) const {
+  return import::equal(a, b, [&](AffineExpr part) {
+    auto it = least_.find(part);
+    return it == least_.end() ? std::nullopt : std::optional(it->second);
+  });
+}
+
+void Symbols::note_least(AffineExpr a, AffineExpr b) {
+  auto least = tx::static_extent(b);
+  if (!least) return;
+  int64_t added = 0;
+  if (auto binary = llvm::dyn_cast<AffineBinaryOpExpr>(a); binary && binary.getKind() == AffineExprKind::Add) {
+    if (auto number = tx::static_extent(binary.getRHS())) {
+      added = *number;
+      a = binary.getLHS();
+    }
+  }
+  auto [it, is_new] = least_.try_emplace(a, *least - added);
+  it->second = std::max(it->second, *least - added);
+}
+
 void Symbols::go_back(const Mark& mark) {
   while (checks_.size() > mark.checks) checks_.pop_back();
+  least_.clear();
+  for (Attribute check : checks_) {
+    auto entries = llvm::cast<DictionaryAttr>(check);
+    AffineMap extents = entries.getAs<AffineMapAttr>("extents").getValue();
+    if (entries.contains("at_least")) note_least(extents.getResult(0), extents.getResult(1));
+  }
   if (keys_.size() - mark.keys != definitions_.size() - mark.definitions) return;  // symbols were added after them
   while (definitions_.size() > mark.definitions) {
     definitions_.pop_back();
@@ -244,6 +278,7 @@ void Symbols::check(AffineExpr a, AffineExpr b, const std::string& who, bool at_
   AffineMap extents = AffineMap::get(0, static_cast<unsigned>(keys_.size()), {a, b}, context_);
   SmallVector<NamedAttribute, 3> entries = {builder.getNamedAttr("extents", AffineMapAttr::get(extents)),
                                             builder.getNamedAttr("who", builder.getStringAttr(who))};
+  if (at_least) note_least(a, b);
   if (at_least) entries.push_back(builder.getNamedAttr("at_least", builder.getUnitAttr()));
   checks_.insert(builder.getDictionaryAttr(entries));
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -66,6 +67,9 @@ class Symbols {
   bool equate(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who, bool learn = true);
   // `who` requires a >= b: a call that violates this is refused. False if no call satisfies it.
   bool require(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who);
+  // As of onnx_extents.h, for the values of the symbols that no requirement refuses.
+  std::optional<bool> at_least(mlir::AffineExpr a, mlir::AffineExpr b) const;
+  std::optional<bool> equal(mlir::AffineExpr a, mlir::AffineExpr b) const;
   // For undoing requirements and definitions of an attempt that is given up.
   struct Mark {
     size_t checks, definitions, keys;
@@ -81,6 +85,7 @@ class Symbols {
  private:
   mlir::AffineExpr own(const std::string& key);
   void check(mlir::AffineExpr a, mlir::AffineExpr b, const std::string& who, bool at_least);
+  void note_least(mlir::AffineExpr a, mlir::AffineExpr b);
   enum class Solved { kNever, kLearnt, kOpen };
   // Learns a meaning of a symbol without one that makes the difference 0.
   Solved solve(mlir::AffineExpr difference);
@@ -94,6 +99,7 @@ class Symbols {
   std::map<std::string, mlir::AffineExpr> meant_;  // by their keys, until more is learned
   std::vector<std::string> keys_, names_;
   llvm::SetVector<mlir::Attribute> checks_, definitions_;  // the last symbols are the defined ones
+  llvm::DenseMap<mlir::AffineExpr, int64_t> least_;        // of expressions without the number that is added last, by requirements
 };
 
 }  // namespace heddle::import

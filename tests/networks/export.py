@@ -3,9 +3,11 @@
 
     export.py FOLDER [NAME ...] [--full] [--list]
 
-Writes FOLDER/NAME.onnx, and NAME.npz with calls of several sizes: inputs and PyTorch's outputs, for networks.py. Names are NETWORK.dynamo and NETWORK.old,
+Writes FOLDER/NAME.onnx, and NAME.npz with calls of several sizes: inputs and PyTorch's outputs, for networks.py. If ONNX Runtime computes something else
+from the file, as it does if the exporter made an error, the outputs are ONNX Runtime's, which is printed; so is a call that it cannot run, which is left
+out. Names are NETWORK.dynamo and NETWORK.old,
 with .full behind if --full is given, which makes networks of their usual size; a name without exporter stands for both. A network that cannot be exported
-is an error at the end, after all others. Needs torch, transformers, diffusers, onnx and onnxscript, which tools/dev/setup does not install.
+is an error at the end, after all others. Needs torch, transformers, diffusers, onnx, onnxscript and onnxruntime, which tools/dev/setup does not install.
 """
 import argparse
 import inspect
@@ -17,6 +19,7 @@ import warnings
 
 import images
 import numpy as np
+import onnxruntime
 import sounds
 import text
 import torch
@@ -31,7 +34,7 @@ def networks():
     found = {}
     for module in MODULES:
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            if function.__module__ == module.__name__ and list(inspect.signature(function).parameters) == ["full"] and not name.endswith("_model"):
+            if function.__module__ == module.__name__ and list(inspect.signature(function).parameters)[:1] == ["full"] and not name.endswith("_model"):
                 found[name] = function
     return found
 
@@ -69,16 +72,37 @@ def convert(network: Network, exporter, path):
             torch.onnx.export(network.model, given, str(path), dynamo=False, opset_version=OLD_OPSET, dynamic_axes=network.symbols, **named)
 
 
-def calls_of(network):
+def as_runtime(session, names, given, results, tell):
+    """The results, or those that ONNX Runtime computes from the file if they differ; None if it fails."""
+    arrays = {name: value.numpy() for name, value in zip(names, given, strict=True)}
+    try:
+        got = session.run(None, {one.name: arrays[one.name] for one in session.get_inputs()})
+    except Exception as error:  # of any kind
+        tell(f"ONNX Runtime cannot run it, which is left out: {str(error)[:300]}")
+        return None
+    results = [value.numpy() for value in results]
+    for mine, theirs in zip(got, results, strict=True):
+        same = mine.shape == theirs.shape and np.allclose(mine, theirs, rtol=1e-3, atol=1e-4 * max(1, np.abs(theirs).max(initial=0)))
+        if not same:
+            tell("ONNX Runtime computes other values than PyTorch; they are the expected ones")
+            return got
+    return results
+
+
+def calls_of(network, path, tell):
     """Arrays of the calls, by "call:in:name" and "call:out:name"."""
     arrays = {}
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     for number, sizes in enumerate(network.calls):
         given = network.inputs_of(sizes, torch.Generator().manual_seed(100 + number))
         with torch.no_grad():
             results = network.model(*given)
         label = ",".join(f"{name}={size}" for name, size in sizes.items())
-        for kind, names, values in (("in", network.inputs, given), ("out", network.outputs, results)):
-            arrays |= {f"{label}:{kind}:{name}": value.numpy() for name, value in zip(names, values, strict=True)}
+        results = as_runtime(session, network.inputs, given, results, lambda text, label=label: tell(f"{label}: {text}"))
+        if results is None:
+            continue
+        arrays |= {f"{label}:in:{name}": value.numpy() for name, value in zip(network.inputs, given, strict=True)}
+        arrays |= {f"{label}:out:{name}": value for name, value in zip(network.outputs, results, strict=True)}
     return arrays
 
 
@@ -91,7 +115,7 @@ def export(function, name, exporter, full, folder):
     randomize(network.model)
     path = folder / f"{name}.{exporter}{'.full' if full else ''}.onnx"
     convert(network, exporter, path)
-    np.savez(path.with_suffix(".npz"), **calls_of(network))
+    np.savez(path.with_suffix(".npz"), **calls_of(network, path, lambda text: print(f"{path.stem}, {text}", flush=True)))
     return True
 
 

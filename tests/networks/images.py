@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Networks of images: convolutions, transformers, detectors, and the UNet of a diffusion model."""
+import dataclasses
+
 import torch
 import transformers
 from torch import nn
@@ -34,10 +36,14 @@ def resnet(full):
     return of_images(transformers.ResNetForImageClassification(resnet_config(full)), ["logits"], 224 if full else 64, full)
 
 
-def mobilenet_v2(full):
-    """Padded as TensorFlow does, by numbers that depend on the size."""
-    config = transformers.MobileNetV2Config(**({} if full else {"depth_multiplier": 0.35, "num_labels": 10}))
+def mobilenet_v2(full, padded=False):
+    config = transformers.MobileNetV2Config(**({} if full else {"depth_multiplier": 0.35, "num_labels": 10}), tf_padding=padded)
     return of_images(transformers.MobileNetV2ForImageClassification(config), ["logits"], 224 if full else 64, full)
+
+
+def mobilenet_v2_padded(full):
+    """Padded as TensorFlow does, by numbers that depend on the size. Dynamo makes the size of the export static."""
+    return dataclasses.replace(mobilenet_v2(full, padded=True), exporters=("old",))
 
 
 def efficientnet(full):

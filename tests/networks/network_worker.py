@@ -88,6 +88,20 @@ class Worker(worker.Worker):
             found.append({"sizes": f"{again['sizes']} again", "error": None, "wrong": again["wrong"] or f"the error is {again['error']:.3g} and was {found[0]['error']:.3g}"})
         return found
 
+    def timed(self, model, module, calls, names):
+        """Milliseconds of Heddle and ONNX Runtime for the call that takes longest, with as many threads; and the ratio of Heddle's to the other."""
+        import peers
+        import turns
+        found, function = None, self.runtime.open(module).instance(self.settings["device"]).function()
+        for sizes, inputs, _ in calls:
+            given = {name: array for name, array in zip(names, inputs, strict=True)}
+            contenders = {"heddle": function.prepare(*inputs)[0], "onnx_runtime": peers.onnx_runtime_call(model, given, turns.cores())}
+            medians = turns.measure(contenders, rounds=6, seconds=self.settings["seconds"])
+            one = {name: round(float(np.median(values)) * 1e3, 3) for name, values in medians.items()}
+            if not found or one["heddle"] > found["heddle"]:
+                found = {"sizes": sizes, **one, "ratio": round(turns.ratio(medians, *contenders), 3)}
+        return found
+
     def answer_network(self, asked, folder):
         """{verdict, reasons, message, nodes, count, compile_seconds, calls}"""
         found = {"verdict": "failed", "reasons": [], "message": "", "nodes": None, "calls": []}
@@ -113,6 +127,8 @@ class Worker(worker.Worker):
             if wrong:
                 found.update(reasons=list(dict.fromkeys(f"run: {reasons.general(one)}" for one in wrong)), message="; ".join(dict.fromkeys(wrong)))
                 return found
+            if self.settings["seconds"]:
+                found["times"] = self.timed(model, module, calls, inputs)
         found["verdict"] = "passed"
         return found
 

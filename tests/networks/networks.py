@@ -34,7 +34,7 @@ def chosen_networks(arguments):
     if arguments.only_run:
         names = [one["name"] for one in json.loads((arguments.modules / "results.json").read_text())]
     else:
-        names = sorted(path.stem for path in arguments.folder.glob("*.onnx"))
+        names = sorted(path.stem for path in arguments.folder.glob("*.npz") if path.with_suffix(".onnx").exists())
     wanted = [name for name in names if not arguments.only or any(fnmatch.fnmatch(name, glob) for glob in arguments.only)]
     return {name: (None if arguments.only_run else arguments.folder / f"{name}.onnx", arguments.modules and arguments.modules / name) for name in wanted}
 
@@ -97,11 +97,20 @@ def summary(results):
     return f"{passed} of {len(results)} networks are right for all sizes, {sum(one.get('compile_seconds') is not None for one in results)} compile."
 
 
+def times(results):
+    """The rows of those that were timed, the slowest beside ONNX Runtime first."""
+    timed = sorted((one for one in results if one.get("times")), key=lambda one: -one["times"]["ratio"])
+    return [f"| {one['name']} | {one['times']['sizes']} | {one['times']['heddle']:.2f} | {one['times']['onnx_runtime']:.2f} | {one['times']['ratio']:.2f} |" for one in timed]
+
+
 def page(results, title):
     lines = [f"# {title}", "", summary(results), "", "An error is the largest difference in a result, divided by the result's largest value. *Kernels* is the share of nodes in "
              "generated kernels, of those that compute something when the module runs.", "",
              "| network | nodes | compiles | errors by size | compile s | kernels |", "| --- | ---: | --- | --- | ---: | ---: |"]
     lines += ["| " + " | ".join(cases_table.cell(part) for part in row(one)) + " |" for one in results]
+    if rows := times(results):
+        lines += ["", "## Beside ONNX Runtime", "", "Medians of a call of the sizes that take longest, in turns; below 1 Heddle is faster.", "",
+                  "| network | sizes | Heddle ms | ONNX Runtime ms | ratio |", "| --- | --- | ---: | ---: | ---: |", *rows]
     found = cases_table.reasons_of([one for one in results if one["verdict"] != "passed"])
     if found:
         lines += ["", "## Reasons", "", "*Alone* counts the networks with no other reason.", "", "| reason | networks | alone | such as |", "| --- | ---: | ---: | --- |"]
@@ -125,10 +134,13 @@ def parse(argv):
     parser.add_argument("--modules", type=pathlib.Path, help="folder that keeps modules and values")
     parser.add_argument("--only-run", action="store_true", help="run the modules of --modules")
     parser.add_argument("--before", type=pathlib.Path, metavar="FILE", help="an earlier results.json")
+    parser.add_argument("--seconds", type=float, default=0, help="also time each call beside ONNX Runtime in six turns of so many seconds each")
     parser.add_argument("--config", default="", help="configuration of the runtime, as TOML")
     arguments = parser.parse_args(argv)
     if arguments.only_run and not arguments.modules:
         parser.error("--only-run needs --modules")
+    if arguments.seconds and (arguments.only_run or arguments.device == "none"):
+        parser.error("--seconds needs networks and a device")
     if not arguments.only_run and not arguments.folder:
         parser.error("a folder of networks is needed")
     if arguments.jobs < 1 or arguments.limit <= 0:
@@ -151,7 +163,7 @@ def main(argv=None):
     if arguments.cache:
         arguments.cache.chmod(0o700)  # as the compiler wants it
     settings = {"target": arguments.target, "device": arguments.device, "only_run": arguments.only_run, "config": arguments.config,
-                "kernels": str(arguments.cache or "")}
+                "kernels": str(arguments.cache or ""), "seconds": arguments.seconds}
     chosen = chosen_networks(arguments)
     if not chosen:
         print("there is no network of such a name", file=sys.stderr)

@@ -17,15 +17,15 @@ def whisper(full):
                  "decoder_ffn_dim": 128, "num_mel_bins": 16, "max_source_positions": 20, "max_target_positions": 32, "vocab_size": VOCABULARY, "pad_token_id": 0,
                  "bos_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 2}
     config = transformers.WhisperConfig(**shape)
-    inputs = ["input_features", "decoder_input_ids"]
+    inputs = ["input_features", "decoder_input_ids", "decoder_attention_mask"]
 
     def inputs_of(sizes, generator):
         features = torch.randn((sizes["batch"], config.num_mel_bins, 2 * config.max_source_positions), generator=generator)
-        return features, tokens(config.vocab_size, sizes["batch"], sizes["written"], generator)
+        return features, tokens(config.vocab_size, sizes["batch"], sizes["written"], generator), mask_of(sizes["batch"], sizes["written"])
 
     calls = [{"batch": 2, "written": 7}, {"batch": 1, "written": 1}, {"batch": 3, "written": 16}]
     return Network(Positional(transformers.WhisperForConditionalGeneration(config), inputs, ["logits"], use_cache=False), inputs, ["logits"],
-                   {"input_features": {0: "batch"}, "decoder_input_ids": {0: "batch", 1: "written"}}, calls[:2] if full else calls, inputs_of)
+                   {"input_features": {0: "batch"}, **{name: {0: "batch", 1: "written"} for name in inputs[1:]}}, calls[:2] if full else calls, inputs_of)
 
 
 def wav2vec2(full):

@@ -186,6 +186,15 @@ def expand_minus_one():
     return shape_of_batch(*nodes, constants=int64s(five=[5], minus=[-1], minus_one=-1))
 
 
+def expand_after_convolutions():
+    """The same for extents that two convolutions have left, and a product of them: none of them is -1, since no call has an image that is too small."""
+    expand, _, _, numbers, _ = expand_minus_one()
+    filters = node("Conv", ["image", "w"], ["once"], strides=[2, 2]), node("Conv", ["once", "w"], ["twice"])
+    sizes = [node("Shape", ["twice"], ["s"], start=2), node("ReduceProd", ["s"], ["b"], keepdims=1)]
+    weight = constant("w", np.ones((1, 1, 3, 3)))
+    return [*filters, *sizes, *expand[2:]], [value("image", ("n", 1, "h", "w")), value("x", (1, 3))], [value("y", None)], [weight, *numbers], 17
+
+
 def expand_if_one():
     nodes = [node("Equal", ["b", "one"], ["is"]), node("Where", ["is", "five", "b"], ["shape"]),
              node("Expand", ["x", "shape"], ["y"], name="subject")]
@@ -424,6 +433,7 @@ MODELS = {
         [node("Shape", ["z"], ["n"]), node("Slice", ["x", "zero", "n"], ["y"], name="subject")],
         [value("x", ("batch",)), value("z", ("n",))], [value("y", None)], int64s(zero=[0]), 17),
     "expand_minus_one": expand_minus_one,
+    "expand_after_convolutions": expand_after_convolutions,
     "expand_if_one": expand_if_one,
     "shape_of_bounds": lambda: shape_of_batch(
         node("Max", ["b", "zero"], ["most"]), node("Min", ["most", "s"], ["least"]),
