@@ -32,7 +32,9 @@ LogicalResult Scheduler::add_ops() {
   assign_results(return_op);
   for (Operation& op : block) {
     for (auto symbol : unread_) {
-      if (tx::mentions(&op, symbol)) return op.emitError("has an extent s") << symbol << ", which is read later";
+      auto loop = llvm::dyn_cast<tx::LoopOp>(op);
+      const bool is_own = loop && llvm::any_of(loop.varying(), [&](const auto& one) { return one.after == symbol; });
+      if (!is_own && tx::mentions(&op, symbol)) return op.emitError("has an extent s") << symbol << ", which is read later";
     }
     if (auto dispatch = llvm::dyn_cast<tx::DispatchOp>(op)) {
       if (failed(add_dispatch(dispatch))) return failure();
@@ -119,8 +121,7 @@ bool Scheduler::knows_extents(Value result, Value storage) {
   unsigned needed = 0;
   for (AffineExpr extent : tx::extents(tx::tensor(result))) needed = std::max(needed, registers_.read_of(registers_.value_of(extent)));
   if (needed == 0 || nested_) return true;
-  auto reads = function_.getOps<tx::ReadOp>();
-  Operation* last = *std::next(reads.begin(), needed - 1);
+  Operation* last = reads_[needed - 1].op;
   auto concat = storage.getDefiningOp<tx::ConcatOp>();
   return llvm::all_of(concat ? ValueRange(concat.getInputs()) : ValueRange(storage), [last](Value part) {
     Operation* maker = part.getDefiningOp();
@@ -266,9 +267,12 @@ uint32_t Scheduler::state_of(BlockArgument argument) {
 }
 
 uint32_t Scheduler::add_transient(RankedTensorType type) {
-  AffineExpr size = tx::element_count(type) * element_bytes(type);
+  return add_transient(registers_.value_of(bytes_of(type)));
+}
+
+uint32_t Scheduler::add_transient(uint32_t size_register) {
   uint32_t index = program_->transients.size();
-  program_->transients.emplace_back(registers_.value_of(size), slice_alignment, 0, 0);
+  program_->transients.emplace_back(size_register, slice_alignment, 0, 0);
   uses_.emplace_back(commands_.size(), commands_.size());
   return add_value(mf::ValueKind::Transient, index);
 }

@@ -18,7 +18,6 @@ uint32_t Scheduler::read_number(Value number) {
 }
 
 LogicalResult Scheduler::add_read(tx::ReadOp read) {
-  if (nested_) return read.emitError("is in a branch or a loop");
   const uint32_t value = locate(tx::storage_of(read.getValue()));
   add_barrier();
   note_use(value);
@@ -55,15 +54,17 @@ LogicalResult Scheduler::add_nested(Operation* op, FlatSymbolRefAttr name, Strin
   const Nested nested{results};
   const auto kept = std::make_tuple(function_, nested_, std::exchange(alias_of_result_, llvm::DenseMap<unsigned, BlockArgument>()),
                                     checked_, first_check_);
+  const auto unread = unread_;  // what a part reads is for itself
   function_ = function;
   nested_ = &nested;
   for (auto [argument, value] : llvm::zip_equal(function.getArguments(), arguments)) location_[argument] = value;
-  bool is_good = succeeded(verify_checks()) && succeeded(find_parts());
+  bool is_good = succeeded(verify_checks()) && succeeded(check_given_extents()) && succeeded(find_parts());
   if (is_good) {
     check_extents();
     is_good = succeeded(find_aliases()) && succeeded(add_ops());
   }
   std::tie(function_, nested_, alias_of_result_, checked_, first_check_) = kept;
+  unread_ = unread;
   return success(is_good);
 }
 
@@ -90,15 +91,46 @@ LogicalResult Scheduler::add_branch(tx::IfOp branch) {
   return success();
 }
 
+LogicalResult Scheduler::set_symbols(Operation* op, ArrayRef<std::pair<unsigned, uint32_t>> symbols) {
+  if (symbols.empty()) return success();
+  for (auto [symbol, value] : symbols) {
+    if (!unread_.remove(symbol)) return op->emitError("gives symbol ") << symbol << ", which the function does not define as read";
+    command(mf::Op::Move, registers_.value_of(getAffineSymbolExpr(symbol, op->getContext())), value);
+  }
+  read_ends_.push_back(commands_.size());
+  return success();
+}
+
+void Scheduler::copy_bytes(uint32_t source, uint32_t target, uint32_t bytes) {
+  add_copy(mf::BindingRef(source, whole, bytes, read), mf::BindingRef(target, whole, bytes, write));
+}
+
 LogicalResult Scheduler::add_loop(tx::LoopOp loop) {
   if (!slot_of_op(loop)) return failure();
   const size_t carried_count = loop.getInit().size(), scanned_count = loop.getScanned().size();
-  const SmallVector<uint32_t> carried = locate_all(loop.getOutputs().take_front(carried_count));
-  for (auto [init, target] : llvm::zip_equal(loop.getInit(), carried)) {
+  SmallVector<uint32_t> carried, extents;  // `extents`: the registers of varying ones, for the next step
+  for (const tx::LoopOp::Varying& one : loop.varying()) {
+    extents.push_back(new_register());
+    command(mf::Op::Move, extents.back(), registers_.value_of(one.first));
+  }
+  SmallVector<Varying> varying;
+  for (auto [i, init, output] : llvm::enumerate(loop.getInit(), loop.getOutputs().take_front(carried_count))) {
     const uint32_t source = locate(tx::storage_of(init));
-    wait_for_readers(target);
-    synchronize(source);
-    add_copy(source, target);
+    uint32_t target = 0;
+    if (loop.inside_type(output.getType()) != output.getType()) {
+      const uint32_t size = new_register(), bytes = registers_.value_of(bytes_of(tx::tensor(init)));
+      command(mf::Op::Move, size, bytes);
+      target = add_transient(size);
+      varying.push_back({i, target, size, 0, 0});
+      synchronize(source);
+      copy_bytes(source, target, bytes);
+    } else {
+      target = locate(output);
+      wait_for_readers(target);
+      synchronize(source);
+      add_copy(source, target);
+    }
+    carried.push_back(target);
     read_.insert(source);
     written_.insert(target);
   }
@@ -129,6 +161,12 @@ LogicalResult Scheduler::add_loop(tx::LoopOp loop) {
     command(mf::Op::Equal, is_over, *goes_on, zero);
     exits.push_back(jump(mf::Op::BranchIf, is_over));
   }
+  SmallVector<std::pair<unsigned, uint32_t>> inside, after;
+  for (auto [one, extent] : llvm::zip_equal(loop.varying(), extents)) {
+    inside.push_back({one.inside, extent});
+    after.push_back({one.after, extent});
+  }
+  if (failed(set_symbols(loop, inside))) return failure();
   auto body = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(loop, loop.getBodyAttr());
   std::optional<uint32_t> place_from_end;
   SmallVector<Slice> slices;
@@ -145,7 +183,7 @@ LogicalResult Scheduler::add_loop(tx::LoopOp loop) {
       }
       place = *place_from_end;
     }
-    const uint32_t bytes = registers_.value_of(tx::element_count(type) * element_bytes(type)), offset = new_register();
+    const uint32_t bytes = registers_.value_of(bytes_of(type)), offset = new_register();
     command(mf::Op::Mul, offset, place, bytes);
     slices.push_back({whole_value, add_transient(type), offset, bytes});
   }
@@ -157,7 +195,13 @@ LogicalResult Scheduler::add_loop(tx::LoopOp loop) {
   }
   llvm::append_range(arguments, inputs);
   if (loop.getConditional()) results.push_back(add_transient(llvm::cast<RankedTensorType>(body.getResultTypes().front())));
+  const size_t first = results.size();
   llvm::append_range(results, carried);
+  for (Varying& one : varying) {
+    const RankedTensorType next = loop.next_type(loop.getOutputs()[one.index].getType());
+    one.next = results[first + one.index] = add_transient(next);
+    one.next_size = registers_.value_of(bytes_of(next));
+  }
   for (const Slice& slice : ArrayRef(slices).drop_front(scanned_count)) results.push_back(slice.own);
   if (failed(add_nested(loop, loop.getBodyAttr(), *loop.getSlot(), arguments, results))) return failure();
   add_barrier();
@@ -170,6 +214,17 @@ LogicalResult Scheduler::add_loop(tx::LoopOp loop) {
   } else {
     command(mf::Op::Submit, 0);
   }
+  // In a piece of their own: where a value has grown, its old memory was needed until here.
+  for (const Varying& one : varying) command(mf::Op::Move, one.size, one.next_size);
+  for (const Varying& one : varying) copy_bytes(one.next, one.value, one.next_size);
+  if (!varying.empty()) {
+    add_barrier();
+    command(mf::Op::Submit, 0);
+  }
+  for (auto [one, extent] : llvm::zip_equal(loop.varying(), extents)) {
+    command(mf::Op::Move, extent, registers_.value_of(one.next));
+    unread_.insert(one.inside);
+  }
   command(mf::Op::Add, step, step, one);  // behind the piece, so that this is only commands
   command(mf::Op::Branch, begin);
   for (size_t exit : exits) land(exit);
@@ -177,6 +232,15 @@ LogicalResult Scheduler::add_loop(tx::LoopOp loop) {
   // What is older than the loop, and used in it, is needed until its last step.
   for (auto& [first, last] : uses_) {
     if (first < begin && last >= begin) last = static_cast<uint32_t>(commands_.size() - 1);
+  }
+  if (failed(set_symbols(loop, after))) return failure();
+  for (const Varying& one : varying) {
+    Value output = loop.getOutputs()[one.index];
+    const auto [place, is_free] = location_.try_emplace(output, one.value);
+    if (is_free) continue;
+    wait_for_readers(place->second);
+    copy_bytes(one.value, place->second, registers_.value_of(bytes_of(tx::tensor(output))));
+    written_.insert(place->second);
   }
   return success();
 }

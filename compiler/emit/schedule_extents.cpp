@@ -7,6 +7,32 @@ using namespace mlir;
 
 namespace heddle::emit {
 
+void Scheduler::find_reads(func::FuncOp function) {
+  auto add_part = [&](Operation* op, FlatSymbolRefAttr name) { find_reads(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, name)); };
+  for (Operation& op : function.getBody().front()) {
+    if (auto read = llvm::dyn_cast<tx::ReadOp>(op)) {
+      reads_.push_back({&op, {}});
+      for (int64_t symbol : read.getSymbols()) {
+        if (symbol >= 0) reads_.back().symbols.push_back(static_cast<unsigned>(symbol));
+      }
+    }
+    if (auto branch = llvm::dyn_cast<tx::IfOp>(op)) {
+      add_part(branch, branch.getElseFunctionAttr());
+      add_part(branch, branch.getThenFunctionAttr());
+    }
+    auto loop = llvm::dyn_cast<tx::LoopOp>(op);
+    if (!loop) continue;
+    auto add_symbols = [&](unsigned tx::LoopOp::Varying::* which) {
+      if (!loop.getVarying()) return;
+      reads_.push_back({&op, {}});
+      for (const tx::LoopOp::Varying& one : loop.varying()) reads_.back().symbols.push_back(one.*which);
+    };
+    add_symbols(&tx::LoopOp::Varying::inside);
+    add_part(loop, loop.getBodyAttr());
+    add_symbols(&tx::LoopOp::Varying::after);
+  }
+}
+
 LogicalResult Scheduler::bind_symbols() {
   uint32_t count = tx::given_symbol_count(function_);
   llvm::SmallSet<unsigned, 4> bound;
@@ -23,12 +49,11 @@ LogicalResult Scheduler::bind_symbols() {
   if (bound.size() != count) return function_.emitError("has ") << count << " symbols, of which arguments give " << bound.size();
   auto defined = function_->getAttrOfType<ArrayAttr>(tx::defined_symbols_attr);
   llvm::DenseMap<unsigned, unsigned> read_by;  // the number of the op that reads a symbol
-  unsigned reads = 0;
-  for (auto read : function_.getOps<tx::ReadOp>()) {
-    ++reads;
-    for (int64_t symbol : read.getSymbols()) {
-      if (symbol >= 0 && !read_by.try_emplace(static_cast<unsigned>(symbol), reads).second)
-        return read.emitError("reads symbol ") << symbol << " a second time";
+  find_reads(function_);
+  for (auto [i, read] : llvm::enumerate(reads_)) {
+    for (unsigned symbol : read.symbols) {
+      if (!read_by.try_emplace(symbol, static_cast<unsigned>(i + 1)).second)
+        return read.op->emitError("reads symbol ") << symbol << " a second time";
     }
   }
   for (Attribute each : defined ? defined.getValue() : ArrayRef<Attribute>()) {
@@ -167,7 +192,9 @@ void Scheduler::check(AffineExpr value, std::string refusal, int64_t least) {
 
 void Scheduler::check_condition(uint32_t condition, std::string refusal) {
   const auto message = static_cast<uint32_t>(program_->messages.size());
-  if (registers_.read_of(condition) != 0) {
+  // A part checks where it begins, so that nothing is checked if it does not run.
+  const size_t done = nested_ ? read_ends_.size() : 0;
+  if (registers_.read_of(condition) > done) {
     registers_.check(condition, message);
   } else {
     command(mf::Op::Check, message, condition);

@@ -32,6 +32,13 @@ class Scheduler {
   enum Access : uint32_t { read = 1, write = 2 };
 
   mlir::LogicalResult add_ops();
+  // Where symbols get their values: a read, the beginning of a step of a loop, or the end of a loop.
+  struct Read {
+    mlir::Operation* op;
+    llvm::SmallVector<unsigned> symbols;
+  };
+  // Adds the reads of a function and of its parts in the order of their commands.
+  void find_reads(mlir::func::FuncOp function);
   mlir::LogicalResult bind_symbols();
   // What depends on the value relies on its range.
   void bind_read(unsigned symbol, unsigned read);
@@ -99,6 +106,8 @@ class Scheduler {
   uint32_t locate(mlir::Value storage);
   uint32_t state_of(mlir::BlockArgument argument);
   uint32_t add_transient(mlir::RankedTensorType type);
+  uint32_t add_transient(uint32_t size_register);
+  mlir::AffineExpr bytes_of(mlir::RankedTensorType type) const { return tx::element_count(type) * element_bytes(type); }
   // The program value of a constant or a parameter.
   uint32_t slot_of(mlir::Operation* leaf) const;
   void note_use(uint32_t value);
@@ -155,7 +164,17 @@ class Scheduler {
   struct Slice {
     uint32_t whole, own, offset, bytes;
   };
-  // The memory of a loop does not grow with its steps: carried values stay where they are, and slices are copied from and to their place.
+  // The values of symbols from here on: registers that are moved to theirs.
+  mlir::LogicalResult set_symbols(mlir::Operation* op, llvm::ArrayRef<std::pair<unsigned, uint32_t>> symbols);
+  // A carried value whose extents vary: its memory, the register with its size, and the value that a step makes.
+  struct Varying {
+    size_t index;
+    uint32_t value, size, next, next_size;
+  };
+  // Copies the first bytes of a value to another one.
+  void copy_bytes(uint32_t source, uint32_t target, uint32_t bytes);
+  // The memory of a loop does not grow with its steps: carried values stay where they are, and slices are copied from and to their place. Values whose
+  // extents vary get new memory where they have grown.
   mlir::LogicalResult add_loop(tx::LoopOp loop);
 
   // Inserts the code that depends on reads behind these.
@@ -180,6 +199,7 @@ class Scheduler {
   llvm::DenseMap<unsigned, std::pair<unsigned, unsigned>> sources_;  // argument and dimension of each symbol that is given
   llvm::DenseSet<mlir::AffineExpr> divisors_;                        // that have a check
   llvm::SmallSetVector<unsigned, 8> unread_;                         // symbols whose reads come later
+  std::vector<Read> reads_;                                          // in program order
   std::vector<size_t> read_ends_;                                    // positions in commands_ behind the commands of each read
   std::vector<mf::Instruction> commands_;
   std::vector<uint32_t> barriers_;                   // positions in commands_

@@ -2,7 +2,6 @@
 #include "compiler/import/onnx_data.h"
 
 #include "compiler/ir/read.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 
@@ -50,19 +49,12 @@ Value truth_of(Node& node, tx::CompareKind kind, Value a, Value b) {
 
 // A symbol for each element; null elements of `known` are read.
 std::vector<AffineExpr> read_unknown(Node& node, Value vector, std::vector<AffineExpr> known, const std::string& what) {
-  auto function = llvm::cast<func::FuncOp>(node.builder.getBlock()->getParentOp());
-  if (function.isPrivate())
-    node.fail("a shape, an axis or a count depends on values of the call in a graph of If, Loop or Scan, which is not supported",
-              HEDDLE_STATUS_UNIMPLEMENTED);
   SmallVector<int64_t> symbols(known.size(), -1);
   bool reads = false;
   for (size_t i = 0; i < known.size(); ++i) {
     if (known[i]) continue;
     const std::string which = known.size() == 1 ? what : what + " " + std::to_string(i);
-    // A node may read several values of one kind.
-    for (int copy = 1; !known[i] && copy < 1000; ++copy)
-      known[i] = node.graph.symbols.read(node.describe() + ": " + which + (copy == 1 ? "" : " #" + std::to_string(copy)));
-    if (!known[i]) node.fail("the model has too many extents that depend on values of a call", HEDDLE_STATUS_UNIMPLEMENTED);
+    known[i] = new_symbol(node, which);
     symbols[i] = llvm::cast<AffineSymbolExpr>(known[i]).getPosition();
     reads = true;
   }
@@ -175,6 +167,15 @@ Integers joined(Node& node, ArrayRef<Integers> parts) {
   if (values.size() == 1) return {node, values[0]};
   return {node,
           node.make<tx::ConcatOp>(RankedTensorType::get({count}, node.builder.getI64Type()), values, node.builder.getI64IntegerAttr(0))};
+}
+
+AffineExpr new_symbol(Node& node, const std::string& what) {
+  AffineExpr symbol;
+  // A node may read several values of one kind.
+  for (int copy = 1; !symbol && copy < 1000; ++copy)
+    symbol = node.graph.symbols.read(node.describe() + ": " + what + (copy == 1 ? "" : " #" + std::to_string(copy)));
+  if (!symbol) node.fail("the model has too many extents that depend on values of a call", HEDDLE_STATUS_UNIMPLEMENTED);
+  return symbol;
 }
 
 std::vector<AffineExpr> read_extents(Node& node, const Integers& vector, const std::string& what) {

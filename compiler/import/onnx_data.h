@@ -51,6 +51,8 @@ Integers numbers_of(Node& node, llvm::ArrayRef<mlir::AffineExpr> extents);
 // One vector behind the other.
 Integers joined(Node& node, llvm::ArrayRef<Integers> parts);
 
+// A new symbol whose value the program reads or moves to a register; `what` names it in messages.
+mlir::AffineExpr new_symbol(Node& node, const std::string& what);
 // The elements of a vector as extents: known ones as such, others as symbols that are read. `what` names them in messages, as in "extent 1 of ..".
 std::vector<mlir::AffineExpr> read_extents(Node& node, const Integers& vector, const std::string& what);
 // The elements of a shape-like input as extents, of which none may be below 0 if it is data.

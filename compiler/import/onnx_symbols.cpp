@@ -148,6 +148,18 @@ AffineExpr Symbols::read(const std::string& name) {
   return own(name + '\0');
 }
 
+bool Symbols::is_read_since(AffineExpr expression, size_t first_key) const {
+  const size_t given = keys_.size() - definitions_.size();
+  bool found = false;
+  expression.walk([&](AffineExpr part) {
+    auto symbol = llvm::dyn_cast<AffineSymbolExpr>(part);
+    if (!symbol || found || symbol.getPosition() < std::max(first_key, given)) return;
+    auto of = llvm::cast<DictionaryAttr>(definitions_[symbol.getPosition() - given]).getAs<AffineMapAttr>("of");  // none if it is read
+    found = !of || llvm::any_of(of.getValue().getResults(), [&](AffineExpr operand) { return is_read_since(operand, first_key); });
+  });
+  return found;
+}
+
 bool Symbols::is_defined(AffineExpr expression) const {
   auto symbol = llvm::dyn_cast<AffineSymbolExpr>(expression);
   return symbol && symbol.getPosition() >= keys_.size() - definitions_.size();

@@ -28,7 +28,9 @@ struct Meanings {
   bool is_complete = false;  // nothing more is learned
   // Names of stored tensors that are no weights, since a shape or an attribute depends on their elements.
   std::set<std::string> structure;
-  size_t size() const { return by_key.size() + structure.size(); }
+  // Extents that a loop changes from step to step: Symbols::varies.
+  std::set<std::string> varying;
+  size_t size() const { return by_key.size() + structure.size() + varying.size(); }
 };
 
 class Symbols {
@@ -53,6 +55,12 @@ class Symbols {
   mlir::AffineExpr defined(llvm::StringRef kind, mlir::AffineExpr a, mlir::AffineExpr b);
   // A symbol whose value is read when the model runs (tx.read), with that name, which no other has; null if there are too many already.
   mlir::AffineExpr read(const std::string& name);
+  // Whether an earlier import found that a loop changes this extent.
+  bool varies(const std::string& extent) const { return meanings_.varying.contains(extent); }
+  // For the next import: the loop changes it.
+  void note_varying(const std::string& extent) { meanings_.varying.insert(extent); }
+  // Whether the expression depends on a symbol that was read since the mark.
+  bool is_read_since(mlir::AffineExpr expression, size_t first_key) const;
   // Either of these.
   bool is_defined(mlir::AffineExpr expression) const;
   // The function's attribute tx::defined_symbols_attr; null if there are none.
@@ -79,6 +87,8 @@ class Symbols {
 
   // The name of each position, for messages.
   const std::vector<std::string>& names() const { return names_; }
+  // Sets the requirements aside, while a function that may not run is translated, and takes them back.
+  void swap_checks(llvm::SetVector<mlir::Attribute>& others) { std::swap(checks_, others); }
   // The function's attribute tx::extent_checks_attr; null if there is nothing to check.
   mlir::ArrayAttr extent_checks() const;
 

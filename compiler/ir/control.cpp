@@ -66,6 +66,43 @@ Type slice_type(Type type, AffineExpr count) {
 
 }  // namespace
 
+SmallVector<LoopOp::Varying> LoopOp::varying() {
+  SmallVector<Varying> all;
+  const ArrayRef<int64_t> symbols = getVaryingSymbols().value_or(ArrayRef<int64_t>());
+  for (size_t i = 0; i + 1 < symbols.size(); i += 2) {
+    const auto at = static_cast<unsigned>(i);
+    all.push_back({getVarying()->getResult(at), getVarying()->getResult(at + 1), static_cast<unsigned>(symbols[i]),
+                   static_cast<unsigned>(symbols[i + 1])});
+  }
+  return all;
+}
+
+namespace {
+
+// The type with other extents in place of symbols that varying extents have after the loop.
+RankedTensorType replaced(LoopOp loop, Type result, llvm::function_ref<AffineExpr(const LoopOp::Varying&)> by) {
+  auto type = llvm::cast<RankedTensorType>(result);
+  SmallVector<AffineExpr> all = extents(type);
+  for (const LoopOp::Varying& one : loop.varying()) {
+    for (AffineExpr& extent : all) {
+      if (extent == getAffineSymbolExpr(one.after, result.getContext())) extent = by(one);
+    }
+  }
+  return tensor_type(all, type.getElementType());
+}
+
+}  // namespace
+
+RankedTensorType LoopOp::first_type(Type result) {
+  return replaced(*this, result, [](const Varying& one) { return one.first; });
+}
+RankedTensorType LoopOp::inside_type(Type result) {
+  return replaced(*this, result, [&](const Varying& one) { return getAffineSymbolExpr(one.inside, getContext()); });
+}
+RankedTensorType LoopOp::next_type(Type result) {
+  return replaced(*this, result, [](const Varying& one) { return one.next; });
+}
+
 LogicalResult LoopOp::verify() {
   if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
   for (Value number : {getTrips(), getCondition()}) {
@@ -76,8 +113,12 @@ LogicalResult LoopOp::verify() {
   if (!getCount() && !getTrips() && !getConditional()) return emitOpError("never ends");
   const size_t carried = getInit().size();
   if (carried > getNumResults()) return emitOpError("carries ") << carried << " values and has " << getNumResults() << " results";
+  const ArrayRef<int64_t> symbols = getVaryingSymbols().value_or(ArrayRef<int64_t>());
+  const bool has_pairs = symbols.size() % 2 == 0 && (getVarying() ? getVarying()->getNumResults() : 0) == symbols.size();
+  if (!has_pairs || (getVarying() && getVarying()->getNumDims() != 0) || llvm::any_of(symbols, [](int64_t symbol) { return symbol < 0; }))
+    return emitOpError("has a malformed `varying`, or other `varying_symbols`");
   for (auto [begin, end] : llvm::zip(getInit().getTypes(), getResultTypes())) {
-    if (begin != end) return emitOpError("carries a value that begins as ") << begin << " and ends as " << end;
+    if (begin != first_type(end)) return emitOpError("carries a value that begins as ") << begin << " and ends as " << end;
   }
   SmallVector<Type> sliced(getScanned().getTypes());
   llvm::append_range(sliced, TypeRange(getResultTypes()).drop_front(carried));
@@ -95,11 +136,12 @@ LogicalResult LoopOp::verify() {
 LogicalResult LoopOp::verifySymbolUses(SymbolTableCollection& symbols) {
   const size_t carried = getInit().size();
   const TypeRange of_results = getResultTypes();
-  SmallVector<Type> arguments(of_results.take_front(carried)), results;
+  SmallVector<Type> arguments, results;
+  for (Type type : of_results.take_front(carried)) arguments.push_back(inside_type(type));
   for (Type type : getScanned().getTypes()) arguments.push_back(slice_type(type, getCount()->getResult(0)));
   llvm::append_range(arguments, getInputs().getTypes());
   if (getConditional()) results.push_back(RankedTensorType::get({}, IntegerType::get(getContext(), 64)));
-  llvm::append_range(results, of_results.take_front(carried));
+  for (Type type : of_results.take_front(carried)) results.push_back(next_type(type));
   for (Type type : of_results.drop_front(carried)) results.push_back(slice_type(type, getCount()->getResult(0)));
   return verify_part(*this, getBodyAttr(), symbols, arguments, results);
 }

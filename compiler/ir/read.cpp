@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/ir/read.h"
 
+#include "compiler/ir/control.h"
+
 #define GET_OP_CLASSES
 #include "read_op.cpp.inc"
 
@@ -20,9 +22,14 @@ LogicalResult ReadOp::verify() {
 
 SmallVector<ReadSymbol> read_symbols(Block& block) {
   SmallVector<ReadSymbol> found;
-  for (auto read : block.getOps<ReadOp>()) {
-    for (int64_t symbol : read.getSymbols()) {
-      if (symbol >= 0) found.push_back({static_cast<unsigned>(symbol), read});
+  for (Operation& op : block) {
+    if (auto read = llvm::dyn_cast<ReadOp>(op)) {
+      for (int64_t symbol : read.getSymbols()) {
+        if (symbol >= 0) found.push_back({static_cast<unsigned>(symbol), &op});
+      }
+    }
+    if (auto loop = llvm::dyn_cast<LoopOp>(op)) {
+      for (const LoopOp::Varying& one : loop.varying()) found.push_back({one.after, &op});
     }
   }
   return found;

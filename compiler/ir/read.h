@@ -13,10 +13,11 @@ namespace heddle::tx {
 // The largest value of a symbol that is read, as of an extent in a model.
 inline constexpr int64_t largest_read = int64_t{1} << 40;
 
-// The symbols that are read in the block, in program order, with the position of each symbol and the op that reads it.
+// The symbols that are read in the block, in program order, with the position of each symbol and the op that reads it: a read, or a loop of which they
+// are extents of results.
 struct ReadSymbol {
   unsigned position;
-  ReadOp op;
+  mlir::Operation* op;
 };
 llvm::SmallVector<ReadSymbol> read_symbols(mlir::Block& block);
 

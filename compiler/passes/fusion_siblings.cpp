@@ -2,6 +2,7 @@
 // Products with the same left operand as one region.
 #include "compiler/passes/fusion.h"
 
+#include "compiler/ir/control.h"
 #include "compiler/ir/read.h"
 
 using namespace mlir;
@@ -17,6 +18,7 @@ constexpr unsigned farthest_sibling = 64;
 bool reads_between(Operation* first, Operation* second) {
   for (Operation* op = first; op && op != second; op = op->getNextNode()) {
     if (llvm::isa<tx::ReadOp>(op)) return true;
+    if (auto loop = llvm::dyn_cast<tx::LoopOp>(op); loop && loop.getVarying()) return true;
   }
   return false;
 }

@@ -187,9 +187,12 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
       int64_t size = interpreter.register_value(transient->size_register());
       if (size < 0) return error(HEDDLE_STATUS_OUT_OF_RANGE, "intermediate value {} would have {} bytes", i, size);
       // A value of an earlier piece keeps its place; one that has grown since gets a new place.
-      if (place.placed && static_cast<uint64_t>(size) <= place.size) continue;
+      place.size = static_cast<uint64_t>(size);
+      if (place.placed && place.size <= place.capacity) continue;
       Slice slice;
       slice.size_bytes = static_cast<uint64_t>(size);
+      // With a reserve, so that a value that grows in each step of a loop gets few places, which together have at most 4.5 times its bytes.
+      if (place.placed) slice.size_bytes = std::max(slice.size_bytes, place.capacity + place.capacity / 2);
       slice.alignment_bytes = std::max<uint64_t>(transient->alignment(), least);
       slice.first = transient->first();
       slice.last = last_with_barrier_[i];
@@ -229,7 +232,7 @@ Status Resolver::place_transients(const Interpreter& interpreter, size_t first_c
       place.device_known = true;  // a later piece must not move it to another device
       place.arena = arena_count_;
       place.offset = slices[i].offset;
-      place.size = slices[i].size_bytes;
+      place.capacity = slices[i].size_bytes;
     }
     plan.arenas.push_back({device, *bytes, alignment});
     ++arena_count_;

@@ -194,6 +194,7 @@ class Resolver {
     uint32_t arena = 0;
     uint64_t offset = 0;
     uint64_t size = 0;
+    uint64_t capacity = 0;  // at least `size`
   };
   // What runs a dispatch among the commands that are being resolved, and where an operation's workspace is.
   struct Runner {

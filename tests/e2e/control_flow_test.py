@@ -134,24 +134,107 @@ CASES = [
         c = Add (a, p)
         d = Mul (c, q)
         e = Identity (a) }> (s, x, z) }""", [{"x": f32(3, 4), "z": f32(4, 3), "s": f32(3)}]),
+    Case("branches of different extents, and of one element", """main (bool c, float[n] x) => (float[k] y, float[m] z) {
+      p, r = If (c) <then_branch = t () => (float[n] a, float b) { a = Neg (x)  b = ReduceMax <keepdims = 0> (x) },
+                     else_branch = e () => (float[o] d, float[1] f) { d = Concat <axis = 0> (x, x, x)  f = ReduceMin <keepdims = 1> (x) }>
+      y = Exp (p)
+      z = Mul (y, r) }""", [{"c": c, "x": f32(n)} for c in (TRUE, FALSE) for n in (2, 5)]),
+    Case("a branch whose extents fit only where it is taken", """main (float[n,3] x) => (float[m,3] y) {
+      zero = Constant <value = int64[1] {0}> ()
+      one = Constant <value = int64[1] {1}> ()
+      shape = Shape (x)
+      n = Gather <axis = 0> (shape, zero)
+      is_one = Equal (n, one)
+      y = If (is_one) <then_branch = t () => (float[1,3] a) { b = Squeeze (x, zero)  e = Neg (b)  a = Unsqueeze (e, zero) },
+                       else_branch = e () => (float[o,3] q) { q = Identity (x) }> }""", [{"x": f32(n, 3)} for n in (1, 4)]),
+    Case("numbers of stacked values that are data", """main (int64 n, bool go, float[2] x) => (float[2] y, float[k,2] all) {
+      y, all = Loop (n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w, float[2] s) {
+        d = Constant <value = bool {1}> ()
+        w = Add (v, x)
+        s = Neg (w) }> }""", [{"n": np.array(n, I), "go": go, "x": f32(2)} for n, go in ((3, TRUE), (0, TRUE), (-2, TRUE), (4, FALSE), (11, TRUE))]),
+    Case("stacked values until a condition", """main (float x, float[2] z) => (float y, float[k] all, float[k,2] rows) {
+      limit = Constant <value = float {100.0}> ()
+      go = Less (x, limit)
+      y, all, rows = Loop ("", go, x) <body = b (int64 i, bool c, float v) => (bool d, float t, float s, float[2] r) {
+        two = Constant <value = float {2.0}> ()
+        t = Mul (v, two)
+        s = Neg (t)
+        r = Mul (z, t)
+        d = Less (t, limit) }> }""", [{"x": np.array(x, F), "z": f32(2)} for x in (3.0, 99.0, 200.0, 0.001)]),
+    Case("a value that grows", """main (int64 n, float[1] x) => (float[k] y, float s) {
+      go = Constant <value = bool {1}> ()
+      y = Loop (n, go, x) <body = b (int64 i, bool c, float[m] v) => (bool d, float[l] w) { d = Identity (c)  u = Neg (v)  w = Concat <axis = 0> (u, x) }>
+      s = ReduceSum <keepdims = 0> (y) }""", [{"n": np.array(n, I), "x": f32(1) + 4} for n in (0, 1, 2, 40)]),
+    Case("values that grow alike and apart, from nothing, until a condition", """main (float[0,2] k, float[0,2] v, float[1,2] x, int64 limit) => (float[a,2] p, float[b,2] q, float[c,2] r, float[2] s) {
+      go = Constant <value = bool {1}> ()
+      p, q, r, s = Loop ("", go, k, v, x, x) <body = body (int64 i, bool c, float[e,2] k0, float[f,2] v0, float[g,2] x0, float[h,2] s0)
+                                             => (bool d, float[e1,2] k1, float[f1,2] v1, float[g1,2] x1, float[1,2] s1) {
+        k1 = Concat <axis = 0> (k0, s0)
+        twice = Add (s0, s0)
+        v1 = Concat <axis = 0> (v0, twice)
+        x1 = Concat <axis = 0> (x0, x0)
+        sum = Add (k1, v1)
+        s1 = ReduceMean <axes = [0], keepdims = 1> (sum)
+        d = Less (i, limit) }> }""",
+         [{"k": np.zeros((0, 2), F), "v": np.zeros((0, 2), F), "x": f32(1, 2), "limit": np.array(n, I)} for n in (0, 1, 5)]),
+    Case("a value that grows in a loop in a loop, with branches", """main (int64 n, float[2] x) => (float[k] y) {
+      go = Constant <value = bool {1}> ()
+      y = Loop (n, go, x) <body = outer (int64 i, bool c, float[a] v) => (bool d, float[b] w) {
+        d = Identity (c)
+        t = Loop (i, go, v) <body = inner (int64 j, bool e, float[f] p) => (bool g, float[h] q) {
+          g = Identity (e)
+          one = Constant <value = int64 {1}> ()
+          low = Less (j, one)
+          r = If (low) <then_branch = then () => (float[2] r1) { r1 = Neg (x) }, else_branch = other () => (float[4] r2) { r2 = Concat <axis = 0> (x, x) }>
+          q = Concat <axis = 0> (p, r) }>
+        w = Concat <axis = 0> (t, x) }> }""", [{"n": np.array(n, I), "x": f32(2)} for n in (0, 1, 3, 5)]),
+    Case("slices of growing length in a loop", """main (int64 n, float[6] x) => (float y, float[k] all) {
+      go = Constant <value = bool {1}> ()
+      nothing = Constant <value = float {0.0}> ()
+      y, all = Loop (n, go, nothing) <body = b (int64 i, bool c, float v) => (bool d, float w, float s) {
+        d = Identity (c)
+        zero = Constant <value = int64[1] {0}> ()
+        end = Unsqueeze (i, zero)
+        head = Slice (x, zero, end)
+        s = ReduceSum <keepdims = 0> (head)
+        w = Add (v, s) }> }""", [{"n": np.array(n, I), "x": f32(6)} for n in (0, 1, 6, 8)]),
+    Case("counts that a branch and a step read", """main (float[5] x, bool c) => (float y, float[3] z) {
+      n = Constant <value = int64 {3}> ()
+      go = Constant <value = bool {1}> ()
+      y = If (c) <then_branch = t () => (float p) { i = NonZero (x)  f = Cast <to = 1> (i)  p = ReduceSum <keepdims = 0> (f) },
+                  else_branch = e () => (float q) { q = ReduceMax <keepdims = 0> (x) }>
+      z = Loop (n, go) <body = b (int64 i, bool g) => (bool h, float s) {
+        h = Identity (g)
+        f = Cast <to = 1> (i)
+        above = Less (x, f)
+        a = Compress <axis = 0> (x, above)
+        s = ReduceSum <keepdims = 0> (a) }> }""", [{"x": f32(5), "c": c} for c in (TRUE, FALSE)]),
 ]
 
 REFUSED = [
-    ("a value that grows", """main (int64 n, float[1] x) => (float[k] y) {
+    ("a value whose rank changes", """main (int64 n, float[1] x) => (float[k] y) {
       go = Constant <value = bool {1}> ()
-      y = Loop (n, go, x) <body = b (int64 i, bool c, float[m] v) => (bool d, float[l] w) { d = Identity (c)  w = Concat <axis = 0> (v, x) }> }""",
-     "a carried value is"),
-    ("branches of different extents", """main (bool c, float[2] x) => (float[k] y) {
-      y = If (c) <then_branch = t () => (float[2] p) { p = Neg (x) }, else_branch = e () => (float[4] q) { q = Concat <axis = 0> (x, x) }> }""",
-     "branches that give different extents are not supported"),
-    ("a number of stacked values that is data", """main (int64 n, float[2] x) => (float[k,2] y) {
+      axis = Constant <value = int64[1] {0}> ()
+      y = Loop (n, go, x) <body = b (int64 i, bool c, float[m] v) => (bool d, float[l,o] w) { d = Identity (c)  w = Unsqueeze (v, axis) }> }""",
+     "values whose types or ranks change are not supported"),
+    ("branches of different ranks", """main (bool c, float[2] x) => (float[k] y) {
+      y = If (c) <then_branch = t () => (float[2] p) { p = Neg (x) }, else_branch = e () => (float[1,2] q) {
+        axis = Constant <value = int64[1] {0}> ()
+        q = Unsqueeze (x, axis) }> }""",
+     "branches that give different types or ranks are not supported"),
+    ("an extent that a branch computes", """main (bool c, float[4] x) => (float[k,1] y) {
+      y = If (c) <then_branch = t () => (float[p,1] a) { i = NonZero (x)  j = Transpose (i)  a = Cast <to = 1> (j) }, else_branch = e () => (float[4,1] b) {
+        axis = Constant <value = int64[1] {1}> ()
+        b = Unsqueeze (x, axis) }> }""",
+     "output 0 has an extent that a branch computes from values of the call"),
+    ("stacked values of different extents", """main (int64 n, float[4] x) => (float[k,m] y) {
       go = Constant <value = bool {1}> ()
-      y = Loop (n, go) <body = b (int64 i, bool c) => (bool d, float[2] w) { d = Identity (c)  w = Neg (x) }> }""",
-     "how many there are is known only when it runs"),
-    ("stacked values with a condition before the loop that is data", """main (bool go, float[2] x) => (float[2] y, float[3,2] all) {
-      n = Constant <value = int64 {3}> ()
-      y, all = Loop (n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w, float[2] s) { d = Identity (c)  w = Add (v, x)  s = Neg (w) }> }""",
-     "how many there are is known only when it runs"),
+      y = Loop (n, go) <body = b (int64 i, bool c) => (bool d, float[l] w) {
+        d = Identity (c)
+        zero = Constant <value = int64[1] {0}> ()
+        end = Unsqueeze (i, zero)
+        w = Slice (x, zero, end) }> }""",
+     "it stacks values with an extent that each step computes"),
     ("an operator that is not there, in a loop", """main (int64 n, float[2] x) => (float[2] y) {
       go = Constant <value = bool {1}> ()
       y = Loop (n, go, x) <body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w) { d = Identity (c)  w = Frobnicate (v) }> }""", "Frobnicate"),

@@ -96,6 +96,14 @@ CASES = [
       y = Resize <mode = "linear"> (x, "", "", sizes)
       z = Resize <mode = "nearest"> (x, "", scales) }""",
          [{"x": f32(1, 2, 3, 4), "sizes": i64(1, 2, *s), "scales": np.array((1, 1, *r), F)} for s, r in (((6, 8), (2, 3)), ((2, 3), (0.5, 0.6)))]),
+    Case("Resize of a part, and by a filter", """main (float[1,1,4,6] x, float[8] roi, int64[4] sizes, float[4] scales) => (float[a,b,c,d] y, float[e,f,g,h] z) {
+      y = Resize <mode = "linear", coordinate_transformation_mode = "tf_crop_and_resize", extrapolation_value = 9.0> (x, roi, "", sizes)
+      z = Resize <mode = "cubic", antialias = 1, exclude_outside = 1> (x, "", scales) }""",
+         [{"x": f32(1, 1, 4, 6), "roi": np.array((0, 0, *a, 1, 1, *b), F), "sizes": i64(1, 1, *s), "scales": np.array((1, 1, *r), F)} for a, b, s, r in (
+             ((0.25, -0.5), (0.75, 1.5), (3, 4), (0.5, 0.6)), ((0, 0), (1, 1), (4, 6), (1, 0.3)), ((0.5, 0.2), (0.9, 0.6), (1, 2), (2, 1.5)))]),
+    Case("Col2Im", "main (float[n,6,l] x, int64[2] image, int64[2] block) => (float[a,b,c,d] y) { y = Col2Im <pads = [0, 1, 1, 0], strides = [1, 2]> (x, image, block) }",
+         [{"x": f32(n, 6, count), "image": i64(*image), "block": i64(*block)} for n, count, image, block in ((2, 8, (3, 5), (1, 2)), (1, 6, (3, 4), (2, 3)))],
+         [({"x": f32(2, 6, 8), "image": i64(3, 9), "block": i64(1, 2)}, "have to be equal"), ({"x": f32(2, 6, 8), "image": i64(0, 5), "block": i64(1, 2)}, "has to be at least")]),
     Case("extents that lead to others", """main (float[n,4] x, int64[1] k, float[4,3] w) => (float[a,3] y, int64[2] t) {
       zero = Constant <value = int64[1] {0}> ()
       head = Slice (x, zero, k)
@@ -113,11 +121,7 @@ CASES = [
       y = Relu (q) }""", [{"x": f32(6, 4), "k": i64(k), "w": np.ones((4, 3), F)} for k in (3, 1, 6)]),
 ]
 
-REFUSED = [("a rank that is data", "main (float[6] x, int64[n] s) => (float[a] y) { y = Reshape (x, s) }", "a number of elements that is known only when the model runs"),
-           ("an extent that is data, in a loop", """main (int64 n, float[6] x, int64[1] s) => (float[6] y) {
-             go = Constant <value = bool {1}> ()
-             y = Loop (n, go, x) <body = b (int64 i, bool c, float[6] v) => (bool d, float[6] w) { d = Identity (c)  w = Expand (v, s) }> }""",
-            "in a graph of If, Loop or Scan")]
+REFUSED = [("a rank that is data", "main (float[6] x, int64[n] s) => (float[a] y) { y = Reshape (x, s) }", "a number of elements that is known only when the model runs")]
 
 
 class DataExtents(HeddleTestCase):

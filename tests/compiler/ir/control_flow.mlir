@@ -88,3 +88,41 @@ func.func @carried(%x: tensor<4xf32>) -> tensor<3xf32> {
   %0 = tx.loop @a from(%x) over() with() {count = affine_map<() -> (4)>} : (tensor<4xf32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
+
+// -----
+
+// A value that gets longer in each step.
+func.func private @longer(%v: tensor<?xf32, #tx.dims<()[s0] -> (s0)>>, %x: tensor<2xf32>) -> tensor<?xf32, #tx.dims<()[s0] -> (s0 + 2)>> attributes {
+    tx.symbols = ["in a step", "after"], tx.defined_symbols = [{kind = "read", index = 0}, {kind = "read", index = 1}]} {
+  %0 = tx.concat %v, %x {axis = 0 : i64} : tensor<?xf32, #tx.dims<()[s0] -> (s0)>>, tensor<2xf32> -> tensor<?xf32, #tx.dims<()[s0] -> (s0 + 2)>>
+  return %0 : tensor<?xf32, #tx.dims<()[s0] -> (s0 + 2)>>
+}
+func.func @grows(%x: tensor<2xf32>) -> tensor<?xf32, #tx.dims<()[s0, s1] -> (s1)>> attributes {
+    tx.symbols = ["in a step", "after"], tx.defined_symbols = [{kind = "read", index = 0}, {kind = "read", index = 1}]} {
+  %0 = tx.loop @longer from(%x) over() with(%x) {count = affine_map<() -> (3)>, varying = affine_map<()[s0, s1] -> (2, s0 + 2)>, varying_symbols = array<i64: 0, 1>}
+    : (tensor<2xf32>, tensor<2xf32>) -> tensor<?xf32, #tx.dims<()[s0, s1] -> (s1)>>
+  return %0 : tensor<?xf32, #tx.dims<()[s0, s1] -> (s1)>>
+}
+
+// -----
+
+func.func @one_symbol(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{has a malformed `varying`, or other `varying_symbols`}}
+  %0 = tx.loop @a from(%x) over() with() {count = affine_map<() -> (4)>, varying = affine_map<()[s0] -> (4, s0)>, varying_symbols = array<i64: 0>} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func private @doubled(%v: tensor<?xf32, #tx.dims<()[s0] -> (s0)>>) -> tensor<?xf32, #tx.dims<()[s0] -> (s0 * 2)>> attributes {
+    tx.symbols = ["in a step", "after"], tx.defined_symbols = [{kind = "read", index = 0}, {kind = "read", index = 1}]} {
+  %0 = tx.concat %v, %v {axis = 0 : i64} : tensor<?xf32, #tx.dims<()[s0] -> (s0)>>, tensor<?xf32, #tx.dims<()[s0] -> (s0)>> -> tensor<?xf32, #tx.dims<()[s0] -> (s0 * 2)>>
+  return %0 : tensor<?xf32, #tx.dims<()[s0] -> (s0 * 2)>>
+}
+func.func @other_extent(%x: tensor<2xf32>) -> tensor<?xf32, #tx.dims<()[s0, s1] -> (s1)>> attributes {
+    tx.symbols = ["in a step", "after"], tx.defined_symbols = [{kind = "read", index = 0}, {kind = "read", index = 1}]} {
+  // expected-error @+1 {{calls @doubled, whose results have other types}}
+  %0 = tx.loop @doubled from(%x) over() with() {count = affine_map<() -> (3)>, varying = affine_map<()[s0, s1] -> (2, s0 + 2)>, varying_symbols = array<i64: 0, 1>}
+    : (tensor<2xf32>) -> tensor<?xf32, #tx.dims<()[s0, s1] -> (s1)>>
+  return %0 : tensor<?xf32, #tx.dims<()[s0, s1] -> (s1)>>
+}
