@@ -61,10 +61,11 @@ class Suppression {
       keys = arithmetic_.select(is_candidate, scores_, node_.splat(type, -std::numeric_limits<double>::infinity()));
       Value ones = node_.converted(is_candidate, node_.builder.getI64Type());
       Value counts = arithmetic_.reduce(tx::ReduceKind::sum, ones, {2});
-      // The maximum of no counts is the smallest integer.
-      Integers most(node_,
-                    node_.reshape(arithmetic_.reduce(tx::ReduceKind::max, counts, {0, 1}), {node_.builder.getAffineConstantExpr(1)}));
-      extents[2] = read_extents(node_, max(most, most.number(0)), "largest number of boxes above the score threshold").front();
+      // One at least, so that there is something to look up, but not more than there are.
+      const Integers most(node_,
+                          node_.reshape(arithmetic_.reduce(tx::ReduceKind::max, counts, {0, 1}), {node_.builder.getAffineConstantExpr(1)}));
+      const Integers all = numbers_of(node_, {extents[2]});
+      extents[2] = read_extents(node_, min(max(most, most.number(1)), all), "largest number of boxes above the score threshold").front();
     }
     RankedTensorType list = node_.tensor_type(extents, node_.builder.getI64Type());
     order_ = node_.make<tx::SortOp>(list, keys, node_.builder.getI64IntegerAttr(2), node_.builder.getUnitAttr());

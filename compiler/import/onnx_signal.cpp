@@ -74,12 +74,16 @@ class Transform {
                  HEDDLE_STATUS_UNIMPLEMENTED);
   }
 
-  // The cosine of quarters / length * pi / 2, for quarters from 0 to 4 * length; around the middle, angles have the smallest errors.
+  // The cosine of quarters / length * pi / 2, for quarters from 0 to 4 * length: exact where it is -1, 0 or 1.
   Value cosine(Value quarters, Value length, Type element) const {
-    Value from_middle = m_.sub(quarters, m_.add(length, length));
-    Value angle = m_.div(node_.converted(from_middle, element), node_.converted(length, element));
+    Value whole = m_.div(quarters, length), rest = m_.sub(quarters, m_.mul(whole, length));
+    Value angle = m_.div(node_.converted(rest, element), node_.converted(length, element));
     angle = m_.mul(angle, m_.number(angle, std::numbers::pi / 2));
-    return node_.make<tx::NegOp>(Node::type_of(angle), node_.make<tx::CosOp>(Node::type_of(angle), angle));
+    RankedTensorType type = Node::type_of(angle);
+    auto is = [&](int64_t quarter) { return m_.compare(CompareKind::eq, whole, number(whole, quarter)); };
+    auto either = [&](Value a, Value b) { return m_.select(a, a, b); };
+    Value value = m_.select(either(is(1), is(3)), node_.make<tx::SinOp>(type, angle), node_.make<tx::CosOp>(type, angle));
+    return m_.select(either(is(1), is(2)), node_.make<tx::NegOp>(type, value), value);
   }
 
   // By the matrix of the whole transform; with the scale of an inverse one, unless it is a part of a divided one.

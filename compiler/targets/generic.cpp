@@ -132,32 +132,37 @@ class StageEmitter {
       return place_of_results();
     };
     auto is_there = [&](Value i) { return k_.load(k_.result(0), place_at(i), i1); };
-    auto remove = [&](Value i) { k_.store(k_.constant(i1, 0), k_.result(0), place_at(i)); };
     Value limit = body_.run(sieve.getLimit().front(), 0, in_limit, {}, place_)[0].value;
     k_.loop(zero, extent, [&](Value i) {
       place_.index[along] = i;
       store(results());
     });
+    // Each element is compared with those that stayed before it, and none is once as many as may stay did.
+    Value yes = k_.constant(i1, 1), no = k_.constant(i1, 0);
     k_.loop(zero, extent, one, zero, [&](Value i, ValueRange values) {
       Value stayed = values[0];
       return k_.branch(
           is_there(i), TypeRange{k_.builder.getI64Type()},
           [&]() -> KernelBuilder::Values {
-            k_.branch(
-                k_.less(stayed, limit),
+            Value is_removed = k_.branch(
+                k_.less(stayed, limit), TypeRange{i1},
                 [&] {
-                  k_.loop(k_.add(i, one), extent, [&](Value later) {
-                    k_.branch(is_there(later), [&] {
-                      BodyPlace here = place_;
-                      here.index[along] = later;
-                      here.index.push_back(i);
-                      Value removes = body_.run(sieve.getRemoves().front(), in_limit, in_step, {}, here)[0].value;
-                      k_.branch(removes, [&] { remove(later); });
-                    });
+                  return k_.loop(zero, i, one, no, [&](Value earlier, ValueRange found) {
+                    Value goes_on = k_.make<arith::AndIOp>(is_there(earlier), k_.make<arith::XOrIOp>(found[0], yes));
+                    return k_.branch(
+                        goes_on, TypeRange{i1},
+                        [&]() -> KernelBuilder::Values {
+                          BodyPlace here = place_;
+                          here.index[along] = i;
+                          here.index.push_back(earlier);
+                          return {body_.run(sieve.getRemoves().front(), in_limit, in_step, {}, here)[0].value};
+                        },
+                        [&]() -> KernelBuilder::Values { return {found[0]}; });
                   });
                 },
-                [&] { remove(i); });
-            return {k_.add(stayed, one)};
+                [&]() -> KernelBuilder::Values { return {yes}; })[0];
+            k_.branch(is_removed, [&] { k_.store(no, k_.result(0), place_at(i)); });
+            return {k_.make<arith::SelectOp>(is_removed, stayed, k_.add(stayed, one))};
           },
           [&]() -> KernelBuilder::Values { return {stayed}; });
     });
