@@ -103,7 +103,7 @@ CASES = [
              ((0.25, -0.5), (0.75, 1.5), (3, 4), (0.5, 0.6)), ((0, 0), (1, 1), (4, 6), (1, 0.3)), ((0.5, 0.2), (0.9, 0.6), (1, 2), (2, 1.5)))]),
     Case("Col2Im", "main (float[n,6,l] x, int64[2] image, int64[2] block) => (float[a,b,c,d] y) { y = Col2Im <pads = [0, 1, 1, 0], strides = [1, 2]> (x, image, block) }",
          [{"x": f32(n, 6, count), "image": i64(*image), "block": i64(*block)} for n, count, image, block in ((2, 12, (3, 5), (1, 2)), (1, 6, (3, 4), (2, 3)))],
-         [({"x": f32(2, 6, 8), "image": i64(3, 9), "block": i64(1, 2)}, "have to be equal"), ({"x": f32(2, 6, 8), "image": i64(0, 5), "block": i64(1, 2)}, "has to be at least")]),
+         [({"x": f32(2, 6, 12), "image": i64(3, 9), "block": i64(1, 2)}, "have to be equal"), ({"x": f32(2, 6, 12), "image": i64(0, 5), "block": i64(1, 2)}, "has to be at least")]),
     Case("extents that lead to others", """main (float[n,4] x, int64[1] k, float[4,3] w) => (float[a,3] y, int64[2] t) {
       zero = Constant <value = int64[1] {0}> ()
       head = Slice (x, zero, k)
