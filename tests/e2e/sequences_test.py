@@ -105,7 +105,7 @@ CASES = [
 SEQUENCE = "main (float[3] x) => (float[3] y) { s = SequenceConstruct (x, x)  y = %s }"
 REFUSED = [
     ("a number of elements that nobody stated", "main (seq(float[n]) x) => (int64 y) { y = SequenceLength (x) }", [], "--specialize 'x=3'"),
-    ("a shape that nobody stated", "main (seq(float) x) => (int64 y) { y = SequenceLength (x) }", ["x=1"], "--specialize 'x=[n,4]'"),
+    ("a shape that nobody stated", "main (seq(float[]) x) => (int64 y) { y = SequenceLength (x) }", ["x=1"], "--specialize 'x=[n,4]'"),
     ("a position outside", "main (float[3] x) => (float[3] y) { p = Constant <value = int64 {2}> ()  s = SequenceConstruct (x, x)  y = SequenceAt (s, p) }", [],
      "position 2 is outside of a sequence of 2 tensors; it can be -2 to 1"),
     ("an empty sequence", "main (int64 i) => (float[3] y) { s = SequenceEmpty ()  y = SequenceAt (s, i) }", [], "its sequence is empty"),
