@@ -329,3 +329,27 @@ func.func @pitched_and_tied(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   }
   return %0 : tensor<4x8xf32>
 }
+
+// -----
+
+func.func @other_size(%x: tensor<4xf32>) -> tensor<4xi64> {
+  // expected-error @+1 {{makes 'i64' of 'f32', of another size}}
+  %0 = tx.bit_cast %x : tensor<4xf32> -> tensor<4xi64>
+  return %0 : tensor<4xi64>
+}
+
+// -----
+
+func.func @seed_of_one_word(%x: tensor<4xi64>, %s: tensor<4xi32>) -> tensor<4xui32> {
+  // expected-error @+1 {{has elements of 'i32'; i64 was expected}}
+  %0 = tx.random_bits %x, %s : tensor<4xi64>, tensor<4xi32> -> tensor<4xui32>
+  return %0 : tensor<4xui32>
+}
+
+// -----
+
+func.func @three_corners(%x: tensor<5x3xf32>, %c: tensor<5xi1>, %t: tensor<f32>, %l: tensor<i64>) -> tensor<5xi1> {
+  // expected-error @+1 {{has boxes of other extents than the result and 4}}
+  %0 = tx.suppress %x, %c, %t, %l : tensor<5x3xf32>, tensor<5xi1>, tensor<f32>, tensor<i64> -> tensor<5xi1>
+  return %0 : tensor<5xi1>
+}

@@ -222,3 +222,22 @@ func.func @sort(%x: tensor<4x300xf32>) -> tensor<4x5xi64> {
   }
   return %0 : tensor<4x5xi64>
 }
+
+// A box that stays is at the reduced index, and a later one at the index along the line.
+// CHECK-LABEL: @suppress
+// CHECK: stage.sieve <() -> (2, 9, 9), reduced = 1> along 1 reads
+// CHECK-SAME: limit_reads 1 step_reads 9
+// CHECK-SAME: #stage.access<(d0, d1, d2) -> (d0, d2, 0)>
+// CHECK-SAME: #stage.access<(d0, d1, d2) -> (d0, d1, 3)>
+// CHECK: limit
+// CHECK: removes
+// CHECK: stage.sieve_yield %{{.*}} : i1
+// CHECK: init
+func.func @suppress(%x: tensor<2x9x4xf32>, %c: tensor<2x9xi1>, %t: tensor<f32>, %l: tensor<i64>) -> tensor<2x9xi1> {
+  %0 = tx.dispatch "suppress"(%x, %c, %t, %l) : (tensor<2x9x4xf32>, tensor<2x9xi1>, tensor<f32>, tensor<i64>) -> tensor<2x9xi1> {
+  ^bb0(%a: tensor<2x9x4xf32>, %b: tensor<2x9xi1>, %d: tensor<f32>, %e: tensor<i64>):
+    %1 = tx.suppress %a, %b, %d, %e : tensor<2x9x4xf32>, tensor<2x9xi1>, tensor<f32>, tensor<i64> -> tensor<2x9xi1>
+    tx.yield %1 : tensor<2x9xi1>
+  }
+  return %0 : tensor<2x9xi1>
+}
