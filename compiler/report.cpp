@@ -6,6 +6,7 @@
 
 #include "compiler/emit/globals.h"
 #include "compiler/ir/suppress.h"
+#include "compiler/ir/trees.h"
 #include "llvm/Support/JSON.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "sdk/module/element_types.h"
@@ -96,7 +97,7 @@ StringRef kind_of(tx::DispatchOp region) {
   for (Operation& op : region.getBody().front().without_terminator()) {
     contraction |= op.hasTrait<tx::Contraction>();
     softmax |= llvm::isa<tx::SoftmaxOp>(op);
-    rows |= llvm::isa<tx::RowsOp, tx::CumsumOp, tx::SortOp, tx::SuppressOp, tx::LrnOp>(op);
+    rows |= llvm::isa<tx::RowsOp, tx::CumsumOp, tx::SortOp, tx::SuppressOp, tx::LrnOp, tx::TreesOp>(op);
     pooling |= llvm::isa<tx::PoolOp>(op);
     look_up |= op.hasTrait<tx::LookUp>() || llvm::isa<tx::ScatterOp, tx::PackOp>(op);
     computes |= !op.hasTrait<tx::Movement>() && !llvm::isa<tx::ConstantOp>(op);

@@ -198,6 +198,27 @@ double number_of(Attribute element, bool without_sign) {
   return without_sign ? static_cast<double>(bits.getZExtValue()) : static_cast<double>(bits.getSExtValue());
 }
 
+// Two nodes may have one name, and their parameters must not.
+std::string Graph::unique_parameter(const std::string& base) {
+  std::string unique = base;
+  while (parameters.count(unique)) unique = base + "#" + std::to_string(++copies_.try_emplace(base, 1).first->second);
+  return unique;
+}
+
+Value Graph::made_tensor(RankedTensorType type, std::vector<char> bytes, const std::string& name, Location location) {
+  if (bytes.size() <= largest_dense_bytes)
+    return builder.create<tx::ConstantOp>(location, type, DenseElementsAttr::getFromRawBuffer(type, bytes));
+  const std::string unique = unique_parameter(parameter_name(name));
+  auto held = std::make_shared<std::vector<char>>(std::move(bytes));
+  parameters[unique] = {type, [held, unique](uint64_t offset, uint64_t size, char* target) -> std::string {
+                          if (offset > held->size() || size > held->size() - offset)
+                            return "onnx: reading tensor '" + unique + "' failed: it has " + std::to_string(held->size()) + " bytes";
+                          std::memcpy(target, held->data() + offset, size);
+                          return {};
+                        }};
+  return builder.create<tx::ParameterOp>(location, type, builder.getStringAttr(unique), StringAttr());
+}
+
 Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string& name, Location location, bool is_attribute) {
   std::string who = "tensor '" + name + "'";
   Type type = element_type(builder.getContext(), tensor.data_type(), who);
@@ -228,9 +249,7 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
   }
   if (is_outside) {
     std::shared_ptr<OnnxFile> keep = file;
-    // two nodes may have one name, and the parameters must not
-    std::string unique = base;
-    while (parameters.count(unique)) unique = base + "#" + std::to_string(++copies_.try_emplace(base, 1).first->second);
+    const std::string unique = unique_parameter(base);
     parameters[unique] = {ranked, [keep, &tensor, unique](uint64_t offset, uint64_t size, char* target) -> std::string {
                             std::string error = read_tensor(*keep, tensor, offset, size, target);
                             if (error.empty()) return error;
@@ -484,6 +503,13 @@ std::vector<double> Node::number_list(const char* name) const {
   if (!attribute || attribute->type() != onnx::AttributeProto::FLOATS)
     fail(std::string("attribute '") + name + "' must be a list of floats");
   return {attribute->floats().begin(), attribute->floats().end()};
+}
+
+std::vector<std::string> Node::text_list(const char* name) const {
+  const auto* attribute = find(name);
+  if (!attribute || attribute->type() != onnx::AttributeProto::STRINGS)
+    fail(std::string("attribute '") + name + "' must be a list of strings");
+  return {attribute->strings().begin(), attribute->strings().end()};
 }
 
 const onnx::TensorProto* Node::tensor(const char* name) const {

@@ -99,6 +99,8 @@ class Graph {
   // How many elements the sequence has in all calls that the model is compiled for, and whether the optional has a value, if that was stated.
   std::optional<int64_t> stated_length(const std::string& name) const;
   std::optional<bool> stated_presence(const std::string& name) const;
+  // A tensor that the importer made, from the row-major bytes of its elements: a constant, or a parameter if it is large.
+  mlir::Value made_tensor(mlir::RankedTensorType type, std::vector<char> bytes, const std::string& name, mlir::Location location);
   // Whether some weights, or all, are parameters whatever their size, by the names that they have in the model.
   bool names_weights() const { return all_weights || files; }
   // The translation of a node needs the elements of this value: stored tensors that it is computed from are in the IR from the next import on.
@@ -110,6 +112,7 @@ class Graph {
 
  private:
   void find_quantized();
+  std::string unique_parameter(const std::string& base);
   bool is_weight(const onnx::TensorProto& tensor, const std::string& name) const;
   // Why the elements of a tensor have to be known, although a file has the tensor.
   std::string why_known(const onnx::TensorProto& tensor, const std::string& name) const;
@@ -270,5 +273,9 @@ const Table& text_operators();
 // Of the domain ai.onnx.preview.training.
 const Table& training_operators();
 const Table& trigonometry_operators();
+// Of the domain ai.onnx.ml:
+const Table& feature_operators();
+const Table& linear_model_operators();
+const Table& tree_operators();
 
 }  // namespace heddle::import

@@ -32,12 +32,20 @@ namespace {
 // Imports of one file: each but the last learns something about its symbols. Anything not learned by then is checked in each call.
 constexpr int most_imports = 16;
 
+constexpr const char* learning_domain = "ai.onnx.ml";
+constexpr int64_t newest_learning_version = 5;
+
 std::vector<const Table*> tables() {
   return {&attention_operators(), &einsum_operators(),       &elementwise_operators(), &image_operators(),    &index_operators(),
           &linear_operators(),    &loss_operators(),         &normalize_operators(),   &quantize_operators(), &resize_operators(),
           &select_operators(),    &shape_operators(),        &slice_operators(),       &bit_operators(),      &sampling_operators(),
           &sequence_operators(),  &trigonometry_operators(), &pooling_operators(),     &qlinear_operators(),  &collection_operators(),
           &text_operators(),      &detection_operators(),    &signal_operators(),      &random_operators(),   &ngram_operators()};
+}
+
+// Of the domain ai.onnx.ml.
+std::vector<const Table*> learning_tables() {
+  return {&feature_operators(), &linear_model_operators(), &tree_operators()};
 }
 
 bool is_of_own_domain(const onnx::NodeProto& node) {
@@ -50,8 +58,8 @@ Translate translation(const onnx::NodeProto& node) {
     auto known = training_operators().find(type);
     return known == training_operators().end() ? nullptr : known->second;
   }
-  if (!is_of_own_domain(node)) return nullptr;
-  for (const Table* table : tables()) {
+  if (!is_of_own_domain(node) && node.domain() != learning_domain) return nullptr;
+  for (const Table* table : is_of_own_domain(node) ? tables() : learning_tables()) {
     if (auto it = table->find(type); it != table->end()) return it->second;
   }
   return nullptr;
@@ -246,16 +254,22 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
   Location location = NameLoc::get(graph.builder.getStringAttr(name), NameLoc::get(graph.builder.getStringAttr(node.op_type())));
   graph.opset = graph.file->opset_of(node);
   Node translated(graph, node, location);
-  if (is_of_own_domain(node) && graph.opset == 0)
-    translated.fail("the model, or the function that it is in, imports no opset of the default domain");
+  const bool is_own = is_of_own_domain(node);
+  if (is_own && graph.opset == 0) translated.fail("the model, or the function that it is in, imports no opset of the default domain");
   Translate translate = translation(node);
+  if (translate && node.domain() == learning_domain) {
+    graph.opset = graph.file->version_for(node);
+    if (graph.opset < 1 || graph.opset > newest_learning_version)
+      translated.fail("version " + std::to_string(graph.opset) + " of domain ai.onnx.ml is outside of 1 to " +
+                          std::to_string(newest_learning_version) + "; export the model with one of these",
+                      HEDDLE_STATUS_UNIMPLEMENTED);
+  }
   bool reads_text = false;
   for (int i = 0; i < node.input_size(); ++i) reads_text |= translated.is_text(i);
-  if (auto it = text_operators().find(node.op_type()); is_of_own_domain(node) && reads_text && it != text_operators().end())
-    translate = it->second;
+  if (auto it = text_operators().find(node.op_type()); is_own && reads_text && it != text_operators().end()) translate = it->second;
   Operation* before = block->empty() ? nullptr : &block->back();
   if (translate) {
-    if (reads_text || !fold_numbers(translated)) translate(translated);
+    if (!is_own || reads_text || !fold_numbers(translated)) translate(translated);
   } else if (is_control(node)) {
     import_control(translated, node, parts);
   } else if (is_expanded(node) && !declared.declares(node)) {
@@ -264,7 +278,7 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
     declared.translate(translated, node);
   }
   check_made(translated, block, before);
-  if (translate && is_of_own_domain(node)) declared.offer(translated, node, block, before);
+  if (translate && is_own) declared.offer(translated, node, block, before);
   make_checks(translated);
   const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
   if (rule && !block->empty()) place(block, before, *rule);
@@ -526,7 +540,7 @@ std::vector<std::string> stored_tensors(const onnx::GraphProto& graph) {
   std::vector<std::string> names;
   for (const auto& tensor : graph.initializer()) names.push_back(tensor.name());
   for (const auto& node : graph.node()) {
-    if (node.op_type() != "Constant" || node.output_size() == 0 || (!node.domain().empty() && node.domain() != default_domain)) continue;
+    if (node.op_type() != "Constant" || node.output_size() == 0 || !is_of_default_domain(node)) continue;
     const bool is_tensor = llvm::any_of(node.attribute(), [](const auto& attribute) { return attribute.name() == "value"; });
     if (is_tensor) names.push_back(node.output(0));
   }
@@ -567,7 +581,9 @@ OwningOpRef<ModuleOp> import_model(const std::shared_ptr<OnnxFile>& file, MLIRCo
 
 std::vector<std::string> supported_operators() {
   std::vector<std::string> names;
-  for (const Table* table : tables()) {
+  std::vector<const Table*> all = tables();
+  llvm::append_range(all, learning_tables());
+  for (const Table* table : all) {
     for (const auto& [name, translate] : *table) names.push_back(name);
   }
   for (const auto& [name, translate] : training_operators()) names.push_back(name);

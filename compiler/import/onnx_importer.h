@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Translates ONNX files to tx: reads the file, infers shapes, writes one function @main. Called by the pipeline; knows the tx dialect and no
-// pass. Opsets 1 to 27 of the default domain.
+// pass. Opsets 1 to 27 of the default domain, versions 1 to 5 of ai.onnx.ml.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct ImportOptions {
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx(const std::string& path, mlir::MLIRContext& context, tx::ParameterStore& parameters,
                                               ImportError& error, const ImportOptions& options = {});
 
-// Operators of the default domain that have a translation, sorted.
+// Operators of both domains that have a translation, sorted.
 std::vector<std::string> supported_operators();
 
 }  // namespace heddle::import

@@ -7,6 +7,7 @@
 #include "compiler/ir/parameter_store.h"
 #include "compiler/ir/read.h"
 #include "compiler/ir/suppress.h"
+#include "compiler/ir/trees.h"
 #include "heddle/types.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -35,7 +36,7 @@ void TxDialect::initialize() {
 #define GET_OP_LIST
 #include "tx_ops.cpp.inc"
       >();
-  addOperations<BitAndOp, BitCastOp, BitOrOp, BitXorOp, IfOp, LoopOp, RandomBitsOp, ReadOp, SuppressOp>();
+  addOperations<BitAndOp, BitCastOp, BitOrOp, BitXorOp, IfOp, LoopOp, RandomBitsOp, ReadOp, SuppressOp, TreesOp>();
 }
 
 std::string describe(Operation* op) {

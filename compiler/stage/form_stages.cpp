@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Turns a region of tx ops into stages. Ops that only move elements become part of the places at which others read; element-wise ops become
 // arithmetic in a body; a reduction or a contraction becomes a stage, and the ops on its results become its `finish`.
+#include "compiler/ir/trees.h"
 #include "compiler/stage/root_stages.h"
 #include "compiler/stage/scalar_body.h"
 
@@ -37,14 +38,15 @@ class Former {
       if (tx::extents(tx::tensor(output)) != extents) return refuse("its results have different extents");
     }
     for (Operation& op : body()) {
-      if (!llvm::isa<tx::ScatterOp, tx::SortOp, tx::SuppressOp>(op)) continue;
+      if (!llvm::isa<tx::ScatterOp, tx::SortOp, tx::SuppressOp, tx::TreesOp>(op)) continue;
       if (outputs != SmallVector<Value>{op.getResult(0)})
         return refuse("the results of " + tx::describe(&op) + " are not the region's only results");
       TypeRange types = source_.getOutputs().getTypes();
       Operation* stage = llvm::TypeSwitch<Operation*, Operation*>(&op)
                              .Case([&](tx::ScatterOp scatter) { return roots.scatter(scatter, types); })
                              .Case([&](tx::SortOp sort) { return roots.sort(sort, types); })
-                             .Default([&](Operation* suppress) { return roots.suppress(llvm::cast<tx::SuppressOp>(suppress), types); });
+                             .Case([&](tx::SuppressOp suppress) { return roots.suppress(suppress, types); })
+                             .Default([&](Operation* trees) { return roots.walk(llvm::cast<tx::TreesOp>(trees), types); });
       if (!stage) return failure();
       builder_.create<tx::YieldOp>(builder_.getUnknownLoc(), stage->getResults());
       return staged;

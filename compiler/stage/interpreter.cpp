@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "compiler/stage/sieve.h"
+#include "compiler/stage/walk.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -295,6 +296,7 @@ class Interpreter {
     });
     if (auto sieve = llvm::dyn_cast<SieveOp>(op)) sift(sieve, parallel, results[0]);
     if (auto scatter = llvm::dyn_cast<ScatterOp>(op)) update(scatter, parallel, folded[0], results);
+    if (auto walk = llvm::dyn_cast<WalkOp>(op)) take_walks(walk, parallel, folded[0], results);
     for (auto [array, result] : llvm::zip_equal(results, op->getResults())) arrays_.insert({result, std::move(array)});
   }
 
@@ -379,6 +381,32 @@ class Interpreter {
           whole.push_back(i);
           if ((run(sieve.getRemoves().front(), arguments(sieve, whole, first, last), symbols_)[0].whole & 1) != 0) element(j) = {0, 0};
         }
+      }
+    });
+  }
+
+  // The results have their initial elements.
+  void take_walks(WalkOp walk, const Index& extents, int64_t walks, std::vector<Array>& results) {
+    const auto along = static_cast<size_t>(walk.getAlong());
+    const auto first = static_cast<unsigned>(walk.getStartReads()), last = first + static_cast<unsigned>(walk.getNextReads());
+    Index lines = extents;
+    lines[along] = std::min<int64_t>(1, extents[along]);
+    for_every_index(lines, [&](ArrayRef<int64_t> line) {
+      for (int64_t i = 0; i < walks; ++i) {
+        Index whole(line);
+        whole.push_back(i);
+        whole.push_back(run(walk.getStart().front(), arguments(walk, whole, 0, first), symbols_)[0].whole);
+        for (uint64_t step = 0; step < walk.getSteps(); ++step)
+          whole.back() = run(walk.getNext().front(), arguments(walk, whole, first, last), symbols_)[0].whole;
+        for (int64_t position = 0; position < extents[along]; ++position) {
+          whole[along] = position;
+          auto linear = static_cast<size_t>(linear_place(ArrayRef<int64_t>(whole).take_front(extents.size()), extents));
+          Values values = arguments(walk, whole, last, walk->getNumOperands());
+          for (const Array& array : results) values.push_back(array.elements[linear]);
+          for (auto [array, value] : llvm::zip_equal(results, run(walk.getUpdate().front(), values, symbols_)))
+            array.elements[linear] = value;
+        }
+        whole[along] = 0;
       }
     });
   }

@@ -6,6 +6,10 @@
 #include "compiler/ir/suppress.h"
 #include "compiler/stage/stage_body.h"
 
+namespace heddle::tx {
+class TreesOp;
+}
+
 namespace heddle::stage {
 
 // Whether the op's results are accumulated by a stage, which also computes the ops on them.
@@ -30,6 +34,7 @@ class RootStages {
   mlir::Operation* scatter(tx::ScatterOp scatter, mlir::TypeRange types);
   mlir::Operation* sort(tx::SortOp sort, mlir::TypeRange types);
   mlir::Operation* suppress(tx::SuppressOp suppress, mlir::TypeRange types);
+  mlir::Operation* walk(tx::TreesOp trees, mlir::TypeRange types);
 
  private:
   StageBody body(unsigned rank) const { return StageBody(context_, rank, symbols_, operands_, reason_); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The stage dialect's definition: registration, verifiers, and questions about any stage.
-#include "compiler/stage/stage.h"
+#include "compiler/stage/walk.h"
 
 #include "compiler/stage/sieve.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -13,6 +13,7 @@
 #include "stage_ops.cpp.inc"
 #define GET_OP_CLASSES
 #include "sieve_ops.cpp.inc"
+#include "walk_op.cpp.inc"
 
 using namespace mlir;
 
@@ -27,7 +28,7 @@ void StageDialect::initialize() {
 #define GET_OP_LIST
 #include "stage_ops.cpp.inc"
       >();
-  addOperations<SieveOp, SieveYieldOp>();
+  addOperations<SieveOp, SieveYieldOp, WalkOp>();
 }
 
 Type scalar_type(Type element) {
@@ -36,7 +37,7 @@ Type scalar_type(Type element) {
 }
 
 DomainAttr domain_of(Operation* stage) {
-  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SieveOp, SortOp>(
+  return llvm::TypeSwitch<Operation*, DomainAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SieveOp, SortOp, WalkOp>(
       [](auto op) { return op.getDomain(); });
 }
 
@@ -45,7 +46,7 @@ OperandRange reads_of(Operation* stage) {
 }
 
 AccessAttr access_of(Operation* stage, unsigned read) {
-  ArrayAttr accesses = llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SieveOp, SortOp>(
+  ArrayAttr accesses = llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SieveOp, SortOp, WalkOp>(
       [](auto op) { return op.getAccesses(); });
   return llvm::cast<AccessAttr>(accesses[read]);
 }
@@ -59,7 +60,7 @@ unsigned first_read_of_last_body(Operation* stage) {
   if (auto scan = llvm::dyn_cast<ScanOp>(stage)) return static_cast<unsigned>(scan.getStepReads());
   if (auto scatter = llvm::dyn_cast<ScatterOp>(stage)) return static_cast<unsigned>(scatter.getPlaceReads() + scatter.getStepReads());
   if (auto sieve = llvm::dyn_cast<SieveOp>(stage)) return static_cast<unsigned>(sieve.getLimitReads() + sieve.getStepReads());
-  if (llvm::isa<SortOp>(stage)) return stage->getNumOperands();
+  if (llvm::isa<SortOp, WalkOp>(stage)) return stage->getNumOperands();
   auto contract = llvm::dyn_cast<ContractOp>(stage);
   return contract ? static_cast<unsigned>(contract.getStepReads()) : 0;
 }
@@ -70,6 +71,11 @@ SmallVector<unsigned> gathers_of(Operation* stage, unsigned read) {
   if (scatter && read < last && read >= scatter.getPlaceReads()) first = static_cast<unsigned>(scatter.getPlaceReads());
   auto sieve = llvm::dyn_cast<SieveOp>(stage);
   if (sieve && read < last && read >= sieve.getLimitReads()) first = static_cast<unsigned>(sieve.getLimitReads());
+  if (auto walk = llvm::dyn_cast<WalkOp>(stage)) {
+    for (int64_t reads : {walk.getStartReads(), walk.getNextReads()}) {
+      if (read >= first + reads) first += static_cast<unsigned>(reads);
+    }
+  }
   return llvm::map_to_vector(access_of(stage, read).getGathers(), [&](unsigned gathered) { return first + gathered; });
 }
 
@@ -319,6 +325,34 @@ LogicalResult SieveOp::verify() {
     return failure();
   }
   return verify_independence(*this, {&limit}, first, along);
+}
+
+LogicalResult WalkOp::verify() {
+  if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
+  if (getDomain().getReduced() != 1) return emitOpError("reduces ") << getDomain().getReduced() << " dimensions; 1 was expected";
+  const unsigned rank = getDomain().getRank(), parallel = getDomain().getParallelRank();
+  if (getAlong() >= parallel) return emitOpError("goes along dimension ") << getAlong() << " of " << parallel;
+  const uint64_t in_start = getStartReads(), in_next = getNextReads(), reads = getReads().size();
+  if (in_start > reads || in_next > reads - in_start)
+    return emitOpError("has ") << reads << " reads, and start_reads and next_reads are " << in_start << " and " << in_next;
+  const auto first = static_cast<unsigned>(in_start), last = static_cast<unsigned>(in_start + in_next),
+             in_update = static_cast<unsigned>(reads) - last;
+  if (failed(verify_reads(*this, 0, first, rank)) || failed(verify_reads(*this, first, last - first, rank + 1)) ||
+      failed(verify_reads(*this, last, in_update, rank + 1))) {
+    return failure();
+  }
+  const Type place = IntegerType::get(getContext(), 64);
+  const SmallVector<Type> elements = result_scalars(*this);
+  Block &start = getStart().front(), &next = getNext().front(), &update = getUpdate().front(), &init = getInit().front();
+  if (failed(verify_arguments(*this, "start", start, rank, 0, first, {})) || failed(verify_yield(*this, "start", start, place)) ||
+      failed(verify_arguments(*this, "next", next, rank + 1, first, last - first, {})) ||
+      failed(verify_yield(*this, "next", next, place)) ||
+      failed(verify_arguments(*this, "update", update, rank + 1, last, in_update, elements)) ||
+      failed(verify_yield(*this, "update", update, elements)) || failed(verify_arguments(*this, "init", init, parallel, 0, 0, {})) ||
+      failed(verify_yield(*this, "init", init, elements))) {
+    return failure();
+  }
+  return verify_independence(*this, {&start, &next}, last, static_cast<unsigned>(getAlong()));
 }
 
 LogicalResult SortOp::verify() {

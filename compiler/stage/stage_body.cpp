@@ -134,6 +134,17 @@ AffineExpr StageBody::gathered(Value indices, ArrayRef<AffineExpr> at) {
   return gathered_memo_[key] = builder.getAffineDimExpr(rank_ + static_cast<unsigned>(gathered_.size()) - 1);
 }
 
+Value StageBody::looked_up(Value tensor, ArrayRef<AffineExpr> at, unsigned dimension, Value indices, ArrayRef<AffineExpr> of_index) {
+  Exprs place(at);
+  auto constant = indices.getDefiningOp<tx::ConstantOp>();
+  if (auto splat = constant ? llvm::dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr()) {
+    place[dimension] = builder.getAffineConstantExpr(static_cast<int64_t>(splat.getSplatValue<APInt>().getZExtValue()));
+  } else {
+    place[dimension] = gathered(indices, of_index);
+  }
+  return place[dimension] ? element(tensor, place) : Value();
+}
+
 // A factor, converted to the type of the sums.
 Value StageBody::widened(Value factor, Value tensor, Type type) {
   Type own = factor.getType();

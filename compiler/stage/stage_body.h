@@ -22,6 +22,9 @@ class StageBody {
   mlir::Value element(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> at);
   // The value, an f32, at a place of a matrix whose rows are stored in these blocks; `stored` is what may be read.
   mlir::Value decoded(mlir::Value stored, llvm::StringRef blocks, llvm::ArrayRef<mlir::AffineExpr> at);
+  // The element of a tensor at this place, in which index `dimension` is the element of `indices` at `of_index`.
+  mlir::Value looked_up(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> at, unsigned dimension, mlir::Value indices,
+                        llvm::ArrayRef<mlir::AffineExpr> of_index);
   // A factor, which is an element of `tensor`, converted to the type of the sums.
   mlir::Value widened(mlir::Value factor, mlir::Value tensor, mlir::Type type);
   // The element, converted to the tensor's element type.

@@ -4,6 +4,7 @@
 
 #include "compiler/stage/sieve.h"
 #include "compiler/targets/stage_emitter.h"
+#include "compiler/targets/walk_emitter.h"
 
 using namespace mlir;
 
@@ -62,6 +63,8 @@ class StageEmitter {
       sift(sieve);
     } else if (auto sort = llvm::dyn_cast<stage::SortOp>(stage_)) {
       split_.for_threads ? store_place(sort) : store_order(sort);
+    } else if (auto walk = llvm::dyn_cast<stage::WalkOp>(stage_)) {
+      emit_walks(k_, walk, place_.index);
     } else {
       store(results());
     }
@@ -455,6 +458,10 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
     is_alone = false;
     kernel.extents_[static_cast<size_t>(sieve.getAlong())] = getAffineConstantExpr(1, region.getContext());
   }
+  if (auto walk = llvm::dyn_cast<stage::WalkOp>(kernel.op_)) {
+    is_alone = false;
+    kernel.extents_[static_cast<size_t>(walk.getAlong())] = getAffineConstantExpr(1, region.getContext());
+  }
   auto scatter = llvm::dyn_cast<stage::ScatterOp>(kernel.op_);
   if (scatter) {
     const int64_t enough = workers.enough;
@@ -494,6 +501,7 @@ double GenericKernel::iterations() const {
   stage::DomainAttr domain = stage::domain_of(op_);
   for (AffineExpr extent : domain.folded()) add(extent);
   if (auto scan = llvm::dyn_cast<stage::ScanOp>(op_)) add(domain.getExtents().getResult(static_cast<unsigned>(scan.getAlong())));
+  if (auto walk = llvm::dyn_cast<stage::WalkOp>(op_)) count *= 4 * static_cast<double>(walk.getSteps());  // several reads a step
   if (auto scatter = llvm::dyn_cast<stage::ScatterOp>(op_)) {
     auto extent = tx::static_extent(domain.getExtents().getResult(static_cast<unsigned>(scatter.getAlong())));
     count += static_cast<double>(extent.value_or(64)) / static_cast<double>(split_.parts);

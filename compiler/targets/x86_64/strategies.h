@@ -18,6 +18,7 @@ HEDDLE_STRATEGY(winograd);   // convolutions of 3 x 3 with fewer products
 HEDDLE_STRATEGY(blocks);     // matmul with weights that are decoded from blocks
 HEDDLE_STRATEGY(microkernel);    // matmul and convolution of f32
 HEDDLE_STRATEGY(siblings);       // several of these that do not depend on each other
+HEDDLE_STRATEGY(walks);          // ensembles of trees
 HEDDLE_STRATEGY(attention);      // softmax between two matrix products
 HEDDLE_STRATEGY(rows);           // reductions, softmax, normalizations
 HEDDLE_STRATEGY(output_groups);  // element-wise ops, data movement, pooling: each group of outputs with one index space

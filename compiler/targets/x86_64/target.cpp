@@ -55,6 +55,7 @@ class X86Target final : public Target {
     add("blocks", plans_blocks, emit_blocks, true);
     add("microkernel", plans_microkernel, emit_microkernel, false);
     add("siblings", plans_siblings, emit_siblings, false);
+    add("walks", plans_walks, emit_walks, true);
     add("attention", plans_attention, emit_attention, true);
     add("rows", plans_rows, emit_rows, true);
     add("output groups", plans_output_groups, emit_output_groups, false);

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What the classifiers and regressors of ai.onnx.ml share: their input as rows of floats, what `post_transform` does to scores, and labels.
+#pragma once
+
+#include "compiler/import/onnx_arithmetic.h"
+
+namespace heddle::import {
+
+enum class PostTransform { none, softmax, logistic, softmax_zero, probit };
+
+// The attribute `post_transform`, a text.
+PostTransform post_transform_of(Node& node);
+
+// The input as [N, F] of floats: f32, or f64 if it has it and `keeps_f64`. A vector is one row. Other types are converted to f32.
+mlir::Value rows_of(Node& node, mlir::Value input, bool keeps_f64 = false);
+
+// Scores [N, C] after the transform, with ONNX Runtime's formulas. A single column is changed by PROBIT only.
+mlir::Value transformed(Node& node, mlir::Value scores, PostTransform transform);
+
+// Two scores of rows that have one, [N, 1]: (1 - s, s), or with `is_mixed` (-s, s); by LOGISTIC its values of -s and s.
+mlir::Value two_scores(Node& node, mlir::Value score, PostTransform transform, bool is_mixed);
+
+// A vector of numbers that the importer made, in the type of `like`.
+mlir::Value vector_like(Node& node, mlir::Value like, llvm::ArrayRef<double> numbers);
+// Rows [N, C] plus a number per column.
+mlir::Value plus_columns(Node& node, mlir::Value rows, llvm::ArrayRef<double> numbers);
+
+// The integers of an attribute with the labels of classes. Those that are strings are refused, as not supported.
+std::vector<int64_t> labels_of(Node& node, const char* integers, const char* strings);
+// Labels, i64 [N], for class indices, i64 [N].
+mlir::Value labels_at(Node& node, mlir::Value classes, llvm::ArrayRef<int64_t> labels);
+// The label of the largest score in each row, of several the first one.
+mlir::Value largest_label(Node& node, mlir::Value scores, llvm::ArrayRef<int64_t> labels);
+// The second label for rows whose score, [N, 1], is above the bound, else the first one.
+mlir::Value label_above(Node& node, mlir::Value score, double bound, llvm::ArrayRef<int64_t> labels);
+
+}  // namespace heddle::import
