@@ -540,7 +540,7 @@ std::vector<std::string> stored_tensors(const onnx::GraphProto& graph) {
   std::vector<std::string> names;
   for (const auto& tensor : graph.initializer()) names.push_back(tensor.name());
   for (const auto& node : graph.node()) {
-    if (node.op_type() != "Constant" || node.output_size() == 0 || !is_of_default_domain(node)) continue;
+    if (node.op_type() != "Constant" || node.output_size() == 0 || !is_of_own_domain(node)) continue;
     const bool is_tensor = llvm::any_of(node.attribute(), [](const auto& attribute) { return attribute.name() == "value"; });
     if (is_tensor) names.push_back(node.output(0));
   }
