@@ -109,6 +109,9 @@ Value chosen_of_one_rank(Node& node, ArrayRef<Value> values, const Integers& num
     starts.push_back(start);
     start = node.computed(sum(start, Node::extents_of(lists.back())[0]));
   }
+  // A gather is from at least one element.
+  if (!at_least(start, node.builder.getAffineConstantExpr(1)).value_or(false))
+    lists.push_back(node.splat(RankedTensorType::get({1}, Node::type_of(values[0]).getElementType()), 0));
   const Integers from = looked_up(node, numbers_of(node, starts), number);
   Value part = gather_from(node, node.concatenated(lists, 0), 0, from, from.number(1), node.count_of(extents));
   return node.reshape(part, extents);
@@ -258,20 +261,23 @@ std::vector<AffineExpr> part_sizes(Node& node, AffineExpr extent) {
     const std::optional<int64_t> known_size = tx::static_extent(size);
     if (known_size && *known_size < 1) node.fail("the size of its parts is " + std::to_string(*known_size) + ", and has to be 1 or more");
     const bool is_known = known && known_size;
+    Symbols& symbols = node.graph.symbols;
     const int64_t count = is_known ? *known / *known_size + (*known % *known_size != 0) : stated();
     std::vector<AffineExpr> sizes(check_count(count), size);
+    const std::string who = compiled_for(node, "it gives " + tensor_count(static_cast<size_t>(count)));
     if (count == 0) {
-      if (!node.are_equal(extent, number(0))) node.fail("its input is not empty, and its sequence is");
+      if (!symbols.equate(extent, number(0), who)) node.fail("its input is not empty, and its sequence is");
       return sizes;
     }
     sizes.back() = node.computed(difference(extent, node.computed(product(size, number(count - 1)))));
-    if (!node.graph.symbols.require(sizes.back(), number(1), node.describe()) ||
-        !node.graph.symbols.require(size, sizes.back(), node.describe()))
+    if (!symbols.require(sizes.back(), number(1), who) || !symbols.require(size, sizes.back(), who))
       node.fail("its input does not give " + tensor_count(static_cast<size_t>(count)));
     return sizes;
   }
   const int64_t count = known ? *known : stated();
-  if (!node.are_equal(extent, number(count))) node.fail("its input does not give " + tensor_count(static_cast<size_t>(count)));
+  const std::string who = compiled_for(node, "it gives " + tensor_count(static_cast<size_t>(count)));
+  if (!node.graph.symbols.equate(extent, number(count), who))
+    node.fail("its input does not give " + tensor_count(static_cast<size_t>(count)));
   return std::vector<AffineExpr>(check_count(count), number(1));
 }
 
@@ -360,6 +366,10 @@ Operand sequence_of(Node& node, std::vector<Operand> parts, Type element) {
   const auto length = static_cast<int64_t>(parts.size());
   result.sequence = std::make_shared<const Sequence>(Sequence{std::move(parts), {}, length, element});
   return result;
+}
+
+std::string compiled_for(const Node& node, const std::string& what) {
+  return node.describe() + ": the model is compiled for calls in which " + what;
 }
 
 Value element_at(Node& node, const Sequence& sequence, const Integers& position) {

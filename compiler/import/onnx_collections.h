@@ -23,6 +23,8 @@ std::string kind_of(const Operand& operand);
 Operand sequence_of(Node& node, std::vector<Operand> parts, mlir::Type element);
 // The element type of a tensor.
 mlir::Type element_type_of(const Node& node, const Operand& tensor);
+// For the error of a call that is refused since something is not as the user stated it.
+std::string compiled_for(const Node& node, const std::string& what);
 // The tensor at a position, which is data: an i64 vector of one element in the range of positions.
 mlir::Value element_at(Node& node, const Sequence& sequence, const Integers& position);
 // All tensors of a sequence in their order.

@@ -219,7 +219,7 @@ bool is_stated(const Graph& graph, const std::string& name, const Form& form) {
 void pin(Node& node, Value number, int64_t expected, const std::string& what, bool at_least) {
   const Integers one{node, node.reshape(number, {node.builder.getAffineConstantExpr(1)})};
   const AffineExpr read = read_extents(node, one, what).front(), wanted = node.builder.getAffineConstantExpr(expected);
-  const std::string who = node.describe() + ", which the model is compiled for with " + what + " " + std::to_string(expected);
+  const std::string who = compiled_for(node, what + (at_least ? " is at least " : " is ") + std::to_string(expected));
   if (at_least ? node.graph.symbols.require(read, wanted, who) : node.graph.symbols.equate(read, wanted, who)) return;
   node.fail(what + " is not " + std::to_string(expected));
 }

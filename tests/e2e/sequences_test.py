@@ -65,8 +65,8 @@ CASES = [
       t = SplitToSequence <axis = -1> (x, sizes)
       u = SplitToSequence <axis = 1, keepdims = 0> (x) }""", ["s=3"],
          [{"x": f32(7, 4), "size": i64(3), "sizes": np.array((1, 3), I)}, {"x": f32(6, 4), "size": i64(2), "sizes": np.array((4, 0), I)}],
-         [({"x": f32(7, 4), "size": i64(2), "sizes": np.array((1, 3), I)}, "node 's'"), ({"x": f32(7, 4), "size": i64(3), "sizes": np.array((1, 2), I)}, "have to be equal"),
-          ({"x": f32(7, 4), "size": i64(0), "sizes": np.array((1, 3), I)}, "node 's'")]),
+         [({"x": f32(7, 4), "size": i64(2), "sizes": np.array((1, 3), I)}, "compiled for calls in which it gives 3 tensors"), ({"x": f32(7, 4), "size": i64(3), "sizes": np.array((1, 2), I)}, "have to be equal"),
+          ({"x": f32(7, 4), "size": i64(0), "sizes": np.array((1, 3), I)}, "compiled for calls in which it gives 3 tensors")]),
     Case("inputs", """main (seq(float[n]) x, seq(float[n]) y, float[1] w) => (seq(float[n]) z, seq(float[n]) same, int64 count) {
       z = SequenceMap <body = b (float[n] a, float[n] c, float[1] v) => (float[n] d) { e = Add (a, c)  d = Mul (e, v) }> (x, y, w)
       same = Identity (x)
@@ -80,7 +80,7 @@ CASES = [
         w = Add (v, one)
         t = SequenceInsert (s, w) }> }""", ["x=1", "y=4"],
          [{"n": i64(3), "go": np.array(True), "x": [f32(2)]}],
-         [({"n": i64(2), "go": np.array(True), "x": [f32(2)]}, "the number of steps 3"), ({"n": i64(3), "go": np.array(False), "x": [f32(2)]}, "the number of steps 3")]),
+         [({"n": i64(2), "go": np.array(True), "x": [f32(2)]}, "the model is compiled for calls in which the number of steps is 3"), ({"n": i64(3), "go": np.array(False), "x": [f32(2)]}, "the model is compiled for calls in which the number of steps is 3")]),
     Case("a loop over a sequence", """main (float[2,3] a, float[2,3] b, int64 at) => (float[2,3] total, float[4,2,3] each) {
       s = SequenceConstruct (a, b)
       n = Constant <value = int64 {4}> ()
@@ -99,7 +99,7 @@ CASES = [
     Case("one of two branches", """main (bool c, float[3] x) => (seq(float[3]) y) {
       y = If (c) <then_branch = t () => (seq(float[3]) u) { u = SequenceConstruct (x) },
                   else_branch = e () => (seq(float[3]) v) { a = Abs (x)  v = SequenceConstruct (a, x) }> }""", ["y=2"],
-         [{"c": np.array(False), "x": f32(3)}], [({"c": np.array(True), "x": f32(3)}, "the condition 0")]),
+         [{"c": np.array(False), "x": f32(3)}], [({"c": np.array(True), "x": f32(3)}, "in which the condition is 0")]),
 ]
 
 SEQUENCE = "main (float[3] x) => (float[3] y) { s = SequenceConstruct (x, x)  y = %s }"
