@@ -294,6 +294,44 @@ TEST(Generic, SortsNanBehindAllNumbers) {
     }
   }
 }
+TEST(Generic, RemovesWhatOverlaps) {
+  CheckOptions options;
+  options.on_amdgpu = false;
+  options.ranges = {{0, 4}, {0, 2}, {0.2, 0.3}, {3, 9}};
+  check(one_op({"2x3x40x4xf32", "2x3x40xi1", "f32", "i64"}, "2x3x40xi1",
+               "suppress %0, %1, %2, %3 : tensor<2x3x40x4xf32>, tensor<2x3x40xi1>, tensor<f32>, tensor<i64> -> tensor<2x3x40xi1>"),
+        options);
+  options.on_amdgpu = true;
+  const std::string boxes = "2x?x4xf16, #tx.dims<()[s0] -> (2, s0, 4)>", list = "2x?xi1, #tx.dims<()[s0] -> (2, s0)>";
+  options.symbols = {70};
+  check(region_text({boxes, list, "f16", "i64"}, {list},
+                    "%r = tx.suppress %0, %1, %2, %3 : tensor<" + boxes + ">, tensor<" + list + ">, tensor<f16>, tensor<i64> -> tensor<" +
+                        list + ">\n tx.yield %r : tensor<" + list + ">",
+                    "", {"n"}),
+        options);
+}
+TEST(Generic, TakesBitsForAnotherType) {
+  CheckOptions options;
+  for (const auto& [from, to] : {std::pair("f32", "i32"), std::pair("f16", "ui16"), std::pair("bf16", "i16")})
+    check(one_op({std::string("70x") + from}, std::string("70x") + to,
+                 std::string("bit_cast %0 : tensor<70x") + from + "> -> tensor<70x" + to + ">"),
+          options);
+  options.ranges = {{1 << 29, 1 << 30}};
+  check(one_op({"5x70xi32"}, "5x70xf32", "bit_cast %0 : tensor<5x70xi32> -> tensor<5x70xf32>"), options);
+}
+// The first is a test vector that the authors of Philox published with it.
+TEST(Generic, HasTheRandomBitsOfPhilox) {
+  ParsedRegion parsed(one_op({"4xi64", "4xi64"}, "4xui32", "random_bits %0, %1 : tensor<4xi64>, tensor<4xi64> -> tensor<4xui32>"));
+  const Tensor index{{4}, {0, 0, 1, 0x123456789AB}}, seed{{4}, {0, 0, 0, 0x98765432100}};
+  const std::vector<double> wanted = evaluate(parsed.region(), {index, seed}, {})[0].data;
+  EXPECT_EQ(wanted[0], 0x6627E8D5);
+  for (const std::string& level : runnable_levels()) {
+    LoadedKernel kernel(parsed.region(), level);
+    ASSERT_TRUE(kernel.usable());
+    EXPECT_EQ(run_kernel(kernel, parsed.region(), {index, seed}, {}, false)[0].data, wanted) << level;
+  }
+  check(one_op({"3x70xi64", "3x70xi64"}, "3x70xui32", "random_bits %0, %1 : tensor<3x70xi64>, tensor<3x70xi64> -> tensor<3x70xui32>"));
+}
 // Windows that end at the borders of the image, in the middle of it, or beyond its pads.
 TEST(Generic, Pools) {
   auto pool = [](const std::string& kind, const std::string& in, const std::string& out, const std::string& rest) {

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "compiler/ir/bits.h"
+#include "compiler/ir/suppress.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -103,6 +104,42 @@ double compute_binary(Operation* op, double a, double b, bool integer) {
       .Default([](Operation*) -> double { throw std::logic_error("no binary op"); });
 }
 
+// The bits of an element of that type, in the lower bits; and the other way round.
+uint64_t bits_of(double value, Type element) {
+  if (!llvm::isa<FloatType>(element))
+    return is_unsigned(element) ? static_cast<uint64_t>(value) : static_cast<uint64_t>(static_cast<int64_t>(value));
+  llvm::APFloat exact(value);
+  bool lost;
+  exact.convert(llvm::cast<FloatType>(element).getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  return exact.bitcastToAPInt().getZExtValue();
+}
+double from_bits(uint64_t bits, Type element) {
+  const unsigned width = element.getIntOrFloatBitWidth();
+  const llvm::APInt all(width, width == 64 ? bits : bits & ((uint64_t{1} << width) - 1));
+  auto real = llvm::dyn_cast<FloatType>(element);
+  if (!real) return is_unsigned(element) ? static_cast<double>(all.getZExtValue()) : static_cast<double>(all.getSExtValue());
+  llvm::APFloat value(real.getFloatSemantics(), all);
+  bool lost;
+  value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  return value.convertToDouble();
+}
+
+// The words of a counter after ten rounds, of which this is the first.
+uint32_t philox(int64_t index, int64_t seed) {
+  uint32_t c[4] = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), 0, 0};
+  uint32_t k[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xD2511F53} * c[0], b = uint64_t{0xCD9E8D57} * c[2];
+    c[0] = static_cast<uint32_t>(b >> 32) ^ c[1] ^ k[0];
+    c[1] = static_cast<uint32_t>(b);
+    c[2] = static_cast<uint32_t>(a >> 32) ^ c[3] ^ k[1];
+    c[3] = static_cast<uint32_t>(a);
+    k[0] += 0x9E3779B9;
+    k[1] += 0xBB67AE85;
+  }
+  return c[0];
+}
+
 double compute_compare(tx::CompareKind kind, double a, double b) {
   switch (kind) {
     case tx::CompareKind::eq:
@@ -161,6 +198,7 @@ class Evaluator {
           .Case([&](tx::CumsumOp cumsum_op) { cumsum(cumsum_op, result); })
           .Case([&](tx::SortOp sort_op) { sort(sort_op, result); })
           .Case([&](tx::ScatterOp scatter_op) { scatter(scatter_op, result); })
+          .Case([&](tx::SuppressOp suppress_op) { suppress(suppress_op, result); })
           .Case([&](tx::SoftmaxOp softmax_op) { softmax(softmax_op, result); })
           .Case([&](tx::LrnOp lrn_op) { lrn(lrn_op, result); })
           .Case([&](tx::BatchNormOp norm) { batch_norm(norm, result); })
@@ -184,6 +222,10 @@ class Evaluator {
         value = get(cast.getInput()).data[i];
         bool from_float = llvm::isa<FloatType>(llvm::cast<RankedTensorType>(cast.getInput().getType()).getElementType());
         if (integer) value = element.isInteger(1) ? value != 0 : from_float ? saturate(value, element) : stored(value, element);
+      } else if (auto cast = llvm::dyn_cast<tx::BitCastOp>(op)) {
+        value = from_bits(bits_of(get(cast.getInput()).data[i], tx::element_of(cast.getInput())), element);
+      } else if (auto random = llvm::dyn_cast<tx::RandomBitsOp>(op)) {
+        value = philox(static_cast<int64_t>(get(random.getIndex()).data[i]), static_cast<int64_t>(get(random.getSeed()).data[i]));
       } else if (op->getNumOperands() == 2) {
         value = compute_binary(op, get(op->getOperand(0)).data[i], get(op->getOperand(1)).data[i], integer);
       } else {
@@ -460,6 +502,35 @@ class Evaluator {
       for (int64_t i = 0; i < wanted; ++i) result.data[first + i * step] = static_cast<double>(lines[line][static_cast<size_t>(i)]);
       ++line;
     });
+  }
+
+  // How much of the area of two boxes (y1, x1, y2, x2) is in both.
+  static double overlap(const double* a, const double* b) {
+    auto area = [](const double* box) { return std::fabs(box[2] - box[0]) * std::fabs(box[3] - box[1]); };
+    double shared = 1;
+    for (int side : {0, 1}) {
+      const double low = std::max(std::min(a[side], a[side + 2]), std::min(b[side], b[side + 2]));
+      const double high = std::min(std::max(a[side], a[side + 2]), std::max(b[side], b[side + 2]));
+      shared *= std::max(0.0, high - low);
+    }
+    return shared > 0 ? shared / (area(a) + area(b) - shared) : -1;
+  }
+
+  void suppress(tx::SuppressOp op, Tensor& result) {
+    const Tensor &boxes = get(op.getBoxes()), &candidates = get(op.getCandidates());
+    const double threshold = get(op.getThreshold()).data[0], limit = get(op.getLimit()).data[0];
+    const int64_t count = result.shape.back();
+    for (int64_t first = 0; first < static_cast<int64_t>(result.data.size()); first += count) {
+      std::vector<int64_t> chosen;
+      for (int64_t i = first; i < first + count; ++i) {
+        const double* own = &boxes.data[static_cast<size_t>(4 * i)];
+        const bool is_free =
+            llvm::none_of(chosen, [&](int64_t other) { return overlap(&boxes.data[static_cast<size_t>(4 * other)], own) > threshold; });
+        const bool stays = candidates.data[static_cast<size_t>(i)] != 0 && is_free && static_cast<double>(chosen.size()) < limit;
+        if (stays) chosen.push_back(i);
+        result.data[static_cast<size_t>(i)] = stays;
+      }
+    }
   }
 
   void scatter(tx::ScatterOp op, Tensor& result) {

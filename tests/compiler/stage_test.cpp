@@ -142,6 +142,18 @@ TEST(Stages, Sort) {
                  options);
   }
 }
+TEST(Stages, RemoveWhatOverlaps) {
+  CheckOptions options;
+  options.ranges = {{0, 4}, {0, 2}, {0.2, 0.3}, {3, 9}};
+  check_stages(one_op({"3x30x4xf32", "3x30xi1", "f32", "i64"}, "3x30xi1",
+                      "suppress %0, %1, %2, %3 : tensor<3x30x4xf32>, tensor<3x30xi1>, tensor<f32>, tensor<i64> -> tensor<3x30xi1>"),
+               options);
+}
+TEST(Stages, TakeBitsForAnotherType) {
+  check_stages(one_op({"9xf32"}, "9xi32", "bit_cast %0 : tensor<9xf32> -> tensor<9xi32>"));
+  check_stages(one_op({"9xf16"}, "9xui16", "bit_cast %0 : tensor<9xf16> -> tensor<9xui16>"));
+  check_stages(one_op({"9xi64", "9xi64"}, "9xui32", "random_bits %0, %1 : tensor<9xi64>, tensor<9xi64> -> tensor<9xui32>"));
+}
 TEST(Stages, ContractWhatIsMovedAndComputed) {
   CheckOptions options;
   options.symbols = {5};
