@@ -505,13 +505,6 @@ std::vector<double> Node::number_list(const char* name) const {
   return {attribute->floats().begin(), attribute->floats().end()};
 }
 
-std::vector<std::string> Node::text_list(const char* name) const {
-  const auto* attribute = find(name);
-  if (!attribute || attribute->type() != onnx::AttributeProto::STRINGS)
-    fail(std::string("attribute '") + name + "' must be a list of strings");
-  return {attribute->strings().begin(), attribute->strings().end()};
-}
-
 const onnx::TensorProto* Node::tensor(const char* name) const {
   const auto* attribute = find(name);
   if (!attribute) return nullptr;
