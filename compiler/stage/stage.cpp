@@ -13,6 +13,7 @@
 #include "stage_ops.cpp.inc"
 #define GET_OP_CLASSES
 #include "sieve_ops.cpp.inc"
+#define GET_OP_CLASSES
 #include "walk_op.cpp.inc"
 
 using namespace mlir;
