@@ -63,6 +63,8 @@ void bit_cast(Node& node) {
   Type from = stored(Node::type_of(x).getElementType());
   if (from.getIntOrFloatBitWidth() != stored(to).getIntOrFloatBitWidth())
     node.refuse_inputs("the type of 'to' has elements of another size");
+  if (from != stored(to) && llvm::isa<FloatType>(from) && llvm::isa<FloatType>(to))
+    node.fail("the bits of one type of floats as another one are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   x = node.converted(x, from);
   const bool only_sign = llvm::isa<IntegerType>(from) && llvm::isa<IntegerType>(stored(to));
   if (only_sign) {
