@@ -262,7 +262,7 @@ void import_loop(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
   std::set<std::string> captures;
   collect_captures(proto, captures);
   const SmallVector<Value> inputs = captured_values(node.graph, captures);
-  body.translate(captures, inputs);
+  body.translate(captures, inputs, static_cast<size_t>(1 + carried));
   refuse_other_results(node, body);
 
   SmallVector<Value>& results = body.results();
@@ -406,7 +406,7 @@ void import_scan(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
   std::set<std::string> captures;
   collect_captures(proto, captures);
   const SmallVector<Value> inputs = captured_values(node.graph, captures);
-  body.translate(captures, inputs);
+  body.translate(captures, inputs, static_cast<size_t>(carried));
   refuse_other_results(node, body);
   Operation* op = make_loop(node, body, parts, inputs, static_cast<size_t>(rows));
   for (int i = 0; i < node.output_count(); ++i) {

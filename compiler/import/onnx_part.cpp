@@ -77,7 +77,20 @@ bool GraphPart::uses(const std::string& name) const {
   return names.contains(name);
 }
 
-void GraphPart::translate(const std::set<std::string>& captures, const SmallVector<Value>& values) {
+Value GraphPart::as_declared(Node& outputs, Value value, const onnx::ValueInfoProto& output) const {
+  const auto& type = output.type().tensor_type();
+  Extents extents = Node::extents_of(value);
+  if (!type.has_shape() || static_cast<size_t>(type.shape().dim_size()) != extents.size()) return value;
+  for (auto [i, extent] : llvm::enumerate(extents)) {
+    const int64_t declared = type.shape().dim(static_cast<int>(i)).dim_value();
+    if (declared <= 0 || declared > largest_extent || !graph_.symbols.is_read_since(extent, first_symbol_)) continue;
+    const AffineExpr number = graph_.builder.getAffineConstantExpr(declared);
+    if (graph_.symbols.equate(extent, number, node_.describe(), /*learn=*/false)) extent = number;
+  }
+  return outputs.with_extents(value, extents);
+}
+
+void GraphPart::translate(const std::set<std::string>& captures, const SmallVector<Value>& values, size_t declared) {
   std::map<std::string, Operand> outer;
   std::vector<Check> outer_checks;
   llvm::SetVector<Attribute> outer_extents;
@@ -119,7 +132,8 @@ void GraphPart::translate(const std::set<std::string>& captures, const SmallVect
     const bool is_one = known.elements && known.elements->size() == 1;
     elements_.push_back(is_one ? (*known.elements)[0] : AffineExpr());
     forms_.push_back(form_of(known));
-    llvm::append_range(results_, tensors_of(outputs, known));
+    const bool is_declared = known.is_tensor() && static_cast<size_t>(i) >= declared;
+    for (Value value : tensors_of(outputs, known)) results_.push_back(is_declared ? as_declared(outputs, value, proto_.output(i)) : value);
   }
   checks_.swap(graph_.checks);
   if (ArrayAttr extents = graph_.symbols.extent_checks()) function_->setAttr(tx::extent_checks_attr, extents);

@@ -31,8 +31,9 @@ class GraphPart {
   // Whether the graph, or a part of it, uses the name.
   bool uses(const std::string& name) const;
 
-  // Translates the graph; `values`: from outside, for which it gets arguments, in this order.
-  void translate(const std::set<std::string>& captures, const llvm::SmallVector<mlir::Value>& values);
+  // Translates the graph; `values`: from outside, for which it gets arguments, in this order. Extents that the graph declares for its outputs from
+  // `declared` on are taken where it reads them: a step or a branch for which they are others is refused.
+  void translate(const std::set<std::string>& captures, const llvm::SmallVector<mlir::Value>& values, size_t declared = 0);
 
   // Whether the type has an extent that the part itself reads, so that it is known in the part only. After translate.
   bool is_own(mlir::Type type) const;
@@ -52,6 +53,9 @@ class GraphPart {
   void finish(llvm::ArrayRef<size_t> carried = {}, size_t first_carried = 0);
 
  private:
+  // The output with the extents that the graph declares in place of those that it reads.
+  mlir::Value as_declared(Node& outputs, mlir::Value value, const onnx::ValueInfoProto& output) const;
+
   Node& node_;
   Graph& graph_;
   const onnx::GraphProto& proto_;
