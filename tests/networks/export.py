@@ -17,6 +17,7 @@ import sys
 import time
 import warnings
 
+import forms
 import images
 import numpy as np
 import onnxruntime
@@ -26,7 +27,7 @@ import torch
 from network import Network, randomize
 
 OLD_OPSET = 17
-MODULES = images, text, sounds
+MODULES = images, text, sounds, forms
 
 
 def networks():

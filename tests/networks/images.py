@@ -156,6 +156,9 @@ class Detector(nn.Module):
         self.down = nn.ModuleList([Block(2 * width, 2 * width, 3, 2) for _ in range(2)])
         self.merge = nn.ModuleList([Block(4 * width, 2 * width, 1) for _ in range(2)])
         self.heads = nn.ModuleList([nn.Conv2d(2 * width, 4 + kinds, 1) for _ in range(3)])
+        for one in self.modules():
+            if isinstance(one, nn.Conv2d):
+                nn.init.kaiming_normal_(one.weight)  # or scores would be so close that rounding decides their order
 
     def features(self, x):
         levels = [self.stem(x)]
@@ -179,9 +182,9 @@ class Detector(nn.Module):
             stride, found = 8 << level, head(x).flatten(2).transpose(1, 2)
             rows, columns = torch.arange(x.shape[2]) + 0.5, torch.arange(x.shape[3]) + 0.5
             points = torch.stack(torch.meshgrid(columns, rows, indexing="xy"), -1).reshape(-1, 2)
-            near, far = found[..., :4].exp().chunk(2, -1)
+            near, far = ((found[..., :4] / 4).sigmoid() * 4).chunk(2, -1)
             boxes.append(torch.cat((points - near, points + far), -1) * stride)
-            scores.append(found[..., 4:].sigmoid())
+            scores.append((found[..., 4:] / 8).sigmoid())
         boxes, scores = torch.cat(boxes, 1), torch.cat(scores, 1).transpose(1, 2)
         kept = torch.ops.heddle_networks.nms(boxes, scores, 20, 0.5, 0.3)
         image, kind, box = kept.unbind(1)
