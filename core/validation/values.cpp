@@ -11,20 +11,29 @@ namespace heddle::validation {
 
 namespace {
 
-// Largest exponent: infinite if the mantissa is zero, else not a number. f8e4m3 has no infinity: all ones are not a number.
+// Largest exponent: infinite if the mantissa is zero, else not a number. Some have no infinity: all ones are not a number, after `flipped` bits are
+// inverted.
 struct FloatFormat {
   heddle_element_type_t type;
   uint64_t exponent, mantissa;
   bool has_infinity;
+  uint8_t flipped = 0;
 };
 constexpr FloatFormat kFormats[] = {
-    {HEDDLE_TYPE_F16, 0x7C00, 0x03FF, true},         {HEDDLE_TYPE_BF16, 0x7F80, 0x007F, true},
-    {HEDDLE_TYPE_F32, 0x7F800000, 0x007FFFFF, true}, {HEDDLE_TYPE_F64, 0x7FF0000000000000, 0x000FFFFFFFFFFFFF, true},
-    {HEDDLE_TYPE_F8E4M3, 0x78, 0x07, false},         {HEDDLE_TYPE_F8E5M2, 0x7C, 0x03, true},
+    {HEDDLE_TYPE_F16, 0x7C00, 0x03FF, true},
+    {HEDDLE_TYPE_BF16, 0x7F80, 0x007F, true},
+    {HEDDLE_TYPE_F32, 0x7F800000, 0x007FFFFF, true},
+    {HEDDLE_TYPE_F64, 0x7FF0000000000000, 0x000FFFFFFFFFFFFF, true},
+    {HEDDLE_TYPE_F8E4M3, 0x78, 0x07, false},
+    {HEDDLE_TYPE_F8E5M2, 0x7C, 0x03, true},
+    {HEDDLE_TYPE_F8E4M3FNUZ, 0xFF, 0, false, 0x7F},
+    {HEDDLE_TYPE_F8E5M2FNUZ, 0xFF, 0, false, 0x7F},
+    {HEDDLE_TYPE_F8E8M0, 0xFF, 0, false},
 };
 
 // 0, or one of HEDDLE_VALIDATION_*.
 inline uint32_t kind_of(const FloatFormat& format, uint64_t bits) {
+  bits ^= format.flipped;
   if ((bits & format.exponent) != format.exponent) return 0;
   const uint64_t mantissa = bits & format.mantissa;
   if (!format.has_infinity) return mantissa == format.mantissa ? HEDDLE_VALIDATION_NAN : 0;

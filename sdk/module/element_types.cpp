@@ -11,11 +11,29 @@ struct Named {
 };
 
 constexpr Named kTypes[] = {
-    {HEDDLE_TYPE_BOOL, "bool"},     {HEDDLE_TYPE_I4, "i4"},   {HEDDLE_TYPE_U4, "u4"},   {HEDDLE_TYPE_I8, "i8"},
-    {HEDDLE_TYPE_U8, "u8"},         {HEDDLE_TYPE_I16, "i16"}, {HEDDLE_TYPE_U16, "u16"}, {HEDDLE_TYPE_I32, "i32"},
-    {HEDDLE_TYPE_U32, "u32"},       {HEDDLE_TYPE_I64, "i64"}, {HEDDLE_TYPE_U64, "u64"}, {HEDDLE_TYPE_F16, "f16"},
-    {HEDDLE_TYPE_BF16, "bf16"},     {HEDDLE_TYPE_F32, "f32"}, {HEDDLE_TYPE_F64, "f64"}, {HEDDLE_TYPE_F8E4M3, "f8e4m3"},
+    {HEDDLE_TYPE_BOOL, "bool"},
+    {HEDDLE_TYPE_I4, "i4"},
+    {HEDDLE_TYPE_U4, "u4"},
+    {HEDDLE_TYPE_I8, "i8"},
+    {HEDDLE_TYPE_U8, "u8"},
+    {HEDDLE_TYPE_I16, "i16"},
+    {HEDDLE_TYPE_U16, "u16"},
+    {HEDDLE_TYPE_I32, "i32"},
+    {HEDDLE_TYPE_U32, "u32"},
+    {HEDDLE_TYPE_I64, "i64"},
+    {HEDDLE_TYPE_U64, "u64"},
+    {HEDDLE_TYPE_F16, "f16"},
+    {HEDDLE_TYPE_BF16, "bf16"},
+    {HEDDLE_TYPE_F32, "f32"},
+    {HEDDLE_TYPE_F64, "f64"},
+    {HEDDLE_TYPE_F8E4M3, "f8e4m3"},
     {HEDDLE_TYPE_F8E5M2, "f8e5m2"},
+    {HEDDLE_TYPE_F8E4M3FNUZ, "f8e4m3fnuz"},
+    {HEDDLE_TYPE_F8E5M2FNUZ, "f8e5m2fnuz"},
+    {HEDDLE_TYPE_F8E8M0, "f8e8m0"},
+    {HEDDLE_TYPE_F4E2M1, "f4e2m1"},
+    {HEDDLE_TYPE_I2, "i2"},
+    {HEDDLE_TYPE_U2, "u2"},
 };
 
 }  // namespace

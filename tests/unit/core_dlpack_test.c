@@ -88,10 +88,11 @@ static void every_element_type(heddle_runtime_device_t* device) {
   static const struct {
     heddle_element_type_t type;
     uint8_t code, bits;
-  } types[] = {{HEDDLE_TYPE_BOOL, 6, 8}, {HEDDLE_TYPE_I8, 0, 8},      {HEDDLE_TYPE_U8, 1, 8},     {HEDDLE_TYPE_I16, 0, 16},
-               {HEDDLE_TYPE_U16, 1, 16}, {HEDDLE_TYPE_I32, 0, 32},    {HEDDLE_TYPE_U32, 1, 32},   {HEDDLE_TYPE_I64, 0, 64},
-               {HEDDLE_TYPE_U64, 1, 64}, {HEDDLE_TYPE_F16, 2, 16},    {HEDDLE_TYPE_BF16, 4, 16},  {HEDDLE_TYPE_F32, 2, 32},
-               {HEDDLE_TYPE_F64, 2, 64}, {HEDDLE_TYPE_F8E4M3, 10, 8}, {HEDDLE_TYPE_F8E5M2, 12, 8}};
+  } types[] = {{HEDDLE_TYPE_BOOL, 6, 8},        {HEDDLE_TYPE_I8, 0, 8},      {HEDDLE_TYPE_U8, 1, 8},      {HEDDLE_TYPE_I16, 0, 16},
+               {HEDDLE_TYPE_U16, 1, 16},        {HEDDLE_TYPE_I32, 0, 32},    {HEDDLE_TYPE_U32, 1, 32},    {HEDDLE_TYPE_I64, 0, 64},
+               {HEDDLE_TYPE_U64, 1, 64},        {HEDDLE_TYPE_F16, 2, 16},    {HEDDLE_TYPE_BF16, 4, 16},   {HEDDLE_TYPE_F32, 2, 32},
+               {HEDDLE_TYPE_F64, 2, 64},        {HEDDLE_TYPE_F8E4M3, 10, 8}, {HEDDLE_TYPE_F8E5M2, 12, 8}, {HEDDLE_TYPE_F8E4M3FNUZ, 11, 8},
+               {HEDDLE_TYPE_F8E5M2FNUZ, 13, 8}, {HEDDLE_TYPE_F8E8M0, 14, 8}};
   const int64_t dims[3] = {2, 1, 3};
   size_t i;
   for (i = 0; i < sizeof types / sizeof types[0]; ++i) {

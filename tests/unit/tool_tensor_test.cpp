@@ -149,11 +149,31 @@ TEST(TensorArgument, RefusesWhatIsNone) {
 }
 
 TEST(TensorText, ReadsWhatItWritesForEveryType) {
-  for (const char* text :
-       {"bool[3]=true,false,true", "i4[3]=-8,7,-1", "u4[3]=0,15,8", "i8[2]=-128,127", "u8[2]=0,255", "i16[2]=-32768,32767",
-        "u16[2]=0,65535", "i32[2]=-2147483648,2147483647", "u32[2]=0,4294967295", "i64[2]=-9223372036854775808,9223372036854775807",
-        "u64[2]=0,18446744073709551615", "f16[4]=0.5,-65504,inf,nan", "bf16[3]=1,-0.0078125,inf", "f8e4m3[3]=448,-0.001953125,nan",
-        "f8e5m2[3]=57344,inf,0.25", "f32[4]=0.1,-1e-45,inf,nan", "f64[3]=0.1,1e+300,-inf", "f32[]=7", "f32[0]="}) {
+  for (const char* text : {"bool[3]=true,false,true",
+                           "i4[3]=-8,7,-1",
+                           "u4[3]=0,15,8",
+                           "i8[2]=-128,127",
+                           "u8[2]=0,255",
+                           "i16[2]=-32768,32767",
+                           "u16[2]=0,65535",
+                           "i32[2]=-2147483648,2147483647",
+                           "u32[2]=0,4294967295",
+                           "i64[2]=-9223372036854775808,9223372036854775807",
+                           "u64[2]=0,18446744073709551615",
+                           "f16[4]=0.5,-65504,inf,nan",
+                           "bf16[3]=1,-0.0078125,inf",
+                           "f8e4m3[3]=448,-0.001953125,nan",
+                           "f8e5m2[3]=57344,inf,0.25",
+                           "f8e4m3fnuz[3]=240,-0.0009765625,nan",
+                           "f8e5m2fnuz[3]=-57344,7.6293945e-06,nan",
+                           "f8e8m0[3]=1,0.25,nan",
+                           "f4e2m1[3]=6,-0.5,1.5",
+                           "i2[5]=-2,1,0,-1,1",
+                           "u2[3]=3,0,2",
+                           "f32[4]=0.1,-1e-45,inf,nan",
+                           "f64[3]=0.1,1e+300,-inf",
+                           "f32[]=7",
+                           "f32[0]="}) {
     EXPECT_EQ(tensor_text(tensor(text), 100), text);
   }
 }
@@ -161,6 +181,7 @@ TEST(TensorText, ReadsWhatItWritesForEveryType) {
 TEST(TensorText, OneValueFillsAll) {
   EXPECT_EQ(tensor_text(tensor("f32[2,2]=1.5"), 100), "f32[2,2]=1.5,1.5,1.5,1.5");
   EXPECT_EQ(tensor_text(tensor("i4[5]=-3"), 100), "i4[5]=-3,-3,-3,-3,-3");
+  EXPECT_EQ(tensor_text(tensor("u2[6]=2"), 100), "u2[6]=2,2,2,2,2,2");
   EXPECT_EQ(tensor_text(tensor("u8[7]=9"), 100), "u8[7]=9,9,9,9,9,9,9");
   EXPECT_EQ(tensor_text(tensor("i64[3]=-5"), 100), "i64[3]=-5,-5,-5");
   EXPECT_EQ(tensor_text(tensor("f32[2,2]=1.5"), 2), "f32[2,2]=1.5,1.5,...");
@@ -205,7 +226,8 @@ TEST(FloatFormats, EveryPatternSurvives) {
   const struct {
     FloatFormat format;
     uint32_t patterns;
-  } cases[] = {{kF16, 65536}, {kBF16, 65536}, {kF8E5M2, 256}, {kF8E4M3, 256}};
+  } cases[] = {{kF16, 65536},      {kBF16, 65536},     {kF8E5M2, 256}, {kF8E4M3, 256},
+               {kF8E5M2FNUZ, 256}, {kF8E4M3FNUZ, 256}, {kF8E8M0, 256}, {kF4E2M1, 16}};
   for (const auto& one : cases) {
     for (uint32_t bits = 0; bits < one.patterns; ++bits) {
       const double value = decode_float(bits, one.format);
@@ -239,6 +261,14 @@ TEST(FloatFormats, RoundsToNearestEven) {
   EXPECT_EQ(decode_float(encode_float(0x1.8p-25, kF16), kF16), 0x1p-24);
   EXPECT_EQ(decode_float(encode_float(448, kF8E4M3), kF8E4M3), 448);
   EXPECT_TRUE(std::isnan(decode_float(encode_float(480, kF8E4M3), kF8E4M3)));
+  EXPECT_EQ(encode_float(247, kF8E4M3FNUZ), 0x7F);
+  EXPECT_EQ(encode_float(248, kF8E4M3FNUZ), 0x80);  // a NaN
+  EXPECT_EQ(encode_float(-0.0, kF8E4M3FNUZ), 0);
+  EXPECT_EQ(encode_float(-1e9, kF4E2M1), 0xF);
+  EXPECT_EQ(decode_float(encode_float(2.5, kF4E2M1), kF4E2M1), 2);
+  EXPECT_EQ(encode_float(1.5, kF8E8M0), 128);
+  EXPECT_EQ(encode_float(0, kF8E8M0), 0);
+  EXPECT_EQ(encode_float(-1, kF8E8M0), 255);
 }
 
 TEST(Compare, TakesToleranceAsNumpyDoes) {

@@ -2,6 +2,10 @@
 // SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014): its sequence does not depend on any library.
 #include "tools/heddle/random_values.h"
 
+#include <cmath>
+
+#include "tools/heddle/float_formats.h"
+
 namespace heddle::tool {
 namespace {
 
@@ -13,8 +17,7 @@ uint64_t next(uint64_t& state) {
 }
 
 bool is_float(heddle_element_type_t type) {
-  return type == HEDDLE_TYPE_F16 || type == HEDDLE_TYPE_BF16 || type == HEDDLE_TYPE_F32 || type == HEDDLE_TYPE_F64 ||
-         type == HEDDLE_TYPE_F8E4M3 || type == HEDDLE_TYPE_F8E5M2;
+  return type == HEDDLE_TYPE_F32 || type == HEDDLE_TYPE_F64 || short_format(type) != nullptr;
 }
 
 }  // namespace
@@ -27,7 +30,9 @@ Wrong fill_random(HostTensor& tensor, uint64_t seed) {
   const bool floating = is_float(tensor.shape.element_type);
   for (uint64_t i = 0; i < *count; ++i) {
     const uint64_t bits = next(seed);
-    set_element(tensor, i, floating ? static_cast<double>(bits >> 11) * 0x1p-52 - 1.0 : static_cast<double>(bits >> 63));
+    const double number = static_cast<double>(bits >> 11) * 0x1p-52 - 1.0;
+    const bool has_sign = tensor.shape.element_type != HEDDLE_TYPE_F8E8M0;
+    set_element(tensor, i, !floating ? static_cast<double>(bits >> 63) : has_sign ? number : std::fabs(number));
   }
   return {};
 }

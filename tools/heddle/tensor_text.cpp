@@ -29,13 +29,16 @@ template <typename T>
 void store(HostTensor& tensor, uint64_t index, T value) {
   std::memcpy(tensor.bytes.data() + index * sizeof(T), &value, sizeof(T));
 }
-uint32_t nibble(const HostTensor& tensor, uint64_t index) {
-  return (static_cast<uint32_t>(tensor.bytes[index / 2]) >> (index % 2 * 4)) & 15;
+// Elements of less than 8 bits: the first one is in the lowest bits of a byte.
+uint32_t packed_bits(const HostTensor& tensor, uint64_t index) {
+  const uint32_t width = HEDDLE_TYPE_BITS(tensor.shape.element_type), per_byte = 8 / width;
+  return (static_cast<uint32_t>(tensor.bytes[index / per_byte]) >> (index % per_byte * width)) & ((1u << width) - 1);
 }
-void store_nibble(HostTensor& tensor, uint64_t index, uint32_t value) {
-  const uint32_t shift = index % 2 * 4;
-  const uint32_t kept = static_cast<uint32_t>(tensor.bytes[index / 2]) & ~(15u << shift);
-  tensor.bytes[index / 2] = static_cast<std::byte>(kept | (value & 15) << shift);
+void store_packed(HostTensor& tensor, uint64_t index, uint32_t value) {
+  const uint32_t width = HEDDLE_TYPE_BITS(tensor.shape.element_type), per_byte = 8 / width, mask = (1u << width) - 1;
+  const auto shift = static_cast<uint32_t>(index % per_byte * width);
+  const uint32_t kept = static_cast<uint32_t>(tensor.bytes[index / per_byte]) & ~(mask << shift);
+  tensor.bytes[index / per_byte] = static_cast<std::byte>(kept | (value & mask) << shift);
 }
 
 struct IntegerType {
@@ -50,7 +53,8 @@ const IntegerType* integer_type(heddle_element_type_t type) {
       {HEDDLE_TYPE_U8, 0, UINT8_MAX},   {HEDDLE_TYPE_I16, INT16_MIN, INT16_MAX},
       {HEDDLE_TYPE_U16, 0, UINT16_MAX}, {HEDDLE_TYPE_I32, INT32_MIN, INT32_MAX},
       {HEDDLE_TYPE_U32, 0, UINT32_MAX}, {HEDDLE_TYPE_I64, INT64_MIN, INT64_MAX},
-      {HEDDLE_TYPE_U64, 0, UINT64_MAX},
+      {HEDDLE_TYPE_U64, 0, UINT64_MAX}, {HEDDLE_TYPE_I2, -2, 1},
+      {HEDDLE_TYPE_U2, 0, 3},
   };
   for (const IntegerType& one : kTypes) {
     if (one.type == type) return &one;
@@ -61,8 +65,9 @@ const IntegerType* integer_type(heddle_element_type_t type) {
 // Stores the two's complement bits of an integer of the tensor's type.
 void store_integer(HostTensor& tensor, uint64_t index, uint64_t bits) {
   switch (HEDDLE_TYPE_BITS(tensor.shape.element_type)) {
+    case 2:
     case 4:
-      return store_nibble(tensor, index, static_cast<uint32_t>(bits));
+      return store_packed(tensor, index, static_cast<uint32_t>(bits));
     case 8:
       return store(tensor, index, static_cast<uint8_t>(bits));
     case 16:
@@ -71,21 +76,6 @@ void store_integer(HostTensor& tensor, uint64_t index, uint64_t bits) {
       return store(tensor, index, static_cast<uint32_t>(bits));
     default:
       return store(tensor, index, bits);
-  }
-}
-
-const FloatFormat* short_format(heddle_element_type_t type) {
-  switch (type) {
-    case HEDDLE_TYPE_F16:
-      return &kF16;
-    case HEDDLE_TYPE_BF16:
-      return &kBF16;
-    case HEDDLE_TYPE_F8E4M3:
-      return &kF8E4M3;
-    case HEDDLE_TYPE_F8E5M2:
-      return &kF8E5M2;
-    default:
-      return nullptr;
   }
 }
 
@@ -229,8 +219,8 @@ Wrong parse_values(std::string_view text, HostTensor& tensor) {
   if (given == 1 && *count > 1) {
     const uint64_t width = HEDDLE_TYPE_BITS(tensor.shape.element_type);
     if (width < 8) {
-      const uint32_t first = nibble(tensor, 0);
-      for (uint64_t i = 1; i < *count; ++i) store_nibble(tensor, i, first);
+      const uint32_t first = packed_bits(tensor, 0);
+      for (uint64_t i = 1; i < *count; ++i) store_packed(tensor, i, first);
     } else {
       for (uint64_t filled = width / 8; filled < *bytes; filled *= 2)
         std::memcpy(tensor.bytes.data() + filled, tensor.bytes.data(), std::min(filled, *bytes - filled));
@@ -293,16 +283,21 @@ Wrong save_tensor(const std::string& path, const HostTensor& tensor) {
 
 double element(const HostTensor& tensor, uint64_t index) {
   if (const FloatFormat* format = short_format(tensor.shape.element_type)) {
-    const uint32_t bits = HEDDLE_TYPE_BITS(tensor.shape.element_type) == 8 ? load<uint8_t>(tensor, index) : load<uint16_t>(tensor, index);
-    return decode_float(bits, *format);
+    const uint32_t width = HEDDLE_TYPE_BITS(tensor.shape.element_type);
+    return decode_float(width == 4   ? packed_bits(tensor, index)
+                        : width == 8 ? load<uint8_t>(tensor, index)
+                                     : load<uint16_t>(tensor, index),
+                        *format);
   }
   switch (tensor.shape.element_type) {
-    case HEDDLE_TYPE_I4: {
-      const int value = static_cast<int>(nibble(tensor, index));
-      return value < 8 ? value : value - 16;
+    case HEDDLE_TYPE_I4:
+    case HEDDLE_TYPE_I2: {
+      const int value = static_cast<int>(packed_bits(tensor, index)), range = 1 << HEDDLE_TYPE_BITS(tensor.shape.element_type);
+      return value < range / 2 ? value : value - range;
     }
     case HEDDLE_TYPE_U4:
-      return nibble(tensor, index);
+    case HEDDLE_TYPE_U2:
+      return packed_bits(tensor, index);
     case HEDDLE_TYPE_I8:
       return load<int8_t>(tensor, index);
     case HEDDLE_TYPE_BOOL:
@@ -331,7 +326,9 @@ void set_element(HostTensor& tensor, uint64_t index, double value) {
   const heddle_element_type_t type = tensor.shape.element_type;
   if (const FloatFormat* format = short_format(type)) {
     const uint32_t bits = encode_float(value, *format);
-    if (HEDDLE_TYPE_BITS(type) == 8) {
+    if (HEDDLE_TYPE_BITS(type) < 8) {
+      store_packed(tensor, index, bits);
+    } else if (HEDDLE_TYPE_BITS(type) == 8) {
       store(tensor, index, static_cast<uint8_t>(bits));
     } else {
       store(tensor, index, static_cast<uint16_t>(bits));

@@ -50,7 +50,7 @@ void encode_as(std::span<const double> values, std::byte* out, Convert convert) 
 
 bool is_float(heddle_element_type_t type) {
   return type == HEDDLE_TYPE_F64 || type == HEDDLE_TYPE_F32 || type == HEDDLE_TYPE_F16 || type == HEDDLE_TYPE_BF16 ||
-         type == HEDDLE_TYPE_F8E4M3 || type == HEDDLE_TYPE_F8E5M2;
+         (HEDDLE_TYPE_BITS(type) == 8 && short_format(type) != nullptr);
 }
 
 void decode_block(heddle_element_type_t type, const std::byte* bytes, std::span<double> out) {
@@ -69,7 +69,7 @@ void decode_block(heddle_element_type_t type, const std::byte* bytes, std::span<
       }
       return;
     default:
-      return decode_bytes(type == HEDDLE_TYPE_F8E4M3 ? kF8E4M3 : kF8E5M2, bytes, out);
+      return decode_bytes(*short_format(type), bytes, out);
   }
 }
 

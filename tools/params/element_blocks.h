@@ -12,7 +12,7 @@ namespace heddle::tool {
 
 constexpr size_t kBlockElements = 4096;
 
-// f64, f32, f16, bf16, f8e4m3, f8e5m2
+// f64, f32, f16, bf16, and the types of 8 bits
 bool is_float(heddle_element_type_t type);
 // `bytes` are out.size() elements of a float type.
 void decode_block(heddle_element_type_t type, const std::byte* bytes, std::span<double> out);

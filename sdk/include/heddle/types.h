@@ -126,4 +126,11 @@ typedef struct heddle_point {
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
+/* Since ABI 0.3. Of ONNX: FLOAT8E4M3FNUZ, FLOAT8E5M2FNUZ, FLOAT8E8M0 (powers of 2, without a sign), FLOAT4E2M1, INT2 and UINT2. */
+#define HEDDLE_TYPE_F8E4M3FNUZ 0x0812u
+#define HEDDLE_TYPE_F8E5M2FNUZ 0x0813u
+#define HEDDLE_TYPE_F8E8M0 0x0814u
+#define HEDDLE_TYPE_F4E2M1 0x0415u
+#define HEDDLE_TYPE_I2 0x0216u
+#define HEDDLE_TYPE_U2 0x0217u
 #endif /* HEDDLE_TYPES_H_ */

@@ -25,6 +25,12 @@ constexpr ElementType kTypes[] = {
     {HEDDLE_TYPE_F8E5M2, "f8e5m2", "float8_e5m2", nullptr},
     {HEDDLE_TYPE_I4, "i4", "int4", nullptr},
     {HEDDLE_TYPE_U4, "u4", "uint4", nullptr},
+    {HEDDLE_TYPE_F8E4M3FNUZ, "f8e4m3fnuz", "float8_e4m3fnuz", nullptr},
+    {HEDDLE_TYPE_F8E5M2FNUZ, "f8e5m2fnuz", "float8_e5m2fnuz", nullptr},
+    {HEDDLE_TYPE_F8E8M0, "f8e8m0", "float8_e8m0fnu", nullptr},
+    {HEDDLE_TYPE_F4E2M1, "f4e2m1", "float4_e2m1fn", nullptr},
+    {HEDDLE_TYPE_I2, "i2", "int2", nullptr},
+    {HEDDLE_TYPE_U2, "u2", "uint2", nullptr},
 };
 
 }  // namespace

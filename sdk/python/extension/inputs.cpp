@@ -237,7 +237,8 @@ bool open_bits(PyObject* object, Source* out) {
   if (found.is_none()) return false;
   const auto pair = nb::cast<nb::tuple>(found);
   const std::string name = nb::cast<std::string>(pair[1]);
-  for (const heddle_element_type_t type : {HEDDLE_TYPE_U8, HEDDLE_TYPE_BF16, HEDDLE_TYPE_F8E4M3, HEDDLE_TYPE_F8E5M2}) {
+  for (const heddle_element_type_t type : {HEDDLE_TYPE_U8, HEDDLE_TYPE_BF16, HEDDLE_TYPE_F8E4M3, HEDDLE_TYPE_F8E5M2, HEDDLE_TYPE_F8E4M3FNUZ,
+                                           HEDDLE_TYPE_F8E5M2FNUZ, HEDDLE_TYPE_F8E8M0}) {
     if (name == element_type(type)->numpy) out->type = element_type(type);
   }
   return out->type && open_buffer(nb::object(pair[0]).ptr(), out);

@@ -24,7 +24,10 @@ else:  # what typing.get_type_hints finds
     numpy = Later("numpy")
 
 # Element types of the package ml_dtypes: NumPy stores them, but exports them by no protocol.
-_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8", "float8_e4m3fnuz": "uint8", "float8_e5m2fnuz": "uint8",
+         "float8_e8m0fnu": "uint8"}
+# Elements of less than 8 bits, which ml_dtypes has in a byte each, and Heddle packed.
+_PACKED = ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
 _ALIGNMENT = 64
 
 
@@ -74,7 +77,7 @@ def dtype_of(name: str) -> Any:
     """NumPy's type of that name, from ml_dtypes if NumPy itself has none."""
     import numpy
 
-    if name not in _BITS and not name.endswith("int4"):
+    if name not in _BITS and name not in _PACKED:
         return numpy.dtype(name)
     try:
         import ml_dtypes
@@ -97,8 +100,8 @@ def as_numpy(tensor: Tensor) -> numpy.ndarray[Any, Any]:
     import numpy
 
     name = tensor.dtype
-    if name.endswith("int4"):
-        raise make("UNIMPLEMENTED", f"heddle: making a NumPy array of {name} failed: packed types are not implemented; let the model return int8")
+    if name in _PACKED:
+        raise make("UNIMPLEMENTED", f"heddle: making a NumPy array of {name} failed: packed types are not implemented; let the model return {'float16' if name.startswith('float') else 'int8'}")
     if not tensor.is_host:
         out = numpy.empty(tensor.shape, dtype_of(name))
         tensor._read_into(out.reshape(-1).view("uint8"))

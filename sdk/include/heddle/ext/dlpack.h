@@ -37,6 +37,10 @@ extern "C" {
 #define HEDDLE_DLPACK_BOOL 6
 #define HEDDLE_DLPACK_FLOAT8_E4M3FN 10 /* since DLPack 1.1 */
 #define HEDDLE_DLPACK_FLOAT8_E5M2 12   /* since DLPack 1.1 */
+/* Since ABI 0.3; since DLPack 1.1. */
+#define HEDDLE_DLPACK_FLOAT8_E4M3FNUZ 11
+#define HEDDLE_DLPACK_FLOAT8_E5M2FNUZ 13
+#define HEDDLE_DLPACK_FLOAT8_E8M0FNU 14
 
 #define HEDDLE_DLPACK_READ_ONLY UINT64_C(1) /* in flags: the consumer does not write */
 
@@ -69,7 +73,7 @@ typedef struct heddle_dlpack_managed { /* DLManagedTensorVersioned. Frozen. */
   heddle_dlpack_tensor_t tensor;
 } heddle_dlpack_managed_t;
 
-/* The type by which DLPack knows an element type of Heddle; bits is 0 for I4 and U4, which it does not have. [any] [no-block] */
+/* The type by which DLPack knows an element type of Heddle; bits is 0 for types of less than 8 bits, which it had not in version 1.0. [any] [no-block] */
 static inline heddle_dlpack_type_t heddle_dlpack_type_of(heddle_element_type_t type) {
   heddle_dlpack_type_t out = {0, 0, 1};
   switch (type) {
@@ -102,6 +106,15 @@ static inline heddle_dlpack_type_t heddle_dlpack_type_of(heddle_element_type_t t
     case HEDDLE_TYPE_F8E5M2:
       out.code = HEDDLE_DLPACK_FLOAT8_E5M2;
       break;
+    case HEDDLE_TYPE_F8E4M3FNUZ:
+      out.code = HEDDLE_DLPACK_FLOAT8_E4M3FNUZ;
+      break;
+    case HEDDLE_TYPE_F8E5M2FNUZ:
+      out.code = HEDDLE_DLPACK_FLOAT8_E5M2FNUZ;
+      break;
+    case HEDDLE_TYPE_F8E8M0:
+      out.code = HEDDLE_DLPACK_FLOAT8_E8M0FNU;
+      break;
     default:
       return out;
   }
@@ -111,9 +124,10 @@ static inline heddle_dlpack_type_t heddle_dlpack_type_of(heddle_element_type_t t
 
 /* The element type of Heddle; HEDDLE_TYPE_UNDEFINED for one that it does not have, and for vectors (lanes other than 1). [any] [no-block] */
 static inline heddle_element_type_t heddle_dlpack_element_type(heddle_dlpack_type_t type) {
-  static const heddle_element_type_t known[] = {HEDDLE_TYPE_BOOL, HEDDLE_TYPE_I8,  HEDDLE_TYPE_U8,  HEDDLE_TYPE_I16,    HEDDLE_TYPE_U16,
-                                                HEDDLE_TYPE_I32,  HEDDLE_TYPE_U32, HEDDLE_TYPE_I64, HEDDLE_TYPE_U64,    HEDDLE_TYPE_F16,
-                                                HEDDLE_TYPE_BF16, HEDDLE_TYPE_F32, HEDDLE_TYPE_F64, HEDDLE_TYPE_F8E4M3, HEDDLE_TYPE_F8E5M2};
+  static const heddle_element_type_t known[] = {
+      HEDDLE_TYPE_BOOL, HEDDLE_TYPE_I8,     HEDDLE_TYPE_U8,     HEDDLE_TYPE_I16,        HEDDLE_TYPE_U16,        HEDDLE_TYPE_I32,
+      HEDDLE_TYPE_U32,  HEDDLE_TYPE_I64,    HEDDLE_TYPE_U64,    HEDDLE_TYPE_F16,        HEDDLE_TYPE_BF16,       HEDDLE_TYPE_F32,
+      HEDDLE_TYPE_F64,  HEDDLE_TYPE_F8E4M3, HEDDLE_TYPE_F8E5M2, HEDDLE_TYPE_F8E4M3FNUZ, HEDDLE_TYPE_F8E5M2FNUZ, HEDDLE_TYPE_F8E8M0};
   size_t i;
   for (i = 0; i < sizeof known / sizeof known[0]; ++i) {
     if (type.lanes != 1 || HEDDLE_TYPE_BITS(known[i]) != type.bits) continue;
