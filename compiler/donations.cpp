@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "compiler/ir/tx.h"
+#include "compiler/ir/narrow.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,7 +21,11 @@ std::string type_text(func::FuncOp function, Type type) {
   auto tensor = llvm::cast<RankedTensorType>(type);
   std::string text;
   llvm::raw_string_ostream stream(text);
-  stream << tensor.getElementType() << "[";
+  if (const tx::NarrowFormat* narrow = tx::narrow_format(tensor.getElementType())) {
+    stream << narrow->name << "[";
+  } else {
+    stream << tensor.getElementType() << "[";
+  }
   llvm::interleave(
       tx::extents(tensor), stream,
       [&](AffineExpr extent) {

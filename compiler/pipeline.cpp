@@ -40,6 +40,8 @@ namespace heddle::compiler {
 void add_model_passes(PassManager& passes, bool annotate_affinity, bool keeps_blocks) {
   // First, so that a node that no plugin can run becomes what it would be without the plugin.
   passes.addPass(passes::settle_alternatives());
+  // Before all that asks for the size of an element.
+  passes.addPass(passes::store_narrow());
   // While every op is still a node that the user named. Ops that later passes rewrite stay between the same two transfers.
   passes.addPass(passes::place_ops(annotate_affinity));
   // A factor and an offset per channel are easier to move than a normalization.
@@ -303,7 +305,7 @@ Failure find_values(ModuleOp module, const tx::ParameterStore& parameters, const
   module.walk([&](tx::ParameterOp op) {
     auto source = parameters.find(op.getName().str());
     const RankedTensorType type = tx::tensor(op.getResult());
-    const uint64_t bytes = tx::byte_size(type), element_bytes = (type.getElementTypeBitWidth() + 7) / 8;
+    const uint64_t bytes = tx::byte_size(type), element_bytes = tx::byte_size(RankedTensorType::get({}, type.getElementType()));
     if (op.getScope() || source == parameters.end() || bytes == 0) return WalkResult::advance();
     char last[8];
     wrong = source->second.read(bytes - element_bytes, element_bytes, last);

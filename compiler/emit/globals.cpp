@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/emit/globals.h"
 
+#include "compiler/ir/narrow.h"
+
 using namespace mlir;
 
 namespace heddle::emit {
@@ -97,8 +99,9 @@ uint32_t Globals::parameter(tx::ParameterOp op, uint32_t slot, bool in_initializ
     auto described = std::make_unique<module_format::ParameterT>();
     described->scope = parameter->first.first;
     described->name = name.str();
-    described->element_type = tx::element_type_code(type.getElementType());
-    described->dims.assign(type.getShape().begin(), type.getShape().end());
+    const RankedTensorType declared = tx::declared_type(type, op->getAttrDictionary());
+    described->element_type = tx::element_type_code(declared.getElementType());
+    described->dims.assign(declared.getShape().begin(), declared.getShape().end());
     described->size_bytes = tx::byte_size(type);
     if (op.getBlocks() && llvm::isa<IntegerType>(type.getElementType())) {
       described->blocks = std::make_unique<module_format::StoredBlocksT>();

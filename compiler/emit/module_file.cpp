@@ -8,6 +8,7 @@
 
 #include "compiler/emit/globals.h"
 #include "compiler/emit/schedule.h"
+#include "compiler/ir/narrow.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -22,8 +23,7 @@ namespace mf = heddle::module_format;
 namespace heddle::emit {
 namespace {
 
-std::unique_ptr<mf::TensorTypeT> tensor_type(Type type, StringRef name, uint32_t slot, unsigned symbols) {
-  auto ranked = llvm::cast<RankedTensorType>(type);
+std::unique_ptr<mf::TensorTypeT> tensor_type(RankedTensorType ranked, StringRef name, uint32_t slot, unsigned symbols) {
   auto result = std::make_unique<mf::TensorTypeT>();
   result->name = name.str();
   result->slot = slot;
@@ -51,7 +51,8 @@ std::unique_ptr<mf::FunctionT> describe(func::FuncOp function, const ProgramTarg
   auto names = function->getAttrOfType<ArrayAttr>(tx::symbols_attr);
   unsigned symbols = tx::given_symbol_count(function);
   auto described = [&](Type type, DictionaryAttr attributes, const std::string& otherwise) {
-    return tensor_type(type, name_of(attributes, otherwise), slot_index(target, tx::affinity_of(attributes)), symbols);
+    return tensor_type(tx::declared_type(type, attributes), name_of(attributes, otherwise), slot_index(target, tx::affinity_of(attributes)),
+                       symbols);
   };
   const Places places(function);
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {

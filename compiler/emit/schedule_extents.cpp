@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Symbols of a program, and what it checks before it relies on them.
 #include "compiler/emit/scheduler.h"
+#include "compiler/ir/narrow.h"
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -37,7 +38,8 @@ LogicalResult Scheduler::bind_symbols() {
   uint32_t count = tx::given_symbol_count(function_);
   llvm::SmallSet<unsigned, 4> bound;
   for (BlockArgument argument : function_.getArguments()) {
-    for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(argument.getType())))) {
+    const RankedTensorType declared = tx::declared_type(argument.getType(), function_.getArgAttrDict(argument.getArgNumber()));
+    for (auto [dim, extent] : llvm::enumerate(tx::extents(declared))) {
       auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent);
       if (!symbol) continue;
       const std::optional<uint32_t> place = places_.arguments[argument.getArgNumber()];
@@ -250,7 +252,8 @@ void Scheduler::name_symbols(llvm::raw_string_ostream& stream, ArrayRef<AffineEx
 void Scheduler::result_dims() {
   if (initializer_) return;
   for (auto [index, type] : llvm::enumerate(function_.getFunctionType().getResults())) {
-    for (auto [dim, extent] : llvm::enumerate(tx::extents(llvm::cast<RankedTensorType>(type)))) {
+    const RankedTensorType declared = tx::declared_type(type, function_.getResultAttrDict(static_cast<unsigned>(index)));
+    for (auto [dim, extent] : llvm::enumerate(tx::extents(declared))) {
       auto symbol = llvm::dyn_cast<AffineSymbolExpr>(extent);
       if (tx::static_extent(extent) || (symbol && symbol.getPosition() < tx::given_symbol_count(function_)))
         continue;  // the signature has it

@@ -66,7 +66,7 @@ InputType input_type(Graph& graph, const std::string& name, const std::string& e
     if (std::string cause = refuse_extents(extents); !cause.empty()) fail(cause);
   }
   MLIRContext* context = graph.builder.getContext();
-  Type element = is_text ? text_element(context) : element_type(context, tensor.elem_type(), who);
+  Type element = is_text ? text_element(context) : element_type(context, tensor.elem_type(), who, /*may_be_narrow=*/true);
   return {tx::tensor_type(declared, element), tx::tensor_type(meant, element)};
 }
 

@@ -4,6 +4,7 @@
 
 #include "compiler/import/onnx_broadcast.h"
 #include "compiler/import/onnx_checks.h"
+#include "compiler/import/onnx_narrow.h"
 
 using namespace mlir;
 
@@ -511,6 +512,10 @@ void cast_to(Node& node, Type type) {
     node.set_elements(*operand.elements, operand.rank);
     return;
   }
+  if (tx::narrow_format(type) || (node.operand(0).value && tx::narrow_format(Node::type_of(node.operand(0).value).getElementType()))) {
+    node.set_result(cast_narrow(node, node.input(0), type, rounding_of(node)));
+    return;
+  }
   bool to_bool = type.isInteger(1), whole = to_bool || type.isSignlessInteger(32) || type.isSignlessInteger(64);
   AffineExpr zero = node.builder.getAffineConstantExpr(0);
   auto converted = [&](ArrayRef<AffineExpr> elements) {
@@ -531,7 +536,7 @@ void cast(Node& node) {
     node.fail("attribute 'to' names no element type");
   int64_t wanted = node.opset() < 6 ? static_cast<int64_t>(named) : node.integer("to");
   if (wanted < 0 || wanted > std::numeric_limits<int32_t>::max()) node.fail("element type " + std::to_string(wanted) + " is not known");
-  cast_to(node, element_type(node.builder.getContext(), static_cast<int32_t>(wanted), node.describe()));
+  cast_to(node, element_type(node.builder.getContext(), static_cast<int32_t>(wanted), node.describe(), /*may_be_narrow=*/true));
 }
 
 void cast_like(Node& node) {

@@ -197,6 +197,33 @@ std::string printable(std::string text, size_t most_bytes) {
   return text;
 }
 
+std::string_view narrow_name(int32_t onnx_type) {
+  switch (onnx_type) {
+    case onnx::TensorProto::FLOAT8E4M3FN:
+      return "f8e4m3";
+    case onnx::TensorProto::FLOAT8E4M3FNUZ:
+      return "f8e4m3fnuz";
+    case onnx::TensorProto::FLOAT8E5M2:
+      return "f8e5m2";
+    case onnx::TensorProto::FLOAT8E5M2FNUZ:
+      return "f8e5m2fnuz";
+    case onnx::TensorProto::FLOAT8E8M0:
+      return "f8e8m0";
+    case onnx::TensorProto::FLOAT4E2M1:
+      return "f4e2m1";
+    case onnx::TensorProto::INT4:
+      return "i4";
+    case onnx::TensorProto::UINT4:
+      return "u4";
+    case onnx::TensorProto::INT2:
+      return "i2";
+    case onnx::TensorProto::UINT2:
+      return "u2";
+    default:
+      return {};
+  }
+}
+
 uint64_t element_bytes(int32_t onnx_type) {
   switch (onnx_type) {
     case onnx::TensorProto::BOOL:
@@ -270,6 +297,8 @@ std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, u
     case onnx::TensorProto::UINT8:
       return copy_field<uint8_t>(tensor.int32_data(), tensor, offset, size, target);
     default:
+      // Of 8 bits one per number of the field; of less, a byte of them.
+      if (!narrow_name(tensor.data_type()).empty()) return copy_field<uint8_t>(tensor.int32_data(), tensor, offset, size, target);
       return "tensor '" + tensor.name() + "' has element type " + std::to_string(tensor.data_type()) + ", which is not supported";
   }
 }

@@ -76,8 +76,13 @@ inline constexpr size_t largest_message_bytes = 2000, largest_list_bytes = 32 * 
 // An error text that is safe to show on a terminal: bytes of the file that are not text become '?', and a long text loses its middle.
 std::string printable(std::string text, size_t most_bytes = largest_message_bytes);
 
-// The size of one element in memory (1 for a bool); 0 for a type that Heddle does not support.
+// The name that a narrow type (compiler/ir/narrow.h) has in Heddle; empty for any other type.
+std::string_view narrow_name(int32_t onnx_type);
+// The size of one element in memory (1 for a bool); 0 for a type that Heddle does not support, and for narrow types.
 uint64_t element_bytes(int32_t onnx_type);
+inline bool is_element_type(int32_t onnx_type) {
+  return element_bytes(onnx_type) != 0 || !narrow_name(onnx_type).empty();
+}
 
 // ONNX's name of the type, or its number if it has none.
 std::string element_type_name(int32_t onnx_type);

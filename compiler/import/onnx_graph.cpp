@@ -2,6 +2,8 @@
 // What every translation needs from its node: typed access to inputs and attributes, broadcasting, constants.
 #include "compiler/import/onnx_graph.h"
 
+#include "compiler/import/onnx_narrow.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -21,7 +23,9 @@ constexpr uint64_t largest_dense_bytes = 64 * 1024;
 std::string type_text(RankedTensorType type, const std::vector<std::string>& symbols) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  if (type.getElementType().isInteger(1)) {
+  if (const tx::NarrowFormat* narrow = tx::narrow_format(type.getElementType())) {
+    stream << narrow->name;
+  } else if (type.getElementType().isInteger(1)) {
     stream << "bool";
   } else {
     stream << type.getElementType();
@@ -40,13 +44,17 @@ std::string type_text(RankedTensorType type, const std::vector<std::string>& sym
   return text + "]";
 }
 
+bool is_own_domain(const onnx::NodeProto& node) {
+  return node.domain().empty() || node.domain() == default_domain;
+}
+
 std::string parameter_name(const std::string& name) {
   return StringRef(name).starts_with(tx::derived_prefix) ? "onnx." + name : name;
 }
 
 }  // namespace
 
-Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& who) {
+Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& who, bool may_be_narrow) {
   Builder builder(context);
   switch (onnx_type) {
     case onnx::TensorProto::FLOAT:
@@ -76,6 +84,8 @@ Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& wh
     case onnx::TensorProto::UINT64:
       return builder.getIntegerType(64, false);
     default: {
+      const std::string_view narrow = narrow_name(onnx_type);
+      if (may_be_narrow && !narrow.empty()) return tx::NarrowType::get(context, StringRef(narrow));
       const std::string name = element_type_name(onnx_type), cause = "element type " + name + " is not supported";
       throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + who + " failed: " + cause, cause, name,
                     nearest_element_type(onnx_type)};
@@ -112,7 +122,7 @@ bool Graph::is_weight(const onnx::TensorProto& tensor, const std::string& name) 
     case onnx::TensorProto::UINT16:
       return true;
     default:
-      return false;
+      return !narrow_name(tensor.data_type()).empty();
   }
 }
 
@@ -192,6 +202,20 @@ Value Graph::leave_to_file(const onnx::TensorProto& tensor, const std::string& n
   return builder.create<tx::TransposeOp>(location, type, parameter, SmallVector<int64_t>{1, 0});
 }
 
+Value Graph::narrow_constant(RankedTensorType type, ArrayRef<char> bytes, Location location) {
+  const tx::NarrowFormat& format = *tx::narrow_format(type.getElementType());
+  RankedTensorType stored = tx::with_element_type(type, tx::stored_type(format, builder.getContext()));
+  SmallVector<APInt> elements;
+  for (int64_t i = 0; i < type.getNumElements(); ++i) {
+    const unsigned at = static_cast<unsigned>(i) % format.per_byte() * format.bits();
+    const auto byte = static_cast<unsigned char>(bytes[static_cast<size_t>(i) / format.per_byte()]);
+    const APInt element(format.bits(), (static_cast<uint64_t>(byte) >> at) & ((1u << format.bits()) - 1));
+    elements.push_back(format.is_unsigned() ? element.zext(8) : element.sext(8));
+  }
+  Value integers = builder.create<tx::ConstantOp>(location, stored, DenseElementsAttr::get(stored, elements));
+  return builder.create<tx::StoredOp>(location, type, integers);
+}
+
 double number_of(Attribute element, bool without_sign) {
   if (auto number = llvm::dyn_cast<FloatAttr>(element)) return number.getValueAsDouble();
   APInt bits = llvm::cast<IntegerAttr>(element).getValue();
@@ -221,16 +245,15 @@ Value Graph::made_tensor(RankedTensorType type, std::vector<char> bytes, const s
 
 Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string& name, Location location, bool is_attribute) {
   std::string who = "tensor '" + name + "'";
-  Type type = element_type(builder.getContext(), tensor.data_type(), who);
-  uint64_t bytes = element_bytes(tensor.data_type());
+  Type type = element_type(builder.getContext(), tensor.data_type(), who, /*may_be_narrow=*/true);
   SmallVector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
   Extents extents;
   for (int64_t dim : shape) extents.push_back(builder.getAffineConstantExpr(dim));
   if (std::string cause = refuse_extents(extents); !cause.empty()) {
     throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: " + cause};
   }
-  for (int64_t dim : shape) bytes *= dim;  // at most 2^45 elements of 8 bytes
   auto ranked = RankedTensorType::get(shape, type);
+  const uint64_t bytes = tx::byte_size(ranked);  // at most 2^45 elements of 8 bytes
   Operand operand;
   const std::string base = parameter_name(name);
   const bool is_large = bytes > largest_dense_bytes;
@@ -268,6 +291,10 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
     throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: importing " + who + " failed: " + error};
   }
   if (files && (match || may_be_outside)) files->note_kept({name, bytes, /*is_parameter=*/false, llvm::isa<FloatType>(type), why});
+  if (tx::narrow_format(type)) {
+    operand.value = narrow_constant(ranked, data, location);
+    return operand;
+  }
   DenseElementsAttr value;
   if (type.isInteger(1)) {
     SmallVector<bool> flags(data.begin(), data.end());
@@ -342,6 +369,15 @@ const Operand& Node::any_operand(int index) const {
                                                                  "') has element type " + type + ", which is not supported";
     throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + describe() + " failed: " + cause, cause, type,
                   nearest_element_type(refused)};
+  }
+  const tx::NarrowFormat* narrow = it->second.value ? tx::narrow_format(type_of(it->second.value).getElementType()) : nullptr;
+  if (narrow && (!is_own_domain(proto_) || !accepts_narrow(proto_.op_type()))) {
+    const std::string type = onnx_name(*narrow), cause = "input " + std::to_string(index) + " ('" + proto_.input(index) +
+                                                         "') has element type " + type + ", which this operator does not support";
+    throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + describe() + " failed: " + cause, cause, type,
+                  narrow->is_float()      ? "FLOAT16"
+                  : narrow->is_unsigned() ? "UINT8"
+                                          : "INT8"};
   }
   return it->second;
 }

@@ -114,6 +114,8 @@ class Graph {
   void find_quantized();
   std::string unique_parameter(const std::string& base);
   bool is_weight(const onnx::TensorProto& tensor, const std::string& name) const;
+  // A constant of the IR of a narrow type, from its packed bytes.
+  mlir::Value narrow_constant(mlir::RankedTensorType type, llvm::ArrayRef<char> bytes, mlir::Location location);
   // Why the elements of a tensor have to be known, although a file has the tensor.
   std::string why_known(const onnx::TensorProto& tensor, const std::string& name) const;
   // The tensor of a file in place of one of the model.
@@ -132,8 +134,8 @@ class Graph {
   std::set<std::string> quantized_;  // names of inputs of QuantizeLinear and DequantizeLinear
 };
 
-// The element type for ONNX's enumeration; throws for one that tx has no type for.
-mlir::Type element_type(mlir::MLIRContext* context, int32_t onnx_type, const std::string& who);
+// The element type for ONNX's enumeration; throws for one that tx has no type for, and for narrow ones unless they are accepted.
+mlir::Type element_type(mlir::MLIRContext* context, int32_t onnx_type, const std::string& who, bool may_be_narrow = false);
 
 // The elements of a constant that is in the IR; null for any other value.
 mlir::DenseElementsAttr known_elements(mlir::Value value);

@@ -14,6 +14,7 @@
 #include "compiler/import/onnx_functions.h"
 #include "compiler/import/onnx_graph.h"
 #include "compiler/import/onnx_microsoft.h"
+#include "compiler/import/onnx_narrow.h"
 #include "compiler/import/onnx_random.h"
 #include "compiler/import/onnx_text.h"
 #include "compiler/import/onnx_unsupported.h"
@@ -208,8 +209,13 @@ class DeclaredOperators {
     SmallVector<Operation*> ops;
     Operation* first = before ? before->getNextNode() : block->empty() ? nullptr : &block->front();
     for (Operation* op = first; op; op = op->getNextNode()) ops.push_back(op);
+    auto is_narrow = [](Value value) { return tx::narrow_format(Node::type_of(value).getElementType()) != nullptr; };
+    const bool has_narrow = llvm::any_of(
+        ops, [&](Operation* op) { return llvm::any_of(op->getOperands(), is_narrow) || llvm::any_of(op->getResults(), is_narrow); });
     std::string reason;
-    if (!declared || declared->version != version) {
+    if (has_narrow) {
+      reason = "it has elements of a type of 8 bits or less that is no INT8, UINT8 or BOOL";
+    } else if (!declared || declared->version != version) {
       reason = "opset " + std::to_string(node.opset()) + " means version " + std::to_string(version) + " of it, but only versions " +
                known + " are declared";
     } else {
@@ -296,7 +302,7 @@ Operand assumed_operand(Graph& graph, const onnx::TypeProto* said, const ImportO
   if (!said || !said->has_tensor_type()) return operand;
   const auto& tensor = said->tensor_type();
   if (tensor.elem_type() == 0 || !tensor.has_shape()) return operand;
-  if (element_bytes(tensor.elem_type()) == 0) {
+  if (!is_element_type(tensor.elem_type())) {
     operand.refused_type = tensor.elem_type();
     operand.is_unknown = false;
     return operand;
@@ -314,7 +320,7 @@ Operand assumed_operand(Graph& graph, const onnx::TypeProto* said, const ImportO
     extents.push_back(*symbol);
   }
   if (!refuse_extents(extents).empty()) return operand;
-  Type element = element_type(graph.builder.getContext(), tensor.elem_type(), "value");
+  Type element = element_type(graph.builder.getContext(), tensor.elem_type(), "value", /*may_be_narrow=*/true);
   operand.value = graph.builder.getBlock()->addArgument(tx::tensor_type(extents, element), graph.builder.getUnknownLoc());
   operand.is_unknown = false;
   return operand;
@@ -325,7 +331,10 @@ void note_refused_types(Graph& graph, const onnx::NodeProto& node, Unsupported& 
   Node reader(graph, node, graph.builder.getUnknownLoc());
   for (int i = 0; i < node.input_size(); ++i) {
     auto it = graph.operands.find(node.input(i));
-    if (node.input(i).empty() || it == graph.operands.end() || it->second.refused_type == 0 || it->second.value) continue;
+    if (node.input(i).empty() || it == graph.operands.end()) continue;
+    const Value known = it->second.value;
+    const bool is_narrow = known && tx::narrow_format(Node::type_of(known).getElementType());
+    if (!is_narrow && (it->second.refused_type == 0 || known)) continue;
     try {
       reader.operand(i);
     } catch (const Failure& failure) {
@@ -388,7 +397,7 @@ std::set<std::string> import_initializers(Graph& graph, const onnx::GraphProto& 
                                     NameLoc::get(graph.builder.getStringAttr(tensor.name())));
       continue;
     }
-    if (element_bytes(tensor.data_type()) == 0) {  // refused where it is read, so that the error also names the node
+    if (!is_element_type(tensor.data_type())) {  // refused where it is read, so that the error also names the node
       graph.operands[tensor.name()].refused_type = tensor.data_type();
       continue;
     }

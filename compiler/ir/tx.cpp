@@ -4,6 +4,7 @@
 
 #include "compiler/ir/bits.h"
 #include "compiler/ir/control.h"
+#include "compiler/ir/narrow.h"
 #include "compiler/ir/parameter_store.h"
 #include "compiler/ir/read.h"
 #include "compiler/ir/suppress.h"
@@ -36,7 +37,9 @@ void TxDialect::initialize() {
 #define GET_OP_LIST
 #include "tx_ops.cpp.inc"
       >();
-  addOperations<BitAndOp, BitCastOp, BitOrOp, BitXorOp, IfOp, LoopOp, RandomBitsOp, ReadOp, SuppressOp, TreesOp>();
+  addOperations<BitAndOp, BitCastOp, BitOrOp, BitXorOp, DecodeFloatOp, EncodeFloatOp, IfOp, LoopOp, RandomBitsOp, ReadOp, StoredOp,
+                SuppressOp, TreesOp>();
+  getContext()->loadDialect<NarrowDialect>();
 }
 
 std::string describe(Operation* op) {
@@ -109,6 +112,7 @@ std::optional<int64_t> block_row_bytes(const BlockType& type, int64_t values) {
 }
 
 uint32_t element_type_code(Type type) {
+  if (const NarrowFormat* narrow = narrow_format(type)) return narrow->code;
   if (type.isF32()) return HEDDLE_TYPE_F32;
   if (type.isF64()) return HEDDLE_TYPE_F64;
   if (type.isF16()) return HEDDLE_TYPE_F16;
@@ -123,7 +127,8 @@ uint32_t element_type_code(Type type) {
 }
 
 uint64_t byte_size(RankedTensorType type) {
-  unsigned bits = type.getElementType().getIntOrFloatBitWidth();
+  const NarrowFormat* narrow = narrow_format(type.getElementType());
+  unsigned bits = narrow ? narrow->bits() : type.getElementType().getIntOrFloatBitWidth();
   uint64_t elements = static_cast<uint64_t>(type.getNumElements());
   return bits == 1 ? elements : (elements * bits + 7) / 8;  // a bool takes one byte
 }
@@ -172,12 +177,32 @@ void append_factors(AffineExpr extent, SmallVectorImpl<AffineExpr>& factors) {
   append_factors(product.getRHS(), factors);
 }
 
+// What a quotient is of that is rounded up, so that both are 0 together; null for anything else.
+AffineExpr rounded_up(AffineExpr extent) {
+  auto quotient = llvm::dyn_cast<AffineBinaryOpExpr>(extent);
+  auto unit =
+      quotient && quotient.getKind() == AffineExprKind::FloorDiv ? llvm::dyn_cast<AffineConstantExpr>(quotient.getRHS()) : AffineExpr();
+  if (!unit) return {};
+  const int64_t divisor = llvm::cast<AffineConstantExpr>(unit).getValue();
+  AffineExpr dividend = quotient.getLHS() - (divisor - 1);
+  return divisor > 0 && never_negative(dividend) ? dividend : AffineExpr();
+}
+
 }  // namespace
 
 bool is_empty_with(RankedTensorType type, AffineExpr extent) {
   SmallVector<AffineExpr> own, other;
   for (AffineExpr each : extents(type)) append_factors(each, own);
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (AffineExpr dividend = rounded_up(own[i])) append_factors(dividend, own);
+  }
   append_factors(extent, other);
+  for (size_t i = 0; i < other.size(); ++i) {
+    if (AffineExpr dividend = rounded_up(other[i])) {
+      other[i] = getAffineConstantExpr(1, type.getContext());
+      append_factors(dividend, other);
+    }
+  }
   return llvm::all_of(other, [&](AffineExpr factor) { return is_never_zero(factor) || llvm::is_contained(own, factor); });
 }
 
@@ -425,6 +450,19 @@ bool is_window_number(int64_t value, int64_t least) {
   return value >= least && value < int64_t{1} << 41;
 }
 
+// Whether `part` is `extent` rounded down to a multiple of a number, or `extent` is `part` rounded up to one.
+bool is_rounded(AffineExpr extent, AffineExpr part, unsigned symbols) {
+  auto rounds = [&](AffineExpr whole, AffineExpr other, bool up) {  // whole = (other + difference) floordiv unit * unit
+    auto product = llvm::dyn_cast<AffineBinaryOpExpr>(whole);
+    auto quotient = product && product.getKind() == AffineExprKind::Mul ? llvm::dyn_cast<AffineBinaryOpExpr>(product.getLHS()) : product;
+    if (!quotient || quotient.getKind() != AffineExprKind::FloorDiv || quotient.getRHS() != product.getRHS()) return false;
+    auto unit = llvm::dyn_cast<AffineConstantExpr>(product.getRHS());
+    auto difference = llvm::dyn_cast<AffineConstantExpr>(simplifyAffineExpr(quotient.getLHS() - other, 0, symbols));
+    return unit && difference && (up ? difference.getValue() >= unit.getValue() - 1 : difference.getValue() <= 0);
+  };
+  return rounds(part, extent, /*up=*/false) || rounds(extent, part, /*up=*/true);
+}
+
 }  // namespace
 
 bool is_inside(AffineExpr extent, int64_t start, int64_t stride, AffineExpr part) {
@@ -434,6 +472,7 @@ bool is_inside(AffineExpr extent, int64_t start, int64_t stride, AffineExpr part
       AffineMap::inferFromExprList(ArrayRef<ArrayRef<AffineExpr>>{{extent, part}}, extent.getContext()).front().getNumSymbols();
   AffineExpr all = simplifyAffineExpr((extent - start + (stride - 1)).floorDiv(stride), 0, symbols);
   if (all == part) return true;
+  if (start == 0 && stride == 1 && is_rounded(extent, part, symbols)) return true;
   AffineExpr behind = simplifyAffineExpr(extent - ((part - 1) * stride + (start + 1)), 0, symbols);
   return never_negative(behind);
 }

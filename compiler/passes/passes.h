@@ -39,6 +39,7 @@ class Devices {
 };
 
 std::unique_ptr<mlir::Pass> settle_alternatives();
+std::unique_ptr<mlir::Pass> store_narrow();
 // With `annotate`, emits a remark for every op that says where its operands and results are, and what decided it.
 std::unique_ptr<mlir::Pass> place_ops(bool annotate = false);
 std::unique_ptr<mlir::Pass> decompose_batch_norm();

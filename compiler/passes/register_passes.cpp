@@ -9,6 +9,7 @@ namespace heddle::passes {
 
 void register_passes(const Devices& devices) {
   mlir::registerPass(settle_alternatives);
+  mlir::registerPass(store_narrow);
   mlir::registerPass([] { return place_ops(); });
   mlir::registerPass(decompose_batch_norm);
   mlir::registerPass(propagate_transposes);

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "compiler/ir/bits.h"
+#include "compiler/stage/narrow_body.h"
 #include "compiler/stage/value_builder.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -264,6 +265,10 @@ Value emit_scalar_body(OpBuilder& builder, Location location, Operation* op, Val
       .Case([&](tx::RandomBitsOp) -> Value { return philox(builder, location, x, operands[1]); })
       .Case([&](tx::CompareOp compare_op) -> Value { return compare(body, compare_op.getKind(), x, operands[1], without_sign); })
       .Case([&](tx::SelectOp) -> Value { return body.make<arith::SelectOp>(x, operands[1], operands[2]); })
+      .Case([&](tx::DecodeFloatOp decode) -> Value {
+        return emit_decode_float(builder, location, *tx::narrow_format(decode.getFormat()), x);
+      })
+      .Case([&](tx::EncodeFloatOp encode) -> Value { return emit_encode_float(builder, location, encode, x); })
       .Case([&](tx::CastOp) -> Value {
         Type target = llvm::cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
         Body to(builder, location, body.like(compute_type(target)));

@@ -18,10 +18,37 @@ TYPES = {np.dtype(name): code for name, code in (
 try:
     import ml_dtypes
     TYPES[np.dtype(ml_dtypes.bfloat16)] = 0x100D
-    TYPES[np.dtype(ml_dtypes.float8_e4m3fn)], TYPES[np.dtype(ml_dtypes.float8_e5m2)] = 0x0810, 0x0811
+    for name, code in (("float8_e4m3fn", 0x0810), ("float8_e5m2", 0x0811), ("float8_e4m3fnuz", 0x0812), ("float8_e5m2fnuz", 0x0813), ("float8_e8m0fnu", 0x0814),
+                       ("float4_e2m1fn", 0x0415), ("int4", 0x0402), ("uint4", 0x0403), ("int2", 0x0216), ("uint2", 0x0217)):
+        TYPES[np.dtype(getattr(ml_dtypes, name))] = code
 except ImportError:  # NumPy by itself has no such type
     pass
 DTYPES = {code: dtype for dtype, code in TYPES.items()}
+
+
+def bits_of(code):
+    """The width of an element of this type."""
+    return code >> 8 & 0xFF
+
+
+def packed(array):
+    """The bytes of a tensor in memory: elements of less than 8 bits, which NumPy has in a byte each, one behind the other from the lowest bits on."""
+    bits = bits_of(TYPES[array.dtype])
+    if bits >= 8:
+        return array
+    count = 8 // bits
+    elements = np.zeros(-(-array.size // count) * count, np.uint8)
+    elements[:array.size] = array.reshape(-1).view(np.uint8) & ((1 << bits) - 1)
+    return np.bitwise_or.reduce(elements.reshape(-1, count) << np.arange(0, 8, bits, dtype=np.uint8), axis=1)
+
+
+def unpacked(data, code, dims):
+    """The array of such bytes."""
+    bits, count = bits_of(code), int(np.prod(dims))
+    elements = (data[:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & ((1 << bits) - 1)).reshape(-1)[:count]
+    if DTYPES[code].name.startswith("int"):
+        elements = (elements ^ (1 << bits - 1)) - np.uint8(1 << bits - 1)
+    return elements.astype(np.uint8).view(DTYPES[code]).reshape(dims)
 
 
 class String(ctypes.Structure):
@@ -174,10 +201,12 @@ class Tensor:
     def numpy(self):
         plain = self.library.plain
         dims = plain("heddle_tensor_dims", self.handle)[: plain("heddle_tensor_rank", self.handle)]
-        array = np.empty(dims, DTYPES[plain("heddle_tensor_element_type", self.handle)])
+        code = plain("heddle_tensor_element_type", self.handle)
+        is_packed = bits_of(code) < 8
+        array = np.empty(-(-int(np.prod(dims)) * bits_of(code) // 8), np.uint8) if is_packed else np.empty(dims, DTYPES[code])
         pointer, size = array.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(array.nbytes)
         self.library.checked("heddle_tensor_read", self.handle, pointer, size)
-        return array
+        return unpacked(array, code, dims) if is_packed else array
 
 
 class Call:
@@ -202,10 +231,10 @@ class Function:
     def tensor(self, argument, array):
         array = np.ascontiguousarray(array).reshape(np.shape(array))  # which makes a vector of a scalar
         dims = (ctypes.c_int64 * array.ndim)(*array.shape)
-        handle = ctypes.c_void_p()
+        handle, data = ctypes.c_void_p(), packed(array)
         self.library.checked(
             "heddle_tensor_from_host", self.handle, ctypes.c_uint32(argument), ctypes.c_uint32(TYPES[array.dtype]), dims,
-            ctypes.c_uint32(array.ndim), array.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(array.nbytes), ctypes.byref(handle),
+            ctypes.c_uint32(array.ndim), data.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(data.nbytes), ctypes.byref(handle),
         )
         return Tensor(self.library, handle)
 

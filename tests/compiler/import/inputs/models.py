@@ -317,14 +317,14 @@ def unsupported_everywhere():
         node("Resize", ["a", "roi", "scales"], ["d"], name="resize", **resize),
         node("Resize", ["d", "roi", "scales"], ["e"], name="resize_again", **resize),
         node("Frobnicate", ["e"], ["f"], name="second"),
-        node("Cast", ["f"], ["g"], name="behind_what_is_not_known", to=TensorProto.FLOAT8E5M2),
-        node("Cast", ["x"], ["h"], name="cast", to=TensorProto.FLOAT8E5M2),
+        node("Cast", ["f"], ["g"], name="behind_what_is_not_known", to=TensorProto.COMPLEX64),
+        node("Cast", ["x"], ["h"], name="cast", to=TensorProto.COMPLEX64),
         node("Relu", ["h"], ["j"], name="of_the_type"),
         node("Relu", ["t"], ["k"], name="text"),
         node("Frobnicated", ["x"], ["count"], name="late"),
         node("Reshape", ["x", "count"], ["y"], name="by_what_is_assumed"),
     ]
-    values = [value("a", (1, 3, 4, 4)), value("h", (1, 3, 4, 4), TensorProto.FLOAT8E5M2), value("count", (2,), TensorProto.INT64)]
+    values = [value("a", (1, 3, 4, 4)), value("h", (1, 3, 4, 4), TensorProto.COMPLEX64), value("count", (2,), TensorProto.INT64)]
     initializers = [eight_bits(TensorProto.FLOAT8E4M3FN), constant("roi", [0, 0, 0, 0, 1, 1, 1, 1]), constant("scales", [1, 1, 2, 2])]
     return (nodes, [value("x", (1, 3, 4, 4)), value("t", (2,), TensorProto.STRING)], [value("y", None)], initializers, 18, values, [])
 
