@@ -74,8 +74,10 @@ mlir::Value places_of_ones(Node& node, mlir::Value flags, const std::string& wha
 
 // The part of a dimension whose elements are at start, start + step, ..: i64 vectors of one element.
 mlir::Value gather_from(Node& node, mlir::Value value, int64_t axis, const Integers& start, const Integers& step, mlir::AffineExpr count);
-// Other extents: element i along a dimension is element i + shift of the value there, or `filler`, a scalar, if there is none.
-mlir::Value shifted(Node& node, mlir::Value value, const Integers& shifts, llvm::ArrayRef<mlir::AffineExpr> to, mlir::Value filler);
+// Other extents: element i along a dimension is element i + shift of the value there, or `filler`, a scalar, if there is none. Dimensions that are not
+// changed may be named.
+mlir::Value shifted(Node& node, mlir::Value value, const Integers& shifts, llvm::ArrayRef<mlir::AffineExpr> to, mlir::Value filler,
+                    llvm::ArrayRef<bool> is_changed = {});
 
 // Elements of a value at places along an axis: a vector of i64.
 mlir::Value taken(Node& node, mlir::Value value, mlir::Value places, int64_t axis = 0);

@@ -89,13 +89,15 @@ Value with_pads(Node& node, Value image, const Pads& pads, double value) {
   if (pads.empty()) return image;
   AffineExpr zero = node.builder.getAffineConstantExpr(0);
   Extents to = Node::extents_of(image), low{zero, zero};
+  SmallVector<bool> is_changed{false, false};
   for (size_t i = 0; i < pads.size(); ++i) {
     low.push_back(pads[i].first);
+    is_changed.push_back(pads[i] != std::pair(zero, zero));
     to[2 + i] = node.computed(sum(to[2 + i], sum(pads[i].first, pads[i].second)));
   }
   const Integers shifts = numbers_of(node, low);
   Value filler = node.splat(RankedTensorType::get({}, Node::type_of(image).getElementType()), value);
-  return shifted(node, image, shifts.number(0) - shifts, to, filler);
+  return shifted(node, image, shifts.number(0) - shifts, to, filler, is_changed);
 }
 
 RankedTensorType output_type(Node& node, Value input, const Window& window, AffineExpr channels, bool ceil) {

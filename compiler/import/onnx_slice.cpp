@@ -117,6 +117,12 @@ Part known_part(Node& node, int64_t extent, int64_t start, int64_t end, int64_t 
   return {node.builder.getAffineConstantExpr(count == 0 ? 0 : start), node.builder.getAffineConstantExpr(count)};
 }
 
+// Whether a slice backwards goes from the last element to the first, whatever the extent.
+bool takes_all_backwards(AffineExpr start, AffineExpr end) {
+  auto first = tx::static_extent(start), last = tx::static_extent(end);
+  return first && last && (*first == -1 || *first >= largest_extent) && *last < -largest_extent;
+}
+
 // A part with a symbolic extent or bound. Bounds are clamped to the extent as far as extents can express it; other calls are refused.
 Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start, AffineExpr end, int64_t step) {
   auto constant = [&](int64_t value) { return node.builder.getAffineConstantExpr(value); };
@@ -144,7 +150,10 @@ Part symbolic_part(Node& node, int64_t axis, AffineExpr extent, AffineExpr start
   };
   auto first = tx::static_extent(start), last = tx::static_extent(end), size = tx::static_extent(extent);
   AffineExpr none = constant(0);
-  if (step < 0) refuse("its step is " + std::to_string(step) + ", not above 0");
+  if (step < 0) {
+    if (!takes_all_backwards(start, end)) refuse("its step is " + std::to_string(step) + ", not above 0");
+    return {node.computed(difference(extent, constant(1))), node.computed(quotient(sum(extent, constant(-step - 1)), -step)), false, true};
+  }
   bool to_end = last ? *last > largest_extent : at_least(end, extent).value_or(false);
   bool is_last = first == -1 && to_end, is_first = first == 0 && last == 1 && !at_least(extent, end).value_or(false);
   if (!size && (is_last || is_first)) {
@@ -302,6 +311,11 @@ void slice(Node& node) {
   }
   Value input = node.input(0);
   Extents extents = Node::extents_of(input);
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const bool is_known =
+        tx::static_extent(extents[node.axis(axes[i], extents.size())]) && tx::static_extent(starts[i]) && tx::static_extent(ends[i]);
+    if (steps[i] < 0 && !is_known && !takes_all_backwards(starts[i], ends[i])) return slice_by_data(node);
+  }
   SmallVector<int64_t> all_starts(extents.size(), 0), all_strides(extents.size(), 1);
   Type element = Node::type_of(input).getElementType();
   llvm::SmallSet<int64_t, 8> seen;
@@ -348,13 +362,14 @@ Value pad_value(Node& node, Type element) {
 
 }  // namespace
 
-Value shifted(Node& node, Value value, const Integers& shifts, ArrayRef<AffineExpr> to, Value filler) {
+Value shifted(Node& node, Value value, const Integers& shifts, ArrayRef<AffineExpr> to, Value filler, ArrayRef<bool> is_changed) {
   Extents extents = Node::extents_of(value);
   const Type element = Node::type_of(value).getElementType();
   Value inside;
   for (int64_t i = 0; i < static_cast<int64_t>(extents.size()); ++i) {
     AffineExpr& extent = extents[static_cast<size_t>(i)];
     const AffineExpr wanted = to[static_cast<size_t>(i)];
+    if (!is_changed.empty() && !is_changed[static_cast<size_t>(i)]) continue;
     RankedTensorType type = node.tensor_type({wanted}, node.builder.getI64Type()),
                      bools = tx::with_element_type(type, node.builder.getI1Type());
     auto spread = [&](Value one) { return node.broadcast(one, {wanted}); };
@@ -398,21 +413,41 @@ void pad_by_data(Node& node, Value input, const std::string& mode) {
     return max(min(for_dimensions(node, values, axes ? &*axes : nullptr, zero), far), zero - far);
   };
   const Integers low = of_all(half(0)), high = of_all(half(count));
-  const std::vector<AffineExpr> padded = read_extents(node, low + size + high, "extent of the result");
+  std::vector<AffineExpr> padded(extents.begin(), extents.end());
+  SmallVector<bool> is_padded(extents.size(), true);
+  if (node.operand(1).is_shape() && (!has_axes || node.operand(3).is_shape())) {  // extents are known although they depend on symbols
+    const std::vector<AffineExpr> known = node.elements(1);
+    is_padded.assign(extents.size(), false);
+    llvm::SmallSet<int64_t, 8> seen;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto axis = static_cast<size_t>(node.axis(has_axes ? node.integers(3)[static_cast<size_t>(i)] : i, rank));
+      AffineExpr first = known[static_cast<size_t>(i)], last = known[static_cast<size_t>(count + i)],
+                 nothing = node.builder.getAffineConstantExpr(0);
+      expect_first(node, seen, static_cast<int64_t>(axis));
+      is_padded[axis] = first != nothing || last != nothing;
+      padded[axis] = node.computed(sum(extents[axis], node.computed(sum(first, last))));
+      if (!node.graph.symbols.require(padded[axis], nothing, node.describe()))
+        node.fail("its pads cut off more of dimension " + std::to_string(axis) + " than there is");
+    }
+  } else {
+    padded = read_extents(node, low + size + high, "extent of the result");
+  }
   if (mode != "constant") {  // each takes its elements from the dimension once
     const Integers most = max(max(low, high) - size.number(mode == "reflect" ? 0 : 1), zero);
     for (int64_t i = 0; i < rank; ++i) {
       const AffineExpr extent = extents[static_cast<size_t>(i)];
+      if (!is_padded[static_cast<size_t>(i)]) continue;
       if (!node.graph.symbols.require(extent, node.builder.getAffineConstantExpr(1), node.describe()))
         node.fail("it repeats elements of an input that has none", HEDDLE_STATUS_UNIMPLEMENTED);
       if (mode != "edge")
         node.graph.expected.push_back({most.at(i).value(), {}, extent, "the larger pad of dimension " + std::to_string(i)});
     }
   }
-  if (mode == "constant") return node.set_result(shifted(node, input, zero - low, padded, pad_value(node, element)));
+  if (mode == "constant") return node.set_result(shifted(node, input, zero - low, padded, pad_value(node, element), is_padded));
   Value value = input;
   for (int64_t i = 0; i < rank; ++i) {
     const AffineExpr to = padded[static_cast<size_t>(i)];
+    if (!is_padded[static_cast<size_t>(i)]) continue;
     Value places = padded_places(node, mode, extents[static_cast<size_t>(i)], to, node.reshape(low.at(i).value(), {}));
     extents[static_cast<size_t>(i)] = to;
     value = node.make<tx::GatherOp>(node.tensor_type(extents, element), value, places, node.builder.getI64IntegerAttr(i));
@@ -430,6 +465,8 @@ void pad(Node& node) {
       if (!is_number_known) node.graph.need_elements(node.input(2));
       return pad_by_data(node, input, mode);
     }
+    if (!llvm::all_of(node.elements(1), [](AffineExpr pad) { return tx::static_extent(pad).has_value(); }))
+      return pad_by_data(node, input, mode);
   }
   Extents extents = Node::extents_of(input);
   auto rank = static_cast<int64_t>(extents.size());

@@ -305,6 +305,9 @@ SYMBOLIC_NODES = [
     helper.make_node("Slice", ["shape", "two", "three"], ["height"]),
     helper.make_node("ScatterElements", ["shape", "three", "height"], ["shape_of_squares"]),
     helper.make_node("Div", ["height", "two"], ["height_less"]),
+    helper.make_node("Neg", ["height"], ["height_below"]),
+    helper.make_node("Mod", ["height_below", "three"], ["height_missing"]),
+    helper.make_node("Concat", ["zero", "zero", "one", "zero", "zero", "zero", "height_missing", "height_less"], ["pads_to_multiple"], axis=0),
     helper.make_node("Concat", ["height_less", "one"], ["few_by_one"], axis=0),
     helper.make_node("Concat", ["height_less", "three"], ["few_by_three"], axis=0),
     helper.make_node("Expand", ["place", "few_by_one"], ["few_places"]),
@@ -348,6 +351,10 @@ symbolic("mod_of_extents", "Mod", ["image", "factors"])
 symbolic("pad_edge", "Pad", ["x", i64(0, 0, 2, 1, 0, 0, 3, 4)], mode="edge")
 symbolic("top_k", "TopK", ["x", i64(1)], outputs=2)
 symbolic("top_k_of_height", "TopK", ["x", "height"], outputs=2, axis=2)
+symbolic("slice_backwards", "Slice", ["x", i64(-1, -1), i64(-2**63, -2**62), i64(2, 3), i64(-1, -2)])
+symbolic("slice_backwards_from_place", "Slice", ["x", i64(2), i64(-2**63), i64(3), i64(-1)])
+symbolic("pad_to_multiple", "Pad", ["x", "pads_to_multiple"])
+symbolic("pad_edge_to_multiple", "Pad", ["x", "pads_to_multiple"], mode="edge")
 symbolic("slice_from_extent", "Slice", ["x", "height_less", "height", "axis"])
 
 image = (1, 3, 5, 4)
