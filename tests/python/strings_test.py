@@ -47,6 +47,18 @@ class Strings(unittest.TestCase):
             np.testing.assert_array_equal(known, x == constant)
             self.same(both, np.concatenate([x, x, y]))
 
+    def test_what_is_no_text_is_a_heddle_error(self):
+        module = module_of([helper.make_node("StringConcat", ["x", "x"], ["z"])], [("x", ["n"], STRING)], [("z", ["n"], STRING)])
+        for kind in ("U", object):
+            with self.assertRaisesRegex(heddle.InvalidArgumentError, "surrogates"):
+                module(np.array(["a", "\ud800"], kind))
+
+        class Column:  # such as a table's, which is no array
+            dtype = np.dtype(object)
+
+        with self.assertRaises(heddle.Error):
+            module(Column())
+
     def test_a_string_beside_many(self):
         module = module_of([helper.make_node("StringConcat", ["x", "y"], ["z"])], [("x", ["n", 1], STRING), ("y", [], STRING)], [("z", ["n", 1], STRING)])
         x = texts(3, (4, 1))

@@ -33,11 +33,12 @@ _ALIGNMENT = 64
 
 def bits_of(array: Any) -> tuple[Any, str] | None:
     """The bits of an array of ml_dtypes or of strings, and the name of their type; None for any other object. heddle._core calls it."""
-    if getattr(getattr(array, "dtype", None), "kind", "") in ("S", "U", "O"):
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(array, (numpy.ndarray, numpy.generic)) and array.dtype.kind in ("S", "U", "O"):
         text = _bytes_of(array)
         return None if text is None else (text, "uint8")
     name = getattr(getattr(array, "dtype", None), "name", None)
-    if name not in _BITS or "numpy" not in sys.modules or not isinstance(array, sys.modules["numpy"].ndarray):
+    if name not in _BITS or numpy is None or not isinstance(array, numpy.ndarray):
         return None
     return array.view(_BITS[name]), name
 
@@ -46,12 +47,15 @@ def _bytes_of(array: Any) -> Any:
     """Strings as calls take them: UTF-8 with zeros behind it, along one more dimension. None if the array has anything else."""
     import numpy
 
-    if array.dtype.kind == "O":
-        if not all(isinstance(one, str) for one in array.flat):
-            return None
-        array = numpy.array([one.encode() for one in array.flat] or [b""], "S")[:array.size].reshape(array.shape)
-    elif array.dtype.kind == "U":
-        array = numpy.char.encode(array, "utf-8")
+    try:
+        if array.dtype.kind == "O":
+            if not all(isinstance(one, str) for one in array.flat):
+                return None
+            array = numpy.array([one.encode() for one in array.flat] or [b""], "S")[:array.size].reshape(array.shape)
+        elif array.dtype.kind == "U":
+            array = numpy.char.encode(array, "utf-8")
+    except UnicodeEncodeError as wrong:
+        raise make("INVALID_ARGUMENT", f"heddle: reading an array of strings failed: one of them is no Unicode text: {wrong}; replace its surrogates") from None
     text = numpy.frombuffer(numpy.ascontiguousarray(array), "uint8").reshape(*array.shape, array.dtype.itemsize)
     text.flags.writeable = False  # it may be a copy
     return text
