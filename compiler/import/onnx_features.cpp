@@ -241,7 +241,8 @@ Value constant_of(Node& node, const MapSide& numbers) {
   return node.builder.create<tx::ConstantOp>(node.location(), type, DenseElementsAttr::get(type, elements));
 }
 
-// Elements that are keys become the values there, all others the default. Of equal keys the first one counts; NaN is equal to itself.
+// Elements that are keys become the values there, all others the default. Of equal keys the first one counts; NaN is equal to itself from
+// version 4 on.
 void label_encoder(Node& node) {
   const Arithmetic a(node);
   if (node.has_attribute("classes_strings"))
@@ -274,7 +275,7 @@ void label_encoder(Node& node) {
     whole.push_back(node.builder.getAffineConstantExpr(count));
     Value each = a.spread(input, whole, own), key = a.spread(constant_of(node, keys), whole, {last});
     Value is_key = a.compare(tx::CompareKind::eq, each, key);
-    if (llvm::any_of(keys.floats, [](double one) { return std::isnan(one); })) {
+    if (node.opset() >= 4 && llvm::any_of(keys.floats, [](double one) { return std::isnan(one); })) {
       auto is_nan = [&](Value x) { return a.compare(tx::CompareKind::ne, x, x); };
       Value both = a.both(is_nan(each), is_nan(key));
       is_key = a.select(both, both, is_key);

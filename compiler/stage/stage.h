@@ -7,6 +7,11 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/OwningOpRef.h"
 
+// Of walk.h; stage.yield may be in it.
+namespace heddle::stage {
+class WalkOp;
+}
+
 #include "stage_dialect.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "stage_attrs.h.inc"

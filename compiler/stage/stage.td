@@ -149,7 +149,7 @@ def Stage_ExtentOp : Op<Stage_Dialect, "extent", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Stage_YieldOp : Op<Stage_Dialect, "yield", [Pure, Terminator, ReturnLike, ParentOneOf<["MapOp", "FoldOp", "ScanOp", "ContractOp", "ScatterOp", "SortOp"]>]> {
+def Stage_YieldOp : Op<Stage_Dialect, "yield", [Pure, Terminator, ReturnLike, ParentOneOf<["MapOp", "FoldOp", "ScanOp", "ContractOp", "ScatterOp", "SortOp", "WalkOp"]>]> {
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Ten pipelines of scikit-learn, converted by skl2onnx, against scikit-learn and ONNX Runtime: each has a symbolic number of rows, in one call or several."""
+import warnings
+
+import numpy as np
+import onnxruntime
+import skl2onnx
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import make_classification, make_regression
+from sklearn.ensemble import (ExtraTreesClassifier, GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier,
+                              RandomForestRegressor)
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Binarizer, MaxAbsScaler, MinMaxScaler, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, SVR
+
+from heddle_command import HeddleTestCase
+
+FEATURES = 8
+
+
+def classes(count, **options):
+    return make_classification(300, FEATURES, n_informative=6, n_redundant=1, n_classes=count, random_state=count, **options)
+
+
+def values(targets=1):
+    x, y = make_regression(300, FEATURES, n_targets=targets, noise=1, random_state=targets)
+    return x, y / np.abs(y).max()
+
+
+def with_holes(data):
+    x, y = data
+    x = x.copy()
+    x[np.random.default_rng(1).random(x.shape) < 0.1] = np.nan
+    return x, y
+
+
+def with_categories(data):
+    """The last two columns hold whole numbers."""
+    x, y = data
+    x = x.copy()
+    x[:, -2:] = np.abs(np.round(x[:, -2:] * 1.5)).clip(0, 3)
+    return x, y
+
+
+columns = ColumnTransformer([("numbers", make_pipeline(SimpleImputer(), StandardScaler()), list(range(FEATURES - 2))),
+                             ("categories", OneHotEncoder(handle_unknown="ignore", sparse_output=False), [FEATURES - 2, FEATURES - 1])])
+PIPELINES = {
+    "scaled_logistic": (make_pipeline(StandardScaler(), LogisticRegression()), classes(2)),
+    "imputed_logistic": (make_pipeline(SimpleImputer(strategy="median"), MinMaxScaler(), LogisticRegression()), with_holes(classes(4))),
+    "categories_and_boosting": (make_pipeline(columns, GradientBoostingClassifier(n_estimators=20, random_state=0)), with_categories(classes(3))),
+    "forest_of_two_classes": (make_pipeline(MaxAbsScaler(), RandomForestClassifier(25, max_depth=6, random_state=0)), classes(2)),
+    "extra_trees": (make_pipeline(ExtraTreesClassifier(20, random_state=0)), classes(5, n_clusters_per_class=1)),
+    "support_vectors": (make_pipeline(StandardScaler(), SVC()), classes(3)),
+    "normalized_network": (make_pipeline(Normalizer(), MLPClassifier((16,), max_iter=80, random_state=0)), classes(3)),
+    "boosted_regression": (make_pipeline(StandardScaler(), GradientBoostingRegressor(n_estimators=40, max_depth=5, random_state=0)), values()),
+    "forest_of_targets": (make_pipeline(SimpleImputer(), RandomForestRegressor(15, random_state=0)), with_holes(values(3))),
+    "support_vector_regression": (make_pipeline(StandardScaler(), SVR(kernel="poly", degree=2)), values()),
+    "binarized_ridge": (make_pipeline(Binarizer(threshold=0.3), Ridge()), values(2)),
+}
+
+
+class Pipelines(HeddleTestCase):
+    def check(self, name):
+        pipeline, (x, y) = PIPELINES[name]
+        x = x.astype(np.float32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pipeline.fit(x, y)
+            is_classifier = hasattr(pipeline, "classes_")
+            options = {"zipmap": False} if is_classifier else None
+            model = skl2onnx.to_onnx(pipeline, x[:1], options=options, target_opset={"": 18, "ai.onnx.ml": 3})
+        path = self.folder / f"{name}.onnx"
+        path.write_bytes(model.SerializeToString())
+        module = self.compile(path)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        for rows in (1, len(x)):
+            expected = session.run(None, {"X": x[:rows]})
+            np.save(self.folder / "x.npy", x[:rows])
+            arguments = ["--input", f"X=@{self.folder / 'x.npy'}"]
+            for i, output in enumerate(names):
+                arguments += ["--output", f"{output}=@{self.folder / f'out{i}.npy'}"]
+            self.succeed("run", module, *arguments)
+            got = [np.load(self.folder / f"out{i}.npy") for i in range(len(names))]
+            for one, other in zip(got, expected, strict=True):
+                self.assertEqual(one.shape, other.shape)
+                np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+            predicted = pipeline.predict(x[:rows])
+            if is_classifier:
+                np.testing.assert_array_equal(got[0], predicted)
+            else:
+                np.testing.assert_allclose(got[0].reshape(predicted.shape), predicted, rtol=1e-3, atol=1e-3)
+
+
+for label in PIPELINES:
+    setattr(Pipelines, f"test_{label}", lambda self, label=label: self.check(label))
