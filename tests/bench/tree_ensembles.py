@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Ensembles of decision trees: Heddle beside ONNX Runtime, in turns, in one process.
 
-The usual case is 1,000 trees of depth 8. Each ensemble is one module, whose number of rows is symbolic. Random ones are complete, and their thresholds
-divide rows evenly; --trained ones are scikit-learn's gradient boosting, whose trees are not complete. Prints a Markdown table: milliseconds of a call
-with all cores and with one, and the ratio (below 1 is faster). Results are compared with ONNX Runtime's before they are timed.
+The usual case is 1,000 trees of depth 8. Each ensemble is one module, whose number of rows is symbolic. Random ones are complete; --trained ones are
+scikit-learn's gradient boosting, whose trees are not complete. Prints a Markdown table: milliseconds of a call with all cores and with one, and the
+ratio (below 1 is faster). Results are compared with ONNX Runtime's before they are timed.
 """
 import argparse
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Ten pipelines of scikit-learn, converted by skl2onnx, against scikit-learn and ONNX Runtime: each has a symbolic number of rows, in one call or several."""
+"""Pipelines of scikit-learn, converted by skl2onnx, against scikit-learn and ONNX Runtime. The number of rows is symbolic."""
 import warnings
 
 import numpy as np

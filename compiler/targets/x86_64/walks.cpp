@@ -73,9 +73,8 @@ FailureOr<KernelResources> emit_walks(tx::DispatchOp region, const KernelPlan&, 
         });
       });
     });
-    k.loop(whole, to, [&](Value row) {
-      k.loop(zero, group_count, [&](Value group) { emitter.take_line({row, group, zero}, at_once, lanes); });
-    });
+    k.loop(whole, to,
+           [&](Value row) { k.loop(zero, group_count, [&](Value group) { emitter.take_line({row, group, zero}, at_once, lanes); }); });
   });
   k.finish();
   return KernelResources{};
