@@ -281,6 +281,44 @@ TEST(Generic, Sorts) {
           options);
   }
 }
+// Trees of three steps over six features.
+struct TreesCase {
+  const char *kind, *element;
+  int64_t groups, trees, outputs;
+  bool has_flags;
+};
+
+void check_trees(const std::string& strategy, const std::string& rows) {
+  for (const TreesCase& c : {TreesCase{"sum", "xf32", 1, 19, 1, false},
+                             {"max", "xf32", 3, 5, 1, true},
+                             {"sum strict", "xf64", 1, 9, 11, false},
+                             {"min strict", "xf32", 2, 1, 3, true}}) {
+    const std::string type = c.element, t = std::to_string(c.groups) + "x" + std::to_string(c.trees) + "x", o = std::to_string(c.outputs);
+    std::vector<std::string> operands = {rows + "x6" + type, t + "7xui16", t + "7" + type, t + "8x" + o + type};
+    if (c.has_flags) operands.push_back(t + "7xui8");
+    const std::string result = rows + "x" + std::to_string(c.groups) + "x" + o + type;
+    std::string types;
+    for (const std::string& operand : operands) types += (types.empty() ? "tensor<" : ", tensor<") + operand + ">";
+    CheckOptions options;
+    options.strategy = strategy;
+    options.ranges = {{-1, 1}, {0, 7}, {-1, 1}, {-1, 1}, {0, 8}};  // feature 6 does not exist, and is clamped
+    options.ranges.resize(operands.size());
+    check_region(one_op(operands, result,
+                        std::string("trees ") + c.kind + " %0 features %1 thresholds %2 weights %3" + (c.has_flags ? " flags %4" : "") +
+                            " steps 3 : (" + types + ") -> tensor<" + result + ">"),
+                 options);
+  }
+}
+
+TEST(Generic, WalksThroughTrees) {
+  check_trees("generic", "5");
+}
+
+TEST(Walks, TakeSeveralRowsAtATime) {
+  check_trees("", "43");
+  check_trees("", "3");
+}
+
 TEST(Generic, SortsNanBehindAllNumbers) {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
   const Tensor values{{6}, {1, nan, 3, nan, 2, infinity}};

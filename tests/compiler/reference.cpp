@@ -9,6 +9,7 @@
 
 #include "compiler/ir/bits.h"
 #include "compiler/ir/suppress.h"
+#include "compiler/ir/trees.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -199,6 +200,7 @@ class Evaluator {
           .Case([&](tx::SortOp sort_op) { sort(sort_op, result); })
           .Case([&](tx::ScatterOp scatter_op) { scatter(scatter_op, result); })
           .Case([&](tx::SuppressOp suppress_op) { suppress(suppress_op, result); })
+          .Case([&](tx::TreesOp trees_op) { trees(trees_op, result); })
           .Case([&](tx::SoftmaxOp softmax_op) { softmax(softmax_op, result); })
           .Case([&](tx::LrnOp lrn_op) { lrn(lrn_op, result); })
           .Case([&](tx::BatchNormOp norm) { batch_norm(norm, result); })
@@ -553,6 +555,50 @@ class Evaluator {
       if (op.getKind() == tx::ReduceKind::min) update = std::min(old, update);
       old = stored(update, element);
     });
+  }
+
+  // Element i of a table.
+  static double at(const Tensor& table, int64_t i) { return table.data[static_cast<size_t>(i)]; }
+
+  static bool goes_first(tx::TreesOp op, double x, double threshold, int64_t flags) {
+    if ((flags & 1) != 0 && std::isnan(x)) return true;
+    if ((flags & 4) != 0) return x < threshold;
+    if ((flags & 2) != 0) return x == threshold;
+    return op.getStrict() ? x < threshold : x <= threshold;
+  }
+
+  void trees(tx::TreesOp op, Tensor& result) {
+    const Tensor &input = get(op.getInput()), &features = get(op.getFeatures()), &thresholds = get(op.getThresholds()),
+                 &weights = get(op.getWeights());
+    const bool is_complete = !op.getChildren();
+    const int64_t columns = input.shape[1], groups = result.shape[1], outputs = result.shape[2];
+    const int64_t count = is_complete ? weights.shape[1] : get(op.getRoots()).shape[1], nodes = features.shape.back();
+    for (int64_t row = 0; row < result.shape[0]; ++row) {
+      for (int64_t tree = 0; tree < groups * count; ++tree) {
+        int64_t place = is_complete ? 0 : static_cast<int64_t>(at(get(op.getRoots()), tree));
+        for (uint64_t step = 0; step < op.getSteps(); ++step) {
+          const int64_t node = is_complete ? tree * nodes + place : place;
+          const auto feature = std::min(static_cast<int64_t>(at(features, node)), columns - 1);
+          const int64_t flags = op.getFlags() ? static_cast<int64_t>(at(get(op.getFlags()), node)) : 0;
+          const bool first = goes_first(op, at(input, row * columns + feature), at(thresholds, node), flags);
+          if (is_complete) {
+            place = 2 * place + (first ? 1 : 2);
+          } else {
+            const auto child = static_cast<int64_t>(at(get(op.getChildren()), node));
+            place = child / 2 + (child % 2 == 1 && !first ? 1 : 0);
+          }
+        }
+        const int64_t leaf = is_complete ? tree * (nodes + 1) + place - nodes : place;
+        for (int64_t i = 0; i < outputs; ++i) {
+          double& sum = result.data[static_cast<size_t>((row * groups + tree / count) * outputs + i)];
+          const double weight = at(weights, leaf * outputs + i);
+          const bool is_new = tree % count == 0;
+          if (op.getKind() == tx::ReduceKind::sum) sum = (is_new ? 0 : sum) + weight;
+          if (op.getKind() == tx::ReduceKind::max) sum = is_new ? weight : std::max(sum, weight);
+          if (op.getKind() == tx::ReduceKind::min) sum = is_new ? weight : std::min(sum, weight);
+        }
+      }
+    }
   }
 
   void reduce(tx::ReduceOp op, Tensor& result) {

@@ -353,3 +353,43 @@ func.func @three_corners(%x: tensor<5x3xf32>, %c: tensor<5xi1>, %t: tensor<f32>,
   %0 = tx.suppress %x, %c, %t, %l : tensor<5x3xf32>, tensor<5xi1>, tensor<f32>, tensor<i64> -> tensor<5xi1>
   return %0 : tensor<5xi1>
 }
+
+// -----
+
+func.func @trees_elements(%x: tensor<4x3xf16>, %f: tensor<1x2x3xui16>, %t: tensor<1x2x3xf16>, %w: tensor<1x2x4x1xf16>) -> tensor<4x1x1xf16> {
+  // expected-error @+1 {{has elements of 'f16'; f32 or f64 was expected}}
+  %0 = tx.trees sum %x features %f thresholds %t weights %w steps 2 : (tensor<4x3xf16>, tensor<1x2x3xui16>, tensor<1x2x3xf16>, tensor<1x2x4x1xf16>) -> tensor<4x1x1xf16>
+  return %0 : tensor<4x1x1xf16>
+}
+
+// -----
+
+func.func @trees_steps(%x: tensor<4x3xf32>, %f: tensor<1x2x3xui16>, %t: tensor<1x2x3xf32>, %w: tensor<1x2x4x1xf32>) -> tensor<4x1x1xf32> {
+  // expected-error @+1 {{weights do not fit complete trees}}
+  %0 = tx.trees sum %x features %f thresholds %t weights %w steps 3 : (tensor<4x3xf32>, tensor<1x2x3xui16>, tensor<1x2x3xf32>, tensor<1x2x4x1xf32>) -> tensor<4x1x1xf32>
+  return %0 : tensor<4x1x1xf32>
+}
+
+// -----
+
+func.func @trees_nodes(%x: tensor<4x3xf32>, %f: tensor<1x2x4xui16>, %t: tensor<1x2x3xf32>, %w: tensor<1x2x4x1xf32>) -> tensor<4x1x1xf32> {
+  // expected-error @+1 {{has tables of nodes with different extents}}
+  %0 = tx.trees sum %x features %f thresholds %t weights %w steps 2 : (tensor<4x3xf32>, tensor<1x2x4xui16>, tensor<1x2x3xf32>, tensor<1x2x4x1xf32>) -> tensor<4x1x1xf32>
+  return %0 : tensor<4x1x1xf32>
+}
+
+// -----
+
+func.func @trees_result(%x: tensor<4x3xf32>, %f: tensor<1x2x3xui16>, %t: tensor<1x2x3xf32>, %w: tensor<1x2x4x1xf32>) -> tensor<4x2x1xf32> {
+  // expected-error @+1 {{result extents do not fit}}
+  %0 = tx.trees sum %x features %f thresholds %t weights %w steps 2 : (tensor<4x3xf32>, tensor<1x2x3xui16>, tensor<1x2x3xf32>, tensor<1x2x4x1xf32>) -> tensor<4x2x1xf32>
+  return %0 : tensor<4x2x1xf32>
+}
+
+// -----
+
+func.func @trees_kind(%x: tensor<4x3xf32>, %f: tensor<1x2x3xui16>, %t: tensor<1x2x3xf32>, %w: tensor<1x2x4x1xf32>) -> tensor<4x1x1xf32> {
+  // expected-error @+1 {{needs kind sum, max or min}}
+  %0 = tx.trees mean %x features %f thresholds %t weights %w steps 2 : (tensor<4x3xf32>, tensor<1x2x3xui16>, tensor<1x2x3xf32>, tensor<1x2x4x1xf32>) -> tensor<4x1x1xf32>
+  return %0 : tensor<4x1x1xf32>
+}
