@@ -8,7 +8,6 @@
 #include <array>
 #include <bitset>
 #include <map>
-#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -19,7 +18,7 @@ namespace {
 
 constexpr uint32_t last_code = 0x10FFFF;
 constexpr int most_repeats = 1000, deepest_groups = 100;
-constexpr size_t most_places = 100'000, most_work = 100'000'000;  // of the nondeterministic automaton, and places visited
+constexpr size_t most_places = 100'000, most_work = 30'000'000;  // of the nondeterministic automaton, and places visited: a second or two
 
 struct Wrong : std::runtime_error {
   Wrong(const std::string& text, bool unsupported) : std::runtime_error(text), unsupported(unsupported) {}
@@ -472,7 +471,7 @@ struct State {
 
 class Determined {
  public:
-  Determined(const std::vector<Place>& places, int begin, int end) : places_(places), end_(end) {
+  Determined(const std::vector<Place>& places, int begin, int end) : places_(places), end_(end), round_of_(places.size(), 0) {
     classify();
     number({{begin}, true, false});
     for (size_t s = 0; s < states_.size(); ++s) {
@@ -484,12 +483,14 @@ class Determined {
           row.push_back(static_cast<int32_t>(s));
           continue;
         }
-        std::set<int> after;
+        std::vector<int> after;
         for (int at : reached(state, is_word(byte), false)) {
           const Place& place = places_[static_cast<size_t>(at)];
-          if (place.first_byte <= byte && byte <= place.last_byte) after.insert(place.next);
+          if (place.first_byte <= byte && byte <= place.last_byte) after.push_back(place.next);
         }
-        row.push_back(number({{after.begin(), after.end()}, false, is_word(byte)}));
+        std::sort(after.begin(), after.end());
+        after.erase(std::unique(after.begin(), after.end()), after.end());
+        row.push_back(number({std::move(after), false, is_word(byte)}));
       }
       made.next.insert(made.next.end(), row.begin(), row.end());
     }
@@ -530,12 +531,12 @@ class Determined {
 
   // All places that are reached without a byte, sorted.
   std::vector<int> reached(const State& state, bool before_word, bool is_end) {
-    std::vector<int> open = state.places;
-    std::set<int> found(open.begin(), open.end());
-    while (!open.empty()) {
+    std::vector<int> found = state.places;
+    ++round_;
+    for (int at : found) round_of_[static_cast<size_t>(at)] = round_;
+    for (size_t i = 0; i < found.size(); ++i) {
       if (++work_ > most_work) unsupported("its automaton takes too long to make");
-      const Place& place = places_[static_cast<size_t>(open.back())];
-      open.pop_back();
+      const Place& place = places_[static_cast<size_t>(found[i])];
       if (place.first_byte >= 0) continue;
       const bool is_boundary = state.after_word != before_word;
       const bool holds = place.condition == Condition::kNone || (place.condition == Condition::kBegin && state.is_begin) ||
@@ -543,10 +544,12 @@ class Determined {
                          (place.condition == Condition::kNoBoundary && !is_boundary);
       if (!holds) continue;
       for (int next : {place.next, place.other}) {
-        if (next >= 0 && found.insert(next).second) open.push_back(next);
+        if (next < 0 || std::exchange(round_of_[static_cast<size_t>(next)], round_) == round_) continue;
+        found.push_back(next);
       }
     }
-    return {found.begin(), found.end()};
+    std::sort(found.begin(), found.end());
+    return found;
   }
 
   const std::vector<Place>& places_;
@@ -555,6 +558,8 @@ class Determined {
   std::map<State, int32_t> numbers_;
   std::vector<State> states_;
   size_t work_ = 0;
+  std::vector<size_t> round_of_;  // of places: the search that found it last
+  size_t round_ = 0;
 };
 
 }  // namespace
