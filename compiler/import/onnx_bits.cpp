@@ -58,7 +58,7 @@ void bit_shift(Node& node) {
 void bit_cast(Node& node) {
   Value x = node.input(0);
   const Type bytes = node.builder.getIntegerType(8, false),
-             to = element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("to")), node.describe());
+             to = element_type(node.builder.getContext(), node.integer("to"), node.describe());
   auto stored = [&](Type type) { return type.isInteger(1) ? bytes : type; };
   Type from = stored(Node::type_of(x).getElementType());
   if (from.getIntOrFloatBitWidth() != stored(to).getIntOrFloatBitWidth())

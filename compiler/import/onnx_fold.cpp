@@ -117,7 +117,7 @@ bool fold_numbers(Node& node) {
       element = Node::type_of(node.input(1)).getElementType();
     } else {
       if (node.integer("to") < 0 || node.integer("to") > std::numeric_limits<int32_t>::max()) return false;
-      element = element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("to")), node.describe(), /*may_be_narrow=*/true);
+      element = element_type(node.builder.getContext(), node.integer("to"), node.describe(), /*may_be_narrow=*/true);
     }
     has_floats |= llvm::isa<FloatType>(element);
   } else if (node.type() == "Pow" ? llvm::isa<IntegerType>(element) : inputs.back().type.getElementType() != element) {

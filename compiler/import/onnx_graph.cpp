@@ -54,7 +54,7 @@ std::string parameter_name(const std::string& name) {
 
 }  // namespace
 
-Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& who, bool may_be_narrow) {
+Type element_type(MLIRContext* context, int64_t onnx_type, const std::string& who, bool may_be_narrow) {
   Builder builder(context);
   switch (onnx_type) {
     case onnx::TensorProto::FLOAT:
@@ -84,11 +84,13 @@ Type element_type(MLIRContext* context, int32_t onnx_type, const std::string& wh
     case onnx::TensorProto::UINT64:
       return builder.getIntegerType(64, false);
     default: {
-      const std::string_view narrow = narrow_name(onnx_type);
+      const auto number = static_cast<int32_t>(onnx_type);
+      const std::string_view narrow = number == onnx_type ? narrow_name(number) : std::string_view();
       if (may_be_narrow && !narrow.empty()) return tx::NarrowType::get(context, StringRef(narrow));
-      const std::string name = element_type_name(onnx_type), cause = "element type " + name + " is not supported";
+      const std::string name = number == onnx_type ? element_type_name(number) : std::to_string(onnx_type),
+                        cause = "element type " + name + " is not supported";
       throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + who + " failed: " + cause, cause, name,
-                    nearest_element_type(onnx_type)};
+                    number == onnx_type ? nearest_element_type(number) : ""};
     }
   }
 }
@@ -380,6 +382,16 @@ const Operand& Node::any_operand(int index) const {
                                           : "INT8"};
   }
   return it->second;
+}
+
+const std::string& Node::output(int index) const {
+  if (index >= proto_.output_size()) fail("output " + std::to_string(index) + " is missing");
+  return proto_.output(index);
+}
+
+const std::string& Node::input_name(int index) const {
+  if (!has_input(index)) fail("input " + std::to_string(index) + " is missing");
+  return proto_.input(index);
 }
 
 bool Node::is_text(int index) const {

@@ -135,7 +135,7 @@ class Graph {
 };
 
 // The element type for ONNX's enumeration; throws for one that tx has no type for, and for narrow ones unless they are accepted.
-mlir::Type element_type(mlir::MLIRContext* context, int32_t onnx_type, const std::string& who, bool may_be_narrow = false);
+mlir::Type element_type(mlir::MLIRContext* context, int64_t onnx_type, const std::string& who, bool may_be_narrow = false);
 
 // The elements of a constant that is in the IR; null for any other value.
 mlir::DenseElementsAttr known_elements(mlir::Value value);
@@ -158,13 +158,13 @@ class Node {
   int output_count() const { return proto_.output_size(); }
   bool has_input(int index) const { return index < proto_.input_size() && !proto_.input(index).empty(); }
   bool wants_output(int index) const { return index < proto_.output_size() && !proto_.output(index).empty(); }
-  const std::string& output(int index) const { return proto_.output(index); }
-  const std::string& input_name(int index) const { return proto_.input(index); }
+  const std::string& output(int index) const;      // fails for one that the node does not have
+  const std::string& input_name(int index) const;  // the same; also for one that is left out
 
-  const Operand& any_operand(int index) const;              // also a sequence or an optional
-  const Operand& operand(int index) const;                  // a tensor; throws for other values
-  mlir::Value input(int index);                             // as a tensor
-  mlir::Value value_of(const Operand& tensor);              // the same for an operand
+  const Operand& any_operand(int index) const;  // also a sequence or an optional
+  const Operand& operand(int index) const;      // a tensor; throws for other values
+  mlir::Value input(int index);                 // as a tensor
+  mlir::Value value_of(const Operand& tensor);  // the same for an operand
   bool is_text(int index) const;
   mlir::Value text(int index) const;                        // strings, as onnx_text.h has them
   std::vector<mlir::AffineExpr> elements(int index) const;  // of a shape-like input

@@ -243,8 +243,7 @@ void eye_like(Node& node) {
   RankedTensorType input = Node::type_of(node.input(0));
   if (input.getRank() != 2) node.fail("its input needs rank 2, has " + std::to_string(input.getRank()));
   Type element = input.getElementType();
-  if (node.has_attribute("dtype"))
-    element = element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("dtype")), node.describe());
+  if (node.has_attribute("dtype")) element = element_type(node.builder.getContext(), node.integer("dtype"), node.describe());
   RankedTensorType type = tx::with_element_type(input, node.builder.getI64Type()),
                    bools = tx::with_element_type(input, node.builder.getI1Type());
   Value rows = node.make<tx::IotaOp>(type, node.builder.getI64IntegerAttr(0)),

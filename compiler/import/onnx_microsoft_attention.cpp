@@ -13,6 +13,7 @@ int64_t rank_of(Node& node, int input) {
 
 // The last extent of an input, which has to be known.
 int64_t last_extent(Node& node, int input) {
+  if (rank_of(node, input) == 0) node.refuse_inputs("input " + std::to_string(input) + " is a scalar");
   auto known = tx::static_extent(Node::extents_of(node.input(input)).back());
   if (!known) node.fail("the last extent of input " + std::to_string(input) + " is symbolic", HEDDLE_STATUS_UNIMPLEMENTED);
   return *known;
@@ -66,6 +67,7 @@ std::string mask_of_keys(Node& node, NodeWriter& w, int input, const Query& quer
   const int64_t rank = rank_of(node, input);
   std::string mask = node.input_name(input);
   if (rank == 1) {  // how many keys of each sample count
+    if (rank_of(node, 0) == 0) node.refuse_inputs("input 0 is a scalar");
     if (!node.are_equal(Node::extents_of(node.input(input))[0], Node::extents_of(node.input(0))[0]))
       node.fail("a mask that is a vector of another length than the batch is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
     std::string keys = extent(w, query.k, 2);
@@ -219,9 +221,7 @@ void grouped_attention(Node& node, NodeWriter& w) {
       onnx::NodeProto& made = w.node("RotaryEmbedding", {three[i], node.input_name(7), node.input_name(8), positions}, {rotated});
       NodeWriter::set(made, "interleaved", node.integer("rotary_interleaved", 0));
       NodeWriter::set(made, "num_heads", i == 0 ? heads : groups);
-      const auto half = tx::static_extent(Node::extents_of(node.input(7)).back());
-      if (!half) node.fail("the size of the cosines is symbolic", HEDDLE_STATUS_UNIMPLEMENTED);
-      NodeWriter::set(made, "rotary_embedding_dim", 2 * *half);
+      NodeWriter::set(made, "rotary_embedding_dim", 2 * last_extent(node, 7));
       three[i] = rotated;
     }
   }

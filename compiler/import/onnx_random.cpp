@@ -90,8 +90,7 @@ class Random {
 
 // The type of the results: attribute dtype, or `otherwise`.
 Type result_type(Node& node, Type otherwise) {
-  return node.has_attribute("dtype") ? element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("dtype")), node.describe())
-                                     : otherwise;
+  return node.has_attribute("dtype") ? element_type(node.builder.getContext(), node.integer("dtype"), node.describe()) : otherwise;
 }
 
 Type float_result_type(Node& node, Type otherwise) {

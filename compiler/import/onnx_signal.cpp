@@ -304,6 +304,7 @@ void stft(Node& node) {
   if (node.has_input(3)) {
     length = length_from(node, 3, "frame_length");
   } else if (node.has_input(2)) {
+    if (Node::type_of(node.input(2)).getRank() != 1) node.refuse_inputs("the window is not a vector");
     length = Node::extents_of(node.input(2))[0];
   }
   const AffineExpr step = length_from(node, 1, "frame_step");
@@ -367,7 +368,7 @@ void mel_weight_matrix(Node& node) {
   Value value = m.select(is_rising, quotient_of(m.sub(at, from), rises), zero);
   value = m.select(is_falling, quotient_of(m.sub(to, at), falls), value);
   value = m.select(is_center, whole, value);
-  const Type element = element_type(node.builder.getContext(), static_cast<int32_t>(node.integer("output_datatype", 1)), node.describe());
+  const Type element = element_type(node.builder.getContext(), node.integer("output_datatype", 1), node.describe());
   node.set_result(node.converted(value, element));
 }
 
