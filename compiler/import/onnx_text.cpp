@@ -257,7 +257,13 @@ void string_split(Node& node) {
   Value text = node.reshape(given, {count, width}), length = lengths_of(node, text);
   const RankedTensorType type = node.tensor_type({count, width}, i64);
   const std::string delimiter = node.text("delimiter", "");
-  const int64_t most = node.integer("maxsplit", -1);
+  const int64_t most = std::min(node.integer("maxsplit", -1), largest_extent);
+  constexpr size_t most_delimiter_bytes = 256;
+  if (delimiter.size() > most_delimiter_bytes)
+    node.fail("the delimiter has " + std::to_string(delimiter.size()) + " bytes, above " + std::to_string(most_delimiter_bytes),
+              HEDDLE_STATUS_UNIMPLEMENTED);
+  if (delimiter.find('\0') != std::string::npos)
+    node.fail("the delimiter has a byte 0, which is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   if (overlaps_itself(delimiter)) {
     node.fail("the delimiter '" + delimiter + "' can overlap with itself, which is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   }
@@ -373,6 +379,10 @@ Value text_constant(OpBuilder& builder, const onnx::TensorProto& tensor, const s
   }
   const std::vector<std::string> strings(tensor.string_data().begin(), tensor.string_data().end());
   const SmallVector<int64_t> dims(tensor.dims().begin(), tensor.dims().end());
+  Extents extents;
+  for (int64_t dim : dims) extents.push_back(builder.getAffineConstantExpr(dim));
+  if (std::string cause = refuse_extents(extents); !cause.empty())
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: " + cause};
   return text_constant(builder, strings, dims, who, location);
 }
 
