@@ -54,6 +54,14 @@ class Vectorizer {
     tokens = node_.converted(node_.reshape(tokens, extents), node_.builder.getI64Type());
     const RankedTensorType sums = node_.tensor_type({extents[0], constant(width_)}, node_.builder.getF32Type());
     Value total = node_.splat(sums, 0);
+    int64_t comparisons = 0;
+    for (const Grams& grams : grams_) {
+      if (!grams.numbers.empty()) comparisons += grams.length * distances(grams);
+    }
+    if (comparisons > most_comparisons)
+      node_.fail("its n-grams need " + std::to_string(comparisons) + " comparisons with all tokens, above " +
+                     std::to_string(most_comparisons) + "; give shorter n-grams, or a smaller max_skip_count",
+                 HEDDLE_STATUS_UNIMPLEMENTED);
     for (const Grams& grams : grams_) {
       if (!grams.numbers.empty()) total = added(total, grams, counts(tokens, grams));
     }
@@ -62,7 +70,7 @@ class Vectorizer {
   }
 
  private:
-  static constexpr int64_t most_tokens = 256, most_skips = 4096;
+  static constexpr int64_t most_tokens = 256, most_skips = 4096, most_comparisons = 4096;
 
   AffineExpr constant(int64_t value) const { return node_.builder.getAffineConstantExpr(value); }
 
@@ -97,12 +105,15 @@ class Vectorizer {
     return node_.builder.create<tx::ConstantOp>(node_.location(), type, DenseElementsAttr::get(type, numbers));
   }
 
+  // Between tokens of an n-gram, from 1 on.
+  int64_t distances(const Grams& grams) const { return grams.length == 1 ? 1 : skips_ + 1; }
+
   // How often each n-gram is in each row, [rows, n-grams]: for each distance between tokens, where it begins.
   Value counts(Value tokens, const Grams& grams) {
     const Extents from = Node::extents_of(tokens), all{from[0], from[1], constant(static_cast<int64_t>(grams.numbers.size()))};
     const Type i64 = node_.builder.getI64Type();
     Value sum;
-    for (int64_t distance = 1; distance <= (grams.length == 1 ? 1 : skips_ + 1); ++distance) {
+    for (int64_t distance = 1; distance <= distances(grams); ++distance) {
       Value place = m_.iota({from[1]}, 0, i64), size = m_.extent(from[1], place), matches;
       for (int64_t j = 0; j < grams.length; ++j) {
         Value at = m_.add(place, m_.number(place, static_cast<double>(j * distance)));
