@@ -24,8 +24,19 @@ std::set<std::string> own_names(const onnx::GraphProto& part) {
 // Nodes of all unrolled steps of a model together.
 constexpr int64_t most_unrolled = 100'000;
 
+// Of a graph, and of those in its nodes.
+int64_t nodes_in(const onnx::GraphProto& part) {
+  int64_t count = part.node_size() + 1;
+  for (const auto& node : part.node()) {
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) count += nodes_in(attribute.g());
+    }
+  }
+  return count;
+}
+
 void count_unrolled(const Node& node, const onnx::GraphProto& part, Parts& parts) {
-  parts.unrolled += part.node_size() + 1;
+  parts.unrolled += nodes_in(part);
   if (parts.unrolled > most_unrolled)
     node.fail("its steps, one after the other, are more than " + std::to_string(most_unrolled) + " nodes, which is not supported",
               HEDDLE_STATUS_UNIMPLEMENTED);
