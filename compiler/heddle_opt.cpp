@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-opt: runs any pass on text, for tests and compiler developers.
 #include "compiler/code/target_devices.h"
-#include "compiler/ir/tx.h"
+#include "compiler/ir/narrow.h"
 #include "compiler/passes/passes.h"
 #include "compiler/stage/stage.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -9,8 +9,8 @@
 
 int main(int argc, char** argv) {
   mlir::DialectRegistry registry;
-  registry.insert<heddle::tx::TxDialect, heddle::stage::StageDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect,
-                  mlir::math::MathDialect>();
+  registry.insert<heddle::tx::TxDialect, heddle::tx::NarrowDialect, heddle::stage::StageDialect, mlir::arith::ArithDialect,
+                  mlir::func::FuncDialect, mlir::math::MathDialect>();
   const heddle::compiler::TargetDevices devices({{"cpu", "x86-64-v3"}, {"cuda", "sm_80"}}, heddle::targets::Math::strict);
   heddle::passes::register_passes(devices);
   heddle::stage::register_passes();

@@ -75,47 +75,80 @@ Value flat(Node& node, Value value) {
   return node.reshape(value, {node.count_of(Node::extents_of(value))});
 }
 
-// The tensor with that number among tensors of one type.
-Value chosen_of_one_type(Node& node, ArrayRef<Value> values, const Integers& number) {
-  const RankedTensorType type = Node::type_of(values[0]);
-  Extents row = tx::extents(type);
-  row.insert(row.begin(), node.builder.getAffineConstantExpr(1));
-  SmallVector<Value> rows;
-  for (Value value : values) rows.push_back(node.reshape(value, row));
-  Value all = node.concatenated(rows, 0);
-  Value found =
-      node.make<tx::GatherOp>(node.tensor_type(row, type.getElementType()), all, number.value(), node.builder.getI64IntegerAttr(0));
-  return node.reshape(found, tx::extents(type));
-}
+// Lookups among the tensors of a sequence, which are put one behind the other only once.
+class Lookup {
+ public:
+  Lookup(Node& node, const Sequence& sequence) : node_(node), order_(sequence.order) {
+    for (const Operand& part : sequence.parts) values_.push_back(node.value_of(part));
+    const RankedTensorType first = Node::type_of(values_[0]);
+    extents_ = tx::extents(first);
+    is_one_type_ = llvm::all_of(values_, [&](Value value) { return value.getType() == first; });
+    if (values_.size() == 1) return;
+    if (is_one_type_) {
+      Extents row = extents_;
+      row.insert(row.begin(), node.builder.getAffineConstantExpr(1));
+      SmallVector<Value> rows;
+      for (Value value : values_) rows.push_back(node.reshape(value, row));
+      all_ = node.concatenated(rows, 0);
+      return;
+    }
+    for (Value value : values_) {
+      if (Node::type_of(value).getRank() != first.getRank())
+        node.fail("the tensors of its sequence have different ranks, and its position is data, which is not supported",
+                  HEDDLE_STATUS_UNIMPLEMENTED);
+    }
+    AffineExpr start = node.builder.getAffineConstantExpr(0);
+    SmallVector<Value> lists;
+    for (Value value : values_) {
+      lists.push_back(flat(node, value));
+      starts_.push_back(start);
+      start = node.computed(sum(start, Node::extents_of(lists.back())[0]));
+    }
+    // A gather is from at least one element.
+    if (!at_least(start, node.builder.getAffineConstantExpr(1)).value_or(false))
+      lists.push_back(node.splat(RankedTensorType::get({1}, first.getElementType()), 0));
+    all_ = node.concatenated(lists, 0);
+  }
 
-// The same among tensors whose extents differ.
-Value chosen_of_one_rank(Node& node, ArrayRef<Value> values, const Integers& number) {
-  Extents extents = Node::extents_of(values[0]);
-  std::vector<size_t> open;
-  std::vector<Integers> found;
-  for (size_t d = 0; d < extents.size(); ++d) {
-    std::vector<AffineExpr> all;
-    for (Value value : values) all.push_back(Node::extents_of(value)[d]);
-    if (llvm::all_equal(all)) continue;
-    open.push_back(d);
-    found.push_back(looked_up(node, numbers_of(node, all), number));
+  Value at(const Integers& position) {
+    if (values_.size() == 1) return values_[0];
+    const Integers number = order_ ? looked_up(node_, {node_, order_}, position) : position;
+    return is_one_type_ ? of_one_type(number) : of_one_rank(number);
   }
-  for (auto [d, extent] : llvm::zip_equal(open, read_extents(node, joined(node, found), "extent of the element"))) extents[d] = extent;
-  std::vector<AffineExpr> starts;
-  AffineExpr start = node.builder.getAffineConstantExpr(0);
-  SmallVector<Value> lists;
-  for (Value value : values) {
-    lists.push_back(flat(node, value));
-    starts.push_back(start);
-    start = node.computed(sum(start, Node::extents_of(lists.back())[0]));
+
+ private:
+  Value of_one_type(const Integers& number) {
+    Extents row = extents_;
+    row.insert(row.begin(), node_.builder.getAffineConstantExpr(1));
+    const Type element = Node::type_of(values_[0]).getElementType();
+    Value found = node_.make<tx::GatherOp>(node_.tensor_type(row, element), all_, number.value(), node_.builder.getI64IntegerAttr(0));
+    return node_.reshape(found, extents_);
   }
-  // A gather is from at least one element.
-  if (!at_least(start, node.builder.getAffineConstantExpr(1)).value_or(false))
-    lists.push_back(node.splat(RankedTensorType::get({1}, Node::type_of(values[0]).getElementType()), 0));
-  const Integers from = looked_up(node, numbers_of(node, starts), number);
-  Value part = gather_from(node, node.concatenated(lists, 0), 0, from, from.number(1), node.count_of(extents));
-  return node.reshape(part, extents);
-}
+
+  // The extents differ, and are read.
+  Value of_one_rank(const Integers& number) {
+    Extents extents = extents_;
+    std::vector<size_t> open;
+    std::vector<Integers> found;
+    for (size_t d = 0; d < extents.size(); ++d) {
+      std::vector<AffineExpr> all;
+      for (Value value : values_) all.push_back(Node::extents_of(value)[d]);
+      if (llvm::all_equal(all)) continue;
+      open.push_back(d);
+      found.push_back(looked_up(node_, numbers_of(node_, all), number));
+    }
+    for (auto [d, extent] : llvm::zip_equal(open, read_extents(node_, joined(node_, found), "extent of the element"))) extents[d] = extent;
+    const Integers from = looked_up(node_, numbers_of(node_, starts_), number);
+    return node_.reshape(gather_from(node_, all_, 0, from, from.number(1), node_.count_of(extents)), extents);
+  }
+
+  Node& node_;
+  Value order_, all_;
+  SmallVector<Value> values_;
+  Extents extents_;  // of the first tensor
+  bool is_one_type_ = false;
+  std::vector<AffineExpr> starts_;  // of tensors with different extents: where they begin among all elements
+};
 
 void sequence_construct(Node& node) {
   if (node.input_count() == 0) node.fail("it has no inputs; SequenceEmpty makes an empty sequence");
@@ -373,26 +406,17 @@ std::string compiled_for(const Node& node, const std::string& what) {
 }
 
 Value element_at(Node& node, const Sequence& sequence, const Integers& position) {
-  SmallVector<Value> values;
-  for (const Operand& part : sequence.parts) values.push_back(node.value_of(part));
-  if (values.size() == 1) return values[0];
-  const Integers number = sequence.order ? looked_up(node, {node, sequence.order}, position) : position;
-  if (llvm::all_of(values, [&](Value value) { return value.getType() == values[0].getType(); }))
-    return chosen_of_one_type(node, values, number);
-  for (Value value : values) {
-    if (Node::type_of(value).getRank() != Node::type_of(values[0]).getRank())
-      node.fail("the tensors of its sequence have different ranks, and its position is data, which is not supported",
-                HEDDLE_STATUS_UNIMPLEMENTED);
-  }
-  return chosen_of_one_rank(node, values, number);
+  return Lookup(node, sequence).at(position);
 }
 
 std::vector<Operand> elements_of(Node& node, const Sequence& sequence) {
   if (!sequence.order) return sequence.parts;
   std::vector<Operand> all;
+  if (sequence.length == 0) return all;
+  Lookup lookup(node, sequence);
   for (int64_t i = 0; i < sequence.length; ++i) {
     Operand one;
-    one.value = element_at(node, sequence, numbers_of(node, {node.builder.getAffineConstantExpr(i)}));
+    one.value = lookup.at(numbers_of(node, {node.builder.getAffineConstantExpr(i)}));
     all.push_back(std::move(one));
   }
   return all;
