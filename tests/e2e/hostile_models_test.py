@@ -226,6 +226,52 @@ class Text(HostileModels):
         np.testing.assert_array_equal(got, np.full(3, 8, np.float32))
 
 
+class Nodes(HostileModels):
+    """Nodes with inputs that are missing, or of ranks that their operators do not have, and with attributes that ask for very much."""
+
+    def refuse_node(self, operator, inputs, parts, stored=(), opset=22, outputs=("y",), **attributes):
+        domain, _, operator = operator.rpartition(".")
+        node = helper.make_node(operator, [name for name, *_ in inputs], outputs, domain=domain, **attributes)
+        given = list({one[0]: value(*one) for one in inputs if len(one) > 1}.values())
+        graph = helper.make_graph([node], "hostile", given, [value(outputs[0], None)] if outputs else [], list(stored))
+        imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        with self.subTest(operator=operator, inputs=inputs):
+            error = self.refuse(helper.make_model(graph, ir_version=8, opset_imports=imports).SerializeToString())
+            self.assertIn("onnx: importing ", error)
+            self.assertNotIn("CHECK", error)
+            self.assertLess(len(error), 1000)
+            for part in parts:
+                self.assertIn(part, error)
+
+    def test_missing_inputs_and_outputs(self):
+        x, scale = ("x", [2, 3]), ("s", [])
+        self.refuse_node("com.microsoft.Gelu", [], ["input 0 is missing"])
+        self.refuse_node("com.microsoft.BiasAdd", [x, ("",)], ["input 1 is missing"])
+        self.refuse_node("com.microsoft.SkipLayerNormalization", [x, x], ["input 2 is missing"])
+        self.refuse_node("com.microsoft.QLinearAdd", [x, scale], ["input 3 is missing"])
+        self.refuse_node("com.microsoft.QuickGelu", [x], ["output 0 is missing"], outputs=())
+
+    def test_ranks_that_attention_does_not_have(self):
+        x, number = ("x", [1, 2, 4]), ("n", [])
+        self.refuse_node("com.microsoft.Attention", [x, number], ["input 1 is a scalar"], num_heads=2)
+        self.refuse_node("com.microsoft.MultiHeadAttention", [number, x, x, ("",), ("mask", [1], TensorProto.INT32)], ["input 0 is a scalar"], num_heads=2)
+        self.refuse_node("com.microsoft.RotaryEmbedding", [x, ("at", [1], TensorProto.INT64), number, number], ["input 2 is a scalar"])
+
+    def test_a_window_without_a_dimension(self):
+        step = helper.make_tensor("step", TensorProto.INT64, [], [2])
+        self.refuse_node("STFT", [("x", [1, 16, 1]), ("step",), ("w", [])], ["the window is not a vector"], [step])
+
+    def test_work_beyond_reason_is_refused_at_once(self):
+        text = [("x", [2], TensorProto.STRING)]
+        for pattern in ("((a?){100}){100}", "(.*a){900}"):
+            self.refuse_node("RegexFullMatch", text, ["its automaton takes too long to make"], pattern=pattern)
+        self.refuse_node("StringSplit", text, ["the delimiter has 1000001 bytes, above 256"], delimiter="a" * 1000000 + "b")
+        self.refuse_node("StringSplit", text, ["the delimiter has a byte 0"], delimiter="a\0")
+        self.refuse_node("TfIdfVectorizer", [("x", [8], TensorProto.INT64)], ["1048832 comparisons", "4096"], min_gram_length=256, max_gram_length=256,
+                         max_skip_count=4096, mode="TF", ngram_counts=[0] * 256, ngram_indexes=[0], pool_int64s=list(range(256)))
+        self.refuse_node("RandomUniform", [], ["4294967297"], shape=[2], dtype=(1 << 32) + 1)
+
+
 class ExternalData(HostileModels):
     def with_data(self, length=None):
         weight = TensorProto(name="weight", data_type=FLOAT, dims=[256, 256], data_location=TensorProto.EXTERNAL)
