@@ -162,6 +162,7 @@ void store(func::FuncOp function) {
 struct StoreNarrow : PassWrapper<StoreNarrow, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(StoreNarrow)
   StringRef getArgument() const final { return "heddle-store-narrow"; }
+  void getDependentDialects(DialectRegistry& registry) const override { registry.insert<tx::TxDialect>(); }
   StringRef getDescription() const final {
     return "argument x : tensor<5x!narrow.type<\"u4\">>  ->  argument x : tensor<3xui8>, and tensor<5xui8> made of its halves of bytes";
   }

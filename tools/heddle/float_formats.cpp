@@ -53,7 +53,7 @@ double decode_float(uint32_t bits, const FloatFormat& format) {
   } else if (exponent == top && mantissa == last && format.specials == Specials::nan) {
     value = kNan;
   } else if (negative && exponent == 0 && mantissa == 0 && format.specials == Specials::nan_for_zero) {
-    value = kNan;
+    return kNan;  // the only one: it has no sign
   } else if (exponent == 0) {
     value = std::ldexp(mantissa, 1 - bias - format.mantissa_bits);
   } else {
