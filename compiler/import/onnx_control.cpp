@@ -156,7 +156,7 @@ Value applied(Node& node, const onnx::GraphProto& part, const Parts& parts, Valu
 
 bool is_control(const onnx::NodeProto& node) {
   if (node.domain() == preview_domain) return node.op_type() == "FlexAttention";
-  return domain_key(node.domain()).empty() && 
+  return domain_key(node.domain()).empty() &&
          (node.op_type() == "If" || node.op_type() == "Loop" || node.op_type() == "Scan" || node.op_type() == "SequenceMap");
 }
 

@@ -20,7 +20,7 @@ class GraphPart {
 
   mlir::FlatSymbolRefAttr name() const;
   llvm::SmallVector<mlir::Value>& results() { return results_; }  // tensors: of sequences, all of them
-  const std::vector<Form>& forms() const { return forms_; }        // of outputs
+  const std::vector<Form>& forms() const { return forms_; }       // of outputs
 
   mlir::BlockArgument insert_argument(size_t index, mlir::Type type);
   mlir::BlockArgument add_argument(mlir::Type type) { return function_.getBody().front().addArgument(type, node_.location()); }

@@ -13,7 +13,7 @@ struct Automaton {
   int64_t classes = 0;
   std::vector<int32_t> class_of;  // of 256 bytes; byte 0 is behind the end of a string and leaves a state as it is
   std::vector<int32_t> next;
-  std::vector<bool> accepts;      // whether a string that ends in the state matches
+  std::vector<bool> accepts;  // whether a string that ends in the state matches
 };
 
 inline constexpr size_t most_automaton_states = 4096, most_expression_bytes = 4096;

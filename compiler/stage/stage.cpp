@@ -47,8 +47,9 @@ OperandRange reads_of(Operation* stage) {
 }
 
 AccessAttr access_of(Operation* stage, unsigned read) {
-  ArrayAttr accesses = llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SieveOp, SortOp, WalkOp>(
-      [](auto op) { return op.getAccesses(); });
+  ArrayAttr accesses =
+      llvm::TypeSwitch<Operation*, ArrayAttr>(stage).Case<MapOp, FoldOp, ScanOp, ContractOp, ScatterOp, SieveOp, SortOp, WalkOp>(
+          [](auto op) { return op.getAccesses(); });
   return llvm::cast<AccessAttr>(accesses[read]);
 }
 
