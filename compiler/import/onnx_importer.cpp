@@ -50,7 +50,7 @@ std::vector<const Table*> learning_tables() {
 }
 
 bool is_of_own_domain(const onnx::NodeProto& node) {
-  return node.domain().empty() || node.domain() == default_domain;
+  return domain_key(node.domain()).empty();
 }
 
 Translate translation(const onnx::NodeProto& node) {

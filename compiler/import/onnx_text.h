@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Strings. A tensor of them is a tensor of bytes (u8) with one more dimension, the last: the UTF-8 text of each string, and zeros behind it. So kernels
-// compute with strings as with numbers, on every device. NumPy's dtype 'S' has the same layout.
+// Strings. A tensor of them is a tensor of bytes (u8) with one more dimension, the last: the UTF-8 text of each string, and zeros behind it. So
+// kernels compute with strings as with numbers, on every device. NumPy's dtype 'S' has the same layout.
 #pragma once
 
 #include "compiler/import/onnx_graph.h"
