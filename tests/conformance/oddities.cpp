@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Oddities: each is unusual and keeps every rule, so the kit must pass it.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -110,6 +112,15 @@ const std::vector<Change> kOddities = {
          }
          const heddle_submission_t submission = {sizeof submission, static_cast<uint32_t>(commands.size()), commands.data(), *sync};
          return good.dispatch.submit(queue, &submission);
+       };
+     }},
+    {"first_waits_are_late",
+     [] {
+       // As on a machine whose other work ends meanwhile.
+       odd.timeline.wait = [](const heddle_point_t* points, uint64_t count, uint32_t mode, uint64_t timeout) noexcept -> Status {
+         static std::atomic<int> waits{0};
+         if (waits++ < 6) usleep(40000);
+         return good.timeline.wait(points, count, mode, timeout);
        };
      }},
     {"least_functions",

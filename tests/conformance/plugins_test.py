@@ -26,7 +26,6 @@ ANYWHERE = {
     "transfer.upload_captured": "do not state",
     "recording.not_offered": "the device records",
     "buffer.unmappable": "visible to the host",
-    "timeline.no_block": "too soon",
     "operation.in_its_place": "it does not run operations for host/1",
     "operation.failure": "it does not run operations for host/1",
     "operation.same_as_kernel": "it does not run operations for host/1",

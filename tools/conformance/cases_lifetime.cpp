@@ -131,7 +131,7 @@ void devices_leave_nothing() {
       Instance instance;
       EXPECT_OK(instance.tables.device.close(open_device(&instance, 0, nullptr)));
     }
-    for (int k = 0; k < 50 && count_threads() > threads; ++k) usleep(2000);  // a joined thread leaves the list a moment later
+    for (int k = 0; k < 500 && count_threads() > threads; ++k) usleep(2000);  // a joined thread leaves the list a moment later
     CHECK(count_threads() <= threads,
           "%llu threads before a device was opened, %llu after it was closed and its instance shut down [HD-T-01]", number(threads),
           number(count_threads()));

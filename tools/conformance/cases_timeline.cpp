@@ -195,15 +195,20 @@ void enqueue_does_not_block() {
   session.reach(first);
   uint64_t submitted = 0, took = 0;
   // A driver that blocks does so each time; another may be delayed by other work on the machine.
-  for (int attempt = 0; attempt < 5; ++attempt) {
+  for (int attempt = 0; attempt < 10;) {
     const heddle_point_t busy = session.point();
     const uint64_t start = now_ns();
     session.keep_busy(busy);
     submitted = now_ns() - start;
     session.reach(busy);
     took = now_ns() - start;
-    if (took < 4000000) absent("long work finishes too soon to see the difference");
+    if (took < 4000000) {
+      // The work was measured while other work delayed it.
+      if (!session.keep_busy_longer()) absent("the longest work finishes too soon to see the difference");
+      continue;
+    }
     if (submitted < took / 2) return;
+    ++attempt;
   }
   CHECK(false, "submit took %llu us of the %llu us that its work took [HD-T-01]", number(submitted / 1000), number(took / 1000));
 }

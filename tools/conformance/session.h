@@ -106,8 +106,11 @@ class Session {
   Result wait(heddle_point_t point, uint64_t timeout_ns = patience_ns());
   // Waits, and must succeed.
   void reach(heddle_point_t point);
-  // Enqueues work of about ten milliseconds that signals the point.
+  // Enqueues work of about 30 milliseconds that signals the point. The first call measures how much work that is, at least 15 milliseconds
+  // as the machine was then; on a machine with other work that comes and goes it may be less later.
   void keep_busy(heddle_point_t signal, heddle_queue_t* on = nullptr);
+  // Doubles the work of later calls of keep_busy, which must have been called; false if that is the most already.
+  bool keep_busy_longer();
 
   // At most `wanted`, limited so that several fit on a small device.
   uint64_t fitting(uint64_t wanted) const;
@@ -128,6 +131,8 @@ class Session {
   std::vector<heddle_queue_t*> queues_;
   std::vector<heddle_buffer_t*> buffers_;
   std::vector<heddle_timeline_t*> timelines_;
+  List fills_of_busy(uint32_t fills) const;
+
   heddle_buffer_t* busy_ = nullptr;
   uint64_t busy_bytes_ = 0;
   uint32_t busy_fills_ = 0;
