@@ -8,6 +8,7 @@ import re
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -124,13 +125,49 @@ def _failure(command: list[str], code: int, output: str) -> CompileError:
     return error
 
 
+def _source(model: Any, folder: str) -> tuple[str, str]:
+    """(path of the file that the compiler reads, path that the default output is beside). A file that does not exist yet is written in the folder."""
+    from . import stablehlo
+    if isinstance(model, (str, os.PathLike)):
+        path = text_of(model, "compiling", "the path of the model")
+        try:
+            if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe can be read only once
+                return path, path
+            with open(path, "rb") as file:
+                start = file.read(4096)
+        except OSError:
+            return path, path  # the compiler reports it
+        if not (stablehlo.is_stablehlo(start) or path.endswith(".mlir")) or stablehlo.is_generic(start):
+            return path, path
+        content: Any = path
+        name = pathlib.Path(path).stem
+    elif stablehlo.is_exported(model):
+        content, name, path = model, re.sub(r"\W+", "_", str(getattr(model, "fun_name", ""))) or "model", folder
+    else:
+        content = model.SerializeToString() if hasattr(model, "SerializeToString") else model
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            raise make("TYPE", f"heddle: compiling failed: a model is a path, bytes, an onnx.ModelProto or a jax.export.Exported, got an object of class "
+                               f"{type(model).__name__}")
+        name, path = "model", folder
+        if not stablehlo.is_stablehlo(bytes(content[:4096])):
+            source = os.path.join(folder, "model.onnx")
+            with open(source, "wb") as file:
+                file.write(cast(bytes, content))
+            return source, source
+    source = os.path.join(folder, name + ".mlir")
+    with open(source, "w", encoding="utf-8") as text:
+        text.write(stablehlo.convert(content))
+    return source, path
+
+
 def compile(model: Any, output: PathLike | None = None, *, target: str | Sequence[str] = "cpu",
             donate: str | Sequence[str] = (), alias: Mapping[str, str] | None = None, state: Mapping[str, str] | None = None,
             params_in: Parameters | None = None, param_names: Mapping[str, str] | None = None, params_in_hashes: bool = False,
             options: str | Sequence[str] = (), timeout: float | None = None, progress: Progress | None = None) -> str:
     """Compiles a model to a .heddle file and returns its path.
 
-    model    the path of an ONNX file, its bytes, or an onnx.ModelProto
+    model    the path of an ONNX file, its bytes, or an onnx.ModelProto; or StableHLO: a portable artifact or MLIR text, as a path or as bytes, or a
+             jax.export.Exported. Except for MLIR text in generic form, jaxlib has to be installed for StableHLO (heddle.stablehlo)
     output   the file to write; None: beside the model, with the ending .heddle. Required for a model that is not a file
     target   "cpu", "cuda", "hip", "level_zero", or several of them
     donate   names of inputs that callers give up (`donate=` of a call), so that the function may overwrite them
@@ -153,17 +190,8 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
     if not isinstance(model, (str, os.PathLike)) and output is None:
         raise make("TYPE", "heddle: compiling failed: a model that is not a file needs an output; pass output='model.heddle'")
     with tempfile.TemporaryDirectory(prefix="heddle-") as folder, _ParameterFiles() as files:
-        if isinstance(model, (str, os.PathLike)):
-            source = text_of(model, doing, "the path of the model")
-        else:
-            content = model.SerializeToString() if hasattr(model, "SerializeToString") else model
-            if not isinstance(content, (bytes, bytearray, memoryview)):
-                raise make("TYPE", f"heddle: compiling failed: a model is a path, bytes or an onnx.ModelProto, got an object of class "
-                                   f"{type(model).__name__}")
-            source = os.path.join(folder, "model.onnx")
-            with open(source, "wb") as file:
-                file.write(cast(bytes, content))
-        written = text_of(output, doing, "output") if output is not None else os.fspath(pathlib.Path(source).with_suffix(".heddle"))
+        source, beside = _source(model, folder)
+        written = text_of(output, doing, "output") if output is not None else os.fspath(pathlib.Path(beside).with_suffix(".heddle"))
         targets = ",".join(texts_of(target, doing, "target"))
         given = [f"--donate={name}" for name in texts_of(donate, doing, "donate")]
         given += [f"--alias={name}={result}" for name, result in pairs_of(alias, doing, "alias")]
