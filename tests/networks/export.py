@@ -35,7 +35,7 @@ def networks():
     found = {}
     for module in MODULES:
         for name, function in inspect.getmembers(module, inspect.isfunction):
-            if function.__module__ == module.__name__ and list(inspect.signature(function).parameters)[:1] == ["full"] and not name.endswith("_model"):
+            if function.__module__ == module.__name__ and list(inspect.signature(function).parameters)[:1] == ["full"] and not name.endswith(("_model", "_config")):
                 found[name] = function
     return found
 

@@ -4,19 +4,25 @@ import torch
 import transformers
 
 from network import Network, Positional, mask_of, tokens
+from text import decoder_step
 
 VOCABULARY = 256
 
 
-def whisper(full):
-    """Encoder and decoder; the sound has a fixed length, as in every export of it."""
+def whisper_model(full):
     shape = {"d_model": 384, "encoder_layers": 4, "encoder_attention_heads": 6, "encoder_ffn_dim": 1536, "decoder_layers": 4, "decoder_attention_heads": 6,
              "decoder_ffn_dim": 1536, "num_mel_bins": 80}
     if not full:
         shape = {"d_model": 64, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_layers": 2, "decoder_attention_heads": 4,
                  "decoder_ffn_dim": 128, "num_mel_bins": 16, "max_source_positions": 20, "max_target_positions": 32, "vocab_size": VOCABULARY, "pad_token_id": 0,
                  "bos_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 2}
-    config = transformers.WhisperConfig(**shape)
+    return transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**shape))
+
+
+def whisper(full):
+    """Encoder and decoder; the sound has a fixed length, as in every export of it."""
+    model = whisper_model(full)
+    config = model.config
     inputs = ["input_features", "decoder_input_ids", "decoder_attention_mask"]
 
     def inputs_of(sizes, generator):
@@ -24,8 +30,17 @@ def whisper(full):
         return features, tokens(config.vocab_size, sizes["batch"], sizes["written"], generator), mask_of(sizes["batch"], sizes["written"])
 
     calls = [{"batch": 2, "written": 7}, {"batch": 1, "written": 1}, {"batch": 3, "written": 16}]
-    return Network(Positional(transformers.WhisperForConditionalGeneration(config), inputs, ["logits"], use_cache=False), inputs, ["logits"],
+    return Network(Positional(model, inputs, ["logits"], use_cache=False), inputs, ["logits"],
                    {"input_features": {0: "batch"}, **{name: {0: "batch", 1: "written"} for name in inputs[1:]}}, calls[:2] if full else calls, inputs_of)
+
+
+def whisper_step(full):
+    model = whisper_model(full)
+    config = model.config
+    calls = [{"batch": 2, "past": 9}, {"batch": 1, "past": 2}, {"batch": 3, "past": 25}]
+    if full:
+        calls = [{"batch": 2, "past": 30}, {"batch": 1, "past": 64}]
+    return decoder_step(model, config.decoder_layers, config.decoder_attention_heads, config.d_model // config.decoder_attention_heads, calls, config.max_source_positions)
 
 
 def wav2vec2(full):

@@ -41,8 +41,11 @@ def distilbert(full):
 
 def deberta(full):
     """Of the second version, whose positions are relative and in buckets."""
-    shape = {} if full else {**TINY, "type_vocab_size": 0}
-    config = transformers.DebertaV2Config(**{**shape, "relative_attention": True, "position_buckets": 8, "max_relative_positions": 32, "share_att_key": True,
+    shape = {**TINY, "type_vocab_size": 0, "position_buckets": 8, "max_relative_positions": 32}
+    if full:
+        shape = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 128100, "type_vocab_size": 0,
+                 "position_buckets": 256, "max_relative_positions": 512}
+    config = transformers.DebertaV2Config(**{**shape, "relative_attention": True, "share_att_key": True,
                                              "pos_att_type": ["p2c", "c2p"], "norm_rel_ebd": "layer_norm", "position_biased_input": False})
     return of_tokens(transformers.DebertaV2Model(config), ["last_hidden_state"], full)
 
@@ -114,16 +117,24 @@ def of_text_to_text(model, full):
     return Network(Positional(model, inputs, ["logits"], use_cache=False), inputs, ["logits"], symbols, calls, inputs_of)
 
 
-def t5(full):
+def t5_model(full):
     shape = {} if full else {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4, "vocab_size": VOCABULARY,
                              "relative_attention_num_buckets": 8, "relative_attention_max_distance": 16, "feed_forward_proj": "gated-gelu"}
-    return of_text_to_text(transformers.T5ForConditionalGeneration(transformers.T5Config(**shape, decoder_start_token_id=0)), full)
+    return transformers.T5ForConditionalGeneration(transformers.T5Config(**shape, decoder_start_token_id=0))
+
+
+def bart_model(full):
+    shape = {} if full else {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+                             "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
+    return transformers.BartForConditionalGeneration(transformers.BartConfig(**shape, **ENDS, decoder_start_token_id=1))
+
+
+def t5(full):
+    return of_text_to_text(t5_model(full), full)
 
 
 def bart(full):
-    shape = {} if full else {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
-                             "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "vocab_size": VOCABULARY, "max_position_embeddings": 64}
-    return of_text_to_text(transformers.BartForConditionalGeneration(transformers.BartConfig(**shape, **ENDS, decoder_start_token_id=1)), full)
+    return of_text_to_text(bart_model(full), full)
 
 
 class Step(torch.nn.Module):
@@ -164,6 +175,59 @@ def gpt2_step(full):
 
 def llama_step(full):
     return step(llama_model(full), full)
+
+
+class DecoderStep(torch.nn.Module):
+    """One step of the decoder of a network with an encoder: behind the ids, and the mask of what was encoded if there is one, each layer has the keys and
+    values of what is written, and those of what was encoded; results are the logits, and longer keys and values of what is written."""
+
+    def __init__(self, model, masked):
+        super().__init__()
+        self.model, self.masked = model, masked
+
+    def forward(self, ids, *rest):
+        mask, caches = (rest[0], rest[1:]) if self.masked else (None, rest)
+        written, encoded = (list(zip(caches[first::4], caches[first + 1::4], strict=True)) for first in (0, 2))
+        cache = transformers.EncoderDecoderCache(transformers.DynamicCache(ddp_cache_data=written), transformers.DynamicCache(ddp_cache_data=encoded))
+        states = torch.zeros(ids.shape[0], encoded[0][0].shape[2], self.model.config.d_model)  # only their extents are read
+        result = self.model(decoder_input_ids=ids, encoder_outputs=transformers.modeling_outputs.BaseModelOutput(states), attention_mask=mask,
+                            past_key_values=cache, use_cache=True)
+        return result.logits, *(one for layer in result.past_key_values.self_attention_cache.layers for one in (layer.keys, layer.values))
+
+
+def decoder_step(model, layers, heads, size, calls, encoded=None):
+    """`encoded`: how many states were encoded, if that is no symbol, and then there is no mask."""
+    written = [f"{one}_{layer}" for layer in range(layers) for one in ("keys", "values")]
+    caches = [f"{prefix}{one}_{layer}" for layer in range(layers) for prefix in ("", "encoded_") for one in ("keys", "values")]
+    inputs = ["ids"] + ["mask"] * (encoded is None) + caches
+
+    def inputs_of(sizes, generator):
+        batch, count = sizes["batch"], encoded or sizes["length"]
+        masks = () if encoded else (mask_of(batch, count),)
+        return (tokens(model.config.vocab_size, batch, 1, generator), *masks,
+                *(torch.randn((batch, heads, count if "encoded" in name else sizes["past"], size), generator=generator) for name in caches))
+
+    symbols = {"ids": {0: "batch"}, "mask": {0: "batch", 1: "length"}}
+    for name in caches:
+        symbols[name] = {0: "batch", **({2: "past"} if "encoded" not in name else {} if encoded else {2: "length"})}
+    return Network(DecoderStep(model, encoded is None), inputs, ["logits", *(f"longer_{name}" for name in written)], {name: symbols[name] for name in inputs}, calls, inputs_of)
+
+
+def text_step(model, layers, heads, size, full):
+    calls = [{"batch": 2, "past": 9, "length": 13}, {"batch": 1, "past": 2, "length": 1}, {"batch": 3, "past": 30, "length": 20}]
+    if full:
+        calls = [{"batch": 2, "past": 30, "length": 96}, {"batch": 1, "past": 64, "length": 128}]
+    return decoder_step(model, layers, heads, size, calls)
+
+
+def t5_step(full):
+    model = t5_model(full)
+    return text_step(model, model.config.num_decoder_layers, model.config.num_heads, model.config.d_kv, full)
+
+
+def bart_step(full):
+    model = bart_model(full)
+    return text_step(model, model.config.decoder_layers, model.config.decoder_attention_heads, model.config.d_model // model.config.decoder_attention_heads, full)
 
 
 class Tagger(torch.nn.Module):
