@@ -140,9 +140,10 @@ def keep_needed(graph: Graph, outputs: Collection[str] | None = None) -> None:
             needed.update(reads(node))
     if len(kept) < len(graph.node):
         replace(graph.node, reversed(kept))
-    for field, name_of in ((graph.initializer, lambda one: one.name), (graph.sparse_initializer, lambda one: one.values.name)):
-        if any(name_of(one) not in needed for one in field):
-            replace(field, [one for one in field if name_of(one) in needed])
+    if any(one.name not in needed for one in graph.initializer):
+        replace(graph.initializer, [one for one in graph.initializer if one.name in needed])
+    if any(one.values.name not in needed for one in graph.sparse_initializer):
+        replace(graph.sparse_initializer, [one for one in graph.sparse_initializer if one.values.name in needed])
 
 
 def inferred(model: Model) -> dict[str, Any]:
