@@ -372,7 +372,9 @@ class Calls(unittest.TestCase):
         heddle.compile(model, output, progress=lambda *step: said.append(step))
         self.assertEqual(said[0][:2], ("import", 0))
         self.assertEqual([stage for stage in ("import", "passes", "code", "write") if stage not in [step[0] for step in said]], [])
-        self.assertTrue(all(0 <= done <= total for _, done, total in said))
+        self.assertEqual(len({total for _, _, total in said}), 1)
+        self.assertEqual([done for _, done, _ in said], sorted(done for _, done, _ in said))
+        self.assertEqual(said[-1], ("write", said[-1][2], said[-1][2]))
         output.unlink()
 
         def fails(stage, done, total):
