@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-import: prints an ONNX file as tx text, for tests and compiler developers.
-#include "compiler/import/onnx_importer.h"
+// heddle-import: prints an ONNX file or a StableHLO program as tx text, for tests and compiler developers.
+#include "compiler/import/stablehlo_importer.h"
 #include "llvm/Support/raw_ostream.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -15,18 +15,23 @@ int main(int argc, char** argv) {
   }
   const llvm::StringRef argument = argc == 2 ? argv[1] : "";
   if (argument.empty() || argument == "--help") {
-    (argument.empty() ? llvm::errs() : llvm::outs()) << "usage: heddle-import [--operators MANIFEST]... FILE.onnx | --list-operators\n";
+    (argument.empty() ? llvm::errs() : llvm::outs()) << "usage: heddle-import [--operators MANIFEST]... FILE.onnx|FILE.mlir | --list-operators | --list-stablehlo-ops\n";
     return argument.empty() ? 2 : 0;
   }
   if (argument == "--list-operators") {
     for (const std::string& name : heddle::import::supported_operators()) llvm::outs() << name << '\n';
     return 0;
   }
+  if (argument == "--list-stablehlo-ops") {
+    for (const std::string& name : heddle::import::supported_stablehlo_ops()) llvm::outs() << name << '\n';
+    return 0;
+  }
   mlir::MLIRContext context;
   context.loadDialect<heddle::tx::TxDialect, mlir::func::FuncDialect>();
   heddle::tx::ParameterStore parameters;
   heddle::import::ImportError error;
-  auto module = heddle::import::import_onnx(argv[1], context, parameters, error, {{}, nullptr, &operators});
+  auto module = heddle::import::is_stablehlo(argv[1]) ? heddle::import::import_stablehlo(argv[1], context, parameters, error)
+                                                      : heddle::import::import_onnx(argv[1], context, parameters, error, {{}, nullptr, &operators});
   if (!module) {
     llvm::errs() << error.message << '\n';
     return 1;

@@ -14,6 +14,7 @@
 #include "compiler/emit/schedule.h"
 #include "compiler/import/onnx_importer.h"
 #include "compiler/import/placements.h"
+#include "compiler/import/stablehlo_importer.h"
 #include "compiler/passes/passes.h"
 #include "compiler/report.h"
 #include "compiler/targets/amdgpu/amdgpu.h"
@@ -248,7 +249,17 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
               "compiler: writing '" + path + "' failed: weights are left to this file, and it would be overwritten; choose another name"};
     }
   }
-  if (ends_with_mlir(options.input_path)) {
+  if (import::is_stablehlo(options.input_path)) {
+    if (!files.is_empty() || !options.parameter_names.empty() || !options.specializations.empty()) {
+      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: compiling '" + options.input_path +
+                                                  "' failed: parameter files and specializations are for ONNX models, and this is StableHLO; leave "
+                                                  "them out"};
+    }
+    import::ImportError error;
+    module = import::import_stablehlo(options.input_path, context, parameters, error, {.dims = {}, .all_weights = !options.parameters_path.empty()});
+    if (!module) return {error.code, error.message};
+    place_parts(*module, placements);
+  } else if (ends_with_mlir(options.input_path)) {
     if (!files.is_empty() || !options.parameter_names.empty()) {
       return {HEDDLE_STATUS_INVALID_ARGUMENT,
               "compiler: parameter files are for ONNX models; in '" + options.input_path + "', tx.parameter has the scope and the name"};
