@@ -49,6 +49,8 @@ const FloatCase kFloats[] = {
     {"v_floor_f32 v6, v0", [](float a, float, float) { return std::floor(a); }},
     {"v_ceil_f32 v6, v0", [](float a, float, float) { return std::ceil(a); }},
     {"v_cvt_f32_ubyte0 v6, v0", [](float a, float, float) { return float(u(a) & 255); }},
+    {"v_cvt_f32_ubyte1 v6, v0", [](float a, float, float) { return float(u(a) >> 8 & 255); }},
+    {"v_cvt_f32_ubyte3 v6, v0", [](float a, float, float) { return float(u(a) >> 24); }},
     {"v_med3_f32 v6, v0, v2, v4",
      [](float a, float b, float c) {
        if (std::isnan(a) || std::isnan(b) || std::isnan(c)) {  // the smallest

@@ -13,7 +13,7 @@ TEST(AmdgpuMoves, GlobalLoads) {
   struct One {
     const char *processor, *text;  // v[6:9] of the address in v[0:1]
     unsigned bytes;
-    bool is_signed, in_high_half;
+    bool is_signed, in_high_half, in_low_half = false;
   };
   const One cases[] = {
       {"gfx90a", "global_load_ubyte v6, v[0:1], off", 1, false, false},
@@ -29,6 +29,7 @@ TEST(AmdgpuMoves, GlobalLoads) {
       {"gfx1100", "global_load_u16 v6, v[0:1], off", 2, false, false},
       {"gfx1100", "global_load_i16 v6, v[0:1], off", 2, true, false},
       {"gfx1100", "global_load_d16_hi_b16 v6, v[0:1], off", 2, false, true},
+      {"gfx1100", "global_load_d16_b16 v6, v[0:1], off", 2, false, false, true},
       {"gfx1100", "global_load_b32 v6, v[0:1], off", 4, false, false},
       {"gfx1100", "global_load_b64 v[6:7], v[0:1], off", 8, false, false},
       {"gfx1100", "global_load_b96 v[6:8], v[0:1], off", 12, false, false},
@@ -56,6 +57,7 @@ TEST(AmdgpuMoves, GlobalLoads) {
         if (c.is_signed)
           small = c.bytes == 1 ? static_cast<uint64_t>(static_cast<int8_t>(small)) : static_cast<uint64_t>(static_cast<int16_t>(small));
         if (c.in_high_half) small = small << 16 | 0x5a5a;  // the other half is kept
+        if (c.in_low_half) small |= 0x5a5a0000;
         words[0] = (small & 0xffffffff) | 0x5a5a5a5a00000000;
       }
       EXPECT_EQ(single.get64(6, lane), words[0]) << lane;
@@ -225,7 +227,8 @@ TEST(AmdgpuMoves, ScalarFloats) {
   Wave& w = single.wave();
   single.prepare(
       "s_add_f32 s4, s0, s1\ns_mul_f32 s5, s0, s1\ns_mov_b32 s6, s2\ns_fmac_f32 s6, s0, s1\ns_fmamk_f32 s7, s0, 0x40490fdb, s1\n"
-      "s_trunc_f32 s8, s0\ns_cvt_f32_i32 s9, s3\ns_cvt_f32_u32 s10, s3\ns_cvt_u32_f32 s11, s0");
+      "s_trunc_f32 s8, s0\ns_cvt_f32_i32 s9, s3\ns_cvt_f32_u32 s10, s3\ns_cvt_u32_f32 s11, s0\ns_sub_f32 s12, s0, s1\n"
+      "s_cvt_i32_f32 s13, s0\ns_fmaak_f32 s14, s0, s1, 0x40490fdb\ns_rndne_f32 s15, s0\ns_floor_f32 s16, s0\ns_ceil_f32 s17, s0");
   Values values;
   for (unsigned round = 0; round < 1000; ++round) {
     for (unsigned n = 0; n < 4; ++n) {
@@ -243,6 +246,13 @@ TEST(AmdgpuMoves, ScalarFloats) {
     EXPECT_EQ(f(w.scalars[10]), static_cast<float>(w.scalars[3]));
     const uint32_t whole = !(a > 0) ? 0u : a >= 0x1p32F ? 0xffffffffu : static_cast<uint32_t>(a);
     EXPECT_EQ(w.scalars[11], whole) << a;
+    EXPECT_TRUE(same(a - b, f(w.scalars[12])));
+    const int32_t toward_zero = std::isnan(a) ? 0 : a >= 0x1p31F ? INT32_MAX : a < -0x1p31F ? INT32_MIN : static_cast<int32_t>(a);
+    EXPECT_EQ(static_cast<int32_t>(w.scalars[13]), toward_zero) << a;
+    EXPECT_TRUE(same(__builtin_fmaf(a, b, f(0x40490fdb)), f(w.scalars[14])));
+    EXPECT_TRUE(same(__builtin_roundevenf(a), f(w.scalars[15]))) << a;
+    EXPECT_TRUE(same(std::floor(a), f(w.scalars[16]))) << a;
+    EXPECT_TRUE(same(std::ceil(a), f(w.scalars[17]))) << a;
     if (HasFailure()) return;
   }
 }
@@ -392,7 +402,9 @@ TEST(AmdgpuMoves, ScalarComparisonsAndLogic) {
     text += std::string("s_cmp_") + name + " s0, s2\ns_cselect_b32 s" + std::to_string(to++) + ", 1, 0\n";
   single.prepare(text +
                  "s_not_b32 s16, s0\ns_nand_b32 s17, s0, s2\ns_nor_b32 s18, s0, s2\ns_xnor_b32 s19, s0, s2\ns_orn2_b32 s20, s0, s2\n"
-                 "s_max_u32 s21, s0, s2\ns_abs_i32 s22, s0\ns_mul_hi_i32 s23, s0, s2\ns_not_b64 s[24:25], s[0:1]\ns_bfm_b32 s26, s0, s2");
+                 "s_max_u32 s21, s0, s2\ns_abs_i32 s22, s0\ns_mul_hi_i32 s23, s0, s2\ns_not_b64 s[24:25], s[0:1]\ns_bfm_b32 s26, s0, s2\n"
+                 "s_orn2_b64 s[28:29], s[0:1], s[2:3]\ns_mov_b32 s30, s0\ns_bitset0_b32 s30, s2\ns_mov_b32 s31, s0\ns_bitset1_b32 s31, s2\n"
+                 "s_mov_b64 s[32:33], s[0:1]\ns_bitset0_b64 s[32:33], s2\ns_mov_b64 s[34:35], s[0:1]\ns_bitset1_b64 s[34:35], s2");
   Values values;
   for (unsigned round = 0; round < 500; ++round) {
     const uint32_t a = values.bits32(static_cast<unsigned>(values.random.next())),
@@ -400,6 +412,7 @@ TEST(AmdgpuMoves, ScalarComparisonsAndLogic) {
     w.scalars[0] = a;
     w.scalars[1] = b;
     w.scalars[2] = b;
+    w.scalars[3] = b ^ round;
     single.again();
     const auto x = static_cast<int32_t>(a), y = static_cast<int32_t>(b);
     const bool expected[] = {x == y, x != y, x <= y, x >= y, a == b, a != b, a <= b, a > b};
@@ -414,6 +427,12 @@ TEST(AmdgpuMoves, ScalarComparisonsAndLogic) {
     EXPECT_EQ(w.scalars[23], static_cast<uint32_t>((int64_t{x} * y) >> 32));
     EXPECT_EQ(w.scalar64(24), ~(a | uint64_t{b} << 32));
     EXPECT_EQ(w.scalars[26], ((1u << a % 32) - 1) << b % 32);
+    const uint64_t both = a | uint64_t{b} << 32;
+    EXPECT_EQ(w.scalar64(28), both | ~(b | uint64_t{b ^ round} << 32));
+    EXPECT_EQ(w.scalars[30], a & ~(1u << b % 32));
+    EXPECT_EQ(w.scalars[31], a | 1u << b % 32);
+    EXPECT_EQ(w.scalar64(32), both & ~(uint64_t{1} << b % 64));
+    EXPECT_EQ(w.scalar64(34), both | uint64_t{1} << b % 64);
     if (HasFailure()) return;
   }
   Single newer("gfx1201");
