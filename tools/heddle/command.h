@@ -43,8 +43,4 @@ struct ForeignCommand {
 };
 const std::vector<ForeignCommand>& foreign_commands();
 
-// Commands that are planned but not in this version; they say so and exit with 2.
-bool is_later_command(const std::string& name);
-int refuse_later(const std::string& name);
-
 }  // namespace heddle::tool

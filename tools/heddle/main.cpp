@@ -29,11 +29,14 @@ const std::vector<Command>& commands() {
 }
 
 const std::vector<ForeignCommand>& foreign_commands() {
+  constexpr const char* kPython = "heddle[debug] of Python";
   static const std::vector<ForeignCommand> all{
       {"compile", "turns a model file into a .heddle file", "heddle-compiler", true},
       {"tune", "finds the fastest plans of a model's kernels on a device", "heddle-compiler", true},
       {"profile", "measures the time of each region on its device", "heddle-profile", true},
       {"params", "lists, prints, converts, compares and checks files of parameters", "heddle-params", true},
+      {"diff", "names the first region of a model that departs from another implementation", kPython, false},
+      {"reduce", "makes a model that fails or gives wrong results small", kPython, false},
       {"page", "shows the report of a module as an HTML page", "heddle-page", true},
       {"conformance", "checks a plugin against the rules", "heddle-conformance", false},
       {"import", "shows a model file as the compiler reads it", "heddle-tools", false},
@@ -109,7 +112,6 @@ int help_on(char* command) {
   for (const auto& one : kByName) {
     if (name == one.name) return one.make().run({flag});
   }
-  if (is_later_command(name) && find_program("heddle-" + name).empty()) return refuse_later(name);
   char* arguments[] = {command, flag, nullptr};
   return start_foreign(name, arguments);
 }
@@ -189,7 +191,6 @@ int dispatch(int argc, char** argv) {
     signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit fails with a reason instead of killing the process
     return one.make().run(Arguments(argv + first, argv + argc));
   }
-  if (is_later_command(name) && find_program("heddle-" + name).empty()) return refuse_later(name);
   return start_foreign(name, argv + first - 1);
 }
 

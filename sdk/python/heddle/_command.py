@@ -24,7 +24,7 @@ def main() -> None:
     program = pathlib.Path(__file__).resolve().parent / "bin" / "heddle"
     if not os.access(program, os.X_OK):
         sys.exit(f"heddle: starting failed: {program} is not there; install the package again")
-    folder = compiler_folder()
-    if folder is not None:  # where the program looks for other commands, such as heddle-compile
-        os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH", os.defpath), str(folder)]))
+    # Where the program looks for other commands, such as heddle-compile, and heddle-diff beside the script that runs this.
+    folders = [str(folder) for folder in (compiler_folder(), pathlib.Path(sys.argv[0]).resolve().parent) if folder is not None]
+    os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH", os.defpath), *folders]))
     os.execv(program, ["heddle", *sys.argv[1:]])

@@ -163,7 +163,7 @@ def _source(model: Any, folder: str) -> tuple[str, str]:
 def compile(model: Any, output: PathLike | None = None, *, target: str | Sequence[str] = "cpu",
             donate: str | Sequence[str] = (), alias: Mapping[str, str] | None = None, state: Mapping[str, str] | None = None,
             params_in: Parameters | None = None, param_names: Mapping[str, str] | None = None, params_in_hashes: bool = False,
-            options: str | Sequence[str] = (), timeout: float | None = None, progress: Progress | None = None) -> str:
+            options: str | Sequence[str] = (), timeout: float | None = None, progress: Progress | None = None, reproducer: PathLike | None = None) -> str:
     """Compiles a model to a .heddle file and returns its path.
 
     model    the path of an ONNX file, its bytes, or an onnx.ModelProto; or StableHLO: a portable artifact or MLIR text, as a path or as bytes, or a
@@ -182,6 +182,7 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
     timeout  in seconds
     progress called with the name of a stage ("import", "passes", "code", "write"), the number of steps that are done, and the number of all steps. An
              exception that it raises ends the compilation and is raised here
+    reproducer   a file that is written if compiling fails or crashes, with all that it takes to repeat that: heddle compile --rerun FILE
     """
     doing = "compiling"
     timeout = seconds_of(timeout, doing)
@@ -204,6 +205,8 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
         if flag_of(params_in_hashes, doing, "params_in_hashes") and left:
             given.append("--params-in-hashes")
         given += [f"--param-name={name}={in_file}" for name, in_file in pairs_of(param_names, doing, "param_names")]
+        if reproducer is not None:
+            given.append("--reproducer=" + text_of(reproducer, doing, "reproducer"))
         command = [compiler, source, "-o", written, "--target", targets, *given, *texts_of(options, doing, "options")]
         try:
             code, printed = _run(command, timeout, progress, _descriptors(path for _, path in left))

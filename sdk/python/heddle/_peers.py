@@ -27,6 +27,9 @@ def results_of(model: Any) -> list[str]:
     return [str(one.name) for one in model.graph.output]
 
 
+_FAMILIES = ("cuda", "hip", "level_zero")  # a device with another name is one of the configuration, and --option=--target=... has its family
+
+
 class Heddle:
     """Compiles and calls a model, each in a child process."""
 
@@ -34,7 +37,7 @@ class Heddle:
         self.device, self.timeout = device, timeout
         family = device.split(":")[0]
         given = any(one.split("=")[0] == "--target" for one in options)
-        self.options = [*options] if given or family in ("", "cpu") else ["--target", family, *options]
+        self.options = ["--target", family, *options] if family in _FAMILIES and not given else [*options]
         self.run_options = list(run_options)
         self.name = "heddle on " + (device or "the default device") + (" with " + " ".join(options) if options else "")
 

@@ -265,8 +265,8 @@ class _OfModel:
             group = self.groups[self.group_of[self.node_of[name].name]]
             own = {output for node in group.nodes for output in node.output}
             inputs: dict[str, str] = {}
-            for read in dict.fromkeys(name for node in group.nodes for name in _graphs.reads(node)):
-                if read in own or read in inputs:
+            for read in dict.fromkeys(source for node in group.nodes for name in _graphs.reads(node) if name not in own for source in self._sources(name, found)):
+                if read in own:
                     continue
                 if read in given or read in self.inputs:
                     value = self.expected.get(read, self.inputs.get(read))
@@ -277,6 +277,21 @@ class _OfModel:
             expected = self.expected[name]
             values.append(Value(name, _type_text(expected), group.label, group.kind, [f"{node.name} ({node.op_type})" for node in group.nodes], inputs, difference))
         self.report.values = values
+
+    def _sources(self, name: str, known: Mapping[str, Any]) -> list[str]:
+        """The compared values and inputs that a value is, or comes from through nodes without a kernel, such as reshapes."""
+        found: list[str] = []
+        waiting, seen = [name], {name}
+        while waiting:
+            one = waiting.pop(0)
+            node = self.node_of.get(one)
+            if one in known or one in self.inputs or node is None or node.name in self.group_of:
+                found.append(one)
+                continue
+            new = [read for read in _graphs.reads(node) if read not in seen]
+            seen.update(new)
+            waiting += new
+        return found
 
     def isolate(self, folder: pathlib.Path) -> None:
         """Writes the region of the first departing value, with its inputs, and says what it does alone."""
