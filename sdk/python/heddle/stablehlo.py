@@ -22,6 +22,8 @@ BYTECODE = b"ML\xefR"
 _SPACE_AND_ALIASES = re.compile(rb"(?:\s+|//[^\n]*\n|[#!][\w$.-]+ = [^\n]*\n)*")
 # A range of columns, which the MLIR of the compiler does not know. Quotes inside of strings are escaped, so that this is a location wherever it is.
 _RANGES = re.compile(r'(#loc\d* = loc\("(?:[^"\\]|\\.)*":\d+:\d+) to \d*:\d+\)')
+# Bools of which MLIR writes a byte each since version 22; the MLIR of the compiler reads a bit each.
+_BOOLS = re.compile(r'dense<"0x((?:0[01])+)">(?= : tensor<[0-9x]*xi1>)')
 _NAMED = re.compile(r'loc\("((?:[^"\\]|\\.)*)"(?:\(|\))')
 _DOING = "converting StableHLO"
 _CHLO = "func.func(chlo-legalize-to-stablehlo)"
@@ -63,11 +65,17 @@ def _context() -> Any:
     registry = ir.DialectRegistry()
     jax_dialects.register_dialects(registry)
     context = ir.Context()
+    context.allow_unregistered_dialects = True  # the compiler says what it does not support
     context.append_dialect_registry(registry)
     context.load_all_available_dialects()
     stablehlo.register_dialect(context)
     chlo.register_dialect(context)
+    _mlir("dialects.sdy").register_dialect(context)  # notes on how values are divided among devices
     stablehlo.register_stablehlo_passes()
+    # The dialect of quantized types has no registration of its own in jaxlib. Reading an artifact loads it.
+    with context, ir.Location.unknown():
+        empty = stablehlo.serialize_portable_artifact(ir.Module.parse("module {}"), stablehlo.get_current_version())
+        stablehlo.deserialize_portable_artifact(context, empty)
     return context
 
 
@@ -171,7 +179,7 @@ def _paths(exported: Any) -> list[str]:
 
 
 def _name_arguments(module: Any, exported: Any) -> None:
-    """Attributes of the arguments: heddle.name; and, of an exported function, heddle.dimensions: the symbols of dimensions, empty for known ones."""
+    """Attributes of the arguments: jax.arg_info; and, of an exported function, heddle.dimensions: the symbols of dimensions, empty for known ones."""
     ir = _mlir("ir")
     main = _main(module)
     if main is None or main.is_external:
@@ -192,12 +200,19 @@ def _name_arguments(module: Any, exported: Any) -> None:
     for index, old in enumerate(main.arg_attrs):
         given = {one.name: one.attr for one in old}
         if names[index] and names.count(names[index]) == 1:
-            given["heddle.name"] = ir.StringAttr.get(names[index])
+            given["jax.arg_info"] = ir.StringAttr.get(names[index])
         if any(dimensions[index]):
             given["heddle.dimensions"] = ir.ArrayAttr.get([ir.StringAttr.get(one) for one in dimensions[index]])
         attributes.append(ir.DictAttr.get(given))
     if attributes:
         main.arg_attrs = ir.ArrayAttr.get(attributes)
+
+
+def _packed(bools: re.Match[str]) -> str:
+    """Bits from the lowest of each byte on."""
+    bits = bools[1][1::2]
+    data = bytes(int(bits[start:start + 8][::-1], 2) for start in range(0, len(bits), 8))
+    return f'dense<"0x{data.hex().upper()}">'
 
 
 def _read(source: Any) -> tuple[bytes, str]:
@@ -234,7 +249,7 @@ def convert(source: Any) -> str:
         _lower(module, context, what)
         _name_arguments(module, source if is_exported(source) else None)
         text = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
-    return _RANGES.sub(r"\1)", str(text))
+    return _BOOLS.sub(_packed, _RANGES.sub(r"\1)", str(text)))
 
 
 def main(arguments: list[str]) -> int:
