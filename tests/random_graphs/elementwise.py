@@ -115,9 +115,9 @@ class ElementWise(Pieces):
             return None
         kind = self.pick(["Sqrt", "Log"])
         value = self.like(kind, x)
-        odd = self.like("IsNaN", value)
+        odd = self.like("IsNaN", value, dtype=BOOL)
         if kind == "Log" and self.chance(0.5) and (self.float == np.float32 or self.opset > 19):
-            odd = self.like("Or", odd, self.like("IsInf", value))
+            odd = self.like("Or", odd, self.like("IsInf", value, dtype=BOOL))
             return self.node("Where", [odd, self.number(-1), value], x.dtype, x.shape, x.names)
         return self.node("Where", [odd, self.number(-1), self.like("Max", value, self.number(-9))], x.dtype, x.shape, x.names)
 

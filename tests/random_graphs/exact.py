@@ -34,30 +34,37 @@ def in_f64(model):
     """The same graph with f64 for every float."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
-    for value in [*wide.graph.input, *wide.graph.output]:
-        if value.type.tensor_type.elem_type in FLOATS:
-            value.type.tensor_type.elem_type = TensorProto.DOUBLE
     arrays = {weight.name: numpy_helper.to_array(weight) for weight in wide.graph.initializer}
     for i, weight in enumerate(wide.graph.initializer):
         if weight.data_type in FLOATS:
             wide.graph.initializer[i].CopyFrom(numpy_helper.from_array(arrays[weight.name].astype(np.float64), weight.name))
+    widen(wide.graph, arrays, wide.graph.initializer)
+    return wide
+
+
+def widen(graph, arrays, weights):
+    """Values and nodes of the graph, and of those in it."""
+    for value in [*graph.input, *graph.output, *graph.value_info]:
+        if value.type.tensor_type.elem_type in FLOATS:
+            value.type.tensor_type.elem_type = TensorProto.DOUBLE
     nodes = []
-    for node in model.graph.node:
+    for node in graph.node:
         if node.op_type == "DequantizeLinear":
-            nodes += dequantized(node, arrays, wide.graph.initializer)
+            nodes += dequantized(node, arrays, weights)
         elif node.op_type == "QuantizeLinear":
-            nodes += quantized(node, arrays, wide.graph.initializer)
+            nodes += quantized(node, arrays, weights)
         else:
             nodes.append(copy.deepcopy(node))
     for node in nodes:
         for attribute in node.attribute:
+            if attribute.HasField("g"):
+                widen(attribute.g, arrays, weights)
             if node.op_type in ("Cast", "EyeLike") and attribute.name in ("to", "dtype") and attribute.i in FLOATS:
                 attribute.i = TensorProto.DOUBLE
         if node.op_type == "GroupNormalization":  # ONNX Runtime expands it, to f32 unless told otherwise
             node.attribute.append(helper.make_attribute("stash_type", TensorProto.DOUBLE))
-    del wide.graph.node[:]
-    wide.graph.node.extend(nodes)
-    return wide
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 # Nobody has these for f64.
@@ -91,21 +98,28 @@ def quantized(node, arrays, weights):
 
 def with_more(wide, model, more):
     """The graph of f64, where more(exact, name) are nodes between what a node of the model gives as a float and who reads it."""
-    known = {value.name: value.type.tensor_type.elem_type for value in onnx.shape_inference.infer_shapes(model).graph.value_info}
-    known.update((value.name, value.type.tensor_type.elem_type) for value in model.graph.output)
+    result = onnx.ModelProto()
+    result.CopyFrom(wide)
+    add_more(result.graph, onnx.shape_inference.infer_shapes(model).graph, more)
+    return result
+
+
+def add_more(wide, graph, more):
+    """To the graph of f64 and to those in it; `graph` is what it is of, with the types of its values."""
+    known = {value.name: value.type.tensor_type.elem_type for value in [*graph.value_info, *graph.output]}
+    inner = {node.name: [attribute.g for attribute in node.attribute if attribute.HasField("g")] for node in graph.node}
     nodes = []
-    for node in wide.graph.node:
+    for node in wide.node:
         exact = copy.deepcopy(node)
         nodes.append(exact)
+        for body, narrow in zip((attribute.g for attribute in exact.attribute if attribute.HasField("g")), inner.get(node.name, [])):
+            add_more(body, narrow, more)
         for i, name in enumerate(node.output):
             if known.get(name) in FLOATS or known.get(name) == TensorProto.DOUBLE:
                 exact.output[i] = f"{name}_exact"
                 nodes += more(f"{name}_exact", name)
-    result = onnx.ModelProto()
-    result.CopyFrom(wide)
-    del result.graph.node[:]
-    result.graph.node.extend(nodes)
-    return result
+    del wide.node[:]
+    wide.node.extend(nodes)
 
 
 def in_doubles(feeds):

@@ -60,7 +60,7 @@ class Movement(Pieces):
             return None
         axis = self.pick(axes)
         first = int(self.random.integers(1, x.shape[axis]))
-        results = [f"v{len(self.nodes)}_{part}" for part in range(2)]
+        results = [f"v{self.fresh()}_{part}" for part in range(2)]
         sizes = self.constant(np.array([first, x.shape[axis] - first], np.int64))
         shape = [list(x.shape), list(x.shape)]
         shape[0][axis], shape[1][axis] = first, x.shape[axis] - first

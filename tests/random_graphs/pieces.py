@@ -55,7 +55,7 @@ class Pieces:
         self.opset = 23 if self.float == BFLOAT16 else int(self.pick([17, 23]))
         self.of_small = self.chance(0.2)
         self.nodes, self.weights, self.values, self.inputs, self.feeds = [], [], [], [], {}
-        self.used = set()
+        self.used, self.fixed, self.types, self.outside, self.names_given = set(), set(), {}, [], 0
         self.symbols = {"n": int(self.pick([1, 2, 3, 5, 8])), "m": int(self.pick([4, 7, 16, 33]))} if self.chance(0.25) else {}
 
     # ------------------------------------------------------------------------------------------------------------- choices
@@ -127,7 +127,8 @@ class Pieces:
 
     def other_feeds(self):
         """Other numbers for the inputs of the same graph; the same each time it is made anew."""
-        return {value.name: self.numbers(self.feeds[value.name].shape, value.dtype) for value in self.inputs}
+        return {value.name: self.feeds[value.name] if value.name in self.fixed else self.numbers(self.feeds[value.name].shape, value.dtype)
+                for value in self.inputs}
 
     def constant(self, array):
         name = f"c{len(self.weights)}"
@@ -161,12 +162,18 @@ class Pieces:
             value = self.like("Sub", value, self.constant(zeros.astype(self.float).reshape(spread)))
         return self.like("Mul", value, self.constant(scales.reshape(spread)))
 
+    def fresh(self):
+        """A number that no name has yet."""
+        self.names_given += 1
+        return self.names_given
+
     def node(self, operator, inputs, dtype, shape, names=None, outputs=None, **attributes):
         """Adds a node of one result, or of several like it with `outputs`."""
-        results = outputs or [f"v{len(self.nodes)}"]
+        results = outputs or [f"v{self.fresh()}"]
+        self.types[results[0]] = np.dtype(dtype)
         given = [value.name if isinstance(value, Value) else value for value in inputs]
         self.used.update(given)
-        self.nodes.append(helper.make_node(operator, given, results, name=f"{operator}_{len(self.nodes)}", **attributes))
+        self.nodes.append(helper.make_node(operator, given, results, name=f"{operator}_{self.fresh()}", **attributes))
         return Value(results[0], dtype, shape, names)
 
     def like(self, operator, x, *more, dtype=None, **attributes):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles and runs random graphs, and compares their results with ONNX Runtime's.
 
-    random_graphs.py [--seed N] [--count N] [--type float32|float16|bfloat16|float64] [--target LIST] [--device ALIAS] [--keep FOLDER] [--interpret N]
-                     [--until-found]
+    random_graphs.py [--seed N] [--count N] [--type float32|float16|bfloat16|float64] [--target LIST] [--device ALIAS] [--control] [--keep FOLDER]
+                     [--interpret N] [--until-found]
 
 Each seed is one graph (graph.py). A result that is not ONNX Runtime's, within what f32 allows, is held against the same graph in f64: wrong is what
 is much farther from that than ONNX Runtime is. A graph whose f64 results change as much when its inputs change in the last bits, as
@@ -12,6 +12,7 @@ are judged in the same way. With --until-found the first graph that is wrong is 
 import argparse
 import ctypes
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -143,25 +144,27 @@ def judge(got, wanted, model, feeds, seed, float_type):
     return verdict, text
 
 
-def check(seed, heddle, folder, float_type, interpreter=None):
+def check(seed, heddle, folder, float_type, interpreter=None, control=False):
     """(verdict, what there is to say)."""
-    graph = Graph(seed, float_type)
+    graph = Graph(seed, float_type, control)
     model = graph.model()
     if model is None:
         return EMPTY, ""
     path, module = folder / f"{seed}.onnx", folder / f"{seed}.heddle"
     onnx.save(model, path)
     names = [value.name for value in model.graph.input]
+    feeds = graph.feeds
+    np.savez(path.with_suffix(".npz"), **{name: feeds[name] for name in names})
     try:
         heddle.compile(path, module)
     except RuntimeError as error:
         return FAILED, str(error)
-    feeds = graph.feeds
     for _ in range(MOST_INPUTS):
         verdict, text = check_with(feeds, names, model, path, module, heddle, seed, float_type, interpreter)
         if verdict != UNDECIDED:
             break
         feeds = graph.other_feeds()
+        np.savez(path.with_suffix(".npz"), **{name: feeds[name] for name in names})
     return verdict, text
 
 
@@ -199,7 +202,8 @@ def main():
     parser.add_argument("--type", default="float32", choices=["float32", "float16", "bfloat16", "float64"], help="of floats")
     parser.add_argument("--target", default="cpu:x86-64-v3", help="as of heddle compile")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--keep", type=pathlib.Path, help="folder for the graphs that are not right")
+    parser.add_argument("--control", action="store_true", help="with branches, loops, extents that data decides, and sequences")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for the graphs that are not right, and for their inputs")
     parser.add_argument("--interpret", type=int, default=0, metavar="N", help="interpret the regions of each Nth graph")
     parser.add_argument("--until-found", action="store_true", help="stop at the first graph that is wrong")
     arguments = parser.parse_args()
@@ -211,7 +215,7 @@ def main():
         for seed in range(arguments.seed, arguments.seed + arguments.count):
             began = time.monotonic()
             turn = interpreter if arguments.interpret and seed % arguments.interpret == 0 else None
-            verdict, text = check(seed, heddle, folder, float_type, turn)
+            verdict, text = check(seed, heddle, folder, float_type, turn, arguments.control)
             if time.monotonic() - began > 20:
                 print(f"seed {seed}: {verdict}, after {time.monotonic() - began:.0f} s", flush=True)
             counts[verdict] += 1
@@ -219,7 +223,8 @@ def main():
                 print(f"seed {seed}: {verdict} {text}", flush=True)
                 if arguments.keep:
                     arguments.keep.mkdir(parents=True, exist_ok=True)
-                    (arguments.keep / f"{seed}.onnx").write_bytes((folder / f"{seed}.onnx").read_bytes())
+                    for kept in (*folder.glob(f"{seed}.onnx"), *folder.glob(f"{seed}.npz")):
+                        shutil.copy(kept, arguments.keep)
             if verdict == WRONG and arguments.until_found:
                 break
             for path in folder.iterdir():

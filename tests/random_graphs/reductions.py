@@ -58,7 +58,7 @@ class Reductions(Pieces):
         count = int(self.pick([1, 2, x.shape[axis], max(1, x.shape[axis] // 2)]))
         count = min(count, x.shape[axis])
         shape = [count if d == axis else extent for d, extent in enumerate(x.shape)]
-        results = [f"v{len(self.nodes)}_values", f"v{len(self.nodes)}_indices"]
+        results = [f"v{self.fresh()}_values", f"v{self.fresh()}_indices"]
         one = self.node("TopK", [x, self.constant(np.array([count], np.int64))], x.dtype, shape, x.names, outputs=results,
                         axis=axis - x.rank if self.chance(0.3) else axis, largest=int(self.chance(0.6)))
         if self.chance(0.5):
