@@ -4,7 +4,46 @@ import itertools
 import math
 
 import numpy as np
+import onnx.reference.ops.op_loop
 from onnx.reference.op_run import OpRun
+
+
+class Loop(onnx.reference.ops.op_loop.Loop):
+    """ONNX's own has no step where no condition is given, and joins slices along the dimension that they have."""
+
+    op_domain = ""
+
+    def _run(self, most, condition, *states, context=None, body=None, attributes=None):
+        stacked, goes_on, step = [[] for _ in range(self.K)], condition is None or bool(condition), 0
+        while goes_on and (most is None or step < most):
+            given = zip(self.body.input_names, [np.array(step, np.int64), np.array(True), *states])
+            goes_on, *results = self._run_body({**(context or {}), **dict(given)}, attributes=attributes)
+            states, step = results[:self.N], step + 1
+            for slices, one in zip(stacked, results[self.N:], strict=True):
+                slices.append(one)
+        return (*states, *(np.stack(slices) for slices in stacked))
+
+
+class Scan(OpRun):
+    """ONNX's own has one direction."""
+
+    op_domain = ""
+
+    def need_context(self):
+        return True
+
+    def _run(self, *values, context=None, body=None, num_scan_inputs=None, scan_input_axes=None, scan_input_directions=None, scan_output_axes=None,
+             scan_output_directions=None, attributes=None):
+        states, sliced = values[:-num_scan_inputs], values[-num_scan_inputs:]
+        sliced = [array[::-1] if reversed_ else array for array, reversed_ in zip(sliced, scan_input_directions or [0] * len(sliced), strict=True)]
+        stacked = [[] for _ in self.body.output_names[len(states):]]
+        for slices_in in zip(*sliced, strict=True):
+            results = self._run_body({**(context or {}), **dict(zip(self.body.input_names, [*states, *slices_in], strict=True))}, attributes=attributes)
+            states = results[:len(states)]
+            for slices, one in zip(stacked, results[len(states):], strict=True):
+                slices.append(one)
+        directions = scan_output_directions or [0] * len(stacked)
+        return (*states, *(np.stack(slices[::-1] if reversed_ else slices) for slices, reversed_ in zip(stacked, directions, strict=True)))
 
 
 class Erf(OpRun):
@@ -182,4 +221,5 @@ class Disturb(OpRun):
         return (np.asarray(x * (1 + Disturb.random.uniform(-by, by, x.shape))),)
 
 
-EVALUATORS = [Erf, Gelu, GroupNormalization, LRN, GlobalMaxPool, ConvTranspose, MaxPool, AveragePool, GatherElements, ScatterElements, ScatterND, Mean, Softsign]
+EVALUATORS = [Loop, Scan, Erf, Gelu, GroupNormalization, LRN, GlobalMaxPool, ConvTranspose, MaxPool, AveragePool, GatherElements, ScatterElements, ScatterND, Mean,
+              Softsign]
