@@ -8,8 +8,11 @@ using namespace mlir;
 
 namespace heddle::emit {
 
-void Scheduler::find_reads(func::FuncOp function) {
-  auto add_part = [&](Operation* op, FlatSymbolRefAttr name) { find_reads(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, name)); };
+void Scheduler::find_reads(func::FuncOp function, SmallVectorImpl<func::FuncOp>& parts) {
+  parts.push_back(function);
+  auto add_part = [&](Operation* op, FlatSymbolRefAttr name) {
+    find_reads(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, name), parts);
+  };
   for (Operation& op : function.getBody().front()) {
     if (auto read = llvm::dyn_cast<tx::ReadOp>(op)) {
       reads_.push_back({&op, {}});
@@ -51,7 +54,8 @@ LogicalResult Scheduler::bind_symbols() {
   if (bound.size() != count) return function_.emitError("has ") << count << " symbols, of which arguments give " << bound.size();
   auto defined = function_->getAttrOfType<ArrayAttr>(tx::defined_symbols_attr);
   llvm::DenseMap<unsigned, unsigned> read_by;  // the number of the op that reads a symbol
-  find_reads(function_);
+  SmallVector<func::FuncOp> parts;
+  find_reads(function_, parts);
   for (auto [i, read] : llvm::enumerate(reads_)) {
     for (unsigned symbol : read.symbols) {
       if (!read_by.try_emplace(symbol, static_cast<unsigned>(i + 1)).second)
@@ -63,8 +67,15 @@ LogicalResult Scheduler::bind_symbols() {
     auto kind = definition ? definition.getAs<StringAttr>("kind") : StringAttr();
     if (kind && kind.getValue() == "read") {
       auto read = read_by.find(count);
-      if (read == read_by.end()) return function_.emitError("has symbol ") << count << ", which no tx.read gives";
-      bind_read(count++, read->second);
+      if (read != read_by.end()) {
+        bind_read(count++, read->second);
+        continue;
+      }
+      // What read it was not needed, as a branch whose results are not.
+      if (llvm::any_of(parts, [&](func::FuncOp part) { return tx::mentions(part, count); }))
+        return function_.emitError("has symbol ") << count << ", which no tx.read gives";
+      const AffineExpr zero = getAffineConstantExpr(0, function_.getContext());
+      registers_.define_symbol(count++, mf::Op::Min, zero, zero);
       continue;
     }
     auto of = definition ? definition.getAs<AffineMapAttr>("of") : AffineMapAttr();

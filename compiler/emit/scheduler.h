@@ -37,8 +37,8 @@ class Scheduler {
     mlir::Operation* op;
     llvm::SmallVector<unsigned> symbols;
   };
-  // Adds the reads of a function and of its parts in the order of their commands.
-  void find_reads(mlir::func::FuncOp function);
+  // Adds the reads of a function and of its parts in the order of their commands; `parts` becomes the function and these.
+  void find_reads(mlir::func::FuncOp function, llvm::SmallVectorImpl<mlir::func::FuncOp>& parts);
   mlir::LogicalResult bind_symbols();
   // What depends on the value relies on its range.
   void bind_read(unsigned symbol, unsigned read);

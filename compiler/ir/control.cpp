@@ -103,6 +103,10 @@ RankedTensorType LoopOp::next_type(Type result) {
   return replaced(*this, result, [](const Varying& one) { return one.next; });
 }
 
+void LoopOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>& effects) {
+  if (getVarying()) effects.emplace_back(MemoryEffects::Write::get());
+}
+
 LogicalResult LoopOp::verify() {
   if (auto slot = getSlot(); slot && !is_slot_name(*slot)) return emitOpError("names the slot '") << *slot << "'";
   for (Value number : {getTrips(), getCondition()}) {

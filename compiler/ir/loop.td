@@ -7,8 +7,10 @@
 
 include "tx.td"
 include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def Tx_LoopOp : Tx_Op<"loop", [NoMemoryEffect, AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def Tx_LoopOp : Tx_Op<"loop", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>, AttrSizedOperandSegments,
+                               DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a function that is called with its own results until it has been called often enough, or a number that it computes is 0";
   let description = [{The body is a private function, used here only. Its arguments are the carried values, which it may overwrite (tx.alias), one slice along
     the first dimension of each value in `scanned`, and `inputs`, which stay the same. Its results are, with `conditional`, an i64, which is 0 after the
@@ -21,7 +23,8 @@ def Tx_LoopOp : Tx_Op<"loop", [NoMemoryEffect, AttrSizedOperandSegments, Declare
 
     Extents of carried values may vary. `varying` has, for each of them, its value before the first step, and its value after a step, and
     `varying_symbols` the positions of two symbols, which have the kind "read" in `tx.defined_symbols`: the extent during a step, and after the loop.
-    The extent is the first symbol in the body's argument, and the second one in the op's result.}];
+    The extent is the first symbol in the body's argument, and the second one in the op's result. Such a loop has an effect, as tx.read has: its symbols
+    may be needed where its results are not.}];
   let arguments = (ins Optional<Tx_Tensor>:$trips, Optional<Tx_Tensor>:$condition, Variadic<Tx_Tensor>:$init, Variadic<Tx_Tensor>:$scanned,
                        Variadic<Tx_Tensor>:$inputs, FlatSymbolRefAttr:$body, OptionalAttr<AffineMapAttr>:$count, UnitAttr:$conditional,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$reversed, OptionalAttr<StrAttr>:$slot,

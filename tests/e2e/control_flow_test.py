@@ -188,6 +188,16 @@ CASES = [
           r = If (low) <then_branch = then () => (float[2] r1) { r1 = Neg (x) }, else_branch = other () => (float[4] r2) { r2 = Concat <axis = 0> (x, x) }>
           q = Concat <axis = 0> (p, r) }>
         w = Concat <axis = 0> (t, x) }> }""", [{"n": np.array(n, I), "x": f32(2)} for n in (0, 1, 3, 5)]),
+    Case("values that grow and are not needed, and one whose extent alone is", """main (bool c, int64 n, float[2] x) => (float[2] y, int64[1] k, float[2] z) {
+      b = Loop (n, , x) <body = b (int64 i, bool c0, float[m] v) => (bool d, float[l] w) { d = Identity (c0)  w = Concat <axis = 0> (v, x) }>
+      e = Loop (n, , x) <body = b2 (int64 i2, bool c2, float[m2] v2) => (bool d2, float[l2] w2) { d2 = Identity (c2)  w2 = Concat <axis = 0> (v2, x, x) }>
+      k = Shape (e)
+      y = Neg (x)
+      z = If (c) <then_branch = t () => (float[2] p) {
+                    f = Loop (n, , x) <body = b3 (int64 i3, bool c3, float[m3] v3) => (bool d3, float[l3] w3) { d3 = Identity (c3)  w3 = Concat <axis = 0> (v3, x) }>
+                    p = Abs (x) },
+                  else_branch = g () => (float[2] q) { q = Sqrt (x) }> }""",
+         [{"c": TRUE, "n": np.array(3, I), "x": f32(2)}, {"c": FALSE, "n": np.array(0, I), "x": np.abs(f32(2))}]),
     Case("slices of growing length in a loop", """main (int64 n, float[6] x) => (float y, float[k] all) {
       go = Constant <value = bool {1}> ()
       nothing = Constant <value = float {0.0}> ()

@@ -29,3 +29,6 @@ class RandomGraphs(HeddleTestCase):
     def test_halves_of_either_kind(self):
         self.check("--type", "float16", "--target", "cpu:x86-64-v3", "--seed", str(3 * COUNT))
         self.check("--type", "bfloat16", "--target", "cpu:x86-64-v3", "--seed", str(4 * COUNT))
+
+    def test_control_flow_and_extents_from_data(self):
+        self.check("--control", "--target", "cpu:x86-64-v3", "--seed", str(5 * COUNT), "--count", str(COUNT // 3))

@@ -57,8 +57,10 @@ class Control(Pieces):
             return self.like("Sub", self.bounded(x, 20), self.bounded(other, 20) if other else self.number(1, x.dtype))
         return self.like("Add", x, other if other else self.number(1, x.dtype))
 
-    def last_of(self, made, fits=lambda value: True):
-        return next((value for value in reversed(made) if fits(value) and value.size <= MOST_ELEMENTS // MOST_STEPS), None)
+    def row_of(self, made, states, most):
+        """The last value that can be stacked: one of the extents that values outside and states have."""
+        known = {name for values in (self.outside[-1][1], states) for value in values for name in value.names}
+        return next((value for value in reversed(made) if value.size <= most and known.issuperset(filter(None, value.names))), None)
 
     def stated(self, array):
         """An input that is the same in each call, so that what it decides is known here."""
@@ -128,7 +130,7 @@ class Control(Pieces):
         made = self.body([iteration, *states], 4)
         goes_on = self.like("Less", iteration, last, dtype=BOOL) if ends_early else condition
         states_then = [self.changed(value, made) for value in states]
-        each = self.last_of(made) if self.chance(0.6) else None
+        each = self.row_of(made, states, MOST_ELEMENTS // MOST_STEPS) if self.chance(0.6) else None
         results = [goes_on, *states_then] + ([each] if each else [])
         graph = self.graph_of([iteration, condition, *states], results, "loop")
         wanted = list(carried)
@@ -161,7 +163,7 @@ class Control(Pieces):
         extent, name = rows.shape[0], rows.names[0]
         row, before = self.inner(rows.dtype, rows.shape[1:], rows.names[1:]), self.inner(state.dtype, state.shape, state.names)
         made = self.body([row, before], 4)
-        each = next((value for value in reversed(made) if value.size * extent <= MOST_ELEMENTS), None)
+        each = self.row_of(made, [row, before], MOST_ELEMENTS // extent)
         after = self.changed(before, [*made, row])
         graph = self.graph_of([before, row], [after] + ([each] if each else []), "scan")
         wanted = [state] + ([Value("", each.dtype, (extent, *each.shape), (name, *each.names))] if each else [])
