@@ -9,6 +9,8 @@ BUILD = pathlib.Path(os.environ["HEDDLE_BUILD"])
 SOURCE = pathlib.Path(os.environ["HEDDLE_SOURCE"])
 KIT = BUILD / "bin" / "heddle-conformance"
 SANITIZED = bool(os.environ.get("HEDDLE_SANITIZE"))
+# For plugins that must pass, however busy the machine is.
+PATIENT = ("--time-limit", "300", "--patience", "100")
 
 
 def environment():

@@ -36,7 +36,7 @@ class HipKit(unittest.TestCase):
     def conforms(self, chip, major, settings, *arguments, whole=WHOLE, absent=None):
         os.environ["LD_LIBRARY_PATH"] = str(FOLDER / f"hip_{major}")
         os.environ["HEDDLE_HIP_STAND_IN"] = f"chip={chip},{settings}"
-        _, cases = kit.run(FOLDER / chip / "heddle.hip.toml", *arguments, *([] if whole else ["--filter", PART]))
+        _, cases = kit.run(FOLDER / chip / "heddle.hip.toml", *arguments, *kit.PATIENT, *([] if whole else ["--filter", PART]))
         self.assertEqual({name: case["texts"] for name, case in cases.items() if case["outcome"] in ("failed", "skipped")}, {})
         for name, case in cases.items():
             if case["outcome"] == "absent" and not ("does not record" in case["texts"][0] and "graphs=false" in arguments):

@@ -24,7 +24,7 @@ class Kit(unittest.TestCase):
         for seed in ("1",) if TEST_ALL else ("1", "2"):
             with self.subTest(seed=seed):
                 os.environ.update(LD_LIBRARY_PATH=HSA, HEDDLE_HSA_SEED=seed)
-                _, cases = kit.run(kit.BUILD / "tests/hip/gfx90a/heddle.hip.toml", "--time-limit", "300", *([] if TEST_ALL else ["--filter", PART]),
+                _, cases = kit.run(kit.BUILD / "tests/hip/gfx90a/heddle.hip.toml", *kit.PATIENT, *([] if TEST_ALL else ["--filter", PART]),
                                    timeout=3600)
                 failed = {name: case["texts"] for name, case in cases.items() if case["outcome"] in ("failed", "skipped")}
                 self.assertEqual({name: texts for name, texts in failed.items() if name not in ENDS_THE_PROCESS}, {})

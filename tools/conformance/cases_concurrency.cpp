@@ -123,8 +123,8 @@ void waiting_in_threads() {
     });
     in_threads([&](int number) {
       const heddle_point_t points[] = {never, done};
-      Result result(number % 2 ? session.tables().timeline.wait(points, 2, HEDDLE_WAIT_ANY, kPatienceNs)
-                               : session.tables().timeline.wait(&done, 1, HEDDLE_WAIT_ALL, kPatienceNs));
+      Result result(number % 2 ? session.tables().timeline.wait(points, 2, HEDDLE_WAIT_ANY, patience_ns())
+                               : session.tables().timeline.wait(&done, 1, HEDDLE_WAIT_ALL, patience_ns()));
       CHECK(result.ok(), "one of %d threads that wait for one point saw %s", kThreads, result.text().c_str());
     });
     signaller.join();

@@ -259,7 +259,7 @@ bool small_life(Instance* instance) {
                                             list.commands.data(),
                                             {sizeof(heddle_sync_t), 0, 1, 0, nullptr, &signal}};
     if (may_fail("submit", tables.dispatch.submit(queue, &submission))) {
-      may_fail("wait", tables.timeline.wait(&signal, 1, HEDDLE_WAIT_ALL, kPatienceNs));
+      may_fail("wait", tables.timeline.wait(&signal, 1, HEDDLE_WAIT_ALL, patience_ns()));
     }
   }
   if (queue) EXPECT_OK(tables.device.queue_destroy(queue));

@@ -14,7 +14,7 @@ uint64_t value_of(Session& session, heddle_timeline_t* timeline) {
   return value;
 }
 
-Result wait_for(Session& session, const std::vector<heddle_point_t>& points, uint32_t mode, uint64_t timeout_ns = kPatienceNs) {
+Result wait_for(Session& session, const std::vector<heddle_point_t>& points, uint32_t mode, uint64_t timeout_ns = patience_ns()) {
   return session.tables().timeline.wait(points.data(), points.size(), mode, timeout_ns);
 }
 

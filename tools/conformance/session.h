@@ -17,11 +17,10 @@ namespace heddle::conformance {
 // them does not know its last word either.
 constexpr size_t kTailWords = 64;
 
-// Waits of a case give up after this time, so that a hang is reported as the missing event. Below the time limit of a case, settings.h; cases that
-// move gigabytes (--large) may take longer.
-constexpr uint64_t kPatienceNs = uint64_t{kHasShadowMemory ? 50 : 20} * 1000000000;  // reading 96 MB takes seconds there
+// Waits of a case give up after this time, so that a hang is reported as the missing event: below the time limit of a case, and longer for cases
+// that move gigabytes (--large).
 inline uint64_t patience_ns() {
-  return settings().large ? 10 * kPatienceNs : kPatienceNs;
+  return settings().patience_s * (settings().large ? 10 : 1) * 1000000000;
 }
 
 // Each names the function of the headers that was called last, followed by the call in the kit's source.

@@ -30,6 +30,7 @@ const char kUsage[] =
     "  --seed N             seed of the random numbers; 1\n"
     "  --jobs N             cases run in parallel; 1\n"
     "  --time-limit S       time limit per case in seconds; 60\n"
+    "  --patience S         how long a case waits for one event, in seconds; 20\n"
     "  --large              also move more than 4 GiB at once\n"
     "  --option NAME=VALUE  an option of the plugin's manifest\n"
     "  --skips FILE         default: conformance/skips.toml in the manifest's directory\n"
@@ -363,6 +364,8 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
         current.jobs = static_cast<unsigned>(positive_number(256));
       else if (flag == "--time-limit")
         current.time_limit_s = static_cast<double>(positive_number(1000000));
+      else if (flag == "--patience")
+        current.patience_s = positive_number(1000000);
       else if (flag == "--option")
         options.push_back(value());
       else if (flag == "--skips")

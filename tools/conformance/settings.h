@@ -72,6 +72,7 @@ struct Settings {
   int findings = -1;
   uint64_t seed = 1;
   double time_limit_s = 60;
+  uint64_t patience_s = kHasShadowMemory ? 50 : 20;  // reading 96 MB takes seconds there
   unsigned jobs = 1;
   bool is_no_driver = false, is_no_allocator = false, is_no_library = false;  // according to the manifest
   bool json = false, large = false, list = false, verbose = false, no_kernels = false, help = false;
