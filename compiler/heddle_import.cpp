@@ -15,14 +15,14 @@ int main(int argc, char** argv) {
   }
   const llvm::StringRef argument = argc == 2 ? argv[1] : "";
   if (argument.empty() || argument == "--help") {
-    (argument.empty() ? llvm::errs() : llvm::outs()) << "usage: heddle-import [--operators MANIFEST]... FILE.onnx|FILE.mlir | --list-operators | --list-stablehlo-ops\n";
+    (argument.empty() ? llvm::errs() : llvm::outs()) << "usage: heddle-import [--operators MANIFEST]... FILE.onnx|FILE.mlir | --list-operators | --stablehlo-ops\n";
     return argument.empty() ? 2 : 0;
   }
   if (argument == "--list-operators") {
     for (const std::string& name : heddle::import::supported_operators()) llvm::outs() << name << '\n';
     return 0;
   }
-  if (argument == "--list-stablehlo-ops") {
+  if (argument == "--stablehlo-ops") {
     for (const std::string& name : heddle::import::supported_stablehlo_ops()) llvm::outs() << name << '\n';
     return 0;
   }

@@ -15,7 +15,7 @@ namespace heddle::import::stablehlo {
 namespace {
 
 // Functions are translated again for each call, so that a small file may ask for any number of ops.
-constexpr int64_t most_ops = int64_t{1} << 21;
+constexpr int64_t most_ops = int64_t{1} << 19;
 constexpr int most_depth = 256;
 
 std::vector<const Table*> tables() {

@@ -201,20 +201,23 @@ void reduce(Op& op) {
   Values rest;  // that no kernel reduces
   SmallVector<unsigned> positions;
   Values results(count);
-  bool separate = true;
-  for (unsigned i = 0; i < count; ++i) separate &= combination(body, i, count).has_value();
+  std::vector<Combine> kinds;  // of all results, or empty
+  for (unsigned i = 0; i < count && kinds.size() == i; ++i) {
+    if (auto kind = combination(body, i, count)) kinds.push_back(*kind);
+  }
+  if (kinds.size() != count) kinds.clear();
   for (unsigned i = 0; i < count; ++i) {
     auto spread = [&](Value scalar) { return op.broadcast(scalar, kept, {}); };
     const Type element = tx::element_of(values[i].parts[0]);
-    std::optional<Combine> kind = separate ? combination(body, i, count) : std::nullopt;
-    std::optional<tx::ReduceKind> known = kind ? reduce_kind(*kind, element) : std::nullopt;
+    const Combine kind = kinds.empty() ? Combine::add : kinds[i];
+    const std::optional<tx::ReduceKind> known = kinds.empty() ? std::nullopt : reduce_kind(kind, element);
     const bool is_sum = kind == Combine::add;
     if (is_empty) {
       results[i] = mapped(initial[i], spread);
     } else if (known && (values[i].parts.size() == 1 || is_sum) && !tx::narrow_format(element)) {
       for (auto [x, first] : llvm::zip(values[i].parts, initial[i].parts)) {
-        Value result = axes.empty() ? x : reduced(op, x, axes, *known);
-        if (const Combine how = kind.value_or(Combine::add); !is_neutral(first, how)) result = combined(op, how, result, spread(first));
+        Value result = axes.empty() ? x : reduced(op, x, axes, known.value_or(tx::ReduceKind::sum));
+        if (!is_neutral(first, kind)) result = combined(op, kind, result, spread(first));
         results[i].parts.push_back(result);
       }
     } else {
@@ -233,8 +236,8 @@ void reduce(Op& op) {
       rest[i] = mapped(rest[i], [&](Value part) { return op.reshape(part, kept); });
       spread.push_back(mapped(initial[i], [&](Value scalar) { return op.broadcast(scalar, kept, {}); }));
     }
-    bool neutral = separate;
-    for (unsigned i = 0; i < count && neutral; ++i) neutral = initial[i].parts.size() == 1 && is_neutral(initial[i].parts[0], *combination(body, i, count));
+    bool neutral = !kinds.empty();
+    for (unsigned i = 0; i < count && neutral; ++i) neutral = initial[i].parts.size() == 1 && is_neutral(initial[i].parts[0], kinds[i]);
     if (!neutral) rest = applied(op, body, spread, rest);
     results = std::move(rest);
   }
