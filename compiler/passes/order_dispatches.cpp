@@ -5,7 +5,8 @@
 // Each dispatch comes as late as its longest path to the end allows, so that its result is kept for a short time. If that order would take notably
 // more memory than the order of the model, the model's order is kept.
 //
-// What has a symbol that is read comes after the read (tx.read), as do branches, loops and reads that came after it before.
+// What has a symbol that is read comes after the read (tx.read) or the loop that gives it, as do branches, loops and reads that came after a read
+// before.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/control.h"
@@ -67,7 +68,7 @@ class Orderer {
       for (Operation* read : earlier) behind_[op].insert(read);
       if (llvm::isa<tx::ReadOp>(op)) earlier.push_back(op);
     }
-    if (earlier.empty()) return true;
+    if (behind_.empty()) return true;
     for (auto& [op, reads] : behind_) {
       for (Operation* read : reads) before_[read].push_back(op);
     }

@@ -11,7 +11,7 @@ MOST_STEPS = 5
 
 class Control(Pieces):
     def controlled(self):
-        makers = [self.conditional, self.conditional, self.loop, self.loop, self.growing_loop, self.scan]
+        makers = [self.conditional, self.conditional, self.loop, self.loop, self.growing_loop, self.scan, self.extents]
         if not self.depth:
             makers += [self.counted_by_data] * 3
         return self.pick(makers)() if self.depth < DEEPEST else None
@@ -249,6 +249,13 @@ class Control(Pieces):
         if np.prod(shape) > MOST_ELEMENTS:
             return None
         return self.node("Tile", [x, self.stated(np.array(repeats, np.int64))], x.dtype, shape, [self.symbol() for _ in shape])
+
+    def extents(self):
+        x = self.some(lambda value: value.rank > 0)
+        if x is None:
+            return None
+        first = int(self.random.integers(x.rank))
+        return self.node("Shape", [x], np.int64, (x.rank - first,), start=first) if self.chance(0.7) else self.node("Size", [x], np.int64, ())
 
     # ----------------------------------------------------------------------------------------------------------- sequences
 
