@@ -371,7 +371,11 @@ Failure combine_families(const Options& options, ModuleOp module, std::vector<st
 Failure run(const Options& options, MLIRContext& context, const Diagnostics& diagnostics, OwningOpRef<ModuleOp>& module,
             std::string& reproducer) {
   StageTimes times;
-  auto going_on = [&](std::string_view stage, unsigned done) { return !options.progress || options.progress(stage, done, 4); };
+  // Steps are the import, the passes, the image of each target, and writing the files.
+  const auto image_count = static_cast<unsigned>(options.targets.size());
+  auto going_on = [&](std::string_view stage, unsigned done) {
+    return !options.progress || options.progress(stage, done, image_count + 3);
+  };
   const Failure cancelled{HEDDLE_STATUS_CANCELLED, "compiler: cancelled"};
   for (const auto& [family, level] : options.targets) {
     if (make_target(family, level, options.math)) continue;
@@ -461,9 +465,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   if (!going_on("code", 2)) return cancelled;
   CodeCache cache(options.cache_path);
   unsigned images_done = 0;
-  auto image_done = [&] {
-    return !options.progress || options.progress("code", ++images_done, static_cast<unsigned>(options.targets.size()));
-  };
+  auto image_done = [&] { return going_on("code", 2 + ++images_done); };
   // The report of this run has the answers of all strategies; the module's own report does not. Neither changes a kernel.
   const bool with_answers = report_file.has_value();
   CodeOptions code_options{options.targets, options.math, options.ptxas, &cache, &tuned, with_answers, image_done};
@@ -479,7 +481,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     if (Failure failure = write_code(options.code_path, name, codes)) return failure;
   }
 
-  if (!going_on("write", 3)) return cancelled;
+  if (!going_on("write", image_count + 2)) return cancelled;
   emit::FileOptions file;
   file.name = name;
   file.report = report(combinations, codes, options.math, /*with_plans=*/false);
@@ -493,9 +495,12 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     return {error->code, error->message};
   times.done("write");
   // only this report has times and cache hits: the module's own report must not differ from run to run
-  if (!report_file) return {};
-  return report_file->write(
-      add_run(report(combinations, codes, options.math, /*with_plans=*/true), times, cache, tuned, written, parameter_files));
+  if (report_file) {
+    const std::string text = report(combinations, codes, options.math, /*with_plans=*/true);
+    if (Failure failure = report_file->write(add_run(text, times, cache, tuned, written, parameter_files))) return failure;
+  }
+  going_on("write", image_count + 3);  // too late to cancel
+  return {};
 }
 
 }  // namespace

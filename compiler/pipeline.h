@@ -49,7 +49,7 @@ struct Options {
   std::string ptxas;       // NVIDIA's assembler, for machine code in addition to PTX; empty: PTX only
   unsigned threads = 0;    // 0: all cores
   std::string cache_path;  // directory of cached kernels; empty: no cache
-  // Called with the name of each stage; false cancels.
+  // Called with the name of each stage, from no step done to all; false cancels, but not after the last step.
   std::function<bool(std::string_view stage, unsigned done, unsigned total)> progress;
   std::function<void(const std::string& text)> warn;  // may be empty
 };

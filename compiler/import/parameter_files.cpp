@@ -130,7 +130,10 @@ module::Status ParameterFiles::open(Source& source, const std::string& path, boo
   auto index = module::read_parameter_index(file.descriptor, size, path, is_shard ? std::string_view() : first_bytes);
   if (!index) return index.error();
   for (const module::ExternalFile& external : index.value().external_files()) {
-    if (stat(module::shard_path(path, external.location).c_str(), &facts) == 0) identities_.emplace(facts.st_dev, facts.st_ino);
+    const module::Result<int> opened = module::open_external(path, external);  // checked as when the module is opened
+    if (!opened) return opened.error();
+    const OpenFile data{opened.value()};
+    if (fstat(data.descriptor, &facts) == 0) identities_.emplace(facts.st_dev, facts.st_ino);
   }
   source.files.push_back({path, std::move(index.value())});
   return std::nullopt;

@@ -362,12 +362,13 @@ class OtherFormats(HeddleTestCase):
         (model.parent / "link.bin").symlink_to(secret)
         (model.parent / "short.bin").write_bytes(bytes(59))
         os.mkfifo(model.parent / "fifo")
+        left = self.folder / "left.heddle"
         cases = {"../secret.bin": "its location is outside the model's directory", str(secret): "its location is outside the model's directory",
                  "link.bin": "its location is or goes through a link", "gone.bin": "No such file or directory", ".": "it is not a regular file",
                  "fifo": "it is not a regular file", "short.bin": "tensor 'w' would end at byte 60, and the file has 59"}
         for location, text in cases.items():
             write_model(model, external(location, 0, 60))
-            for arguments in (self.run_with(model), ("params", "ls", model)):
+            for arguments in (self.run_with(model), ("params", "ls", model), ("compile", self.folder / "add.onnx", "-o", left, "--params-in", model)):
                 error = self.fail_with(1, *arguments).stderr
                 self.assertIn(f"opening the external data '{location}' of '{model}' failed: {text}", error)
                 self.assertEqual(len(error.splitlines()), 1, error)
@@ -375,6 +376,13 @@ class OtherFormats(HeddleTestCase):
         with open(model, "rb") as file:
             done = heddle(*self.run_with(f"/dev/fd/{file.fileno()}"), pass_fds=[file.fileno()])
         self.assertIn("a descriptor or memory has none; give the path of the model", done.stderr)
+        self.assertFalse(left.exists())
+        # The model whose weights are left to its own file needs its data as well.
+        onnx.save(onnx.load(self.folder / "add.onnx"), model, save_as_external_data=True, location="own.bin", size_threshold=0)
+        (model.parent / "own.bin").unlink()
+        error = self.fail_with(1, "compile", model, "-o", left, "--params-in", model).stderr
+        self.assertIn("opening the external data 'own.bin' of", error)
+        self.assertEqual(len(error.splitlines()), 1, error)
         write_model(model, numpy_helper.from_array(self.weight, "w"), numpy_helper.from_array(self.weight, "w"))
         self.assertIn("tensor 'w': the name is a duplicate", self.fail_with(1, *self.run_with(model)).stderr)
         write_model(model, numpy_helper.from_array(self.weight.T, "w"))

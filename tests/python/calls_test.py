@@ -326,6 +326,12 @@ class Calls(unittest.TestCase):
         module.close()
         with self.assertRaisesRegex(heddle.FailedPreconditionError, "closed"):
             module(x, x)
+        never_called = heddle.open(models.add(4))
+        with self.assertRaisesRegex(heddle.FailedPreconditionError, "reporting the profile of .* failed: it records no times; open it with profile=True"):
+            never_called.profile()
+        never_called.close()
+        with self.assertRaisesRegex(heddle.FailedPreconditionError, "getting a function of .* failed: the module is closed"):
+            never_called(x, x)
 
     def test_a_failed_compilation_is_an_exception(self):
         with self.assertRaises(heddle.CompileError) as caught:

@@ -30,7 +30,8 @@ typedef struct heddle_compile_params {
   heddle_string_t dump_path;
   heddle_string_t report_path;     /* JSON: fusion decisions, kernels, resources, times; empty: none */
   heddle_string_t reproducer_path; /* for the imported IR, if compiling fails after the import; empty: nowhere */
-  /* Called from time to time with the progress; returning 0 continues, any other value cancels with CANCELLED. May be NULL. [callback] */
+  /* Called with the stage ("import", "passes", "code", "write") and how many of all steps are done, first 0 and, when all files are written,
+   * all; returning 0 continues, any other value before the last call cancels with CANCELLED. May be NULL. [callback] */
   uint32_t (*progress)(void* context, heddle_string_t stage, uint32_t done, uint32_t total);
   void* context;
   /* NVIDIA's assembler, a path or a name on PATH: CUDA targets get machine code in addition to PTX, so that a driver need not translate it;

@@ -180,8 +180,8 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
     params_in_hashes  reads these weights, and records their hashes for `check_hashes` of `heddle.open`
     options  more arguments of `heddle compile`, such as "--math=fast" or ["--math", "fast"]
     timeout  in seconds
-    progress called with the name of a stage ("import", "passes", "code", "write"), the number of steps that are done, and the number of all steps. An
-             exception that it raises ends the compilation and is raised here
+    progress called with the name of a stage ("import", "passes", "code", "write"), the number of steps that are done, which grows from 0 to that of all
+             steps, and the latter. An exception that it raises ends the compilation and is raised here; after the last step, the file is written
     reproducer   a file that is written if compiling fails or crashes, with all that it takes to repeat that: heddle compile --rerun FILE
     """
     doing = "compiling"

@@ -236,6 +236,7 @@ class Module(_core.Module):
         with _ParameterFiles() as files:
             super().__init__(runtime, path, _slots_of(devices, path), files.named(parameters, "parameters"), files.named(over, "over"), flags)
         self._loading = background
+        self._profile = profile
         self._files = files  # for errors
         self._runtime = runtime
         self._functions: dict[str, _core.Function] = {}
@@ -245,6 +246,8 @@ class Module(_core.Module):
         asked = name = text_of(name, f"getting a function of '{self.path}'", "its name", "a str")
         found = self._functions.get(name)
         if found is None:
+            if self.closed:
+                raise make("FAILED_PRECONDITION", f"heddle: getting a function of '{self.path}' failed: the module is closed")
             if not name:
                 names = self.functions
                 name = names[0] if len(names) == 1 else "main"
@@ -323,6 +326,8 @@ class Module(_core.Module):
     def profile(self) -> dict[str, Any]:
         """The time of each region; for a module that was opened with profile=True."""
         self.wait()
+        if not self._profile and not self.closed:
+            raise make("FAILED_PRECONDITION", f"heddle: reporting the profile of '{self.path}' failed: it records no times; open it with profile=True")
         profile: dict[str, Any] = _json(self._instance_report("profile"))
         return profile
 
