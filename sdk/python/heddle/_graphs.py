@@ -131,7 +131,10 @@ def stored_values(graph: Graph) -> dict[str, Any]:
 
 
 def keep_needed(graph: Graph, outputs: Collection[str] | None = None) -> None:
-    """Removes nodes and initializers that no output needs. Inputs stay."""
+    """Removes nodes and initializers that no output needs, also from bodies. Inputs stay."""
+    for node in graph.node:
+        for body in bodies(node):
+            keep_needed(body)
     needed = set(outputs if outputs is not None else [one.name for one in graph.output])
     kept = []
     for node in reversed(graph.node):

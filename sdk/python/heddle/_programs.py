@@ -44,10 +44,11 @@ class Failed(Exception):
 
 
 def error_class(text: str) -> str:
-    """The first line that is an error, without what is quoted, numbers, types, and how many more there are."""
+    """The first line that is an error, without numbers, types, and what is in quotes or, unless it is the operator, in parentheses."""
     lines = [line for line in text.splitlines() if line.strip() and "warning:" not in line] or [""]
     line = lines[0].split("; the model is ")[0]
-    line = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "'...'", line)
+    line = re.sub(r"(?<!\w)'[^']*'|\"[^\"]*\"|`[^`]*`", "'...'", line)
+    line = re.sub(r" \((?!operator)[^()]*\)", "", line)
     line = re.sub(r"\b(?:bf|f|i|u|c|si|ui)\d+\w*\b(?:\[[^\]]*\])?|tensor<[^>]*>|\[[^\]]*\]|<[^>]*>", "T", line)
     return re.sub(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", "N", line)[:400]
 

@@ -165,7 +165,7 @@ class _Reducer:
     def _learn(self) -> None:
         """Types and values inside of the model, as far as they can be known."""
         state = self.state
-        state.types = _graphs.inferred(state.model)
+        state.types = types = _graphs.inferred(state.model)
         state.arrays = {}
         wanted = [name for node in state.model.graph.node for name in node.output if name]
         kinds = {name: state.types.get(name) for name in wanted}
@@ -179,6 +179,12 @@ class _Reducer:
                 continue
             state.arrays = {name: value for name, value in found.items() if hasattr(value, "dtype")}
             break
+        # Behind an operator that nobody knows, values are taken to be like its first input; if they are not, the outcome changes.
+        for node in state.model.graph.node:
+            known = [types[name] for name in node.input if name in types]
+            for name in node.output:
+                if name and name not in types and name not in state.arrays and known:
+                    types[name] = known[0]
 
     def accepts(self, candidate: State | None) -> bool:
         """Goes on with the candidate if its outcome is the wanted one."""
@@ -296,8 +302,10 @@ class _Reducer:
             again = True
             while again:
                 again = self.fewer_outputs()
+                if self.accepts_any(_shrink.inlined_bodies):
+                    again = True
+                    self._learn()
                 again = self.fewer_nodes() or again
-                again = self.accepts_any(_shrink.inlined_bodies) or again
                 if len(self.state.model.graph.node) <= 400:
                     again = self.accepts_any(_shrink.bypasses) or again
                 again = self.weights_to_inputs() or again
