@@ -10,8 +10,9 @@ import subprocess
 import time
 
 import numpy as np
+import onnx
 
-from heddle_command import DIGITS, HeddleTestCase, TIMEOUT_S, environment, heddle_path
+from heddle_command import DIGITS, HeddleTestCase, TIMEOUT_S, environment, heddle, heddle_path
 import light  # found through heddle_command
 
 
@@ -115,15 +116,51 @@ class NothingIsLost(HeddleTestCase):
 
     def test_a_reproducer_is_the_imported_ir_of_a_compile_that_failed_later(self):
         reproducer = self.folder / "imported.mlir"
-        failed = self.fail_with(1, "compile", self.model, "-o", self.out, "--reproducer", reproducer, "--target", "cuda", "--ptxas", "/bin/false")
-        self.assertIn(f"the imported IR is in '{reproducer}'", failed.stderr)
-        self.assertIn("func.func @main", reproducer.read_text(encoding="utf-8"))
+        failed = self.fail_with((1, 4), "compile", self.model, "-o", self.out, "--reproducer", reproducer, "--target", "cuda", "--ptxas", "/bin/false", "--donate", "image")
+        self.assertIn(f"heddle compile --rerun {reproducer} repeats the failure", failed.stderr)
+        head, ir = reproducer.read_text(encoding="utf-8").split("\n", 1)
+        said = json.loads(head.removeprefix("// heddle reproducer "))
+        self.assertEqual((said["contents"], said["step"], said["flags"]), ("ir", "code", ["--target=cuda", "--math=default", "--ptxas=/bin/false", "--no-cache"]))
+        self.assertIn(said["failure"], failed.stderr)
+        self.assertIn("func.func @main", ir)
         self.succeed("opt", reproducer, "--heddle-fold-casts")
+        again = self.fail_with(failed.code, "compile", "--rerun", reproducer)
+        self.assertIn(said["failure"].split("; the model is")[0], again.stderr.split("\n", 1)[1])
         reproducer.unlink()
         self.fail_with(1, "compile", self.folder / "absent.onnx", "-o", self.out, "--reproducer", reproducer)
         self.assertFalse(reproducer.exists())
         self.succeed("compile", self.model, "-o", self.out, "--reproducer", reproducer)
         self.assertFalse(reproducer.exists())
+
+    def test_a_reproducer_of_a_crash(self):
+        reproducer, crashes = self.folder / "crash.mlir", self.folder / "ptxas"
+        crashes.write_text("#!/bin/sh\nkill -SEGV $PPID\n")
+        crashes.chmod(0o755)
+        failed = heddle("compile", self.model, "-o", self.out, "--reproducer", reproducer, "--target", "cuda", "--ptxas", crashes)
+        self.assertEqual(failed.code, 128 + signal.SIGSEGV, str(failed))
+        self.assertIn("failed at code: it was ended by signal 11", failed.stderr)
+        self.assertFalse(self.out.exists())
+        again = heddle("compile", f"--rerun={reproducer}")
+        self.assertEqual(again.code, -signal.SIGSEGV, str(again))
+        self.assertIn("failed at code: it was ended by signal 11", again.stderr)
+
+    def test_a_reproducer_of_a_failed_import_is_the_model(self):
+        reproducer, model = self.folder / "import.txt", self.folder / "odd.onnx"
+        graph = onnx.helper.make_graph([onnx.helper.make_node("Weave", ["x"], ["y"], domain="acme")], "odd", [onnx.helper.make_tensor_value_info("x", 1, [1, 2])],
+                                       [onnx.helper.make_tensor_value_info("y", 1, [1, 2])])
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("acme", 1)]), model)
+        failed = self.fail_with(1, "compile", model, "-o", self.out, "--reproducer", reproducer, "--place", "op:Weave=@host")
+        model.unlink()
+        again = self.fail_with(1, "compile", "--rerun", reproducer, "-o", self.out)
+        self.assertIn("Weave", again.stderr)
+        self.assertEqual(failed.stderr.splitlines()[0].split("; the model is")[0], again.stderr.splitlines()[1].split("; the model is")[0])
+        head, *lines = reproducer.read_text(encoding="utf-8").splitlines()
+        self.assertIn("--place=op:Weave=@host", json.loads(head.removeprefix("// heddle reproducer "))["flags"])
+        for damage, text in (([head.replace('"format":1', '"format":9'), *lines], "its format is 9"), ([head, lines[0][:-1], *lines[1:]], "it is damaged"), (lines, "does not begin with")):
+            reproducer.write_text("\n".join(damage), encoding="utf-8")
+            self.assertIn(text.replace("it is damaged", "is damaged"), self.fail_with(1, "compile", "--rerun", reproducer).stderr)
+        self.fail_with(1, "compile", "--rerun", self.folder / "absent")
+        self.fail_with(2, "compile", "--rerun", reproducer, self.model)
 
     def test_a_bad_path_fails_before_the_work(self):
         (self.folder / "file").write_text("kept")

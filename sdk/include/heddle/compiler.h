@@ -16,6 +16,9 @@ extern "C" {
 /* Weights that are left to files become values when they are loaded, also those that kernels could read in the blocks of a GGUF file. The module then
  * takes any file with such tensors, and overlays and refits of another type. Since ABI 0.2. */
 #define HEDDLE_COMPILE_PARAMETER_VALUES 4u
+/* reproducer_path is written as soon as the model is imported, and stays whether compiling fails or not, so that it is there after a crash. Its first
+ * line is "// at: STEP", the pass or stage that the compiler is at. Since ABI 0.3. */
+#define HEDDLE_COMPILE_KEEP_REPRODUCER 8u
 
 typedef struct heddle_compile_params {
   uint32_t struct_size;
