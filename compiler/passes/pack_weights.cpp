@@ -38,8 +38,11 @@ void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family, Wide
   auto type = llvm::cast<RankedTensorType>(conv.getFilter().getType());
   int64_t groups = conv.getGroups();
   if (conv.getPackedShape() || !can_pack(conv.getInput(), conv.getFilter()) || widened.contains(conv.getFilter())) return;
-  // Nor are there microkernels for three spatial dimensions or an image of symbolic size.
-  if (type.getRank() > 4 || llvm::is_contained(tx::tensor(conv.getInput()).getShape().drop_front(), ShapedType::kDynamic)) return;
+  // Nor are there microkernels for three spatial dimensions, or for an image of symbolic size whose borders are cut off.
+  ArrayRef<int64_t> image = tx::tensor(conv.getInput()).getShape();
+  const bool is_symbolic = llvm::is_contained(image.drop_front(), ShapedType::kDynamic);
+  if (type.getRank() > 4 || ShapedType::isDynamic(image.back())) return;
+  if (is_symbolic && llvm::any_of(conv.getPadsLow(), [](int64_t pad) { return pad < 0; })) return;
   // depthwise kernels read the filter along the channels as it is
   if (groups > 1 && type.getDimSize(type.getRank() - 2) == 1) return;
   OpBuilder builder(conv);

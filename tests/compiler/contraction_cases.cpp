@@ -116,7 +116,9 @@ std::string Case::region(bool with_packed) const {
     last = "%t";
   }
   return region_text(operands, {yielded}, body + "\n tx.yield " + last + " : " + tensor(yielded), dispatch_attributes,
-                     symbols.empty() ? std::vector<std::string>{} : std::vector<std::string>{"batch"});
+                     symbols.size() == 2   ? std::vector<std::string>{"height", "width"}
+                     : symbols.size() == 1 ? std::vector<std::string>{"batch"}
+                                           : std::vector<std::string>{});
 }
 
 std::string Case::pack_region() const {
@@ -134,16 +136,29 @@ Case Conv::to_case() const {
     shape.insert(shape.begin(), batch);
     return type_of(shape, element);
   };
+  // Of an image of symbolic size that is the input, or the result.
+  auto image_type = [&](bool is_result, int64_t last) {
+    if (!symbolic_image) return with_batch({is_result ? out(0, height) : height, is_result ? out(1, width) : width, last});
+    std::string map = std::to_string(batch);
+    for (size_t i : {size_t{0}, size_t{1}}) {
+      const std::string symbol = "s" + std::to_string(i);
+      const int64_t more = low[i] + high[i] - (kernel[i] - 1) * dilations[i] - 1;
+      map +=
+          ", " + (is_result ? "(" + symbol + " + " + std::to_string(more) + ") floordiv " + std::to_string(strides[i]) + " + 1" : symbol);
+    }
+    return std::to_string(batch) + "x?x?x" + std::to_string(last) + "x" + element + ", #tx.dims<()[s0, s1] -> (" + map + ", " +
+           std::to_string(last) + ")>";
+  };
   c.element = element;
   c.integers = integers;
   c.has_zero = has_zero;
-  c.input = with_batch({height, width, channels});
+  c.input = image_type(false, channels);
   if (!before.empty()) {
     const Shape whole = sum_of({symbolic_batch ? 0 : batch, height, width, channels}, before, after);
     c.whole_input = symbolic_batch ? symbolic(Shape(whole.begin() + 1, whole.end()), element) : type_of(whole, element);
     c.input_starts = before;
   }
-  c.result = with_batch({out(0, height), out(1, width), columns});
+  c.result = image_type(true, columns);
   c.filter = {kernel[0], kernel[1], channels / groups, columns};
   c.op = "tx.conv";
   c.attributes = "strides = " + array_of(strides) + ", pads_low = " + array_of(low) + ", pads_high = " + array_of(high) +
@@ -156,6 +171,7 @@ Case Conv::to_case() const {
     c.permutation = {0, 3, 1, 2};
   }
   if (symbolic_batch) c.symbols = {batch};
+  if (symbolic_image) c.symbols = {height, width};
   std::string t = tensor(c.result), f = type_of({columns}, element);
   std::string broadcast = "%b = tx.broadcast %2 {dimensions = array<i64: 3>} : " + tensor(f) + " -> " + t + "\n";
   if (tail == bias_relu) {
@@ -171,6 +187,8 @@ Case Conv::to_case() const {
     c.tail = "%s = tx.sigmoid %y : " + t + "\n%u = tx.mul %s, %y : " + t + "\n%k = tx.constant dense<0.5> : " + t +
              "\n%c = tx.compare lt %u, %k : " + t + " -> " + bools + "\n%e = tx.exp %u : " + t + "\n%z = tx.select %c, %e, %y : " + bools +
              ", " + t;
+  } else if (tail == swish) {
+    c.tail = "%s = tx.sigmoid %y : " + t + "\n%z = tx.mul %s, %y : " + t;
   } else if (tail == gelu) {  // and a residual
     c.more = {f, c.result};
     c.tail = broadcast + "%s = tx.add %y, %b : " + t + "\n%r = tx.constant dense<0.70710678> : " + t + "\n%q = tx.mul %s, %r : " + t +

@@ -60,11 +60,12 @@ struct Conv {
   Shape kernel{3, 3}, strides{1, 1}, low{0, 0}, high{0, 0}, dilations{1, 1};
   int64_t groups = 1;
   // rows: a factor for each pixel, and an offset for each column, of extents with ones. quantized: bias, then divided, rounded to even, clamped and multiplied.
-  enum Tail { none, bias_relu, residual, scalars, rows, curved, gelu, quantized } tail = none;
+  enum Tail { none, bias_relu, residual, scalars, rows, curved, swish, gelu, quantized } tail = none;
   bool packed = true;
   bool symbolic_batch = false;
   bool tied = false;
   bool winograd = false;
+  bool symbolic_image = false;    // height and width
   bool channels_first = false;    // yields [n, c, y, x]
   int64_t pitch = 0;              // of the result's rows; 0: they are dense
   Shape before = {}, after = {};  // elements around the input, in each of its dimensions; the input is a slice then

@@ -448,6 +448,63 @@ TEST(Conv, ConvolvesLinesWithHalo) {
   check(Conv{
       .height = 1, .width = 70, .channels = 8, .columns = 16, .kernel = {3, 3}, .low = {1, 1}, .high = {1, 1}, .tail = Conv::bias_relu});
 }
+TEST(Conv, ConvolvesImagesOfSymbolicSize) {
+  const Conv same{.channels = 20, .columns = 70, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual, .symbolic_image = true};
+  for (auto [height, width] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 40}, {9, 7}, {17, 65}}) {
+    SCOPED_TRACE(std::to_string(height) + " x " + std::to_string(width));
+    Conv conv = same;
+    conv.height = height;
+    conv.width = width;
+    check(conv);
+    conv.tied = true;
+    conv.batch = 2;
+    check(conv);
+    conv = same;  // one pixel: rows of a matrix
+    conv.height = height;
+    conv.width = width;
+    conv.batch = 3;
+    conv.kernel = {1, 1};
+    conv.low = conv.high = {0, 0};
+    check(conv);
+    conv = same;  // each channel alone
+    conv.height = height;
+    conv.width = width;
+    conv.channels = conv.columns = conv.groups = 21;
+    conv.strides = {1, 2};
+    check(conv);
+  }
+}
+TEST(Conv, ConvolvesImagesOfSymbolicSizeInAnyWay) {
+  const Conv any{.height = 37, .width = 45, .channels = 3, .columns = 24, .symbolic_image = true};
+  auto with = [&](const std::function<void(Conv&)>& change) {
+    Conv conv = any;
+    change(conv);
+    check(conv);
+  };
+  with([](Conv& c) { c.kernel = {7, 7}, c.strides = {2, 2}, c.low = c.high = {3, 3}, c.tail = Conv::bias_relu; });
+  with([](Conv& c) { c.kernel = {5, 3}, c.strides = {2, 3}, c.low = {4, 0}, c.high = {0, 5}, c.tail = Conv::swish; });
+  with([](Conv& c) { c.channels = 40, c.columns = 130, c.kernel = {1, 1}, c.strides = {2, 2}; });
+  with([](Conv& c) { c.channels = 32, c.columns = 64, c.groups = 2, c.kernel = {3, 3}, c.dilations = {2, 3}, c.low = {2, 3}; });
+  with([](Conv& c) { c.channels = 384, c.low = c.high = {1, 1}, c.height = 9, c.width = 18, c.tail = Conv::residual; });  // in passes
+  with([](Conv& c) { c.kernel = {4, 4}, c.strides = {4, 4}, c.packed = false, c.tail = Conv::bias_relu; });
+  with([](Conv& c) { c.channels = 16, c.low = c.high = {0, 40}, c.tail = Conv::swish, c.pitch = 48; });
+  with([](Conv& c) { c.channels = 600, c.columns = 16, c.height = 11, c.width = 35, c.low = c.high = {1, 1}, c.integers = "i8"; });
+}
+TEST(Winograd, ConvolvesImagesOfSymbolicSize) {
+  for (auto [height, width] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 40}, {16, 14}, {17, 29}}) {
+    SCOPED_TRACE(std::to_string(height) + " x " + std::to_string(width));
+    check(Conv{.batch = 2,
+               .height = height,
+               .width = width,
+               .channels = 40,
+               .columns = 70,
+               .low = {1, 1},
+               .high = {1, 1},
+               .tail = Conv::residual,
+               .winograd = true,
+               .symbolic_image = true});
+  }
+}
 TEST(Conv, ComputesAnyElementWiseTail) {
   check(Conv{.height = 7, .width = 7, .channels = 5, .columns = 24, .low = {1, 1}, .high = {1, 1}, .tail = Conv::curved});
 }

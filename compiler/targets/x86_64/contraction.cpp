@@ -4,6 +4,7 @@
 #include "compiler/targets/x86_64/strategies.h"
 
 #include "compiler/targets/x86_64/contraction_shape.h"
+#include "compiler/targets/x86_64/halo_copy.h"
 #include "compiler/targets/x86_64/microkernel.h"
 
 using namespace mlir;
@@ -40,6 +41,11 @@ std::optional<int64_t> tap_entries(const ContractionShape& shape, const Contract
   return entries;
 }
 
+// The first element, of 8 bytes, of the table behind the copy of a piece.
+int64_t plane_table(const ContractionShape& shape) {
+  return llvm::divideCeilSigned(shape.needed_height(shape.height) * shape.needed_width(shape.width) * shape.channels, 2);
+}
+
 // Bytes of a band's copy, or nothing if they exceed the largest workspace.
 std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const ContractionTiling& tiling) {
   if (!shape.needs_halo()) return 0;
@@ -47,6 +53,7 @@ std::optional<uint64_t> workspace_bytes_of(const ContractionShape& shape, const 
   if (__builtin_mul_overflow(shape.band_width(tiling.band_size), shape.band_height(tiling.band_size), &bytes)) return {};
   if (__builtin_mul_overflow(bytes, shape.channels, &bytes) || __builtin_mul_overflow(bytes, int64_t{4}, &bytes)) return {};
   if (bytes < 0 || bytes > largest_workspace_bytes) return {};
+  if (shape.is_plane) bytes = (plane_table(shape) + 2 * shape.height * shape.width) * 8;
   return static_cast<uint64_t>(bytes);
 }
 
@@ -74,10 +81,8 @@ class ContractionWriter {
         tiling_(tiling),
         order_(shape.order()),
         shared_(Panels::shared(shape.group_columns())),
-        own_(Panels::own(shape.group_columns(), kernel.level)) {}
-
-  // In the band's copy.
-  int64_t halo_width() const { return shape_.needed_width(shape_.width); }
+        own_(Panels::own(shape.group_columns(), kernel.level)),
+        copy_(kernel, shape) {}
 
   void write() {
     prepare();
@@ -100,7 +105,7 @@ class ContractionWriter {
   void prepare() {
     bool halo = shape_.needs_halo();
     pixel_ = pixel_step(shape_) * shape_.stride_width;
-    row_ = halo ? halo_width() * shape_.channels : shape_.lhs_row;
+    row_ = halo ? copy_.row() : shape_.lhs_row;
 
     merged_ = has_merged_taps(shape_);
     SmallVector<int64_t> offsets;
@@ -117,9 +122,15 @@ class ContractionWriter {
     // Rows of the image that are not a multiple of the tile: tiles continue into the next row, with a table of the offset of each pixel.
     int64_t most_rows = tile_rows(k_.level, own_.wide * Panels::unit / k_.level.f32_lanes());
     int64_t waste = llvm::divideCeilSigned(shape_.width, most_rows) * most_rows - shape_.width;
-    gathered_ = !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width &&
-                tiling_.band_size <= most_table_entries / shape_.width;
+    gathered_ = shape_.is_plane;
     if (gathered_) {
+      pixel_offsets_ = k_.pointer(k_.workspace(), k_.index(plane_table(shape_)), k_.builder.getI64Type());
+      result_offsets_ = k_.pointer(pixel_offsets_, k_.index(shape_.height * shape_.width), k_.builder.getI64Type());
+    }
+    bool is_uneven = !shape_.is_plane && !shape_.is_flat() && shape_.height > 1 && shape_.width <= 64 && waste * 10 > shape_.width &&
+                     tiling_.band_size <= most_table_entries / shape_.width;
+    if (is_uneven) {
+      gathered_ = true;
       SmallVector<int64_t> pixels;
       for (int64_t y = 0; y < tiling_.band_size; ++y) {
         for (int64_t x = 0; x < shape_.width; ++x) pixels.push_back(y * shape_.stride_height * row_ + x * pixel_);
@@ -152,6 +163,7 @@ class ContractionWriter {
       bands = k_.ceil_div(k_.extent(shape_.rows), band_rows_);
       band_rows_ = k_.ceil_div(k_.extent(shape_.rows), k_.max(bands, k_.index(1)));
     }
+    if (shape_.is_plane) bands = k_.mul(pieces(shape_.extents.height, shape_.height), pieces(shape_.extents.width, shape_.width));
     Value band = k_.rem(band_, bands), image = k_.div(band_, bands);
 
     // The level's own panels of this block.
@@ -167,16 +179,30 @@ class ContractionWriter {
     bool flat = shape_.is_flat();
     Value a_offset = k_.add(k_.extent(shape_.lhs_start), k_.mul(image, k_.extent(shape_.image_lhs)));
     Value a = k_.pointer(k_.operand(shape_.lhs), a_offset, f32());
-    c_offset_ = k_.add(k_.mul(from, (flat ? 1 : shape_.width) * shape_.pitch), k_.mul(group, shape_.group_columns()));
+    Piece piece;
+    if (shape_.is_plane) {
+      piece = piece_of(band);
+      from = k_.add(k_.mul(piece.top, k_.extent(shape_.extents.width)), piece.left);
+    }
+    const int64_t pixels = flat || shape_.is_plane ? 1 : shape_.width;
+    c_offset_ = k_.add(k_.mul(from, pixels * shape_.pitch), k_.mul(group, shape_.group_columns()));
     c_offset_ = k_.add(k_.mul(image, k_.extent(shape_.image_result)), c_offset_);
     int64_t group_rhs = shape_.packed ? order_.depth() * shared_.padded_columns() : shape_.group_columns();
     Value b_offset = k_.add(k_.mul(image, k_.extent(shape_.image_rhs)), k_.mul(group, group_rhs));
     Value b = k_.pointer(k_.operand(shape_.rhs), k_.add(k_.extent(shape_.rhs_start), b_offset), shape_.rhs_element);
     group_column_ = k_.mul(group, shape_.group_columns());
-    if (shape_.needs_halo()) {
+    if (shape_.is_plane) {
+      Value moved = k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, band_, previous_band);
+      k_.branch(moved, [&] {
+        copy_.piece(a, piece);
+        write_offsets(piece);
+      });
+      pixels_ = k_.mul(piece.rows, piece.columns);
+      a = k_.workspace();
+    } else if (shape_.needs_halo()) {
       Value rows = k_.min(k_.index(tiling_.band_size), k_.sub(k_.index(flat ? shape_.width : shape_.height), from));
       Value moved = k_.make<arith::CmpIOp>(arith::CmpIPredicate::ne, band_, previous_band);
-      k_.branch(moved, [&] { flat ? copy_part_of_line(a, from, rows) : copy_band(a, from, rows); });
+      k_.branch(moved, [&] { flat ? copy_.part_of_line(a, from, rows) : copy_.band(a, from, rows); });
       a = k_.workspace();
     } else {
       a = k_.pointer(a, k_.mul(from, flat ? pixel_ : shape_.stride_height * row_), f32());
@@ -186,70 +212,29 @@ class ContractionWriter {
     write_passes(a, b, from);
   }
 
-  // Copies the rows of the image under the band to the workspace, with zeros where the window leaves the image.
-  void copy_band(Value image, Value from, Value rows) {
-    int64_t channels = shape_.channels, width = halo_width();
-    int64_t left = std::min(shape_.pad_left, width), inside = std::min(shape_.in_width, width - left), right = width - left - inside;
-    Value top = k_.sub(k_.mul(from, shape_.stride_height), k_.index(shape_.pad_top));
-    Value count = k_.add(k_.mul(k_.sub(rows, k_.index(1)), shape_.stride_height), (shape_.kernel_height - 1) * shape_.dilation_height + 1);
-    k_.loop(k_.index(0), count, [&](Value i) {
-      Value target = k_.pointer(k_.workspace(), k_.mul(i, width * channels), f32());
-      Value source_row = k_.add(top, i);
-      Value exists = k_.make<arith::AndIOp>(k_.less(k_.index(-1), source_row), k_.less(source_row, k_.index(shape_.in_height)));
-      k_.branch(
-          exists,
-          [&] {
-            fill_zeros(target, left * channels);
-            Value source = k_.pointer(image, k_.mul(source_row, shape_.lhs_row), f32());
-            copy_pixels(k_.pointer(target, k_.index(left * channels), f32()), source, k_.index(inside));
-            fill_zeros(k_.pointer(target, k_.index((left + inside) * channels), f32()), right * channels);
-          },
-          [&] { fill_zeros(target, width * channels); });
-    });
+  // ---- pieces of an image of symbolic size
+
+  Value pieces(AffineExpr extent, int64_t size) { return k_.ceil_div(k_.extent(extent), k_.index(size)); }
+
+  Piece piece_of(Value band) {
+    Value across = pieces(shape_.extents.width, shape_.width);
+    Piece piece{k_.mul(k_.div(band, across), shape_.height), k_.mul(k_.rem(band, across), shape_.width), {}, {}};
+    piece.rows = k_.min(k_.index(shape_.height), k_.sub(k_.extent(shape_.extents.height), piece.top));
+    piece.columns = k_.min(k_.index(shape_.width), k_.sub(k_.extent(shape_.extents.width), piece.left));
+    return piece;
   }
 
-  // The same for a line: copies the part that the windows of some of its pixels cover.
-  void copy_part_of_line(Value line, Value from, Value pixels) {
-    int64_t channels = shape_.channels;
-    Value start = k_.sub(k_.mul(from, shape_.stride_width), k_.index(shape_.pad_left));
-    Value count = k_.add(k_.mul(k_.sub(pixels, k_.index(1)), shape_.stride_width), (shape_.kernel_width - 1) * shape_.dilation_width + 1);
-    Value before = k_.min(k_.max(k_.sub(k_.index(0), start), k_.index(0)), count);
-    Value end = k_.max(k_.min(k_.sub(k_.index(shape_.in_width), start), count), before);
-    auto at = [&](Value base, Value pixel, int64_t step) { return k_.pointer(base, k_.mul(pixel, step), f32()); };
-    Value zeros = k_.constant(k_.vector_type(f32(), k_.level.f32_lanes()), 0.0);
-    auto fill = [&](Value first, Value last) {
-      Value target = at(k_.workspace(), first, channels);
-      for_vectors(k_.mul(k_.sub(last, first), channels), [&](Value i, Value mask) { k_.store(zeros, target, i, mask); });
-    };
-    fill(k_.index(0), before);
-    copy_pixels(at(k_.workspace(), before, channels), at(line, k_.add(start, before), shape_.lhs_pixel), k_.sub(end, before));
-    fill(end, count);
-  }
-
-  void for_vectors(Value elements, const std::function<void(Value, Value)>& visit) {
-    int64_t lanes = k_.level.f32_lanes();
-    Value whole = k_.mul(k_.div(elements, k_.index(lanes)), lanes);
-    k_.loop(k_.index(0), whole, k_.index(lanes), [&](Value i) { visit(i, Value()); });
-    k_.branch(k_.less(whole, elements), [&] { visit(whole, k_.remainder_mask(k_.sub(elements, whole), lanes)); });
-  }
-  void for_vectors(int64_t elements, const std::function<void(Value, Value)>& visit) {
-    int64_t lanes = k_.level.f32_lanes(), whole = elements / lanes * lanes;
-    if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes), [&](Value i) { visit(i, Value()); });
-    if (elements > whole) visit(k_.index(whole), k_.remainder_mask(k_.index(elements - whole), lanes));
-  }
-  // From the image to the workspace, where they have no gaps.
-  void copy_pixels(Value target, Value source, Value pixels) {
-    auto copy = [&](Value to, Value from, auto elements) {
-      for_vectors(elements, [&](Value i, Value mask) { k_.store(k_.load(from, i, f32(), k_.level.f32_lanes(), mask), to, i, mask); });
-    };
-    if (shape_.lhs_pixel == shape_.channels) return copy(target, source, k_.mul(pixels, shape_.channels));
-    k_.loop(k_.index(0), pixels, [&](Value i) {
-      copy(k_.pointer(target, k_.mul(i, shape_.channels), f32()), k_.pointer(source, k_.mul(i, shape_.lhs_pixel), f32()), shape_.channels);
+  // Where each pixel of the piece is in the copy and, relative to the first one, in the result: tiles continue from one row of pixels to the next.
+  void write_offsets(const Piece& piece) {
+    Value result_row = k_.mul(k_.extent(shape_.extents.width), shape_.pitch);
+    k_.loop(k_.index(0), piece.rows, [&](Value y) {
+      Value first = k_.mul(y, piece.columns), source = k_.mul(y, shape_.stride_height * row_), target = k_.mul(y, result_row);
+      k_.loop(k_.index(0), piece.columns, [&](Value x) {
+        Value pixel = k_.add(first, x);
+        k_.store(k_.add(source, k_.mul(x, pixel_)), pixel_offsets_, pixel);
+        k_.store(k_.add(target, k_.mul(x, shape_.pitch)), result_offsets_, pixel);
+      });
     });
-  }
-  void fill_zeros(Value target, int64_t elements) {
-    Value zeros = k_.constant(k_.vector_type(f32(), k_.level.f32_lanes()), 0.0);
-    for_vectors(elements, [&](Value i, Value mask) { k_.store(zeros, target, i, mask); });
   }
 
   // ---- passes over K
@@ -359,9 +344,10 @@ class ContractionWriter {
     call.ldb = k_.index(shape_.rhs_row);
     Value b_start = shape_.packed ? panel_row(panel, pass.b_row) : k_.add(k_.mul(pass.b_row, shape_.rhs_row), column);
     call.b = k_.pointer(b, b_start, shape_.rhs_element);
-    call.ldc = k_.index(shape_.pitch);
+    if (!shape_.is_plane) call.ldc = k_.index(shape_.pitch);
     call.accumulate = pass.accumulate;
     form.gathered = gathered_;
+    form.scattered = shape_.is_plane;
     call.next = call.b;
     call.next_step = k_.index(0);
 
@@ -373,8 +359,9 @@ class ContractionWriter {
                            : tiling_.band_size * llvm::divideCeilSigned(shape_.width, most_rows) * most_rows;
       int64_t calls = std::max<int64_t>(1, llvm::divideCeilSigned(pixels, most_rows)),
               panel_words = llvm::divideCeilSigned(pass.most * segment.units * Panels::unit * shape_.rhs_bytes(), 4);
-      prefetch.part = llvm::divideCeilSigned(llvm::divideCeilSigned(panel_words, calls), 16) * 16;
-      prefetch.step = std::max<int64_t>(1, llvm::divideCeilSigned(prefetch.part, pass.most));
+      const int64_t part = llvm::divideCeilSigned(llvm::divideCeilSigned(panel_words, calls), 16) * 16;
+      prefetch.part = k_.index(part);
+      prefetch.step = k_.index(std::max<int64_t>(1, llvm::divideCeilSigned(part, pass.most)));
       // Prefetched next: this pass of the next panel, the next pass from its first panel on, or the next workgroup's panel.
       Value following = k_.add(panel, 1);
       Value here = k_.less(following, last_panel_);
@@ -384,9 +371,13 @@ class ContractionWriter {
       prefetch.from = k_.pointer(b, panel_row(next_panel, k_.make<arith::SelectOp>(here, pass.b_row, other_row)), shape_.rhs_element);
       // The only panel stays in L1 or L2, so the next rows of A are prefetched.
       prefetch.rows = shape_.is_flat() && shared_.count == 1 && tiling_.passes == 1 && calls > 1;
-      if (calls <= 3) {  // few tiles use this panel: its own rows are needed before the next panel's
-        prefetch.part = 0;
-        prefetch.step = segment.units * Panels::unit * shape_.rhs_bytes() / 4;
+      if (shape_.is_plane) {
+        Value tiles = k_.ceil_div(pixels_, k_.index(most_rows));
+        prefetch.part = k_.mul(k_.ceil_div(k_.ceil_div(k_.index(panel_words), tiles), k_.index(16)), 16);
+        prefetch.step = k_.max(k_.index(1), k_.ceil_div(prefetch.part, k_.index(pass.most)));
+      } else if (calls <= 3) {  // few tiles use this panel: its own rows are needed before the next panel's
+        prefetch.part = k_.index(0);
+        prefetch.step = k_.index(segment.units * Panels::unit * shape_.rhs_bytes() / 4);
         prefetch.from = k_.pointer(call.b, k_.index(4096), f32());
       }
     }
@@ -409,14 +400,15 @@ class ContractionWriter {
       } else {
         call.a = k_.pointer(pass.a, a_offset, f32());
       }
-      Value c_element = k_.add(c_column, k_.mul(c_rows, shape_.pitch));
+      if (shape_.is_plane) call.ldc = k_.pointer(result_offsets_, c_rows, k_.builder.getI64Type());
+      Value c_element = shape_.is_plane ? c_column : k_.add(c_column, k_.mul(c_rows, shape_.pitch));
       call.c = k_.pointer(k_.result(0), c_element, f32());
       if (prefetch.rows) {
         call.next = k_.pointer(pass.a, k_.add(a_offset, rows * pixel_), f32());
         call.next_step = k_.index(llvm::divideCeilSigned(rows * pixel_, pass.most));
       } else if (prefetch.from) {
         call.next = k_.pointer(prefetch.from, k_.mul(number, prefetch.part), f32());
-        call.next_step = k_.index(prefetch.step);
+        call.next_step = prefetch.step;
       }
       call.epilogue.clear();
       if (form.epilogue) {
@@ -445,8 +437,9 @@ class ContractionWriter {
       if (shape_.is_flat()) {
         // The next rows of A, a share with each panel.
         int64_t panels = llvm::divideCeilSigned(own_.count, tiling_.blocks);
-        prefetch.part = llvm::divideCeilSigned(llvm::divideCeilSigned(only->count * pixel_, panels), 16) * 16;
-        prefetch.step = std::max<int64_t>(1, llvm::divideCeilSigned(prefetch.part, pass.most));
+        const int64_t part = llvm::divideCeilSigned(llvm::divideCeilSigned(only->count * pixel_, panels), 16) * 16;
+        prefetch.part = k_.index(part);
+        prefetch.step = k_.index(std::max<int64_t>(1, llvm::divideCeilSigned(part, pass.most)));
         prefetch.from = k_.pointer(pass.a, k_.add(only->a_offset, only->count * pixel_), f32());
         return tile(only->count, only->a_offset, only->c_rows, k_.sub(panel, first_panel_));
       }
@@ -460,6 +453,9 @@ class ContractionWriter {
   using Tile = std::function<void(int64_t rows, Value a_offset, Value c_rows, Value number)>;
 
   void write_rows(int64_t most_rows, Value from, const Tile& tile) {
+    if (shape_.is_plane) {
+      return write_any(pixels_, most_rows, [&](int64_t count, Value pixel, Value number) { tile(count, Value(), pixel, number); });
+    }
     if (gathered_) {
       auto any = [&](int64_t count, Value pixel, Value number) { tile(count, Value(), pixel, number); };
       int64_t last_rows = shape_.height - (tiling_.bands - 1) * tiling_.band_size;
@@ -523,8 +519,7 @@ class ContractionWriter {
   }
 
   struct Prefetch {
-    Value from;
-    int64_t part = 0, step = 0;
+    Value from, part, step;
     bool rows = false;  // prefetch the rows of A of the next tile
   };
 
@@ -533,10 +528,12 @@ class ContractionWriter {
   const ContractionTiling& tiling_;
   DepthOrder order_;
   Panels shared_, own_;
+  HaloCopy copy_;
   SmallVector<Segment> segments_;
   int64_t pixel_ = 0, row_ = 0, batches_per_block_ = 1;  // elements between pixels of a tile; between rows of A
   bool merged_ = false, gathered_ = false;
-  Value offsets_, pixel_offsets_;
+  Value offsets_, pixel_offsets_, result_offsets_;
+  Value pixels_;     // of a piece
   Value band_rows_;  // of all bands but the last one
   Value band_, first_panel_, last_panel_, first_column_, c_offset_, group_column_;
 };
@@ -557,7 +554,7 @@ constexpr int64_t few_rows = 12, usual_rows = 128;
 std::vector<Case> cases_of(const ContractionShape& shape) {
   const Guard many{{}, many_cores, INT64_MAX};
   std::vector<Case> cases{{{many}, Cores::many, usual_rows}, {{}, Cores::few, usual_rows}};
-  if (shape.width > 0) return cases;
+  if (shape.width > 0 || shape.is_plane) return cases;
   const Guard few{shape.rows, 0, few_rows};
   cases.insert(cases.begin(), {{{few, many}, Cores::many, few_rows}, {{few}, Cores::few, few_rows}});
   return cases;
@@ -569,6 +566,10 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
   if (llvm::none_of(region.getBody().front(), [](Operation& op) { return tx::is_contraction(&op); })) return failure();
   auto shape = ContractionShape::read(region);
   if (failed(shape) || shape->depthwise || shape->winograd) return failure();
+  if (shape->is_plane &&
+      llvm::any_of(shape->epilogue.operands(), [](const EpilogueOperand& one) { return one.kind == EpilogueOperand::row; })) {
+    return shape->root->emitError("x86_64: an image of symbolic size has no epilogue that reads an element per pixel");
+  }
   std::vector<Case> cases = cases_of(*shape);
   auto rank = [&](const Case& one) {
     std::vector<RankedTiling> ranked = rank_tilings(*shape, is_single_pass(region), one.cores, one.rows);

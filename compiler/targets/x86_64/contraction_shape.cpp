@@ -91,33 +91,31 @@ LogicalResult read_conv(tx::ConvOp op, const OperandView& input, ContractionShap
     if (spatial == 1) two.insert(two.begin(), fill);
     return two;
   };
-  SmallVector<int64_t> in_extents, out_extents;
-  for (size_t i = 1; i < rank; ++i) {
-    auto in_extent = tx::static_extent(in[i]), out_extent = tx::static_extent(out[i]);
-    if (!in_extent || !out_extent) return op.emitError("x86_64: a convolution needs static extents in all dimensions but the first");
-    in_extents.push_back(*in_extent);
-    out_extents.push_back(*out_extent);
-  }
-  if (spatial == 1) {
-    in_extents.insert(in_extents.begin(), 1);
-    out_extents.insert(out_extents.begin(), 1);
-    filter.insert(filter.begin(), 1);
-  }
+  auto channels = tx::static_extent(in.back()), columns = tx::static_extent(out.back());
+  if (!channels || !columns) return op.emitError("x86_64: a convolution needs static extents of channels");
+  if (spatial == 1) filter.insert(filter.begin(), 1);
+  const AffineExpr one = getAffineConstantExpr(1, context);
+  shape.extents = {spatial == 1 ? one : in[1], in[rank - 2], spatial == 1 ? one : out[1], out[rank - 2],
+                   spatial == 1 ? getAffineConstantExpr(0, context) : input.steps[1]};
   auto strides = per_dimension(op.getStrides(), 1), dilations = per_dimension(op.getDilations(), 1),
        pads = per_dimension(op.getPadsLow(), 0);
   shape.groups = op.getGroups();
-  shape.in_height = in_extents[0];
-  shape.in_width = in_extents[1];
-  shape.channels = in_extents[2];
-  shape.height = out_extents[0];
-  shape.width = out_extents[1];
-  shape.columns = out_extents[2];
+  auto in_height = tx::static_extent(shape.extents.in_height), in_width = tx::static_extent(shape.extents.in_width),
+       height = tx::static_extent(shape.extents.height), width = tx::static_extent(shape.extents.width);
+  shape.is_plane = !in_height || !in_width || !height || !width;
+  shape.in_height = in_height.value_or(0);
+  shape.in_width = in_width.value_or(0);
+  shape.channels = *channels;
+  shape.height = height.value_or(0);
+  shape.width = width.value_or(0);
+  shape.columns = *columns;
   shape.pitch = pitch_of(op, shape.columns);
   shape.rhs_row = shape.columns;
   auto pixel = input.static_step(rank - 2, rank - 1), row = input.static_step(1, rank - static_cast<size_t>(spatial));
-  if (!pixel || !row) return op.emitError("x86_64: a convolution needs static extents in all dimensions of what it slices but the first");
+  if (!pixel || (!row && !shape.is_plane))
+    return op.emitError("x86_64: a convolution needs static extents in all dimensions of what it slices but the first");
   shape.lhs_pixel = *pixel;
-  shape.lhs_row = *row;
+  shape.lhs_row = row.value_or(0);
   shape.kernel_height = filter[0];
   shape.kernel_width = filter[1];
   shape.stride_height = strides[0];
@@ -131,6 +129,31 @@ LogicalResult read_conv(tx::ConvOp op, const OperandView& input, ContractionShap
   shape.depthwise = shape.groups > 1 && shape.group_channels() == 1 && shape.group_columns() == 1;
   shape.images = out[0];
   shape.image_rhs = getAffineConstantExpr(0, context);
+
+  shape.image_lhs = input.steps.front();
+  const AffineExpr image_pixels = shape.extents.height * shape.extents.width;
+  shape.image_result = image_pixels * shape.pitch;
+  if (shape.is_plane) {
+    bool pointwise = filter[0] == 1 && filter[1] == 1 && strides[0] == 1 && strides[1] == 1 && shape.pad_top == 0 && shape.pad_left == 0 &&
+                     !shape.depthwise && shape.extents.in_height == shape.extents.height && shape.extents.in_width == shape.extents.width;
+    auto image_pixel = input.static_step(1, rank - 1), all_pixel = input.static_step(0, rank - 1);
+    if (!pointwise || (!image_pixel && !all_pixel)) {
+      shape.divide_plane();
+      return success();
+    }
+    shape.is_plane = false;
+    shape.height = shape.in_height = 1;
+    shape.width = shape.in_width = 0;
+    shape.rows = image_pixels;
+    shape.lhs_pixel = all_pixel.value_or(image_pixel.value_or(0));
+    if (all_pixel) {
+      shape.rows = shape.images * image_pixels;
+      shape.images = one;
+      shape.image_lhs = getAffineConstantExpr(0, context);
+      shape.image_result = shape.rows * shape.pitch;
+    }
+    return success();
+  }
 
   // A 1x1 convolution without strides treats an image, or all images, as one row of pixels, if these are at the same distance.
   bool pointwise = filter[0] == 1 && filter[1] == 1 && strides[0] == 1 && strides[1] == 1 && !shape.needs_halo() && !shape.depthwise &&
@@ -151,7 +174,6 @@ LogicalResult read_conv(tx::ConvOp op, const OperandView& input, ContractionShap
     shape.lhs_row = shape.in_width * shape.lhs_pixel;
   }
   shape.rows = getAffineConstantExpr(shape.width, context);
-  shape.image_lhs = input.steps.front();
   shape.image_result = getAffineConstantExpr(shape.height * shape.width * shape.pitch, context);
   return success();
 }
@@ -189,6 +211,18 @@ DepthOrder DepthOrder::of(int64_t taps, int64_t channels) {
     if (channels % block == 0 && (order.block == channels || std::abs(block - 64) < std::abs(order.block - 64))) order.block = block;
   }
   return order;
+}
+
+void ContractionShape::divide_plane() {
+  constexpr double copy_bytes = 400e3;  // have to stay in L2 with a panel's rows
+  const bool is_one_row = tx::static_extent(extents.height) == 1;
+  height = is_one_row ? 1 : 8;
+  width = is_one_row ? 128 : channels < 512 ? 32 : 16;
+  auto bytes = [&] {
+    return 4.0 * static_cast<double>(needed_height(height)) * static_cast<double>(needed_width(width)) * static_cast<double>(channels);
+  };
+  while (bytes() > copy_bytes && height > 2) height /= 2;
+  while (bytes() > copy_bytes && width > 4) width /= 2;
 }
 
 double ContractionShape::flops_per_image() const {
@@ -329,7 +363,21 @@ Choice ContractionTiling::choice() const {
   return {std::move(text), {bands, band_size, blocks}};
 }
 
+// Pieces are divided further only by columns.
+static std::vector<RankedTiling> rank_plane_tilings(const ContractionShape& shape, bool single_pass, Cores cores) {
+  const int64_t panels = Panels::shared(shape.group_columns()).count, usual = std::min<int64_t>(panels, cores == Cores::few ? 4 : 16);
+  std::vector<RankedTiling> ranked;
+  for (int64_t blocks = 1; blocks <= std::min<int64_t>(panels, 64); ++blocks) {
+    if (llvm::divideCeilSigned(panels, llvm::divideCeilSigned(panels, blocks)) != blocks) continue;
+    ranked.push_back(
+        {ContractionTiling::of(shape, single_pass, {1, shape.height, blocks}), static_cast<double>(std::abs(blocks - usual)) * 1000});
+  }
+  llvm::stable_sort(ranked, [](const RankedTiling& a, const RankedTiling& b) { return a.estimate_ns < b.estimate_ns; });
+  return ranked;
+}
+
 std::vector<RankedTiling> rank_tilings(const ContractionShape& shape, bool single_pass, Cores cores, int64_t rows) {
+  if (shape.is_plane) return rank_plane_tilings(shape, single_pass, cores);
   if (shape.width == 0) {  // tiled like that number of rows; a call has bands of that size
     ContractionShape usual = shape;
     usual.width = usual.in_width = rows;
@@ -366,6 +414,9 @@ std::vector<RankedTiling> rank_tilings(const ContractionShape& shape, bool singl
 }
 
 AffineExpr ContractionTiling::workgroups(const ContractionShape& shape) const {
+  if (shape.is_plane) {
+    return shape.images * shape.extents.height.ceilDiv(shape.height) * shape.extents.width.ceilDiv(shape.width) * (blocks * shape.groups);
+  }
   AffineExpr bands_expr = bands > 0 ? getAffineConstantExpr(bands, shape.images.getContext()) : shape.rows.ceilDiv(band_size);
   return shape.images * bands_expr * (blocks * shape.groups);
 }

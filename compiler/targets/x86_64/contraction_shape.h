@@ -61,9 +61,15 @@ struct ContractionShape {
   bool depthwise = false;  // one channel and one column per group
 
   mlir::AffineExpr images;  // times height x width output pixels each
+  // A convolution over an image of symbolic size is computed by pieces of at most height x width output pixels, each from a copy of what it reads.
+  bool is_plane = false;
   int64_t height = 1;
   int64_t width = 1;  // 0: `rows` pixels, a symbolic number
   mlir::AffineExpr rows;
+  struct Extents {
+    mlir::AffineExpr in_height, in_width, height, width;
+    mlir::AffineExpr in_row;                            // elements from one row of input pixels to the next
+  } extents;                                            // of a convolution's images; 1 row of a line
   mlir::AffineExpr image_lhs, image_rhs, image_result;  // elements from one image to the next
   mlir::AffineExpr lhs_start, rhs_start;                // first elements in their bindings
 
@@ -76,6 +82,8 @@ struct ContractionShape {
   int64_t stride_height = 1, stride_width = 1, dilation_height = 1, dilation_width = 1, pad_top = 0, pad_left = 0;
 
   static mlir::FailureOr<ContractionShape> read(tx::DispatchOp region);
+  // Chooses the size of pieces.
+  void divide_plane();
 
   int64_t rhs_bytes() const { return rhs_element.getIntOrFloatBitWidth() / 8; }  // of an element
   int64_t group_channels() const { return channels / groups; }
@@ -90,10 +98,10 @@ struct ContractionShape {
   int64_t needed_width(int64_t n) const { return (n - 1) * stride_width + (kernel_width - 1) * dilation_width + 1; }
   // Some window reaches outside the image, so a band of it is copied with its halo.
   bool needs_halo() const {
-    return pad_top > 0 || pad_left > 0 || needed_height(height) > in_height || (width > 0 && needed_width(width) > in_width);
+    return is_plane || pad_top > 0 || pad_left > 0 || needed_height(height) > in_height || (width > 0 && needed_width(width) > in_width);
   }
   // One row of pixels per image, at a constant distance in memory, or in a band's copy of it: bands may divide it anywhere.
-  bool is_flat() const { return height == 1 && (!needs_halo() || is_line()); }
+  bool is_flat() const { return !is_plane && height == 1 && (!needs_halo() || is_line()); }
   // The image itself is one row, as for a convolution over one dimension.
   bool is_line() const { return in_height == 1 && kernel_height == 1 && pad_top == 0; }
   // Pixels of input under a band of `size` pixels (flat) or of output rows, with their halo.

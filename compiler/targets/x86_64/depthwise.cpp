@@ -11,6 +11,17 @@ namespace {
 
 constexpr double flops_per_ns = 30;
 
+// Of an image of symbolic size, to choose bands by.
+constexpr int64_t usual_pixels = 28;
+
+ContractionShape usual_image(ContractionShape shape) {
+  if (shape.is_plane) {
+    shape.width = usual_pixels;
+    shape.height = tx::static_extent(shape.extents.height).value_or(usual_pixels);
+  }
+  return shape;
+}
+
 double row_ns(const ContractionShape& shape) {
   return 2.0 * static_cast<double>(shape.width * shape.channels * shape.kernel_height * shape.kernel_width) / flops_per_ns;
 }
@@ -44,13 +55,19 @@ class DepthwiseWriter {
       : k_(kernel), shape_(shape), band_(band), lanes_(kernel.level.f32_lanes()) {}
 
   void write() {
-    int64_t bands = llvm::divideCeilSigned(shape_.height, band_);
+    const auto& extents = shape_.extents;
+    height_ = k_.extent(extents.height);
+    width_ = k_.extent(extents.width);
+    in_height_ = k_.extent(extents.in_height);
+    in_width_ = k_.extent(extents.in_width);
+    in_row_ = k_.extent(extents.in_row);
+    Value bands = k_.ceil_div(height_, k_.index(band_));
     k_.for_workgroups([&](Value workgroup) {
-      Value band = k_.rem(workgroup, k_.index(bands)), image = k_.div(workgroup, k_.index(bands));
+      Value band = k_.rem(workgroup, bands), image = k_.div(workgroup, bands);
       Value start = k_.add(k_.extent(shape_.lhs_start), k_.mul(image, k_.extent(shape_.image_lhs)));
       input_ = k_.pointer(k_.operand(shape_.lhs), start, f32());
       image_result_ = k_.mul(image, k_.extent(shape_.image_result));
-      Value from = k_.mul(band, band_), to = k_.min(k_.add(from, band_), k_.index(shape_.height));
+      Value from = k_.mul(band, band_), to = k_.min(k_.add(from, band_), height_);
       k_.loop(from, to, [&](Value row) { write_row(row); });
     });
   }
@@ -60,33 +77,34 @@ class DepthwiseWriter {
   VectorType vector() { return k_.vector_type(f32(), lanes_); }
 
   // Taps r with 0 <= start + r * dilation < extent, as [first, last).
-  std::pair<Value, Value> inside(Value start, int64_t dilation, int64_t extent, int64_t taps) {
+  std::pair<Value, Value> inside(Value start, int64_t dilation, Value extent, int64_t taps) {
     Value first = k_.max(k_.index(0), k_.ceil_div(k_.max(k_.sub(k_.index(0), start), k_.index(0)), k_.index(dilation)));
-    Value span = k_.max(k_.sub(k_.index(extent), start), k_.index(0));
+    Value span = k_.max(k_.sub(extent, start), k_.index(0));
     Value last = k_.min(k_.index(taps), k_.ceil_div(span, k_.index(dilation)));
     return {first, last};
   }
 
   void write_row(Value row) {
     Value top = k_.sub(k_.mul(row, shape_.stride_height), k_.index(shape_.pad_top));
-    auto [first, last] = inside(top, shape_.dilation_height, shape_.in_height, shape_.kernel_height);
+    auto [first, last] = inside(top, shape_.dilation_height, in_height_, shape_.kernel_height);
     top_ = top;
     first_tap_ = first;
     last_tap_ = last;
-    row_result_ = k_.add(image_result_, k_.mul(row, shape_.width * shape_.channels));
+    row_result_ = k_.add(image_result_, k_.mul(row, k_.mul(width_, shape_.channels)));
 
     // Columns whose windows lie inside the image: [left, right).
-    int64_t left = std::min(shape_.width, llvm::divideCeilSigned(shape_.pad_left, shape_.stride_width));
-    int64_t reach = (shape_.kernel_width - 1) * shape_.dilation_width;
-    int64_t span = shape_.in_width - 1 - reach + shape_.pad_left;
-    int64_t right = span < 0 ? left : std::clamp(span / shape_.stride_width + 1, left, shape_.width);
+    Value left = k_.min(width_, k_.index(llvm::divideCeilSigned(shape_.pad_left, shape_.stride_width)));
+    const int64_t reach = (shape_.kernel_width - 1) * shape_.dilation_width;
+    Value span = k_.sub(in_width_, k_.index(1 + reach - shape_.pad_left));  // -1 or less if no window fits
+    Value fitting = k_.div(k_.max(k_.add(span, shape_.stride_width), k_.index(0)), k_.index(shape_.stride_width));
+    Value right = k_.min(k_.max(fitting, left), width_);
     int64_t whole = shape_.channels / lanes_ * lanes_;
     auto at_channels = [&](Value channel, Value mask) {
-      k_.loop(k_.index(0), k_.index(left), [&](Value x) { write_border(x, channel, mask); });
-      int64_t grouped = left + (right - left) / pixels_ * pixels_;
-      k_.loop(k_.index(left), k_.index(grouped), k_.index(pixels_), [&](Value x) { write_inside(x, pixels_, channel, mask); });
-      k_.loop(k_.index(grouped), k_.index(right), [&](Value x) { write_inside(x, 1, channel, mask); });
-      k_.loop(k_.index(right), k_.index(shape_.width), [&](Value x) { write_border(x, channel, mask); });
+      k_.loop(k_.index(0), left, [&](Value x) { write_border(x, channel, mask); });
+      Value grouped = k_.add(left, k_.mul(k_.div(k_.sub(right, left), k_.index(pixels_)), pixels_));
+      k_.loop(left, grouped, k_.index(pixels_), [&](Value x) { write_inside(x, pixels_, channel, mask); });
+      k_.loop(grouped, right, [&](Value x) { write_inside(x, 1, channel, mask); });
+      k_.loop(right, width_, [&](Value x) { write_border(x, channel, mask); });
     };
     if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes_), [&](Value channel) { at_channels(channel, Value()); });
     if (whole < shape_.channels) at_channels(k_.index(whole), k_.remainder_mask(k_.index(shape_.channels - whole), lanes_));
@@ -94,7 +112,7 @@ class DepthwiseWriter {
 
   Value input_row(Value tap) {
     Value y = k_.add(top_, k_.mul(tap, shape_.dilation_height));
-    return k_.mul(y, shape_.lhs_row);
+    return k_.mul(y, in_row_);
   }
   Value load_input(Value row, Value x, Value channel, Value mask) {
     return k_.load(input_, k_.add(k_.add(row, k_.mul(x, shape_.lhs_pixel)), channel), f32(), lanes_, mask);
@@ -133,7 +151,7 @@ class DepthwiseWriter {
 
   void write_border(Value x, Value channel, Value mask) {
     Value left = k_.sub(k_.mul(x, shape_.stride_width), k_.index(shape_.pad_left));
-    auto [first, last] = inside(left, shape_.dilation_width, shape_.in_width, shape_.kernel_width);
+    auto [first, last] = inside(left, shape_.dilation_width, in_width_, shape_.kernel_width);
     Value from = first, to = last;
     KernelBuilder::Values sums{k_.constant(vector(), 0.0)};
     sums = k_.loop(first_tap_, last_tap_, k_.index(1), sums, [&](Value tap, ValueRange outer) {
@@ -157,6 +175,7 @@ class DepthwiseWriter {
   const ContractionShape& shape_;
   const int64_t band_;
   int64_t lanes_;
+  Value height_, width_, in_height_, in_width_, in_row_;
   Value input_, image_result_, top_, first_tap_, last_tap_, row_result_;
 };
 
@@ -166,19 +185,20 @@ FailureOr<Plans> plans_depthwise(tx::DispatchOp region) {
   if (region.getBody().front().getOps<tx::ConvOp>().empty()) return failure();
   auto shape = ContractionShape::read(region);
   if (failed(shape) || !shape->depthwise) return failure();
+  const ContractionShape image = usual_image(*shape);
   Plans plans;
   auto add = [&](int64_t band, int64_t cores, const std::vector<Guard>& guards) {
-    KernelPlan plan{shape->images * llvm::divideCeilSigned(shape->height, band)};
-    plan.cost_ns = static_cast<uint64_t>(static_cast<double>(band) * row_ns(*shape)) + 1;
+    KernelPlan plan{shape->images * shape->extents.height.ceilDiv(band)};
+    plan.cost_ns = static_cast<uint64_t>(static_cast<double>(band) * row_ns(image)) + 1;
     plan.choice = {std::to_string(band) + (band == 1 ? " row" : " rows"), {band}};
     plan.guards = guards;
-    plan.estimate_ns = estimate_ns(*shape, band, cores);
+    plan.estimate_ns = estimate_ns(image, band, cores);
     plans.push_back(std::move(plan));
   };
-  const int64_t usual = usual_band(*shape);
+  const int64_t usual = usual_band(image);
   for (const auto& [cores, guards] : {std::pair<int64_t, std::vector<Guard>>{16, {Guard{{}, many_cores, INT64_MAX}}}, {2, {}}}) {
-    std::vector<int64_t> bands = rank_bands(*shape, cores);
-    bool is_usual = guards.empty() || !is_worthwhile(estimate_ns(*shape, bands.front(), cores), estimate_ns(*shape, usual, cores));
+    std::vector<int64_t> bands = rank_bands(image, cores);
+    bool is_usual = guards.empty() || !is_worthwhile(estimate_ns(image, bands.front(), cores), estimate_ns(image, usual, cores));
     if (is_usual) {
       llvm::erase(bands, usual);
       bands.insert(bands.begin(), usual);

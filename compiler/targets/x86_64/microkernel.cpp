@@ -19,6 +19,7 @@ std::string name_of(const MicrokernelForm& form, const Level& level) {
   if (form.columns != form.vectors * level.f32_lanes()) name += "_of_" + std::to_string(form.columns);
   if (!form.packed) name += "_strided";
   if (form.gathered) name += "_gathered";
+  if (form.scattered) name += "_scattered";
   if (form.integers) llvm::raw_string_ostream(name) << "_" << form.integers;
   if (form.has_zero) name += "_less_zero";
   if (form.epilogue && !form.epilogue->key().empty()) {
@@ -41,7 +42,8 @@ class TileWriter {
     k_.builder.setInsertionPointToEnd(k_.kernels.getBody());
     auto ptr = LLVM::LLVMPointerType::get(k_.builder.getContext());
     Type i64 = k_.builder.getI64Type(), i1 = k_.builder.getI1Type();
-    SmallVector<Type> types{ptr, ptr, form_.gathered ? Type(ptr) : i64, i64, i64, ptr, i64, ptr, i64, i1, i64, ptr, i64};
+    SmallVector<Type> types{ptr, ptr, form_.gathered ? Type(ptr) : i64, i64, i64, ptr, i64, ptr, form_.scattered ? Type(ptr) : i64, i1, i64,
+                            ptr, i64};
     if (form_.has_zero) types.push_back(ptr);
     if (form_.epilogue) types.append(form_.epilogue->operands().size(), ptr);
     auto function = k_.builder.create<func::FuncOp>(k_.location, name, k_.builder.getFunctionType(types, {}));
@@ -86,7 +88,7 @@ class TileWriter {
     SmallVector<Value> a_rows, c_rows;
     for (int64_t i = 0; i < form_.rows; ++i) {
       a_rows.push_back(form_.gathered ? k_.load(lda, k_.index(i), k_.builder.getI64Type()) : k_.mul(lda, i));
-      c_rows.push_back(k_.mul(ldc, i));
+      c_rows.push_back(form_.scattered ? k_.load(ldc, k_.index(i), k_.builder.getI64Type()) : k_.mul(ldc, i));
     }
     for (int64_t i = 0; i < form_.rows; ++i) {
       for (int64_t j = 0; j < form_.vectors; ++j) {
@@ -180,7 +182,7 @@ class TileWriter {
     k_.loop(k_.index(0), k_.index(form_.rows), [&](Value row) {
       for (int64_t j = 0; j < form_.vectors; ++j) {
         if (outside(j)) continue;
-        Value at = k_.add(k_.mul(row, ldc), j * lanes_);
+        Value at = k_.add(form_.scattered ? k_.load(ldc, row, k_.builder.getI64Type()) : k_.mul(row, ldc), j * lanes_);
         Value value = k_.load(c, at, f32(), lanes_, mask(j));
         k_.store(with_epilogue(value, row, at, j, operands[j], epilogue), c, at, mask(j));
       }

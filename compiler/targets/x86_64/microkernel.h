@@ -10,11 +10,12 @@
 namespace heddle::targets::x86_64 {
 
 struct MicrokernelForm {
-  int64_t rows;     // of the tile
-  int64_t vectors;  // registers across the tile
-  int64_t columns;  // of the tile that exist; at most vectors * lanes, the last vector's others are masked
-  bool packed;      // B is a panel with rows of vectors * lanes; else rows of ldb, and columns that do not exist are not read
-  bool gathered;    // rows of A have offsets of their own instead of being lda apart
+  int64_t rows;            // of the tile
+  int64_t vectors;         // registers across the tile
+  int64_t columns;         // of the tile that exist; at most vectors * lanes, the last vector's others are masked
+  bool packed;             // B is a panel with rows of vectors * lanes; else rows of ldb, and columns that do not exist are not read
+  bool gathered;           // rows of A have offsets of their own instead of being lda apart
+  bool scattered = false;  // rows of C, and of what the epilogue reads there, have offsets of their own
   const Epilogue* epilogue = nullptr;  // null: C is the plain sum
   mlir::Type integers = {};            // of B, converted when read; null: B is f32
   bool has_zero = false;               // the zero of its column is subtracted from each integer
@@ -30,7 +31,7 @@ struct MicrokernelArguments {
   mlir::Value ldb;   // unused when packed
   mlir::Value zero;  // f32 pointer at the tile's first column; null without zeros
   mlir::Value c;
-  mlir::Value ldc;
+  mlir::Value ldc;         // i64, or with `scattered` a pointer to i64 offsets of the rows
   mlir::Value accumulate;  // i1: add the values in C
   mlir::Value ahead;       // elements from the tile in C, and in full operands of the epilogue, to where they are prefetched
   mlir::Value next;        // a buffer used soon: element (r * depth + k) * next_step of it is prefetched

@@ -115,7 +115,6 @@ class WinogradWriter {
       : k_(kernel),
         shape_(shape),
         tiling_(tiling),
-        tiles_(WinogradTiles::of(shape.height, shape.width)),
         layout_(shape, tiling, kernel.level),
         shared_(Panels::shared(shape.columns)),
         own_(Panels::own(shape.columns, kernel.level)),
@@ -125,6 +124,13 @@ class WinogradWriter {
 
   void write() {
     if (loops_over_pixels()) sums_ = k_.stack(4 * 4 * lanes_);
+    height_ = k_.extent(shape_.extents.height);
+    width_ = k_.extent(shape_.extents.width);
+    in_height_ = k_.extent(shape_.extents.in_height);
+    in_width_ = k_.extent(shape_.extents.in_width);
+    in_row_ = k_.extent(shape_.extents.in_row);
+    tile_columns_ = k_.ceil_div(width_, k_.index(2));
+    tile_count_ = k_.mul(k_.ceil_div(height_, k_.index(2)), tile_columns_);
     k_.loop(k_.first(), k_.last(), k_.index(1), ValueRange{k_.index(-1)},
             [&](Value workgroup, ValueRange carried) -> KernelBuilder::Values { return {write_workgroup(workgroup, carried[0])}; });
   }
@@ -137,10 +143,9 @@ class WinogradWriter {
   // Returns the band, whose transformed inputs are then in the workspace.
   Value write_workgroup(Value workgroup, Value previous) {
     Value block = k_.rem(workgroup, k_.index(tiling_.blocks)), band = k_.div(workgroup, k_.index(tiling_.blocks));
-    int64_t bands = tiling_.bands(tiles_.count());
-    Value image = k_.div(band, k_.index(bands));
-    first_tile_ = k_.mul(k_.rem(band, k_.index(bands)), tiling_.band_tiles);
-    count_ = k_.min(k_.index(tiling_.band_tiles), k_.sub(k_.index(tiles_.count()), first_tile_));
+    Value bands = k_.ceil_div(tile_count_, k_.index(tiling_.band_tiles)), image = k_.div(band, bands);
+    first_tile_ = k_.mul(k_.rem(band, bands), tiling_.band_tiles);
+    count_ = k_.min(k_.index(tiling_.band_tiles), k_.sub(tile_count_, first_tile_));
     image_result_ = k_.mul(image, k_.extent(shape_.image_result));
     Value start = k_.add(k_.extent(shape_.lhs_start), k_.mul(image, k_.extent(shape_.image_lhs)));
     Value input = k_.pointer(k_.operand(shape_.lhs), start, f32());
@@ -164,7 +169,7 @@ class WinogradWriter {
   // Visits the tiles of the band, with their number in it and the first row and column of their results.
   void for_tiles(const std::function<void(Value, Value, Value)>& visit) {
     k_.loop(k_.index(0), count_, [&](Value i) {
-      Value tile = k_.add(first_tile_, i), row = k_.div(tile, k_.index(tiles_.columns)), column = k_.rem(tile, k_.index(tiles_.columns));
+      Value tile = k_.add(first_tile_, i), row = k_.div(tile, tile_columns_), column = k_.rem(tile, tile_columns_);
       visit(i, k_.mul(row, 2), k_.mul(column, 2));
     });
   }
@@ -181,22 +186,20 @@ class WinogradWriter {
   void transform_inputs(Value input) {
     for_tiles([&](Value i, Value row, Value column) {
       Value top = k_.sub(row, k_.index(shape_.pad_top)), left = k_.sub(column, k_.index(shape_.pad_left));
-      auto exists = [&](Value place, int64_t extent) {
-        return k_.make<arith::AndIOp>(k_.less(k_.index(-1), place), k_.less(place, k_.index(extent)));
-      };
+      auto exists = [&](Value place, Value extent) { return k_.make<arith::AndIOp>(k_.less(k_.index(-1), place), k_.less(place, extent)); };
       auto vectors = [&](bool inside) {
         std::array<Value, 16> masks;
         for (int64_t r = 0; r < 4 && !inside; ++r) {
-          Value is_row = exists(k_.add(top, r), shape_.in_height);
+          Value is_row = exists(k_.add(top, r), in_height_);
           for (int64_t s = 0; s < 4; ++s)
-            masks[4 * r + s] = k_.splat(k_.make<arith::AndIOp>(is_row, exists(k_.add(left, s), shape_.in_width)), lanes_);
+            masks[4 * r + s] = k_.splat(k_.make<arith::AndIOp>(is_row, exists(k_.add(left, s), in_width_)), lanes_);
         }
         auto transform = [&](Value channel, Value remainder) {
           std::array<std::array<Value, 4>, 4> across;
           for (int64_t s = 0; s < 4; ++s) {
             std::array<Value, 4> elements;
             for (int64_t r = 0; r < 4; ++r) {
-              Value pixel = k_.add(k_.mul(k_.add(top, r), shape_.lhs_row), k_.mul(k_.add(left, s), shape_.lhs_pixel));
+              Value pixel = k_.add(k_.mul(k_.add(top, r), in_row_), k_.mul(k_.add(left, s), shape_.lhs_pixel));
               Value mask = inside ? remainder : masks[4 * r + s];
               if (!inside && remainder) mask = k_.make<arith::AndIOp>(mask, remainder);
               elements[r] = k_.load(input, k_.add(pixel, channel), f32(), lanes_, mask);
@@ -213,9 +216,8 @@ class WinogradWriter {
         if (whole > 0) k_.loop(k_.index(0), k_.index(whole), k_.index(lanes_), [&](Value channel) { transform(channel, {}); });
         if (whole < shape_.channels) transform(k_.index(whole), k_.remainder_mask(k_.index(shape_.channels - whole), lanes_));
       };
-      Value is_inside =
-          k_.make<arith::AndIOp>(k_.make<arith::AndIOp>(exists(top, shape_.in_height), exists(k_.add(top, 3), shape_.in_height)),
-                                 k_.make<arith::AndIOp>(exists(left, shape_.in_width), exists(k_.add(left, 3), shape_.in_width)));
+      Value is_inside = k_.make<arith::AndIOp>(k_.make<arith::AndIOp>(exists(top, in_height_), exists(k_.add(top, 3), in_height_)),
+                                               k_.make<arith::AndIOp>(exists(left, in_width_), exists(k_.add(left, 3), in_width_)));
       k_.branch(is_inside, [&] { vectors(true); }, [&] { vectors(false); });
     });
   }
@@ -260,7 +262,7 @@ class WinogradWriter {
     });
   }
 
-  bool may_leave() const { return shape_.height % 2 != 0 || shape_.width % 2 != 0; }
+  bool may_leave() const { return shape_.is_plane || shape_.height % 2 != 0 || shape_.width % 2 != 0; }
   bool loops_over_pixels() const { return may_leave() || shape_.epilogue.is_long(); }
 
   void transform_products(Value first_column, int64_t units) {
@@ -287,33 +289,44 @@ class WinogradWriter {
           for (int64_t p = 0; p < 4; ++p) k_.store(sums[p / 2][p % 2], sums_, k_.index(p * lanes_));
           k_.loop(k_.index(0), k_.index(4), [&](Value p) {
             Value y = k_.add(row, k_.div(p, k_.index(2))), x = k_.add(column, k_.rem(p, k_.index(2)));
-            Value exists = k_.make<arith::AndIOp>(k_.less(y, k_.index(shape_.height)), k_.less(x, k_.index(shape_.width)));
+            Value exists = k_.make<arith::AndIOp>(k_.less(y, height_), k_.less(x, width_));
             k_.branch(exists, [&] { store(k_.load(sums_, k_.mul(p, lanes_), f32(), lanes_), y, x, channel, mask); });
           });
         };
         if (shape_.epilogue.is_long()) return some();
         if (!may_leave()) return all();
-        Value is_whole =
-            k_.make<arith::AndIOp>(k_.less(k_.add(row, 1), k_.index(shape_.height)), k_.less(k_.add(column, 1), k_.index(shape_.width)));
+        Value is_whole = k_.make<arith::AndIOp>(k_.less(k_.add(row, 1), height_), k_.less(k_.add(column, 1), width_));
         k_.branch(is_whole, all, some);
       });
     });
   }
 
   void store(Value sum, Value y, Value x, Value channel, Value mask) {
-    Value at = k_.add(k_.add(image_result_, k_.mul(k_.add(k_.mul(y, shape_.width), x), shape_.pitch)), channel);
+    Value at = k_.add(k_.add(image_result_, k_.mul(k_.add(k_.mul(y, width_), x), shape_.pitch)), channel);
     k_.store(shape_.epilogue.emit_at(k_, sum, at, channel, mask), k_.result(0), at, mask);
   }
 
   KernelBuilder& k_;
   const ContractionShape& shape_;
   const WinogradTiling tiling_;
-  const WinogradTiles tiles_;
   const WinogradLayout layout_;
   const Panels shared_, own_;
   const int64_t lanes_;
+  Value height_, width_, in_height_, in_width_, in_row_, tile_columns_, tile_count_;
   Value first_tile_, count_, image_result_, sums_;
 };
+
+// Of an image of symbolic size: networks usually have the fewer pixels the more channels they have.
+int64_t usual_pixels(int64_t channels) {
+  return std::clamp<int64_t>(3584 / std::max<int64_t>(channels, 1), 7, 112);
+}
+
+// For which bands are chosen, not too few of them, since a larger image reads all filters for each of its bands.
+int64_t usual_tiles(const ContractionShape& shape) {
+  if (!shape.is_plane) return WinogradTiles::of(shape.height, shape.width).count();
+  auto extent = [&](AffineExpr known) { return tx::static_extent(known).value_or(std::max<int64_t>(14, usual_pixels(shape.channels))); };
+  return WinogradTiles::of(extent(shape.extents.height), extent(shape.extents.width)).count();
+}
 
 }  // namespace
 
@@ -324,11 +337,10 @@ bool prefers_winograd(tx::ConvOp conv) {
       filter.getDimSize(1) != 3 || conv.getGroups() != 1 || !llvm::all_of(conv.getStrides(), is_one) ||
       !llvm::all_of(conv.getDilations(), is_one))
     return false;
-  if (llvm::is_contained(input.getShape().drop_front(), ShapedType::kDynamic) ||
-      llvm::is_contained(result.getShape().drop_front(), ShapedType::kDynamic))
-    return false;
-  const int64_t channels = filter.getDimSize(2), columns = filter.getDimSize(3), height = result.getDimSize(1),
-                width = result.getDimSize(2);
+  if (ShapedType::isDynamic(input.getShape().back()) || ShapedType::isDynamic(result.getShape().back())) return false;
+  const int64_t channels = filter.getDimSize(2), columns = filter.getDimSize(3);
+  auto extent = [&](unsigned dimension) { return result.isDynamicDim(dimension) ? usual_pixels(channels) : result.getDimSize(dimension); };
+  const int64_t height = extent(1), width = extent(2);
   constexpr int64_t fewest = 32, most_channels = 4096, most_pixels = int64_t{1} << 40;
   if (channels < fewest || channels > most_channels || columns < fewest || height < 1 || width < 1 || height > most_pixels / width)
     return false;
@@ -344,7 +356,8 @@ FailureOr<Plans> plans_winograd(tx::DispatchOp region) {
   if (llvm::none_of(region.getBody().front().getOps<tx::ConvOp>(), [](tx::ConvOp conv) { return conv.getWinograd(); })) return failure();
   auto shape = ContractionShape::read(region);
   if (failed(shape)) return failure();
-  const int64_t tiles = WinogradTiles::of(shape->height, shape->width).count();
+  const int64_t tiles = usual_tiles(*shape);
+  const AffineExpr all_tiles = shape->extents.height.ceilDiv(2) * shape->extents.width.ceilDiv(2);
   if (tiles == 0) return failure();
   WinogradModel model(tiles, shape->channels, shape->columns, std::max<int64_t>(1, tx::static_extent(shape->images).value_or(1)));
   Plans plans;
@@ -352,7 +365,7 @@ FailureOr<Plans> plans_winograd(tx::DispatchOp region) {
     auto ranked = model.rank(cores);
     ranked.resize(std::min(ranked.size(), most_choices), ranked.front());
     for (const auto& [estimate, tiling] : ranked) {
-      KernelPlan plan{shape->images * (tiling.bands(tiles) * tiling.blocks)};
+      KernelPlan plan{shape->images * all_tiles.ceilDiv(tiling.band_tiles) * tiling.blocks};
       plan.cost_ns = static_cast<uint64_t>(model.workgroup_ns(tiling)) + 1;
       plan.choice = tiling.choice();
       plan.stores_rows_apart = !shape->epilogue.reads_full();
