@@ -36,18 +36,46 @@ tx::TransposeOp movable_transpose(Value value) {
   return transpose && !is_constant_expression(value) ? transpose : tx::TransposeOp();
 }
 
-// The operand transpose that an op with several operands can take out: every other operand has the same one, or is constant.
+// The dimensions of transpose(broadcast) that the dimensions of the input other than 1 become; nothing if they would be in another order.
+std::optional<SmallVector<int64_t>> broadcast_dimensions(tx::BroadcastOp broadcast, ArrayRef<int64_t> permutation) {
+  SmallVector<int64_t> back = inverse(permutation), kept;
+  auto from = llvm::cast<RankedTensorType>(broadcast.getInput().getType());
+  for (auto [i, d] : llvm::enumerate(broadcast.getDimensions())) {
+    if (from.getDimSize(i) != 1) kept.push_back(back[d]);
+  }
+  return llvm::is_sorted(kept) ? std::optional(kept) : std::nullopt;
+}
+
+// From an image with its channels last to one with them first, as it is behind a convolution of a model that is written so.
+bool moves_channels_first(ArrayRef<int64_t> permutation) {
+  const int64_t rank = static_cast<int64_t>(permutation.size());
+  if (rank < 4 || permutation[0] != 0 || permutation[1] != rank - 1) return false;
+  for (int64_t d = 2; d < rank; ++d) {
+    if (permutation[d] != d - 1) return false;
+  }
+  return true;
+}
+
+// The operand transpose that an op with several operands can take out: every other operand has the same one, is constant, or, if an image's channels
+// move, is a broadcast that can be into transposed dimensions (IntoBroadcast). Other transposes stay where attention expects them.
 tx::TransposeOp common_transpose(Operation* op) {
   tx::TransposeOp found;
+  SmallVector<tx::BroadcastOp> broadcasts;
   for (Value operand : op->getOperands()) {
+    auto broadcast = operand.getDefiningOp<tx::BroadcastOp>();
     if (auto transpose = movable_transpose(operand)) {
       if (found && found.getPermutation() != transpose.getPermutation()) return {};
       found = transpose;
     } else if (!is_constant_expression(operand)) {
-      return {};
+      if (!broadcast) return {};
+      broadcasts.push_back(broadcast);
     }
   }
-  return found;
+  if (!found || broadcasts.empty()) return found;
+  SmallVector<int64_t> back = inverse(found.getPermutation());
+  bool can_move = moves_channels_first(found.getPermutation()) &&
+                  llvm::all_of(broadcasts, [&](tx::BroadcastOp one) { return broadcast_dimensions(one, back).has_value(); });
+  return can_move ? found : tx::TransposeOp();
 }
 
 // elementwise(transpose(a), transpose(b), constant c)  ->  transpose(elementwise(a, b, transpose'(c))); a transfer to another slot counts as
@@ -79,23 +107,19 @@ struct IntoBroadcast : OpRewritePattern<tx::TransposeOp> {
   LogicalResult matchAndRewrite(tx::TransposeOp op, PatternRewriter& rewriter) const override {
     auto broadcast = op.getInput().getDefiningOp<tx::BroadcastOp>();
     if (!broadcast) return failure();
-    SmallVector<int64_t> back = inverse(op.getPermutation()), dimensions;
-    for (int64_t d : broadcast.getDimensions()) dimensions.push_back(back[d]);
-    // a broadcast lists increasing dimensions: unit dimensions that are out of order are removed by a reshape
+    auto dimensions = broadcast_dimensions(broadcast, op.getPermutation());
+    if (!dimensions) return failure();
+    // a broadcast lists increasing dimensions: unit dimensions, which may be out of order, are removed by a reshape
     auto from = llvm::cast<RankedTensorType>(broadcast.getInput().getType());
-    SmallVector<int64_t> kept;
     SmallVector<AffineExpr> kept_extents, from_extents = tx::extents(from);
     for (int64_t i = 0; i < from.getRank(); ++i) {
-      if (from.getDimSize(i) == 1) continue;
-      kept.push_back(dimensions[i]);
-      kept_extents.push_back(from_extents[i]);
+      if (from.getDimSize(i) != 1) kept_extents.push_back(from_extents[i]);
     }
-    if (!llvm::is_sorted(kept)) return failure();
     Value input = broadcast.getInput();
-    if (kept.size() != static_cast<size_t>(from.getRank())) {
+    if (dimensions->size() != static_cast<size_t>(from.getRank())) {
       input = rewriter.createOrFold<tx::ReshapeOp>(op.getLoc(), tx::tensor_type(kept_extents, from.getElementType()), input);
     }
-    rewriter.replaceOpWithNewOp<tx::BroadcastOp>(op, op.getType(), input, kept);
+    rewriter.replaceOpWithNewOp<tx::BroadcastOp>(op, op.getType(), input, *dimensions);
     return success();
   }
 };

@@ -22,6 +22,37 @@ func.func @through_elementwise(%x: tensor<1x5x6x8xf32>) -> tensor<1x5x6x8xf32> {
 
 // -----
 
+// A factor for each channel that is computed, as by squeeze and excitation, is read along the last dimension, too.
+// CHECK-LABEL: @through_computed_factors
+// CHECK-SAME: %[[X:.*]]: tensor<2x5x6x8xf32>, %[[F:.*]]: tensor<2x8x1x1xf32>
+// CHECK: %[[R:.*]] = tx.reshape %[[F]] : tensor<2x8x1x1xf32> -> tensor<2x8xf32>
+// CHECK: %[[B:.*]] = tx.broadcast %[[R]] {dimensions = array<i64: 0, 3>} : tensor<2x8xf32> -> tensor<2x5x6x8xf32>
+// CHECK: %[[M:.*]] = tx.mul %[[X]], %[[B]]
+// CHECK-NOT: tx.transpose
+// CHECK: return %[[M]]
+func.func @through_computed_factors(%x: tensor<2x5x6x8xf32>, %f: tensor<2x8x1x1xf32>) -> tensor<2x5x6x8xf32> {
+  %0 = tx.transpose %x {permutation = array<i64: 0, 3, 1, 2>} : tensor<2x5x6x8xf32> -> tensor<2x8x5x6xf32>
+  %b = tx.broadcast %f {dimensions = array<i64: 0, 1, 2, 3>} : tensor<2x8x1x1xf32> -> tensor<2x8x5x6xf32>
+  %1 = tx.mul %0, %b : tensor<2x8x5x6xf32>
+  %2 = tx.transpose %1 {permutation = array<i64: 0, 2, 3, 1>} : tensor<2x8x5x6xf32> -> tensor<2x5x6x8xf32>
+  return %2 : tensor<2x5x6x8xf32>
+}
+
+// -----
+
+// Positions that are added to each head of attention are not moved to where the heads were: attention reads the transposed operand.
+// CHECK-LABEL: @keeps_heads
+// CHECK: tx.transpose
+// CHECK: tx.mul
+func.func @keeps_heads(%x: tensor<2x5x4x8xf32>, %f: tensor<5x8xf32>) -> tensor<2x4x5x8xf32> {
+  %0 = tx.transpose %x {permutation = array<i64: 0, 2, 1, 3>} : tensor<2x5x4x8xf32> -> tensor<2x4x5x8xf32>
+  %b = tx.broadcast %f {dimensions = array<i64: 2, 3>} : tensor<5x8xf32> -> tensor<2x4x5x8xf32>
+  %1 = tx.mul %0, %b : tensor<2x4x5x8xf32>
+  return %1 : tensor<2x4x5x8xf32>
+}
+
+// -----
+
 // One value repeated stays that, whatever its layout.
 // CHECK-LABEL: @keeps_splats
 // CHECK: %[[S:.*]] = tx.constant dense<5.000000e-01> : tensor<1x5x6x8xf32>
