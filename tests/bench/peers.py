@@ -48,15 +48,16 @@ def onnx_runtime_call(model, inputs, threads):
     for name, value in given.items():
         binding.bind_ortvalue_input(name, value)
     results = []
-    for output, expected in zip(session.get_outputs(), session.run(None, inputs), strict=True):
-        results.append(onnxruntime.OrtValue.ortvalue_from_numpy(expected))
-        binding.bind_ortvalue_output(output.name, results[-1])
     try:
+        for output, expected in zip(session.get_outputs(), session.run(None, inputs), strict=True):
+            results.append(onnxruntime.OrtValue.ortvalue_from_numpy(expected))
+            binding.bind_ortvalue_output(output.name, results[-1])
         session.run_with_iobinding(binding)
-    except Exception:  # it refuses memory of the caller for some outputs, such as those of a plan that shares their memory
+    except Exception:  # it refuses memory of the caller for some results, such as those of which the file states another shape
         binding.clear_binding_outputs()
         for output in session.get_outputs():
             binding.bind_output(output.name)
+        session.run_with_iobinding(binding)
     return lambda keep=(given, results): session.run_with_iobinding(binding)
 
 
