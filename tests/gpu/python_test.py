@@ -1,35 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The Python package on a GPU: PyTorch's tensors in and out without a copy, at their addresses, ordered with its streams. The package is that of the
-environment, or of a wheel in the folder `wheels` of the pack."""
+"""The Python package on a GPU: PyTorch's tensors in and out without a copy, at their addresses, ordered with its streams."""
 import asyncio
 import gc
-import os
 import pathlib
-import sys
 import tempfile
 import unittest
-import zipfile
 
 from gpu import GpuTestCase
+import python_package  # noqa: F401  it finds the package
 import numpy as np
 import torch
 
-os.environ.setdefault("HEDDLE_COMPILER", os.path.join(os.environ.get("HEDDLE_BIN", ""), "heddle-compile"))
-_folder = tempfile.TemporaryDirectory(prefix="heddle-wheel-")
-for _wheel in sorted(pathlib.Path(os.environ.get("HEDDLE_BUILD", "."), "wheels").glob("heddle-*-abi3-*.whl")):
-    with zipfile.ZipFile(_wheel) as _archive:
-        for _entry in _archive.infolist():
-            _path = pathlib.Path(_archive.extract(_entry, _folder.name))
-            if _path.is_file():
-                _path.chmod(_entry.external_attr >> 16 & 0o777 or 0o644)
-    sys.path.insert(0, _folder.name)
-
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
-
-import donation_test  # noqa: E402
-import heddle  # noqa: E402
-import state_test  # noqa: E402
-from onnx import TensorProto, helper  # noqa: E402
+import donation_test
+import heddle
+import state_test
+from onnx import TensorProto, helper
 
 SIZE, STEPS = 64, 8
 
