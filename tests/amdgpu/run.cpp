@@ -8,10 +8,14 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
+#include <span>
 #include <stdexcept>
 
+#include "tests/amdgpu/covered_names.h"
 #include "tests/amdgpu/interpreter.h"
+#include "tests/amdgpu/mnemonics.h"
 
 namespace {
 
@@ -27,7 +31,9 @@ const char* const kUsage =
     "file at the end\n"
     "  --lds BYTES --seed N --seeds N             dynamic LDS; seed; that many seeds from there\n"
     "  --statistics                               instructions by opcode\n"
-    "       amdgpu-run --implemented              mnemonics that are implemented\n";
+    "       amdgpu-run --implemented              mnemonics that are implemented\n"
+    "       amdgpu-run --untested FILE...         mnemonics of their kernels that no test of the interpreter executes, and how many there "
+    "are\n";
 
 std::vector<std::byte> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -176,11 +182,33 @@ int execute(CodeObject& code, const std::string& name, const std::vector<std::st
   return 0;
 }
 
+int show_untested(std::span<const std::string> paths) {
+  const std::set<std::string> covered = covered_names();
+  std::map<std::string, std::string> found;  // the first file that has the instruction
+  for (const std::string& path : paths) {
+    const auto code = CodeObject::load(read_file(path));
+    for (const Kernel& kernel : code->kernels()) {
+      for (const Line& line : code->listing(kernel.name)) {
+        for (const std::string& name : mnemonics_of(line.text)) found.emplace(name, path);
+      }
+    }
+  }
+  size_t untested = 0;
+  for (const auto& [name, path] : found) {
+    if (covered.contains(name)) continue;
+    ++untested;
+    std::printf("untested: %s in %s\n", name.c_str(), path.c_str());
+  }
+  std::printf("%zu files, %zu instructions, %zu untested\n", paths.size(), found.size(), untested);
+  return 0;
+}
+
 int run_command(const std::vector<std::string>& arguments) {
   if (arguments.size() == 1 && arguments[0] == "--implemented") {
     for (const std::string& name : implemented()) std::printf("%s\n", name.c_str());
     return 0;
   }
+  if (arguments.size() > 1 && arguments[0] == "--untested") return show_untested(std::span(arguments).subspan(1));
   if (arguments.empty() || arguments[0].substr(0, 2) == "--") {
     std::fputs(kUsage, arguments.size() == 1 && arguments[0] == "--help" ? stdout : stderr);
     return arguments.size() == 1 && arguments[0] == "--help" ? 0 : 2;
