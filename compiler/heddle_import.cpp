@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
   }
   const llvm::StringRef argument = argc == 2 ? argv[1] : "";
   if (argument.empty() || argument == "--help") {
-    (argument.empty() ? llvm::errs() : llvm::outs()) << "usage: heddle-import [--operators MANIFEST]... FILE.onnx|FILE.mlir | --list-operators | --stablehlo-ops\n";
+    (argument.empty() ? llvm::errs() : llvm::outs())
+        << "usage: heddle-import [--operators MANIFEST]... FILE.onnx|FILE.mlir | --list-operators | --stablehlo-ops\n";
     return argument.empty() ? 2 : 0;
   }
   if (argument == "--list-operators") {
@@ -30,8 +31,9 @@ int main(int argc, char** argv) {
   context.loadDialect<heddle::tx::TxDialect, mlir::func::FuncDialect>();
   heddle::tx::ParameterStore parameters;
   heddle::import::ImportError error;
-  auto module = heddle::import::is_stablehlo(argv[1]) ? heddle::import::import_stablehlo(argv[1], context, parameters, error)
-                                                      : heddle::import::import_onnx(argv[1], context, parameters, error, {{}, nullptr, &operators});
+  auto module = heddle::import::is_stablehlo(argv[1])
+                    ? heddle::import::import_stablehlo(argv[1], context, parameters, error)
+                    : heddle::import::import_onnx(argv[1], context, parameters, error, {{}, nullptr, &operators});
   if (!module) {
     llvm::errs() << error.message << '\n';
     return 1;

@@ -251,12 +251,14 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
   }
   if (import::is_stablehlo(options.input_path)) {
     if (!files.is_empty() || !options.parameter_names.empty() || !options.specializations.empty()) {
-      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: compiling '" + options.input_path +
-                                                  "' failed: parameter files and specializations are for ONNX models, and this is StableHLO; leave "
-                                                  "them out"};
+      return {HEDDLE_STATUS_INVALID_ARGUMENT,
+              "compiler: compiling '" + options.input_path +
+                  "' failed: parameter files and specializations are for ONNX models, and this is StableHLO; leave "
+                  "them out"};
     }
     import::ImportError error;
-    module = import::import_stablehlo(options.input_path, context, parameters, error, {.dims = {}, .all_weights = !options.parameters_path.empty()});
+    module = import::import_stablehlo(options.input_path, context, parameters, error,
+                                      {.dims = {}, .all_weights = !options.parameters_path.empty()});
     if (!module) return {error.code, error.message};
     place_parts(*module, placements);
   } else if (ends_with_mlir(options.input_path)) {

@@ -130,7 +130,8 @@ std::optional<ConvolutionDimensions> convolution_dimensions(Attribute attribute,
   if (!text || rank < 2) return {};
   if (text->consume_front("raw")) {
     std::string named = ("conv<" + *text + ">").str();
-    auto fields = fields_of(OpaqueAttr::get(StringAttr::get(attribute.getContext(), "stablehlo"), named, NoneType::get(attribute.getContext())), "conv");
+    auto fields = fields_of(
+        OpaqueAttr::get(StringAttr::get(attribute.getContext(), "stablehlo"), named, NoneType::get(attribute.getContext())), "conv");
     if (!fields) return {};
     all.input_batch = fields->number("input_batch_dimension", -1);
     all.input_feature = fields->number("input_feature_dimension", -1);

@@ -20,8 +20,8 @@ struct Fields {
   std::map<std::string, std::vector<int64_t>, std::less<>> numbers;
   std::map<std::string, std::string, std::less<>> texts;
 
-  std::vector<int64_t> list(llvm::StringRef name) const;                  // empty if it is not there
-  int64_t number(llvm::StringRef name, int64_t otherwise) const;          // likewise
+  std::vector<int64_t> list(llvm::StringRef name) const;          // empty if it is not there
+  int64_t number(llvm::StringRef name, int64_t otherwise) const;  // likewise
 };
 // Nothing if the attribute is not `kind<name = value, ...>`.
 std::optional<Fields> fields_of(mlir::Attribute attribute, llvm::StringRef kind);

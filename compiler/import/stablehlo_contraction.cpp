@@ -68,7 +68,8 @@ void set_product(Op& op, const ProductParts& parts, llvm::function_ref<Value(Val
     auto part = [](ArrayRef<Value> all, size_t i) { return i < all.size() ? all[i] : Value(); };
     Value re = product(parts.a[0], parts.b[0]);
     Value ii = part(parts.a, 1) && part(parts.b, 1) ? product(parts.a[1], parts.b[1]) : Value();
-    Value ri = part(parts.b, 1) ? product(parts.a[0], parts.b[1]) : Value(), ir = part(parts.a, 1) ? product(parts.a[1], parts.b[0]) : Value();
+    Value ri = part(parts.b, 1) ? product(parts.a[0], parts.b[1]) : Value(),
+          ir = part(parts.a, 1) ? product(parts.a[1], parts.b[0]) : Value();
     data.parts.push_back(ii ? op.binary<tx::SubOp>(re, ii) : re);
     data.parts.push_back(ri && ir ? op.binary<tx::AddOp>(ri, ir) : ri ? ri : ir);
   }
@@ -103,9 +104,11 @@ void dot(Op& op, ArrayRef<int64_t> left_batch, ArrayRef<int64_t> right_batch, Ar
     }
     return true;
   };
-  if (!are_alike(left_batch, right_batch) || !are_alike(left_sum, right_sum)) op.fail("extents of its batch or contracting dimensions differ");
+  if (!are_alike(left_batch, right_batch) || !are_alike(left_sum, right_sum))
+    op.fail("extents of its batch or contracting dimensions differ");
   const SmallVector<int64_t> rows = others(left_batch, left_sum, left_rank), columns = others(right_batch, right_sum, right_rank);
-  const int64_t batch = product_of(left, left_batch), depth = product_of(left, left_sum), m = product_of(left, rows), n = product_of(right, columns);
+  const int64_t batch = product_of(left, left_batch), depth = product_of(left, left_sum), m = product_of(left, rows),
+                n = product_of(right, columns);
   const Type declared = op.result_element();
   const bool is_narrow = declared != op.widened_type(declared);
   const Type element = is_narrow ? op.widened_type(declared) : declared;
@@ -120,7 +123,8 @@ void dot(Op& op, ArrayRef<int64_t> left_batch, ArrayRef<int64_t> right_batch, Ar
   for (int64_t d : rows) to.push_back(left[static_cast<size_t>(d)]);
   for (int64_t d : columns) to.push_back(right[static_cast<size_t>(d)]);
   set_product(op, parts, [&](Value a, Value b) {
-    Value result = multiplied(op, arranged(a, {left_batch, rows, left_sum}, {m, depth}), arranged(b, {right_batch, right_sum, columns}, {depth, n}), element);
+    Value result = multiplied(op, arranged(a, {left_batch, rows, left_sum}, {m, depth}),
+                              arranged(b, {right_batch, right_sum, columns}, {depth, n}), element);
     result = op.reshape(result, to);
     return is_narrow ? op.converted(result, declared) : result;
   });
@@ -155,16 +159,16 @@ ConvolutionWindow convolution_window(Op& op, size_t rank) {
   window.input_dilation = op.integers("lhs_dilation", ones);
   window.kernel_dilation = op.integers("rhs_dilation", ones);
   window.reversal = op.integers("window_reversal", std::vector<int64_t>(rank, 0));
-  if (window.strides.size() != rank || window.input_dilation.size() != rank || window.kernel_dilation.size() != rank || window.reversal.size() != rank ||
-      pads.size() != 2 * rank)
+  if (window.strides.size() != rank || window.input_dilation.size() != rank || window.kernel_dilation.size() != rank ||
+      window.reversal.size() != rank || pads.size() != 2 * rank)
     op.fail("its strides, dilations, padding or reversal do not fit " + std::to_string(rank) + " spatial dimensions");
   constexpr int64_t most = int64_t{1} << 30;
   for (size_t i = 0; i < rank; ++i) {
     window.low.push_back(pads[2 * i]);
     window.high.push_back(pads[2 * i + 1]);
     auto is_sane = [&](int64_t value, int64_t least) { return value >= least && value <= most; };
-    if (!is_sane(window.strides[i], 1) || !is_sane(window.input_dilation[i], 1) || !is_sane(window.kernel_dilation[i], 1) || !is_sane(window.low[i], -most) ||
-        !is_sane(window.high[i], -most))
+    if (!is_sane(window.strides[i], 1) || !is_sane(window.input_dilation[i], 1) || !is_sane(window.kernel_dilation[i], 1) ||
+        !is_sane(window.low[i], -most) || !is_sane(window.high[i], -most))
       op.fail("its strides, dilations or padding are out of range on spatial dimension " + std::to_string(i));
   }
   return window;
@@ -190,7 +194,9 @@ Value convolved(Op& op, Value image, Value filter, ConvolutionWindow window, int
   to.push_back(op.extent(filter, spatial + 1));
   RankedTensorType type = RankedTensorType::get(to, element);
   // Without elements, or sums of none.
-  if (llvm::is_contained(to, 0) || llvm::is_contained(Op::type_of(filter).getShape(), 0) || llvm::is_contained(Op::type_of(image).getShape(), 0)) return op.splat(type, 0);
+  if (llvm::is_contained(to, 0) || llvm::is_contained(Op::type_of(filter).getShape(), 0) ||
+      llvm::is_contained(Op::type_of(image).getShape(), 0))
+    return op.splat(type, 0);
   to_type_of_sum(op, image, filter, element);
   if (spatial == 0) {
     // A product of matrices, for each group.
@@ -202,8 +208,8 @@ Value convolved(Op& op, Value image, Value filter, ConvolutionWindow window, int
   }
   const Type computed = llvm::isa<FloatType>(element) ? element : Type(op.builder.getF64Type());
   // Kernels convolve floats: sums of products of integers are exact in f64 up to 2^53.
-  Value result = op.make<tx::ConvOp>(tx::with_element_type(type, computed), op.converted(image, computed), op.converted(filter, computed), Value(), window.strides,
-                                     window.low, window.high, window.kernel_dilation, groups, DenseI64ArrayAttr());
+  Value result = op.make<tx::ConvOp>(tx::with_element_type(type, computed), op.converted(image, computed), op.converted(filter, computed),
+                                     Value(), window.strides, window.low, window.high, window.kernel_dilation, groups, DenseI64ArrayAttr());
   return op.converted(result, element);
 }
 
@@ -212,16 +218,18 @@ void convolution(Op& op) {
   const ProductParts parts = product_parts(op);
   const int64_t rank = Op::rank_of(parts.a[0]);
   auto dimensions = convolution_dimensions(op.attribute("dimension_numbers"), rank);
-  if (!dimensions || Op::rank_of(parts.b[0]) != rank) op.fail("attribute 'dimension_numbers' is not #stablehlo.conv<..> for operands of rank " + std::to_string(rank));
+  if (!dimensions || Op::rank_of(parts.b[0]) != rank)
+    op.fail("attribute 'dimension_numbers' is not #stablehlo.conv<..> for operands of rank " + std::to_string(rank));
   const ConvolutionWindow window = convolution_window(op, static_cast<size_t>(rank - 2));
   const int64_t features = op.integer("feature_group_count", 1), batches = op.integer("batch_group_count", 1);
   const std::vector<int64_t> left = op.static_extents(parts.a[0]), right = op.static_extents(parts.b[0]);
   const int64_t n = left[static_cast<size_t>(dimensions->input_batch)], c = left[static_cast<size_t>(dimensions->input_feature)];
   const int64_t depth = right[static_cast<size_t>(dimensions->kernel_input)], f = right[static_cast<size_t>(dimensions->kernel_output)];
-  if (features < 1 || batches < 1 || (features > 1 && batches > 1)) op.fail("feature_group_count and batch_group_count have to be 1 or more, and one of them 1");
+  if (features < 1 || batches < 1 || (features > 1 && batches > 1))
+    op.fail("feature_group_count and batch_group_count have to be 1 or more, and one of them 1");
   if (n % batches != 0 || f % batches != 0 || f % features != 0 || c % features != 0 || c / features != depth)
-    op.fail("its groups do not divide " + std::to_string(n) + " images, " + std::to_string(c) + " and " + std::to_string(f) + " features, or its kernel has " +
-            std::to_string(depth) + " input features");
+    op.fail("its groups do not divide " + std::to_string(n) + " images, " + std::to_string(c) + " and " + std::to_string(f) +
+            " features, or its kernel has " + std::to_string(depth) + " input features");
   const Type declared = op.result_element(), element = op.widened_type(declared);
   SmallVector<int64_t> of_image{dimensions->input_batch}, of_filter(dimensions->kernel_spatial.begin(), dimensions->kernel_spatial.end());
   of_image.append(dimensions->input_spatial.begin(), dimensions->input_spatial.end());

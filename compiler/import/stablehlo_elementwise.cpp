@@ -8,6 +8,7 @@
 #include "compiler/import/onnx_narrow.h"
 #include "compiler/import/stablehlo_program.h"
 #include "compiler/ir/bits.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
@@ -31,7 +32,8 @@ Value input(Op& op, unsigned index) {
 std::pair<Value, Value> pair(Op& op) {
   op.expect(2);
   Value a = input(op, 0), b = input(op, 1);
-  if (a.getType() != b.getType()) op.fail("its operands are " + text_of(a.getType()) + " and " + text_of(b.getType()) + ", and have to be alike");
+  if (a.getType() != b.getType())
+    op.fail("its operands are " + text_of(a.getType()) + " and " + text_of(b.getType()) + ", and have to be alike");
   return {a, b};
 }
 
@@ -51,7 +53,8 @@ void need_floats(Op& op, Value value) {
   if (!is_float(value)) op.fail("its operand is " + text_of(value.getType()) + ", and has to have floats");
 }
 void need_integers(Op& op, Value value) {
-  if (!llvm::isa<IntegerType>(tx::element_of(value))) op.fail("its operand is " + text_of(value.getType()) + ", and has to have integers or bools");
+  if (!llvm::isa<IntegerType>(tx::element_of(value)))
+    op.fail("its operand is " + text_of(value.getType()) + ", and has to have integers or bools");
 }
 
 // ------------------------------------------------------------------------------------------------------- complex numbers
@@ -135,7 +138,8 @@ Value of_onnx(Op& op, const char* type, Value value) {
 Value exp_minus_one(Op& op, Value x) {
   Value one = op.number(x, 1), u = apply<tx::ExpOp>(op, x), less = sub(op, u, one);
   Value precise = div(op, mul(op, less, x), apply<tx::LogOp>(op, u));
-  Value is_plain = op.compare(tx::CompareKind::eq, u, one), is_far = op.compare(tx::CompareKind::gt, apply<tx::AbsOp>(op, x), op.number(x, 1));
+  Value is_plain = op.compare(tx::CompareKind::eq, u, one),
+        is_far = op.compare(tx::CompareKind::gt, apply<tx::AbsOp>(op, x), op.number(x, 1));
   return op.select(is_plain, x, op.select(is_far, less, precise));
 }
 Value log_plus_one(Op& op, Value x) {
@@ -174,7 +178,8 @@ Value cube_root(Op& op, Value x) {
   Value root = op.binary<tx::PowOp>(a, op.number(a, 1.0 / 3));
   // One step of Newton's method: of f64, the power is not the nearest number.
   Value square = mul(op, root, root), next = sub(op, root, div(op, sub(op, mul(op, square, root), a), mul(op, square, op.number(a, 3))));
-  Value is_finite = op.compare(tx::CompareKind::lt, a, op.number(a, infinity)), is_zero = op.compare(tx::CompareKind::eq, a, op.number(a, 0));
+  Value is_finite = op.compare(tx::CompareKind::lt, a, op.number(a, infinity)),
+        is_zero = op.compare(tx::CompareKind::eq, a, op.number(a, 0));
   root = op.select(is_finite, op.select(is_zero, wide, next), a);
   root = op.select(op.compare(tx::CompareKind::lt, wide, op.number(a, 0)), apply<tx::NegOp>(op, root), root);
   return op.converted(root, own);
@@ -245,7 +250,8 @@ Complex exponential_of(Op& op, Complex a) {
   Value size = apply<tx::ExpOp>(op, a.re);
   // Where the imaginary part is 0, so is the result's, also if the size is infinite.
   Value is_real = op.compare(tx::CompareKind::eq, a.im, op.number(a.im, 0));
-  return {op.select(is_real, size, mul(op, size, apply<tx::CosOp>(op, a.im))), op.select(is_real, a.im, mul(op, size, apply<tx::SinOp>(op, a.im)))};
+  return {op.select(is_real, size, mul(op, size, apply<tx::CosOp>(op, a.im))),
+          op.select(is_real, a.im, mul(op, size, apply<tx::SinOp>(op, a.im)))};
 }
 Complex logarithm_of(Op& op, Complex a) {
   return {apply<tx::LogOp>(op, magnitude(op, a)), arc_tangent(op, a.im, a.re)};
@@ -328,6 +334,14 @@ Complex tangent_of(Op& op, Complex a) {
 }
 Complex rsqrt_of(Op& op, Complex a) {
   return reciprocal_of(op, square_root_of(op, a));
+}
+
+// The root with the smallest angle.
+Complex cube_root_of(Op& op, Complex a) {
+  Complex log = logarithm_of(op, a);
+  Value third = op.number(a.re, 1.0 / 3), is_zero = op.compare(tx::CompareKind::eq, magnitude(op, a), op.number(a.re, 0));
+  Complex root = exponential_of(op, {mul(op, log.re, third), mul(op, log.im, third)});
+  return {op.select(is_zero, a.re, root.re), op.select(is_zero, a.im, root.im)};
 }
 
 void negate(Op& op) {
@@ -430,12 +444,14 @@ Value integer_power(Op& op, Value x, Value power) {
   if (!is_negative) return result;
   Value is_odd = op.compare(tx::CompareKind::ne, power, mul(op, div(op, power, two), two));
   Value of_minus = op.select(is_odd, op.number(x, -1), one);
-  Value inverse = op.select(op.compare(tx::CompareKind::eq, x, one), one, op.select(op.compare(tx::CompareKind::eq, x, op.number(x, -1)), of_minus, zero));
+  Value inverse = op.select(op.compare(tx::CompareKind::eq, x, one), one,
+                            op.select(op.compare(tx::CompareKind::eq, x, op.number(x, -1)), of_minus, zero));
   return op.select(is_negative, inverse, result);
 }
 
 void power(Op& op) {
-  if (op.input_count() == 2 && (is_complex(op, 0) || is_complex(op, 1))) return set_complex(op, power_of(op, complex_input(op, 0), complex_input(op, 1)));
+  if (op.input_count() == 2 && (is_complex(op, 0) || is_complex(op, 1)))
+    return set_complex(op, power_of(op, complex_input(op, 0), complex_input(op, 1)));
   auto [a, b] = like_pair(op);
   op.set_result(is_float(a) ? op.binary<tx::PowOp>(a, b) : integer_power(op, a, b));
 }
@@ -555,8 +571,9 @@ Value bit_count(Op& op, Value x) {
     const uint64_t all = width == 64 ? ~uint64_t{0} : (uint64_t{1} << width) - 1;
     const uint64_t mask = all / ((uint64_t{1} << bits) + 1);  // bits times 1, bits times 0, ..
     RankedTensorType type = Op::type_of(x);
-    Value masks = op.make<tx::ConstantOp>(RankedTensorType::get({}, type.getElementType()),
-                                          DenseElementsAttr::get(RankedTensorType::get({}, type.getElementType()), APInt(static_cast<unsigned>(width), mask)));
+    Value masks = op.make<tx::ConstantOp>(
+        RankedTensorType::get({}, type.getElementType()),
+        DenseElementsAttr::get(RankedTensorType::get({}, type.getElementType()), APInt(static_cast<unsigned>(width), mask)));
     masks = op.broadcast(masks, tx::extents(type), {});
     x = add(op, op.binary<tx::BitAndOp>(x, masks), op.binary<tx::BitAndOp>(shifted_right(op, x, bits), masks));
   }
@@ -605,28 +622,57 @@ int64_t bit_width(Type element) {
   return element.getIntOrFloatBitWidth();
 }
 
+// The bits of integers and floats in the low bits of integers without a sign, and back: elements of less than 8 bits are in bytes.
+Value low_bits(Op& op, Value x) {
+  const Type byte = op.builder.getIntegerType(8, false);
+  if (is_bool(x)) return op.converted(x, byte);
+  const tx::NarrowFormat* narrow = tx::narrow_format(tx::element_of(x));
+  if (!narrow) return bits_of(op, x);
+  Value stored = op.make<tx::StoredOp>(tx::with_element_type(Op::type_of(x), tx::stored_type(*narrow, op.builder.getContext())), x);
+  stored = op.converted(stored, byte);
+  return narrow->bits() == 8 ? stored : op.binary<tx::BitAndOp>(stored, op.number(stored, static_cast<double>((1 << narrow->bits()) - 1)));
+}
+Value from_low_bits(Op& op, Value bits, Type element) {
+  if (element.isInteger(1)) return op.compare(tx::CompareKind::ne, bits, op.number(bits, 0));
+  const tx::NarrowFormat* narrow = tx::narrow_format(element);
+  if (!narrow) return from_bits(op, bits, element);
+  if (narrow->bits() == 8) return from_bits(op, bits, element);
+  // Of integers with a sign, the bytes have the number: its highest bit counts below 0.
+  if (!narrow->is_unsigned()) {
+    Value sign = op.number(bits, static_cast<double>(1 << (narrow->bits() - 1)));
+    bits = op.converted(sub(op, op.binary<tx::BitXorOp>(bits, sign), sign), op.builder.getIntegerType(8));
+  }
+  return op.make<tx::StoredOp>(tx::with_element_type(Op::type_of(bits), element), bits);
+}
+
 // Elements of another size have a last dimension more or less, lowest bits first.
 void bitcast_convert(Op& op) {
   op.expect(1);
+  if (op.source().getOperand(0).getType() == op.source().getResult(0).getType()) return op.set_data(op.data(0));
+  if (is_complex(op, 0) || llvm::isa<ComplexType>(getElementTypeOrSelf(op.source().getResult(0).getType())))
+    op.unsupported("the bits of complex numbers as others are not supported");
   Value x = op.input(0);
   const Type to = op.result_element(), from = tx::element_of(x);
-  const int64_t have = bit_width(from), want = bit_width(to);
-  if (from.isInteger(1) || to.isInteger(1)) op.unsupported("the bits of bools are not supported");
-  Value bits = bits_of(op, x);
-  if (have == want) return op.set_result(from_bits(op, bits, to));
-  const Type part = op.builder.getIntegerType(static_cast<unsigned>(std::min(have, want)), false),
-             whole = op.builder.getIntegerType(static_cast<unsigned>(std::max(have, want)), false);
-  if (std::min(have, want) < 8) op.unsupported("the bits of elements of less than 8 bits are not supported");
+  const int64_t have = from.isInteger(1) ? 1 : bit_width(from), want = to.isInteger(1) ? 1 : bit_width(to);
+  Value bits = low_bits(op, x);
+  if (have == want) return op.set_result(from == to ? x : from_low_bits(op, bits, to));
+  auto integer = [&](int64_t width) { return op.builder.getIntegerType(static_cast<unsigned>(std::max<int64_t>(width, 8)), false); };
+  const Type part = integer(std::min(have, want)), whole = integer(std::max(have, want));
   const int64_t count = std::max(have, want) / std::min(have, want);
   if (have > want) {
     Extents extents = Op::extents_of(bits);
     extents.push_back(op.builder.getAffineConstantExpr(1));
     SmallVector<Value> parts;
-    for (int64_t i = 0; i < count; ++i) parts.push_back(op.reshape(op.converted(shifted_right(op, bits, i * want), part), extents));
-    return op.set_result(from_bits(op, op.concat(parts, static_cast<int64_t>(extents.size()) - 1), to));
+    for (int64_t i = 0; i < count; ++i) {
+      Value one = op.converted(shifted_right(op, bits, i * want), part);
+      if (want < 8) one = op.binary<tx::BitAndOp>(one, op.number(one, static_cast<double>((1 << want) - 1)));
+      parts.push_back(op.reshape(one, extents));
+    }
+    return op.set_result(from_low_bits(op, op.concat(parts, static_cast<int64_t>(extents.size()) - 1), to));
   }
   const int64_t last = Op::rank_of(bits) - 1;
-  if (last < 0 || op.extent(bits, last) != count) op.fail("the last dimension of its operand has to have an extent of " + std::to_string(count));
+  if (last < 0 || op.extent(bits, last) != count)
+    op.fail("the last dimension of its operand has to have an extent of " + std::to_string(count));
   Value result;
   for (int64_t i = 0; i < count; ++i) {
     Value one = op.slice(bits, last, i, i + 1);
@@ -635,7 +681,7 @@ void bitcast_convert(Op& op) {
     one = shifted_left(op, op.converted(op.reshape(one, extents), whole), i * have);
     result = result ? op.binary<tx::BitOrOp>(result, one) : one;
   }
-  op.set_result(from_bits(op, result, to));
+  op.set_result(from_low_bits(op, result, to));
 }
 
 // Rounds to fewer bits of the mantissa and to a smaller exponent, on the bits: what is too large is infinity, what is subnormal then is 0.
@@ -660,7 +706,8 @@ void reduce_precision(Op& op) {
   }
   if (to_exponent < exponent) {
     const int64_t bias = (int64_t{1} << (to_exponent - 1)) - 1;
-    const double largest = (2 - std::ldexp(1.0, static_cast<int>(-std::min(to_mantissa, mantissa)))) * std::ldexp(1.0, static_cast<int>(bias));
+    const double largest =
+        (2 - std::ldexp(1.0, static_cast<int>(-std::min(to_mantissa, mantissa)))) * std::ldexp(1.0, static_cast<int>(bias));
     const double smallest = std::ldexp(1.0, static_cast<int>(1 - bias));
     Value size = apply<tx::AbsOp>(op, result), sign = has_sign(op, result);
     Value beyond = op.select(sign, op.number(result, -infinity), op.number(result, infinity));
@@ -688,8 +735,9 @@ Value total_order(Op& op, Value x) {
 void compare(Op& op) {
   op.expect(2);
   const std::string direction = op.word("comparison_direction", ""), type = op.word("compare_type", "");
-  static const std::map<std::string, tx::CompareKind> kinds = {{"EQ", tx::CompareKind::eq}, {"NE", tx::CompareKind::ne}, {"LT", tx::CompareKind::lt},
-                                                               {"LE", tx::CompareKind::le}, {"GT", tx::CompareKind::gt}, {"GE", tx::CompareKind::ge}};
+  static const std::map<std::string, tx::CompareKind> kinds = {{"EQ", tx::CompareKind::eq}, {"NE", tx::CompareKind::ne},
+                                                               {"LT", tx::CompareKind::lt}, {"LE", tx::CompareKind::le},
+                                                               {"GT", tx::CompareKind::gt}, {"GE", tx::CompareKind::ge}};
   auto kind = kinds.find(direction);
   if (kind == kinds.end()) op.fail("comparison_direction '" + direction + "' is not one of EQ, NE, LT, LE, GT and GE");
   if (is_complex(op, 0) || is_complex(op, 1)) {
@@ -752,7 +800,7 @@ void select(Op& op) {
 
 void convert(Op& op) {
   op.expect(1);
-  const bool to_complex = llvm::isa<ComplexType>(llvm::cast<ShapedType>(op.source().getResult(0).getType()).getElementType());
+  const bool to_complex = llvm::isa<ComplexType>(getElementTypeOrSelf(op.source().getResult(0).getType()));
   const Type element = op.result_element();
   if (!to_complex) return op.set_result(op.converted(op.input(0), element));
   Complex a = complex_input(op, 0);
@@ -852,8 +900,8 @@ const Table& elementwise_ops() {
       {"stablehlo.add", {arithmetic<tx::AddOp>, kEach | kComplex}},
       {"stablehlo.and", {bitwise<Combine::land, tx::BitAndOp>, kEach}},
       {"stablehlo.atan2", {atan2, kEach | kComplex}},
-      {"stablehlo.bitcast_convert", {bitcast_convert, kNarrow}},
-      {"stablehlo.cbrt", {float_function<cube_root>, kEach}},
+      {"stablehlo.bitcast_convert", {bitcast_convert, kNarrow | kComplex}},
+      {"stablehlo.cbrt", {either<cube_root, cube_root_of>, kEach | kComplex}},
       {"stablehlo.ceil", {plain_float<tx::CeilOp>, kEach}},
       {"stablehlo.clamp", {clamp, kEach}},
       {"stablehlo.compare", {compare, kEach | kComplex}},

@@ -32,7 +32,8 @@ constexpr StringLiteral bytecode_magic = "ML\xefR";
 std::string conversion(const std::string& path) {
   const StringRef stem = StringRef(path).rsplit('.').first;
   const std::string to = (stem.empty() ? StringRef(path) : stem).str() + ".generic.mlir";
-  return "'python3 -m heddle.stablehlo " + path + " " + to + "' writes it as text in the generic form, which can be compiled; it needs the Python package jaxlib";
+  return "'python3 -m heddle.stablehlo " + path + " " + to +
+         "' writes it as text in the generic form, which can be compiled; it needs the Python package jaxlib";
 }
 
 // MLIR's parser, and everything that walks regions, calls itself for each level.
@@ -62,7 +63,8 @@ OwningOpRef<ModuleOp> parse(const std::string& path, MLIRContext& context) {
   auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/true);
   if (!buffer) fail(path, "reading it failed: " + buffer.getError().message() + "; check the path", HEDDLE_STATUS_NOT_FOUND);
   const StringRef text = (*buffer)->getBuffer();
-  if (text.starts_with(bytecode_magic)) fail(path, "it is bytecode of MLIR, which the compiler does not read; " + conversion(path), HEDDLE_STATUS_UNIMPLEMENTED);
+  if (text.starts_with(bytecode_magic))
+    fail(path, "it is bytecode of MLIR, which the compiler does not read; " + conversion(path), HEDDLE_STATUS_UNIMPLEMENTED);
   if (text.contains('\0')) fail(path, "it is not text");
   check_nesting(path, text);
   std::string said, where;
@@ -77,7 +79,8 @@ OwningOpRef<ModuleOp> parse(const std::string& path, MLIRContext& context) {
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context), path);
   if (module) return module;
   const std::string at = where.empty() ? "" : " at " + where;
-  if (StringRef(said).contains("custom op 'stablehlo.") || StringRef(said).contains("custom op 'chlo.") || StringRef(said).contains("custom op 'vhlo."))
+  if (StringRef(said).contains("custom op 'stablehlo.") || StringRef(said).contains("custom op 'chlo.") ||
+      StringRef(said).contains("custom op 'vhlo."))
     fail(path, "it is not in the generic form of MLIR's text (" + said + at + "); " + conversion(path), HEDDLE_STATUS_UNIMPLEMENTED);
   fail(path, "MLIR cannot read it" + at + ": " + said + "; if it is not in the generic form of MLIR's text, " + conversion(path));
 }
@@ -104,10 +107,12 @@ void check_ops(const std::string& path, ModuleOp module) {
   size_t listed = 0;
   for (const auto& [name, kind] : kinds) {
     if (++listed > most) break;
-    list += (list.empty() ? "" : ", ") + ("'" + name + "'") + (kind.count > 1 ? " (" + std::to_string(kind.count) + " times, first at " : " (at ") + kind.where + ")";
+    list += (list.empty() ? "" : ", ") + ("'" + name + "'") +
+            (kind.count > 1 ? " (" + std::to_string(kind.count) + " times, first at " : " (at ") + kind.where + ")";
   }
   if (kinds.size() > most) list += " and " + std::to_string(kinds.size() - most) + " more";
-  fail(path, (all == 1 ? "an op is not supported: " : std::to_string(all) + " ops are not supported: ") + list, HEDDLE_STATUS_UNIMPLEMENTED);
+  fail(path, (all == 1 ? "an op is not supported: " : std::to_string(all) + " ops are not supported: ") + list,
+       HEDDLE_STATUS_UNIMPLEMENTED);
 }
 
 func::FuncOp entry_of(const std::string& path, ModuleOp module) {
@@ -131,8 +136,8 @@ class UniqueNames {
  public:
   std::string take(Attribute noted, const std::string& otherwise) {
     auto text = llvm::dyn_cast_or_null<StringAttr>(noted);
-    if (text && !text.getValue().empty() && text.getValue().size() <= longest_name_bytes && !text.getValue().contains('\0') && is_utf8(text.str()) &&
-        known_.insert(text.str()).second)
+    if (text && !text.getValue().empty() && text.getValue().size() <= longest_name_bytes && !text.getValue().contains('\0') &&
+        is_utf8(text.str()) && known_.insert(text.str()).second)
       return text.str();
     std::string name = otherwise;
     for (int i = 1; !known_.insert(name).second; ++i) name = otherwise + "_" + std::to_string(i);
@@ -157,11 +162,13 @@ class Signature {
   std::vector<Port> arguments, results;
 
   Data argument(func::FuncOp function, unsigned index, Block* block) {
-    return argument(function.getArgumentTypes()[index], function.getArgAttr(index, "jax.arg_info"), "arg" + std::to_string(index), index, block);
+    return argument(function.getArgumentTypes()[index], function.getArgAttr(index, "jax.arg_info"), "arg" + std::to_string(index), index,
+                    block);
   }
 
   void result(func::FuncOp function, unsigned index, const Data& data) {
-    result(data, function.getResultTypes()[index], function.getResultAttr(index, "jax.result_info"), "result" + std::to_string(index), index);
+    result(data, function.getResultTypes()[index], function.getResultAttr(index, "jax.result_info"), "result" + std::to_string(index),
+           index);
   }
 
  private:
@@ -170,7 +177,8 @@ class Signature {
     OpBuilder& builder = program_.builder;
     if (auto tuple = llvm::dyn_cast<TupleType>(type)) {
       std::vector<Data> members;
-      for (auto [i, member] : llvm::enumerate(tuple.getTypes())) members.push_back(argument(member, {}, otherwise + "." + std::to_string(i), source, block));
+      for (auto [i, member] : llvm::enumerate(tuple.getTypes()))
+        members.push_back(argument(member, {}, otherwise + "." + std::to_string(i), source, block));
       data.tuple = std::make_shared<const std::vector<Data>>(std::move(members));
       return data;
     }
@@ -238,8 +246,8 @@ class Signature {
     const std::string name = result_names_.take(noted, otherwise);
     auto tensor = llvm::dyn_cast_or_null<RankedTensorType>(type);
     if (!tensor) {
-      throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "stablehlo: importing result '" + name + "' failed: it is " + (type ? text_of(type) : "nothing") +
-                                                     ", and only tensors with a rank are supported"};
+      throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "stablehlo: importing result '" + name + "' failed: it is " +
+                                                     (type ? text_of(type) : "nothing") + ", and only tensors with a rank are supported"};
     }
     Location location = NameLoc::get(builder.getStringAttr(name));
     onnx::NodeProto proto;
@@ -288,7 +296,8 @@ void note_donations(func::FuncOp from, func::FuncOp to, const Signature& signatu
     for (auto [j, result] : llvm::enumerate(signature.results)) {
       if (result.source != wanted || !is_alone(signature.results, result.source) || result.type != argument.type) continue;
       if (!taken.insert(static_cast<unsigned>(j)).second) {
-        throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "stablehlo: importing argument '" + argument.name + "' failed: result '" + result.name +
+        throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "stablehlo: importing argument '" + argument.name + "' failed: result '" +
+                                                          result.name +
                                                           "' takes the memory of another argument already (tf.aliasing_output)"};
       }
       to.setArgAttr(index, tx::alias_attr, builder.getI64IntegerAttr(static_cast<int64_t>(j)));
@@ -297,8 +306,8 @@ void note_donations(func::FuncOp from, func::FuncOp to, const Signature& signatu
   }
 }
 
-OwningOpRef<ModuleOp> import_program(const std::shared_ptr<OnnxFile>& file, ModuleOp source, func::FuncOp entry, tx::ParameterStore& parameters,
-                                     Meanings& meanings, const ImportOptions& options) {
+OwningOpRef<ModuleOp> import_program(const std::shared_ptr<OnnxFile>& file, ModuleOp source, func::FuncOp entry,
+                                     tx::ParameterStore& parameters, Meanings& meanings, const ImportOptions& options) {
   MLIRContext* context = source.getContext();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
   OpBuilder builder(context);
@@ -313,7 +322,8 @@ OwningOpRef<ModuleOp> import_program(const std::shared_ptr<OnnxFile>& file, Modu
   std::vector<Data> arguments;
   for (unsigned i = 0; i < entry.getNumArguments(); ++i) arguments.push_back(signature.argument(entry, i, block));
   Scope scope;
-  if (!entry.getBody().hasOneBlock()) fail(file->path, "function '" + entry.getName().str() + "' has several blocks", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (!entry.getBody().hasOneBlock())
+    fail(file->path, "function '" + entry.getName().str() + "' has several blocks", HEDDLE_STATUS_UNIMPLEMENTED);
   const std::vector<Data> results = program.translate(entry.getBody().front(), arguments, scope);
   for (unsigned i = 0; i < results.size(); ++i) signature.result(entry, i, results[i]);
 
@@ -327,8 +337,10 @@ OwningOpRef<ModuleOp> import_program(const std::shared_ptr<OnnxFile>& file, Modu
   if (graph.calls) argument_types.push_back(graph.calls.getType());
   for (Value value : values) result_types.push_back(value.getType());
   function.setFunctionType(builder.getFunctionType(argument_types, result_types));
-  for (auto [i, port] : llvm::enumerate(signature.arguments)) function.setArgAttr(static_cast<unsigned>(i), tx::name_attr, builder.getStringAttr(port.name));
-  for (auto [i, port] : llvm::enumerate(signature.results)) function.setResultAttr(static_cast<unsigned>(i), tx::name_attr, builder.getStringAttr(port.name));
+  for (auto [i, port] : llvm::enumerate(signature.arguments))
+    function.setArgAttr(static_cast<unsigned>(i), tx::name_attr, builder.getStringAttr(port.name));
+  for (auto [i, port] : llvm::enumerate(signature.results))
+    function.setResultAttr(static_cast<unsigned>(i), tx::name_attr, builder.getStringAttr(port.name));
   note_donations(entry, function, signature);
   if (graph.calls) {
     const auto argument = static_cast<unsigned>(signature.arguments.size()), result = static_cast<unsigned>(signature.results.size());
@@ -358,13 +370,14 @@ bool is_stablehlo(const std::string& path) {
   const StringRef text = (*buffer)->getBuffer();
   if (text.starts_with(bytecode_magic)) return true;
   if (!StringRef(path).ends_with(".mlir")) return false;
-  return llvm::any_of(ArrayRef<StringRef>{"stablehlo.", "vhlo.", "chlo.", "mhlo.", "jax."}, [&](StringRef mark) { return text.contains(mark); });
+  return llvm::any_of(ArrayRef<StringRef>{"stablehlo.", "vhlo.", "chlo.", "mhlo.", "jax."},
+                      [&](StringRef mark) { return text.contains(mark); });
 }
 
 std::vector<std::string> supported_stablehlo_ops() {
   std::vector<std::string> names;
-  for (const stablehlo::Table* table : {&elementwise_ops(), &shape_ops(), &contraction_ops(), &reduction_ops(), &indexing_ops(), &control_ops(),
-                                        &dynamic_ops(), &linear_algebra_ops(), &random_ops()}) {
+  for (const stablehlo::Table* table : {&elementwise_ops(), &shape_ops(), &contraction_ops(), &reduction_ops(), &indexing_ops(),
+                                        &control_ops(), &dynamic_ops(), &linear_algebra_ops(), &random_ops()}) {
     for (const auto& [name, entry] : *table) names.push_back(name);
   }
   llvm::sort(names);

@@ -28,7 +28,9 @@ std::vector<Start> starts_of(Op& op, unsigned first, Value x, ArrayRef<int64_t> 
   std::vector<Start> starts;
   for (unsigned i = 0; i < rank; ++i) {
     const int64_t extent = op.extent(x, i), most = extent - sizes[i];
-    if (sizes[i] < 0 || most < 0) op.fail("a slice of " + std::to_string(sizes[i]) + " elements does not fit into dimension " + std::to_string(i) + " with extent " + std::to_string(extent));
+    if (sizes[i] < 0 || most < 0)
+      op.fail("a slice of " + std::to_string(sizes[i]) + " elements does not fit into dimension " + std::to_string(i) + " with extent " +
+              std::to_string(extent));
     Start start;
     if (most == 0) {
       start.known = 0;
@@ -36,7 +38,8 @@ std::vector<Start> starts_of(Op& op, unsigned first, Value x, ArrayRef<int64_t> 
       start.known = std::clamp<int64_t>(known->front(), 0, most);
     } else {
       Value index = op.input(first + i);
-      if (Op::rank_of(index) != 0 || !llvm::isa<IntegerType>(tx::element_of(index))) op.fail("start index " + std::to_string(i) + " is no integer of rank 0");
+      if (Op::rank_of(index) != 0 || !llvm::isa<IntegerType>(tx::element_of(index)))
+        op.fail("start index " + std::to_string(i) + " is no integer of rank 0");
       start.value = clamped(op, op.converted(index, index_type(op)), most);
     }
     starts.push_back(start);
@@ -65,7 +68,8 @@ void dynamic_slice(Op& op) {
   const std::vector<Start> starts = starts_of(op, 1, x, sizes);
   for (size_t i = 0; i < sizes.size(); ++i) {
     const auto d = static_cast<int64_t>(i);
-    x = starts[i].known ? op.slice(x, d, *starts[i].known, *starts[i].known + sizes[i]) : gathered(op, x, places_from(op, starts[i].value, sizes[i]), d);
+    x = starts[i].known ? op.slice(x, d, *starts[i].known, *starts[i].known + sizes[i])
+                        : gathered(op, x, places_from(op, starts[i].value, sizes[i]), d);
   }
   op.set_result(x);
 }
@@ -73,7 +77,8 @@ void dynamic_slice(Op& op) {
 void dynamic_update_slice(Op& op) {
   if (op.input_count() < 2) op.fail("it needs two operands and start indices");
   Value x = op.input(0), update = op.input(1);
-  if (tx::element_of(x) != tx::element_of(update) || Op::rank_of(x) != Op::rank_of(update)) op.fail("its operand and its update have different element types or ranks");
+  if (tx::element_of(x) != tx::element_of(update) || Op::rank_of(x) != Op::rank_of(update))
+    op.fail("its operand and its update have different element types or ranks");
   const std::vector<int64_t> extents = op.static_extents(x), sizes = op.static_extents(update);
   const std::vector<Start> starts = starts_of(op, 2, x, sizes);
   if (llvm::is_contained(sizes, 0)) return op.set_result(x);
@@ -136,13 +141,15 @@ Indexing indexing_of(Op& op, const std::vector<int64_t>& extents, Value indices,
   }
   const std::vector<int64_t> of_indices = op.static_extents(indices);
   const auto indices_rank = static_cast<int64_t>(of_indices.size());
-  if (index_vector_dim < 0 || index_vector_dim >= indices_rank) op.fail("index_vector_dim " + std::to_string(index_vector_dim) + " is outside of its indices");
+  if (index_vector_dim < 0 || index_vector_dim >= indices_rank)
+    op.fail("index_vector_dim " + std::to_string(index_vector_dim) + " is outside of its indices");
   if (of_indices[static_cast<size_t>(index_vector_dim)] != static_cast<int64_t>(index_map.size()))
-    op.fail("its index vectors have " + std::to_string(of_indices[static_cast<size_t>(index_vector_dim)]) + " elements, for " + std::to_string(index_map.size()) + " dimensions");
+    op.fail("its index vectors have " + std::to_string(of_indices[static_cast<size_t>(index_vector_dim)]) + " elements, for " +
+            std::to_string(index_map.size()) + " dimensions");
   std::vector<int64_t> all_named(index_map.begin(), index_map.end());
   all_named.insert(all_named.end(), operand_batch.begin(), operand_batch.end());
-  if (!are_different(all_named, rank) || !are_different(indices_batch, indices_rank) || llvm::is_contained(indices_batch, index_vector_dim) ||
-      operand_batch.size() != indices_batch.size())
+  if (!are_different(all_named, rank) || !are_different(indices_batch, indices_rank) ||
+      llvm::is_contained(indices_batch, index_vector_dim) || operand_batch.size() != indices_batch.size())
     op.fail("its dimension numbers do not name different dimensions");
   for (auto [a, b] : llvm::zip(operand_batch, indices_batch)) {
     if (extents[static_cast<size_t>(a)] != of_indices[static_cast<size_t>(b)]) op.fail("extents of its batch dimensions differ");
@@ -182,10 +189,13 @@ Indexing indexing_of(Op& op, const std::vector<int64_t>& extents, Value indices,
     if (extent < 0 || extent > largest_extent) op.fail("its window is out of range");
   }
   auto append = [&](Value component, int64_t extent) {
-    result.index = result.index ? op.binary<tx::AddOp>(op.binary<tx::MulOp>(result.index, op.number(result.index, static_cast<double>(extent))), component) : component;
+    result.index = result.index ? op.binary<tx::AddOp>(
+                                      op.binary<tx::MulOp>(result.index, op.number(result.index, static_cast<double>(extent))), component)
+                                : component;
     if (__builtin_mul_overflow(result.rows, extent, &result.rows)) op.fail("its operand is too large");
   };
-  for (auto [i, extent] : llvm::enumerate(result.batch_extents)) append(op.make<tx::IotaOp>(type, op.builder.getI64IntegerAttr(static_cast<int64_t>(i))), extent);
+  for (auto [i, extent] : llvm::enumerate(result.batch_extents))
+    append(op.make<tx::IotaOp>(type, op.builder.getI64IntegerAttr(static_cast<int64_t>(i))), extent);
   for (int64_t d : result.named) {
     const int64_t extent = extents[static_cast<size_t>(d)], size = sizes[static_cast<size_t>(d)], most = extent - size;
     const auto* found = llvm::find(index_map, d);
@@ -196,7 +206,8 @@ Indexing indexing_of(Op& op, const std::vector<int64_t>& extents, Value indices,
       if (clamps) {
         start = clamped(op, start, most);
       } else {
-        Value fits = op.select(op.compare(tx::CompareKind::ge, start, op.number(start, 0)), op.compare(tx::CompareKind::le, start, op.number(start, static_cast<double>(most))),
+        Value fits = op.select(op.compare(tx::CompareKind::ge, start, op.number(start, 0)),
+                               op.compare(tx::CompareKind::le, start, op.number(start, static_cast<double>(most))),
                                op.splat(tx::with_element_type(Op::type_of(start), op.builder.getI1Type()), 0));
         result.inside = result.inside ? combined(op, Combine::land, result.inside, fits) : fits;
       }
@@ -232,7 +243,8 @@ void gather(Op& op) {
   auto fields = fields_of(op.attribute("dimension_numbers"), "gather");
   if (!fields) op.fail("attribute 'dimension_numbers' is not #stablehlo.gather<..>");
   const std::vector<int64_t> extents = op.static_extents(x), sizes = op.integers("slice_sizes");
-  const std::vector<int64_t> offset_dims = fields->list("offset_dims"), collapsed = fields->list("collapsed_slice_dims"), operand_batch = fields->list("operand_batching_dims"),
+  const std::vector<int64_t> offset_dims = fields->list("offset_dims"), collapsed = fields->list("collapsed_slice_dims"),
+                             operand_batch = fields->list("operand_batching_dims"),
                              indices_batch = fields->list("start_indices_batching_dims"), index_map = fields->list("start_index_map");
   const auto rank = static_cast<int64_t>(extents.size());
   if (static_cast<int64_t>(sizes.size()) != rank) op.fail("slice_sizes needs one number for each dimension");
@@ -242,12 +254,14 @@ void gather(Op& op) {
   for (int64_t d = 0; d < rank; ++d) {
     const auto at = static_cast<size_t>(d);
     if (sizes[at] < 0 || sizes[at] > extents[at] || (llvm::is_contained(removed, d) && sizes[at] > 1))
-      op.fail("a slice of " + std::to_string(sizes[at]) + " elements of dimension " + std::to_string(d) + " with extent " + std::to_string(extents[at]) + " is not possible");
+      op.fail("a slice of " + std::to_string(sizes[at]) + " elements of dimension " + std::to_string(d) + " with extent " +
+              std::to_string(extents[at]) + " is not possible");
   }
   RankedTensorType type = op.result_type();
   if (llvm::is_contained(type.getShape(), 0)) return op.set_result(op.node.splat(type, 0));
   if (llvm::is_contained(extents, 0)) op.fail("its operand has no elements");
-  const Indexing indexing = indexing_of(op, extents, indices, fields->number("index_vector_dim", 0), index_map, operand_batch, indices_batch, sizes, /*clamps=*/true);
+  const Indexing indexing = indexing_of(op, extents, indices, fields->number("index_vector_dim", 0), index_map, operand_batch,
+                                        indices_batch, sizes, /*clamps=*/true);
   // [batch.., places.., windows.., others..]
   SmallVector<int64_t> order;
   Value result = gathered(op, in_rows(op, x, indexing, order), indexing.index, 0);
@@ -270,7 +284,8 @@ void gather(Op& op) {
   result = op.reshape(result, kept_extents);
   // Positions in the result: offset_dims get the dimensions of the window in the operand's order, all others the places in the order of the indices.
   const int64_t result_rank = type.getRank();
-  if (!are_different(offset_dims, result_rank) || offset_dims.size() != kept_dims.size() || static_cast<size_t>(result_rank) != kept_extents.size())
+  if (!are_different(offset_dims, result_rank) || offset_dims.size() != kept_dims.size() ||
+      static_cast<size_t>(result_rank) != kept_extents.size())
     op.fail("offset_dims do not fit the rank of its result");
   std::vector<int64_t> sorted = kept_dims, sorted_offsets = offset_dims;
   llvm::sort(sorted);
@@ -329,13 +344,15 @@ std::optional<Change> change_of(Region& body, unsigned index, unsigned count, Ty
     }
   }
   Operation* op = given.getDefiningOp();
-  if (op && op->getName().getStringRef() == "stablehlo.subtract" && op->getNumOperands() == 2 && op->getOperand(0) == old && op->getOperand(1) == update && !of_bools)
+  if (op && op->getName().getStringRef() == "stablehlo.subtract" && op->getNumOperands() == 2 && op->getOperand(0) == old &&
+      op->getOperand(1) == update && !of_bools)
     return Change{tx::ReduceKind::sum, true};
   return {};
 }
 
 void scatter(Op& op) {
-  if (op.input_count() % 2 == 0 || op.input_count() < 3 || op.source().getNumRegions() != 1) op.fail("it needs operands, indices, as many updates, and one region");
+  if (op.input_count() % 2 == 0 || op.input_count() < 3 || op.source().getNumRegions() != 1)
+    op.fail("it needs operands, indices, as many updates, and one region");
   const unsigned count = op.input_count() / 2;
   if (op.source().getNumResults() != count) op.fail("it has other numbers of operands and results");
   auto fields = fields_of(op.attribute("scatter_dimension_numbers"), "scatter");
@@ -345,8 +362,10 @@ void scatter(Op& op) {
     if (parts.empty()) parts.push_back(op.input(index));
     return parts;
   };
-  const std::vector<int64_t> window_dims = fields->list("update_window_dims"), inserted = fields->list("inserted_window_dims"), operand_batch = fields->list("input_batching_dims"),
-                             indices_batch = fields->list("scatter_indices_batching_dims"), index_map = fields->list("scatter_dims_to_operand_dims");
+  const std::vector<int64_t> window_dims = fields->list("update_window_dims"), inserted = fields->list("inserted_window_dims"),
+                             operand_batch = fields->list("input_batching_dims"),
+                             indices_batch = fields->list("scatter_indices_batching_dims"),
+                             index_map = fields->list("scatter_dims_to_operand_dims");
   Value indices = op.input(count);
   const std::vector<int64_t> extents = op.static_extents(parts_of(0)[0]), of_updates = op.static_extents(parts_of(count + 1)[0]);
   const auto rank = static_cast<int64_t>(extents.size()), update_rank = static_cast<int64_t>(of_updates.size());
@@ -366,14 +385,16 @@ void scatter(Op& op) {
   }
   const bool is_empty = llvm::is_contained(of_updates, 0) || llvm::is_contained(extents, 0);
   for (int64_t d = 0; d < rank; ++d) {
-    if (!is_empty && sizes[static_cast<size_t>(d)] > extents[static_cast<size_t>(d)]) op.fail("its updates do not fit into dimension " + std::to_string(d));
+    if (!is_empty && sizes[static_cast<size_t>(d)] > extents[static_cast<size_t>(d)])
+      op.fail("its updates do not fit into dimension " + std::to_string(d));
   }
   if (is_empty) {
     for (unsigned i = 0; i < count; ++i) op.set_data(op.data(i), i);
     return;
   }
   const int64_t index_vector_dim = fields->number("index_vector_dim", 0);
-  const Indexing indexing = indexing_of(op, extents, indices, index_vector_dim, index_map, operand_batch, indices_batch, sizes, /*clamps=*/false);
+  const Indexing indexing =
+      indexing_of(op, extents, indices, index_vector_dim, index_map, operand_batch, indices_batch, sizes, /*clamps=*/false);
   // Places in the updates, in the order of the indices.
   std::vector<int64_t> place_dims;
   for (int64_t d = 0; d < update_rank; ++d) {
@@ -429,7 +450,8 @@ void scatter(Op& op) {
       if (op.static_extents(update) != of_updates) op.fail("its updates have different shapes");
       updates[i].push_back(op.reshape(op.transpose(update, order), of_rows));
     }
-    if (updates[i].size() != flat[i].size() || tx::element_of(updates[i][0]) != tx::element_of(flat[i][0])) op.fail("its operands and updates have different element types");
+    if (updates[i].size() != flat[i].size() || tx::element_of(updates[i][0]) != tx::element_of(flat[i][0]))
+      op.fail("its operands and updates have different element types");
   }
   std::vector<Change> changes;
   for (unsigned i = 0; i < count; ++i) {
@@ -441,7 +463,9 @@ void scatter(Op& op) {
   if (changes.size() != count) {
     // Any body, where no element is updated twice: applied to what is there.
     if (!op.flag("unique_indices"))
-      op.unsupported("its body is not one of add, subtract, multiply, maximum, minimum, and and or of its arguments, nor its update, and unique_indices is not set");
+      op.unsupported(
+          "its body is not one of add, subtract, multiply, maximum, minimum, and and or of its arguments, nor its update, and "
+          "unique_indices is not set");
     std::vector<Data> arguments;
     Value inside = clamped(op, index, indexing.rows - 1);
     for (unsigned i = 0; i < count; ++i) {
@@ -470,7 +494,9 @@ void scatter(Op& op) {
     Data data;
     for (auto [x, update] : llvm::zip(flat[i], updates[i])) {
       Value change = update;
-      if (changes[i].negates) change = llvm::isa<FloatType>(tx::element_of(change)) ? op.make<tx::NegOp>(Op::type_of(change), change) : op.binary<tx::SubOp>(op.number(change, 0), change);
+      if (changes[i].negates)
+        change = llvm::isa<FloatType>(tx::element_of(change)) ? op.make<tx::NegOp>(Op::type_of(change), change)
+                                                              : op.binary<tx::SubOp>(op.number(change, 0), change);
       auto kind = changes[i].kind ? tx::ReduceKindAttr::get(op.builder.getContext(), *changes[i].kind) : tx::ReduceKindAttr();
       Value result = op.make<tx::ScatterOp>(Op::type_of(x), x, index, change, op.builder.getI64IntegerAttr(0), kind);
       data.parts.push_back(op.transpose(op.reshape(result, ordered), back));

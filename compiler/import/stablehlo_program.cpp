@@ -95,8 +95,9 @@ Type Program::element_type(Type type, const std::string& who) const {
 std::vector<Data> Program::translate(Block& block, ArrayRef<Data> arguments, Scope& scope) {
   llvm::SaveAndRestore<int> depth(depth_, depth_ + 1);
   if (depth_ > most_depth) {
-    throw Failure{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "stablehlo: importing '" + graph.file->path + "' failed: calls and regions are nested above " +
-                                                        std::to_string(most_depth) + " deep; a function may not call itself"};
+    throw Failure{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "stablehlo: importing '" + graph.file->path +
+                                                        "' failed: calls and regions are nested above " + std::to_string(most_depth) +
+                                                        " deep; a function may not call itself"};
   }
   if (block.getNumArguments() != arguments.size()) {
     throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "stablehlo: importing '" + graph.file->path + "' failed: a block with " +
@@ -104,7 +105,8 @@ std::vector<Data> Program::translate(Block& block, ArrayRef<Data> arguments, Sco
                                                       std::to_string(arguments.size())};
   }
   for (auto [argument, data] : llvm::zip(block.getArguments(), arguments)) scope.values[argument] = data;
-  if (block.empty()) throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "stablehlo: importing '" + graph.file->path + "' failed: a block is empty"};
+  if (block.empty())
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "stablehlo: importing '" + graph.file->path + "' failed: a block is empty"};
   for (Operation& op : block) {
     if (&op != &block.back()) translate_op(op, scope);
   }
@@ -165,7 +167,8 @@ void Program::check_made(Op& op, Operation* before) {
 
 void Program::translate_op(Operation& source, Scope& scope) {
   if (++translated_ > most_ops) {
-    throw Failure{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "stablehlo: importing '" + graph.file->path + "' failed: with each function in place of its calls, it has above " +
+    throw Failure{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "stablehlo: importing '" + graph.file->path +
+                                                        "' failed: with each function in place of its calls, it has above " +
                                                         std::to_string(most_ops) + " ops"};
   }
   StringRef short_name = source.getName().getStringRef();
@@ -220,7 +223,8 @@ void Program::translate_op(Operation& source, Scope& scope) {
     if (declared) {
       const Type element = element_type(declared.getElementType(), op.describe());
       const size_t wanted = llvm::isa<ComplexType>(declared.getElementType()) ? 2 : 1;
-      if (data.parts.size() != wanted && !(data.parts.empty() && data.elements)) op.fail("result " + std::to_string(i) + " was not made", HEDDLE_STATUS_INTERNAL);
+      if (data.parts.size() != wanted && !(data.parts.empty() && data.elements))
+        op.fail("result " + std::to_string(i) + " was not made", HEDDLE_STATUS_INTERNAL);
       for (Value& part : data.parts) {
         Extents extents = Op::extents_of(part), stated(scope.lead.begin(), scope.lead.end());
         bool fits = tx::element_of(part) == element && extents.size() == scope.lead.size() + static_cast<size_t>(declared.getRank());
@@ -229,7 +233,9 @@ void Program::translate_op(Operation& source, Scope& scope) {
           stated.push_back(declared.isDynamicDim(d) ? own : builder.getAffineConstantExpr(declared.getDimSize(d)));
           fits = own == stated.back() || graph.symbols.equate(own, stated.back(), op.describe());
         }
-        if (!fits) op.fail("result " + std::to_string(i) + " is declared as " + text_of(declared) + ", and its operands give " + text_of(part.getType()));
+        if (!fits)
+          op.fail("result " + std::to_string(i) + " is declared as " + text_of(declared) + ", and its operands give " +
+                  text_of(part.getType()));
         if (extents != stated) part = node.reshape(part, stated);
       }
     }
@@ -258,7 +264,8 @@ const Data& Op::data(unsigned index) const {
     if (scope->lead.size() == scope_.lead.size()) return found->second;
     // From outside of a block that is applied to each element: the same for all of them.
     Data spread = found->second;
-    if (spread.parts.empty() && spread.elements) spread.parts.push_back(const_cast<Op*>(this)->node.value_of({{}, spread.elements, spread.rank}));
+    if (spread.parts.empty() && spread.elements)
+      spread.parts.push_back(const_cast<Op*>(this)->node.value_of({{}, spread.elements, spread.rank}));
     spread.elements.reset();
     for (Value& part : spread.parts) {
       Extents own = extents_of(part), to(scope_.lead.begin(), scope_.lead.end());
@@ -350,7 +357,8 @@ std::vector<int64_t> Op::integers(StringRef name, std::optional<std::vector<int6
     fail("attribute '" + name.str() + "' must be a list of integers");
   const bool is_bool = elements.getElementType().isInteger(1);
   std::vector<int64_t> values;
-  for (const APInt& value : elements.getValues<APInt>()) values.push_back(is_bool ? static_cast<int64_t>(value.getZExtValue()) : value.getSExtValue());
+  for (const APInt& value : elements.getValues<APInt>())
+    values.push_back(is_bool ? static_cast<int64_t>(value.getZExtValue()) : value.getSExtValue());
   return values;
 }
 
@@ -451,7 +459,8 @@ Value Op::broadcast(Value value, ArrayRef<int64_t> extents, ArrayRef<int64_t> di
 
 Value Op::slice(Value value, int64_t dimension, int64_t start, int64_t limit, int64_t stride) {
   Extents extents = extents_of(value);
-  const int64_t count = stride > 0 ? std::max<int64_t>(0, (limit - start + stride - 1) / stride) : std::max<int64_t>(0, (start - limit - stride - 1) / -stride);
+  const int64_t count = stride > 0 ? std::max<int64_t>(0, (limit - start + stride - 1) / stride)
+                                   : std::max<int64_t>(0, (start - limit - stride - 1) / -stride);
   extents[static_cast<size_t>(dimension)] = builder.getAffineConstantExpr(count);
   SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
   starts[static_cast<size_t>(dimension)] = count == 0 ? 0 : start;
@@ -482,7 +491,8 @@ Value Op::select(Value condition, Value a, Value b) {
   return make<tx::SelectOp>(type_of(a), condition, a, b);
 }
 
-std::vector<Value> Op::by_onnx(const std::string& type, ArrayRef<Operand> inputs, int outputs, llvm::function_ref<void(onnx::NodeProto&)> attributes) {
+std::vector<Value> Op::by_onnx(const std::string& type, ArrayRef<Operand> inputs, int outputs,
+                               llvm::function_ref<void(onnx::NodeProto&)> attributes) {
   static constexpr const char* prefix = "\1stablehlo.";
   std::map<std::string, Operand>& operands = program.graph.operands;
   onnx::NodeProto proto;
@@ -500,9 +510,10 @@ std::vector<Value> Op::by_onnx(const std::string& type, ArrayRef<Operand> inputs
   });
   import::Translate translate = nullptr;
   for (const import::Table* table :
-       {&import::elementwise_operators(), &import::trigonometry_operators(), &import::bit_operators(), &import::linear_operators(), &import::image_operators(),
-        &import::pooling_operators(), &import::index_operators(), &import::signal_operators(), &import::select_operators(), &import::sampling_operators(),
-        &import::slice_operators(), &import::shape_operators(), &import::random_operators(), &import::normalize_operators()}) {
+       {&import::elementwise_operators(), &import::trigonometry_operators(), &import::bit_operators(), &import::linear_operators(),
+        &import::image_operators(), &import::pooling_operators(), &import::index_operators(), &import::signal_operators(),
+        &import::select_operators(), &import::sampling_operators(), &import::slice_operators(), &import::shape_operators(),
+        &import::random_operators(), &import::normalize_operators()}) {
     if (auto it = table->find(type); it != table->end()) translate = it->second;
   }
   if (!translate) fail("there is no translation of " + type, HEDDLE_STATUS_INTERNAL);

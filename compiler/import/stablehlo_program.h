@@ -22,7 +22,7 @@ struct Data {
   llvm::SmallVector<mlir::Value, 2> parts;
   // Of integers or bools (0 or 1) of rank 0 or 1, at most most_shape_elements, that are known or follow from extents.
   std::optional<std::vector<mlir::AffineExpr>> elements{};
-  int64_t rank = 0;                                       // of `elements`
+  int64_t rank = 0;                                  // of `elements`
   std::shared_ptr<const std::vector<Data>> tuple{};  // its members
 
   bool is_complex() const { return parts.size() == 2; }
@@ -40,8 +40,9 @@ class Op;
 using Translate = void (*)(Op&);
 // What a translation can do:
 enum Can : unsigned {
-  kEach = 1,     // works on each element, so it can be part of a block that is applied to each element of tensors
-  kByParts = 2,  // moves elements: it is translated once for the real and once for the imaginary parts of complex numbers, and knows narrow types
+  kEach = 1,  // works on each element, so it can be part of a block that is applied to each element of tensors
+  kByParts =
+      2,  // moves elements: it is translated once for the real and once for the imaginary parts of complex numbers, and knows narrow types
   kComplex = 4,  // reads complex operands by Op::data
   kNarrow = 8,   // knows narrow types; for others, they are widened before and narrowed after
 };

@@ -18,8 +18,9 @@ std::optional<Combine> combination(Region& region, unsigned index, unsigned coun
   if (!op || op->getNumOperands() != 2 || op->getNumRegions() != 0 || op->getBlock() != &block) return {};
   if (!((op->getOperand(0) == a && op->getOperand(1) == b) || (op->getOperand(0) == b && op->getOperand(1) == a))) return {};
   static const std::map<std::string, Combine, std::less<>> kinds = {
-      {"stablehlo.add", Combine::add},    {"stablehlo.and", Combine::land}, {"stablehlo.maximum", Combine::max}, {"stablehlo.minimum", Combine::min},
-      {"stablehlo.multiply", Combine::mul}, {"stablehlo.or", Combine::lor},   {"stablehlo.xor", Combine::lxor}};
+      {"stablehlo.add", Combine::add},     {"stablehlo.and", Combine::land},     {"stablehlo.maximum", Combine::max},
+      {"stablehlo.minimum", Combine::min}, {"stablehlo.multiply", Combine::mul}, {"stablehlo.or", Combine::lor},
+      {"stablehlo.xor", Combine::lxor}};
   const StringRef name = op->getName().getStringRef();
   auto found = kinds.find(std::string_view(name.data(), name.size()));
   return found == kinds.end() ? std::nullopt : std::optional(found->second);
@@ -55,12 +56,14 @@ Values applied(Op& op, Region& body, const Values& a, const Values& b) {
   arguments.insert(arguments.end(), b.begin(), b.end());
   const Extents lead = extents_of(a.front());
   std::vector<Data> results = op.program.apply(op, body, arguments, lead);
-  if (results.size() != a.size()) op.fail("its body has " + std::to_string(results.size()) + " results for " + std::to_string(a.size()) + " values");
+  if (results.size() != a.size())
+    op.fail("its body has " + std::to_string(results.size()) + " results for " + std::to_string(a.size()) + " values");
   for (auto [i, result] : llvm::enumerate(results)) {
     if (result.parts.empty() && result.elements) result.parts.push_back(op.node.value_of({{}, result.elements, result.rank}));
     if (result.parts.size() != a[i].parts.size()) op.fail("its body gives values of other types than it takes");
     for (auto [x, y] : llvm::zip(result.parts, a[i].parts)) {
-      if (tx::element_of(x) != tx::element_of(y) || Op::rank_of(x) != Op::rank_of(y)) op.fail("its body gives values of other types than it takes");
+      if (tx::element_of(x) != tx::element_of(y) || Op::rank_of(x) != Op::rank_of(y))
+        op.fail("its body gives values of other types than it takes");
     }
   }
   return Values(results.begin(), results.end());
@@ -68,7 +71,8 @@ Values applied(Op& op, Region& body, const Values& a, const Values& b) {
 
 Values sliced(Op& op, const Values& values, int64_t dimension, int64_t start, int64_t limit, int64_t stride = 1) {
   Values result;
-  for (const Data& data : values) result.push_back(mapped(data, [&](Value part) { return op.slice(part, dimension, start, limit, stride); }));
+  for (const Data& data : values)
+    result.push_back(mapped(data, [&](Value part) { return op.slice(part, dimension, start, limit, stride); }));
   return result;
 }
 
@@ -161,7 +165,8 @@ std::vector<int64_t> sorted_dimensions(Op& op, StringRef name, int64_t rank) {
   std::vector<int64_t> dimensions = op.integers(name);
   llvm::sort(dimensions);
   for (auto [i, d] : llvm::enumerate(dimensions)) {
-    if (d < 0 || d >= rank || (i > 0 && dimensions[i - 1] == d)) op.fail("attribute '" + name.str() + "' does not name different dimensions");
+    if (d < 0 || d >= rank || (i > 0 && dimensions[i - 1] == d))
+      op.fail("attribute '" + name.str() + "' does not name different dimensions");
   }
   return dimensions;
 }
@@ -259,15 +264,16 @@ Window window_of(Op& op, int64_t rank) {
   window.base_dilations = op.integers("base_dilations", ones);
   window.dilations = op.integers("window_dilations", ones);
   const std::vector<int64_t> pads = op.integers("padding", std::vector<int64_t>(2 * all, 0));
-  if (window.extents.size() != all || window.strides.size() != all || window.base_dilations.size() != all || window.dilations.size() != all || pads.size() != 2 * all)
+  if (window.extents.size() != all || window.strides.size() != all || window.base_dilations.size() != all ||
+      window.dilations.size() != all || pads.size() != 2 * all)
     op.fail("its window, strides, dilations or padding do not fit rank " + std::to_string(rank));
   constexpr int64_t most = int64_t{1} << 30;
   auto is_sane = [&](int64_t value, int64_t least) { return value >= least && value <= most; };
   for (size_t i = 0; i < all; ++i) {
     window.low.push_back(pads[2 * i]);
     window.high.push_back(pads[2 * i + 1]);
-    if (!is_sane(window.extents[i], 1) || !is_sane(window.strides[i], 1) || !is_sane(window.base_dilations[i], 1) || !is_sane(window.dilations[i], 1) ||
-        !is_sane(window.low[i], -most) || !is_sane(window.high[i], -most))
+    if (!is_sane(window.extents[i], 1) || !is_sane(window.strides[i], 1) || !is_sane(window.base_dilations[i], 1) ||
+        !is_sane(window.dilations[i], 1) || !is_sane(window.low[i], -most) || !is_sane(window.high[i], -most))
       op.fail("its window, strides, dilations or padding are out of range on dimension " + std::to_string(i));
   }
   return window;
@@ -279,7 +285,8 @@ int64_t window_count(int64_t extent, int64_t window, int64_t dilation, int64_t s
 }
 
 // Windows along one dimension: those of twice the length are made of two, so that a window of n elements takes about log2(n) steps.
-Values windows(Op& op, const Values& values, int64_t dimension, int64_t window, int64_t dilation, int64_t stride, llvm::function_ref<Values(const Values&, const Values&)> join) {
+Values windows(Op& op, const Values& values, int64_t dimension, int64_t window, int64_t dilation, int64_t stride,
+               llvm::function_ref<Values(const Values&, const Values&)> join) {
   const int64_t extent = op.extent(values.front().parts.front(), dimension), count = window_count(extent, window, dilation, stride);
   const int64_t last = count == 0 ? 0 : (count - 1) * stride + 1;
   Values power = values, result;
@@ -324,7 +331,8 @@ Value pooled(Op& op, Value x, const Window& window, Combine kind) {
   for (int64_t d : spatial) {
     const auto at = static_cast<size_t>(d);
     from.push_back(extents[at]);
-    const int64_t count = window_count(extents[at] + window.low[at] + window.high[at], window.extents[at], window.dilations[at], window.strides[at]);
+    const int64_t count =
+        window_count(extents[at] + window.low[at] + window.high[at], window.extents[at], window.dilations[at], window.strides[at]);
     if (count == 0 || extents[at] == 0) return {};
     to.push_back(count);
     extents[at] = count;
@@ -441,9 +449,12 @@ void select_and_scatter(Op& op) {
     first.parts.push_back(best);
     second.parts.push_back(one);
     std::vector<Data> stays = op.program.apply(op, op.source().getRegion(0), {first, second}, Op::extents_of(best));
-    if (stays.size() != 1 || stays[0].parts.size() != 1 || !tx::element_of(stays[0].parts[0]).isInteger(1)) op.fail("its select body does not give a bool");
-    Value none = op.number(place, 0), is_outside = op.compare(tx::CompareKind::lt, place, none), was_outside = op.compare(tx::CompareKind::lt, best_place, none);
-    Value keep = combined(op, Combine::land, combined(op, Combine::lor, stays[0].parts[0], is_outside), op.compare(tx::CompareKind::eq, was_outside, op.number(was_outside, 0)));
+    if (stays.size() != 1 || stays[0].parts.size() != 1 || !tx::element_of(stays[0].parts[0]).isInteger(1))
+      op.fail("its select body does not give a bool");
+    Value none = op.number(place, 0), is_outside = op.compare(tx::CompareKind::lt, place, none),
+          was_outside = op.compare(tx::CompareKind::lt, best_place, none);
+    Value keep = combined(op, Combine::land, combined(op, Combine::lor, stays[0].parts[0], is_outside),
+                          op.compare(tx::CompareKind::eq, was_outside, op.number(was_outside, 0)));
     best = op.select(keep, best, one);
     best_place = op.select(keep, best_place, place);
   }
@@ -460,7 +471,8 @@ void select_and_scatter(Op& op) {
 // ---------------------------------------------------------------------------------------------------------- map and sort
 
 void map(Op& op) {
-  if (op.source().getNumRegions() != 1 || op.source().getNumResults() != 1 || op.input_count() == 0) op.fail("it needs operands, one result and one region");
+  if (op.source().getNumRegions() != 1 || op.source().getNumResults() != 1 || op.input_count() == 0)
+    op.fail("it needs operands, one result and one region");
   std::vector<Data> values;
   for (unsigned i = 0; i < op.input_count(); ++i) values.push_back(tensor_data(op, i));
   for (const Data& data : values) {
@@ -504,7 +516,8 @@ std::optional<std::vector<Key>> keys_of(Region& region, unsigned count) {
 
 // Elements at these places along the dimension.
 Value taken(Op& op, Value x, Value places, int64_t dimension) {
-  return op.make<tx::GatherElementsOp>(tx::with_element_type(Op::type_of(places), tx::element_of(x)), x, places, op.builder.getI64IntegerAttr(dimension));
+  return op.make<tx::GatherElementsOp>(tx::with_element_type(Op::type_of(places), tx::element_of(x)), x, places,
+                                       op.builder.getI64IntegerAttr(dimension));
 }
 
 // Any comparator: the place of an element is the number of those that come before it. Elements that are equal keep their order.
@@ -515,7 +528,8 @@ Value places_by_comparator(Op& op, const Values& values, int64_t dimension) {
   for (int64_t extent : extents) {
     constexpr int64_t most = int64_t{1} << 28;
     if (__builtin_mul_overflow(pairs, extent, &pairs) || pairs > most)
-      op.unsupported("a comparator that is not one comparison of two elements is supported for up to " + std::to_string(most) + " pairs of elements");
+      op.unsupported("a comparator that is not one comparison of two elements is supported for up to " + std::to_string(most) +
+                     " pairs of elements");
   }
   // Dimension `dimension` has the element i, the one behind it the other one, j.
   std::vector<int64_t> to = extents;
@@ -528,14 +542,16 @@ Value places_by_comparator(Op& op, const Values& values, int64_t dimension) {
   auto compared = [&](bool j_first) {
     std::vector<Data> arguments;
     for (const Data& data : values) {
-      Data i = mapped(data, [&](Value part) { return op.broadcast(part, to, of_i); }), j = mapped(data, [&](Value part) { return op.broadcast(part, to, of_j); });
+      Data i = mapped(data, [&](Value part) { return op.broadcast(part, to, of_i); }),
+           j = mapped(data, [&](Value part) { return op.broadcast(part, to, of_j); });
       arguments.push_back(j_first ? j : i);
       arguments.push_back(j_first ? i : j);
     }
     Extents lead;
     for (int64_t extent : to) lead.push_back(op.builder.getAffineConstantExpr(extent));
     std::vector<Data> results = op.program.apply(op, op.source().getRegion(0), arguments, lead);
-    if (results.size() != 1 || results[0].parts.size() != 1 || !tx::element_of(results[0].parts[0]).isInteger(1)) op.fail("its comparator does not give a bool");
+    if (results.size() != 1 || results[0].parts.size() != 1 || !tx::element_of(results[0].parts[0]).isInteger(1))
+      op.fail("its comparator does not give a bool");
     return results[0].parts[0];
   };
   Value is_before = compared(/*j_first=*/true), is_after = compared(/*j_first=*/false);
@@ -543,7 +559,8 @@ Value places_by_comparator(Op& op, const Values& values, int64_t dimension) {
   Value i = op.iota(to, dimension, index), j = op.iota(to, dimension + 1, index);
   Value is_tied = op.compare(tx::CompareKind::eq, combined(op, Combine::lor, is_before, is_after), op.number(is_before, 0));
   Value comes_first = combined(op, Combine::lor, is_before, combined(op, Combine::land, is_tied, op.compare(tx::CompareKind::lt, j, i)));
-  Value rank = op.make<tx::ReduceOp>(RankedTensorType::get(extents, index), tx::ReduceKind::sum, op.converted(comes_first, index), ArrayRef<int64_t>{dimension + 1});
+  Value rank = op.make<tx::ReduceOp>(RankedTensorType::get(extents, index), tx::ReduceKind::sum, op.converted(comes_first, index),
+                                     ArrayRef<int64_t>{dimension + 1});
   // rank[i] is where i goes; the result says which element comes from where
   Value own = op.iota(extents, dimension, index);
   return op.make<tx::ScatterOp>(Op::type_of(own), own, rank, own, op.builder.getI64IntegerAttr(dimension), tx::ReduceKindAttr());
@@ -551,7 +568,8 @@ Value places_by_comparator(Op& op, const Values& values, int64_t dimension) {
 
 void sort(Op& op) {
   const unsigned count = op.input_count();
-  if (count == 0 || op.source().getNumResults() != count || op.source().getNumRegions() != 1) op.fail("it needs as many results as operands, and one region");
+  if (count == 0 || op.source().getNumResults() != count || op.source().getNumRegions() != 1)
+    op.fail("it needs as many results as operands, and one region");
   Values values;
   for (unsigned i = 0; i < count; ++i) {
     values.push_back(tensor_data(op, i));
@@ -559,7 +577,8 @@ void sort(Op& op) {
   }
   const int64_t rank = Op::rank_of(values[0].parts[0]);
   int64_t dimension = op.integer("dimension", -1);
-  if (dimension < -rank || dimension >= rank) op.fail("dimension " + std::to_string(dimension) + " is outside of rank " + std::to_string(rank));
+  if (dimension < -rank || dimension >= rank)
+    op.fail("dimension " + std::to_string(dimension) + " is outside of rank " + std::to_string(rank));
   if (dimension < 0) dimension += rank;
   const std::vector<int64_t> extents = op.static_extents(values[0].parts[0]);
   if (llvm::is_contained(extents, 0) || extents[static_cast<size_t>(dimension)] == 1) {
@@ -572,7 +591,8 @@ void sort(Op& op) {
     Value key = op.widened(values[keys->front().operand].parts[0]);
     if (tx::element_of(key).isInteger(1)) key = op.converted(key, op.builder.getI32Type());
     auto descending = keys->front().descending ? op.builder.getUnitAttr() : UnitAttr();
-    places = op.make<tx::SortOp>(tx::with_element_type(Op::type_of(key), op.builder.getI64Type()), key, op.builder.getI64IntegerAttr(dimension), descending);
+    places = op.make<tx::SortOp>(tx::with_element_type(Op::type_of(key), op.builder.getI64Type()), key,
+                                 op.builder.getI64IntegerAttr(dimension), descending);
   } else {
     places = places_by_comparator(op, values, dimension);
   }

@@ -5,6 +5,7 @@
 #include "compiler/import/onnx_narrow.h"
 #include "compiler/import/stablehlo_program.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
@@ -73,7 +74,8 @@ Value complex_part(Op& op, DenseElementsAttr value, RankedTensorType type, bool 
 void note_elements(Op& op, DenseElementsAttr value, Data& data) {
   auto type = llvm::cast<RankedTensorType>(value.getType());
   auto integer = llvm::dyn_cast<IntegerType>(type.getElementType());
-  if (!integer || type.getRank() > 1 || type.getNumElements() > static_cast<int64_t>(most_shape_elements) || integer.getWidth() > 64) return;
+  if (!integer || type.getRank() > 1 || type.getNumElements() > static_cast<int64_t>(most_shape_elements) || integer.getWidth() > 64)
+    return;
   const bool is_unsigned = integer.isUnsigned() || integer.getWidth() == 1;
   data.rank = type.getRank();
   data.elements.emplace();
@@ -82,7 +84,8 @@ void note_elements(Op& op, DenseElementsAttr value, Data& data) {
       data.elements.reset();
       return;
     }
-    data.elements->push_back(op.builder.getAffineConstantExpr(is_unsigned ? static_cast<int64_t>(element.getZExtValue()) : element.getSExtValue()));
+    data.elements->push_back(
+        op.builder.getAffineConstantExpr(is_unsigned ? static_cast<int64_t>(element.getZExtValue()) : element.getSExtValue()));
   }
 }
 
@@ -113,7 +116,8 @@ Data constant(Op& op, ElementsAttr value) {
     if (llvm::isa<ComplexType>(declared.getElementType()) || tx::narrow_format(element))
       op.unsupported("values of " + text_of(declared) + " in a resource are not supported");
     if (blob->getData().size() != tx::byte_size(type))
-      op.fail("its value has " + std::to_string(blob->getData().size()) + " bytes, and " + text_of(declared) + " has " + std::to_string(tx::byte_size(type)));
+      op.fail("its value has " + std::to_string(blob->getData().size()) + " bytes, and " + text_of(declared) + " has " +
+              std::to_string(tx::byte_size(type)));
     data.parts.push_back(from_bytes(op, type, blob->getData(), {}));
     return data;
   }
@@ -159,12 +163,14 @@ void make_constant(Op& op) {
 void iota(Op& op) {
   op.expect(0);
   const int64_t dimension = op.integer("iota_dimension");
-  const bool is_complex = llvm::isa<ComplexType>(llvm::cast<ShapedType>(op.source().getResult(0).getType()).getElementType());
+  const bool is_complex = llvm::isa<ComplexType>(getElementTypeOrSelf(op.source().getResult(0).getType()));
   RankedTensorType type = op.result_type();
-  if (dimension < 0 || dimension >= type.getRank()) op.fail("iota_dimension " + std::to_string(dimension) + " is outside of rank " + std::to_string(type.getRank()));
+  if (dimension < 0 || dimension >= type.getRank())
+    op.fail("iota_dimension " + std::to_string(dimension) + " is outside of rank " + std::to_string(type.getRank()));
   const Type element = type.getElementType();
   const bool is_narrow = tx::narrow_format(element) != nullptr;
-  const Type computed = is_narrow || llvm::isa<IntegerType>(element) || element.getIntOrFloatBitWidth() < 32 ? Type(op.builder.getI64Type()) : element;
+  const Type computed =
+      is_narrow || llvm::isa<IntegerType>(element) || element.getIntOrFloatBitWidth() < 32 ? Type(op.builder.getI64Type()) : element;
   Value value = op.converted(op.make<tx::IotaOp>(tx::with_element_type(type, computed), op.builder.getI64IntegerAttr(dimension)), element);
   Data data;
   data.parts.push_back(value);
@@ -179,7 +185,8 @@ void broadcast_in_dim(Op& op) {
   const std::vector<int64_t> dimensions = op.integers("broadcast_dimensions");
   RankedTensorType type = op.result_type();
   const Extents from = Op::extents_of(x), to = tx::extents(type);
-  if (dimensions.size() != from.size()) op.fail("broadcast_dimensions has " + std::to_string(dimensions.size()) + " numbers for rank " + std::to_string(from.size()));
+  if (dimensions.size() != from.size())
+    op.fail("broadcast_dimensions has " + std::to_string(dimensions.size()) + " numbers for rank " + std::to_string(from.size()));
   SmallVector<int64_t> order(from.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
   llvm::sort(order, [&](int64_t a, int64_t b) { return dimensions[static_cast<size_t>(a)] < dimensions[static_cast<size_t>(b)]; });
@@ -187,10 +194,12 @@ void broadcast_in_dim(Op& op) {
   Extents kept;
   for (int64_t i : order) {
     const int64_t d = dimensions[static_cast<size_t>(i)];
-    if (d < 0 || d >= type.getRank() || (!sorted.empty() && sorted.back() == d)) op.fail("broadcast_dimensions are not different dimensions of its result");
+    if (d < 0 || d >= type.getRank() || (!sorted.empty() && sorted.back() == d))
+      op.fail("broadcast_dimensions are not different dimensions of its result");
     const AffineExpr own = from[static_cast<size_t>(i)], wanted = to[static_cast<size_t>(d)];
     if (!tx::is_one(own) && !op.node.are_equal(own, wanted))
-      op.fail("dimension " + std::to_string(i) + " of its operand is neither 1 nor that of dimension " + std::to_string(d) + " of its result");
+      op.fail("dimension " + std::to_string(i) + " of its operand is neither 1 nor that of dimension " + std::to_string(d) +
+              " of its result");
     sorted.push_back(d);
     kept.push_back(tx::is_one(own) ? own : wanted);
   }
@@ -198,12 +207,26 @@ void broadcast_in_dim(Op& op) {
   op.set_result(op.broadcast(x, to, sorted));
 }
 
+// With the new dimensions in front.
+void plain_broadcast(Op& op) {
+  op.expect(1);
+  Value x = op.input(0);
+  const std::vector<int64_t> sizes = op.integers("broadcast_sizes");
+  RankedTensorType type = op.result_type();
+  if (type.getRank() != Op::rank_of(x) + static_cast<int64_t>(sizes.size()))
+    op.fail("its result does not have the rank of broadcast_sizes and its operand");
+  SmallVector<int64_t> dimensions;
+  for (int64_t i = 0; i < Op::rank_of(x); ++i) dimensions.push_back(static_cast<int64_t>(sizes.size()) + i);
+  op.set_result(op.broadcast(x, tx::extents(type), dimensions));
+}
+
 void reshape(Op& op) {
   op.expect(1);
   Value x = op.input(0);
   RankedTensorType type = op.result_type();
   if (Op::type_of(x).hasStaticShape() && type.hasStaticShape() && Op::type_of(x).getNumElements() != type.getNumElements())
-    op.fail("its operand has " + std::to_string(Op::type_of(x).getNumElements()) + " elements, and its result " + std::to_string(type.getNumElements()));
+    op.fail("its operand has " + std::to_string(Op::type_of(x).getNumElements()) + " elements, and its result " +
+            std::to_string(type.getNumElements()));
   op.set_result(op.reshape(x, tx::extents(type)));
 }
 
@@ -225,15 +248,16 @@ void slice(Op& op) {
   Value x = op.input(0);
   const std::vector<int64_t> starts = op.integers("start_indices"), limits = op.integers("limit_indices"), strides = op.integers("strides");
   const auto rank = static_cast<size_t>(Op::rank_of(x));
-  if (starts.size() != rank || limits.size() != rank || strides.size() != rank) op.fail("start_indices, limit_indices and strides need one number for each dimension");
+  if (starts.size() != rank || limits.size() != rank || strides.size() != rank)
+    op.fail("start_indices, limit_indices and strides need one number for each dimension");
   for (size_t i = 0; i < rank; ++i) {
     const auto d = static_cast<int64_t>(i);
     const bool is_whole = starts[i] == 0 && strides[i] == 1 && Op::type_of(x).isDynamicDim(d);
     if (is_whole) op.unsupported("dimension " + std::to_string(i) + " of its operand is not static");
     const int64_t extent = op.extent(x, d);
     if (starts[i] < 0 || limits[i] < starts[i] || limits[i] > extent || strides[i] < 1 || strides[i] > largest_extent)
-      op.fail("the part from " + std::to_string(starts[i]) + " to " + std::to_string(limits[i]) + " by " + std::to_string(strides[i]) + " of dimension " +
-              std::to_string(i) + " with extent " + std::to_string(extent) + " is none");
+      op.fail("the part from " + std::to_string(starts[i]) + " to " + std::to_string(limits[i]) + " by " + std::to_string(strides[i]) +
+              " of dimension " + std::to_string(i) + " with extent " + std::to_string(extent) + " is none");
     x = op.slice(x, d, starts[i], limits[i], strides[i]);
   }
   op.set_result(x);
@@ -245,7 +269,8 @@ void concatenate(Op& op) {
   SmallVector<Value> values;
   for (unsigned i = 0; i < op.input_count(); ++i) values.push_back(op.input(i));
   for (Value value : values) {
-    if (dimension < 0 || dimension >= Op::rank_of(value)) op.fail("dimension " + std::to_string(dimension) + " is outside of rank " + std::to_string(Op::rank_of(value)));
+    if (dimension < 0 || dimension >= Op::rank_of(value))
+      op.fail("dimension " + std::to_string(dimension) + " is outside of rank " + std::to_string(Op::rank_of(value)));
     if (tx::element_of(value) != tx::element_of(values[0])) op.fail("its operands have different element types");
   }
   // Parts without elements have no memory.
@@ -323,8 +348,10 @@ void pad(Op& op) {
   op.expect(2);
   Value x = op.input(0), filler = op.input(1);
   const auto rank = static_cast<size_t>(Op::rank_of(x));
-  if (Op::rank_of(filler) != 0 || tx::element_of(filler) != tx::element_of(x)) op.fail("its padding value is no scalar of its operand's element type");
-  const std::vector<int64_t> low = op.integers("edge_padding_low"), high = op.integers("edge_padding_high"), interior = op.integers("interior_padding");
+  if (Op::rank_of(filler) != 0 || tx::element_of(filler) != tx::element_of(x))
+    op.fail("its padding value is no scalar of its operand's element type");
+  const std::vector<int64_t> low = op.integers("edge_padding_low"), high = op.integers("edge_padding_high"),
+                             interior = op.integers("interior_padding");
   if (low.size() != rank || high.size() != rank || interior.size() != rank) op.fail("its paddings need one number for each dimension");
   for (size_t i = 0; i < rank; ++i) {
     if (low[i] != 0 || high[i] != 0 || interior[i] != 0) x = padded(op, x, filler, static_cast<int64_t>(i), low[i], high[i], interior[i]);
@@ -344,7 +371,8 @@ void get_tuple_element(Op& op) {
   op.expect(1);
   const Data& data = op.data(0);
   const int64_t index = op.integer("index");
-  if (!data.tuple || index < 0 || index >= static_cast<int64_t>(data.tuple->size())) op.fail("its operand has no member " + std::to_string(index));
+  if (!data.tuple || index < 0 || index >= static_cast<int64_t>(data.tuple->size()))
+    op.fail("its operand has no member " + std::to_string(index));
   op.set_data((*data.tuple)[static_cast<size_t>(index)]);
 }
 
@@ -360,7 +388,8 @@ void token(Op& op) {
 
 void set_all(Op& op, std::vector<Data> results) {
   if (results.size() != op.source().getNumResults())
-    op.fail("what it calls gives " + std::to_string(results.size()) + " results, and it has " + std::to_string(op.source().getNumResults()));
+    op.fail("what it calls gives " + std::to_string(results.size()) + " results, and it has " +
+            std::to_string(op.source().getNumResults()));
   for (size_t i = 0; i < results.size(); ++i) op.set_data(std::move(results[i]), static_cast<unsigned>(i));
 }
 
@@ -391,7 +420,8 @@ void custom_call(Op& op) {
       name == "LayoutConstraint" || name == "xla.sdy.FuncResultSharding")
     return pass(op);
   if (name == "shape_assertion") return;
-  op.unsupported("it calls '" + name.str() + "', a function of another runtime; export the model so that it is computed by ops, such as with "
+  op.unsupported("it calls '" + name.str() +
+                 "', a function of another runtime; export the model so that it is computed by ops, such as with "
                  "jax.export for platforms=['cpu'] and without a custom kernel");
 }
 
@@ -402,6 +432,7 @@ const Table& shape_ops() {
       {"chlo.constant", {make_constant, kEach | kComplex | kNarrow}},
       {"func.call", {call, kEach | kComplex | kNarrow}},
       {"stablehlo.after_all", {token, kComplex}},
+      {"stablehlo.broadcast", {plain_broadcast, kByParts}},
       {"stablehlo.broadcast_in_dim", {broadcast_in_dim, kByParts}},
       {"stablehlo.composite", {composite, kEach | kComplex | kNarrow}},
       {"stablehlo.concatenate", {concatenate, kByParts}},
