@@ -51,6 +51,13 @@ struct Rows {
 
 }  // namespace
 
+// Whether each of its rows is one of a table, so that it is read from there as fast as from a copy.
+static bool looks_up_rows(Operation* op) {
+  if (auto gather = llvm::dyn_cast<tx::GatherOp>(op)) return gather.getAxis() == 0 && !gather.getBlocks();
+  auto gather = llvm::dyn_cast<tx::GatherNdOp>(op);
+  return gather && gather.getBatchDims() == 0 && tx::tensor(gather.getIndices()).getShape().back() == 1;
+}
+
 bool Fuser::is_known_before(Value value, Operation* op) const {
   Operation* from = value.getDefiningOp();
   while (from && tx::is_view(from)) from = from->getOperand(0).getDefiningOp();
@@ -130,7 +137,8 @@ bool Fuser::absorb_producers(Group& group, Group& wider, std::vector<Group*>& ab
     if (op->hasTrait<tx::LookUp>()) continue;
     for (Value operand : op->getOperands()) {
       Group* other = producer(operand);
-      if (!other || other == &group || !tx::is_elementwise(other->root) || llvm::is_contained(absorbed, other)) continue;
+      if (!other || other == &group || llvm::is_contained(absorbed, other)) continue;
+      if (!tx::is_elementwise(other->root) && !looks_up_rows(other->root)) continue;
       const bool is_last = other->output == operand.getDefiningOp(), fits = count + other->ops.size() <= most_ops_of_rows;
       if (!is_last || !fits || !llvm::all_of(operand.getUsers(), [&](Operation* user) { return wider.ops.contains(user); })) continue;
       absorbed.push_back(other);

@@ -68,6 +68,34 @@ void pack_rhs(tx::MatmulOp matmul, WidenedWeights& widened) {
   matmul.setPackedShape(SmallVector<int64_t>(type.getShape()));
 }
 
+// Each matrix of a batch times a vector of its own, such as an expert's weights that were gathered for a token: a microkernel would compute a whole
+// vector of columns for the only one. Sums along rows read the matrix once and, where it is gathered, in place.
+void sum_rows(tx::MatmulOp matmul) {
+  RankedTensorType lhs = tx::tensor(matmul.getLhs()), rhs = tx::tensor(matmul.getRhs()), result = tx::tensor(matmul.getResult());
+  constexpr int64_t fewest = 16;  // rows, and elements of one
+  if (matmul.getPackedShape() || matmul.getBlocks() || matmul.getZero() || matmul.getTransposeLhs() || matmul.getTransposeRhs()) return;
+  const int64_t rank = lhs.getRank();
+  if (rank < 3 || rhs.getRank() != rank || result.getDimSize(rank - 1) != 1 || !lhs.getElementType().isF32() ||
+      !rhs.getElementType().isF32())
+    return;
+  if (lhs.getDimSize(rank - 1) < fewest || lhs.getDimSize(rank - 2) < fewest) return;  // also those that are symbolic
+  OpBuilder builder(matmul);
+  Location loc = matmul.getLoc();
+  SmallVector<AffineExpr> extents = tx::extents(rhs), rows = tx::extents(result);
+  extents.pop_back();
+  rows.pop_back();
+  auto dimensions = llvm::to_vector(llvm::seq<int64_t>(0, rank - 2));
+  dimensions.push_back(rank - 1);
+  Value vectors = builder.create<tx::ReshapeOp>(loc, tx::tensor_type(extents, rhs.getElementType()), matmul.getRhs());
+  vectors = builder.create<tx::BroadcastOp>(loc, lhs, vectors, dimensions);
+  Value products = builder.create<tx::MulOp>(loc, lhs, matmul.getLhs(), vectors);
+  Value sums = builder.create<tx::ReduceOp>(loc, tx::tensor_type(rows, lhs.getElementType()), tx::ReduceKind::sum, products,
+                                            SmallVector<int64_t>{rank - 1});
+  Value reshaped = builder.create<tx::ReshapeOp>(loc, result, sums);
+  matmul.getResult().replaceAllUsesWith(reshaped);
+  matmul.erase();
+}
+
 // Matrix units take either order, so no second form is needed: an embedding that is also the last matrix is stored once.
 void read_transposed(tx::MatmulOp matmul) {
   auto transpose = matmul.getRhs().getDefiningOp<tx::TransposeOp>();
@@ -99,7 +127,9 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
         return;
       }
       if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv, devices_, family, widened);
-      if (matmul) pack_rhs(matmul, widened);
+      if (!matmul) return;
+      pack_rhs(matmul, widened);
+      sum_rows(matmul);
     });
   }
 
