@@ -2,6 +2,8 @@
 // See generic.h.
 #include "compiler/targets/generic.h"
 
+#include <cmath>
+
 #include "compiler/stage/sieve.h"
 #include "compiler/targets/stage_emitter.h"
 #include "compiler/targets/walk_emitter.h"
@@ -502,6 +504,11 @@ double GenericKernel::iterations() const {
   for (AffineExpr extent : domain.folded()) add(extent);
   if (auto scan = llvm::dyn_cast<stage::ScanOp>(op_)) add(domain.getExtents().getResult(static_cast<unsigned>(scan.getAlong())));
   if (auto walk = llvm::dyn_cast<stage::WalkOp>(op_)) count *= 4 * static_cast<double>(walk.getSteps());  // several reads a step
+  if (llvm::isa<stage::SortOp>(op_) && !split_.for_threads) {  // a heap's comparisons, and what they read, for each element of the line
+    constexpr double of_comparison = 8;
+    count *= 2 * of_comparison * std::log2(std::max(2.0, count));
+  }
+  if (llvm::isa<stage::SieveOp>(op_)) count *= 64;  // each that stays is compared with all later ones
   if (auto scatter = llvm::dyn_cast<stage::ScatterOp>(op_)) {
     auto extent = tx::static_extent(domain.getExtents().getResult(static_cast<unsigned>(scatter.getAlong())));
     count += static_cast<double>(extent.value_or(64)) / static_cast<double>(split_.parts);

@@ -34,7 +34,7 @@ class GenericKernel {
   int64_t lanes() const { return lanes_; }
   // Whether the rows of the region's result are those of the parallel dimensions, so that they may be stored apart.
   bool stores_rows() const { return stores_rows_; }
-  // Iterations of the innermost loop for each index, with 64 for each symbolic extent.
+  // Iterations of the innermost loop for each index, with 64 for each symbolic extent; comparisons of a sort count as several.
   double iterations() const;
 
   // Emits code that computes and stores one index (lanes 0), or `lanes` neighbors, of which those in the mask count (null: all).
