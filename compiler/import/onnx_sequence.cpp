@@ -154,8 +154,8 @@ void reverse_sequence(Node& node) {
       node.make<tx::GatherElementsOp>(Node::type_of(x), x, m.spread(source, extents, {0, 1}), node.builder.getI64IntegerAttr(time)));
 }
 
-// A cache of sequences in which an update replaces as many elements as it has, from an index for each batch on. The cache's elements are taken from
-// the update or stay as they are, so that nothing is scattered.
+// A cache of sequences in which an update replaces as many elements as it has, from an index for each batch on. It is a scatter, which leaves the other
+// elements as they are if the result has the cache's memory.
 void tensor_scatter(Node& node) {
   Value cache = node.input(0), update = node.input(1);
   const RankedTensorType type = Node::type_of(cache);
@@ -177,14 +177,16 @@ void tensor_scatter(Node& node) {
   if (mode != "linear" && mode != "circular") node.fail("mode '" + mode + "' is neither linear nor circular");
   Arithmetic m(node);
   const Type i64 = node.builder.getI64Type();
-  const Extents pair{extents[0], size};
+  // Of each update, its place in the cache.
+  const bool is_single = extents[0] == node.builder.getAffineConstantExpr(1);
+  const Extents pair{extents[0], count};
   Value place = m.iota(pair, 1, i64);
   if (node.has_input(2)) {
     Value first = node.converted(node.input(2), i64);
     const Extents own = Node::extents_of(first);
     if (own.size() != 1 || !node.are_equal(extents[0], own[0])) node.refuse_inputs("there is not one write index for each batch");
-    first = m.spread(node.with_extents(first, {extents[0]}), pair, {0});
-    place = m.sub(place, first);
+    first = node.with_extents(first, {extents[0]});
+    place = m.add(place, m.spread(first, pair, {0}));
     if (mode == "circular") {  // the remainder of a number that may be negative
       Value whole = m.extent(size, place), none = m.number(place, 0);
       // with an extent of 0 there are no elements, so that nothing is divided by it
@@ -199,11 +201,9 @@ void tensor_scatter(Node& node) {
     }
   }
   if (tx::static_extent(count) == 0) return node.set_result(node.reshape(cache, extents));
-  Value is_new = m.is_inside(place, m.extent(count, place));
-  Value source = m.select(is_new, place, m.number(place, 0));
-  const SmallVector<int64_t> dimensions{0, axis};
-  Value taken = node.make<tx::GatherElementsOp>(type, update, m.spread(source, extents, dimensions), node.builder.getI64IntegerAttr(axis));
-  node.set_result(m.select(m.spread(is_new, extents, dimensions), taken, cache));
+  place = is_single ? node.reshape(place, {count}) : m.spread(place, given, {0, axis});
+  node.set_result(node.make<tx::ScatterOp>(type, node.with_extents(cache, extents), place, update, node.builder.getI64IntegerAttr(axis),
+                                           tx::ReduceKindAttr()));
 }
 
 // Gaussian elimination. Each step takes the row with the largest first element as pivot, which the first row replaces, and leaves a matrix with one

@@ -277,9 +277,12 @@ bool is_read_in_place(Value operand) {
   SmallVector<Value> waiting = {operand};
   llvm::DenseSet<Operation*> seen;
   while (!waiting.empty()) {
-    for (Operation* user : waiting.pop_back_val().getUsers()) {
+    for (OpOperand& use : waiting.pop_back_val().getUses()) {
+      Operation* user = use.getOwner();
+      const bool is_updated = llvm::isa<ScatterOp>(user) && use.getOperandNumber() == 0;  // indices and updates are read at other places
+      if (!is_updated && llvm::isa<ScatterOp>(user)) return false;
       if (llvm::isa<YieldOp>(user) || !seen.insert(user).second) continue;
-      if (!is_elementwise(user) || tx::extents(tensor(user->getResult(0))) != extents) return false;
+      if (!is_updated && (!is_elementwise(user) || tx::extents(tensor(user->getResult(0))) != extents)) return false;
       waiting.push_back(user->getResult(0));
     }
   }

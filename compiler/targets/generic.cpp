@@ -89,8 +89,8 @@ class StageEmitter {
     }
   }
 
-  // A part of a line of a scatter, whose number is the index along the line: stores the initial elements, then applies those updates of the line that
-  // are for the part. For threads, the parts are interleaved, so that neighboring threads access neighboring elements.
+  // A part of a line of a scatter, whose number is the index along the line: stores the initial elements, unless they are there already, then applies
+  // those updates of the line that are for the part. For threads, the parts are interleaved, so that neighboring threads access neighboring elements.
   void store_part(stage::ScatterOp scatter) {
     auto along = static_cast<size_t>(scatter.getAlong());
     auto in_place = static_cast<unsigned>(scatter.getPlaceReads()), in_step = static_cast<unsigned>(scatter.getStepReads());
@@ -98,10 +98,12 @@ class StageEmitter {
     Value part = place_.index[along], parts = k_.index(split_.parts), extent = k_.extent(domain_.getExtents().getResult(along));
     Value size = k_.ceil_div(extent, parts), from = is_mixed ? part : k_.mul(part, size),
           to = is_mixed ? extent : k_.min(k_.add(from, size), extent);
-    k_.loop(from, to, is_mixed ? parts : k_.index(1), [&](Value i) {
-      place_.index[along] = i;
-      store(results());
-    });
+    if (!split_.in_place) {
+      k_.loop(from, to, is_mixed ? parts : k_.index(1), [&](Value i) {
+        place_.index[along] = i;
+        store(results());
+      });
+    }
     k_.loop(k_.index(0), k_.extent(domain_.folded().front()), [&](Value update) {
       BodyPlace here = place_;
       here.index.push_back(update);
@@ -432,6 +434,14 @@ class StageEmitter {
 
 constexpr int64_t most_lanes = 64;
 
+// Whether the region's result is in the memory of what its scatter updates.
+bool updates_in_place(tx::DispatchOp region) {
+  if (!region.getTied() || region.getTied()->size() != 1) return false;
+  const int64_t operand = region.getTied()->front();
+  auto scatter = region.getBody().front().getTerminator()->getOperand(0).getDefiningOp<tx::ScatterOp>();
+  return operand >= 0 && scatter && scatter.getInput() == region.getBody().getArgument(static_cast<unsigned>(operand));
+}
+
 FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Workers& workers) {
   GenericKernel kernel;
   std::string reason;
@@ -476,7 +486,11 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
     // Every part reads all updates, which takes little time as long as there are fewer updates than elements. Small parts are neighbors in memory.
     const auto extent = tx::static_extent(kernel.extents_[along]), updates = tx::static_extent(domain.folded().front());
     kernel.split_.parts = llvm::divideCeilSigned(enough, lines);
-    if (extent && updates) kernel.split_.parts = std::max(kernel.split_.parts, *extent / (4 * std::max<int64_t>(1, *updates)));
+    kernel.split_.in_place = updates_in_place(region);
+    if (kernel.split_.in_place) {
+      if (updates) kernel.split_.parts = std::clamp<int64_t>(*updates, 1, kernel.split_.parts);
+    } else if (extent && updates)
+      kernel.split_.parts = std::max(kernel.split_.parts, *extent / (4 * std::max<int64_t>(1, *updates)));
     if (extent) kernel.split_.parts = std::clamp<int64_t>(*extent, 1, kernel.split_.parts);
     kernel.extents_[along] = getAffineConstantExpr(kernel.split_.parts, region.getContext());
   }
@@ -497,6 +511,10 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
   return kernel;
 }
 
+bool GenericKernel::works_in_place() const {
+  return llvm::isa<stage::ScatterOp>(op_);
+}
+
 double GenericKernel::iterations() const {
   double count = 1;
   auto add = [&](AffineExpr extent) { count *= static_cast<double>(tx::static_extent(extent).value_or(64)); };
@@ -511,7 +529,7 @@ double GenericKernel::iterations() const {
   if (llvm::isa<stage::SieveOp>(op_)) count *= 64;  // each that stays is compared with all later ones
   if (auto scatter = llvm::dyn_cast<stage::ScatterOp>(op_)) {
     auto extent = tx::static_extent(domain.getExtents().getResult(static_cast<unsigned>(scatter.getAlong())));
-    count += static_cast<double>(extent.value_or(64)) / static_cast<double>(split_.parts);
+    if (!split_.in_place) count += static_cast<double>(extent.value_or(64)) / static_cast<double>(split_.parts);
   }
   return count;
 }

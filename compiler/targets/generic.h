@@ -12,6 +12,7 @@ namespace heddle::targets {
 // How a line of a scatter or a sort is divided.
 struct LineSplit {
   int64_t parts = 1;         // of a scatter's line
+  bool in_place = false;     // the scatter's first elements are there already
   bool for_threads = false;  // parts are interleaved, and elements find their own places
 };
 
@@ -34,6 +35,8 @@ class GenericKernel {
   int64_t lanes() const { return lanes_; }
   // Whether the rows of the region's result are those of the parallel dimensions, so that they may be stored apart.
   bool stores_rows() const { return stores_rows_; }
+  // Whether the result may be in the memory of an operand of which each element needs only the one at its own place.
+  bool works_in_place() const;
   // Iterations of the innermost loop for each index, with 64 for each symbolic extent; comparisons of a sort count as several.
   double iterations() const;
 

@@ -45,6 +45,7 @@ class GenericOnThreads final : public Strategy {
     KernelPlan plan{space_of(*kernel, region).workgroups()};
     plan.sums_nothing = true;
     plan.stores_rows_apart = kernel->stores_rows();
+    plan.works_in_place = kernel->works_in_place();
     return Plans{plan};
   }
 

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """heddle.generation: steps of a small Llama against the same in NumPy, without a cache."""
 import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
 import unittest
 
 import heddle
@@ -8,6 +13,8 @@ import language_model
 import models
 import numpy as np
 from heddle import generation
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 SHAPE = language_model.Shape(capacity=96)
 WEIGHTS = language_model.weights(SHAPE)
@@ -119,6 +126,36 @@ class Generation(unittest.TestCase):
                 requested.append(self.module.memory()[0].requested)
         self.assertLessEqual(len(set(requested[1:31] + requested[40:])), 3)  # one for each window
 
+    def test_caches_are_written_in_place(self):
+        commands = self.module.report()["functions"][0]["programs"][0]["commands"]
+        written = []
+        for command in commands:
+            globals_of = [(binding["index"], binding["access"]) for binding in command.get("bindings", []) if binding["value"] == "global"]
+            for index in {index for index, access in globals_of if access != "read"}:
+                self.assertEqual(command["command"], "dispatch")
+                self.assertIn((index, "read"), globals_of)
+                written.append(index)
+        self.assertEqual(len(set(written)), 2 * SHAPE.layers)
+
+    def test_scatters_update_state_in_place(self):
+        start, random = np.zeros((5, 6), "f4"), np.random.default_rng(8)
+        for operator, attributes, of_indices, of_updates in (("ScatterND", {}, [2, 1], [2, 6]), ("ScatterElements", {"axis": 1}, [5, 3], [5, 3]),
+                                                             ("ScatterElements", {"axis": 0, "reduction": "add"}, [2, 6], [2, 6])):
+            with self.subTest(operator=operator, **attributes):
+                nodes = [helper.make_node(operator, ["s", "at", "x"], ["s1"], **attributes), helper.make_node("Neg", ["s1"], ["y"])]
+                model = models.model_of(nodes, [models.value("s", start.shape), models.value("at", of_indices, TensorProto.INT64), models.value("x", of_updates)],
+                                        [models.value("s1", start.shape), models.value("y", start.shape)])
+                model.opset_import[0].version = 18
+                reference, expected = ReferenceEvaluator(model), start
+                with heddle.open(heddle.compile(model, models.FOLDER / "scatter.heddle", state={"s": "s1"})) as module:
+                    for _ in range(3):
+                        at = random.integers(0, of_indices[0] if attributes.get("axis") == 1 else 5, of_indices)
+                        x = random.standard_normal(of_updates, np.float32)
+                        expected, y = reference.run(None, {"s": expected, "at": at, "x": x})
+                        np.testing.assert_allclose(module(at, x).numpy(), y, 1e-6)
+                    commands = module.report()["functions"][0]["programs"][0]["commands"]
+                self.assertEqual([command["command"] for command in commands].count("copy"), 0)
+
     def test_full_caches(self):
         with self.session() as session:
             self.assertEqual(len(list(session.generate(PROMPT, SHAPE.capacity - len(PROMPT) + 1))), SHAPE.capacity - len(PROMPT) + 1)
@@ -150,6 +187,23 @@ class Generation(unittest.TestCase):
             generation.with_sampling(model)
         with self.session() as session, self.assertRaisesRegex(heddle.InvalidArgumentError, r"\[batch, n\], got \[9\]"):
             session.step(PROMPT)
+
+    @unittest.skipUnless(shutil.which("cc"), "needs a C compiler")
+    def test_examples_write_the_same_text(self):
+        source = pathlib.Path(os.environ.get("HEDDLE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+        example, library, step = source / "sdk" / "examples", pathlib.Path(heddle.__file__).resolve().parents[2] / "lib", models.FOLDER / "text.heddle"
+        beginning, count, folder = "The runtime ", 40, models.FOLDER / "examples"
+        folder.mkdir()
+
+        def run(*command):
+            return subprocess.run(list(map(str, command)), cwd=folder, check=True, capture_output=True, text=True).stdout
+
+        python = run(sys.executable, "-B", example / "generate.py", beginning, "--count", count, "--temperature", 0)
+        run(sys.executable, "-B", example / "generate.py", "--save", step)
+        run("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", example / "generate.c", "-I", source / "sdk" / "include", "-L", library, "-lheddle",
+            f"-Wl,-rpath,{library}", "-o", models.FOLDER / "generate")
+        self.assertEqual(run(models.FOLDER / "generate", step, 512, beginning, count, 0).strip(), python.strip())
+        self.assertRegex(python, r"^The runtime [a-z]+ [a-z]+ ")
 
 
 if __name__ == "__main__":

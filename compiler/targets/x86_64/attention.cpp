@@ -2,7 +2,8 @@
 // A softmax, or other ops that go through rows, between two matrix products: scores of some rows of queries with all keys by microkernels, then the
 // ops on these rows (targets/rows.h), then their product with the values. The workspace has the scores of a few rows at a time, and the packed
 // keys and values, which are read or computed once for all rows of a workgroup. If the number of keys is symbolic, the workspace has space for
-// 100,000 of them with heads of 64 elements, and fewer with longer ones; if a call has more, each row is computed without packing.
+// 100,000 of them with heads of 64 elements, and fewer with longer ones. If a call has more, or only a query or two, as a step of generation, each row is
+// computed without packing.
 #include "compiler/targets/attention_shape.h"
 #include "compiler/targets/x86_64/contraction_shape.h"
 #include "compiler/targets/x86_64/microkernel.h"
@@ -23,6 +24,8 @@ constexpr int64_t unknown_queries = 64;                     // of a workgroup
 constexpr int64_t usual_keys = 128;                         // for an estimate
 constexpr int64_t enough_workgroups = 128;
 constexpr int64_t fewest_rows = 48;  // of a workgroup; with fewer, packing would take too long
+constexpr int64_t few_queries = 2;   // for which packing takes longer than their products
+constexpr int64_t most_sums = 8;     // vectors of columns at a time, without packing
 
 // The shape of attention, with the choices of this strategy.
 struct Attention : AttentionShape {
@@ -122,14 +125,17 @@ class AttentionWriter {
     if (x_.known_keys()) {
       padded_keys_ = k_.index(layout_.capacity);
       rows_at_once_ = k_.index(x_.rows_at_once);
-      write_packed();
+      const auto known_queries = tx::static_extent(x_.queries);
+      if (known_queries) return *known_queries <= few_queries ? write_rows() : write_packed();
+      k_.branch(has_few_queries(), [&] { write_rows(); }, [&] { write_packed(); });
       return;
     }
     const int64_t width = key_units(k_.level) * Panels::unit;
     padded_keys_ = k_.mul(k_.ceil_div(keys_, k_.index(width)), width);
     Value rows = k_.mul(k_.div(k_.div(k_.index(scores_bytes / 4), padded_keys_), k_.index(x_.rows_at_once)), x_.rows_at_once);
     rows_at_once_ = k_.max(k_.min(rows, k_.index(x_.part_rows)), k_.index(x_.rows_at_once));
-    k_.branch(k_.less(k_.index(layout_.capacity), keys_), [&] { write_rows(); }, [&] { write_packed(); });
+    Value has_many_keys = k_.less(k_.index(layout_.capacity), keys_);
+    k_.branch(k_.make<arith::OrIOp>(has_few_queries(), has_many_keys), [&] { write_rows(); }, [&] { write_packed(); });
   }
 
  private:
@@ -157,7 +163,9 @@ class AttentionWriter {
     });
   }
 
-  // For more keys than fit: each row by itself.
+  Value has_few_queries() { return k_.less(queries_, k_.index(few_queries + 1)); }
+
+  // For more keys than fit, or few queries: each row by itself.
   void write_rows() {
     for_workgroups([&](Value, Value from, Value to) {
       k_.loop(from, to, [&](Value query) {
@@ -178,18 +186,25 @@ class AttentionWriter {
           k_.store(k_.builder.create<vector::ReductionOp>(k_.location, vector::CombiningKind::ADD, sum), row, key);
         });
         between(row, query);
-        auto column = [&](Value first, Value mask) {
-          Value zero = x_.second_column ? zeros : k_.constant(f32(), 0.0);
-          Value sum = k_.loop(k_.index(0), keys_, k_.index(1), ValueRange{zero}, [&](Value key, ValueRange sums) -> KernelBuilder::Values {
-            int64_t lanes = x_.second_column ? lanes_ : 0;
-            Value value = factor(x_.second, 1, second_index(k_.index(0), first, key), x_.second_column, lanes, mask);
+        // Several vectors of columns, so that the row is read once and sums do not wait for each other.
+        const int64_t lanes = x_.second_column ? lanes_ : 0, all = x_.second_column ? x_.columns : 1, step = std::max<int64_t>(1, lanes);
+        for (int64_t first = 0; first < all; first += most_sums * step) {
+          SmallVector<std::pair<Value, Value>> columns;  // with masks
+          for (int64_t c = first; c < std::min(all, first + most_sums * step); c += step)
+            columns.emplace_back(k_.index(c), c + step <= all ? Value() : k_.remainder_mask(k_.index(all - c), lanes_));
+          SmallVector<Value> none(columns.size(), x_.second_column ? zeros : k_.constant(f32(), 0.0));
+          auto sums = k_.loop(k_.index(0), keys_, k_.index(1), none, [&](Value key, ValueRange before) -> KernelBuilder::Values {
             Value weight = k_.load(row, key, f32());
-            if (!x_.second_column) return {k_.make<math::FmaOp>(weight, value, sums[0])};
-            return {k_.make<math::FmaOp>(k_.splat(weight, lanes_), value, sums[0])};
-          })[0];
-          store(query, first, mask, sum);
-        };
-        for_columns(column);
+            if (x_.second_column) weight = k_.splat(weight, lanes_);
+            KernelBuilder::Values after;
+            for (auto [column, sum] : llvm::zip_equal(columns, before)) {
+              Value value = factor(x_.second, 1, second_index(k_.index(0), column.first, key), x_.second_column, lanes, column.second);
+              after.push_back(k_.make<math::FmaOp>(weight, value, sum));
+            }
+            return after;
+          });
+          for (auto [column, sum] : llvm::zip_equal(columns, sums)) store(query, column.first, column.second, sum);
+        }
       });
     });
   }

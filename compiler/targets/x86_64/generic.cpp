@@ -32,6 +32,7 @@ FailureOr<Plans> plans_generic(tx::DispatchOp region) {
   KernelPlan plan{tiling.workgroups, tiling.cost_ns};
   plan.sums_nothing = true;
   plan.stores_rows_apart = kernel->stores_rows();
+  plan.works_in_place = kernel->works_in_place();
   return Plans{plan};
 }
 
