@@ -80,13 +80,15 @@ Failure compile(const heddle_compile_params_t& params) {
   }
   options.affinity_path = text(params.affinity_path);
   options.threads = params.threads;
-  if ((params.flags & ~(HEDDLE_COMPILE_NO_CACHE | HEDDLE_COMPILE_HASH_PARAMETER_FILES | HEDDLE_COMPILE_PARAMETER_VALUES)) != 0)
+  if ((params.flags & ~(HEDDLE_COMPILE_NO_CACHE | HEDDLE_COMPILE_HASH_PARAMETER_FILES | HEDDLE_COMPILE_PARAMETER_VALUES |
+                        HEDDLE_COMPILE_KEEP_REPRODUCER)) != 0)
     return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: heddle_compile failed: flags has bits of a newer version [HD-E-04]"};
   options.tuned_path = text(params.tuned_path);
   options.cache_path = text(params.cache_path);
   if (options.cache_path.empty()) options.cache_path = heddle::module::UserCache::default_folder("kernels");
   if ((params.flags & HEDDLE_COMPILE_NO_CACHE) != 0) options.cache_path.clear();
   options.hash_parameter_files = (params.flags & HEDDLE_COMPILE_HASH_PARAMETER_FILES) != 0;
+  options.keeps_reproducer = (params.flags & HEDDLE_COMPILE_KEEP_REPRODUCER) != 0;
   options.parameters_become_values = (params.flags & HEDDLE_COMPILE_PARAMETER_VALUES) != 0;
   for (uint32_t i = 0; i < params.placement_count; ++i) options.placements.push_back(text(params.placements[i]));
   for (uint32_t i = 0; i < params.specialization_count; ++i) options.specializations.push_back(text(params.specializations[i]));

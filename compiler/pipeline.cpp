@@ -17,6 +17,7 @@
 #include "compiler/import/stablehlo_importer.h"
 #include "compiler/passes/passes.h"
 #include "compiler/report.h"
+#include "compiler/reproducer.h"
 #include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/spirv/spirv.h"
@@ -418,13 +419,19 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   times.done("import");
 
   if (!going_on("passes", 1)) return cancelled;
-  if (!options.reproducer_path.empty()) reproducer = print(*module, true);
+  ReproducerFile kept;
+  if (options.keeps_reproducer && !options.reproducer_path.empty()) {
+    if (Failure failure = kept.write(options.reproducer_path, print(*module, true))) return failure;
+  } else if (!options.reproducer_path.empty()) {
+    reproducer = print(*module, true);
+  }
   std::string dump;
   llvm::StringSet<> pass_names;
   auto run_passes = [&](ModuleOp target, const std::function<void(PassManager&)>& add) {
     PassManager passes(&context);
     if (!options.dump_after.empty() && dump.empty())
       passes.addInstrumentation(std::make_unique<DumpAfter>(options.dump_after, &dump, &pass_names));
+    kept.follow(passes);
     add(passes);
     return succeeded(passes.run(target));
   };
@@ -465,6 +472,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   times.done("passes");
 
   if (!going_on("code", 2)) return cancelled;
+  kept.at("code");
   CodeCache cache(options.cache_path);
   unsigned images_done = 0;
   auto image_done = [&] { return going_on("code", 2 + ++images_done); };
@@ -484,6 +492,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   }
 
   if (!going_on("write", image_count + 2)) return cancelled;
+  kept.at("write");
   emit::FileOptions file;
   file.name = name;
   file.report = report(combinations, codes, options.math, /*with_plans=*/false);

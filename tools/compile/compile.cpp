@@ -3,11 +3,14 @@
 #include "heddle/compiler.h"
 #include "tools/compile/compile_flags.h"
 #include "tools/compile/report_text.h"
+#include "tools/compile/reproducer.h"
 
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -16,6 +19,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -32,7 +36,7 @@ namespace {
 
 struct Options {
   CompileFlags compile;
-  std::string output, params_out, dump_after, dump_to, report, reproducer, ptxas, code, explain, progress = "auto", tuned;
+  std::string output, params_out, dump_after, dump_to, report, reproducer, rerun, ptxas, code, explain, progress = "auto", tuned;
   bool annotate_affinity = false, no_cache = false, hashes_params_in = false;
 
   void declare(Flags& flags) {
@@ -55,7 +59,12 @@ struct Options {
                "DIRECTORY");
     flags.text("--report", report, "write the report (fusion decisions, kernels, times) as JSON", "FILE");
     flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this NVIDIA assembler", "PROGRAM");
-    flags.text("--reproducer", reproducer, "file for the imported IR, written if compiling fails after the import", "FILE");
+    flags.text("--reproducer", reproducer,
+               "if compiling fails or crashes, write this file, with the imported IR (or the model, if the import fails), the flags and "
+               "the version",
+               "FILE");
+    flags.text("--rerun", rerun,
+               "instead of MODEL: repeat what a file of --reproducer has; -o is optional, other flags are those of the file", "FILE");
     flags.word("--explain", explain, "print the report; =json for JSON, which also has the plans that were not taken");
     flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
   }
@@ -115,7 +124,7 @@ class TemporaryFile {
  public:
   TemporaryFile() {
     const char* folder = std::getenv("TMPDIR");
-    path_ = std::string(folder && *folder ? folder : "/tmp") + "/heddle-report-XXXXXX";
+    path_ = std::string(folder && *folder ? folder : "/tmp") + "/heddle-compile-XXXXXX";
     const int descriptor = mkstemp(path_.data());
     if (descriptor < 0) {
       path_.clear();
@@ -219,7 +228,19 @@ bool is_unknown_name(std::string_view message) {
   return false;
 }
 
+// What outlives a crash of the compiler. `keep` gets code and text of a failure, on two lines; it may be empty, and then `ir_path` is, too.
+struct Watch {
+  std::function<void(const std::string& failure)> keep = {};
+  std::string ir_path = {};  // for the imported IR
+};
+
+int compile_now(const Options& options, const Watch& watch);
+int compile_with_reproducer(const Options& options);
+int rerun(const Arguments& arguments);
+
 int compile(const Arguments& arguments) {
+  auto is_rerun = [](const std::string& argument) { return argument == "--rerun" || argument.starts_with("--rerun="); };
+  if (std::any_of(arguments.begin(), arguments.end(), is_rerun)) return rerun(arguments);
   Options options;
   Flags flags = make_flags();
   options.declare(flags);
@@ -237,7 +258,10 @@ int compile(const Arguments& arguments) {
   if (options.dump_to.empty() && !options.dump_after.empty()) options.dump_to = options.output + ".mlir";
   if (options.dump_after.empty() && !options.dump_to.empty()) return flags.misuse("--dump-to needs --dump-after PASS");
   if (const std::string wrong = overwrites(options); !wrong.empty()) return flags.misuse(wrong);
+  return options.reproducer.empty() ? compile_now(options, {}) : compile_with_reproducer(options);
+}
 
+int compile_now(const Options& options, const Watch& watch) {
   std::optional<TemporaryFile> temporary;
   std::string report_path = options.report;
   if (report_path.empty() && (!options.explain.empty() || !options.compile.params_in.empty())) {
@@ -255,7 +279,8 @@ int compile(const Arguments& arguments) {
   params.dump_after = view(options.dump_after);
   params.dump_path = view(options.dump_to);
   params.report_path = view(report_path);
-  params.reproducer_path = view(options.reproducer);
+  params.reproducer_path = view(watch.ir_path);
+  if (!watch.ir_path.empty()) params.flags |= HEDDLE_COMPILE_KEEP_REPRODUCER;
   params.ptxas = view(options.ptxas);
   params.code_path = view(options.code);
   const std::string to_stdout = "-";
@@ -280,6 +305,7 @@ int compile(const Arguments& arguments) {
   if (status) {
     // Compiling needs no device and no plugin, so every error is either a failure or a usage mistake.
     const bool misused = is_unknown_name(view(heddle_status_message(status)));
+    if (watch.keep) watch.keep(std::to_string(heddle_status_code(status)) + "\n" + std::string(view(heddle_status_message(status))));
     report(status);
     if (g_signal != 0) return 128 + g_signal;  // the shells' convention for a program that a signal ended
     return misused ? kUsage : kFailed;
@@ -290,6 +316,124 @@ int compile(const Arguments& arguments) {
   tell_what_was_written(options, seconds);
   if (!options.compile.params_in.empty()) tell_where_weights_are(part(read_report(report_path), "parameters"));
   return code;
+}
+
+void add_flags(const char* flag, const std::vector<std::string>& values, std::vector<std::string>& out) {
+  for (const std::string& value : values) out.push_back(std::string(flag) + "=" + value);
+}
+
+// As flags of a command line; what says where outputs go is left out.
+Reproducer reproducer_of(const Options& options) {
+  Reproducer made;
+  made.model = options.compile.model;
+  std::vector<std::string>&model = made.flags_of_model, &rest = made.flags;
+  add_flags("--place", options.compile.places, model);
+  add_flags("--alias", options.compile.aliases, model);
+  add_flags("--donate", options.compile.donated, model);
+  add_flags("--state", options.compile.states, model);
+  add_flags("--specialize", options.compile.specializations, model);
+  add_flags("--operators", options.compile.operators, model);
+  add_flags("--params-in", options.compile.params_in, model);
+  add_flags("--param-name", options.compile.param_names, model);
+  if (options.compile.params_in_values) model.push_back("--params-in-values");
+  if (!options.compile.target.empty()) rest.push_back("--target=" + options.compile.target);
+  add_flags("--slot", options.compile.slots, rest);
+  rest.push_back("--math=" + options.compile.math);
+  if (!options.tuned.empty()) rest.push_back("--tuned=" + options.tuned);
+  if (!options.ptxas.empty()) rest.push_back("--ptxas=" + options.ptxas);
+  if (options.compile.threads != 0) rest.push_back("--threads=" + std::to_string(options.compile.threads));
+  rest.push_back("--no-cache");  // a kernel in the cache would hide a failure
+  return made;
+}
+
+// The imported IR without its first line, which says where the compiler was.
+std::string split_step(std::string ir, std::string& step) {
+  constexpr std::string_view at = "// at: ";
+  step = "the import";
+  if (!ir.starts_with(at)) return {};
+  const size_t end = std::min(ir.find('\n'), ir.size() - 1);
+  step = ir.substr(at.size(), end - at.size());
+  step.erase(step.find_last_not_of(' ') + 1);
+  return ir.substr(end + 1);
+}
+
+int compile_with_reproducer(const Options& options) {
+  const TemporaryFile ir;
+  if (ir.path().empty())
+    return failed("compile", std::string("making a temporary file failed: ") + std::strerror(errno) + "; name a directory with TMPDIR");
+  std::string failure;  // "CODE\nTEXT"
+  const ChildEnd end = run_in_child([&](const auto& keep) { return compile_now(options, {keep, ir.path()}); }, failure);
+  if (!end.wrong.empty())
+    return failed("compile", "starting a process for the compiler failed: " + end.wrong + "; compile without --reproducer");
+  if (end.code == kFine || end.code == kUsage || end.interrupted) return end.code;
+  Reproducer made = reproducer_of(options);
+  std::ifstream file(ir.path(), std::ios::binary);
+  made.ir = split_step({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()}, made.step);
+  const int code = std::atoi(failure.c_str());
+  made.failure = failure.substr(std::min(failure.find('\n'), failure.size() - 1) + 1);
+  if (end.signal != 0) {
+    made.failure = std::string("it was ended by signal ") + std::to_string(end.signal) + " (" + strsignal(end.signal) + ")";
+    failed("compile", "compiling '" + options.compile.model + "' failed at " + made.step + ": " + made.failure);
+  }
+  // Not a file that cannot be read or written, which is no failure of the compiler.
+  constexpr std::array of_models{HEDDLE_STATUS_INVALID_ARGUMENT, HEDDLE_STATUS_UNIMPLEMENTED, HEDDLE_STATUS_INTERNAL,
+                                 HEDDLE_STATUS_RESOURCE_EXHAUSTED};
+  if (made.ir.empty() && end.signal == 0 && std::find(of_models.begin(), of_models.end(), code) == of_models.end()) return end.code;
+  if (const std::string wrong = made.write(options.reproducer); !wrong.empty()) {
+    failed("compile", "writing --reproducer failed: " + wrong);
+  } else {
+    const std::string path = printable(options.reproducer);
+    std::fprintf(stderr, "heddle compile: wrote '%s'; heddle compile --rerun %s repeats the failure\n", path.c_str(), path.c_str());
+  }
+  return end.code;
+}
+
+// A directory for the model of a rerun, removed in the destructor.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    const char* folder = std::getenv("TMPDIR");
+    path_ = std::string(folder && *folder ? folder : "/tmp") + "/heddle-rerun-XXXXXX";
+    if (!mkdtemp(path_.data())) path_.clear();
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// In this process, for the sake of debuggers.
+int rerun(const Arguments& arguments) {
+  std::string path, output;
+  Flags flags = make_flags();
+  flags.text("--rerun", path, "", "FILE");
+  flags.text("-o,--output", output, "", "FILE");
+  if (std::optional<int> code = flags.parse(arguments)) return *code;
+  std::string wrong;
+  const std::optional<Rerun> found = read_reproducer(path, wrong);
+  if (!found) return failed("compile", "--rerun: '" + path + "': " + wrong);
+  const TemporaryFolder folder;
+  if (folder.path().empty())
+    return failed("compile",
+                  std::string("making a temporary directory failed: ") + std::strerror(errno) + "; name another one with TMPDIR");
+  const std::string model = folder.path() + "/" + found->name;
+  std::ofstream file(model, std::ios::binary);
+  if (!file.write(found->content.data(), static_cast<std::streamsize>(found->content.size())).flush())
+    return failed("compile", "writing '" + model + "' failed: " + std::strerror(errno));
+  file.close();
+  std::fprintf(stderr, "heddle compile: repeating '%s' of version %s, which failed at %s: %s\n", printable(found->name).c_str(),
+               printable(found->version).c_str(), printable(found->step).c_str(), printable(found->failure).c_str());
+  Arguments all = found->flags;
+  all.push_back("--output=" + (output.empty() ? folder.path() + "/out.heddle" : output));
+  all.push_back("--");
+  all.push_back(model);
+  return compile(all);
 }
 
 }  // namespace
