@@ -140,7 +140,7 @@ class NothingIsLost(HeddleTestCase):
         self.assertEqual(failed.code, 128 + signal.SIGSEGV, str(failed))
         self.assertIn("failed at code: it was ended by signal 11", failed.stderr)
         self.assertFalse(self.out.exists())
-        again = heddle("compile", f"--rerun={reproducer}")
+        again = heddle("compile", f"--rerun={reproducer}", extra_environment={"TMPDIR": str(self.folder)})  # where the crash leaves the model
         self.assertEqual(again.code, -signal.SIGSEGV, str(again))
         self.assertIn("failed at code: it was ended by signal 11", again.stderr)
 
