@@ -5,8 +5,6 @@ import pathlib
 import re
 import sys
 
-import numpy as np
-
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "onnx_cases"), str(HERE.parent / "bench")]
 import case_files
@@ -16,7 +14,8 @@ import reasons
 import worker
 
 OP = re.compile(r"importing '((?:stablehlo|chlo|func|mhlo)\.[\w.]+)'[^;]*? failed: (.*)", re.DOTALL)
-LISTED = re.compile(r"op ((?:stablehlo|chlo|func|mhlo)\.[\w.]+)")
+LISTED = re.compile(r"ops? (?:is|are) not supported: (.*?)(?:; |$)", re.DOTALL)
+NAMED = re.compile(r"'((?:stablehlo|chlo|func|mhlo)\.[\w.]+)'")
 
 
 def reasons_of(message):
@@ -28,7 +27,7 @@ def reasons_of(message):
             return [f"operator {found[1]}"]
         kind = reasons.ONE_TYPE.search(found[2])
         return [f"type {kind[1]}"] if kind else [f"form {found[1]}: {cause}"]
-    if named := LISTED.findall(message):
+    if (listed := LISTED.search(message)) and (named := NAMED.findall(listed[1])):
         return [f"operator {name}" for name in dict.fromkeys(named)]
     return [f"compiler: {reasons.general(message)}"]
 
@@ -59,7 +58,7 @@ class Worker:
                 raise worker.NotPossible(f"no argument can be of type {value.dtype.name}")
         kept = []
         for _ in range(self.settings["calls"]):
-            kept.append(function.prepare(*(np.ascontiguousarray(value) for value in case["inputs"])))
+            kept.append(function.prepare(*case["inputs"]))
             yield [result.numpy() for result in kept[-1][1]]
 
     def answer(self, asked):

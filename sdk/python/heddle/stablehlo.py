@@ -6,7 +6,8 @@
 The package jaxlib reads IN: `pip install jaxlib`, or jax, which requires it. Which versions of StableHLO can be read depends on the version of jaxlib;
 portable artifacts are readable from StableHLO 0.9 on. heddle.compile calls this module by itself.
 
-What is changed: operations of CHLO and arithmetic with quantized types become StableHLO's own, and arguments get the names that JAX gave them. Values of constants are kept, all of them; more than 100 elements are written as hexadecimal digits.
+What is changed: operations of CHLO, deprecated ones, and arithmetic with quantized types become those of StableHLO's specification, and arguments get
+the names that JAX gave them. Values of constants are kept, all of them; more than 100 elements are written as hexadecimal digits.
 """
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _RANGES = re.compile(r'(#loc\d* = loc\("(?:[^"\\]|\\.)*":\d+:\d+) to \d*:\d+\)')
 _BOOLS = re.compile(r'dense<"0x((?:0[01])+)">(?= : tensor<[0-9x]*xi1>)')
 _NAMED = re.compile(r'loc\("((?:[^"\\]|\\.)*)"(?:\(|\))')
 _DOING = "converting StableHLO"
-_CHLO = "func.func(chlo-legalize-to-stablehlo)"
+_CHLO = "func.func(chlo-legalize-to-stablehlo,stablehlo-legalize-deprecated-ops)"
+_OLD = {"stablehlo.broadcast", "stablehlo.einsum", "stablehlo.torch_index_select", "stablehlo.unary_einsum"}
 _QUANTIZED = "func.func(stablehlo-legalize-quantized-op-to-qdq,stablehlo-legalize-quant-to-math)"
 
 
@@ -119,14 +121,14 @@ def _has_quantized(operation: Any) -> bool:
 
 
 def _lower(module: Any, context: Any, what: str) -> None:
-    """Replaces operations of CHLO and quantized arithmetic."""
+    """Replaces operations of CHLO and quantized arithmetic, and those that StableHLO keeps for old programs."""
     ir, passmanager = _mlir("ir"), _mlir("passmanager")
     found = list(_operations(module.operation))
     passes = []
-    if any(operation.name.startswith("chlo.") for operation in found):
-        passes.append(_CHLO)
     if any(_has_quantized(operation) for operation in found):
-        passes.append(_QUANTIZED)
+        passes.append(_QUANTIZED)  # makes operations of CHLO, too
+    if passes or any(operation.name.startswith("chlo.") or operation.name in _OLD for operation in found):
+        passes.append(_CHLO)
     for one in passes:
         try:
             passmanager.PassManager.parse(f"builtin.module({one})", context).run(module.operation)
