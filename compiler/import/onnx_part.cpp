@@ -29,10 +29,7 @@ void collect_captures(const onnx::GraphProto& graph, std::set<std::string>& capt
   captures.erase("");
 }
 
-namespace {
-
-// Whether the value is computed from constants alone, by a few ops.
-bool is_constant(Value value, unsigned depth = 0) {
+bool is_constant(Value value, unsigned depth) {
   constexpr unsigned deepest = 8;
   Operation* op = value.getDefiningOp();
   return op && depth < deepest && llvm::isa_and_nonnull<tx::TxDialect>(op->getDialect()) && !tx::stays_apart(op) &&
@@ -45,8 +42,6 @@ Value repeated(Value value, OpBuilder& builder, IRMapping& copies) {
   builder.clone(*value.getDefiningOp(), copies);
   return copies.lookup(value);
 }
-
-}  // namespace
 
 GraphPart::GraphPart(Node& node, const onnx::GraphProto& proto, Parts& parts, const std::string& name)
     : node_(node), graph_(node.graph), proto_(proto), parts_(parts), first_symbol_(node.graph.symbols.names().size()) {

@@ -10,6 +10,7 @@
 #include "compiler/import/onnx_collections.h"
 #include "compiler/import/onnx_control.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 
 namespace heddle::import {
 
@@ -73,6 +74,10 @@ class GraphPart {
 void collect_captures(const onnx::GraphProto& graph, std::set<std::string>& captures);
 // The values from outside that parts take as arguments: those that are not constants.
 llvm::SmallVector<mlir::Value> captured_values(const Graph& graph, const std::set<std::string>& names);
+// Whether the value is computed from constants alone, by a few ops.
+bool is_constant(mlir::Value value, unsigned depth = 0);
+// A copy of such a value at the builder's place; `copies` has those made so far.
+mlir::Value repeated(mlir::Value value, mlir::OpBuilder& builder, mlir::IRMapping& copies);
 // For messages.
 std::string text_of(mlir::Type type);
 

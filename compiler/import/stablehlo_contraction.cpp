@@ -154,7 +154,9 @@ struct ConvolutionWindow {
 
 ConvolutionWindow convolution_window(Op& op, size_t rank) {
   ConvolutionWindow window;
-  const std::vector<int64_t> ones(rank, 1), pads = op.integers("padding", std::vector<int64_t>(2 * rank, 0));
+  const bool is_dynamic = op.name() == "stablehlo.dynamic_conv";
+  const std::vector<int64_t> ones(rank, 1), none(2 * rank, 0);
+  const std::vector<int64_t> pads = is_dynamic ? op.known_integers(2).value_or(none) : op.integers("padding", none);
   window.strides = op.integers("window_strides", ones);
   window.input_dilation = op.integers("lhs_dilation", ones);
   window.kernel_dilation = op.integers("rhs_dilation", ones);
@@ -213,8 +215,28 @@ Value convolved(Op& op, Value image, Value filter, ConvolutionWindow window, int
   return op.converted(result, element);
 }
 
+// The image [N, spatial.., C] with a padding that is data, for a result of the declared extents: elements that no window reaches are left out.
+Value padded_by_data(Op& op, Value image, Value filter, ConvolutionWindow& window, ArrayRef<int64_t> output_spatial) {
+  Value zero = op.splat(RankedTensorType::get({}, tx::element_of(image)), 0), pads = op.converted(op.input(2), op.builder.getI64Type());
+  const auto count = static_cast<int64_t>(window.strides.size());
+  if (Op::type_of(pads).getNumElements() != 2 * count) op.fail("its padding needs two numbers for each spatial dimension");
+  pads = op.reshape(pads, ArrayRef<int64_t>{2 * count});
+  const RankedTensorType type = op.result_type();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const int64_t kernel = op.extent(filter, i), reach = kernel == 0 ? 0 : (kernel - 1) * window.kernel_dilation[at] + 1;
+    const int64_t made = type.getDimSize(output_spatial[at]), total = made == 0 ? 0 : (made - 1) * window.strides[at] + reach;
+    Value low = op.reshape(op.slice(pads, 0, 2 * i, 2 * i + 1), ArrayRef<int64_t>{});
+    image = padded_by(op, image, zero, 1 + i, low, op.splat(RankedTensorType::get({}, op.builder.getI64Type()), static_cast<double>(window.input_dilation[at] - 1)),
+                      op.builder.getAffineConstantExpr(total));
+    window.input_dilation[at] = 1;
+  }
+  return image;
+}
+
 void convolution(Op& op) {
-  op.expect(2);
+  const bool is_dynamic = op.name() == "stablehlo.dynamic_conv";
+  op.expect(is_dynamic ? 3 : 2);
   const ProductParts parts = product_parts(op);
   const int64_t rank = Op::rank_of(parts.a[0]);
   auto dimensions = convolution_dimensions(op.attribute("dimension_numbers"), rank);
@@ -253,7 +275,9 @@ void convolution(Op& op) {
       order.append({0, rank});
       a = op.reshape(op.transpose(op.reshape(a, split), order), joined);
     }
-    Value result = op.transpose(convolved(op, a, b, window, std::max(features, batches), element), of_result);
+    ConvolutionWindow own = window;
+    if (is_dynamic && !op.known_integers(2)) a = padded_by_data(op, a, b, own, dimensions->output_spatial);
+    Value result = op.transpose(convolved(op, a, b, own, std::max(features, batches), element), of_result);
     return op.converted(result, declared);
   });
 }
@@ -265,6 +289,7 @@ const Table& contraction_ops() {
       {"stablehlo.convolution", {convolution, kComplex | kNarrow}},
       {"stablehlo.dot", {plain_dot, kComplex | kNarrow}},
       {"stablehlo.dot_general", {dot_general, kComplex | kNarrow}},
+      {"stablehlo.dynamic_conv", {convolution, kComplex | kNarrow}},
   };
   return table;
 }

@@ -237,12 +237,33 @@ Value in_rows(Op& op, Value x, const Indexing& indexing, SmallVector<int64_t>& o
   return op.reshape(op.transpose(x, order), to);
 }
 
+// The extents of a slice that is gathered: an attribute, or an operand. Where they are data, the declared extents of the result have them.
+std::vector<int64_t> slice_sizes(Op& op, const Fields& fields, int64_t rank) {
+  if (op.name() != "stablehlo.dynamic_gather") return op.integers("slice_sizes");
+  if (auto known = op.known_integers(2)) return *known;
+  const RankedTensorType type = op.result_type();
+  std::vector<int64_t> sizes, offsets = fields.list("offset_dims");
+  llvm::sort(offsets);
+  const std::vector<int64_t> collapsed = fields.list("collapsed_slice_dims"), batch = fields.list("operand_batching_dims");
+  size_t next = 0;
+  for (int64_t d = 0; d < rank; ++d) {
+    if (llvm::is_contained(collapsed, d) || llvm::is_contained(batch, d)) {
+      sizes.push_back(1);
+    } else if (next < offsets.size() && offsets[next] >= 0 && offsets[next] < type.getRank()) {
+      sizes.push_back(type.getDimSize(offsets[next++]));
+    } else {
+      op.fail("offset_dims do not fit the ranks of its operand and its result");
+    }
+  }
+  return sizes;
+}
+
 void gather(Op& op) {
-  op.expect(2);
+  op.expect(op.name() == "stablehlo.dynamic_gather" ? 3 : 2);
   Value x = op.input(0), indices = op.input(1);
   auto fields = fields_of(op.attribute("dimension_numbers"), "gather");
   if (!fields) op.fail("attribute 'dimension_numbers' is not #stablehlo.gather<..>");
-  const std::vector<int64_t> extents = op.static_extents(x), sizes = op.integers("slice_sizes");
+  const std::vector<int64_t> extents = op.static_extents(x), sizes = slice_sizes(op, *fields, Op::rank_of(x));
   const std::vector<int64_t> offset_dims = fields->list("offset_dims"), collapsed = fields->list("collapsed_slice_dims"),
                              operand_batch = fields->list("operand_batching_dims"),
                              indices_batch = fields->list("start_indices_batching_dims"), index_map = fields->list("start_index_map");
@@ -509,6 +530,7 @@ void scatter(Op& op) {
 
 const Table& indexing_ops() {
   static const Table table = {
+      {"stablehlo.dynamic_gather", {gather, kByParts}},
       {"stablehlo.dynamic_slice", {dynamic_slice, kByParts}},
       {"stablehlo.dynamic_update_slice", {dynamic_update_slice, kByParts}},
       {"stablehlo.gather", {gather, kByParts}},

@@ -20,7 +20,7 @@ constexpr int most_depth = 256;
 
 std::vector<const Table*> tables() {
   return {&elementwise_ops(), &shape_ops(),   &contraction_ops(),    &reduction_ops(), &indexing_ops(),
-          &control_ops(),     &dynamic_ops(), &linear_algebra_ops(), &random_ops()};
+          &control_ops(),     &dynamic_ops(), &linear_algebra_ops(), &random_ops(), &batch_norm_ops()};
 }
 
 // The name that a location gives, the inner one of a call.

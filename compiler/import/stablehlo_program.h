@@ -61,6 +61,7 @@ const Table& control_ops();
 const Table& dynamic_ops();
 const Table& linear_algebra_ops();
 const Table& random_ops();
+const Table& batch_norm_ops();
 // Null if no table has it.
 const Entry* find_entry(llvm::StringRef name);
 
@@ -208,6 +209,10 @@ enum class Combine { add, mul, min, max, land, lor, lxor };
 std::optional<Combine> combination(mlir::Region& region, unsigned index = 0, unsigned count = 1);
 // The two values combined, element by element.
 mlir::Value combined(Op& op, Combine kind, mlir::Value a, mlir::Value b);
+
+// The operand with padding along a dimension that is data: i64 of rank 0 for the elements in front, which may be negative, and those between two
+// elements. The result has this extent.
+mlir::Value padded_by(Op& op, mlir::Value x, mlir::Value filler, int64_t dimension, mlir::Value low, mlir::Value interior, mlir::AffineExpr extent);
 
 // Folds an op on integers that extents follow from (Data::elements), and true; else false.
 bool fold_extents(Op& op);
