@@ -89,13 +89,19 @@ class Worker(worker.Worker):
         return found
 
     def timed(self, model, module, calls, names):
-        """Milliseconds of Heddle and ONNX Runtime for the call that takes longest, with as many threads; and the ratio of Heddle's to the other."""
+        """Milliseconds of Heddle and ONNX Runtime for the call that takes longest, with as many threads; and the ratio of Heddle's to the other. None if ONNX
+        Runtime runs none of the calls."""
         import peers
         import turns
         found, function = None, self.runtime.open(module).instance(self.settings["device"]).function()
         for sizes, inputs, _ in calls:
             given = {name: array for name, array in zip(names, inputs, strict=True)}
-            contenders = {"heddle": function.prepare(*inputs)[0], "onnx_runtime": peers.onnx_runtime_call(model, given, turns.cores())}
+            try:
+                theirs = peers.onnx_runtime_call(model, given, turns.cores())
+                theirs()
+            except Exception:  # of any kind: there is nothing to compare with
+                continue
+            contenders = {"heddle": function.prepare(*inputs)[0], "onnx_runtime": theirs}
             medians = turns.measure(contenders, rounds=6, seconds=self.settings["seconds"])
             one = {name: round(float(np.median(values)) * 1e3, 3) for name, values in medians.items()}
             if not found or one["heddle"] > found["heddle"]:
