@@ -200,11 +200,12 @@ class Session:
             raise make("RESOURCE_EXHAUSTED", f"heddle: a step of a session: its caches have {self.capacity} places, and {places} are needed; compile the model with more")
         if self._place is None:
             self._place = np.full(self._batch, self.past, "i8")
-        found = self.module(tokens=tokens, past=self._place, mask=self._mask(places), state=self._state, **sampling, **self._fixed)
+        found: Any = self.module(tokens=tokens, past=self._place, mask=self._mask(places), state=self._state, **sampling, **self._fixed)
         self.past, self._place = places, found.longer_past
-        return found.next  # type: ignore[no-any-return]
+        following: Tensor = found.next
+        return following
 
-    def generate(self, prompt: Any, count: int, *, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop: int | None = None) -> Iterator[int]:
+    def generate(self, prompt: Any, count: int, *, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop: int | None = None) -> Iterator[Any]:
         """Yields up to `count` tokens that follow the prompt, a list of tokens; the token `stop` is the last. Of a batch, each yield is an array of one token for
         each row. The last token that is yielded is not read yet: it is the beginning of the next prompt."""
         import numpy as np
