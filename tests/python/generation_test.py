@@ -196,7 +196,9 @@ class Generation(unittest.TestCase):
         folder.mkdir()
 
         def run(*command):
-            return subprocess.run(list(map(str, command)), cwd=folder, check=True, capture_output=True, text=True).stdout
+            done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
 
         python = run(sys.executable, "-B", example / "generate.py", beginning, "--count", count, "--temperature", 0)
         run(sys.executable, "-B", example / "generate.py", "--save", step)
