@@ -376,7 +376,7 @@ bool is_stablehlo(const std::string& path) {
 
 std::vector<std::string> supported_stablehlo_ops() {
   std::vector<std::string> names;
-  for (const stablehlo::Table* table : {&elementwise_ops(), &shape_ops(), &contraction_ops(), &reduction_ops(), &indexing_ops(),
+  for (const stablehlo::Table* table : {&elementwise_ops(), &bit_ops(), &shape_ops(), &contraction_ops(), &reduction_ops(), &indexing_ops(),
                                         &control_ops(), &dynamic_ops(), &linear_algebra_ops(), &random_ops(), &batch_norm_ops()}) {
     for (const auto& [name, entry] : *table) names.push_back(name);
   }

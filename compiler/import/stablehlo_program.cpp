@@ -19,8 +19,8 @@ constexpr int64_t most_ops = int64_t{1} << 19;
 constexpr int most_depth = 256;
 
 std::vector<const Table*> tables() {
-  return {&elementwise_ops(), &shape_ops(),   &contraction_ops(),    &reduction_ops(), &indexing_ops(),
-          &control_ops(),     &dynamic_ops(), &linear_algebra_ops(), &random_ops(), &batch_norm_ops()};
+  return {&elementwise_ops(), &bit_ops(),     &shape_ops(),          &contraction_ops(), &reduction_ops(), &indexing_ops(),
+          &control_ops(),     &dynamic_ops(), &linear_algebra_ops(), &random_ops(),      &batch_norm_ops()};
 }
 
 // The name that a location gives, the inner one of a call.

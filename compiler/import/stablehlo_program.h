@@ -52,6 +52,7 @@ struct Entry {
 };
 // The table of one subject: op, by its full name, to translation.
 using Table = std::map<std::string, Entry, std::less<>>;
+const Table& bit_ops();
 const Table& elementwise_ops();
 const Table& shape_ops();
 const Table& contraction_ops();
