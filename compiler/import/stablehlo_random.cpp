@@ -181,7 +181,7 @@ void rng_bit_generator(Op& op) {
     next.push_back(as_vector(op, counter));
   } else if (algorithm == "PHILOX" || algorithm == "DEFAULT") {
     if (words != 2 && words != 3) op.fail("its state has " + std::to_string(words) + " words of 64 bits; 2 or 3 were expected");
-    Value low = state_at(op, state, 1), high = words == 3 ? state_at(op, state, 2) : m.number(low, 0);
+    Value low = state_at(op, state, 1), high = words == 3 ? state_at(op, state, 2) : key;  // as XLA has it: two words, turned around
     auto [made, counter] = philox_numbers(op, m, key, {low, high}, extents, width == 64);
     numbers = made;
     for (int64_t i = 0; i + 1 < words; ++i) next.push_back(as_vector(op, counter[static_cast<size_t>(i)]));
