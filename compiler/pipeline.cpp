@@ -54,8 +54,10 @@ void add_model_passes(PassManager& passes, bool annotate_affinity, bool keeps_bl
   passes.addPass(createCSEPass());
   // Where no kernel needs values, weights in blocks stay as files have them. For all devices alike, since a parameter has one form.
   if (keeps_blocks) passes.addPass(passes::keep_blocks());
+  // The same for integers of 4 bits with a scale for each block; others are values from here on.
+  passes.addNestedPass<func::FuncOp>(passes::read_dequantized(keeps_blocks));
   // Quantized weights are read as stored; their scales are applied afterwards.
-  passes.addNestedPass<func::FuncOp>(passes::keep_quantized());
+  passes.addNestedPass<func::FuncOp>(passes::keep_quantized(keeps_blocks));
   // Factors go into the filters while these are still in their plain layout.
   passes.addNestedPass<func::FuncOp>(passes::fold_scales());
   // Moves the epilogue of a contraction next to it.

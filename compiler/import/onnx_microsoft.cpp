@@ -3,6 +3,8 @@
 #include "compiler/import/onnx_microsoft.h"
 
 #include "compiler/import/onnx_microsoft_attention.h"
+#include "compiler/ir/bits.h"
+#include "compiler/ir/narrow.h"
 
 namespace heddle::import {
 namespace {
@@ -274,6 +276,60 @@ std::string unpacked(Node& node, NodeWriter& w, const std::string& packed, int64
   return w.op("Reshape", {w.concat(parts, -1), w.integers(shape)});
 }
 
+// The elements of 4 bits in the bytes of a matrix, the first one in the low bits: as many columns as are asked for.
+mlir::Value halves_of_bytes(Node& node, mlir::Value bytes, int64_t columns) {
+  mlir::RankedTensorType type = Node::type_of(bytes);
+  const auto rows = type.getDimSize(0), stored = type.getDimSize(1);
+  auto extents = [&](std::initializer_list<int64_t> numbers) {
+    Extents all;
+    for (int64_t number : numbers) all.push_back(node.builder.getAffineConstantExpr(number));
+    return all;
+  };
+  mlir::Value low = node.make<tx::BitAndOp>(type, bytes, node.splat(type, 15)),
+              high = node.make<tx::DivOp>(type, bytes, node.splat(type, 16));
+  const Extents one = extents({rows, stored, 1});
+  mlir::Value all = node.reshape(node.concatenated({node.reshape(low, one), node.reshape(high, one)}, 2), extents({rows, stored * 2}));
+  if (stored * 2 == columns) return all;
+  return node.make<tx::SliceOp>(node.tensor_type(extents({rows, columns}), type.getElementType()), all, llvm::ArrayRef<int64_t>{0, 0},
+                                llvm::ArrayRef<int64_t>{1, 1});
+}
+
+// Weights of 4 bits as MatMulNBits has them, as values [N, K] of the type of `like`; empty if products cannot read them as they are stored
+// (heddle-read-dequantized).
+std::string dequantized_columns(Node& node, NodeWriter& w, int64_t rows, int64_t depth, int64_t block, mlir::Value like) {
+  mlir::Value bytes = node.input(1), scales = node.input(2), zeros = node.has_input(3) ? node.input(3) : mlir::Value();
+  const int64_t blocks = depth / block;
+  auto element = [](mlir::Value value) { return Node::type_of(value).getElementType(); };
+  auto has = [](mlir::Value value, int64_t elements) {
+    return Node::type_of(value).hasStaticShape() && Node::type_of(value).getNumElements() == elements;
+  };
+  auto matrix = [&](mlir::Value value, int64_t columns) {
+    return node.reshape(value, {node.builder.getAffineConstantExpr(rows), node.builder.getAffineConstantExpr(columns)});
+  };
+  if (depth % block != 0 || !(bytes.getDefiningOp<tx::ParameterOp>() || bytes.getDefiningOp<tx::ConstantOp>())) return {};
+  if (!element(bytes).isUnsignedInteger(8) || !has(bytes, rows * (depth / 2)) || !has(scales, rows * blocks)) return {};
+  if (!element(scales).isF32() && !element(scales).isF16() && !element(scales).isBF16()) return {};
+  if (!zeros) {
+    auto type = mlir::RankedTensorType::get({rows, blocks}, element(bytes));
+    zeros = node.splat(type, 8);
+  } else if (llvm::isa<mlir::FloatType>(element(zeros)) && has(zeros, rows * blocks)) {
+    zeros = matrix(zeros, blocks);
+  } else if (element(zeros).isUnsignedInteger(8) && has(zeros, rows * ((blocks + 1) / 2))) {
+    zeros = halves_of_bytes(node, matrix(zeros, (blocks + 1) / 2), blocks);
+  } else {
+    return {};
+  }
+  auto type = mlir::RankedTensorType::get({rows, depth}, node.builder.getF32Type());
+  mlir::Value value =
+      node.make<tx::DequantizeOp>(type, matrix(bytes, depth / 2), matrix(scales, blocks), zeros, node.builder.getI64IntegerAttr(1),
+                                  node.builder.getI64IntegerAttr(block), mlir::UnitAttr());
+  const std::string name = w.fresh();
+  Operand operand;
+  operand.value = node.converted(value, element(like));
+  node.graph.operands[name] = operand;
+  return name;
+}
+
 void product_of_bits(Node& node, NodeWriter& w) {
   const int64_t rows = node.integer("N"), depth = node.integer("K"), bits = node.integer("bits", 4), block = node.integer("block_size");
   if (bits != 2 && bits != 4 && bits != 8)
@@ -284,15 +340,21 @@ void product_of_bits(Node& node, NodeWriter& w) {
   if (node.has_input(4)) node.fail("g_idx is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   const int64_t blocks = (depth + block - 1) / block;
   const std::string a = node.input_name(0);
+  const std::string stored = bits == 4 ? dequantized_columns(node, w, rows, depth, block, node.input(0)) : "";
+  if (!stored.empty()) {
+    std::string product = w.op("MatMul", {a, w.transpose(stored, {1, 0})});
+    if (node.has_input(5)) product = w.op("Add", {product, node.input_name(5)});
+    return pass_on(w, product, node, 0);
+  }
   std::string weights = w.op("CastLike", {unpacked(node, w, node.input_name(1), bits, {rows, blocks, block}), a});
   std::string zero = w.number(static_cast<float>(1 << (bits - 1)), a);
   if (node.has_input(3)) {
     if (llvm::isa<mlir::FloatType>(Node::type_of(node.input(3)).getElementType())) {
       zero = w.op("Reshape", {node.input_name(3), w.integers({rows, blocks, 1})});
     } else {
-      const int64_t packed = (blocks * bits + 7) / 8, stored = packed * 8 / bits;
+      const int64_t packed = (blocks * bits + 7) / 8, whole = packed * 8 / bits;
       const std::string bytes = w.op("Reshape", {node.input_name(3), w.integers({rows, packed, 1})});
-      std::string points = unpacked(node, w, bytes, bits, {rows, stored, 1});
+      std::string points = unpacked(node, w, bytes, bits, {rows, whole, 1});
       points = w.op("Slice", {points, w.integers({0}), w.integers({blocks}), w.integers({1})});
       zero = w.op("CastLike", {points, a});
     }

@@ -101,6 +101,12 @@ class Granularity {
     }
   }
 
+  // The number of elements of a block, and the axis along which they are; nothing if there are no blocks.
+  std::optional<std::pair<int64_t, int64_t>> block() const {
+    if (block_ == 0) return {};
+    return std::pair(block_, *axis_);
+  }
+
   // A scale or zero point in the given element type, broadcast over the tensor.
   Value spread(Value value, Type element) const {
     value = node_.converted(widened(node_, value), element);
@@ -193,6 +199,26 @@ void quantize(Node& node) {
   node.set_result(narrow ? quantized_narrow(node, steps, *narrow, rounding) : convert(node, steps, to));
 }
 
+// A stored matrix of integers of 4 bits in whole blocks, which products can read as it is (heddle-read-dequantized); null for anything else.
+Value dequantized_blocks(Node& node, const Granularity& granularity) {
+  Value x = node.input(0), scale = node.input(1), zero = zero_point(node);
+  const tx::NarrowFormat* narrow = tx::narrow_format(element_of(x));
+  RankedTensorType type = Node::type_of(x);
+  auto block = granularity.block();
+  auto stored = x.getDefiningOp<tx::StoredOp>();
+  if (!block || !narrow || narrow->is_float() || narrow->bits() != 4 || !is_stored(stored ? stored.getInput() : x)) return {};
+  if (type.getRank() != 2 || !type.hasStaticShape() || type.getDimSize(1) % 2 != 0 || is_exponent(element_of(scale))) return {};
+  auto [elements, axis] = *block;
+  if (elements < 16 || !llvm::isPowerOf2_64(static_cast<uint64_t>(elements)) || type.getDimSize(axis) % elements != 0) return {};
+  AffineExpr rows = node.builder.getAffineConstantExpr(type.getDimSize(0));
+  AffineExpr row_bytes = node.builder.getAffineConstantExpr(type.getDimSize(1) / 2);
+  Value bytes = node.reshape(node.make<tx::PackedOp>(tx::packed_type(type), x), {rows, row_bytes});
+  auto is_signed = narrow->is_unsigned() ? UnitAttr() : node.builder.getUnitAttr();
+  return node.make<tx::DequantizeOp>(tx::with_element_type(type, node.builder.getF32Type()), bytes, scale,
+                                     zero ? widened(node, zero) : zero, node.builder.getI64IntegerAttr(axis),
+                                     node.builder.getI64IntegerAttr(elements), is_signed);
+}
+
 // (x - zero point) * scale
 void dequantize(Node& node) {
   Value x = node.input(0), scale = node.input(1);
@@ -205,6 +231,7 @@ void dequantize(Node& node) {
   Type to = type_attribute(node, "output_dtype", computed_floats, is_computed_float);
   if (!to) to = is_exponent(element_of(scale)) ? f32 : element_of(scale);
   Granularity granularity(node);
+  if (Value value = dequantized_blocks(node, granularity)) return node.set_result(convert(node, value, to));
 
   // 16 bits and their differences are exact in f32, 32 bits are not
   Type difference = wide ? element_of(x) : f32;

@@ -69,6 +69,18 @@ RankedTensorType packed_type(RankedTensorType narrow) {
   return tensor_type(SmallVector<AffineExpr>{bytes}, byte);
 }
 
+std::optional<Nibbles> Nibbles::named(StringRef name) {
+  Nibbles known;
+  if (!block_type(name) || !name.consume_front("u4x") || name.consumeInteger(10, known.elements)) return std::nullopt;
+  known.has_halves = name.consume_front("h");
+  known.has_zeros = name.consume_front("z");
+  return known;
+}
+
+std::string Nibbles::name() const {
+  return "u4x" + std::to_string(elements) + (has_halves ? "h" : "") + (has_zeros ? "z" : "");
+}
+
 RankedTensorType declared_type(Type type, DictionaryAttr attributes) {
   auto narrow = attributes ? attributes.getAs<TypeAttr>(narrow_attr) : TypeAttr();
   return llvm::cast<RankedTensorType>(narrow ? narrow.getValue() : type);
@@ -85,6 +97,35 @@ LogicalResult StoredOp::verify() {
   if (!is_one || element_of(from ? getResult() : getInput()) != stored_type(from ? *from : *to, getContext()) ||
       extents(tensor(getInput())) != extents(tensor(getResult())))
     return emitOpError("has a narrow type and the type that it is stored as, of one shape");
+  return success();
+}
+
+LogicalResult PackedOp::verify() {
+  if (!narrow_format(element_of(getInput())) || tensor(getResult()) != packed_type(tensor(getInput())))
+    return emitOpError("makes ") << getType() << " of " << getInput().getType() << ", not the bytes of a narrow type";
+  return success();
+}
+
+LogicalResult DequantizeOp::verify() {
+  RankedTensorType bytes = tensor(getInput()), result = tensor(getResult());
+  const auto axis = static_cast<int64_t>(getAxis()), block = static_cast<int64_t>(getBlock());
+  if (bytes.getRank() != 2 || !bytes.hasStaticShape() || !bytes.getElementType().isUnsignedInteger(8) || result.getRank() != 2 ||
+      !result.hasStaticShape() || !result.getElementType().isF32())
+    return emitOpError("makes ") << result << " of " << bytes << ", not a matrix of f32 of one of ui8";
+  if (result.getDimSize(0) != bytes.getDimSize(0) || result.getDimSize(1) % 2 != 0 || result.getDimSize(1) / 2 != bytes.getDimSize(1))
+    return emitOpError("makes ") << result << " of " << bytes << ", which does not have two elements in each byte";
+  if (axis < 0 || axis > 1 || block < 16 || !llvm::isPowerOf2_64(static_cast<uint64_t>(block)) || result.getDimSize(axis) % block != 0)
+    return emitOpError("has blocks of ") << block << " elements along axis " << axis << " of " << result;
+  SmallVector<int64_t> blocks(result.getShape());
+  blocks[static_cast<size_t>(axis)] /= block;
+  auto is_float = [](Type type) { return type.isF32() || type.isF16() || type.isBF16(); };
+  if (tensor(getScales()).getShape() != ArrayRef(blocks) || !is_float(element_of(getScales())))
+    return emitOpError("has scales of ") << tensor(getScales()) << ", not one float for each block";
+  if (!getZeros()) return success();
+  Type zero = element_of(getZeros());
+  const bool is_own = getIsSigned() ? zero.isSignlessInteger(8) : zero.isUnsignedInteger(8);
+  if (tensor(getZeros()).getShape() != ArrayRef(blocks) || !(is_float(zero) || is_own))
+    return emitOpError("has zeros of ") << tensor(getZeros()) << ", not one float or integer for each block";
   return success();
 }
 

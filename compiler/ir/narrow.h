@@ -39,6 +39,26 @@ mlir::IntegerType stored_type(const NarrowFormat& format, mlir::MLIRContext* con
 // The type of the bytes in which arguments, results and parameters have the elements, row-major, the first one in the lowest bits.
 mlir::RankedTensorType packed_type(mlir::RankedTensorType narrow);
 
+// A matrix of integers of 4 bits with a scale for each block of a row, as products read it (`blocks` of tx.matmul): panels of 16 rows, the last one
+// filled with anything. A panel has its blocks one after the other, each with what the 16 rows have in it: scales, of f32 or f16; bytes that are subtracted
+// first, if there are any, else 8 is; and the integers, 8 neighbors of a row in 4 bytes, the first one in the lowest bits: [elements / 8][row] of 4 bytes.
+// Names are "u4x32", "u4x32z" with bytes to subtract, "u4x32h" with scales of f16, and "u4x32hz".
+struct Nibbles {
+  static constexpr int64_t columns = 16;  // of the product, the panel's rows
+  int64_t elements = 0;                   // of a block: 32, 64, 128 or 256
+  bool has_halves = false;                // scales of f16
+  bool has_zeros = false;
+
+  // Nothing for the name of another type of blocks, or one that is not known.
+  static std::optional<Nibbles> named(llvm::StringRef name);
+  std::string name() const;
+  int64_t scale_bytes() const { return has_halves ? 2 : 4; }
+  // In a panel's block.
+  int64_t panel_zeros_at() const { return columns * scale_bytes(); }
+  int64_t panel_elements_at() const { return panel_zeros_at() + (has_zeros ? columns : 0); }
+  int64_t panel_block_bytes() const { return panel_elements_at() + columns * elements / 2; }
+};
+
 // Attribute of an argument, a result or a parameter that is stored as bytes: its narrow type, as a tensor.
 inline constexpr llvm::StringLiteral narrow_attr = "tx.narrow";
 // The type that a module states: that of `attributes` if it is there, else `type`.

@@ -34,6 +34,28 @@ def Narrow_StoredOp : Narrow_Op<"stored"> {
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
 }
 
+def Narrow_PackedOp : Tx_PureOp<"narrow_packed"> {
+  let summary = "the elements of a narrow type as the bytes in which others see them (narrow.h)";
+  let arguments = (ins Tx_Tensor:$input);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Narrow_DequantizeOp : Tx_PureOp<"narrow_dequantize"> {
+  let summary = "a matrix of integers of 4 bits as f32, (integer - zero) * scale, with a scale and a zero for each block along an axis";
+  let description = [{Only until heddle-read-dequantized. The input, [rows, columns / 2] of ui8, has two integers in each byte, the first one in its low
+    bits: from 0 to 15, or with `is_signed` from -8 to 7. Along the axis, every `block` elements, a power of 2 from 16, have one of the `scales`, which are
+    floats of 16 or 32 bits, and one of the `zeros`: floats, or ui8, or i8 with `is_signed`. Both are [rows, columns] with that axis divided by `block`.
+    Without zeros, nothing is subtracted.}];
+  let arguments = (ins Tx_Tensor:$input, Tx_Tensor:$scales, Optional<Tx_Tensor>:$zeros, I64Attr:$axis, I64Attr:$block, UnitAttr:$is_signed);
+  let results = (outs Tx_Tensor:$result);
+  let assemblyFormat = [{
+    $input `,` $scales (`,` `zeros` $zeros^)? attr-dict `:` type($input) `,` type($scales) (`,` type($zeros)^)? `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 def Narrow_DecodeFloatOp : Narrow_Op<"decode"> {
   let summary = "the numbers, as f32, of floats of the narrow type `format` that are stored as ui8; exact";
   let arguments = (ins Tx_Tensor:$input, StrAttr:$format);

@@ -37,8 +37,8 @@ void TxDialect::initialize() {
 #define GET_OP_LIST
 #include "tx_ops.cpp.inc"
       >();
-  addOperations<BitAndOp, BitCastOp, BitOrOp, BitXorOp, DecodeFloatOp, EncodeFloatOp, IfOp, LoopOp, RandomBitsOp, ReadOp, StoredOp,
-                SuppressOp, TreesOp>();
+  addOperations<BitAndOp, BitCastOp, BitOrOp, BitXorOp, DecodeFloatOp, DequantizeOp, EncodeFloatOp, IfOp, LoopOp, PackedOp, RandomBitsOp,
+                ReadOp, StoredOp, SuppressOp, TreesOp>();
   getContext()->loadDialect<NarrowDialect>();
 }
 
@@ -100,7 +100,14 @@ AffineExpr element_count(RankedTensorType type) {
 }
 
 const BlockType* block_type(StringRef name) {
-  static constexpr BlockType known[] = {{"Q4_0", 32, 18}, {"Q8_0", 32, 34}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210}};
+  // Those with u4: Nibbles in narrow.h.
+  static constexpr BlockType known[] = {
+      {"Q4_0", 32, 18},       {"Q8_0", 32, 34},      {"Q4_K", 256, 144},   {"Q5_K", 256, 176},    {"Q6_K", 256, 210},
+      {"u4x32", 32, 20},      {"u4x32z", 32, 21},    {"u4x32h", 32, 18},   {"u4x32hz", 32, 19},   {"u4x64", 64, 36},
+      {"u4x64z", 64, 37},     {"u4x64h", 64, 34},    {"u4x64hz", 64, 35},  {"u4x128", 128, 68},   {"u4x128z", 128, 69},
+      {"u4x128h", 128, 66},   {"u4x128hz", 128, 67}, {"u4x256", 256, 132}, {"u4x256z", 256, 133}, {"u4x256h", 256, 130},
+      {"u4x256hz", 256, 131},
+  };
   const auto* found = llvm::find_if(known, [&](const BlockType& type) { return type.name == name; });
   return found == std::end(known) ? nullptr : found;
 }
@@ -594,6 +601,17 @@ LogicalResult verify_blocks(Operation* op, StringRef blocks, RankedTensorType st
   return success();
 }
 
+// Panels of a matrix [rows, values] (Nibbles).
+LogicalResult verify_panels(Operation* op, StringRef blocks, RankedTensorType stored, int64_t rows, int64_t values) {
+  const Nibbles type = *Nibbles::named(blocks);
+  int64_t bytes = -1;
+  const bool fits = values % type.elements == 0 && !__builtin_mul_overflow(values / type.elements, type.panel_block_bytes(), &bytes);
+  if (!fits || rows < 1 || stored.getShape() != ArrayRef<int64_t>{llvm::divideCeilSigned(rows, Nibbles::columns), bytes} ||
+      !stored.getElementType().isUnsignedInteger(8))
+    return op->emitOpError("reads ") << rows << " rows of " << values << " values in blocks of type " << blocks << " from " << stored;
+  return success();
+}
+
 }  // namespace
 
 LogicalResult ParameterOp::verify() {
@@ -601,7 +619,7 @@ LogicalResult ParameterOp::verify() {
   auto type = llvm::cast<RankedTensorType>(getType());
   if (!getScope()) return emitOpError("is stored in blocks, but not left to a file: it has no scope");
   if (llvm::isa<FloatType>(type.getElementType())) return success();
-  const BlockType* blocks = block_type(*getBlocks());
+  const BlockType* blocks = Nibbles::named(*getBlocks()) ? nullptr : block_type(*getBlocks());
   if (!blocks || type.getRank() != 2 || type.getDimSize(1) % blocks->bytes != 0)
     return emitOpError("has ") << type << ", which is not a matrix in blocks of a type that kernels read";
   return verify_blocks(*this, *getBlocks(), type, type.getDimSize(1) / blocks->bytes * blocks->elements);
@@ -644,10 +662,12 @@ LogicalResult MatmulOp::verify() {
   if (getBlocks()) {
     if (getZero() || !getTransposeRhs() || !lhs.getElementType().isF32() || !result.getElementType().isF32())
       return emitOpError("reads blocks, so its rhs is transposed and has no zero, and it multiplies f32");
-    expected.back() = getAffineConstantExpr(rhs.getRank() == 2 ? rhs.getDimSize(0) : -1, getContext());
+    const bool is_panels = Nibbles::named(*getBlocks()).has_value();  // whose last rows may not exist
+    const int64_t columns = is_panels ? result.getShape().back() : rhs.getRank() == 2 ? rhs.getDimSize(0) : -1;
+    expected.back() = getAffineConstantExpr(columns, getContext());
     auto values = static_extent(depth);
     if (!values || expected != extents(result)) return emitOpError("inner extents are not static, or result extents do not fit");
-    return verify_blocks(*this, *getBlocks(), rhs, *values);
+    return is_panels ? verify_panels(*this, *getBlocks(), rhs, columns, *values) : verify_blocks(*this, *getBlocks(), rhs, *values);
   }
   if (rhs.getRank() != 2 && rhs.getRank() != lhs.getRank())
     return emitOpError("rhs has rank ") << rhs.getRank() << ", needs 2 or " << lhs.getRank();
@@ -732,7 +752,7 @@ LogicalResult GatherOp::verify() {
   expected.append(from.begin() + axis + 1, from.end());
   auto result = llvm::cast<RankedTensorType>(getType());
   if (getBlocks()) {
-    if (axis != 0 || input.getRank() != 2 || result.getRank() == 0 || !result.getElementType().isF32())
+    if (axis != 0 || input.getRank() != 2 || Nibbles::named(*getBlocks()) || result.getRank() == 0 || !result.getElementType().isF32())
       return emitOpError("reads blocks, so it takes rows of a matrix, and gives f32");
     const int64_t values = result.getShape().back();
     if (ShapedType::isDynamic(values)) return emitOpError("reads rows of blocks whose number of values is not static");

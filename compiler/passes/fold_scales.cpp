@@ -37,8 +37,8 @@ struct ScaleIntoFilter : OpRewritePattern<tx::MulOp> {
     if (auto matmul = llvm::dyn_cast_or_null<tx::MatmulOp>(root)) {
       if (!matmul.getTransposeRhs()) filter = matmul.getRhs();
     }
-    // quantized weights stay as they are stored
-    if (!filter || !is_constant_expression(filter) || !llvm::isa<FloatType>(tx::tensor(filter).getElementType())) return failure();
+    // quantized weights, and those of fewer bits than the products, stay as they are stored
+    if (!filter || !is_constant_expression(filter) || tx::element_of(filter) != tx::element_of(op.getResult())) return failure();
     auto type = llvm::cast<RankedTensorType>(filter.getType());
     rewriter.setInsertionPoint(op);
     Value factors = broadcast_last(rewriter, op.getLoc(), type, scale);

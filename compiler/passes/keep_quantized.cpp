@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle-keep-quantized: contractions and look-ups read quantized constants as they are stored, and the scale is applied to the result. Thus a
-// weight of 8 bits is never expanded to 32.
+// weight of 8 bits is never expanded to 32. Products of f32 read matrices of floats of 16 bits as they are.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -191,8 +191,38 @@ struct ReadTable : OpRewritePattern<tx::GatherOp> {
   }
 };
 
+// matmul(x, cast(w)) of f32 and constant floats of 16 bits  ->  matmul(x, w)
+struct ReadHalves : OpRewritePattern<tx::MatmulOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tx::MatmulOp op, PatternRewriter& rewriter) const override {
+    if (op.getPackedShape() || op.getBlocks() || op.getZero() || !tx::element_of(op.getLhs()).isF32() || op.getTransposeLhs())
+      return failure();
+    SmallVector<Operation*> moves;
+    Value weights = op.getRhs();
+    while (Operation* move = weights.getDefiningOp()) {
+      if (!llvm::isa<tx::TransposeOp, tx::ReshapeOp>(move)) break;
+      moves.push_back(move);
+      weights = move->getOperand(0);
+    }
+    auto cast = weights.getDefiningOp<tx::CastOp>();
+    if (tx::tensor(op.getRhs()).getRank() != 2 || !tx::element_of(op.getRhs()).isF32() || !cast) return failure();
+    Type stored = tx::element_of(cast.getInput());
+    if (!(stored.isF16() || stored.isBF16()) || !is_constant_expression(cast.getInput())) return failure();
+    rewriter.setInsertionPoint(op);
+    Value value = cast.getInput();
+    for (Operation* move : llvm::reverse(moves)) {
+      OperationState state(move->getLoc(), move->getName(), value, tx::with_element_type(tx::tensor(move->getResult(0)), stored),
+                           move->getAttrs());
+      value = rewriter.create(state)->getResult(0);
+    }
+    rewriter.modifyOpInPlace(op, [&] { op.getRhsMutable().assign(value); });
+    return success();
+  }
+};
+
 struct KeepQuantized : PassWrapper<KeepQuantized, OperationPass<func::FuncOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(KeepQuantized)
+  explicit KeepQuantized(bool keeps_halves) : keeps_halves_(keeps_halves) {}
   StringRef getArgument() const final { return "heddle-keep-quantized"; }
   StringRef getDescription() const final {
     return "conv(x, (cast(w) - broadcast z) * broadcast s)  ->  conv(x, w - z) * broadcast s for constant w of 8 or 16 bits";
@@ -200,14 +230,18 @@ struct KeepQuantized : PassWrapper<KeepQuantized, OperationPass<func::FuncOp>> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<ReadWeights<tx::ConvOp>, ReadWeights<tx::MatmulOp>, ReadTable>(&getContext());
+    if (keeps_halves_) patterns.add<ReadHalves>(&getContext());
     if (failed(applyPatternsAndFoldGreedily(getOperation(), std::move(patterns)))) signalPassFailure();
   }
+
+ private:
+  const bool keeps_halves_;
 };
 
 }  // namespace
 
-std::unique_ptr<Pass> keep_quantized() {
-  return std::make_unique<KeepQuantized>();
+std::unique_ptr<Pass> keep_quantized(bool keeps_halves) {
+  return std::make_unique<KeepQuantized>(keeps_halves);
 }
 
 }  // namespace heddle::passes

@@ -26,11 +26,10 @@ Value pack(OpBuilder& builder, Location loc, Value weights, int64_t groups, bool
   return builder.create<tx::PackOp>(loc, packed, weights, groups, winograd);
 }
 
-// For f32 only: the panels are for the microkernels, which compute in no other type. They also read integers.
+// For f32 only: the panels are for the microkernels, which compute in no other type. They also read integers, and floats of 16 bits.
 bool can_pack(Value input, Value weights) {
   auto type = llvm::cast<RankedTensorType>(weights.getType());
-  if (!tx::tensor(input).getElementType().isF32() || !(type.getElementType().isF32() || llvm::isa<IntegerType>(type.getElementType())))
-    return false;
+  if (!tx::tensor(input).getElementType().isF32() || type.getElementType().isF64()) return false;
   return type.hasStaticShape() && type.getNumElements() > 0 && is_constant_expression(weights);
 }
 

@@ -46,7 +46,10 @@ std::unique_ptr<mlir::Pass> decompose_batch_norm();
 std::unique_ptr<mlir::Pass> propagate_transposes();
 // For modules all of whose kernels read blocks (Devices::reads_blocks).
 std::unique_ptr<mlir::Pass> keep_blocks();
-std::unique_ptr<mlir::Pass> keep_quantized();
+// `as_stored`: the same, else all weights become values.
+std::unique_ptr<mlir::Pass> read_dequantized(bool as_stored = true);
+// `keeps_halves`: products of f32 also read floats of 16 bits, for modules all of whose kernels can.
+std::unique_ptr<mlir::Pass> keep_quantized(bool keeps_halves = true);
 std::unique_ptr<mlir::Pass> fold_scales();
 std::unique_ptr<mlir::Pass> move_reshapes();
 std::unique_ptr<mlir::Pass> match_donations();

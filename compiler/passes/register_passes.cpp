@@ -14,7 +14,8 @@ void register_passes(const Devices& devices) {
   mlir::registerPass(decompose_batch_norm);
   mlir::registerPass(propagate_transposes);
   mlir::registerPass(keep_blocks);
-  mlir::registerPass(keep_quantized);
+  mlir::registerPass([] { return read_dequantized(); });
+  mlir::registerPass([] { return keep_quantized(); });
   mlir::registerPass(fold_scales);
   mlir::registerPass(move_reshapes);
   mlir::registerPass(match_donations);

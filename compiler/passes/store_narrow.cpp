@@ -112,9 +112,17 @@ void store_results(Operation* op) {
     result.setType(tx::packed_type(narrow));
     OpBuilder builder(op->getContext());
     builder.setInsertionPointAfter(op);
-    // The readers until here are those of the elements.
+    // The readers until here are those of the elements, or of the bytes.
     SmallVector<OpOperand*> readers;
-    for (OpOperand& use : result.getUses()) readers.push_back(&use);
+    for (OpOperand& use : llvm::make_early_inc_range(result.getUses())) {
+      if (auto bytes = llvm::dyn_cast<tx::PackedOp>(use.getOwner())) {
+        bytes.getResult().replaceAllUsesWith(result);
+        bytes.erase();
+      } else {
+        readers.push_back(&use);
+      }
+    }
+    if (readers.empty()) continue;
     Value elements = Ops(builder, op->getLoc()).unpacked(result, narrow);
     for (OpOperand* use : readers) use->set(elements);
   }
@@ -126,6 +134,9 @@ void store(func::FuncOp function) {
   auto terminator = llvm::cast<func::ReturnOp>(body.getTerminator());
   SmallVector<RankedTensorType> results;  // those of the model have their narrow types until all others are stored
   for (Value value : terminator.getOperands()) results.push_back(tx::tensor(value));
+  SmallVector<std::pair<tx::PackedOp, RankedTensorType>> packed;
+  for (auto parameter : llvm::make_early_inc_range(body.getOps<tx::ParameterOp>())) store_results(parameter);
+  for (auto op : body.getOps<tx::PackedOp>()) packed.emplace_back(op, tx::tensor(op.getInput()));
   for (Operation& op : llvm::make_early_inc_range(body.without_terminator())) store_results(&op);
   builder.setInsertionPointToStart(&body);
   for (BlockArgument argument : body.getArguments()) {
@@ -147,6 +158,11 @@ void store(func::FuncOp function) {
     if (!stored) continue;
     stored.getResult().replaceAllUsesWith(stored.getInput());
     stored.erase();
+  }
+  for (auto [op, narrow] : packed) {
+    builder.setInsertionPoint(op);
+    op.getResult().replaceAllUsesWith(Ops(builder, op.getLoc()).packed(op.getInput(), narrow));
+    op.erase();
   }
   builder.setInsertionPoint(terminator);
   for (auto [index, narrow] : llvm::enumerate(results)) {

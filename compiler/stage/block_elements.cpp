@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The value at a place of a matrix whose rows are stored in blocks, computed from bytes. The arithmetic is that of sdk/module/block_values.h, in f32 and
 // in its order, so that values are equal bit by bit.
+#include "compiler/ir/narrow.h"
 #include "compiler/stage/stage_body.h"
 
 using namespace mlir;
@@ -17,6 +18,7 @@ class BlockElement {
       : b_(body), location_(body.builder.getUnknownLoc()), stored_(stored), type_(type), row_(at.drop_back()), k_(at.back()) {}
 
   Value value() {
+    if (auto nibbles = tx::Nibbles::named(type_.name)) return element_of_panel(*nibbles);
     if (type_.name == "Q4_0") return mul(to_f32(sub(nibble(whole(2) + k_ % 16, part_of(16, 2)), 8)), f16_at(0));
     if (type_.name == "Q8_0") return mul(to_f32(signed_at(whole(2) + k_ % 32)), f16_at(0));
     if (type_.name == "Q6_K") return q6_k();
@@ -48,9 +50,10 @@ class BlockElement {
   }
   Value byte_at(AffineExpr byte) { return b_.builder.create<arith::ExtUIOp>(location_, i32(), read(byte)); }
   Value signed_at(AffineExpr byte) { return b_.builder.create<arith::ExtSIOp>(location_, i32(), read(byte)); }
-  Value f16_at(int64_t byte) {
+  Value f16_at(int64_t byte) { return half_at(whole(byte)); }
+  Value half_at(AffineExpr byte) {
     Type i16 = b_.builder.getI16Type();
-    auto wide = [&](int64_t at) -> Value { return b_.builder.create<arith::ExtUIOp>(location_, i16, read(whole(at))); };
+    auto wide = [&](AffineExpr at) -> Value { return b_.builder.create<arith::ExtUIOp>(location_, i16, read(at)); };
     Value high = make<arith::ShLIOp>(wide(byte + 1), b_.builder.create<arith::ConstantIntOp>(location_, 8, 16));
     Value half = b_.builder.create<arith::BitcastOp>(location_, b_.builder.getF16Type(), make<arith::OrIOp>(wide(byte), high));
     return b_.builder.create<arith::ExtFOp>(location_, b_.builder.getF32Type(), half);
@@ -80,6 +83,28 @@ class BlockElement {
       q = make<arith::OrIOp>(q, make<arith::ShLIOp>(bit, constant(4)));
     }
     return make<arith::SubFOp>(mul(by, to_f32(q)), less);
+  }
+
+  // A row is one of a panel, and its elements are at places that depend on all of these.
+  Value element_of_panel(const tx::Nibbles& type) {
+    constexpr int64_t columns = tx::Nibbles::columns;
+    AffineExpr row = row_.back(), lane = row % columns, at = k_.floorDiv(type.elements) * type.panel_block_bytes();
+    row_.back() = row.floorDiv(columns);
+    AffineExpr in_block = k_ % type.elements;
+    Value q = nibble(at + in_block.floorDiv(8) * (4 * columns) + lane * 4 + (in_block % 8).floorDiv(2) + type.panel_elements_at(), k_ % 2),
+          scale;
+    if (type.has_halves) {
+      scale = half_at(at + lane * 2);
+    } else {
+      for (int64_t i = 0; i < 4; ++i) {
+        Value byte = byte_at(at + lane * 4 + i);
+        if (i > 0) byte = make<arith::ShLIOp>(byte, constant(static_cast<int32_t>(8 * i)));
+        scale = scale ? make<arith::OrIOp>(scale, byte) : byte;
+      }
+      scale = b_.builder.create<arith::BitcastOp>(location_, b_.builder.getF32Type(), scale);
+    }
+    Value less = type.has_zeros ? make<arith::SubIOp>(q, byte_at(at + lane + type.panel_zeros_at())) : sub(q, 8);
+    return mul(to_f32(less), scale);
   }
 
   Value q6_k() {

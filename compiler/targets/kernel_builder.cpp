@@ -149,6 +149,7 @@ Value KernelBuilder::to_f32(Value loaded, Type element) {
   if (element.isF32()) return loaded;
   Type type = builder.getF32Type();
   if (auto vector = llvm::dyn_cast<VectorType>(loaded.getType())) type = vector.clone(type);
+  if (llvm::isa<FloatType>(element)) return builder.create<arith::ExtFOp>(location, type, loaded);
   if (element.isUnsignedInteger()) return builder.create<arith::UIToFPOp>(location, type, loaded);
   return builder.create<arith::SIToFPOp>(location, type, loaded);
 }

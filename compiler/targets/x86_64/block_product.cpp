@@ -5,6 +5,7 @@
 #include "compiler/targets/stage_emitter.h"
 #include "compiler/targets/thread_space.h"
 #include "compiler/targets/x86_64/block_reader.h"
+#include "compiler/targets/x86_64/nibble_product.h"
 #include "compiler/targets/x86_64/strategies.h"
 
 using namespace mlir;
@@ -288,12 +289,14 @@ class BlockProduct {
 }  // namespace
 
 FailureOr<Plans> plans_blocks(tx::DispatchOp region) {
+  if (has_nibbles(region)) return plans_nibbles(region);
   auto product = BlockProduct::read(region);
   if (failed(product)) return failure();
   return Plans{product->plan()};
 }
 
 FailureOr<KernelResources> emit_blocks(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels, const Level& level) {
+  if (has_nibbles(region)) return emit_nibbles(region, symbol, kernels, level);
   auto product = BlockProduct::read(region);
   if (failed(product)) return failure();
   KernelBuilder kernel(region, symbol, kernels, level);

@@ -240,9 +240,9 @@ FailureOr<ContractionShape> ContractionShape::read(tx::DispatchOp region) {
   shape.rhs_element = tx::tensor(shape.root->getOperand(1)).getElementType();
   for (Value value : {shape.root->getOperand(0), shape.root->getOperand(1), Value(shape.root->getResult(0))}) {
     Type element = tx::tensor(value).getElementType();
-    bool is_quantized = value == shape.root->getOperand(1) && llvm::isa<IntegerType>(element);  // of 8 or 16 bits, if the others are f32
-    if (!element.isF32() && !is_quantized)
-      return shape.root->emitError("x86_64: a contraction of ") << element << " is not supported; f32 is";
+    // Integers of 8 or 16 bits, or floats of 16 bits, if the others are f32.
+    bool is_narrow = value == shape.root->getOperand(1) && (llvm::isa<IntegerType>(element) || element.isF16() || element.isBF16());
+    if (!element.isF32() && !is_narrow) return shape.root->emitError("x86_64: a contraction of ") << element << " is not supported; f32 is";
   }
   auto lhs = OperandView::of(shape.root->getOperand(0)), rhs = OperandView::of(shape.root->getOperand(1));
   auto conv = llvm::dyn_cast<tx::ConvOp>(shape.root);

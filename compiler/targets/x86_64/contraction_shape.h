@@ -53,7 +53,7 @@ struct DepthOrder {
 struct ContractionShape {
   mlir::Operation* root = nullptr;
   unsigned lhs = 0, rhs = 0;     // bindings
-  mlir::Type rhs_element;        // f32, or integers of 8 or 16 bits
+  mlir::Type rhs_element;        // f32, floats of 16 bits, or integers of 8 or 16 bits
   std::optional<unsigned> zero;  // binding: what is subtracted from such integers, an f32 per column
   Epilogue epilogue;
   bool packed = false;     // rhs is in panels

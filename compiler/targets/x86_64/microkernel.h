@@ -17,7 +17,7 @@ struct MicrokernelForm {
   bool gathered;           // rows of A have offsets of their own instead of being lda apart
   bool scattered = false;  // rows of C, and of what the epilogue reads there, have offsets of their own
   const Epilogue* epilogue = nullptr;  // null: C is the plain sum
-  mlir::Type integers = {};            // of B, converted when read; null: B is f32
+  mlir::Type integers = {};            // of B, or floats of 16 bits, converted when read; null: B is f32
   bool has_zero = false;               // the zero of its column is subtracted from each integer
 };
 

@@ -17,7 +17,7 @@ struct PackShape {
   DepthOrder order;
   int64_t groups = 1, columns = 1;  // of one group
   unsigned source = 0;
-  Type element;                    // f32, or integers of 8 or 16 bits as in memory
+  Type element;                    // f32, or integers of as many bits as others have
   bool plain = false;              // depthwise: the filter as it is, then zeros
   bool winograd = false;           // a filter of 3 x 3, transformed to 16 matrices
   bool transposed = false;         // the source is [columns, depth]
@@ -38,9 +38,9 @@ struct PackShape {
     }
     auto type = llvm::cast<RankedTensorType>(op.getInput().getType());
     Type element = type.getElementType();
-    bool is_narrow = llvm::isa<IntegerType>(element) && llvm::is_contained({8u, 16u}, element.getIntOrFloatBitWidth());
+    bool is_narrow = llvm::is_contained({8u, 16u}, element.getIntOrFloatBitWidth());
     if (!type.hasStaticShape() || (!element.isF32() && !is_narrow) || type.getRank() < 2) {
-      return op.emitError("x86_64: a tx.pack takes a static tensor of two or more dimensions, of f32 or of integers of 8 or 16 bits");
+      return op.emitError("x86_64: a tx.pack takes a static tensor of two or more dimensions, of f32 or of elements of 8 or 16 bits");
     }
     PackShape shape;
     shape.element = is_narrow ? Type(IntegerType::get(op.getContext(), element.getIntOrFloatBitWidth())) : element;
@@ -56,7 +56,7 @@ struct PackShape {
     shape.columns = type.getShape().back() / shape.groups;
     if (type.getNumElements() == 0) return op.emitError("x86_64: a tx.pack without elements is not supported");
     shape.winograd = op.getWinograd();
-    if (shape.winograd && is_narrow) return op.emitError("x86_64: a filter of integers cannot be transformed");
+    if (shape.winograd && is_narrow) return op.emitError("x86_64: a filter of fewer than 32 bits cannot be transformed");
     shape.plain = shape.groups > 1 && shape.columns == 1 && shape.order.channels == 1;
     constexpr int64_t workgroup_bytes = 256 * 1024;
     int64_t row = shape.transposed ? Panels::unit * shape.depth() : shape.groups * shape.columns * (shape.winograd ? matrices : 1);
