@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Ops with indices that are data. Starts of slices are clamped so that each slice is inside; an update that is not is dropped.
 #include "compiler/import/stablehlo_program.h"
+#include "compiler/ir/narrow.h"
 
 using namespace mlir;
 

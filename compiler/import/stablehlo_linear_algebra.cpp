@@ -7,20 +7,20 @@ using namespace mlir;
 namespace heddle::import::stablehlo {
 namespace {
 
-using Parts = SmallVector<Value, 2>;
+using TensorParts = SmallVector<Value, 2>;
 
 // Real or complex matrices [batch, rows, columns], and vectors [batch, elements], a tensor for each part of a number.
 class Matrices {
  public:
   explicit Matrices(Op& op) : op_(op) {}
 
-  Parts each(const Parts& a, const Parts& b, llvm::function_ref<Value(Value, Value)> make) const {
-    Parts result;
+  TensorParts each(const TensorParts& a, const TensorParts& b, llvm::function_ref<Value(Value, Value)> make) const {
+    TensorParts result;
     for (auto [x, y] : llvm::zip(a, b)) result.push_back(make(x, y));
     return result;
   }
-  Parts each(const Parts& a, llvm::function_ref<Value(Value)> make) const {
-    Parts result;
+  TensorParts each(const TensorParts& a, llvm::function_ref<Value(Value)> make) const {
+    TensorParts result;
     for (Value x : a) result.push_back(make(x));
     return result;
   }
@@ -28,33 +28,33 @@ class Matrices {
   Value sub(Value a, Value b) const { return op_.binary<tx::SubOp>(a, b); }
   Value mul(Value a, Value b) const { return op_.binary<tx::MulOp>(a, b); }
   Value div(Value a, Value b) const { return op_.binary<tx::DivOp>(a, b); }
-  Parts sub(const Parts& a, const Parts& b) const {
+  TensorParts sub(const TensorParts& a, const TensorParts& b) const {
     return each(a, b, [&](Value x, Value y) { return sub(x, y); });
   }
-  Parts mul(const Parts& a, const Parts& b) const {
+  TensorParts mul(const TensorParts& a, const TensorParts& b) const {
     if (a.size() == 1) return {mul(a[0], b[0])};
     return {sub(mul(a[0], b[0]), mul(a[1], b[1])), add(mul(a[0], b[1]), mul(a[1], b[0]))};
   }
-  Parts div(const Parts& a, const Parts& b) const {
+  TensorParts div(const TensorParts& a, const TensorParts& b) const {
     if (a.size() == 1) return {div(a[0], b[0])};
     Value size = add(mul(b[0], b[0]), mul(b[1], b[1]));
     return each(mul(a, conjugate(b)), [&](Value x) { return div(x, size); });
   }
-  Parts conjugate(const Parts& a) const {
+  TensorParts conjugate(const TensorParts& a) const {
     if (a.size() == 1) return a;
     return {a[0], op_.make<tx::NegOp>(Op::type_of(a[1]), a[1])};
   }
-  Parts transposed(const Parts& a) const {
+  TensorParts transposed(const TensorParts& a) const {
     return each(a, [&](Value x) { return op_.transpose(x, {0, 2, 1}); });
   }
-  Parts select(Value condition, const Parts& a, const Parts& b) const {
+  TensorParts select(Value condition, const TensorParts& a, const TensorParts& b) const {
     return each(a, b, [&](Value x, Value y) { return op_.select(condition, x, y); });
   }
-  Parts zeros(const Parts& like) const {
+  TensorParts zeros(const TensorParts& like) const {
     return each(like, [&](Value x) { return op_.number(x, 0); });
   }
   // A vector in each row (dimension 1) or in each column (dimension 2) of a matrix of that shape.
-  Parts spread(const Parts& vector, int64_t along, Value like) const {
+  TensorParts spread(const TensorParts& vector, int64_t along, Value like) const {
     return each(vector, [&](Value x) { return op_.broadcast(x, Op::extents_of(like), {0, 3 - along}); });
   }
   // Positions along a dimension of `like`, and whether they stand in this relation to the number, an i64 of rank 0.
@@ -64,8 +64,8 @@ class Matrices {
     return op_.compare(kind, places, op_.broadcast(number, Op::extents_of(like), {}));
   }
   // The vector of a matrix, or the number of a vector, at that position along the dimension.
-  Parts at(const Parts& from, int64_t dimension, Value number) const {
-    Parts kept = select(where(from[0], dimension, tx::CompareKind::eq, number), from, zeros(from));
+  TensorParts at(const TensorParts& from, int64_t dimension, Value number) const {
+    TensorParts kept = select(where(from[0], dimension, tx::CompareKind::eq, number), from, zeros(from));
     return each(kept, [&](Value x) {
       Extents extents = Op::extents_of(x);
       extents.erase(extents.begin() + dimension);
@@ -73,13 +73,13 @@ class Matrices {
     });
   }
   // The numbers in `vector`, each of a batch's element, for each element of vectors of that shape.
-  Parts for_each(const Parts& numbers, Value like) const {
+  TensorParts for_each(const TensorParts& numbers, Value like) const {
     return each(numbers, [&](Value x) { return op_.broadcast(x, Op::extents_of(like), {0}); });
   }
 
   // An operand [.., rows, columns] with one dimension in front of these, in f32 or f64.
-  Parts operand(unsigned index) const {
-    Parts parts;
+  TensorParts operand(unsigned index) const {
+    TensorParts parts;
     const Data& data = op_.data(index);
     if (data.parts.empty() || Op::rank_of(data.parts[0]) < 2) op_.fail("operand " + std::to_string(index) + " is no matrix");
     for (Value part : data.parts) {
@@ -91,7 +91,7 @@ class Matrices {
     }
     return parts;
   }
-  void set_result(const Parts& parts, const Data& like) const {
+  void set_result(const TensorParts& parts, const Data& like) const {
     Data data;
     for (auto [part, shape] : llvm::zip(parts, like.parts))
       data.parts.push_back(op_.converted(op_.reshape(part, Op::extents_of(shape)), tx::element_of(shape)));
@@ -102,15 +102,15 @@ class Matrices {
   Op& op_;
 };
 
-Parts parts_of(ArrayRef<Value> values) {
-  return Parts(values.begin(), values.end());
+TensorParts parts_of(ArrayRef<Value> values) {
+  return TensorParts(values.begin(), values.end());
 }
 
 // A = L L^H. Step j takes column j of what is left, divided by the root of its diagonal element, and subtracts its product with itself.
 void cholesky(Op& op) {
   op.expect(1);
   const Matrices m(op);
-  Parts a = m.operand(0);
+  TensorParts a = m.operand(0);
   const int64_t count = op.extent(a[0], 1);
   if (count != op.extent(a[0], 2)) op.fail("its operand is not square");
   const bool lower = op.flag("lower");
@@ -119,19 +119,19 @@ void cholesky(Op& op) {
   SmallVector<Value> first(a.begin(), a.end());
   for (Value zero : m.zeros(a)) first.push_back(zero);
   SmallVector<Value> last = stepped(op, "cholesky", count, first, {}, [&](Value j, ArrayRef<Value> before, ArrayRef<Value>) {
-    const Parts left = parts_of(before.take_front(parts)), found = parts_of(before.drop_front(parts));
-    Parts column = m.at(left, 2, j);
+    const TensorParts left = parts_of(before.take_front(parts)), found = parts_of(before.drop_front(parts));
+    TensorParts column = m.at(left, 2, j);
     Value root = m.at({column[0]}, 1, j)[0];
     root = m.for_each({op.make<tx::SqrtOp>(Op::type_of(root), root)}, column[0])[0];
     column = m.each(column, [&](Value x) { return m.div(x, root); });
     column = m.select(m.where(column[0], 1, tx::CompareKind::ge, j), column, m.zeros(column));
-    Parts in_columns = m.spread(column, 2, left[0]), in_rows = m.spread(m.conjugate(column), 1, left[0]);
+    TensorParts in_columns = m.spread(column, 2, left[0]), in_rows = m.spread(m.conjugate(column), 1, left[0]);
     SmallVector<Value> next;
     llvm::append_range(next, m.sub(left, m.mul(in_columns, in_rows)));
     llvm::append_range(next, m.select(m.where(left[0], 2, tx::CompareKind::eq, j), in_columns, found));
     return next;
   });
-  Parts result = parts_of(ArrayRef(last).drop_front(parts));
+  TensorParts result = parts_of(ArrayRef(last).drop_front(parts));
   if (!lower) result = m.conjugate(m.transposed(result));
   m.set_result(result, op.data(0));
 }
@@ -141,7 +141,7 @@ void cholesky(Op& op) {
 void triangular_solve(Op& op) {
   op.expect(2);
   const Matrices m(op);
-  Parts a = m.operand(0), b = m.operand(1);
+  TensorParts a = m.operand(0), b = m.operand(1);
   const bool left = op.flag("left_side"), is_unit = op.flag("unit_diagonal");
   bool lower = op.flag("lower");
   const std::string kind = op.word("transpose_a", "NO_TRANSPOSE");
@@ -163,17 +163,17 @@ void triangular_solve(Op& op) {
   const size_t parts = a.size();
   SmallVector<Value> first(b.begin(), b.end()), outside(a.begin(), a.end());
   SmallVector<Value> last = stepped(op, "solve", count, first, outside, [&](Value number, ArrayRef<Value> before, ArrayRef<Value> matrix) {
-    const Parts x = parts_of(before), of = parts_of(matrix);
+    const TensorParts x = parts_of(before), of = parts_of(matrix);
     Value j = lower ? number : m.sub(op.number(number, static_cast<double>(count - 1)), number);
-    Parts column = m.at(of, 2, j), row = m.at(x, 1, j);
+    TensorParts column = m.at(of, 2, j), row = m.at(x, 1, j);
     if (!is_unit) row = m.div(row, m.for_each(m.at(column, 1, j), row[0]));
     column = m.select(m.where(column[0], 1, lower ? tx::CompareKind::gt : tx::CompareKind::lt, j), column, m.zeros(column));
-    Parts in_rows = m.spread(row, 1, x[0]);
-    Parts rest = m.sub(x, m.mul(m.spread(column, 2, x[0]), in_rows));
-    Parts next = m.select(m.where(x[0], 1, tx::CompareKind::eq, j), in_rows, rest);
+    TensorParts in_rows = m.spread(row, 1, x[0]);
+    TensorParts rest = m.sub(x, m.mul(m.spread(column, 2, x[0]), in_rows));
+    TensorParts next = m.select(m.where(x[0], 1, tx::CompareKind::eq, j), in_rows, rest);
     return SmallVector<Value>(next.begin(), next.end());
   });
-  Parts result = parts_of(ArrayRef(last).take_front(parts));
+  TensorParts result = parts_of(ArrayRef(last).take_front(parts));
   if (!left) result = m.transposed(result);
   m.set_result(result, op.data(1));
 }

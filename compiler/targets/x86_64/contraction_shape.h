@@ -8,6 +8,9 @@
 
 namespace heddle::targets::x86_64 {
 
+// The matrices of a filter of 3 x 3 that is transformed by Winograd's method.
+inline constexpr int64_t winograd_matrices = 16;
+
 // Columns of one group in packed panels: the first `wide_count` have `wide` units of 16 columns, the others one unit less.
 // A panel has all of K, row after row.
 struct Panels {

@@ -11,8 +11,6 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-constexpr int64_t matrices = 16;  // of a transformed filter
-
 struct PackShape {
   DepthOrder order;
   int64_t groups = 1, columns = 1;  // of one group
@@ -59,7 +57,7 @@ struct PackShape {
     if (shape.winograd && is_narrow) return op.emitError("x86_64: a filter of fewer than 32 bits cannot be transformed");
     shape.plain = shape.groups > 1 && shape.columns == 1 && shape.order.channels == 1;
     constexpr int64_t workgroup_bytes = 256 * 1024;
-    int64_t row = shape.transposed ? Panels::unit * shape.depth() : shape.groups * shape.columns * (shape.winograd ? matrices : 1);
+    int64_t row = shape.transposed ? Panels::unit * shape.depth() : shape.groups * shape.columns * (shape.winograd ? winograd_matrices : 1);
     shape.rows_per_workgroup = std::max<int64_t>(1, workgroup_bytes / (4 * row));
     return shape;
   }
@@ -226,7 +224,7 @@ FailureOr<Plans> plans_pack(tx::DispatchOp region) {
   plan.workgroups = getAffineConstantExpr(shape->workgroups(), region.getContext());
   constexpr int64_t bytes_per_ns = 5;
   plan.cost_ns = static_cast<uint64_t>(shape->rows_per_workgroup * shape->groups * shape->columns *
-                                       (shape->winograd ? 4 * (9 + matrices) : 8) / bytes_per_ns) +
+                                       (shape->winograd ? 4 * (9 + winograd_matrices) : 8) / bytes_per_ns) +
                  1;
   return Plans{plan};
 }

@@ -13,7 +13,6 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-constexpr int64_t matrices = 16;
 constexpr int64_t most_tiles = 54;  // of a workgroup: enough to reuse what is read of a filter, while their inputs and products stay in L2
 
 // The tiles of an image; the last row and column of tiles may reach beyond it.
@@ -46,8 +45,8 @@ class WinogradModel {
     double rows = static_cast<double>(llvm::alignTo(std::min(tiling.band_tiles, tiles_), usual_rows)),
            tiles = static_cast<double>(std::min(tiling.band_tiles, tiles_));
     double columns = static_cast<double>(llvm::divideCeilSigned(panels_.count, tiling.blocks) * panels_.wide * Panels::unit);
-    double products = 2.0 * matrices * rows * static_cast<double>(channels_) * columns / flops_per_ns;
-    double filter_bytes = 4.0 * matrices * static_cast<double>(channels_) * columns,
+    double products = 2.0 * winograd_matrices * rows * static_cast<double>(channels_) * columns / flops_per_ns;
+    double filter_bytes = 4.0 * winograd_matrices * static_cast<double>(channels_) * columns,
            all_bytes = filter_bytes * static_cast<double>(tiling.blocks);
     return products + tiles * columns / transformed_per_ns + filter_bytes / (all_bytes <= 400e3 ? 100 : 30) + start_ns;
   }
@@ -104,8 +103,8 @@ struct WinogradLayout {
     ldc = Panels::own(shape.columns, level).wide * Panels::unit;
     input_step = apart(rows * lda);
     product_step = apart(rows * ldc);
-    products = matrices * input_step;
-    all = products + matrices * product_step;
+    products = winograd_matrices * input_step;
+    all = products + winograd_matrices * product_step;
   }
 };
 
@@ -244,9 +243,9 @@ class WinogradWriter {
     call.next_step = k_.index(Panels::unit);
     Value start = k_.mul(first_unit(k_, own_, panel), Panels::unit * depth),
           following = k_.mul(first_unit(k_, own_, k_.add(panel, 1)), Panels::unit * depth);
-    k_.loop(k_.index(0), k_.index(matrices), [&](Value m) {
+    k_.loop(k_.index(0), k_.index(winograd_matrices), [&](Value m) {
       call.b = k_.pointer(k_.operand(shape_.rhs), k_.add(start, k_.mul(m, matrix)), f32());
-      Value is_last = k_.less(k_.index(matrices - 2), m);
+      Value is_last = k_.less(k_.index(winograd_matrices - 2), m);
       Value next = k_.pointer(k_.operand(shape_.rhs),
                               k_.make<arith::SelectOp>(is_last, following, k_.add(start, k_.mul(k_.add(m, 1), matrix))), f32());
       Value a = k_.pointer(at(0), k_.mul(m, layout_.input_step), f32()),
