@@ -68,6 +68,7 @@ def model_of(shape):
     for value in [*model.graph.input, *model.graph.output]:
         if value.type.tensor_type.elem_type == TensorProto.FLOAT and value.name != "logits":
             value.type.tensor_type.elem_type = TensorProto.BFLOAT16
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1  # tokens: kernels of one row
     last = model.graph.node[-1]
     last.output[0] = "narrow_logits"
     model.graph.node.append(helper.make_node("Cast", ["narrow_logits"], ["logits"], to=TensorProto.FLOAT))
@@ -153,13 +154,15 @@ class Peer:
 
 def heddle_generate(module, shape, prompt, count, synchronized):
     with generation.Session(module, shape.capacity, window=64) as session:
+        for token in prompt[:-1]:
+            session.step([[token]])
         if synchronized:
-            steps = session.generate(prompt, count)
+            steps = session.generate(prompt[-1:], count)
             found = [next(steps)]
             began = time.perf_counter()
             found += list(steps)
             return found, time.perf_counter() - began
-        tokens = session.step([prompt])
+        tokens = session.step([prompt[-1:]])
         kept = [tokens]
         tokens.item()
         began = time.perf_counter()
@@ -221,14 +224,15 @@ def main():
                     for label, rate in rates.items():
                         print(f"{'synchronized' if synchronized else 'at the end':13} {label:26} {rate:8.1f} tokens/s  {rate * count * 2 / 1e12:5.2f} TB/s of weights"
                               + (f"  {rate / best:.2f} of the best peer" if label == "Heddle" else ""))
-                exact = Peer(shape, weights, places, torch.float32)
+                exact, worst = Peer(shape, weights, places, torch.float32), {}
                 for label, found in texts.items():
                     whole = torch.tensor([prompt + found], device="cuda")
                     logits = exact.logits(whole[:, :-1], torch.arange(whole.shape[1] - 1, device="cuda"))[len(prompt) - 1:]
                     behind = (logits.max(-1).values - logits.gather(-1, whole[0, len(prompt):, None])[:, 0]) / logits.std()
-                    print(f"{label}: {(behind == 0).sum().item()} of {len(found)} tokens are the likeliest in f32, the others behind by up to {behind.max().item():.3f} "
+                    worst[label] = behind.max().item()
+                    print(f"{label}: {(behind == 0).sum().item()} of {len(found)} tokens are the likeliest in f32, the others behind by up to {worst[label]:.3f} "
                           f"standard deviations; {len(set(found))} different ones")
-    return 0 if behind.max().item() < 0.3 else 1
+    return 0 if worst["Heddle"] < 0.3 else 1
 
 
 if __name__ == "__main__":
