@@ -77,7 +77,7 @@ class KernelBuilder {
   virtual mlir::Value gather(mlir::Value base, mlir::Value start, mlir::Value offsets, mlir::Type element, mlir::Value mask);
   // For machines that have constants in memory: the start of these elements, in row-major order, for load(). They are stored once, next to the code.
   virtual mlir::Value table(mlir::DenseElementsAttr elements);
-  // Converts a loaded value of type `element`, integers or f32, to f32.
+  // Converts a loaded value of type `element`, integers or floats of 16 or 32 bits, to f32.
   mlir::Value to_f32(mlir::Value loaded, mlir::Type element);
 
   // ---- vectors
