@@ -15,10 +15,14 @@ void to_type_of_sum(Op& op, Value& a, Value& b, Type element) {
   b = op.converted(b, element);
 }
 
-int64_t product_of(ArrayRef<int64_t> extents, ArrayRef<int64_t> dimensions) {
-  int64_t all = 1;
-  for (int64_t d : dimensions) all *= extents[static_cast<size_t>(d)];
-  return all;
+Extents extents_at(const Extents& extents, ArrayRef<int64_t> dimensions) {
+  Extents result;
+  for (int64_t d : dimensions) result.push_back(extents[static_cast<size_t>(d)]);
+  return result;
+}
+
+bool is_empty(RankedTensorType type) {
+  return llvm::is_contained(type.getShape(), 0);
 }
 
 bool are_different(ArrayRef<int64_t> a, ArrayRef<int64_t> b, int64_t rank) {
@@ -42,11 +46,11 @@ SmallVector<int64_t> others(ArrayRef<int64_t> a, ArrayRef<int64_t> b, int64_t ra
 
 // A product of two matrices for each element of the batch: the sum of products without a kernel of that type is one of element-wise ops.
 Value multiplied(Op& op, Value a, Value b, Type element) {
-  const std::vector<int64_t> left = op.static_extents(a), right = op.static_extents(b);
-  std::vector<int64_t> to = left;
-  to.back() = right.back();
-  RankedTensorType type = RankedTensorType::get(to, element);
-  if (llvm::is_contained(to, 0) || left.back() == 0) return op.splat(type, 0);
+  Extents to = Op::extents_of(a);
+  const bool has_no_sums = tx::static_extent(to.back()) == 0;
+  to.back() = Op::extents_of(b).back();
+  RankedTensorType type = op.node.tensor_type(to, element);
+  if (is_empty(type) || has_no_sums) return op.splat(type, 0);
   to_type_of_sum(op, a, b, element);
   if (!element.isInteger(1)) return op.make<tx::MatmulOp>(type, a, b);
   // Of bools, the product is their and, and the sum their or.
@@ -93,35 +97,35 @@ ProductParts product_parts(Op& op) {
 // The result: batch dimensions, then those of the left operand alone, then those of the right one.
 void dot(Op& op, ArrayRef<int64_t> left_batch, ArrayRef<int64_t> right_batch, ArrayRef<int64_t> left_sum, ArrayRef<int64_t> right_sum) {
   const ProductParts parts = product_parts(op);
-  const std::vector<int64_t> left = op.static_extents(parts.a[0]), right = op.static_extents(parts.b[0]);
+  const Extents left = Op::extents_of(parts.a[0]), right = Op::extents_of(parts.b[0]);
   const auto left_rank = static_cast<int64_t>(left.size()), right_rank = static_cast<int64_t>(right.size());
   if (!are_different(left_batch, left_sum, left_rank) || !are_different(right_batch, right_sum, right_rank))
     op.fail("its batch and contracting dimensions are not different dimensions of its operands");
   auto are_alike = [&](ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
     if (a.size() != b.size()) return false;
     for (auto [x, y] : llvm::zip(a, b)) {
-      if (left[static_cast<size_t>(x)] != right[static_cast<size_t>(y)]) return false;
+      if (!op.node.are_equal(left[static_cast<size_t>(x)], right[static_cast<size_t>(y)])) return false;
     }
     return true;
   };
   if (!are_alike(left_batch, right_batch) || !are_alike(left_sum, right_sum))
     op.fail("extents of its batch or contracting dimensions differ");
   const SmallVector<int64_t> rows = others(left_batch, left_sum, left_rank), columns = others(right_batch, right_sum, right_rank);
-  const int64_t batch = product_of(left, left_batch), depth = product_of(left, left_sum), m = product_of(left, rows),
-                n = product_of(right, columns);
+  auto count = [&](ArrayRef<int64_t> dimensions, const Extents& of) { return op.node.count_of(extents_at(of, dimensions)); };
+  // Extents that are equal in every call that is not refused have one form, that of the left operand.
+  const AffineExpr batch = count(left_batch, left), depth = count(left_sum, left), m = count(rows, left), n = count(columns, right);
   const Type declared = op.result_element();
   const bool is_narrow = declared != op.widened_type(declared);
   const Type element = is_narrow ? op.widened_type(declared) : declared;
-  auto arranged = [&](Value x, std::initializer_list<ArrayRef<int64_t>> order, std::vector<int64_t> to) {
+  auto arranged = [&](Value x, std::initializer_list<ArrayRef<int64_t>> order, Extents to) {
     SmallVector<int64_t> permutation;
     for (ArrayRef<int64_t> part : order) permutation.append(part.begin(), part.end());
     if (!left_batch.empty()) to.insert(to.begin(), batch);
     return op.reshape(op.transpose(x, permutation), to);
   };
-  std::vector<int64_t> to;
-  for (int64_t d : left_batch) to.push_back(left[static_cast<size_t>(d)]);
-  for (int64_t d : rows) to.push_back(left[static_cast<size_t>(d)]);
-  for (int64_t d : columns) to.push_back(right[static_cast<size_t>(d)]);
+  Extents to = extents_at(left, left_batch);
+  llvm::append_range(to, extents_at(left, rows));
+  llvm::append_range(to, extents_at(right, columns));
   set_product(op, parts, [&](Value a, Value b) {
     Value result = multiplied(op, arranged(a, {left_batch, rows, left_sum}, {m, depth}),
                               arranged(b, {right_batch, right_sum, columns}, {depth, n}), element);
@@ -180,7 +184,8 @@ ConvolutionWindow convolution_window(Op& op, size_t rank) {
 Value convolved(Op& op, Value image, Value filter, ConvolutionWindow window, int64_t groups, Type element) {
   const auto spatial = static_cast<int64_t>(window.strides.size());
   Value zero = op.splat(RankedTensorType::get({}, tx::element_of(image)), 0);
-  std::vector<int64_t> to{op.extent(image, 0)};
+  Extents to{Op::extents_of(image)[0]};
+  auto constant_extent = [&](int64_t value) { return op.builder.getAffineConstantExpr(value); };
   for (int64_t i = 0; i < spatial; ++i) {
     const auto at = static_cast<size_t>(i);
     int64_t &low = window.low[at], &high = window.high[at];
@@ -191,21 +196,20 @@ Value convolved(Op& op, Value image, Value filter, ConvolutionWindow window, int
     const int64_t kernel = op.extent(filter, i), reach = kernel == 0 ? 0 : (kernel - 1) * window.kernel_dilation[at] + 1;
     if (window.reversal[at] != 0 && kernel > 1) filter = op.slice(filter, i, kernel - 1, -1, -1);
     const int64_t all = op.extent(image, 1 + i) + low + high;
-    to.push_back(all < reach || all == 0 ? 0 : (all - reach) / window.strides[at] + 1);
+    to.push_back(constant_extent(all < reach || all == 0 ? 0 : (all - reach) / window.strides[at] + 1));
   }
-  to.push_back(op.extent(filter, spatial + 1));
-  RankedTensorType type = RankedTensorType::get(to, element);
+  to.push_back(Op::extents_of(filter).back());
+  RankedTensorType type = op.node.tensor_type(to, element);
   // Without elements, or sums of none.
-  if (llvm::is_contained(to, 0) || llvm::is_contained(Op::type_of(filter).getShape(), 0) ||
-      llvm::is_contained(Op::type_of(image).getShape(), 0))
-    return op.splat(type, 0);
+  if (is_empty(type) || is_empty(Op::type_of(filter)) || is_empty(Op::type_of(image))) return op.splat(type, 0);
   to_type_of_sum(op, image, filter, element);
   if (spatial == 0) {
     // A product of matrices, for each group.
-    const int64_t n = to[0], c = op.extent(image, 1), f = to.back();
-    Value a = op.transpose(op.reshape(image, {n, groups, c / groups}), {1, 0, 2});
+    const int64_t c = op.extent(image, 1), f = op.extent(filter, 1);
+    Value a = op.transpose(op.reshape(image, Extents{to[0], constant_extent(groups), constant_extent(c / groups)}), {1, 0, 2});
     Value b = op.transpose(op.reshape(filter, {c / groups, groups, f / groups}), {1, 0, 2});
-    Value product = op.make<tx::MatmulOp>(RankedTensorType::get({groups, n, f / groups}, element), a, b);
+    Value product =
+        op.make<tx::MatmulOp>(op.node.tensor_type({constant_extent(groups), to[0], constant_extent(f / groups)}, element), a, b);
     return op.reshape(op.transpose(product, {1, 0, 2}), to);
   }
   const Type computed = llvm::isa<FloatType>(element) ? element : Type(op.builder.getF64Type());
@@ -227,7 +231,8 @@ Value padded_by_data(Op& op, Value image, Value filter, ConvolutionWindow& windo
     const int64_t kernel = op.extent(filter, i), reach = kernel == 0 ? 0 : (kernel - 1) * window.kernel_dilation[at] + 1;
     const int64_t made = type.getDimSize(output_spatial[at]), total = made == 0 ? 0 : (made - 1) * window.strides[at] + reach;
     Value low = op.reshape(op.slice(pads, 0, 2 * i, 2 * i + 1), ArrayRef<int64_t>{});
-    image = padded_by(op, image, zero, 1 + i, low, op.splat(RankedTensorType::get({}, op.builder.getI64Type()), static_cast<double>(window.input_dilation[at] - 1)),
+    image = padded_by(op, image, zero, 1 + i, low,
+                      op.splat(RankedTensorType::get({}, op.builder.getI64Type()), static_cast<double>(window.input_dilation[at] - 1)),
                       op.builder.getAffineConstantExpr(total));
     window.input_dilation[at] = 1;
   }
@@ -244,8 +249,9 @@ void convolution(Op& op) {
     op.fail("attribute 'dimension_numbers' is not #stablehlo.conv<..> for operands of rank " + std::to_string(rank));
   const ConvolutionWindow window = convolution_window(op, static_cast<size_t>(rank - 2));
   const int64_t features = op.integer("feature_group_count", 1), batches = op.integer("batch_group_count", 1);
-  const std::vector<int64_t> left = op.static_extents(parts.a[0]), right = op.static_extents(parts.b[0]);
-  const int64_t n = left[static_cast<size_t>(dimensions->input_batch)], c = left[static_cast<size_t>(dimensions->input_feature)];
+  const std::vector<int64_t> right = op.static_extents(parts.b[0]);
+  // The number of images may be a symbol.
+  const int64_t n = batches == 1 ? 1 : op.extent(parts.a[0], dimensions->input_batch), c = op.extent(parts.a[0], dimensions->input_feature);
   const int64_t depth = right[static_cast<size_t>(dimensions->kernel_input)], f = right[static_cast<size_t>(dimensions->kernel_output)];
   if (features < 1 || batches < 1 || (features > 1 && batches > 1))
     op.fail("feature_group_count and batch_group_count have to be 1 or more, and one of them 1");

@@ -17,6 +17,15 @@ Value clamped(Op& op, Value start, int64_t most) {
   return op.binary<tx::MinOp>(op.binary<tx::MaxOp>(start, op.number(start, 0)), op.number(start, static_cast<double>(most)));
 }
 
+// The same for indices of any integers and a last place that follows from symbols; a call in which it is below 0 is refused.
+Value clamped_to(Op& op, Value start, AffineExpr most) {
+  const AffineExpr zero = op.builder.getAffineConstantExpr(0);
+  if (!most || !op.program.graph.symbols.require(most, zero, op.describe())) op.fail("its slice does not fit into its operand");
+  start = op.converted(start, index_type(op));
+  Value last = op.broadcast(op.reshape(op.node.numbers({most}), ArrayRef<int64_t>{}), Op::extents_of(start), {});
+  return op.binary<tx::MinOp>(op.binary<tx::MaxOp>(start, op.number(start, 0)), last);
+}
+
 // The scalars from operand `first` on, as i64; known ones as numbers.
 struct Start {
   std::optional<int64_t> known;
@@ -28,6 +37,11 @@ std::vector<Start> starts_of(Op& op, unsigned first, Value x, ArrayRef<int64_t> 
   if (op.input_count() != first + rank) op.fail("it needs one start index for each of " + std::to_string(rank) + " dimensions");
   std::vector<Start> starts;
   for (unsigned i = 0; i < rank; ++i) {
+    if (Op::type_of(x).isDynamicDim(i)) {
+      starts.push_back(
+          {{}, clamped_to(op, op.input(first + i), difference(Op::extents_of(x)[i], op.builder.getAffineConstantExpr(sizes[i])))});
+      continue;
+    }
     const int64_t extent = op.extent(x, i), most = extent - sizes[i];
     if (sizes[i] < 0 || most < 0)
       op.fail("a slice of " + std::to_string(sizes[i]) + " elements does not fit into dimension " + std::to_string(i) + " with extent " +
@@ -259,12 +273,55 @@ std::vector<int64_t> slice_sizes(Op& op, const Fields& fields, int64_t rank) {
   return sizes;
 }
 
+// Whole slices at places along one dimension, which is removed: look-ups of rows, for any extents.
+bool look_up(Op& op, const Fields& fields, Value x, Value indices, ArrayRef<int64_t> sizes) {
+  const std::vector<int64_t> offset_dims = fields.list("offset_dims"), collapsed = fields.list("collapsed_slice_dims"),
+                             index_map = fields.list("start_index_map");
+  const int64_t rank = Op::rank_of(x), vector_dim = fields.number("index_vector_dim", 0);
+  if (!fields.list("operand_batching_dims").empty() || collapsed.size() != 1 || collapsed != index_map || collapsed[0] < 0 ||
+      collapsed[0] >= rank || !llvm::isa<IntegerType>(tx::element_of(indices)) || static_cast<int64_t>(offset_dims.size()) != rank - 1)
+    return false;
+  const int64_t axis = collapsed[0];
+  const Extents extents = Op::extents_of(x);
+  Extents of_indices = Op::extents_of(indices);
+  if (vector_dim < 0 || vector_dim > static_cast<int64_t>(of_indices.size())) return false;
+  if (vector_dim < static_cast<int64_t>(of_indices.size())) {
+    if (!tx::is_one(of_indices[static_cast<size_t>(vector_dim)])) return false;
+    of_indices.erase(of_indices.begin() + vector_dim);
+  }
+  for (int64_t d = 0; d < rank; ++d) {
+    const auto known = tx::static_extent(extents[static_cast<size_t>(d)]);
+    if (d == axis ? sizes[static_cast<size_t>(d)] != 1 : known != sizes[static_cast<size_t>(d)]) return false;
+  }
+  const int64_t places = static_cast<int64_t>(of_indices.size()), result_rank = places + rank - 1;
+  if (tx::static_extent(extents[static_cast<size_t>(axis)]) == 0 || !are_different(offset_dims, result_rank)) return false;
+  Value start =
+      clamped_to(op, op.reshape(indices, of_indices), difference(extents[static_cast<size_t>(axis)], op.builder.getAffineConstantExpr(1)));
+  Value result = gathered(op, x, start, axis);
+  std::vector<int64_t> sorted = offset_dims;
+  llvm::sort(sorted);
+  SmallVector<int64_t> permutation;
+  int64_t next_place = axis, next_offset = 0;
+  for (int64_t d = 0; d < result_rank; ++d) {
+    if (!llvm::is_contained(sorted, d)) {
+      permutation.push_back(next_place++);
+    } else {
+      permutation.push_back(next_offset < axis ? next_offset : next_offset + places);
+      ++next_offset;
+    }
+  }
+  op.set_result(op.transpose(result, permutation));
+  return true;
+}
+
 void gather(Op& op) {
   op.expect(op.name() == "stablehlo.dynamic_gather" ? 3 : 2);
   Value x = op.input(0), indices = op.input(1);
   auto fields = fields_of(op.attribute("dimension_numbers"), "gather");
   if (!fields) op.fail("attribute 'dimension_numbers' is not #stablehlo.gather<..>");
-  const std::vector<int64_t> extents = op.static_extents(x), sizes = slice_sizes(op, *fields, Op::rank_of(x));
+  const std::vector<int64_t> sizes = slice_sizes(op, *fields, Op::rank_of(x));
+  if (static_cast<int64_t>(sizes.size()) == Op::rank_of(x) && look_up(op, *fields, x, indices, sizes)) return;
+  const std::vector<int64_t> extents = op.static_extents(x);
   const std::vector<int64_t> offset_dims = fields->list("offset_dims"), collapsed = fields->list("collapsed_slice_dims"),
                              operand_batch = fields->list("operand_batching_dims"),
                              indices_batch = fields->list("start_indices_batching_dims"), index_map = fields->list("start_index_map");

@@ -16,6 +16,8 @@ EXCLUDED = {
         r"stablehlo\.(all_gather|all_reduce|all_to_all|collective_\w+|reduce_scatter|infeed|outfeed|send|recv|replica_id|partition_id|async_\w+)\b|interpreter\.run_parallel"),
     "the interpreter's own instrumentation, printing and arguments": re.compile(r"interpreter\.(probe|print)|FileCheck"),
 }
+FUNCTIONS = re.compile(r"^(?=func\.func)", re.MULTILINE)
+CALLS = re.compile(r"\bcall @|decomposition = @|@main\b")
 INTERPRETED = re.compile(r"^// RUN:.*--interpret", re.MULTILINE)
 CHECK = re.compile(r"^(\s*)check\.(\w+) (.*)$")
 PRIMITIVE = re.compile(r"^(.*?)_(?:b?float\d+|u?int\d+|complex\d+|bool|shape|dtype|axes|lhs|operand|dynamic|dimension|inshape|i\d+|n_)")
@@ -258,6 +260,9 @@ def parts_of(folder):
             is_test_data = "testdata" in path.parts
             counts = collections.Counter()
             parts = [part for part in re.split(r"^// -----.*$", text, flags=re.MULTILINE) if "func.func" in part]
+            # Some tests have nothing between them.
+            parts = [one for part in parts for one in (FUNCTIONS.split(part) if len(FUNCTIONS.findall(part)) > 1 and not CALLS.search(part) else [part])
+                     if "func.func" in one]
             for part in parts:
                 inner = name_in(part)
                 counts[inner] += 1
