@@ -33,11 +33,13 @@ std::optional<int64_t> first_of_run(const Operand& indices, AffineExpr extent) {
 
 void gather(Node& node) {
   const Operand& operand = node.operand(0);
-  if (operand.is_folded() && operand.rank == 1 && node.operand(1).elements && !node.operand(1).is_matrix()) {
+  const Operand& places = node.operand(1);
+  const auto is_number = [](AffineExpr element) { return tx::static_extent(element).has_value(); };
+  if (operand.is_folded() && operand.rank == 1 && places.elements && !places.is_matrix() && llvm::all_of(*places.elements, is_number)) {
     std::vector<AffineExpr> taken;
     int64_t size = operand.elements->size();
     for (int64_t index : node.integers(1)) taken.push_back((*operand.elements)[node.axis(index, size)]);
-    node.set_elements(std::move(taken), node.operand(1).rank, operand.bits);
+    node.set_elements(std::move(taken), places.rank, operand.bits);
     return;
   }
   Value input = node.input(0), indices = node.input(1);

@@ -2,7 +2,6 @@
 """A compiler with a planted fault: a program that changes the model, or crashes, and then is heddle-compile."""
 import os
 import pathlib
-import shutil
 import stat
 import sys
 import tempfile
@@ -35,8 +34,9 @@ def node(operator, name=None):
 def planted(case, old=b"", new=b"", crash=b""):
     """Until the test ends, `heddle.compile` is a compiler that takes `old` in a model for `new`, of the same length, and crashes where `crash` is in it."""
     assert len(old) == len(new)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="heddle-test-"))
-    case.addCleanup(shutil.rmtree, folder)
+    made = tempfile.TemporaryDirectory(prefix="heddle-test-")
+    case.addCleanup(made.cleanup)
+    folder = pathlib.Path(made.name)
     compiler = find_compiler()
     (folder / "heddle").symlink_to(os.path.realpath(find_heddle()))
     program = folder / "heddle-compile"

@@ -134,7 +134,8 @@ class WrongArguments(unittest.TestCase):
 
     def test_compile_and_merge(self):
         takes = {"model": "model", "output": "path", "target": "texts", "donate": "texts", "alias": "names", "state": "names", "params_in": "files",
-                 "param_names": "names", "params_in_hashes": "flag", "options": "texts", "timeout": "seconds", "progress": "function"}
+                 "param_names": "names", "params_in_hashes": "flag", "options": "texts", "timeout": "seconds", "progress": "function",
+                 "reproducer": "path"}
         self.covers(heddle.compile, takes)
         self.check(heddle.compile, {"model": self.onnx, "output": self.output}, takes)
         self.assertFalse(pathlib.Path(self.output).exists())

@@ -388,7 +388,7 @@ int compile_with_reproducer(const Options& options) {
   return end.code;
 }
 
-// A directory for the model of a rerun, removed in the destructor.
+// A directory for the files of a rerun, removed in the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -398,7 +398,9 @@ class TemporaryFolder {
   }
   ~TemporaryFolder() {
     std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    if (path_.empty()) return;
+    for (const auto& entry : std::filesystem::directory_iterator(path_, ignored)) std::filesystem::remove(entry, ignored);
+    std::filesystem::remove(path_, ignored);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

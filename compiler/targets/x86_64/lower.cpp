@@ -95,8 +95,25 @@ Value scale_by_power(OpBuilder& builder, Location location, Value value, Value e
       .getResult(0);
 }
 
-// Rounding to bf16 on the bits: for masked lanes LLVM would call a library function, which is not available here.
+// The larger or smaller of two bf16 in f32, in place of what LLVM would make of it: calls of a library function, which is not available here.
+void widen_bf16(ModuleOp unit) {
+  unit.walk([](Operation* op) {
+    if (!llvm::isa<arith::MaximumFOp, arith::MinimumFOp>(op) || !getElementTypeOrSelf(op->getResult(0)).isBF16()) return;
+    OpBuilder builder(op);
+    const Type narrow = op->getResult(0).getType();
+    Type wide = builder.getF32Type();
+    if (auto vector = llvm::dyn_cast<VectorType>(narrow)) wide = vector.clone(wide);
+    for (OpOperand& operand : op->getOpOperands()) operand.set(builder.create<arith::ExtFOp>(op->getLoc(), wide, operand.get()));
+    op->getResult(0).setType(wide);
+    builder.setInsertionPointAfter(op);
+    auto rounded = builder.create<arith::TruncFOp>(op->getLoc(), narrow, op->getResult(0));
+    op->getResult(0).replaceAllUsesExcept(rounded, rounded);
+  });
+}
+
+// Rounding to bf16 on the bits: for masked lanes LLVM would call a library function, too.
 LogicalResult expand_bf16(ModuleOp unit) {
+  widen_bf16(unit);
   auto rounds = [](Operation* op) { return llvm::isa<arith::TruncFOp>(op) && getElementTypeOrSelf(op->getResult(0)).isBF16(); };
   if (!unit.walk([&](Operation* op) { return rounds(op) ? WalkResult::interrupt() : WalkResult::advance(); }).wasInterrupted())
     return success();
