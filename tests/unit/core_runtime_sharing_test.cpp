@@ -455,7 +455,8 @@ class RuntimeDerivedCache : public RuntimeDerived {
     std::vector<std::filesystem::path> found;
     if (std::filesystem::exists(directory())) {
       for (const auto& one : std::filesystem::directory_iterator(directory())) {
-        if (one.file_size() >= 4096) found.push_back(one.path());
+        std::error_code gone;  // which a file may be whose name has just been taken away
+        if (const auto size = one.file_size(gone); !gone && size >= 4096) found.push_back(one.path());
       }
     }
     return found;
