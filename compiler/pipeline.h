@@ -44,7 +44,7 @@ struct Options {
   std::string report_path;
   std::string reproducer_path;
   bool keeps_reproducer = false;  // it is written before the first pass, with the step that is being done, and stays; see reproducer.h
-  std::string code_path;  // directory for images; empty: none
+  std::string code_path;          // directory for images; empty: none
   targets::Math math = targets::Math::strict;
   std::string tuned_path;  // choices made by `heddle tune`; empty: the best plans by estimate
   std::string ptxas;       // NVIDIA's assembler, for machine code in addition to PTX; empty: PTX only

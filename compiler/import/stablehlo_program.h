@@ -213,7 +213,8 @@ mlir::Value combined(Op& op, Combine kind, mlir::Value a, mlir::Value b);
 
 // The operand with padding along a dimension that is data: i64 of rank 0 for the elements in front, which may be negative, and those between two
 // elements. The result has this extent.
-mlir::Value padded_by(Op& op, mlir::Value x, mlir::Value filler, int64_t dimension, mlir::Value low, mlir::Value interior, mlir::AffineExpr extent);
+mlir::Value padded_by(Op& op, mlir::Value x, mlir::Value filler, int64_t dimension, mlir::Value low, mlir::Value interior,
+                      mlir::AffineExpr extent);
 
 // Folds an op on integers that extents follow from (Data::elements), and true; else false.
 bool fold_extents(Op& op);
