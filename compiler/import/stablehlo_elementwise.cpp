@@ -505,6 +505,10 @@ void convert(Op& op) {
   const bool to_complex = llvm::isa<ComplexType>(getElementTypeOrSelf(op.source().getResult(0).getType()));
   const Type element = op.result_element();
   if (!to_complex) return op.set_result(op.converted(op.input(0), element));
+  if (!op.data(0).is_complex()) {
+    Value real = op.converted(op.input(0), element);
+    return set_complex(op, {real, op.number(real, 0)});
+  }
   Complex a = complex_input(op, 0);
   set_complex(op, {op.converted(a.re, element), op.converted(a.im, element)});
 }

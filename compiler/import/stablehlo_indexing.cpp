@@ -32,20 +32,21 @@ struct Start {
   Value value;
 };
 
-std::vector<Start> starts_of(Op& op, unsigned first, Value x, ArrayRef<int64_t> sizes) {
-  const auto rank = static_cast<unsigned>(Op::rank_of(x));
-  if (op.input_count() != first + rank) op.fail("it needs one start index for each of " + std::to_string(rank) + " dimensions");
+std::vector<Start> starts_of(Op& op, unsigned first, Value x, const Extents& sizes) {
+  const Extents extents = Op::extents_of(x);
+  if (op.input_count() != first + extents.size())
+    op.fail("it needs one start index for each of " + std::to_string(extents.size()) + " dimensions");
   std::vector<Start> starts;
-  for (unsigned i = 0; i < rank; ++i) {
-    if (Op::type_of(x).isDynamicDim(i)) {
-      starts.push_back(
-          {{}, clamped_to(op, op.input(first + i), difference(Op::extents_of(x)[i], op.builder.getAffineConstantExpr(sizes[i])))});
+  for (unsigned i = 0; i < extents.size(); ++i) {
+    const AffineExpr room = difference(extents[i], sizes[i]);
+    const auto known_room = room ? tx::static_extent(room) : std::nullopt;
+    if (!known_room) {
+      starts.push_back({{}, clamped_to(op, op.input(first + i), room)});
       continue;
     }
-    const int64_t extent = op.extent(x, i), most = extent - sizes[i];
-    if (sizes[i] < 0 || most < 0)
-      op.fail("a slice of " + std::to_string(sizes[i]) + " elements does not fit into dimension " + std::to_string(i) + " with extent " +
-              std::to_string(extent));
+    const int64_t most = *known_room;
+    if (most < 0 || tx::static_extent(sizes[i]).value_or(0) < 0)
+      op.fail("its slice does not fit into dimension " + std::to_string(i) + " of its operand");
     Start start;
     if (most == 0) {
       start.known = 0;
@@ -80,7 +81,9 @@ void dynamic_slice(Op& op) {
   Value x = op.input(0);
   const std::vector<int64_t> sizes = op.integers("slice_sizes");
   if (static_cast<int64_t>(sizes.size()) != Op::rank_of(x)) op.fail("slice_sizes needs one number for each dimension");
-  const std::vector<Start> starts = starts_of(op, 1, x, sizes);
+  Extents of_slice;
+  for (int64_t size : sizes) of_slice.push_back(op.builder.getAffineConstantExpr(size));
+  const std::vector<Start> starts = starts_of(op, 1, x, of_slice);
   for (size_t i = 0; i < sizes.size(); ++i) {
     const auto d = static_cast<int64_t>(i);
     x = starts[i].known ? op.slice(x, d, *starts[i].known, *starts[i].known + sizes[i])
@@ -94,9 +97,9 @@ void dynamic_update_slice(Op& op) {
   Value x = op.input(0), update = op.input(1);
   if (tx::element_of(x) != tx::element_of(update) || Op::rank_of(x) != Op::rank_of(update))
     op.fail("its operand and its update have different element types or ranks");
-  const std::vector<int64_t> extents = op.static_extents(x), sizes = op.static_extents(update);
+  const Extents extents = Op::extents_of(x), sizes = Op::extents_of(update);
   const std::vector<Start> starts = starts_of(op, 2, x, sizes);
-  if (llvm::is_contained(sizes, 0)) return op.set_result(x);
+  if (llvm::is_contained(Op::type_of(update).getShape(), 0)) return op.set_result(x);
   SmallVector<int64_t> partial;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] != extents[i]) partial.push_back(static_cast<int64_t>(i));
@@ -109,12 +112,11 @@ void dynamic_update_slice(Op& op) {
   // Slices of the slice, from the outer dimension to the inner one: each is written into the part of the operand that has it.
   std::vector<Value> parts{x};
   for (size_t i = 0; i + 1 < partial.size(); ++i) {
-    const auto at = static_cast<size_t>(partial[i]);
-    parts.push_back(gathered(op, parts.back(), places_from(op, start_value(partial[i]), sizes[at]), partial[i]));
+    parts.push_back(gathered(op, parts.back(), places_from(op, start_value(partial[i]), op.extent(update, partial[i])), partial[i]));
   }
   Value result = update;
   for (size_t i = partial.size(); i-- > 0;) {
-    const int64_t d = partial[i], size = sizes[static_cast<size_t>(d)];
+    const int64_t d = partial[i], size = op.extent(update, d);
     Value places = places_from(op, start_value(d), size);
     result = op.make<tx::ScatterOp>(Op::type_of(parts[i]), parts[i], places, result, op.builder.getI64IntegerAttr(d), tx::ReduceKindAttr());
   }

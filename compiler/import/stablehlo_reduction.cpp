@@ -309,7 +309,7 @@ Values windows(Op& op, const Values& values, int64_t dimension, int64_t window, 
 Value pooled(Op& op, Value x, const Window& window, Combine kind) {
   const Type element = tx::element_of(x);
   const auto rank = static_cast<size_t>(Op::rank_of(x));
-  if (!llvm::isa<FloatType>(element) || (kind != Combine::max && kind != Combine::add) || !Op::type_of(x).hasStaticShape()) return {};
+  if (!llvm::isa<FloatType>(element) || (kind != Combine::max && kind != Combine::add)) return {};
   SmallVector<int64_t> spatial, batch;
   for (size_t i = 0; i < rank; ++i) {
     if (window.base_dilations[i] != 1 || window.low[i] < 0 || window.high[i] < 0) return {};
@@ -323,19 +323,23 @@ Value pooled(Op& op, Value x, const Window& window, Combine kind) {
   const size_t batches = order.size();
   order.append(spatial.begin(), spatial.end());
   if (has_channels) order.push_back(batch.back());
-  std::vector<int64_t> extents = op.static_extents(x), from{1}, to, result;
-  for (size_t i = 0; i < batches; ++i) from[0] *= extents[static_cast<size_t>(order[i])];
+  auto constant_extent = [&](int64_t value) { return op.builder.getAffineConstantExpr(value); };
+  Extents extents = Op::extents_of(x), of_batch, from, to, result;
+  for (size_t i = 0; i < batches; ++i) of_batch.push_back(extents[static_cast<size_t>(order[i])]);
+  from.push_back(op.node.count_of(of_batch));
   to.push_back(from[0]);
   double taken = 1;
   SmallVector<int64_t> kernel, strides, low, high, dilations;
   for (int64_t d : spatial) {
     const auto at = static_cast<size_t>(d);
     from.push_back(extents[at]);
+    const auto extent = tx::static_extent(extents[at]);
+    if (!extent) return {};
     const int64_t count =
-        window_count(extents[at] + window.low[at] + window.high[at], window.extents[at], window.dilations[at], window.strides[at]);
-    if (count == 0 || extents[at] == 0) return {};
-    to.push_back(count);
-    extents[at] = count;
+        window_count(*extent + window.low[at] + window.high[at], window.extents[at], window.dilations[at], window.strides[at]);
+    if (count == 0 || *extent == 0) return {};
+    extents[at] = constant_extent(count);
+    to.push_back(extents[at]);
     taken *= static_cast<double>(window.extents[at]);
     kernel.push_back(window.extents[at]);
     strides.push_back(window.strides[at]);
@@ -343,13 +347,13 @@ Value pooled(Op& op, Value x, const Window& window, Combine kind) {
     high.push_back(window.high[at]);
     dilations.push_back(window.dilations[at]);
   }
-  const int64_t channels = has_channels ? extents[static_cast<size_t>(batch.back())] : 1;
+  const AffineExpr channels = has_channels ? extents[static_cast<size_t>(batch.back())] : constant_extent(1);
   from.push_back(channels);
   to.push_back(channels);
-  if (llvm::is_contained(to, 0) || (kind == Combine::add && taken > 4096)) return {};
+  RankedTensorType type = op.node.tensor_type(to, element);
+  if (llvm::is_contained(type.getShape(), 0) || (kind == Combine::add && taken > 4096)) return {};
   Value image = op.reshape(op.transpose(x, order), from);
   auto pool = kind == Combine::max ? tx::PoolKind::max : tx::PoolKind::average;
-  RankedTensorType type = RankedTensorType::get(to, element);
   Value windows = op.make<tx::PoolOp>(type, pool, image, kernel, strides, low, high, dilations, kind == Combine::add);
   if (kind == Combine::add) windows = op.binary<tx::MulOp>(windows, op.number(windows, taken));
   SmallVector<int64_t> back(rank);

@@ -28,6 +28,7 @@ _BOOLS = re.compile(r'dense<"0x((?:0[01])+)">(?= : tensor<[0-9x]*xi1>)')
 _NAMED = re.compile(r'loc\("((?:[^"\\]|\\.)*)"(?:\(|\))')
 _DOING = "converting StableHLO"
 _CHLO = "func.func(chlo-legalize-to-stablehlo,stablehlo-legalize-deprecated-ops)"
+_REVERSED_SCANS = (1, 20, 0)
 _OLD = {"stablehlo.broadcast", "stablehlo.einsum", "stablehlo.torch_index_select", "stablehlo.unary_einsum"}
 _QUANTIZED = "func.func(stablehlo-legalize-quantized-op-to-qdq,stablehlo-legalize-quant-to-math)"
 
@@ -122,8 +123,13 @@ def _has_quantized(operation: Any) -> bool:
 
 def _lower(module: Any, context: Any, what: str) -> None:
     """Replaces operations of CHLO and quantized arithmetic, and those that StableHLO keeps for old programs."""
-    ir, passmanager = _mlir("ir"), _mlir("passmanager")
+    ir, passmanager, stablehlo = _mlir("ir"), _mlir("passmanager"), _mlir("dialects.stablehlo")
     found = list(_operations(module.operation))
+    version = tuple(int(part) for part in stablehlo.get_current_version().split("."))
+    for operation in found:
+        if version < _REVERSED_SCANS and operation.name == "chlo.scan" and "is_reverse" in operation.attributes and operation.attributes["is_reverse"].value:
+            raise make("UNIMPLEMENTED", f"heddle: {_DOING} failed: {what} has a chlo.scan with is_reverse, and the pass of this jaxlib goes forward (StableHLO "
+                                        f"{stablehlo.get_current_version()}; right since {'.'.join(map(str, _REVERSED_SCANS))}); install a newer jaxlib")
     passes = []
     if any(_has_quantized(operation) for operation in found):
         passes.append(_QUANTIZED)  # makes operations of CHLO, too
