@@ -12,6 +12,7 @@
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 
 using namespace mlir;
@@ -59,6 +60,23 @@ void check_nesting(const std::string& path, StringRef text) {
   }
 }
 
+// An op that MLIR does not know, and that has one region, may define symbols for all that MLIR knows, so it refuses calls of functions in the region. A
+// composite op is translated like a call.
+void hide_calls(ModuleOp module) {
+  SmallVector<func::CallOp> calls;
+  module->walk([&](func::CallOp call) {
+    if (call.getCalleeAttr() && !llvm::isa_and_nonnull<func::FuncOp>(call->getParentOp())) calls.push_back(call);
+  });
+  for (func::CallOp call : calls) {
+    OpBuilder builder(call);
+    OperationState state(call.getLoc(), "stablehlo.composite", call.getOperands(), call.getResultTypes());
+    state.addAttribute("decomposition", call.getCalleeAttr());
+    Operation* made = builder.create(state);
+    call->replaceAllUsesWith(made);
+    call->erase();
+  }
+}
+
 OwningOpRef<ModuleOp> parse(const std::string& path, MLIRContext& context) {
   auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/true);
   if (!buffer) fail(path, "reading it failed: " + buffer.getError().message() + "; check the path", HEDDLE_STATUS_NOT_FOUND);
@@ -76,8 +94,9 @@ OwningOpRef<ModuleOp> parse(const std::string& path, MLIRContext& context) {
   const bool allowed = context.allowsUnregisteredDialects();
   context.allowUnregisteredDialects(true);
   auto restore = llvm::make_scope_exit([&] { context.allowUnregisteredDialects(allowed); });
-  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context), path);
-  if (module) return module;
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context, /*verifyAfterParse=*/false), path);
+  if (module) hide_calls(*module);
+  if (module && succeeded(verify(*module))) return module;
   const std::string at = where.empty() ? "" : " at " + where;
   if (StringRef(said).contains("custom op 'stablehlo.") || StringRef(said).contains("custom op 'chlo.") ||
       StringRef(said).contains("custom op 'vhlo."))
