@@ -59,18 +59,34 @@ std::unique_ptr<llvm::Module> translate(ModuleOp unit, llvm::LLVMContext& contex
   return translated;
 }
 
-bool has_scalar_half(const llvm::Module& module) {
+bool has_type(const llvm::Module& module, llvm::function_ref<bool(const llvm::Type&)> wanted) {
   for (const llvm::Function& function : module) {
     for (const llvm::BasicBlock& block : function) {
-      if (llvm::any_of(block, [](const llvm::Instruction& instruction) { return instruction.getType()->isHalfTy(); })) return true;
+      if (llvm::any_of(block, [&](const llvm::Instruction& instruction) { return wanted(*instruction.getType()); })) return true;
     }
   }
   return false;
 }
 
+// LLVM takes the larger of two bf16 by way of f32 even where the code does so in f32, and rounds back by this function.
+void define_rounding_to_bf16(llvm::Module& module) {
+  llvm::LLVMContext& context = module.getContext();
+  auto* type = llvm::FunctionType::get(llvm::Type::getBFloatTy(context), {llvm::Type::getFloatTy(context)}, false);
+  auto* function = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, "__truncsfbf2", module);
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(context, "", function));
+  llvm::Value* bits = b.CreateBitCast(function->getArg(0), b.getInt32Ty());
+  llvm::Value* upper = b.CreateLShr(bits, 16);
+  llvm::Value* rounded = b.CreateLShr(b.CreateAdd(bits, b.CreateAdd(b.CreateAnd(upper, 1), b.getInt32(0x7fff))), 16);  // ties to even
+  llvm::Value* is_nan = b.CreateFCmpUNO(function->getArg(0), function->getArg(0));
+  llvm::Value* result = b.CreateSelect(is_nan, b.CreateOr(upper, 0x40), rounded);
+  b.CreateRet(b.CreateBitCast(b.CreateTrunc(result, b.getInt16Ty()), b.getBFloatTy()));
+  llvm::appendToUsed(module, {function});
+}
+
 // For the maximum or minimum of two scalars of f16, LLVM would call the C library's function for f32, which is not available here.
 void define_library_functions(llvm::Module& module) {
-  if (!has_scalar_half(module)) return;
+  if (has_type(module, [](const llvm::Type& type) { return type.getScalarType()->isBFloatTy(); })) define_rounding_to_bf16(module);
+  if (!has_type(module, [](const llvm::Type& type) { return type.isHalfTy(); })) return;
   llvm::LLVMContext& context = module.getContext();
   llvm::Type* f32 = llvm::Type::getFloatTy(context);
   for (auto [name, operation] : {std::pair("fmaxf", llvm::Intrinsic::maxnum), std::pair("fminf", llvm::Intrinsic::minnum)}) {
@@ -95,25 +111,8 @@ Value scale_by_power(OpBuilder& builder, Location location, Value value, Value e
       .getResult(0);
 }
 
-// The larger or smaller of two bf16 in f32, in place of what LLVM would make of it: calls of a library function, which is not available here.
-void widen_bf16(ModuleOp unit) {
-  unit.walk([](Operation* op) {
-    if (!llvm::isa<arith::MaximumFOp, arith::MinimumFOp>(op) || !getElementTypeOrSelf(op->getResult(0)).isBF16()) return;
-    OpBuilder builder(op);
-    const Type narrow = op->getResult(0).getType();
-    Type wide = builder.getF32Type();
-    if (auto vector = llvm::dyn_cast<VectorType>(narrow)) wide = vector.clone(wide);
-    for (OpOperand& operand : op->getOpOperands()) operand.set(builder.create<arith::ExtFOp>(op->getLoc(), wide, operand.get()));
-    op->getResult(0).setType(wide);
-    builder.setInsertionPointAfter(op);
-    auto rounded = builder.create<arith::TruncFOp>(op->getLoc(), narrow, op->getResult(0));
-    op->getResult(0).replaceAllUsesExcept(rounded, rounded);
-  });
-}
-
-// Rounding to bf16 on the bits: for masked lanes LLVM would call a library function, too.
+// Rounding to bf16 on the bits: for masked lanes LLVM would call a library function, which is not available here.
 LogicalResult expand_bf16(ModuleOp unit) {
-  widen_bf16(unit);
   auto rounds = [](Operation* op) { return llvm::isa<arith::TruncFOp>(op) && getElementTypeOrSelf(op->getResult(0)).isBF16(); };
   if (!unit.walk([&](Operation* op) { return rounds(op) ? WalkResult::interrupt() : WalkResult::advance(); }).wasInterrupted())
     return success();
