@@ -119,12 +119,17 @@ void on_warning(void* context, heddle_string_t text) {
   std::fprintf(stderr, "heddle compile: warning: %s\n", printable({text.data, text.size}).c_str());
 }
 
+// For mkstemp and mkdtemp, in TMPDIR.
+std::string temporary_pattern(const char* name) {
+  const char* folder = std::getenv("TMPDIR");
+  return std::string(folder && *folder ? folder : "/tmp") + "/" + name + "-XXXXXX";
+}
+
 // A temporary file, removed in the destructor.
 class TemporaryFile {
  public:
   TemporaryFile() {
-    const char* folder = std::getenv("TMPDIR");
-    path_ = std::string(folder && *folder ? folder : "/tmp") + "/heddle-compile-XXXXXX";
+    path_ = temporary_pattern("heddle-compile");
     const int descriptor = mkstemp(path_.data());
     if (descriptor < 0) {
       path_.clear();
@@ -392,8 +397,7 @@ int compile_with_reproducer(const Options& options) {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    const char* folder = std::getenv("TMPDIR");
-    path_ = std::string(folder && *folder ? folder : "/tmp") + "/heddle-rerun-XXXXXX";
+    path_ = temporary_pattern("heddle-rerun");
     if (!mkdtemp(path_.data())) path_.clear();
   }
   ~TemporaryFolder() {

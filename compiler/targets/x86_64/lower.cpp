@@ -68,7 +68,7 @@ bool has_type(const llvm::Module& module, llvm::function_ref<bool(const llvm::Ty
   return false;
 }
 
-// LLVM takes the larger of two bf16 by way of f32 even where the code does so in f32, and rounds back by this function.
+// LLVM narrows the maximum of two widened bf16 to one of bf16, which it then computes in f32 and rounds by a call of this function.
 void define_rounding_to_bf16(llvm::Module& module) {
   llvm::LLVMContext& context = module.getContext();
   auto* type = llvm::FunctionType::get(llvm::Type::getBFloatTy(context), {llvm::Type::getFloatTy(context)}, false);
