@@ -252,6 +252,11 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
               "compiler: writing '" + path + "' failed: weights are left to this file, and it would be overwritten; choose another name"};
     }
   }
+  // Opening a FIFO would wait for its writer.
+  if (llvm::sys::fs::exists(options.input_path) && !llvm::sys::fs::is_regular_file(options.input_path)) {
+    return {HEDDLE_STATUS_INVALID_ARGUMENT,
+            "compiler: opening '" + options.input_path + "' failed: it is not a regular file; name a model file, .onnx or .mlir"};
+  }
   if (import::is_stablehlo(options.input_path)) {
     if (!files.is_empty() || !options.parameter_names.empty() || !options.specializations.empty()) {
       return {HEDDLE_STATUS_INVALID_ARGUMENT,

@@ -285,9 +285,11 @@ class ExternalData(HostileModels):
         error = self.refuse(self.with_data())
         for part in ("'data.bin'", "'weight'", "not a regular file", "model.onnx"):
             self.assertIn(part, error)
-        os.mkfifo(self.folder / "pipe.onnx")
-        error = self.fail_with(1, "compile", self.folder / "pipe.onnx", "-o", self.folder / "m.heddle").stderr
-        self.assertIn("not a regular file", error)
+        for name in ("pipe.onnx", "pipe.mlir"):
+            with self.subTest(name):
+                os.mkfifo(self.folder / name)
+                error = self.fail_with(1, "compile", self.folder / name, "-o", self.folder / "m.heddle").stderr
+                self.assertIn("not a regular file", error)
 
     def test_short_data_names_the_file_and_both_sizes(self):
         (self.folder / "data.bin").write_bytes(bytes(1000))
