@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Tokens a second of a language model that generates one token at a time, beside ONNX Runtime and PyTorch.
 
-    generate.py FOLDER [--name llama] [--capacity 512] [--tokens 256] [--rounds 4] [--without CONTENDER ...] [--device cpu]
+    generate.py FOLDER [--name llama] [--capacity 512] [--tokens 256] [--rounds 4] [--int4 LEVEL] [--without CONTENDER ...] [--device cpu]
 
 FOLDER is what tests/networks/generation.py FOLDER llama --full --capacity 512 wrote. Contenders continue a prompt by the likeliest token, in turns of some tokens, so that what
 else the machine does falls on all of them alike; all tokens are compared with those of PyTorch's own generation. ONNX Runtime runs the same model, with caches that are bound
 as inputs and as outputs; PyTorch runs transformers' network of the same weights with a static cache, eagerly and compiled by Inductor. The bandwidth is the larger one
 of reads of an array by all cores, measured in the same turns; the share of it is what reading each weight once for each token takes of it.
+
+With --int4, ONNX Runtime's quantizer makes the weights of products 4 bits wide (MatMulNBits, blocks of 32, without zero points); with LEVEL 4 products may round their left
+side to 8 bits, with 0 they may not. Heddle is compared with ONNX Runtime only, and so are the tokens.
 Needs the Python package of the build, torch, transformers, onnx and onnxruntime.
 """
 import argparse
 import concurrent.futures
+import contextlib
+import logging
 import pathlib
 import statistics
 import sys
@@ -55,11 +60,11 @@ class OnnxRuntime:
 
     def begin(self, prompt):
         self.past, self.tokens, self.binding = 0, prompt, self.session.io_binding()
+        self.binding.bind_output("logits")  # first, so that it is the first of get_outputs()
         for given in self.session.get_inputs()[3:]:
             cache = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(given.shape, "f4"))
             self.binding.bind_ortvalue_input(given.name, cache)
             self.binding.bind_ortvalue_output(f"longer_{given.name}", cache)
-        self.binding.bind_output("logits")
         return self.next()
 
     def next(self):
@@ -109,6 +114,17 @@ def torch_model(name):
     return exported.seeded_model(name, True)
 
 
+def with_int4(step, level, folder):
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    quantizer = MatMulNBitsQuantizer(onnx.load(step), block_size=32, is_symmetric=True, accuracy_level=level)
+    logging.getLogger("onnxruntime").setLevel(logging.WARNING)
+    quantizer.process()
+    path = folder / "int4_step.onnx"
+    onnx.save(quantizer.model.model, path, save_as_external_data=True, location="int4_step.onnx.data")
+    return path
+
+
 def weight_bytes(step):
     """Of what a step reads: all of the initializers, except for a table of which it reads one row."""
     model = onnx.load(step, load_external_data=False)
@@ -125,7 +141,7 @@ def bandwidth(array, pool):
     return array.nbytes / (time.perf_counter() - began)
 
 
-def main():
+def main(stack):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--name", default="llama")
@@ -134,42 +150,48 @@ def main():
     parser.add_argument("--turn", type=int, default=16, help="tokens of one contender before the next one")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--window", type=int, default=64)
+    parser.add_argument("--int4", type=int, metavar="LEVEL", help="with weights of 4 bits")
     parser.add_argument("--without", nargs="*", default=[], metavar="CONTENDER")
     parser.add_argument("--device", default="cpu:0")
     parser.add_argument("--target", default="cpu")
     arguments = parser.parse_args()
     step, given = arguments.folder / f"{arguments.name}_step.onnx", np.load(arguments.folder / f"{arguments.name}.npz")
     prompt, expected = given["prompt"], given["greedy"].tolist()
-    makers = {"Heddle": lambda folder: Heddle(step, arguments.capacity, arguments.device, arguments.target, folder, arguments.window),
-              "ONNX Runtime": lambda _: OnnxRuntime(step, arguments.capacity, arguments.window)}
-    if not {"PyTorch", "Inductor"} <= set(arguments.without):
+    folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="heddle-bench-")))
+    if arguments.int4 is not None:
+        step = with_int4(step, arguments.int4, folder)
+    makers = {"Heddle": lambda: Heddle(step, arguments.capacity, arguments.device, arguments.target, folder, arguments.window),
+              "ONNX Runtime": lambda: OnnxRuntime(step, arguments.capacity, arguments.window)}
+    if arguments.int4 is None and not {"PyTorch", "Inductor"} <= set(arguments.without):
         model = torch_model(arguments.name)
-        makers |= {"PyTorch": lambda _: PyTorch(model, arguments.capacity, False), "Inductor": lambda _: PyTorch(model, arguments.capacity, True)}
+        makers |= {"PyTorch": lambda: PyTorch(model, arguments.capacity, False), "Inductor": lambda: PyTorch(model, arguments.capacity, True)}
     times, speeds, contenders, wrong = {}, [], {}, {}
     array = np.ones(1 << 26, "f4")
-    with tempfile.TemporaryDirectory(prefix="heddle-bench-") as folder, concurrent.futures.ThreadPoolExecutor(turns.cores()) as pool:
-        for name, make in makers.items():
-            if name in arguments.without:
-                continue
-            try:
-                contenders[name] = make(pathlib.Path(folder))
-                contenders[name].begin(prompt)
-                for _ in range(2):
-                    contenders[name].next()
-            except Exception as error:  # of any kind
-                contenders.pop(name, None)
-                print(f"{name} cannot: {type(error).__name__}: {str(error).splitlines()[0][:300]}", file=sys.stderr)
-        for _ in range(arguments.rounds):
-            found = {name: [one.begin(prompt)] for name, one in contenders.items()}
-            for _ in range(arguments.tokens // arguments.turn):
-                speeds.append(bandwidth(array, pool))
-                for name, one in contenders.items():
-                    time.sleep(0.05)  # until the threads of the others sleep
-                    began = time.perf_counter()
-                    found[name] += [one.next() for _ in range(arguments.turn)]
-                    times.setdefault(name, []).append((time.perf_counter() - began) / arguments.turn)
-            for name, tokens in found.items():
-                wrong[name] = sum(a != b for a, b in zip(tokens, expected))
+    pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(turns.cores()))
+    for name, make in makers.items():
+        if name in arguments.without:
+            continue
+        try:
+            contenders[name] = make()
+            contenders[name].begin(prompt)
+            for _ in range(2):
+                contenders[name].next()
+        except Exception as error:  # of any kind
+            contenders.pop(name, None)
+            print(f"{name} cannot: {type(error).__name__}: {str(error).splitlines()[0][:300]}", file=sys.stderr)
+    for _ in range(arguments.rounds):
+        found = {name: [one.begin(prompt)] for name, one in contenders.items()}
+        for _ in range(arguments.tokens // arguments.turn):
+            speeds.append(bandwidth(array, pool))
+            for name, one in contenders.items():
+                time.sleep(0.05)  # until the threads of the others sleep
+                began = time.perf_counter()
+                found[name] += [one.next() for _ in range(arguments.turn)]
+                times.setdefault(name, []).append((time.perf_counter() - began) / arguments.turn)
+        if arguments.int4 is not None:
+            expected = found["ONNX Runtime"]
+        for name, tokens in found.items():
+            wrong[name] = sum(a != b for a, b in zip(tokens, expected))
     read, speed = weight_bytes(step), max(speeds)
     print(f"{turns.machine()}; {step.name}, {read / 1e6:.1f} MB of weights read a token; {arguments.tokens} tokens in turns of {arguments.turn}, {arguments.rounds} rounds; "
           f"reads at {statistics.median(speeds) / 1e9:.2f} GB/s (median), {speed / 1e9:.2f} (best)\n")
@@ -184,4 +206,5 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with contextlib.ExitStack() as at_exit:
+        sys.exit(main(at_exit))
