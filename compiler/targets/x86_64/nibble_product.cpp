@@ -209,7 +209,8 @@ class NibbleProduct {
     const bool is_wide = k.level.register_count > 16;
     const int64_t most = is_wide ? 8 : 4;  // rows for which elements are widened in registers
     auto few = [&](int64_t rows) {
-      const int64_t sums = is_wide ? 16 : 4, at_once = std::clamp<int64_t>(sums / (rows * work.vectors()), 1, 4);
+      // With one row, panels are read one after the other, in the order of memory. With more, panels have a row's elements in common.
+      const int64_t sums = is_wide ? 16 : 4, at_once = rows == 1 ? 1 : std::clamp<int64_t>(sums / (rows * work.vectors()), 1, 4);
       for (int64_t done = 0; done < panels; done += at_once) multiply_few(work, rows, done, std::min(at_once, panels - done));
     };
     if (auto rows = tx::static_extent(rows_); rows && *rows <= most) return few(*rows);
@@ -220,52 +221,74 @@ class NibbleProduct {
 
   void multiply_few(const Work& work, int64_t rows, int64_t first, int64_t panels) {
     KernelBuilder& k = work.k;
+    const int64_t vectors = panels * work.vectors(), at_once = panels == 1 ? 2 : 1, whole = blocks() / at_once * at_once;
+    auto add = [&](int64_t from, int64_t to, ValueRange sums, int64_t count) {
+      return k.loop(k.index(from), k.index(to), k.index(count), sums,
+                    [&](Value block, ValueRange carried) { return add_blocks(work, rows, first, panels, block, count, carried); });
+    };
+    Values sums(static_cast<size_t>(rows * vectors), k.constant(work.floats(), 0));
+    sums = add(0, whole, sums, at_once);
+    if (whole < blocks()) sums = add(whole, blocks(), sums, 1);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value column = k.add(k.mul(k.add(work.first_panel, first), tx::Nibbles::columns), v * work.lanes);
+        finish(work, sums[static_cast<size_t>(row * vectors + v)], k.index(row), column);
+      }
+    }
+  }
+
+  // The sums of rows and vectors of columns, with the products of `count` blocks; these are summed at once, each on its own.
+  Values add_blocks(const Work& work, int64_t rows, int64_t first, int64_t panels, Value block, int64_t count, ValueRange sums) const {
+    KernelBuilder& k = work.k;
     const int64_t vectors = panels * work.vectors();
-    auto at = [&](int64_t row, int64_t vector) { return static_cast<size_t>(row * vectors + vector); };
-    auto panel = [&](int64_t i) { return k.add(work.first_panel, first + i); };
-    const Values nothing(static_cast<size_t>(rows * vectors), k.constant(work.floats(), 0));
-    Values sums = k.loop(k.index(0), k.index(blocks()), k.index(1), nothing, [&](Value block, ValueRange carried) {
-      SmallVector<Value> places;
-      for (int64_t i = 0; i < panels; ++i) places.push_back(block_at(work, panel(i), block));
-      for (Value place : places) prefetch(work, place);
-      Values products = k.loop(k.index(0), k.index(type_.elements), k.index(step), nothing, [&](Value from, ValueRange before) {
-        Values next(before.begin(), before.end());
-        for (int64_t done = 0; done < step; done += 8) {
+    auto at = [&](int64_t i, int64_t row, int64_t vector) { return static_cast<size_t>((i * rows + row) * vectors + vector); };
+    SmallVector<Value> panel_places;
+    for (int64_t i = 0; i < panels; ++i) panel_places.push_back(block_at(work, k.add(work.first_panel, first + i), block));
+    if (panels > 1) {
+      for (Value place : panel_places) prefetch(work, place);
+    }
+    auto place_of = [&](int64_t i, int64_t vector) {
+      return k.add(panel_places[static_cast<size_t>(vector / work.vectors())], i * type_.panel_block_bytes());
+    };
+    const Values nothing(static_cast<size_t>(count * rows * vectors), k.constant(work.floats(), 0));
+    Values products = k.loop(k.index(0), k.index(type_.elements), k.index(step), nothing, [&](Value from, ValueRange before) {
+      Values next(before.begin(), before.end());
+      for (int64_t done = 0; done < step; done += 8) {
+        for (int64_t i = 0; i < count; ++i) {
           Values words;
           for (int64_t v = 0; v < vectors; ++v) {
             // A word of a column has eight elements.
-            Value word = k.add(places[static_cast<size_t>(v / work.vectors())], k.mul(from, tx::Nibbles::columns / 2));
+            Value word = k.add(place_of(i, v), k.mul(from, tx::Nibbles::columns / 2));
             const int64_t offset = type_.panel_elements_at() + done * (tx::Nibbles::columns / 2) + v % work.vectors() * work.lanes * 4;
             words.push_back(words_at(work, k.add(word, offset)));
           }
-          for (int64_t i = 0; i < 8; ++i) {
+          Value depth = k.add(k.add(k.mul(block, type_.elements), from), i * type_.elements + done);
+          for (int64_t which = 0; which < 8; ++which) {
             Values factors;
-            for (Value word : words) factors.push_back(element(work, word, i));
+            for (Value word : words) factors.push_back(element(work, word, which));
             for (int64_t row = 0; row < rows; ++row) {
-              Value own = x(work, k.index(row), k.add(k.add(k.mul(block, type_.elements), from), done + i));
+              Value own = x(work, k.index(row), k.add(depth, which));
               for (int64_t v = 0; v < vectors; ++v)
-                next[at(row, v)] = k.make<math::FmaOp>(own, factors[static_cast<size_t>(v)], next[at(row, v)]);
+                next[at(i, row, v)] = k.make<math::FmaOp>(own, factors[static_cast<size_t>(v)], next[at(i, row, v)]);
             }
           }
-        }
-        return next;
-      });
-      Values next(carried.begin(), carried.end());
-      for (int64_t row = 0; row < rows; ++row) {
-        Value sum_of_row = type_.has_zeros ? sum_of_block(work, k.index(row), block) : Value();
-        for (int64_t v = 0; v < vectors; ++v) {
-          Value place = places[static_cast<size_t>(v / work.vectors())];
-          const int64_t vector = v % work.vectors();
-          Value less = type_.has_zeros ? zero(work, place, vector) : Value();
-          next[at(row, v)] = added(work, next[at(row, v)], products[at(row, v)], scale(work, place, vector), less, sum_of_row);
         }
       }
       return next;
     });
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t v = 0; v < vectors; ++v)
-        finish(work, sums[at(row, v)], k.index(row), k.add(k.mul(panel(0), tx::Nibbles::columns), v * work.lanes));
+    Values next(sums.begin(), sums.end());
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t row = 0; row < rows; ++row) {
+        Value sum_of_row = type_.has_zeros ? sum_of_block(work, k.index(row), k.add(block, i)) : Value();
+        for (int64_t v = 0; v < vectors; ++v) {
+          const int64_t vector = v % work.vectors();
+          Value less = type_.has_zeros ? zero(work, place_of(i, v), vector) : Value();
+          Value& sum = next[at(0, row, v)];
+          sum = added(work, sum, products[at(i, row, v)], scale(work, place_of(i, v), vector), less, sum_of_row);
+        }
+      }
     }
+    return next;
   }
 
   // Several panels are read at once. If they are short, the processor does not foresee where reading goes on: at the next group's.
