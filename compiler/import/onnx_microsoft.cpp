@@ -368,6 +368,65 @@ void product_of_bits(Node& node, NodeWriter& w) {
   pass_on(w, product, node, 0);
 }
 
+// The rows of a packed tensor, with as many elements along the last dimension as are asked for.
+std::string unpacked_rows(NodeWriter& w, const std::string& packed, int64_t bits, int64_t rank, int64_t stored, int64_t elements) {
+  Names parts;
+  const std::string mask = w.op("CastLike", {w.integer((1 << bits) - 1), packed});
+  for (int64_t shift = 0; shift < 8; shift += bits) {
+    std::string part =
+        shift == 0 ? packed : w.op("BitShift", {packed, w.op("CastLike", {w.integer(shift), packed})}, "direction", std::string("RIGHT"));
+    parts.push_back(w.unsqueeze(w.op("BitwiseAnd", {part, mask}), rank));
+  }
+  std::vector<int64_t> shape(static_cast<size_t>(rank), 0);  // 0 keeps an extent
+  shape.back() = stored * 8 / bits;
+  const std::string all = w.op("Reshape", {w.concat(parts, rank), w.integers(shape)});
+  return shape.back() == elements ? all : w.op("Slice", {all, w.integers({0}), w.integers({elements}), w.integers({rank - 1})});
+}
+
+void gather_blocks(Node& node, NodeWriter& w) {
+  const mlir::RankedTensorType data = Node::type_of(node.input(0)), scales = Node::type_of(node.input(2));
+  const bool is_bytes = data.getElementType().isUnsignedInteger(8), is_float = llvm::isa<mlir::FloatType>(data.getElementType());
+  const int64_t bits = is_bytes ? node.integer("bits", 4) : 8, rank = data.getRank();
+  int64_t block = node.integer("block_size", 128);
+  if (rank == 0) node.fail("input 0 is a scalar");
+  const int64_t gathered = node.axis(node.integer("gather_axis", 0), rank), along = node.axis(node.integer("quantize_axis", 1), rank);
+  if (bits != 2 && bits != 4 && bits != 8)
+    node.fail("bits is " + std::to_string(bits) + "; 2, 4 and 8 are supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (gathered == along) node.fail("gather_axis and quantize_axis are the same");
+  if (is_bytes && gathered != 0) node.fail("gather_axis is not 0, as it has to be for elements of uint8");
+  if (!data.hasStaticShape() || !scales.hasStaticShape()) node.fail("data and scales have no static shapes", HEDDLE_STATUS_UNIMPLEMENTED);
+  llvm::SmallVector<int64_t> extents(data.getShape());
+  const int64_t stored = extents.back();
+  if (stored > largest_extent / 8)
+    node.fail("data has more than " + std::to_string(largest_extent / 8) + " elements along the last dimension");
+  if (bits < 8) extents.back() = stored * 8 / bits;
+  if (block == 0 && is_float) block = std::max<int64_t>(extents[static_cast<size_t>(along)], 1);
+  if (block < 1 || block > largest_extent) node.fail("block_size is " + std::to_string(block));
+  llvm::SmallVector<int64_t> blocks = extents;
+  blocks[static_cast<size_t>(along)] = (extents[static_cast<size_t>(along)] + block - 1) / block;
+  if (scales.getShape() != llvm::ArrayRef(blocks))
+    node.fail("scales do not have one element for each block of data", HEDDLE_STATUS_UNIMPLEMENTED);
+  auto taken = [&](int input) { return w.op("Gather", {node.input_name(input), node.input_name(1)}, "axis", gathered); };
+  const int64_t more = Node::type_of(node.input(1)).getRank() - 1;
+  std::string rows = taken(0), zero;
+  const std::string by = taken(2);
+  if (bits < 8) rows = unpacked_rows(w, rows, bits, rank + more, stored, extents.back());
+  if (node.has_input(3)) {
+    zero = taken(3);
+    const mlir::RankedTensorType zeros = Node::type_of(node.input(3));
+    if (bits < 8 && zeros.getRank() != rank) node.fail("zero_points do not have the rank of data");
+    if (bits < 8) zero = unpacked_rows(w, zero, bits, rank + more, zeros.getShape().back(), blocks.back());
+  } else if (is_bytes) {
+    const std::string middle = w.op("CastLike", {w.integer(int64_t{1} << (bits - 1)), rows});
+    zero = w.op("Expand", {middle, w.op("Shape", {by})});
+  }
+  Names inputs{rows, by};
+  if (!zero.empty()) inputs.push_back(zero);
+  onnx::NodeProto& made = w.node("DequantizeLinear", inputs, {node.output(0)});
+  NodeWriter::set(made, "axis", along > gathered ? along + more : along);
+  NodeWriter::set(made, "block_size", block);
+}
+
 using Expand = void (*)(Node&, NodeWriter&);
 const std::map<std::string, Expand, std::less<>>& expansions() {
   static const std::map<std::string, Expand, std::less<>> all = {{"Attention", packed_attention},
@@ -380,6 +439,7 @@ const std::map<std::string, Expand, std::less<>>& expansions() {
                                                                  {"FusedConv", fused_conv},
                                                                  {"FusedGemm", fused_gemm},
                                                                  {"FusedMatMul", fused_matmul},
+                                                                 {"GatherBlockQuantized", gather_blocks},
                                                                  {"Gelu", gelu},
                                                                  {"GroupQueryAttention", grouped_attention},
                                                                  {"MatMulIntegerToFloat", integer_product},

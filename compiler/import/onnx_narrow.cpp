@@ -2,6 +2,7 @@
 // Conversions between narrow element types and those that kernels compute in, made of tx ops.
 #include "compiler/import/onnx_narrow.h"
 
+#include "compiler/import/onnx_microsoft.h"
 #include "compiler/ir/bits.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -36,12 +37,13 @@ std::string onnx_name(const tx::NarrowFormat& format) {
   return format.name == "f8e4m3" ? name + "FN" : name;
 }
 
-bool accepts_narrow(const std::string& operator_name) {
+bool accepts_narrow(const std::string& domain, const std::string& operator_name) {
+  if (domain == microsoft_domain) return operator_name == "GatherBlockQuantized";
   static const llvm::StringSet<> known = {
       "Cast",     "CastLike", "Concat",    "DequantizeLinear", "Expand",  "Flatten", "Gather", "GatherElements", "GatherND", "graph output",
       "Identity", "If",       "Loop",      "QuantizeLinear",   "Reshape", "Scan",    "Shape",  "Size",           "Slice",    "Split",
       "Squeeze",  "Tile",     "Transpose", "Unsqueeze",        "Where"};
-  return known.contains(operator_name);
+  return domain.empty() && known.contains(operator_name);
 }
 
 Rounding rounding_of(Node& node) {

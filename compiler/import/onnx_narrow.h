@@ -9,8 +9,8 @@ namespace heddle::import {
 
 // ONNX's name of the type: "FLOAT8E4M3FN".
 std::string onnx_name(const tx::NarrowFormat& format);
-// Whether the operator of the default domain only moves elements, or converts them.
-bool accepts_narrow(const std::string& operator_name);
+// Whether the operator only moves elements, or converts them. `domain` is a domain_key().
+bool accepts_narrow(const std::string& domain, const std::string& operator_name);
 
 // How numbers become floats of 8 or 4 bits; see tx.narrow_encode.
 struct Rounding {

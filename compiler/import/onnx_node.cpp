@@ -80,7 +80,7 @@ const Operand& Node::any_operand(int index) const {
                   nearest_element_type(refused)};
   }
   const tx::NarrowFormat* narrow = it->second.value ? tx::narrow_format(type_of(it->second.value).getElementType()) : nullptr;
-  if (narrow && (!domain_key(proto_.domain()).empty() || !accepts_narrow(proto_.op_type()))) {
+  if (narrow && !accepts_narrow(domain_key(proto_.domain()), proto_.op_type())) {
     const std::string type = onnx_name(*narrow), cause = "input " + std::to_string(index) + " ('" + proto_.input(index) +
                                                          "') has element type " + type + ", which this operator does not support";
     throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + describe() + " failed: " + cause, cause, type,

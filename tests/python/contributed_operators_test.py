@@ -119,6 +119,17 @@ case("groups_windowed", "GroupQueryAttention", [Q4, K2, K2, "", "", Given("b", a
 case("groups_packed", "GroupQueryAttention", [Given("b", "s", 128), "", "", "", "", Given("b", array=[2, 2], kind=np.int32), np.int32(3), *angles], **groups, **rotation)
 
 
+def four_bits(kind, low, *shape):
+    return lambda name: helper.make_tensor(name, kind, shape, np.random.default_rng(1).integers(low, low + 16, shape).tolist())
+
+
+rows = Given("b", "s", kind=np.int64, low=-6, high=6)
+case("rows_of_bytes", "GatherBlockQuantized", [whole(np.uint8, 0, 256, 6, 32), rows, f32(6, 2), whole(np.uint8, 0, 256, 6, 2)], bits=8, block_size=16)
+case("rows_of_nibbles", "GatherBlockQuantized", [whole(np.uint8, 0, 256, 6, 16), rows, f32(6, 2)], block_size=16)
+case("rows_with_zeros", "GatherBlockQuantized", [whole(np.uint8, 0, 256, 6, 24), rows, f32(6, 3), whole(np.uint8, 0, 256, 6, 2)], block_size=16)
+case("rows_of_uint4", "GatherBlockQuantized", [four_bits(TensorProto.UINT4, 0, 6, 32), rows, f32(6, 2), four_bits(TensorProto.UINT4, 0, 6, 2)], block_size=16)
+case("columns_of_int4", "GatherBlockQuantized", [four_bits(TensorProto.INT4, -8, 32, 6), rows, f32(2, 6)], block_size=16, gather_axis=1, quantize_axis=0)
+
 def model_of(labels, random):
     """The model, and values for its inputs."""
     nodes, inputs, outputs, constants, values = [], [], [], [], {}
@@ -132,7 +143,7 @@ def model_of(labels, random):
                 values[name] = one.value(random)
                 inputs.append(models.value(name, one.extents if len(one.extents) == values[name].ndim else values[name].shape, TYPES[one.kind]))
             elif name:
-                constants.append(numpy_helper.from_array(np.asarray(one), name))
+                constants.append(one(name) if callable(one) else numpy_helper.from_array(np.asarray(one), name))
         wanted = range(results) if isinstance(results, int) else results
         made = [f"{label}_out{i}" if i in wanted else "" for i in range(max(wanted) + 1)]
         nodes.append(helper.make_node(operator, names, made, name=label, domain=domain, **attributes))
