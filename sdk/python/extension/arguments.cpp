@@ -2,6 +2,8 @@
 // The arguments of a call: names to positions, arrays to tensors, donations.
 #include "invocation.h"
 
+#include <algorithm>
+
 namespace heddle::python {
 namespace {
 
@@ -107,18 +109,43 @@ size_t Invocation::find(PyObject* key) const {
 }
 
 void Invocation::make_arguments() {
+  if (donate) donate_arguments();
   for (size_t i = 0; i < function.arguments.size(); ++i) {
     PyObject* object = frame->objects[i];
-    if (const Tensor* tensor = as_tensor(object)) {
-      frame->arguments[i] = tensor->get();
+    if (Tensor* tensor = as_tensor(object)) {
+      heddle_tensor_t* const handle = frame->arguments[i] = take_tensor(object, *tensor);
       // The array of the result has the tensor's memory. If both are one tensor already, nothing changes.
       const bool may_be_updated = out && (function.arguments[i].type.flags & HEDDLE_TENSOR_TYPE_ALIASED);
-      if (const auto result = may_be_updated ? updated_in(i, Range(tensor->get())) : std::nullopt) frame->results[*result] = tensor->get();
+      if (const auto result = may_be_updated ? updated_in(i, Range(handle)) : std::nullopt) frame->results[*result] = handle;
     } else {
       frame->arguments[i] = make_argument(i, object);
     }
   }
-  if (donate) donate_arguments();
+}
+
+heddle_tensor_t* Invocation::take_tensor(PyObject* object, Tensor& tensor) {
+  for (const Taken& one : taken) {
+    if (one.tensor.ptr() == object) return one.handle;  // for two arguments, which the call refuses
+  }
+  heddle_tensor_t* const handle = tensor.get();
+  const bool is_donated = std::any_of(donated.begin(), donated.end(), [&](uint32_t i) { return frame->objects[i] == object; });
+  if (!is_donated) {
+    frame->temporary.push_back(heddle_tensor_retain(handle));
+  } else {  // with another handle, the call would copy it
+    taken.push_back({nb::borrow(object), handle});
+    tensor.handle = nullptr;
+    tensor.donated_to = function.in_another_thread;
+  }
+  return handle;
+}
+
+void Invocation::give_back_donated() {
+  for (const Taken& one : taken) {
+    Tensor& tensor = *nb::inst_ptr<Tensor>(one.tensor);
+    tensor.handle = one.handle;
+    tensor.donated_to.reset();
+  }
+  taken.clear();
 }
 
 heddle_tensor_t* Invocation::make_argument(size_t index, PyObject* object) {

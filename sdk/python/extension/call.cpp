@@ -21,6 +21,12 @@ struct Call {
   Call() = default;
   Call(Call&&) = delete;
   ~Call() {
+    const Exclusive held;
+    end();
+    flight.invocation.reset();
+  }
+  // Gives up the handle: the object is dropped.
+  void end() {
     if (!process.is_this()) return;
     if (later && CallsAtLoad::drop(*later, flight)) return;
     take_decision();
@@ -172,11 +178,11 @@ nb::object timeout_of(PyObject* positional, PyObject* named) {
 }
 
 PyObject* result_of_call(PyObject* self, PyObject* positional, PyObject* named) {
-  return guarded<PyObject*>(nullptr, [&] { return self_of<Call>(self).result(timeout_of(positional, named)).release().ptr(); });
+  return exclusively<PyObject*>(nullptr, [&] { return self_of<Call>(self).result(timeout_of(positional, named)).release().ptr(); });
 }
 
 PyObject* exception_of_call(PyObject* self, PyObject* positional, PyObject* named) {
-  return guarded<PyObject*>(nullptr, [&] {
+  return exclusively<PyObject*>(nullptr, [&] {
     Call& call = self_of<Call>(self);
     if (!call.wait_for(timeout_of(positional, named))) call.result(nb::int_(0));
     return (call.error.is_valid() ? call.error : nb::none()).release().ptr();
@@ -212,7 +218,7 @@ const PyType_Slot kCallSlots[] = {{Py_tp_methods, kCallMethods},
 }  // namespace
 
 PyObject* start_call(PyObject* self, PyObject* positional, PyObject* named) {
-  return guarded<PyObject*>(nullptr, [&] {
+  return exclusively<PyObject*>(nullptr, [&] {
     Function& function = self_of<Function>(self);
     nb::object out = nb::cast(new Call(), nb::rv_policy::take_ownership);
     Call& call = *nb::inst_ptr<Call>(out);
@@ -234,8 +240,8 @@ void bind_call(nb::module_& module) {
       module, "Call", nb::type_slots(kCallSlots), nb::is_weak_referenceable(),
       "A call that was started and may still run. `await` it, or wait with result(). Arrays that it uses in place must not change, and "
       "results have no contents, before it is over. If the object is dropped, the call goes on.")
-      .def("_notify", &Call::notify, nb::arg("completions"), nb::arg("key"))
-      .def("__repr__", &Call::text);
+      .def("_notify", &Call::notify, nb::arg("completions"), nb::arg("key"), Locked())
+      .def("__repr__", &Call::text, Locked());
 }
 
 }  // namespace heddle::python

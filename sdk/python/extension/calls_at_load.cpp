@@ -146,6 +146,7 @@ void CallsAtLoad::decide(CallAtLoad& call, heddle_call_t* handle, heddle_status_
     dropped.calls.push_back(std::move(call.dropped));
     dropped.any.store(true, std::memory_order_release);
     const auto destroy = [](void*) {
+      const Exclusive held;
       destroy_dropped();
       return 0;
     };

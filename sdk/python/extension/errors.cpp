@@ -25,6 +25,18 @@ constexpr std::string_view kPayloads[] = {"region", "region_name", "operator", "
 
 uint32_t Process::current = 0;
 
+#ifdef Py_GIL_DISABLED
+PyObject* Exclusive::object = nullptr;
+
+void Exclusive::prepare() {
+  object =
+      PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));  // never released: destructors may run while the process exits
+  if (!object) throw nb::python_error();
+}
+#else
+void Exclusive::prepare() {}
+#endif
+
 void Process::watch() {
   pthread_atfork(nullptr, nullptr, [] { ++current; });
 }

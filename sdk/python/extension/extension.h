@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What the files of the Python extension share: errors, element types, sessions, tensors. The extension is heddle._core, over runtime.h.
-// All state of the extension is guarded by the GIL. It is released where a function of runtime.h may block.
+// All state of the extension is guarded by the GIL, which is released where a function of runtime.h may block. A free-threaded Python has none: there
+// Exclusive takes its place.
 #ifndef HEDDLE_PYTHON_EXTENSION_H_
 #define HEDDLE_PYTHON_EXTENSION_H_
 
@@ -44,7 +45,32 @@ void deliver_log() noexcept;
 // Once, when the extension is loaded.
 void start_log();
 
-// Releases the GIL. While the interpreter ends, a daemon thread that wants it back stops for ever (daemon_threads.cpp).
+// Held by whatever uses state of the extension: functions that Python calls, and destructors. Empty where there is a GIL. In a free-threaded Python it
+// is a critical section on one object, of which one thread at a time is in. As with the GIL, others may enter while the thread waits for anything:
+// inside GilReleased, and wherever Python is called. May be nested, which is slow up to Python 3.13. Needs an attached thread.
+class Exclusive {
+ public:
+#ifdef Py_GIL_DISABLED
+  Exclusive() { PyCriticalSection_Begin(&section_, object); }
+  ~Exclusive() { PyCriticalSection_End(&section_); }
+#else
+  Exclusive() {}
+#endif
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+  static void prepare();  // once, when the extension is loaded
+
+ private:
+#ifdef Py_GIL_DISABLED
+  static PyObject* object;
+  PyCriticalSection section_;
+#endif
+};
+// Of functions that nanobind binds.
+using Locked = nb::call_guard<Exclusive>;
+
+// Releases the GIL, or detaches the thread from a free-threaded interpreter. While the interpreter ends, a daemon thread that wants it back stops for
+// ever (daemon_threads.cpp).
 class GilReleased {
  public:
   GilReleased() : state_(PyEval_SaveThread()) {}
@@ -82,7 +108,8 @@ void check_without_gil(Function function) {
   deliver_log();
   check(status);
 }
-// Runs the body of a slot of a type, which may not throw. `failed` is the slot's value after an exception, which is then set.
+// Runs the body of a slot of a type, which may not throw. `failed` is the slot's value after an exception, which is then set. The body uses no state of
+// the extension; exclusively() is for those that do.
 template <class Failed, class Body>
 auto guarded(Failed failed, Body body) noexcept -> Failed {
   try {
@@ -95,6 +122,11 @@ auto guarded(Failed failed, Body body) noexcept -> Failed {
     PyErr_SetString(PyExc_SystemError, error.what());
   }
   return failed;
+}
+template <class Failed, class Body>
+auto exclusively(Failed failed, Body body) noexcept -> Failed {
+  const Exclusive held;
+  return guarded(failed, body);
 }
 
 // A number of seconds that was given as `timeout`. `doing` begins the error, such as "heddle: calling 'main' failed: ".
@@ -114,7 +146,7 @@ PyCFunction as_method(Method method) {
 // A method without parameters, of a class of the extension: void, or what nb::cast takes.
 template <class Object, auto method>
 PyObject* without_parameters(PyObject* self, PyObject*) {
-  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+  return exclusively<PyObject*>(nullptr, [&]() -> PyObject* {
     Object& object = self_of<Object>(self);
     if constexpr (std::is_void_v<decltype((object.*method)())>) {
       (object.*method)();
@@ -177,7 +209,10 @@ struct Session {
   std::vector<std::weak_ptr<struct TensorCache>> caches;
   std::shared_ptr<class CallsAtLoad> calls_at_load;  // NULL until a call is started while parameters are loaded
   std::shared_ptr<class RefitsInProgress> refits;    // NULL until the first one
-  ~Session() { release(); }
+  ~Session() {
+    const Exclusive held;
+    release();
+  }
   // Throws what a handler of a signal raises, such as KeyboardInterrupt; calls in flight are then waited for by another thread.
   void close();
   void release();
@@ -215,11 +250,14 @@ struct Tensor {
   bool read_only = false;
   bool lends = false;    // an array has the memory, too, or another library its address: a donation may not take it
   uint32_t exports = 0;  // of the buffer protocol
-  std::shared_ptr<const std::string> donated_to;  // the function of a call that has the handle, because it has not begun yet
+  std::shared_ptr<const std::string> donated_to;  // "a call of 'main' ...", which has the handle
 
   Tensor() = default;
   Tensor(Tensor&&) = delete;
-  ~Tensor() { release(); }
+  ~Tensor() {
+    const Exclusive held;
+    release();
+  }
   void release();
   void release_unexported();  // BufferError if arrays use its memory
   heddle_tensor_t* get() const {

@@ -57,6 +57,7 @@ const char* lasting(const std::string& name) {
 
 Function::Function(std::shared_ptr<Session> given, std::string_view wanted) : session(std::move(given)), name(wanted) {
   session->check_open("getting a function");
+  in_another_thread = std::make_shared<const std::string>("a call of '" + name + "' in another thread");
   check(heddle_instance_function(session->instance, c_string(wanted), &handle));
   const uint32_t argument_count = heddle_function_argument_count(handle), result_count = heddle_function_result_count(handle);
   arguments = values_of(handle, argument_count, heddle_function_argument);
@@ -78,6 +79,7 @@ Function::Function(std::shared_ptr<Session> given, std::string_view wanted) : se
 }
 
 Function::~Function() {
+  const Exclusive held;
   frames.clear();
   if (cache) cache->clear();
   Py_XDECREF(reinterpret_cast<PyObject*>(results_class));
@@ -108,7 +110,7 @@ std::string Function::signature() const {
 namespace {
 
 PyObject* call_function(PyObject* self, PyObject* arguments, PyObject* named) {
-  return guarded<PyObject*>(nullptr, [&] { return self_of<Function>(self).call(arguments, named); });
+  return exclusively<PyObject*>(nullptr, [&] { return self_of<Function>(self).call(arguments, named); });
 }
 
 // An extent is a number, the name of its symbol, or None.
@@ -187,7 +189,7 @@ nb::object make_argument_tensor(Function& function, nb::handle argument, nb::han
 }
 
 PyObject* tensor_of_function(PyObject* self, PyObject* positional, PyObject* named) {
-  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+  return exclusively<PyObject*>(nullptr, [&]() -> PyObject* {
     static const char* const kNames[] = {"argument", "array", "copy", nullptr};
     PyObject *argument, *array, *copy = Py_None;
     if (!PyArg_ParseTupleAndKeywords(positional, named, "OO|$O", const_cast<char**>(kNames), &argument, &array, &copy)) return nullptr;
@@ -252,7 +254,7 @@ void bind_function(nb::module_& module) {
             out["bytes_copied"] = self.bytes_copied;
             return out;
           },
-          "How many bytes of arrays calls used in place, and how many they copied.")
+          Locked(), "How many bytes of arrays calls used in place, and how many they copied.")
       .def("__repr__", [](const Function& self) { return "<heddle.Function " + self.signature() + ">"; });
 }
 

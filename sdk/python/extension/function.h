@@ -44,6 +44,7 @@ struct Function {
   PyTypeObject* results_class = nullptr;       // a named tuple, for several results
   uint64_t bytes_in_place = 0, bytes_copied = 0;
   bool uses_cuda = false;
+  std::shared_ptr<const std::string> in_another_thread;  // Tensor::donated_to, while a thread calls it
 
   Function(std::shared_ptr<Session> session, std::string_view name);
   Function(const Function&) = delete;

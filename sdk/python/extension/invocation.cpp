@@ -58,11 +58,7 @@ Invocation::Invocation(Function& called) : function(called) {
 }
 
 Invocation::~Invocation() {
-  for (const Taken& one : taken) {
-    Tensor& tensor = *nb::inst_ptr<Tensor>(one.tensor);
-    tensor.handle = one.handle;
-    tensor.donated_to.reset();
-  }
+  give_back_donated();
   if (frame) {
     frame->end_call();
     if (abandoned) frame->drop_kept();
@@ -98,6 +94,7 @@ heddle_call_t* Invocation::start() {
     return heddle_call_start(function.handle, given, frame->arguments.data(), static_cast<uint32_t>(frame->arguments.size()),
                              frame->results.data(), static_cast<uint32_t>(frame->results.size()), &call);
   });
+  give_back_donated();
   share_tensors();
   return call;
 }
@@ -110,26 +107,13 @@ std::shared_ptr<CallAtLoad> Invocation::start_at_load() {
   session.check_open("calling a function");
   if (is_loaded && !(session.calls_at_load && session.calls_at_load->is_busy())) return nullptr;
   if (!session.calls_at_load) session.calls_at_load = std::make_shared<CallsAtLoad>(session.instance, session.path);
-  keep_tensors();
+  if (!taken.empty()) {
+    const auto text =
+        std::make_shared<const std::string>("a call of '" + function.name + "', which begins when the parameters of its module are loaded");
+    for (const Taken& one : taken) nb::inst_ptr<Tensor>(one.tensor)->donated_to = text;
+  }
   share_tensors();
   return session.calls_at_load->add(*this, call_params());
-}
-
-// Until the call begins, nothing else holds the tensors that the caller passed.
-void Invocation::keep_tensors() {
-  const auto name = std::make_shared<const std::string>(function.name);
-  for (size_t i = 0; i < frame->objects.size(); ++i) {
-    Tensor* const tensor = as_tensor(frame->objects[i]);
-    if (!tensor) continue;
-    if (std::find(donated.begin(), donated.end(), i) != donated.end() &&
-        tensor->handle) {  // another handle of it would make the call copy it
-      taken.push_back({nb::borrow(frame->objects[i]), tensor->handle});
-      tensor->handle = nullptr;
-      tensor->donated_to = name;
-    } else {
-      frame->temporary.push_back(heddle_tensor_retain(frame->arguments[i]));
-    }
-  }
 }
 
 void Invocation::wait_until_loaded() {

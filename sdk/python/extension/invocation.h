@@ -44,7 +44,7 @@ struct Invocation {
   Stream stream;
   bool is_ordered = false;  // with the stream
   bool abandoned = false;   // the call may still run
-  // Donated tensors whose handles the call has until it has begun or failed.
+  // Donated tensors whose handles the call has until it has begun or failed: another thread could use them meanwhile.
   struct Taken {
     nb::object tensor;
     heddle_tensor_t* handle;
@@ -85,6 +85,8 @@ struct Invocation {
   void use_state(nb::handle object);
   size_t find(PyObject* key) const;  // the index of the argument, or the number of arguments
   heddle_tensor_t* make_argument(size_t index, PyObject* object);
+  heddle_tensor_t* take_tensor(PyObject* object, Tensor& tensor);  // the handle of an argument, which stays valid until the call has begun
+  void give_back_donated();
   void donate_one(PyObject* name);
   void donate_arguments();
 
@@ -105,7 +107,6 @@ struct Invocation {
   void wait_until_loaded();
   // The call goes on; libheddle keeps its tensors alive.
   void abandon(heddle_call_t* call);
-  void keep_tensors();
   void share_tensors();
   void discard_results();
 };

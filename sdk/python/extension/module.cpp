@@ -212,7 +212,10 @@ struct Runtime {
     check_without_gil([&] { return heddle_runtime_create(&params, &handle); });
   }
   Runtime(const Runtime&) = delete;
-  ~Runtime() { release(); }
+  ~Runtime() {
+    const Exclusive held;
+    release();
+  }
   void close() {
     closed = true;
     if (uses == 0) release();
@@ -425,7 +428,7 @@ bool wait_for_parameters(const Module& module, nb::handle timeout) {
 constexpr const char* kClose = "close($self, /)\n--\n\nReleases what it holds; using it later is an error.";
 
 PyObject* call_module(PyObject* self, PyObject* arguments, PyObject* named) {
-  return guarded<PyObject*>(nullptr, [&] {
+  return exclusively<PyObject*>(nullptr, [&] {
     Module& module = self_of<Module>(self);
     if (!module.main.is_valid()) [[unlikely]] {
       nb::object made = nb::handle(self).attr("function")();
@@ -452,6 +455,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // objects that live at exit are the application's
   module.doc() = "The part of heddle that is written in C++; use the package heddle.";
   Process::watch();
+  Exclusive::prepare();
   bind_tensor(module);
   bind_completions(module);
   bind_function(module);
@@ -459,26 +463,31 @@ NB_MODULE(_core, module) {
   start_log();
   nb::class_<Runtime>(module, "Runtime", nb::type_slots(kRuntimeSlots), nb::is_weak_referenceable())
       .def(nb::init<const std::string&, const std::string&, nb::list, bool>())
-      .def("_report", &Runtime::report)
-      .def("_tensor", &make_device_tensor, nb::arg("device"), nb::arg("array").none())
-      .def_prop_ro("closed", [](const Runtime& self) { return self.closed; });
+      .def("_report", &Runtime::report, Locked())
+      .def("_tensor", &make_device_tensor, nb::arg("device"), nb::arg("array").none(), Locked())
+      .def_prop_ro("closed", [](const Runtime& self) { return self.closed; }, Locked());
   nb::class_<State>(module, "State", nb::type_slots(kStateSlots), nb::is_weak_referenceable(),
                     "Values that functions of a module keep between calls, zero at first: function(x, state=s). Made by `Module.state`.")
       .def_prop_ro(
-          "closed", [](const State& self) { return !self.handle; }, "Whether it has been closed.")
+          "closed", [](const State& self) { return !self.handle; }, Locked(), "Whether it has been closed.")
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
-      .def("__exit__", [](State& self, nb::args) { self.handle.reset(); })
-      .def("__repr__", [](const State& self) { return "<heddle.State of " + self.session->path + (self.handle ? ">" : ", closed>"); });
+      .def(
+          "__exit__", [](State& self, nb::args) { self.handle.reset(); }, Locked())
+      .def(
+          "__repr__", [](const State& self) { return "<heddle.State of " + self.session->path + (self.handle ? ">" : ", closed>"); },
+          Locked());
   nb::class_<Module>(module, "Module", nb::type_slots(kModuleSlots), nb::is_weak_referenceable())
-      .def(nb::init<Runtime&, const std::string&, nb::list, nb::list, nb::list, uint32_t>())
-      .def("_module_report", &Module::module_report)
-      .def("_instance_report", &Module::instance_report)
-      .def("_refit", &Module::refit)
-      .def("_wait", &wait_for_parameters, nb::arg("timeout").none())
-      .def("_state", [](const Module& self) { return new State(self.session); })
-      .def("_function", [](const Module& self, const std::string& name) { return new Function(self.session, name); })
+      .def(nb::init<Runtime&, const std::string&, nb::list, nb::list, nb::list, uint32_t>(), Locked())
+      .def("_module_report", &Module::module_report, Locked())
+      .def("_instance_report", &Module::instance_report, Locked())
+      .def("_refit", &Module::refit, Locked())
+      .def("_wait", &wait_for_parameters, nb::arg("timeout").none(), Locked())
+      .def(
+          "_state", [](const Module& self) { return new State(self.session); }, Locked())
+      .def(
+          "_function", [](const Module& self, const std::string& name) { return new Function(self.session, name); }, Locked())
       .def_prop_ro("path", [](const Module& self) { return self.session->path; })
-      .def_prop_ro("closed", [](const Module& self) { return self.session->closed; });
+      .def_prop_ro("closed", [](const Module& self) { return self.session->closed; }, Locked());
 }
 
 }  // namespace heddle::python

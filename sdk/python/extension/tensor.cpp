@@ -3,6 +3,7 @@
 // A Tensor that Python sees is finished: calls return when their results are filled.
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "extension.h"
 
@@ -75,23 +76,25 @@ int fill_buffer(PyObject* self, Tensor& tensor, Py_buffer* out, int flags, bool 
 }
 
 int get_buffer(PyObject* self, Py_buffer* out, int flags) {
-  return guarded(-1, [&] {
+  return exclusively(-1, [&] {
     out->obj = nullptr;
     return fill_buffer(self, self_of<Tensor>(self), out, flags, false);
   });
 }
 void release_buffer(PyObject* self, Py_buffer* view) {
   delete[] static_cast<int64_t*>(view->internal);
+  const Exclusive held;
   --nb::inst_ptr<Tensor>(self)->exports;
 }
 int get_bytes(PyObject* self, Py_buffer* out, int flags) {
-  return guarded(-1, [&] {
+  return exclusively(-1, [&] {
     out->obj = nullptr;
     return fill_buffer(self, *nb::inst_ptr<Tensor>(self_of<Bytes>(self).tensor), out, flags, true);
   });
 }
 void release_bytes(PyObject* self, Py_buffer* view) {
   delete[] static_cast<int64_t*>(view->internal);
+  const Exclusive held;
   --nb::inst_ptr<Tensor>(nb::inst_ptr<Bytes>(self)->tensor)->exports;
 }
 
@@ -229,7 +232,7 @@ nb::object to_dlpack(Tensor& tensor, nb::handle stream, nb::handle max_version, 
 }
 
 PyObject* dlpack_of(PyObject* self, PyObject* positional, PyObject* named) {
-  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+  return exclusively<PyObject*>(nullptr, [&]() -> PyObject* {
     static const char* const kNames[] = {"stream", "max_version", "dl_device", "copy", nullptr};
     PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
     if (!PyArg_ParseTupleAndKeywords(positional, named, "|$OOOO", const_cast<char**>(kNames), &stream, &max_version, &dl_device, &copy)) {
@@ -331,8 +334,7 @@ void TensorCache::clear() {
   closed = true;
   if (!process.is_this()) return;
   for (auto& handles : results) {
-    for (heddle_tensor_t* handle : handles) release_tensor(handle);
-    handles.clear();
+    for (heddle_tensor_t* handle : std::exchange(handles, {})) release_tensor(handle);
   }
 }
 
@@ -361,8 +363,7 @@ void Tensor::release_unexported() {
 
 void Tensor::refuse() const {
   if (!donated_to) raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it has been released");
-  raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it was donated to a call of '" + *donated_to +
-                                   "', which begins when the parameters of its module are loaded");
+  raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it was donated to " + *donated_to);
 }
 
 uint64_t Tensor::address() const {
@@ -387,33 +388,40 @@ void bind_tensor(nb::module_& module) {
       "A result of a call, or an argument for several calls: an array on a device. In host memory it is an array for NumPy "
       "and every consumer of DLPack, without a copy.");
   tensor_class = reinterpret_cast<PyTypeObject*>(tensor.ptr());
-  tensor.def_prop_ro("shape", shape_of, "The extents, a tuple.");
-  tensor.def_prop_ro("ndim", [](const Tensor& self) { return heddle_tensor_rank(self.get()); }, "The number of dimensions.");
+  tensor.def_prop_ro("shape", shape_of, Locked(), "The extents, a tuple.");
+  tensor.def_prop_ro("ndim", [](const Tensor& self) { return heddle_tensor_rank(self.get()); }, Locked(), "The number of dimensions.");
   tensor.def_prop_ro(
-      "dtype", [](const Tensor& self) { return element_type(heddle_tensor_element_type(self.get()))->numpy; },
+      "dtype", [](const Tensor& self) { return element_type(heddle_tensor_element_type(self.get()))->numpy; }, Locked(),
       "The element type by NumPy's name, such as 'float32'.");
-  tensor.def_prop_ro("nbytes", [](const Tensor& self) { return heddle_tensor_size(self.get()); }, "The size in bytes.");
+  tensor.def_prop_ro("nbytes", [](const Tensor& self) { return heddle_tensor_size(self.get()); }, Locked(), "The size in bytes.");
   tensor.def_prop_ro("device", [](const Tensor& self) { return self.device->alias; }, "The device, such as 'cpu:0'.");
-  tensor.def_prop_ro("address", [](const Tensor& self) { return self.address(); }, "The address of the contents on the device.");
+  tensor.def_prop_ro("address", [](const Tensor& self) { return self.address(); }, Locked(), "The address of the contents on the device.");
   tensor.def_prop_ro("is_host", [](const Tensor& self) { return self.device->on_host(); }, "Whether the contents are in host memory.");
   tensor.def_prop_ro("read_only", [](const Tensor& self) { return self.read_only; }, "Whether exports may not be written.");
-  tensor.def_prop_ro("released", [](const Tensor& self) { return !self.handle && !self.donated_to; }, "Whether release() was called.");
+  tensor.def_prop_ro(
+      "released", [](const Tensor& self) { return !self.handle && !self.donated_to; }, Locked(), "Whether release() was called.");
   tensor.def("__dlpack_device__", [](const Tensor& self) { return nb::make_tuple(self.device->dlpack.type, self.device->dlpack.id); });
-  tensor.def_prop_ro("__cuda_array_interface__", cuda_array_interface,
+  tensor.def_prop_ro("__cuda_array_interface__", cuda_array_interface, Locked(),
                      "The memory on a CUDA device, by version 3 of the protocol of numba.");
-  tensor.def("__repr__", [](const Tensor& self) {
-    if (!self.handle) return std::string(self.donated_to ? "<heddle.Tensor, donated>" : "<heddle.Tensor, released>");
-    return "<heddle.Tensor " +
-           type_text(heddle_tensor_element_type(self.handle), heddle_tensor_dims(self.handle), heddle_tensor_rank(self.handle)) + " on " +
-           self.device->alias + ">";
-  });
-  tensor.def("__len__", [](const Tensor& self) -> int64_t {
-    if (heddle_tensor_rank(self.get()) == 0) raise("TYPE", "heddle: asking for the length of a tensor failed: it has no dimensions");
-    return heddle_tensor_dims(self.handle)[0];
-  });
+  tensor.def(
+      "__repr__",
+      [](const Tensor& self) {
+        if (!self.handle) return std::string(self.donated_to ? "<heddle.Tensor, donated>" : "<heddle.Tensor, released>");
+        return "<heddle.Tensor " +
+               type_text(heddle_tensor_element_type(self.handle), heddle_tensor_dims(self.handle), heddle_tensor_rank(self.handle)) +
+               " on " + self.device->alias + ">";
+      },
+      Locked());
+  tensor.def(
+      "__len__",
+      [](const Tensor& self) -> int64_t {
+        if (heddle_tensor_rank(self.get()) == 0) raise("TYPE", "heddle: asking for the length of a tensor failed: it has no dimensions");
+        return heddle_tensor_dims(self.handle)[0];
+      },
+      Locked());
   tensor.def("__enter__", [](nb::handle self) { return nb::borrow(self); });
   tensor.def("__exit__", [](nb::handle self, nb::args) { self.attr("release")(); });
-  tensor.def("_read_into", read_into);
+  tensor.def("_read_into", read_into, Locked());
   tensor.def("_bytes", [](nb::handle self) { return Bytes{nb::borrow(self)}; });
 }
 
