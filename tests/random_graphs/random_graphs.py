@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles and runs random graphs, and compares their results with ONNX Runtime's.
 
-    random_graphs.py [--seed N] [--count N] [--type float32|float16|bfloat16|float64] [--target LIST] [--device ALIAS] [--control] [--keep FOLDER]
-                     [--interpret N] [--until-found]
+    random_graphs.py [--seed N] [--count N] [--type float32|float16|bfloat16|float64|mixed] [--target LIST] [--device ALIAS] [--control] [--keep FOLDER]
+                     [--interpret N] [--until-found] [--progress N]
 
 Each seed is one graph (graph.py). A result that is not ONNX Runtime's, within what f32 allows, is held against the same graph in f64: wrong is what
 is much farther from that than ONNX Runtime is. A graph whose f64 results change as much when its inputs change in the last bits, as
@@ -13,6 +13,7 @@ import argparse
 import ctypes
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,8 @@ MOST_INPUTS = 5
 LAST_BITS = {np.dtype(np.float32): 1e-6, np.dtype(np.float16): 2e-3, BFLOAT16: 1.6e-2, np.dtype(np.float64): 1e-14}
 # By how much kernels may round what a node gives.
 ROUNDING = {np.dtype(np.float32): 2e-7, np.dtype(np.float16): 1e-3, BFLOAT16: 8e-3, np.dtype(np.float64): 4e-16}
+# The types of graphs by their seeds.
+MIXED = [np.dtype(np.float32)] * 7 + [np.dtype(np.float64), np.dtype(np.float16), BFLOAT16]
 # How far a result may be from ONNX Runtime's before f64 is asked, and from that in the end: of the value, and of the largest one.
 TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float16): 4e-3, BFLOAT16: 3e-2, np.dtype(np.float64): 1e-11}
 
@@ -199,23 +202,36 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the first graph")
     parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--type", default="float32", choices=["float32", "float16", "bfloat16", "float64"], help="of floats")
+    parser.add_argument("--type", default="float32", choices=["float32", "float16", "bfloat16", "float64", "mixed"],
+                        help="of floats; mixed: seven of ten graphs have f32, and one each of the others")
     parser.add_argument("--target", default="cpu:x86-64-v3", help="as of heddle compile")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--control", action="store_true", help="with branches, loops, extents that data decides, and sequences")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the graphs that are not right, and for their inputs")
     parser.add_argument("--interpret", type=int, default=0, metavar="N", help="interpret the regions of each Nth graph")
     parser.add_argument("--until-found", action="store_true", help="stop at the first graph that is wrong")
+    parser.add_argument("--progress", type=int, default=0, metavar="N", help="print the counts after every N graphs")
     arguments = parser.parse_args()
     heddle, counts, start = Heddle(arguments.target, arguments.device), dict.fromkeys((RIGHT, EMPTY, UNDECIDED, WRONG, FAILED), 0), time.monotonic()
     interpreter = Interpreter(heddle) if arguments.interpret else None
-    float_type = BFLOAT16 if arguments.type == "bfloat16" else np.dtype(arguments.type)
+    types = MIXED if arguments.type == "mixed" else [BFLOAT16 if arguments.type == "bfloat16" else np.dtype(arguments.type)]
+
+    def summary():
+        of_interpreter = f"; {interpreter.interpreted} interpreted, {interpreter.left_out} left out of that" if interpreter else ""
+        return (f"{sum(counts.values())} graphs from seed {arguments.seed}, {arguments.type}, {arguments.target}: "
+                + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) + f"{of_interpreter}; {time.monotonic() - start:.0f} s")
+
+    def stop(*_):
+        print(f"stopped: {summary()}", flush=True)
+        sys.exit(1)
+
+    signal.signal(signal.SIGTERM, stop)
     with tempfile.TemporaryDirectory(prefix="heddle-random-") as name:
         folder = pathlib.Path(name)
         for seed in range(arguments.seed, arguments.seed + arguments.count):
             began = time.monotonic()
             turn = interpreter if arguments.interpret and seed % arguments.interpret == 0 else None
-            verdict, text = check(seed, heddle, folder, float_type, turn, arguments.control)
+            verdict, text = check(seed, heddle, folder, types[seed % len(types)], turn, arguments.control)
             if time.monotonic() - began > 20:
                 print(f"seed {seed}: {verdict}, after {time.monotonic() - began:.0f} s", flush=True)
             counts[verdict] += 1
@@ -229,8 +245,9 @@ def main():
                 break
             for path in folder.iterdir():
                 path.unlink()
-    print(f"{sum(counts.values())} graphs from seed {arguments.seed}, {arguments.type}, {arguments.target}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) +
-          (f"; {interpreter.interpreted} interpreted, {interpreter.left_out} left out of that" if interpreter else "") + f"; {time.monotonic() - start:.0f} s")
+            if arguments.progress and sum(counts.values()) % arguments.progress == 0:
+                print(f"so far: {summary()}", flush=True)
+    print(summary())
     return 1 if counts[WRONG] or counts[FAILED] else 0
 
 
