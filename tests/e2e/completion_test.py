@@ -63,7 +63,7 @@ class Completion(HeddleTestCase):
         commands = [line for line in self.succeed("completion", "--words", "").stdout.splitlines() if not line.startswith("-")]
         self.assertIn("compile", commands)
         for command in commands:
-            of_python = command in ("diff", "reduce")
+            of_python = command in ("diff", "reduce", "breaks")
             if command == "help" or of_python and not (heddle_path().parent / f"heddle-{command}").exists():
                 continue
             with self.subTest(command=command):

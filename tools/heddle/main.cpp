@@ -37,6 +37,7 @@ const std::vector<ForeignCommand>& foreign_commands() {
       {"params", "lists, prints, converts, compares and checks files of parameters", "heddle-params", true},
       {"diff", "names the first region of a model that departs from another implementation", kPython, false},
       {"reduce", "makes a model that fails or gives wrong results small", kPython, false},
+      {"breaks", "names the graph breaks of a PyTorch program, with their cost and what to write instead", "heddle of Python", false},
       {"page", "shows the report of a module as an HTML page", "heddle-page", true},
       {"conformance", "checks a plugin against the rules", "heddle-conformance", false},
       {"import", "shows a model file as the compiler reads it", "heddle-tools", false},
@@ -67,7 +68,7 @@ void print_help(std::FILE* out, bool for_man = false) {
   std::fputs(
       "\nheddle COMMAND --help, or heddle help COMMAND, shows the flags of a command; heddle help --man COMMAND prints its manual page. "
       "Results go to stdout, everything else to stderr.\n"
-      "Exit codes: 0 success, 1 failure, 2 usage error, 3 numbers differ, 4 device or plugin unavailable.\n",
+      "Exit codes: 0 success, 1 failure, 2 usage error, 3 numbers differ, or more breaks than allowed, 4 device or plugin unavailable.\n",
       out);
 }
 

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Where functions that `torch.compile` compiles break into several graphs, why, and what that costs.
+
+    import heddle.torch
+    with heddle.torch.report() as report:
+        model = torch.compile(model)
+        model(x)
+    print(report)                       # or report.text(), .json(), .html(), .result()
+
+Every backend is observed: "inductor", "aot_eager", "heddle" and others. Functions that were compiled before the report was opened are not in it. While
+no report is open, PyTorch is as it was.
+
+A backend says what it made of a graph by `note_graph`. docs/graph-breaks.md explains the report.
+"""
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from .._errors import make
+from ._breaks_records import (Break, Cost, Executable, Fallback, Graph, HostRead, Place, Recompilation, Report)
+from ._pytorch import pytorch
+
+if TYPE_CHECKING:
+    from ._breaks_observer import Observer
+
+__all__ = ["Break", "Cost", "Executable", "Fallback", "Graph", "GraphNote", "HostRead", "Place", "Recompilation", "Report", "Session", "current_graph",
+           "note_graph", "report"]
+
+
+@dataclass
+class GraphNote:
+    """What a backend made of a graph.
+
+    executables    the modules or kernels into which the graph was cut, in order; one, if it was not cut
+    fallbacks      operators that it does not compile, which run outside of its executables
+    kernels        how many kernels were generated; None: unknown. Likewise library_calls
+    phases         seconds by phase of the backend's work, such as {"import": 0.1, "compile": 2.0}; they are taken off the phase "backend"
+    notes          what else a user should know, one sentence each
+    """
+
+    executables: list[Executable] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
+    kernels: int | None = None
+    library_calls: int | None = None
+    phases: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+_open: Session | None = None
+
+
+def current_graph() -> int | None:
+    """The number of the graph that Dynamo hands to a backend now, for a `note_graph` that comes later, such as when the backward pass is compiled.
+    None: no report is open, or no graph is being compiled."""
+    session = _open
+    if session is None or session._observer is None or session._observer.building is None:
+        return None
+    return session._observer.building.id
+
+
+def note_graph(note: GraphNote, graph: int | None = None) -> bool:
+    """Adds what a backend made of a graph to the report that is open. What several calls say of one graph is added up.
+
+    graph    what `current_graph()` gave while the backend was called; None: the graph that is being compiled
+
+    Returns whether a report took it. Costs nothing worth mentioning while none is open. Any thread may call it.
+    """
+    session = _open
+    if session is None or session._observer is None:
+        return False
+    number = current_graph() if graph is None else graph
+    if number is None or not 0 <= number < len(session._observer.graphs):
+        return False
+    found = session._observer.graphs[number]
+    found.executables += note.executables
+    found.fallbacks += note.fallbacks
+    found.notes += note.notes
+    for name in ("kernels", "library_calls"):
+        more = getattr(note, name)
+        if more is not None:
+            setattr(found, name, (getattr(found, name) or 0) + more)
+    for phase, seconds in note.phases.items():
+        session._noted_phases.append((found, phase, seconds))
+    return True
+
+
+def place_of_node(trace: str) -> Place:
+    """The user's line in a stack trace as text: `node.meta["stack_trace"]` of an FX node, or `node.stack_trace`. For the `place` of a Fallback."""
+    from . import _breaks_places
+
+    return _breaks_places.of_trace(trace)
+
+
+class Session:
+    """A report that is being made. Use it in a `with` statement, or call `close()`. There can be one at a time in a process.
+
+    Its reports can be read while it is open, too.
+    """
+
+    def __init__(self, program: str = "", caches: bool = False) -> None:
+        self._program, self._caches = program, caches
+        self._observer: Observer | None = None
+        self._noted_phases: list[tuple[Graph, str, float]] = []
+        self._started = self._seconds = 0.0
+        self._closed = False
+
+    def __enter__(self) -> Session:
+        return self.open()
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def open(self) -> Session:
+        """Begins to observe. Raises FailedPreconditionError if a report is open, or was closed, and NotFoundError if PyTorch is not installed."""
+        global _open
+        if _open is not None or self._closed:
+            what = "this report was closed; make another one" if self._closed else "another report is open in this process; close it first"
+            raise make("FAILED_PRECONDITION", f"opening a report of graph breaks failed: {what}")
+        try:
+            pytorch()
+        except ImportError as missing:
+            raise make("NOT_FOUND", "opening a report of graph breaks failed: PyTorch is not installed; pip install torch") from missing
+        from ._breaks_observer import Observer
+
+        observer = Observer(self._caches)
+        observer.install()
+        self._observer, self._started, _open = observer, time.perf_counter(), self
+        return self
+
+    def close(self) -> None:
+        """Ends observing, and puts back what was replaced in PyTorch. Closing again does nothing."""
+        global _open
+        if _open is not self or self._observer is None:
+            return
+        self._seconds = time.perf_counter() - self._started
+        _open, self._closed = None, True
+        self._observer.remove()
+
+    def result(self) -> Report:
+        """What was found until now. The result does not change later."""
+        from .. import __version__
+
+        made = Report({"heddle": __version__, "torch": str(pytorch().__version__), "python": platform.python_version()}, program=self._program)
+        if self._observer is None:
+            return made
+        made.seconds = self._seconds if self._closed else time.perf_counter() - self._started
+        _fill(made, self._observer, self._noted_phases)
+        copied = Report.from_dict(made.as_dict())
+        return copied
+
+    def text(self) -> str:
+        """The report for a terminal."""
+        from . import _breaks_text
+
+        return _breaks_text.text_of(self.result())
+
+    def json(self) -> str:
+        """The report as JSON, as report.schema.json of this package describes it."""
+        from . import _breaks_text
+
+        return _breaks_text.json_of(self.result())
+
+    def html(self) -> str:
+        """The report as a page that needs no other file."""
+        from . import _breaks_page
+
+        return _breaks_page.page_of(self.result())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the report to a file: JSON, a page or text, by the end of its name: .json, .html, or any other."""
+        save(self.result(), path)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def report(program: str = "", caches: bool = False) -> Session:
+    """A report of what happens in a `with` statement.
+
+    program  a name for the report's head
+    caches   whether Inductor may take graphs from its caches on disk. Then, it does not lower them, and their fallbacks are not in the report
+    """
+    return Session(program, caches)
+
+
+def save(made: Report, path: str | os.PathLike[str]) -> None:
+    """Writes a report: JSON, a page or text, by the end of the file's name: .json, .html, or any other."""
+    from . import _breaks_page, _breaks_text
+
+    name = os.fspath(path)
+    if name.endswith(".json"):
+        text = _breaks_text.json_of(made)
+    elif name.endswith((".html", ".htm")):
+        text = _breaks_page.page_of(made)
+    else:
+        text = _breaks_text.text_of(made) + "\n"
+    pathlib.Path(name).write_text(text, encoding="utf-8")
+
+
+def _fill(made: Report, seen: Observer, noted: Iterable[tuple[Graph, str, float]]) -> None:
+    """Everything that was observed, and what follows from it."""
+    import copy
+
+    made.frames, made.skipped_frames, made.notes = seen.frames, seen.skipped_frames, list(seen.notes)
+    made.breaks, made.graphs = copy.deepcopy(seen.breaks), copy.deepcopy(seen.graphs)
+    made.recompilations, made.host_reads, made.phases = list(seen.recompilations), seen.host.reads(), dict(seen.phases)
+    for observed, phase, seconds in noted:
+        of_graph = made.graphs[observed.id].phases
+        for phases in (of_graph, made.phases):
+            phases[phase] = phases.get(phase, 0.0) + seconds
+            if phase != "backend" and "backend" in phases:
+                phases["backend"] = max(0.0, phases["backend"] - seconds)
+    for graph, piece in zip(made.graphs, seen.pieces):
+        graph.calls, graph.seconds = piece.durations.count, piece.total / 1e9
+        graph.p50_us, graph.p99_us = piece.durations.median_us(), piece.durations.percentile_us(0.99)
+    for one, crossing in zip(made.breaks, seen.crossings):
+        cost = one.cost
+        before, after = [made.graphs[i] for i in one.before], [made.graphs[i] for i in one.after]
+        cost.crossings = sum(graph.calls for graph in before)
+        cost.extra_graph_calls = crossing.continued
+        cost.between_seconds, cost.between_p50_us = crossing.between_total / 1e9, crossing.between.median_us()
+        cost.measured_crossings, cost.bytes_kept = crossing.measured, crossing.kept
+        cost.bytes_crossed = round(crossing.bytes * cost.crossings / crossing.measured) if crossing.measured else 0
+        if before:
+            cost.ops_before = max(graph.ops for graph in before)
+        cost.ops_after = max((graph.ops for graph in after), default=0)
+        known = [graph.kernels for graph in before if graph.kernels is not None]
+        cost.kernels_before = max(known) if known else None
+        known = [graph.kernels for graph in after if graph.kernels is not None]
+        cost.kernels_after = max(known) if known else None
+        reads = [read for read in made.host_reads if read.graph is None and (read.place.file, read.place.line) == (one.place.file, one.place.line)]
+        first = next((other for other in made.breaks if (other.place.file, other.place.line) == (one.place.file, one.place.line)), one)
+        if first is one:  # several breaks of one line share its reads
+            cost.host_waits, cost.host_wait_seconds = sum(read.count for read in reads), sum(read.seconds for read in reads)
