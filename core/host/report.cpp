@@ -44,11 +44,12 @@ std::string devices_report(Host& host) {
     for (uint32_t i = 0; i < d.code_format_count && d.code_formats; ++i) formats.emplace_back(view(d.code_formats[i]));
     out += fmt::format(
         "{}{{\"alias\":{},\"driver\":{},\"ordinal\":{},\"name\":{},\"family\":{},\"pci\":{},\"uuid\":{},\"numa\":{},\"memory_bytes\":{},"
-        "\"compute_units\":{},\"max_allocation_bytes\":{},\"unified_memory\":{},\"code_formats\":{},\"cpus\":{},\"configured\":{}}}",
+        "\"compute_units\":{},\"max_allocation_bytes\":{},\"unified_memory\":{},\"fault_ends_process\":{},"
+        "\"code_formats\":{},\"cpus\":{},\"configured\":{}}}",
         first ? "" : ",", json_quoted(device.alias), json_quoted(device.driver->id), device.ordinal, json_quoted(view(d.name)),
         json_quoted(view(d.family)), json_quoted(view(d.pci)), json_quoted(uuid), d.numa_node, d.memory_bytes, d.compute_units,
-        d.max_allocation_bytes, (d.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0, json_quoted(formats), json_quoted(device.cpus),
-        device.config ? json_quoted(device.config->place) : "null");
+        d.max_allocation_bytes, (d.features & HEDDLE_DEVICE_UNIFIED_MEMORY) != 0, (d.features & HEDDLE_DEVICE_FAULT_ENDS_PROCESS) != 0,
+        json_quoted(formats), json_quoted(device.cpus), device.config ? json_quoted(device.config->place) : "null");
     first = false;
   }
   return out + "],\"skipped\":" + json_quoted(host.skipped()) + "}";

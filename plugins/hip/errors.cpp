@@ -11,8 +11,7 @@ struct Row {
   Meaning meaning;
   heddle_status_code_t code;
 };
-// HIP returns an error that ends a context from every later call on the device. Many versions of AMD's libraries end the process at a fault instead
-// (docs/vendors/amd.md).
+// HIP 7 returns an error that ends a context from every later call on the device. Earlier majors end the process at a fault (docs/vendors/amd.md).
 constexpr Row kRows[] = {
     {kOk, Meaning::kSuccess, HEDDLE_STATUS_OK},
     {kOutOfMemory, Meaning::kOutOfMemory, HEDDLE_STATUS_RESOURCE_EXHAUSTED},

@@ -57,6 +57,7 @@ class Instance final : public stream::Instance {
  public:
   Instance(const heddle_host_t* of_host, const Api& api) noexcept : stream::Instance(of_host, kVendor), hip_(api) {
     has_graphs = api.has_graphs;
+    fault_ends_process = api.major < 7;
   }
 
   int list(int count) {

@@ -291,6 +291,8 @@ const std::vector<Change> kOrderMutations = {
          return refuse(HEDDLE_STATUS_UNAVAILABLE, "odd: gone");
        };
      }},
+    {"says_that_it_ends",
+     [] { change_description<[](heddle_device_description_t* out) { out->features |= HEDDLE_DEVICE_FAULT_ENDS_PROCESS; }>(); }},
     {"allocate_leaks_when_it_fails",
      [] {
        odd.buffer.allocate = [](heddle_device_t* device, const heddle_buffer_params_t* in, heddle_buffer_t** out) noexcept -> Status {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -88,6 +89,19 @@ const std::vector<Change> kOddities = {
        odd.buffer.import_host = nullptr;
      }},
     {"wide_alignment", [] { change_description([](heddle_device_description_t* limits) { limits->min_alignment_bytes = 1 << 16; }); }},
+    {"ends_at_a_fault",
+     [] {
+       change_description([](heddle_device_description_t* limits) { limits->features |= HEDDLE_DEVICE_FAULT_ENDS_PROCESS; });
+       odd.dispatch.submit = [](heddle_queue_t* queue, const heddle_submission_t* in) noexcept -> Status {
+         for (uint32_t i = 0; i < in->command_count && in->commands; ++i) {
+           const heddle_command_t& command = in->commands[i];
+           if (command.kind != HEDDLE_COMMAND_DISPATCH || sdk::Entry::from(command.as.dispatch.entry)->name != "lose") continue;
+           later(2000, [] { std::abort(); });
+           return nullptr;  // the signal is never reached
+         }
+         return good.dispatch.submit(queue, in);
+       };
+     }},
     {"staged_copies",
      [] {
        // Every upload goes through a list of updates of 4 KiB, each captured: the caller's memory is free as soon as it returns.

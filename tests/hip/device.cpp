@@ -59,6 +59,8 @@ Settings read_settings() {
       settings.pools = number != 0;
     } else if (key == "claims_pools") {
       settings.claims_pools = number != 0;
+    } else if (key == "aborts") {
+      settings.aborts = number != 0;
     } else if (key == "peers") {
       settings.peers = number != 0;
     } else if (key == "verbose") {

@@ -347,6 +347,7 @@ TEST_F(HipDriver, TheSecondDeviceIsTheSecond) {
   EXPECT_OK(driver->device_api->close(second));
 }
 
+// The variable of the tests has aborts=0, as if the library were HIP 7.
 TEST_F(HipDriver, AFaultIsNamedAndLasts) {
   heddle_executable_t* executable = nullptr;
   ASSERT_TRUE(load(code, entry("lose"), &executable).ok());
@@ -435,6 +436,10 @@ TEST(HipLibrary, OneThatEndsInTheMiddleIsALostDevice) {
   result.struct_size = sizeof result;
   EXPECT_OK(driver.plugin()->probe(host.table(), &result));
   const std::string version(result.vendor_version, result.vendor_version_size);
+  heddle_device_description_t description = {};
+  description.struct_size = sizeof description;
+  EXPECT_OK(driver.device_api->describe(driver.instance(), 0, &description));
+  EXPECT_EQ((description.features & HEDDLE_DEVICE_FAULT_ENDS_PROCESS) != 0, version < "HIP 7") << version;
   const std::vector<float> values(1000, 1.5f);
   heddle_buffer_t* buffer = driver.make_filled(values);
   EXPECT_EQ(driver.values_of<float>(buffer, 1000), values);

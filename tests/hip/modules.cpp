@@ -109,7 +109,9 @@ int KernelLaunch::run(Device* device, std::mt19937_64& random) const {
   const amdgpu::Outcome outcome = amdgpu::run(*module->code, *function->kernel, dispatch, memory, options);
   count_kernel(outcome.statistics.instructions);
   if (outcome.ok()) return kSuccess;
-  if (settings().verbose) say("%s", outcome.fault.c_str());
+  const bool ends = settings().aborts && settings().major < 7;
+  if (settings().verbose || ends) say("%s", outcome.fault.c_str());
+  if (ends) std::abort();
   return outcome.fault.find("outside of every allocation") != std::string::npos ? kIllegalAddress : kLaunchFailure;
 }
 

@@ -97,7 +97,7 @@ class Builder:
 def failures(build, place, seed):
     """{case: what it said} of the cases of hip_driver_test, or else of the kit, that failed."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(build / "tests" / "hip" / "hip_6"), "HEDDLE_TEST_HIP_PLUGIN": str(place / "libheddle_hip.so"),
-                   "HEDDLE_HIP_STAND_IN": f"chip=gfx1100,devices=2,latency_us={(100, 1500, 4000)[seed % 3]},seed={seed},queues={seed % 2 * 3}"}
+                   "HEDDLE_HIP_STAND_IN": f"chip=gfx1100,devices=2,aborts=0,latency_us={(100, 1500, 4000)[seed % 3]},seed={seed},queues={seed % 2 * 3}"}
     try:
         done = subprocess.run([build / "tests" / "hip_driver_test"], env=environment, capture_output=True, text=True, timeout=120, check=False)
     except subprocess.TimeoutExpired as expired:

@@ -14,7 +14,7 @@
 //   arguments are those of the call, and all that the kernel reads must be there always
 //   a device says that it has pools when it has none (HIP 6.0.0)                  settings claims_pools,pools=0
 //   streams wait only for memory of signals (HIP 5 with some settings)           setting signal_waits
-//   a fault ends the context: every later call returns the same                  always (many versions of HIP end the process instead)
+//   a fault ends the process up to HIP 6; later, the context: every later call returns the same   always; setting aborts=0: as in HIP 7
 //   the library ends, as at the end of a process: nothing runs any more, and every call returns the same    hipStandInUnload
 //   a stream keeps its commands until a wait, a query or an event, and has room for 64 writes of words   always
 //   a pool is too scattered for a block until it is trimmed                      by chance
@@ -65,6 +65,7 @@ struct Settings {
   uint64_t queues = 0;  // of each device; 0: one for each stream
   bool signal_waits = false, pools = true, peers = true, verbose = false;
   bool claims_pools = false;  // the attribute says that there are pools
+  bool aborts = true;         // a fault ends the process; only up to HIP 6
 };
 const Settings& settings();
 void count_kernel(uint64_t instructions);  // for HEDDLE_HIP_STATISTICS

@@ -15,8 +15,6 @@ import light  # found through heddle_command; pylint: disable=wrong-import-posit
 
 PART = "buffer.import,transfer.fill_at,transfer.copy_2d,transfer.pinned,dispatch.bindings,dispatch.arguments,timeline.across,lifetime.objects"
 HSA = str(kit.BUILD / "tests" / "hsa")
-# AMD's library ends the process when a kernel faults: test_a_fault_ends_the_process.
-ENDS_THE_PROCESS = {"failure.device_lost"}
 
 
 class Kit(unittest.TestCase):
@@ -27,16 +25,17 @@ class Kit(unittest.TestCase):
                 _, cases = kit.run(kit.BUILD / "tests/hip/gfx90a/heddle.hip.toml", *kit.PATIENT, *([] if TEST_ALL else ["--filter", PART]),
                                    timeout=3600)
                 failed = {name: case["texts"] for name, case in cases.items() if case["outcome"] in ("failed", "skipped")}
-                self.assertEqual({name: texts for name, texts in failed.items() if name not in ENDS_THE_PROCESS}, {})
+                self.assertEqual(failed, {})
                 self.assertGreaterEqual(kit.count(cases, "passed"), 125 if TEST_ALL else 9)
 
-    def test_a_fault_ends_the_process(self):
-        # No driver can prevent that: the library itself aborts when the HSA runtime reports an error of a queue.
+    def test_a_fault_ends_the_process_as_the_driver_says(self):
+        # The library itself aborts when the HSA runtime reports an error of a queue.
         os.environ.update(LD_LIBRARY_PATH=HSA, HEDDLE_HSA_SEED="1")
         _, cases = kit.run(kit.BUILD / "tests/hip/gfx90a/heddle.hip.toml", *kit.PATIENT, "--filter", "failure.device_lost")
-        text = " ".join(cases["failure.device_lost"]["texts"])
-        self.assertIn("in a thread of the plugin: Aborted", text)
-        self.assertIn("Device::callbackQueue aborting with error : HSA_STATUS_ERROR_MEMORY_FAULT", text)
+        case = cases["failure.device_lost"]
+        self.assertEqual(case["outcome"], "absent", case["texts"])
+        self.assertIn("HEDDLE_DEVICE_FAULT_ENDS_PROCESS, by abort()", case["texts"][0])
+        self.assertIn("Device::callbackQueue aborting with error : HSA_STATUS_ERROR_MEMORY_FAULT", case["texts"][1])
 
 
 class Models(HeddleTestCase):

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Findings are printed as lines, one write each, so that a crash right afterwards loses none: "fail TEXT", "absent TEXT", "note TEXT", "misuse
-// TEXT", "file NAME" for a temporary file, "done", and, from a process that ends inside a call of the plugin, "inside CALL".
+// TEXT", "ends TEXT" before an expected end of the process, "file NAME" for a temporary file, "done", and, from a process that ends inside a call of the
+// plugin, "inside CALL".
 #include "case.h"
 
 #include <signal.h>
@@ -98,6 +99,13 @@ void note(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   say("note", format, arguments);
+  va_end(arguments);
+}
+
+void expect_end(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  say("ends", format, arguments);
   va_end(arguments);
 }
 

@@ -57,6 +57,9 @@ inline constexpr const char* kUnloadCases[] = {"lifetime.unload", "lifetime.unlo
 [[noreturn, gnu::format(printf, 1, 2)]] void stop(const char* format, ...);
 // The plugin does not offer the subject of this case, which is optional: ends the case, which counts as neither passed nor failed.
 [[noreturn, gnu::format(printf, 1, 2)]] void absent(const char* format, ...);
+// The process is about to end, by abort() or exit() in code of the vendor, as the driver says of itself: if it does, the case is absent with this text.
+// If it does not, the case has to fail.
+[[gnu::format(printf, 1, 2)]] void expect_end(const char* format, ...);
 // Information for a report, shown if the case passes.
 [[gnu::format(printf, 1, 2)]] void note(const char* format, ...);
 bool failed();

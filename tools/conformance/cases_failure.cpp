@@ -164,6 +164,7 @@ void kernels_fail() {
 
 void lost_devices() {
   Session session;
+  const bool must_end = session.description.features & HEDDLE_DEVICE_FAULT_ENDS_PROCESS;
   auto kernels = std::make_unique<Kernels>(&session);
   heddle_buffer_t* buffer = session.buffer(64);
   const heddle_point_t before = session.point();
@@ -175,9 +176,14 @@ void lost_devices() {
   add_long_work(session, large, size, 400000000, &behind);
   const heddle_point_t busy = session.point(), lost = session.point(), after = session.point();
   session.keep_busy(busy);  // so that both are enqueued before the loss
+  if (must_end) expect_end("a fault of a kernel ends the process, as the driver says by HEDDLE_DEVICE_FAULT_ENDS_PROCESS");
   REQUIRE_OK(session.submit(list, {busy}, {lost}).release());
   Result enqueued = session.submit(behind, {busy}, {after});
   Result result = session.wait(lost);
+  REQUIRE(!must_end,
+          "the driver says by HEDDLE_DEVICE_FAULT_ENDS_PROCESS that a fault of a kernel ends the process; it did not end, and the wait "
+          "returned %s",
+          result.text().c_str());
   uint64_t over = 0;
   Result(session.tables().timeline.query(after.timeline, &over));
   if (enqueued.ok()) {
@@ -336,7 +342,9 @@ void add_failure_cases(Cases* out) {
        {"failure.transfers", "transfers after a failure fail with it", failed_transfers, Kind::kDriver},
        {"failure.kernel", "a failing kernel fails its signals, with its name and region, when its list has ended", kernels_fail,
         Kind::kDriver},
-       {"failure.device_lost", "every handle of a lost device reports the loss, and can be released", lost_devices, Kind::kDriver},
+       {"failure.device_lost",
+        "every handle of a lost device reports the loss, and can be released; or the process ends, if the driver says so", lost_devices,
+        Kind::kDriver},
        {"failure.memory_in_create", "create survives every allocation that fails", out_of_memory_in_create, Kind::kAny},
        {"failure.memory_in_life", "open, allocate and submit survive every allocation that fails", out_of_memory_in_a_life, Kind::kDriver},
        {"failure.memory_in_load", "loading code survives every allocation that fails", out_of_memory_in_a_load, Kind::kDriver}});

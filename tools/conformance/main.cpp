@@ -139,7 +139,7 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
   Finding finding;
   finding.seconds = static_cast<double>(now_ns() - child.start_ns) * 1e-9;
   bool done = false;
-  std::string where;
+  std::string where, ends;
   std::vector<std::string> notes;
   std::istringstream lines(child.said);
   for (std::string line; std::getline(lines, line);) {
@@ -153,13 +153,19 @@ Finding judge(const Child& child, int wait_status, bool timed_out) {
     if (line.rfind("note ", 0) == 0) notes.push_back(line.substr(5));
     if (line.rfind("misuse ", 0) == 0) return {Outcome::kMisuse, {line.substr(7)}, finding.seconds};
     if (line.rfind("inside ", 0) == 0) where = line;
+    if (line.rfind("ends ", 0) == 0) ends = line.substr(5);
     done = done || line == "done";
   }
   auto failed = [&](const std::string& text) {
     finding.outcome = Outcome::kFailed;
     finding.texts.push_back(text);
   };
-  if (timed_out) {
+  const bool has_ended = WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) == SIGABRT : !done;
+  if (!timed_out && !ends.empty() && has_ended && finding.outcome == Outcome::kPassed) {
+    finding.outcome = Outcome::kAbsent;
+    finding.texts.push_back(ends + (WIFSIGNALED(wait_status) ? ", by abort()" : ", by exit()"));
+    if (!child.printed.empty()) finding.texts.push_back("it printed: " + module::printable(child.printed.substr(0, 2000)));
+  } else if (timed_out) {
     failed("it hung: not finished within " + std::to_string(static_cast<long>(settings().time_limit_s)) + " s");
   } else if (WIFSIGNALED(wait_status)) {
     failed("it crashed " + (where.empty() ? "outside of the plugin's functions" : where) + ": " + strsignal(WTERMSIG(wait_status)));

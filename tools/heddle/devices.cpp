@@ -51,6 +51,14 @@ int run(const Arguments& arguments) {
              {field("alias", "alias"), field("driver", "driver"), field("name", "name"), field("family", "family"),
               field("units", "compute_units"), memory, field("numa", "numa"), field("pci", "pci")},
              format_from_name(options.format));
+  std::string fragile;
+  for (const Json& row : whole["devices"]) {
+    if (row.value("fault_ends_process", false)) fragile += (fragile.empty() ? "" : ", ") + cell_text(row["alias"]);
+  }
+  if (!fragile.empty()) {
+    std::fprintf(stderr, "heddle devices: a kernel that faults on %s ends the process; its vendor's library does that\n",
+                 printable(fragile).c_str());
+  }
   for (const Json& reason : whole.value("skipped", Json::array())) {
     const std::string text = cell_text(reason);
     if (whole["devices"].empty() || !is_absent_hardware(text)) std::fprintf(stderr, "heddle devices: %s\n", printable(text).c_str());

@@ -202,7 +202,8 @@ heddle_status_t* device_describe(heddle_plugin_instance_t* handle, uint32_t ordi
     description.pci = sdk::string_of(facts.pci);
     std::memcpy(description.uuid, facts.uuid, sizeof description.uuid);
     description.numa_node = facts.numa_node;
-    description.features = HEDDLE_DEVICE_TIMESTAMPS | (instance->options.graphs ? HEDDLE_DEVICE_RECORDING : 0);
+    description.features = HEDDLE_DEVICE_TIMESTAMPS | (instance->options.graphs ? HEDDLE_DEVICE_RECORDING : 0) |
+                           (instance->fault_ends_process ? HEDDLE_DEVICE_FAULT_ENDS_PROCESS : 0);
     description.memory_kinds = HEDDLE_MEMORY_DEVICE | HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED;
     description.compute_units = static_cast<uint32_t>(facts.compute_units);
     description.memory_bytes = facts.memory_bytes;

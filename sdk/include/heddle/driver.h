@@ -74,6 +74,9 @@ extern "C" {
 #define HEDDLE_DEVICE_TIMESTAMPS 2u     /* heddle.profile/1 works on it */
 #define HEDDLE_DEVICE_RECORDING 4u      /* it has record, replay and recording_free */
 #define HEDDLE_DEVICE_INDIRECT_DISPATCH 8u
+/* A kernel that faults ends the process: the vendor's library calls abort or exit, and the driver can neither prevent nor report it. Only for drivers
+ * of which this is always so. Hosts before ABI 0.3 ignore the bit. */
+#define HEDDLE_DEVICE_FAULT_ENDS_PROCESS 16u
 
 typedef struct heddle_device_description {
   uint32_t struct_size;

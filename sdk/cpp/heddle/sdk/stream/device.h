@@ -80,7 +80,8 @@ class Instance {
   const Vendor& vendor;
   Options options;
   std::vector<const Facts*> devices;  // per ordinal; set by the vendor
-  bool has_graphs = true;             // set by the vendor; false: command lists that are submitted repeatedly are issued each time
+  bool has_graphs = true;             // set by the vendor; false: a recording is a checked list, which each replay issues
+  bool fault_ends_process = false;    // set by the vendor, if its library ends the process when a kernel faults
   std::atomic<uint64_t> open_devices{0};
 };
 
