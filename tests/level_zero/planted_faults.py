@@ -63,6 +63,8 @@ FAULTS = [
           ("HEDDLE_ZE_DEVICES=2", "HEDDLE_ZE_PEERS=0")),
     Fault("a block is given back to the system that the pool keeps", "plugins/level_zero/memory_pool.cpp", "freed.bytes <= retain_bytes_",
           "(context_->api.zeMemFree(context_->handle, reinterpret_cast<void*>(block)), freed.bytes <= retain_bytes_)", "buffer.,transfer."),
+    Fault("a replay has the bindings of the recording", "sdk/cpp/stream/graph.cpp", "recording->list.ops[i].kind != Op::Kind::kLaunch", "true",
+          "recording."),
     Fault("a command list is used again when its own signal is seen", STREAM, "queue_ ? 1 : 0", "0", "dispatch.,transfer.",
           ("--option", "immediate_lists=false")),
 ]

@@ -13,6 +13,7 @@
 //   a pool has no room until it is trimmed                             by chance
 //   there is no pitched fill; host memory cannot be registered         for some seeds
 //   streams cannot wait for memory                                     option waits_by_event
+//   the vendor has no graphs                                           option has_graphs
 //   words show what streams have written at multiples of a time only   option batch_us
 //   a graph cannot be built; no room for a patch in the middle         option record, the one time that fail_a_patch() asks for
 //   devices do not reach each other; a copy between them breaks        options peer, peer_fault

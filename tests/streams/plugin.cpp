@@ -71,6 +71,7 @@ heddle_status_t* Instance::start() {
   if (heddle_status_t* bad = number("loss_code", -1, INT64_MAX, &backend.loss_code)) return bad;
   if (heddle_status_t* bad = number("peer_fault", 0, 4, &peer_fault)) return bad;
   if (heddle_status_t* bad = flag("waits_by_event", &backend.waits_by_event)) return bad;
+  if (heddle_status_t* bad = flag("has_graphs", &has_graphs)) return bad;
   if (heddle_status_t* bad = flag("own_contexts", &backend.own_contexts)) return bad;
   if (heddle_status_t* bad = flag("record", &backend.record)) return bad;
   if (heddle_status_t* bad = flag("peer", &backend.peer)) return bad;

@@ -76,7 +76,6 @@ heddle_status_t* create(const Plugin& plugin, const heddle_host_t* host, heddle_
     Instance* instance = nullptr;
     if (heddle_status_t* bad = plugin.create(host, &instance)) return bad;
     instance->options = options;
-    instance->options.graphs &= instance->has_graphs;
     *out = instance->handle();
     return nullptr;
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Builds and patches graphs. Commands between two barriers have no edges between them; each waits for all commands before its barrier.
+// Builds and patches graphs, or keeps lists for a vendor without graphs. Commands between two barriers have no edges between them; each waits for all
+// commands before its barrier.
 // The data for patching a launch or a copy is stored with its node. A read-only binding that many nodes share is not patched in each: one copy at
 // the graph's root copies its bytes to memory that the recording owns.
 #include "stream/graph.h"
@@ -62,7 +63,7 @@ struct Recording {
   std::vector<char> is_stale;  // per op: whether its node must be patched
   std::vector<uint32_t> stale;
   Graph graph = nullptr;
-  GraphExec executable = nullptr;
+  GraphExec executable = nullptr;  // NULL: of a vendor without graphs; each replay issues the list
 
   static Recording* from(heddle_recording_t* handle) noexcept { return reinterpret_cast<Recording*>(handle); }
   heddle_recording_t* handle() noexcept { return reinterpret_cast<heddle_recording_t*>(this); }
@@ -380,7 +381,7 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
       at = place.index == 0 ? &op.copy.from : &op.copy.to;
       break;
     default:
-      if (address % op.fill.pattern_bytes != 0) {
+      if (recording->executable && address % op.fill.pattern_bytes != 0) {
         return status(
             device, HEDDLE_STATUS_UNIMPLEMENTED,
             "replaying failed: dynamic binding %u (command %u, a fill) is at %llu in its buffer, and its pattern of %u bytes needs an "
@@ -395,7 +396,19 @@ heddle_status_t* set_binding(Recording* recording, uint32_t index, const heddle_
   return nullptr;
 }
 
+// Packs what has changed into the list that each replay issues.
+heddle_status_t* patch_list(Recording* recording) {
+  for (uint32_t i : recording->stale) {
+    recording->is_stale[i] = 0;
+    if (recording->list.ops[i].kind != Op::Kind::kLaunch) continue;
+    if (heddle_status_t* bad = repack(recording, i)) return bad;
+  }
+  recording->stale.clear();
+  return nullptr;
+}
+
 heddle_status_t* patch(Recording* recording) {
+  if (!recording->executable) return patch_list(recording);
   Device* device = recording->device();
   for (Shared& group : recording->shared) {
     if (!group.is_stale) continue;
@@ -446,7 +459,9 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
     recording->queue = queue;
     recording->owner = device;
     if (heddle_status_t* bad = lower_commands(device, commands, count, &recording->list)) return bad;
+    const bool is_graph = device->instance->has_graphs;
     for (const Op& op : recording->list.ops) {
+      if (!is_graph) break;
       if (const char* why = obstacle(op, device->backend.capabilities().max_pitch)) {
         return status(device, HEDDLE_STATUS_UNIMPLEMENTED, "recording %u commands failed: command %u is %s; submit the list", count,
                       op.command, why);
@@ -458,9 +473,11 @@ heddle_status_t* record(heddle_queue_t* handle, const heddle_command_t* commands
       return status(device, HEDDLE_STATUS_UNIMPLEMENTED,
                     "recording %u commands failed: command %u is a 2-D copy whose bindings change; submit the list", count, place.command);
     }
-    if (heddle_status_t* bad = share(recording)) return bad;
-    const Result result = Builder(recording).build();
-    if (result != kSuccess) return device->failed(result, "building a graph");
+    if (is_graph) {
+      if (heddle_status_t* bad = share(recording)) return bad;
+      const Result result = Builder(recording).build();
+      if (result != kSuccess) return device->failed(result, "building a graph");
+    }
     *out = recording->handle();
     holder.recording = nullptr;
     device->live.recordings.fetch_add(1);
@@ -510,8 +527,11 @@ void recording_free(heddle_recording_t* handle) noexcept {
   });
 }
 
-Result launch_graph(Recording* recording, Stream stream) noexcept {
-  return recording->device()->backend.launch_graph(recording->executable, stream);
+Result issue(Recording* recording, Stream stream) noexcept {
+  Backend& backend = recording->device()->backend;
+  if (recording->executable) return backend.launch_graph(recording->executable, stream);
+  size_t failed = 0;
+  return issue(backend, recording->list, {}, stream, &failed);
 }
 
 void list_launches(const Recording* recording, std::vector<const Op::Launch*>* out) {

@@ -269,7 +269,7 @@ Queue::Issue Queue::issue_locked(Submission* submission, Result* out_result, siz
   if (result != kSuccess && !device_->ends_context(result)) {
     fail(result_status(device_, backend.code_of(result), result, "waiting for another queue of device %u failed", device_->ordinal));
   } else if (result == kSuccess) {
-    result = submission->recording ? launch_graph(submission->recording, stream_)
+    result = submission->recording ? stream::issue(submission->recording, stream_)
                                    : stream::issue(backend, submission->list, submission->events, stream_, out_failed);
     if (result != kSuccess && !device_->ends_context(result)) {
       const Op* op = submission->recording || *out_failed >= submission->list.ops.size() ? nullptr : &submission->list.ops[*out_failed];
