@@ -9,6 +9,8 @@
 #include <cstring>
 #include <thread>
 
+#include "tests/level_zero/page_faults.h"
+
 namespace heddle::level_zero_stand_in {
 
 namespace {
@@ -134,8 +136,19 @@ bool launch(Lock& lock, Task& task, Stream& stream) {
   const std::shared_ptr<Program> program = kernel.module->program;
   const uint32_t count[3] = {command.count.groupCountX, command.count.groupCountY, command.count.groupCountZ};
   lock.unlock();
-  const std::string wrong = program->run(*kernel.info, arguments, command.group, count);
+  std::string wrong;
+  uintptr_t nowhere = 0;
+  {
+    const PageFaults faults;
+    wrong = program->run(*kernel.info, arguments, command.group, count);
+    nowhere = faults.first();
+  }
   lock.lock();
+  if (nowhere != 0) {
+    fprintf(stderr, "level_zero stand-in: %s: page fault at %s\n", command.text().c_str(), hex(reinterpret_cast<void*>(nowhere)).c_str());
+    lose(stream.device);
+    return false;
+  }
   if (wrong.empty()) return true;
   broken_rule(stream.device, command.text() + " failed: " + wrong);
   return false;

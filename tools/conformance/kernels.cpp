@@ -110,8 +110,12 @@ const std::vector<KernelSet>& known_kernels() {
 #endif
     sets.push_back({HEDDLE_CODE_PTX, "sm_80", kPtx, 256, 256, {"add", "count", "chain", "lose"}});
 #ifdef HEDDLE_CONFORMANCE_SPIRV
-    sets.push_back(
-        {HEDDLE_CODE_SPIRV, "spv1.0", {heddle_conformance_spirv, heddle_conformance_spirv_end}, 256, 256, {"add", "count", "chain"}});
+    sets.push_back({HEDDLE_CODE_SPIRV,
+                    "spv1.0",
+                    {heddle_conformance_spirv, heddle_conformance_spirv_end},
+                    256,
+                    256,
+                    {"add", "count", "chain", "lose"}});
 #endif
     return sets;
   }();
