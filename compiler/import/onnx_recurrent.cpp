@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bodies are written as nodes of ONNX. The steps of a direction are a Scan over the products of the inputs with the weights, which are computed for all
-// steps at once. A step behind the end of a sequence keeps the state and gives zeros; backward, these steps come first.
+// Bodies are written as nodes of ONNX. The steps of all directions are one Scan over the products of the inputs with the weights, which are computed for
+// all steps at once. A step behind the end of a sequence keeps the state and gives zeros; backward, these steps come first.
 #include "compiler/import/onnx_recurrent.h"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ class Recurrent {
       is_step_ = w.unsqueeze(w.op("Less", {w.unsqueeze(steps, 1), lengths}), 2);
     }
     Names all, last_h, last_c;
-    for (size_t d = 0; d < backward_.size(); ++d) direction(static_cast<int64_t>(d), all, last_h, last_c);
+    loop(all, last_h, last_c);
     if (batch_first_) {  // [batch, steps, directions, hidden], [batch, directions, hidden]
       finish("Transpose", w.concat(all, 1), "Y", {2, 0, 1, 3});
       finish("Transpose", w.concat(last_h, 0), "Y_h", {1, 0, 2});
@@ -166,77 +166,100 @@ class Recurrent {
     return w.op("Expand", {w.number(0, x_), shape});
   }
 
-  void direction(int64_t d, Names& all, Names& last_h, Names& last_c) {
+  // What the step of a direction needs from outside of its loop.
+  struct Direction {
+    std::string products, recurrent, of_zr, of_h, inner_bias;
+    Names peepholes, carried;
+  };
+
+  Direction outside(int64_t d) {
     Writer& w = outer_;
+    Direction made;
     std::string weights = w.transpose(w.at("W", d), {1, 0}), recurrent = w.at("R", d);
-    std::string products = w.op("MatMul", {x_, weights}), inner_bias;
+    made.products = w.op("MatMul", {x_, weights});
     if (given(3)) {
       Names biases = w.split(w.at("B", d), 0, 2);
-      products = w.op("Add", {products, biases[0]});
+      made.products = w.op("Add", {made.products, biases[0]});
       if (kind_ == "GRU" && linear_before_reset_) {
-        inner_bias = biases[1];
+        made.inner_bias = biases[1];
       } else {
-        products = w.op("Add", {products, biases[1]});
+        made.products = w.op("Add", {made.products, biases[1]});
       }
     }
-    Names carried{initial(5, "initial_h", d)}, scanned{products};
-    if (kind_ == "LSTM") carried.push_back(initial(6, "initial_c", d));
-    if (!is_step_.empty()) scanned.push_back(is_step_);
-    std::string of_zr, of_h, whole;
+    made.carried = {initial(5, "initial_h", d)};
+    if (kind_ == "LSTM") made.carried.push_back(initial(6, "initial_c", d));
     if (kind_ == "GRU" && !linear_before_reset_) {
       Names parts = w.split(recurrent, 0, 3);
-      of_zr = w.transpose(w.concat({parts[0], parts[1]}, 0), {1, 0});
-      of_h = w.transpose(parts[2], {1, 0});
+      made.of_zr = w.transpose(w.concat({parts[0], parts[1]}, 0), {1, 0});
+      made.of_h = w.transpose(parts[2], {1, 0});
     } else {
-      whole = w.transpose(recurrent, {1, 0});
+      made.recurrent = w.transpose(recurrent, {1, 0});
     }
-    Names peepholes;
-    if (kind_ == "LSTM" && given(7)) peepholes = w.split(w.at("P", d), 0, 3);
+    if (kind_ == "LSTM" && given(7)) made.peepholes = w.split(w.at("P", d), 0, 3);
+    return made;
+  }
+
+  // One loop for all directions: they depend on different steps of the input only, so that a step of each can run at once.
+  void loop(Names& all, Names& last_h, Names& last_c) {
+    Writer& w = outer_;
+    std::vector<Direction> directions;
+    for (size_t d = 0; d < backward_.size(); ++d) directions.push_back(outside(static_cast<int64_t>(d)));
+
+    onnx::GraphProto graph;
+    graph.set_name(kind_ + "_step");
+    Writer s(*graph.mutable_node(), count_);
+    Names carried, scanned, carried_names, scanned_names, next, rows;
+    std::vector<int64_t> in_directions, out_directions;
+    for (size_t d = 0; d < directions.size(); ++d) {
+      const Direction& one = directions[d];
+      carried.insert(carried.end(), one.carried.begin(), one.carried.end());
+      auto scan = [&](const std::string& value) {
+        scanned.push_back(value);
+        in_directions.push_back(backward_[d] ? 1 : 0);
+        return scanned_names.emplace_back(s.fresh());
+      };
+      const std::string h = carried_names.emplace_back(s.fresh());
+      const std::string c = kind_ == "LSTM" ? carried_names.emplace_back(s.fresh()) : "";
+      const std::string x = scan(one.products), is_step = is_step_.empty() ? "" : scan(is_step_);
+      const Activation* f = &activations_[d * activations_.size() / directions.size()];
+      std::string next_c;
+      std::string next_h = kind_ == "LSTM"  ? lstm(s, f, x, h, c, one.recurrent, one.peepholes, is_step, next_c)
+                           : kind_ == "GRU" ? gru(s, f, x, h, one.recurrent, one.of_zr, one.of_h, one.inner_bias)
+                                            : act(s, f[0], s.op("Add", {x, s.op("MatMul", {h, one.recurrent})}));
+      if (!is_step.empty()) next_h = s.op("Where", {is_step, next_h, h});
+      next.push_back(next_h);
+      if (kind_ == "LSTM") next.push_back(next_c);
+      rows.push_back(s.op("Identity", {next_h}));
+      out_directions.push_back(backward_[d] ? 1 : 0);
+    }
+    for (const Names* names : {&carried_names, &scanned_names}) {
+      for (const std::string& name : *names) graph.add_input()->set_name(name);
+    }
+    for (const Names* names : {&next, &rows}) {
+      for (const std::string& name : *names) graph.add_output()->set_name(name);
+    }
 
     Names inputs = carried, outputs;
     inputs.insert(inputs.end(), scanned.begin(), scanned.end());
-    for (size_t i = 0; i < carried.size(); ++i) outputs.push_back(w.fresh());
-    std::string rows = w.fresh();
-    Names scan_outputs = outputs;
-    scan_outputs.push_back(rows);
-    onnx::GraphProto graph;
-    graph.set_name(kind_ + "_step");
-    {
-      Writer s(*graph.mutable_node(), count_);
-      std::string h = s.fresh(), c = s.fresh(), x = s.fresh(), is_step = s.fresh();
-      Names names{h};
-      if (kind_ == "LSTM") names.push_back(c);
-      names.push_back(x);
-      if (!is_step_.empty()) names.push_back(is_step);
-      for (const std::string& name : names) graph.add_input()->set_name(name);
-      std::string next_c;
-      const Activation* f = &activations_[static_cast<size_t>(d) * activations_.size() / backward_.size()];
-      std::string next_h = kind_ == "LSTM"  ? lstm(s, f, x, h, c, whole, peepholes, next_c)
-                           : kind_ == "GRU" ? gru(s, f, x, h, whole, of_zr, of_h, inner_bias)
-                                            : act(s, f[0], s.op("Add", {x, s.op("MatMul", {h, whole})}));
-      std::string row = s.op("Identity", {next_h});
-      if (!is_step_.empty()) {
-        row = s.op("Where", {is_step, next_h, s.number(0, h)});
-        next_h = s.op("Where", {is_step, next_h, h});
-        if (kind_ == "LSTM") next_c = s.op("Where", {is_step, next_c, c});
-      }
-      graph.add_output()->set_name(next_h);
-      if (kind_ == "LSTM") graph.add_output()->set_name(next_c);
-      graph.add_output()->set_name(row);
-    }
-    onnx::NodeProto& scan = w.node("Scan", inputs, scan_outputs);
-    Writer::set(scan, "num_scan_inputs", static_cast<int64_t>(scanned.size()));
-    if (backward_[static_cast<size_t>(d)]) {
-      Writer::set(scan, "scan_input_directions", std::vector<int64_t>(scanned.size(), 1));
-      Writer::set(scan, "scan_output_directions", std::vector<int64_t>{1});
-    }
-    onnx::AttributeProto& attribute = *scan.add_attribute();
+    for (int i = 0; i < graph.output_size(); ++i) outputs.push_back(w.fresh());
+    onnx::NodeProto& node = w.node("Scan", inputs, outputs);
+    Writer::set(node, "num_scan_inputs", static_cast<int64_t>(scanned.size()));
+    Writer::set(node, "scan_input_directions", in_directions);
+    Writer::set(node, "scan_output_directions", out_directions);
+    onnx::AttributeProto& attribute = *node.add_attribute();
     attribute.set_name("body");
     attribute.set_type(onnx::AttributeProto::GRAPH);
     *attribute.mutable_g() = std::move(graph);
-    all.push_back(w.unsqueeze(rows, 1));
-    last_h.push_back(w.unsqueeze(outputs[0], 0));
-    if (kind_ == "LSTM") last_c.push_back(w.unsqueeze(outputs[1], 0));
+
+    const size_t each = carried.size() / directions.size();
+    for (size_t d = 0; d < directions.size(); ++d) {
+      std::string row = outputs[carried.size() + d];
+      // Here and not in the loop, where it would be a kernel in each step.
+      if (!is_step_.empty()) row = w.op("Where", {is_step_, row, w.number(0, row)});
+      all.push_back(w.unsqueeze(row, 1));
+      last_h.push_back(w.unsqueeze(outputs[d * each], 0));
+      if (kind_ == "LSTM") last_c.push_back(w.unsqueeze(outputs[d * each + 1], 0));
+    }
   }
 
   std::string act(Writer& s, const Activation& f, std::string x) const {
@@ -246,7 +269,7 @@ class Recurrent {
 
   // Gates are input, output, forget and cell.
   std::string lstm(Writer& s, const Activation* f, const std::string& x, const std::string& h, const std::string& c,
-                   const std::string& whole, const Names& peepholes, std::string& next_c) const {
+                   const std::string& whole, const Names& peepholes, const std::string& is_step, std::string& next_c) const {
     Names gates = s.split(s.op("Add", {x, s.op("MatMul", {h, whole})}), 1, 4);
     auto peeped = [&](const std::string& gate, size_t which, const std::string& cell) {
       return peepholes.empty() ? gate : s.op("Add", {gate, s.op("Mul", {peepholes[which], cell})});
@@ -254,6 +277,8 @@ class Recurrent {
     std::string in = act(s, f[0], peeped(gates[0], 0, c));
     std::string forget = input_forget_ ? s.op("Sub", {s.number(1, in), in}) : act(s, f[0], peeped(gates[2], 2, c));
     next_c = s.op("Add", {s.op("Mul", {forget, c}), s.op("Mul", {in, act(s, f[1], gates[3])})});
+    // Already here, since it makes no difference to the output of a step that counts.
+    if (!is_step.empty()) next_c = s.op("Where", {is_step, next_c, c});
     std::string out = act(s, f[0], peeped(gates[1], 1, next_c));
     return s.op("Mul", {out, activated(s, f[2], next_c)});
   }

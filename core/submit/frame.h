@@ -54,6 +54,7 @@ class Frame {
   Status verdict() const;
   bool verdict_may_block() const;
   const heddle_command_t& command(uint32_t index) const { return commands_[index]; }
+  std::span<const heddle_command_t> commands() const { return commands_; }
   // Records the segment of a single() plan if the device supports it and the frame is used repeatedly. Call after bind; may take a while, so no
   // lock is held meanwhile.
   void record_if_due() {

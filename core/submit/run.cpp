@@ -21,6 +21,8 @@ namespace {
 constexpr size_t kMostArenas = 1024;
 // Submissions that steps of a loop enqueue before the host waits for them.
 constexpr size_t kMostInFlight = 16;
+// Steps of a loop that are one submission.
+constexpr size_t kMostStepsTogether = 16;
 // Commands of steady pieces that a call keeps, so that it resolves them once. Pieces may overlap, so that these may be more than the program has.
 constexpr size_t kMostSteadyCommands = size_t{1} << 20;
 
@@ -323,6 +325,48 @@ Status Run::move_copies(Frame& frame, const Frame& whole, const Interpreter& int
   return Status();
 }
 
+bool Run::joins_steps(const Frame& frame) const {
+  const Plan& plan = frame.plan();
+  return params_.devices.size() == 1 && plan.single() && plan.verdicts.empty() && !plan.profile;
+}
+
+void Run::StepLimit::adapt(bool is_over_at_once) {
+  if (!is_over_at_once && was_over_at_once) {
+    count = std::max<size_t>(count / 2, 1);
+    is_found = true;
+  } else if (!is_over_at_once || !is_found) {
+    count = std::min(2 * count, kMostStepsTogether);
+  }
+  was_over_at_once = is_over_at_once;
+}
+
+Status Run::add_step(const Frame& frame) {
+  if (!steps_.empty()) steps_.push_back(heddle_command_t{});  // HEDDLE_COMMAND_BARRIER
+  steps_.insert(steps_.end(), frame.commands().begin(), frame.commands().end());
+  count(frame.plan(), 1, counters_);
+  if (++step_count_ < step_limit_.count) return Status();
+  HEDDLE_RETURN_IF_ERROR(enqueue_steps());
+  const Pending& last = lanes_[0].last;
+  uint64_t reached = 0;
+  const Status queried(params_.devices[0]->api().timeline->query(last.timeline->get(), &reached));
+  step_limit_.adapt(queried.ok() && reached >= last.value);
+  return Status();
+}
+
+Status Run::enqueue_steps() {
+  if (steps_.empty()) return Status();
+  Device& device = *params_.devices[0];
+  auto submit = [&](const heddle_sync_t* sync) {
+    const heddle_submission_t submission{sizeof(submission), static_cast<uint32_t>(steps_.size()), steps_.data(), *sync};
+    return device.api().dispatch->submit(device.queue(), &submission);
+  };
+  Status added = add(0, [&] { return device.start(submit, lanes_[0].waits()); });
+  counters_.submissions.fetch_sub(step_count_ - 1, std::memory_order_relaxed);  // each step counted its own
+  steps_.clear();
+  step_count_ = 0;
+  return added;
+}
+
 Task Run::whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare,
                         std::span<const uint32_t> pauses, const std::function<Status()>& paused) {
   std::vector<std::unique_ptr<Frame>> frames;  // of the pieces that own arenas or are steady, and of the current piece
@@ -382,6 +426,21 @@ Task Run::pieces_of_program(const std::vector<std::vector<int64_t>>& argument_di
     if (!empty) {
       if (!is_known || current->plan().profile) current->bind(params_.arguments, params_.results, params_.state);
       if (is_known) HEDDLE_CO_RETURN_IF_ERROR(move_copies(*current, *whole, interpreter, resolver));
+    }
+    const bool is_step = is_known && !empty && *outcome == Interpreter::Outcome::kSubmit && joins_steps(*current);
+    if (is_step) {
+      HEDDLE_CO_RETURN_IF_ERROR(add_step(*current));
+      // On the host's cores, the thread that waits runs what it waits for, and one that goes on would take a core from it.
+      if (in_flight_.size() >= (params_.devices[0]->unified() ? 1 : kMostInFlight)) {
+        Status ended;
+        ended = co_await settle(ended);
+        if (!ended.ok()) co_return std::move(ended);
+      }
+    } else {
+      HEDDLE_CO_RETURN_IF_ERROR(enqueue_steps());
+      step_limit_ = {};
+    }
+    if (!empty && !is_step) {
       Status ran = co_await plan(*current, is_steady && *outcome != Interpreter::Outcome::kNeedsScalar);
       if (!ran.ok()) co_return std::move(ran);
     }

@@ -65,6 +65,12 @@ class Run {
     uint32_t incoming_from = 0;
     std::span<const heddle_point_t> waits() const { return {&point, last.timeline ? 1u : 0u}; }
   };
+  // How many steps of a loop are one list. Devices that work in the caller's thread get as many as they still run there; others get more and more.
+  struct StepLimit {
+    size_t count = 1;
+    bool is_found = false, was_over_at_once = false;
+    void adapt(bool is_over_at_once);
+  };
   struct InFlight {
     uint32_t device;
     Pending pending;
@@ -80,6 +86,12 @@ class Run {
                          std::vector<std::unique_ptr<Frame>>& frames);
   // The copies of a steady piece that move, to where the registers now say. whole: a frame with all arenas.
   Status move_copies(Frame& frame, const Frame& whole, const Interpreter& interpreter, const Resolver& resolver) const;
+  // Whether the piece, which is a step of a loop, may be enqueued together with others.
+  bool joins_steps(const Frame& frame) const;
+  // Adds a step to those that are not enqueued yet, and enqueues them if they are enough.
+  Status add_step(const Frame& frame);
+  // Enqueues them as one list.
+  Status enqueue_steps();
   // Calls start, which returns a Result<Pending>, and records the started work on the device's lane. Memory for the record is allocated before.
   template <typename Start>
   Status add(uint32_t device, Start start);
@@ -109,6 +121,9 @@ class Run {
   std::vector<Lane> lanes_;  // one per device
   std::vector<InFlight> in_flight_;
   std::vector<Borrowed> borrowed_;
+  std::vector<heddle_command_t> steps_;  // not enqueued yet, in order
+  size_t step_count_ = 0;
+  StepLimit step_limit_;
   bool started_ = false;
   uint64_t inspected_call_ = 0;  // 0: none yet
   uint32_t inspected_ = 0;       // number of inspected dispatches

@@ -16,6 +16,8 @@ using sdk::status;
 namespace {
 
 constexpr uint64_t kCopyBytesPerNs = 8;  // for estimates
+// An estimate is that of a full workgroup. The only workgroup of a dispatch has what there is, which is little in the lists that this decides about.
+constexpr uint64_t kShareOfOnlyWorkgroup = 4;
 
 // Lowers one list; holds the context of all checks.
 class Lowering : public sdk::CommandReader<Lowering, Device, Buffer, Entry, char*> {
@@ -53,7 +55,7 @@ class Lowering : public sdk::CommandReader<Lowering, Device, Buffer, Entry, char
     uint64_t cost = 0;
     if (workgroups && (entry.cost_ns == 0 || __builtin_mul_overflow(entry.cost_ns, workgroups, &cost))) cost = kUnknownCost;
     const uint32_t count = command.binding_count;
-    Op* op = append(Op::Kind::kDispatch, cost);
+    Op* op = append(Op::Kind::kDispatch, workgroups == 1 && cost != kUnknownCost ? cost / kShareOfOnlyWorkgroup : cost);
     auto* pointers = static_cast<void**>(arena_->take(uint64_t{count} * 16 + command.constants_bytes));
     if (!op || !pointers) [[unlikely]]
       return exhausted();

@@ -106,7 +106,7 @@ struct Work {
   heddle_point_t* waits = nullptr;
   heddle_point_t* signals = nullptr;
   uint32_t wait_count = 0, signal_count = 0;
-  uint64_t cost_ns = 0;  // estimated total; UINT64_MAX: unknown
+  uint64_t cost_ns = 0;  // estimated total, if single workgroups have little to do; UINT64_MAX: unknown
   uint64_t dispatches = 0, copies = 0;
   Arena::Block* blocks = nullptr;
   heddle_command_time_t* times = nullptr;  // per command, if the caller requested them

@@ -220,7 +220,14 @@ TEST_P(RuntimeCall, RunsALoopInPieces) {
       EXPECT_EQ(read_tensor<uint64_t>(last), std::vector<uint64_t>{value}) << steps;
       EXPECT_EQ(read_tensor<uint64_t>(all), expected) << steps;
     }
-    EXPECT_EQ(nlohmann::json::parse(instance_report(instance, "statistics"))["dispatches"], 303);
+    const nlohmann::json statistics = nlohmann::json::parse(instance_report(instance, "statistics"));
+    EXPECT_EQ(statistics["dispatches"], 303);
+    // Steady steps are enqueued together, up to 16 of them.
+    if (is_steady) {
+      EXPECT_LT(statistics["submissions"], 170);
+    } else {
+      EXPECT_GE(statistics["submissions"], 303);
+    }
   }
 }
 
