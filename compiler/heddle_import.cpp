@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-import: prints an ONNX file or a StableHLO program as tx text, for tests and compiler developers.
+// heddle-import: prints an ONNX file, a StableHLO program or a graph of PyTorch as tx text, for tests and compiler developers.
+#include "compiler/import/aten_importer.h"
 #include "compiler/import/stablehlo_importer.h"
 #include "llvm/Support/raw_ostream.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,7 +17,7 @@ int main(int argc, char** argv) {
   const llvm::StringRef argument = argc == 2 ? argv[1] : "";
   if (argument.empty() || argument == "--help") {
     (argument.empty() ? llvm::errs() : llvm::outs())
-        << "usage: heddle-import [--operators MANIFEST]... FILE.onnx|FILE.mlir | --list-operators | --stablehlo-ops\n";
+        << "usage: heddle-import [--operators MANIFEST]... FILE.onnx|FILE.mlir | --list-operators | --stablehlo-ops | --aten-ops\n";
     return argument.empty() ? 2 : 0;
   }
   if (argument == "--list-operators") {
@@ -27,11 +28,16 @@ int main(int argc, char** argv) {
     for (const std::string& name : heddle::import::supported_stablehlo_ops()) llvm::outs() << name << '\n';
     return 0;
   }
+  if (argument == "--aten-ops") {
+    for (const std::string& name : heddle::import::supported_aten_ops()) llvm::outs() << name << '\n';
+    return 0;
+  }
   mlir::MLIRContext context;
   context.loadDialect<heddle::tx::TxDialect, mlir::func::FuncDialect>();
   heddle::tx::ParameterStore parameters;
   heddle::import::ImportError error;
-  auto module = heddle::import::is_stablehlo(argv[1])
+  auto module = heddle::import::is_aten(argv[1]) ? heddle::import::import_aten(argv[1], context, parameters, error)
+                : heddle::import::is_stablehlo(argv[1])
                     ? heddle::import::import_stablehlo(argv[1], context, parameters, error)
                     : heddle::import::import_onnx(argv[1], context, parameters, error, {{}, nullptr, &operators});
   if (!module) {

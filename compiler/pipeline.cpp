@@ -12,6 +12,7 @@
 #include "compiler/donations.h"
 #include "compiler/emit/module_file.h"
 #include "compiler/emit/schedule.h"
+#include "compiler/import/aten_importer.h"
 #include "compiler/import/onnx_importer.h"
 #include "compiler/import/placements.h"
 #include "compiler/import/stablehlo_importer.h"
@@ -257,16 +258,17 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
     return {HEDDLE_STATUS_INVALID_ARGUMENT,
             "compiler: opening '" + options.input_path + "' failed: it is not a regular file; name a model file, .onnx or .mlir"};
   }
-  if (import::is_stablehlo(options.input_path)) {
+  const bool is_aten = import::is_aten(options.input_path);
+  if (is_aten || import::is_stablehlo(options.input_path)) {
     if (!files.is_empty() || !options.parameter_names.empty() || !options.specializations.empty()) {
-      return {HEDDLE_STATUS_INVALID_ARGUMENT,
-              "compiler: compiling '" + options.input_path +
-                  "' failed: parameter files and specializations are for ONNX models, and this is StableHLO; leave "
-                  "them out"};
+      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: compiling '" + options.input_path +
+                                                  "' failed: parameter files and specializations are for ONNX models, and this is " +
+                                                  (is_aten ? "a graph of PyTorch" : "StableHLO") + "; leave them out"};
     }
     import::ImportError error;
-    module = import::import_stablehlo(options.input_path, context, parameters, error,
-                                      {.dims = {}, .all_weights = !options.parameters_path.empty()});
+    const import::ImportOptions of_import = {.dims = {}, .all_weights = !options.parameters_path.empty()};
+    module = is_aten ? import::import_aten(options.input_path, context, parameters, error, of_import)
+                     : import::import_stablehlo(options.input_path, context, parameters, error, of_import);
     if (!module) return {error.code, error.message};
     place_parts(*module, placements);
   } else if (ends_with_mlir(options.input_path)) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "compiler/import/float_functions.h"
 #include "compiler/import/onnx_narrow.h"
 #include "compiler/import/stablehlo_arithmetic.h"
 #include "compiler/ir/bits.h"
@@ -84,19 +85,11 @@ Value of_onnx(Op& op, const char* type, Value value) {
   return op.by_onnx(type, {Operand{value, {}, 0}}).front();
 }
 
-// exp(x) - 1 and log(1 + x) without cancellation: the error of u = exp(x), rounded, is that of log(u) (W. Kahan).
 Value exp_minus_one(Op& op, Value x) {
-  Value one = op.number(x, 1), u = unary<tx::ExpOp>(op, x), less = sub(op, u, one);
-  Value precise = div(op, mul(op, less, x), unary<tx::LogOp>(op, u));
-  Value is_plain = op.compare(tx::CompareKind::eq, u, one),
-        is_far = op.compare(tx::CompareKind::gt, unary<tx::AbsOp>(op, x), op.number(x, 1));
-  return op.select(is_plain, x, op.select(is_far, less, precise));
+  return import::exp_minus_one(op.node, x);
 }
 Value log_plus_one(Op& op, Value x) {
-  Value one = op.number(x, 1), u = add(op, x, one), log = unary<tx::LogOp>(op, u);
-  Value precise = div(op, mul(op, log, x), sub(op, u, one));
-  Value is_plain = op.compare(tx::CompareKind::eq, u, one), is_far = op.compare(tx::CompareKind::gt, unary<tx::AbsOp>(op, x), one);
-  return op.select(is_plain, x, op.select(is_far, log, precise));
+  return import::log_plus_one(op.node, x);
 }
 
 Value tangent(Op& op, Value x) {

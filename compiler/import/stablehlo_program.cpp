@@ -2,12 +2,9 @@
 // What every translation needs from its op: operands, attributes, results; blocks and functions in the order of their ops.
 #include "compiler/import/stablehlo_program.h"
 
-#include "compiler/import/onnx_checks.h"
+#include "compiler/import/main_function.h"
 #include "compiler/import/onnx_narrow.h"
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/SaveAndRestore.h"
-#include "mlir/IR/Diagnostics.h"
-#include "mlir/IR/Verifier.h"
 
 using namespace mlir;
 
@@ -23,33 +20,6 @@ std::vector<const Table*> tables() {
           &control_ops(),     &dynamic_ops(), &linear_algebra_ops(), &random_ops(),      &batch_norm_ops()};
 }
 
-// The name that a location gives, the inner one of a call.
-std::string name_in(Location location) {
-  if (auto name = llvm::dyn_cast<NameLoc>(location)) return name.getName().str();
-  if (auto call = llvm::dyn_cast<CallSiteLoc>(location)) return name_in(call.getCallee());
-  if (auto fused = llvm::dyn_cast<FusedLoc>(location)) {
-    for (Location one : fused.getLocations()) {
-      if (std::string name = name_in(one); !name.empty()) return name;
-    }
-  }
-  return {};
-}
-
-std::string file_in(Location location) {
-  if (auto file = llvm::dyn_cast<FileLineColLoc>(location)) {
-    const StringRef path = file.getFilename().getValue();
-    return path.substr(path.rfind('/') + 1).str() + ":" + std::to_string(file.getLine()) + ":" + std::to_string(file.getColumn());
-  }
-  if (auto call = llvm::dyn_cast<CallSiteLoc>(location)) return file_in(call.getCallee());
-  if (auto name = llvm::dyn_cast<NameLoc>(location)) return file_in(name.getChildLoc());
-  if (auto fused = llvm::dyn_cast<FusedLoc>(location)) {
-    for (Location one : fused.getLocations()) {
-      if (std::string file = file_in(one); !file.empty()) return file;
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 const Entry* find_entry(StringRef name) {
@@ -57,12 +27,6 @@ const Entry* find_entry(StringRef name) {
     if (auto it = table->find(std::string_view(name.data(), name.size())); it != table->end()) return &it->second;
   }
   return nullptr;
-}
-
-std::string describe_location(Location location) {
-  const std::string name = name_in(location), file = file_in(location);
-  if (name.empty()) return file;
-  return file.empty() ? "'" + name + "'" : "'" + name + "' (" + file + ")";
 }
 
 std::string text_of(Type type) {
@@ -142,27 +106,8 @@ std::vector<Data> Program::apply(const Op& from, Region& region, ArrayRef<Data> 
   return translate(region.front(), arguments, scope);
 }
 
-// The ops that a translation made must be valid IR.
 void Program::check_made(Op& op, Operation* before) {
-  Block* block = builder.getInsertionBlock();
-  std::string said;
-  ScopedDiagnosticHandler handler(builder.getContext(), [&](Diagnostic& diagnostic) {
-    if (said.empty()) said = diagnostic.str();
-  });
-  for (Operation* made = before ? before->getNextNode() : block->empty() ? nullptr : &block->front(); made; made = made->getNextNode()) {
-    for (Value result : made->getResults()) {
-      if (std::string cause = refuse_extents(Op::extents_of(result)); !cause.empty()) op.fail(cause);
-    }
-    if (llvm::isa<tx::MatmulOp, tx::ConvOp, tx::ConcatOp, tx::PadOp>(made)) {
-      const Type own = tx::element_of(made->getResult(0));
-      for (Value operand : made->getOperands()) {
-        const Type given = tx::element_of(operand);
-        const bool is_byte_to_sum = llvm::isa<tx::MatmulOp>(made) && given.isInteger(8) && own.isSignlessInteger(32);
-        if (given != own && !is_byte_to_sum) op.fail("element types of its operands differ");
-      }
-    }
-    if (failed(verify(made))) op.fail("its operands do not fit: " + said);
-  }
+  if (std::string cause = refuse_made(builder, before); !cause.empty()) op.fail(cause);
 }
 
 void Program::translate_op(Operation& source, Scope& scope) {
@@ -493,40 +438,7 @@ Value Op::select(Value condition, Value a, Value b) {
 
 std::vector<Value> Op::by_onnx(const std::string& type, ArrayRef<Operand> inputs, int outputs,
                                llvm::function_ref<void(onnx::NodeProto&)> attributes) {
-  static constexpr const char* prefix = "\1stablehlo.";
-  std::map<std::string, Operand>& operands = program.graph.operands;
-  onnx::NodeProto proto;
-  proto.set_op_type(type);
-  proto.set_name(node.describe());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    *proto.add_input() = prefix + std::to_string(i);
-    operands[proto.input(static_cast<int>(i))] = inputs[i];
-  }
-  for (int i = 0; i < outputs; ++i) *proto.add_output() = prefix + ("r" + std::to_string(i));
-  if (attributes) attributes(proto);
-  auto forget = llvm::make_scope_exit([&] {
-    for (const std::string& name : proto.input()) operands.erase(name);
-    for (const std::string& name : proto.output()) operands.erase(name);
-  });
-  import::Translate translate = nullptr;
-  for (const import::Table* table :
-       {&import::elementwise_operators(), &import::trigonometry_operators(), &import::bit_operators(), &import::linear_operators(),
-        &import::image_operators(), &import::pooling_operators(), &import::index_operators(), &import::signal_operators(),
-        &import::select_operators(), &import::sampling_operators(), &import::slice_operators(), &import::shape_operators(),
-        &import::random_operators(), &import::normalize_operators()}) {
-    if (auto it = table->find(type); it != table->end()) translate = it->second;
-  }
-  if (!translate) fail("there is no translation of " + type, HEDDLE_STATUS_INTERNAL);
-  llvm::SaveAndRestore<int64_t> opset(program.graph.opset, newest_opset);
-  Node made(program.graph, proto, location_);
-  translate(made);
-  std::vector<Value> results;
-  onnx::NodeProto end;
-  end.set_op_type("graph output");
-  for (const std::string& name : proto.output()) *end.add_input() = name;
-  Node reader(program.graph, end, location_);
-  for (int i = 0; i < outputs; ++i) results.push_back(reader.input(i));
-  return results;
+  return call_operator(program.graph, location_, node.describe(), type, inputs, outputs, attributes);
 }
 
 }  // namespace heddle::import::stablehlo

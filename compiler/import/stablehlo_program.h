@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/import/mlir_text.h"
 #include "compiler/import/onnx_graph.h"
 #include "compiler/import/stablehlo_attributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -192,8 +193,6 @@ class Op {
   int part_ = 0;  // of complex numbers, with kByParts
 };
 
-// "#12", "model.mlir:12:10" or the name that the program gives
-std::string describe_location(mlir::Location location);
 // "tensor<2x3xf32>"
 std::string text_of(mlir::Type type);
 

@@ -1,7 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Heddle for programs that use PyTorch. `import heddle` does not import it, nor PyTorch."""
+"""Heddle as a backend of torch.compile, and reports of graph breaks for any backend.
+
+    import torch
+    model = torch.compile(model, backend="heddle")
+
+What Dynamo traces becomes modules of Heddle, for inference and for training; what Heddle does not support runs in PyTorch, is named in a warning, and is
+counted in `graphs()`. docs/pytorch.md describes it, and docs/graph-breaks.md `report()`. PyTorch is imported when something of this package needs it.
+"""
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .report import report
 
-__all__ = ["report"]
+if TYPE_CHECKING:
+    from ._backend import backend
+    from ._records import Fallback, Graph, clear, graphs
+
+__all__ = ["Fallback", "Graph", "backend", "clear", "graphs", "report"]
+_MODULES = {"backend": "_backend", "Fallback": "_records", "Graph": "_records", "clear": "_records", "graphs": "_records"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("." + _MODULES[name], __name__), name)

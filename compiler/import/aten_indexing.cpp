@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Elements at places that are data. A call with an index outside of its dimension is refused, as PyTorch refuses it.
+#include "compiler/import/aten_indexing.h"
+
+#include "compiler/import/onnx_broadcast.h"
+#include "compiler/import/onnx_checks.h"
+
+using namespace mlir;
+
+namespace heddle::import::aten {
+
+Indexing read_indexing(Op& op, Value x) {
+  Indexing all;
+  SmallVector<Value> given = op.tensors("indices");
+  const int64_t rank = Op::rank_of(x);
+  if (static_cast<int64_t>(given.size()) > rank) op.fail("it has more indices than dimensions");
+  SmallVector<Extents> shapes;
+  SmallVector<Value> indices;
+  for (auto [i, index] : llvm::enumerate(given)) {
+    if (!index) continue;
+    const Type element = Op::element_of(index);
+    if (Op::is_float(element)) op.fail("an index has elements that are floats");
+    if (element.isInteger(1) || element.isUnsignedInteger(8))
+      op.unsupported("masks as indices are not supported, since the number of elements is data");
+    all.axes.push_back(static_cast<int64_t>(i));
+    indices.push_back(op.converted(index, op.builder.getI64Type()));
+    shapes.push_back(Op::extents_of(index));
+  }
+  if (indices.empty()) op.fail("it has no index");
+  all.shape = common_extents(op.node, shapes);
+  const Extents extents = Op::extents_of(x);
+  AffineExpr rows = op.constant(1);
+  for (auto [axis, index] : llvm::zip(all.axes, indices)) {
+    const AffineExpr extent = extents[static_cast<size_t>(axis)];
+    expect_inside(op.node, x, axis, index);
+    Value place = op.node.broadcast(index, all.shape), size = op.m.extent(extent, place);
+    place = op.m.select(op.m.compare(tx::CompareKind::lt, place, op.m.number(place, 0)), op.m.add(place, size), place);
+    all.places = all.places ? op.m.add(op.m.mul(all.places, size), place) : place;
+    rows = op.node.computed(product(rows, extent));
+    all.order.push_back(axis);
+  }
+  for (int64_t i = 0; i < rank; ++i) {
+    if (llvm::is_contained(all.axes, i)) continue;
+    all.order.push_back(i);
+    all.rest.push_back(extents[static_cast<size_t>(i)]);
+  }
+  all.rows = rows;
+  const bool are_adjacent = all.axes.back() - all.axes.front() + 1 == static_cast<int64_t>(all.axes.size());
+  all.first = are_adjacent ? all.axes.front() : 0;
+  return all;
+}
+
+namespace {
+
+// result[.., places.., ..]
+void index(Op& op) {
+  Value x = op.tensor("self");
+  const Indexing by = read_indexing(op, x);
+  const auto places = static_cast<int64_t>(by.shape.size());
+  if (by.axes.size() == 1) {
+    Extents extents = Op::extents_of(x);
+    extents.erase(extents.begin() + by.axes[0]);
+    extents.insert(extents.begin() + by.axes[0], by.shape.begin(), by.shape.end());
+    return op.set(op.make<tx::GatherOp>(op.node.tensor_type(extents, Op::element_of(x)), x, by.places, by.axes[0]));
+  }
+  Extents rows{by.rows}, extents = by.shape;
+  rows.append(by.rest);
+  extents.append(by.rest);
+  Value table = op.node.reshape(op.node.transpose(x, by.order), rows);
+  Value taken = op.make<tx::GatherOp>(op.node.tensor_type(extents, Op::element_of(x)), table, by.places, int64_t{0});
+  if (by.first == 0) return op.set(taken);
+  SmallVector<int64_t> order;  // the places come behind the first dimensions of the rest
+  for (int64_t i = 0; i < by.first; ++i) order.push_back(places + i);
+  for (int64_t i = 0; i < places; ++i) order.push_back(i);
+  for (int64_t i = places + by.first; i < static_cast<int64_t>(extents.size()); ++i) order.push_back(i);
+  op.set(op.node.transpose(taken, order));
+}
+
+Value taken_along(Op& op, Value x, int64_t axis, Value places) {
+  expect_inside(op.node, x, axis, places);
+  Extents extents = Op::extents_of(x);
+  const Extents shape = Op::extents_of(places);
+  extents.erase(extents.begin() + axis);
+  extents.insert(extents.begin() + axis, shape.begin(), shape.end());
+  return op.make<tx::GatherOp>(op.node.tensor_type(extents, Op::element_of(x)), x, places, axis);
+}
+void index_select(Op& op) {
+  Value x = op.tensor("self"), places = op.tensor("index");
+  if (Op::rank_of(x) == 0) return op.set(x);
+  if (Op::rank_of(places) == 0) places = op.node.reshape(places, {op.constant(1)});
+  op.set(taken_along(op, x, op.dimension(op.integer("dim"), Op::rank_of(x)), places));
+}
+void embedding(Op& op) {
+  op.set(taken_along(op, op.tensor("weight"), 0, op.tensor("indices")));
+}
+
+// result[i, j] = self[index[i, j], j]
+void gather(Op& op) {
+  Value x = op.tensor("self"), places = op.tensor("index");
+  if (Op::rank_of(x) == 0 || Op::rank_of(places) == 0) op.unsupported("it is not supported for numbers");
+  const int64_t axis = op.dimension(op.integer("dim"), Op::rank_of(x));
+  expect_inside(op.node, x, axis, places);
+  const Extents extents = Op::extents_of(places);
+  Extents own = Op::extents_of(x);
+  // The operand is cut to the places' extents.
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (static_cast<int64_t>(i) != axis && i < extents.size() && own[i] != extents[i])
+      x = op.slice(x, static_cast<int64_t>(i), op.constant(0), extents[i]);
+  }
+  op.set(op.make<tx::GatherElementsOp>(op.node.tensor_type(extents, Op::element_of(x)), x, places, axis));
+}
+
+}  // namespace
+
+const Table& indexing_ops() {
+  static const Table table = {
+      {"aten._unsafe_index.Tensor", index}, {"aten.embedding.default", embedding},       {"aten.gather.default", gather},
+      {"aten.index.Tensor", index},         {"aten.index_select.default", index_select},
+  };
+  return table;
+}
+
+}  // namespace heddle::import::aten

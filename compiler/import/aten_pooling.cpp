@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Pools over windows, and their gradients.
+#include "compiler/import/aten_program.h"
+#include "compiler/import/onnx_writer.h"
+
+using namespace mlir;
+
+namespace heddle::import::aten {
+namespace {
+
+struct Pooling {
+  std::vector<int64_t> kernel, strides, pads, dilations;
+  bool ceil;
+};
+
+Pooling read_pooling(Op& op, size_t spatial) {
+  auto list = [&](const char* name, std::optional<std::vector<int64_t>> otherwise) {
+    std::vector<int64_t> values = op.integers(name, otherwise);
+    if (values.size() == 1) values.resize(spatial, values[0]);
+    return values;
+  };
+  Pooling p{list("kernel_size", {}), list("stride", std::vector<int64_t>{}), list("padding", std::vector<int64_t>(spatial, 0)),
+            list("dilation", std::vector<int64_t>(spatial, 1)), op.flag("ceil_mode")};
+  if (p.strides.empty()) p.strides = p.kernel;
+  for (const auto* values : {&p.kernel, &p.strides, &p.pads, &p.dilations}) {
+    if (values->size() != spatial) op.fail("its window does not have one number for each spatial dimension");
+    for (int64_t value : *values) {
+      if (value < 0 || value > 1 << 20) op.fail("kernel, stride, padding or dilation " + std::to_string(value) + " is out of range");
+    }
+  }
+  return p;
+}
+
+void set_window(onnx::NodeProto& node, const Pooling& p) {
+  std::vector<int64_t> both = p.pads;
+  both.insert(both.end(), p.pads.begin(), p.pads.end());
+  NodeWriter::set(node, "kernel_shape", p.kernel);
+  NodeWriter::set(node, "strides", p.strides);
+  NodeWriter::set(node, "pads", both);
+  NodeWriter::set(node, "dilations", p.dilations);
+  NodeWriter::set(node, "ceil_mode", int64_t{p.ceil ? 1 : 0});
+}
+
+// An image without a batch gets one of 1.
+Value with_batch(Op& op, Value x, size_t spatial) {
+  if (Op::rank_of(x) == static_cast<int64_t>(spatial) + 2) return x;
+  if (Op::rank_of(x) != static_cast<int64_t>(spatial) + 1)
+    op.fail("the input has rank " + std::to_string(Op::rank_of(x)) + " for windows of " + std::to_string(spatial) + " dimensions");
+  Extents extents = Op::extents_of(x);
+  extents.insert(extents.begin(), op.constant(1));
+  return op.node.reshape(x, extents);
+}
+
+template <size_t spatial>
+void average(Op& op) {
+  if (op.has("divisor_override")) op.unsupported("divisor_override is not supported");
+  const Pooling p = read_pooling(op, spatial);
+  Value x = with_batch(op, op.tensor("self"), spatial);
+  Value y = op.by_onnx("AveragePool", {Operand{x, {}, 0}}, 1, [&](onnx::NodeProto& node) {
+                set_window(node, p);
+                NodeWriter::set(node, "count_include_pad", int64_t{op.flag("count_include_pad", true) ? 1 : 0});
+              }).front();
+  op.set(Op::rank_of(y) == static_cast<int64_t>(op.result_extents().size()) ? y : op.node.reshape(y, op.result_extents()));
+}
+
+// The places of PyTorch count the elements of one plane.
+template <size_t spatial>
+void largest(Op& op) {
+  const Pooling p = read_pooling(op, spatial);
+  Value x = with_batch(op, op.tensor("self"), spatial);
+  const bool wants_places = op.wants(1);
+  const std::vector<Value> made =
+      op.by_onnx("MaxPool", {Operand{x, {}, 0}}, wants_places ? 2 : 1, [&](onnx::NodeProto& node) { set_window(node, p); });
+  op.set(op.node.reshape(made[0], op.result_extents(0)), 0);
+  if (!wants_places) return;
+  const Extents extents = Op::extents_of(x);
+  const AffineExpr plane = op.node.count_of(ArrayRef<AffineExpr>(extents).take_back(spatial));
+  Value size = op.m.extent(plane, made[1]);
+  Value rest = op.m.sub(made[1], op.m.mul(op.m.div(made[1], size), size));
+  op.set(op.node.reshape(rest, op.result_extents(1)), 1);
+}
+
+// Each element of the gradient is added at the place that the pool found.
+template <size_t spatial>
+void largest_backward(Op& op) {
+  Value gradient = with_batch(op, op.tensor("grad_output"), spatial), places = with_batch(op, op.tensor("indices"), spatial),
+        x = with_batch(op, op.tensor("self"), spatial);
+  auto flat = [&](Value value) {
+    const Extents extents = Op::extents_of(value);
+    return op.node.reshape(value, {extents[0], extents[1], op.node.count_of(ArrayRef<AffineExpr>(extents).take_back(spatial))});
+  };
+  Value into = flat(x), from = flat(gradient), at = flat(places);
+  const Type element = Op::element_of(gradient), compute = element.isF64() ? element : Type(op.builder.getF32Type());
+  Value zeros = op.node.splat(op.node.tensor_type(Op::extents_of(into), compute), 0);
+  Extents wanted = Op::extents_of(into);
+  wanted[2] = Op::extents_of(from)[2];
+  Value sums = op.make<tx::ScatterOp>(Op::type_of(zeros), zeros, op.node.broadcast(at, wanted),
+                                      op.node.broadcast(op.converted(from, compute), wanted), int64_t{2},
+                                      tx::ReduceKindAttr::get(op.builder.getContext(), tx::ReduceKind::sum));
+  op.set(op.node.reshape(sums, op.result_extents()));
+}
+
+// Each element of the gradient, divided by the number of elements of its window, is added to all of them: a transposed convolution of each channel.
+void average_backward(Op& op) {
+  constexpr size_t spatial = 2;
+  if (op.has("divisor_override")) op.unsupported("divisor_override is not supported");
+  Pooling p = read_pooling(op, spatial);
+  Value gradient = with_batch(op, op.tensor("grad_output"), spatial), x = with_batch(op, op.tensor("self"), spatial);
+  const bool include_pad = op.flag("count_include_pad", true);
+  double count = 1;
+  std::vector<int64_t> left(spatial);
+  for (size_t i = 0; i < spatial; ++i) {
+    if (!include_pad && p.pads[i] != 0) op.unsupported("pads that do not count are not supported");
+    const auto dimension = static_cast<int64_t>(2 + i);
+    left[i] = op.extent(x, dimension) - ((op.extent(gradient, dimension) - 1) * p.strides[i] - 2 * p.pads[i] + p.kernel[i]);
+    if (left[i] < 0) op.unsupported("windows that are not full are not supported");
+    count *= static_cast<double>(p.kernel[i]);
+  }
+  const int64_t channels = op.extent(x, 1);
+  Value filter =
+      op.node.splat(op.node.tensor_type({op.constant(channels), op.constant(1), op.constant(p.kernel[0]), op.constant(p.kernel[1])},
+                                        Op::element_of(gradient)),
+                    1 / count);
+  std::vector<int64_t> both = p.pads;
+  both.insert(both.end(), p.pads.begin(), p.pads.end());
+  Value result = op.by_onnx("ConvTranspose", {Operand{gradient, {}, 0}, Operand{filter, {}, 0}}, 1, [&](onnx::NodeProto& node) {
+                     NodeWriter::set(node, "strides", p.strides);
+                     NodeWriter::set(node, "pads", both);
+                     NodeWriter::set(node, "output_padding", left);
+                     NodeWriter::set(node, "group", channels);
+                   }).front();
+  op.set(op.node.reshape(result, op.result_extents()));
+}
+
+// Windows of one size if the input's extents are multiples of the output's.
+template <size_t spatial>
+void adaptive_average(Op& op) {
+  Value x = op.tensor("self");
+  const auto first = static_cast<size_t>(Op::rank_of(x)) - spatial;
+  const Extents from = Op::extents_of(x), to = op.result_extents();
+  Extents split(from.begin(), from.begin() + static_cast<int64_t>(first));
+  SmallVector<int64_t> axes;
+  for (size_t i = first; i < from.size(); ++i) {
+    const AffineExpr window = exact_quotient(from[i], to[i], op.builder.getContext());
+    if (!window) op.unsupported("extent " + std::to_string(i) + " is not a multiple of the result's");
+    split.push_back(to[i]);
+    axes.push_back(static_cast<int64_t>(split.size()));
+    split.push_back(window);
+  }
+  op.set(op.reduced(tx::ReduceKind::mean, op.computing(op.node.reshape(x, split)), axes, /*keep=*/false));
+}
+void adaptive_average_backward(Op& op) {
+  Value gradient = op.tensor("grad_output");
+  const Extents from = Op::extents_of(gradient), to = op.result_extents();
+  const size_t first = from.size() - 2;
+  Extents split(from.begin(), from.begin() + static_cast<int64_t>(first));
+  SmallVector<int64_t> places;
+  for (size_t i = 0; i < first; ++i) places.push_back(static_cast<int64_t>(i));
+  AffineExpr count = op.constant(1);
+  for (size_t i = first; i < from.size(); ++i) {
+    const AffineExpr window = exact_quotient(to[i], from[i], op.builder.getContext());
+    if (!window) op.unsupported("extent " + std::to_string(i) + " is not a multiple of the gradient's");
+    places.push_back(static_cast<int64_t>(split.size()));
+    split.push_back(from[i]);
+    split.push_back(window);
+    count = op.node.computed(product(count, window));
+  }
+  Value share = op.m.div(gradient, op.m.extent(count, gradient));
+  op.set(op.node.reshape(op.m.spread(share, split, places), to));
+}
+
+}  // namespace
+
+const Table& pooling_ops() {
+  static const Table table = {
+      {"aten._adaptive_avg_pool2d.default", adaptive_average<2>},
+      {"aten._adaptive_avg_pool2d_backward.default", adaptive_average_backward},
+      {"aten._adaptive_avg_pool3d.default", adaptive_average<3>},
+      {"aten.adaptive_avg_pool1d.default", adaptive_average<1>},
+      {"aten.avg_pool1d.default", average<1>},
+      {"aten.avg_pool2d.default", average<2>},
+      {"aten.avg_pool2d_backward.default", average_backward},
+      {"aten.avg_pool3d.default", average<3>},
+      {"aten.max_pool2d_with_indices.default", largest<2>},
+      {"aten.max_pool2d_with_indices_backward.default", largest_backward<2>},
+      {"aten.max_pool3d_with_indices.default", largest<3>},
+  };
+  return table;
+}
+
+}  // namespace heddle::import::aten

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Writes to places that are data. Of several writes to one place, the last one counts; PyTorch does not say which.
+#include "compiler/import/aten_indexing.h"
+#include "compiler/import/onnx_checks.h"
+#include "compiler/import/onnx_writer.h"
+
+using namespace mlir;
+
+namespace heddle::import::aten {
+namespace {
+
+tx::ReduceKindAttr kind_of(Op& op, tx::ReduceKind kind) {
+  return tx::ReduceKindAttr::get(op.builder.getContext(), kind);
+}
+
+// Rows of a matrix, at these places; `kind` combines them with what is there.
+Value into_rows(Op& op, Value rows, Value places, Value updates, tx::ReduceKindAttr kind) {
+  Extents extents = Op::extents_of(rows);
+  extents[0] = Op::extents_of(places)[0];
+  return op.make<tx::ScatterOp>(Op::type_of(rows), rows, places, op.node.broadcast(updates, extents), int64_t{0}, kind);
+}
+
+void index_put(Op& op) {
+  Value x = op.tensor("self"), values = op.converted(op.tensor("values"), Op::element_of(op.tensor("self")));
+  const Indexing by = read_indexing(op, x);
+  const bool adds = op.flag("accumulate");
+  if (adds && Op::element_of(x).isInteger(1)) op.unsupported("bools are not accumulated");
+  const auto places = static_cast<int64_t>(by.shape.size());
+  // The values have the extents of what index gives; the places move to the front.
+  Extents extents(by.rest.begin(), by.rest.begin() + by.first);
+  extents.append(by.shape);
+  extents.append(by.rest.begin() + by.first, by.rest.end());
+  values = op.node.broadcast(values, extents);
+  if (by.first != 0) {
+    SmallVector<int64_t> order;
+    for (int64_t i = 0; i < places; ++i) order.push_back(by.first + i);
+    for (int64_t i = 0; i < static_cast<int64_t>(extents.size()); ++i) {
+      if (i < by.first || i >= by.first + places) order.push_back(i);
+    }
+    values = op.node.transpose(values, order);
+  }
+  const AffineExpr count = op.node.count_of(by.shape), width = op.node.count_of(by.rest);
+  Extents ordered;
+  const Extents own = Op::extents_of(x);
+  for (int64_t axis : by.order) ordered.push_back(own[static_cast<size_t>(axis)]);
+  const Type element = Op::element_of(x);
+  const bool is_narrow = adds && (element.isF16() || element.isBF16());
+  Value rows = op.node.reshape(op.node.transpose(x, by.order), {by.rows, width}), updates = op.node.reshape(values, {count, width});
+  if (is_narrow) {
+    rows = op.converted(rows, op.builder.getF32Type());
+    updates = op.converted(updates, op.builder.getF32Type());
+  }
+  Value made =
+      into_rows(op, rows, op.node.reshape(by.places, {count}), updates, adds ? kind_of(op, tx::ReduceKind::sum) : tx::ReduceKindAttr());
+  SmallVector<int64_t> back(by.order.size());
+  for (auto [i, axis] : llvm::enumerate(by.order)) back[static_cast<size_t>(axis)] = static_cast<int64_t>(i);
+  op.set(op.node.transpose(op.node.reshape(made, ordered), back));
+}
+
+// The gradient of embedding: rows are added at their indices, except for those of padding_idx.
+void embedding_backward(Op& op) {
+  if (op.flag("scale_grad_by_freq")) op.unsupported("scale_grad_by_freq is not supported");
+  Value gradient = op.computing(op.tensor("grad_output")), indices = op.converted(op.tensor("indices"), op.builder.getI64Type());
+  const Extents extents = op.result_extents();
+  const AffineExpr count = op.node.count_of(Op::extents_of(indices));
+  Value places = op.node.reshape(indices, {count}), updates = op.node.reshape(gradient, {count, extents[1]});
+  const int64_t padding = op.integer("padding_idx", -1);
+  if (padding >= 0) {
+    Value is_padding = op.m.compare(tx::CompareKind::eq, places, op.m.number(places, static_cast<double>(padding)));
+    is_padding = op.m.spread(is_padding, {count, extents[1]}, {0});
+    updates = op.m.select(is_padding, op.m.number(updates, 0), updates);
+  }
+  Value zeros = op.node.splat(op.node.tensor_type(extents, Op::element_of(gradient)), 0);
+  op.set(into_rows(op, zeros, places, updates, kind_of(op, tx::ReduceKind::sum)));
+}
+
+// self[index[i, j], j] becomes, or gets added, multiplied and so on, source[i, j].
+void scatter_with(Op& op, const std::string& reduction) {
+  Value x = op.tensor("self"), places = op.tensor("index");
+  if (Op::rank_of(x) == 0 || Op::rank_of(places) != Op::rank_of(x)) op.unsupported("it is not supported for numbers");
+  const int64_t axis = op.dimension(op.integer("dim"), Op::rank_of(x));
+  const Extents extents = Op::extents_of(places);
+  Value source = op.optional("src");
+  if (!source) source = op.node.broadcast(op.value_of(op.term("value"), Op::element_of(x)), extents);
+  source = op.converted(source, Op::element_of(x));
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (Op::extents_of(source)[i] != extents[i]) source = op.slice(source, static_cast<int64_t>(i), op.constant(0), extents[i]);
+  }
+  const Type element = Op::element_of(x);
+  if (!reduction.empty() && element.isInteger(1)) op.unsupported("bools are not combined");
+  const bool is_narrow = !reduction.empty() && (element.isF16() || element.isBF16());
+  if (is_narrow) {
+    x = op.converted(x, op.builder.getF32Type());
+    source = op.converted(source, op.builder.getF32Type());
+  }
+  op.set(op.by_onnx("ScatterElements", {Operand{x, {}, 0}, Operand{places, {}, 0}, Operand{source, {}, 0}}, 1, [&](onnx::NodeProto& node) {
+             NodeWriter::set(node, "axis", axis);
+             if (reduction.empty()) return;
+             NodeWriter::set(node, "reduction", reduction);
+           }).front());
+}
+void scatter(Op& op) {
+  scatter_with(op, "");
+}
+void scatter_add(Op& op) {
+  scatter_with(op, "add");
+}
+// scatter.reduce has add and multiply, scatter_reduce sum, prod, mean, amax and amin.
+void scatter_reduce(Op& op) {
+  static const std::map<std::string, std::string> kinds = {{"add", "add"},  {"multiply", "mul"}, {"sum", "add"},
+                                                           {"prod", "mul"}, {"amax", "max"},     {"amin", "min"}};
+  auto kind = kinds.find(op.word("reduce", ""));
+  if (kind == kinds.end()) op.unsupported("reduce '" + op.word("reduce", "") + "' is not supported");
+  if (!op.flag("include_self", true)) op.unsupported("include_self=False is not supported");
+  scatter_with(op, kind->second);
+}
+
+}  // namespace
+
+const Table& scatter_ops() {
+  static const Table table = {
+      {"aten._unsafe_index_put.default", index_put},
+      {"aten.embedding_dense_backward.default", embedding_backward},
+      {"aten.index_put.default", index_put},
+      {"aten.scatter.reduce", scatter_reduce},
+      {"aten.scatter.src", scatter},
+      {"aten.scatter.value", scatter},
+      {"aten.scatter.value_reduce", scatter_reduce},
+      {"aten.scatter_add.default", scatter_add},
+      {"aten.scatter_reduce.two", scatter_reduce},
+  };
+  return table;
+}
+
+}  // namespace heddle::import::aten

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Functions of floats that several formats have, and no operator of ONNX. The elements have one type, which is that of the result.
+#pragma once
+
+#include "compiler/import/onnx_graph.h"
+
+namespace heddle::import {
+
+// exp(x) - 1 and log(1 + x) without cancellation: the error of u = exp(x), rounded, is that of log(u) (W. Kahan).
+mlir::Value exp_minus_one(Node& node, mlir::Value x);
+mlir::Value log_plus_one(Node& node, mlir::Value x);
+
+}  // namespace heddle::import

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The backend: AOTAutograd makes graphs of ATen operators of what Dynamo traced, and each becomes a function that calls modules of Heddle."""
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import Any, Callable, Sequence
+
+import torch
+from functorch.compile import min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
+
+from .. import CompileError, open as _open
+from . import _cache, _text
+from ._decompositions import decompositions
+from ._plan import Piece, Plan, Symbols, make_plan
+from ._records import Graph, logger, note
+
+_LISTED = re.compile(r"'((?:aten|prims)\.[\w.]+)' at '([^']+)': ((?:[^;]|; (?!'(?:aten|prims)\.|and \d+ more))*)")
+_TARGETS = {"cpu": "cpu", "cuda": "cuda"}
+_MOST_ATTEMPTS = 32
+
+
+class _Module:
+    """A piece as a callable of its inputs."""
+
+    def __init__(self, path: str, device: str, orders: list[list[int] | None], outputs: int) -> None:
+        self._module = _open(path, device)  # the function does not keep it
+        self._function = self._module.function("main")
+        self._orders = orders
+        self._outputs = outputs
+
+    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        given = []
+        for tensor, order in zip(tensors, self._orders):
+            tensor = tensor.detach()
+            if order is not None:
+                tensor = tensor.permute(order)
+            given.append(tensor if tensor.is_contiguous() else tensor.contiguous())
+        results = self._function(*given)
+        return [torch.from_dlpack(one) for one in ([results] if self._outputs == 1 else results)]
+
+
+def _refusals(error: CompileError) -> dict[str, str]:
+    """The nodes that the compiler does not take, from its message."""
+    return {node: reason.strip() for _, node, reason in _LISTED.findall(str(error))}
+
+
+def _restrided(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    if tuple(tensor.stride()) == tuple(strides):
+        return tensor
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+class _Compiled:
+    """A graph as a function of its arguments, in the order of its placeholders. They come in one list, which it empties."""
+
+    def __init__(self, module: torch.fx.GraphModule, kind: str) -> None:
+        begin = time.monotonic()
+        self._module = module
+        graph = module.graph
+        self._placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+        self._output = next(node for node in graph.nodes if node.op == "output")
+        self._symbols = Symbols(self._placeholders)
+        self.record = Graph(kind, sum(node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) for node in graph.nodes))
+        for node in graph.nodes:
+            if node.op == "get_attr":
+                value = module
+                for part in node.target.split("."):
+                    value = getattr(value, part)
+                node.meta.setdefault("val", value)
+        self._device = self._device_of()
+        refused: dict[str, str] = {}
+        for attempt in range(_MOST_ATTEMPTS):
+            plan = make_plan(graph, self._device, refused, self._symbols)
+            try:
+                self._steps = self._made(plan, refused)
+                break
+            except CompileError as error:
+                found = _refusals(error)
+                new = found.keys() - refused.keys()
+                if not new or attempt == _MOST_ATTEMPTS - 1:
+                    raise
+                refused.update(found)
+        self.record.fallbacks = plan.fallbacks
+        self._over = self._last_uses()
+        # A view with strides of its own reads memory, so what it reads has to lie as PyTorch would have it.
+        self._keeps_strides = any(isinstance(step, torch.fx.Node) and "as_strided" in str(step.target) for step in plan.steps)
+        self.record.seconds = time.monotonic() - begin
+        note(self.record)
+        logger.info("%s graph: %d nodes, %d modules, %d in PyTorch, %.2f s", kind, self.record.nodes, len(self.record.modules), len(plan.fallbacks),
+                    self.record.seconds)
+
+    def _device_of(self) -> torch.device:
+        devices = {value.device for node in self._module.graph.nodes for value in _tensors_in(node.meta.get("val")) if value.ndim > 0}
+        return next(iter(devices)) if len(devices) == 1 else torch.device("cpu")
+
+    def _made(self, plan: Plan, refused: dict[str, str]) -> list[tuple[Any, ...]]:
+        self.record.modules = []
+        steps: list[tuple[Any, ...]] = []
+        for step in plan.steps:
+            if isinstance(step, torch.fx.Node):
+                steps.append(("torch", step))
+                continue
+            made = self._made_piece(step, refused)
+            steps.append(("module", made, step.inputs, step.outputs))
+        return steps
+
+    def _made_piece(self, piece: Piece, refused: dict[str, str]) -> _Module:
+        target = _TARGETS.get(self._device.type)
+        if target is None:
+            raise CompileError(f"heddle.torch: graphs on {self._device} are not supported; move the model to cpu or cuda")
+        writer = _text.Writer(piece.inputs, torch.__version__)
+        for node in piece.nodes:
+            writer.add(node)
+        text = writer.text(piece.outputs)
+        if folder := os.environ.get("HEDDLE_TORCH_TEXTS"):
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, f"{self.record.kind}-{id(self):x}-{len(self.record.modules)}.mlir"), "w", encoding="utf-8") as file:
+                file.write(text)
+        path, is_new = _cache.compiled(text, target)
+        self.record.modules.append(path)
+        self.record.compiled += is_new
+        device = target if self._device.type == "cpu" else f"cuda:{self._device.index or 0}"
+        return _Module(path, device, writer.orders, len(piece.outputs))
+
+    def _last_uses(self) -> list[list[torch.fx.Node]]:
+        """For each step, what no later one needs."""
+        later = set(self._output.all_input_nodes)
+        uses: list[list[torch.fx.Node]] = []
+        for step in reversed(self._steps):
+            used = step[1].all_input_nodes + [step[1]] if step[0] == "torch" else step[2] + step[3]
+            uses.append([node for node in dict.fromkeys(used) if node not in later])
+            later.update(used)
+        return uses[::-1]
+
+    def __call__(self, arguments: list[Any]) -> list[Any]:
+        values: dict[torch.fx.Node, Any] = dict(zip(self._placeholders, arguments))
+        bindings = self._symbols.bindings(arguments)
+        arguments.clear()  # boxed: what the caller does not keep is freed after its last use
+
+        def value_of(node: torch.fx.Node) -> Any:
+            if node in values:
+                return values[node]
+            return node.meta["val"] if node.op == "get_attr" else Symbols.value_of(node.meta["val"], bindings)
+
+        for step, over in zip(self._steps, self._over):
+            if step[0] == "torch":
+                node = step[1]
+                values[node] = node.target(*torch.fx.map_arg(node.args, value_of), **torch.fx.map_arg(node.kwargs, value_of))
+            else:
+                _, module, inputs, outputs = step
+                for node, result in zip(outputs, module([value_of(one) for one in inputs])):
+                    if self._keeps_strides:
+                        result = _restrided(result, [Symbols.value_of(one, bindings) for one in node.meta["val"].stride()])
+                    values[node] = result
+            for node in over:
+                values.pop(node, None)
+        return [value_of(one) if isinstance(one, torch.fx.Node) else one for one in self._output.args[0]]
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [one for one in values if isinstance(one, torch.Tensor)]
+
+
+def _compiler(kind: str) -> Callable[..., Any]:
+    def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        compiled = _Compiled(module, kind)
+
+        def call(arguments: list[Any]) -> list[Any]:
+            return compiled(arguments)
+
+        call._boxed_call = True  # type: ignore[attr-defined]  # for AOTAutograd: the arguments come in one list
+        return call
+
+    return compile_graph
+
+
+def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
+    """For torch.compile(..., backend="heddle"). It takes no options."""
+    if options:
+        raise TypeError(f"heddle.torch: backend 'heddle' takes no options, got {', '.join(options)}")
+    return aot_autograd(fw_compiler=_compiler("forward"), bw_compiler=_compiler("backward"), inference_compiler=_compiler("inference"),
+                        decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)(module, example_inputs)

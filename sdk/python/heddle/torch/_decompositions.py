@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How operators become those of compiler/import/aten_*.cpp: PyTorch's decompositions to Core ATen, and some more."""
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+import torch
+from torch._decomp import core_aten_decompositions, get_decompositions
+
+aten = torch.ops.aten
+
+# Not among those to Core ATen, but made of operators that are.
+_MORE = [
+    aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional, aten._native_batch_norm_legit.no_stats, aten.native_batch_norm,
+    aten.native_group_norm, aten.grid_sampler_2d, aten.upsample_bilinear2d, aten.upsample_nearest2d, aten.addcmul, aten.addcdiv, aten.linalg_vector_norm,
+    aten._fused_rms_norm, aten.native_dropout_backward, aten.hardtanh, aten.logcumsumexp,
+]
+# The compiler has these as they are, with fewer nodes.
+_KEPT = [aten.embedding_dense_backward, aten.var_mean, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.threshold_backward]
+
+
+@functools.lru_cache(maxsize=1)
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    table = dict(core_aten_decompositions())
+    for one in _MORE:
+        table.update(get_decompositions([one]))
+    for packet in _KEPT:
+        for overload in packet.overloads():
+            table.pop(getattr(packet, overload), None)
+    return table

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which nodes of an FX graph become modules of Heddle, which run in PyTorch, and in which order.
+
+A node that Heddle supports is in the first piece in which all that it needs is known; nodes that run in PyTorch are between two pieces. Numbers of symbols
+(SymInts) are no nodes: they are computed from the arguments wherever they are needed.
+"""
+from __future__ import annotations
+
+import dataclasses
+import operator
+from typing import Any
+
+import sympy
+import torch
+
+from . import _text
+from ._records import Fallback
+
+# Views of an argument that cost nothing in PyTorch, and a copy in a module.
+_VIEWS = {
+    torch.ops.aten.view.default, torch.ops.aten.permute.default, torch.ops.aten.t.default, torch.ops.aten.transpose.int, torch.ops.aten.unsqueeze.default,
+    torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims, torch.ops.aten.squeeze.default, torch.ops.aten.expand.default, torch.ops.aten.alias.default,
+    torch.ops.aten.detach.default,
+}
+
+
+@dataclasses.dataclass
+class Piece:
+    """Nodes that are one module."""
+    nodes: list[torch.fx.Node]
+    inputs: list[torch.fx.Node] = dataclasses.field(default_factory=list)
+    outputs: list[torch.fx.Node] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Plan:
+    steps: list[Piece | torch.fx.Node]  # a node runs in PyTorch
+    fallbacks: list[Fallback]
+
+
+def is_number(node: Any) -> bool:
+    """Whether a node's value is a number of symbols."""
+    return isinstance(node, torch.fx.Node) and isinstance(node.meta.get("val"), (torch.SymInt, int)) and not isinstance(node.meta["val"], bool)
+
+
+class Symbols:
+    """How the symbols of a graph follow from its arguments."""
+
+    def __init__(self, placeholders: list[torch.fx.Node]) -> None:
+        self.sources: dict[str, tuple[int, int | None]] = {}  # the argument, and its dimension
+        for i, node in enumerate(placeholders):
+            value = node.meta.get("val")
+            if isinstance(value, torch.SymInt) and isinstance(value.node.expr, sympy.Symbol):
+                self.sources.setdefault(str(value.node.expr), (i, None))
+            elif isinstance(value, torch.Tensor):
+                for d, extent in enumerate(value.shape):
+                    if isinstance(extent, torch.SymInt) and isinstance(extent.node.expr, sympy.Symbol):
+                        self.sources.setdefault(str(extent.node.expr), (i, d))
+
+    def knows(self, value: Any) -> bool:
+        return _text.symbols_of(value) <= self.sources.keys()
+
+    def bindings(self, arguments: list[Any]) -> dict[str, int]:
+        """The symbols' values in a call."""
+        return {name: int(arguments[i] if d is None else arguments[i].shape[d]) for name, (i, d) in self.sources.items()}
+
+    @staticmethod
+    def value_of(number: Any, bindings: dict[str, int]) -> int:
+        if not isinstance(number, torch.SymInt):
+            return int(number)
+        expression = number.node.expr
+        if isinstance(expression, sympy.Symbol):
+            return bindings[str(expression)]
+        return int(expression.xreplace({symbol: sympy.Integer(bindings[str(symbol)]) for symbol in expression.free_symbols}))
+
+
+def _is_view_of_argument(node: torch.fx.Node) -> bool:
+    while node.op == "call_function" and node.target in _VIEWS:
+        node = node.args[0]  # type: ignore[assignment]
+    return node.op in ("placeholder", "get_attr")
+
+
+def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, str], symbols: Symbols) -> Plan:
+    """refused: the names of operators and nodes that the compiler does not take, and why."""
+    calls = [node for node in graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    output = next(node for node in graph.nodes if node.op == "output")
+    fallbacks: list[Fallback] = []
+    in_module: set[torch.fx.Node] = set()
+    numbers: set[torch.fx.Node] = set()
+    for node in calls:
+        if is_number(node) and symbols.knows(node.meta["val"]):
+            numbers.add(node)
+            continue
+        if node.target is operator.getitem:
+            if node.args[0] in in_module:
+                in_module.add(node)
+            continue
+        try:
+            reason = refused.get(str(node.target)) or refused.get(node.name)
+            if reason:
+                raise _text.Unsupported(reason)
+            _text.check(node, device)
+            values = [one.meta["val"] for one in [node, *node.all_input_nodes] if "val" in one.meta]
+            flat = [one for value in values for one in (value if isinstance(value, (list, tuple)) else [value])]
+            if not all(one is None or symbols.knows(one) for one in flat):
+                raise _text.Unsupported("its shapes depend on data")
+            in_module.add(node)
+        except _text.Unsupported as failure:
+            fallbacks.append(Fallback(str(node.target), node.name, str(failure)))
+
+    # Symbols of a piece have to be in the shapes of its inputs, as a dimension that is one symbol. What has no such input runs in PyTorch.
+    level: dict[torch.fx.Node, int] = {}
+    for node in calls:
+        if node in numbers:
+            continue
+        least = 0
+        for one in node.all_input_nodes:
+            if one in level:
+                least = max(least, level[one] + (node in in_module and one not in in_module))
+        level[node] = least
+
+    wanted: list[torch.fx.Node] = [one for one in output.all_input_nodes if one in level]
+    views = {one for one in wanted if one in in_module and _is_view_of_argument(one)}
+    in_torch = [node for node in calls if node in level and node not in in_module]
+    used_by_torch = {one for node in in_torch for one in node.all_input_nodes}
+    # Views of arguments that leave the modules are made in PyTorch, each with what it is a view of.
+    outside: set[torch.fx.Node] = set()
+    for node in [*views, *(one for one in used_by_torch if one in in_module and _is_view_of_argument(one))]:
+        while node.op == "call_function":
+            outside.add(node)
+            node = node.args[0]  # type: ignore[assignment]
+
+    steps: list[Piece | torch.fx.Node] = [node for node in calls if node in outside]
+    last = max(level.values(), default=-1)
+    for i in range(last + 1):
+        nodes = [node for node in calls if node in in_module and level.get(node) == i]
+        piece = _piece(nodes, in_module, outside, set(wanted), level)
+        if piece.outputs:
+            steps.append(piece)
+        steps.extend(node for node in in_torch if level[node] == i)
+    return Plan(steps, fallbacks)
+
+
+def _piece(nodes: list[torch.fx.Node], in_module: set[torch.fx.Node], outside: set[torch.fx.Node], wanted: set[torch.fx.Node],
+           level: dict[torch.fx.Node, int]) -> Piece:
+    inside = set(nodes)
+    outputs = [node for node in nodes if isinstance(node.meta.get("val"), torch.Tensor) and node not in outside and
+               (node in wanted or any(user not in inside and user in level for user in node.users))]
+    # What the outputs need.
+    needed: set[torch.fx.Node] = set()
+    stack = list(outputs)
+    while stack:
+        node = stack.pop()
+        if node in needed or node not in inside:
+            continue
+        needed.add(node)
+        stack.extend(node.all_input_nodes)
+    kept = [node for node in nodes if node in needed]
+    inputs: dict[torch.fx.Node, None] = {}
+    for node in kept:
+        for one in node.all_input_nodes:
+            if one not in needed and isinstance(one.meta.get("val"), torch.Tensor):
+                inputs[one] = None
+    return Piece(kept, list(inputs), outputs)

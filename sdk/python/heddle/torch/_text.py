@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Nodes of an FX graph as the text that the compiler reads: MLIR in the generic form, an operation for each ATen operator (docs/pytorch.md)."""
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from typing import Any, Iterable
+
+import sympy
+import torch
+from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, PythonMod
+
+TYPES = {
+    torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "i1", torch.int8: "i8", torch.int16: "i16",
+    torch.int32: "i32", torch.int64: "i64", torch.uint8: "ui8", torch.uint16: "ui16", torch.uint32: "ui32", torch.uint64: "ui64",
+}
+
+
+class Unsupported(Exception):
+    """What a node needs and the text, or the compiler, does not have."""
+
+
+def _expression(expression: sympy.Expr) -> str:
+    """An expression of symbols, as compiler/import/aten_program.h reads it."""
+    if isinstance(expression, sympy.Integer):
+        return str(int(expression)) if int(expression) >= 0 else f"(-{-int(expression)})"
+    if isinstance(expression, sympy.Symbol):
+        return str(expression)
+    if isinstance(expression, sympy.Add):
+        return "(" + " + ".join(_expression(one) for one in expression.args) + ")"
+    if isinstance(expression, sympy.Mul):
+        return "(" + " * ".join(_expression(one) for one in expression.args) + ")"
+    if isinstance(expression, sympy.Pow) and isinstance(expression.exp, sympy.Integer) and 1 <= int(expression.exp) <= 8:
+        return "(" + " * ".join([_expression(expression.base)] * int(expression.exp)) + ")"
+    if isinstance(expression, (FloorDiv, CleanDiv)):
+        return f"({_expression(expression.args[0])} floordiv {_expression(expression.args[1])})"
+    if isinstance(expression, (Mod, PythonMod)):
+        return f"({_expression(expression.args[0])} mod {_expression(expression.args[1])})"
+    raise Unsupported(f"a shape has the expression {expression}, which Heddle's symbols cannot state")
+
+
+def number_of(value: Any) -> int | str:
+    """A whole number, or the text of an expression of symbols."""
+    if isinstance(value, torch.SymInt):
+        expression = value.node.expr
+        return int(expression) if isinstance(expression, sympy.Integer) else _expression(expression)
+    return int(value)
+
+
+def symbols_of(value: Any) -> set[str]:
+    """Names of the symbols in the shape of a tensor, or in a number."""
+    numbers = value.shape if isinstance(value, torch.Tensor) else [value]
+    return {str(symbol) for one in numbers if isinstance(one, torch.SymInt) for symbol in one.node.expr.free_symbols}
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(c if 32 <= ord(c) < 127 and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text) + '"'
+
+
+def _float(value: float) -> str:
+    if math.isfinite(value):
+        return f"{value:.17e} : f64"
+    bits = {math.inf: "0x7FF0000000000000", -math.inf: "0xFFF0000000000000"}.get(value, "0x7FF8000000000000")
+    return f"{bits} : f64"
+
+
+def _numeric(value: int | str) -> str:
+    return _quoted(value) if isinstance(value, str) else str(value)
+
+
+def type_of(value: torch.Tensor, order: list[int] | None = None) -> tuple[str, str | None]:
+    """(type, attribute with the extents or None): of a tensor whose dimensions are in that order."""
+    if value.dtype not in TYPES:
+        raise Unsupported(f"elements of {value.dtype} are not supported")
+    if value.layout != torch.strided or value.is_quantized:
+        raise Unsupported(f"tensors of layout {value.layout} are not supported" if not value.is_quantized else "quantized tensors are not supported")
+    extents = [number_of(one) for one in value.shape]
+    if order is not None:
+        extents = [extents[i] for i in order]
+    shape = "".join(f"{'?' if isinstance(one, str) else one}x" for one in extents)
+    text = f"tensor<{shape}{TYPES[value.dtype]}>"
+    return text, "[" + ", ".join(map(_numeric, extents)) + "]" if any(isinstance(one, str) for one in extents) else None
+
+
+def memory_order(value: torch.Tensor) -> list[int] | None:
+    """The order of dimensions in which the tensor is contiguous, as far as its strides are in an order; None if that is its own."""
+    try:
+        strides = [one.node.hint if isinstance(one, torch.SymInt) else int(one) for one in value.stride()]
+        sizes = [one.node.hint if isinstance(one, torch.SymInt) else int(one) for one in value.shape]
+    except Exception:  # an unbacked symbol has no hint
+        return None
+    if any(one is None for one in strides + sizes) or any(stride == 0 and size > 1 for stride, size in zip(strides, sizes)):
+        return None
+    order = sorted(range(len(strides)), key=lambda i: (-strides[i], -sizes[i], i))
+    # Dimensions of 1 stay where they are if that is contiguous.
+    expected = 1
+    for size, stride in zip(reversed(sizes), reversed(strides)):
+        if size != 1 and stride != expected:
+            return order if order != sorted(order) else None
+        expected *= max(size, 1)
+    return None
+
+
+@dataclasses.dataclass
+class Arguments:
+    """The arguments of a node by the names of its schema."""
+    tensors: list[tuple[str, torch.fx.Node]]
+    attributes: list[tuple[str, str]]
+
+
+def _scalar(value: Any) -> str | None:
+    """The text of an attribute; None for something that is no number, bool or text."""
+    if isinstance(value, torch.fx.Node):
+        value = value.meta["val"]
+    if isinstance(value, (torch.SymFloat, torch.SymBool)):
+        raise Unsupported(f"its argument is a {type(value).__name__}, which depends on data or shapes")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, torch.SymInt)):
+        number = number_of(value)
+        if isinstance(number, int) and not -2**63 <= number < 2**63:
+            raise Unsupported(f"its argument {number} does not fit 64 bits")
+        return _numeric(number)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, complex):
+        raise Unsupported("complex numbers are not supported")
+    return None
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)
+
+
+def arguments_of(node: torch.fx.Node) -> Arguments:
+    """Throws Unsupported for what has no text."""
+    found = Arguments([], [])
+    schema = node.target._schema  # type: ignore[union-attr]
+    for i, argument in enumerate(schema.arguments):
+        if i < len(node.args):
+            value = node.args[i]
+        elif argument.name in node.kwargs:
+            value = node.kwargs[argument.name]
+        elif argument.has_default_value():
+            value = argument.default_value
+        else:
+            raise Unsupported(f"its argument '{argument.name}' is missing")
+        if value is None or isinstance(value, (torch.device, torch.layout, torch.memory_format)):
+            continue
+        if str(argument.type) in ("Device", "Layout", "MemoryFormat", "Optional[Device]", "Optional[Layout]", "Optional[MemoryFormat]", "Generator",
+                                  "Optional[Generator]") or argument.name == "pin_memory":
+            continue  # defaults, as numbers
+        if isinstance(value, torch.dtype):
+            if value not in TYPES:
+                raise Unsupported(f"elements of {value} are not supported")
+            continue  # the result states it
+        if is_tensor(value):
+            found.tensors.append((argument.name, value))  # type: ignore[arg-type]
+            continue
+        if isinstance(value, (list, tuple)):
+            if any(is_tensor(one) for one in value):
+                for j, one in enumerate(value):
+                    if one is not None:
+                        found.tensors.append((f"{argument.name}.{j}", one))  # type: ignore[arg-type]
+                continue
+            texts = [_scalar(one) for one in value]
+            if any(text is None for text in texts):
+                raise Unsupported(f"its argument '{argument.name}' has an element that is no number")
+            found.attributes.append((argument.name, "[" + ", ".join(texts) + "]"))  # type: ignore[arg-type]
+            continue
+        text = _scalar(value)
+        if text is None:
+            if str(argument.type) in ("int", "Optional[int]") and argument.name in ("dtype", "layout", "memory_format"):
+                continue
+            raise Unsupported(f"its argument '{argument.name}' is a {type(value).__name__}")
+        if argument.name == "dtype":
+            continue
+        found.attributes.append((argument.name, text))
+    return found
+
+
+def results_of(node: torch.fx.Node) -> list[Any]:
+    value = node.meta.get("val")
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def check(node: torch.fx.Node, device: torch.device) -> None:
+    """Throws Unsupported if the node cannot be in a text. Whether the compiler has the operator, it says itself."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        raise Unsupported("it is no operator of ATen")
+    if node.target.namespace not in ("aten", "prims"):
+        raise Unsupported("it is a custom operator")
+    arguments = arguments_of(node)
+    values = [one.meta["val"] for _, one in arguments.tensors] + results_of(node)
+    for value in values:
+        if value is None:
+            continue
+        if not isinstance(value, torch.Tensor):
+            raise Unsupported(f"it has a value of class {type(value).__name__}")
+        type_of(value)
+        if value.device != device and value.ndim > 0:
+            raise Unsupported(f"it is on {value.device}, and the graph on {device}")
+
+
+class Writer:
+    """The text of some nodes of a graph, which are a function of the inputs."""
+
+    def __init__(self, inputs: Iterable[torch.fx.Node], version: str) -> None:
+        self._names: dict[torch.fx.Node, list[str]] = {}
+        self._types: dict[torch.fx.Node, list[str]] = {}
+        self._lines: list[str] = []
+        self._arguments: list[str] = []
+        self._attributes: list[str] = []
+        self._version = version
+        self._count = 0
+        self.orders: list[list[int] | None] = []  # the dimensions of each input are given in this order
+        for i, node in enumerate(inputs):
+            value = node.meta["val"]
+            order = memory_order(value)
+            self.orders.append(order)
+            given, extents = type_of(value, order)
+            self._arguments.append(f"%a{i}: {given}")
+            self._attributes.append("{torch.name = " + _quoted(f"a{i}") + (f", torch.extents = {extents}" if extents else "") + "}")
+            self._names[node], self._types[node] = [f"%a{i}"], [given]
+            if order is not None:
+                back = [order.index(d) for d in range(len(order))]
+                own, stated = type_of(value)
+                text = f'"aten.permute.default"(%a{i}) {{operands = ["self"], dims = [{", ".join(str(d) for d in back)}]'
+                text += (f", extents = [{stated}]" if stated else "") + f"}} : ({given}) -> {own} loc({_quoted(node.name)})"
+                self._lines.append(f"%p{i} = {text}")
+                self._names[node], self._types[node] = [f"%p{i}"], [own]
+
+    def add(self, node: torch.fx.Node) -> None:
+        if node.target is operator.getitem:
+            of, index = node.args
+            self._names[node], self._types[node] = [self._names[of][index]], [self._types[of][index]]  # type: ignore[index]
+            return
+        arguments = arguments_of(node)
+        parts = ["operands = [" + ", ".join(_quoted(name) for name, _ in arguments.tensors) + "]"]
+        parts += [f"{name} = {text}" for name, text in arguments.attributes]
+        types, extents = [], []
+        for value in results_of(node):
+            one, stated = type_of(value) if value is not None else ("tensor<0xf32>", None)
+            types.append(one)
+            extents.append(stated or "[" + ", ".join(str(n) for n in (value.shape if value is not None else [0])) + "]")
+        if any("?" in one for one in types):
+            parts.append("extents = [" + ", ".join(extents) + "]")
+        name = f"%n{self._count}"
+        self._count += 1
+        operands = ", ".join(self._names[one][0] for _, one in arguments.tensors)
+        operand_types = ", ".join(self._types[one][0] for _, one in arguments.tensors)
+        left = name if len(types) == 1 else f"{name}:{len(types)}"
+        given = f"({', '.join(types)})" if len(types) != 1 else types[0]
+        self._lines.append(f'{left} = "{node.target}"({operands}) {{{", ".join(parts)}}} : ({operand_types}) -> {given} loc({_quoted(node.name)})')
+        self._names[node] = [name] if len(types) == 1 else [f"{name}#{i}" for i in range(len(types))]
+        self._types[node] = types
+
+    def text(self, outputs: list[torch.fx.Node]) -> str:
+        types = [self._types[one][0] for one in outputs]
+        arguments = ", ".join(one.split(": ", 1)[1] for one in self._arguments)
+        results = ", ".join("{torch.name = " + _quoted(f"r{i}") + "}" for i in range(len(outputs)))
+        lines = "\n    ".join(self._lines)
+        return (f'"builtin.module"() ({{\n  "func.func"() <{{arg_attrs = [{", ".join(self._attributes)}], res_attrs = [{results}], '
+                f'function_type = ({arguments}) -> ({", ".join(types)}), sym_name = "main"}}> ({{\n  ^bb0({", ".join(self._arguments)}):\n    {lines}\n'
+                f'    "func.return"({", ".join(self._names[one][0] for one in outputs)}) : ({", ".join(types)}) -> ()\n'
+                f'  }}) : () -> ()\n}}) {{torch.graph = {_quoted(self._version)}}} : () -> ()\n')

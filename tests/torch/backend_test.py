@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""torch.compile(backend="heddle") gives what PyTorch computes, in inference and in training, with static and symbolic shapes; what Heddle does not support
+runs in PyTorch, and is counted. Skipped without PyTorch (tools/dev/setup --torch)."""
+import copy
+import os
+import tempfile
+import unittest
+import warnings
+
+import heddle
+
+try:
+    import torch
+    from torch import nn
+except ImportError:
+    torch = None
+else:
+    import heddle.torch
+    from heddle.torch import _cache, _text
+
+CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
+os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
+
+
+def tearDownModule():
+    CACHE.cleanup()
+
+
+def network():
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, stride=2, padding=1, groups=2),
+                         nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+
+
+def perceptron():
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.LayerNorm(32), nn.Linear(32, 4), nn.LogSoftmax(-1))
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed; tools/dev/setup --torch installs it")
+class Backend(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        heddle.torch.clear()
+
+    def compiled(self, model, **options):
+        return torch.compile(model, backend=heddle.torch.backend, fullgraph=True, **options)
+
+    def check_inference(self, model, arguments, dynamic=None, fallbacks=()):
+        function = self.compiled(model, dynamic=dynamic)
+        with torch.no_grad():
+            for one in arguments:
+                torch.testing.assert_close(function(*one), model(*one), rtol=1e-4, atol=1e-5)
+        found = heddle.torch.graphs()
+        self.assertEqual([one.kind for one in found], ["inference"])
+        self.assertEqual([one.operator for one in found[0].fallbacks], list(fallbacks))
+        return found[0]
+
+    def test_inference(self):
+        self.assertEqual(len(self.check_inference(network().eval(), [(torch.randn(2, 3, 8, 8),)]).modules), 1)
+
+    def test_inference_with_a_symbolic_batch(self):
+        self.check_inference(perceptron(), [(torch.randn(n, 16),) for n in (2, 3, 7)], dynamic=True)
+
+    def test_a_transposed_argument_is_read_as_it_lies(self):
+        x = torch.randn(16, 5).t()
+        self.assertEqual(_text.memory_order(x), [1, 0])
+        self.check_inference(perceptron(), [(x,)])
+
+    def check_training(self, model, shape):
+        other = copy.deepcopy(model)
+        function = self.compiled(model)
+        for step in range(2):
+            x = torch.randn(shape, requires_grad=True)
+            y = x.detach().clone().requires_grad_()
+            ours, theirs = function(x), other(y)
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+            (ours ** 2).sum().backward()
+            (theirs ** 2).sum().backward()
+            torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=1e-4)
+            for (name, a), b in zip(model.named_parameters(), other.parameters()):
+                torch.testing.assert_close(a.grad, b.grad, rtol=1e-3, atol=1e-4, msg=lambda text: f"{name}, step {step}: {text}")
+            for (name, a), b in zip(model.named_buffers(), other.buffers()):
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, msg=lambda text: f"{name}, step {step}: {text}")
+        self.assertEqual([one.kind for one in heddle.torch.graphs()], ["forward", "backward"])
+        self.assertEqual([one.fallbacks for one in heddle.torch.graphs()], [[], []])
+
+    def test_training_of_a_perceptron(self):
+        self.check_training(perceptron(), (5, 16))
+
+    def test_training_of_a_network_of_convolutions(self):
+        self.check_training(network(), (2, 3, 8, 8))
+
+    def test_what_is_not_supported_runs_in_pytorch_and_is_named(self):
+        def function(x):
+            return (torch.linalg.qr(x * 2).R.abs() + 1).sum(0)
+
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            graph = self.check_inference(function, [(torch.randn(4, 4),)], fallbacks=["aten.linalg_qr.default"])
+        self.assertEqual(len(graph.modules), 2)
+        self.assertTrue(any("aten.linalg_qr.default runs in PyTorch" in str(one.message) for one in said), [str(one.message) for one in said])
+
+    def test_shapes_that_depend_on_data_run_in_pytorch(self):
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+            function = torch.compile(lambda x: torch.nonzero(x > 0) * 2, backend=heddle.torch.backend)
+            x = torch.randn(5, 3)
+            self.assertTrue(torch.equal(function(x), torch.nonzero(x > 0) * 2))
+
+    def test_an_index_outside_is_refused(self):
+        table = nn.Embedding(4, 3)
+        function = self.compiled(table)
+        with torch.no_grad():
+            torch.testing.assert_close(function(torch.tensor([3, 0])), table(torch.tensor([3, 0])))
+            with self.assertRaises(heddle.Error):
+                function(torch.tensor([4, 0]))
+
+    def test_modules_are_found_on_disk(self):
+        model = perceptron()
+        first = self.check_inference(model, [(torch.randn(3, 16),)])
+        torch._dynamo.reset()
+        heddle.torch.clear()
+        again = self.check_inference(model, [(torch.randn(3, 16),)])
+        self.assertEqual((again.modules, again.compiled), (first.modules, 0))
+        self.assertTrue(all(one.startswith(str(_cache.folder())) for one in again.modules))
+
+
+if __name__ == "__main__":
+    unittest.main()
