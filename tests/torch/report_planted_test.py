@@ -86,7 +86,7 @@ def judge(path):
         wrong.append(f"mended, it fails: {mended}".splitlines()[0])
     elif left:
         wrong.append("mended, it still breaks: " + ", ".join(left))
-    elif getattr(planted, "before_call", None) is None:
+    else:
         with contextlib.redirect_stdout(io.StringIO()):
             expected = results_of(planted.broken(*planted.arguments()))
         try:

@@ -4,7 +4,7 @@ import logging
 
 import torch
 
-CODE, HINT = "GB0291", "ignore_logging_functions"
+CODE, HINT = "GB0291", "after the compiled function"
 LOG = logging.getLogger("planted")
 
 

@@ -2,12 +2,12 @@
 """A function that is compiled again for each value of an attribute, until PyTorch gives up."""
 import torch
 
-CODE, HINT, CALLS = "GB0039", "tensor", 12
+CODE, HINT, CALLS = "GB0039", "as tensors", 12
 
 
 class Step:
-    number = 0
     name = ""
+    length = torch.tensor(0)
 
 
 def arguments():
@@ -22,8 +22,8 @@ def broken(x):  # breaks here
 
 
 def mended(x):
-    return torch.tanh(x) * 2
+    return torch.tanh(x) * STEP.length
 
 
 def before_call(number):
-    STEP.name = "x" * number
+    STEP.name, STEP.length = "x" * number, torch.tensor(number)

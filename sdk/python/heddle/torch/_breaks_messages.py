@@ -46,6 +46,13 @@ def _one(text: str) -> Message:
     return made
 
 
+def guard(text: str) -> str:
+    """The guard of a reason for a recompilation, which PyTorch gives as "0/0: GUARD   # source  # place" with a stack below."""
+    first = text.strip().split("\n", 1)[0]
+    first = re.sub(r"^\d+/\d+(_\d+)?: ", "", first)
+    return re.split(r"\s{2,}# ", first)[0].strip()
+
+
 def read(text: str) -> tuple[Message, list[str]]:
     """The message of the first break in a text, and the kinds of those that it led to."""
     first, *others = [_one(part) for part in _ANOTHER.split(text)]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import _breaks_hints, _breaks_inductor, _breaks_messages, _breaks_places
-from ._breaks_calls import Crossing, HostReads, Key, Local, Piece, State
+from ._breaks_calls import Crossing, HostReads, Key, Piece, State
 from ._breaks_records import Break, Graph, Place, Recompilation
 from ._pytorch import pytorch
 
@@ -99,10 +99,6 @@ class Observer:
         self._of_compile: dict[str, int] = {}  # the break that was seen last, by compilation
         self._seen: list[Any] = []  # exceptions of breaks that were noted, while their compilation goes on
         self._unfiled: dict[str, dict[str, float]] = {}
-
-    @property
-    def local(self) -> Local:
-        return self.state.local
 
     # ------------------------------------------------------------------------------------------------------------------- putting in and taking out
 
@@ -205,8 +201,8 @@ class Observer:
         def convert(assertion: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
             self.frames += 1
             self.state.compiles += 1
-            local = self.local
-            local.compiling += 1
+            thread = self.state.local.thread
+            thread.compiling += 1
             result = None
             try:
                 result = inner(assertion, frame, *args, **kwargs)
@@ -214,7 +210,7 @@ class Observer:
                 self._note(self._frame_failed, assertion, frame.f_code, wrong)
                 raise
             finally:
-                local.compiling -= 1
+                thread.compiling -= 1
                 self._seen.clear()
                 if getattr(result, "guarded_code", None) is None:
                     self.skipped_frames += 1
@@ -287,7 +283,7 @@ class Observer:
                 graph.outputs = len(node.args[0]) if isinstance(node.args[0], (tuple, list)) else 1
         self.graphs.append(graph)
         ends = (key_of(code.co_filename, code.co_name, root.lineno), self.crossings[graph.ends_in]) if graph.ends_in is not None else None
-        starts = key_of(file, function, int(resumed["line"])) if resumed is not None else None
+        starts = (key_of(file, function, int(resumed["line"])), self.crossings[graph.starts_after]) if resumed is not None and graph.starts_after is not None else None
         self.pieces.append(Piece(self.state, graph.id, starts, ends))
         return graph
 
@@ -315,7 +311,7 @@ class Observer:
 
     def _recompiled(self, code: Any, reasons: Any) -> None:
         file, function, line = key_of(code.co_filename, code.co_name, code.co_firstlineno)
-        guards = [line.strip() for reason in reasons for line in str(reason).splitlines() if line.strip()]
+        guards = list(dict.fromkeys(_breaks_messages.guard(str(reason)) for reason in reasons))
         compile_id = str(pytorch("_guards").CompileContext.current_compile_id() or "")
         self.recompilations.append(Recompilation(_breaks_places.place_of(file, line, function), compile_id, guards))
 

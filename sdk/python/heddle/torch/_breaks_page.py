@@ -80,10 +80,10 @@ def page_of(report: Report) -> str:
     parts = [f"<h1>{escape(title)}</h1><p class=soft>{escape(_breaks_text.head_of(report))}</p>",
              '<div class="cards">' + "".join(f"<div><b>{count}</b>{escape(name)}</div>" for name, count in cards) + "</div>"]
     parts.append("<h2>Breaks (stage 1: tracing Python)</h2>" + ("".join(_break(one) for one in report.breaks) or "<p>None.</p>"))
-    rows = [[str(graph.id), _place(one.place), f"<code>{escape(one.place.text)}</code>", f"<code>{escape(one.op)}</code>", str(one.count), escape(one.reason), escape(one.instead)]
-            for graph in report.graphs for one in graph.fallbacks]
+    rows = [[", ".join(map(str, graphs)), _place(one.place), f"<code>{escape(one.place.text)}</code>", f"<code>{escape(one.op)}</code>", str(one.count), escape(one.reason), escape(one.instead)]
+            for graphs, one in _breaks_text.fallbacks_of(report)]
     parts.append("<h2>Fallbacks (stage 2: compiling graphs)</h2>"
-                 + (_table(["graph", "place", "line", "operator", "nodes", "why", "instead"], rows, [0, 4]) if rows else "<p>None.</p>"))
+                 + (_table(["graphs", "place", "line", "operator", "nodes", "why", "instead"], rows, [4]) if rows else "<p>None.</p>"))
     if report.graphs:
         rows = [[escape(cell) for cell in row] for row in _breaks_text.graph_rows(report)]
         notes = "".join(f"<li>graph {graph.id}: {escape(note)}</li>" for graph in report.graphs for note in graph.notes)

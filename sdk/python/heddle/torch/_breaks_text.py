@@ -2,6 +2,7 @@
 """A report for a terminal."""
 from __future__ import annotations
 
+import dataclasses
 import json
 import textwrap
 
@@ -65,8 +66,20 @@ def _break_lines(one: Break) -> list[str]:
     return lines
 
 
-def _fallback_lines(graph: Graph, one: Fallback) -> list[str]:
-    return [f"graph {graph.id}  {one.place}  {one.op}, {count_text(one.count, 'node')}", *_entry("line", one.place.text), *_entry("why", one.reason),
+def fallbacks_of(report: Report) -> list[tuple[list[int], Fallback]]:
+    """The fallbacks with the graphs in which they are. Those of one operator and line are one, whose count is that of all graphs."""
+    found: dict[tuple[str, ...], tuple[list[int], Fallback]] = {}
+    for graph in report.graphs:
+        for one in graph.fallbacks:
+            graphs, made = found.setdefault((one.op, str(one.place), one.reason), ([], dataclasses.replace(one, count=0)))
+            graphs.append(graph.id)
+            made.count += one.count
+    return list(found.values())
+
+
+def _fallback_lines(graphs: list[int], one: Fallback) -> list[str]:
+    where = f"graph{'s' if len(graphs) > 1 else ''} {', '.join(map(str, graphs))}"
+    return [f"{one.place}  {one.op}, {count_text(one.count, 'node')} in {where}", *_entry("line", one.place.text), *_entry("why", one.reason),
             *_entry("instead", one.instead)]
 
 
@@ -110,11 +123,11 @@ def text_of(report: Report) -> str:
         lines += ["", "Breaks (stage 1: tracing Python)"]
         for one in report.breaks:
             lines += _break_lines(one)
-    fallbacks = [(graph, one) for graph in report.graphs for one in graph.fallbacks]
+    fallbacks = fallbacks_of(report)
     if fallbacks:
         lines += ["", "Fallbacks (stage 2: compiling graphs)"]
-        for graph, fallback in fallbacks:
-            lines += _fallback_lines(graph, fallback)
+        for graphs, fallback in fallbacks:
+            lines += _fallback_lines(graphs, fallback)
     if report.graphs:
         lines += ["", "Graphs", *_table(GRAPH_COLUMNS, graph_rows(report))]
         lines += [f"graph {graph.id}: {note}" for graph in report.graphs for note in graph.notes]
