@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Networks of transformers and of images under torch.compile: results and gradients against those in f64, fallbacks, and the time beside Inductor's.
+
+    architectures.py [NAME ...] [--full] [--device cpu] [--backend heddle] [--no-gradients] [--time] [--rounds 10] [--list]
+
+Each network runs in a process of its own, for two sizes, in evaluation mode. The results of the compiled network, and the gradients of all parameters for a random
+direction, are held against the same network in f64: wrong is what is more than ten times as far from it as PyTorch's eager mode in f32, and more than 1e-5 of the largest
+number. With --time, calls for inference are timed in turns with eager mode and with Inductor. The networks of tests/networks, and some more; needs torch and transformers.
+"""
+import argparse
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import traceback
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "networks"), str(HERE.parent / "bench")]
+LANGUAGE = ["bert", "distilbert", "deberta", "roberta", "albert", "electra", "mpnet", "gpt2", "llama", "qwen2", "mixtral", "mamba", "opt", "gpt_neox", "gemma", "t5", "bart",
+            "whisper", "wav2vec2", "clip"]
+IMAGES = ["resnet", "mobilenet_v2", "efficientnet", "convnext", "vit", "swin", "detr", "unet"]
+RECURRENT = ["lstm_tagger", "gru_tagger"]
+
+
+def more_networks():
+    """Beside those of tests/networks: name to function."""
+    import text
+    import transformers as t
+
+    def of(kind, config, result="last_hidden_state", **more):
+        def made(full):
+            return text.of_tokens(kind(config(**({} if full else {**text.TINY, **more}))), [result], full)
+        return made
+
+    return {"roberta": of(t.RobertaModel, t.RobertaConfig, pad_token_id=1), "albert": of(t.AlbertModel, t.AlbertConfig, embedding_size=32),
+            "electra": of(t.ElectraModel, t.ElectraConfig, embedding_size=32), "mpnet": of(t.MPNetModel, t.MPNetConfig),
+            "opt": of(t.OPTForCausalLM, t.OPTConfig, "logits", ffn_dim=128, word_embed_proj_dim=64, use_cache=False),
+            "gpt_neox": of(t.GPTNeoXForCausalLM, t.GPTNeoXConfig, "logits", use_cache=False),
+            "gemma": of(t.GemmaForCausalLM, t.GemmaConfig, "logits", num_key_value_heads=2, head_dim=16, use_cache=False)}
+
+
+def far(got, wanted, eager, least=1e-30):
+    """(error, error of eager mode), each relative to the largest number, or to `least` if that is more."""
+    scale = max(float(wanted.abs().max()), least)
+    return tuple(float((one.detach().double().cpu() - wanted).abs().max()) / scale for one in (got, eager))
+
+
+def worst(pairs):
+    """The pair that is wrong by most, and how many are wrong."""
+    pairs = list(pairs)
+    wrong = sum(error > max(10 * eager, 1e-5) or error != error for error, eager in pairs)
+    return max(pairs, key=lambda pair: pair[0] if pair[0] == pair[0] else float("inf"), default=(0.0, 0.0)), wrong
+
+
+def child(arguments):
+    import export
+    import torch
+    from network import randomize
+
+    import heddle.torch
+
+    torch.manual_seed(1234)
+    network = {**export.networks(), **more_networks()}[arguments.names[0]](arguments.full)
+    network.model.eval().to(arguments.device)
+    randomize(network.model)
+    exact = copy.deepcopy(network.model).double().cpu()
+    backend = heddle.torch.backend if arguments.backend == "heddle" else arguments.backend
+    compiled = torch.compile(network.model, backend=backend)
+
+    def tuple_of(results):
+        return [one for one in (results if isinstance(results, tuple) else (results,)) if torch.is_tensor(one)]
+
+    def parameters(model):
+        return [one for one in model.parameters() if one.requires_grad]
+
+    forward, backward = [], []
+    for sizes in network.calls[:2]:
+        inputs = network.inputs_of(sizes, torch.Generator().manual_seed(7))
+        doubled = [one.double() if one.is_floating_point() else one for one in inputs]
+        inputs = [one.to(arguments.device) for one in inputs]
+        with torch.no_grad():
+            forward += map(far, *map(tuple_of, (compiled(*inputs), exact(*doubled), network.model(*inputs))))
+        if arguments.no_gradients:
+            continue
+        gradients = []
+        for model, given in ((compiled, inputs), (exact, doubled), (network.model, inputs)):
+            results = [one for one in tuple_of(model(*given)) if one.requires_grad]
+            directions = [torch.randn(one.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float32).to(one.device, one.dtype) for one in results]
+            gradients.append(torch.autograd.grad(results, parameters(exact if model is exact else network.model), directions, allow_unused=True))
+        least = 1e-3 * max(float(one.abs().max()) for one in gradients[1] if one is not None)  # some gradients are zero but for rounding
+        for got, wanted, eager in zip(*gradients, strict=True):
+            if wanted is not None:
+                backward.append(far(got, wanted, eager, least))
+    graphs = heddle.torch.graphs()
+    found = {"forward": worst(forward), "backward": worst(backward), "graphs": len(graphs), "nodes": sum(graph.nodes for graph in graphs),
+             "fallbacks": [f"{one.operator}: {one.reason}" for graph in graphs for one in graph.fallbacks], "seconds": sum(graph.seconds for graph in graphs),
+             "breaks": sum(torch._dynamo.utils.counters["graph_break"].values())}
+    if arguments.time:
+        import turns
+
+        inputs = [one.to(arguments.device) for one in network.inputs_of(network.calls[-1 if arguments.full else 0], torch.Generator().manual_seed(7))]
+        torch._dynamo.reset()
+        torch.set_num_threads(turns.cores())
+
+        def timed(model):
+            def call():
+                with torch.no_grad():
+                    model(*inputs)
+                    if arguments.device != "cpu":
+                        torch.cuda.synchronize()
+            return call
+
+        contenders = {"heddle": timed(compiled), "eager": timed(network.model), "inductor": timed(torch.compile(network.model))}
+        found["times"] = turns.measure(contenders, arguments.rounds, 0.1)
+    print("FOUND " + json.dumps(found))
+
+
+def run(name, given):
+    """What a process of its own found, or its error."""
+    done = subprocess.run([sys.executable, "-B", __file__, name, "--child", *given], capture_output=True, text=True, check=False, timeout=3600)
+    for line in done.stdout.splitlines():
+        if line.startswith("FOUND "):
+            return json.loads(line[6:])
+    return {"error": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:300]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--full", action="store_true", help="networks of their usual sizes")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--backend", default="heddle")
+    parser.add_argument("--no-gradients", action="store_true")
+    parser.add_argument("--time", action="store_true")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    names = arguments.names or LANGUAGE + IMAGES + RECURRENT
+    if arguments.list:
+        print("\n".join(names))
+        return 0
+    if arguments.child:
+        try:
+            child(arguments)
+        except Exception:  # of any kind: its last line is the reason
+            traceback.print_exc()
+            return 1
+        return 0
+    import statistics
+
+    import turns
+
+    given = [one for one in sys.argv[1:] if one not in arguments.names]
+    rows, right, nodes, fallbacks, ratios = [], 0, 0, 0, []
+    for name in names:
+        found = run(name, given)
+        if "error" in found:
+            rows.append([name, "error: " + found["error"].replace("|", " "), *[""] * 6])
+            print(f"{name}: {found['error']}", file=sys.stderr, flush=True)
+            continue
+        wrong = found["forward"][1] + found["backward"][1]
+        right += wrong == 0
+        nodes += found["nodes"]
+        fallbacks += len(found["fallbacks"])
+        texts = [f"{error:.1e} ({eager:.1e})" + (f", {count} wrong" if count else "") for (error, eager), count in (found["forward"], found["backward"])]
+        times = found.get("times", {})
+        if times:
+            ratios.append(turns.ratio(times, "heddle", "inductor"))
+        rows.append([name, "right" if wrong == 0 else "WRONG", *texts, f"{found['graphs']} ({found['breaks']})", f"{len(found['fallbacks'])} of {found['nodes']}",
+                     ", ".join(f"{turns.milliseconds(one)}" for one in times.values()), f"{ratios[-1]:.2f}" if times else ""])
+        print(f"{name}: {rows[-1][1]}, {rows[-1][5]} nodes in PyTorch {sorted(set(found['fallbacks']))[:6]}, {found['seconds']:.1f} s", file=sys.stderr, flush=True)
+    print(f"{turns.machine()}; {right} of {len(names)} right; {fallbacks} of {nodes} nodes run in PyTorch\n")
+    print(turns.table(["network", "", "results (eager)", "gradients (eager)", "graphs (breaks)", "in PyTorch", "ms: Heddle, eager, Inductor", "Heddle / Inductor"], rows))
+    if ratios:
+        print(f"\ngeometric mean {statistics.geometric_mean(ratios):.2f}")
+    return 0 if right == len(names) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
