@@ -23,14 +23,14 @@ class Recorder:
     def __init__(self):
         self.texts, self.calls = {}, collections.defaultdict(dict)
 
-    def made_piece(self, compiled, piece, refused):
-        writer = _backend._text.Writer(piece.inputs, "recorded")
+    def made_piece(self, compiled, piece):
+        writer = _backend._text.Writer(piece.inputs, "recorded", piece.nodes)
         for node in piece.nodes:
             writer.add(node)
         name = compiled.record.kind
         self.texts[name] = writer.text(piece.outputs)
 
-        def call(tensors):
+        def call(tensors, bindings):
             values = dict(zip(piece.inputs, tensors))
             for node in piece.nodes:
                 values[node] = node.target(*torch.fx.map_arg(node.args, values.get), **torch.fx.map_arg(node.kwargs, values.get))
@@ -56,7 +56,7 @@ def main():
     folder.mkdir(exist_ok=True)
     torch.manual_seed(0)
     recorder = Recorder()
-    _backend._Compiled._made_piece = lambda compiled, piece, refused: recorder.made_piece(compiled, piece, refused)
+    _backend._Compiled._made_piece = lambda compiled, piece: recorder.made_piece(compiled, piece)
     model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.LayerNorm(5), nn.Linear(5, 3), nn.Softmax(-1))
     with torch.no_grad():
         function = torch.compile(model, backend=heddle.torch.backend, dynamic=True)

@@ -13,31 +13,34 @@ from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError, open as _open
 from . import _cache, _text
-from ._decompositions import decompositions
+from ._decompositions import attention_as_operators, decompositions
 from ._plan import Piece, Plan, Symbols, make_plan
 from ._records import Graph, logger, note
 
 _LISTED = re.compile(r"'((?:aten|prims)\.[\w.]+)' at '([^']+)': ((?:[^;]|; (?!'(?:aten|prims)\.|and \d+ more))*)")
-_TARGETS = {"cpu": "cpu", "cuda": "cuda"}
 _MOST_ATTEMPTS = 32
 
 
 class _Module:
     """A piece as a callable of its inputs."""
 
-    def __init__(self, path: str, device: str, orders: list[list[int] | None], outputs: int) -> None:
+    def __init__(self, path: str, device: str, writer: _text.Writer, outputs: int) -> None:
         self._module = _open(path, device)  # the function does not keep it
         self._function = self._module.function("main")
-        self._orders = orders
+        self._device = device
+        self._orders = writer.orders
+        self._symbols = writer.symbols
         self._outputs = outputs
 
-    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    def __call__(self, tensors: list[torch.Tensor], bindings: dict[str, int]) -> list[torch.Tensor]:
         given = []
         for tensor, order in zip(tensors, self._orders):
             tensor = tensor.detach()
             if order is not None:
                 tensor = tensor.permute(order)
             given.append(tensor if tensor.is_contiguous() else tensor.contiguous())
+        if self._symbols:
+            given.append(torch.empty([0, *(bindings[name] for name in self._symbols)], dtype=torch.bool, device=self._device))
         results = self._function(*given)
         return [torch.from_dlpack(one) for one in ([results] if self._outputs == 1 else results)]
 
@@ -45,6 +48,14 @@ class _Module:
 def _refusals(error: CompileError) -> dict[str, str]:
     """The nodes that the compiler does not take, from its message."""
     return {node: reason.strip() for _, node, reason in _LISTED.findall(str(error))}
+
+
+class _Refused(Exception):
+    """The compiler does not take these nodes."""
+
+    def __init__(self, error: CompileError, nodes: dict[str, str]) -> None:
+        super().__init__()
+        self.error, self.nodes = error, nodes
 
 
 def _restrided(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
@@ -64,25 +75,25 @@ class _Compiled:
         self._output = next(node for node in graph.nodes if node.op == "output")
         self._symbols = Symbols(self._placeholders)
         self.record = Graph(kind, sum(node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) for node in graph.nodes))
+        self._constants: dict[torch.fx.Node, Any] = {}  # tensors that Dynamo found in the program
         for node in graph.nodes:
             if node.op == "get_attr":
                 value = module
                 for part in node.target.split("."):
                     value = getattr(value, part)
                 node.meta.setdefault("val", value)
+                self._constants[node] = value
         self._device = self._device_of()
         refused: dict[str, str] = {}
         for attempt in range(_MOST_ATTEMPTS):
             plan = make_plan(graph, self._device, refused, self._symbols)
             try:
-                self._steps = self._made(plan, refused)
+                self._steps = self._made(plan)
                 break
-            except CompileError as error:
-                found = _refusals(error)
-                new = found.keys() - refused.keys()
-                if not new or attempt == _MOST_ATTEMPTS - 1:
-                    raise
-                refused.update(found)
+            except _Refused as refusal:
+                if attempt == _MOST_ATTEMPTS - 1 or not refusal.nodes.keys() - refused.keys():
+                    raise refusal.error from None
+                refused.update(refusal.nodes)
         self.record.fallbacks = plan.fallbacks
         self._over = self._last_uses()
         # A view with strides of its own reads memory, so what it reads has to lie as PyTorch would have it.
@@ -96,22 +107,20 @@ class _Compiled:
         devices = {value.device for node in self._module.graph.nodes for value in _tensors_in(node.meta.get("val")) if value.ndim > 0}
         return next(iter(devices)) if len(devices) == 1 else torch.device("cpu")
 
-    def _made(self, plan: Plan, refused: dict[str, str]) -> list[tuple[Any, ...]]:
+    def _made(self, plan: Plan) -> list[tuple[Any, ...]]:
         self.record.modules = []
         steps: list[tuple[Any, ...]] = []
         for step in plan.steps:
             if isinstance(step, torch.fx.Node):
                 steps.append(("torch", step))
                 continue
-            made = self._made_piece(step, refused)
+            made = self._made_piece(step)
             steps.append(("module", made, step.inputs, step.outputs))
         return steps
 
-    def _made_piece(self, piece: Piece, refused: dict[str, str]) -> _Module:
-        target = _TARGETS.get(self._device.type)
-        if target is None:
-            raise CompileError(f"heddle.torch: graphs on {self._device} are not supported; move the model to cpu or cuda")
-        writer = _text.Writer(piece.inputs, torch.__version__)
+    def _made_piece(self, piece: Piece) -> _Module:
+        target = _text.TARGETS[self._device.type]
+        writer = _text.Writer(piece.inputs, torch.__version__, piece.nodes)
         for node in piece.nodes:
             writer.add(node)
         text = writer.text(piece.outputs)
@@ -119,11 +128,17 @@ class _Compiled:
             os.makedirs(folder, exist_ok=True)
             with open(os.path.join(folder, f"{self.record.kind}-{id(self):x}-{len(self.record.modules)}.mlir"), "w", encoding="utf-8") as file:
                 file.write(text)
-        path, is_new = _cache.compiled(text, target)
+        try:
+            path, is_new = _cache.compiled(text, target)
+        except CompileError as error:
+            names = {node.name for node in piece.nodes}
+            found = {name: reason for name, reason in _refusals(error).items() if name in names}
+            # It says nothing about single nodes: then all of them run in PyTorch.
+            raise _Refused(error, found or {name: f"the compiler failed: {str(error).strip()[-300:]}" for name in names}) from error
         self.record.modules.append(path)
         self.record.compiled += is_new
         device = target if self._device.type == "cpu" else f"cuda:{self._device.index or 0}"
-        return _Module(path, device, writer.orders, len(piece.outputs))
+        return _Module(path, device, writer, len(piece.outputs))
 
     def _last_uses(self) -> list[list[torch.fx.Node]]:
         """For each step, what no later one needs."""
@@ -143,7 +158,7 @@ class _Compiled:
         def value_of(node: torch.fx.Node) -> Any:
             if node in values:
                 return values[node]
-            return node.meta["val"] if node.op == "get_attr" else Symbols.value_of(node.meta["val"], bindings)
+            return self._constants[node] if node.op == "get_attr" else Symbols.value_of(node.meta["val"], bindings)
 
         for step, over in zip(self._steps, self._over):
             if step[0] == "torch":
@@ -151,7 +166,7 @@ class _Compiled:
                 values[node] = node.target(*torch.fx.map_arg(node.args, value_of), **torch.fx.map_arg(node.kwargs, value_of))
             else:
                 _, module, inputs, outputs = step
-                for node, result in zip(outputs, module([value_of(one) for one in inputs])):
+                for node, result in zip(outputs, module([value_of(one) for one in inputs], bindings)):
                     if self._keeps_strides:
                         result = _restrided(result, [Symbols.value_of(one, bindings) for one in node.meta["val"].stride()])
                     values[node] = result
@@ -182,5 +197,7 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **optio
     """For torch.compile(..., backend="heddle"). It takes no options."""
     if options:
         raise TypeError(f"heddle.torch: backend 'heddle' takes no options, got {', '.join(options)}")
-    return aot_autograd(fw_compiler=_compiler("forward"), bw_compiler=_compiler("backward"), inference_compiler=_compiler("inference"),
-                        decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)(module, example_inputs)
+    compile_graphs = aot_autograd(fw_compiler=_compiler("forward"), bw_compiler=_compiler("backward"), inference_compiler=_compiler("inference"),
+                                  decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)
+    with attention_as_operators():
+        return compile_graphs(module, example_inputs)

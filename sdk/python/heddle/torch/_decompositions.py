@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 aten = torch.ops.aten
 
@@ -20,12 +21,21 @@ _MORE = [
 _KEPT = [aten.embedding_dense_backward, aten.var_mean, aten._softmax_backward_data, aten._log_softmax_backward_data, aten.threshold_backward]
 
 
+# Their decomposition gives other values than what the backward pass of the operator reads. attention_as_operators() avoids them.
+_NOT_FOR_TRAINING = [aten._scaled_dot_product_flash_attention_for_cpu]
+
+
+def attention_as_operators() -> Any:
+    """While it is entered, scaled_dot_product_attention is traced as products and a softmax."""
+    return sdpa_kernel(SDPBackend.MATH)
+
+
 @functools.lru_cache(maxsize=1)
 def decompositions() -> dict[Any, Callable[..., Any]]:
     table = dict(core_aten_decompositions())
     for one in _MORE:
         table.update(get_decompositions([one]))
-    for packet in _KEPT:
+    for packet in _KEPT + _NOT_FOR_TRAINING:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
     return table

@@ -43,6 +43,11 @@ def is_number(node: Any) -> bool:
     return isinstance(node, torch.fx.Node) and isinstance(node.meta.get("val"), (torch.SymInt, int)) and not isinstance(node.meta["val"], bool)
 
 
+def _is_about_numbers(node: torch.fx.Node) -> bool:
+    """Whether it computes or checks numbers, which Python does for any backend."""
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)) or node.target is torch.ops.aten._assert_scalar.default
+
+
 class Symbols:
     """How the symbols of a graph follow from its arguments."""
 
@@ -106,7 +111,8 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
                 raise _text.Unsupported("its shapes depend on data")
             in_module.add(node)
         except _text.Unsupported as failure:
-            fallbacks.append(Fallback(str(node.target), node.name, str(failure)))
+            if not _is_about_numbers(node):
+                fallbacks.append(Fallback(str(node.target), node.name, str(failure)))
 
     # Symbols of a piece have to be in the shapes of its inputs, as a dimension that is one symbol. What has no such input runs in PyTorch.
     level: dict[torch.fx.Node, int] = {}

@@ -50,7 +50,7 @@ def number_of(value: Any) -> int | str:
 
 def symbols_of(value: Any) -> set[str]:
     """Names of the symbols in the shape of a tensor, or in a number."""
-    numbers = value.shape if isinstance(value, torch.Tensor) else [value]
+    numbers = value.shape if isinstance(value, torch.Tensor) and value.layout == torch.strided else [value]
     return {str(symbol) for one in numbers if isinstance(one, torch.SymInt) for symbol in one.node.expr.free_symbols}
 
 
@@ -187,8 +187,13 @@ def results_of(node: torch.fx.Node) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
+TARGETS = {"cpu": "cpu", "cuda": "cuda"}  # of the compiler, by the type of a device
+
+
 def check(node: torch.fx.Node, device: torch.device) -> None:
     """Throws Unsupported if the node cannot be in a text. Whether the compiler has the operator, it says itself."""
+    if device.type not in TARGETS:
+        raise Unsupported(f"graphs on {device} are not supported")
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         raise Unsupported("it is no operator of ATen")
     if node.target.namespace not in ("aten", "prims"):
@@ -208,7 +213,7 @@ def check(node: torch.fx.Node, device: torch.device) -> None:
 class Writer:
     """The text of some nodes of a graph, which are a function of the inputs."""
 
-    def __init__(self, inputs: Iterable[torch.fx.Node], version: str) -> None:
+    def __init__(self, inputs: Iterable[torch.fx.Node], version: str, nodes: Iterable[torch.fx.Node] = ()) -> None:
         self._names: dict[torch.fx.Node, list[str]] = {}
         self._types: dict[torch.fx.Node, list[str]] = {}
         self._lines: list[str] = []
@@ -232,6 +237,15 @@ class Writer:
                 text += (f", extents = [{stated}]" if stated else "") + f"}} : ({given}) -> {own} loc({_quoted(node.name)})"
                 self._lines.append(f"%p{i} = {text}")
                 self._names[node], self._types[node] = [f"%p{i}"], [own]
+
+        # Symbols that are no dimension of an input are dimensions of one more input, which has no elements.
+        needed = {name for node in nodes for one in [node, *node.all_input_nodes] for value in results_of(one) for name in symbols_of(value)}
+        declared = {str(extent.node.expr) for node in self._names for extent in node.meta["val"].shape if isinstance(extent, torch.SymInt)}
+        self.symbols = sorted(needed - declared)
+        if self.symbols:
+            given = "tensor<0x" + "?x" * len(self.symbols) + "i1>"
+            self._arguments.append(f"%s: {given}")
+            self._attributes.append('{torch.name = "symbols", torch.extents = [0, ' + ", ".join(map(_quoted, self.symbols)) + "]}")
 
     def add(self, node: torch.fx.Node) -> None:
         if node.target is operator.getitem:
