@@ -94,8 +94,9 @@ const std::vector<Change> kOddities = {
        change_description([](heddle_device_description_t* limits) { limits->features |= HEDDLE_DEVICE_FAULT_ENDS_PROCESS; });
        odd.dispatch.submit = [](heddle_queue_t* queue, const heddle_submission_t* in) noexcept -> Status {
          for (uint32_t i = 0; i < in->command_count && in->commands; ++i) {
-           const heddle_command_t& command = in->commands[i];
-           if (command.kind != HEDDLE_COMMAND_DISPATCH || sdk::Entry::from(command.as.dispatch.entry)->name != "lose") continue;
+           const sdk::Entry* entry =
+               in->commands[i].kind == HEDDLE_COMMAND_DISPATCH ? sdk::Entry::from(in->commands[i].as.dispatch.entry) : nullptr;
+           if (!entry || entry->name != "lose") continue;
            later(2000, [] { std::abort(); });
            return nullptr;  // the signal is never reached
          }
