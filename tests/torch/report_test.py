@@ -167,11 +167,21 @@ class Forms(unittest.TestCase):
             self.assertIn("breaks: 0 new, 0 gone", out.getvalue())
             self.assertTrue((path.parent / "a.json.html").read_text().startswith("<!DOCTYPE html>"))
             self.assertEqual(json.loads((path.parent / "b").read_text())["version"], 1)
-            for arguments, text in (([folder + "/missing.json"], "No such file"), ([folder + "/missing.py"], "there is no such file"), ([str(path) + ".html"], "")):
-                if text:
-                    with self.subTest(text), contextlib.redirect_stderr(io.StringIO()) as err:
-                        self.assertEqual(breaks.main(arguments), 1)
-                    self.assertIn(text, err.getvalue())
+            for arguments, text in (([folder + "/missing.json"], "No such file"), ([folder + "/missing.py"], "there is no such file"),
+                                    ([str(path), "--html", folder], "writing"), ([str(path), "--against", folder + "/a.json.html"], "it is no JSON")):
+                with self.subTest(text), contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()):
+                    self.assertEqual(breaks.main(arguments), 1)
+                self.assertIn(text, err.getvalue())
+            for arguments in ([], ["--max-breaks", "-1", "x.py"], [str(path), "--backend", "eager"], ["--max-breaks", "many", "x.py"]):
+                with self.subTest(arguments), contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit) as end:
+                    breaks.main(arguments)
+                self.assertEqual(end.exception.code, 2)
+
+    @unittest.skipIf(HAS_TORCH, "PyTorch is installed")
+    def test_without_pytorch_the_command_says_so(self):
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            self.assertEqual(breaks.main([__file__]), 1)
+        self.assertEqual(err.getvalue(), "heddle breaks: opening a report of graph breaks failed: PyTorch is not installed; pip install torch\n")
 
     def test_flags_of_the_script_are_left_to_it(self):
         made = breaks.parser()
@@ -325,7 +335,7 @@ class Observed(unittest.TestCase):
             self.assertEqual(done.returncode, 3, done.stderr)
             self.assertIn("script.py:6", done.stdout)
             self.assertIn("in between", done.stdout)
-            self.assertIn("1 breaks, and --max-breaks allows 0", done.stderr)
+            self.assertIn("there are 1 breaks, and --max-breaks is 0", done.stderr)
             read = json.loads(pathlib.Path(folder, "a.json").read_text())
             self.assertEqual(list(violations(read, SCHEMA)), [])
             self.assertEqual([graph["backend"] for graph in read["graphs"]], ["eager", "eager"])

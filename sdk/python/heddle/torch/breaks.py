@@ -90,34 +90,29 @@ def _run(given: argparse.Namespace, arguments: list[str]) -> tuple[Report, int]:
     """The report of a run, and the program's exit code."""
     from .report import Session
 
-    torch = pytorch()
     name = given.module or given.program
+    session = Session(os.path.basename(name), given.caches).open()
     there = _always(given.backend) if given.backend else None
     argv, path, code = sys.argv, list(sys.path), 0
-    session = Session(os.path.basename(name), given.caches)
+    sys.argv = [name, *arguments]
+    sys.path.insert(0, os.getcwd() if given.module else os.path.dirname(os.path.abspath(name)))
     try:
-        with session:
-            if given.module:
-                sys.path.insert(0, os.getcwd())
-                sys.argv = [name, *arguments]
-                runpy.run_module(name, run_name="__main__", alter_sys=True)
-            else:
-                sys.path.insert(0, os.path.dirname(os.path.abspath(name)))
-                sys.argv = [name, *arguments]
-                runpy.run_path(name, run_name="__main__")
+        if given.module:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(name, run_name="__main__")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
-    except Error:
-        raise
     except Exception:
         traceback.print_exc()
         code = 1
     finally:
+        session.close()
         sys.argv, sys.path[:] = argv, path
         if there is not None:
-            torch.compile = there
+            pytorch().compile = there
     return session.result(), code
 
 
@@ -125,7 +120,7 @@ def _exceeded(report: Report, given: argparse.Namespace) -> list[str]:
     made = []
     for what, found, limit in (("breaks", len(report.breaks), given.max_breaks), ("fallbacks", report.fallbacks, given.max_fallbacks)):
         if limit is not None and found > limit:
-            made.append(f"heddle breaks: {found} {what}, and --max-{what} allows {limit}")
+            made.append(f"heddle breaks: there are {found} {what}, and --max-{what} is {limit}")
     return made
 
 
