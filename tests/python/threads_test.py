@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Threads that use the same objects at once. In a free-threaded Python they run at the same time; elsewhere they take turns."""
 import asyncio
+import subprocess
 import sys
 import sysconfig
 import threading
@@ -44,6 +45,13 @@ class Threads(unittest.TestCase):
     @unittest.skipUnless(sysconfig.get_config_var("Py_GIL_DISABLED"), "this Python has a GIL")
     def test_the_gil_stays_off(self):
         self.assertFalse(sys._is_gil_enabled())
+
+    def test_the_first_use_of_the_package(self):
+        first = ("import sys, threading\nfrom heddle._module import shared_runtime\nbarrier, found = threading.Barrier(6), []\n"
+                 "def work():\n  barrier.wait()\n  found.append(shared_runtime())\n"
+                 "threads = [threading.Thread(target=work) for _ in range(6)]\n[one.start() for one in threads]\n[one.join() for one in threads]\n"
+                 "sys.exit(len(found) != 6 or len(set(map(id, found))) != 1)")
+        subprocess.run([sys.executable, "-c", first], check=True)
 
     def test_the_first_calls_of_a_module(self):
         x = np.arange(4, dtype="f4")

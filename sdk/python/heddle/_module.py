@@ -2,6 +2,7 @@
 """Runtime and Module: opening, reports, functions by name."""
 from __future__ import annotations
 
+import _thread
 import operator
 import os
 from _collections_abc import Mapping, Sequence  # collections.abc, without the import of collections
@@ -85,14 +86,28 @@ class Runtime(_core.Runtime):
 
 
 _shared: tuple[int, Runtime] | None = None
+_making = _thread.allocate_lock()
 
 
 def shared_runtime() -> Runtime:
     """The runtime of this process with the default configuration."""
     global _shared
-    if _shared is None or _shared[0] != os.getpid() or _shared[1].closed:
-        _shared = (os.getpid(), Runtime())
-    return _shared[1]
+    found = _shared
+    if found is None or found[0] != os.getpid() or found[1].closed:
+        with _making:  # threads that come at once get one runtime
+            found = _shared
+            if found is None or found[0] != os.getpid() or found[1].closed:
+                _shared = found = (os.getpid(), Runtime())
+    return found[1]
+
+
+def _renew_lock() -> None:
+    """In a forked child, where the thread that held the lock does not exist."""
+    global _making
+    _making = _thread.allocate_lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class _ParameterFiles:

@@ -53,9 +53,10 @@ def plugin_paths() -> list[str]:
     """The directories of manifests of all entries, in the order of their names. Those that do not exist are logged."""
     global _found
     if _found is None:
-        _found = []
+        found: list[str] = []
         if not _exist():
-            return _found
+            _found = found
+            return found
         from importlib import metadata
 
         for entry in sorted(metadata.entry_points(group=GROUP), key=lambda one: (one.name, one.value)):
@@ -65,6 +66,7 @@ def plugin_paths() -> list[str]:
 
                 logging.getLogger("heddle").warning("heddle: the entry point '%s = %s' of group %s names a package whose directory does not exist; "
                                                     "its plugins are not available; install it again", entry.name, entry.value, GROUP)
-            elif folder not in _found:
-                _found.append(folder)
+            elif folder not in found:
+                found.append(folder)
+        _found = found  # whole: another thread may look
     return _found
