@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs samples of PyTorch's own operator tests (OpInfo, f32) with heddle.torch, and prints for each operator how many gave what PyTorch computes, ran in
-PyTorch in part, or were wrong.
+"""Runs samples of PyTorch's own operator tests (OpInfo, f32) with heddle.torch, those of an operator as one graph, and prints for each operator how many
+gave what PyTorch computes, were in a graph of which nodes ran in PyTorch, or were wrong.
 
     python3 -B tests/torch/operators_measured.py [--operators a,b] [--samples N] [--core] [--out results.json]
 
-It needs PyTorch. --core keeps operators that have a Core ATen
-operator of their name. The exit code is 1 if a result was wrong.
+It needs PyTorch and the package expecttest. --core keeps operators that have a Core ATen operator of their name. The exit code is 1 if a result was wrong or missing.
 """
 import argparse
 import collections
@@ -34,11 +33,10 @@ def core_names():
     return names
 
 
-def run(op, sample):
-    """(verdict, reason)"""
+def function_of(op, sample):
+    """(function of tensors that gives a list of tensors, these tensors)"""
     flat, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     places = [i for i, one in enumerate(flat) if isinstance(one, torch.Tensor)]
-    tensors = [flat[i].detach() for i in places]
 
     def function(*given):
         full = list(flat)
@@ -47,27 +45,60 @@ def run(op, sample):
         value, arguments, keywords = pytree.tree_unflatten(full, spec)
         return [one for one in pytree.tree_leaves(op(value, *arguments, **keywords)) if isinstance(one, torch.Tensor)]
 
-    with torch.no_grad():
-        expected = function(*tensors)
+    return function, [flat[i].detach() for i in places]
+
+
+def traced(function, tensors):
+    return make_fx(torch.func.functionalize(function, remove="mutations_and_views"), decomposition_table=decompositions(), tracing_mode="fake")(*tensors)
+
+
+def run(op, samples):
+    """[(verdict, reason)] of the samples, which are one graph."""
+    verdicts, kept = {}, []
+    for i, sample in enumerate(samples):
+        function, tensors = function_of(op, sample)
         try:
-            graph = make_fx(torch.func.functionalize(function, remove="mutations_and_views"), decomposition_table=decompositions(), tracing_mode="fake")(*tensors)
+            torch.manual_seed(0)
+            expected = function(*tensors)
         except Exception as failure:
-            return "not traced", str(failure).splitlines()[0][:100]
-        calls = [node for node in graph.graph.nodes if node.op == "call_function"]
-        if not calls:
-            return "nothing to do", ""
+            verdicts[i] = ("no expectation", str(failure)[:100])
+            continue
         try:
-            compiled = _Compiled(graph, "inference")
-            results = compiled(list(tensors))
+            graph = traced(function, tensors)
         except Exception as failure:
-            return "failed", f"{type(failure).__name__}: {str(failure)[:300]}"
-        for ours, theirs in zip(results, expected):
+            verdicts[i] = ("not traced", str(failure).splitlines()[0][:100] if str(failure) else type(failure).__name__)
+            continue
+        if not any(node.op == "call_function" for node in graph.graph.nodes):
+            verdicts[i] = ("nothing to do", "")
+            continue
+        kept.append((i, function, tensors, expected))
+    if not kept:
+        return [verdicts[i] for i in range(len(samples))]
+
+    def all_of_them(*given):
+        results, start = [], 0
+        for _, function, tensors, _ in kept:
+            results += function(*given[start:start + len(tensors)])
+            start += len(tensors)
+        return results
+
+    given = [one for _, _, tensors, _ in kept for one in tensors]
+    try:
+        compiled = _Compiled(traced(all_of_them, given), "inference")
+        results = iter(compiled(list(given)))
+    except Exception as failure:
+        for i, *_ in kept:
+            verdicts[i] = ("failed", f"{type(failure).__name__}: {str(failure)[:400]}")
+        return [verdicts[i] for i in range(len(samples))]
+    left = sorted({f"{one.operator}: {one.reason[:200]}" for one in compiled.record.fallbacks})
+    for i, _, _, expected in kept:
+        verdicts[i] = ("in PyTorch", ", ".join(left)) if left else ("right", "")
+        for theirs in expected:
             try:
-                torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4, equal_nan=True)
+                torch.testing.assert_close(next(results), theirs, rtol=1e-3, atol=1e-4, equal_nan=True)
             except AssertionError as wrong:
-                return "wrong", " ".join(str(wrong).split())[:300]
-        left = compiled.record.fallbacks
-        return ("in PyTorch", ", ".join(sorted({f"{one.operator}: {one.reason}" for one in left}))[:300]) if left else ("right", "")
+                verdicts[i] = ("wrong", " ".join(str(wrong).split())[:300])
+    return [verdicts[i] for i in range(len(samples))]
 
 
 def main():
@@ -91,15 +122,11 @@ def main():
             continue
         step = max(len(samples) // options.samples, 1)
         verdicts, reasons = collections.Counter(), {}
-        for sample in samples[::step][:options.samples]:
-            torch.manual_seed(0)
-            try:
-                verdict, reason = run(op, sample)
-            except Exception as failure:
-                verdict, reason = "no expectation", str(failure)[:100]
-            verdicts[verdict] += 1
-            if reason:
-                reasons.setdefault(verdict, reason)
+        with torch.no_grad():
+            for verdict, reason in run(op, samples[::step][:options.samples]):
+                verdicts[verdict] += 1
+                if reason:
+                    reasons.setdefault(verdict, reason)
         name = op.name + ("." + op.variant_test_name if op.variant_test_name else "")
         table[name] = {"verdicts": dict(verdicts), "reasons": reasons}
         totals.update(verdicts)

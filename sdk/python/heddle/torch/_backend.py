@@ -41,7 +41,7 @@ class _Module:
             given.append(tensor if tensor.is_contiguous() else tensor.contiguous())
         if self._symbols:
             given.append(torch.empty([0, *(bindings[name] for name in self._symbols)], dtype=torch.bool, device=self._device))
-        results = self._function(*given)
+        results: Any = self._function(*given)
         return [torch.from_dlpack(one) for one in ([results] if self._outputs == 1 else results)]
 
 
@@ -187,7 +187,7 @@ def _compiler(kind: str) -> Callable[..., Any]:
         def call(arguments: list[Any]) -> list[Any]:
             return compiled(arguments)
 
-        call._boxed_call = True  # type: ignore[attr-defined]  # for AOTAutograd: the arguments come in one list
+        setattr(call, "_boxed_call", True)  # for AOTAutograd: the arguments come in one list
         return call
 
     return compile_graph

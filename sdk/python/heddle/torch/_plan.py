@@ -81,7 +81,7 @@ class Symbols:
 
 def _is_view_of_argument(node: torch.fx.Node) -> bool:
     while node.op == "call_function" and node.target in _VIEWS:
-        node = node.args[0]  # type: ignore[assignment]
+        node = node.args[0]
     return node.op in ("placeholder", "get_attr")
 
 
@@ -134,7 +134,7 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
     for node in [*views, *(one for one in used_by_torch if one in in_module and _is_view_of_argument(one))]:
         while node.op == "call_function":
             outside.add(node)
-            node = node.args[0]  # type: ignore[assignment]
+            node = node.args[0]
 
     steps: list[Piece | torch.fx.Node] = [node for node in calls if node in outside]
     last = max(level.values(), default=-1)

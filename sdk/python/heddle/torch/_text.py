@@ -138,7 +138,7 @@ def is_tensor(value: Any) -> bool:
 def arguments_of(node: torch.fx.Node) -> Arguments:
     """Throws Unsupported for what has no text."""
     found = Arguments([], [])
-    schema = node.target._schema  # type: ignore[union-attr]
+    schema = node.target._schema
     for i, argument in enumerate(schema.arguments):
         if i < len(node.args):
             value = node.args[i]
@@ -158,18 +158,18 @@ def arguments_of(node: torch.fx.Node) -> Arguments:
                 raise Unsupported(f"elements of {value} are not supported")
             continue  # the result states it
         if is_tensor(value):
-            found.tensors.append((argument.name, value))  # type: ignore[arg-type]
+            found.tensors.append((argument.name, value))
             continue
         if isinstance(value, (list, tuple)):
             if any(is_tensor(one) for one in value):
                 for j, one in enumerate(value):
                     if one is not None:
-                        found.tensors.append((f"{argument.name}.{j}", one))  # type: ignore[arg-type]
+                        found.tensors.append((f"{argument.name}.{j}", one))
                 continue
-            texts = [_scalar(one) for one in value]
-            if any(text is None for text in texts):
+            texts = [text for text in map(_scalar, value) if text is not None]
+            if len(texts) != len(value):
                 raise Unsupported(f"its argument '{argument.name}' has an element that is no number")
-            found.attributes.append((argument.name, "[" + ", ".join(texts) + "]"))  # type: ignore[arg-type]
+            found.attributes.append((argument.name, "[" + ", ".join(texts) + "]"))
             continue
         text = _scalar(value)
         if text is None:
@@ -250,7 +250,7 @@ class Writer:
     def add(self, node: torch.fx.Node) -> None:
         if node.target is operator.getitem:
             of, index = node.args
-            self._names[node], self._types[node] = [self._names[of][index]], [self._types[of][index]]  # type: ignore[index]
+            self._names[node], self._types[node] = [self._names[of][index]], [self._types[of][index]]
             return
         arguments = arguments_of(node)
         parts = ["operands = [" + ", ".join(_quoted(name) for name, _ in arguments.tensors) + "]"]
