@@ -72,7 +72,8 @@ def fallbacks_of(report: Report) -> list[tuple[list[int], Fallback]]:
     for graph in report.graphs:
         for one in graph.fallbacks:
             graphs, made = found.setdefault((one.op, str(one.place), one.reason), ([], dataclasses.replace(one, count=0)))
-            graphs.append(graph.id)
+            if graph.id not in graphs:
+                graphs.append(graph.id)
             made.count += one.count
     return list(found.values())
 
