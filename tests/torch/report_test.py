@@ -69,7 +69,7 @@ def made_up():
               Graph(1, "inductor", place, "1/0", 0, None, 3, 1, 1, True, {}, 9, None, None, 0.0, None, None, [Executable("part", 3)],
                     [Fallback("aten.sort.default", "why", place, 2, "amax")], ["no CUDA graph"])]
     return Report({"heddle": "0", "torch": "2.13", "python": "3.11"}, 1, "train.py", 3.0, {"trace": 0.1, "backend": 0.2}, 4, 1, [one], graphs,
-                  [Recompilation(place, "0/1", ["L['x'].size()[0] == 3"])], [HostRead(place, 10, 0.002, None), HostRead(place, 1, 0.1, 1)], ["a note"])
+                  [Recompilation(place, "0/1", ["L['x'].size()[0] == 3"], "mark it")], [HostRead(place, 10, 0.002, None), HostRead(place, 1, 0.1, 1)], ["a note"])
 
 
 class Page(html.parser.HTMLParser):
@@ -116,7 +116,7 @@ class Forms(unittest.TestCase):
         for part in ("train.py: 1 break, 2 graphs for inductor, 2 fallbacks, 1 recompilation", "train.py:12  GB0170  Data-dependent branching", "if y.sum() > 0",
                      "met 2 times (graph break in loop)", "10 crossings, 9 extra calls of graphs, 12.5 us", "10 values read by the host, which waited 2.00 ms",
                      "4.0 KiB written for the code after it; at most 2.0 KiB kept", "7 operators before with 3 after (kernels: 2 and 1)", "torch.where",
-                     "aten.sort.default, 2 nodes in graph 1", "break 0 to end", "size()[0] == 3", "in graph 1", "note: a note"):
+                     "aten.sort.default, 2 nodes in graph 1", "break 0 to end", "size()[0] == 3", "mark it", "in graph 1", "note: a note"):
             self.assertIn(part, text)
         self.assertLess(max(map(len, text.splitlines())), 160)
 
@@ -273,6 +273,7 @@ class Observed(unittest.TestCase):
             compiled(torch.ones(4))
         again, = report.result().recompilations
         self.assertEqual(again.guards, ["tensor 'x' size mismatch at index 0. expected 3, actual 4"])
+        self.assertIn("mark_dynamic", again.instead)
         self.assertEqual(pathlib.Path(again.place.file).name, "report_test.py")
 
     def test_what_a_backend_says_is_in_the_report(self):

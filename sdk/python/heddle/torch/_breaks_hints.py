@@ -5,6 +5,8 @@
 """
 from __future__ import annotations
 
+import re
+
 _KEEP = ("keep it a tensor: operators take tensors of one element in the place of numbers. A number that only the program outside needs can be read "
          "after the compiled function returned")
 _WHERE = ("compute both sides and choose with torch.where(condition, a, b), or give both as functions to torch.cond. A branch for the sake of "
@@ -84,6 +86,23 @@ def for_break(code: str, kind: str, reason: str, context: str) -> str:
         return _BEFORE
     if "is not a Python constant" in about or "data-dependent" in about.lower():
         return _KEEP
+    return ""
+
+
+def for_guard(guard: str) -> str:
+    """What avoids that a function is compiled again since this guard failed; empty if nothing is known."""
+    if re.search(r"size mismatch|stride mismatch|\.size\(\)\[|\bs\d+\b", guard):
+        return "mark the dimension before the first call, torch._dynamo.mark_dynamic(x, dim), or compile with dynamic=True"
+    if re.match(r"___stack\d+ == ", guard):
+        return "a number that is read of a tensor at the break before is a constant of this graph: keep it a tensor, which removes the break as well"
+    if re.search(r" == -?\d+(\.\d+)?$", guard):
+        return "a number of Python is a constant of the graph: pass it as a tensor, or keep it the same"
+    if "grad_mode" in guard or "GRAD_MODE" in guard or "requires_grad" in guard:
+        return "training and inference are compiled apart; call the function in one mode, under torch.no_grad() or outside, always in the same way"
+    if "dtype mismatch" in guard or "dispatch key" in guard:
+        return "give arguments one type and one device"
+    if "___check_obj_id" in guard or "___check_type_id" in guard:
+        return "another object is used in the place of the one that was there: keep it, or pass what differs as a tensor"
     return ""
 
 

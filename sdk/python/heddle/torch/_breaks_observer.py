@@ -313,7 +313,8 @@ class Observer:
         file, function, line = key_of(code.co_filename, code.co_name, code.co_firstlineno)
         guards = list(dict.fromkeys(_breaks_messages.guard(str(reason)) for reason in reasons))
         compile_id = str(pytorch("_guards").CompileContext.current_compile_id() or "")
-        self.recompilations.append(Recompilation(_breaks_places.place_of(file, line, function), compile_id, guards))
+        instead = _breaks_hints.for_guard(guards[0]) if guards else ""
+        self.recompilations.append(Recompilation(_breaks_places.place_of(file, line, function), compile_id, guards, instead))
 
     def _around_metrics(self, inner: Any) -> Any:
         @functools.wraps(inner)

@@ -192,11 +192,13 @@ class Recompilation:
     """A function that was compiled again since its arguments, or what it reads, changed.
 
     guards   the guards that failed, the newest compilation first
+    instead  what avoids it, empty if the report knows nothing
     """
 
     place: Place
     compile_id: str = ""
     guards: list[str] = field(default_factory=list)
+    instead: str = ""
 
 
 @dataclass

@@ -138,6 +138,7 @@ def text_of(report: Report) -> str:
             lines.append(f"{again.compile_id}  {again.place}, {again.place.function}")
             for i, guard in enumerate(again.guards):
                 lines += _entry("guard" if i == 0 else "", guard)
+            lines += _entry("instead", again.instead)
     if report.phases:
         lines += ["", "Compiling: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in report.phases.items())]
     if report.host_reads:
