@@ -47,12 +47,17 @@ void start_log();
 
 // Held by whatever uses state of the extension: functions that Python calls, and destructors. Empty where there is a GIL. In a free-threaded Python it
 // is a critical section on one object, of which one thread at a time is in. As with the GIL, others may enter while the thread waits for anything:
-// inside GilReleased, and wherever Python is called. May be nested, which is slow up to Python 3.13. Needs an attached thread.
+// inside GilReleased, and wherever Python is called. May be nested, which is slow up to Python 3.13. Needs an attached thread. While the interpreter
+// ends, only one thread runs, and one of those that have stopped for ever may own the critical section, so it is not entered.
 class Exclusive {
  public:
 #ifdef Py_GIL_DISABLED
-  Exclusive() { PyCriticalSection_Begin(&section_, object); }
-  ~Exclusive() { PyCriticalSection_End(&section_); }
+  Exclusive() : is_entered_(!Py_IsFinalizing()) {
+    if (is_entered_) PyCriticalSection_Begin(&section_, object);
+  }
+  ~Exclusive() {
+    if (is_entered_) PyCriticalSection_End(&section_);
+  }
 #else
   Exclusive() {}
 #endif
@@ -63,6 +68,7 @@ class Exclusive {
  private:
 #ifdef Py_GIL_DISABLED
   static PyObject* object;
+  const bool is_entered_;
   PyCriticalSection section_;
 #endif
 };
