@@ -26,7 +26,7 @@ class Kit(unittest.TestCase):
                                    timeout=3600)
                 failed = {name: case["texts"] for name, case in cases.items() if case["outcome"] in ("failed", "skipped")}
                 self.assertEqual(failed, {})
-                self.assertGreaterEqual(kit.count(cases, "passed"), 125 if TEST_ALL else 9)
+                self.assertGreaterEqual(kit.count(cases, "passed"), 137 if TEST_ALL else 9)
 
     def test_a_fault_ends_the_process_as_the_driver_says(self):
         # The library itself aborts when the HSA runtime reports an error of a queue.
