@@ -15,6 +15,7 @@
 #include "compiler/import/aten_importer.h"
 #include "compiler/import/onnx_importer.h"
 #include "compiler/import/placements.h"
+#include "compiler/import/mlir_text.h"
 #include "compiler/import/stablehlo_importer.h"
 #include "compiler/passes/passes.h"
 #include "compiler/report.h"
@@ -26,6 +27,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ThreadPool.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -275,6 +277,10 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
     if (!files.is_empty() || !options.parameter_names.empty()) {
       return {HEDDLE_STATUS_INVALID_ARGUMENT,
               "compiler: parameter files are for ONNX models; in '" + options.input_path + "', tx.parameter has the scope and the name"};
+    }
+    if (auto buffer = llvm::MemoryBuffer::getFile(options.input_path)) {
+      if (std::string cause = import::refuse_text((*buffer)->getBuffer()); !cause.empty())
+        return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: reading '" + options.input_path + "' failed: " + cause};
     }
     module = parseSourceFile<ModuleOp>(options.input_path, &context);
     if (!module && !llvm::sys::fs::exists(options.input_path))

@@ -20,7 +20,7 @@ constexpr int deepest_nesting = 256;
 constexpr size_t longest_name_bytes = 4096;
 
 // MLIR's parser, and everything that walks regions, calls itself for each level.
-void check_nesting(const TextFormat& format, const std::string& path, StringRef text) {
+std::string refuse_nesting(StringRef text) {
   int depth = 0, minuses = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -36,11 +36,11 @@ void check_nesting(const TextFormat& format, const std::string& path, StringRef 
     if (c == '(' || c == '[' || c == '{' || c == '<') ++depth;
     if (c == ')' || c == ']' || c == '}' || (c == '>' && (i == 0 || text[i - 1] != '-'))) depth = std::max(depth - 1, 0);
     if (std::max(depth, minuses) > deepest_nesting) {
-      fail_file(format, path,
-                "its brackets are nested above " + std::to_string(deepest_nesting) + " deep, at byte " + std::to_string(i) +
-                    "; take functions out of each other, or split the program");
+      return "its brackets are nested above " + std::to_string(deepest_nesting) + " deep, at byte " + std::to_string(i) +
+             "; take functions out of each other, or split the program";
     }
   }
+  return {};
 }
 
 std::string file_in(Location location) {
@@ -64,6 +64,18 @@ void fail_file(const TextFormat& format, const std::string& path, const std::str
   throw Failure{code, std::string(format.name) + ": importing '" + path + "' failed: " + cause, cause};
 }
 
+std::string refuse_text(StringRef text) {
+  if (text.contains('\0')) return "it is not text";
+  for (size_t begin = 0; begin < text.size();) {  // names in it get into error texts and reports
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    if (!is_utf8(text.substr(begin, end - begin).str())) {
+      return "line " + std::to_string(1 + text.take_front(begin).count('\n')) + " is not UTF-8 text; export the program again";
+    }
+    begin = end + 1;
+  }
+  return refuse_nesting(text);
+}
+
 OwningOpRef<ModuleOp> read_generic_text(const TextFormat& format, const std::string& path, MLIRContext& context,
                                         llvm::function_ref<void(ModuleOp)> prepare) {
   auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/true);
@@ -73,8 +85,7 @@ OwningOpRef<ModuleOp> read_generic_text(const TextFormat& format, const std::str
     fail_file(format, path, "it is bytecode of MLIR, which the compiler does not read; " + format.conversion(path),
               HEDDLE_STATUS_UNIMPLEMENTED);
   }
-  if (text.contains('\0')) fail_file(format, path, "it is not text");
-  check_nesting(format, path, text);
+  if (std::string cause = refuse_text(text); !cause.empty()) fail_file(format, path, cause);
   std::string said, where;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic& diagnostic) {
     if (!said.empty() || diagnostic.getSeverity() != DiagnosticSeverity::Error) return;
@@ -126,7 +137,7 @@ void check_known_ops(const TextFormat& format, const std::string& path, ModuleOp
 }
 
 std::string name_in(Location location) {
-  if (auto name = llvm::dyn_cast<NameLoc>(location)) return name.getName().str();
+  if (auto name = llvm::dyn_cast<NameLoc>(location)) return printable(name.getName().str());
   if (auto call = llvm::dyn_cast<CallSiteLoc>(location)) return name_in(call.getCallee());
   if (auto fused = llvm::dyn_cast<FusedLoc>(location)) {
     for (Location one : fused.getLocations()) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Operators of ai.onnx.ml that prepare features: scalers, encoders, imputers. Strings are not supported.
+// Operators of ai.onnx.ml that prepare features: scalers, encoders, imputers, without strings. LabelEncoder is in onnx_label_encoder.cpp.
 #include <cmath>
 #include <cstring>
 
 #include "compiler/import/onnx_checks.h"
 #include "compiler/import/onnx_scores.h"
+#include "compiler/import/onnx_text.h"
 
 using namespace mlir;
 
@@ -184,108 +185,6 @@ void one_hot_encoder(Node& node) {
     expect_inside(node, result, last, index);
   }
   node.set_result(result);
-}
-
-// ------------------------------------------------------------------------------------------------------- LabelEncoder
-
-// MapSide that a map has as keys or values: integers, or floats.
-struct MapSide {
-  Type element;
-  std::vector<int64_t> integers;
-  std::vector<double> floats;
-  size_t size() const { return llvm::isa<FloatType>(element) ? floats.size() : integers.size(); }
-};
-
-MapSide numbers_of_tensor(Node& node, const onnx::TensorProto& tensor, const std::string& name) {
-  if (tensor.data_type() == onnx::TensorProto::STRING)
-    node.fail("attribute '" + name + "': strings are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  MapSide numbers;
-  numbers.element = element_type(node.builder.getContext(), tensor.data_type(), node.describe());
-  const Operand stored = node.graph.import_tensor(tensor, node.output(0) + "." + name, node.location(), /*is_attribute=*/true);
-  DenseElementsAttr elements = stored.value ? known_elements(stored.value) : DenseElementsAttr();
-  if (!elements) node.fail("attribute '" + name + "' has too many elements", HEDDLE_STATUS_UNIMPLEMENTED);
-  for (Attribute element : elements.getValues<Attribute>()) {
-    if (auto real = llvm::dyn_cast<FloatAttr>(element)) {
-      numbers.floats.push_back(real.getValueAsDouble());
-    } else {
-      const APInt value = llvm::cast<IntegerAttr>(element).getValue();
-      numbers.integers.push_back(numbers.element.isUnsignedInteger() ? static_cast<int64_t>(value.getZExtValue()) : value.getSExtValue());
-    }
-  }
-  return numbers;
-}
-
-MapSide map_side(Node& node, const std::string& side) {
-  const std::string as_tensor = side + "_tensor", integers = side + "_int64s", floats = side + "_floats", strings = side + "_strings";
-  if (const onnx::TensorProto* tensor = node.tensor(as_tensor.c_str())) return numbers_of_tensor(node, *tensor, as_tensor);
-  MapSide numbers;
-  if (node.has_attribute(integers.c_str())) {
-    numbers.element = node.builder.getI64Type();
-    numbers.integers = node.integer_list(integers.c_str());
-  } else if (node.has_attribute(floats.c_str())) {
-    numbers.element = node.builder.getF32Type();
-    numbers.floats = node.number_list(floats.c_str());
-  } else if (node.has_attribute(strings.c_str())) {
-    node.fail("attribute '" + strings + "': strings are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  } else {
-    node.fail("it has no " + side);
-  }
-  return numbers;
-}
-
-Value constant_of(Node& node, const MapSide& numbers) {
-  const RankedTensorType type = RankedTensorType::get(static_cast<int64_t>(numbers.size()), numbers.element);
-  SmallVector<Attribute> elements;
-  for (double one : numbers.floats) elements.push_back(node.builder.getFloatAttr(numbers.element, one));
-  for (int64_t one : numbers.integers) elements.push_back(node.builder.getIntegerAttr(numbers.element, one));
-  return node.builder.create<tx::ConstantOp>(node.location(), type, DenseElementsAttr::get(type, elements));
-}
-
-// Elements that are keys become the values there, all others the default. Of equal keys the first one counts; NaN is equal to itself from
-// version 4 on.
-void label_encoder(Node& node) {
-  const Arithmetic a(node);
-  if (node.has_attribute("classes_strings"))
-    node.fail("attribute 'classes_strings': strings are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  Value input = node.input(0);
-  const MapSide keys = map_side(node, "keys");
-  MapSide values = map_side(node, "values");
-  if (keys.size() != values.size())
-    node.fail("it has " + std::to_string(keys.size()) + " keys and " + std::to_string(values.size()) + " values");
-  if (Node::type_of(input).getElementType() != keys.element) node.refuse_inputs("its keys have another type than its input");
-  if (const onnx::TensorProto* tensor = node.tensor("default_tensor")) {
-    const MapSide last = numbers_of_tensor(node, *tensor, "default_tensor");
-    if (last.size() != 1 || last.element != values.element) node.fail("default_tensor is not one element of the values' type");
-    values.integers.insert(values.integers.end(), last.integers.begin(), last.integers.end());
-    values.floats.insert(values.floats.end(), last.floats.begin(), last.floats.end());
-  } else if (llvm::isa<FloatType>(values.element)) {
-    values.floats.push_back(node.number("default_float", -0.0));
-  } else {
-    values.integers.push_back(node.integer("default_int64", -1));
-  }
-  const Extents extents = Node::extents_of(input);
-  const RankedTensorType places_type = node.tensor_type(extents, node.builder.getI64Type());
-  const auto count = static_cast<int64_t>(keys.size());
-  Value places = node.splat(places_type, static_cast<double>(count));
-  if (count > 0) {
-    Extents whole = extents;
-    SmallVector<int64_t> own;
-    for (size_t i = 0; i < extents.size(); ++i) own.push_back(static_cast<int64_t>(i));
-    const auto last = static_cast<int64_t>(own.size());
-    whole.push_back(node.builder.getAffineConstantExpr(count));
-    Value each = a.spread(input, whole, own), key = a.spread(constant_of(node, keys), whole, {last});
-    Value is_key = a.compare(tx::CompareKind::eq, each, key);
-    if (node.opset() >= 4 && llvm::any_of(keys.floats, [](double one) { return std::isnan(one); })) {
-      auto is_nan = [&](Value x) { return a.compare(tx::CompareKind::ne, x, x); };
-      Value both = a.both(is_nan(each), is_nan(key));
-      is_key = a.select(both, both, is_key);
-    }
-    Value place = a.iota(whole, last, node.builder.getI64Type());
-    Value found = a.select(is_key, place, a.number(place, static_cast<double>(count)));
-    places = node.make<tx::ReduceOp>(places_type, tx::ReduceKind::min, found, ArrayRef<int64_t>{last});
-  }
-  node.set_result(node.make<tx::GatherOp>(tx::with_element_type(places_type, values.element), constant_of(node, values), places,
-                                          node.builder.getI64IntegerAttr(0)));
 }
 
 // A list of maps from labels to scores is not a tensor; the result is the scores, whose column i is for label i.

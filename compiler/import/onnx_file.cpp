@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -20,6 +21,9 @@
 
 namespace heddle::import {
 namespace {
+
+// Protobuf reads messages up to 100 deep, and each graph is in an attribute of a node of another one.
+constexpr int deepest_graphs = 30;
 
 // Closes a descriptor at the end of a scope.
 struct Descriptor {
@@ -98,6 +102,34 @@ std::string copy_field(const Field& field, const onnx::TensorProto& tensor, uint
   return "";
 }
 
+// The name of a node with graphs that are nested deeper than a file may have them; empty if there is none.
+std::string find_nested(const onnx::GraphProto& graph, int depth) {
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      if (!attribute.has_g()) continue;
+      if (depth == deepest_graphs) return !node.name().empty() || node.output_size() == 0 ? node.name() : node.output(0);
+      if (std::string found = find_nested(attribute.g(), depth + 1); !found.empty()) return found;
+    }
+  }
+  return {};
+}
+
+// Throws if a file that protobuf did not read has graphs in graphs that are nested too deep for it. Importers call themselves for each of them.
+void refuse_nesting(const std::string& path, int descriptor) {
+  constexpr int most_messages = 1000;
+  if (lseek(descriptor, 0, SEEK_SET) != 0) return;
+  google::protobuf::io::FileInputStream stream(descriptor);
+  google::protobuf::io::CodedInputStream coded(&stream);
+  coded.SetTotalBytesLimit(std::numeric_limits<int32_t>::max());
+  coded.SetRecursionLimit(most_messages);
+  onnx::ModelProto model;
+  if (!model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage()) return;
+  const std::string node = find_nested(model.graph(), 0);
+  throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: reading '" + path + "' failed: it is nested too deep" +
+                                                    (node.empty() ? "" : " at node '" + node + "'") + "; graphs may be nested " +
+                                                    std::to_string(deepest_graphs) + " deep, so take some of them out of others"};
+}
+
 }  // namespace
 
 std::string domain_key(const std::string& domain) {
@@ -171,6 +203,7 @@ std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path) {
   google::protobuf::io::CodedInputStream coded(&stream);
   coded.SetTotalBytesLimit(std::numeric_limits<int32_t>::max());
   bool parsed = file->model.ParseFromCodedStream(&coded) && coded.ConsumedEntireMessage();
+  if (!parsed) refuse_nesting(path, descriptor.value);
   if (!parsed || !file->model.has_graph()) {
     throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: reading '" + path + "' failed: " + why_not_onnx(descriptor.value, info.st_size, parsed)};
   }
@@ -301,6 +334,20 @@ std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, u
       if (!narrow_name(tensor.data_type()).empty()) return copy_field<uint8_t>(tensor.int32_data(), tensor, offset, size, target);
       return "tensor '" + tensor.name() + "' has element type " + std::to_string(tensor.data_type()) + ", which is not supported";
   }
+}
+
+std::string refuse_excess(const onnx::TensorProto& tensor, uint64_t bytes) {
+  if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return "";
+  const std::string who = "tensor '" + tensor.name() + "' has ", said = ", and its shape says ";
+  if (tensor.has_raw_data()) {
+    const uint64_t held = tensor.raw_data().size();
+    return held > bytes ? who + std::to_string(held) + " bytes of data" + said + std::to_string(bytes) : "";
+  }
+  const uint64_t element = element_bytes(tensor.data_type());
+  if (element == 0) return "";  // several to a number
+  const auto held = static_cast<uint64_t>(std::max({tensor.float_data_size(), tensor.double_data_size(), tensor.int32_data_size(),
+                                                    tensor.int64_data_size(), tensor.uint64_data_size()}));
+  return held > bytes / element ? who + std::to_string(held) + " numbers" + said + std::to_string(bytes / element) : "";
 }
 
 }  // namespace heddle::import

@@ -70,6 +70,10 @@ std::shared_ptr<OnnxFile> read_onnx_file(const std::string& path);
 // success. `tensor` is part of `file`.
 std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, uint64_t offset, uint64_t size, char* target);
 
+// Why the data that the model itself has for a tensor is not of a tensor of so many bytes: there is more of it. Empty if it is not; data that is too
+// short is found when it is read.
+std::string refuse_excess(const onnx::TensorProto& tensor, uint64_t bytes);
+
 bool is_utf8(const std::string& text);
 
 inline constexpr size_t largest_message_bytes = 2000, largest_list_bytes = 32 * 1024;

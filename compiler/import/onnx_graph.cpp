@@ -222,6 +222,8 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
   }
   auto ranked = RankedTensorType::get(shape, type);
   const uint64_t bytes = tx::byte_size(ranked);  // at most 2^45 elements of 8 bytes
+  if (std::string cause = refuse_excess(tensor, bytes); !cause.empty())
+    throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: importing " + who + " failed: " + cause};
   Operand operand;
   const std::string base = parameter_name(name);
   const bool is_large = bytes > largest_dense_bytes;

@@ -10,6 +10,7 @@
 #include "compiler/import/onnx_collections.h"
 #include "compiler/import/onnx_control.h"
 #include "compiler/import/onnx_custom.h"
+#include "compiler/import/onnx_declarations.h"
 #include "compiler/import/onnx_fold.h"
 #include "compiler/import/onnx_functions.h"
 #include "compiler/import/onnx_graph.h"
@@ -70,38 +71,6 @@ constexpr const char* regex_operator = "RegexFullMatch";
 
 bool is_expanded(const onnx::NodeProto& node) {
   return is_microsoft(node) || (domain_key(node.domain()).empty() && node.op_type() == regex_operator);
-}
-
-// A module file stores UTF-8 of up to 65,535 bytes, and combines several names in one text.
-constexpr size_t largest_name_bytes = 4096;
-
-void check_name(const std::string& name, const std::string& what) {
-  auto fail = [&](const std::string& cause) {
-    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + what + " '" + name + "' failed: its name " + cause + "; rename it"};
-  };
-  if (name.size() > largest_name_bytes) fail("has " + std::to_string(name.size()) + " bytes, above " + std::to_string(largest_name_bytes));
-  if (name.find('\0') != std::string::npos || !is_utf8(name)) fail("is not UTF-8 text");
-}
-
-// Names end up in the module, in its report and in error texts.
-void check_names(const onnx::GraphProto& graph) {
-  for (const auto& tensor : graph.initializer()) check_name(tensor.name(), "initializer");
-  for (const auto& input : graph.input()) {
-    check_name(input.name(), "input");
-    const onnx::TypeProto_Tensor* tensor = tensor_in(input.type());
-    if (!tensor) continue;
-    for (const auto& dim : tensor->shape().dim()) check_name(dim.dim_param(), "dimension");
-  }
-  for (const auto& output : graph.output()) check_name(output.name(), "output");
-  for (const auto& node : graph.node()) {
-    check_name(node.name(), "node");
-    check_name(node.op_type(), "operator");
-    check_name(node.domain(), "domain");
-    for (const std::string& name : node.output()) check_name(name, "value");
-    for (const auto& attribute : node.attribute()) {
-      if (attribute.has_g()) check_names(attribute.g());
-    }
-  }
 }
 
 // The ops that a translation made must be valid IR: this finds mixed element types above all.
@@ -465,6 +434,7 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   };
 
   const std::set<std::string> initialized = import_initializers(graph, proto, unsupported);
+  check_defaults(proto);
   Arguments arguments(graph, block, options);
   for (const auto& input : proto.input()) {
     if (initialized.contains(input.name())) continue;  // a constant with a default is a constant
@@ -500,13 +470,16 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
       continue;
     }
     const Operand& value = outputs.any_operand(i);
+    if (value.is_tensor()) check_output(proto.output(i), outputs, outputs.value_of(value));
     llvm::append_range(results, tensors_of(outputs, value));
     const size_t first = result_names.size();
     while (result_names.size() < results.size()) {
       std::string own = value.sequence ? element_name(name, result_names.size() - first) : name;
-      if (!known_names.insert(own).second && value.sequence)
+      if (!known_names.insert(own).second) {
+        if (!value.sequence) outputs.fail("two outputs are both '" + name + "'; rename one of them");
         outputs.fail("element " + std::to_string(result_names.size() - first) + " of '" + name + "' and another output are both '" + own +
                      "'; rename one of them");
+      }
       result_names.emplace_back(std::move(own), name);
     }
   }

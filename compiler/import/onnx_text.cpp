@@ -386,6 +386,22 @@ Value text_constant(OpBuilder& builder, const onnx::TensorProto& tensor, const s
   return text_constant(builder, strings, dims, who, location);
 }
 
+Value are_each(Node& node, Value text, Value keys) {
+  const Arithmetic a(node);
+  // A longer string has a byte where the longest key has a zero.
+  const AffineExpr width = width_of(keys) + one(node);
+  Value head = part_of(node, padded(node, text, width), 0, width), key = padded(node, keys, one(node));
+  Extents without = strings_of(text);
+  const auto last = static_cast<int64_t>(without.size());
+  without.push_back(strings_of(keys)[0]);
+  const Extents whole = with_width(without, width);
+  SmallVector<int64_t> own;
+  for (int64_t i = 0; i < last; ++i) own.push_back(i);
+  own.push_back(last + 1);
+  Value same = as_i64(node, a.compare(tx::CompareKind::eq, a.spread(head, whole, own), a.spread(key, whole, {last, last + 1})));
+  return node.converted(node.reshape(a.reduce(tx::ReduceKind::min, same, {last + 1}), without), node.builder.getI1Type());
+}
+
 void expand_regex(Node& node, NodeWriter& w) {
   Value text = node.text(0);
   Automaton automaton;

@@ -15,6 +15,12 @@ mlir::Value text_constant(mlir::OpBuilder& builder, llvm::ArrayRef<std::string> 
                           const std::string& who, mlir::Location location);
 mlir::Value text_constant(mlir::OpBuilder& builder, const onnx::TensorProto& tensor, const std::string& who, mlir::Location location);
 
+// Whether each string is each of the keys, a vector of strings: bools, with a new last dimension for the keys.
+mlir::Value are_each(Node& node, mlir::Value text, mlir::Value keys);
+
+// LabelEncoder of ai.onnx.ml, of strings or numbers.
+void label_encoder(Node& node);
+
 // RegexFullMatch as nodes that step through the bytes: a Scan with the states of an automaton, one for each string.
 void expand_regex(Node& node, NodeWriter& writer);
 

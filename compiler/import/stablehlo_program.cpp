@@ -61,7 +61,7 @@ std::vector<Data> Program::translate(Block& block, ArrayRef<Data> arguments, Sco
   if (depth_ > most_depth) {
     throw Failure{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "stablehlo: importing '" + graph.file->path +
                                                         "' failed: calls and regions are nested above " + std::to_string(most_depth) +
-                                                        " deep; a function may not call itself"};
+                                                        " deep; take functions out of each other"};
   }
   if (block.getNumArguments() != arguments.size()) {
     throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "stablehlo: importing '" + graph.file->path + "' failed: a block with " +
@@ -92,6 +92,11 @@ std::vector<Data> Program::call(const Op& from, StringRef name, ArrayRef<Data> a
   if (!function.getBody().hasOneBlock()) from.unsupported("it calls '" + name.str() + "', whose body has several blocks");
   if (function.getNumArguments() != arguments.size() || function.getNumResults() != from.source().getNumResults())
     from.fail("it calls '" + name.str() + "' with other numbers of arguments and results than that function has");
+  std::string way;
+  for (const std::string& caller : calls_) way += caller == name || !way.empty() ? caller + " calls " : "";
+  if (!way.empty()) from.fail("function '" + name.str() + "' calls itself: " + way + name.str() + "; functions must not be recursive");
+  calls_.push_back(name.str());
+  auto done = llvm::make_scope_exit([&] { calls_.pop_back(); });
   Scope scope;
   scope.lead.assign(from.lead().begin(), from.lead().end());
   return translate(function.getBody().front(), arguments, scope);

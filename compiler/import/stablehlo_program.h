@@ -92,8 +92,9 @@ class Program {
   void check_made(Op& op, mlir::Operation* before);
 
   mlir::SymbolTable functions_;
-  int64_t translated_ = 0;  // ops
-  int depth_ = 0;           // of calls and regions
+  int64_t translated_ = 0;          // ops
+  int depth_ = 0;                   // of calls and regions
+  std::vector<std::string> calls_;  // the functions that are being translated, outermost first
 };
 
 // One op: operands, attributes and results. Throws if something is missing or of the wrong kind.

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "compiler/import/stablehlo_program.h"
+#include "compiler/ir/narrow.h"
 
 using namespace mlir;
 

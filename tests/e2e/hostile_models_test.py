@@ -272,6 +272,117 @@ class Nodes(HostileModels):
         self.refuse_node("RandomUniform", [], ["4294967297"], shape=[2], dtype=(1 << 32) + 1)
 
 
+def field(number, data):
+    """A field of protobuf with a length; for files that the onnx package refuses to write."""
+    def varint(value):
+        return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+class Graphs(HostileModels):
+    """Graphs that are none: cycles, names that nothing or several things have, types and sizes that clash, nesting, recursion."""
+
+    def refuse_each(self, cases):
+        for name, (data, *parts) in cases.items():
+            with self.subTest(name):
+                error = self.refuse(data)
+                self.assertLess(len(error), 3000)
+                for part in parts:
+                    self.assertIn(part, error)
+
+    def test_names(self):
+        x, a = value("x", [4]), value("a", [4])
+        relu = helper.make_node("Relu", ["x"], ["a"], name="first")
+        weight = numpy_helper.from_array(np.zeros(4, np.float32), "w")
+        twice = helper.make_node("Softmax", ["x"], ["a"], name="first", axis=0)
+        twice.attribute.append(helper.make_attribute("axis", -1))
+        body = helper.make_graph([helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Add", ["s", "nowhere"], ["t"], name="inner")], "body",
+                                 [value("i", [], TensorProto.INT64), value("go", [], TensorProto.BOOL), value("s", [4])],
+                                 [value("on", [], TensorProto.BOOL), value("t", [4])])
+        self.refuse_each({
+            "cycle of two": (model_of([helper.make_node("Relu", ["b"], ["a"], name="first"), helper.make_node("Neg", ["a"], ["b"])], [x], [a]),
+                             "'first'", "'b' is produced by no earlier node"),
+            "cycle of one": (model_of([helper.make_node("Relu", ["a"], ["a"], name="first")], [x], [a]), "'first'", "'a' is produced by no earlier node"),
+            "nothing gives an output": (model_of([relu], [x], [value("z", [4])]), "'z' is produced by no earlier node"),
+            "nothing gives a value of a body": (model_of([helper.make_node("Loop", ["n", "", "x"], ["a"], body=body)],
+                                                         [x, value("n", [], TensorProto.INT64)], [a]), "'inner'", "'nowhere'"),
+            "two nodes": (model_of([relu, helper.make_node("Neg", ["x"], ["a"], name="second")], [x], [a]), "'second'", "'a' is produced twice"),
+            "a node and an input": (model_of([helper.make_node("Relu", ["x"], ["x"], name="first")], [x], [x]), "'first'", "'x' is produced twice"),
+            "a node and a weight": (model_of([helper.make_node("Relu", ["x"], ["w"], name="first")], [x], [a], [weight]), "'first'", "'w' is produced twice"),
+            "two inputs": (model_of([relu], [x, x], [a]), "input 'x'", "defined twice"),
+            "two weights": (model_of([relu], [x], [a], [weight, weight]), "initializer 'w'", "defined twice"),
+            "two outputs": (model_of([relu], [x], [a, a]), "two outputs are both 'a'"),
+            "two attributes": (model_of([twice], [x], [a]), "'first'", "attribute 'axis' is given twice"),
+        })
+
+    def test_types_and_sizes(self):
+        x, a = value("x", [4]), value("a", [4])
+        add, weight = helper.make_node("Add", ["x", "w"], ["a"], name="first"), numpy_helper.from_array(np.zeros(4, np.float32), "w")
+        body = helper.make_graph([helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Cast", ["s"], ["t"], to=TensorProto.INT64)], "body",
+                                 [value("i", [], TensorProto.INT64), value("go", [], TensorProto.BOOL), value("s", [4])],
+                                 [value("on", [], TensorProto.BOOL), value("t", [4], TensorProto.INT64)])
+
+        def stored(dims, **data):
+            return TensorProto(name="w", data_type=FLOAT, dims=dims, **data)
+
+        self.refuse_each({
+            "an output of another type": (model_of([add], [x], [value("a", [4], TensorProto.INT64)], [weight]), "output 'a'", "INT64", "f32"),
+            "a weight of another type": (model_of([add], [x, value("w", [4], TensorProto.DOUBLE)], [a], [weight]), "input 'w'", "DOUBLE", "FLOAT"),
+            "a weight of another extent": (model_of([add], [x, value("w", [5])], [a], [weight]), "input 'w'", "extent 5", "has 4"),
+            "a weight of another rank": (model_of([add], [x, value("w", [4, 1])], [a], [weight]), "input 'w'", "rank 2", "rank 1"),
+            "two types": (model_of([add], [x, value("w", [4], TensorProto.INT64)], [a]), "'first'", "element types of the inputs differ"),
+            "extents": (model_of([add], [x, value("w", [5])], [a]), "'first'", "f32[4]", "f32[5]"),
+            "a loop that changes a type": (model_of([helper.make_node("Loop", ["n", "", "x"], ["a"], name="first", body=body)],
+                                                    [x, value("n", [], TensorProto.INT64)], [value("a", None)]), "'first'", "tensor<4xf32>", "tensor<4xi64>"),
+            "too few bytes": (model_of([add], [x], [a], [stored([4], raw_data=bytes(4))]), "tensor 'w'", "4 bytes", "at least 16"),
+            "too many bytes": (model_of([add], [x], [a], [stored([4], raw_data=bytes(20))]), "tensor 'w'", "20 bytes", "says 16"),
+            "too few numbers": (model_of([add], [x], [a], [stored([4], float_data=[1])]), "tensor 'w'", "1 elements", "at least 4"),
+            "too many numbers": (model_of([add], [x], [a], [stored([4], float_data=[1] * 5)]), "tensor 'w'", "5 numbers", "says 4"),
+            "a negative extent": (model_of([add], [x], [a], [stored([-4], raw_data=bytes(16))]), "tensor 'w'", "extent -4"),
+            "a huge weight": (model_of([add], [x], [a], [stored([1 << 40, 1 << 40], raw_data=bytes(16))]), "tensor 'w'", "more than 35184372088832 elements"),
+            "a huge input": (model_of([add], [x, value("w", [1 << 62])], [a]), "input 'w'", "4611686018427387904"),
+        })
+        sizes = {"Expand": ("s", [1 << 62, 1 << 62]), "Tile": ("s", [1 << 62]), "Pad": ("s", [1 << 62, 1 << 62]), "OneHot": ("s", (1 << 63) - 1)}
+        for operator, (name, numbers) in sizes.items():
+            number = helper.make_tensor(name, TensorProto.INT64, np.shape(numbers), np.ravel(numbers))
+            values = [helper.make_tensor("v", FLOAT, [2], [0, 1])] if operator == "OneHot" else []
+            node = helper.make_node(operator, ["x", "s", *(one.name for one in values)], ["a"], name="first")
+            kind = TensorProto.INT64 if operator == "OneHot" else FLOAT
+            extent = 1 if operator == "Expand" else 1 << 30
+            self.refuse_each({operator: (model_of([node], [value("x", [extent], kind)], [value("a", None)], [number, *values]), "'first'", "1099511627776")})
+
+    def nested(self, depth):
+        """An If in a branch of an If, and so on."""
+        inner = helper.make_graph([helper.make_node("Relu", ["x"], ["r"])], "inner", [], [value("r", [4])])
+        outside = field(5, helper.make_attribute("else_branch", inner).SerializeToString())
+        graph = inner.SerializeToString()
+        for i in range(depth):
+            branch = field(1, b"then_branch") + field(6, graph) + bytes([0xA0, 1, 5])
+            node = field(1, b"c") + field(2, b"r") + field(3, b"if%d" % i) + field(4, b"If") + field(5, branch) + outside
+            graph = field(1, node) + field(2, b"graph") + field(12, value("r", [4]).SerializeToString())
+        graph += field(11, value("x", [4]).SerializeToString()) + field(11, value("c", [], TensorProto.BOOL).SerializeToString())
+        return bytes([8, 8]) + field(7, graph) + field(8, helper.make_opsetid("", 17).SerializeToString())
+
+    def test_nesting_and_recursion(self):
+        self.compile(self.write(self.nested(24))).unlink()
+        self.refuse_each({"graphs": (self.nested(100), "nested too deep at node 'if69'", "30 deep"), "far too deep": (self.nested(2000), "truncated, damaged or not")})
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+
+        def functions(bodies):
+            graph = helper.make_graph([helper.make_node("f0", ["x"], ["a"], domain="own", name="call")], "hostile", [value("x", [4])], [value("a", None)])
+            made = [helper.make_function("own", f"f{i}", ["p"], ["r"], nodes, imports) for i, nodes in enumerate(bodies)]
+            return helper.make_model(graph, ir_version=10, functions=made, opset_imports=imports).SerializeToString()
+
+        def call(to, given="p", result="r"):
+            return helper.make_node(f"f{to}", [given], [result], domain="own")
+
+        self.refuse_each({
+            "recursion": (functions([[call(1)], [call(0)]]), "'call/", "own.f0 calls own.f1 calls own.f0"),
+            "functions that double": (functions([[call(i + 1, "p", "t"), call(i + 1, "t")] for i in range(40)] + [[helper.make_node("Relu", ["p"], ["r"])]]),
+                                      "the bodies of all calls of functions together have more than"),
+        })
+
+
 class ExternalData(HostileModels):
     def with_data(self, length=None):
         weight = TensorProto(name="weight", data_type=FLOAT, dims=[256, 256], data_location=TensorProto.EXTERNAL)

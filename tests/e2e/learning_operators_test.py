@@ -345,6 +345,51 @@ class LearningOperators(HeddleTestCase):
             with self.subTest(said):
                 self.refused(said, operator="TreeEnsemble", version=5, **{**good, **changed})
 
+    def test_labels_of_strings(self):
+        """Keys, values or both are strings; some are empty, longer than all keys, or begin with a key."""
+        words = np.array([["abc", "", "ab"], ["abcdefghij", "äb", "b"]])
+        numbers, doubles = np.array([3, 1, -2, 3]), np.array([0.5, NAN, 2.0], np.float32)
+        kinds = {"S": TensorProto.STRING, "U": TensorProto.STRING, "i": TensorProto.INT64, "f": TensorProto.FLOAT}
+        nodes, inputs, outputs = [], {"words": words, "numbers": numbers, "doubles": doubles}, []
+        for i, (given, version, attributes) in enumerate((
+            ("words", 2, {"keys_strings": ["ab", "b", "äb", "ab"], "values_int64s": [7, 8, 9, 10], "default_int64": 42}),
+            ("words", 2, {"keys_strings": ["abc", ""], "values_floats": [1.5, 2.5], "default_float": -3.0}),
+            ("words", 2, {"keys_strings": ["abc", "ab"], "values_strings": ["x", "longer than its key"], "default_string": "none"}),
+            ("words", 4, {"keys_tensor": numpy_helper.from_array(np.array(["b", "abcdefghij"], object)), "values_tensor": numpy_helper.from_array(np.array([5, 6])),
+                          "default_tensor": numpy_helper.from_array(np.array([-1]))}),
+            ("numbers", 2, {"keys_int64s": [1, 3], "values_strings": ["one", "drei"]}),
+            ("doubles", 4, {"keys_floats": [NAN, 0.5], "values_strings": ["nan", "half"], "default_string": ""}),
+        )):
+            output = "S" if "values_strings" in attributes else "f" if "values_floats" in attributes else "i"
+            nodes.append((version, helper.make_node("LabelEncoder", [given], [f"y{i}"], domain="ai.onnx.ml", **attributes)))
+            outputs.append(helper.make_tensor_value_info(f"y{i}", kinds[output], None))
+        for version in (2, 4):
+            chosen = [(node, output) for (one, node), output in zip(nodes, outputs) if one == version]
+            given = sorted({node.input[0] for node, _ in chosen})
+            shapes = {"words": ["N", 3], "numbers": ["M"], "doubles": ["K"]}
+            graph = helper.make_graph([node for node, _ in chosen], "labels", [helper.make_tensor_value_info(name, kinds[inputs[name].dtype.kind], shapes[name]) for name in given],
+                                      [output for _, output in chosen])
+            model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", version)]).SerializeToString()
+            wanted = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, {name: inputs[name] for name in given})
+            path = self.folder / f"labels{version}.onnx"
+            path.write_bytes(model)
+            arguments = []
+            for name in given:
+                array = inputs[name]
+                np.save(self.folder / f"{name}.npy", np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array)
+                arguments += ["--input", f"{name}=@{self.folder / name}.npy"]
+            results = [self.folder / f"{output.name}.npy" for _, output in chosen]
+            for result in results:
+                arguments += ["--output", f"@{result}"]
+            self.succeed("run", self.compile(path), *arguments)
+            for result, expected in zip(results, wanted, strict=True):
+                got = np.load(result)
+                if expected.dtype == object:
+                    got = got if got.dtype.kind == "S" else np.ascontiguousarray(got).view(f"S{got.shape[-1]}")[..., 0]
+                    self.assertEqual(np.char.decode(got, "utf-8").tolist(), expected.tolist())
+                else:
+                    np.testing.assert_array_equal(got, expected)
+
     def test_hostile_models(self):
         vectors = {"vectors_per_class": [1, 1], "support_vectors": [1.0] * 8, "classlabels_ints": [1, 2], "rho": [0.0]}
         for said, operator, attributes in (
@@ -357,7 +402,7 @@ class LearningOperators(HeddleTestCase):
             ("prob_a", "SVMClassifier", {**vectors, "coefficients": [1.0] * 2, "prob_a": [1.0], "prob_b": [1.0]}),
             ("kernel_type", "SVMRegressor", {"coefficients": [1.0], "rho": [0.0], "n_supports": 1, "support_vectors": [1.0] * 4,
                                              "kernel_type": "OWN"}),
-            ("strings are not supported", "LabelEncoder", {"keys_strings": ["a"], "values_int64s": [1]}),
+            ("its keys have another type than its input", "LabelEncoder", {"keys_strings": ["a"], "values_int64s": [1]}),
             ("2 keys and 1 values", "LabelEncoder", {"keys_floats": [1.0, 2.0], "values_int64s": [1]}),
             ("norm 'L3'", "Normalizer", {"norm": "L3"}),
             ("is for each feature", "Scaler", {"offset": [1.0, 2.0]}),

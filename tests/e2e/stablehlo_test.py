@@ -170,13 +170,49 @@ class StableHlo(HeddleTestCase):
                     f'"func.return"(%0) : (tensor<2xf32>) -> ()\n}}) : () -> ()\n{others}}}) : () -> ()\n')
 
         call = '%1 = "stablehlo.tanh"(%a) : (tensor<2xf32>) -> tensor<2xf32>\n%0 = "func.call"(%1) <{callee = @main}> : (tensor<2xf32>) -> tensor<2xf32>'
+        tanh = '%0 = "stablehlo.tanh"(%a) : (tensor<2xf32>) -> tensor<2xf32>\n'
+
+        def constant(value):
+            return f'%1 = "stablehlo.constant"() <{{value = {value}}}> : () -> tensor<2xf32>\n'
+
+        def calls(callee, result="%0", given="%a"):
+            return f'{result} = "func.call"({given}) <{{callee = @{callee}}}> : (tensor<2xf32>) -> tensor<2xf32>\n'
+
+        def function(name, body):
+            return (f'"func.func"() <{{function_type = (tensor<2xf32>) -> tensor<2xf32>, sym_name = "{name}", sym_visibility = "private"}}> ({{\n'
+                    f'^bb0(%a: tensor<2xf32>):\n{body}"func.return"(%0) : (tensor<2xf32>) -> ()\n}}) : () -> ()\n')
+
         deep = '"a.a"() ({' * 300 + "}) : () -> ()" * 300
         cases = {
             "pretty": ("func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = stablehlo.tanh %a : tensor<2xf32>\n  return %0 : tensor<2xf32>\n}\n",
                        "python3 -m heddle.stablehlo"),
             "unknown": (main('%1 = "stablehlo.infeed"(%a) : (tensor<2xf32>) -> tensor<2xf32>\n%0 = "stablehlo.none"(%1) : (tensor<2xf32>) -> tensor<2xf32>'),
                         "2 ops are not supported: 'stablehlo.infeed' (at unknown.mlir:4:6), 'stablehlo.none' (at unknown.mlir:5:6)"),
-            "itself": (main(call), "nested above"),
+            "itself": (main(call), "function 'main' calls itself: main calls main; functions must not be recursive"),
+            "each other": (main(tanh.replace("%0", "%1") + calls("f", "%0", "%1"), others=function("f", calls("g")) + function("g", calls("f"))),
+                           "function 'f' calls itself: f calls g calls f; functions must not be recursive"),
+            "doubling": (main(tanh.replace("%0", "%1") + calls("f0", "%0", "%1"), others="".join(function(f"f{i}", calls(f"f{i + 1}", "%1") + calls(f"f{i + 1}", "%0", "%1")) for i in range(40))
+                                                                 + function("f40", tanh)), "it has above 524288 ops"),
+            "cycle": (main('%0 = "stablehlo.tanh"(%1) : (tensor<2xf32>) -> tensor<2xf32>\n%1 = "stablehlo.tanh"(%0) : (tensor<2xf32>) -> tensor<2xf32>'),
+                      "at cycle.mlir:4:6: operand #0 does not dominate this use"),
+            "dangling": (main(tanh.replace("%a", "%b")), "at dangling.mlir:4:23: use of undeclared SSA value name"),
+            "no function": (main(tanh.replace("%0", "%1") + calls("f", "%0", "%1")), "'f' does not reference a valid function"),
+            "two functions": (main(tanh, others=function("main", tanh)), "redefinition of symbol named 'main'"),
+            "two values": (main(tanh + tanh), "redefinition of SSA value '%0'"),
+            "argument": (main(tanh, "(tensor<2xi32>) -> tensor<2xf32>"), "must match the type of the corresponding argument"),
+            "given": (main(tanh, "(tensor<2xf32>) -> tensor<2xi32>"), "doesn't match function result type"),
+            "numbers": (main(constant("dense<[1.0, 2.0, 3.0]> : tensor<2xf32>") + tanh), "at numbers.mlir:4:62: inferred shape of elements literal ([3])"),
+            "bytes": (main(constant("dense<\"0x0000\"> : tensor<2xf32>") + tanh), "elements hex data size is invalid"),
+            "short": (main(constant("dense_resource<w> : tensor<2xf32>") + tanh.replace("%a", "%1")) + '{-#\n dialect_resources: { builtin: { w: "0x04000000AABB" } }\n#-}\n',
+                      "'stablehlo.constant' at short.mlir:4:6 failed: its value has 2 bytes, and tensor<2xf32> has 8"),
+            "absent": (main(constant("dense_resource<w> : tensor<2xf32>") + tanh.replace("%a", "%1")), "(dense_resource<w>) are not in the file"),
+            "huge argument": (main(tanh, "(tensor<2xf32>, tensor<9223372036854775807xf32>) -> tensor<2xf32>", "%a: tensor<2xf32>, %b: tensor<9223372036854775807xf32>"),
+                              "importing argument 'arg1' failed: extent 9223372036854775807"),
+            "huge padding": (main(constant("dense<1.0> : tensor<f32>").replace("tensor<2xf32>", "tensor<f32>")
+                                  + '%0 = "stablehlo.pad"(%a, %1) <{edge_padding_low = array<i64: 9223372036854775807>, edge_padding_high = array<i64: 1>, '
+                                  'interior_padding = array<i64: 0>}> : (tensor<2xf32>, tensor<f32>) -> tensor<2xf32>'), "at huge padding.mlir:5:6 failed: its padding is out of range"),
+            "rank": (main(f'%1 = "stablehlo.reshape"(%a) : (tensor<2xf32>) -> tensor<{"1x" * 5000}2xf32>\n' + tanh), "rank 5001, above 32"),
+            "deep types": (main(tanh, others=f'"a.b"() {{x = {"tuple<" * 5000}f32{">" * 5000}}} : () -> ()\n'), "brackets are nested above 256 deep"),
             "deep": (main('%0 = "stablehlo.tanh"(%a) : (tensor<2xf32>) -> tensor<2xf32>', others=deep), "brackets are nested above 256 deep"),
             "types": (main('%1 = "stablehlo.constant"() <{value = dense<1> : tensor<2xi32>}> : () -> tensor<2xi32>\n'
                            '%0 = "stablehlo.add"(%a, %1) : (tensor<2xf32>, tensor<2xi32>) -> tensor<2xf32>'), "'stablehlo.add' at types.mlir:5:6"),
@@ -190,6 +226,17 @@ class StableHlo(HeddleTestCase):
             with self.subTest(name):
                 failed = self.fail_with(1, "compile", self.write(text, f"{name}.mlir"), "-o", self.folder / "none.heddle")
                 self.assertIn(wanted, failed.stderr)
+        with self.subTest("no text"):
+            path = self.write("", "bytes.mlir")
+            path.write_bytes(main(tanh.strip() + ' loc("NAME")').encode().replace(b"NAME", b"\xff\x1b[3m"))
+            failed = self.fail_with(1, "compile", path, "-o", self.folder / "none.heddle")
+            self.assertIn("line 4 is not UTF-8 text", failed.stderr)
+            # Written as escapes, such a name is shown without them.
+            module = self.compile(self.write(main(tanh.strip() + ' loc("a\\FFb")'), "escapes.mlir"))
+            self.assertIn("a?b", self.succeed("explain", module).stdout)
+        with self.subTest("deep text without an op of StableHLO"):
+            failed = self.fail_with(1, "compile", self.write('"builtin.module"() (' + '{"builtin.module"() (' * 5000, "deep.mlir"), "-o", self.folder / "none.heddle")
+            self.assertIn("deep.mlir' failed: its brackets are nested above 256 deep", failed.stderr)
         with self.subTest("bytecode"):
             path = self.folder / "program.mlirbc"
             path.write_bytes(b"ML\xefR\x0dStableHLO_v1.0.0\x00" + bytes(64))

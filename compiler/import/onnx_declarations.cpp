@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See onnx_declarations.h.
+#include "compiler/import/onnx_declarations.h"
+
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "compiler/import/onnx_arguments.h"
+#include "compiler/import/onnx_part.h"
+
+using namespace mlir;
+
+namespace heddle::import {
+namespace {
+
+// A module file stores UTF-8 of up to 65,535 bytes, and combines several names in one text.
+constexpr size_t largest_name_bytes = 4096;
+
+void check_name(const std::string& name, const std::string& what) {
+  auto fail = [&](const std::string& cause) {
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + what + " '" + name + "' failed: its name " + cause + "; rename it"};
+  };
+  if (name.size() > largest_name_bytes) fail("has " + std::to_string(name.size()) + " bytes, above " + std::to_string(largest_name_bytes));
+  if (name.find('\0') != std::string::npos || !is_utf8(name)) fail("is not UTF-8 text");
+}
+
+void check_default(const onnx::ValueInfoProto& input, const onnx::TensorProto& stored) {
+  const onnx::TypeProto_Tensor* declared = tensor_in(input.type());
+  if (!declared) return;
+  auto fail = [&](const std::string& is, const std::string& has) {
+    throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT,
+                  "onnx: importing input '" + input.name() + "' failed: it is declared with " + is + ", and its initializer has " + has};
+  };
+  if (declared->elem_type() != 0 && declared->elem_type() != stored.data_type())
+    fail("element type " + element_type_name(declared->elem_type()), element_type_name(stored.data_type()));
+  if (!declared->has_shape()) return;
+  if (declared->shape().dim_size() != stored.dims_size())
+    fail("rank " + std::to_string(declared->shape().dim_size()), "rank " + std::to_string(stored.dims_size()));
+  for (int i = 0; i < stored.dims_size(); ++i) {
+    const auto& dim = declared->shape().dim(i);
+    if (dim.has_dim_value() && dim.dim_value() != stored.dims(i))
+      fail("extent " + std::to_string(dim.dim_value()) + " of dimension " + std::to_string(i), std::to_string(stored.dims(i)));
+  }
+}
+
+}  // namespace
+
+void check_names(const onnx::GraphProto& graph) {
+  for (const auto& tensor : graph.initializer()) check_name(tensor.name(), "initializer");
+  for (const auto& input : graph.input()) {
+    check_name(input.name(), "input");
+    const onnx::TypeProto_Tensor* tensor = tensor_in(input.type());
+    if (!tensor) continue;
+    for (const auto& dim : tensor->shape().dim()) check_name(dim.dim_param(), "dimension");
+  }
+  for (const auto& output : graph.output()) check_name(output.name(), "output");
+  for (const auto& node : graph.node()) {
+    check_name(node.name(), "node");
+    check_name(node.op_type(), "operator");
+    check_name(node.domain(), "domain");
+    for (const std::string& name : node.output()) check_name(name, "value");
+    std::set<std::string> seen;
+    for (const auto& attribute : node.attribute()) {
+      check_name(attribute.name(), "attribute");
+      if (!seen.insert(attribute.name()).second) {
+        throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing node '" + node.name() + "' (operator " + node.op_type() +
+                                                          ") failed: attribute '" + attribute.name() + "' is given twice"};
+      }
+      if (attribute.has_g()) check_names(attribute.g());
+    }
+  }
+}
+
+void check_defaults(const onnx::GraphProto& graph) {
+  std::map<std::string_view, const onnx::TensorProto*> stored;
+  for (const onnx::TensorProto& tensor : graph.initializer()) stored[tensor.name()] = &tensor;
+  for (const onnx::ValueInfoProto& input : graph.input()) {
+    const auto found = stored.find(input.name());
+    if (found != stored.end()) check_default(input, *found->second);
+  }
+}
+
+void check_output(const onnx::ValueInfoProto& output, const Node& outputs, Value value) {
+  const onnx::TypeProto_Tensor* declared = output.type().has_tensor_type() ? &output.type().tensor_type() : nullptr;
+  if (!declared || !is_element_type(declared->elem_type())) return;
+  const Type own = tx::element_of(value), wanted = element_type(value.getContext(), declared->elem_type(), "output");
+  if (own == wanted) return;
+  const std::string text = text_of(own);
+  outputs.fail("output '" + output.name() + "' is declared with element type " + element_type_name(declared->elem_type()) +
+               ", and its value has " + text);
+}
+
+}  // namespace heddle::import
