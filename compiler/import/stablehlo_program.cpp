@@ -4,6 +4,7 @@
 
 #include "compiler/import/main_function.h"
 #include "compiler/import/onnx_narrow.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;

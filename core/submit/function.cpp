@@ -25,7 +25,8 @@ constexpr std::string_view kStateFailed =
 
 Function::Function(Instance& instance, const open::Signature& signature, const mf::Program& program)
     : instance_(instance), signature_(signature), program_(program), packings_(instance.devices().size()) {
-  in_pieces_ = is_in_pieces(program);
+  in_pieces_ = reads_scalars(program);
+  has_loops_ = is_in_pieces(program);
   for (const mf::Value* value : *program.values()) {
     if (value->kind() != mf::ValueKind::Global) continue;
     if (instance.module().metadata().globals()->Get(value->index())->kind() == mf::GlobalKind::State) touches_state_ = true;
@@ -392,16 +393,16 @@ Status Function::call(std::span<Tensor* const> arguments, std::span<Tensor*> res
   }
   if (Status checked = check(arguments, results, {}, call); !checked.ok()) return fail(std::move(checked), call);
   Taken taken = take(call, false);
-  Status status;
+  Status status = taken.frame ? Status() : make(call, taken);
+  if (!status.ok()) return fail(std::move(status), call);
   Pace here(nullptr);
-  if (in_pieces_) {
+  if (!taken.frame) {
     take_turn(call);
     hold_state_long(call);
     status = collect_waits(nullptr, call);
     if (status.ok()) status = run_in_pieces(call, here).run();
   } else {
-    if (!taken.frame) status = make(call, taken);
-    if (status.ok()) status = make_results(taken.frame, call);
+    status = make_results(taken.frame, call);
     if (!status.ok()) return fail(std::move(status), call);
     take_turn(call);
     // If kernels check values, no other call may use the state before the host has examined the verdicts.
@@ -452,13 +453,8 @@ Result<CallPointer> Function::start(std::span<Tensor* const> arguments, std::spa
     throw std::bad_alloc();
   }
   CallPointer call(new (taken.call) Call(*this, std::move(asked)));
-  Status started;
-  if (in_pieces_) {
-    started = call->start_program();
-  } else {
-    if (!taken.frame) started = make(call->invocation(), taken);
-    if (started.ok()) started = call->start_plan(std::move(taken.frame));
-  }
+  Status started = taken.frame ? Status() : make(call->invocation(), taken);
+  if (started.ok()) started = taken.frame ? call->start_plan(std::move(taken.frame)) : call->start_program();
   if (!started.ok()) return fail(std::move(started), call->invocation());
   for (size_t i = 0; i < results.size(); ++i) {  // before a wait: the call holds them until it has finished
     if (call->invocation().made()[i]) results[i] = Ref<Tensor>(call->invocation().made()[i]).detach();

@@ -85,6 +85,7 @@ class Function {
     Function& function;
     std::unique_ptr<Frame> frame;  // empty: a frame must be made
     memory::Ref<Plan> plan;        // for the frame; empty: the plan must be made, too
+    bool recurs = false;           // an earlier call of a program with loops had these extents, and ran in pieces
     void* call = nullptr;          // memory of an earlier call that ended
   };
 
@@ -111,7 +112,7 @@ class Function {
   [[gnu::cold]] Status move_argument(size_t index, memory::Device& device, Invocation& call) const;
   // starts: the call gets memory of its own, and keeps the instance alive until give_call.
   Taken take(const Invocation& call, bool starts);
-  // Makes what take did not find.
+  // Makes what take did not find. There is no frame afterwards if the call is to run in pieces.
   [[gnu::cold]] Status make(const Invocation& call, Taken& taken);
   [[gnu::cold]] Result<std::unique_ptr<Frame>> make_frame(const memory::Ref<Plan>& plan);
   [[gnu::cold]] Result<memory::Ref<Plan>> make_plan(const std::vector<std::vector<int64_t>>& argument_dims,
@@ -183,9 +184,9 @@ class Function {
     uint32_t rank;
   };
   std::vector<Argument> arguments_;
-  std::vector<open::Extent> extents_;  // of all arguments, concatenated
-  std::vector<Packings> packings_;     // one per device
-  bool in_pieces_ = false;
+  std::vector<open::Extent> extents_;           // of all arguments, concatenated
+  std::vector<Packings> packings_;              // one per device
+  bool in_pieces_ = false, has_loops_ = false;  // it reads scalars; its recordings are cut into pieces, which may be few
   bool touches_state_ = false;
 
   // heddle_call takes it twice; a start once, its wait twice and its release once. Each finds all it needs while holding it.

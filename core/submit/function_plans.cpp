@@ -22,6 +22,17 @@ using memory::Tensor;
 constexpr size_t kMaxPlans = 32;                           // maximum kept per function
 constexpr uint64_t kKeptArenaBytes = uint64_t{256} << 20;  // per instance, before idle ones are freed
 constexpr uint32_t kMaxIdleCalls = 64;                     // maximum kept per function
+// Of a call with loops that is planned as a whole, and instructions that find out whether it is that short.
+constexpr InterpreterLimits kShortLoops = {.steps = 1 << 14, .commands = 1024};
+
+// For calls with these extents that run in pieces.
+Ref<Plan> plan_in_pieces(std::span<const int64_t> symbols, Ref<Globals> globals, Plan::InPieces in_pieces) {
+  Ref<Plan> plan = Ref<Plan>::adopt(new Plan());
+  plan->key.assign(symbols.begin(), symbols.end());
+  plan->globals = std::move(globals);
+  plan->in_pieces = in_pieces;
+  return plan;
+}
 
 }  // namespace
 
@@ -36,9 +47,19 @@ std::vector<std::vector<int64_t>> Function::argument_dims(const Invocation& call
 
 Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& dims, std::span<const int64_t> symbols, Ref<Globals> globals,
                                       bool exact) {
-  Interpreter interpreter(program_, signature_, dims, symbols);
+  Interpreter interpreter(program_, signature_, dims, symbols, has_loops_ ? kShortLoops : InterpreterLimits());
+  // A value that grows from step to step has another place in each of them.
+  auto is_fixed = [&](const mf::Transient* value) { return interpreter.is_fixed(value->size_register()); };
+  if (has_loops_ && program_.transients() && !std::ranges::all_of(*program_.transients(), is_fixed))
+    return plan_in_pieces(symbols, std::move(globals), Plan::InPieces::kAlways);
   interpreter.describe_slots(instance_.machine().slots);
   Result<Interpreter::Outcome> outcome = interpreter.run();
+  while (outcome.ok() && *outcome == Interpreter::Outcome::kSubmit) {
+    interpreter.add_barrier();
+    outcome = interpreter.run();
+  }
+  if (has_loops_ && !outcome.ok() && outcome.status().code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED)
+    return plan_in_pieces(symbols, std::move(globals), Plan::InPieces::kAlways);
   if (!outcome.ok()) return outcome.take_status();
   Resolver resolver(program_, signature_, instance_.machine(), dims, std::move(globals), exact ? nullptr : &packings_);
   Result<Ref<Plan>> plan = resolver.resolve(interpreter, 0);
@@ -52,7 +73,7 @@ Status Function::prepare(Preferences& preferences) {
   const std::optional<std::vector<std::vector<int64_t>>> dims = open::static_dims(signature_);
   for (const mf::DispatchSite* site : *program_.dispatches()) {
     if (!preferences.is_open(*site)) continue;
-    if (!dims || in_pieces_) {
+    if (!dims || has_loops_) {
       HEDDLE_RETURN_IF_ERROR(wrap(preferences.check(*site), "region '" + site->name()->str() + "'"));
       continue;
     }
@@ -92,6 +113,11 @@ Function::Taken Function::take(const Invocation& call, bool starts) {
   for (CachedPlan& cached : plans_) {
     if (!std::equal(cached.plan->key.begin(), cached.plan->key.end(), symbols.begin(), symbols.end())) continue;
     cached.last_use = uses_;
+    if (cached.plan->in_pieces != Plan::InPieces::kNo) {
+      taken.recurs = cached.plan->in_pieces == Plan::InPieces::kOnce;
+      if (!taken.recurs) taken.plan = cached.plan;
+      return taken;
+    }
     ++cached.calls;
     cached.recurs = true;
     if (cached.filled == 0) {
@@ -106,13 +132,19 @@ Function::Taken Function::take(const Invocation& call, bool starts) {
 }
 
 Status Function::make(const Invocation& call, Taken& taken) {
+  if (in_pieces_) return Status();
   if (!taken.plan) {
-    Result<Ref<Plan>> made = make_plan(argument_dims(call), call.symbols(), instance_.globals());
-    if (!made.ok()) return made.take_status();
-    taken.plan = std::move(*made);
-    keep_plan(taken.plan);
+    if (has_loops_ && !taken.recurs) {  // to plan it pays off from the second call on
+      taken.plan = plan_in_pieces(call.symbols(), instance_.globals(), Plan::InPieces::kOnce);
+    } else {
+      Result<Ref<Plan>> made = make_plan(argument_dims(call), call.symbols(), instance_.globals());
+      if (!made.ok()) return made.take_status();
+      taken.plan = std::move(*made);
+    }
+    keep_plan(taken.plan, taken.recurs);
     if (taken.plan->single()) count(*taken.plan, 1, instance_.counters());
   }
+  if (taken.plan->in_pieces != Plan::InPieces::kNo) return Status();
   Result<std::unique_ptr<Frame>> frame = make_frame(taken.plan);
   if (!frame.ok() && frame.status().code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED) {
     Result<Ref<Plan>> smaller = make_smaller_plan(call, *taken.plan);

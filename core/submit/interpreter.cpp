@@ -227,6 +227,10 @@ std::string Interpreter::compared(uint32_t condition) const {
   }
 }
 
+void Interpreter::add_barrier() {
+  if (!recording_.commands.empty() && recording_.commands.back().kind != RecordedKind::kBarrier) recording_.commands.push_back({});
+}
+
 Result<Interpreter::Outcome> Interpreter::run() {
   const auto* code = program_.code();
   const uint32_t count = code->size();
@@ -357,11 +361,8 @@ Result<Interpreter::Outcome> Interpreter::run() {
         break;
       }
       case mf::Op::Barrier:
-        // Consecutive barriers are merged, and none is needed before the first command.
-        if (!recording_.commands.empty() && recording_.commands.back().kind != RecordedKind::kBarrier) {
-          HEDDLE_RETURN_IF_ERROR(check_command_count());
-          recording_.commands.push_back({});
-        }
+        HEDDLE_RETURN_IF_ERROR(check_command_count());
+        add_barrier();
         break;
       case mf::Op::ReadScalar: {
         int64_t offset = r[c];

@@ -66,6 +66,8 @@ struct SlotDevice {
 bool writes_register(module_format::Op op);
 // Whether the program has more than one piece, whatever the extents are.
 bool is_in_pieces(const module_format::Program& program);
+// Whether it reads scalars while it runs, so that it has to be in pieces.
+bool reads_scalars(const module_format::Program& program);
 
 class Interpreter {
  public:
@@ -87,6 +89,8 @@ class Interpreter {
 
   // The recording, since the last call of this, is of no use any more: the commands of the next piece are recorded from its start.
   void begin_piece();
+  // Instead: the next piece is recorded behind this one, after a barrier. Consecutive barriers are merged, and none is needed before the first command.
+  void add_barrier();
   // The instruction of the first command of the piece that was recorded or skipped; kNoPiece: the piece has no command.
   static constexpr uint32_t kNoPiece = 0xFFFFFFFFu;
   uint32_t piece() const { return piece_; }

@@ -25,6 +25,11 @@ bool is_in_pieces(const mf::Program& program) {
   });
 }
 
+bool reads_scalars(const mf::Program& program) {
+  return std::ranges::any_of(*program.code(),
+                             [](const mf::Instruction* at) { return static_cast<mf::Op>(at->op()) == mf::Op::ReadScalar; });
+}
+
 void Interpreter::find_fixed() {
   if (!is_in_pieces(program_)) return;
   const auto* code = program_.code();

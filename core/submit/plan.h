@@ -136,7 +136,9 @@ class Plan final : public memory::Counted {
   std::vector<ResultNeed> results;
   std::vector<Patch> patches;  // first those to frames' own memory, then those to arguments, results and the state
   uint32_t frame_patch_count = 0;
-  bool inspected = false;      // its commands are enqueued one by one and inspected
+  bool inspected = false;  // its commands are enqueued one by one and inspected
+  // Has no commands: the program has loops, and its calls with these extents run in pieces; always, or until they recur.
+  enum class InPieces : uint8_t { kNo, kOnce, kAlways } in_pieces = InPieces::kNo;
   Profile* profile = nullptr;  // belongs to the instance, like program
   const module_format::Program* program = nullptr;
   std::vector<heddle_command_t> commands;  // frames fill in .dispatch.bindings
