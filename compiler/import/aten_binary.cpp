@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "compiler/import/aten_program.h"
+#include "compiler/import/float_functions.h"
 #include "compiler/import/onnx_checks.h"
 #include "compiler/import/onnx_writer.h"
 
@@ -127,6 +128,10 @@ void div(Op& op) {
   Value q = op.m.div(p.a, p.b);
   op.set(op.m.select(op.m.compare(tx::CompareKind::lt, q, op.m.number(q, 0)), op.unary<tx::CeilOp>(q), op.m.floor(q)));
 }
+void atan2(Op& op) {
+  Pair p = pair(op);
+  op.set(arc_tangent(op.node, p.a, p.b));
+}
 void floor_divide(Op& op) {
   op.set(floor_quotient_of(op, pair(op)));
 }
@@ -245,6 +250,7 @@ const Table& binary_ops() {
       {"aten.add.Tensor", add},
       {"aten.addcdiv.default", add_product<true>},
       {"aten.addcmul.default", add_product<false>},
+      {"aten.atan2.default", atan2},
       {"aten.bitwise_and.Scalar", bitwise<Logic::kAnd>},
       {"aten.bitwise_and.Tensor", bitwise<Logic::kAnd>},
       {"aten.bitwise_or.Scalar", bitwise<Logic::kOr>},

@@ -53,6 +53,17 @@ void trunc(Op& op) {
   op.set(Op::is_float(Op::element_of(x)) ? cut_off(op, op.computing(x)) : x);
 }
 
+// With a number of decimals, which may be negative.
+void round_decimals(Op& op) {
+  Value x = op.tensor("self");
+  const int64_t decimals = op.integer("decimals");
+  if (!Op::is_float(Op::element_of(x))) op.unsupported("it is not supported for integers");
+  if (decimals < -30 || decimals > 30) op.unsupported("it is not supported for " + std::to_string(decimals) + " decimals");
+  x = op.computing(x);
+  Value factor = op.m.number(x, std::pow(10.0, static_cast<double>(std::abs(decimals))));
+  op.set(decimals < 0 ? op.m.mul(op.m.round(op.m.div(x, factor)), factor) : op.m.div(op.m.round(op.m.mul(x, factor)), factor));
+}
+
 Value exp2(Op& op, Value x) {
   return op.unary<tx::ExpOp>(op.m.mul(x, op.m.number(x, std::numbers::ln2)));
 }
@@ -239,6 +250,7 @@ const Table& elementwise_ops() {
       {"aten.neg.default", neg},
       {"aten.reciprocal.default", plain<tx::ReciprocalOp>},
       {"aten.relu.default", relu},
+      {"aten.round.decimals", round_decimals},
       {"aten.round.default", rounded<tx::RoundOp>},
       {"aten.rsqrt.default", plain<tx::RsqrtOp>},
       {"aten.sigmoid.default", plain<tx::SigmoidOp>},

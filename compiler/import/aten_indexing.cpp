@@ -110,12 +110,44 @@ void gather(Op& op) {
   op.set(op.make<tx::GatherElementsOp>(op.node.tensor_type(extents, Op::element_of(x)), x, places, axis));
 }
 
+// The elements at (i, i) of two dimensions, or beside the diagonal, as the last dimension.
+void diagonal(Op& op) {
+  Value x = op.tensor("self");
+  const int64_t a = op.dimension(op.integer("dim1", 0), Op::rank_of(x)), b = op.dimension(op.integer("dim2", 1), Op::rank_of(x));
+  if (a == b) op.fail("dim1 and dim2 are one dimension");
+  const int64_t offset = op.integer("offset", 0);
+  const Extents extents = Op::extents_of(x), to = op.result_extents();
+  SmallVector<int64_t> order{a, b};
+  Extents rest;
+  for (int64_t i = 0; i < Op::rank_of(x); ++i) {
+    if (i == a || i == b) continue;
+    order.push_back(i);
+    rest.push_back(extents[static_cast<size_t>(i)]);
+  }
+  const AffineExpr rows = extents[static_cast<size_t>(a)], columns = extents[static_cast<size_t>(b)];
+  Extents table{op.node.computed(product(rows, columns))};
+  table.append(rest);
+  const Arithmetic& m = op.m;
+  Value i = m.iota({to.back()}, 0, op.builder.getI64Type());
+  Value row = m.add(i, m.number(i, static_cast<double>(std::max<int64_t>(-offset, 0)))),
+        column = m.add(i, m.number(i, static_cast<double>(std::max<int64_t>(offset, 0))));
+  Value places = m.add(m.mul(row, m.extent(columns, row)), column);
+  Extents taken{to.back()};
+  taken.append(rest);
+  Value made = op.make<tx::GatherOp>(op.node.tensor_type(taken, Op::element_of(x)), op.node.reshape(op.node.transpose(x, order), table),
+                                     places, int64_t{0});
+  SmallVector<int64_t> last;
+  for (int64_t d = 1; d < static_cast<int64_t>(taken.size()); ++d) last.push_back(d);
+  last.push_back(0);
+  op.set(op.node.transpose(made, last));
+}
+
 }  // namespace
 
 const Table& indexing_ops() {
   static const Table table = {
-      {"aten._unsafe_index.Tensor", index}, {"aten.embedding.default", embedding},       {"aten.gather.default", gather},
-      {"aten.index.Tensor", index},         {"aten.index_select.default", index_select},
+      {"aten._unsafe_index.Tensor", index}, {"aten.diagonal.default", diagonal}, {"aten.embedding.default", embedding},
+      {"aten.gather.default", gather},      {"aten.index.Tensor", index},        {"aten.index_select.default", index_select},
   };
   return table;
 }

@@ -53,14 +53,20 @@ Value with_batch(Op& op, Value x, size_t spatial) {
 
 template <size_t spatial>
 void average(Op& op) {
-  if (op.has("divisor_override")) op.unsupported("divisor_override is not supported");
   const Pooling p = read_pooling(op, spatial);
+  const bool has_divisor = op.has("divisor_override"), counts_pads = has_divisor || op.flag("count_include_pad", true);
+  if (has_divisor && p.ceil) op.unsupported("divisor_override with ceil_mode is not supported");
   Value x = with_batch(op, op.tensor("self"), spatial);
   Value y = op.by_onnx("AveragePool", {Operand{x, {}, 0}}, 1, [&](onnx::NodeProto& node) {
                 set_window(node, p);
-                NodeWriter::set(node, "count_include_pad", int64_t{op.flag("count_include_pad", true) ? 1 : 0});
+                NodeWriter::set(node, "count_include_pad", int64_t{counts_pads ? 1 : 0});
               }).front();
-  op.set(Op::rank_of(y) == static_cast<int64_t>(op.result_extents().size()) ? y : op.node.reshape(y, op.result_extents()));
+  if (has_divisor) {
+    double factor = 1 / op.number("divisor_override");
+    for (int64_t one : p.kernel) factor *= static_cast<double>(one);
+    y = op.m.mul(y, op.m.number(y, factor));
+  }
+  op.set(op.node.reshape(y, op.result_extents()));
 }
 
 // The places of PyTorch count the elements of one plane.

@@ -111,7 +111,10 @@ void arg_min(Op& op) {
 template <bool is_max>
 void extreme_along(Op& op) {
   Value x = op.tensor("self");
-  if (Op::rank_of(x) == 0) op.unsupported("it is not supported for a number");
+  if (Op::rank_of(x) == 0) {
+    op.set(x, 0);
+    return op.set(op.node.splat(op.result_type(1), 0), 1);
+  }
   const int64_t axis = op.dimension(op.integer("dim"), Op::rank_of(x));
   const bool keep = op.flag("keepdim");
   Value numbers = Op::element_of(x).isInteger(1) ? op.flags(x) : x;
@@ -127,7 +130,10 @@ void cumsum(Op& op) {
 
 void sorted(Op& op, int64_t axis, bool descending) {
   Value x = op.tensor("self");
-  if (Op::rank_of(x) == 0) op.unsupported("it is not supported for a number");
+  if (Op::rank_of(x) == 0) {
+    op.set(x, 0);
+    return op.set(op.node.splat(op.result_type(1), 0), 1);
+  }
   axis = op.dimension(axis, Op::rank_of(x));
   Value keys = Op::element_of(x).isInteger(1) ? op.flags(x) : x;
   Extents extents = Op::extents_of(x);

@@ -20,8 +20,19 @@ Value into_rows(Op& op, Value rows, Value places, Value updates, tx::ReduceKindA
   return op.make<tx::ScatterOp>(Op::type_of(rows), rows, places, op.node.broadcast(updates, extents), int64_t{0}, kind);
 }
 
+// self[mask] = number
+void fill_where(Op& op, Value x, Value mask, Value number) {
+  Extents extents = Op::extents_of(x), own = Op::extents_of(mask);
+  if (own.size() > extents.size()) op.fail("the mask has more dimensions than its operand");
+  own.resize(extents.size(), op.constant(1));
+  op.set(op.m.select(op.node.broadcast(op.node.reshape(mask, own), extents), op.node.broadcast(number, extents), x));
+}
+
 void index_put(Op& op) {
   Value x = op.tensor("self"), values = op.converted(op.tensor("values"), Op::element_of(op.tensor("self")));
+  const SmallVector<Value> given = op.tensors("indices");
+  if (given.size() == 1 && given[0] && Op::element_of(given[0]).isInteger(1) && Op::rank_of(values) == 0 && !op.flag("accumulate"))
+    return fill_where(op, x, given[0], values);
   const Indexing by = read_indexing(op, x);
   const bool adds = op.flag("accumulate");
   if (adds && Op::element_of(x).isInteger(1)) op.unsupported("bools are not accumulated");
@@ -74,6 +85,28 @@ void embedding_backward(Op& op) {
   op.set(into_rows(op, zeros, places, updates, kind_of(op, tx::ReduceKind::sum)));
 }
 
+// The same by places in the tensor as one vector, since the indices have fewer elements than the tensor along another dimension.
+void scatter_flat(Op& op, Value x, Value places, Value source, int64_t axis, const std::string& reduction) {
+  static const std::map<std::string, tx::ReduceKind> kinds = {
+      {"add", tx::ReduceKind::sum}, {"mul", tx::ReduceKind::prod}, {"max", tx::ReduceKind::max}, {"min", tx::ReduceKind::min}};
+  const Arithmetic& m = op.m;
+  const Extents extents = Op::extents_of(x), shape = Op::extents_of(places);
+  expect_inside(op.node, x, axis, places);
+  Value index = op.converted(places, op.builder.getI64Type()), flat;
+  Value size = m.extent(extents[static_cast<size_t>(axis)], index);
+  index = m.select(m.compare(tx::CompareKind::lt, index, m.number(index, 0)), m.add(index, size), index);
+  for (int64_t i = 0; i < Op::rank_of(x); ++i) {
+    Value place = i == axis ? index : m.iota(shape, i, op.builder.getI64Type());
+    flat = flat ? m.add(m.mul(flat, m.extent(extents[static_cast<size_t>(i)], flat)), place) : place;
+  }
+  const AffineExpr count = op.node.count_of(shape);
+  Value vector = op.node.reshape(x, {op.node.count_of(extents)});
+  const tx::ReduceKindAttr kind = reduction.empty() ? tx::ReduceKindAttr() : kind_of(op, kinds.at(reduction));
+  Value made = op.make<tx::ScatterOp>(Op::type_of(vector), vector, op.node.reshape(flat, {count}), op.node.reshape(source, {count}),
+                                      int64_t{0}, kind);
+  op.set(op.node.reshape(made, extents));
+}
+
 // self[index[i, j], j] becomes, or gets added, multiplied and so on, source[i, j].
 void scatter_with(Op& op, const std::string& reduction) {
   Value x = op.tensor("self"), places = op.tensor("index");
@@ -93,11 +126,31 @@ void scatter_with(Op& op, const std::string& reduction) {
     x = op.converted(x, op.builder.getF32Type());
     source = op.converted(source, op.builder.getF32Type());
   }
+  const Extents whole = Op::extents_of(x);
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (static_cast<int64_t>(i) != axis && extents[i] != whole[i]) return scatter_flat(op, x, places, source, axis, reduction);
+  }
   op.set(op.by_onnx("ScatterElements", {Operand{x, {}, 0}, Operand{places, {}, 0}, Operand{source, {}, 0}}, 1, [&](onnx::NodeProto& node) {
              NodeWriter::set(node, "axis", axis);
              if (reduction.empty()) return;
              NodeWriter::set(node, "reduction", reduction);
            }).front());
+}
+// The elements of the source, in order, where the mask is set.
+void masked_scatter(Op& op) {
+  Value x = op.tensor("self"), source = op.tensor("source");
+  const Extents extents = Op::extents_of(x);
+  Value mask = op.node.broadcast(op.is_true(op.tensor("mask")), extents);
+  const AffineExpr count = op.node.count_of(extents), given = op.node.count_of(Op::extents_of(source));
+  Value flags = op.converted(op.node.reshape(mask, {count}), op.builder.getI64Type());
+  Value places = op.make<tx::CumsumOp>(Op::type_of(flags), flags, int64_t{0}, /*exclusive=*/true, /*reverse=*/false);
+  // Behind the last element that is set, places are not used.
+  Value last = op.m.sub(op.m.extent(given, places), op.m.number(places, 1));
+  Value used = op.m.select(op.is_true(flags), places, op.m.number(places, 0));
+  expect_inside(op.node, op.node.reshape(source, {given}), 0, used);
+  Value taken = op.make<tx::GatherOp>(op.node.tensor_type({count}, Op::element_of(source)), op.node.reshape(source, {given}),
+                                      op.m.min(places, last), int64_t{0});
+  op.set(op.m.select(mask, op.node.reshape(taken, extents), x));
 }
 void scatter(Op& op) {
   scatter_with(op, "");
@@ -122,6 +175,7 @@ const Table& scatter_ops() {
       {"aten._unsafe_index_put.default", index_put},
       {"aten.embedding_dense_backward.default", embedding_backward},
       {"aten.index_put.default", index_put},
+      {"aten.masked_scatter.default", masked_scatter},
       {"aten.scatter.reduce", scatter_reduce},
       {"aten.scatter.src", scatter},
       {"aten.scatter.value", scatter},

@@ -9,5 +9,9 @@ namespace heddle::import {
 // exp(x) - 1 and log(1 + x) without cancellation: the error of u = exp(x), rounded, is that of log(u) (W. Kahan).
 mlir::Value exp_minus_one(Node& node, mlir::Value x);
 mlir::Value log_plus_one(Node& node, mlir::Value x);
+// Whether the float has a sign, of zero too.
+mlir::Value has_sign(Node& node, mlir::Value x);
+// The angle of the point (x, y), from -pi to pi.
+mlir::Value arc_tangent(Node& node, mlir::Value y, mlir::Value x);
 
 }  // namespace heddle::import

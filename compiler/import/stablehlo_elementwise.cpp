@@ -3,7 +3,6 @@
 // in f32.
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "compiler/import/float_functions.h"
 #include "compiler/import/onnx_narrow.h"
@@ -97,14 +96,7 @@ Value tangent(Op& op, Value x) {
 }
 
 Value arc_tangent(Op& op, Value y, Value x) {
-  constexpr double pi = std::numbers::pi;
-  Value a = unary<tx::AbsOp>(op, y), b = unary<tx::AbsOp>(op, x), zero = op.number(x, 0), one = op.number(x, 1);
-  Value are_equal = op.compare(tx::CompareKind::eq, a, b), is_zero = op.compare(tx::CompareKind::eq, a, zero);
-  Value ratio = op.select(is_zero, zero, op.select(are_equal, one, div(op, a, b)));  // infinity / infinity counts as 1, 0 / 0 as 0
-  Value is_any_nan = op.compare(tx::CompareKind::ne, add(op, a, b), add(op, a, b));
-  Value angle = of_onnx(op, "Atan", op.select(is_any_nan, add(op, a, b), ratio));
-  angle = op.select(has_sign(op, x), sub(op, op.number(x, pi), angle), angle);
-  return op.select(has_sign(op, y), unary<tx::NegOp>(op, angle), angle);
+  return import::arc_tangent(op.node, y, x);
 }
 
 Value cube_root(Op& op, Value x) {
@@ -585,12 +577,8 @@ Value computing(Op& op, Value value) {
   return tx::element_of(value).getIntOrFloatBitWidth() < 32 ? op.converted(value, op.builder.getF32Type()) : value;
 }
 
-// Whether the float has a sign, of zero too.
 Value has_sign(Op& op, Value x) {
-  Value zero = op.number(x, 0);
-  Value is_below = op.compare(tx::CompareKind::lt, x, zero), is_zero = op.compare(tx::CompareKind::eq, x, zero);
-  Value of_zero = op.compare(tx::CompareKind::lt, div(op, op.number(x, 1), x), zero);
-  return op.select(is_zero, of_zero, is_below);
+  return import::has_sign(op.node, x);
 }
 
 Value combined(Op& op, Combine kind, Value a, Value b) {

@@ -22,12 +22,13 @@ class Recorder:
 
     def __init__(self):
         self.texts, self.calls = {}, collections.defaultdict(dict)
+        self.kind = None  # in place of the graph's
 
     def made_piece(self, compiled, piece):
         writer = _backend._text.Writer(piece.inputs, "recorded", piece.nodes)
         for node in piece.nodes:
             writer.add(node)
-        name = compiled.record.kind
+        name = self.kind or compiled.record.kind
         self.texts[name] = writer.text(piece.outputs)
 
         def call(tensors, bindings):
@@ -51,6 +52,30 @@ class Recorder:
             np.savez_compressed(folder / (name + ".npz"), **self.calls[kind])
 
 
+def operators(x, y, positive, whole, image):
+    """Operators of all subjects: x, y and positive are f32 [3, 4], whole i64 [3, 4] from 1 to 3, image f32 [1, 2, 6, 6]."""
+    f = nn.functional
+    mask = x > 0
+    return [
+        torch.atan2(x, y), torch.expm1(x), torch.log1p(positive), f.gelu(x), f.elu(x), f.leaky_relu(x), torch.clamp(x, -0.5, 0.5), torch.sign(x),
+        torch.round(x, decimals=1), torch.trunc(x * 3), torch.erf(x), torch.rsqrt(positive), torch.acosh(positive + 1), x // y, x % y, torch.fmod(x, y),
+        whole // 2, -whole // 2, -whole % 2, torch.fmod(-whole, 2), whole & 1, whole ^ 3, whole * 1.5, mask & (y > 0), mask + mask, torch.pow(positive, y),
+        x ** 3, torch.maximum(x, y), torch.where(mask, x, whole), torch.lerp(x, y, 0.25), torch.addcmul(x, y, positive, value=2), x.masked_fill(mask, 7),
+        x.flip(0, 1), x.repeat(2, 1, 2), torch.stack([x, y], 1), torch.cat([x, whole], 1), x.split([1, 3], 1)[1], x[1:, ::2], x[-1], x.t() @ y,
+        torch.select_scatter(x, y[0], 0, 1), torch.slice_scatter(x, y[:, :2], 1, 1, 3), f.pad(x, (1, 2), value=3.0), f.pad(image, (1, 1, 2, 0), mode="reflect"),
+        torch.arange(3, 11, 2), torch.arange(0, 1, 0.25), torch.full([2, 2], 5), x.sum(0), x.mean(), x.amax(1), x.argmax(1), x.argmin(), mask.any(0),
+        mask.all(), x.prod(1), x.std(1), x.var(0, correction=0), x.max(1)[1], x.cumsum(1), x.sort(1, descending=True)[0], x.topk(2, 1)[1],
+        torch.diagonal(x, 1), x[whole[:, 0] - 1], x[whole[:, 0] - 1, whole[:, 1]], x[:, whole[0] - 1],
+        x.gather(1, whole), x.index_select(1, whole[0]), torch.scatter_add(x, 1, whole, y), torch.scatter(x, 0, whole[:2, :2] - 1, 9.0),
+        torch.scatter_reduce(x, 1, whole, y, "amax"), torch.index_put(x, [whole[:, 0] - 1, whole[:, 1]], y[:, 0], accumulate=True),
+        torch.index_put(x, [mask], torch.tensor(2.0)), x.masked_scatter(mask, y), f.embedding(whole, x[:, :2].repeat(2, 1)), f.softmax(x, 1),
+        f.log_softmax(x, 0), f.layer_norm(x, [4], x[0], y[0], 1e-3), f.group_norm(image, 2), torch.baddbmm(x[None], x[None] @ y.t()[None], y[None], alpha=0.5),
+        f.conv2d(image, image[:, :, :3, :3], y[0, :1], stride=2, padding=1), f.conv_transpose2d(image, image[:, :, :2, :2].transpose(0, 1), stride=2),
+        f.max_pool2d(image, 3, 2, 1, return_indices=True)[1], f.avg_pool2d(image, 2, divisor_override=3), f.avg_pool2d(image, 3, 2, 1),
+        f.adaptive_avg_pool2d(image, 3), f.interpolate(image, scale_factor=2, mode="bilinear"), x.to(torch.float64) / 3, (x * 100).to(torch.int32), x.to(torch.bool),
+    ]
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(exist_ok=True)
@@ -65,7 +90,12 @@ def main():
     torch._dynamo.reset()
     network = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3))
     torch.compile(network, backend=heddle.torch.backend)(torch.randn(2, 2, 6, 6)).square().sum().backward()
-    recorder.write(folder, {"inference": "perceptron", "forward": "network_forward", "backward": "network_backward"})
+    with torch.no_grad():
+        torch._dynamo.reset()
+        recorder.kind = "operators"
+        torch.compile(operators, backend=heddle.torch.backend, fullgraph=True)(
+            torch.randn(3, 4), torch.randn(3, 4), torch.rand(3, 4) + 0.5, torch.randint(1, 4, (3, 4)), torch.randn(1, 2, 6, 6))
+    recorder.write(folder, {"inference": "perceptron", "forward": "network_forward", "backward": "network_backward", "operators": "operators"})
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ class RecordedGraphs(unittest.TestCase):
                 results = {"r0": results} if len(expected) == 1 else {f"r{i}": one for i, one in enumerate(results)}
                 self.assertEqual(results.keys(), expected.keys())
                 for key, value in expected.items():
+                    self.assertEqual(results[key].numpy().dtype, value.dtype, f"{call}.{key}")
                     np.testing.assert_allclose(results[key].numpy(), value, rtol=1e-4, atol=1e-5, err_msg=f"{call}.{key}")
 
     def test_perceptron_of_symbolic_batch(self):
@@ -44,6 +45,9 @@ class RecordedGraphs(unittest.TestCase):
     def test_forward_and_backward_pass_of_a_network(self):
         self.check("network_forward")
         self.check("network_backward")
+
+    def test_operators(self):
+        self.check("operators")
 
     def test_a_wrong_value_is_found(self):
         def change(values):
