@@ -89,7 +89,7 @@ def page_of(report: Report) -> str:
         notes = "".join(f"<li>graph {graph.id}: {escape(note)}</li>" for graph in report.graphs for note in graph.notes)
         parts.append("<h2>Graphs</h2>" + _table(_breaks_text.GRAPH_COLUMNS, rows, [0, *range(4, 12)]) + (f"<ul>{notes}</ul>" if notes else ""))
     if report.recompilations:
-        rows = [[escape(one.compile_id), _place(one.place), escape(one.place.function), _lines(one.guards), escape(one.instead)] for one in report.recompilations]
+        rows = [[escape(one.compile_id), _place(one.place), escape(one.place.function), _lines(_breaks_text.shown_guards(one.guards)), escape(one.instead)] for one in report.recompilations]
         parts.append("<h2>Recompilations</h2>" + _table(["compilation", "place", "function", "guards that failed", "instead"], rows))
     if report.phases:
         parts.append("<h2>Compiling</h2>" + _bar(report.phases))

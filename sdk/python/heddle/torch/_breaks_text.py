@@ -84,6 +84,11 @@ def _fallback_lines(graphs: list[int], one: Fallback) -> list[str]:
             *_entry("instead", one.instead)]
 
 
+def shown_guards(guards: list[str]) -> list[str]:
+    """The first ones, and how many there are behind them."""
+    return guards if len(guards) <= 4 else [*guards[:3], f"and {len(guards) - 3} more"]
+
+
 def _graph_row(graph: Graph) -> list[str]:
     compile_seconds = sum(graph.phases.values())
     span = ("start" if graph.starts_after is None else f"break {graph.starts_after}") + " to " + ("end" if graph.ends_in is None else f"break {graph.ends_in}")
@@ -136,7 +141,7 @@ def text_of(report: Report) -> str:
         lines += ["", "Recompilations"]
         for again in report.recompilations:
             lines.append(f"{again.compile_id}  {again.place}, {again.place.function}")
-            for i, guard in enumerate(again.guards):
+            for i, guard in enumerate(shown_guards(again.guards)):
                 lines += _entry("guard" if i == 0 else "", guard)
             lines += _entry("instead", again.instead)
     if report.phases:
