@@ -15,7 +15,7 @@
 #include "compiler/import/aten_importer.h"
 #include "compiler/import/onnx_importer.h"
 #include "compiler/import/placements.h"
-#include "compiler/import/mlir_text.h"
+#include "compiler/import/refuse_text.h"
 #include "compiler/import/stablehlo_importer.h"
 #include "compiler/passes/passes.h"
 #include "compiler/report.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "compiler/import/refuse_text.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,32 +17,7 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
-constexpr int deepest_nesting = 256;
 constexpr size_t longest_name_bytes = 4096;
-
-// MLIR's parser, and everything that walks regions, calls itself for each level.
-std::string refuse_nesting(StringRef text) {
-  int depth = 0, minuses = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"') {
-      for (++i; i < text.size() && text[i] != '"' && text[i] != '\n'; ++i) i += text[i] == '\\';
-      continue;
-    }
-    if (c == '/' && i + 1 < text.size() && text[i + 1] == '/') {
-      i = std::min(text.find('\n', i), text.size());
-      continue;
-    }
-    minuses = c == '-' ? minuses + 1 : c == ' ' ? minuses : 0;
-    if (c == '(' || c == '[' || c == '{' || c == '<') ++depth;
-    if (c == ')' || c == ']' || c == '}' || (c == '>' && (i == 0 || text[i - 1] != '-'))) depth = std::max(depth - 1, 0);
-    if (std::max(depth, minuses) > deepest_nesting) {
-      return "its brackets are nested above " + std::to_string(deepest_nesting) + " deep, at byte " + std::to_string(i) +
-             "; take functions out of each other, or split the program";
-    }
-  }
-  return {};
-}
 
 std::string file_in(Location location) {
   if (auto file = llvm::dyn_cast<FileLineColLoc>(location)) {
@@ -62,18 +38,6 @@ std::string file_in(Location location) {
 
 void fail_file(const TextFormat& format, const std::string& path, const std::string& cause, heddle_status_code_t code) {
   throw Failure{code, std::string(format.name) + ": importing '" + path + "' failed: " + cause, cause};
-}
-
-std::string refuse_text(StringRef text) {
-  if (text.contains('\0')) return "it is not text";
-  for (size_t begin = 0; begin < text.size();) {  // names in it get into error texts and reports
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    if (!is_utf8(text.substr(begin, end - begin).str())) {
-      return "line " + std::to_string(1 + text.take_front(begin).count('\n')) + " is not UTF-8 text; export the program again";
-    }
-    begin = end + 1;
-  }
-  return refuse_nesting(text);
 }
 
 OwningOpRef<ModuleOp> read_generic_text(const TextFormat& format, const std::string& path, MLIRContext& context,

@@ -24,9 +24,6 @@ struct TextFormat {
 [[noreturn]] void fail_file(const TextFormat& format, const std::string& path, const std::string& cause,
                             heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT);
 
-// Why MLIR is not given this text, empty if it is: brackets that are nested so deep that its parser would leave the stack, bytes that are no UTF-8.
-std::string refuse_text(llvm::StringRef text);
-
 // Parses the file. `prepare` may change the module before it is verified. Brackets are nested up to 256 deep.
 mlir::OwningOpRef<mlir::ModuleOp> read_generic_text(const TextFormat& format, const std::string& path, mlir::MLIRContext& context,
                                                     llvm::function_ref<void(mlir::ModuleOp)> prepare = {});

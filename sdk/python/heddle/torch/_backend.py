@@ -16,6 +16,8 @@ from . import _cache, _text
 from ._decompositions import attention_as_operators, decompositions
 from ._plan import Piece, Plan, Symbols, make_plan
 from ._records import Graph, logger, note
+from .report import Executable, GraphNote, note_graph, place_of_node
+from .report import Fallback as Missing
 
 _LISTED = re.compile(r"'((?:aten|prims)\.[\w.]+)' at '([^']+)': ((?:[^;]|; (?!'(?:aten|prims)\.|and \d+ more))*)")
 _MOST_ATTEMPTS = 32
@@ -100,8 +102,18 @@ class _Compiled:
         self._keeps_strides = any(isinstance(step, torch.fx.Node) and "as_strided" in str(step.target) for step in plan.steps)
         self.record.seconds = time.monotonic() - begin
         note(self.record)
+        self._tell_report(plan)
         logger.info("%s graph: %d nodes, %d modules, %d in PyTorch, %.2f s", kind, self.record.nodes, len(self.record.modules), len(plan.fallbacks),
                     self.record.seconds)
+
+    def _tell_report(self, plan: Plan) -> None:
+        """What a report of graph breaks shows of this graph."""
+        pieces = [step for step in plan.steps if not isinstance(step, torch.fx.Node)]
+        traces = {node.name: node.stack_trace or "" for node in self._module.graph.nodes}
+        note_graph(GraphNote(
+            [Executable(os.path.basename(path), len(piece.nodes)) for path, piece in zip(self.record.modules, pieces)],
+            [Missing(one.operator, one.reason, place_of_node(traces.get(one.node, ""))) for one in plan.fallbacks],
+            phases={f"heddle, {self.record.kind}": self.record.seconds}))
 
     def _device_of(self) -> torch.device:
         devices = {value.device for node in self._module.graph.nodes for value in _tensors_in(node.meta.get("val")) if value.ndim > 0}
