@@ -3,6 +3,7 @@
 // compiler knows the operator too, they must be the types that it computes.
 #include "compiler/import/onnx_custom.h"
 
+#include "compiler/ir/read.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
@@ -227,7 +228,12 @@ void make_alternative(Node& node, const onnx::NodeProto& proto, const Operator& 
     outputs.push_back(&output);
     results.push_back(output.value);
   }
+  // What is computed in the region cannot be read outside of it, by checks or as an extent.
+  for (const Expected& expected : node.graph.expected) {
+    if (own.contains(expected.value.getDefiningOp())) throw Mismatch{"it checks numbers that it computes"};
+  }
   for (Operation* op : ops) {
+    if (llvm::isa<tx::ReadOp>(op)) throw Mismatch{"it has extents that data decides"};
     for (Value operand : op->getOperands()) {
       if (!llvm::is_contained(inputs, operand) && !own.contains(operand.getDefiningOp()))
         throw Mismatch{"it uses a value that is not one of its inputs"};

@@ -228,10 +228,9 @@ void transpose(Node& node) {
   permutation = node.integer_list("perm", permutation);
   std::vector<int64_t> sorted(permutation);
   llvm::sort(sorted);
-  for (int64_t i = 0; i < rank; ++i) {
-    if (static_cast<int64_t>(sorted.size()) != rank || sorted[i] != i)
-      node.fail("perm is not a permutation of " + std::to_string(rank) + " dimensions");
-  }
+  bool is_permutation = static_cast<int64_t>(sorted.size()) == rank;
+  for (int64_t i = 0; is_permutation && i < rank; ++i) is_permutation = sorted[i] == i;
+  if (!is_permutation) node.fail("perm is not a permutation of " + std::to_string(rank) + " dimensions");
   node.set_result(node.transpose(input, permutation));
 }
 

@@ -175,7 +175,7 @@ void Program::translate_op(Operation& source, Scope& scope) {
       const Type element = element_type(declared.getElementType(), op.describe());
       const size_t wanted = llvm::isa<ComplexType>(declared.getElementType()) ? 2 : 1;
       if (data.parts.size() != wanted && !(data.parts.empty() && data.elements))
-        op.fail("result " + std::to_string(i) + " was not made", HEDDLE_STATUS_INTERNAL);
+        op.fail("result " + std::to_string(i) + " is declared as " + text_of(declared) + ", which is not what this op gives");
       for (Value& part : data.parts) {
         Extents extents = Op::extents_of(part), stated(scope.lead.begin(), scope.lead.end());
         bool fits = tx::element_of(part) == element && extents.size() == scope.lead.size() + static_cast<size_t>(declared.getRank());

@@ -257,6 +257,11 @@ class Nodes(HostileModels):
         self.refuse_node("com.microsoft.MultiHeadAttention", [number, x, x, ("",), ("mask", [1], TensorProto.INT32)], ["input 0 is a scalar"], num_heads=2)
         self.refuse_node("com.microsoft.RotaryEmbedding", [x, ("at", [1], TensorProto.INT64), number, number], ["input 2 is a scalar"])
 
+    def test_dimensions_of_a_scalar(self):
+        self.refuse_node("Transpose", [("x", [])], ["perm is not a permutation of 0 dimensions"], perm=[1, 0, 2])
+        x = ("x", [3])
+        self.refuse_node("GRU", [x, x, x], ["perm is not a permutation"], hidden_size=5)
+
     def test_a_window_without_a_dimension(self):
         step = helper.make_tensor("step", TensorProto.INT64, [], [2])
         self.refuse_node("STFT", [("x", [1, 16, 1]), ("step",), ("w", [])], ["the window is not a vector"], [step])

@@ -193,6 +193,9 @@ class StableHlo(HeddleTestCase):
                            "function 'f' calls itself: f calls g calls f; functions must not be recursive"),
             "doubling": (main(tanh.replace("%0", "%1") + calls("f0", "%0", "%1"), others="".join(function(f"f{i}", calls(f"f{i + 1}", "%1") + calls(f"f{i + 1}", "%0", "%1")) for i in range(40))
                                                                  + function("f40", tanh)), "it has above 524288 ops"),
+            "complex": (main('%0 = "stablehlo.complex"(%a, %a) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>'),
+                        "'stablehlo.complex' at complex.mlir:4:6 failed: result 0 is declared as tensor<2xf32>, which is not what this op gives"),
+            "token": (main('%0 = "stablehlo.after_all"(%a) : (tensor<2xf32>) -> tensor<2xf32>'), "which is not what this op gives"),
             "cycle": (main('%0 = "stablehlo.tanh"(%1) : (tensor<2xf32>) -> tensor<2xf32>\n%1 = "stablehlo.tanh"(%0) : (tensor<2xf32>) -> tensor<2xf32>'),
                       "at cycle.mlir:4:6: operand #0 does not dominate this use"),
             "dangling": (main(tanh.replace("%a", "%b")), "at dangling.mlir:4:23: use of undeclared SSA value name"),
