@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/import/onnx_file.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace heddle::import {
 namespace {
@@ -34,6 +35,20 @@ std::string refuse_nesting(llvm::StringRef text) {
   return {};
 }
 
+// MLIR's parser makes room for all results of an op up to one that is named, before it knows how many there are.
+std::string refuse_result_numbers(llvm::StringRef text) {
+  constexpr unsigned most_results = 65536;
+  for (size_t at = text.find('#'); at != llvm::StringRef::npos; at = text.find('#', at + 1)) {
+    const size_t before = text.take_front(at).find_last_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$.-");
+    if (before == llvm::StringRef::npos || text[before] != '%') continue;
+    const llvm::StringRef digits = text.drop_front(at + 1).take_while(llvm::isDigit);
+    unsigned number = 0;
+    if (digits.empty() || (!digits.getAsInteger(10, number) && number < most_results)) continue;
+    return "result #" + digits.take_front(20).str() + " of an op is named, and ops have up to " + std::to_string(most_results) + " results";
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string refuse_text(llvm::StringRef text) {
@@ -45,6 +60,7 @@ std::string refuse_text(llvm::StringRef text) {
     }
     begin = end + 1;
   }
+  if (std::string cause = refuse_result_numbers(text); !cause.empty()) return cause;
   return refuse_nesting(text);
 }
 

@@ -195,6 +195,7 @@ class StableHlo(HeddleTestCase):
                                                                  + function("f40", tanh)), "it has above 524288 ops"),
             "complex": (main('%0 = "stablehlo.complex"(%a, %a) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>'),
                         "'stablehlo.complex' at complex.mlir:4:6 failed: result 0 is declared as tensor<2xf32>, which is not what this op gives"),
+            "far result": (main(tanh.replace("%a", "%a#2147483647")), "result #2147483647 of an op is named, and ops have up to 65536 results"),
             "token": (main('%0 = "stablehlo.after_all"(%a) : (tensor<2xf32>) -> tensor<2xf32>'), "which is not what this op gives"),
             "cycle": (main('%0 = "stablehlo.tanh"(%1) : (tensor<2xf32>) -> tensor<2xf32>\n%1 = "stablehlo.tanh"(%0) : (tensor<2xf32>) -> tensor<2xf32>'),
                       "at cycle.mlir:4:6: operand #0 does not dominate this use"),
