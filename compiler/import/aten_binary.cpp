@@ -298,6 +298,7 @@ const Table& binary_ops() {
       {"aten.sub.Scalar", sub},
       {"aten.sub.Tensor", sub},
       {"aten.tanh_backward.default", backward_by_output<true>},
+      {"aten.true_divide.Tensor", div},
       {"aten.where.ScalarSelf", where},
       {"aten.where.self", where},
   };
