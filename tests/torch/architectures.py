@@ -20,7 +20,6 @@ sys.path[:0] = [str(HERE.parent / "networks"), str(HERE.parent / "bench")]
 LANGUAGE = ["bert", "distilbert", "deberta", "roberta", "albert", "electra", "mpnet", "gpt2", "llama", "qwen2", "mixtral", "mamba", "opt", "gpt_neox", "gemma", "t5", "bart",
             "whisper", "wav2vec2", "clip"]
 IMAGES = ["resnet", "mobilenet_v2", "efficientnet", "convnext", "vit", "swin", "detr", "unet"]
-RECURRENT = ["lstm_tagger", "gru_tagger"]
 
 
 def more_networks():
@@ -137,7 +136,7 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    names = arguments.names or LANGUAGE + IMAGES + RECURRENT
+    names = arguments.names or LANGUAGE + IMAGES
     if arguments.list:
         print("\n".join(names))
         return 0
@@ -161,16 +160,17 @@ def main():
             print(f"{name}: {found['error']}", file=sys.stderr, flush=True)
             continue
         wrong = found["forward"][1] + found["backward"][1]
-        right += wrong == 0
+        result = "WRONG" if wrong else "right" if found["graphs"] or arguments.backend != "heddle" else "no graph"
+        right += result == "right"
         nodes += found["nodes"]
         fallbacks += len(found["fallbacks"])
         texts = [f"{error:.1e} ({eager:.1e})" + (f", {count} wrong" if count else "") for (error, eager), count in (found["forward"], found["backward"])]
         times = found.get("times", {})
         if times:
             ratios.append(turns.ratio(times, "heddle", "inductor"))
-        rows.append([name, "right" if wrong == 0 else "WRONG", *texts, f"{found['graphs']} ({found['breaks']})", f"{len(found['fallbacks'])} of {found['nodes']}",
+        rows.append([name, result, *texts, f"{found['graphs']} ({found['breaks']})", f"{len(found['fallbacks'])} of {found['nodes']}",
                      ", ".join(f"{turns.milliseconds(one)}" for one in times.values()), f"{ratios[-1]:.2f}" if times else ""])
-        print(f"{name}: {rows[-1][1]}, {rows[-1][5]} nodes in PyTorch {sorted(set(found['fallbacks']))[:6]}, {found['seconds']:.1f} s", file=sys.stderr, flush=True)
+        print(f"{name}: {result}, {rows[-1][5]} nodes in PyTorch {sorted(set(found['fallbacks']))[:6]}, {found['seconds']:.1f} s", file=sys.stderr, flush=True)
     print(f"{turns.machine()}; {right} of {len(names)} right; {fallbacks} of {nodes} nodes run in PyTorch\n")
     print(turns.table(["network", "", "results (eager)", "gradients (eager)", "graphs (breaks)", "in PyTorch", "ms: Heddle, eager, Inductor", "Heddle / Inductor"], rows))
     if ratios:
