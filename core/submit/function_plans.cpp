@@ -25,6 +25,19 @@ constexpr uint32_t kMaxIdleCalls = 64;                     // maximum kept per f
 // Of a call with loops that is planned as a whole, and instructions that find out whether it is that short.
 constexpr InterpreterLimits kShortLoops = {.steps = 1 << 14, .commands = 1024};
 
+// Whether a verdict is written more than once, so that the host has to look at it in between.
+bool repeats_verdicts(const mf::Program& program, const Recording& recording) {
+  if (!program.checks()) return false;
+  std::vector<bool> written(program.checks()->all()->size(), false);
+  return std::ranges::any_of(recording.bindings, [&](const RecordedBinding& one) {
+    const mf::Value* value = program.values()->Get(one.value);
+    if (value->kind() != mf::ValueKind::Verdict) return false;
+    if (written[value->index()]) return true;
+    written[value->index()] = true;
+    return false;
+  });
+}
+
 // For calls with these extents that run in pieces.
 Ref<Plan> plan_in_pieces(std::span<const int64_t> symbols, Ref<Globals> globals, Plan::InPieces in_pieces) {
   Ref<Plan> plan = Ref<Plan>::adopt(new Plan());
@@ -61,6 +74,8 @@ Result<Ref<Plan>> Function::make_plan(const std::vector<std::vector<int64_t>>& d
   if (has_loops_ && !outcome.ok() && outcome.status().code() == HEDDLE_STATUS_RESOURCE_EXHAUSTED)
     return plan_in_pieces(symbols, std::move(globals), Plan::InPieces::kAlways);
   if (!outcome.ok()) return outcome.take_status();
+  if (has_loops_ && repeats_verdicts(program_, interpreter.recording()))
+    return plan_in_pieces(symbols, std::move(globals), Plan::InPieces::kAlways);
   Resolver resolver(program_, signature_, instance_.machine(), dims, std::move(globals), exact ? nullptr : &packings_);
   Result<Ref<Plan>> plan = resolver.resolve(interpreter, 0);
   if (!plan.ok()) return plan.take_status();
