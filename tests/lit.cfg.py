@@ -17,7 +17,7 @@ build = os.path.abspath(build)
 config.name = "heddle"  # noqa: F821
 config.test_format = InAnyFolder()  # noqa: F821
 config.suffixes = [".mlir", ".test"]  # noqa: F821
-config.excludes = ["corpus", "programs", "inputs"]  # noqa: F821
+config.excludes = ["corpus", "programs", "inputs", "graphs"]  # noqa: F821
 config.test_source_root = os.path.dirname(__file__)  # noqa: F821
 config.test_exec_root = os.path.join(build, "lit")  # noqa: F821
 

@@ -19,9 +19,13 @@ def constant(name, values, dtype=np.float32):
     return numpy_helper.from_array(np.array(values, dtype), name)
 
 
+def of_any_type(name):
+    return helper.make_empty_tensor_value_info(name)
+
+
 def unary(operator, opset=17, shape=(2, 3, 4), result=(2, 3, 4), initializers=(), more=(), **attributes):
     nodes = [node(operator, ["x", *more], ["y"], name="subject", **attributes)]
-    return nodes, [value("x", shape)], [value("y", result)], initializers, opset
+    return nodes, [value("x", shape)], [value("y", result) if result else of_any_type("y")], initializers, opset
 
 
 def external(location):
@@ -39,7 +43,7 @@ def foreign(operator, inputs=1, outputs=1, shape=(2, 3), said=None, opset=1, dom
              node(operator, operands, [f"o{i}" for i in range(outputs)], name="subject", domain=domain, **attributes),
              node("Sigmoid", ["o0"], ["y"], name="after")]
     values = [value("o0", said)] if said else []
-    results = [value("y", None), *(value(f"o{i}", None) for i in range(1, outputs))]
+    results = [value("y", None), *(of_any_type(f"o{i}") for i in range(1, outputs))]
     return nodes, [value("x", shape)], results, list(more), 17, values, [helper.make_opsetid(domain, opset)]
 
 
@@ -88,14 +92,14 @@ def integer_gemm():
 
 def quantize(scale, *zero_point, opset=21, **attributes):
     initializers = [constant("scale", scale), *zero_point]
-    return unary("QuantizeLinear", opset, initializers=initializers, more=[tensor.name for tensor in initializers], **attributes)
+    return unary("QuantizeLinear", opset, result=None, initializers=initializers, more=[tensor.name for tensor in initializers], **attributes)
 
 
 def dequantize(scale, dtype, zero_point=None, opset=21, **attributes):
     initializers = [constant("scale", scale), *([] if zero_point is None else [constant("zero", zero_point, dtype)])]
     nodes = [node("DequantizeLinear", ["x", *(tensor.name for tensor in initializers)], ["y"], name="subject", **attributes)]
     element_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    return nodes, [value("x", ("batch", 3, 4), element_type)], [value("y", ("batch", 3, 4))], initializers, opset
+    return nodes, [value("x", ("batch", 3, 4), element_type)], [of_any_type("y")], initializers, opset
 
 
 def quantized_layer():
