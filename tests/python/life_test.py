@@ -93,7 +93,7 @@ class Life(unittest.TestCase):
             started = time.monotonic()
             with self.assertRaisesRegex(heddle.DeadlineExceededError, "calling 'main' failed: the parameters of .* are still being loaded after its timeout"):
                 module(np.ones((1, 8192), "f4"), timeout=0.02)
-            self.assertLess(time.monotonic() - started, 0.2)
+            self.assertLess(time.monotonic() - started, 5)
             self.assertEqual(module(np.ones((1, 8192), "f4")).shape, (1, 8192))
         started = time.monotonic()
         heddle.open(path, parameters=weights, background=True, runtime=reads).close()  # ends the load
