@@ -178,11 +178,32 @@ void select_scatter(Op& op) {
   extents[static_cast<size_t>(dimension)] = op.constant(1);
   op.set(replaced(op, x, op.node.reshape(source, extents), dimension, index, op.node.computed(sum(index, op.constant(1)))));
 }
+// Each element along the dimension is one of the tensor or of the source, one behind the other.
+Value with_steps(Op& op, Value x, Value source, int64_t dimension) {
+  constexpr int64_t most = 1 << 16;
+  const int64_t whole = op.extent(x, dimension), step = op.integer("step");
+  int64_t start = op.integer("start", 0), end = op.integer("end", whole);
+  if (step < 1) op.fail("the step is " + std::to_string(step));
+  if (whole > most) op.unsupported("steps above 1 along more than " + std::to_string(most) + " elements are not supported");
+  start = std::clamp<int64_t>(start < 0 ? start + whole : start, 0, whole);
+  end = std::clamp<int64_t>(end < 0 ? end + whole : end, start, whole);
+  const int64_t count = llvm::divideCeilSigned(end - start, step);
+  Extents extents = Op::extents_of(x);
+  extents[static_cast<size_t>(dimension)] = op.constant(count);
+  std::vector<int64_t> places(static_cast<size_t>(whole));
+  for (int64_t i = 0; i < whole; ++i)
+    places[static_cast<size_t>(i)] = i >= start && i < end && (i - start) % step == 0 ? whole + (i - start) / step : i;
+  Value both = op.node.concatenated({x, op.node.broadcast(source, extents)}, dimension);
+  return op
+      .by_onnx("Gather", {Operand{both, {}, 0}, op.known(places)}, 1,
+               [&](onnx::NodeProto& node) { NodeWriter::set(node, "axis", dimension); })
+      .front();
+}
 void slice_scatter(Op& op) {
   Value x = op.tensor("self"), source = op.converted(op.tensor("src"), op.result_element());
   const int64_t dimension = op.dimension(op.integer("dim", 0), Op::rank_of(x));
   const AffineExpr whole = Op::extents_of(x)[static_cast<size_t>(dimension)];
-  if (op.integer("step", 1) != 1) op.unsupported("steps above 1 are not supported");
+  if (op.integer("step", 1) != 1) return op.set(with_steps(op, x, source, dimension));
   AffineExpr start = op.expression("start", 0);
   if (auto known = tx::static_extent(start); known && *known < 0) start = op.node.computed(sum(whole, start));
   if (tx::static_extent(start).value_or(0) < 0) start = op.constant(0);

@@ -84,7 +84,8 @@ void check_defaults(const onnx::GraphProto& graph) {
 void check_output(const onnx::ValueInfoProto& output, const Node& outputs, Value value) {
   const onnx::TypeProto_Tensor* declared = output.type().has_tensor_type() ? &output.type().tensor_type() : nullptr;
   if (!declared || !is_element_type(declared->elem_type())) return;
-  const Type own = tx::element_of(value), wanted = element_type(value.getContext(), declared->elem_type(), "output");
+  const Type own = tx::element_of(value),
+             wanted = element_type(value.getContext(), declared->elem_type(), "output", /*may_be_narrow=*/true);
   if (own == wanted) return;
   const std::string text = text_of(own);
   outputs.fail("output '" + output.name() + "' is declared with element type " + element_type_name(declared->elem_type()) +

@@ -84,6 +84,15 @@ class Backend(unittest.TestCase):
         self.assertEqual([one.kind for one in heddle.torch.graphs()], ["forward", "backward"])
         self.assertEqual([one.fallbacks for one in heddle.torch.graphs()], [[], []])
 
+    def test_writes_to_every_other_element(self):
+        def replace(x, y, z):
+            x = x.clone()
+            x[:, 1::2] = y
+            x[-3:, ::3] = z
+            return x
+
+        self.check_inference(replace, [(torch.randn(5, 7), torch.randn(5, 3), torch.randn(1, 3))])
+
     def test_training_of_a_perceptron(self):
         self.check_training(perceptron(), (5, 16))
 
