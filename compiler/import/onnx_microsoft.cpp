@@ -263,17 +263,22 @@ void same_as_default(Node& node, NodeWriter& w) {
   if (node.has_attribute("upper")) NodeWriter::set(made, "upper", node.integer("upper"));
 }
 
-// Columns of weights in blocks of `bits` each, [N, blocks, bytes], as numbers of [N, K].
-std::string unpacked(Node& node, NodeWriter& w, const std::string& packed, int64_t bits, const std::vector<int64_t>& shape) {
-  if (bits == 8) return w.op("Reshape", {packed, w.integers(shape)});
+// The numbers of `bits` in bytes, the first one in the lowest bits, as a new last dimension of a tensor of that rank.
+std::string parts_of_bytes(NodeWriter& w, const std::string& packed, int64_t bits, int64_t rank) {
   Names parts;
   const std::string mask = w.op("CastLike", {w.integer((1 << bits) - 1), packed});
   for (int64_t shift = 0; shift < 8; shift += bits) {
     std::string part = packed;
     if (shift != 0) part = w.op("BitShift", {packed, w.op("CastLike", {w.integer(shift), packed})}, "direction", std::string("RIGHT"));
-    parts.push_back(w.unsqueeze(w.op("BitwiseAnd", {part, mask}), Node::type_of(node.input(1)).getRank()));
+    parts.push_back(w.unsqueeze(w.op("BitwiseAnd", {part, mask}), rank));
   }
-  return w.op("Reshape", {w.concat(parts, -1), w.integers(shape)});
+  return w.concat(parts, rank);
+}
+
+// Columns of weights in blocks of `bits` each, [N, blocks, bytes], as numbers of [N, K].
+std::string unpacked(Node& node, NodeWriter& w, const std::string& packed, int64_t bits, const std::vector<int64_t>& shape) {
+  const std::string numbers = bits == 8 ? packed : parts_of_bytes(w, packed, bits, Node::type_of(node.input(1)).getRank());
+  return w.op("Reshape", {numbers, w.integers(shape)});
 }
 
 // The elements of 4 bits in the bytes of a matrix, the first one in the low bits: as many columns as are asked for.
@@ -370,16 +375,9 @@ void product_of_bits(Node& node, NodeWriter& w) {
 
 // The rows of a packed tensor, with as many elements along the last dimension as are asked for.
 std::string unpacked_rows(NodeWriter& w, const std::string& packed, int64_t bits, int64_t rank, int64_t stored, int64_t elements) {
-  Names parts;
-  const std::string mask = w.op("CastLike", {w.integer((1 << bits) - 1), packed});
-  for (int64_t shift = 0; shift < 8; shift += bits) {
-    std::string part =
-        shift == 0 ? packed : w.op("BitShift", {packed, w.op("CastLike", {w.integer(shift), packed})}, "direction", std::string("RIGHT"));
-    parts.push_back(w.unsqueeze(w.op("BitwiseAnd", {part, mask}), rank));
-  }
   std::vector<int64_t> shape(static_cast<size_t>(rank), 0);  // 0 keeps an extent
   shape.back() = stored * 8 / bits;
-  const std::string all = w.op("Reshape", {w.concat(parts, rank), w.integers(shape)});
+  const std::string all = w.op("Reshape", {parts_of_bytes(w, packed, bits, rank), w.integers(shape)});
   return shape.back() == elements ? all : w.op("Slice", {all, w.integers({0}), w.integers({elements}), w.integers({rank - 1})});
 }
 

@@ -5,7 +5,7 @@
 
 Each network runs in a process of its own, for two sizes, in evaluation mode. The results of the compiled network, and the gradients of all parameters for a random
 direction, are held against the same network in f64: wrong is what is more than ten times as far from it as PyTorch's eager mode in f32, and more than 1e-5 of the largest
-number. With --time, calls for inference are timed in turns with eager mode and with Inductor. The networks of tests/networks, and some more; needs torch and transformers.
+number; for a gradient, of the largest one of that parameter, or of a thousandth of the largest of all, since some are zero but for rounding. With --time, calls for inference are timed in turns with eager mode and with Inductor. The networks of tests/networks, and some more; needs torch and transformers.
 """
 import argparse
 import copy
