@@ -66,6 +66,17 @@ class Log(unittest.TestCase):
         self.assertEqual(result.numpy()[:, -1].tolist(), [1.0, 2.0])
         self.assertGreater(Curious.seen, 1)
 
+    def test_a_handler_may_use_the_runtime_that_is_being_made(self):
+        # A line of another runtime may be delivered while the one of the process is made.
+        text = ("import heddle, logging\nfrom heddle import _module\nused = []\nclass Curious(logging.Handler):\n"
+                "    def emit(self, record):\n        used.append(_module.shared_runtime())\n"
+                "logging.getLogger('heddle').addHandler(Curious())\n"
+                "class Loud(heddle.Runtime):\n    lines = ['a line']\n    def __init__(self):\n        super().__init__()\n"
+                "        if Loud.lines: logging.getLogger('heddle').warning(Loud.lines.pop())\n"
+                "_module.Runtime = Loud\nmade = _module.shared_runtime()\nprint(len(used), made is used[0], made.closed)\n")
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "1 True False\n", ""))
+
     def test_ctrl_c_in_a_handler_arrives(self):
         class Interrupted(logging.Handler):
             seen = 0

@@ -55,12 +55,23 @@ int deliver_pending(void*) {
   return 0;
 }
 
+// Fails while many such calls are pending; a thread that returns from the runtime delivers the lines then.
+void request_main_thread(Lines& log) {
+  if (Py_AddPendingCall(deliver_pending, nullptr) == 0) return;
+  std::lock_guard lock(log.mutex);
+  log.requested = false;
+}
+
+// What a handler does may write lines, too: those wait until this thread is done with the ones before, so that handlers do not nest.
+thread_local bool delivering = false;
+
 }  // namespace
 
 void deliver_log() noexcept {
   Lines& log = all();
-  if (!log.any.load(std::memory_order_acquire)) [[likely]]
+  if (!log.any.load(std::memory_order_acquire) || delivering) [[likely]]
     return;
+  delivering = true;
   std::deque<Line> lines;
   uint64_t dropped;
   {
@@ -75,6 +86,14 @@ void deliver_log() noexcept {
   for (const Line& line : lines) deliver(line);
   if (dropped != 0) deliver({HEDDLE_LOG_WARN, "host", std::to_string(dropped) + " lines of the log were dropped"});
   PyErr_Restore(type, value, traceback);
+  delivering = false;
+  if (log.any.load(std::memory_order_acquire)) {
+    {
+      std::lock_guard lock(log.mutex);
+      log.requested = true;
+    }
+    request_main_thread(log);
+  }
 }
 
 void start_log() {
@@ -106,11 +125,7 @@ void write_log(void*, uint32_t level, heddle_string_t component, heddle_string_t
     log.any.store(true, std::memory_order_release);
     request = !std::exchange(log.requested, true);
   }
-  // Fails while many such calls are pending; a thread that returns from the runtime delivers the lines then.
-  if (request && Py_AddPendingCall(deliver_pending, nullptr) != 0) {
-    std::lock_guard lock(log.mutex);
-    log.requested = false;
-  }
+  if (request) request_main_thread(log);
 } catch (const std::bad_alloc&) {  // a line less
 }
 

@@ -86,25 +86,34 @@ class Runtime(_core.Runtime):
 
 
 _shared: tuple[int, Runtime] | None = None
-_making = _thread.allocate_lock()
+_sharing = _thread.RLock()
+
+
+def _shared_one() -> Runtime | None:
+    found = _shared
+    return found[1] if found is not None and found[0] == os.getpid() and not found[1].closed else None
 
 
 def shared_runtime() -> Runtime:
     """The runtime of this process with the default configuration."""
     global _shared
-    found = _shared
-    if found is None or found[0] != os.getpid() or found[1].closed:
-        with _making:  # threads that come at once get one runtime
-            found = _shared
-            if found is None or found[0] != os.getpid() or found[1].closed:
-                _shared = found = (os.getpid(), Runtime())
-    return found[1]
+    found = _shared_one()
+    if found is not None:
+        return found
+    made = Runtime()  # without the lock: this delivers lines of the log, and a handler may come here, or wait for a thread that does
+    with _sharing:
+        found = _shared_one()
+        if found is None:
+            _shared = (os.getpid(), made)
+            return made
+    made.close()  # another thread, or a handler, was first
+    return found
 
 
 def _renew_lock() -> None:
     """In a forked child, where the thread that held the lock does not exist."""
-    global _making
-    _making = _thread.allocate_lock()
+    global _sharing
+    _sharing = _thread.RLock()
 
 
 os.register_at_fork(after_in_child=_renew_lock)
