@@ -259,6 +259,8 @@ class Calls(unittest.TestCase):
                 (lambda: module(x, OnDevice(2, 3)), ValueError, r"argument 'y' of 'main' is f32\[4\] on device 'cpu:0': got a OnDevice on CUDA device 3; move it"),
                 (lambda: module(x, OnDevice(10, 0)), ValueError, r"got a OnDevice on device \(10, 0\) of DLPack"),
                 (lambda: module(x, x, stream=0), ValueError, "uses no CUDA device"),
+                (lambda: module(x, x, wait=False), ValueError, "uses no CUDA device"),
+                (lambda: module(x, x, wait=0), TypeError, "wait is True or False, got 0"),
                 (lambda: module(x, x, out=np.ones(5, "f4")), ValueError, r"result 'z' is f32\[4\], got an? (array|tensor) of f32\[5\]"),
                 (lambda: module(x, x, out=x.astype("f8")), ValueError, r"result 'z' is f32\[4\], got an? (array|tensor) of f64\[4\]"),
                 (lambda: module(x, x, out=np.ones(8, "f4")[::2]), ValueError, r"result 'z' of 'main' is f32\[4\]: .*not contiguous"),

@@ -100,7 +100,7 @@ class WrongArguments(unittest.TestCase):
 
     def test_calls(self):
         right = {"x": self.x, "y": self.x}
-        takes = {"x": "array", "y": "array", "out": "result", "donate": "donate", "state": "state", "timeout": "seconds", "stream": "stream"}
+        takes = {"x": "array", "y": "array", "out": "result", "donate": "donate", "state": "state", "timeout": "seconds", "stream": "stream", "wait": "flag"}
         for call in (self.module, self.function, self.module.start, self.function.start):
             self.check(call, right, takes, {"x": "argument 'x'", "y": "argument 'y'", "out": "result 'z'", "donate": "donate"})
         self.covers(heddle.Function.tensor, {"argument", "array", "copy"})

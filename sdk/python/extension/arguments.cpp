@@ -76,6 +76,11 @@ void Invocation::place_named(PyObject* named) {
       if (!function.uses_cuda) refuse("it uses no CUDA device, which a stream is for; leave stream out", "INVALID_ARGUMENT");
       stream = stream_of(object, function.name);
       is_ordered = true;
+    } else if (PyUnicode_CompareWithASCIIString(key, "wait") == 0) {
+      if (!PyBool_Check(object)) refuse("wait is True or False, got " + repr_of(nb::handle(object)));
+      waits = object == Py_True;
+      if (!waits && !function.uses_cuda)
+        refuse("it uses no CUDA device, whose work it could leave on a stream; leave wait out", "INVALID_ARGUMENT");
     } else {
       refuse("it has no argument " + repr_of(nb::handle(key)) + "; its arguments are " + names_of(function.arguments));
     }
@@ -150,7 +155,8 @@ void Invocation::give_back_donated() {
 
 heddle_tensor_t* Invocation::make_argument(size_t index, PyObject* object) {
   Value& value = function.arguments[index];
-  Source source;
+  Source own;
+  Source& source = waits ? own : *borrowed.emplace_back(std::make_unique<Source>());
   open_source(object, function.place(value, "argument"), false, stream, &source);
   heddle_tensor_t*& kept = frame->kept[index];
   heddle_tensor_t* made = nullptr;
@@ -165,8 +171,8 @@ heddle_tensor_t* Invocation::make_argument(size_t index, PyObject* object) {
     may_copy &= !is_written(range);
   }
   // The call refuses memory of a device that overlaps a result's.
-  if (!source.on_host || (may_copy && value.in_place && source.size_bytes >= kInPlaceFrom)) {
-    if (make_in_place(function.handle, static_cast<uint32_t>(index), false, &source, &made)) {
+  if (!source.on_host || (waits && may_copy && value.in_place && source.size_bytes >= kInPlaceFrom)) {
+    if (make_in_place(function.handle, static_cast<uint32_t>(index), false, &source, &made, waits)) {
       frame->temporary.push_back(made);
       function.bytes_in_place += source.size_bytes;
       return made;

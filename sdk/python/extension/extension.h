@@ -339,9 +339,10 @@ struct Place {
 // on the stream.
 void open_source(PyObject* object, const Place& place, bool writable, Stream stream, Source* out);
 std::shared_ptr<const Device> device_of(heddle_runtime_device_t* device);
-// A tensor over the source's memory, which then belongs to the tensor. False, and nothing changes, if the device does not take it; an error if the
-// source is not in host memory.
-bool make_in_place(heddle_function_t* function, uint32_t index, bool is_result, Source* source, heddle_tensor_t** out);
+// A tensor over the source's memory, which then belongs to the tensor unless the source is to keep it. False, and nothing changes, if the device does
+// not take it; an error if the source is not in host memory.
+bool make_in_place(heddle_function_t* function, uint32_t index, bool is_result, Source* source, heddle_tensor_t** out,
+                   bool gives_lease = true);
 
 // ------------------------------------------------------------------------------------------------------------- parts
 

@@ -90,6 +90,7 @@ PyObject* Function::call(PyObject* positional, PyObject* named) {
   call.place_arguments(positional, named);
   if (call.out) call.take_results();
   call.make_arguments();
+  if (!call.waits) return call.enqueue();
   call.make_results();
   call.run();
   return call.results();
@@ -223,7 +224,9 @@ void bind_function(nb::module_& module) {
       "         tensor later is an error that names the call\n"
       "state    a heddle.State of the module, whose values the call reads and updates; without it, those of the module\n"
       "timeout  in seconds: after it, no more work of the call is enqueued, and DeadlineExceededError is raised\n"
-      "stream   on a CUDA device: the stream with which the call is ordered, such as torch.cuda.current_stream(); the default stream\n\n"
+      "stream   on a CUDA device: the stream with which the call is ordered, such as torch.cuda.current_stream(); the default stream\n"
+      "wait     False, on a CUDA device and with out= for every result: returns as soon as the work is on the stream, as a kernel launch "
+      "does\n\n"
       "Returns a heddle.Tensor, or a named tuple of several. An argument with one of these names takes the place of the option.")
       .def_prop_ro(
           "name", [](const Function& self) { return self.name; }, "The name.")

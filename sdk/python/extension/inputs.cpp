@@ -296,18 +296,15 @@ void open_source(PyObject* object, const Place& place, bool writable, Stream str
   if (writable && out->read_only) refuse(place, "a read-only array to write to", "pass a writable one", "INVALID_ARGUMENT");
 }
 
-bool make_in_place(heddle_function_t* function, uint32_t index, bool is_result, Source* source, heddle_tensor_t** out) {
-  const heddle_device_memory_t memory = {sizeof(memory),
-                                         is_result ? HEDDLE_DEVICE_MEMORY_RESULT : 0,
-                                         reinterpret_cast<uint64_t>(source->data),
-                                         source->size_bytes,
-                                         lease_released,
-                                         source->lease};
+bool make_in_place(heddle_function_t* function, uint32_t index, bool is_result, Source* source, heddle_tensor_t** out, bool gives_lease) {
+  const heddle_device_memory_t memory = {
+      sizeof(memory),     is_result ? HEDDLE_DEVICE_MEMORY_RESULT : 0, reinterpret_cast<uint64_t>(source->data),
+      source->size_bytes, gives_lease ? lease_released : nullptr,      gives_lease ? source->lease : nullptr};
   source->lease->offered = true;
   heddle_status_t* status = heddle_tensor_from_device(function, index, source->type->type, source->dims, source->rank, &memory, out);
   source->lease->offered = false;
   if (!status) {
-    source->lease = nullptr;
+    if (gives_lease) source->lease = nullptr;
     return true;
   }
   const heddle_status_code_t code = heddle_status_code(status);

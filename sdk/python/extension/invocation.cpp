@@ -174,6 +174,38 @@ void Invocation::run() {
   }
 }
 
+PyObject* Invocation::enqueue() {
+  bool all_given = copied_results.empty() && is_ordered && out.is_valid();
+  for (size_t i = 0; all_given && i < frame->results.size(); ++i) all_given = frame->given[i];
+  if (!all_given)
+    refuse("wait=False needs out= with an array on the device for every result (" + names_of(function.results) + ")", "INVALID_ARGUMENT");
+  wait_until_loaded();
+  heddle_call_t* call = nullptr;
+  const heddle_call_params_t* given = call_params();
+  heddle_status_t* status;
+  bool runs = false;
+  {
+    GilReleased released;
+    status = heddle_call_start(function.handle, given, frame->arguments.data(), static_cast<uint32_t>(frame->arguments.size()),
+                               frame->results.data(), static_cast<uint32_t>(frame->results.size()), &call);
+    if (!status) {
+      status = heddle_call_wait(call, 0);  // calls that check indices are over
+      runs = heddle_status_code(status) == HEDDLE_STATUS_DEADLINE_EXCEEDED && heddle_status_payload(status, c_string("deadline")).size == 0;
+      heddle_call_release(call);
+    }
+  }
+  deliver_log();
+  if (runs) {
+    heddle_status_free(status);
+    abandoned = function.session->dropped_calls = true;
+    share_tensors();
+  } else if (status) {
+    discard_results();
+    raise(status);
+  }
+  return results();
+}
+
 void Invocation::abandon(heddle_call_t* call) {
   abandoned = function.session->dropped_calls = true;
   heddle_call_cancel(call);

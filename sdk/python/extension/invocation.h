@@ -42,8 +42,10 @@ struct Invocation {
   std::vector<uint32_t> donated;  // indices of arguments
   std::shared_ptr<State::Handle> state;
   Stream stream;
-  bool is_ordered = false;  // with the stream
-  bool abandoned = false;   // the call may still run
+  bool is_ordered = false;                        // with the stream
+  bool waits = true;                              // false: the call returns when its work is on the stream
+  std::vector<std::unique_ptr<Source>> borrowed;  // by a call that does not wait: memory that stays valid by the order of the stream
+  bool abandoned = false;                         // the call may still run
   // Donated tensors whose handles the call has until it has begun or failed: another thread could use them meanwhile.
   struct Taken {
     nb::object tensor;
@@ -64,6 +66,8 @@ struct Invocation {
 
   // Calls the function and waits.
   void run();
+  // Calls the function and returns when its work is on the stream. What Python gets: a new reference.
+  PyObject* enqueue();
   // Starts the call, for a Call, which waits for it. Others may not use its tensors again before it is over, even if they are dropped.
   heddle_call_t* start();
   // The same for a call that has to wait for parameters: until it is decided, `this` must live. NULL: they are loaded, and it can be started.

@@ -49,7 +49,9 @@ void Invocation::take_results() {
     check_apart(i, Range(*source));
     heddle_tensor_t* made = nullptr;
     if (!source->on_host) is_ordered = true;
-    if ((value.in_place || !source->on_host) && make_in_place(function.handle, static_cast<uint32_t>(i), true, source.get(), &made)) {
+    if ((value.in_place || !source->on_host) &&
+        make_in_place(function.handle, static_cast<uint32_t>(i), true, source.get(), &made, waits)) {
+      if (!waits) borrowed.push_back(std::move(source));
       frame->results[i] = made;
       frame->given[i] = 1;
       frame->temporary.push_back(made);

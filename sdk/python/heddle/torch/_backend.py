@@ -21,18 +21,20 @@ from .report import Fallback as Missing
 
 _LISTED = re.compile(r"'((?:aten|prims)\.[\w.]+)' at '([^']+)': ((?:[^;]|; (?!'(?:aten|prims)\.|and \d+ more))*)")
 _MOST_ATTEMPTS = 32
+_ALIGNMENT = 256  # of arguments on CUDA, in bytes (docs/interop.md)
 
 
 class _Module:
     """A piece as a callable of its inputs."""
 
-    def __init__(self, path: str, device: str, writer: _text.Writer, outputs: int) -> None:
-        self._module = _open(path, device)  # the function does not keep it
+    def __init__(self, path: str, device: torch.device, writer: _text.Writer, outputs: list[torch.fx.Node]) -> None:
+        self._module = _open(path, str(device))  # the function does not keep it
         self._function = self._module.function("main")
         self._device = device
         self._orders = writer.orders
         self._symbols = writer.symbols
-        self._outputs = outputs
+        self._results = [(tuple(value.shape) if all(isinstance(one, int) for one in value.shape) else None, value)
+                         for value in (node.meta["val"] for node in outputs)]
 
     def __call__(self, tensors: list[torch.Tensor], bindings: dict[str, int]) -> list[torch.Tensor]:
         given = []
@@ -43,8 +45,21 @@ class _Module:
             given.append(tensor if tensor.is_contiguous() else tensor.contiguous())
         if self._symbols:
             given.append(torch.empty([0, *(bindings[name] for name in self._symbols)], dtype=torch.bool, device=self._device))
+        if self._device.type == "cuda":
+            return self._enqueued(given, bindings)
         results: Any = self._function(*given)
-        return [torch.from_dlpack(one) for one in ([results] if self._outputs == 1 else results)]
+        return [torch.from_dlpack(one) for one in ([results] if len(self._results) == 1 else results)]
+
+    def _enqueued(self, given: list[torch.Tensor], bindings: dict[str, int]) -> list[torch.Tensor]:
+        """The results in PyTorch's memory, when the stream of PyTorch has come to them: the host does not wait."""
+        for i, tensor in enumerate(given):
+            if tensor.is_cuda and tensor.data_ptr() % _ALIGNMENT:
+                given[i] = tensor.clone()
+        made = [torch.empty(shape if shape is not None else [Symbols.value_of(one, bindings) for one in value.shape], dtype=value.dtype, device=self._device)
+                for shape, value in self._results]
+        waits = not all(one.numel() for one in made)
+        self._function(*given, out=made if len(made) > 1 else made[0], stream=torch.cuda.current_stream(self._device).cuda_stream, wait=waits)
+        return [one if value.device == self._device else one.to(value.device) for one, (_, value) in zip(made, self._results)]
 
 
 def _refusals(error: CompileError) -> dict[str, str]:
@@ -117,7 +132,8 @@ class _Compiled:
 
     def _device_of(self) -> torch.device:
         devices = {value.device for node in self._module.graph.nodes for value in _tensors_in(node.meta.get("val")) if value.ndim > 0}
-        return next(iter(devices)) if len(devices) == 1 else torch.device("cpu")
+        device = next(iter(devices)) if len(devices) == 1 else torch.device("cpu")
+        return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
 
     def _made(self, plan: Plan) -> list[tuple[Any, ...]]:
         self.record.modules = []
@@ -149,8 +165,7 @@ class _Compiled:
             raise _Refused(error, found or {name: f"the compiler failed: {str(error).strip()[-300:]}" for name in names}) from error
         self.record.modules.append(path)
         self.record.compiled += is_new
-        device = target if self._device.type == "cpu" else f"cuda:{self._device.index or 0}"
-        return _Module(path, device, writer, len(piece.outputs))
+        return _Module(path, self._device, writer, piece.outputs)
 
     def _last_uses(self) -> list[list[torch.fx.Node]]:
         """For each step, what no later one needs."""

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""torch.compile(backend="heddle") on a GPU: results and gradients, the order with PyTorch's streams without waiting, memory that stays flat."""
+import copy
+import os
+import pathlib
+import time
+import unittest
+
+from gpu import GpuTestCase
+import python_package  # noqa: F401  it finds the package
+import numpy as np
+import torch
+from torch import nn
+
+import heddle.torch
+
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+
+
+def perceptron(width=256):
+    return nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.LayerNorm(2 * width), nn.Linear(2 * width, width)).cuda()
+
+
+class Images(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, stride=2, padding=1),
+                                  nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+class Torch(GpuTestCase):
+    def setUp(self):
+        super().setUp()
+        os.environ["HEDDLE_TORCH_CACHE"] = str(pathlib.Path(self.folder) / "torch")
+        torch._dynamo.reset()
+        self.earlier = len(heddle.torch.graphs())
+        torch.manual_seed(0)
+
+    def compiled(self, model, **options):
+        return torch.compile(model, backend=heddle.torch.backend, **options)
+
+    def close(self, got, wanted, tolerance=1e-4):
+        np.testing.assert_allclose(got.detach().float().cpu().numpy(), wanted.detach().float().cpu().numpy(), tolerance, tolerance)
+
+    def check_no_fallbacks(self):
+        graphs = heddle.torch.graphs()[self.earlier:]
+        self.assertTrue(graphs)
+        self.assertEqual([one for graph in graphs for one in graph.fallbacks], [])
+
+    def test_inference_in_each_type(self):
+        for kind, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 3e-2), (torch.float16, 5e-3)):
+            model = perceptron().to(kind).eval()
+            x = torch.randn(32, 256, device="cuda", dtype=kind)
+            with torch.no_grad():
+                self.close(self.compiled(model)(x), model(x), tolerance)
+        self.check_no_fallbacks()
+
+    def test_gradients_of_training(self):
+        for make, x in ((perceptron, torch.randn(32, 256, device="cuda")), (lambda: Images().cuda(), torch.randn(4, 3, 32, 32, device="cuda"))):
+            model = make()
+            other = copy.deepcopy(model)
+            for one in (self.compiled(model), other):
+                one(x).square().mean().backward()
+            for got, wanted in zip(model.parameters(), other.parameters()):
+                self.close(got.grad, wanted.grad, 1e-3)
+        self.check_no_fallbacks()
+
+    def test_symbolic_sizes(self):
+        model = perceptron()
+        compiled = self.compiled(model, dynamic=True)
+        for size in (3, 17, 64, 128):
+            x = torch.randn(size, 256, device="cuda")
+            self.close(compiled(x), model(x))
+        self.assertEqual(len({graph.modules[0] for graph in heddle.torch.graphs()[self.earlier:] if graph.kind == "forward"}), 1)
+
+    def test_the_host_does_not_wait(self):
+        model = perceptron().eval()
+        x = torch.randn(32, 256, device="cuda")
+        with torch.no_grad():
+            compiled = self.compiled(model)
+            wanted = compiled(x).clone()
+            torch.cuda.synchronize()
+            begin = time.monotonic()
+            torch.cuda._sleep(1_000_000_000)  # about half a second
+            result = compiled(x)
+            returned = time.monotonic() - begin
+            torch.cuda.synchronize()
+            over = time.monotonic() - begin
+        self.close(result, wanted, 0)
+        self.assertLess(returned, over / 2)
+
+    def test_calls_are_in_the_order_of_the_stream(self):
+        model = perceptron().eval()
+        with torch.no_grad():
+            compiled = self.compiled(model)
+            compiled(torch.zeros(32, 256, device="cuda"))
+            for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+                with torch.cuda.stream(stream):
+                    pairs = []
+                    for turn in range(20):
+                        x = torch.zeros(32, 256, device="cuda")
+                        torch.cuda._sleep(3_000_000)
+                        x.fill_(turn / 10)
+                        result = compiled(x)
+                        x.fill_(1e30)  # after the call
+                        pairs.append((turn, result.clone()))
+                        del result, x
+                    stream.synchronize()
+                for turn, result in pairs:
+                    self.close(result, model(torch.full((32, 256), turn / 10, device="cuda")))
+
+    def test_arguments_at_odd_addresses_and_of_the_host(self):
+        def function(x, scale):
+            return (x * scale).sum(-1) + x[..., 0]
+
+        memory = torch.randn(1 + 8 * 16, device="cuda")
+        x, scale = memory[1:].view(8, 16), torch.tensor(1.5)
+        self.close(self.compiled(function)(x, scale), function(x, scale))
+
+    def test_memory_is_flat(self):
+        model = perceptron()
+        compiled = self.compiled(model)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+        x = torch.randn(64, 256, device="cuda")
+        used = []
+        for step in range(300):
+            optimizer.zero_grad()
+            compiled(x).square().mean().backward()
+            optimizer.step()
+            if step in (2, 150, 299):
+                torch.cuda.synchronize()
+                used.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved(), torch.cuda.mem_get_info()[0]))
+        self.assertEqual(len(set(used)), 1, used)
+
+
+if __name__ == "__main__":
+    unittest.main()
