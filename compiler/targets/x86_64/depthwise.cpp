@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A depthwise convolution by output rows: some neighboring pixels of one vector of channels at a time, so that loads of the filter are shared.
 // Windows that leave the image are shortened, not padded. Called by contraction.
+#include "compiler/targets/x86_64/contraction_shape.h"
+#include "compiler/targets/x86_64/kernel_builder.h"
 #include "compiler/targets/x86_64/strategies.h"
 
 using namespace mlir;
