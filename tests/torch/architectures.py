@@ -61,8 +61,8 @@ def child(arguments):
 
     torch.manual_seed(1234)
     network = {**export.networks(), **more_networks()}[arguments.names[0]](arguments.full)
-    network.model.eval().to(arguments.device)
     randomize(network.model)
+    network.model.eval().to(arguments.device)
     exact = copy.deepcopy(network.model).double().cpu()
     backend = heddle.torch.backend if arguments.backend == "heddle" else arguments.backend
     compiled = torch.compile(network.model, backend=backend)
