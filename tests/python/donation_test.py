@@ -62,6 +62,24 @@ class Donation(unittest.TestCase):
     def pieces(self):
         return array(5, 64), array(5, 48), array(64, 48), np.float32(0.1)
 
+    def test_python_code_of_an_argument_gets_no_array_of_a_donated_one(self):
+        class Looking:
+            def __init__(self, tensor):
+                self.tensor, self.array, self.seen = tensor, array(7, 64), []
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+            def __dlpack__(self, **named):
+                self.seen.append(memoryview(self.tensor))
+                return self.array.__dlpack__(**named)
+
+        w = self.module.main.tensor("w", array(64, 48), copy=True)
+        looking = Looking(w)
+        with self.assertRaisesRegex(heddle.InvalidArgumentError, "it was donated to a call of 'main', which is about to begin"):
+            self.module(looking, array(7, 48), w, np.float32(0.1), donate="w")
+        self.assertEqual((looking.seen, w.shape), ([], (64, 48)))  # the call did not take it
+
     def test_the_signature_says_it(self):
         self.assertEqual(self.module.main.donations, {"w": "w1"})
         self.assertEqual(heddle.open(models.add(4)).main.donations, {})

@@ -263,6 +263,28 @@ class Life(unittest.TestCase):
                 for end, code in (("", 0), ("sys.exit(3)", 3), ("import atexit\natexit.register(time.sleep, 0.02)\ndel m", 0))[number % 3:]:
                     self.python(f"{start}again(lambda held=m: {work.replace('m', 'held', 1) if work[0] == 'm' else work})\n{end}\n", code)
 
+    def test_a_module_is_closed_while_it_takes_an_array(self):
+        class Closing:
+            def __init__(self, module):
+                self.module, self.array = module, np.ones(4096, "f4")
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+            def __dlpack__(self, **named):
+                self.module.close()
+                return self.array.__dlpack__(**named)
+
+        uses = {1: lambda function, array: function.tensor("x", array, copy=True), 2: lambda function, array: function(array, np.ones(4096, "f4"))}
+        for value, use in uses.items():
+            module = heddle.open(models.add(4096), runtime=heddle.Runtime())  # which nothing else keeps
+            function, signature, types = module.main, module.main.signature, module.main.arguments
+            self.assertEqual(use(function, Closing(module)).numpy()[0], value)
+            self.assertTrue(module.closed)
+            self.assertEqual((function.signature, function.arguments), (signature, types))
+            with self.assertRaisesRegex(heddle.FailedPreconditionError, "closed"):
+                use(function, np.ones(4096, "f4"))
+
     def test_objects_go_with_their_last_reference(self):
         runtime = heddle.Runtime()
         module = heddle.open(models.add(4), runtime=runtime)

@@ -60,8 +60,11 @@ class Log(unittest.TestCase):
                 path, weights = models.table(256, 64)
                 result = heddle.open(path, parameters=weights, runtime=one)(np.array([1, 2]))
         finally:
-            sys.unraisablehook = unraisable
             logger.removeHandler(handler)
+            for thread in threading.enumerate():
+                if thread.name == "heddle.log":
+                    thread.join()
+            sys.unraisablehook = unraisable
             logger.setLevel(logging.NOTSET)
         self.assertEqual(result.numpy()[:, -1].tolist(), [1.0, 2.0])
         self.assertGreater(Curious.seen, 1)
@@ -76,6 +79,32 @@ class Log(unittest.TestCase):
                 "_module.Runtime = Loud\nmade = _module.shared_runtime()\nprint(len(used), made is used[0], made.closed)\n")
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "1 True False\n", ""))
+
+    def test_a_handler_may_need_a_lock_that_the_main_thread_holds(self):
+        # As that of queue.Queue, which is held in put().
+        text = ("import heddle, logging, sys, threading, time\nlock, seen = threading.Lock(), []\nclass Locking(logging.Handler):\n"
+                "    def emit(self, record):\n        with lock: seen.append(record)\n"
+                "logging.getLogger('heddle').addHandler(Locking())\nlogging.getLogger('heddle').setLevel(5)\n"
+                "reads = heddle.Runtime(config_text='log.level = \"trace\"\\nparam_io.method = [\"buffered\"]\\n')\n"
+                "with heddle.open(sys.argv[1], parameters=sys.argv[2], runtime=reads, background=True) as module:\n"
+                "    with lock:\n        begun = time.monotonic()\n        while time.monotonic() < begun + 1: time.sleep(0.001)\n"
+                "    while not any('is read' in record.getMessage() for record in seen): time.sleep(0.001)\n"
+                "print({record.threadName for record in seen} <= {'MainThread', 'heddle.log'})\n")
+        done = subprocess.run([sys.executable, "-c", text, *map(str, models.heavy(4096))], capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "True\n", ""))
+
+    def test_lines_that_come_while_logging_is_imported(self):
+        text = ("import sys, heddle\nassert 'logging' not in sys.modules\nsys.modules.pop('string', None)\n"
+                "class Import:\n    runtime = None\n    def find_spec(self, name, *_):\n"
+                "        if name == 'string' and not Import.runtime:\n"
+                "            Import.runtime = heddle.Runtime(config_text='log.level = \"trace\"')\n"
+                "            heddle.open(sys.argv[1], runtime=Import.runtime).close()\n"
+                "sys.meta_path.insert(0, Import())\nimport logging\nseen = []\nclass Kept(logging.Handler):\n"
+                "    def emit(self, record): seen.append(record)\n"
+                "logging.getLogger('heddle').addHandler(Kept())\nlogging.getLogger('heddle').setLevel(5)\n"
+                "Import.runtime.close()\nprint(len(seen) > 0)\n")
+        done = subprocess.run([sys.executable, "-c", text, models.add(4)], capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "True\n", ""))
 
     def test_ctrl_c_in_a_handler_arrives(self):
         class Interrupted(logging.Handler):

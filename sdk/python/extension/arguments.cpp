@@ -139,7 +139,7 @@ heddle_tensor_t* Invocation::take_tensor(PyObject* object, Tensor& tensor) {
   } else {  // with another handle, the call would copy it
     taken.push_back({nb::borrow(object), handle});
     tensor.handle = nullptr;
-    tensor.donated_to = function.in_another_thread;
+    tensor.donated_to = function.about_to_begin;
   }
   return handle;
 }
@@ -223,12 +223,18 @@ void Invocation::donate_one(PyObject* name) {
 }
 
 void Invocation::donate_arguments() {
-  if (!PyTuple_Check(donate) && !PyList_Check(donate)) return donate_one(donate);
-  for (Py_ssize_t i = 0; i < PySequence_Size(donate); ++i) {
-    const nb::object name = nb::steal(PySequence_GetItem(donate, i));
-    if (!name.is_valid()) throw nb::python_error();
-    donate_one(name.ptr());
+  std::vector<nb::object> names;
+  if (PyTuple_Check(donate) || PyList_Check(donate)) {
+    for (Py_ssize_t i = 0; i < PySequence_Size(donate); ++i) {
+      names.push_back(nb::steal(PySequence_GetItem(donate, i)));
+      if (!names.back().is_valid()) throw nb::python_error();
+    }
+  } else {
+    names.push_back(nb::borrow(donate));
   }
+  for (const nb::object& name : names) donate_one(name.ptr());
+  // At once, before Python code of an array, or another thread, can use one of them.
+  for (const uint32_t i : donated) take_tensor(frame->objects[i], *as_tensor(frame->objects[i]));
 }
 
 }  // namespace heddle::python

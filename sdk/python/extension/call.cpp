@@ -42,6 +42,7 @@ struct Call {
     } else {
       heddle_call_release(dropped);
     }
+    deliver_log_later();
   }
   Function& function() const { return *nb::inst_ptr<Function>(flight.function); }
   void check_process() const {

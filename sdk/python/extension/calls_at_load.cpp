@@ -53,19 +53,21 @@ std::shared_ptr<CallAtLoad> CallsAtLoad::add(Invocation& invocation, const heddl
   call->all = shared_from_this();
   call->invocation = &invocation;
   call->params = params;
-  const std::lock_guard lock(mutex_);
-  if (!is_working_) {
+  std::string refused;  // raised without the mutex, since Python makes the error
+  {
+    const std::lock_guard lock(mutex_);
     try {
-      std::thread([self = call->all] { self->work(); }).detach();
-    } catch (const std::system_error& refused) {
-      invocation.refuse(std::string("starting a thread that begins it when the parameters are loaded failed: ") + refused.what() +
-                            "; wait for them with wait() of the module",
-                        "RESOURCE_EXHAUSTED");
+      if (!is_working_) std::thread([self = call->all] { self->work(); }).detach();
+      is_working_ = true;
+      waiting_.push_back(call);
+      return call;
+    } catch (const std::system_error& failure) {
+      refused = failure.what();
     }
-    is_working_ = true;
   }
-  waiting_.push_back(call);
-  return call;
+  invocation.refuse(
+      "starting a thread that begins it when the parameters are loaded failed: " + refused + "; wait for them with wait() of the module",
+      "RESOURCE_EXHAUSTED");
 }
 
 bool CallsAtLoad::is_busy() {
@@ -150,7 +152,7 @@ void CallsAtLoad::decide(CallAtLoad& call, heddle_call_t* handle, heddle_status_
       destroy_dropped();
       return 0;
     };
-    Py_AddPendingCall(destroy, nullptr);  // fails while too many are pending; the next call of this kind does it then
+    ask_main_thread(destroy);  // if it cannot be asked, the next call of this kind does it
   } else {
     call.handle = handle;
     call.failure = failure;

@@ -40,10 +40,19 @@ inline void check(heddle_status_t* status) {
 }
 // Receives lines of the log (heddle_runtime_params_t). [any]
 void write_log(void* log_context, uint32_t level, heddle_string_t component, heddle_string_t message) noexcept;
-// Passes the lines so far to Python's logging. Keeps an exception that is set. Call with the GIL.
+// Passes the lines so far to Python's logging. Keeps an exception that is set. With the GIL, and where the caller expects Python code to run: handlers
+// take locks.
 void deliver_log() noexcept;
+// The same by another thread, later. For destructors, since Python code may be in the middle of anything there. With the GIL.
+void deliver_log_later() noexcept;
 // Once, when the extension is loaded.
 void start_log();
+
+// Lets the main thread call work(NULL) soon, between two steps of whatever Python code it runs. False if too many such calls are pending, or if the
+// interpreter is about to end. [any]
+bool ask_main_thread(int (*work)(void*)) noexcept;
+// No more calls from here on: the interpreter is about to end.
+void end_asking_main_thread() noexcept;
 
 // Held by whatever uses state of the extension: functions that Python calls, and destructors. Empty where there is a GIL. In a free-threaded Python it
 // is a critical section on one object, of which one thread at a time is in. As with the GIL, others may enter while the thread waits for anything:
@@ -76,13 +85,17 @@ class Exclusive {
 using Locked = nb::call_guard<Exclusive>;
 
 // Releases the GIL, or detaches the thread from a free-threaded interpreter. While the interpreter ends, a daemon thread that wants it back stops for
-// ever (daemon_threads.cpp).
+// ever (daemon_threads.cpp). The thread may write lines of the log meanwhile, so deliver_log() or deliver_log_later() has to follow.
 class GilReleased {
  public:
-  GilReleased() : state_(PyEval_SaveThread()) {}
+  GilReleased() : state_(PyEval_SaveThread()) { is_here = true; }
   GilReleased(const GilReleased&) = delete;
   GilReleased& operator=(const GilReleased&) = delete;
-  ~GilReleased() { PyEval_RestoreThread(state_); }
+  ~GilReleased() {
+    is_here = false;
+    PyEval_RestoreThread(state_);
+  }
+  inline static thread_local bool is_here = false;  // this thread has released it
 
  private:
   PyThreadState* state_;
@@ -235,6 +248,19 @@ struct Session {
   void release_watching_signals();
 };
 
+// Keeps a session from being released while Python code, or another thread, may close it.
+class SessionInUse {
+ public:
+  explicit SessionInUse(std::shared_ptr<Session> session) : session_(std::move(session)) { ++session_->calls; }
+  SessionInUse(const SessionInUse&) = delete;
+  ~SessionInUse() {
+    if (--session_->calls == 0 && session_->closed) session_->release();
+  }
+
+ private:
+  const std::shared_ptr<Session> session_;
+};
+
 // Tensors that a function keeps for later calls: handles of results that Python has dropped.
 struct TensorCache {
   static constexpr size_t kMaxPerResult = 4;
@@ -289,13 +315,13 @@ struct State {
   std::shared_ptr<Session> session;
   std::shared_ptr<Handle> handle;  // empty: closed
   explicit State(std::shared_ptr<Session> session);
-  void close() { handle.reset(); }
+  void close();
 };
 
 extern PyTypeObject* tensor_class;
 nb::object make_tensor(heddle_tensor_t* owned, std::shared_ptr<const Device> device);
 
-// Releases a handle of a thread that holds the GIL, so that memory of Python objects under it is released at once.
+// Releases a handle of a thread that holds the GIL, so that memory of Python objects under it is released at once. Runs what their finalizers run.
 void release_tensor(heddle_tensor_t* handle);
 
 // ------------------------------------------------------------------------------------------------------------- inputs

@@ -33,6 +33,11 @@ std::deque<Value> values_of(heddle_function_t* function, uint32_t count,
     value.in_place = value.device->on_host() && HEDDLE_TYPE_BITS(value.type.element_type) >= 8;
     value.on_cuda = value.device->on_cuda();
     for (uint32_t d = 0; d < value.type.rank; ++d) value.is_static &= value.type.dims[d] >= 0;
+    // The function may be asked for its types after the instance is gone.
+    value.type.name = c_string(value.text);
+    value.type.device = nullptr;
+    for (uint32_t d = 0; d < value.type.rank; ++d)
+      value.type.symbols[d] = c_string(value.symbols.emplace_back(view(value.type.symbols[d])));
   }
   return out;
 }
@@ -57,7 +62,7 @@ const char* lasting(const std::string& name) {
 
 Function::Function(std::shared_ptr<Session> given, std::string_view wanted) : session(std::move(given)), name(wanted) {
   session->check_open("getting a function");
-  in_another_thread = std::make_shared<const std::string>("a call of '" + name + "' in another thread");
+  about_to_begin = std::make_shared<const std::string>("a call of '" + name + "', which is about to begin");
   check(heddle_instance_function(session->instance, c_string(wanted), &handle));
   const uint32_t argument_count = heddle_function_argument_count(handle), result_count = heddle_function_result_count(handle);
   arguments = values_of(handle, argument_count, heddle_function_argument);
@@ -149,6 +154,7 @@ size_t argument_index(const Function& function, nb::handle argument) {
 
 nb::object make_argument_tensor(Function& function, nb::handle argument, nb::handle array, nb::handle copy) {
   function.session->check_open("making a tensor");
+  const SessionInUse guard(function.session);
   const size_t index = argument_index(function, argument);
   const Value& value = function.arguments[index];
   const Place place = function.place(value, "argument");

@@ -13,7 +13,8 @@ namespace heddle::python {
 struct Value {
   nb::object name;  // interned
   std::string text;
-  heddle_tensor_type_t type;
+  std::deque<std::string> symbols;
+  heddle_tensor_type_t type;  // with texts of this
   std::shared_ptr<const Device> device;
   bool in_place = false;  // the device takes memory of the process
   bool on_cuda = false;   // the device takes memory of other libraries on it
@@ -44,7 +45,7 @@ struct Function {
   PyTypeObject* results_class = nullptr;       // a named tuple, for several results
   uint64_t bytes_in_place = 0, bytes_copied = 0;
   bool uses_cuda = false;
-  std::shared_ptr<const std::string> in_another_thread;  // Tensor::donated_to, while a thread calls it
+  std::shared_ptr<const std::string> about_to_begin;  // Tensor::donated_to, while a call takes its arguments
 
   Function(std::shared_ptr<Session> session, std::string_view name);
   Function(const Function&) = delete;

@@ -23,7 +23,17 @@ namespace {
 
 std::atomic<Lease*> pending{nullptr};
 std::atomic<bool> drain_is_due{false};
-thread_local int holds_gil = 0;  // in release_tensor
+
+// Of a thread in release_tensor. Leases end after libheddle has returned: what they run is Python code, which may use libheddle, too, or wait for a
+// thread that does.
+struct Releasing {
+  Lease* leases = nullptr;
+  Releasing* const outer;
+  inline static thread_local Releasing* innermost = nullptr;
+  Releasing() : outer(std::exchange(innermost, this)) {}
+  Releasing(const Releasing&) = delete;
+  ~Releasing() { innermost = outer; }
+};
 
 // It may run Python code, and libheddle may call it, so it is noexcept (daemon_threads.cpp).
 void end_lease(Lease* lease) noexcept {
@@ -33,14 +43,17 @@ void end_lease(Lease* lease) noexcept {
   delete lease;
 }
 
+void end_leases(Lease* first) noexcept {
+  while (first) {
+    Lease* next = first->next;
+    end_lease(first);
+    first = next;
+  }
+}
+
 int drain(void*) {
   drain_is_due.store(false);
-  Lease* lease = pending.exchange(nullptr);
-  while (lease) {
-    Lease* next = lease->next;
-    end_lease(lease);
-    lease = next;
-  }
+  end_leases(pending.exchange(nullptr));
   return 0;
 }
 
@@ -48,14 +61,14 @@ int drain(void*) {
 void lease_released(void* context) {
   auto* lease = static_cast<Lease*>(context);
   if (lease->offered) return;
-  if (holds_gil > 0) {
-    end_lease(lease);
+  if (Releasing* const here = Releasing::innermost) {
+    lease->next = std::exchange(here->leases, lease);
     return;
   }
   lease->next = pending.load();
   while (!pending.compare_exchange_weak(lease->next, lease)) {
   }
-  if (!drain_is_due.exchange(true)) Py_AddPendingCall(drain, nullptr);
+  if (!drain_is_due.exchange(true) && !ask_main_thread(drain)) drain_is_due.store(false);  // open_source does it then
 }
 
 // "a Parameter", or "an ndarray of datetime64[s]".
@@ -247,9 +260,13 @@ bool open_bits(PyObject* object, Source* out) {
 }  // namespace
 
 void release_tensor(heddle_tensor_t* handle) {
-  ++holds_gil;
-  heddle_tensor_release(handle);
-  --holds_gil;
+  Lease* ended;
+  {
+    Releasing here;
+    heddle_tensor_release(handle);
+    ended = here.leases;
+  }
+  end_leases(ended);
 }
 
 std::string Place::text() const {
@@ -267,7 +284,7 @@ Source::~Source() {
 }
 
 void open_source(PyObject* object, const Place& place, bool writable, Stream stream, Source* out) {
-  if (drain_is_due.load(std::memory_order_relaxed)) drain(nullptr);
+  if (pending.load(std::memory_order_relaxed)) drain(nullptr);
   out->lease = new Lease;
   out->lease->buffer.obj = nullptr;
   int32_t type = HEDDLE_DLPACK_CPU, id = 0;

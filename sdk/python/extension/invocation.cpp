@@ -211,6 +211,7 @@ void Invocation::abandon(heddle_call_t* call) {
   heddle_call_cancel(call);
   heddle_call_release(call);
   share_tensors();
+  deliver_log_later();
 }
 
 void Invocation::share_tensors() {

@@ -22,6 +22,7 @@ void Session::close() {
   CallsAtLoad::destroy_dropped();
   if (calls != 0) return;
   dropped_calls || is_loading ? release_watching_signals() : release();
+  deliver_log();
 }
 
 // Refits whose threads use the instance.
@@ -135,7 +136,7 @@ void Session::release() {
     heddle_instance_release(dropped);
     heddle_module_release(dropped_module);
   }
-  deliver_log();
+  deliver_log_later();
 }
 
 void Session::check_open(const char* operation) const {
@@ -153,18 +154,17 @@ State::Handle::~Handle() {
     GilReleased released;
     heddle_state_release(state);
   }
+  deliver_log_later();
+}
+
+void State::close() {
+  handle.reset();
   deliver_log();
 }
 
 State::State(std::shared_ptr<Session> of) : session(std::move(of)), handle(std::make_shared<Handle>()) {
   session->check_open("making a state");
-  struct Use {
-    Session& session;
-    ~Use() {
-      if (--session.calls == 0 && session.closed) session.release();
-    }
-  } guard{*session};
-  ++session->calls;
+  const SessionInUse guard(session);
   check_without_gil([&] { return heddle_state_create(session->instance, &handle->state); });
 }
 
@@ -219,6 +219,7 @@ struct Runtime {
   void close() {
     closed = true;
     if (uses == 0) release();
+    deliver_log();
   }
   void release() {
     heddle_runtime_t* const dropped = handle;
@@ -228,7 +229,7 @@ struct Runtime {
       GilReleased released;
       heddle_runtime_release(dropped);
     }
-    deliver_log();
+    deliver_log_later();
   }
   // Runs an operation on the handle, which other threads may close meanwhile.
   template <class Operation>
@@ -387,13 +388,7 @@ struct Module {
   template <class Operation>
   auto use(const char* what, Operation operation) const {
     session->check_open(what);
-    struct Use {
-      std::shared_ptr<Session> session;
-      ~Use() {
-        if (--session->calls == 0 && session->closed) session->release();
-      }
-    } guard{session};
-    ++session->calls;
+    const SessionInUse guard(session);
     return operation();
   }
   void refit(nb::list parameters, nb::list over) const {
@@ -472,7 +467,7 @@ NB_MODULE(_core, module) {
           "closed", [](const State& self) { return !self.handle; }, Locked(), "Whether it has been closed.")
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
-          "__exit__", [](State& self, nb::args) { self.handle.reset(); }, Locked())
+          "__exit__", [](State& self, nb::args) { self.close(); }, Locked())
       .def(
           "__repr__", [](const State& self) { return "<heddle.State of " + self.session->path + (self.handle ? ">" : ", closed>"); },
           Locked());

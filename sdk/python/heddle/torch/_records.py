@@ -31,7 +31,7 @@ class Graph:
 
 _graphs: list[Graph] = []
 _warned: set[str] = set()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finalizer or a handler of the log may come here in the middle
 
 
 def graphs() -> list[Graph]:
