@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Calls that are started and awaited: results, errors, cancellation, lifetimes."""
 import asyncio
+import contextlib
 import gc
 import os
 import subprocess
@@ -14,6 +15,7 @@ import heddle
 import models
 import numpy as np
 from heddle._async import await_call
+from races import Late, again_if_late, still
 
 
 class Started(unittest.TestCase):
@@ -132,20 +134,30 @@ class StartedAtLoad(unittest.TestCase):
         return module
 
     def assert_loading(self, module):
-        with self.assertRaises(heddle.DeadlineExceededError):
-            module.wait(0)
+        still(heddle.DeadlineExceededError, lambda: module.wait(0))
 
+    @contextlib.contextmanager
+    def while_loading(self, module):
+        """For checks that can fail once the parameters are loaded."""
+        try:
+            yield
+        except (AssertionError, heddle.Error):
+            self.assert_loading(module)
+            raise
+
+    @again_if_late
     def test_start_returns_at_once(self):
         with self.opened() as module:
             call = module.start(self.x)
-            self.assert_loading(module)
-            self.assertFalse(call.done())
-            self.assertIn("waiting for parameters", repr(call))
-            with self.assertRaisesRegex(TimeoutError, "parameters of its module are still being loaded after 0 s"):
-                call.result(0)
+            with self.while_loading(module):
+                self.assertFalse(call.done())
+                self.assertIn("waiting for parameters", repr(call))
+                with self.assertRaisesRegex(TimeoutError, "parameters of its module are still being loaded after 0 s"):
+                    call.result(0)
             self.assertFalse(call.result().numpy().any())
             self.assertEqual(module.start(self.x).result().shape, (1, self.SIZE))
 
+    @again_if_late
     def test_calls_begin_in_the_order_in_which_they_were_started(self):
         with self.opened(models.heavy_counter) as module:
             calls = [module.start(self.x) for _ in range(20)]
@@ -154,21 +166,23 @@ class StartedAtLoad(unittest.TestCase):
             calls += [module.start(self.x) for _ in range(3)]
             self.assertEqual([call.result().count.item() for call in calls], [*range(20), 21, 22, 23])
 
+    @again_if_late
     def test_timeouts_and_cancellation_end_calls_that_have_not_begun(self):
         with self.opened() as module:
             late, cancelled, kept = module.start(self.x, timeout=0.001), module.start(self.x), module.start(self.x)
             cancelled.cancel()
-            with self.assertRaisesRegex(heddle.CancelledError, "cancelled before the parameters of '.*' were loaded"):
-                cancelled.result()
-            with self.assertRaisesRegex(heddle.DeadlineExceededError, "calling 'main' failed: the parameters of .* are still being loaded after its timeout"):
-                late.result()
-            self.assert_loading(module)
+            with self.while_loading(module):
+                with self.assertRaisesRegex(heddle.CancelledError, "cancelled before the parameters of '.*' were loaded"):
+                    cancelled.result()
+                with self.assertRaisesRegex(heddle.DeadlineExceededError, "calling 'main' failed: the parameters of .* are still being loaded after its timeout"):
+                    late.result()
             with self.assertRaisesRegex(TypeError, "argument 'x' is missing"):
                 module.start()
             with self.assertRaisesRegex(heddle.InvalidArgumentError, "'x' expects f32"):
                 module.start(np.ones((1, 3), "f4")).result()
             self.assertEqual(kept.result().shape, (1, self.SIZE))
 
+    @again_if_late
     def test_the_error_of_loading_is_that_of_the_call(self):
         path, weights = models.heavy(self.SIZE)
         broken = models.FOLDER / "broken_heavy.safetensors"
@@ -185,6 +199,7 @@ class StartedAtLoad(unittest.TestCase):
             with self.assertRaises(heddle.DataLossError):
                 call.result()
 
+    @again_if_late
     def test_dropped_calls_and_closed_modules(self):
         out = heddle.empty((1, self.SIZE))
         out[:] = 7
@@ -211,6 +226,7 @@ class StartedAtLoad(unittest.TestCase):
         del call
         module.close()
 
+    @again_if_late
     def test_donated_tensors(self):
         path = heddle.compile(models.model_of(*models.heavy_step(self.SIZE)), models.FOLDER / "heavy_step.heddle", alias={"s": "s1"},
                               params_in=models.sparse(self.SIZE))
@@ -328,9 +344,10 @@ class Awaited(unittest.IsolatedAsyncioTestCase):
                 self.assertIs(await call, out)
             thread.join()
 
+    @again_if_late
     async def test_parameters_load_in_the_background(self):
         path, weights = models.heavy(8192)
-        with heddle.open(path, parameters=weights, background=True) as module:
+        with heddle.Runtime() as runtime, heddle.open(path, parameters=weights, background=True, runtime=runtime) as module:
             ticks = 0
 
             async def tick():
@@ -340,14 +357,19 @@ class Awaited(unittest.IsolatedAsyncioTestCase):
                     ticks += 1
 
             ticking = asyncio.create_task(tick())
-            with self.assertRaises(asyncio.TimeoutError):
+            try:
                 await asyncio.wait_for(module, 0.01)
+                raise Late("the parameters were loaded at once")
+            except asyncio.TimeoutError:
+                pass
             self.assertIs(await module, module)
             ticking.cancel()
-            self.assertGreater(ticks, 10)
+            if ticks <= 10:
+                raise Late(f"the loop took {ticks} turns while parameters were loaded")
             self.assertEqual((await module.start(np.ones((1, 8192), "f4"))).numpy().any(), False)
             await module
 
+    @again_if_late
     async def test_calls_are_awaited_while_parameters_load(self):
         path, weights = models.heavy(6144)
         with heddle.Runtime() as runtime, heddle.open(path, parameters=weights, background=True, runtime=runtime) as module:
@@ -361,11 +383,13 @@ class Awaited(unittest.IsolatedAsyncioTestCase):
             ticking = asyncio.create_task(tick())
             waiting = asyncio.ensure_future(module.start(x))
             await asyncio.sleep(0.01)
-            waiting.cancel()
+            if not waiting.cancel():
+                raise Late("the call was over before it was cancelled")
             with self.assertRaises(asyncio.CancelledError):
                 await waiting
             results = await asyncio.gather(*(module.start(x) for _ in range(10)))
-            self.assertGreater(len(ticks), 10)
+            if len(ticks) <= 10:
+                raise Late(f"the loop took {len(ticks)} turns while parameters were loaded")
             self.assertTrue(all(result.shape == (1, 6144) for result in results))
             ticking.cancel()
 

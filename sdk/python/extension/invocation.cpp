@@ -176,7 +176,7 @@ void Invocation::run() {
 
 PyObject* Invocation::enqueue() {
   bool all_given = copied_results.empty() && is_ordered && out.is_valid();
-  for (size_t i = 0; all_given && i < frame->results.size(); ++i) all_given = frame->given[i];
+  for (size_t i = 0; all_given && i < frame->results.size(); ++i) all_given = frame->given[i] && function.results[i].on_cuda;
   if (!all_given)
     refuse("wait=False needs out= with an array on the device for every result (" + names_of(function.results) + ")", "INVALID_ARGUMENT");
   wait_until_loaded();
