@@ -262,13 +262,19 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
   }
   const bool is_aten = import::is_aten(options.input_path);
   if (is_aten || import::is_stablehlo(options.input_path)) {
-    if (!files.is_empty() || !options.parameter_names.empty() || !options.specializations.empty()) {
-      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: compiling '" + options.input_path +
-                                                  "' failed: parameter files and specializations are for ONNX models, and this is " +
-                                                  (is_aten ? "a graph of PyTorch" : "StableHLO") + "; leave them out"};
+    const bool has_files = !files.is_empty() || !options.parameter_names.empty();
+    if ((has_files && !is_aten) || !options.specializations.empty()) {
+      return {HEDDLE_STATUS_INVALID_ARGUMENT,
+              "compiler: compiling '" + options.input_path + "' failed: " +
+                  (is_aten ? "specializations are for ONNX models, and this is a graph of PyTorch"
+                           : "parameter files and specializations are for ONNX models, and this is StableHLO") +
+                  "; leave them out"};
     }
     import::ImportError error;
-    const import::ImportOptions of_import = {.dims = {}, .all_weights = !options.parameters_path.empty()};
+    const import::ImportOptions of_import = {.dims = {},
+                                             .all_weights = !options.parameters_path.empty(),
+                                             .files = has_files ? &files : nullptr,
+                                             .parameter_names = options.parameter_names};
     module = is_aten ? import::import_aten(options.input_path, context, parameters, error, of_import)
                      : import::import_stablehlo(options.input_path, context, parameters, error, of_import);
     if (!module) return {error.code, error.message};

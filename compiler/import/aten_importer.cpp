@@ -21,11 +21,79 @@ constexpr StringRef pretty_marks[] = {"custom op 'aten."};
 const TextFormat format = {"aten", conversion, pretty_marks};
 constexpr size_t most_symbols = 4096;
 constexpr size_t most_listed = 256;
+constexpr StringRef data_attr = "torch.data";
 
 // An argument's extents in the signature and inside. An extent that is one name declares the symbol; other expressions are checked in each call.
 struct ArgumentExtents {
   Extents declared, meant;
 };
+
+// A parameter: an argument whose values are in a file beside the text, {location = "weights.bin", offset = 64, length = 256}.
+bool is_parameter(func::FuncOp entry, unsigned index) {
+  return entry.getArgAttr(index, data_attr) != nullptr;
+}
+
+int onnx_type(Type element) {
+  if (element.isF32()) return onnx::TensorProto::FLOAT;
+  if (element.isF64()) return onnx::TensorProto::DOUBLE;
+  if (element.isF16()) return onnx::TensorProto::FLOAT16;
+  if (element.isBF16()) return onnx::TensorProto::BFLOAT16;
+  const bool is_unsigned = element.isUnsignedInteger();
+  switch (element.getIntOrFloatBitWidth()) {
+    case 1:
+      return onnx::TensorProto::BOOL;
+    case 8:
+      return is_unsigned ? onnx::TensorProto::UINT8 : onnx::TensorProto::INT8;
+    case 16:
+      return is_unsigned ? onnx::TensorProto::UINT16 : onnx::TensorProto::INT16;
+    case 32:
+      return is_unsigned ? onnx::TensorProto::UINT32 : onnx::TensorProto::INT32;
+    default:
+      return is_unsigned ? onnx::TensorProto::UINT64 : onnx::TensorProto::INT64;
+  }
+}
+
+// Notes each parameter in the file as a tensor with external data, under the number of its argument.
+void declare_parameters(OnnxFile& file, func::FuncOp entry) {
+  UniqueNames names;
+  for (unsigned i = 0; i < entry.getNumArguments(); ++i) {
+    if (!is_parameter(entry, i)) continue;
+    const std::string name = names.take(entry.getArgAttr(i, "torch.name"), "parameter" + std::to_string(i));
+    auto refuse = [&](const std::string& cause, heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT) {
+      throw Failure{code, "aten: importing parameter '" + name + "' failed: " + cause, cause};
+    };
+    auto type = llvm::dyn_cast<RankedTensorType>(entry.getArgumentTypes()[i]);
+    if (!type || !type.hasStaticShape()) refuse("it is not a tensor of static shape");
+    const Type element = type.getElementType();
+    const auto integer = llvm::dyn_cast<IntegerType>(element);
+    if (!element.isF32() && !element.isF64() && !element.isF16() && !element.isBF16() &&
+        !(integer && !integer.isSigned() && llvm::is_contained({1u, 8u, 16u, 32u, 64u}, integer.getWidth())))
+      refuse("its element type is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+    auto data = llvm::dyn_cast<DictionaryAttr>(entry.getArgAttr(i, data_attr));
+    auto location = data ? llvm::dyn_cast_or_null<StringAttr>(data.get("location")) : StringAttr();
+    auto number = [&](StringRef key) -> std::optional<int64_t> {
+      auto value = data ? llvm::dyn_cast_or_null<IntegerAttr>(data.get(key)) : IntegerAttr();
+      if (!value || value.getValue().getSignificantBits() > 64 || value.getValue().isNegative()) return std::nullopt;
+      return value.getValue().getSExtValue();
+    };
+    const auto offset = number("offset"), length = number("length");
+    if (!location || !offset || !length)
+      refuse("its attribute " + data_attr.str() + " needs a location, which is a text, and an offset and a length of 0 or more, in bytes");
+    onnx::TensorProto& tensor = *file.model.mutable_graph()->add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(onnx_type(element));
+    for (int64_t extent : type.getShape()) tensor.add_dims(extent);
+    tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+    auto add = [&](const char* key, const std::string& value) {
+      auto& entry_of = *tensor.add_external_data();
+      entry_of.set_key(key);
+      entry_of.set_value(value);
+    };
+    add("location", location.str());
+    add("offset", std::to_string(*offset));
+    add("length", std::to_string(*length));
+  }
+}
 
 // The symbols that the extents of arguments name.
 void declare_symbols(Program& program, func::FuncOp entry, const ImportOptions& options, std::map<std::string, AffineExpr>& declared) {
@@ -52,6 +120,22 @@ void declare_symbols(Program& program, func::FuncOp entry, const ImportOptions& 
       program.symbols[name] = symbols.meant(name);
       symbols.equate(declared[name], program.symbols[name], "symbol '" + name + "'", /*learn=*/false);
     }
+  }
+}
+
+// What the module's attribute torch.requires states of symbols: {value = "8 - s0", least = 0, who = "..."} is that the value is not below `least`.
+void require_stated(Program& program, ModuleOp module, const std::string& path) {
+  Attribute stated = module->getAttr("torch.requires");
+  if (!stated) return;
+  auto list = llvm::dyn_cast<ArrayAttr>(stated);
+  if (!list) fail_file(format, path, "torch.requires is not a list");
+  for (Attribute one : list) {
+    auto each = llvm::dyn_cast<DictionaryAttr>(one);
+    auto who = each ? each.getAs<StringAttr>("who") : StringAttr();
+    const AffineExpr value = each ? program.expression(each.get("value")) : AffineExpr();
+    const AffineExpr least = each ? program.expression(each.get("least")) : AffineExpr();
+    if (!who || !value || !least) fail_file(format, path, "torch.requires has an entry without 'who', or whose numbers are not known");
+    if (!program.graph.symbols.require(value, least, who.str())) fail_file(format, path, who.str() + " is true for no sizes");
   }
 }
 
@@ -101,15 +185,24 @@ func::FuncOp entry_of(const std::string& path, ModuleOp module) {
 OwningOpRef<ModuleOp> import_graph(const std::shared_ptr<OnnxFile>& file, func::FuncOp entry, tx::ParameterStore& parameters,
                                    Meanings& meanings, const ImportOptions& options) {
   MainFunction main(entry.getContext());
-  Graph graph(main.builder, parameters, meanings, file, options.all_weights, nullptr);
+  Graph graph(main.builder, parameters, meanings, file, options.all_weights, options.files);
   graph.opset = newest_opset;
   Program program(graph);
   std::map<std::string, AffineExpr> declared;
   declare_symbols(program, entry, options, declared);
+  require_stated(program, entry->getParentOfType<ModuleOp>(), file->path);
   UniqueNames argument_names, result_names;
   SmallVector<Port> arguments, results;
-  for (unsigned i = 0; i < entry.getNumArguments(); ++i)
-    arguments.push_back(add_argument(program, entry, i, argument_names, declared, main.block));
+  int parameter_count = 0;
+  for (unsigned i = 0; i < entry.getNumArguments(); ++i) {
+    if (!is_parameter(entry, i)) {
+      arguments.push_back(add_argument(program, entry, i, argument_names, declared, main.block));
+      continue;
+    }
+    const onnx::TensorProto& tensor = file->model.graph().initializer(parameter_count++);
+    program.values[entry.getArgument(i)] =
+        graph.import_tensor(tensor, tensor.name(), NameLoc::get(main.builder.getStringAttr(tensor.name()))).value;
+  }
   Block& body = entry.getBody().front();
   if (body.empty() || !llvm::isa<func::ReturnOp>(body.back())) fail_file(format, file->path, "function 'main' does not end with a return");
   for (Operation& op : body) {
@@ -153,8 +246,23 @@ OwningOpRef<ModuleOp> import_aten(const std::string& path, MLIRContext& context,
   OwningOpRef<ModuleOp> source;
   return import_until_learned("aten", path, "correct the graph, or write it again with heddle.torch", parameters, error,
                               [&](const std::shared_ptr<OnnxFile>& file, Meanings& meanings) {
-                                if (!source) source = read_generic_text(aten::format, path, context);
-                                return aten::import_graph(file, aten::entry_of(path, *source), parameters, meanings, options);
+                                if (!source) {
+                                  source = read_generic_text(aten::format, path, context);
+                                  aten::declare_parameters(*file, aten::entry_of(path, *source));
+                                  if (options.files) {
+                                    std::vector<std::string> stored;
+                                    for (const auto& tensor : file->model.graph().initializer()) stored.push_back(tensor.name());
+                                    if (auto wrong = options.files->resolve(stored, options.parameter_names))
+                                      throw Failure{wrong->code, wrong->message};
+                                  }
+                                }
+                                if (options.files) options.files->begin_import();
+                                const size_t known = meanings.size();
+                                OwningOpRef<ModuleOp> module =
+                                    aten::import_graph(file, aten::entry_of(path, *source), parameters, meanings, options);
+                                auto wrong = options.files && meanings.size() == known ? options.files->check_use() : std::nullopt;
+                                if (wrong) throw Failure{wrong->code, wrong->message};
+                                return module;
                               });
 }
 

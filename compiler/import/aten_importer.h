@@ -13,8 +13,8 @@ namespace heddle::import {
 // Whether the file is such a text: the module has the attribute torch.graph. False for a file that cannot be read.
 bool is_aten(const std::string& path);
 
-// The graph in `path`; null with `error` set on failure. Of the options, `dims` is used; those about weights, operators of plugins and specializations are
-// for ONNX files. What is not supported is listed in one error (HEDDLE_STATUS_UNIMPLEMENTED), each as 'operator' at 'node': why.
+// The graph in `path`; null with `error` set on failure. Of the options, `dims` and those about weights are used; operators of plugins and specializations
+// are for ONNX files. What is not supported is listed in one error (HEDDLE_STATUS_UNIMPLEMENTED), each as 'operator' at 'node': why.
 mlir::OwningOpRef<mlir::ModuleOp> import_aten(const std::string& path, mlir::MLIRContext& context, tx::ParameterStore& parameters,
                                               ImportError& error, const ImportOptions& options = {});
 

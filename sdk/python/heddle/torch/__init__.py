@@ -5,7 +5,8 @@
     model = torch.compile(model, backend="heddle")
 
 What Dynamo traces becomes modules of Heddle, for inference and for training; what Heddle does not support runs in PyTorch, is named in a warning, and is
-counted in `graphs()`. docs/pytorch.md describes it, and docs/graph-breaks.md `report()`. PyTorch is imported when something of this package needs it.
+counted in `graphs()`. `export` writes a .heddle file that runs without PyTorch. docs/pytorch.md describes both, and docs/graph-breaks.md `report()`.
+PyTorch is imported when something of this package needs it.
 """
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ from .report import report
 
 if TYPE_CHECKING:
     from ._backend import backend
+    from ._export import export
     from ._records import Fallback, Graph, clear, graphs
 
-__all__ = ["Fallback", "Graph", "backend", "clear", "graphs", "report"]
-_MODULES = {"backend": "_backend", "Fallback": "_records", "Graph": "_records", "clear": "_records", "graphs": "_records"}
+__all__ = ["Fallback", "Graph", "backend", "clear", "export", "graphs", "report"]
+_MODULES = {"backend": "_backend", "export": "_export", "Fallback": "_records", "Graph": "_records", "clear": "_records", "graphs": "_records"}
 
 
 def __getattr__(name: str) -> Any:

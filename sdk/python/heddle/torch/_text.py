@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from typing import Any, Iterable
+import re
+from typing import Any, Iterable, Mapping
 
 import sympy
 import torch
@@ -190,9 +191,10 @@ def results_of(node: torch.fx.Node) -> list[Any]:
 TARGETS = {"cpu": "cpu", "cuda": "cuda"}  # of the compiler, by the type of a device
 
 
-def check(node: torch.fx.Node, device: torch.device) -> None:
-    """Throws Unsupported if the node cannot be in a text. Whether the compiler has the operator, it says itself."""
-    if device.type not in TARGETS:
+def check(node: torch.fx.Node, device: torch.device | None) -> None:
+    """Throws Unsupported if the node cannot be in a text, or has values on another device, if one is given. Whether the compiler has the operator, it says
+    itself."""
+    if device is not None and device.type not in TARGETS:
         raise Unsupported(f"graphs on {device} are not supported")
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         raise Unsupported("it is no operator of ATen")
@@ -206,29 +208,38 @@ def check(node: torch.fx.Node, device: torch.device) -> None:
         if not isinstance(value, torch.Tensor):
             raise Unsupported(f"it has a value of class {type(value).__name__}")
         type_of(value)
-        if value.device != device and value.ndim > 0:
+        if device is not None and value.device != device and value.ndim > 0:
             raise Unsupported(f"it is on {value.device}, and the graph on {device}")
 
 
 class Writer:
-    """The text of some nodes of a graph, which are a function of the inputs."""
+    """The text of some nodes of a graph, which are a function of the inputs.
 
-    def __init__(self, inputs: Iterable[torch.fx.Node], version: str, nodes: Iterable[torch.fx.Node] = ()) -> None:
+    With names, the inputs have these, and are contiguous in their own order. Those in `data` are parameters: (file beside the text, offset, bytes).
+    """
+
+    def __init__(self, inputs: Iterable[torch.fx.Node], version: str, nodes: Iterable[torch.fx.Node] = (),
+                 names: Mapping[torch.fx.Node, str] | None = None, data: Mapping[torch.fx.Node, tuple[str, int, int]] | None = None) -> None:
         self._names: dict[torch.fx.Node, list[str]] = {}
         self._types: dict[torch.fx.Node, list[str]] = {}
         self._lines: list[str] = []
         self._arguments: list[str] = []
         self._attributes: list[str] = []
+        self._requires: list[str] = []
         self._version = version
         self._count = 0
         self.orders: list[list[int] | None] = []  # the dimensions of each input are given in this order
         for i, node in enumerate(inputs):
             value = node.meta["val"]
-            order = memory_order(value)
+            order = memory_order(value) if names is None else None
             self.orders.append(order)
             given, extents = type_of(value, order)
             self._arguments.append(f"%a{i}: {given}")
-            self._attributes.append("{torch.name = " + _quoted(f"a{i}") + (f", torch.extents = {extents}" if extents else "") + "}")
+            attribute = "{torch.name = " + _quoted(f"a{i}" if names is None else names[node]) + (f", torch.extents = {extents}" if extents else "")
+            if data and node in data:
+                file, offset, length = data[node]
+                attribute += f", torch.data = {{location = {_quoted(file)}, offset = {offset}, length = {length}}}"
+            self._attributes.append(attribute + "}")
             self._names[node], self._types[node] = [f"%a{i}"], [given]
             if order is not None:
                 back = [order.index(d) for d in range(len(order))]
@@ -272,12 +283,30 @@ class Writer:
         self._names[node] = [name] if len(types) == 1 else [f"{name}#{i}" for i in range(len(types))]
         self._types[node] = types
 
-    def text(self, outputs: list[torch.fx.Node]) -> str:
+    def add_refused(self, node: torch.fx.Node) -> None:
+        """An operator that no compiler has, in place of one that has no text, with its results. Raises Unsupported if they have none either."""
+        stated = [type_of(value) for value in results_of(node) if isinstance(value, torch.Tensor)]
+        name = f"%n{self._count}"
+        self._count += 1
+        types = [one for one, _ in stated]
+        extents = ", ".join(one or "[" + ", ".join(re.findall(r"(\d+)x", kind)) + "]" for kind, one in stated)
+        left = "" if not types else f"{name} = " if len(types) == 1 else f"{name}:{len(types)} = "
+        given = f"({', '.join(types)})" if len(types) != 1 else types[0]
+        self._lines.append(f'{left}"heddle.refused"() {{operands = [], extents = [{extents}]}} : () -> {given} loc({_quoted(node.name)})')
+        self._names[node] = [name] if len(types) == 1 else [f"{name}#{i}" for i in range(len(types))]
+        self._types[node] = types
+
+    def require(self, value: str, least: int, who: str) -> None:
+        """Calls in which this expression of symbols is below `least` are refused; `who` names the condition."""
+        self._requires.append(f"{{value = {_quoted(value)}, least = {least}, who = {_quoted(who)}}}")
+
+    def text(self, outputs: list[torch.fx.Node], names: list[str] | None = None) -> str:
         types = [self._types[one][0] for one in outputs]
         arguments = ", ".join(one.split(": ", 1)[1] for one in self._arguments)
-        results = ", ".join("{torch.name = " + _quoted(f"r{i}") + "}" for i in range(len(outputs)))
+        results = ", ".join("{torch.name = " + _quoted(name) + "}" for name in names or [f"r{i}" for i in range(len(outputs))])
         lines = "\n    ".join(self._lines)
+        requires = f", torch.requires = [{', '.join(self._requires)}]" if self._requires else ""
         return (f'"builtin.module"() ({{\n  "func.func"() <{{arg_attrs = [{", ".join(self._attributes)}], res_attrs = [{results}], '
                 f'function_type = ({arguments}) -> ({", ".join(types)}), sym_name = "main"}}> ({{\n  ^bb0({", ".join(self._arguments)}):\n    {lines}\n'
                 f'    "func.return"({", ".join(self._names[one][0] for one in outputs)}) : ({", ".join(types)}) -> ()\n'
-                f'  }}) : () -> ()\n}}) {{torch.graph = {_quoted(self._version)}}} : () -> ()\n')
+                f'  }}) : () -> ()\n}}) {{torch.graph = {_quoted(self._version)}{requires}}} : () -> ()\n')
