@@ -5,7 +5,7 @@
     model = torch.compile(model, backend="heddle")
 
 What Dynamo traces becomes modules of Heddle, for inference and for training; what Heddle does not support runs in PyTorch, is named in a warning, and is
-counted in `graphs()`. `export` writes a .heddle file that runs without PyTorch. docs/pytorch.md describes both, and docs/graph-breaks.md `report()`.
+counted in `graphs()`. `export` writes a .heddle file that runs without PyTorch, and `minify` finds wrong numbers. docs/pytorch.md describes them, and docs/graph-breaks.md `report()`.
 PyTorch is imported when something of this package needs it.
 """
 from __future__ import annotations
@@ -18,10 +18,12 @@ from .report import report
 if TYPE_CHECKING:
     from ._backend import backend
     from ._export import export
+    from ._minify import Minified, minify, reproduce
     from ._records import Fallback, Graph, clear, graphs
 
-__all__ = ["Fallback", "Graph", "backend", "clear", "export", "graphs", "report"]
-_MODULES = {"backend": "_backend", "export": "_export", "Fallback": "_records", "Graph": "_records", "clear": "_records", "graphs": "_records"}
+__all__ = ["Fallback", "Graph", "Minified", "backend", "clear", "export", "graphs", "minify", "report", "reproduce"]
+_MODULES = {"backend": "_backend", "export": "_export", "Fallback": "_records", "Graph": "_records", "clear": "_records", "graphs": "_records",
+            "Minified": "_minify", "minify": "_minify", "reproduce": "_minify"}
 
 
 def __getattr__(name: str) -> Any:
