@@ -142,6 +142,16 @@ def _lower(module: Any, context: Any, what: str) -> None:
             raise make("UNIMPLEMENTED", f"heddle: {_DOING} failed: StableHLO's own pass {one} did not succeed for {what}: {wrong}") from wrong
 
 
+def _drop_shardings(module: Any) -> None:
+    """Removes notes of the dialect sdy on how values are divided among devices: on one device they change nothing."""
+    for operation in list(_operations(module.operation)):
+        if operation.name in ("sdy.sharding_constraint", "sdy.reshard"):
+            operation.results[0].replace_all_uses_with(operation.operands[0])
+            operation.erase()
+    for one in [one for one in module.body.operations if one.operation.name == "sdy.mesh"]:
+        one.operation.erase()
+
+
 def _main(module: Any) -> Any:
     """The function that is called from outside: main, or the only public one."""
     functions = [one for one in module.body.operations if one.operation.name == "func.func"]
@@ -254,6 +264,7 @@ def convert(source: Any) -> str:
     with context, ir.Location.unknown():
         module = _parsed(content, context, what)
         del content
+        _drop_shardings(module)
         _lower(module, context, what)
         _name_arguments(module, source if is_exported(source) else None)
         text = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)

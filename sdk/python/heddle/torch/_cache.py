@@ -1,59 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Modules of graphs on disk, by the hash of their text and of the compiler, so that other processes find them."""
+"""Modules of graphs on disk."""
 from __future__ import annotations
 
-import functools
-import hashlib
-import os
 import pathlib
-import tempfile
 
-from .. import __version__, compile as _compile
-from .._compile import find_compiler
+from .. import _compiled_texts
 
 
 def folder() -> pathlib.Path:
     """$HEDDLE_TORCH_CACHE, else heddle/torch in $XDG_CACHE_HOME or ~/.cache."""
-    named = os.environ.get("HEDDLE_TORCH_CACHE")
-    if named:
-        return pathlib.Path(named)
-    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "heddle" / "torch"
-
-
-@functools.lru_cache(maxsize=4)
-def _hash(files: tuple[tuple[str, int, int], ...]) -> str:
-    digest = hashlib.sha256()
-    for path, _, _ in files:
-        with open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
-
-
-def _compiler_hash() -> str:
-    """Of the program and of its library, which is beside it or in ../lib."""
-    program = pathlib.Path(find_compiler()).resolve()
-    files = [program, *sorted(program.parent.glob("libheddle_compiler.so*")), *sorted(program.parent.parent.glob("lib/libheddle_compiler.so*"))]
-    return _hash(tuple((str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files))
-
-
-def _key(text: str, target: str, options: tuple[str, ...]) -> str:
-    parts = [__version__, _compiler_hash(), target, *options, text]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return _compiled_texts.folder_of("HEDDLE_TORCH_CACHE", "torch")
 
 
 def compiled(text: str, target: str, options: tuple[str, ...] = ()) -> tuple[str, bool]:
     """(path of the module, whether it was compiled now). Raises heddle.CompileError."""
-    where = folder()
-    path = where / (_key(text, target, options) + ".heddle")
-    if path.exists():
-        return str(path), False
-    where.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(prefix="graph-", dir=where) as scratch:
-        source = os.path.join(scratch, "graph.mlir")
-        with open(source, "w", encoding="utf-8") as file:
-            file.write(text)
-        made = os.path.join(scratch, "graph.heddle")
-        _compile(source, made, target=target, options=options)
-        os.replace(made, path)  # of several processes, the last one's stays
-    return str(path), True
+    return _compiled_texts.compiled(text, target, options, folder())

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Modules of texts on disk, by the hash of the text and of the compiler, so that other processes find them."""
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import pathlib
+import tempfile
+
+from . import __version__
+from ._compile import compile as _compile
+from ._compile import find_compiler
+
+
+def folder_of(variable: str, name: str) -> pathlib.Path:
+    """That of the environment variable, else heddle/name in $XDG_CACHE_HOME or ~/.cache."""
+    named = os.environ.get(variable)
+    if named:
+        return pathlib.Path(named)
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "heddle" / name
+
+
+@functools.lru_cache(maxsize=4)
+def _hash(files: tuple[tuple[str, int, int], ...]) -> str:
+    digest = hashlib.sha256()
+    for path, _, _ in files:
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _compiler_hash() -> str:
+    """Of the program and of its library, which is beside it or in ../lib."""
+    program = pathlib.Path(find_compiler()).resolve()
+    files = [program, *sorted(program.parent.glob("libheddle_compiler.so*")), *sorted(program.parent.parent.glob("lib/libheddle_compiler.so*"))]
+    return _hash(tuple((str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files))
+
+
+def _key(text: str, target: str, options: tuple[str, ...]) -> str:
+    parts = [__version__, _compiler_hash(), target, *options, text]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def compiled(text: str, target: str, options: tuple[str, ...], where: pathlib.Path) -> tuple[str, bool]:
+    """(path of the module in the folder, whether it was compiled now). Raises heddle.CompileError."""
+    path = where / (_key(text, target, options) + ".heddle")
+    if path.exists():
+        return str(path), False
+    where.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(prefix="graph-", dir=where) as scratch:
+        source = os.path.join(scratch, "graph.mlir")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(text)
+        made = os.path.join(scratch, "graph.heddle")
+        _compile(source, made, target=target, options=options)
+        os.replace(made, path)  # of several processes, the last one's stays
+    return str(path), True
