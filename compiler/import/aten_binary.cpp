@@ -227,6 +227,10 @@ void add_product(Op& op) {
   if (factor != 1) part = op.m.mul(part, op.m.number(part, factor));
   op.set(op.m.add(values[0], part));
 }
+void multiply_add(Op& op) {
+  SmallVector<Value> values = op.alike({op.term("a"), op.term("b"), op.term("c")}, wide(op, op.result_element()));
+  op.set(op.m.add(op.m.mul(values[0], values[1]), values[2]));
+}
 void lerp(Op& op) {
   const Type element = wide(op, op.result_element());
   SmallVector<Value> values = op.alike({op.term("self"), op.term("end"), op.term("weight")}, element);
@@ -301,6 +305,7 @@ const Table& binary_ops() {
       {"aten.true_divide.Tensor", div},
       {"aten.where.ScalarSelf", where},
       {"aten.where.self", where},
+      {"prims.fma.default", multiply_add},
   };
   return table;
 }

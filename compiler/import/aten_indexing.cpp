@@ -142,12 +142,101 @@ void diagonal(Op& op) {
   op.set(op.node.transpose(made, last));
 }
 
+// How a tensor lies in memory, by the attribute self_strides: its dimensions, the outermost first. It may have no gaps.
+SmallVector<int64_t> order_in_memory(Op& op, Value x) {
+  const std::vector<AffineExpr> strides = op.expressions("self_strides");
+  const Extents extents = Op::extents_of(x);
+  if (strides.size() != extents.size()) op.fail("self_strides does not have one number for each dimension");
+  SmallVector<int64_t> order, left;
+  for (size_t i = 0; i < extents.size(); ++i) (tx::static_extent(extents[i]) == 1 ? order : left).push_back(static_cast<int64_t>(i));
+  AffineExpr expected = op.constant(1);
+  SmallVector<int64_t> inner;  // the innermost first
+  while (!left.empty()) {
+    auto found = llvm::find_if(left, [&](int64_t i) { return strides[static_cast<size_t>(i)] == expected; });
+    if (found == left.end()) op.unsupported("its operand does not lie in memory without gaps");
+    expected = op.node.computed(product(expected, extents[static_cast<size_t>(*found)]));
+    inner.push_back(*found);
+    left.erase(found);
+  }
+  order.append(inner.rbegin(), inner.rend());
+  return order;
+}
+
+// A tensor as it lies in memory, the shape of a view of it, and which element of memory each of the view's is.
+struct Strided {
+  SmallVector<int64_t> order;
+  Extents in_memory, shape;
+  Value flat, places;  // places is null if they are 0, 1, 2 and so on
+};
+Strided read_strided(Op& op) {
+  Value x = op.tensor("self");
+  Strided all{order_in_memory(op, x), {}, {}, {}, {}};
+  Value ordered = op.node.transpose(x, all.order);
+  all.in_memory = Op::extents_of(ordered);
+  const AffineExpr count = op.node.count_of(all.in_memory), one = op.constant(1);
+  all.flat = op.node.reshape(ordered, {count});
+  const std::vector<AffineExpr> sizes = op.expressions("size"), strides = op.expressions("stride");
+  if (sizes.size() != strides.size()) op.fail("size and stride differ in length");
+  all.shape.assign(sizes.begin(), sizes.end());
+  const AffineExpr offset = op.expression("storage_offset", 0);
+  AffineExpr last = offset, expected = one;
+  bool is_whole = tx::static_extent(offset) == 0;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (tx::static_extent(sizes[i]) == 1) continue;
+    if (tx::static_extent(strides[i]).value_or(0) < 0) op.fail("stride " + std::to_string(i) + " is negative");
+    is_whole = is_whole && strides[i] == expected;
+    expected = op.node.computed(product(expected, sizes[i]));
+    last = op.node.computed(sum(last, op.node.computed(product(op.node.computed(difference(sizes[i], one)), strides[i]))));
+  }
+  if (is_whole && expected == count) return all;
+  if (!op.program.graph.symbols.require(count, op.node.computed(sum(last, one)), op.describe()) ||
+      tx::static_extent(offset).value_or(0) < 0)
+    op.fail("its view has elements outside of its operand");
+  const Arithmetic& m = op.m;
+  if (sizes.empty()) {
+    all.places = op.node.extent_value(offset);
+    return all;
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    Value place = m.iota(all.shape, static_cast<int64_t>(i), op.builder.getI64Type());
+    place = m.mul(place, m.extent(strides[i], place));
+    all.places = all.places ? m.add(all.places, place) : place;
+  }
+  if (tx::static_extent(offset) != 0) all.places = m.add(all.places, m.extent(offset, all.places));
+  return all;
+}
+void as_strided(Op& op) {
+  const Strided by = read_strided(op);
+  if (!by.places) return op.set(op.node.reshape(by.flat, by.shape));
+  op.set(op.make<tx::GatherOp>(op.node.tensor_type(by.shape, Op::element_of(by.flat)), by.flat, by.places, int64_t{0}));
+}
+// The tensor with the elements of a view replaced.
+void as_strided_scatter(Op& op) {
+  const Strided by = read_strided(op);
+  const AffineExpr count = op.node.count_of(by.shape);
+  Value source = op.converted(op.node.broadcast(op.tensor("src"), by.shape), Op::element_of(by.flat)),
+        made = op.node.reshape(source, {count});
+  if (by.places) {
+    made =
+        op.make<tx::ScatterOp>(Op::type_of(by.flat), by.flat, op.node.reshape(by.places, {count}), made, int64_t{0}, tx::ReduceKindAttr());
+  }
+  SmallVector<int64_t> back(by.order.size());
+  for (auto [i, dimension] : llvm::enumerate(by.order)) back[static_cast<size_t>(dimension)] = static_cast<int64_t>(i);
+  op.set(op.node.transpose(op.node.reshape(made, by.in_memory), back));
+}
+
 }  // namespace
 
 const Table& indexing_ops() {
   static const Table table = {
-      {"aten._unsafe_index.Tensor", index}, {"aten.diagonal.default", diagonal}, {"aten.embedding.default", embedding},
-      {"aten.gather.default", gather},      {"aten.index.Tensor", index},        {"aten.index_select.default", index_select},
+      {"aten._unsafe_index.Tensor", index},
+      {"aten.as_strided.default", as_strided},
+      {"aten.as_strided_scatter.default", as_strided_scatter},
+      {"aten.diagonal.default", diagonal},
+      {"aten.embedding.default", embedding},
+      {"aten.gather.default", gather},
+      {"aten.index.Tensor", index},
+      {"aten.index_select.default", index_select},
   };
   return table;
 }

@@ -115,8 +115,86 @@ Value channels_as_batch(Op& op, Value value, int64_t groups) {
   return op.node.reshape(op.node.transpose(op.node.reshape(value, split), order), joined);
 }
 
+bool is_static(ArrayRef<AffineExpr> extents) {
+  return llvm::all_of(extents, [](AffineExpr extent) { return tx::static_extent(extent).has_value(); });
+}
+
+// Zeros around the spatial dimensions of a channels-last image, as many before as behind.
+Value with_zeros(Op& op, Value image, ArrayRef<int64_t> pads) {
+  if (llvm::all_of(pads, [](int64_t pad) { return pad == 0; })) return image;
+  Extents extents = Op::extents_of(image);
+  SmallVector<int64_t> around(extents.size(), 0);
+  for (size_t i = 0; i < pads.size(); ++i) {
+    around[1 + i] = pads[i];
+    extents[1 + i] = op.node.computed(sum(extents[1 + i], op.constant(2 * pads[i])));
+  }
+  return op.make<tx::PadOp>(op.node.tensor_type(extents, Op::element_of(image)), image, around, around, llvm::APFloat(0.0));
+}
+
+// The gradient by the filter as a product: what of the image each of its elements met, times the gradient. The images may have symbolic extents, which a
+// filter cannot have.
+Value filter_gradient_by_product(Op& op, Value image, Value gradient, const Extents& filter, const Convolution& c) {
+  const size_t spatial = c.strides.size();
+  if (!is_static(filter)) op.unsupported("filters of symbolic extents are not supported");
+  const int64_t filters = *tx::static_extent(filter[0]), inputs = *tx::static_extent(filter[1]);
+  if (filters % c.groups != 0) op.fail("its filters are not a multiple of its groups");
+  Value x = with_zeros(op, op.node.channels_last(image), c.pads), dy = op.node.channels_last(gradient);
+  const Extents of_dy = Op::extents_of(dy);
+  if (tx::static_extent(Op::extents_of(x).back()) != inputs * c.groups || tx::static_extent(of_dy.back()) != filters)
+    op.fail("the channels of the image or of the gradient do not fit the filter's");
+  // Each spatial dimension becomes two: elements of the filter, and positions of the gradient.
+  SmallVector<int64_t> order{0};
+  int64_t count = 1;
+  for (size_t i = 0; i < spatial; ++i) {
+    const int64_t kernel = *tx::static_extent(filter[2 + i]), axis = static_cast<int64_t>(1 + 2 * i);
+    Extents extents = Op::extents_of(x);
+    const AffineExpr outputs = of_dy[1 + i], reach = op.constant(c.dilations[i] * (kernel - 1) + 1);
+    const AffineExpr needed = op.node.computed(
+        sum(op.node.computed(product(op.node.computed(difference(outputs, op.constant(1))), op.constant(c.strides[i]))), reach));
+    if (kernel < 1 || !op.program.graph.symbols.require(extents[static_cast<size_t>(axis)], needed, op.describe()))
+      op.fail("the gradient's extents do not fit the input's");
+    Value element = op.m.iota({op.constant(kernel), outputs}, 0, op.builder.getI64Type());
+    Value position = op.m.iota({op.constant(kernel), outputs}, 1, op.builder.getI64Type());
+    Value places = op.m.add(op.m.mul(element, op.m.number(element, static_cast<double>(c.dilations[i]))),
+                            op.m.mul(position, op.m.number(position, static_cast<double>(c.strides[i]))));
+    extents[static_cast<size_t>(axis)] = op.constant(kernel);
+    extents.insert(extents.begin() + axis + 1, outputs);
+    x = op.make<tx::GatherOp>(op.node.tensor_type(extents, Op::element_of(x)), x, places, axis);
+    order.push_back(axis + 1);
+    count *= kernel;
+  }
+  for (size_t i = 0; i < spatial; ++i) order.push_back(static_cast<int64_t>(1 + 2 * i));
+  order.push_back(static_cast<int64_t>(1 + 2 * spatial));
+  x = op.node.transpose(x, order);  // [N, positions..., elements..., C]
+  const AffineExpr positions = op.node.count_of(ArrayRef<AffineExpr>(of_dy).drop_back());
+  const AffineExpr elements = op.constant(count), groups = op.constant(c.groups);
+  Extents spread(filter.begin() + 2, filter.end());
+  if (inputs == 1 && filters == c.groups) {  // each channel is alone
+    const Extents all{positions, elements, filter[0]};
+    Value met = op.m.mul(op.node.reshape(x, all), op.m.spread(op.node.reshape(dy, {positions, filter[0]}), all, {0, 2}));
+    Value made = op.reduced(tx::ReduceKind::sum, op.computing(met), {0}, /*keep=*/false);
+    return op.node.reshape(op.node.transpose(made, {1, 0}), filter);
+  }
+  const AffineExpr of_group = op.constant(filters / c.groups), width = op.constant(count * inputs);
+  Value made;
+  if (c.groups == 1) {
+    made = product_of(op, op.node.transpose(op.node.reshape(dy, {positions, of_group}), {1, 0}), op.node.reshape(x, {positions, width}));
+  } else {
+    x = op.node.transpose(op.node.reshape(x, {positions, elements, groups, filter[1]}), {2, 0, 1, 3});
+    dy = op.node.transpose(op.node.reshape(dy, {positions, groups, of_group}), {1, 2, 0});
+    made = product_of(op, dy, op.node.reshape(x, {groups, positions, width}));
+  }
+  spread.insert(spread.begin(), filter[0]);
+  spread.push_back(filter[1]);
+  SmallVector<int64_t> back{0, static_cast<int64_t>(spatial) + 1};
+  for (size_t i = 0; i < spatial; ++i) back.push_back(static_cast<int64_t>(1 + i));
+  return op.node.transpose(op.node.reshape(made, spread), back);
+}
+
 // The gradient by the filter is a convolution of the input, examples as channels, with the gradient as a filter; strides and dilations change places.
 Value filter_gradient(Op& op, Value image, Value gradient, const Extents& filter, const Convolution& c) {
+  if (!is_static(ArrayRef<AffineExpr>(Op::extents_of(image)).drop_front(2)) || !is_static(Op::extents_of(gradient)))
+    return filter_gradient_by_product(op, image, gradient, filter, c);
   Convolution of = c;
   of.strides = c.dilations;
   of.dilations = c.strides;
@@ -136,15 +214,20 @@ void convolution_backward(Op& op) {
     of.is_transposed = !c.is_transposed;
     of.output_pads.assign(spatial, 0);
     if (!c.is_transposed) {
-      // What the stride left over at the end of the input.
+      // What the stride left over at the end of the input; where it is not known, the most that it can be.
       for (size_t i = 0; i < spatial; ++i) {
-        const int64_t input = op.extent(image, static_cast<int64_t>(2 + i)), output = op.extent(gradient, static_cast<int64_t>(2 + i)),
-                      kernel = op.extent(filter, static_cast<int64_t>(2 + i));
-        of.output_pads[i] = input - ((output - 1) * c.strides[i] - 2 * c.pads[i] + c.dilations[i] * (kernel - 1) + 1);
+        const auto dimension = static_cast<int64_t>(2 + i);
+        const std::optional<int64_t> input = tx::static_extent(of_image[2 + i]), output = tx::static_extent(of_gradient[2 + i]);
+        of.output_pads[i] = c.strides[i] - 1;
+        if (!input || !output) continue;
+        of.output_pads[i] =
+            *input - ((*output - 1) * c.strides[i] - 2 * c.pads[i] + c.dilations[i] * (op.extent(filter, dimension) - 1) + 1);
         if (of.output_pads[i] < 0) op.fail("the gradient's extents do not fit the input's");
       }
     }
-    op.set(convolved(op, gradient, filter, {}, of), 0);
+    Value made = convolved(op, gradient, filter, {}, of);
+    for (size_t i = 2; i < of_image.size(); ++i) made = op.part(made, static_cast<int64_t>(i), 0, of_image[i]);
+    op.set(made, 0);
   }
   if (op.wants(1)) {
     // Of a transposed convolution, the roles of input and gradient change.

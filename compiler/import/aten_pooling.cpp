@@ -106,36 +106,59 @@ void largest_backward(Op& op) {
   op.set(op.node.reshape(sums, op.result_extents()));
 }
 
+// How many elements of a dimension each window has, as floats: [outputs].
+Value window_sizes(Op& op, const Pooling& p, size_t i, AffineExpr input, AffineExpr outputs, bool counts_pads, Type element) {
+  const Type i64 = op.builder.getI64Type();
+  const auto pad = static_cast<double>(p.pads[i]);
+  Value place = op.m.iota({outputs}, 0, i64);
+  Value start = op.m.sub(op.m.mul(place, op.m.number(place, static_cast<double>(p.strides[i]))), op.m.number(place, pad));
+  Value end = op.m.add(start, op.m.number(place, static_cast<double>(p.kernel[i]))), size = op.m.extent(input, place);
+  end = op.m.min(end, counts_pads ? op.m.add(size, op.m.number(place, pad)) : size);
+  if (!counts_pads) start = op.m.max(start, op.m.number(place, 0));
+  return op.converted(op.m.sub(end, start), element);
+}
+
 // Each element of the gradient, divided by the number of elements of its window, is added to all of them: a transposed convolution of each channel.
 void average_backward(Op& op) {
   constexpr size_t spatial = 2;
-  if (op.has("divisor_override")) op.unsupported("divisor_override is not supported");
-  Pooling p = read_pooling(op, spatial);
+  const Pooling p = read_pooling(op, spatial);
   Value gradient = with_batch(op, op.tensor("grad_output"), spatial), x = with_batch(op, op.tensor("self"), spatial);
-  const bool include_pad = op.flag("count_include_pad", true);
-  double count = 1;
-  std::vector<int64_t> left(spatial);
-  for (size_t i = 0; i < spatial; ++i) {
-    if (!include_pad && p.pads[i] != 0) op.unsupported("pads that do not count are not supported");
-    const auto dimension = static_cast<int64_t>(2 + i);
-    left[i] = op.extent(x, dimension) - ((op.extent(gradient, dimension) - 1) * p.strides[i] - 2 * p.pads[i] + p.kernel[i]);
-    if (left[i] < 0) op.unsupported("windows that are not full are not supported");
-    count *= static_cast<double>(p.kernel[i]);
+  const bool counts_pads = op.flag("count_include_pad", true);
+  const Extents from = Op::extents_of(gradient), to = Op::extents_of(x);
+  const Type own = Op::element_of(gradient);
+  gradient = op.computing(gradient);
+  const Type element = Op::element_of(gradient);
+  double divisor = op.has("divisor_override") ? op.number("divisor_override") : 1;
+  for (size_t i = 0; i < spatial && !op.has("divisor_override"); ++i) {
+    // Windows that all have their whole extent are divided by a number.
+    const std::optional<int64_t> input = tx::static_extent(to[2 + i]), output = tx::static_extent(from[2 + i]);
+    const bool are_whole = input && output && (*output - 1) * p.strides[i] + p.kernel[i] <= *input + 2 * p.pads[i];
+    if (are_whole && (counts_pads || p.pads[i] == 0)) {
+      divisor *= static_cast<double>(p.kernel[i]);
+    } else {
+      Value sizes = window_sizes(op, p, i, to[2 + i], from[2 + i], counts_pads, element);
+      gradient = op.m.div(gradient, op.m.spread(sizes, from, {static_cast<int64_t>(2 + i)}));
+    }
   }
   const int64_t channels = op.extent(x, 1);
-  Value filter =
-      op.node.splat(op.node.tensor_type({op.constant(channels), op.constant(1), op.constant(p.kernel[0]), op.constant(p.kernel[1])},
-                                        Op::element_of(gradient)),
-                    1 / count);
-  std::vector<int64_t> both = p.pads;
-  both.insert(both.end(), p.pads.begin(), p.pads.end());
+  Value filter = op.node.splat(
+      op.node.tensor_type({op.constant(channels), op.constant(1), op.constant(p.kernel[0]), op.constant(p.kernel[1])}, element),
+      1 / divisor);
   Value result = op.by_onnx("ConvTranspose", {Operand{gradient, {}, 0}, Operand{filter, {}, 0}}, 1, [&](onnx::NodeProto& node) {
                      NodeWriter::set(node, "strides", p.strides);
-                     NodeWriter::set(node, "pads", both);
-                     NodeWriter::set(node, "output_padding", left);
                      NodeWriter::set(node, "group", channels);
                    }).front();
-  op.set(op.node.reshape(result, op.result_extents()));
+  // The windows begin in the pads, and may end behind the input, or before its end.
+  Extents extents = Op::extents_of(result);
+  SmallVector<int64_t> none(4, 0), behind(4, 0);
+  for (size_t i = 2; i < 4; ++i) {
+    const std::optional<int64_t> end = tx::static_extent(to[i]), reached = tx::static_extent(extents[i]);
+    behind[i] = end && reached ? std::max<int64_t>(*end + p.pads[i - 2] - *reached, 0) : p.strides[i - 2] - 1;
+    extents[i] = op.node.computed(sum(extents[i], op.constant(behind[i])));
+  }
+  if (behind != none) result = op.make<tx::PadOp>(op.node.tensor_type(extents, element), result, none, behind, llvm::APFloat(0.0));
+  for (size_t i = 2; i < 4; ++i) result = op.part(result, static_cast<int64_t>(i), p.pads[i - 2], to[i]);
+  op.set(op.node.reshape(op.converted(result, own), op.result_extents()));
 }
 
 // Windows of one size if the input's extents are multiples of the output's.

@@ -534,6 +534,25 @@ Value Op::slice(Value value, int64_t dimension, AffineExpr start, AffineExpr end
       .front();
 }
 
+Value Op::part(Value value, int64_t dimension, int64_t start, AffineExpr count) {
+  Extents extents = extents_of(value);
+  AffineExpr& extent = extents[static_cast<size_t>(dimension)];
+  if (start == 0 && extent == count) return value;
+  if (!program.graph.symbols.require(extent, node.computed(sum(count, constant(start))), describe()))
+    fail("dimension " + std::to_string(dimension) + " has too few elements");
+  const bool is_static = tx::static_extent(extent) && tx::static_extent(count);
+  extent = count;
+  const RankedTensorType type = node.tensor_type(extents, element_of(value));
+  if (is_static) {
+    SmallVector<int64_t> starts(extents.size(), 0), steps(extents.size(), 1);
+    starts[static_cast<size_t>(dimension)] = start;
+    return make<tx::SliceOp>(type, value, starts, steps);
+  }
+  Value places = m.iota({count}, 0, builder.getI64Type());
+  if (start != 0) places = m.add(places, m.number(places, static_cast<double>(start)));
+  return make<tx::GatherOp>(type, value, places, dimension);
+}
+
 std::vector<Value> Op::by_onnx(const std::string& type, ArrayRef<Operand> inputs, int outputs,
                                llvm::function_ref<void(onnx::NodeProto&)> attributes) {
   return call_operator(program.graph, location_, node.describe(), type, inputs, outputs, attributes);

@@ -152,6 +152,8 @@ class Op {
   Value reduced(tx::ReduceKind kind, Value value, llvm::ArrayRef<int64_t> axes, bool keep);
   Value without(Value value, llvm::ArrayRef<int64_t> axes);  // extents of 1
   Value slice(Value value, int64_t dimension, AffineExpr start, AffineExpr end, int64_t step = 1);
+  // `count` elements of a dimension from `start` on, as the given extent. A call in which the operand has fewer is refused.
+  Value part(Value value, int64_t dimension, int64_t start, AffineExpr count);
   // Numbers as an operand that ONNX's operators read at compile time.
   static Operand known(llvm::ArrayRef<AffineExpr> values, int64_t rank = 1);
   Operand known(llvm::ArrayRef<int64_t> values, int64_t rank = 1) const;

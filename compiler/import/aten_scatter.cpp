@@ -86,7 +86,7 @@ void embedding_backward(Op& op) {
 }
 
 // The same by places in the tensor as one vector, since the indices have fewer elements than the tensor along another dimension.
-void scatter_flat(Op& op, Value x, Value places, Value source, int64_t axis, const std::string& reduction) {
+Value scatter_flat(Op& op, Value x, Value places, Value source, int64_t axis, const std::string& reduction) {
   static const std::map<std::string, tx::ReduceKind> kinds = {
       {"add", tx::ReduceKind::sum}, {"mul", tx::ReduceKind::prod}, {"max", tx::ReduceKind::max}, {"min", tx::ReduceKind::min}};
   const Arithmetic& m = op.m;
@@ -104,12 +104,16 @@ void scatter_flat(Op& op, Value x, Value places, Value source, int64_t axis, con
   const tx::ReduceKindAttr kind = reduction.empty() ? tx::ReduceKindAttr() : kind_of(op, kinds.at(reduction));
   Value made = op.make<tx::ScatterOp>(Op::type_of(vector), vector, op.node.reshape(flat, {count}), op.node.reshape(source, {count}),
                                       int64_t{0}, kind);
-  op.set(op.node.reshape(made, extents));
+  return op.node.reshape(made, extents);
 }
 
-// self[index[i, j], j] becomes, or gets added, multiplied and so on, source[i, j].
-void scatter_with(Op& op, const std::string& reduction) {
-  Value x = op.tensor("self"), places = op.tensor("index");
+// What is scattered, and where. Places and source have the same extents.
+struct Scattering {
+  Value places, source;
+  int64_t axis;
+};
+Scattering read_scattering(Op& op, Value x) {
+  Value places = op.tensor("index");
   if (Op::rank_of(x) == 0 || Op::rank_of(places) != Op::rank_of(x)) op.unsupported("it is not supported for numbers");
   const int64_t axis = op.dimension(op.integer("dim"), Op::rank_of(x));
   const Extents extents = Op::extents_of(places);
@@ -119,6 +123,26 @@ void scatter_with(Op& op, const std::string& reduction) {
   for (size_t i = 0; i < extents.size(); ++i) {
     if (Op::extents_of(source)[i] != extents[i]) source = op.slice(source, static_cast<int64_t>(i), op.constant(0), extents[i]);
   }
+  return {places, source, axis};
+}
+
+// x[index[i, j], j] becomes, or gets added, multiplied and so on, source[i, j].
+Value scattered(Op& op, Value x, Value places, Value source, int64_t axis, const std::string& reduction) {
+  const Extents extents = Op::extents_of(places), whole = Op::extents_of(x);
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (static_cast<int64_t>(i) != axis && extents[i] != whole[i]) return scatter_flat(op, x, places, source, axis, reduction);
+  }
+  return op
+      .by_onnx("ScatterElements", {Operand{x, {}, 0}, Operand{places, {}, 0}, Operand{source, {}, 0}}, 1,
+               [&](onnx::NodeProto& node) {
+                 NodeWriter::set(node, "axis", axis);
+                 if (!reduction.empty()) NodeWriter::set(node, "reduction", reduction);
+               })
+      .front();
+}
+void scatter_with(Op& op, const std::string& reduction) {
+  Value x = op.tensor("self");
+  auto [places, source, axis] = read_scattering(op, x);
   const Type element = Op::element_of(x);
   if (!reduction.empty() && element.isInteger(1)) op.unsupported("bools are not combined");
   const bool is_narrow = !reduction.empty() && (element.isF16() || element.isBF16());
@@ -126,15 +150,7 @@ void scatter_with(Op& op, const std::string& reduction) {
     x = op.converted(x, op.builder.getF32Type());
     source = op.converted(source, op.builder.getF32Type());
   }
-  const Extents whole = Op::extents_of(x);
-  for (size_t i = 0; i < extents.size(); ++i) {
-    if (static_cast<int64_t>(i) != axis && extents[i] != whole[i]) return scatter_flat(op, x, places, source, axis, reduction);
-  }
-  op.set(op.by_onnx("ScatterElements", {Operand{x, {}, 0}, Operand{places, {}, 0}, Operand{source, {}, 0}}, 1, [&](onnx::NodeProto& node) {
-             NodeWriter::set(node, "axis", axis);
-             if (reduction.empty()) return;
-             NodeWriter::set(node, "reduction", reduction);
-           }).front());
+  op.set(scattered(op, x, places, source, axis, reduction));
 }
 // The elements of the source, in order, where the mask is set.
 void masked_scatter(Op& op) {
@@ -158,14 +174,42 @@ void scatter(Op& op) {
 void scatter_add(Op& op) {
   scatter_with(op, "add");
 }
-// scatter.reduce has add and multiply, scatter_reduce sum, prod, mean, amax and amin.
+// scatter.reduce has add and multiply, scatter_reduce sum, prod, mean, amax and amin. Elements that get something do not count themselves if include_self
+// is false; a mean is of those that count.
 void scatter_reduce(Op& op) {
-  static const std::map<std::string, std::string> kinds = {{"add", "add"},  {"multiply", "mul"}, {"sum", "add"},
+  static const std::map<std::string, std::string> kinds = {{"add", "add"},  {"multiply", "mul"}, {"sum", "add"}, {"mean", "add"},
                                                            {"prod", "mul"}, {"amax", "max"},     {"amin", "min"}};
-  auto kind = kinds.find(op.word("reduce", ""));
-  if (kind == kinds.end()) op.unsupported("reduce '" + op.word("reduce", "") + "' is not supported");
-  if (!op.flag("include_self", true)) op.unsupported("include_self=False is not supported");
-  scatter_with(op, kind->second);
+  const std::string word = op.word("reduce", "");
+  auto kind = kinds.find(word);
+  if (kind == kinds.end()) op.unsupported("reduce '" + word + "' is not supported");
+  const bool counts_self = op.flag("include_self", true), is_mean = word == "mean";
+  if (counts_self && !is_mean) return scatter_with(op, kind->second);
+  const Arithmetic& m = op.m;
+  Value x = op.tensor("self");
+  auto [places, source, axis] = read_scattering(op, x);
+  const Type own = Op::element_of(x);
+  if (own.isInteger(1)) op.unsupported("bools are not combined");
+  x = op.is_float(own) ? op.computing(x) : x;
+  source = op.converted(source, Op::element_of(x));
+  Value counts = scattered(op, m.number(x, counts_self ? 1 : 0), places, m.number(source, 1), axis, "add");
+  Value gets = m.compare(tx::CompareKind::gt, counts, m.number(counts, 0)), start = x;
+  if (!counts_self) {
+    // What changes nothing; for the largest and the smallest, any element that is combined with itself.
+    Value neutral = kind->second == "add"   ? m.number(x, 0)
+                    : kind->second == "mul" ? m.number(x, 1)
+                                            : scattered(op, x, places, source, axis, "");
+    start = m.select(gets, neutral, x);
+  }
+  Value made = scattered(op, start, places, source, axis, kind->second);
+  if (is_mean) {
+    Value whole = m.max(counts, m.number(counts, 1)), mean = m.div(made, whole);
+    if (!op.is_float(own)) {  // rounded down
+      Value rest = m.sub(made, m.mul(mean, whole));
+      mean = m.select(m.compare(tx::CompareKind::lt, rest, m.number(rest, 0)), m.sub(mean, m.number(mean, 1)), mean);
+    }
+    made = mean;
+  }
+  op.set(made);
 }
 
 }  // namespace
