@@ -27,7 +27,7 @@ _ALIGNMENT = 256  # of arguments on CUDA, in bytes (docs/interop.md)
 class _Module:
     """A piece as a callable of its inputs."""
 
-    def __init__(self, path: str, device: torch.device, writer: _text.Writer, outputs: list[torch.fx.Node]) -> None:
+    def __init__(self, path: str, device: torch.device, writer: _text.Writer, outputs: list[torch.fx.Node], updates: dict[int, int]) -> None:
         self._module = _open(path, str(device))  # the function does not keep it
         self._function = self._module.function("main")
         self._device = device
@@ -35,31 +35,46 @@ class _Module:
         self._symbols = writer.symbols
         self._results = [(tuple(value.shape) if all(isinstance(one, int) for one in value.shape) else None, value)
                          for value in (node.meta["val"] for node in outputs)]
+        self._updates = updates  # the input that each of these results is written over
 
-    def __call__(self, tensors: list[torch.Tensor], bindings: dict[str, int]) -> list[torch.Tensor]:
+    def __call__(self, tensors: list[torch.Tensor], bindings: dict[str, int]) -> list[torch.Tensor | None]:
         given = []
         for tensor, order in zip(tensors, self._orders):
-            tensor = tensor.detach()
+            tensor = tensor.detach() if isinstance(tensor, torch.Tensor) else torch.tensor(tensor, dtype=torch.float64, device=self._device)
             if order is not None:
                 tensor = tensor.permute(order)
+            if tensor.is_cuda and tensor.data_ptr() % _ALIGNMENT:
+                tensor = tensor.clone(memory_format=torch.contiguous_format)
             given.append(tensor if tensor.is_contiguous() else tensor.contiguous())
         if self._symbols:
             given.append(torch.empty([0, *(bindings[name] for name in self._symbols)], dtype=torch.bool, device=self._device))
-        if self._device.type == "cuda":
-            return self._enqueued(given, bindings)
-        results: Any = self._function(*given)
-        return [torch.from_dlpack(one) for one in ([results] if len(self._results) == 1 else results)]
+        results = self._enqueued(given, bindings) if self._device.type == "cuda" else self._called(given)
+        for i in self._updates.values():
+            if given[i].data_ptr() != tensors[i].data_ptr():  # a copy without gaps
+                order = self._orders[i]
+                tensors[i].detach().copy_(given[i] if order is None else given[i].permute([order.index(d) for d in range(len(order))]))
+        return [None if i in self._updates else one for i, one in enumerate(results)]
+
+    def _called(self, given: list[torch.Tensor]) -> list[torch.Tensor]:
+        if not self._updates:
+            results: Any = self._function(*given)
+        else:
+            out = [given[self._updates[i]] if i in self._updates else None for i in range(len(self._results))]
+            results = self._function(*given, out=out[0] if len(out) == 1 else out)
+        return [one if i in self._updates else torch.from_dlpack(one) for i, one in enumerate([results] if len(self._results) == 1 else results)]
 
     def _enqueued(self, given: list[torch.Tensor], bindings: dict[str, int]) -> list[torch.Tensor]:
         """The results in PyTorch's memory, when the stream of PyTorch has come to them: the host does not wait."""
-        for i, tensor in enumerate(given):
-            if tensor.is_cuda and tensor.data_ptr() % _ALIGNMENT:
-                given[i] = tensor.clone()
-        made = [torch.empty(shape if shape is not None else [Symbols.value_of(one, bindings) for one in value.shape], dtype=value.dtype, device=self._device)
-                for shape, value in self._results]
-        waits = not all(one.numel() for one in made)
-        self._function(*given, out=made if len(made) > 1 else made[0], stream=torch.cuda.current_stream(self._device).cuda_stream, wait=waits)
-        return [one if value.device == self._device else one.to(value.device) for one, (_, value) in zip(made, self._results)]
+        out = []
+        for i, (shape, value) in enumerate(self._results):
+            if i in self._updates:
+                out.append(given[self._updates[i]])
+            else:
+                extents = shape if shape is not None else [Symbols.value_of(one, bindings) for one in value.shape]
+                out.append(torch.empty(extents, dtype=value.dtype, device=self._device))
+        waits = not all(one.numel() for one in out)
+        self._function(*given, out=out if len(out) > 1 else out[0], stream=torch.cuda.current_stream(self._device).cuda_stream, wait=waits)
+        return [one if value.device == self._device else one.to(value.device) for one, (_, value) in zip(out, self._results)]
 
 
 def _refusals(error: CompileError) -> dict[str, str]:
@@ -151,13 +166,17 @@ class _Compiled:
         writer = _text.Writer(piece.inputs, torch.__version__, piece.nodes)
         for node in piece.nodes:
             writer.add(node)
+        updates = {piece.outputs.index(source): piece.inputs.index(argument) for source, argument in piece.updates.items()}
+        for source, argument in piece.updates.items():
+            if (order := writer.orders[piece.inputs.index(argument)]) is not None:
+                writer.in_order(source, order)
         text = writer.text(piece.outputs)
         if folder := os.environ.get("HEDDLE_TORCH_TEXTS"):
             os.makedirs(folder, exist_ok=True)
             with open(os.path.join(folder, f"{self.record.kind}-{id(self):x}-{len(self.record.modules)}.mlir"), "w", encoding="utf-8") as file:
                 file.write(text)
         try:
-            path, is_new = _cache.compiled(text, target)
+            path, is_new = _cache.compiled(text, target, tuple(f"--alias=a{argument}=r{result}" for result, argument in sorted(updates.items())))
         except CompileError as error:
             names = {node.name for node in piece.nodes}
             found = {name: reason for name, reason in _refusals(error).items() if name in names}
@@ -165,7 +184,7 @@ class _Compiled:
             raise _Refused(error, found or {name: f"the compiler failed: {str(error).strip()[-300:]}" for name in names}) from error
         self.record.modules.append(path)
         self.record.compiled += is_new
-        return _Module(path, self._device, writer, piece.outputs)
+        return _Module(path, self._device, writer, piece.outputs, updates)
 
     def _last_uses(self) -> list[list[torch.fx.Node]]:
         """For each step, what no later one needs."""
@@ -194,7 +213,7 @@ class _Compiled:
             else:
                 _, module, inputs, outputs = step
                 for node, result in zip(outputs, module([value_of(one) for one in inputs], bindings)):
-                    if self._keeps_strides:
+                    if result is not None and self._keeps_strides:
                         result = _restrided(result, [Symbols.value_of(one, bindings) for one in node.meta["val"].stride()])
                     values[node] = result
             for node in over:
@@ -225,6 +244,7 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **optio
     if options:
         raise TypeError(f"heddle.torch: backend 'heddle' takes no options, got {', '.join(options)}")
     compile_graphs = aot_autograd(fw_compiler=_compiler("forward"), bw_compiler=_compiler("backward"), inference_compiler=_compiler("inference"),
-                                  decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)
+                                  decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition,
+                                  keep_inference_input_mutations=True)
     with attention_as_operators():
         return compile_graphs(module, example_inputs)

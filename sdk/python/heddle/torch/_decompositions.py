@@ -9,6 +9,8 @@ import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from . import _optimizers
+
 aten = torch.ops.aten
 
 # Not among those to Core ATen, but made of operators that are.
@@ -30,6 +32,15 @@ def attention_as_operators() -> Any:
     return sdpa_kernel(SDPBackend.MATH)
 
 
+def _weight_norm_backward(gradient: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norms: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradients by v and g of v * (g / |v|), with a norm for each element of dimension `dim`, which is the first or the last one."""
+    others = [i for i in range(v.ndim) if i != dim]
+    g, norms = g.to(norms.dtype), norms.reshape(g.shape)
+    along = (gradient * v).to(norms.dtype).sum(others, keepdim=True)
+    of_v = (g / norms) * (gradient.to(norms.dtype) - v.to(norms.dtype) * (along / (norms * norms)))
+    return of_v.to(v.dtype), (along / norms).to(v.dtype)
+
+
 @functools.lru_cache(maxsize=1)
 def decompositions() -> dict[Any, Callable[..., Any]]:
     table = dict(core_aten_decompositions())
@@ -38,4 +49,6 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     for packet in _KEPT + _NOT_FOR_TRAINING:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
+    table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
+    table.update(_optimizers.decompositions())
     return table

@@ -30,6 +30,7 @@ class Piece:
     nodes: list[torch.fx.Node]
     inputs: list[torch.fx.Node] = dataclasses.field(default_factory=list)
     outputs: list[torch.fx.Node] = dataclasses.field(default_factory=list)
+    updates: dict[torch.fx.Node, torch.fx.Node] = dataclasses.field(default_factory=dict)  # outputs that are written over an argument of the graph
 
 
 @dataclasses.dataclass
@@ -40,7 +41,7 @@ class Plan:
 
 def is_number(node: Any) -> bool:
     """Whether a node's value is a number of symbols."""
-    return isinstance(node, torch.fx.Node) and isinstance(node.meta.get("val"), (torch.SymInt, int)) and not isinstance(node.meta["val"], bool)
+    return isinstance(node, torch.fx.Node) and isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, int)) and not isinstance(node.meta["val"], bool)
 
 
 def _is_about_numbers(node: torch.fx.Node) -> bool:
@@ -70,7 +71,9 @@ class Symbols:
         return {name: int(arguments[i] if d is None else arguments[i].shape[d]) for name, (i, d) in self.sources.items()}
 
     @staticmethod
-    def value_of(number: Any, bindings: dict[str, int]) -> int:
+    def value_of(number: Any, bindings: dict[str, int]) -> int | float:
+        if isinstance(number, torch.SymFloat):
+            return float(number.node.expr.xreplace({symbol: sympy.Integer(bindings[str(symbol)]) for symbol in number.node.expr.free_symbols}))
         if not isinstance(number, torch.SymInt):
             return int(number)
         expression = number.node.expr
@@ -79,10 +82,19 @@ class Symbols:
         return int(expression.xreplace({symbol: sympy.Integer(bindings[str(symbol)]) for symbol in expression.free_symbols}))
 
 
-def _is_view_of_argument(node: torch.fx.Node) -> bool:
+def _base_of(node: torch.fx.Node) -> torch.fx.Node:
     while node.op == "call_function" and node.target in _VIEWS:
         node = node.args[0]
-    return node.op in ("placeholder", "get_attr")
+    return node
+
+
+def _is_view_of_argument(node: torch.fx.Node) -> bool:
+    return _base_of(node).op in ("placeholder", "get_attr")
+
+
+def _is_update(node: torch.fx.Node) -> bool:
+    """Whether it writes a value over an argument: the last nodes of a graph, so that it can be done where the value is computed."""
+    return node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder" and isinstance(node.args[1], torch.fx.Node)
 
 
 def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, str], symbols: Symbols) -> Plan:
@@ -95,6 +107,8 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
     for node in calls:
         if is_number(node) and symbols.knows(node.meta["val"]):
             numbers.add(node)
+            continue
+        if _is_update(node):
             continue
         if node.target is operator.getitem:
             if node.args[0] in in_module:
@@ -127,7 +141,8 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
 
     wanted: list[torch.fx.Node] = [one for one in output.all_input_nodes if one in level]
     views = {one for one in wanted if one in in_module and _is_view_of_argument(one)}
-    in_torch = [node for node in calls if node in level and node not in in_module]
+    updates = [node for node in calls if _is_update(node)]
+    in_torch = [node for node in calls if node in level and node not in in_module and not _is_update(node)]
     used_by_torch = {one for node in in_torch for one in node.all_input_nodes}
     # Views of arguments that leave the modules are made in PyTorch, each with what it is a view of.
     outside: set[torch.fx.Node] = set()
@@ -144,7 +159,31 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
         if piece.outputs:
             steps.append(piece)
         steps.extend(node for node in in_torch if level[node] == i)
-    return Plan(steps, fallbacks)
+    viewed = {_base_of(node) for node in outside}
+    return Plan(steps + [node for node in updates if not _is_made_in_place(node, steps, viewed | set(wanted))], fallbacks)
+
+
+def _is_made_in_place(update: torch.fx.Node, steps: list[Piece | torch.fx.Node], kept: set[torch.fx.Node]) -> bool:
+    """Whether the piece that computes the value can write it over the argument, which it is then told. Others are copied at the end."""
+    argument, source = update.args[0], update.args[1]
+    old, new = argument.meta["val"], source.meta["val"]
+    places = [i for i, step in enumerate(steps) if isinstance(step, Piece) and source in step.outputs]
+    if not places or update.users or source in kept or argument in kept:
+        return False
+    is_named = all(isinstance(one, int) or isinstance(one.node.expr, (sympy.Integer, sympy.Symbol)) for one in old.shape)
+    if old.dtype != new.dtype or old.device != new.device or not is_named or list(map(_text.number_of, old.shape)) != list(map(_text.number_of, new.shape)):
+        return False
+    piece = steps[places[0]]
+    if sum(user.target is update.target for user in source.users) > 1 or argument in piece.updates.values():
+        return False
+    for step in steps[places[0] + 1:]:
+        used = step.inputs if isinstance(step, Piece) else step.all_input_nodes
+        if source in used or argument in used:
+            return False
+    piece.updates[source] = argument
+    if argument not in piece.inputs:
+        piece.inputs.append(argument)
+    return True
 
 
 def _piece(nodes: list[torch.fx.Node], in_module: set[torch.fx.Node], outside: set[torch.fx.Node], wanted: set[torch.fx.Node],
@@ -165,6 +204,6 @@ def _piece(nodes: list[torch.fx.Node], in_module: set[torch.fx.Node], outside: s
     inputs: dict[torch.fx.Node, None] = {}
     for node in kept:
         for one in node.all_input_nodes:
-            if one not in needed and isinstance(one.meta.get("val"), torch.Tensor):
+            if one not in needed and _text.is_tensor(one):
                 inputs[one] = None
     return Piece(kept, list(inputs), outputs)

@@ -52,7 +52,7 @@ def number_of(value: Any) -> int | str:
 def symbols_of(value: Any) -> set[str]:
     """Names of the symbols in the shape of a tensor, or in a number."""
     numbers = value.shape if isinstance(value, torch.Tensor) and value.layout == torch.strided else [value]
-    return {str(symbol) for one in numbers if isinstance(one, torch.SymInt) for symbol in one.node.expr.free_symbols}
+    return {str(symbol) for one in numbers if isinstance(one, (torch.SymInt, torch.SymFloat)) for symbol in one.node.expr.free_symbols}
 
 
 def _quoted(text: str) -> str:
@@ -70,8 +70,10 @@ def _numeric(value: int | str) -> str:
     return _quoted(value) if isinstance(value, str) else str(value)
 
 
-def type_of(value: torch.Tensor, order: list[int] | None = None) -> tuple[str, str | None]:
-    """(type, attribute with the extents or None): of a tensor whose dimensions are in that order."""
+def type_of(value: torch.Tensor | torch.SymFloat, order: list[int] | None = None) -> tuple[str, str | None]:
+    """(type, attribute with the extents or None): of a tensor whose dimensions are in that order, or of a number."""
+    if isinstance(value, torch.SymFloat):
+        return "tensor<f64>", None
     if value.dtype not in TYPES:
         raise Unsupported(f"elements of {value.dtype} are not supported")
     if value.layout != torch.strided or value.is_quantized:
@@ -84,8 +86,10 @@ def type_of(value: torch.Tensor, order: list[int] | None = None) -> tuple[str, s
     return text, "[" + ", ".join(map(_numeric, extents)) + "]" if any(isinstance(one, str) for one in extents) else None
 
 
-def memory_order(value: torch.Tensor) -> list[int] | None:
+def memory_order(value: torch.Tensor | torch.SymFloat) -> list[int] | None:
     """The order of dimensions in which the tensor is contiguous, as far as its strides are in an order; None if that is its own."""
+    if isinstance(value, torch.SymFloat):
+        return None
     try:
         strides = [one.node.hint if isinstance(one, torch.SymInt) else int(one) for one in value.stride()]
         sizes = [one.node.hint if isinstance(one, torch.SymInt) else int(one) for one in value.shape]
@@ -133,7 +137,8 @@ def _scalar(value: Any) -> str | None:
 
 
 def is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), torch.Tensor)
+    """Whether it is given as a tensor; floats that depend on shapes are tensors of rank 0."""
+    return isinstance(value, torch.fx.Node) and isinstance(value.meta.get("val"), (torch.Tensor, torch.SymFloat))
 
 
 def arguments_of(node: torch.fx.Node) -> Arguments:
@@ -180,6 +185,8 @@ def arguments_of(node: torch.fx.Node) -> Arguments:
         if argument.name == "dtype":
             continue
         found.attributes.append((argument.name, text))
+    if "as_strided" in str(node.target):  # it reads memory
+        found.attributes.append(("self_strides", "[" + ", ".join(_numeric(number_of(one)) for one in node.args[0].meta["val"].stride()) + "]"))
     return found
 
 
@@ -201,7 +208,7 @@ def check(node: torch.fx.Node, device: torch.device | None) -> None:
     if node.target.namespace not in ("aten", "prims"):
         raise Unsupported("it is a custom operator")
     arguments = arguments_of(node)
-    values = [one.meta["val"] for _, one in arguments.tensors] + results_of(node)
+    values = [one.meta["val"] for _, one in arguments.tensors if not isinstance(one.meta["val"], torch.SymFloat)] + results_of(node)
     for value in values:
         if value is None:
             continue
@@ -251,7 +258,7 @@ class Writer:
 
         # Symbols that are no dimension of an input are dimensions of one more input, which has no elements.
         needed = {name for node in nodes for one in [node, *node.all_input_nodes] for value in results_of(one) for name in symbols_of(value)}
-        declared = {str(extent.node.expr) for node in self._names for extent in node.meta["val"].shape if isinstance(extent, torch.SymInt)}
+        declared = {str(extent.node.expr) for node in self._names for extent in getattr(node.meta["val"], "shape", ()) if isinstance(extent, torch.SymInt)}
         self.symbols = sorted(needed - declared)
         if self.symbols:
             given = "tensor<0x" + "?x" * len(self.symbols) + "i1>"
@@ -282,6 +289,13 @@ class Writer:
         self._lines.append(f'{left} = "{node.target}"({operands}) {{{", ".join(parts)}}} : ({operand_types}) -> {given} loc({_quoted(node.name)})')
         self._names[node] = [name] if len(types) == 1 else [f"{name}#{i}" for i in range(len(types))]
         self._types[node] = types
+
+    def in_order(self, node: torch.fx.Node, order: list[int]) -> None:
+        """The value is a result with its dimensions in this order."""
+        given, stated = type_of(node.meta["val"], order)
+        line = f'%o{len(self._lines)} = "aten.permute.default"({self._names[node][0]}) {{operands = ["self"], dims = [{", ".join(map(str, order))}]'
+        self._lines.append(f'{line}{f", extents = [{stated}]" if stated else ""}}} : ({self._types[node][0]}) -> {given} loc({_quoted(node.name)})')
+        self._names[node], self._types[node] = [line.split(" ", 1)[0]], [given]
 
     def add_refused(self, node: torch.fx.Node) -> None:
         """An operator that no compiler has, in place of one that has no text, with its results. Raises Unsupported if they have none either."""
