@@ -5,7 +5,7 @@
 
 Each network runs in a process of its own, for two sizes, in evaluation mode. The results of the compiled network, and the gradients of all parameters for a random
 direction, are held against the same network in f64: wrong is what is more than ten times as far from it as PyTorch's eager mode in f32, and more than 1e-5 of the largest
-number; for a gradient, of the largest one of that parameter, or of a thousandth of the largest of all, since some are zero but for rounding. With --time, calls for inference are timed in turns with eager mode and with Inductor. The networks of tests/networks, and some more; needs torch and transformers.
+number; for a gradient, of the largest one of that parameter, or of a thousandth of the largest of all, since some are zero but for rounding. With --time, calls for inference are timed in turns with eager mode and with Inductor. The networks of tests/networks, some more, and those of networks_with_breaks.py, which must have breaks; needs torch and transformers.
 """
 import argparse
 import copy
@@ -16,9 +16,10 @@ import sys
 import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "networks"), str(HERE.parent / "bench")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "networks"), str(HERE.parent / "bench")]
 LANGUAGE = ["bert", "distilbert", "deberta", "roberta", "albert", "electra", "mpnet", "gpt2", "llama", "qwen2", "mixtral", "mamba", "opt", "gpt_neox", "gemma", "t5", "bart",
             "whisper", "wav2vec2", "clip"]
+BREAKS = ["early_exit", "rescaled", "routed", "generated", "quantized", "counted"]
 IMAGES = ["resnet", "mobilenet_v2", "efficientnet", "convnext", "vit", "swin", "detr", "unet"]
 
 
@@ -54,13 +55,14 @@ def worst(pairs):
 
 def child(arguments):
     import export
+    import networks_with_breaks
     import torch
     from network import randomize
 
     import heddle.torch
 
     torch.manual_seed(1234)
-    network = {**export.networks(), **more_networks()}[arguments.names[0]](arguments.full)
+    network = {**export.networks(), **more_networks(), **networks_with_breaks.networks()}[arguments.names[0]](arguments.full)
     randomize(network.model)
     network.model.eval().to(arguments.device)
     exact = copy.deepcopy(network.model).double().cpu()
@@ -136,7 +138,7 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    names = arguments.names or LANGUAGE + IMAGES
+    names = arguments.names or LANGUAGE + IMAGES + BREAKS
     if arguments.list:
         print("\n".join(names))
         return 0
@@ -160,7 +162,7 @@ def main():
             print(f"{name}: {found['error']}", file=sys.stderr, flush=True)
             continue
         wrong = found["forward"][1] + found["backward"][1]
-        result = "WRONG" if wrong else "right" if found["graphs"] or arguments.backend != "heddle" else "no graph"
+        result = "WRONG" if wrong else "no break" if name in BREAKS and not found["breaks"] else "right" if found["graphs"] or arguments.backend != "heddle" else "no graph"
         right += result == "right"
         nodes += found["nodes"]
         fallbacks += len(found["fallbacks"])

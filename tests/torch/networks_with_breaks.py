@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Networks that Dynamo cannot trace whole, for architectures.py: each has a break that users write, in the middle of layers that have gradients."""
+import torch
+from network import Network
+from torch import nn
+from torch.nn import functional as f
+
+WIDTH = 32
+
+
+def block(width=WIDTH):
+    return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+
+class EarlyExit(nn.Module):
+    """Ends at the first layer that is sure enough: a branch that depends on data."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(block() for _ in range(4))
+        self.head = nn.Linear(WIDTH, 5)
+
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            x = x + layer(x)
+            if f.softmax(self.head(x), -1).amax(-1).mean() > 0.3 + 0.1 * i:
+                break
+        return self.head(x)
+
+
+class Rescaled(nn.Module):
+    """Divides by a norm that it reads with item(), and prints it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = block(), block()
+
+    def forward(self, x):
+        x = x + self.first(x)
+        norm = x.detach().norm().item()
+        print(f"norm {norm:.2f}")
+        return self.second(x / norm)
+
+
+class Routed(nn.Module):
+    """A mixture of experts, each of which gets the tokens that chose it: extents that depend on data."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(WIDTH, 4)
+        self.experts = nn.ModuleList(block() for _ in range(4))
+
+    def forward(self, x):
+        tokens = x.reshape(-1, WIDTH)
+        weights, chosen = f.softmax(self.gate(tokens), -1).topk(2, -1)
+        result = torch.zeros_like(tokens)
+        for i, expert in enumerate(self.experts):
+            token, rank = torch.where(chosen == i)
+            if token.numel() > 0:
+                result = result.index_add(0, token, expert(tokens[token]) * weights[token, rank, None])
+        return result.reshape(x.shape)
+
+
+class Generated(nn.Module):
+    """Chooses the next token by the last one until it chooses the end, as a loop of generation does."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.cell, self.head = nn.Embedding(50, WIDTH), nn.GRUCell(WIDTH, WIDTH), nn.Linear(WIDTH, 50)
+
+    def forward(self, x):
+        state, token, scores = x.mean(1), torch.ones(x.shape[0], dtype=torch.int64, device=x.device), []
+        while len(scores) < 8:
+            state = self.cell(self.embedding(token), state)
+            scores.append(self.head(state))
+            token = scores[-1].argmax(-1)
+            if int(token.max()) == 0:
+                break
+        return torch.stack(scores, 1)
+
+
+class Straight(torch.autograd.Function):
+    """Rounds, and passes the gradient through."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.round(4 * x) / 4
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Quantized(nn.Module):
+    """An autograd function of the user's, and a hook that halves a gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = block(), block()
+
+    def forward(self, x):
+        x = x + self.first(x)
+        if x.requires_grad:
+            x.register_hook(lambda gradient: gradient / 2)
+        torch._dynamo.graph_break()
+        return self.second(x + 0.01 * Straight.apply(x))
+
+
+class Counted(nn.Module):
+    """Calls Python that Dynamo does not trace, with values of the network."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = block(), block()
+        self.seen = []
+
+    @torch._dynamo.disable
+    def note(self, x):
+        self.seen.append(float(x.detach().mean()))
+        return x * 2
+
+    def forward(self, x):
+        return self.second(self.note(x + self.first(x))) + sum(y.mean() for y in x.unbind(1))
+
+
+def networks():
+    def made(kind):
+        def inputs_of(sizes, generator):
+            return [torch.randn(sizes["batch"], sizes["length"], WIDTH, generator=generator)]
+
+        def network(full):
+            symbols = {"x": {0: "batch", 1: "length"}}
+            return Network(kind(), ["x"], ["y"], symbols, [{"batch": 3, "length": 7}, {"batch": 2, "length": 5}], inputs_of)
+
+        return network
+
+    return {"early_exit": made(EarlyExit), "rescaled": made(Rescaled), "routed": made(Routed), "generated": made(Generated), "quantized": made(Quantized),
+            "counted": made(Counted)}
