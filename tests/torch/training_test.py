@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Training under torch.compile(backend="heddle") is that of eager mode: optimizers whose step is compiled, accumulated and clipped gradients, checkpointing,
+and mixed precision. Parameters and the state of optimizers are updated where they lie. Skipped without PyTorch (tools/dev/setup --torch).
+
+    training_test.py --steps 10000      trains that long: memory stays what it was after the second step, and the loss is that of eager mode
+"""
+import argparse
+import copy
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as f
+    from torch.utils.checkpoint import checkpoint
+except ImportError:
+    torch = None
+else:
+    import heddle
+    import heddle.torch
+
+CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
+os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
+
+
+def tearDownModule():
+    CACHE.cleanup()
+
+
+def network(width=16):
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(16, width), nn.LayerNorm(width), nn.GELU(), nn.Linear(width, 5))
+
+
+def batches(count, size=8):
+    generator = torch.Generator().manual_seed(2)
+    for _ in range(count):
+        yield torch.randn(size, 16, generator=generator), torch.randint(5, (size,), generator=generator)
+
+
+def trained(compiled, make_optimizer, count=6, clip=None, accumulate=1, width=16, after=lambda step, model: None):
+    """(losses, model, optimizer) after so many steps, compiled or in eager mode."""
+    model = network(width)
+    optimizer = make_optimizer(model.parameters())
+    backend = heddle.torch.backend
+
+    def loss_of(x, y):
+        return f.cross_entropy(model(x), y)
+
+    def update():
+        if clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+
+    if compiled:
+        loss_of, update = torch.compile(loss_of, backend=backend), torch.compile(update, backend=backend)
+    losses = []
+    for step, (x, y) in enumerate(batches(count)):
+        loss = loss_of(x, y) / accumulate
+        loss.backward()
+        if (step + 1) % accumulate == 0:
+            update()
+            optimizer.zero_grad(set_to_none=step % 2 == 0)
+        losses.append(float(loss.detach()))
+        after(step, model)
+    return losses, model, optimizer
+
+
+def pool():
+    """The memory that modules of this process share, from the report of any of them."""
+    path = heddle.torch.graphs()[0].modules[0]
+    with heddle.open(path, "cpu") as module:
+        return module.memory()[0]
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed; tools/dev/setup --torch installs it")
+class Training(unittest.TestCase):
+    def setUp(self):
+        torch._dynamo.reset()
+        heddle.torch.clear()
+
+    def check(self, make_optimizer, fallbacks=(), **options):
+        ours, model, optimizer = trained(True, make_optimizer, **options)
+        theirs, other, of_other = trained(False, make_optimizer, **options)
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+        for (name, a), b in zip(model.named_parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5, msg=lambda text: f"{name}: {text}")
+            for key, value in of_other.state[b].items():
+                torch.testing.assert_close(optimizer.state[a][key], value, rtol=1e-3, atol=1e-6, msg=lambda text: f"{name}, {key}: {text}")
+        found = heddle.torch.graphs()
+        self.assertEqual(sorted({one.operator for graph in found for one in graph.fallbacks}), sorted(fallbacks))
+        self.assertTrue({"forward", "backward", "inference"} <= {one.kind for one in found})
+        self.assertTrue(all(len(one.modules) == 1 for one in found), found)
+
+    def test_optimizers(self):
+        for name, make in {
+                "SGD": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, nesterov=True),
+                "Adam": lambda parameters: torch.optim.Adam(parameters, 1e-2, amsgrad=True),
+                "AdamW": lambda parameters: torch.optim.AdamW(parameters, 1e-2, foreach=True),
+                "AdamW, one after another": lambda parameters: torch.optim.AdamW(parameters, 1e-2, foreach=False)}.items():
+            with self.subTest(name):
+                self.setUp()
+                self.check(make)
+
+    def test_gradients_are_accumulated_and_clipped(self):
+        self.check(lambda parameters: torch.optim.SGD(parameters, 0.5), clip=0.1, accumulate=3)
+
+    def test_parameters_are_updated_where_they_lie(self):
+        """And views that others hold of them see it."""
+        places, seen = [], []
+
+        def after(step, model):
+            weight = model[0].weight
+            if step == 0:
+                seen.append(weight.detach()[0])
+            places.append([one.data_ptr() for one in model.parameters()])
+            self.assertTrue(torch.equal(seen[0], weight.detach()[0]))
+
+        _, model, optimizer = trained(True, lambda parameters: torch.optim.AdamW(parameters, 1e-2), width=128, after=after)
+        self.assertTrue(all(one == places[0] for one in places))
+        texts = [heddle.open(one.modules[0], "cpu").function("main").donations for one in heddle.torch.graphs() if one.kind == "inference"]
+        self.assertTrue(any(len(one) >= 3 * len(list(model.parameters())) for one in texts), texts)  # parameters and both moments
+
+    def test_checkpointing(self):
+        class Checkpointed(nn.Module):
+            def __init__(self, is_on):
+                super().__init__()
+                torch.manual_seed(3)
+                self.layers, self.is_on = nn.ModuleList(network(64) for _ in range(3)), is_on
+
+            def forward(self, x):
+                for layer in self.layers:
+                    x = f.pad(checkpoint(layer, x, use_reentrant=False) if self.is_on else layer(x), (0, 11))
+                return x
+
+        kept, gradients = [], []
+        for is_on, is_compiled in ((True, True), (False, True), (True, False)):
+            self.setUp()
+            model = Checkpointed(is_on)
+            function = torch.compile(model, backend=heddle.torch.backend) if is_compiled else model
+            saved = []
+            with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
+                result = function(next(batches(1))[0])
+            result.square().sum().backward()
+            gradients.append([one.grad for one in model.parameters()])
+            kept.append(sum(one.nbytes for one in saved))
+        torch.testing.assert_close(gradients[0], gradients[2], rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(gradients[1], gradients[2], rtol=1e-3, atol=1e-5)
+        self.assertLess(kept[0], kept[1])
+
+    def test_mixed_precision(self):
+        """In bf16, with a scaler of the loss, no farther from f32 than eager mode in bf16, within a factor."""
+        def run(compiled, mixed):
+            torch._dynamo.reset()
+            model = network(64)
+            optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+            scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=mixed)
+
+            def loss_of(x, y):
+                with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+                    return f.cross_entropy(model(x), y)
+
+            function = torch.compile(loss_of, backend=heddle.torch.backend) if compiled else loss_of
+            losses = []
+            for x, y in batches(10):
+                loss = function(x, y)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+                losses.append(float(loss.detach()))
+            return torch.tensor(losses), torch.cat([one.detach().flatten() for one in model.parameters()])
+
+        exact, of_exact = run(False, False)
+        eager, of_eager = run(False, True)
+        ours, of_ours = run(True, True)
+        self.assertLess((ours - exact).abs().max(), 2 * (eager - exact).abs().max() + 1e-3)
+        self.assertLess((of_ours - of_exact).norm(), 2 * (of_eager - of_exact).norm() + 1e-3)
+
+    def test_an_overflow_leaves_parameters_alone(self):
+        model = network()
+        before = copy.deepcopy(model.state_dict())
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        function = torch.compile(lambda x: model(x).sum(), backend=heddle.torch.backend)
+        scaler.scale(function(torch.full((2, 16), float("inf")))).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        self.assertEqual(scaler.get_scale(), 512.0)
+        for name, value in model.state_dict().items():
+            self.assertTrue(torch.equal(value, before[name]), name)
+
+    def test_memory_is_flat(self):
+        found = []
+
+        def after(step, model):
+            if step in (1, 39):
+                found.append(pool())
+
+        trained(True, lambda parameters: torch.optim.AdamW(parameters, 1e-3), count=40, after=after)
+        self.assertEqual(found[0].requested, found[1].requested)
+        self.assertEqual(found[0].reserved, found[1].reserved)
+
+
+def long_run(steps):
+    """Prints what memory and loss did."""
+    import resource
+
+    found = {}
+    names = {2: "second", steps: "last"}
+
+    def after(step, model):
+        if step + 1 in names:
+            memory = pool()
+            with open("/proc/self/statm", encoding="ascii") as file:
+                resident = int(file.read().split()[1]) * resource.getpagesize()
+            found[names[step + 1]] = {"requested": memory.requested, "reserved": memory.reserved, "peak_requested": memory.peak_requested,
+                                      "resident": resident}
+
+    def make(parameters):
+        return torch.optim.AdamW(parameters, 1e-4)
+
+    ours, _, _ = trained(True, make, count=steps, width=256, after=after)
+    theirs, _, _ = trained(False, make, count=200, width=256)
+    torch.set_num_threads(1)
+    again, _, _ = trained(False, make, count=200, width=256)
+    found["largest difference of the loss over 200 steps"] = max(abs(a - b) for a, b in zip(ours, theirs))
+    found["the same of two runs of eager mode, with other numbers of threads"] = max(abs(a - b) for a, b in zip(again, theirs))
+    print(json.dumps(found, indent=1))
+    return 0 if found["second"]["requested"] == found["last"]["requested"] and found["second"]["reserved"] == found["last"]["reserved"] else 1
+
+
+if __name__ == "__main__":
+    if "--steps" in sys.argv:
+        parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+        parser.add_argument("--steps", type=int, required=True)
+        sys.exit(long_run(parser.parse_args().steps))
+    unittest.main()
