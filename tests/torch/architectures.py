@@ -53,6 +53,13 @@ def worst(pairs):
     return max(pairs, key=lambda pair: pair[0] if pair[0] == pair[0] else float("inf"), default=(0.0, 0.0)), wrong
 
 
+def breaks():
+    """How often Dynamo broke a graph, or left a function to Python: for a break in a loop."""
+    from torch._dynamo.utils import counters
+
+    return sum(counters["graph_break"].values()) + counters["frames"]["total"] - counters["frames"]["ok"]
+
+
 def child(arguments):
     import export
     import networks_with_breaks
@@ -96,7 +103,7 @@ def child(arguments):
     graphs = heddle.torch.graphs()
     found = {"forward": worst(forward), "backward": worst(backward), "graphs": len(graphs), "nodes": sum(graph.nodes for graph in graphs),
              "fallbacks": [f"{one.operator}: {one.reason}" for graph in graphs for one in graph.fallbacks], "seconds": sum(graph.seconds for graph in graphs),
-             "breaks": sum(torch._dynamo.utils.counters["graph_break"].values())}
+             "breaks": breaks()}
     if arguments.time:
         import turns
 

@@ -20,10 +20,14 @@ class EarlyExit(nn.Module):
         self.layers = nn.ModuleList(block() for _ in range(4))
         self.head = nn.Linear(WIDTH, 5)
 
+    def stage(self, x, i):
+        x = x + self.layers[i](x)
+        return x, f.softmax(self.head(x), -1).amax(-1).mean()
+
     def forward(self, x):
-        for i, layer in enumerate(self.layers):
-            x = x + layer(x)
-            if f.softmax(self.head(x), -1).amax(-1).mean() > 0.3 + 0.1 * i:
+        for i in range(len(self.layers)):
+            x, sure = self.stage(x, i)
+            if sure > 0.3 + 0.1 * i:
                 break
         return self.head(x)
 
@@ -50,14 +54,19 @@ class Routed(nn.Module):
         self.gate = nn.Linear(WIDTH, 4)
         self.experts = nn.ModuleList(block() for _ in range(4))
 
+    def route(self, tokens):
+        return f.softmax(self.gate(tokens), -1).topk(2, -1)
+
+    def by_expert(self, i, result, tokens, weights, chosen):
+        token, rank = torch.where(chosen == i)
+        return result.index_add(0, token, self.experts[i](tokens[token]) * weights[token, rank, None])
+
     def forward(self, x):
         tokens = x.reshape(-1, WIDTH)
-        weights, chosen = f.softmax(self.gate(tokens), -1).topk(2, -1)
+        weights, chosen = self.route(tokens)
         result = torch.zeros_like(tokens)
-        for i, expert in enumerate(self.experts):
-            token, rank = torch.where(chosen == i)
-            if token.numel() > 0:
-                result = result.index_add(0, token, expert(tokens[token]) * weights[token, rank, None])
+        for i in range(len(self.experts)):
+            result = self.by_expert(i, result, tokens, weights, chosen)
         return result.reshape(x.shape)
 
 
@@ -68,11 +77,15 @@ class Generated(nn.Module):
         super().__init__()
         self.embedding, self.cell, self.head = nn.Embedding(50, WIDTH), nn.GRUCell(WIDTH, WIDTH), nn.Linear(WIDTH, 50)
 
+    def step(self, token, state):
+        state = self.cell(self.embedding(token), state)
+        return state, self.head(state)
+
     def forward(self, x):
         state, token, scores = x.mean(1), torch.ones(x.shape[0], dtype=torch.int64, device=x.device), []
         while len(scores) < 8:
-            state = self.cell(self.embedding(token), state)
-            scores.append(self.head(state))
+            state, score = self.step(token, state)
+            scores.append(score)
             token = scores[-1].argmax(-1)
             if int(token.max()) == 0:
                 break
