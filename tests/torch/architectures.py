@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Networks of transformers and of images under torch.compile: results and gradients against those in f64, fallbacks, and the time beside Inductor's.
 
-    architectures.py [NAME ...] [--full] [--device cpu] [--backend heddle] [--no-gradients] [--time] [--rounds 10] [--list]
+    architectures.py [NAME ...] [--full] [--device cpu] [--type f32] [--backend heddle] [--no-gradients] [--time] [--rounds 10] [--list]
 
 Each network runs in a process of its own, for two sizes, in evaluation mode. The results of the compiled network, and the gradients of all parameters for a random
 direction, are held against the same network in f64: wrong is what is more than ten times as far from it as PyTorch's eager mode in f32, and more than 1e-5 of the largest
@@ -40,6 +40,9 @@ def more_networks():
             "gemma": of(t.GemmaForCausalLM, t.GemmaConfig, "logits", num_key_value_heads=2, head_dim=16, use_cache=False)}
 
 
+TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+
 def far(got, wanted, eager, least=1e-30):
     """(error, error of eager mode), each relative to the largest number, or to `least` if that is more."""
     scale = max(float(wanted.abs().max()), least)
@@ -71,7 +74,8 @@ def child(arguments):
     torch.manual_seed(1234)
     network = {**export.networks(), **more_networks(), **networks_with_breaks.networks()}[arguments.names[0]](arguments.full)
     randomize(network.model)
-    network.model.eval().to(arguments.device)
+    kind = getattr(torch, TYPES[arguments.type])
+    network.model.eval().to(arguments.device, kind)
     exact = copy.deepcopy(network.model).double().cpu()
     backend = heddle.torch.backend if arguments.backend == "heddle" else arguments.backend
     compiled = torch.compile(network.model, backend=backend)
@@ -82,9 +86,12 @@ def child(arguments):
     def parameters(model):
         return [one for one in model.parameters() if one.requires_grad]
 
+    def inputs_of(sizes):
+        return [one.to(kind) if one.is_floating_point() else one for one in network.inputs_of(sizes, torch.Generator().manual_seed(7))]
+
     forward, backward = [], []
     for sizes in network.calls[:2]:
-        inputs = network.inputs_of(sizes, torch.Generator().manual_seed(7))
+        inputs = inputs_of(sizes)
         doubled = [one.double() if one.is_floating_point() else one for one in inputs]
         inputs = [one.to(arguments.device) for one in inputs]
         with torch.no_grad():
@@ -107,7 +114,7 @@ def child(arguments):
     if arguments.time:
         import turns
 
-        inputs = [one.to(arguments.device) for one in network.inputs_of(network.calls[-1 if arguments.full else 0], torch.Generator().manual_seed(7))]
+        inputs = [one.to(arguments.device) for one in inputs_of(network.calls[-1 if arguments.full else 0])]
         torch._dynamo.reset()
         torch.set_num_threads(turns.cores())
 
@@ -138,6 +145,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--full", action="store_true", help="networks of their usual sizes")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--type", default="f32", choices=sorted(TYPES), help="of parameters and inputs")
     parser.add_argument("--backend", default="heddle")
     parser.add_argument("--no-gradients", action="store_true")
     parser.add_argument("--time", action="store_true")
