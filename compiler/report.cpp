@@ -7,6 +7,7 @@
 #include "compiler/emit/globals.h"
 #include "compiler/ir/suppress.h"
 #include "compiler/ir/trees.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "sdk/module/element_types.h"
