@@ -33,6 +33,13 @@ module @twice {
   }
 }
 """
+TX = b"""module {
+  func.func @main(%x: tensor<3xf32> {tx.name = "x"}) -> (tensor<3xf32> {tx.name = "y"}) {
+    %0 = tx.add %x, %x : tensor<3xf32>
+    return %0 : tensor<3xf32>
+  }
+}
+"""
 HAS_JAXLIB = importlib.util.find_spec("jaxlib") is not None
 
 
@@ -49,7 +56,16 @@ class Stablehlo(unittest.TestCase):
             with heddle.open(path, devices="cpu") as module:
                 self.assertEqual(module(np.array([1, 2, 3], np.float32)).numpy().tolist(), [2, 4, 6])
 
+    def test_text_in_the_dialect_of_the_compiler_needs_no_jaxlib(self):
+        (self.folder / "tx.mlir").write_bytes(TX)
+        with mock.patch.dict(sys.modules, {"jaxlib.mlir.ir": None}):
+            path = heddle.compile(self.folder / "tx.mlir", target="cpu:x86-64-v3")
+        with heddle.open(path, devices="cpu") as module:
+            self.assertEqual(module(np.array([1, 2, 3], np.float32)).tolist(), [2, 4, 6])
+
     def test_forms_are_told_apart(self):
+        self.assertTrue(heddle.stablehlo.is_another(TX))
+        self.assertFalse(heddle.stablehlo.is_another(PRETTY))
         self.assertTrue(heddle.stablehlo.is_generic(GENERIC))
         self.assertFalse(heddle.stablehlo.is_generic(PRETTY))
         for content in (GENERIC, PRETTY, b"ML\xefR\x0dStableHLO_v1.0.0\0", b"func.func @main() {"):

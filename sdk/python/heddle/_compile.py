@@ -135,10 +135,12 @@ def _source(model: Any, folder: str) -> tuple[str, str]:
                 return path, path
             with open(path, "rb") as file:
                 start = file.read(4096)
+                if not (stablehlo.is_stablehlo(start) or path.endswith(".mlir")) or stablehlo.is_generic(start):
+                    return path, path
+                if path.endswith(".mlir") and stablehlo.is_another(start + file.read()):
+                    return path, path
         except OSError:
             return path, path  # the compiler reports it
-        if not (stablehlo.is_stablehlo(start) or path.endswith(".mlir")) or stablehlo.is_generic(start):
-            return path, path
         content: Any = path
         name = pathlib.Path(path).stem
     elif stablehlo.is_exported(model):

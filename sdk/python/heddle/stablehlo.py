@@ -47,6 +47,11 @@ def is_stablehlo(content: bytes) -> bool:
     return rest.startswith((b'"builtin.module"', b"module", b"func.func", b'"func.func"', b"vhlo."))
 
 
+def is_another(content: bytes) -> bool:
+    """Whether this is MLIR text in a dialect of the compiler: of no dialect that an exporter of StableHLO writes, as heddle-compile tells them apart."""
+    return not content.startswith(BYTECODE) and not any(mark in content for mark in (b"stablehlo.", b"vhlo.", b"chlo.", b"mhlo.", b"jax."))
+
+
 def is_generic(content: bytes) -> bool:
     """Whether this is MLIR text in generic form, which the compiler reads as it is."""
     found = _SPACE_AND_ALIASES.match(content)
