@@ -131,6 +131,19 @@ class Jit(unittest.TestCase):
         self.assertIs(type(result), type(x))
         self.assertEqual(result.devices(), x.devices())
 
+    def test_a_function_calls_itself_while_jax_runs_it(self):
+        def table(x):
+            return x * (1 if x.ndim == 1 else made(np.ones(3, "float32"))[0])
+
+        made = heddle.jax.jit(table)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            caller = threading.Thread(target=lambda: results.append(made(jnp.ones((2, 3)))), daemon=True)
+            results = []
+            caller.start()
+            caller.join(120)
+        self.assertEqual([one.tolist() for one in results], [[[1.0] * 3] * 2])
+
     def test_methods_and_threads(self):
         class Model:
             def __init__(self, factor):

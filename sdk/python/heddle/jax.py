@@ -16,7 +16,6 @@ import functools
 import importlib
 import inspect
 import pathlib
-import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -181,7 +180,6 @@ class Function:
         self._donated_nums, self._donated_names = _numbers_and_names(function, _as_tuple(donate_argnums), _as_tuple(donate_argnames))
         self._device, self._options = device, tuple(options)
         self._compiled: dict[Any, _Compiled] = {}
-        self._lock = threading.Lock()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -195,8 +193,7 @@ class Function:
 
     def clear_cache(self) -> None:
         """Forgets what was compiled; the files on disk stay."""
-        with self._lock:
-            self._compiled.clear()
+        self._compiled.clear()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         static = {i % len(args) for i in self._static_nums if -len(args) <= i < len(args)} if args else set()
@@ -214,11 +211,8 @@ class Function:
             compiled = self._compiled.get(key)
         except TypeError as wrong:
             raise _fail(self._name, f"a static argument cannot be hashed: {wrong}; give one that can, such as a tuple instead of a list", "TYPE") from None
-        if compiled is None:
-            with self._lock:
-                compiled = self._compiled.get(key)
-                if compiled is None:
-                    compiled = self._compiled[key] = self._compile(args, kwargs, dynamic, named, device)
+        if compiled is None:  # without a lock: JAX runs the function, which may call this again, or wait for a thread that does
+            compiled = self._compiled.setdefault(key, self._compile(args, kwargs, dynamic, named, device))
         return compiled(leaves)
 
     def _kind_of(self, leaf: Any) -> Any:
