@@ -13,6 +13,7 @@ from importlib import metadata
 
 import heddle
 import models
+import numpy as np
 
 SOURCE = pathlib.Path(os.environ.get("HEDDLE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 PACKAGE = pathlib.Path(heddle.__file__).resolve().parent
@@ -50,6 +51,11 @@ class Wheels(unittest.TestCase):
         for name in ("heddle.cpu", "heddle.cuda", "heddle.pool"):
             self.assertEqual(pathlib.Path(plugins[name]["manifest"]).parent, PACKAGE / "lib" / "heddle" / "plugins.d")
         self.assertEqual(plugins["heddle.cpu"]["state"], "available")
+
+    def test_validation_is_there(self):
+        with heddle.Runtime(config_text="[validation]\ncalls = true\n") as runtime, heddle.open(models.add(4), runtime=runtime) as module:
+            self.assertEqual(module(np.ones(4, "f4"), np.ones(4, "f4")).tolist(), [2.0] * 4)
+            self.assertTrue(runtime.report("validation"))
 
     def test_every_library_is_of_the_wheels_or_everywhere(self):
         seen = 0
