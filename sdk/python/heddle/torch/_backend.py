@@ -214,7 +214,7 @@ class _Compiled:
                 _, module, inputs, outputs = step
                 for node, result in zip(outputs, module([value_of(one) for one in inputs], bindings)):
                     if result is not None and self._keeps_strides:
-                        result = _restrided(result, [Symbols.value_of(one, bindings) for one in node.meta["val"].stride()])
+                        result = _restrided(result, [int(Symbols.value_of(one, bindings)) for one in node.meta["val"].stride()])
                     values[node] = result
             for node in over:
                 values.pop(node, None)

@@ -38,7 +38,7 @@ class Part:
     nodes: list[torch.fx.Node]  # of the whole graph
 
 
-class _Values(torch.fx.Interpreter):
+class _Values(torch.fx.Interpreter):  # type: ignore[misc]  # to mypy, torch has no types
     """Runs a graph and keeps what each node gives."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
