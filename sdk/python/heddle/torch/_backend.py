@@ -12,7 +12,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError, open as _open
-from . import _cache, _text
+from . import _cache, _skipped, _text
 from ._decompositions import attention_as_operators, decompositions
 from ._plan import Piece, Plan, Symbols, make_plan
 from ._records import Graph, logger, note
@@ -243,8 +243,12 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **optio
     """For torch.compile(..., backend="heddle"). It takes no options."""
     if options:
         raise TypeError(f"heddle.torch: backend 'heddle' takes no options, got {', '.join(options)}")
+    _skipped.install()
     compile_graphs = aot_autograd(fw_compiler=_compiler("forward"), bw_compiler=_compiler("backward"), inference_compiler=_compiler("inference"),
                                   decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition,
                                   keep_inference_input_mutations=True)
     with attention_as_operators():
         return compile_graphs(module, example_inputs)
+
+
+_skipped.install()

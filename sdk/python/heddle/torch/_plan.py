@@ -126,7 +126,7 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
             in_module.add(node)
         except _text.Unsupported as failure:
             if not _is_about_numbers(node):
-                fallbacks.append(Fallback(str(node.target), node.name, str(failure)))
+                fallbacks.append(Fallback(_text.operator_of(node), node.name, str(failure)))
 
     # Symbols of a piece have to be in the shapes of its inputs, as a dimension that is one symbol. What has no such input runs in PyTorch.
     level: dict[torch.fx.Node, int] = {}

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import threading
 import warnings
+from types import CodeType
 
 logger = logging.getLogger("heddle.torch")
 
@@ -31,6 +32,7 @@ class Graph:
 
 _graphs: list[Graph] = []
 _warned: set[str] = set()
+breaks_warned: set[tuple[CodeType, str, str]] = set()  # functions, places and reasons of graph breaks that warnings have named
 _lock = threading.RLock()  # a finalizer or a handler of the log may come here in the middle
 
 
@@ -41,10 +43,11 @@ def graphs() -> list[Graph]:
 
 
 def clear() -> None:
-    """Forgets the graphs that were compiled, and which operators warnings have named."""
+    """Forgets the graphs that were compiled, and which operators and graph breaks warnings have named."""
     with _lock:
         _graphs.clear()
         _warned.clear()
+        breaks_warned.clear()
 
 
 def note(graph: Graph) -> None:

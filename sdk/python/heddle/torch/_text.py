@@ -198,13 +198,33 @@ def results_of(node: torch.fx.Node) -> list[Any]:
 TARGETS = {"cpu": "cpu", "cuda": "cuda"}  # of the compiler, by the type of a device
 
 
+def operator_of(node: torch.fx.Node) -> str:
+    """The name of what a node calls: for a wrapper of PyTorch around a custom operator or a Triton kernel, that one's."""
+    name = str(node.target)
+    if name.startswith("auto_functionalized") and node.args:
+        return str(node.args[0])
+    if name.startswith("triton_kernel_wrapper"):
+        from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+        kernel = kernel_side_table.get_kernel(node.kwargs["kernel_idx"])
+        return "triton." + str(getattr(getattr(kernel, "fn", kernel), "__name__", "kernel"))
+    return name
+
+
+def _why_no_operator(node: torch.fx.Node) -> str:
+    name = str(node.target)
+    if name.startswith("auto_functionalized"):
+        return "it is a custom operator, which writes to its arguments"
+    return "it is a Triton kernel" if name.startswith("triton_kernel_wrapper") else "it is no operator of ATen"
+
+
 def check(node: torch.fx.Node, device: torch.device | None) -> None:
     """Throws Unsupported if the node cannot be in a text, or has values on another device, if one is given. Whether the compiler has the operator, it says
     itself."""
     if device is not None and device.type not in TARGETS:
         raise Unsupported(f"graphs on {device} are not supported")
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-        raise Unsupported("it is no operator of ATen")
+        raise Unsupported(_why_no_operator(node))
     if node.target.namespace not in ("aten", "prims"):
         raise Unsupported("it is a custom operator")
     arguments = arguments_of(node)
