@@ -38,18 +38,6 @@ class Part:
     nodes: list[torch.fx.Node]  # of the whole graph
 
 
-class _Values(torch.fx.Interpreter):  # type: ignore[misc]  # to mypy, torch has no types
-    """Runs a graph and keeps what each node gives."""
-
-    def __init__(self, module: torch.fx.GraphModule) -> None:
-        super().__init__(module, garbage_collect_values=False)
-        self.values: dict[torch.fx.Node, Any] = {}
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        self.values[n] = super().run_node(n)
-        return self.values[n]
-
-
 def copied(values: Iterable[Any]) -> list[Any]:
     return [one.detach().clone() if isinstance(one, torch.Tensor) else one for one in values]
 
@@ -64,10 +52,10 @@ class Whole:
     def __init__(self, module: torch.fx.GraphModule, inputs: Sequence[Any], kind: str) -> None:
         self.module, self.kind = module, kind
         self.placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-        interpreter = _Values(module)
+        interpreter = torch.fx.Interpreter(module, garbage_collect_values=False)
         with torch.no_grad():
             interpreter.run(*copied(inputs))
-        self.values = interpreter.values
+        self.values: dict[torch.fx.Node, Any] = dict(interpreter.env)
         for node in module.graph.nodes:
             if node.op == "get_attr":
                 node.meta.setdefault("val", self.values[node])
