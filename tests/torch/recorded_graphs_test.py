@@ -14,6 +14,17 @@ GRAPHS = pathlib.Path(__file__).resolve().parent / "graphs"
 IMPORT = os.path.join(os.environ["HEDDLE_BIN"], "heddle-import")
 
 
+# As heddle.torch.export writes it: x + weight * 2, for an even number of rows, at least 4.
+EXPORTED = """"builtin.module"() ({
+  "func.func"() <{arg_attrs = [{torch.name = "x", torch.extents = ["s0", 4]}, {torch.name = "fc.weight", torch.data = {location = "weights.bin", offset = 16, length = 16}}], function_type = (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>, sym_name = "main"}> ({
+  ^bb0(%a0: tensor<?x4xf32>, %a1: tensor<4xf32>):
+    %n0 = "aten.add.Tensor"(%a0, %a1) {operands = ["self", "other"], alpha = 2, extents = [["s0", 4]]} : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32> loc("add")
+    "func.return"(%n0) : (tensor<?x4xf32>) -> ()
+  }) : () -> ()
+}) {torch.graph = "2.13.0", torch.requires = [{value = "(s0 - 4)", least = 0, who = "the range"}, {value = "(0 - (s0 mod 2))", least = 0, who = "the factor"}]} : () -> ()
+"""
+
+
 class RecordedGraphs(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(prefix="heddle-torch-graphs-")
@@ -55,10 +66,13 @@ class RecordedGraphs(unittest.TestCase):
         with self.assertRaises(AssertionError):
             self.check("perceptron", change)
 
-    def refused(self, text):
+    def write(self, text):
         path = self.folder / "graph.mlir"
         path.write_text(text)
-        done = subprocess.run([IMPORT, path], capture_output=True, text=True)
+        return path
+
+    def refused(self, text):
+        done = subprocess.run([IMPORT, self.write(text)], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1, done.stdout)
         return done.stderr
 
@@ -68,6 +82,44 @@ class RecordedGraphs(unittest.TestCase):
         said = self.refused(text.replace("aten.relu.default", "aten.no_such.default").replace("aten.addmm.default", "aten.nor_this.default"))
         for operator in ("'aten.no_such.default' at '", "'aten.nor_this.default' at '"):
             self.assertIn(operator, said)
+
+    def exported(self, **options):
+        weights = np.arange(8, dtype=np.float32)
+        (self.folder / "weights.bin").write_bytes(weights.tobytes())
+        (self.folder / "exported.mlir").write_text(EXPORTED)
+        return heddle.compile(self.folder / "exported.mlir", target="cpu:x86-64-v3", **options)
+
+    def test_parameters_are_read_from_a_file_and_conditions_checked(self):
+        with heddle.open(self.exported(), "cpu") as module:
+            (self.folder / "weights.bin").unlink()  # their values are in the module
+            np.testing.assert_array_equal(module(np.ones((4, 4), np.float32)).numpy(), np.ones((4, 1), np.float32) + 2 * np.arange(4, 8, dtype=np.float32))
+            for rows, who in ((2, "the range"), (5, "the factor")):
+                with self.assertRaisesRegex(heddle.InvalidArgumentError, who):
+                    module(np.ones((rows, 4), np.float32))
+
+    def test_parameters_are_left_to_files(self):
+        np.savez(self.folder / "other.npz", **{"fc.weight": np.ones(4, np.float32)})
+        path = self.exported(params_in=self.folder / "other.npz")
+        with heddle.open(path, "cpu", parameters=self.folder / "other.npz") as module:
+            np.testing.assert_array_equal(module(np.ones((4, 4), np.float32)).numpy(), np.full((4, 4), 3, np.float32))
+        with self.assertRaisesRegex(heddle.Error, "fc.weight"):
+            heddle.open(path, "cpu")
+        np.savez(self.folder / "wrong.npz", **{"fc.weight": np.ones(5, np.float32)})
+        with self.assertRaisesRegex(heddle.CompileError, r"the model has f32\[4\], the file has f32\[5\]"):
+            self.exported(params_in=self.folder / "wrong.npz")
+
+    def test_parameters_and_conditions_that_are_damaged_are_refused(self):
+        (self.folder / "weights.bin").write_bytes(bytes(32))
+        self.assertEqual(subprocess.run([IMPORT, self.write(EXPORTED)], capture_output=True).returncode, 0)
+        for before, after, expected in (
+                ('location = "weights.bin"', "location = 3", "needs a location"), ("offset = 16", "offset = -1", "needs a location"),
+                ("offset = 16", "offset = 17", "its file has 32"), ("length = 16", "length = 12", "its shape says at least 16"),
+                ('"weights.bin"', '"../weights.bin"', "opening external data"), ('"weights.bin"', '"none.bin"', "opening external data"),
+                ("{location", "{place", "needs a location"), ('value = "(s0 - 4)"', 'value = "(s1 - 4)"', "torch.requires has an entry"),
+                ('who = "the range"', "who = 3", "torch.requires has an entry"), ('value = "(s0 - 4)"', 'value = "(0 - 4)"', "the range is true for no sizes")):
+            with self.subTest(expected):
+                self.assertIn(before, EXPORTED)
+                self.assertIn(expected, self.refused(EXPORTED.replace(before, after)))
 
     def test_text_that_is_damaged_is_refused(self):
         text = (GRAPHS / "perceptron.mlir").read_text()
