@@ -65,6 +65,9 @@ class Jit(unittest.TestCase):
 
         weights = {"a": jnp.linspace(-1, 1, 12).reshape(4, 3), "b": jnp.ones(3)}
         self.check(jax.value_and_grad(loss), weights, jnp.linspace(0, 1, 8).reshape(2, 4), jnp.ones((2, 3)))
+        by_integers = heddle.jax.jit(jax.grad(lambda x, i: (x * i).sum(), argnums=(0, 1), allow_int=True))
+        of_x, of_i = by_integers(jnp.ones(3), jnp.arange(3))
+        self.assertEqual((of_x.tolist(), of_i.dtype), ([0, 1, 2], jax.dtypes.float0))
         inner = heddle.jax.jit(lambda x: jnp.sin(x).sum())
         np.testing.assert_allclose(jax.grad(inner)(jnp.arange(3.0)), jnp.cos(jnp.arange(3.0)), rtol=1e-5)  # JAX traces through it
         self.check(jax.vmap(jax.grad(lambda x: inner(x) ** 2)), jnp.arange(6.0).reshape(2, 3))

@@ -76,10 +76,11 @@ class _Compiled:
         self._name = name
         self._is_host = device.startswith("cpu")
         kept = list(exported.module_kept_var_idx)
-        self._arguments = [(place, exported.in_avals[index], donated[index]) for place, index in enumerate(kept)]
+        self._arguments: list[tuple[int, Any, str, bool]] = [(place, exported.in_avals[index], _kind(exported.in_avals[index]), donated[index])
+                                                             for place, index in enumerate(kept)]
         self._indices = kept
         self._donated = [index for index, is_donated in enumerate(donated) if is_donated]
-        self._results = list(exported.out_avals)
+        self._results = [(aval, _kind(aval)) for aval in exported.out_avals]
         self._out_tree = exported.out_tree
         donations = self._function.donations
         self._names = [one.name for one in self._function.arguments]
@@ -90,13 +91,13 @@ class _Compiled:
     def __call__(self, leaves: list[Any]) -> Any:
         given: list[Any] = []
         donate: list[str] = []
-        for (place, aval, is_donated), index in zip(self._arguments, self._indices, strict=True):
+        for (place, aval, kind, is_donated), index in zip(self._arguments, self._indices, strict=True):
             leaf = leaves[index]
-            if is_donated and self._aliases[place] and _is_plain(aval) and isinstance(leaf, self._jax.Array):
+            if is_donated and self._aliases[place] and kind == "plain" and isinstance(leaf, self._jax.Array):
                 given.append(self._donated_tensor(place, leaf))
                 donate.append(self._names[place])
             else:
-                given.append(self._argument(leaf, aval))
+                given.append(self._argument(leaf, aval, kind))
         results: Any = self._function(*given, donate=donate) if donate else self._function(*given)
         for index in self._donated:  # also those whose memory no result takes
             if isinstance(leaves[index], self._jax.Array) and not leaves[index].is_deleted():
@@ -104,7 +105,7 @@ class _Compiled:
         if not self._results:
             return self._out_tree.unflatten([])
         made = [results] if len(self._results) == 1 else list(results)
-        return self._out_tree.unflatten([self._result(tensor, aval) for tensor, aval in zip(made, self._results, strict=True)])
+        return self._out_tree.unflatten([self._result(tensor, *one) for tensor, one in zip(made, self._results, strict=True)])
 
     def _donated_tensor(self, place: int, leaf: Any) -> Tensor:
         """The memory of the array, if Heddle made it, or a copy. The array is gone."""
@@ -114,48 +115,41 @@ class _Compiled:
         leaf.delete()
         return tensor
 
-    def _argument(self, leaf: Any, aval: Any) -> Any:
-        dtype = aval.dtype
-        if not _is_number(dtype):
+    def _argument(self, leaf: Any, aval: Any, kind: str) -> Any:
+        if kind == "key":
             return self._jax.random.key_data(leaf)
         if not isinstance(leaf, self._jax.Array):
             import numpy as np
 
-            leaf = np.ascontiguousarray(leaf, dtype).reshape(aval.shape)
+            leaf = np.ascontiguousarray(leaf, aval.dtype).reshape(aval.shape)
         elif self._is_host:
             leaf.block_until_ready()
-        if dtype.name in _COMPLEX:
+        if kind == "complex":
             import numpy as np
 
             whole = np.ascontiguousarray(leaf)
-            return whole.view(_COMPLEX[dtype.name]).reshape(*whole.shape, 2)
+            return whole.view(_COMPLEX[aval.dtype.name]).reshape(*aval.shape, 2)
         return leaf
 
-    def _result(self, tensor: Tensor, aval: Any) -> Any:
-        dtype = aval.dtype
-        if getattr(dtype, "name", "") == "float0":
-            import numpy as np
+    def _result(self, tensor: Tensor, aval: Any, kind: str) -> Any:
+        if kind == "plain":
+            array = self._jax.dlpack.from_dlpack(tensor)
+            _owners.note(array, tensor)
+            return array
+        import numpy as np
 
-            return np.zeros(aval.shape, dtype)
-        if not _is_number(dtype):
-            data = self._jax.dlpack.from_dlpack(tensor)
-            return self._jax.random.wrap_key_data(data, impl=_KEYS.get(dtype.name) or dtype._impl)
-        if dtype.name in _COMPLEX:
-            import numpy as np
-
-            return self._jax.numpy.asarray(np.asarray(tensor).view(dtype).reshape(aval.shape))
-        array = self._jax.dlpack.from_dlpack(tensor)
-        _owners.note(array, tensor)
-        return array
+        if kind == "key":
+            return self._jax.random.wrap_key_data(self._jax.dlpack.from_dlpack(tensor), impl=_KEYS.get(aval.dtype.name) or aval.dtype._impl)
+        if kind == "complex":
+            return self._jax.numpy.asarray(np.asarray(tensor).view(aval.dtype).reshape(aval.shape))
+        return np.zeros(aval.shape, aval.dtype)
 
 
-def _is_number(dtype: Any) -> bool:
-    """Not a type of JAX's own, such as those of keys of random numbers."""
-    return hasattr(dtype, "kind")
-
-
-def _is_plain(aval: Any) -> bool:
-    return _is_number(aval.dtype) and aval.dtype.name not in _COMPLEX
+def _kind(aval: Any) -> str:
+    """"key" of random numbers, "complex", "nothing" for gradients of integers, else "plain"."""
+    if not hasattr(aval.dtype, "kind"):
+        return "key"
+    return "complex" if aval.dtype.name in _COMPLEX else "nothing" if aval.dtype == _jax("dtypes").float0 else "plain"
 
 
 def _as_tuple(given: Any) -> tuple[Any, ...]:
