@@ -101,6 +101,8 @@ class Training(unittest.TestCase):
                 "SGD": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, nesterov=True),
                 "Adam": lambda parameters: torch.optim.Adam(parameters, 1e-2, amsgrad=True),
                 "AdamW": lambda parameters: torch.optim.AdamW(parameters, 1e-2, foreach=True),
+                "SGD, fused": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, fused=True),
+                "AdamW, fused": lambda parameters: torch.optim.AdamW(parameters, 1e-2, fused=True),
                 "AdamW, one after another": lambda parameters: torch.optim.AdamW(parameters, 1e-2, foreach=False)}.items():
             with self.subTest(name):
                 self.setUp()

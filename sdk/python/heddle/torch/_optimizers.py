@@ -65,7 +65,7 @@ def _sgd(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], 
             gradient = gradient + momentum * kept if nesterov else kept
             new[2].append(_unless(found_inf, before, kept))
         new[0].append(_unless(found_inf, old, old - lr * gradient))
-        new[1].append(given)
+        new[1].append(_unless(found_inf, gradients[i], given))
     return new
 
 
@@ -92,7 +92,7 @@ def _adam(decoupled: bool) -> Callable[..., Any]:
             root = torch.sqrt(1 - beta2 ** steps[i])
             most = torch.maximum(largest[i], square) if amsgrad else square
             value = value - size * mean / (torch.sqrt(most) / root + eps)
-            results = [_unless(found_inf, old, value), given, _unless(found_inf, first[i], mean), _unless(found_inf, second[i], square)]
+            results = [_unless(found_inf, old, value), _unless(found_inf, gradients[i], given), _unless(found_inf, first[i], mean), _unless(found_inf, second[i], square)]
             for group, one in zip(new, results):
                 group.append(one)
             if amsgrad:
