@@ -83,7 +83,7 @@ class Training(unittest.TestCase):
         torch._dynamo.reset()
         heddle.torch.clear()
 
-    def check(self, make_optimizer, fallbacks=(), **options):
+    def check(self, make_optimizer, is_fused=False, **options):
         ours, model, optimizer = trained(True, make_optimizer, **options)
         theirs, other, of_other = trained(False, make_optimizer, **options)
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
@@ -92,8 +92,8 @@ class Training(unittest.TestCase):
             for key, value in of_other.state[b].items():
                 torch.testing.assert_close(optimizer.state[a][key], value, rtol=1e-3, atol=1e-6, msg=lambda text: f"{name}, {key}: {text}")
         found = heddle.torch.graphs()
-        self.assertEqual(sorted({one.operator for graph in found for one in graph.fallbacks}), sorted(fallbacks))
-        self.assertTrue({"forward", "backward", "inference"} <= {one.kind for one in found})
+        self.assertEqual([one.fallbacks for one in found], [[]] * len(found))
+        self.assertEqual({one.kind for one in found}, {"forward", "backward"} | (set() if is_fused else {"inference"}))  # Dynamo does not trace fused ones
         self.assertTrue(all(len(one.modules) == 1 for one in found), found)
 
     def test_optimizers(self):
@@ -101,12 +101,11 @@ class Training(unittest.TestCase):
                 "SGD": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, nesterov=True),
                 "Adam": lambda parameters: torch.optim.Adam(parameters, 1e-2, amsgrad=True),
                 "AdamW": lambda parameters: torch.optim.AdamW(parameters, 1e-2, foreach=True),
-                "SGD, fused": lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, fused=True),
                 "AdamW, fused": lambda parameters: torch.optim.AdamW(parameters, 1e-2, fused=True),
                 "AdamW, one after another": lambda parameters: torch.optim.AdamW(parameters, 1e-2, foreach=False)}.items():
             with self.subTest(name):
                 self.setUp()
-                self.check(make)
+                self.check(make, is_fused="fused" in name)
 
     def test_gradients_are_accumulated_and_clipped(self):
         self.check(lambda parameters: torch.optim.SGD(parameters, 0.5), clip=0.1, accumulate=3)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operators on lists of tensors, and the steps of optimizers that are one operator, as operators on single tensors."""
+"""Operators on lists of tensors, which optimizers use, as operators on single tensors."""
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from typing import Any, Callable
 
 import torch
 
@@ -49,59 +49,6 @@ def _for_each(overload: Any, one: Any) -> Callable[..., list[torch.Tensor]]:
     return made
 
 
-def _sgd(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], momenta: Sequence[torch.Tensor | None], *, weight_decay: float, momentum: float,
-         lr: Any, dampening: float, nesterov: bool, maximize: bool, is_first_step: bool, grad_scale: torch.Tensor | None = None,
-         found_inf: torch.Tensor | None = None) -> tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]]:
-    new: tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]] = ([], [], [])
-    for i, old in enumerate(parameters):
-        given = gradients[i] if grad_scale is None else gradients[i] / grad_scale
-        gradient = -given if maximize else given
-        if weight_decay != 0:
-            gradient = gradient + weight_decay * old
-        if momentum != 0:
-            before = momenta[i]
-            assert before is not None
-            kept = gradient if is_first_step else momentum * before + (1 - dampening) * gradient
-            gradient = gradient + momentum * kept if nesterov else kept
-            new[2].append(_unless(found_inf, before, kept))
-        new[0].append(_unless(found_inf, old, old - lr * gradient))
-        new[1].append(_unless(found_inf, gradients[i], given))
-    return new
-
-
-def _unless(found_inf: torch.Tensor | None, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-    return new if found_inf is None else torch.where(found_inf == 1, old, new)
-
-
-def _adam(decoupled: bool) -> Callable[..., Any]:
-    def step(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], first: Sequence[torch.Tensor], second: Sequence[torch.Tensor],
-             largest: Sequence[torch.Tensor], steps: Sequence[torch.Tensor], *, lr: Any, beta1: float, beta2: float, weight_decay: float, eps: float,
-             amsgrad: bool, maximize: bool, grad_scale: torch.Tensor | None = None, found_inf: torch.Tensor | None = None) -> Any:
-        new: tuple[list[torch.Tensor], ...] = ([], [], [], [], [])
-        for i, old in enumerate(parameters):
-            given = gradients[i] if grad_scale is None else gradients[i] / grad_scale
-            gradient = -given if maximize else given
-            value = old
-            if weight_decay != 0 and decoupled:
-                value = value * (1 - lr * weight_decay)
-            elif weight_decay != 0:
-                gradient = gradient + weight_decay * value
-            mean = first[i] + (1 - beta1) * (gradient - first[i])
-            square = beta2 * second[i] + (1 - beta2) * gradient * gradient
-            size = lr / (1 - beta1 ** steps[i])
-            root = torch.sqrt(1 - beta2 ** steps[i])
-            most = torch.maximum(largest[i], square) if amsgrad else square
-            value = value - size * mean / (torch.sqrt(most) / root + eps)
-            results = [_unless(found_inf, old, value), _unless(found_inf, gradients[i], given), _unless(found_inf, first[i], mean), _unless(found_inf, second[i], square)]
-            for group, one in zip(new, results):
-                group.append(one)
-            if amsgrad:
-                new[4].append(_unless(found_inf, largest[i], most))
-        return new
-
-    return step
-
-
 def decompositions() -> dict[Any, Callable[..., Any]]:
     table: dict[Any, Callable[..., Any]] = {}
     for name in _LISTS:
@@ -110,8 +57,4 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
             if overload != "out" and not overload.endswith("_out"):
                 function = getattr(packet, overload)
                 table[function] = _for_each(function, getattr(aten, _NAMED.get((name, overload), name)))
-    for name, made in (("_fused_sgd", _sgd), ("_fused_adam", _adam(False)), ("_fused_adamw", _adam(True))):
-        packet = getattr(aten, name)
-        for overload in ("default", "tensor_lr"):
-            table[getattr(packet, overload)] = made
     return table
