@@ -24,7 +24,7 @@ std::string text(heddle_string_t value) {
   return value.size ? std::string(value.data, value.size) : std::string();
 }
 
-// "cpu", "cpu:x86-64-v3", "cuda", "hip", "level_zero", separated by commas; empty: "cpu".
+// "cpu", "cpu:x86-64-v3", "cuda", "hip", "level_zero", "portable", separated by commas; empty: "cpu".
 Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, std::string>>& targets) {
   if (text.empty()) text = "cpu";
   while (!text.empty()) {
@@ -36,7 +36,7 @@ Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, 
     const std::vector<std::string> levels = heddle::compiler::levels_of(family);
     if (levels.empty()) {
       return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + std::string(target) +
-                                                  "' is not known; use cpu, cuda, hip, level_zero, or one level of them, such as cpu:" +
+                                                  "' is not known; use cpu, cuda, hip, level_zero, portable, or one level of them, such as cpu:" +
                                                   heddle::compiler::levels_of("cpu").front() +
                                                   ", cuda:" + heddle::compiler::levels_of("cuda").front() +
                                                   " or hip:" + heddle::compiler::levels_of("hip").front()};

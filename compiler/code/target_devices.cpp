@@ -3,6 +3,7 @@
 
 #include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/cuda/cuda.h"
+#include "compiler/targets/portable/portable.h"
 #include "compiler/targets/spirv/spirv.h"
 #include "compiler/targets/x86_64/x86_64.h"
 
@@ -13,6 +14,7 @@ std::unique_ptr<targets::Target> make_target(const std::string& family, const st
   if (family == "cuda") return targets::make_cuda_target(level, math);
   if (family == "hip") return targets::make_amdgpu_target(level);
   if (family == "level_zero") return targets::make_spirv_target(level);
+  if (family == "portable") return targets::make_portable_target(level);
   return nullptr;
 }
 
@@ -21,6 +23,7 @@ std::vector<std::string> levels_of(llvm::StringRef family) {
   if (family == "cuda") return {"sm_80", "sm_90a"};  // newer devices also run the PTX of the first
   if (family == "hip") return targets::amdgpu_chips();
   if (family == "level_zero") return targets::spirv_levels();
+  if (family == "portable") return {std::string(targets::portable_level)};
   return {};
 }
 

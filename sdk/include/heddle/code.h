@@ -71,7 +71,17 @@
  *   Limits     256 bindings, 2,048 bytes of constants and arguments
  *   Alignment  as for ptx/1
  *   Imports    only variables with a BuiltIn decoration; no functions
- *   Failure    a memory fault loses the device (HD-S-02), so failed checks of values are stored in a binding instead */
+ *   Failure    a memory fault loses the device (HD-S-02), so failed checks of values are stored in a binding instead
+ *
+ * "portable/0": what kernels compute, for any device, without saying how: heddle/sdk/portable/code.h of the SDK, whose library reads, verifies and
+ * interprets it. Not frozen: a reader of 0.3 need not know the files of a later version.
+ *   Targets    "generic"
+ *   Entry      a kernel of the name
+ *   Workgroups the grid is one workgroup of one thread, which computes everything: a device divides the work as it likes
+ *   Arguments  the kernel's inputs, then its outputs, are the bindings; its symbols are the constants, of 8 bytes each
+ *   Memory     workspace_bytes is 0: what is between the nodes of a kernel, a driver keeps where it likes
+ *   Alignment  that of the element type
+ *   Failure    a failed check of a place is the kernel's own failure; no memory is accessed outside of bindings */
 #ifndef HEDDLE_CODE_H_
 #define HEDDLE_CODE_H_
 
@@ -86,6 +96,7 @@ extern "C" {
 #define HEDDLE_CODE_CUBIN "cubin/1"
 #define HEDDLE_CODE_HSACO "hsaco/1" /* Since ABI 0.2. */
 #define HEDDLE_CODE_SPIRV "spirv/1" /* Since ABI 0.2. */
+#define HEDDLE_CODE_PORTABLE "portable/0" /* Since ABI 0.3. Not frozen. */
 
 /* The first argument of a kernel. Frozen for x86_64-elf/1. */
 typedef struct heddle_x86_64_dispatch {

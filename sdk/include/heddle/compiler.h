@@ -26,7 +26,7 @@ typedef struct heddle_compile_params {
   heddle_string_t input_path;      /* .onnx, or .mlir in the tx dialect */
   heddle_string_t output_path;     /* appears only when it is complete */
   heddle_string_t targets;         /* comma separated: "cpu" (x86-64-v3 and v4), "cuda" (sm_80 and sm_90a), "hip" (gfx90a, gfx942, gfx1100
-                                      and gfx1201), "level_zero" (spv1.0, spv1.3-sg32, -dp4a), or one level of them, such as
+                                      and gfx1201), "level_zero" (spv1.0, spv1.3-sg32, -dp4a), "portable", or one level of them, such as
                                       "cpu:x86-64-v3"; empty: "cpu" */
   heddle_string_t parameters_path; /* .safetensors to write parameters to; empty: into the module */
   heddle_string_t dump_after;      /* pass name; the IR after it goes to dump_path */

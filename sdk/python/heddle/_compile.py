@@ -171,7 +171,7 @@ def compile(model: Any, output: PathLike | None = None, *, target: str | Sequenc
     model    the path of an ONNX file, its bytes, or an onnx.ModelProto; or StableHLO: a portable artifact or MLIR text, as a path or as bytes, or a
              jax.export.Exported. Except for MLIR text in generic form, jaxlib has to be installed for StableHLO (heddle.stablehlo)
     output   the file to write; None: beside the model, with the ending .heddle. Required for a model that is not a file
-    target   "cpu", "cuda", "hip", "level_zero", or several of them
+    target   "cpu", "cuda", "hip", "level_zero", "portable", or several of them
     donate   names of inputs that callers give up (`donate=` of a call), so that the function may overwrite them
     alias    for such inputs, the outputs that take their memory: {"state": "new_state"}
     state    inputs and outputs that are no part of the function: {"count": "new_count"}. Calls keep the output, and the next one reads it as the input

@@ -75,8 +75,7 @@ uint64_t bits_of(float value) {
   return bits;
 }
 
-}  // namespace
-
+// Checks every operand, and the depth of the stack at every instruction.
 bool read_program(std::string_view text, std::vector<Kernel>* out_kernels, std::string* out_error) {
   Words words(text);
   std::vector<Kernel> kernels;
@@ -118,7 +117,7 @@ bool read_program(std::string_view text, std::vector<Kernel>* out_kernels, std::
 }
 
 Outcome run_kernel(const Kernel& kernel, const std::vector<Memory>& bindings, const std::vector<char>& constants, uint64_t workgroups,
-                   uint64_t* out_number) {
+                   std::string* out_reason) {
   for (uint64_t group = 0; group < workgroups; ++group) {
     uint64_t stack[kDepth + 1];
     uint64_t* top = stack;  // one past the last
@@ -159,8 +158,8 @@ Outcome run_kernel(const Kernel& kernel, const std::vector<Memory>& bindings, co
           const Memory& memory = bindings[at.operand];
           const uint64_t index = stores ? top[-2] : top[-1];
           if (index >= memory.bytes / size) {
-            *out_number = index;
-            return Outcome::kOutOfBounds;
+            *out_reason = "it accessed memory outside a binding, at index " + std::to_string(index);
+            return Outcome::kFailed;
           }
           if (stores) {
             std::memcpy(memory.data + index * size, &top[-1], size);
@@ -175,15 +174,40 @@ Outcome run_kernel(const Kernel& kernel, const std::vector<Memory>& bindings, co
           ended = *--top == 0;
           break;
         case Op::kFail:
-          *out_number = at.operand;
+          *out_reason = "it failed with number " + std::to_string(at.operand);
           return Outcome::kFailed;
         case Op::kLose:
+          *out_reason = "the device is gone; open it again. workgroups: " + std::to_string(workgroups);
           return Outcome::kLost;
       }
       if (ended) break;
     }
   }
   return Outcome::kDone;
+}
+
+}  // namespace
+
+bool read_code(std::string_view format, std::string_view bytes, std::vector<Code>* out, std::string* out_error) {
+  if (format == HEDDLE_CODE_PORTABLE) {
+    std::vector<portable::Program> programs;
+    if (!portable::load(bytes, &programs, out_error)) return false;
+    for (portable::Program& program : programs) out->push_back({{}, std::move(program)});
+    return true;
+  }
+  std::vector<Kernel> kernels;
+  if (!read_program(bytes, &kernels, out_error)) return false;
+  for (Kernel& kernel : kernels) out->push_back({std::move(kernel), std::nullopt});
+  return true;
+}
+
+Outcome run_code(const Code& code, const std::vector<Memory>& bindings, const std::vector<char>& constants, uint64_t workgroups,
+                 std::string* out_reason) {
+  if (!code.program) return run_kernel(code.own, bindings, constants, workgroups, out_reason);
+  if (workgroups == 0) return Outcome::kDone;
+  std::vector<int64_t> symbols(constants.size() / sizeof(int64_t));
+  std::memcpy(symbols.data(), constants.data(), symbols.size() * sizeof(int64_t));
+  return code.program->run(bindings, symbols.data(), symbols.size(), out_reason) ? Outcome::kDone : Outcome::kFailed;
 }
 
 }  // namespace sample

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The code format of the sample driver, "sample-stack/1": text, one kernel after the other, each a program for a stack of 64-bit words that
+// The code of the sample driver, in two formats. "portable/0" is what `heddle compile --target portable` writes for any device: the SDK's library reads
+// and interprets it on the host (heddle/sdk/portable/interpreter.h), so that whole models run from the first day. "sample-stack/1" is text, one kernel after the other, each a program for a stack of 64-bit words that
 // runs once per workgroup. It stands for a vendor's binary format: code that is checked when it is loaded, looked up by name, and run
 // with bindings and constants. Replace it with your own; device.cpp only needs to load, find and run kernels.
 //
@@ -16,11 +17,17 @@
 #define SAMPLE_CODE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "heddle/code.h"
+#include "heddle/sdk/portable/interpreter.h"
+
 namespace sample {
+
+namespace portable = heddle::sdk::portable;
 
 inline constexpr std::string_view kFormat = "sample-stack/1";
 inline constexpr std::string_view kTarget = "generic";
@@ -39,19 +46,26 @@ struct Kernel {
   std::vector<Instruction> instructions;
 };
 
-// Reads the code and checks every operand, and the depth of the stack at every instruction. On failure *out_error says what is wrong.
-bool read_program(std::string_view text, std::vector<Kernel>* out_kernels, std::string* out_error);
+using portable::Memory;
 
-struct Memory {
-  char* data;
-  uint64_t bytes;
+// A kernel of either format.
+struct Code {
+  Kernel own;
+  std::optional<portable::Program> program;  // if it is portable
+
+  const std::string& name() const { return program ? program->kernel().name : own.name; }
+  uint32_t bindings() const { return program ? program->kernel().inputs + program->kernel().outputs : own.bindings; }
+  uint32_t constants_bytes() const { return program ? program->kernel().symbols * 8 : own.constants_bytes; }
 };
 
-enum class Outcome { kDone, kFailed, kOutOfBounds, kLost };
+// Reads and checks all kernels. On failure *out_error says what is wrong.
+bool read_code(std::string_view format, std::string_view bytes, std::vector<Code>* out, std::string* out_error);
 
-// Runs all workgroups in order. For kFailed *out_number is the kernel's number, for kOutOfBounds the index that it used.
-Outcome run_kernel(const Kernel& kernel, const std::vector<Memory>& bindings, const std::vector<char>& constants, uint64_t workgroups,
-                   uint64_t* out_number);
+enum class Outcome { kDone, kFailed, kLost };
+
+// Runs all workgroups in order. On failure *out_reason says why.
+Outcome run_code(const Code& code, const std::vector<Memory>& bindings, const std::vector<char>& constants, uint64_t workgroups,
+                 std::string* out_reason);
 
 }  // namespace sample
 #endif  // SAMPLE_CODE_H_

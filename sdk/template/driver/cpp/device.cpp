@@ -41,12 +41,12 @@ class SampleExecutable : public sdk::Executable {
  public:
   explicit SampleExecutable(sdk::Device* device) : Executable(device) {}
   const void* find(std::string_view name) override {
-    for (const Kernel& kernel : kernels) {
-      if (kernel.name == name) return &kernel;
+    for (const Code& each : code) {
+      if (each.name() == name) return &each;
     }
     return nullptr;
   }
-  std::vector<Kernel> kernels;
+  std::vector<Code> code;
 };
 
 class SampleQueue : public sdk::Queue {
@@ -66,9 +66,10 @@ class SampleQueue : public sdk::Queue {
 }  // namespace
 
 heddle_status_t* SampleDriver::describe(uint32_t, heddle_device_description_t* out) {
-  static const heddle_string_t formats[] = {sdk::string_of(kFormat)};
+  static const heddle_string_t formats[] = {sdk::string_of(kFormat), sdk::string_of(HEDDLE_CODE_PORTABLE)};
   out->name = sdk::string_of("sample device");
-  out->family = sdk::string_of("sample");
+  // Programs of a module are for a family. "portable" are those that any device can run; a compiler that has a target for this device has its own.
+  out->family = sdk::string_of("portable");
   // out->uuid stays zero, which means unknown: fill in the vendor's id of this device, but no value that another device could have.
   out->numa_node = -1;
   out->features = HEDDLE_DEVICE_UNIFIED_MEMORY | HEDDLE_DEVICE_RECORDING;
@@ -79,9 +80,9 @@ heddle_status_t* SampleDriver::describe(uint32_t, heddle_device_description_t* o
   out->max_workgroup_size = 1;
   out->subgroup_size = 1;
   for (uint32_t& most : out->max_workgroup_count) most = 1 << 20;
-  out->max_bindings = 64;
+  out->max_bindings = portable::kMostBindings;
   out->max_constants_bytes = 4096;
-  out->code_format_count = 1;
+  out->code_format_count = 2;
   out->code_formats = formats;
   return nullptr;
 }
@@ -132,27 +133,29 @@ heddle_status_t* SampleDevice::make_queue(const heddle_queue_params_t&, sdk::Que
 }
 
 uint32_t SampleDevice::rank(std::string_view format, std::string_view target) {
-  return format == kFormat && target == kTarget ? 10 : 0;
+  // Its own code is better than code that is interpreted.
+  if (format == kFormat && target == kTarget) return 10;
+  return format == HEDDLE_CODE_PORTABLE && target == kTarget ? 1 : 0;
 }
 
 heddle_status_t* SampleDevice::load(const sdk::Code& code, sdk::Executable** out) {
-  std::vector<Kernel> kernels;
+  std::vector<Code> all;
   std::string error;
-  if (!read_program({code.bytes, code.size}, &kernels, &error)) {
+  if (!read_code(code.format, {code.bytes, code.size}, &all, &error)) {
     return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: loading executable '%.*s' failed: %s [HD-C-01]", who,
                   static_cast<int>(std::min<size_t>(code.name.size(), 100)), code.name.data(), error.c_str());
   }
   for (const heddle_entry_params_t& entry : code.entries) {
-    for (const Kernel& kernel : kernels) {
-      if (kernel.name != sdk::view_of(entry.name)) continue;
-      if (kernel.bindings == entry.binding_count && kernel.constants_bytes == entry.constants_bytes && !entry.argument_count) continue;
+    for (const Code& each : all) {
+      if (each.name() != sdk::view_of(entry.name)) continue;
+      if (each.bindings() == entry.binding_count && each.constants_bytes() == entry.constants_bytes && !entry.argument_count) continue;
       return status(host, HEDDLE_STATUS_INVALID_ARGUMENT,
                     "%s: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in fixed order [HD-C-01]", who,
-                    kernel.name.c_str(), kernel.bindings, kernel.constants_bytes);
+                    each.name().c_str(), each.bindings(), each.constants_bytes());
     }
   }
   auto* executable = sdk::make<SampleExecutable>(host, this);
-  executable->kernels = std::move(kernels);
+  executable->code = std::move(all);
   *out = executable;
   return nullptr;
 }
@@ -230,21 +233,18 @@ heddle_status_t* Worker::run(const sdk::Submission& submission) {
 heddle_status_t* Worker::run_dispatch(const sdk::Operation& dispatch) {
   const heddle_host_t* host = device_->host;
   return sdk::guarded(host, "running a kernel", [&]() -> heddle_status_t* {
-    const auto& kernel = *static_cast<const Kernel*>(dispatch.entry->kernel);
+    const auto& code = *static_cast<const Code*>(dispatch.entry->kernel);
     std::vector<Memory> bindings;
     for (const sdk::Range& range : dispatch.ranges) {
       bindings.push_back({range.buffer ? range.buffer->host_address() + range.offset : nullptr, range.length});
     }
-    uint64_t value = 0;
-    const Outcome outcome = run_kernel(kernel, bindings, dispatch.bytes, dispatch.workgroups, &value);
+    std::string reason;
+    const Outcome outcome = run_code(code, bindings, dispatch.bytes, dispatch.workgroups, &reason);
     if (outcome == Outcome::kDone) return nullptr;
     const bool lost = outcome == Outcome::kLost;
-    heddle_status_t* failure = status(host, lost ? HEDDLE_STATUS_DEVICE_LOST : HEDDLE_STATUS_INTERNAL,
-                                      "%s: running kernel '%s' (region %u) failed: %s %llu%s", kWho, kernel.name.c_str(), dispatch.region,
-                                      lost                          ? "the device is gone; open it again. workgroups:"
-                                      : outcome == Outcome::kFailed ? "it failed with number"
-                                                                    : "it accessed memory outside a binding, at index",
-                                      number(lost ? dispatch.workgroups : value), lost ? " [HD-S-02]" : "");
+    heddle_status_t* failure =
+        status(host, lost ? HEDDLE_STATUS_DEVICE_LOST : HEDDLE_STATUS_INTERNAL, "%s: running kernel '%s' (region %u) failed: %s%s", kWho,
+               code.name().c_str(), dispatch.region, reason.c_str(), lost ? " [HD-S-02]" : "");
     sdk::set_region(host, failure, dispatch.region);
     if (lost) device_->lose(host->status_clone(host->self, failure));
     return failure;

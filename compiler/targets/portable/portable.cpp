@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See portable.h.
+#include "compiler/targets/portable/portable.h"
+
+#include "compiler/targets/portable/encode.h"
+#include "heddle/code.h"
+
+using namespace mlir;
+
+namespace heddle::targets {
+
+namespace {
+
+// The one strategy: every region that has stages.
+class Stages final : public Strategy {
+ public:
+  llvm::StringRef name() const override { return "stages"; }
+  bool reads_stages() const override { return true; }
+
+  FailureOr<Plans> plans(tx::DispatchOp region) const override {
+    sdk::portable::Kernel kernel;
+    std::string reason;
+    auto staged = stage::form_stages(region, reason);
+    if (failed(staged) || !encode(function_of(*staged), kernel, reason))
+      return FailureOr<Plans>(region.emitError() << "portable: " << reason);
+    KernelPlan plan;
+    plan.workgroups = getAffineConstantExpr(1, region.getContext());
+    plan.copies_by_operand = true;
+    plan.sums_nothing = true;
+    return Plans{plan};
+  }
+
+  FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels) const override {
+    std::string reason;
+    auto staged = stage::form_stages(region, reason);
+    if (failed(staged)) return FailureOr<KernelResources>(region.emitError() << "portable: " << reason);
+    OpBuilder builder = OpBuilder::atBlockEnd(kernels.getBody());
+    auto function = llvm::cast<func::FuncOp>(builder.clone(*function_of(*staged)));
+    function.setName(symbol);
+    function.setPublic();
+    function->setAttr(named_ops_attr, named_ops_of(region));
+    return KernelResources{};
+  }
+
+ private:
+  static func::FuncOp function_of(stage::StagedRegion& staged) { return *staged.module->getOps<func::FuncOp>().begin(); }
+};
+
+class PortableTarget final : public Target {
+ public:
+  PortableTarget() { strategies_.push_back(std::make_unique<Stages>()); }
+
+  std::string format() const override { return HEDDLE_CODE_PORTABLE; }
+  std::string name() const override { return std::string(portable_level); }
+  std::string family() const override { return "portable"; }
+  const Strategies& strategies() const override { return strategies_; }
+
+  FailureOr<std::vector<char>> generate(ModuleOp kernels) const override {
+    auto function = *kernels.getOps<func::FuncOp>().begin();
+    sdk::portable::Kernel kernel;
+    std::string reason;
+    if (!encode(function, kernel, reason)) return FailureOr<std::vector<char>>(function.emitError() << "portable: " << reason);
+    const std::string bytes = sdk::portable::write_kernel(kernel);
+    return std::vector<char>(bytes.begin(), bytes.end());
+  }
+
+  FailureOr<std::vector<char>> link(ArrayRef<ArrayRef<char>> units, ArrayRef<LinkedKernel> kernels, Location location) const override {
+    if (units.size() != kernels.size()) {
+      return FailureOr<std::vector<char>>(emitError(location, "portable: ")
+                                          << units.size() << " units of code are not those of " << kernels.size() << " kernels");
+    }
+    std::vector<std::pair<std::string_view, std::string_view>> named;
+    for (auto [unit, kernel] : llvm::zip_equal(units, kernels))
+      named.emplace_back(kernel.symbol, std::string_view(unit.data(), unit.size()));
+    const std::string bytes = sdk::portable::write_image(named);
+    return std::vector<char>(bytes.begin(), bytes.end());
+  }
+
+ private:
+  Strategies strategies_;
+};
+
+}  // namespace
+
+std::unique_ptr<Target> make_portable_target(std::string_view name) {
+  return name == portable_level ? std::make_unique<PortableTarget>() : nullptr;
+}
+
+}  // namespace heddle::targets

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What kernels compute, for any device: "portable/0" (heddle/sdk/portable/code.h). Called like the other targets; makes no machine code and chooses no
+// plan: a region's stages become one kernel, whose grid is a single workgroup.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "compiler/targets/target.h"
+
+namespace heddle::targets {
+
+inline constexpr std::string_view portable_level = "generic";
+
+// Null for another name than portable_level.
+std::unique_ptr<Target> make_portable_target(std::string_view name);
+
+}  // namespace heddle::targets

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Portable code, the format "portable/0" (HEDDLE_CODE_PORTABLE): what kernels compute, for any device. A kernel is a list of nodes, each of which makes
+// tensors from tensors, element by element, by scalar expressions. Nothing says how: no loops, no order of memory, no workgroups. Made by the
+// compiler; read and verified here; run by an interpreter (interpreter.h), or translated by a driver. Unfrozen until "portable/1".
+#ifndef HEDDLE_SDK_PORTABLE_CODE_H_
+#define HEDDLE_SDK_PORTABLE_CODE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "heddle/types.h"
+
+namespace heddle::sdk::portable {
+
+// Types of scalars. Integers have no sign; instructions do. Elements in memory have HEDDLE_TYPE_*: a bool is a byte, 0 or not, and an i1 here.
+enum class Scalar : uint8_t { kI1, kI8, kI16, kI32, kI64, kF16, kBf16, kF32, kF64 };
+inline constexpr uint32_t kScalars = 9;
+inline constexpr uint32_t kBytesOfScalar[kScalars] = {1, 1, 2, 4, 8, 2, 2, 4, 8};
+constexpr uint32_t bytes_of(Scalar type) {
+  return kBytesOfScalar[static_cast<uint32_t>(type)];
+}
+constexpr bool is_float(Scalar type) {
+  return type >= Scalar::kF16;
+}
+// Whether elements of the type can be in a tensor, and the scalar that they are read as.
+bool scalar_of(heddle_element_type_t element, Scalar* out);
+
+// Indices and extents: expressions over the kernel's symbols, whose values a call gives as constants, and the dimensions of a node's domain. Operands come
+// earlier in the kernel's list. Arithmetic of 64 bits that wraps; quotients are rounded down (kCeilDiv: up), and a divisor is positive.
+struct Expression {
+  enum Kind : uint8_t { kConstant, kDimension, kSymbol, kAdd, kMul, kFloorDiv, kCeilDiv, kMod };
+  Kind kind;
+  int64_t value = 0;      // the constant, or the number of the dimension or symbol
+  uint32_t a = 0, b = 0;  // indices of expressions
+};
+
+struct Tensor {
+  heddle_element_type_t type;
+  std::vector<uint32_t> extents;  // expressions over symbols; elements are dense, in row-major order
+};
+
+// Where a node reads an element of a tensor, for an index of its domain.
+struct Read {
+  uint32_t tensor = 0;
+  // An expression for each dimension of the tensor, over the dimensions of the domain and, after those, one for each of `gathers`. Such a dimension
+  // stands alone: it is the element of that read, an integer; a negative one counts from the end, and one that is then still outside is clamped.
+  std::vector<uint32_t> place;
+  bool has_outside = false;       // places that are not in the tensor have the value below; without it, every place is inside
+  uint64_t outside = 0;           // bits of the scalar
+  std::vector<uint32_t> gathers;  // earlier reads of the same body, counted from its first
+};
+
+enum class Op : uint8_t {
+  kConstant,  // value: bits
+  kExtent,    // value: an expression over symbols; i64
+  // Of floats f32 and f64. Arithmetic rounds to nearest even. kMaximum and kMinimum give NaN if an operand is.
+  kAddF,
+  kSubF,
+  kMulF,
+  kDivF,
+  kMaximumF,
+  kMinimumF,
+  kPowF,
+  kNegF,
+  kAbsF,
+  kCeilF,
+  kFloorF,
+  kRoundEvenF,
+  kSqrtF,
+  kExpF,
+  kLogF,
+  kTanhF,
+  kCosF,
+  kSinF,
+  kErfF,
+  // Of integers; they wrap. A quotient is rounded toward zero; division by 0 gives 0. Shifts by the width or more give 0, or for kShrSI the sign.
+  kAddI,
+  kSubI,
+  kMulI,
+  kDivSI,
+  kDivUI,
+  kRemSI,
+  kRemUI,
+  kMaxSI,
+  kMinSI,
+  kMaxUI,
+  kMinUI,
+  kAndI,
+  kOrI,
+  kXOrI,
+  kShlI,
+  kShrUI,
+  kShrSI,
+  kCompareF,  // value: Predicate of floats; i1
+  kCompareI,  // value: Predicate of integers; i1
+  kSelect,    // a: i1, then the two values
+  // To `type`. Floats to integers truncate; what does not fit becomes the nearest value that does, and NaN 0.
+  kExtF,
+  kTruncF,
+  kExtSI,
+  kExtUI,
+  kTruncI,
+  kSIToF,
+  kUIToF,
+  kFToSI,
+  kFToUI,
+  kBitcast,
+};
+inline constexpr uint32_t kOps = static_cast<uint32_t>(Op::kBitcast) + 1;
+
+// How many operands it has, and whether `value` means something.
+constexpr uint32_t operand_count(Op op) {
+  if (op <= Op::kExtent) return 0;
+  if (op == Op::kSelect) return 3;
+  return (op >= Op::kNegF && op <= Op::kErfF) || op > Op::kSelect ? 1 : 2;
+}
+constexpr bool has_value(Op op) {
+  return op <= Op::kExtent || op == Op::kCompareF || op == Op::kCompareI;
+}
+
+// Predicates of kCompareF: ordered ones are false for a NaN, those with kOr true. Of kCompareI: with and without sign.
+enum class Predicate : uint8_t {
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,  // ordered; of integers with sign
+  kUnordered,
+  kOrdered,
+  kOrEqual,
+  kOrNotEqual,
+  kOrLess,
+  kOrLessEqual,
+  kOrGreater,
+  kOrGreaterEqual,  // of floats only
+  kBelow,
+  kBelowEqual,
+  kAbove,
+  kAboveEqual,  // of integers without sign
+};
+inline constexpr uint32_t kPredicates = static_cast<uint32_t>(Predicate::kAboveEqual) + 1;
+
+struct Instruction {
+  Op op;
+  Scalar type;                   // of the result
+  uint32_t a = 0, b = 0, c = 0;  // values of the body, as many as the op has operands
+  uint64_t value = 0;
+};
+
+// Scalars from scalars, without branches. Values are numbered: arguments, then the results of instructions, in order.
+struct Body {
+  std::vector<Scalar> arguments;  // not stored: they follow from the node
+  std::vector<Instruction> instructions;
+  std::vector<uint32_t> yields;
+};
+
+// What a node computes. The domain has parallel dimensions, then `reduced` ones. Bodies, with their arguments: index is an i64 for each dimension of the
+// whole domain, parallel one for each parallel dimension; reads are those of `reads` that belong to the body, in order.
+//   kMap       body(parallel, reads) -> elements
+//   kFold      init() -> accumulators; step(index, first reads, accumulators) -> accumulators; merge(two sets) -> accumulators, of the parts of the
+//              reduced elements, which may be visited in any order; finish(parallel, other reads, accumulators) -> elements
+//   kScan      along dimension `along`, from its end if `reverse`: init(); step(parallel, first reads, accumulators);
+//              finish(parallel, other reads, accumulators before, after) -> elements
+//   kContract  factors(index, first reads) -> two of type `accumulator`; their products are added up, in any order (integers wrap);
+//              finish(parallel, other reads, sum) -> elements
+//   kScatter   init(parallel, last reads) -> elements; then for each index of the one reduced dimension, in order: place(index, first reads) -> i64
+//              along `along`, dropped if outside; step(index, second reads, elements there) -> elements that replace them
+//   kSort      element(index, reads) -> keys; before(keys, keys) -> i1. The element is the index, along the reduced dimension, of the key that comes
+//              after as many as the index along `along`; equal keys keep their order
+//   kSieve     limit(parallel, first reads) -> i64; init(parallel, last reads) -> i1, whether an element of the line along `along` is there. In order,
+//              one that is there stays, up to the limit, and removes each later one for which removes(index, second reads) -> i1 holds: the later
+//              one is along `along`, the one that stays is the reduced dimension
+//   kWalk      init(parallel) -> elements; then for each index of the one reduced dimension: start(index, first reads) -> place; `steps` times
+//              next(index, place, second reads) -> place; then, at each index along `along`, update(index, place, other reads, elements there)
+// Dimension `along` is 0 in bodies that are computed once for a line: place, step, element, limit, start and next.
+enum class NodeKind : uint8_t { kMap, kFold, kScan, kContract, kScatter, kSort, kSieve, kWalk };
+inline constexpr uint32_t kNodeKinds = 8;
+
+// A reduced element counts only where 0 <= index < bound; both are expressions, the bound over symbols.
+struct Within {
+  uint32_t index, bound;
+};
+
+struct Node {
+  NodeKind kind = NodeKind::kMap;
+  std::vector<uint32_t> extents;  // of the domain: expressions over symbols
+  uint32_t reduced = 0;           // dimensions, the last ones
+  std::vector<Within> within;     // of kFold and kContract
+  std::vector<Read> reads;
+  uint32_t first_reads = 0, second_reads = 0;  // of the first and second body that has reads
+  uint32_t along = 0;
+  bool reverse = false;
+  Scalar accumulator = Scalar::kF32;
+  uint64_t steps = 0;
+  std::vector<Body> bodies;
+  std::vector<uint32_t> results;  // tensors; their elements are those of the parallel domain, in row-major order
+
+  uint32_t rank() const { return static_cast<uint32_t>(extents.size()); }
+  uint32_t parallel_rank() const { return rank() - reduced; }
+};
+
+// What a body gets: the number of index arguments, its reads, and whether other arguments follow.
+struct BodyShape {
+  uint32_t indices, first_read, end_read;
+};
+BodyShape shape_of(const Node& node, uint32_t body);
+uint32_t body_count(NodeKind kind);
+
+// An op of the model that the kernel is made of, for drivers that have kernels of their own, and for reports: "conv", version 0, "strides" "2, 2". A hint:
+// the nodes are what counts.
+struct NamedOp {
+  std::string name;
+  uint32_t version = 0;
+  std::vector<std::pair<std::string, std::string>> attributes;
+};
+
+// A kernel's bindings are its inputs, then its outputs; its constants are the values of its symbols, 8 bytes each.
+struct Kernel {
+  std::string name;
+  uint32_t symbols = 0, inputs = 0, outputs = 0;
+  std::vector<Expression> expressions;
+  std::vector<Tensor> tensors;  // inputs, outputs, then those between nodes
+  std::vector<Node> nodes;      // each reads inputs and results of earlier nodes
+  std::vector<NamedOp> ops;
+};
+
+// Limits of a kernel; a file that exceeds them is refused.
+inline constexpr uint32_t kMostRank = 32;  // of a domain
+inline constexpr uint32_t kMostBindings = 256;
+inline constexpr uint32_t kMostSymbols = 256;
+inline constexpr uint32_t kMostTensors = 4096;
+inline constexpr uint32_t kMostExpressions = 65536;
+inline constexpr uint32_t kMostInstructions = 65536;  // of a body
+
+inline constexpr std::string_view kMagic = {"HDLPORT\0", 8};
+
+// Kernels as bytes: the magic, the version, and each kernel by name. write_kernel() gives a kernel without its name, so that kernels can be made apart.
+std::string write_kernel(const Kernel& kernel);
+std::string write_image(const std::vector<std::pair<std::string_view, std::string_view>>& names_and_kernels);
+
+// Reads and verifies all kernels. The bytes may be hostile: work and memory grow with their number only, and what is read without an error can be run.
+// On failure *out_error says what is wrong, and where.
+bool read_image(std::string_view bytes, std::vector<Kernel>* out, std::string* out_error);
+
+// Part of read_image(): whether the kernel obeys all rules above. It also fills in the arguments of bodies.
+bool verify(Kernel* kernel, std::string* out_error);
+
+}  // namespace heddle::sdk::portable
+#endif  // HEDDLE_SDK_PORTABLE_CODE_H_

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs portable code on the host's processor, for drivers whose device has no code of its own for a kernel. It needs memory that the host can address.
+#ifndef HEDDLE_SDK_PORTABLE_INTERPRETER_H_
+#define HEDDLE_SDK_PORTABLE_INTERPRETER_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heddle/sdk/portable/code.h"
+
+namespace heddle::sdk::portable {
+
+struct Memory {
+  char* data;
+  uint64_t bytes;
+};
+
+// What a call may take at most; more is refused before it begins.
+struct Limits {
+  uint64_t steps = uint64_t{1} << 44;         // bodies evaluated, over all indices of all nodes
+  uint64_t memory_bytes = uint64_t{1} << 34;  // for tensors between nodes, and for sorts
+};
+
+struct Prepared;
+
+// A kernel that is ready to run. Any number of threads may run it at once.
+class Program {
+ public:
+  explicit Program(Kernel kernel);
+  ~Program();
+  Program(Program&&) noexcept;
+  Program& operator=(Program&&) noexcept;
+
+  const Kernel& kernel() const;
+
+  // Computes the outputs: one binding for each input, then one for each output, and the value of each symbol. Bindings of outputs overlap no other
+  // binding. Every access is checked. On failure, false: *out_error says what is wrong, and the outputs' contents are undefined.
+  bool run(const std::vector<Memory>& bindings, const int64_t* symbols, size_t symbol_count, std::string* out_error,
+           const Limits& limits = {}) const;
+
+ private:
+  std::unique_ptr<const Prepared> prepared_;
+};
+
+// All kernels of an image, ready to run; false, with the reason, if they are damaged.
+bool load(std::string_view image, std::vector<Program>* out, std::string* out_error);
+
+}  // namespace heddle::sdk::portable
+#endif  // HEDDLE_SDK_PORTABLE_INTERPRETER_H_

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Evaluates bodies of portable code at a run of neighboring indices: their places, their reads with the checks of every access, and their
+// instructions. Used by the interpreter; one evaluator for each thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "lanes.h"
+
+namespace heddle::sdk::portable {
+
+inline constexpr int64_t kMostLanes = 256;
+inline constexpr uint64_t kScratchBytes = 192 << 10;  // of an evaluator's slots
+
+// A body, with what does not depend on a call.
+struct PreparedBody {
+  Body body;
+  BodyShape shape;
+  std::vector<Scalar> types;          // of all values
+  std::vector<uint32_t> slots;        // of the results of instructions
+  std::vector<uint32_t> expressions;  // that depend on dimensions and that its reads use, in order
+  std::vector<bool> uses;             // of each argument, whether an instruction or a result needs it, or a read that needs it as an index
+  uint64_t dims = 0;                  // of the domain, that its values depend on: a bit each
+  uint32_t slot_count = 0;
+};
+
+struct PreparedNode {
+  std::vector<PreparedBody> bodies;
+  std::vector<PreparedBody> factors;  // of a contraction: the body `factors` once for each of its two values
+  uint64_t within_dims = 0;
+};
+
+struct Prepared {
+  Kernel kernel;
+  std::vector<uint64_t> dims;  // of each expression, a bit for each dimension
+  std::vector<PreparedNode> nodes;
+  int64_t lanes = kMostLanes;
+};
+
+// A tensor of a call.
+struct View {
+  char* data = nullptr;
+  Scalar scalar = Scalar::kF32;
+  bool is_unsigned = false;
+  std::vector<int64_t> extents, strides;  // in elements
+  int64_t count = 0;
+};
+
+// The state of a call that its parts share.
+struct Call {
+  const Prepared& prepared;
+  std::vector<int64_t> known;  // the values of expressions over symbols
+  std::vector<View> tensors;
+  uint64_t memory_bytes = 0;  // that may still be taken
+  std::string error;
+
+  bool fail(std::string text) {
+    error = std::move(text);
+    return false;
+  }
+};
+
+// A run of indices: dimension `lane` goes on from its index, the others stay.
+struct Run {
+  int64_t index[kMostRank + 1] = {};
+  int32_t lane = -1;  // none: one index
+  int64_t count = 1;
+  const int64_t* places = nullptr;  // of the last index of a body, if it is not the same for all
+  const uint8_t* active = nullptr;  // lanes that count; null: all
+};
+
+// An index of a run: base + lane * step, or one for each lane.
+struct Position {
+  int64_t base = 0, step = 0;
+  const int64_t* lanes = nullptr;
+  int64_t at(int64_t lane) const {
+    return lanes ? lanes[lane]
+                 : static_cast<int64_t>(static_cast<uint64_t>(base) + static_cast<uint64_t>(step) * static_cast<uint64_t>(lane));
+  }
+};
+
+class Evaluator {
+ public:
+  explicit Evaluator(Call& call);
+
+  // Positions of the body's expressions in this run; before reads. False, with the call's error, on failure.
+  bool place(const PreparedBody& body, const Run& run);
+  // After place(): which lanes are within the node's bounds. Returns 0 for none, 1 for all, 2 for those in *out, which is valid until the next call.
+  int within(const Node& node, const Run& run, const uint8_t** out);
+  // After place(): the values that the body yields, valid until the next call of the same evaluator. `more` are the arguments after the reads.
+  bool evaluate(const Node& node, const PreparedBody& body, const Run& run, const Lanes* more, Lanes* yields);
+  bool run(const Node& node, const PreparedBody& body, const Run& at, const Lanes* more, Lanes* yields) {
+    return place(body, at) && evaluate(node, body, at, more, yields);
+  }
+  // After place(): the step, in elements, from one lane to the next in the tensor that read i reads; false if there is no such step.
+  bool step_of(const Node& node, uint32_t read, int64_t* out) const;
+
+ private:
+  bool divide(const Expression& expression, uint32_t i, const Position& a, const Position& b, int64_t count);
+  int64_t* lanes_of(uint32_t expression);
+  bool load(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, Lanes* out);
+  bool load_each(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, const Position* positions, Lanes* out);
+  const void* all_lanes(Scalar type, const Lanes& value, int64_t count, uint32_t which);
+
+  Call& call_;
+  std::vector<Position> positions_;  // of expressions
+  std::vector<std::unique_ptr<int64_t[]>> lanes_;
+  std::vector<char> slots_;
+  std::vector<char> loads_;  // of reads that are copied
+  std::vector<Lanes> values_;
+  std::vector<int64_t> gathered_;  // lanes of indices that are read
+  std::vector<char> spread_;
+  std::vector<uint8_t> active_;
+  int64_t indices_[kMostRank + 1] = {};
+  std::vector<int64_t> iota_;
+};
+
+// How elements of a scalar's size move: from `value` to data[offset + lane * step].
+void store_lanes(const View& view, const Lanes& value, int64_t offset, int64_t step, int64_t count);
+// To and from data[offsets[lane]]; lanes whose offset is negative are left out, and load as 0.
+void store_at(const View& view, const Lanes& value, const int64_t* offsets, int64_t count);
+void load_at(const View& view, const int64_t* offsets, int64_t count, void* out);
+
+}  // namespace heddle::sdk::portable

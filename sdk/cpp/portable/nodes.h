@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Computes one node after the other. Shared by the files that each have some kinds of nodes.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "evaluator.h"
+
+namespace heddle::sdk::portable {
+
+// A node in a call: its extents, and how its results are stored.
+class NodeRunner {
+ public:
+  NodeRunner(Call& call, Evaluator& evaluator, uint32_t index);
+
+  // False, with the call's error, on failure.
+  bool run();
+
+ private:
+  using Extents = std::vector<int64_t>;
+
+  // nodes.cpp
+  bool map();
+  bool fold();
+  bool fold_lanes(Run at);
+  bool fold_along_reduced(Run at);
+  bool is_better_along_reduced(int32_t lane);
+  bool contract_lanes(Run at);
+  bool scan();
+  // Evaluates a body and stores what it yields as elements of the results.
+  bool finish(uint32_t body, const Run& run, const Lanes* more);
+  // The dimension along which neighbors are computed together: the last one if it is long, else the longest; never `except`. -1: none.
+  int32_t lane_of(int32_t except) const;
+  // Calls function(run) for all indices of the parallel dimensions, with `lane` in runs; those of `except` stay 0.
+  template <typename Function>
+  bool for_each_run(int32_t lane, int32_t except, Function function);
+  // Calls function() for all indices of the reduced dimensions, which it changes in the run; but not those of `except`.
+  template <typename Function>
+  bool for_each_reduced(Run& run, int32_t except, Function function);
+  // Accumulators of a run: copies what a body yields, where the mask is set.
+  void set_sums(const std::vector<Scalar>& types, const Lanes* values, const uint8_t* active, int64_t count);
+  Lanes sum(size_t i) const { return {sums_[which_].data() + i * static_cast<size_t>(lanes_) * 8, false}; }
+  const Lanes* sums(size_t count);
+  std::vector<Scalar> yielded(uint32_t body) const;
+  int64_t place_in_results(const Run& run) const;
+
+  // product.cpp
+  bool multiply(bool* out_done);
+
+  // lines.cpp
+  bool scatter();
+  bool sort();
+  bool sieve();
+  bool walk();
+  bool initialize(uint32_t body);
+  // Elements of the results at offsets, as arguments.
+  void load_elements(const int64_t* offsets, int64_t count);
+
+  Call& call_;
+  Evaluator& evaluator_;
+  const Node& node_;
+  const PreparedNode& prepared_;
+  const int64_t lanes_;
+  Extents extents_, strides_;  // of the domain; of the results, for each parallel dimension
+  std::vector<Lanes> yields_, arguments_;
+  std::vector<char> sums_[2];
+  int which_ = 0;
+  std::vector<std::vector<char>> elements_;
+};
+
+template <typename Function>
+bool NodeRunner::for_each_run(int32_t lane, int32_t except, Function function) {
+  const auto rank = static_cast<int32_t>(node_.parallel_rank());
+  for (int32_t d = 0; d < rank; ++d) {
+    if (extents_[static_cast<size_t>(d)] == 0) return true;
+  }
+  Run run;
+  run.lane = lane;
+  for (;;) {
+    if (lane < 0) {
+      run.count = 1;
+      if (!function(run)) return false;
+    } else {
+      const int64_t extent = extents_[static_cast<size_t>(lane)];
+      for (int64_t first = 0; first < extent; first += lanes_) {
+        run.index[lane] = first;
+        run.count = std::min(lanes_, extent - first);
+        if (!function(run)) return false;
+      }
+      run.index[lane] = 0;
+    }
+    int32_t d = rank - 1;
+    for (; d >= 0; --d) {
+      if (d == lane || d == except) continue;
+      if (++run.index[d] < extents_[static_cast<size_t>(d)]) break;
+      run.index[d] = 0;
+    }
+    if (d < 0) return true;
+  }
+}
+
+template <typename Function>
+bool NodeRunner::for_each_reduced(Run& run, int32_t except, Function function) {
+  const auto first = static_cast<int32_t>(node_.parallel_rank()), rank = static_cast<int32_t>(node_.rank());
+  for (int32_t d = first; d < rank; ++d) {
+    run.index[d] = 0;
+    if (extents_[static_cast<size_t>(d)] == 0) return true;
+  }
+  for (;;) {
+    if (!function()) return false;
+    int32_t d = rank - 1;
+    for (; d >= first; --d) {
+      if (d == except) continue;
+      if (++run.index[d] < extents_[static_cast<size_t>(d)]) break;
+      run.index[d] = 0;
+    }
+    if (d < first) return true;
+  }
+}
+
+}  // namespace heddle::sdk::portable

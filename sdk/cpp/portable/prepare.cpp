@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What does not depend on a call, computed when a kernel is loaded: where values of bodies are kept, what they need, and the two halves of products.
+#include "prepare.h"
+
+#include <algorithm>
+
+namespace heddle::sdk::portable {
+
+namespace {
+
+// The instructions that these results need, and no others.
+Body pruned(const Body& body, std::vector<uint32_t> yields) {
+  const auto arguments = static_cast<uint32_t>(body.arguments.size());
+  std::vector<bool> is_needed(arguments + body.instructions.size());
+  for (uint32_t value : yields) is_needed[value] = true;
+  auto operands = [](const Instruction& at, auto function) {
+    const uint32_t count = operand_count(at.op);
+    if (count > 0) function(at.a);
+    if (count > 1) function(at.b);
+    if (count > 2) function(at.c);
+  };
+  for (size_t i = body.instructions.size(); i-- > 0;) {
+    if (is_needed[arguments + i]) operands(body.instructions[i], [&](uint32_t value) { is_needed[value] = true; });
+  }
+  Body out;
+  out.arguments = body.arguments;
+  std::vector<uint32_t> names(is_needed.size());
+  for (uint32_t i = 0; i < arguments; ++i) names[i] = i;
+  for (size_t i = 0; i < body.instructions.size(); ++i) {
+    if (!is_needed[arguments + i]) continue;
+    Instruction at = body.instructions[i];
+    at.a = names[at.a];
+    at.b = names[at.b];
+    at.c = names[at.c];
+    names[arguments + i] = arguments + static_cast<uint32_t>(out.instructions.size());
+    out.instructions.push_back(at);
+  }
+  for (uint32_t value : yields) out.yields.push_back(names[value]);
+  return out;
+}
+
+class Preparer {
+ public:
+  explicit Preparer(Prepared& prepared) : p_(prepared) {}
+
+  void run() {
+    for (const Expression& e : p_.kernel.expressions) {
+      const uint64_t dims = e.kind == Expression::kDimension ? uint64_t{1} << e.value
+                            : e.kind > Expression::kSymbol   ? p_.dims[e.a] | p_.dims[e.b]
+                                                             : 0;
+      p_.dims.push_back(dims);
+    }
+    uint32_t most_slots = 1;
+    for (const Node& node : p_.kernel.nodes) {
+      PreparedNode out;
+      for (uint32_t i = 0; i < node.bodies.size(); ++i) out.bodies.push_back(prepare(node, node.bodies[i], i));
+      if (node.kind == NodeKind::kContract) {
+        for (uint32_t value : node.bodies[0].yields) out.factors.push_back(prepare(node, pruned(node.bodies[0], {value}), 0));
+      }
+      for (const Within& within : node.within) out.within_dims |= p_.dims[within.index];
+      for (const PreparedBody& body : out.bodies)
+        most_slots = std::max(most_slots, body.slot_count + body.shape.end_read - body.shape.first_read);
+      p_.nodes.push_back(std::move(out));
+    }
+    // Long bodies have fewer lanes, so that their values stay in the cache.
+    while (p_.lanes > 8 && most_slots * static_cast<uint64_t>(p_.lanes) * 8 > kScratchBytes) p_.lanes /= 2;
+  }
+
+ private:
+  PreparedBody prepare(const Node& node, const Body& body, uint32_t index) {
+    PreparedBody out;
+    out.body = body;
+    out.shape = shape_of(node, index);
+    const auto arguments = static_cast<uint32_t>(body.arguments.size());
+    out.types = body.arguments;
+    for (const Instruction& at : body.instructions) out.types.push_back(at.type);
+    // Slots are used again once no later instruction reads them.
+    std::vector<uint32_t> last(out.types.size(), 0);
+    std::vector<bool> is_used(out.types.size());
+    for (uint32_t i = 0; i < body.instructions.size(); ++i) {
+      const Instruction& at = body.instructions[i];
+      const uint32_t own[3] = {at.a, at.b, at.c};
+      for (uint32_t j = 0; j < operand_count(at.op); ++j) {
+        last[own[j]] = i;
+        is_used[own[j]] = true;
+      }
+    }
+    for (uint32_t value : body.yields) {
+      last[value] = UINT32_MAX;
+      is_used[value] = true;
+    }
+    std::vector<uint32_t> free;
+    for (uint32_t i = 0; i < body.instructions.size(); ++i) {
+      const Instruction& at = body.instructions[i];
+      uint32_t slot = out.slot_count;
+      if (free.empty()) {
+        ++out.slot_count;
+      } else {
+        slot = free.back();
+        free.pop_back();
+      }
+      out.slots.push_back(slot);
+      uint32_t own[3] = {at.a, at.b, at.c};
+      const uint32_t count = operand_count(at.op);
+      for (uint32_t j = 0; j < count; ++j) {
+        const bool is_repeated = std::find(own, own + j, own[j]) != own + j;
+        if (own[j] >= arguments && last[own[j]] == i && !is_repeated) free.push_back(out.slots[own[j] - arguments]);
+      }
+    }
+    // Reads are used by instructions, or as indices of reads that are.
+    out.uses.assign(is_used.begin(), is_used.begin() + arguments);
+    const uint32_t reads = out.shape.end_read - out.shape.first_read;
+    for (uint32_t i = reads; i-- > 0;) {
+      if (!out.uses[out.shape.indices + i]) continue;
+      for (uint32_t gather : node.reads[out.shape.first_read + i].gathers) out.uses[out.shape.indices + gather] = true;
+    }
+    expressions(node, out, index);
+    return out;
+  }
+
+  void expressions(const Node& node, PreparedBody& out, uint32_t index) {
+    const uint64_t own_dims = (uint64_t{1} << out.shape.indices) - 1;
+    std::vector<bool> is_needed(p_.dims.size());
+    auto need = [&](uint32_t expression) {
+      if (p_.dims[expression] != 0 && (p_.dims[expression] & ~own_dims) == 0) is_needed[expression] = true;
+    };
+    for (uint32_t d = 0; d < out.shape.indices; ++d) {
+      if (out.uses[d]) out.dims |= uint64_t{1} << d;
+    }
+    for (uint32_t i = out.shape.first_read; i < out.shape.end_read; ++i) {
+      if (!out.uses[out.shape.indices + i - out.shape.first_read]) continue;
+      for (uint32_t expression : node.reads[i].place) {
+        need(expression);
+        out.dims |= p_.dims[expression] & own_dims;
+      }
+    }
+    const bool is_step = (node.kind == NodeKind::kFold && index == 1) || (node.kind == NodeKind::kContract && index == 0);
+    if (is_step) {
+      for (const Within& within : node.within) need(within.index);
+    }
+    for (auto i = static_cast<uint32_t>(is_needed.size()); i-- > 0;) {
+      if (!is_needed[i]) continue;
+      out.expressions.push_back(i);
+      const Expression& e = p_.kernel.expressions[i];
+      if (e.kind > Expression::kSymbol) {
+        need(e.a);
+        need(e.b);
+      }
+    }
+    std::reverse(out.expressions.begin(), out.expressions.end());
+  }
+
+  Prepared& p_;
+};
+
+}  // namespace
+
+void prepare(Prepared& prepared) {
+  Preparer(prepared).run();
+}
+
+}  // namespace heddle::sdk::portable
