@@ -151,7 +151,8 @@ TEST(Portable, DamagedCodeIsRefusedOrHarmless) {
     }
     for (const portable::Program& program : programs) {
       error.clear();
-      if (!program.run({memory(a), memory(b), memory(y)}, symbols, 3, &error, {1 << 16, 1 << 16})) EXPECT_FALSE(error.empty());
+      const bool ran = program.run({memory(a), memory(b), memory(y)}, symbols, 3, &error, {1 << 16, 1 << 16});
+      EXPECT_TRUE(ran || !error.empty());
     }
   };
   for (size_t size = 0; size < image.size(); ++size) attempt(image.substr(0, size));
