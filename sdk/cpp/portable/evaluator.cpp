@@ -20,6 +20,7 @@ int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0);
 }
 int64_t divided(Expression::Kind kind, int64_t a, int64_t b) {
+  if (b <= 0) return 0;
   if (kind == Expression::kFloorDiv) return floor_div(a, b);
   if (kind == Expression::kCeilDiv) return floor_div(a, b) + (a % b != 0);
   return a - floor_div(a, b) * b;
@@ -123,41 +124,35 @@ int64_t* Evaluator::lanes_of(uint32_t expression) {
   return lanes_[expression].get();
 }
 
-bool Evaluator::divide(const Expression& expression, uint32_t i, const Position& a, const Position& b, int64_t count) {
+void Evaluator::divide(const Expression& expression, uint32_t i, const Position& a, const Position& b, int64_t count) {
   Position& out = positions_[i];
-  if (b.lanes || b.step != 0 || b.base <= 0) {
-    if (!b.lanes && b.step == 0) return call_.fail("an index is divided by " + std::to_string(b.base));
-    for (int64_t l = 0; l < count; ++l) {
-      if (b.at(l) <= 0) return call_.fail("an index is divided by " + std::to_string(b.at(l)));
+  if (!b.lanes && b.step == 0) {
+    if (b.base <= 0 || (!a.lanes && (a.step == 0 || count == 1))) {
+      out = {divided(expression.kind, a.base, b.base), 0};
+      return;
     }
-  } else {
     // Quotients of a run are often all the same.
     int64_t last;
-    if (!a.lanes && (a.step == 0 || count == 1)) {
-      out = {divided(expression.kind, a.base, b.base), 0};
-      return true;
-    }
     if (last_of(a, count, &last)) {
       const bool is_mod = expression.kind == Expression::kMod;
       const Expression::Kind kind = is_mod ? Expression::kFloorDiv : expression.kind;
       const int64_t quotient = divided(kind, a.base, b.base);
       if (quotient == divided(kind, last, b.base)) {
         out = is_mod ? Position{a.base - quotient * b.base, a.step} : Position{quotient, 0};
-        return true;
+        return;
       }
       if (b.base == 1) {
         out = is_mod ? Position{0, 0} : Position{a.base, a.step};
-        return true;
+        return;
       }
     }
   }
   int64_t* lanes = lanes_of(i);
   for (int64_t l = 0; l < count; ++l) lanes[l] = divided(expression.kind, a.at(l), b.at(l));
   out = {0, 0, lanes};
-  return true;
 }
 
-bool Evaluator::place(const PreparedBody& body, const Run& run) {
+void Evaluator::place(const PreparedBody& body, const Run& run) {
   const std::vector<Expression>& all = call_.prepared.kernel.expressions;
   for (uint32_t i : body.expressions) {
     const Expression& e = all[i];
@@ -173,7 +168,7 @@ bool Evaluator::place(const PreparedBody& body, const Run& run) {
     }
     const Position a = positions_[e.a], b = positions_[e.b];
     if (e.kind >= Expression::kFloorDiv) {
-      if (!divide(e, i, a, b, run.count)) return false;
+      divide(e, i, a, b, run.count);
       continue;
     }
     const bool is_sum = e.kind == Expression::kAdd;
@@ -191,7 +186,6 @@ bool Evaluator::place(const PreparedBody& body, const Run& run) {
     for (int64_t l = 0; l < run.count; ++l) lanes[l] = is_sum ? add(a.at(l), b.at(l)) : mul(a.at(l), b.at(l));
     out = {0, 0, lanes};
   }
-  return true;
 }
 
 int Evaluator::within(const Node& node, const Run& run, const uint8_t** out) {
@@ -231,6 +225,11 @@ bool Evaluator::step_of(const Node& node, uint32_t read, int64_t* out) const {
 bool Evaluator::load(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, Lanes* out) {
   const Read& access = node.reads[read];
   const View& view = call_.tensors[access.tensor];
+  if (view.count == 0) {
+    static constexpr uint64_t kNothing = 0;
+    *out = {&kNothing, true};
+    return true;
+  }
   const size_t rank = access.place.size();
   Position positions[HEDDLE_MAX_RANK];
   bool is_simple = access.gathers.empty();

@@ -84,20 +84,21 @@ class Evaluator {
  public:
   explicit Evaluator(Call& call);
 
-  // Positions of the body's expressions in this run; before reads. False, with the call's error, on failure.
-  bool place(const PreparedBody& body, const Run& run);
+  // Positions of the body's expressions in this run; before reads.
+  void place(const PreparedBody& body, const Run& run);
   // After place(): which lanes are within the node's bounds. Returns 0 for none, 1 for all, 2 for those in *out, which is valid until the next call.
   int within(const Node& node, const Run& run, const uint8_t** out);
-  // After place(): the values that the body yields, valid until the next call of the same evaluator. `more` are the arguments after the reads.
+  // After place(): the values that the body yields; false, with the call's error, if a place is outside of its tensor. Valid until the next call of the same evaluator. `more` are the arguments after the reads.
   bool evaluate(const Node& node, const PreparedBody& body, const Run& run, const Lanes* more, Lanes* yields);
   bool run(const Node& node, const PreparedBody& body, const Run& at, const Lanes* more, Lanes* yields) {
-    return place(body, at) && evaluate(node, body, at, more, yields);
+    place(body, at);
+    return evaluate(node, body, at, more, yields);
   }
   // After place(): the step, in elements, from one lane to the next in the tensor that read i reads; false if there is no such step.
   bool step_of(const Node& node, uint32_t read, int64_t* out) const;
 
  private:
-  bool divide(const Expression& expression, uint32_t i, const Position& a, const Position& b, int64_t count);
+  void divide(const Expression& expression, uint32_t i, const Position& a, const Position& b, int64_t count);
   int64_t* lanes_of(uint32_t expression);
   bool load(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, Lanes* out);
   bool load_each(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, const Position* positions, Lanes* out);

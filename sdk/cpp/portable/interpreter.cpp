@@ -11,8 +11,7 @@ namespace heddle::sdk::portable {
 
 namespace {
 
-// Expressions over symbols. A quotient by a number that is not positive is 0: it can only be in an extent of something empty, or an index that is never
-// used.
+// Expressions over symbols.
 void evaluate_known(Call& call, const int64_t* symbols) {
   const std::vector<Expression>& all = call.prepared.kernel.expressions;
   for (size_t i = 0; i < all.size(); ++i) {

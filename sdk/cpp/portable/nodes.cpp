@@ -38,6 +38,21 @@ void add_products(void* sum, const Lanes& a, const Lanes& b, const uint8_t* acti
   }
 }
 
+template <typename T>
+void keep_each(const char* before, const uint8_t* active, int64_t count, char* out) {
+  const T* from = reinterpret_cast<const T*>(before);
+  T* to = reinterpret_cast<T*>(out);
+  for (int64_t l = 0; l < count; ++l) to[l] = active[l] ? to[l] : from[l];
+}
+
+// Lanes that do not count stay as they were.
+void keep_inactive(uint32_t size, const char* before, const uint8_t* active, int64_t count, char* out) {
+  if (size == 1) return keep_each<uint8_t>(before, active, count, out);
+  if (size == 2) return keep_each<uint16_t>(before, active, count, out);
+  if (size == 4) return keep_each<uint32_t>(before, active, count, out);
+  keep_each<uint64_t>(before, active, count, out);
+}
+
 }  // namespace
 
 NodeRunner::NodeRunner(Call& call, Evaluator& evaluator, uint32_t index)
@@ -128,9 +143,7 @@ void NodeRunner::set_sums(const std::vector<Scalar>& types, const Lanes* values,
     }
     if (!active) continue;
     const char* before = sums_[which_].data() + i * static_cast<size_t>(lanes_) * 8;
-    for (int64_t l = 0; l < count; ++l) {
-      if (!active[l]) std::memcpy(out + l * size, before + l * size, size);
-    }
+    keep_inactive(size, before, active, count, out);
   }
   which_ = next;
 }
@@ -150,9 +163,11 @@ bool NodeRunner::is_better_along_reduced(int32_t lane) {
   run.count = 2;
   int64_t along_parallel = 0, along_reduced = 0;
   run.lane = lane;
-  if (!evaluator_.place(prepared_.bodies[1], run) || !evaluator_.step_of(node_, 0, &along_parallel)) return false;
+  evaluator_.place(prepared_.bodies[1], run);
+  if (!evaluator_.step_of(node_, 0, &along_parallel)) return false;
   run.lane = last;
-  if (!evaluator_.place(prepared_.bodies[1], run) || !evaluator_.step_of(node_, 0, &along_reduced)) return false;
+  evaluator_.place(prepared_.bodies[1], run);
+  if (!evaluator_.step_of(node_, 0, &along_reduced)) return false;
   return along_reduced == 1 && along_parallel != 1;
 }
 
@@ -169,7 +184,7 @@ bool NodeRunner::fold_lanes(Run at) {
   set_sums(types, yields_.data(), nullptr, at.count);
   const PreparedBody& step = prepared_.bodies[1];
   const bool done = for_each_reduced(at, -1, [&] {
-    if (!evaluator_.place(step, at)) return false;
+    evaluator_.place(step, at);
     at.active = nullptr;
     const int found = evaluator_.within(node_, at, &at.active);
     if (found == 0) return true;
@@ -195,7 +210,7 @@ bool NodeRunner::fold_along_reduced(Run at) {
     for (int64_t first = 0; first < extent; first += lanes_) {
       run.index[last] = first;
       run.count = std::min(lanes_, extent - first);
-      if (!evaluator_.place(step, run)) return false;
+      evaluator_.place(step, run);
       run.active = nullptr;
       const int found = evaluator_.within(node_, run, &run.active);
       if (found == 0) continue;
@@ -242,7 +257,7 @@ bool NodeRunner::contract_lanes(Run at) {
   set_sums({type}, &nothing, nullptr, at.count);
   const PreparedBody& factors = prepared_.bodies[0];
   const bool done = for_each_reduced(at, -1, [&] {
-    if (!evaluator_.place(factors, at)) return false;
+    evaluator_.place(factors, at);
     at.active = nullptr;
     const int found = evaluator_.within(node_, at, &at.active);
     if (found == 0) return true;

@@ -47,6 +47,7 @@ class NodeRunner {
 
   // product.cpp
   bool multiply(bool* out_done);
+  int64_t group_of(const PreparedBody& factor, int32_t dim) const;
 
   // lines.cpp
   bool scatter();

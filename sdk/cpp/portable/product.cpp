@@ -19,16 +19,23 @@ constexpr int64_t kMinColumns = 8;                           // with fewer, lane
 // A group of dimensions, whose indices are numbered in row-major order.
 struct Group {
   std::vector<int32_t> dims;
-  std::vector<int64_t> extents;
+  std::vector<int64_t> extents, scales;  // an index is a multiple of the scale
+  std::vector<int64_t> bases;            // that are added to indices
   int64_t count = 1;
 
-  void add(int32_t dim, int64_t extent) {
+  void add(int32_t dim, int64_t extent, int64_t scale = 1) {
     dims.push_back(dim);
     extents.push_back(extent);
+    scales.push_back(scale);
+    bases.push_back(0);
     count *= extent;
   }
   void go_to(int64_t number, Run& run) const {
-    for (size_t d = dims.size(); d-- > 0; number /= extents[d]) run.index[dims[d]] = number % extents[d];
+    for (size_t d = dims.size(); d-- > 0; number /= extents[d]) run.index[dims[d]] = bases[d] + number % extents[d] * scales[d];
+  }
+  // The indices that a run has now are those that others begin at.
+  void begin_at(const Run& run) {
+    for (size_t d = 0; d < dims.size(); ++d) bases[d] = run.index[dims[d]];
   }
   // Those after `number` that differ only in the last dimension, and itself.
   int64_t rest(int64_t number) const { return dims.empty() ? 1 : extents.back() - number % extents.back(); }
@@ -49,7 +56,7 @@ class ProductRunner {
   // The elements of a factor in a block. Elements outside of the node's bounds are 0; *out_finite is false if the others are not all finite.
   bool fill(const PreparedBody& factor, const Group& outer, const Group& depth, Run run, bool has_bounds, const Block& block,
             bool* out_finite) {
-    const bool along_depth = depth.innermost() >= std::min<int64_t>(outer.innermost(), 16);
+    const bool along_depth = goes_along_depth(factor, outer, depth, run);
     const Group &lane_group = along_depth ? depth : outer, &other = along_depth ? outer : depth;
     const int64_t lane_first = along_depth ? block.depth_first : block.outer_first,
                   lane_end = lane_first + (along_depth ? block.depth_count : block.outer_count),
@@ -65,7 +72,7 @@ class ProductRunner {
         lane_group.go_to(first, run);
         run.count = std::min({lanes_, lane_group.rest(first), lane_end - first});
         run.active = nullptr;
-        if (!evaluator_.place(factor, run)) return false;
+        evaluator_.place(factor, run);
         float* out = row + (first - lane_first) * lane_step;
         if (has_bounds && evaluator_.within(node_, run, &run.active) == 0) {
           for (int64_t l = 0; l < run.count; ++l) out[l * lane_step] = 0;
@@ -80,6 +87,23 @@ class ProductRunner {
   }
 
  private:
+  // Whether lanes should be neighbors along the depth: as they are in memory, else along what is longer.
+  bool goes_along_depth(const PreparedBody& factor, const Group& outer, const Group& depth, Run run) {
+    auto step_along = [&](const Group& group) {
+      int64_t step = 0;
+      run.lane = group.dims.empty() ? -1 : group.dims.back();
+      run.count = 2;
+      if (run.lane < 0 || group.innermost() < 4) return false;
+      evaluator_.place(factor, run);
+      for (uint32_t i = 0; i < node_.first_reads; ++i) {
+        if (factor.uses[factor.shape.indices + i] && evaluator_.step_of(node_, i, &step) && step == 1) return true;
+      }
+      return false;
+    };
+    const bool by_depth = step_along(depth), by_outer = step_along(outer);
+    return by_depth == by_outer ? depth.innermost() >= std::min<int64_t>(outer.innermost(), 16) : by_depth;
+  }
+
   static void store(const Lanes& value, const Run& run, float* out, int64_t step, bool* out_finite) {
     const auto* from = static_cast<const float*>(value.data);
     float odd = 0;  // NaN as soon as one is not finite
@@ -110,6 +134,35 @@ class ProductRunner {
 
 }  // namespace
 
+// How many neighbors along a dimension have the same factor, which depends on it only as a quotient; 1 if it does so otherwise.
+int64_t NodeRunner::group_of(const PreparedBody& factor, int32_t dim) const {
+  const std::vector<Expression>& all = call_.prepared.kernel.expressions;
+  const uint64_t bit = uint64_t{1} << dim;
+  int64_t size = 0;
+  if (factor.uses[static_cast<size_t>(dim)]) return 1;
+  for (uint32_t i : factor.expressions) {
+    const Expression& e = all[i];
+    if ((call_.prepared.dims[i] & bit) == 0 || e.kind <= Expression::kSymbol) continue;
+    for (uint32_t operand : {e.a, e.b}) {
+      if (all[operand].kind != Expression::kDimension || all[operand].value != dim) continue;
+      if (e.kind != Expression::kFloorDiv || operand != e.a || call_.prepared.dims[e.b] != 0) return 1;
+      if (size != 0 && size != call_.known[e.b]) return 1;
+      size = call_.known[e.b];
+    }
+  }
+  // A read at the dimension itself.
+  for (uint32_t i = factor.shape.first_read; i < factor.shape.end_read; ++i) {
+    if (!factor.uses[factor.shape.indices + i - factor.shape.first_read]) continue;
+    for (uint32_t place : node_.reads[i].place) {
+      if (all[place].kind == Expression::kDimension && all[place].value == dim) return 1;
+    }
+  }
+  for (const Within& within : node_.within) {
+    if (call_.prepared.dims[within.index] & bit) return 1;
+  }
+  return std::max<int64_t>(1, size);
+}
+
 bool NodeRunner::multiply(bool* out_done) {
   *out_done = false;
   if (node_.accumulator != Scalar::kF32) return true;
@@ -122,6 +175,13 @@ bool NodeRunner::multiply(bool* out_done) {
   for (int32_t d = 0; d < parallel; ++d) {
     const bool of_left = left.dims >> d & 1, of_right = right.dims >> d & 1;
     const int64_t extent = extents_[static_cast<size_t>(d)];
+    // Groups of columns, as in a convolution with groups: the left factor is the same for all columns of a group.
+    if (int64_t size = of_left && of_right ? group_of(left, d) : 1; size > 1 && extent % size == 0) {
+      batch.add(d, extent / size, size);
+      columns.add(d, size);
+      column_dims |= uint64_t{1} << d;
+      continue;
+    }
     (of_left == of_right ? batch : of_left ? rows : columns).add(d, extent);
     if (of_left && !of_right) row_dims |= uint64_t{1} << d;
     if (of_right && !of_left) column_dims |= uint64_t{1} << d;
@@ -150,6 +210,8 @@ bool NodeRunner::multiply(bool* out_done) {
   Run run;
   for (int64_t i = 0; i < batch.count; ++i) {
     batch.go_to(i, run);
+    rows.begin_at(run);
+    columns.begin_at(run);
     for (int64_t c = 0; c < columns.count; c += kColumns) {
       const int64_t width = std::min(kColumns, columns.count - c);
       for (int64_t r = 0; r < rows.count; r += kRows) {

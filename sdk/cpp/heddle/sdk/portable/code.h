@@ -29,7 +29,8 @@ constexpr bool is_float(Scalar type) {
 bool scalar_of(heddle_element_type_t element, Scalar* out);
 
 // Indices and extents: expressions over the kernel's symbols, whose values a call gives as constants, and the dimensions of a node's domain. Operands come
-// earlier in the kernel's list. Arithmetic of 64 bits that wraps; quotients are rounded down (kCeilDiv: up), and a divisor is positive.
+// earlier in the kernel's list. Arithmetic of 64 bits that wraps; quotients are rounded down (kCeilDiv: up), and by a number that is not positive they, and
+// remainders, are 0.
 struct Expression {
   enum Kind : uint8_t { kConstant, kDimension, kSymbol, kAdd, kMul, kFloorDiv, kCeilDiv, kMod };
   Kind kind;
@@ -42,7 +43,7 @@ struct Tensor {
   std::vector<uint32_t> extents;  // expressions over symbols; elements are dense, in row-major order
 };
 
-// Where a node reads an element of a tensor, for an index of its domain.
+// Where a node reads an element of a tensor, for an index of its domain. A tensor without elements reads as 0.
 struct Read {
   uint32_t tensor = 0;
   // An expression for each dimension of the tensor, over the dimensions of the domain and, after those, one for each of `gathers`. Such a dimension
