@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Modules on heddle.hip over the stand-in for AMD's library, by the commands: results on each chip, why a device is not used."""
+import json
 import pathlib
 import shutil
 import sys
@@ -34,6 +35,26 @@ class HipModels(HeddleTestCase):
                 got = self.run_module(module, "image", images(3), "--device", "hip:0", **stand_in(chip, major))
                 self.assert_close(got, expected, 1e-4, 1e-4)
                 self.assertFalse((got == expected).all(), "the very bits of the CPU: did it run there?")
+
+    def test_one_file_for_four_vendors_and_a_device_that_the_configuration_names(self):
+        module = self.compile(DIGITS, "--target", "cpu,cuda:sm_80,hip:gfx1100,level_zero")
+        shown = self.succeed("explain", module).stdout
+        for family in ("cpu", "cuda", "hip", "level_zero"):
+            self.assertRegex(shown, rf"(?m)^(code)? *{family}: ")
+        config = self.folder / "heddle.toml"
+        config.write_text('version = 1\n[device.radeon]\ndriver = "heddle.hip"\nselect = { uuid = "' + 15 * "5a" + '01" }\n'
+                          '[[route]]\nslot = "default"\nto = ["radeon"]\n')
+        expected = self.run_module(module, "image", images(2), "--device", "cpu:0")
+        two = stand_in("gfx1100", devices=2)
+        got = self.run_module(module, "image", images(2), "--config", config, **two)
+        self.assert_close(got, expected, 1e-4, 1e-4)
+        self.assertRegex(self.succeed("explain", "--route", "--config", config, module, **two).stdout, r"hip +radeon +hsaco/1 gfx1100")
+        report = json.loads(self.succeed("profile", module, "--format", "json", "--dim", "batch=1", "--iterations", "2", "--config", config, **two).stdout)
+        self.assertEqual([row["region"] for row in report["regions"] if row["time_ns"] <= 0], [])
+        self.assertIn("conv", report["regions"][0]["region"])
+        full = self.fail_with(1, "run", module, "--input", "image=f32[1,1,8,8]=0.5", "--config", config, **stand_in("gfx1100", devices=2, memory=65536))
+        self.assertIn("hipErrorOutOfMemory", full.stderr)
+        self.assertEqual([line[:8] for line in full.stderr.splitlines() if line and line[0] != " "], ["heddle: "], full.stderr)
 
     def test_a_module_on_two_drivers(self):
         expected = self.run_module(self.compile(DIGITS), "image", images(2))
