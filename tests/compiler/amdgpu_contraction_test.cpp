@@ -103,6 +103,31 @@ TEST(AmdgpuContraction, SumsIntegersInMoreBits) {
   }
 }
 
+// The same as a convolution: its results in 32 bits, for each chip with its matrix instruction for integers.
+TEST(AmdgpuContraction, ConvolvesIntegersInMoreBits) {
+  for (const char* element : {"i8", "ui8"}) {
+    SCOPED_TRACE(element);
+    const std::string image = "1x9x11x24x" + std::string(element), filter = "3x3x24x72x" + std::string(element);
+    ParsedRegion parsed(one_op({image, filter}, "1x9x11x72xi32",
+                               "conv %0, %1 {strides = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, "
+                               "dilations = array<i64: 1, 1>, groups = 1 : i64} : " +
+                                   tensor(image) + ", " + tensor(filter) + " -> tensor<1x9x11x72xi32>"));
+    CheckOptions options;
+    options.ranges = {element[0] == 'u' ? std::pair<double, double>(0, 255) : std::pair<double, double>(-128, 127)};
+    options.relative = options.absolute = 0;
+    options.strategy = "tiles";
+    const std::vector<Tensor> operands = random_operands(parsed.region(), options);
+    check_on_amdgpu(parsed.region(), operands, expected_results(parsed.region(), operands, options), options);
+    if (element[0] == 'u') continue;
+    for (const std::string& chip : targets::amdgpu_chips()) {
+      auto kernel = compile_region(*targets::make_amdgpu_target(chip), parsed.region());
+      ASSERT_TRUE(kernel) << chip;
+      EXPECT_NE(kernel->resources.rung.find(chip[3] == '9' ? ", MFMA" : ", WMMA"), std::string::npos)
+          << chip << ": " << kernel->resources.rung;
+    }
+  }
+}
+
 TEST(AmdgpuContraction, MultipliesTransposedOperands) {
   check("right", Matmul{.rows = 33, .depth = 40, .columns = 24, .bias = true, .transpose_rhs = true}, "f16");
   check("left", Matmul{.rows = 33, .depth = 40, .columns = 24, .transpose_lhs = true}, "bf16");
