@@ -16,6 +16,15 @@
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+// The inline code of LLVM's arenas poisons their memory here, and what Debian's libMLIR allocates in them, which is not instrumented, stays poisoned.
+extern "C" const char* __asan_default_options() {
+  return "allow_user_poisoning=0";
+}
+#endif
+#endif
+
 namespace heddle::fuzz {
 namespace {
 
