@@ -35,11 +35,11 @@ Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, 
     std::string family(target.substr(0, colon));
     const std::vector<std::string> levels = heddle::compiler::levels_of(family);
     if (levels.empty()) {
-      return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + std::string(target) +
-                                                  "' is not known; use cpu, cuda, hip, level_zero, portable, or one level of them, such as cpu:" +
-                                                  heddle::compiler::levels_of("cpu").front() +
-                                                  ", cuda:" + heddle::compiler::levels_of("cuda").front() +
-                                                  " or hip:" + heddle::compiler::levels_of("hip").front()};
+      return {HEDDLE_STATUS_INVALID_ARGUMENT,
+              "compiler: target '" + std::string(target) +
+                  "' is not known; use cpu, cuda, hip, level_zero, portable, or one level of them, such as cpu:" +
+                  heddle::compiler::levels_of("cpu").front() + ", cuda:" + heddle::compiler::levels_of("cuda").front() +
+                  " or hip:" + heddle::compiler::levels_of("hip").front()};
     }
     if (colon < target.size()) {
       targets.emplace_back(family, target.substr(colon + 1));

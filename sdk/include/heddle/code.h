@@ -94,8 +94,8 @@ extern "C" {
 #define HEDDLE_CODE_X86_64_ELF "x86_64-elf/1"
 #define HEDDLE_CODE_PTX "ptx/1"
 #define HEDDLE_CODE_CUBIN "cubin/1"
-#define HEDDLE_CODE_HSACO "hsaco/1" /* Since ABI 0.2. */
-#define HEDDLE_CODE_SPIRV "spirv/1" /* Since ABI 0.2. */
+#define HEDDLE_CODE_HSACO "hsaco/1"       /* Since ABI 0.2. */
+#define HEDDLE_CODE_SPIRV "spirv/1"       /* Since ABI 0.2. */
 #define HEDDLE_CODE_PORTABLE "portable/0" /* Since ABI 0.3. Not frozen. */
 
 /* The first argument of a kernel. Frozen for x86_64-elf/1. */
