@@ -31,7 +31,7 @@ double row_ns(const ContractionShape& shape) {
 // Output rows of one workgroup on few cores.
 int64_t usual_band(const ContractionShape& shape) {
   constexpr double enough_ns = 6700;
-  return std::clamp<int64_t>(static_cast<int64_t>(enough_ns / row_ns(shape)), 1, shape.height);
+  return static_cast<int64_t>(std::clamp(enough_ns / row_ns(shape), 1.0, static_cast<double>(std::max<int64_t>(1, shape.height))));
 }
 
 double estimate_ns(const ContractionShape& shape, int64_t band, int64_t cores) {

@@ -47,7 +47,7 @@ RowTiling RowTiling::make(RowSpace space, double ns_per_element) {
   constexpr int64_t longest_vector_run = 128;  // a multiple of every vector and stretch
   RowTiling tiling;
   tiling.space = space;
-  int64_t elements = std::clamp<int64_t>(static_cast<int64_t>(block_ns / ns_per_element), 1, 32768);
+  int64_t elements = static_cast<int64_t>(std::clamp(block_ns / ns_per_element, 1.0, 32768.0));
   if (elements > longest_vector_run) elements = elements / longest_vector_run * longest_vector_run;
   AffineExpr rows = space.rows();
   auto inner = fixed(space.inner), row_count = fixed(rows);
