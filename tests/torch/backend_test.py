@@ -93,6 +93,52 @@ class Backend(unittest.TestCase):
 
         self.check_inference(replace, [(torch.randn(5, 7), torch.randn(5, 3), torch.randn(1, 3))])
 
+    def test_arguments_are_written_where_they_lie(self):
+        def add_twice(x, y):
+            x.mul_(2).add_(y)
+            return x.sum()
+
+        function = self.compiled(add_twice)
+        y = torch.randn(4, 300)
+        for name, x in {"contiguous": torch.randn(4, 300), "transposed": torch.randn(300, 4).t(), "with gaps": torch.randn(4, 600)[:, ::2]}.items():
+            with self.subTest(name), torch.no_grad():
+                place, version, expected = x.data_ptr(), x._version, x * 2 + y
+                function(x, y)
+                torch.testing.assert_close(x, expected)
+                self.assertEqual(x.data_ptr(), place)
+                self.assertGreater(x._version, version)
+        # The old value is needed after the new one was written, and the argument is a result.
+        function = self.compiled(lambda x, y: (x * 3, x.copy_(y)))
+        with torch.no_grad():
+            x = torch.full((300,), 2.0)
+            old, new = function(x, torch.full((300,), 5.0))
+        self.assertEqual((float(old[0]), float(x[7])), (6.0, 5.0))
+        self.assertIs(new, x)
+        self.assertTrue(all(len(one.modules) == 1 and not one.fallbacks for one in heddle.torch.graphs()))
+
+    def test_gradients_of_images_of_symbolic_extents(self):
+        model = nn.Sequential(nn.Conv2d(4, 6, 3, stride=2, padding=1), nn.Conv2d(6, 6, 3, groups=6, padding=2, dilation=2), nn.Conv2d(6, 8, (1, 3), groups=2),
+                              nn.AvgPool2d(3, 2, 1, count_include_pad=False), nn.ConvTranspose2d(8, 2, 3, stride=2))
+        other = copy.deepcopy(model)
+        function = self.compiled(model)
+        for height, width in ((12, 15), (9, 20)):
+            x = torch.randn(2, 4, height, width, requires_grad=True)
+            torch._dynamo.mark_dynamic(x, 2)
+            torch._dynamo.mark_dynamic(x, 3)
+            y = x.detach().clone().requires_grad_()
+            for one, given in ((function, x), (other, y)):
+                one(given).square().sum().backward()
+            torch.testing.assert_close(x.grad, y.grad, rtol=1e-3, atol=1e-4)
+            for (name, a), b in zip(model.named_parameters(), other.parameters()):
+                torch.testing.assert_close(a.grad, b.grad, rtol=1e-3, atol=1e-3, msg=lambda text: f"{name}: {text}")
+        self.assertEqual([one.fallbacks for one in heddle.torch.graphs()], [[], []])
+
+    def test_views_with_strides_of_their_own(self):
+        def windows(x):
+            return torch.as_strided((x * 2).t(), (3, 4), (2, 4), 1) + torch.as_strided(x.sin(), (3, 4), (1, 1))
+
+        self.check_inference(windows, [(torch.randn(4, 5),)])
+
     def test_training_of_a_perceptron(self):
         self.check_training(perceptron(), (5, 16))
 
