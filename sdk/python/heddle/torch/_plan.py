@@ -71,7 +71,8 @@ class Symbols:
         return {name: int(arguments[i] if d is None else arguments[i].shape[d]) for name, (i, d) in self.sources.items()}
 
     @staticmethod
-    def value_of(number: Any, bindings: dict[str, int]) -> int | float:
+    def value_of(number: Any, bindings: dict[str, int]) -> Any:
+        """An int, or a float for a SymFloat."""
         if isinstance(number, torch.SymFloat):
             return float(number.node.expr.xreplace({symbol: sympy.Integer(bindings[str(symbol)]) for symbol in number.node.expr.free_symbols}))
         if not isinstance(number, torch.SymInt):
