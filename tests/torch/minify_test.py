@@ -12,6 +12,8 @@ import tempfile
 import unittest
 from unittest import mock
 
+import numpy as np
+
 import heddle
 
 try:
@@ -21,8 +23,9 @@ except ImportError:
     torch = None
 else:
     import heddle.torch
-    from heddle.torch import _cache, _text
+    from heddle.torch import _cache, _read_text, _text
 
+GRAPHS = pathlib.Path(__file__).resolve().parent / "graphs"
 CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
 os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
 
@@ -111,9 +114,31 @@ class Minify(unittest.TestCase):
         self.assertEqual((found.kind, found.operator, found.nodes), ("compile", "aten.sigmoid.default", 1))
         self.assertIn("planted failure", found.text)
 
+    def test_texts_give_what_pytorch_computed(self):
+        for path in sorted(GRAPHS.glob("*.mlir")):
+            function = _read_text.read(path)
+            with np.load(path.with_suffix(".npz")) as file:
+                for call in sorted({key.split(".")[0] for key in file.files}):
+                    given = [torch.from_numpy(file[f"{call}.a{i}"]) for i in range(len(function.dynamic))]
+                    for i, got in enumerate(function(*given)):
+                        torch.testing.assert_close(got, torch.from_numpy(file[f"{call}.r{i}"]), rtol=1e-4, atol=1e-5, msg=lambda text: f"{path.name}, {call}, {i}: {text}")
+
+    def test_a_wrong_operator_of_a_text(self):
+        with np.load(GRAPHS / "perceptron.npz") as file:
+            given = [torch.from_numpy(file[f"call0.a{i}"]) for i in range(sum(key.startswith("call0.a") for key in file.files))]
+        self.assertIsNone(heddle.torch.minify(GRAPHS / "perceptron.mlir", given, self.script))
+        with planted("aten.relu.default", "aten.tanh.default"):
+            found = heddle.torch.minify(GRAPHS / "perceptron.mlir", given, self.script)
+        self.assertEqual((found.operator, found.nodes, found.is_repeated), ("aten.relu.default", 1, True), str(found))
+
     def test_wrong_arguments(self):
-        with self.assertRaisesRegex(heddle.ArgumentTypeError, "a function or a module, got int"):
+        with self.assertRaisesRegex(heddle.ArgumentTypeError, "a function, a module or the path of a text, got int"):
             heddle.torch.minify(3, (self.x,), self.script)
+        with self.assertRaisesRegex(heddle.NotFoundError, "cannot be read"):
+            heddle.torch.minify(self.script, (self.x,), self.script)
+        self.script.write_text("no graph")
+        with self.assertRaisesRegex(heddle.InvalidArgumentError, "it has no function @main"):
+            heddle.torch.minify(self.script, (self.x,), self.script)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 from .. import __version__
 from .._errors import make
+from . import _read_text
 from ._decompositions import attention_as_operators, decompositions
 from ._parts import Failure, Part, Whole, copied, failure_of
 from .report import place_of_node
@@ -243,7 +244,7 @@ def reproduce(module: Callable[..., Any], inputs: Sequence[Any], *, dynamic: Seq
     return 0 if failure is None else 1
 
 
-def minify(model: Callable[..., Any], args: Sequence[Any] = (), path: Any = "reproducer.py", *, kwargs: Mapping[str, Any] | None = None,
+def minify(model: Callable[..., Any] | str | os.PathLike[str], args: Sequence[Any] = (), path: Any = "reproducer.py", *, kwargs: Mapping[str, Any] | None = None,
            training: bool = False, dynamic: bool | None = None, tolerance: float | None = None, progress: Callable[[str], object] | None = None) -> Minified | None:
     """Looks for what Heddle computes wrong, or fails to compile, in a model under torch.compile. None if there is nothing.
 
@@ -251,8 +252,8 @@ def minify(model: Callable[..., Any], args: Sequence[Any] = (), path: Any = "rep
     nodes, with PyTorch's values in place of the others, down to single nodes, as long as it is wrong in the same way. All values of a graph are in memory at
     once. Random numbers are taken as they were drawn, and are not checked.
 
-    model      a module or a function; also a torch.fx.GraphModule of ATen operators
-    args       its arguments
+    model      a module or a function; or the path of a text that HEDDLE_TORCH_TEXTS wrote
+    args       its arguments; for a text tensors, one for each argument of @main
     path       the script to write. It has the smallest graph and its inputs, runs by itself, and exits with 1 if it is wrong
     training   also the backward pass, for a random direction of the results
     dynamic    as torch.compile takes it
@@ -260,10 +261,15 @@ def minify(model: Callable[..., Any], args: Sequence[Any] = (), path: Any = "rep
                times as far from the result in f64 as PyTorch's is right in any case
     progress   called with a line for each step
     """
-    if not callable(model):
-        raise make("TYPE", f"heddle.torch: minifying failed: the model is a function or a module, got {type(model).__name__}")
+    if not callable(model) and not isinstance(model, (str, os.PathLike)):
+        raise make("TYPE", f"heddle.torch: minifying failed: the model is a function, a module or the path of a text, got {type(model).__name__}")
     say = progress or (lambda line: None)
-    wholes = _captured(model, args, kwargs or {}, training, dynamic)
+    if isinstance(model, (str, os.PathLike)):
+        function = _read_text.read(model)
+        part = _traced(function, args, function.dynamic)
+        wholes = [Whole(part.module, args, "inference")]
+    else:
+        wholes = _captured(model, args, kwargs or {}, training, dynamic)
     if not wholes:
         raise make("INVALID_ARGUMENT", "heddle.torch: minifying failed: torch.compile made no graph of the model; heddle.torch.report() tells why")
     for number, whole in enumerate(wholes):
