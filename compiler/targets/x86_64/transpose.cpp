@@ -71,7 +71,7 @@ class TransposePart final : public Part {
                static_cast<double>(form_ == interleave ? *i_extent
                                    : form_ == separate ? *j_extent
                                                        : tile_lanes);
-    tiles_per_block_ = std::max<int64_t>(1, static_cast<int64_t>(4000 / tile_ns_));
+    tiles_per_block_ = static_cast<int64_t>(std::clamp(4000 / tile_ns_, 1.0, 1e6));
     // Tiles in order: blocks of i, the other dimensions, blocks of j.
     counts_.push_back(form_ == interleave ? getAffineConstantExpr(1, region.getContext()) : groups_[i_].extent.ceilDiv(tile_lanes));
     for (size_t g = 0; g < groups_.size(); ++g) {
