@@ -133,6 +133,10 @@ class Backend(unittest.TestCase):
                 torch.testing.assert_close(a.grad, b.grad, rtol=1e-3, atol=1e-3, msg=lambda text: f"{name}: {text}")
         self.assertEqual([one.fallbacks for one in heddle.torch.graphs()], [[], []])
 
+    def test_floats_that_depend_on_shapes(self):
+        graph = self.check_inference(lambda x: x * (x.shape[0] / 3.5) + x / x.shape[1] ** 0.5, [(torch.randn(size),) for size in ((4, 5), (6, 7))], dynamic=True)
+        self.assertEqual(len(graph.modules), 1)
+
     def test_views_with_strides_of_their_own(self):
         def windows(x):
             return torch.as_strided((x * 2).t(), (3, 4), (2, 4), 1) + torch.as_strided(x.sin(), (3, 4), (1, 1))
