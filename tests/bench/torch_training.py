@@ -28,7 +28,7 @@ def models(arguments):
         return t.ResNetForImageClassification(config), {"pixel_values": images, "labels": torch.arange(batch)}
 
     def gpt_small():
-        config = t.GPT2Config(n_layer=8, n_embd=512, n_head=8, vocab_size=8192, n_positions=max(256, arguments.length), use_cache=False, resid_pdrop=0.0,
+        config = t.GPT2Config(n_layer=8, n_embd=512, n_head=8, vocab_size=8192, bos_token_id=0, eos_token_id=0, n_positions=max(256, arguments.length), use_cache=False, resid_pdrop=0.0,
                               embd_pdrop=0.0, attn_pdrop=0.0)
         ids = tokens(8192, arguments.batch or 4)
         return t.GPT2LMHeadModel(config), {"input_ids": ids, "labels": ids}
