@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 import warnings
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -102,8 +101,8 @@ def main():
         warnings.simplefilter("ignore")
         try:
             line = child(names[0], arguments.full, arguments.static)
-        except Exception:  # of any kind: its last line is the reason
-            print(f"{names[0]}: error: " + (traceback.format_exc().strip().splitlines() or [""])[-1][:300])
+        except Exception as wrong:  # of any kind
+            print(f"{names[0]}: error: " + "; ".join(line.strip() for line in str(wrong).splitlines() if line.strip())[:600])
             return 1
         print(line)
         return 0 if ": right" in line else 1
