@@ -49,7 +49,8 @@ void CompileFlags::add_model(Flags& flags) {
 void CompileFlags::add_to(Flags& flags) {
   flags.text("--target", target,
              "targets, comma separated: cpu (x86-64-v3 and v4), cuda (sm_80 and sm_90a), hip (gfx90a, gfx942, gfx1100 and gfx1201), "
-             "level_zero (spv1.0 and spv1.3-sg32, also with -dp4a), or one level of them, such as cpu:x86-64-v4, cuda:sm_90a, hip:gfx942; "
+             "level_zero (spv1.0 and spv1.3-sg32, also with -dp4a), portable (for any device), or one level of them, such as "
+             "cpu:x86-64-v4, cuda:sm_90a, hip:gfx942; "
              "default: cpu",
              "LIST");
   flags.texts("--place", places,

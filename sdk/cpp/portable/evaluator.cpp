@@ -23,7 +23,7 @@ int64_t divided(Expression::Kind kind, int64_t a, int64_t b) {
   if (b <= 0) return 0;
   if (kind == Expression::kFloorDiv) return floor_div(a, b);
   if (kind == Expression::kCeilDiv) return floor_div(a, b) + (a % b != 0);
-  return a - floor_div(a, b) * b;
+  return a % b + (a % b < 0 ? b : 0);
 }
 
 // The last position, and whether all between it and the first are between them as numbers.
@@ -138,7 +138,7 @@ void Evaluator::divide(const Expression& expression, uint32_t i, const Position&
       const Expression::Kind kind = is_mod ? Expression::kFloorDiv : expression.kind;
       const int64_t quotient = divided(kind, a.base, b.base);
       if (quotient == divided(kind, last, b.base)) {
-        out = is_mod ? Position{a.base - quotient * b.base, a.step} : Position{quotient, 0};
+        out = is_mod ? Position{divided(expression.kind, a.base, b.base), a.step} : Position{quotient, 0};
         return;
       }
       if (b.base == 1) {
@@ -245,7 +245,7 @@ bool Evaluator::load(const Node& node, const PreparedBody& body, uint32_t read, 
       is_simple = false;
     } else {
       offset += positions[d].base * view.strides[d];
-      step += positions[d].step * view.strides[d];
+      if (run.count > 1) step += positions[d].step * view.strides[d];
     }
   }
   if (!is_simple) return load_each(node, body, read, run, positions, out);

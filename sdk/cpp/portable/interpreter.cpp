@@ -36,7 +36,7 @@ void evaluate_known(Call& call, const int64_t* symbols) {
       default: {
         if (y <= 0) break;
         const int64_t down = x / y - (x % y < 0);
-        out = e.kind == Expression::kFloorDiv ? down : e.kind == Expression::kCeilDiv ? down + (x % y != 0) : x - down * y;
+        out = e.kind == Expression::kFloorDiv ? down : e.kind == Expression::kCeilDiv ? down + (x % y != 0) : x % y + (x % y < 0 ? y : 0);
         break;
       }
     }
