@@ -334,7 +334,10 @@ class Encoder {
         if (auto compare = llvm::dyn_cast<arith::CmpFOp>(op)) at.value = static_cast<uint64_t>(predicate_of(compare.getPredicate()));
         if (auto compare = llvm::dyn_cast<arith::CmpIOp>(op)) at.value = static_cast<uint64_t>(predicate_of(compare.getPredicate()));
         uint32_t* operands[] = {&at.a, &at.b, &at.c};
-        for (auto [i, operand] : llvm::enumerate(op.getOperands())) *operands[i] = names.lookup(operand);
+        for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
+          if (!names.contains(operand)) return refuse("a body uses a value from outside of it");
+          *operands[i] = names.lookup(operand);
+        }
       } else {
         return refuse(op.getName().getStringRef() + " on these types has no form in portable code");
       }
