@@ -226,6 +226,23 @@ TEST(AmdgpuInstructions, F16OfOneValue) {
   }
 }
 
+TEST(AmdgpuInstructions, F16OfIntegers) {
+  for (const char* processor : {"gfx90a", "gfx1100"}) {
+    SCOPED_TRACE(processor);
+    Single single(processor);
+    single.prepare("v_cvt_f16_i16 v6, v0\nv_cvt_f16_u16 v7, v0");
+    for (uint32_t start = 0; start < 65536; start += single.lanes()) {
+      for (unsigned lane = 0; lane < single.lanes(); ++lane) single.wave().vector(0, lane) = 0xabcd0000 | (start + lane);
+      single.again();
+      for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+        const uint32_t number = start + lane;
+        ASSERT_EQ(single.wave().vector(6, lane), nearest_half(Quad{double(static_cast<int16_t>(number))})) << number;
+        ASSERT_EQ(single.wave().vector(7, lane), nearest_half(Quad{double(number)})) << number;
+      }
+    }
+  }
+}
+
 TEST(AmdgpuInstructions, F16OfMoreValues) {
   Single single("gfx90a");
   Random random{11};

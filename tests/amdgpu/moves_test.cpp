@@ -147,12 +147,15 @@ TEST(AmdgpuMoves, NarrowAndDistantLds) {
       for (unsigned n = 4; n < 16; ++n) w.vector(n, lane) = static_cast<uint32_t>(random.next());
     }
     const std::string write = is_new ? "ds_store_" : "ds_write_", pair = is_new ? "ds_store_2addr_stride64_" : "ds_write2st64_";
-    single.run(write + "b64 v0, v[4:5]\n" + write + "b8 v0, v6 offset:1\n" + write + "b16 v0, v7 offset:6\n" + pair +
-               "b32 v0, v8, v10 offset0:2 offset1:5\n" + pair + "b64 v0, v[12:13], v[14:15] offset0:4 offset1:6\ns_waitcnt lgkmcnt(0)");
+    single.run(write + "b64 v0, v[4:5]\n" + write + "b8 v0, v6 offset:1\n" + write + "b16 v0, v7 offset:6\n" + write +
+               "b16_d16_hi v0, v11 offset:4\n" + pair + "b32 v0, v8, v10 offset0:2 offset1:5\n" + pair +
+               "b64 v0, v[12:13], v[14:15] offset0:4 offset1:6\ns_waitcnt lgkmcnt(0)");
     for (unsigned lane = 0; lane < single.lanes(); ++lane) {
       stored(lane, 0, 4, 8);
       stored(lane, 1, 6, 1);
       stored(lane, 6, 7, 2);
+      const uint32_t upper_half = w.vector(11, lane) >> 16;
+      std::memcpy(&expected[lane * 8 + 4], &upper_half, 2);
       stored(lane, 2 * 256, 8, 4);
       stored(lane, 5 * 256, 10, 4);
       stored(lane, 4 * 512, 12, 8);
