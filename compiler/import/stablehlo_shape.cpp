@@ -126,6 +126,10 @@ Data constant(Op& op, ElementsAttr value) {
   note_elements(op, dense, data);
   if (llvm::isa<ComplexType>(declared.getElementType())) {
     if (!llvm::isa<FloatType>(element)) op.unsupported("complex numbers of integers are not supported");
+    // MLIR's parser takes real literals, too, and then the value has too few bytes.
+    const size_t numbers = dense.isSplat() ? 1 : static_cast<size_t>(dense.getNumElements());
+    if (dense.getRawData().size() != numbers * 2 * element.getIntOrFloatBitWidth() / 8)
+      op.fail("its value is not of complex numbers; write dense<(1.0, 0.0)> for " + text_of(declared));
     for (bool imaginary : {false, true}) data.parts.push_back(complex_part(op, dense, type, imaginary));
   } else if (const tx::NarrowFormat* narrow = tx::narrow_format(element)) {
     if (!narrow->is_float()) {
