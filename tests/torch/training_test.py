@@ -42,8 +42,8 @@ def batches(count, size=8):
         yield torch.randn(size, 16, generator=generator), torch.randint(5, (size,), generator=generator)
 
 
-def trained(compiled, make_optimizer, count=6, clip=None, accumulate=1, width=16, after=lambda step, model: None):
-    """(losses, model, optimizer) after so many steps, compiled or in eager mode."""
+def trained(compiled, make_optimizer, count=6, clip=None, accumulate=1, width=16, zeros=True, after=lambda step, model: None):
+    """(losses, model, optimizer) after so many steps, compiled or in eager mode. With `zeros`, every other step keeps the gradients' tensors, as zeros."""
     model = network(width)
     optimizer = make_optimizer(model.parameters())
     backend = heddle.torch.backend
@@ -64,7 +64,7 @@ def trained(compiled, make_optimizer, count=6, clip=None, accumulate=1, width=16
         loss.backward()
         if (step + 1) % accumulate == 0:
             update()
-            optimizer.zero_grad(set_to_none=step % 2 == 0)
+            optimizer.zero_grad(set_to_none=not zeros or step % 2 == 0)
         losses.append(float(loss.detach()))
         after(step, model)
     return losses, model, optimizer
@@ -202,7 +202,7 @@ class Training(unittest.TestCase):
             if step in (1, 39):
                 found.append(pool())
 
-        trained(True, lambda parameters: torch.optim.AdamW(parameters, 1e-3), count=40, after=after)
+        trained(True, lambda parameters: torch.optim.AdamW(parameters, 1e-3), count=40, zeros=False, after=after)
         self.assertEqual(found[0].requested, found[1].requested)
         self.assertEqual(found[0].reserved, found[1].reserved)
 
@@ -225,7 +225,7 @@ def long_run(steps):
     def make(parameters):
         return torch.optim.AdamW(parameters, 1e-4)
 
-    ours, _, _ = trained(True, make, count=steps, width=256, after=after)
+    ours, _, _ = trained(True, make, count=steps, width=256, zeros=False, after=after)
     theirs, _, _ = trained(False, make, count=200, width=256)
     torch.set_num_threads(1)
     again, _, _ = trained(False, make, count=200, width=256)
