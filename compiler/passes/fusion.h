@@ -159,6 +159,9 @@ class Fuser {
 
   // Products with the same left operand, each with its epilogue, if all their operands exist before the first one, and the last one is not far away.
   void join_siblings();
+  // A product whose result only the epilogue of another one of these reads, as in silu(x * gate) * (x * up), joins that one, if there is a kernel for
+  // both.
+  void join_gates(llvm::SmallVector<Group*>& groups);
   // Joins the first of these groups with the later ones that fit, and removes all of them from the list.
   void join_first(llvm::SmallVector<Group*>& groups);
   // Moves constants and views to before the op that needs them now.

@@ -36,7 +36,28 @@ void Fuser::join_siblings() {
     if (groups.size() < 2) continue;
     llvm::erase_if(groups, [&](Group* group) { return !has_kernel(*group); });
     llvm::sort(groups, [&](Group* a, Group* b) { return position_[a->output] < position_[b->output]; });
+    join_gates(groups);
     while (groups.size() > 1) join_first(groups);
+  }
+}
+
+void Fuser::join_gates(SmallVector<Group*>& groups) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    Group* gate = groups[i];
+    Value value = gate->output->getResult(0);
+    auto* reader = value.hasOneUse() ? group_of_.lookup(*value.user_begin()) : nullptr;
+    if (reader == gate || !llvm::is_contained(groups, reader)) continue;
+    Group wider = *reader;
+    wider.root = gate->root;
+    wider.ops.insert(gate->ops.begin(), gate->ops.end());
+    count_reads(wider);
+    std::string reason;
+    if (wider.reads.size() > most_reads_ || !has_kernel(wider, &reason)) {
+      refuse("NoKernel", *gate, reader->output, reason);
+      continue;
+    }
+    replace(*reader, std::move(wider), gate);
+    groups.erase(groups.begin() + static_cast<ptrdiff_t>(i--));
   }
 }
 

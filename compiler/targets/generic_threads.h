@@ -14,6 +14,10 @@ struct ThreadMachine {
   int64_t subgroup_size = 32;   // workgroup sizes are multiples of it; for a machine that chooses it per kernel, the largest
   int64_t access_bytes = 0;     // of one thread, at most; 0: elements are accessed one at a time
   int64_t shared_bytes = 0;     // of one workgroup, at most; 0: its threads do not work together
+  // Workgroups of a cluster, at most, which read each other's shared memory; 1: there are no clusters. If not `has_clusters`, then other machines that
+  // run the same grid have them.
+  int64_t most_in_cluster = 1;
+  bool has_clusters = false;
   // Whether a subgroup exchanges values without memory, and may do so while others of its workgroup do not.
   bool exchanges_in_branches = true;
   // Opens a kernel.

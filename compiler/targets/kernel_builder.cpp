@@ -2,6 +2,8 @@
 // The small operations that every emitter needs. Called by emitters; knows no strategy and no ABI.
 #include "compiler/targets/kernel_builder.h"
 
+#include <utility>
+
 #include "mlir/Dialect/Affine/Utils.h"
 
 using namespace mlir;
@@ -35,6 +37,17 @@ llvm::SmallVector<bool> KernelBuilder::aliased_bindings(tx::DispatchOp region) c
   return aliased;
 }
 
+void KernelBuilder::with_bindings(llvm::ArrayRef<unsigned> operands, unsigned result, const std::function<void()>& body) {
+  llvm::SmallVector<Value> chosen;
+  for (unsigned operand : operands) chosen.push_back(bindings_[operand]);
+  chosen.push_back(bindings_[operand_count_ + result]);
+  std::swap(bindings_, chosen);
+  const unsigned whole = std::exchange(operand_count_, static_cast<unsigned>(operands.size()));
+  body();
+  operand_count_ = whole;
+  std::swap(bindings_, chosen);
+}
+
 void KernelBuilder::barrier() {
   llvm_unreachable("this machine's threads do not work together");
 }
@@ -43,6 +56,16 @@ Value KernelBuilder::exchange(Value, int64_t) {
 }
 Value KernelBuilder::shared(Type, int64_t) {
   llvm_unreachable("this machine's threads do not work together");
+}
+
+void KernelBuilder::set_cluster(int64_t) {
+  llvm_unreachable("this machine has no clusters");
+}
+void KernelBuilder::cluster_barrier() {
+  llvm_unreachable("this machine has no clusters");
+}
+Value KernelBuilder::shared_of(Value, int64_t) {
+  llvm_unreachable("this machine has no clusters");
 }
 
 Value KernelBuilder::gather(Value, Value, Value, Type, Value) {

@@ -29,6 +29,8 @@ class KernelBuilder {
   // The start of a tensor's memory, for load() and store().
   mlir::Value operand(unsigned i) const { return bindings_[i]; }
   mlir::Value result(unsigned i) const { return bindings_[operand_count_ + i]; }
+  // Runs `body` with these operands and this result as the only ones, in this order.
+  void with_bindings(llvm::ArrayRef<unsigned> operands, unsigned result, const std::function<void()>& body);
   // Elements from one row of the only result to the next, if they are not dense (tx.dispatch).
   std::optional<int64_t> pitch() const { return pitch_; }
 
@@ -46,6 +48,16 @@ class KernelBuilder {
   // `count` elements of memory that the workgroup shares, for load() and store(). Each call returns different memory.
   virtual mlir::Value shared(mlir::Type element, int64_t count);
   virtual int64_t shared_bytes() const { return 0; }
+  // From here on, the next kernel may start and wait for this one. Nothing on machines that do not start kernels early.
+  virtual void let_next_start() {}
+
+  // For machines with clusters of workgroups (ThreadMachine):
+  // Each `count` neighboring workgroups become a cluster. Once per kernel.
+  virtual void set_cluster(int64_t count);
+  // Every thread of the cluster waits for all others and sees what they wrote to shared memory.
+  virtual void cluster_barrier();
+  // The same memory, which shared() returned, of the workgroup of that rank in the cluster. It exists until that workgroup ends.
+  virtual mlir::Value shared_of(mlir::Value memory, int64_t rank);
 
   // Value of an affine expression over the function's symbols.
   mlir::Value extent(mlir::AffineExpr expression);

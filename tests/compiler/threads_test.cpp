@@ -2,6 +2,8 @@
 // What threads do together, by exchanges and shared memory, on every machine that has them: rows, and products of a few rows with a matrix.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tests/compiler/contraction_cases.h"
 #include "tests/compiler/kernel_run.h"
 #include "tests/compiler/opencl_run.h"
@@ -178,6 +180,59 @@ TEST(Threads, MultiplyAFewRowsOfAnyElement) {
       SCOPED_TRACE(integers);
       check_product(
           {.rows = 2, .depth = 200, .columns = 136, .bias = true, .transpose_rhs = transposed, .integers = integers, .has_zero = zero});
+    }
+  }
+}
+
+// Each of several matrices has workgroups of its own, in one kernel.
+TEST(Threads, MultiplyAFewRowsWithSeveralMatrices) {
+  for (const char* element : {"f32", "bf16"}) {
+    for (int64_t rows : {1, 5}) {
+      SCOPED_TRACE(std::string(element) + ", " + std::to_string(rows) + " rows");
+      auto type = [&](int64_t m, int64_t n) { return std::to_string(m) + "x" + std::to_string(n) + "x" + element; };
+      const std::vector<int64_t> columns = {136, 20, 600};
+      std::vector<std::string> operands = {type(rows, 300)}, results;
+      std::string body, yielded, types;
+      for (auto [i, n] : llvm::enumerate(columns)) {
+        const std::string own = std::to_string(i), matrix = std::to_string(operands.size());
+        operands.push_back(i == 1 ? type(n, 300) : type(300, n));
+        results.push_back(type(rows, n));
+        const std::string result = tensor(results.back());
+        body += "%m" + own + " = tx.matmul %0, %" + matrix + (i == 1 ? " {transpose_rhs}" : "") + " : " + tensor(operands.front()) + ", " +
+                tensor(operands.back()) + " -> " + result + "\n%r" + own + " = tx.relu %m" + own + " : " + result + "\n";
+        yielded += (i == 0 ? "%r" : ", %r") + own;
+        types += (i == 0 ? "" : ", ") + result;
+      }
+      CheckOptions options;
+      options.strategy = "gemv";
+      options.absolute = 3e-3;
+      options.relative = std::string(element) == "f32" ? 1e-4 : 1e-2;
+      check_region(region_text(operands, results, body + "tx.yield " + yielded + " : " + types), options);
+    }
+  }
+}
+
+// One result of the sums with two matrices: along columns, and along the depth.
+TEST(Threads, MultiplyAFewRowsWithAGate) {
+  for (auto [rows, depth, columns] : {std::array<int64_t, 3>{1, 64, 520}, {3, 777, 40}}) {
+    for (bool transposed : {false, true}) {
+      SCOPED_TRACE(std::to_string(depth) + "x" + std::to_string(columns) + (transposed ? ", transposed" : ""));
+      auto type = [](int64_t m, int64_t n) { return std::to_string(m) + "x" + std::to_string(n) + "xf32"; };
+      const std::string row = type(rows, depth), matrix = transposed ? type(columns, depth) : type(depth, columns),
+                        result = type(rows, columns);
+      auto product = [&](const char* name, const char* operand) {
+        return std::string(name) + " = tx.matmul %0, " + operand + (transposed ? " {transpose_rhs}" : "") + " : " + tensor(row) + ", " +
+               tensor(matrix) + " -> " + tensor(result) + "\n";
+      };
+      const std::string of = " : " + tensor(result);
+      CheckOptions options;
+      options.strategy = "gemv";
+      options.absolute = options.relative = 1e-3;
+      check_region(
+          region_text({row, matrix, matrix, result}, {result},
+                      product("%gate", "%1") + "%open = tx.sigmoid %gate" + of + "\n%left = tx.mul %gate, %open" + of + "\n" +
+                          product("%up", "%2") + "%both = tx.mul %left, %up" + of + "\n%y = tx.add %both, %3" + of + "\ntx.yield %y" + of),
+          options);
     }
   }
 }

@@ -17,7 +17,7 @@ constexpr int64_t shared_alignment = 16;  // bytes
 
 KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, ModuleOp kernels_module, const Chip& target_chip,
                              int64_t thread_count, bool is_small)
-    : LlvmKernelBuilder(region, kernels_module), chip(target_chip) {
+    : LlvmKernelBuilder(region, kernels_module), chip(target_chip), is_small_(is_small) {
   threads_ = thread_count;
   auto ptr = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64 = builder.getI64Type(), i32 = builder.getI32Type();
@@ -37,17 +37,22 @@ KernelBuilder::KernelBuilder(tx::DispatchOp region, StringRef symbol_name, Modul
   for (unsigned i = aliased.size(); i < types.size(); ++i) symbols_.push_back(body->getArgument(i));
   block_ = make<arith::ExtUIOp>(i64, builder.create<NVVM::BlockIdXOp>(location, i32).getResult());
   thread_ = make<arith::ExtUIOp>(i64, builder.create<NVVM::ThreadIdXOp>(location, i32).getResult());
-  auto control = [&](const char* text, ValueRange operands, const std::string& constraints) {
-    builder.create<LLVM::InlineAsmOp>(location, TypeRange(), operands, text, constraints, /*has_side_effects=*/true,
-                                      /*is_align_stack=*/false, LLVM::AsmDialectAttr(), ArrayAttr());
-  };
   if (!chip.starts_early) return;
-  if (is_small) control("griddepcontrol.launch_dependents;", {}, "~{memory}");
+  if (is_small) control("griddepcontrol.launch_dependents;");
   // Memory is accessed only after the previous kernel has finished (code.h). The kernel's arguments are fetched while it waits.
   ValueRange given = ValueRange(bindings_).take_front(most_fetched);
   std::string constraints;
   for (size_t i = 0; i < given.size(); ++i) constraints += "l,";
-  control("griddepcontrol.wait;", given, constraints + "~{memory}");
+  control("griddepcontrol.wait;", given, constraints);
+}
+
+void KernelBuilder::control(const char* text, ValueRange operands, const std::string& constraints) {
+  builder.create<LLVM::InlineAsmOp>(location, TypeRange(), operands, text, constraints + "~{memory}", /*has_side_effects=*/true,
+                                    /*is_align_stack=*/false, LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
+void KernelBuilder::let_next_start() {
+  if (chip.starts_early && !is_small_) control("griddepcontrol.launch_dependents;");
 }
 
 void KernelBuilder::set_residents(int64_t count) {
@@ -56,6 +61,19 @@ void KernelBuilder::set_residents(int64_t count) {
 
 void KernelBuilder::set_cluster(int64_t count) {
   entry_->setAttr(cluster_attr, builder.getI64IntegerAttr(count));
+}
+
+void KernelBuilder::cluster_barrier() {
+  control("barrier.cluster.arrive.release.aligned;");
+  control("barrier.cluster.wait.acquire.aligned;");
+}
+
+Value KernelBuilder::shared_of(Value memory, int64_t rank) {
+  // A generic address, as `memory` is.
+  std::string text = "mapa.u64 $0, $1, " + std::to_string(rank) + ";";
+  auto there = builder.create<LLVM::InlineAsmOp>(location, TypeRange(builder.getI64Type()), memory, text, "=l,l",
+                                                 /*has_side_effects=*/false, /*is_align_stack=*/false, LLVM::AsmDialectAttr(), ArrayAttr());
+  return builder.create<LLVM::IntToPtrOp>(location, memory.getType(), there.getResult(0));
 }
 
 void KernelBuilder::barrier() {

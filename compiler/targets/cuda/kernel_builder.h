@@ -17,9 +17,6 @@ class KernelBuilder : public LlvmKernelBuilder {
   // Limits registers so that this many workgroups fit on a multiprocessor.
   void set_residents(int64_t count);
 
-  // The grid comes in clusters of so many neighboring workgroups.
-  void set_cluster(int64_t count);
-
   const Chip& chip;
 
   void barrier() override;
@@ -27,11 +24,20 @@ class KernelBuilder : public LlvmKernelBuilder {
   // A pointer to 16 aligned bytes.
   mlir::Value shared(mlir::Type element, int64_t count) override;
   int64_t shared_bytes() const override { return shared_bytes_; }
+  void let_next_start() override;
+  // The grid comes in clusters of so many neighboring workgroups.
+  void set_cluster(int64_t count) override;
+  void cluster_barrier() override;
+  mlir::Value shared_of(mlir::Value memory, int64_t rank) override;
   // Start of all memory that the workgroup shares, as a pointer of that address space.
   mlir::Value shared_base();
 
  private:
+  // An instruction that controls when kernels start, or threads go on; memory accesses stay on their side of it.
+  void control(const char* text, mlir::ValueRange operands = {}, const std::string& constraints = {});
+
   mlir::func::FuncOp entry_;
+  const bool is_small_;
   int64_t shared_bytes_ = 0;
 };
 

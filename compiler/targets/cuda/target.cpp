@@ -169,6 +169,8 @@ class CudaTarget final : public Target {
     machine.open = [&chip](tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels, int64_t threads) {
       return open_kernel(region, plan, symbol, kernels, chip, threads);
     };
+    machine.most_in_cluster = 8;  // that every chip with clusters can run
+    machine.has_clusters = chip.has_clusters;
     // The same for every chip, since the grid is: the limit of the smallest one.
     strategies_.push_back(
         std::make_unique<Attention>([&chip](tx::DispatchOp region, const KernelPlan& plan, StringRef symbol, ModuleOp kernels,

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Contractions that do not depend on each other, such as Q, K and V of a layer: each has the microkernel strategy's workgroups, one after the other.
 #include "compiler/targets/candidates.h"
+#include "compiler/targets/sibling_regions.h"
 #include "compiler/targets/x86_64/kernel_builder.h"
 #include "compiler/targets/x86_64/strategies.h"
 
 #include <map>
-
-#include "llvm/ADT/SetVector.h"
-#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 
@@ -15,10 +13,7 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
-// A region with one of the results, in a function with the same symbols.
-struct Sibling {
-  tx::DispatchOp region;
-  SmallVector<unsigned> inputs;  // of the whole region
+struct Sibling : SiblingRegion {
   Plans plans;
 };
 
@@ -27,53 +22,14 @@ struct Siblings {
   SmallVector<Sibling> all;
 };
 
-void collect(Value value, llvm::SetVector<Operation*>& ops, llvm::SetVector<unsigned>& inputs) {
-  if (auto argument = llvm::dyn_cast<BlockArgument>(value)) {
-    inputs.insert(argument.getArgNumber());
-    return;
-  }
-  if (!ops.insert(value.getDefiningOp())) return;
-  for (Value operand : value.getDefiningOp()->getOperands()) collect(operand, ops, inputs);
-}
-
-Sibling make_sibling(tx::DispatchOp whole, Value result, func::FuncOp function) {
-  llvm::SetVector<Operation*> ops;
-  llvm::SetVector<unsigned> inputs;
-  collect(result, ops, inputs);
-  OpBuilder builder = OpBuilder::atBlockEnd(&function.getBody().front());
-  SmallVector<Value> operands;
-  for (unsigned input : inputs) operands.push_back(function.getArgument(input));
-  auto region = builder.create<tx::DispatchOp>(whole.getLoc(), result.getType(), operands, whole.getName(), whole.getSlotAttr());
-  Block* block = builder.createBlock(&region.getBody());
-  IRMapping inside;
-  for (unsigned input : inputs) {
-    Value argument = whole.getBody().getArgument(input);
-    inside.map(argument, block->addArgument(argument.getType(), argument.getLoc()));
-  }
-  for (Operation& op : whole.getBody().front()) {
-    if (ops.contains(&op)) builder.clone(op, inside);
-  }
-  builder.create<tx::YieldOp>(whole.getLoc(), inside.lookup(result));
-  return {region, inputs.takeVector(), {}};
-}
-
 FailureOr<Siblings> read(tx::DispatchOp region) {
-  ValueRange results = region.getBody().front().getTerminator()->getOperands();
-  if (results.size() < 2 || region.getTied()) return failure();
-  Siblings siblings;
-  siblings.module = ModuleOp::create(region.getLoc());
-  OpBuilder builder = OpBuilder::atBlockEnd(siblings.module->getBody());
-  auto function = builder.create<func::FuncOp>(region.getLoc(), "siblings", builder.getFunctionType(region.getInputs().getTypes(), {}));
-  if (auto known = region->getParentOfType<func::FuncOp>()) {
-    if (auto symbols = known->getAttr(tx::symbols_attr)) function->setAttr(tx::symbols_attr, symbols);
-  }
-  function.addEntryBlock();
-  for (Value result : results) {
-    siblings.all.push_back(make_sibling(region, result, function));
-    Sibling& sibling = siblings.all.back();
-    auto plans = plans_microkernel(sibling.region);
+  auto regions = sibling_regions(region);
+  if (failed(regions)) return failure();
+  Siblings siblings{std::move(regions->module), {}};
+  for (SiblingRegion& one : regions->all) {
+    auto plans = plans_microkernel(one.region);
     if (failed(plans)) return failure();
-    sibling.plans = std::move(*plans);
+    siblings.all.push_back({std::move(one), std::move(*plans)});
   }
   return siblings;
 }

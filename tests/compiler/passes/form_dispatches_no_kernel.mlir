@@ -17,7 +17,7 @@ module attributes {tx.families = ["cpu"]} {
 
 // -----
 
-// Products of one left operand are a kernel on a CPU alone.
+// Products of many rows of one left operand are a kernel on a CPU alone.
 // CHECK: tx.fusion_log = [{consumer = "tx.matmul", kind = "NoKernel", producer = "tx.matmul",
 // CHECK-SAME: reason = "{{.*}}output groups: cuda: one kernel cannot compute 2 contractions
 // CHECK-LABEL: @keys_and_values
