@@ -13,8 +13,8 @@ namespace heddle::targets {
 
 namespace {
 
-// A contraction: result[row, column] = sum over the depth of products of values computed from the matrix and from the row. Or two, of which the second
-// one's result is computed from sums of both, as in a gated layer.
+// A contraction: result[row, column] = sum over the depth of products of values computed from the matrix and from the row. Or two, of which the
+// second one's result is computed from sums of both, as in a gated layer.
 class Gemv {
  public:
   // Fails with a reason, or without one if it is not a contraction.
@@ -313,8 +313,8 @@ class Gemv {
       k.store(body.to_lanes(result, lanes).value, k.result(static_cast<unsigned>(i)), at);
   }
 
-  // Neighboring threads have neighboring columns, as many as the tile has; the depth is divided among the other threads, and those of other workgroups
-  // of the cluster.
+  // Neighboring threads have neighboring columns, as many as the tile has; the depth is divided among the other threads, and those of other
+  // workgroups of the cluster.
   void emit_along_columns(KernelBuilder& k, const Tile& tile) const {
     const int64_t at_once = tile.neighbors * width();
     Values sums = thread_sums(k, column_of(k, tile), part_of(k, tile), parts_of(tile), 1);
