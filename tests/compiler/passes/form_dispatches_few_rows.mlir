@@ -24,7 +24,7 @@ module attributes {tx.families = ["cuda"]} {
 // CHECK: tx.mul
 // CHECK: tx.yield
 // CHECK-NOT: tx.dispatch
-module attributes {tx.families = ["hip"]} {
+module attributes {tx.families = ["cuda"]} {
   func.func @gated(%x: tensor<1x64xf32>, %g: tensor<64x128xf32>, %u: tensor<64x128xf32>) -> tensor<1x128xf32> {
     %gate = tx.matmul %x, %g : tensor<1x64xf32>, tensor<64x128xf32> -> tensor<1x128xf32>
     %open = tx.sigmoid %gate : tensor<1x128xf32>
