@@ -404,6 +404,7 @@ bool is_training(Node& node) {
   if (node.opset() < 7) return node.integer("is_test", 0) == 0 && node.number("ratio", 0.5) != 0;
   if (node.opset() < 12 || !node.has_input(2)) return false;
   DenseElementsAttr mode = known_elements(node.input(2));
+  if (mode && !mode.getElementType().isInteger(1)) node.fail("training_mode is not a bool");
   if (mode && mode.getNumElements() == 1 && !(*mode.getValues<bool>().begin())) return false;
   if (!node.has_input(1)) return true;
   DenseElementsAttr ratio = known_elements(node.input(1));

@@ -36,6 +36,8 @@ class Tensor final : public Counted {
   const heddle_block_t& block() const { return block_; }
   // The device address, once the memory is known. UNIMPLEMENTED if the driver does not provide addresses. [any] [may-block]
   Result<uint64_t> address();
+  // The address of the block now; 0 if the driver does not provide it. [any]
+  Result<uint64_t> place() const;
   bool has_memory() const { return block_.buffer != nullptr; }
   // Over memory of the application. Only such a tensor can overlap another one.
   bool is_foreign() const { return is_foreign_; }
@@ -95,9 +97,6 @@ class Tensor final : public Counted {
   friend class Upload;
   explicit Tensor(Device& device) : device_(&device) {}
   static void free(Device& device, heddle_block_t& block, bool is_foreign);
-  // The address of the block now; 0 if the driver does not provide it.
-  Result<uint64_t> place() const;
-
   // In the order in which calls access them: the first 64 bytes are all but the extents and the producer.
   heddle_element_type_t type_ = HEDDLE_TYPE_UNDEFINED;
   Ref<Device> device_;

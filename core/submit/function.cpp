@@ -115,12 +115,14 @@ Status Function::check(std::span<Tensor* const> arguments, std::span<Tensor* con
     if (call.stream) HEDDLE_RETURN_IF_ERROR(call.stream->wait(&instance_));
     HEDDLE_RETURN_IF_ERROR(move_argument(i, device, call));
   }
+  // Each result is compared with all others, unless there are many.
+  const bool are_apart = results.size() > 16 && all_apart(arguments, results);
   for (size_t i = 0; i < results.size(); ++i) {
     Tensor* tensor = call.results()[i] = results[i];
     if (!tensor) continue;
     may_overlap |= tensor->is_foreign();
-    if (may_overlap || std::ranges::find(arguments, tensor) != arguments.end() ||
-        std::ranges::find(results.first(i), tensor) != results.begin() + static_cast<ptrdiff_t>(i)) [[unlikely]]
+    if (!are_apart && (may_overlap || std::ranges::find(arguments, tensor) != arguments.end() ||
+                       std::ranges::find(results.first(i), tensor) != results.begin() + static_cast<ptrdiff_t>(i))) [[unlikely]]
       HEDDLE_RETURN_IF_ERROR(check_shared(arguments, results, i));
     if (tensor->donated()) [[unlikely]]
       return tensor->check_held("passing a tensor for result '" + signature_.results[i].name + "'");

@@ -106,6 +106,8 @@ class Function {
   // given: the tensor that the caller passed.
   Status take_argument(uint32_t index, memory::Tensor& given, bool is_donated, Invocation& call) const;
   [[gnu::cold]] Status explain(std::span<memory::Tensor* const> arguments, size_t index, const Invocation& call) const;
+  // Whether no tensor of a result overlaps any other one, or is one that it may not be: check_shared would find nothing. False if that is unknown.
+  [[gnu::cold]] bool all_apart(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results) const;
   // INVALID_ARGUMENT if the tensor of this result is, or overlaps, one of an argument or an earlier result, unless it is in_place.
   [[gnu::cold]] Status check_shared(std::span<memory::Tensor* const> arguments, std::span<memory::Tensor* const> results,
                                     size_t index) const;

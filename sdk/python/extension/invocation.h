@@ -84,6 +84,8 @@ struct Invocation {
     bool operator==(const Range&) const = default;
     bool overlaps(const Range& other) const;
   };
+  mutable std::vector<std::optional<Range>> ranges;  // of the results that the caller gave, by result, as far as they are known
+  const Range& range_of(size_t given_result) const;
 
   void place_named(PyObject* named);
   void use_state(nb::handle object);

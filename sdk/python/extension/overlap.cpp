@@ -16,16 +16,26 @@ bool Invocation::Range::overlaps(const Range& other) const {
   return std::max(address, other.address) < std::min(address + size_bytes, other.address + other.size_bytes);
 }
 
+const Invocation::Range& Invocation::range_of(size_t given_result) const {
+  ranges.resize(frame->results.size());
+  std::optional<Range>& range = ranges[given_result];
+  if (!range) {
+    const bool is_copied = !copied_results.empty() && copied_results[given_result];
+    range = is_copied ? Range(*copied_results[given_result]) : Range(frame->results[given_result]);
+  }
+  return *range;
+}
+
 std::optional<size_t> Invocation::updated_in(size_t argument, const Range& range) const {
   const heddle_tensor_type_t& type = function.arguments[argument].type;
   if (!(type.flags & HEDDLE_TENSOR_TYPE_ALIASED) || !frame->given[type.alias]) return {};
-  if (range.size_bytes == 0 || Range(frame->results[type.alias]) != range) return {};
+  if (range.size_bytes == 0 || range_of(type.alias) != range) return {};
   return type.alias;
 }
 
 bool Invocation::is_written(const Range& range) const {
   for (size_t i = 0; i < frame->results.size(); ++i) {
-    if (frame->given[i] && Range(frame->results[i]).overlaps(range)) return true;
+    if (frame->given[i] && range_of(i).overlaps(range)) return true;
   }
   return false;
 }
@@ -33,8 +43,7 @@ bool Invocation::is_written(const Range& range) const {
 void Invocation::check_apart(size_t index, const Range& range) const {
   for (size_t i = 0; i < index; ++i) {
     const bool is_copied = !copied_results.empty() && copied_results[i];
-    if (!is_copied && !frame->given[i]) continue;
-    if (!(is_copied ? Range(*copied_results[i]) : Range(frame->results[i])).overlaps(range)) continue;
+    if ((!is_copied && !frame->given[i]) || !range_of(i).overlaps(range)) continue;
     refuse("result '" + function.results[index].text + "' is to be written to memory that overlaps that of result '" +
                function.results[i].text + "'; pass another array, or None for a new one",
            "INVALID_ARGUMENT");
