@@ -56,9 +56,13 @@ OwningOpRef<ModuleOp> read_generic_text(const TextFormat& format, const std::str
     said = diagnostic.str();
     where = describe_location(diagnostic.getLocation());
   });
-  const bool allowed = context.allowsUnregisteredDialects();
+  const bool allowed = context.allowsUnregisteredDialects(), prints = context.shouldPrintOpOnDiagnostic();
   context.allowUnregisteredDialects(true);
-  auto restore = llvm::make_scope_exit([&] { context.allowUnregisteredDialects(allowed); });
+  context.printOpOnDiagnostic(false);  // real literals of complex constants are parsed, and printing them crashes
+  auto restore = llvm::make_scope_exit([&] {
+    context.allowUnregisteredDialects(allowed);
+    context.printOpOnDiagnostic(prints);
+  });
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context, /*verifyAfterParse=*/false), path);
   if (module && prepare) prepare(*module);
   if (module && succeeded(verify(*module))) return module;

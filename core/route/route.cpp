@@ -66,11 +66,20 @@ std::string why_too_large(const mf::Executable& executable, const mf::Variant& v
 
 namespace {
 
+// Programs that any device may run whose driver takes their code, if there is none of its own family (heddle/code.h, portable/0).
+constexpr std::string_view kPortable = "portable";
+
 class Search {
  public:
   Search(const mf::Module& module, const std::vector<DeviceFacts>& facts, const std::vector<SlotPreference>& preferences, const Rank& rank,
          const std::vector<RefusedCode>& refused)
-      : module_(module), facts_(facts), preferences_(preferences), rank_(rank), slots_(module.slots()->size()), bound_(slots_, 0) {
+      : module_(module),
+        facts_(facts),
+        preferences_(preferences),
+        rank_(rank),
+        slots_(module.slots()->size()),
+        bound_(slots_, 0),
+        families_(slots_) {
     for (const RefusedCode& code : refused) unfit_[{code.executable, code.device, code.variant}] = code.reason;
   }
 
@@ -102,7 +111,7 @@ class Search {
   // Whether the families bound to slots [0, count) are a prefix of the program's families.
   bool starts_with(const mf::Program* program, uint32_t count) const {
     for (uint32_t i = 0; i < count; ++i) {
-      if (program->families()->Get(i)->string_view() != facts_[bound_[i]].family) return false;
+      if (program->families()->Get(i)->string_view() != families_[i]) return false;
     }
     return true;
   }
@@ -116,11 +125,26 @@ class Search {
     for (uint32_t device : preferences_[slot].devices) {
       if (++tried_ > kMaxBindings) return false;
       bound_[slot] = device;
-      if (std::string missing = missing_program(slot + 1); !missing.empty()) {
-        refuse(slot, device, missing);
-        continue;
+      std::string missing;
+      bool has_programs = false;
+      for (std::string_view family : {std::string_view(facts_[device].family), kPortable}) {
+        if (bound_as_another(slot, device, family)) continue;
+        families_[slot] = family;
+        std::string lacks = missing_program(slot + 1);
+        has_programs |= lacks.empty();
+        if (lacks.empty() && bind(slot + 1)) return true;
+        if (missing.empty()) missing = std::move(lacks);
+        if (family == kPortable) break;
       }
-      if (bind(slot + 1)) return true;
+      if (!has_programs) refuse(slot, device, missing);
+    }
+    return false;
+  }
+
+  // A device runs programs of one family.
+  bool bound_as_another(uint32_t slot, uint32_t device, std::string_view family) const {
+    for (uint32_t i = 0; i < slot; ++i) {
+      if (bound_[i] == device && families_[i] != family) return true;
     }
     return false;
   }
@@ -128,7 +152,7 @@ class Search {
   // Why no set of programs starts with the families bound so far; empty if one does.
   std::string missing_program(uint32_t count) const {
     std::string families;
-    for (uint32_t i = 0; i < count; ++i) families += (i ? "," : "") + facts_[bound_[i]].family;
+    for (uint32_t i = 0; i < count; ++i) families.append(i ? "," : "").append(families_[i]);
     for (const mf::Function* function : *module_.functions()) {
       if (!has_program(*function->programs(), count)) {
         return "function '" + function->name()->str() + "' has no program for '" + families + "'";
@@ -148,7 +172,7 @@ class Search {
     for (const auto& [executable, slot] : needed) {
       uint32_t device = bound_[slot];
       if (chosen_.count({executable, device})) continue;
-      std::optional<RankedVariant> best = best_variant(executable, device);
+      std::optional<RankedVariant> best = best_variant(executable, device, families_[slot]);
       if (!best && unusable_.count(device)) return false;  // the reason is already recorded
       if (!best) {
         std::string offered;
@@ -185,12 +209,12 @@ class Search {
     visit_program(*module_.initializer());
   }
 
-  std::optional<RankedVariant> best_variant(uint32_t executable, uint32_t device) {
+  std::optional<RankedVariant> best_variant(uint32_t executable, uint32_t device, std::string_view family) {
     std::optional<RankedVariant> best;
     const auto& variants = *module_.executables()->Get(executable)->variants();
     for (uint32_t i = 0; i < variants.size(); ++i) {
       const mf::Variant* variant = variants.Get(i);
-      if (variant->family()->string_view() != facts_[device].family) continue;
+      if (variant->family()->string_view() != family) continue;
       auto key = std::make_pair(device, variant->format()->str() + " " + variant->target()->str());
       auto known = ranks_.find(key);
       if (known == ranks_.end()) {
@@ -336,6 +360,7 @@ class Search {
   const Rank& rank_;  // only while it runs
   uint32_t slots_;
   std::vector<uint32_t> bound_;
+  std::vector<std::string> families_;  // of the programs that each slot's device runs: its own, or kPortable
   uint32_t tried_ = 0;
   std::vector<Refusal> refusals_;
   std::map<std::pair<uint32_t, uint32_t>, RankedVariant> chosen_;  // executable, device

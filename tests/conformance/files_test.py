@@ -55,7 +55,7 @@ MUTANTS = {
     "other_id_in_the_manifest": (("plugin.table",), "its id is 'org.example.sample'", manifest(('"org.example.sample"', '"org.example.other"'))),
     "other_version_in_the_manifest": (("plugin.table",), "its manifest says '0.2.0' [HD-E-03]", manifest(('"0.1.0"', '"0.2.0"'))),
     "other_kind_in_the_manifest": (("plugin.table",), "its manifest says driver and allocator", manifest(('["driver"]', '["driver", "allocator"]'))),
-    "other_families": (("device.describe",), "which `families` of its manifest does not name", manifest(('families = ["portable"]', 'families = ["loom"]'))),
+    "other_families": (("device.describe",), "which `families` of its manifest does not name", manifest(('families = ["sample", "portable"]', 'families = ["loom"]'))),
     "shows_a_function": (SHOWN, "it exports 'heddle_test_shown_function'", linked("shows_a_function")),
     "shows_data": (SHOWN, "it exports 'heddle_test_shown_data'", linked("shows_data")),
     "shows_an_address": (SHOWN, "it exports 'heddle_test_shown_address'", linked("shows_an_address")),

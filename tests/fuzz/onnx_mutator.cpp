@@ -154,7 +154,8 @@ class Mutator {
       default:
         break;
     }
-    if (attribute.has_i()) attribute.set_i(chance(2) ? attribute.i() + (chance(2) ? 1 : -1) : number());
+    if (attribute.has_i())
+      attribute.set_i(chance(2) ? static_cast<int64_t>(static_cast<uint64_t>(attribute.i()) + (chance(2) ? 1 : ~uint64_t{0})) : number());
     if (attribute.has_f()) attribute.set_f(real());
     if (attribute.ints_size() > 0) attribute.set_ints(static_cast<int>(below(attribute.ints_size())), number());
     if (attribute.floats_size() > 0) attribute.set_floats(static_cast<int>(below(attribute.floats_size())), real());

@@ -70,6 +70,24 @@ std::string explanation(const Route& route) {
   return out.close('}').take();
 }
 
+TEST(Route, RunsPortableProgramsWhereThereIsNoneForTheFamily) {
+  Described module({""}, {{"portable"}, {"cuda"}}, {{"portable", "v3"}, {"cuda", "sm_80"}});
+  Result<Route> route = choose(module.get(), kMachine, {{{0}, "--device", {}}}, rank);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  EXPECT_EQ(route->program_of_function, (std::vector<uint32_t>{0}));
+  EXPECT_EQ(route->code[0].variant, 0u);
+
+  route = choose(module.get(), kMachine, {{{1}, "--device", {}}}, rank);
+  ASSERT_TRUE(route.ok()) << route.status().message();
+  EXPECT_EQ(route->program_of_function, (std::vector<uint32_t>{1}));
+  EXPECT_EQ(route->code[0].variant, 1u);
+
+  Described unknown({""}, {{"portable"}}, {{"portable", "other"}});
+  Result<Route> none = choose(unknown.get(), kMachine, {{{0}, "--device", {}}}, rank);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(std::string(none.status().message()).find("has no variant that it runs"), std::string::npos) << none.status().message();
+}
+
 TEST(Route, TakesTheFirstDeviceThatFitsAndTheBestVariant) {
   Described module({""}, {{"cpu"}, {"cuda"}}, {{"cpu", "v3"}, {"cpu", "v4"}, {"cuda", "sm_80"}});
   Result<Route> route = choose(module.get(), kMachine, {{{0, 1, 2}, "devices in order", {}}}, rank);

@@ -68,8 +68,8 @@ class SampleQueue : public sdk::Queue {
 heddle_status_t* SampleDriver::describe(uint32_t, heddle_device_description_t* out) {
   static const heddle_string_t formats[] = {sdk::string_of(kFormat), sdk::string_of(HEDDLE_CODE_PORTABLE)};
   out->name = sdk::string_of("sample device");
-  // Programs of a module are for a family. "portable" are those that any device can run; a compiler that has a target for this device has its own.
-  out->family = sdk::string_of("portable");
+  // Programs of a module are for a family. Those of "portable" run on any device that takes their code, if the module has none for its family.
+  out->family = sdk::string_of("sample");
   // out->uuid stays zero, which means unknown: fill in the vendor's id of this device, but no value that another device could have.
   out->numa_node = -1;
   out->features = HEDDLE_DEVICE_UNIFIED_MEMORY | HEDDLE_DEVICE_RECORDING;
