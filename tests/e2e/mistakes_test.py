@@ -51,7 +51,7 @@ FLAGS = [
     Mistake("a number in words", "compile digits.onnx -o m.heddle --threads many", 2, "--threads: many is not an integer", r"of 0\.\.4096"),
     Mistake("a number out of range", "bench digits.heddle --iterations 0", 2, "--iterations: 0 is outside", r"1\.\.1000000000"),
     Mistake("a format that does not exist", "devices --format yaml", 2, "--format: 'yaml' is not one of", r"table\|json\|jsonl\|csv\|md"),
-    Mistake("a target that does not exist", "compile digits.onnx -o m.heddle --target gpu", 2, "target 'gpu' is not known", "use cpu, cuda, hip, level_zero, or one level"),
+    Mistake("a target that does not exist", "compile digits.onnx -o m.heddle --target gpu", 2, "target 'gpu' is not known", "use cpu, cuda, hip, level_zero, portable, or one level"),
     Mistake("a chip that the compiler has no code for", "compile digits.onnx -o m.heddle --target hip:gfx950", 2, "target 'hip:gfx950' is not known",
             "use hip for all levels, or one of hip:gfx90a, hip:gfx942, hip:gfx1100, hip:gfx1201"),
     Mistake("an action with a letter too many", "params lst weights.safetensors", 2, "unknown action 'lst'", r"did you mean 'ls'\?"),
