@@ -51,19 +51,6 @@ void copy_back(char* data, int64_t offset, int64_t step, int64_t count, const La
     for (int64_t i = 0; i < count; ++i) to[i * step] = from[i];
   }
 }
-template <typename Function>
-void with_size(Scalar type, Function function) {
-  switch (bytes_of(type)) {
-    case 1:
-      return function(uint8_t{});
-    case 2:
-      return function(uint16_t{});
-    case 4:
-      return function(uint32_t{});
-    default:
-      return function(uint64_t{});
-  }
-}
 
 void make_bools(void* lanes, int64_t count) {
   auto* bytes = static_cast<uint8_t*>(lanes);
@@ -73,11 +60,11 @@ void make_bools(void* lanes, int64_t count) {
 }  // namespace
 
 void store_lanes(const View& view, const Lanes& value, int64_t offset, int64_t step, int64_t count) {
-  with_size(view.scalar, [&](auto sample) { copy_back<decltype(sample)>(view.data, offset, step, count, value); });
+  with_bits(view.scalar, [&](auto sample) { copy_back<decltype(sample)>(view.data, offset, step, count, value); });
 }
 
 void store_at(const View& view, const Lanes& value, const int64_t* offsets, int64_t count) {
-  with_size(view.scalar, [&](auto sample) {
+  with_bits(view.scalar, [&](auto sample) {
     using T = decltype(sample);
     const T* from = static_cast<const T*>(value.data);
     for (int64_t i = 0; i < count; ++i) {
@@ -87,7 +74,7 @@ void store_at(const View& view, const Lanes& value, const int64_t* offsets, int6
 }
 
 void load_at(const View& view, const int64_t* offsets, int64_t count, void* out) {
-  with_size(view.scalar, [&](auto sample) {
+  with_bits(view.scalar, [&](auto sample) {
     using T = decltype(sample);
     for (int64_t i = 0; i < count; ++i)
       static_cast<T*>(out)[i] = offsets[i] >= 0 ? reinterpret_cast<const T*>(view.data)[offsets[i]] : T{0};
@@ -257,7 +244,7 @@ bool Evaluator::load(const Node& node, const PreparedBody& body, uint32_t read, 
     return true;
   }
   const int64_t count = is_uniform ? 1 : run.count;
-  with_size(view.scalar, [&](auto sample) { copy<decltype(sample)>(view.data, offset, step, count, own); });
+  with_bits(view.scalar, [&](auto sample) { copy<decltype(sample)>(view.data, offset, step, count, own); });
   if (view.scalar == Scalar::kI1) make_bools(own, count);
   *out = {own, is_uniform};
   return true;
@@ -318,7 +305,7 @@ bool Evaluator::load_each(const Node& node, const PreparedBody& body, uint32_t r
   char* own = loads_.data() + (read - body.shape.first_read) * static_cast<size_t>(call_.prepared.lanes) * 8;
   load_at(view, offsets, run.count, own);
   if (has_outside && access.has_outside) {
-    with_size(view.scalar, [&](auto sample) {
+    with_bits(view.scalar, [&](auto sample) {
       using T = decltype(sample);
       T value;
       std::memcpy(&value, &access.outside, sizeof value);

@@ -64,19 +64,6 @@ template <typename Function>
 void with_float(Scalar type, Function function) {
   type == Scalar::kF64 ? function(double{}) : function(float{});
 }
-template <typename Function>
-void with_bits(Scalar type, Function function) {
-  switch (bytes_of(type)) {
-    case 1:
-      return function(uint8_t{});
-    case 2:
-      return function(uint16_t{});
-    case 4:
-      return function(uint32_t{});
-    default:
-      return function(uint64_t{});
-  }
-}
 
 template <typename T, typename R = T, typename Function>
 void unary(const Lanes* in, int64_t count, void* out, Function function) {

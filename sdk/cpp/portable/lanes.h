@@ -22,4 +22,19 @@ void spread(Scalar type, const void* value, int64_t count, void* out);
 float f32_of_f16(uint16_t bits);
 uint16_t f16_of_f32(float value);
 
+// Calls the function with an unsigned integer of as many bytes as the type has.
+template <typename Function>
+void with_bits(Scalar type, Function function) {
+  switch (bytes_of(type)) {
+    case 1:
+      return function(uint8_t{});
+    case 2:
+      return function(uint16_t{});
+    case 4:
+      return function(uint32_t{});
+    default:
+      return function(uint64_t{});
+  }
+}
+
 }  // namespace heddle::sdk::portable
