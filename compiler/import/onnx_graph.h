@@ -31,7 +31,7 @@ struct Operand {
   mlir::Value value;                                      // null if only `elements` is set
   std::optional<std::vector<mlir::AffineExpr>> elements;  // of a tensor of rank 0 to 2, at most most_shape_elements; a bool is 0 or 1
   int64_t rank = 0;                                       // of `elements`
-  int32_t refused_type = 0;                               // ONNX's number of the unsupported element type; 0: the type is supported
+  std::optional<int32_t> refused_type{};                  // ONNX's number of the element type, if it is not supported
                                                           // STRING with a value: text, for the operators of onnx_text.h
   unsigned bits = 64;                                     // width of the integers in `elements`; 1 for bools, 0 for unsigned ones
   int64_t columns = 0;                                    // of `elements` of rank 2

@@ -303,7 +303,7 @@ void note_refused_types(Graph& graph, const onnx::NodeProto& node, Unsupported& 
     if (node.input(i).empty() || it == graph.operands.end()) continue;
     const Value known = it->second.value;
     const bool is_narrow = known && tx::narrow_format(Node::type_of(known).getElementType());
-    if (!is_narrow && (it->second.refused_type == 0 || known)) continue;
+    if (!is_narrow && (!it->second.refused_type || known)) continue;
     try {
       reader.operand(i);
     } catch (const Failure& failure) {

@@ -73,7 +73,8 @@ const Operand& Node::any_operand(int index) const {
   if (!has_input(index)) fail("input " + std::to_string(index) + " is missing");
   auto it = graph.operands.find(proto_.input(index));
   if (it == graph.operands.end()) fail("input '" + proto_.input(index) + "' is produced by no earlier node");
-  if (int32_t refused = it->second.refused_type; refused != 0) {
+  if (it->second.refused_type) {
+    const int32_t refused = *it->second.refused_type;
     const std::string type = element_type_name(refused), cause = "input " + std::to_string(index) + " ('" + proto_.input(index) +
                                                                  "') has element type " + type + ", which is not supported";
     throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + describe() + " failed: " + cause, cause, type,

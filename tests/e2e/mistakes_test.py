@@ -154,6 +154,7 @@ MODELS = [
     Mistake("an operator with a letter too many", "compile operator.onnx -o m.heddle", 1, r"node 'last' \(operator Reluu, opset 17\) failed: operator is not supported", "the nearest is Relu; see docs/operators.md"),
     Mistake("an operator of a plugin without its manifest", "compile domain.onnx -o m.heddle", 1, r"operator com.acme.Weave, opset 3\) failed: operator is not supported", "give the plugin's manifest with --operators"),
     Mistake("a model of a newer opset", "compile opset.onnx -o m.heddle", 1, "opset 9000 is outside of 1 to 27", "export the model with one of these"),
+    Mistake("an input without an element type", "compile no_type.onnx -o m.heddle", 1, r"element type UNDEFINED \(opset 17\) in 1 input and 1 node, first input 'x'", "see docs/operators.md"),
     Mistake("strings", "compile strings.onnx -o m.heddle", 1, r"node 'last' \(operator Relu, opset 17\) failed: input 0 \('x'\) has element type STRING, which is not supported", "see docs/operators.md"),
     Mistake("a product of truth values", "compile bool.onnx -o m.heddle", 1, r"node 'last' .*bools have no products: input 'a' is bool\[2,2\]", "correct the model, or export it again"),
     Mistake("a function of integers", "compile integers.onnx -o m.heddle", 1, "node 'last': no code for tx.exp on elements of type 'i64'", "cast its inputs to f32, or see docs/operators.md"),
@@ -196,6 +197,7 @@ def make_models(folder):
     save_model(folder / "operator.onnx", [helper.make_node("Reluu", ["x"], ["y"], **last)], [value("x", [2])], [value("y", [2])])
     save_model(folder / "domain.onnx", [helper.make_node("Weave", ["x"], ["y"], domain="com.acme", **last)], [value("x", [2])], [value("y", [2])], opsets=(("", 17), ("com.acme", 3)))
     save_model(folder / "opset.onnx", [helper.make_node("Relu", ["x"], ["y"], **last)], [value("x", [2])], [value("y", [2])], opsets=(("", 9000),))
+    save_model(folder / "no_type.onnx", [helper.make_node("ConstantOfShape", ["x"], ["y"], **last)], [value("x", [2], 0)], [value("y", [3])])
     save_model(folder / "strings.onnx", [helper.make_node("Relu", ["x"], ["y"], **last)], [value("x", [2], STRING)], [value("y", [2], STRING)])
     save_model(folder / "bool.onnx", [helper.make_node("MatMul", ["a", "b"], ["y"], **last)], [value("a", [2, 2], BOOL), value("b", [2, 2], BOOL)], [value("y", [2, 2], BOOL)])
     save_model(folder / "integers.onnx", [helper.make_node("Exp", ["x"], ["y"], **last)], [value("x", [2], INT64)], [value("y", [2], INT64)])
