@@ -372,6 +372,7 @@ bool make_in_place(heddle_function_t* function, uint32_t index, bool is_result, 
 
 // ------------------------------------------------------------------------------------------------------------- parts
 
+void bind_exchange(nb::module_& module);
 void bind_tensor(nb::module_& module);
 void bind_function(nb::module_& module);
 void bind_module(nb::module_& module);

@@ -455,6 +455,7 @@ NB_MODULE(_core, module) {
   bind_completions(module);
   bind_function(module);
   bind_call(module);
+  bind_exchange(module);
   start_log();
   nb::class_<Runtime>(module, "Runtime", nb::type_slots(kRuntimeSlots), nb::is_weak_referenceable())
       .def(nb::init<const std::string&, const std::string&, nb::list, bool>())

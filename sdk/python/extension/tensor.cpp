@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "extension.h"
+#include "exchange.h"
 
 namespace heddle::python {
 
@@ -119,20 +119,29 @@ struct Export {
 };
 
 template <class Struct>
-PyObject* export_as(Tensor& tensor, const char* name, bool copy) {
-  heddle_tensor_t* handle = tensor.get();
-  const ElementType* type = element_type(heddle_tensor_element_type(handle));
+std::unique_ptr<Export<Struct>> make_export(heddle_tensor_t* handle, const Device& device) {
   const uint32_t rank = heddle_tensor_rank(handle);
+  uint64_t address = 0;
+  check(heddle_tensor_address(handle, &address));
   auto made = std::make_unique<Export<Struct>>();
   std::memcpy(made->extents, heddle_tensor_dims(handle), rank * sizeof(int64_t));
   fill_strides(made->extents, rank, 1, made->extents + rank);
-  made->managed.tensor = {reinterpret_cast<void*>(tensor.address()),
-                          tensor.device->dlpack,
+  made->managed.tensor = {reinterpret_cast<void*>(address),
+                          device.dlpack,
                           static_cast<int32_t>(rank),
-                          heddle_dlpack_type_of(type->type),
+                          heddle_dlpack_type_of(heddle_tensor_element_type(handle)),
                           made->extents,
                           made->extents + rank,
                           0};
+  made->managed.context = made.get();
+  made->managed.deleter = Export<Struct>::destroy;
+  return made;
+}
+
+template <class Struct>
+PyObject* export_as(Tensor& tensor, const char* name, bool copy) {
+  heddle_tensor_t* handle = tensor.get();
+  auto made = make_export<Struct>(handle, *tensor.device);
   std::unique_ptr<void, void (*)(void*)> copied(nullptr, std::free);
   if (copy) {
     constexpr uint64_t kAlignment = 64;
@@ -143,8 +152,6 @@ PyObject* export_as(Tensor& tensor, const char* name, bool copy) {
     check_without_gil([&] { return heddle_tensor_read(handle, copied.get(), size); });
     made->managed.tensor.data = copied.get();
   }
-  made->managed.context = made.get();
-  made->managed.deleter = Export<Struct>::destroy;
   if constexpr (std::is_same_v<Struct, heddle_dlpack_managed_t>) {
     made->managed.major = 1;
     constexpr uint64_t kIsCopied = 2;  // DLPACK_FLAG_BITMASK_IS_COPIED
@@ -329,6 +336,13 @@ void read_into(const Tensor& tensor, nb::object object) {
 }
 
 }  // namespace
+
+heddle_dlpack_managed_t* export_owned(heddle_tensor_t* owned, const Device& device) {
+  auto made = make_export<heddle_dlpack_managed_t>(owned, device);
+  made->managed.major = 1;
+  made->handle = owned;
+  return &made.release()->managed;
+}
 
 void TensorCache::clear() {
   closed = true;

@@ -11,8 +11,9 @@ import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
-from .. import CompileError, open as _open
+from .. import CompileError
 from . import _cache, _skipped, _text
+from ._calls import Module, Slots
 from ._decompositions import attention_as_operators, decompositions
 from ._plan import Piece, Plan, Symbols, make_plan
 from ._records import Graph, logger, note
@@ -21,60 +22,6 @@ from .report import Fallback as Missing
 
 _LISTED = re.compile(r"'((?:aten|prims)\.[\w.]+)' at '([^']+)': ((?:[^;]|; (?!'(?:aten|prims)\.|and \d+ more))*)")
 _MOST_ATTEMPTS = 32
-_ALIGNMENT = 256  # of arguments on CUDA, in bytes (docs/interop.md)
-
-
-class _Module:
-    """A piece as a callable of its inputs."""
-
-    def __init__(self, path: str, device: torch.device, writer: _text.Writer, outputs: list[torch.fx.Node], updates: dict[int, int]) -> None:
-        self._module = _open(path, str(device))  # the function does not keep it
-        self._function = self._module.function("main")
-        self._device = device
-        self._orders = writer.orders
-        self._symbols = writer.symbols
-        self._results = [(tuple(value.shape) if all(isinstance(one, int) for one in value.shape) else None, value)
-                         for value in (node.meta["val"] for node in outputs)]
-        self._updates = updates  # the input that each of these results is written over
-
-    def __call__(self, tensors: list[torch.Tensor], bindings: dict[str, int]) -> list[torch.Tensor | None]:
-        given = []
-        for tensor, order in zip(tensors, self._orders):
-            tensor = tensor.detach() if isinstance(tensor, torch.Tensor) else torch.tensor(tensor, dtype=torch.float64, device=self._device)
-            if order is not None:
-                tensor = tensor.permute(order)
-            if tensor.is_cuda and tensor.data_ptr() % _ALIGNMENT:
-                tensor = tensor.clone(memory_format=torch.contiguous_format)
-            given.append(tensor if tensor.is_contiguous() else tensor.contiguous())
-        if self._symbols:
-            given.append(torch.empty([0, *(bindings[name] for name in self._symbols)], dtype=torch.bool, device=self._device))
-        results = self._enqueued(given, bindings) if self._device.type == "cuda" else self._called(given)
-        for i in self._updates.values():
-            if given[i].data_ptr() != tensors[i].data_ptr():  # a copy without gaps
-                order = self._orders[i]
-                tensors[i].detach().copy_(given[i] if order is None else given[i].permute([order.index(d) for d in range(len(order))]))
-        return [None if i in self._updates else one for i, one in enumerate(results)]
-
-    def _called(self, given: list[torch.Tensor]) -> list[torch.Tensor]:
-        if not self._updates:
-            results: Any = self._function(*given)
-        else:
-            out = [given[self._updates[i]] if i in self._updates else None for i in range(len(self._results))]
-            results = self._function(*given, out=out[0] if len(out) == 1 else out)
-        return [one if i in self._updates else torch.from_dlpack(one) for i, one in enumerate([results] if len(self._results) == 1 else results)]
-
-    def _enqueued(self, given: list[torch.Tensor], bindings: dict[str, int]) -> list[torch.Tensor]:
-        """The results in PyTorch's memory, when the stream of PyTorch has come to them: the host does not wait."""
-        out = []
-        for i, (shape, value) in enumerate(self._results):
-            if i in self._updates:
-                out.append(given[self._updates[i]])
-            else:
-                extents = shape if shape is not None else [Symbols.value_of(one, bindings) for one in value.shape]
-                out.append(torch.empty(extents, dtype=value.dtype, device=self._device))
-        waits = not all(one.numel() for one in out)
-        self._function(*given, out=out if len(out) > 1 else out[0], stream=torch.cuda.current_stream(self._device).cuda_stream, wait=waits)
-        return [one if value.device == self._device else one.to(value.device) for one, (_, value) in zip(out, self._results)]
 
 
 def _refusals(error: CompileError) -> dict[str, str]:
@@ -128,6 +75,7 @@ class _Compiled:
                 refused.update(refusal.nodes)
         self.record.fallbacks = plan.fallbacks
         self._over = self._last_uses()
+        self._place_values()
         # A view with strides of its own reads memory, so what it reads has to lie as PyTorch would have it.
         self._keeps_strides = any(isinstance(step, torch.fx.Node) and "as_strided" in str(step.target) for step in plan.steps)
         self.record.seconds = time.monotonic() - begin
@@ -152,16 +100,20 @@ class _Compiled:
 
     def _made(self, plan: Plan) -> list[tuple[Any, ...]]:
         self.record.modules = []
+        self._slots = Slots()
+        for node in [*self._placeholders, *self._constants]:
+            self._slots.add(node)
         steps: list[tuple[Any, ...]] = []
         for step in plan.steps:
             if isinstance(step, torch.fx.Node):
+                self._slots.add(step)
                 steps.append(("torch", step))
                 continue
             made = self._made_piece(step)
             steps.append(("module", made, step.inputs, step.outputs))
         return steps
 
-    def _made_piece(self, piece: Piece) -> _Module:
+    def _made_piece(self, piece: Piece) -> Module:
         target = _text.TARGETS[self._device.type]
         writer = _text.Writer(piece.inputs, torch.__version__, piece.nodes)
         for node in piece.nodes:
@@ -184,7 +136,7 @@ class _Compiled:
             raise _Refused(error, found or {name: f"the compiler failed: {str(error).strip()[-300:]}" for name in names}) from error
         self.record.modules.append(path)
         self.record.compiled += is_new
-        return _Module(path, self._device, writer, piece.outputs, updates)
+        return Module(path, self._device, writer, piece.inputs, piece.outputs, updates, self._slots)
 
     def _last_uses(self) -> list[list[torch.fx.Node]]:
         """For each step, what no later one needs."""
@@ -196,29 +148,42 @@ class _Compiled:
             later.update(used)
         return uses[::-1]
 
+    def _place_values(self) -> None:
+        """What a call needs to know of its values, by their slots."""
+        made = {node for step in self._steps for node in ([step[1]] if step[0] == "torch" else step[3])}
+        known = made.union(self._placeholders, self._constants)
+        self._numbers = [(slot, node.meta["val"]) for node, slot in self._slots.of.items() if node not in known]
+        self._after_arguments = [*self._constants.values(), *([None] * (self._slots.count - len(self._placeholders) - len(self._constants)))]
+        # After the last step, all are dropped at once.
+        self._dropped = [[self._slots.of[node] for node in over if node in self._slots.of] for over in self._over[:-1]] + [[]]
+        self._results = [(self._slots.of.get(one), one) if isinstance(one, torch.fx.Node) else (None, one) for one in self._output.args[0]]
+
     def __call__(self, arguments: list[Any]) -> list[Any]:
-        values: dict[torch.fx.Node, Any] = dict(zip(self._placeholders, arguments))
+        values = arguments + self._after_arguments
         bindings = self._symbols.bindings(arguments)
         arguments.clear()  # boxed: what the caller does not keep is freed after its last use
+        for slot, number in self._numbers:
+            values[slot] = Symbols.value_of(number, bindings)
+        slot_of = self._slots.of
 
         def value_of(node: torch.fx.Node) -> Any:
-            if node in values:
-                return values[node]
-            return self._constants[node] if node.op == "get_attr" else Symbols.value_of(node.meta["val"], bindings)
+            slot = slot_of.get(node)
+            return Symbols.value_of(node.meta["val"], bindings) if slot is None else values[slot]
 
-        for step, over in zip(self._steps, self._over):
+        for step, dropped in zip(self._steps, self._dropped):
             if step[0] == "torch":
                 node = step[1]
-                values[node] = node.target(*torch.fx.map_arg(node.args, value_of), **torch.fx.map_arg(node.kwargs, value_of))
+                values[slot_of[node]] = node.target(*torch.fx.map_arg(node.args, value_of), **torch.fx.map_arg(node.kwargs, value_of))
             else:
-                _, module, inputs, outputs = step
-                for node, result in zip(outputs, module([value_of(one) for one in inputs], bindings)):
-                    if result is not None and self._keeps_strides:
-                        result = _restrided(result, [int(Symbols.value_of(one, bindings)) for one in node.meta["val"].stride()])
-                    values[node] = result
-            for node in over:
-                values.pop(node, None)
-        return [value_of(one) if isinstance(one, torch.fx.Node) else one for one in self._output.args[0]]
+                _, module, _, outputs = step
+                module(values, bindings)
+                if self._keeps_strides:
+                    for node in outputs:
+                        if (result := values[slot_of[node]]) is not None:
+                            values[slot_of[node]] = _restrided(result, [int(Symbols.value_of(one, bindings)) for one in node.meta["val"].stride()])
+            for slot in dropped:
+                values[slot] = None
+        return [values[slot] if slot is not None else value_of(one) if isinstance(one, torch.fx.Node) else one for slot, one in self._results]
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:

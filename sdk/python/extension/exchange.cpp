@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// heddle._core._ExchangeCall: calls of a function with the tensors of one library, at small cost for each. heddle.torch makes one for each module.
+//
+// Tensors over the memory of arguments are kept from call to call, by address and extents: parameters do not move, and a program that repeats itself
+// gets the same memory again and again. They own nothing: the caller holds what it passes until the call returns, and frees it in the order of
+// the stream.
+#include "exchange.h"
+
+#include <algorithm>
+#include <array>
+
+#include "function.h"
+
+namespace heddle::python {
+
+const ExchangeTable* ExchangeTable::of(PyObject* capsule) {
+  constexpr const char* kName = "dlpack_exchange_api";
+  if (!PyCapsule_IsValid(capsule, kName)) return nullptr;
+  const auto* table = static_cast<const ExchangeTable*>(PyCapsule_GetPointer(capsule, kName));
+  while (table && table->major != 1) table = table->earlier;
+  if (!table || !table->object_of_managed || !table->view_of_object || !table->current_stream) return nullptr;
+  return table;
+}
+
+namespace {
+
+// Tensors over the memory that one argument or result had in calls before, the last one first.
+class Kept {
+ public:
+  Kept() = default;
+  Kept(Kept&& from) noexcept : entries_(std::exchange(from.entries_, {})) {}
+  Kept& operator=(Kept&&) = delete;
+  ~Kept() { drop(); }
+  void drop() {
+    for (Entry& entry : entries_) heddle_tensor_release(std::exchange(entry, {}).handle);
+  }
+  // NULL if there is none.
+  heddle_tensor_t* find(const Value& value, uint64_t address, const int64_t* dims) {
+    for (size_t i = 0; i < entries_.size() && entries_[i].handle; ++i) {
+      if (entries_[i].address != address) continue;
+      if (!value.is_static && !std::equal(dims, dims + value.type.rank, heddle_tensor_dims(entries_[i].handle))) continue;
+      std::rotate(entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(i), entries_.begin() + static_cast<ptrdiff_t>(i) + 1);
+      return entries_[0].handle;
+    }
+    return nullptr;
+  }
+  void add(uint64_t address, heddle_tensor_t* owned) {
+    heddle_tensor_release(entries_.back().handle);
+    std::move_backward(entries_.begin(), entries_.end() - 1, entries_.end());
+    entries_[0] = {address, owned};
+  }
+
+ private:
+  struct Entry {
+    uint64_t address = 0;
+    heddle_tensor_t* handle = nullptr;
+  };
+  std::array<Entry, 4> entries_{};
+};
+
+// What one call needs, kept for the next one. Calls of several threads have one each.
+struct Scratch {
+  std::vector<Kept> argument_memory, result_memory;
+  std::vector<heddle_tensor_t*> arguments, results;  // of the call; borrowed, except for results that the call makes
+  std::vector<nb::object> made;                      // what Python gets, by result
+  std::vector<uint8_t> given;                        // results that have a tensor before the call
+  Process process;
+  // Releases what the call has made and nobody has taken.
+  void end_call() {
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!given[i]) heddle_tensor_release(results[i]);
+      results[i] = nullptr;
+      given[i] = 0;
+      made[i].reset();
+    }
+  }
+  void forget_memory() {
+    for (Kept& kept : argument_memory) kept.drop();
+    for (Kept& kept : result_memory) kept.drop();
+  }
+};
+
+struct ExchangeCall {
+  struct Argument {
+    size_t slot;                 // in the list of values
+    std::vector<uint8_t> order;  // the dimensions of the tensor in the order of the argument's; empty: as they are
+    int64_t updated = -1;        // the result that is written over it
+  };
+  struct Result {
+    size_t slot;
+    int64_t updates = -1;  // the argument over which it is written
+  };
+
+  nb::object function_object;
+  Function& function;
+  const ExchangeTable* table;
+  nb::tuple classes;                     // of tensors, without their subclasses
+  std::vector<PyObject*> known_classes;  // the same, borrowed
+  nb::object is_negated;                 // of a tensor: whether its values are to be negated when they are read
+  nb::object allocate;                   // the library's, for results; None: the results are in Heddle's memory
+  uint64_t alignment;                    // of arguments, in bytes
+  int32_t cuda_id = -1;                  // the device that the function uses, if it uses one
+  std::vector<Argument> arguments;
+  std::vector<Result> results;
+  std::vector<std::unique_ptr<Scratch>> idle;
+
+  ExchangeCall(nb::object called, nb::handle capsule, nb::tuple given_classes, nb::object given_is_negated, nb::object given_allocate,
+               uint64_t given_alignment, nb::list given_arguments, nb::list given_results);
+  ExchangeCall(const ExchangeCall&) = delete;
+  ~ExchangeCall() {
+    const Exclusive held;
+    for (auto& scratch : idle) {
+      if (!scratch->process.is_this()) static_cast<void>(scratch.release());  // its tensors are those of the parent process
+    }
+  }
+
+  // Calls the function with tensors of `values`, a list, and writes the results there; those that are written over an argument leave their slot as
+  // it is. `made`: for each result the arguments of `allocate`. `prepared`: a list of the arguments, or None to take them from their slots.
+  // Returns None; or a tuple with the indices of arguments that need other tensors, in row-major order, on the device, and aligned: then nothing
+  // was called.
+  nb::object call(nb::list values, nb::list made, nb::object prepared);
+
+ private:
+  friend struct Use;
+  std::unique_ptr<Scratch> take_scratch();
+  // NULL if the tensor cannot be passed as it is.
+  heddle_tensor_t* open_argument(size_t index, PyObject* object, Scratch& scratch);
+  void allocate_result(size_t index, nb::handle how, Scratch& scratch);
+  void run(Scratch& scratch);
+};
+
+// Scratch of one call, which goes back when it is over.
+struct Use {
+  ExchangeCall& call;
+  std::unique_ptr<Scratch> scratch;
+  bool is_over = false;
+  explicit Use(ExchangeCall& made) : call(made), scratch(made.take_scratch()) {}
+  Use(const Use&) = delete;
+  ~Use() {
+    scratch->end_call();
+    if (!is_over) scratch->forget_memory();  // its tensors would return the call's failure to later calls
+    if (call.idle.size() < 16) call.idle.push_back(std::move(scratch));
+  }
+};
+
+ExchangeCall::ExchangeCall(nb::object called, nb::handle capsule, nb::tuple given_classes, nb::object given_is_negated,
+                           nb::object given_allocate, uint64_t given_alignment, nb::list given_arguments, nb::list given_results)
+    : function_object(std::move(called)),
+      function(nb::cast<Function&>(function_object)),
+      table(ExchangeTable::of(capsule.ptr())),
+      classes(std::move(given_classes)),
+      is_negated(std::move(given_is_negated)),
+      allocate(std::move(given_allocate)),
+      alignment(std::max<uint64_t>(given_alignment, 1)) {
+  for (nb::handle one : classes) known_classes.push_back(one.ptr());
+  for (const auto* values : {&function.arguments, &function.results}) {
+    for (const Value& value : *values) {
+      if (value.on_cuda) cuda_id = value.device->dlpack.id;
+    }
+  }
+  const std::string failed = "heddle: preparing calls of '" + function.name + "' failed: ";
+  if (!table) raise("UNIMPLEMENTED", failed + "expected a capsule of DLPack 1's table of functions, got " + repr_of(capsule));
+  if (nb::len(given_arguments) != function.arguments.size() || nb::len(given_results) != function.results.size()) {
+    raise("INVALID_ARGUMENT", failed + "it has " + std::to_string(function.arguments.size()) + " arguments and " +
+                                  std::to_string(function.results.size()) + " results, got " + std::to_string(nb::len(given_arguments)) +
+                                  " and " + std::to_string(nb::len(given_results)));
+  }
+  for (nb::handle given : given_arguments) {
+    const auto pair = nb::cast<nb::tuple>(given);
+    Argument& made = arguments.emplace_back(Argument{nb::cast<size_t>(pair[0]), {}});
+    if (pair[1].is_none()) continue;
+    const uint32_t rank = function.arguments[arguments.size() - 1].type.rank;
+    uint32_t seen = 0;
+    for (nb::handle dimension : pair[1]) {
+      made.order.push_back(nb::cast<uint8_t>(dimension));
+      if (made.order.back() < rank) seen |= 1u << made.order.back();
+    }
+    if (made.order.size() != rank || seen != (1u << rank) - 1) {
+      raise("INVALID_ARGUMENT",
+            failed + "the order of argument '" + function.arguments[arguments.size() - 1].text + "' is no permutation of its dimensions");
+    }
+  }
+  for (nb::handle given : given_results) {
+    const auto pair = nb::cast<nb::tuple>(given);
+    Result& made = results.emplace_back(Result{nb::cast<size_t>(pair[0])});
+    if (pair[1].is_none()) continue;
+    made.updates = nb::cast<int64_t>(pair[1]);
+    const size_t updated = static_cast<size_t>(made.updates);
+    const heddle_tensor_type_t* type = made.updates >= 0 && updated < arguments.size() ? &function.arguments[updated].type : nullptr;
+    if (!type || !(type->flags & HEDDLE_TENSOR_TYPE_ALIASED) || type->alias != results.size() - 1) {
+      raise("INVALID_ARGUMENT", failed + "result '" + function.results[results.size() - 1].text + "' is not written over argument " +
+                                    std::to_string(made.updates));
+    }
+    arguments[updated].updated = static_cast<int64_t>(results.size() - 1);
+  }
+}
+
+std::unique_ptr<Scratch> ExchangeCall::take_scratch() {
+  if (!idle.empty()) {
+    std::unique_ptr<Scratch> out = std::move(idle.back());
+    idle.pop_back();
+    return out;
+  }
+  auto out = std::make_unique<Scratch>();
+  out->argument_memory.resize(arguments.size());
+  out->arguments.resize(arguments.size());
+  out->result_memory.resize(results.size());
+  out->results.resize(results.size());
+  out->given.resize(results.size());
+  out->made.resize(results.size());
+  return out;
+}
+
+heddle_tensor_t* ExchangeCall::open_argument(size_t index, PyObject* object, Scratch& scratch) {
+  const Argument& argument = arguments[index];
+  const Value& value = function.arguments[index];
+  const bool is_known = std::ranges::find(known_classes, reinterpret_cast<PyObject*>(Py_TYPE(object))) != known_classes.end();
+  if (!is_known || PyObject_IsTrue(is_negated(nb::handle(object)).ptr()) != 0) return nullptr;
+  heddle_dlpack_tensor_t view{};
+  if (table->view_of_object(object, &view) != 0) {  // without memory, or on a device that DLPack does not know
+    PyErr_Clear();
+    return nullptr;
+  }
+  const heddle_dlpack_type_t type = heddle_dlpack_type_of(value.type.element_type);
+  const bool is_here = value.device->on_host() ? view.device.type == HEDDLE_DLPACK_CPU || view.device.type == HEDDLE_DLPACK_CUDA_HOST
+                                               : view.device.type == value.device->dlpack.type && view.device.id == value.device->dlpack.id;
+  if (!is_here || view.type.code != type.code || view.type.bits != type.bits || view.type.lanes != 1 ||
+      view.rank != static_cast<int32_t>(value.type.rank))
+    return nullptr;
+  int64_t dims[HEDDLE_MAX_RANK];
+  int64_t dense = 1;
+  bool is_dense = true;
+  for (uint32_t k = value.type.rank; k-- > 0;) {
+    const uint32_t d = argument.order.empty() ? k : argument.order[k];
+    dims[k] = view.shape[d];
+    if (value.type.dims[k] >= 0 && value.type.dims[k] != dims[k]) return nullptr;
+    is_dense &= dims[k] == 1 || !view.strides || view.strides[d] == dense;
+    dense *= dims[k];
+  }
+  const uint64_t size = static_cast<uint64_t>(dense) * (HEDDLE_TYPE_BITS(value.type.element_type) / 8);
+  if (size != 0 && (!is_dense || (!view.strides && !argument.order.empty()))) return nullptr;
+  const uint64_t address = size == 0 ? 0 : reinterpret_cast<uint64_t>(view.data) + view.byte_offset;
+  if (address % alignment != 0) return nullptr;
+  function.bytes_in_place += size;
+  Kept& kept = scratch.argument_memory[index];
+  if (heddle_tensor_t* found = kept.find(value, address, dims)) return found;
+  heddle_tensor_t* made = nullptr;
+  if (size == 0) {  // at any address
+    check(heddle_tensor_from_host(function.handle, static_cast<uint32_t>(index), value.type.element_type, dims, value.type.rank, nullptr, 0,
+                                  &made));
+  } else {
+    const heddle_device_memory_t memory = {sizeof(memory), 0, address, size, nullptr, nullptr};
+    check(heddle_tensor_from_device(function.handle, static_cast<uint32_t>(index), value.type.element_type, dims, value.type.rank, &memory,
+                                    &made));
+  }
+  kept.add(address, made);
+  return made;
+}
+
+void ExchangeCall::allocate_result(size_t index, nb::handle how, Scratch& scratch) {
+  const Value& value = function.results[index];
+  scratch.made[index] = nb::steal(PyObject_Call(allocate.ptr(), how.ptr(), nullptr));
+  if (!scratch.made[index].is_valid()) throw nb::python_error();
+  heddle_dlpack_tensor_t view{};
+  if (table->view_of_object(scratch.made[index].ptr(), &view) != 0) throw nb::python_error();
+  uint64_t size = HEDDLE_TYPE_BITS(value.type.element_type) / 8;
+  int64_t dims[HEDDLE_MAX_RANK];
+  const heddle_dlpack_type_t type = heddle_dlpack_type_of(value.type.element_type);
+  bool fits = view.rank == static_cast<int32_t>(value.type.rank) && view.type.code == type.code && view.type.bits == type.bits &&
+              view.device.type == value.device->dlpack.type && view.device.id == value.device->dlpack.id;
+  for (uint32_t k = 0; fits && k < value.type.rank; ++k) {
+    dims[k] = view.shape[k];
+    fits = value.type.dims[k] < 0 || value.type.dims[k] == dims[k];
+    size *= static_cast<uint64_t>(dims[k]);
+  }
+  if (!fits) {
+    raise("INTERNAL", function.place(value, "result").text() + ": what was allocated for it is of another type, or elsewhere; report it");
+  }
+  if (size == 0) return;  // the call makes an empty tensor, which nobody needs
+  const uint64_t address = reinterpret_cast<uint64_t>(view.data) + view.byte_offset;
+  heddle_tensor_t* handle = scratch.result_memory[index].find(value, address, dims);
+  if (!handle) {
+    const heddle_device_memory_t memory = {sizeof(memory), HEDDLE_DEVICE_MEMORY_RESULT, address, size, nullptr, nullptr};
+    check(heddle_tensor_from_device(function.handle, static_cast<uint32_t>(index), value.type.element_type, dims, value.type.rank, &memory,
+                                    &handle));
+    scratch.result_memory[index].add(address, handle);
+  }
+  scratch.results[index] = handle;
+  scratch.given[index] = 1;
+}
+
+void ExchangeCall::run(Scratch& scratch) {
+  Session& session = *function.session;
+  heddle_call_params_t params{};
+  params.struct_size = sizeof(params);
+  const bool on_cuda = cuda_id >= 0;
+  if (on_cuda) {
+    void* stream = nullptr;
+    if (table->current_stream(HEDDLE_DLPACK_CUDA, cuda_id, &stream) != 0) throw nb::python_error();
+    params.flags = HEDDLE_CALL_NATIVE_STREAM;
+    params.native_stream = reinterpret_cast<uint64_t>(stream);
+  }
+  heddle_call_t* call = nullptr;
+  heddle_status_t* status = nullptr;
+  bool runs = true;
+  auto wait = [&](uint64_t timeout_ns) {
+    heddle_status_free(status);
+    status = heddle_call_wait(call, timeout_ns);
+    runs = heddle_status_code(status) == HEDDLE_STATUS_DEADLINE_EXCEEDED && heddle_status_payload(status, c_string("deadline")).size == 0;
+  };
+  auto release = [&] {
+    heddle_status_free(status);
+    status = nullptr;
+    heddle_call_release(call);
+  };
+  {
+    GilReleased released;
+    status = heddle_call_start(function.handle, &params, scratch.arguments.data(), static_cast<uint32_t>(scratch.arguments.size()),
+                               scratch.results.data(), static_cast<uint32_t>(scratch.results.size()), &call);
+    if (!status) wait(on_cuda ? 0 : kSliceNs);  // on a stream, only calls that check indices are over
+  }
+  while (call && runs && !on_cuda) {
+    if (PyErr_CheckSignals() != 0) {
+      nb::python_error raised;
+      {
+        GilReleased released;  // the caller may free its memory after this
+        heddle_call_cancel(call);
+        wait(HEDDLE_TIMEOUT_INFINITE);
+        release();
+      }
+      deliver_log_later();
+      throw raised;
+    }
+    GilReleased released;
+    wait(kSliceNs);
+  }
+  const bool is_left = call && runs;
+  if (call) {
+    GilReleased released;
+    heddle_call_release(call);
+  }
+  deliver_log();
+  if (is_left) {
+    session.dropped_calls = true;
+    heddle_status_free(status);
+  } else if (status) {
+    raise(status);
+  }
+}
+
+nb::object ExchangeCall::call(nb::list values, nb::list made, nb::object prepared) {
+  const std::string& name = function.name;
+  Session& session = *function.session;
+  session.check_open("calling a function");
+  const SessionInUse guard(function.session);
+  if (session.is_loading && !session.wait_until_loaded(HEDDLE_TIMEOUT_INFINITE)) session.check_open("calling a function");
+  Use use(*this);
+  Scratch& scratch = *use.scratch;
+  const bool from_slots = prepared.is_none();
+  const size_t value_count = nb::len(values);
+  if (nb::len(made) != results.size() || (!from_slots && nb::len(prepared) != arguments.size())) {
+    raise("INVALID_ARGUMENT", "heddle: calling '" + name + "' failed: expected an element for each of its arguments and results");
+  }
+  nb::list unready;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const size_t slot = from_slots ? arguments[i].slot : i;
+    if (from_slots && slot >= value_count) raise("INVALID_ARGUMENT", "heddle: calling '" + name + "' failed: there are too few values");
+    PyObject* const object = PyList_GetItem((from_slots ? values : prepared).ptr(), static_cast<Py_ssize_t>(slot));
+    if (!object) throw nb::python_error();
+    scratch.arguments[i] = open_argument(i, object, scratch);
+    if (!scratch.arguments[i]) unready.append(i);
+  }
+  if (nb::len(unready) != 0) {
+    use.is_over = true;
+    return nb::tuple(unready);
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].updates >= 0) {
+      scratch.results[i] = scratch.arguments[static_cast<size_t>(results[i].updates)];
+      scratch.given[i] = 1;
+    } else if (!allocate.is_none()) {
+      allocate_result(i, made[i], scratch);
+    }
+  }
+  run(scratch);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].updates >= 0) continue;
+    if (!scratch.made[i].is_valid()) {
+      heddle_dlpack_managed_t* const managed = export_owned(scratch.results[i], *function.results[i].device);
+      scratch.results[i] = nullptr;
+      void* object = nullptr;
+      if (table->object_of_managed(managed, &object) != 0) throw nb::python_error();
+      scratch.made[i] = nb::steal(static_cast<PyObject*>(object));
+    }
+    if (PyList_SetItem(values.ptr(), static_cast<Py_ssize_t>(results[i].slot), scratch.made[i].release().ptr()) != 0)
+      throw nb::python_error();
+  }
+  use.is_over = true;
+  return nb::none();
+}
+
+}  // namespace
+
+void bind_exchange(nb::module_& module) {
+  nb::class_<ExchangeCall>(module, "_ExchangeCall")
+      .def(nb::init<nb::object, nb::handle, nb::tuple, nb::object, nb::object, uint64_t, nb::list, nb::list>(), nb::arg("function"),
+           nb::arg("exchange"), nb::arg("classes"), nb::arg("is_negated"), nb::arg("allocate").none(), nb::arg("alignment"),
+           nb::arg("arguments"), nb::arg("results"))
+      .def("__call__", &ExchangeCall::call, nb::arg("values"), nb::arg("made"), nb::arg("prepared").none() = nb::none(), Locked());
+}
+
+}  // namespace heddle::python

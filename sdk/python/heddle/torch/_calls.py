@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Calls of modules with tensors of PyTorch.
+
+A step of training passes hundreds of them, so the usual ones go to the extension as they are, in one list, by DLPack's C functions (_core._ExchangeCall).
+It says which need something else first: a copy in row-major order, on the device, at an aligned address. What it does not take even then, and PyTorch
+without these functions (before 2.10), goes the way of any array.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+import torch
+
+from .. import _core, open as _open
+from . import _text
+from ._plan import Symbols
+
+_ALIGNMENT = {"cpu": 64, "cuda": 256}  # of arguments, in bytes (docs/interop.md)
+_MOST_SIZES = 64  # tuples of symbols whose extents are kept
+_CLASSES = (torch.Tensor, torch.nn.Parameter)
+
+
+def _allocator(device: torch.device) -> Callable[..., torch.Tensor] | None:
+    """A function of extents, strides and element type; None: the module allocates its results.
+
+    It allocates on the current device.
+    """
+    if device.type != "cuda":
+        return None
+    fast = getattr(getattr(torch._C._dynamo, "guards", None), "_empty_strided_cuda", None)  # what Inductor uses
+    return fast or (lambda extents, strides, dtype: torch.empty_strided(extents, strides, dtype=dtype, device="cuda"))
+
+
+def _dense(extents: Sequence[int]) -> tuple[int, ...]:
+    strides, dense = [], 1
+    for extent in reversed(extents):
+        strides.append(dense)
+        dense *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+class Slots:
+    """Places for values in a list: those of an FX graph, and others that belong to no node."""
+
+    def __init__(self) -> None:
+        self.of: dict[torch.fx.Node, int] = {}
+        self.count = 0
+
+    def add(self, node: torch.fx.Node | None = None) -> int:
+        if node is None or node not in self.of:
+            if node is not None:
+                self.of[node] = self.count
+            self.count += 1
+            return self.count - 1
+        return self.of[node]
+
+
+class Module:
+    """A piece of a graph as a function that takes its inputs from a list of values, and leaves its results there."""
+
+    def __init__(self, path: str, device: torch.device, writer: _text.Writer, inputs: list[torch.fx.Node], outputs: list[torch.fx.Node],
+                 updates: dict[int, int], slots: Slots) -> None:
+        self._module = _open(path, str(device))  # the function does not keep it
+        self._function = self._module.function("main")
+        self._device = device
+        self._symbols = writer.symbols
+        self._orders = [None if order is None else tuple(order) for order in writer.orders]
+        self._inputs = [slots.add(node) for node in inputs]
+        self._outputs = [slots.add(node) for node in outputs]
+        self._updates = updates  # the input that each of these results is written over
+        self._values: list[torch.Tensor] = [node.meta["val"] for node in outputs]
+        self._elsewhere = [i for i, value in enumerate(self._values) if value.device != device and i not in updates]
+        self._is_static = not self._symbols and all(isinstance(extent, int) for value in self._values for extent in value.shape)
+        self._made: dict[tuple[int, ...], tuple[list[Any], torch.Tensor | None]] = {}
+        self._allocate = _allocator(device)
+        self._made_always = self._allocations({}) if self._is_static else None
+        self._carrier = slots.add() if self._symbols else -1  # for the input that has the symbols as extents
+        if self._symbols:
+            self._inputs.append(self._carrier)
+            self._orders.append(None)
+        self._direct = self._prepared()
+
+    def _prepared(self) -> _core._ExchangeCall | None:
+        exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+        if exchange is None:
+            return None
+        results = [(slot, self._updates.get(i)) for i, slot in enumerate(self._outputs)]
+        try:
+            return _core._ExchangeCall(self._function, exchange, _CLASSES, torch.Tensor.is_neg, self._allocate, _ALIGNMENT[self._device.type],
+                                       list(zip(self._inputs, self._orders)), results)
+        except NotImplementedError:  # another version of DLPack's functions
+            return None
+
+    def _allocations(self, bindings: dict[str, int]) -> list[Any]:
+        """The arguments of the allocator for each result."""
+        if self._allocate is None:
+            return [None] * len(self._values)
+        shapes = [tuple(int(Symbols.value_of(extent, bindings)) for extent in value.shape) for value in self._values]
+        return [(shape, _dense(shape), value.dtype) for shape, value in zip(shapes, self._values)]
+
+    def _sized(self, values: list[Any], bindings: dict[str, int]) -> list[Any]:
+        """The same for these symbols, whose carrier becomes a value."""
+        key = tuple(bindings.values())
+        found = self._made.get(key)
+        if found is None:
+            if len(self._made) >= _MOST_SIZES:
+                self._made.clear()
+            carrier = torch.empty([0, *(bindings[name] for name in self._symbols)], dtype=torch.bool, device=self._device) if self._symbols else None
+            found = self._made[key] = (self._allocations(bindings), carrier)
+        if self._symbols:
+            values[self._carrier] = found[1]
+        return found[0]
+
+    def __call__(self, values: list[Any], bindings: dict[str, int]) -> None:
+        made = self._made_always
+        if made is None:
+            made = self._sized(values, bindings)
+        if self._device.type == "cuda" and torch.cuda.current_device() != self._device.index:
+            with torch.cuda.device(self._device):
+                self._call(values, made)
+        else:
+            self._call(values, made)
+        for i in self._elsewhere:
+            values[self._outputs[i]] = values[self._outputs[i]].to(self._values[i].device)
+
+    def _call(self, values: list[Any], made: list[Any]) -> None:
+        unready = self._direct(values, made) if self._direct is not None else tuple(range(len(self._inputs)))
+        if unready is None:
+            return
+        given = [values[slot] for slot in self._inputs]
+        for i in unready:
+            given[i] = self._ready(given[i], self._orders[i])
+        if self._direct is None or self._direct(values, made, given) is not None:
+            self._call_with_arrays(values, made, given)
+        for i in self._updates.values():
+            before = values[self._inputs[i]]
+            if i in unready and before.data_ptr() != given[i].data_ptr():
+                before.detach().copy_(given[i])
+
+    def _ready(self, tensor: Any, order: tuple[int, ...] | None) -> torch.Tensor:
+        """The same values in memory that a module takes, if there are such."""
+        if not isinstance(tensor, torch.Tensor):
+            return torch.tensor(tensor, dtype=torch.float64, device=self._device)
+        tensor = tensor.detach()
+        if tensor.layout != torch.strided:
+            return tensor
+        tensor = tensor.resolve_neg()
+        if tensor.device.type == "cpu" and self._device.type == "cuda":
+            tensor = tensor.to(self._device)
+        if order is not None:
+            tensor = tensor.permute(order)
+        tensor = tensor.contiguous()
+        if tensor.data_ptr() % _ALIGNMENT[self._device.type]:
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
+        return tensor if order is None else tensor.permute([order.index(d) for d in range(len(order))])
+
+    def _call_with_arrays(self, values: list[Any], made: list[Any], given: list[torch.Tensor]) -> None:
+        given = [one.detach() if order is None else one.detach().permute(order) for one, order in zip(given, self._orders)]
+        out: list[torch.Tensor | None] = []
+        for i, how in enumerate(made):
+            out.append(given[self._updates[i]] if i in self._updates else self._allocate(*how) if self._allocate is not None else None)
+        options: dict[str, Any] = {}
+        if any(one is not None for one in out):
+            options["out"] = out if len(out) > 1 else out[0]
+        if self._device.type == "cuda":
+            stream = torch.cuda.current_stream(self._device).cuda_stream
+            options.update(stream=stream, wait=not all(one is not None and one.numel() for one in out))
+        results: Any = self._function(*given, **options)
+        for i, one in enumerate([results] if len(out) == 1 else results):
+            if i not in self._updates:
+                wanted = out[i]
+                values[self._outputs[i]] = torch.from_dlpack(one) if wanted is None else wanted
