@@ -45,7 +45,8 @@ void write_device(JsonWriter& out, memory::Device& device) {
   if (Status(device.api().device->statistics(device.get(), &driver)).ok()) {
     out.key("driver_counts").open('{').count("submissions", driver.submissions).count("dispatches", driver.dispatches);
     out.count("copies", driver.copies).count("bytes_allocated", driver.bytes_allocated).count("bytes_reserved", driver.bytes_reserved);
-    out.close('}');
+    out.count("interpreted", driver.interpreted).count("interpreted_ns", driver.interpreted_ns).count("kernel_ns", driver.kernel_ns);
+    out.count("staged_bytes", driver.staged_bytes).close('}');
   }
   const std::vector<memory::Pool::Layer> layers = device.pool().layers();
   out.key("pool").open('{');

@@ -202,6 +202,10 @@ heddle_status_t* device_statistics(heddle_device_t* handle, heddle_device_statis
   values.copies = device->copies.load();
   values.bytes_allocated = device->bytes_allocated.load();
   values.bytes_reserved = device->bytes_reserved.load();
+  values.interpreted = device->interpreted.load();
+  values.interpreted_ns = device->interpreted_ns.load();
+  values.kernel_ns = device->kernel_ns.load();
+  values.staged_bytes = device->staged_bytes.load();
   write_struct(values, out);
   return nullptr;
 }

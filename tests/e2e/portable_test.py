@@ -3,6 +3,7 @@
 
 HEDDLE_TEST_ALL=1 runs all nine networks; by default one.
 """
+import json
 import subprocess
 import sys
 import unittest
@@ -21,16 +22,25 @@ GRAPHS = 40
 
 @unittest.skipUnless(TEMPLATE and (TEMPLATE / "libsample_driver.so").exists(), "SKIP: the template is not built")
 class Portable(HeddleTestCase):
-    def check(self, path, feeds):
+    def check(self, path, feeds, **options):
+        """Runs the model with these options of the driver, and returns the statistics of its device."""
         module = self.compile(path, "--target", "portable")
         got, given = self.folder / "got.npy", []
         for index, (name, array) in enumerate(feeds.items()):
             np.save(self.folder / f"{index}.npy", array)
             given += ["--input", f"{name}=@{self.folder / str(index)}.npy"]
         got.unlink(missing_ok=True)
-        self.succeed("run", module, *given, "--output", f"@{got}", "--device", "sample:0", extra_environment={"HEDDLE_PLUGIN_PATH": str(TEMPLATE)})
+        text = self.succeed("run", module, *given, "--output", f"@{got}", "--device", "sample:0", "--statistics",
+                              extra_environment=self.with_options(options)).stderr
         expected = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, feeds)[0]
         self.assert_close(np.load(got), expected, 1e-3, 1e-4 * float(np.abs(expected).max()))
+        (device,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == "sample:0"]
+        return device["driver_counts"]
+
+    def with_options(self, options):
+        config = self.folder / "heddle.toml"
+        config.write_text('[driver."org.example.sample"]\n' + "".join(f"{name} = {value}\n" for name, value in options.items()))
+        return {"HEDDLE_PLUGIN_PATH": str(TEMPLATE), "HEDDLE_CONFIG": str(config)}
 
     def check_layer(self, layer):
         path, random = self.folder / "layer.onnx", np.random.default_rng(3)
@@ -42,6 +52,16 @@ class Portable(HeddleTestCase):
     def test_digits(self):
         for batch in (1, 5):
             self.check(DIGITS, {"image": np.random.default_rng(7).random((batch, 1, 8, 8), dtype=np.float32)})
+
+    def test_memory_that_the_host_cannot_address(self):
+        feeds = {"image": np.random.default_rng(7).random((5, 1, 8, 8), dtype=np.float32)}
+        counts = self.check(DIGITS, feeds, host_access="true")
+        self.assertEqual(counts["interpreted"], counts["dispatches"])
+        self.assertGreater(counts["interpreted_ns"], 0)
+        self.assertEqual(counts["staged_bytes"], 0)
+        counts = self.check(DIGITS, feeds, host_access="false", threads=2)
+        self.assertEqual(counts["interpreted"], counts["dispatches"])
+        self.assertGreater(counts["staged_bytes"], feeds["image"].nbytes)
 
     def test_a_layer_of_bert(self):
         self.check_layer(layers.Layer())
@@ -70,7 +90,8 @@ def add_networks():
         def test(self, name=name):
             if name != "squeezenet" and not TEST_ALL:
                 self.skipTest("SKIP: a long one; HEDDLE_TEST_ALL=1 runs it")
-            self.check(light.randomized(name), {light.recorded(name)[0]: light.random_input(name)})
+            for access in ("true", "false") if TEST_ALL else ("false",):
+                self.check(light.randomized(name), {light.recorded(name)[0]: light.random_input(name)}, host_access=access)
         setattr(Portable, f"test_{name}", test)
 
 

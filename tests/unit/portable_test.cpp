@@ -3,10 +3,14 @@
 // tested in tests/e2e/portable_test.py.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "heddle/sdk/portable/interpreter.h"
+#include "heddle/sdk/portable/staging.h"
 
 namespace portable = heddle::sdk::portable;
 using portable::Op;
@@ -94,6 +98,139 @@ TEST(Portable, ProductsAreRight) {
         ASSERT_NEAR(y[static_cast<size_t>(i * n + j)], std::max(sum, 0.0), 1e-4) << m << " " << n << " " << k;
       }
     }
+  }
+}
+
+// y[m, n] = the running sum of x along m, so that only n can be shared; x is [m, n].
+portable::Kernel running_sum() {
+  portable::Kernel kernel;
+  kernel.name = "running_sum";
+  kernel.symbols = 2;
+  kernel.inputs = kernel.outputs = 1;
+  using E = portable::Expression;
+  kernel.expressions = {{E::kSymbol, 0}, {E::kSymbol, 1}, {E::kDimension, 0}, {E::kDimension, 1}};
+  kernel.tensors = {{HEDDLE_TYPE_F32, {0, 1}}, {HEDDLE_TYPE_F32, {0, 1}}};
+  portable::Node node;
+  node.kind = portable::NodeKind::kScan;
+  node.extents = {0, 1};
+  node.reads.resize(1);
+  node.reads[0].place = {2, 3};
+  node.first_reads = 1;
+  node.bodies.resize(3);
+  node.bodies[0].instructions = {{Op::kConstant, Scalar::kF32}};
+  node.bodies[0].yields = {0};
+  node.bodies[1].instructions = {{Op::kAddF, Scalar::kF32, 2, 3}};  // two indices, the read, the sum
+  node.bodies[1].yields = {4};
+  node.bodies[2].yields = {3};  // two indices, the sums before and after
+  node.results = {1};
+  kernel.nodes.push_back(node);
+  return kernel;
+}
+
+// Any number of threads computes the same bits, also with dimensions that are shorter than the number of threads.
+TEST(Portable, ThreadsComputeTheSameBits) {
+  const portable::Kernel kernels[] = {product(), running_sum()};
+  const int64_t shapes[][3] = {{200, 131, 129}, {3, 400, 2000}, {1, 70000, 17}, {70000, 1, 17}, {2, 33000, 1}};
+  for (const portable::Kernel& kernel : kernels) {
+    portable::Kernel own = kernel;
+    std::string error;
+    ASSERT_TRUE(portable::verify(&own, &error)) << error;
+    const portable::Program program(std::move(own));
+    EXPECT_LE(program.scratch_bytes(), portable::kScratchBytes);
+    for (const auto& shape : shapes) {
+      const int64_t m = shape[0], n = shape[1], k = shape[2];
+      auto a = numbers(static_cast<size_t>(kernel.inputs == 1 ? m * n : m * k), 1), b = numbers(static_cast<size_t>(k * n), 2);
+      auto run = [&](portable::Workers* workers) {
+        std::vector<float> y(static_cast<size_t>(m * n), -1.0f);
+        std::vector<portable::Memory> bindings = {memory(a), memory(b), memory(y)};
+        if (kernel.inputs == 1) bindings.erase(bindings.begin() + 1);
+        EXPECT_TRUE(program.run(bindings, shape, kernel.symbols, &error, {}, workers)) << error;
+        return y;
+      };
+      const std::vector<float> alone = run(nullptr);
+      EXPECT_EQ(std::count(alone.begin(), alone.end(), -1.0f), 0);
+      for (uint32_t count : {2u, 3u, 8u}) {
+        portable::Workers workers(count);
+        ASSERT_EQ(run(&workers), alone) << kernel.name << " " << m << " " << n << " " << count;
+      }
+    }
+  }
+}
+
+// A place outside of its tensor that only one of the threads reaches; what a task throws arrives; several callers take turns.
+TEST(Portable, FailuresInThreadsArrive) {
+  portable::Kernel kernel = running_sum();
+  kernel.expressions.push_back({portable::Expression::kConstant, 1});
+  kernel.expressions.push_back({portable::Expression::kAdd, 0, 3, 4});
+  kernel.nodes[0].reads[0].place[1] = 5;
+  std::string error;
+  ASSERT_TRUE(portable::verify(&kernel, &error)) << error;
+  const portable::Program program(std::move(kernel));
+  portable::Workers workers(4);
+  std::vector<float> x(4 * 20000), y(4 * 20000);
+  const int64_t symbols[] = {4, 20000};
+  EXPECT_FALSE(program.run({memory(x), memory(y)}, symbols, 2, &error, {}, &workers));
+  EXPECT_NE(error.find("is at index 20000 of dimension 1"), std::string::npos) << error;
+
+  std::atomic<uint32_t> done{0};
+  EXPECT_THROW(workers.run(9,
+                           [&](uint32_t part) {
+                             ++done;
+                             if (part == 5) throw std::bad_alloc();
+                           }),
+               std::bad_alloc);
+  EXPECT_EQ(done, 9u);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 3; ++i) {
+    callers.emplace_back([&] {
+      for (int turn = 0; turn < 200; ++turn) workers.run(4, [&](uint32_t) { ++done; });
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(done, 9u + 3 * 200 * 4);
+}
+
+// Memory that is read and written by copies only, with failures.
+class Far final : public portable::DeviceMemory {
+ public:
+  std::vector<std::vector<float>> bindings;
+  size_t refused = SIZE_MAX;
+
+  bool read(size_t binding, char* to, uint64_t bytes, std::string* out_error) override {
+    if (binding == refused) return (*out_error = "no way in"), false;
+    std::memcpy(to, bindings[binding].data(), bytes);
+    return true;
+  }
+  bool write(size_t binding, const char* from, uint64_t bytes, std::string* out_error) override {
+    if (binding == refused) return (*out_error = "no way out"), false;
+    std::memcpy(bindings[binding].data(), from, bytes);
+    return true;
+  }
+};
+
+TEST(Portable, StagingCopiesWhatTensorsNeed) {
+  portable::Kernel kernel = product();
+  std::string error;
+  ASSERT_TRUE(portable::verify(&kernel, &error)) << error;
+  const portable::Program program(std::move(kernel));
+  const int64_t symbols[] = {4, 5, 3};
+  Far far;
+  far.bindings = {numbers(12, 1), numbers(15, 2), std::vector<float>(20)};
+  const std::vector<uint64_t> bytes = {1 << 20, 60, 80};  // the first one is longer than its tensor
+  uint64_t staged = 0;
+  ASSERT_TRUE(portable::run_staged(program, bytes, far, symbols, 3, &error, &staged)) << error;
+  EXPECT_EQ(staged, 48u + 60 + 80);
+  std::vector<float> near(20);
+  ASSERT_TRUE(program.run({memory(far.bindings[0]), memory(far.bindings[1]), memory(near)}, symbols, 3, &error)) << error;
+  EXPECT_EQ(far.bindings[2], near);
+  EXPECT_FALSE(portable::run_staged(program, {48, 59, 80}, far, symbols, 3, &error, &staged));
+  EXPECT_NE(error.find("binding 1 has 59 bytes, and its tensor 60"), std::string::npos) << error;
+  EXPECT_FALSE(portable::run_staged(program, bytes, far, symbols, 3, &error, &staged, {1000, 100}));
+  EXPECT_NE(error.find("a copy of binding 1 in host memory has 60 bytes, and 52 may still be taken"), std::string::npos) << error;
+  for (size_t refused : {0u, 2u}) {
+    far.refused = refused;
+    EXPECT_FALSE(portable::run_staged(program, bytes, far, symbols, 3, &error, &staged));
+    EXPECT_EQ(error, refused == 0 ? "no way in" : "no way out");
   }
 }
 

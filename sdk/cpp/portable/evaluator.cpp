@@ -87,17 +87,18 @@ Evaluator::Evaluator(Call& call) : call_(call) {
   const auto lanes = static_cast<size_t>(prepared.lanes);
   positions_.resize(prepared.kernel.expressions.size());
   for (size_t i = 0; i < positions_.size(); ++i) positions_[i].base = call.known[i];
-  lanes_.resize(positions_.size());
-  size_t slots = 0, reads = 0, values = 0;
+  size_t slots = 0, reads = 0, values = 0, expressions = 0;
   for (const PreparedNode& node : prepared.nodes) {
     for (const auto* list : {&node.bodies, &node.factors}) {
       for (const PreparedBody& body : *list) {
         slots = std::max<size_t>(slots, body.slot_count);
         reads = std::max<size_t>(reads, body.shape.end_read - body.shape.first_read);
         values = std::max(values, body.types.size());
+        expressions = std::max(expressions, body.expressions.size());
       }
     }
   }
+  lanes_.resize(expressions);
   slots_.resize(slots * lanes * 8);
   loads_.resize(reads * lanes * 8);
   values_.resize(values);
@@ -106,13 +107,14 @@ Evaluator::Evaluator(Call& call) : call_(call) {
   iota_.resize(lanes);
 }
 
-int64_t* Evaluator::lanes_of(uint32_t expression) {
-  if (!lanes_[expression]) lanes_[expression] = std::make_unique<int64_t[]>(static_cast<size_t>(call_.prepared.lanes));
-  return lanes_[expression].get();
+int64_t* Evaluator::lanes_of(size_t number) {
+  if (!lanes_[number]) lanes_[number] = std::make_unique<int64_t[]>(static_cast<size_t>(call_.prepared.lanes));
+  return lanes_[number].get();
 }
 
-void Evaluator::divide(const Expression& expression, uint32_t i, const Position& a, const Position& b, int64_t count) {
-  Position& out = positions_[i];
+void Evaluator::divide(const Expression& expression, Position* out_position, size_t number, const Position& a, const Position& b,
+                       int64_t count) {
+  Position& out = *out_position;
   if (!b.lanes && b.step == 0) {
     if (b.base <= 0 || (!a.lanes && (a.step == 0 || count == 1))) {
       out = {divided(expression.kind, a.base, b.base), 0};
@@ -134,14 +136,15 @@ void Evaluator::divide(const Expression& expression, uint32_t i, const Position&
       }
     }
   }
-  int64_t* lanes = lanes_of(i);
+  int64_t* lanes = lanes_of(number);
   for (int64_t l = 0; l < count; ++l) lanes[l] = divided(expression.kind, a.at(l), b.at(l));
   out = {0, 0, lanes};
 }
 
 void Evaluator::place(const PreparedBody& body, const Run& run) {
   const std::vector<Expression>& all = call_.prepared.kernel.expressions;
-  for (uint32_t i : body.expressions) {
+  for (size_t number = 0; number < body.expressions.size(); ++number) {
+    const uint32_t i = body.expressions[number];
     const Expression& e = all[i];
     Position& out = positions_[i];
     if (e.kind == Expression::kDimension) {
@@ -155,7 +158,7 @@ void Evaluator::place(const PreparedBody& body, const Run& run) {
     }
     const Position a = positions_[e.a], b = positions_[e.b];
     if (e.kind >= Expression::kFloorDiv) {
-      divide(e, i, a, b, run.count);
+      divide(e, &out, number, a, b, run.count);
       continue;
     }
     const bool is_sum = e.kind == Expression::kAdd;
@@ -169,7 +172,7 @@ void Evaluator::place(const PreparedBody& body, const Run& run) {
         continue;
       }
     }
-    int64_t* lanes = lanes_of(i);
+    int64_t* lanes = lanes_of(number);
     for (int64_t l = 0; l < run.count; ++l) lanes[l] = is_sum ? add(a.at(l), b.at(l)) : mul(a.at(l), b.at(l));
     out = {0, 0, lanes};
   }

@@ -11,7 +11,7 @@
 namespace heddle::sdk::portable {
 
 inline constexpr int64_t kMostLanes = 256;
-inline constexpr uint64_t kScratchBytes = 192 << 10;  // of an evaluator's slots
+inline constexpr int64_t kBlockRows = 96, kBlockColumns = 128, kBlockDepth = 128;  // of products; 48 + 64 + 48 KiB of f32
 
 // A body, with what does not depend on a call.
 struct PreparedBody {
@@ -36,6 +36,7 @@ struct Prepared {
   std::vector<uint64_t> dims;  // of each expression, a bit for each dimension
   std::vector<PreparedNode> nodes;
   int64_t lanes = kMostLanes;
+  uint64_t scratch_bytes = 0;  // of an evaluator and a node's runner, in each thread
 };
 
 // A tensor of a call.
@@ -98,15 +99,15 @@ class Evaluator {
   bool step_of(const Node& node, uint32_t read, int64_t* out) const;
 
  private:
-  void divide(const Expression& expression, uint32_t i, const Position& a, const Position& b, int64_t count);
-  int64_t* lanes_of(uint32_t expression);
+  void divide(const Expression& expression, Position* out, size_t number, const Position& a, const Position& b, int64_t count);
+  int64_t* lanes_of(size_t number);
   bool load(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, Lanes* out);
   bool load_each(const Node& node, const PreparedBody& body, uint32_t read, const Run& run, const Position* positions, Lanes* out);
   const void* all_lanes(Scalar type, const Lanes& value, int64_t count, uint32_t which);
 
   Call& call_;
-  std::vector<Position> positions_;  // of expressions
-  std::vector<std::unique_ptr<int64_t[]>> lanes_;
+  std::vector<Position> positions_;                // of expressions
+  std::vector<std::unique_ptr<int64_t[]>> lanes_;  // of the expressions of the body that was placed last
   std::vector<char> slots_;
   std::vector<char> loads_;  // of reads that are copied
   std::vector<Lanes> values_;

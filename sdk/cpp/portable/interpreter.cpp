@@ -71,20 +71,19 @@ const Kernel& Program::kernel() const {
   return prepared_->kernel;
 }
 
-bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, size_t symbol_count, std::string* out_error,
-                  const Limits& limits) const {
-  const Kernel& kernel = prepared_->kernel;
-  Call call = {*prepared_, {}, {}, limits.memory_bytes, {}};
+namespace {
+
+// Symbols become the values of expressions, and the extents of tensors.
+bool begin_call(Call& call, const int64_t* symbols, size_t symbol_count, std::string* out_error) {
+  const Kernel& kernel = call.prepared.kernel;
   auto fail = [&](std::string text) {
     *out_error = std::move(text);
     return false;
   };
-  if (bindings.size() != kernel.inputs + kernel.outputs || symbol_count != kernel.symbols)
-    return fail("it has " + std::to_string(kernel.inputs + kernel.outputs) + " bindings and " + std::to_string(kernel.symbols) +
-                " symbols, and was called with " + std::to_string(bindings.size()) + " and " + std::to_string(symbol_count));
+  if (symbol_count != kernel.symbols)
+    return fail("it has " + std::to_string(kernel.symbols) + " symbols, and was called with " + std::to_string(symbol_count));
   call.known.resize(kernel.expressions.size());
   evaluate_known(call, symbols);
-  std::vector<std::unique_ptr<char[]>> between;
   for (size_t i = 0; i < kernel.tensors.size(); ++i) {
     const Tensor& tensor = kernel.tensors[i];
     View view;
@@ -96,7 +95,56 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
     view.strides.resize(view.extents.size());
     int64_t stride = 1;
     for (size_t d = view.extents.size(); d-- > 0; stride *= std::max<int64_t>(1, view.extents[d])) view.strides[d] = stride;
-    const uint64_t bytes = static_cast<uint64_t>(view.count) * bytes_of(view.scalar);
+    call.tensors.push_back(std::move(view));
+  }
+  return true;
+}
+
+uint64_t tensor_bytes(const View& view) {
+  return static_cast<uint64_t>(view.count) * bytes_of(view.scalar);
+}
+
+// With less work, threads would wait for each other longer than they compute.
+constexpr uint64_t kStepsForThreads = 1 << 15, kProductsForThreads = 1 << 20;
+
+// A thread's own state in a call.
+struct Share {
+  explicit Share(Call of) : call(std::move(of)), evaluator(call) {}
+  Call call;
+  Evaluator evaluator;
+  bool is_done = true, by_element = false;
+};
+
+}  // namespace
+
+bool Program::binding_bytes(const int64_t* symbols, size_t symbol_count, std::vector<uint64_t>* out, std::string* out_error) const {
+  Call call = {*prepared_, {}, {}, 0, {}};
+  if (!begin_call(call, symbols, symbol_count, out_error)) return false;
+  out->clear();
+  for (size_t i = 0; i < kernel().inputs + kernel().outputs; ++i) out->push_back(tensor_bytes(call.tensors[i]));
+  return true;
+}
+
+uint64_t Program::scratch_bytes() const {
+  return prepared_->scratch_bytes;
+}
+
+bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, size_t symbol_count, std::string* out_error,
+                  const Limits& limits, Workers* workers) const {
+  const Kernel& kernel = prepared_->kernel;
+  Call call = {*prepared_, {}, {}, limits.memory_bytes, {}};
+  auto fail = [&](std::string text) {
+    *out_error = std::move(text);
+    return false;
+  };
+  if (bindings.size() != kernel.inputs + kernel.outputs)
+    return fail("it has " + std::to_string(kernel.inputs + kernel.outputs) + " bindings, and was called with " +
+                std::to_string(bindings.size()));
+  if (!begin_call(call, symbols, symbol_count, out_error)) return false;
+  std::vector<std::unique_ptr<char[]>> between;
+  for (size_t i = 0; i < kernel.tensors.size(); ++i) {
+    View& view = call.tensors[i];
+    const uint64_t bytes = tensor_bytes(view);
     if (i < bindings.size()) {
       if (bytes > bindings[i].bytes)
         return fail("binding " + std::to_string(i) + " has " + std::to_string(bindings[i].bytes) + " bytes, and its tensor " +
@@ -112,9 +160,10 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
       between.push_back(std::make_unique<char[]>(bytes));
       view.data = between.back().get();
     }
-    call.tensors.push_back(std::move(view));
   }
   uint64_t steps = 0;
+  uint32_t most_parts = 1;
+  std::vector<uint32_t> parts;  // of each node
   for (const Node& node : kernel.nodes) {
     std::vector<int64_t> all, parallel;
     for (uint32_t extent : node.extents) all.push_back(call.known[extent]);
@@ -131,10 +180,40 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
         return fail("a node computes " + std::to_string(count) + " elements of tensor " + std::to_string(result) + ", which has " +
                     std::to_string(call.tensors[result].count));
     }
+    const bool is_large = more >= (node.kind == NodeKind::kContract ? kProductsForThreads : kStepsForThreads);
+    parts.push_back(workers && is_large ? workers->count() : 1);
+    most_parts = std::max(most_parts, parts.back());
   }
-  Evaluator evaluator(call);
+  if (prepared_->scratch_bytes > kScratchBytes) {
+    const uint64_t above = prepared_->scratch_bytes - kScratchBytes;
+    if (above > call.memory_bytes / most_parts)
+      return fail("its scratch memory needs " + std::to_string(above) + " bytes above " + std::to_string(kScratchBytes) + " for each of " +
+                  std::to_string(most_parts) + " threads, and " + std::to_string(call.memory_bytes) + " may still be taken");
+    call.memory_bytes -= above * most_parts;
+  }
+  std::vector<std::unique_ptr<Share>> shares;
+  call.memory_bytes /= most_parts;
+  for (uint32_t i = 1; i < most_parts; ++i) shares.push_back(std::make_unique<Share>(call));
+  shares.push_back(std::make_unique<Share>(std::move(call)));
   for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
-    if (!NodeRunner(call, evaluator, i).run()) return fail("node " + std::to_string(i) + ": " + call.error);
+    for (bool by_element : {false, true}) {
+      auto run_part = [&](uint32_t part) {
+        Share& share = *shares[part];
+        share.by_element = false;
+        share.is_done = NodeRunner(share.call, share.evaluator, i, {part, parts[i]}).run(by_element, &share.by_element);
+      };
+      if (parts[i] == 1) {
+        run_part(0);
+      } else {
+        workers->run(parts[i], run_part);
+      }
+      bool again = false;
+      for (uint32_t part = 0; part < parts[i]; ++part) {
+        if (!shares[part]->is_done) return fail("node " + std::to_string(i) + ": " + shares[part]->call.error);
+        again |= shares[part]->by_element;
+      }
+      if (!again) break;
+    }
   }
   return true;
 }

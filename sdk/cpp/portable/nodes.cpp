@@ -55,12 +55,13 @@ void keep_inactive(uint32_t size, const char* before, const uint8_t* active, int
 
 }  // namespace
 
-NodeRunner::NodeRunner(Call& call, Evaluator& evaluator, uint32_t index)
+NodeRunner::NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, Part part)
     : call_(call),
       evaluator_(evaluator),
       node_(call.prepared.kernel.nodes[index]),
       prepared_(call.prepared.nodes[index]),
-      lanes_(call.prepared.lanes) {
+      lanes_(call.prepared.lanes),
+      part_(part) {
   for (uint32_t extent : node_.extents) extents_.push_back(call.known[extent]);
   strides_.resize(node_.parallel_rank());
   int64_t stride = 1;
@@ -70,18 +71,31 @@ NodeRunner::NodeRunner(Call& call, Evaluator& evaluator, uint32_t index)
   yields_.resize(std::max(most, 2 * node_.results.size()));
   arguments_.resize(2 * yields_.size());
   for (auto& set : sums_) set.resize(most * static_cast<size_t>(lanes_) * 8);
+  // The outermost dimension that has an index for each part, else the longest; not the one that a node goes along in order.
+  const bool has_lines = node_.kind != NodeKind::kMap && node_.kind != NodeKind::kFold && node_.kind != NodeKind::kContract;
+  for (uint32_t d = 0; part.count > 1 && d < node_.parallel_rank(); ++d) {
+    if (has_lines && d == node_.along) continue;
+    const int64_t longest = split_ < 0 ? 0 : extents_[static_cast<size_t>(split_)];
+    if (longest < part.count && extents_[d] > longest) split_ = static_cast<int32_t>(d);
+  }
+  if (split_ >= 0) {
+    const int64_t extent = extents_[static_cast<size_t>(split_)], share = extent / part.count, more = extent % part.count;
+    split_first_ = part.number * share + std::min<int64_t>(part.number, more);
+    split_end_ = split_first_ + share + (part.number < more);
+  }
 }
 
-bool NodeRunner::run() {
+bool NodeRunner::run(bool by_element, bool* out_by_element) {
   switch (node_.kind) {
     case NodeKind::kMap:
       return map();
     case NodeKind::kFold:
       return fold();
     case NodeKind::kContract: {
-      bool is_done = false;
-      if (!multiply(&is_done)) return false;
-      return is_done || for_each_run(lane_of(-1), -1, [&](const Run& run) { return contract_lanes(run); });
+      const Product product = by_element ? Product::kNo : multiply();
+      *out_by_element = product == Product::kByElement;
+      if (product != Product::kNo) return product != Product::kFailed;
+      return for_each_run(lane_of(-1), -1, [&](const Run& run) { return contract_lanes(run); });
     }
     case NodeKind::kScan:
       return scan();

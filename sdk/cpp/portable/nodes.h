@@ -9,13 +9,19 @@
 
 namespace heddle::sdk::portable {
 
+// The share of a node that one thread does.
+struct Part {
+  uint32_t number = 0, count = 1;
+};
+
 // A node in a call: its extents, and how its results are stored.
 class NodeRunner {
  public:
-  NodeRunner(Call& call, Evaluator& evaluator, uint32_t index);
+  NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, Part part);
 
-  // False, with the call's error, on failure.
-  bool run();
+  // False, with the call's error, on failure. A product by blocks may find that it must be done element by element, in all its parts: then
+  // *out_by_element is true, and the results do not count.
+  bool run(bool by_element, bool* out_by_element);
 
  private:
   using Extents = std::vector<int64_t>;
@@ -32,7 +38,7 @@ class NodeRunner {
   bool finish(uint32_t body, const Run& run, const Lanes* more);
   // The dimension along which neighbors are computed together: the last one if it is long, else the longest; never `except`. -1: none.
   int32_t lane_of(int32_t except) const;
-  // Calls function(run) for all indices of the parallel dimensions, with `lane` in runs; those of `except` stay 0.
+  // Calls function(run) for all indices of the parallel dimensions that are this part's, with `lane` in runs; those of `except` stay 0.
   template <typename Function>
   bool for_each_run(int32_t lane, int32_t except, Function function);
   // Calls function() for all indices of the reduced dimensions, which it changes in the run; but not those of `except`.
@@ -46,7 +52,8 @@ class NodeRunner {
   int64_t place_in_results(const Run& run) const;
 
   // product.cpp
-  bool multiply(bool* out_done);
+  enum class Product { kNo, kDone, kByElement, kFailed };
+  Product multiply();
   int64_t group_of(const PreparedBody& factor, int32_t dim) const;
 
   // lines.cpp
@@ -63,6 +70,10 @@ class NodeRunner {
   const Node& node_;
   const PreparedNode& prepared_;
   const int64_t lanes_;
+  const Part part_;
+  // The parallel dimension whose indices the parts share, -1 if none can be; those of this part.
+  int32_t split_ = -1;
+  int64_t split_first_ = 0, split_end_ = 0;
   Extents extents_, strides_;  // of the domain; of the results, for each parallel dimension
   std::vector<Lanes> yields_, arguments_;
   std::vector<char> sums_[2];
@@ -76,26 +87,29 @@ bool NodeRunner::for_each_run(int32_t lane, int32_t except, Function function) {
   for (int32_t d = 0; d < rank; ++d) {
     if (extents_[static_cast<size_t>(d)] == 0) return true;
   }
+  auto begin = [&](int32_t d) { return d == split_ ? split_first_ : 0; };
+  auto end = [&](int32_t d) { return d == split_ ? split_end_ : extents_[static_cast<size_t>(d)]; };
+  if (split_ < 0 ? part_.number > 0 : split_first_ == split_end_) return true;
   Run run;
   run.lane = lane;
+  for (int32_t d = 0; d < rank; ++d) run.index[d] = begin(d);
   for (;;) {
     if (lane < 0) {
       run.count = 1;
       if (!function(run)) return false;
     } else {
-      const int64_t extent = extents_[static_cast<size_t>(lane)];
-      for (int64_t first = 0; first < extent; first += lanes_) {
+      for (int64_t first = begin(lane), last = end(lane); first < last; first += lanes_) {
         run.index[lane] = first;
-        run.count = std::min(lanes_, extent - first);
+        run.count = std::min(lanes_, last - first);
         if (!function(run)) return false;
       }
-      run.index[lane] = 0;
+      run.index[lane] = begin(lane);
     }
     int32_t d = rank - 1;
     for (; d >= 0; --d) {
       if (d == lane || d == except) continue;
-      if (++run.index[d] < extents_[static_cast<size_t>(d)]) break;
-      run.index[d] = 0;
+      if (++run.index[d] < end(d)) break;
+      run.index[d] = begin(d);
     }
     if (d < 0) return true;
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "heddle/sdk/portable/interpreter.h"
+
 namespace heddle::sdk::portable {
 
 namespace {
@@ -39,6 +41,8 @@ Body pruned(const Body& body, std::vector<uint32_t> yields) {
   return out;
 }
 
+constexpr int64_t kFewestLanes = 8;
+
 class Preparer {
  public:
   explicit Preparer(Prepared& prepared) : p_(prepared) {}
@@ -50,20 +54,32 @@ class Preparer {
                                                              : 0;
       p_.dims.push_back(dims);
     }
-    uint32_t most_slots = 1;
+    uint64_t blocks = 0, slots = 0, reads = 0, yields = 2, values = 0, placed = 0;  // the most of any body
     for (const Node& node : p_.kernel.nodes) {
       PreparedNode out;
       for (uint32_t i = 0; i < node.bodies.size(); ++i) out.bodies.push_back(prepare(node, node.bodies[i], i));
       if (node.kind == NodeKind::kContract) {
         for (uint32_t value : node.bodies[0].yields) out.factors.push_back(prepare(node, pruned(node.bodies[0], {value}), 0));
+        if (node.accumulator == Scalar::kF32)
+          blocks = sizeof(float) * (kBlockRows * kBlockDepth + kBlockDepth * kBlockColumns + kBlockRows * kBlockColumns);
       }
       for (const Within& within : node.within) out.within_dims |= p_.dims[within.index];
-      for (const PreparedBody& body : out.bodies)
-        most_slots = std::max(most_slots, body.slot_count + body.shape.end_read - body.shape.first_read);
+      for (const PreparedBody& body : out.bodies) {
+        slots = std::max<uint64_t>(slots, body.slot_count);
+        reads = std::max<uint64_t>(reads, body.shape.end_read - body.shape.first_read);
+        values = std::max<uint64_t>(values, body.types.size());
+        yields = std::max<uint64_t>(yields, body.body.yields.size());
+        placed = std::max(placed, may_differ_by_lane(body, node.kind == NodeKind::kWalk));
+      }
       p_.nodes.push_back(std::move(out));
     }
-    // Long bodies have fewer lanes, so that their values stay in the cache.
-    while (p_.lanes > 8 && most_slots * static_cast<uint64_t>(p_.lanes) * 8 > kScratchBytes) p_.lanes /= 2;
+    // Long bodies have fewer lanes, so that their values stay in the cache. In each lane: slots, copied reads, places without a step, two sets of
+    // accumulators and one of elements, three operands that are spread, an index, a mask.
+    const uint64_t of_lane = 8 * (slots + reads + placed + 3 * yields + 4) + 1;
+    const uint64_t fixed = p_.kernel.expressions.size() * sizeof(Position) + values * sizeof(Lanes) + blocks;
+    auto bytes = [&] { return fixed + of_lane * static_cast<uint64_t>(p_.lanes); };
+    while (p_.lanes > kFewestLanes && bytes() > kScratchBytes) p_.lanes /= 2;
+    p_.scratch_bytes = bytes();
   }
 
  private:
@@ -118,6 +134,21 @@ class Preparer {
     return out;
   }
 
+  // How many of the expressions that a body places can need a number for each lane: quotients, products of two dimensions, and what is made of them. In a
+  // walk all can, since its places are indices.
+  uint64_t may_differ_by_lane(const PreparedBody& body, bool is_walk) {
+    differs_.assign(p_.kernel.expressions.size(), false);
+    uint64_t count = 0;
+    for (uint32_t i : body.expressions) {
+      const Expression& e = p_.kernel.expressions[i];
+      if (e.kind <= Expression::kSymbol) continue;
+      differs_[i] = is_walk || e.kind >= Expression::kFloorDiv || differs_[e.a] || differs_[e.b] ||
+                    (e.kind == Expression::kMul && p_.dims[e.a] != 0 && p_.dims[e.b] != 0);
+      count += differs_[i];
+    }
+    return count;
+  }
+
   void expressions(const Node& node, PreparedBody& out, uint32_t index) {
     const uint64_t own_dims = (uint64_t{1} << out.shape.indices) - 1;
     std::vector<bool> is_needed(p_.dims.size());
@@ -151,6 +182,7 @@ class Preparer {
   }
 
   Prepared& p_;
+  std::vector<bool> differs_;
 };
 
 }  // namespace

@@ -13,8 +13,7 @@ namespace heddle::sdk::portable {
 
 namespace {
 
-constexpr int64_t kRows = 96, kColumns = 128, kDepth = 128;  // of a block; 48 + 64 + 48 KiB of f32
-constexpr int64_t kMinColumns = 8;                           // with fewer, lanes along the batch are better
+constexpr int64_t kMinColumns = 8;  // with fewer, lanes along the batch are better
 
 // A group of dimensions, whose indices are numbered in row-major order.
 struct Group {
@@ -163,10 +162,9 @@ int64_t NodeRunner::group_of(const PreparedBody& factor, int32_t dim) const {
   return std::max<int64_t>(1, size);
 }
 
-bool NodeRunner::multiply(bool* out_done) {
-  *out_done = false;
-  if (node_.accumulator != Scalar::kF32) return true;
-  if (std::find(extents_.begin(), extents_.end(), 0) != extents_.end()) return true;
+NodeRunner::Product NodeRunner::multiply() {
+  if (node_.accumulator != Scalar::kF32) return Product::kNo;
+  if (std::find(extents_.begin(), extents_.end(), 0) != extents_.end()) return Product::kNo;
   const PreparedBody &left = prepared_.factors[0], &right = prepared_.factors[1];
   const auto parallel = static_cast<int32_t>(node_.parallel_rank()), rank = static_cast<int32_t>(node_.rank());
   const uint64_t parallel_dims = (uint64_t{1} << parallel) - 1;
@@ -187,7 +185,7 @@ bool NodeRunner::multiply(bool* out_done) {
     if (of_right && !of_left) column_dims |= uint64_t{1} << d;
   }
   for (int32_t d = parallel; d < rank; ++d) depth.add(d, extents_[static_cast<size_t>(d)]);
-  if (columns.count < kMinColumns && rows.count < kMinColumns) return true;
+  if (columns.count < kMinColumns && rows.count < kMinColumns) return Product::kNo;
   // Neighbors in memory should be along columns.
   const bool is_turned = columns.count < kMinColumns || (rows.count >= kMinColumns && !rows.dims.empty() && !columns.dims.empty() &&
                                                          rows.dims.back() > columns.dims.back());
@@ -195,40 +193,40 @@ bool NodeRunner::multiply(bool* out_done) {
     std::swap(rows, columns);
     std::swap(row_dims, column_dims);
   }
-  if (columns.count < kMinColumns) return true;
+  if (columns.count < kMinColumns) return Product::kNo;
   const PreparedBody &of_rows = is_turned ? right : left, &of_columns = is_turned ? left : right;
   const uint64_t bounds = prepared_.within_dims & parallel_dims;
   const bool bounds_rows = (bounds & column_dims) == 0, bounds_columns = !bounds_rows && (bounds & row_dims) == 0;
-  if (!node_.within.empty() && !bounds_rows && !bounds_columns) return true;
-  *out_done = true;
+  if (!node_.within.empty() && !bounds_rows && !bounds_columns) return Product::kNo;
 
   ProductRunner runner(evaluator_, node_, lanes_);
-  const int64_t row_count = std::min(kRows, rows.count), column_count = std::min(kColumns, columns.count),
-                depth_count = std::min(kDepth, depth.count), padded = (column_count + kTileColumns - 1) / kTileColumns * kTileColumns;
+  const int64_t row_count = std::min(kBlockRows, rows.count), column_count = std::min(kBlockColumns, columns.count),
+                depth_count = std::min(kBlockDepth, depth.count), padded = (column_count + kTileColumns - 1) / kTileColumns * kTileColumns;
   std::vector<float> a(static_cast<size_t>(row_count * depth_count)), b(static_cast<size_t>(depth_count * padded)),
       sums(static_cast<size_t>(row_count * padded));
   Run run;
+  uint32_t turn = 0;  // of the part that does the next block
   for (int64_t i = 0; i < batch.count; ++i) {
     batch.go_to(i, run);
     rows.begin_at(run);
     columns.begin_at(run);
-    for (int64_t c = 0; c < columns.count; c += kColumns) {
-      const int64_t width = std::min(kColumns, columns.count - c);
-      for (int64_t r = 0; r < rows.count; r += kRows) {
-        const int64_t height = std::min(kRows, rows.count - r);
+    for (int64_t c = 0; c < columns.count; c += kBlockColumns) {
+      const int64_t width = std::min(kBlockColumns, columns.count - c);
+      for (int64_t r = 0; r < rows.count; r += kBlockRows) {
+        const bool is_own = turn == part_.number;
+        turn = turn + 1 == part_.count ? 0 : turn + 1;
+        if (!is_own) continue;
+        const int64_t height = std::min(kBlockRows, rows.count - r);
         std::fill(sums.begin(), sums.end(), 0.0f);
-        for (int64_t k = 0; k < depth.count; k += kDepth) {
-          const int64_t deep = std::min(kDepth, depth.count - k);
+        for (int64_t k = 0; k < depth.count; k += kBlockDepth) {
+          const int64_t deep = std::min(kBlockDepth, depth.count - k);
           bool is_finite = true;
           if (!runner.fill(of_rows, rows, depth, run, bounds_rows && !node_.within.empty(), {a.data(), depth_count, 1, r, height, k, deep},
                            &is_finite) ||
               !runner.fill(of_columns, columns, depth, run, bounds_columns, {b.data(), 1, padded, c, width, k, deep}, &is_finite))
-            return false;
+            return Product::kFailed;
           // An element that does not count must not become a NaN: 0 times infinity.
-          if (!is_finite && !node_.within.empty()) {
-            *out_done = false;
-            return true;
-          }
+          if (!is_finite && !node_.within.empty()) return Product::kByElement;
           multiply_block({a.data(), depth_count, b.data(), padded, sums.data(), padded, height, width, deep});
         }
         Run at = run;
@@ -239,13 +237,13 @@ bool NodeRunner::multiply(bool* out_done) {
             columns.go_to(first, at);
             at.count = std::min({lanes_, columns.rest(first), c + width - first});
             arguments_[0] = {sums.data() + row * padded + first - c, false};
-            if (!finish(1, at, arguments_.data())) return false;
+            if (!finish(1, at, arguments_.data())) return Product::kFailed;
           }
         }
       }
     }
   }
-  return true;
+  return Product::kDone;
 }
 
 }  // namespace heddle::sdk::portable

@@ -166,6 +166,8 @@ class Device : public DeviceRoot {
   uint32_t ordinal;
   heddle_device_description_t limits;  // as returned by describe
   std::atomic<uint64_t> submissions{0}, dispatches{0}, copies{0}, bytes_allocated{0}, bytes_reserved{0};
+  // A driver that runs portable code counts these itself (heddle_device_statistics_t).
+  std::atomic<uint64_t> interpreted{0}, interpreted_ns{0}, kernel_ns{0}, staged_bytes{0};
 
  private:
   std::mutex lost_mutex_;
@@ -238,6 +240,8 @@ heddle_status_t* await_waits(Device* device, const Submission& submission) noexc
 // Runs everything except dispatches, if every buffer has a host_address(), except that files use Device::write and read. FAILED_PRECONDITION for
 // a dispatch, and for a buffer without a host_address(). A barrier is a no-op for a thread that works in order.
 heddle_status_t* run_on_host(Device* device, const Operation& operation) noexcept;
+// Like run_on_host, for buffers without a host_address() too: their bytes go through Device::read and write, a block at a time.
+heddle_status_t* run_by_copies(Device* device, const Operation& operation) noexcept;
 // Counts the work, and reaches or fails its signals. Takes the failure. Does not touch the submission's objects afterwards (HD-Q-06).
 void retire(Device* device, std::unique_ptr<Submission> submission, heddle_status_t* failure) noexcept;
 

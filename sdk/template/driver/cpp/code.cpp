@@ -116,6 +116,21 @@ bool read_program(std::string_view text, std::vector<Kernel>* out_kernels, std::
   return true;
 }
 
+}  // namespace
+
+bool read_code(std::string_view format, std::string_view bytes, std::vector<Code>* out, std::string* out_error) {
+  if (format == HEDDLE_CODE_PORTABLE) {
+    std::vector<portable::Program> programs;
+    if (!portable::load(bytes, &programs, out_error)) return false;
+    for (portable::Program& program : programs) out->push_back({{}, std::move(program)});
+    return true;
+  }
+  std::vector<Kernel> kernels;
+  if (!read_program(bytes, &kernels, out_error)) return false;
+  for (Kernel& kernel : kernels) out->push_back({std::move(kernel), std::nullopt});
+  return true;
+}
+
 Outcome run_kernel(const Kernel& kernel, const std::vector<Memory>& bindings, const std::vector<char>& constants, uint64_t workgroups,
                    std::string* out_reason) {
   for (uint64_t group = 0; group < workgroups; ++group) {
@@ -184,30 +199,6 @@ Outcome run_kernel(const Kernel& kernel, const std::vector<Memory>& bindings, co
     }
   }
   return Outcome::kDone;
-}
-
-}  // namespace
-
-bool read_code(std::string_view format, std::string_view bytes, std::vector<Code>* out, std::string* out_error) {
-  if (format == HEDDLE_CODE_PORTABLE) {
-    std::vector<portable::Program> programs;
-    if (!portable::load(bytes, &programs, out_error)) return false;
-    for (portable::Program& program : programs) out->push_back({{}, std::move(program)});
-    return true;
-  }
-  std::vector<Kernel> kernels;
-  if (!read_program(bytes, &kernels, out_error)) return false;
-  for (Kernel& kernel : kernels) out->push_back({std::move(kernel), std::nullopt});
-  return true;
-}
-
-Outcome run_code(const Code& code, const std::vector<Memory>& bindings, const std::vector<char>& constants, uint64_t workgroups,
-                 std::string* out_reason) {
-  if (!code.program) return run_kernel(code.own, bindings, constants, workgroups, out_reason);
-  if (workgroups == 0) return Outcome::kDone;
-  std::vector<int64_t> symbols(constants.size() / sizeof(int64_t));
-  std::memcpy(symbols.data(), constants.data(), symbols.size() * sizeof(int64_t));
-  return code.program->run(bindings, symbols.data(), symbols.size(), out_reason) ? Outcome::kDone : Outcome::kFailed;
 }
 
 }  // namespace sample

@@ -63,9 +63,9 @@ bool read_code(std::string_view format, std::string_view bytes, std::vector<Code
 
 enum class Outcome { kDone, kFailed, kLost };
 
-// Runs all workgroups in order. On failure *out_reason says why.
-Outcome run_code(const Code& code, const std::vector<Memory>& bindings, const std::vector<char>& constants, uint64_t workgroups,
-                 std::string* out_reason);
+// Runs all workgroups of a kernel in the driver's own format, in order. On failure *out_reason says why. dispatch.h of the SDK runs portable ones.
+Outcome run_kernel(const Kernel& kernel, const std::vector<Memory>& bindings, const std::vector<char>& constants, uint64_t workgroups,
+                   std::string* out_reason);
 
 }  // namespace sample
 #endif  // SAMPLE_CODE_H_

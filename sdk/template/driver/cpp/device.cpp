@@ -5,11 +5,13 @@
 #include <fenv.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "heddle/sdk/host_timeline.h"
+#include "heddle/sdk/portable/dispatch.h"
 
 namespace sample {
 
@@ -35,6 +37,16 @@ class SampleBuffer : public sdk::Buffer {
   char* data_;
   void* mapped_;
   uint64_t mapped_bytes_;
+};
+
+// Memory without an address: the bytes of a file in memory, as far as they have been written.
+class FarBuffer : public sdk::Buffer {
+ public:
+  FarBuffer(sdk::Device* device, uint64_t size_bytes, uint64_t alignment_bytes, int descriptor)
+      : Buffer(device, size_bytes, HEDDLE_MEMORY_DEVICE, alignment_bytes), descriptor(descriptor) {}
+  ~FarBuffer() override { close(descriptor); }
+  uint64_t device_address() const noexcept override { return 0; }
+  const int descriptor;
 };
 
 class SampleExecutable : public sdk::Executable {
@@ -63,6 +75,10 @@ class SampleQueue : public sdk::Queue {
   uint64_t unfinished_ = 0;
 };
 
+uint32_t threads_of(const Options& options) {
+  return options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+}
+
 }  // namespace
 
 heddle_status_t* SampleDriver::describe(uint32_t, heddle_device_description_t* out) {
@@ -72,9 +88,9 @@ heddle_status_t* SampleDriver::describe(uint32_t, heddle_device_description_t* o
   out->family = sdk::string_of("sample");
   // out->uuid stays zero, which means unknown: fill in the vendor's id of this device, but no value that another device could have.
   out->numa_node = -1;
-  out->features = HEDDLE_DEVICE_UNIFIED_MEMORY | HEDDLE_DEVICE_RECORDING;
+  out->features = HEDDLE_DEVICE_RECORDING | (options_.host_access ? HEDDLE_DEVICE_UNIFIED_MEMORY : 0);
   out->memory_kinds = kAllKinds;
-  out->compute_units = 1;
+  out->compute_units = threads_of(options_);
   out->memory_bytes = out->max_allocation_bytes = options_.memory_bytes;
   out->min_alignment_bytes = kAlignment;
   out->max_workgroup_size = 1;
@@ -100,9 +116,10 @@ heddle_device_link_t SampleDriver::link(uint32_t, uint32_t) {
 }
 
 SampleDevice::SampleDevice(SampleDriver* driver, uint32_t ordinal, const heddle_driver_api_t* api)
-    : Device(driver, ordinal, api), worker(this, driver->options().latency_us) {}
+    : Device(driver, ordinal, api), options(driver->options()), worker(this, options) {}
 
 heddle_status_t* SampleDevice::allocate(const heddle_buffer_params_t& params, sdk::Buffer** out) {
+  if (!options.host_access && !(params.memory & HEDDLE_MEMORY_HOST_VISIBLE)) return allocate_far(params, out);
   const uint64_t bytes = params.size_bytes + params.alignment_bytes;  // neither is greater than 2^62
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
@@ -116,6 +133,48 @@ heddle_status_t* SampleDevice::allocate(const heddle_buffer_params_t& params, sd
   } catch (...) {
     munmap(mapped, bytes);
     throw;
+  }
+  return nullptr;
+}
+
+heddle_status_t* SampleDevice::allocate_far(const heddle_buffer_params_t& params, sdk::Buffer** out) {
+  const int descriptor = memfd_create("sample", MFD_CLOEXEC);
+  if (descriptor < 0 || ftruncate(descriptor, static_cast<off_t>(params.size_bytes)) != 0) {
+    const int error = errno;
+    if (descriptor >= 0) close(descriptor);
+    return sdk::errno_status(host, HEDDLE_STATUS_RESOURCE_EXHAUSTED, error, "%s: allocating %llu bytes failed", who,
+                             number(params.size_bytes));
+  }
+  try {
+    *out = sdk::make<FarBuffer>(host, this, params.size_bytes, params.alignment_bytes, descriptor);
+  } catch (...) {
+    close(descriptor);
+    throw;
+  }
+  return nullptr;
+}
+
+// The vendor's copies to and from the device.
+heddle_status_t* SampleDevice::write(sdk::Buffer* target, uint64_t offset, const char* bytes, uint64_t length) {
+  while (length > 0) {
+    const ssize_t done = pwrite(static_cast<FarBuffer*>(target)->descriptor, bytes, length, static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return sdk::errno_status(host, HEDDLE_STATUS_INTERNAL, errno, "%s: copying to the device failed", who);
+    bytes += done;
+    offset += static_cast<uint64_t>(done);
+    length -= static_cast<uint64_t>(done);
+  }
+  return nullptr;
+}
+
+heddle_status_t* SampleDevice::read(sdk::Buffer* source, uint64_t offset, char* bytes, uint64_t length) {
+  while (length > 0) {
+    const ssize_t done = pread(static_cast<FarBuffer*>(source)->descriptor, bytes, length, static_cast<off_t>(offset));
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return sdk::errno_status(host, HEDDLE_STATUS_INTERNAL, errno, "%s: copying from the device failed", who);
+    bytes += done;
+    offset += static_cast<uint64_t>(done);
+    length -= static_cast<uint64_t>(done);
   }
   return nullptr;
 }
@@ -134,7 +193,7 @@ heddle_status_t* SampleDevice::make_queue(const heddle_queue_params_t&, sdk::Que
 
 uint32_t SampleDevice::rank(std::string_view format, std::string_view target) {
   // Its own code is better than code that is interpreted.
-  if (format == kFormat && target == kTarget) return 10;
+  if (format == kFormat && target == kTarget) return options.host_access ? 10 : 0;
   return format == HEDDLE_CODE_PORTABLE && target == kTarget ? 1 : 0;
 }
 
@@ -166,7 +225,8 @@ heddle_transfer_properties_t SampleDevice::transfer_properties() {
   return properties;
 }
 
-Worker::Worker(sdk::Device* device, uint64_t latency_us) : device_(device), latency_us_(latency_us) {
+Worker::Worker(sdk::Device* device, const Options& options)
+    : device_(device), latency_us_(options.latency_us), helpers_(threads_of(options)) {
   // A thread of a plugin handles no signals of the application (HD-T-02).
   sigset_t all, before;
   sigfillset(&all);
@@ -224,7 +284,7 @@ heddle_status_t* Worker::run(const sdk::Submission& submission) {
   if (heddle_status_t* failure = sdk::await_waits(device_, submission)) return failure;
   for (const sdk::Operation& operation : submission.operations) {
     heddle_status_t* failure =
-        operation.kind == sdk::Operation::Kind::kDispatch ? run_dispatch(operation) : sdk::run_on_host(device_, operation);
+        operation.kind == sdk::Operation::Kind::kDispatch ? run_dispatch(operation) : sdk::run_by_copies(device_, operation);
     if (failure) return failure;
   }
   return nullptr;
@@ -234,12 +294,13 @@ heddle_status_t* Worker::run_dispatch(const sdk::Operation& dispatch) {
   const heddle_host_t* host = device_->host;
   return sdk::guarded(host, "running a kernel", [&]() -> heddle_status_t* {
     const auto& code = *static_cast<const Code*>(dispatch.entry->kernel);
+    if (code.program) return portable::run_dispatch(device_, dispatch, *code.program, &helpers_);
     std::vector<Memory> bindings;
     for (const sdk::Range& range : dispatch.ranges) {
       bindings.push_back({range.buffer ? range.buffer->host_address() + range.offset : nullptr, range.length});
     }
     std::string reason;
-    const Outcome outcome = run_code(code, bindings, dispatch.bytes, dispatch.workgroups, &reason);
+    const Outcome outcome = run_kernel(code.own, bindings, dispatch.bytes, dispatch.workgroups, &reason);
     if (outcome == Outcome::kDone) return nullptr;
     const bool lost = outcome == Outcome::kLost;
     heddle_status_t* failure =

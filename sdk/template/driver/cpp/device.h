@@ -11,6 +11,7 @@
 
 #include "code.h"
 #include "heddle/sdk/driver.h"
+#include "heddle/sdk/portable/workers.h"
 
 namespace sample {
 
@@ -24,6 +25,8 @@ struct Options {
   uint32_t device_count = 1;
   uint64_t memory_bytes = uint64_t{8} << 30;
   uint64_t latency_us = 0;  // between the end of work and its signals
+  bool host_access = true;  // false: as on a device with memory of its own, which the host reads and writes by copies only
+  uint32_t threads = 0;     // that interpret portable code; 0: one for each core
 };
 
 class SampleDriver : public sdk::Driver {
@@ -42,7 +45,7 @@ class SampleDriver : public sdk::Driver {
 // Does the work of all queues of a device; signals are delayed by the option latency_us.
 class Worker {
  public:
-  Worker(sdk::Device* device, uint64_t latency_us);
+  Worker(sdk::Device* device, const Options& options);
   // Finishes the enqueued work first.
   ~Worker();
   Worker(const Worker&) = delete;
@@ -62,6 +65,7 @@ class Worker {
 
   sdk::Device* device_;
   uint64_t latency_us_;
+  portable::Workers helpers_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;  // under mutex_, as are all counters
@@ -77,9 +81,15 @@ class SampleDevice : public sdk::Device {
   heddle_status_t* make_queue(const heddle_queue_params_t& params, sdk::Queue** out) override;
   uint32_t rank(std::string_view format, std::string_view target) override;
   heddle_status_t* load(const sdk::Code& code, sdk::Executable** out) override;
+  heddle_status_t* write(sdk::Buffer* target, uint64_t offset, const char* bytes, uint64_t length) override;
+  heddle_status_t* read(sdk::Buffer* source, uint64_t offset, char* bytes, uint64_t length) override;
   heddle_transfer_properties_t transfer_properties() override;
 
+  const Options options;
   Worker worker;
+
+ private:
+  heddle_status_t* allocate_far(const heddle_buffer_params_t& params, sdk::Buffer** out);
 };
 
 }  // namespace sample

@@ -10,7 +10,9 @@ namespace {
 heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
   if (heddle_status_t* bad = sdk::read_option(host, kWho, "device_count", 1, 16, &out->device_count)) return bad;
   if (heddle_status_t* bad = sdk::read_option(host, kWho, "memory", 1 << 20, int64_t{1} << 40, &out->memory_bytes)) return bad;
-  return sdk::read_option(host, kWho, "latency_us", 0, 1000000, &out->latency_us);
+  if (heddle_status_t* bad = sdk::read_option(host, kWho, "latency_us", 0, 1000000, &out->latency_us)) return bad;
+  if (heddle_status_t* bad = sdk::read_option(host, kWho, "host_access", &out->host_access)) return bad;
+  return sdk::read_option(host, kWho, "threads", 0, portable::kMostWorkers, &out->threads);
 }
 
 // Open the vendor's library here with dlopen, and report MISSING_DEPENDENCY if it is missing (HD-B-02). This runs in another process than

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs portable code on the host's processor, for drivers whose device has no code of its own for a kernel. It needs memory that the host can address.
+// Runs portable code on the host's processor, for drivers whose device has no code of its own for a kernel. It needs memory that the host can address;
+// staging.h is for other memory.
 #ifndef HEDDLE_SDK_PORTABLE_INTERPRETER_H_
 #define HEDDLE_SDK_PORTABLE_INTERPRETER_H_
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "heddle/sdk/portable/code.h"
+#include "heddle/sdk/portable/workers.h"
 
 namespace heddle::sdk::portable {
 
@@ -19,9 +21,13 @@ struct Memory {
 
 // What a call may take at most; more is refused before it begins.
 struct Limits {
-  uint64_t steps = uint64_t{1} << 44;         // bodies evaluated, over all indices of all nodes
-  uint64_t memory_bytes = uint64_t{1} << 34;  // for tensors between nodes, and for sorts
+  uint64_t steps = uint64_t{1} << 44;  // bodies evaluated, over all indices of all nodes
+  uint64_t memory_bytes =
+      uint64_t{1} << 34;  // for tensors between nodes, for sorts, and for scratch memory above kScratchBytes for each thread
 };
+
+// Of each thread, for values of bodies and blocks of products. Only bodies of extraordinary length need more.
+inline constexpr uint64_t kScratchBytes = 256 << 10;
 
 struct Prepared;
 
@@ -36,9 +42,16 @@ class Program {
   const Kernel& kernel() const;
 
   // Computes the outputs: one binding for each input, then one for each output, and the value of each symbol. Bindings of outputs overlap no other
-  // binding. Every access is checked. On failure, false: *out_error says what is wrong, and the outputs' contents are undefined.
+  // binding. Every access is checked. On failure, false: *out_error says what is wrong, and the outputs' contents are undefined. `workers`, if any, share
+  // the work of large nodes; the results have the same bits for any number of them.
   bool run(const std::vector<Memory>& bindings, const int64_t* symbols, size_t symbol_count, std::string* out_error,
-           const Limits& limits = {}) const;
+           const Limits& limits = {}, Workers* workers = nullptr) const;
+
+  // The bytes of each binding's tensor for these symbols; false if they do not fit the kernel, as for run().
+  bool binding_bytes(const int64_t* symbols, size_t symbol_count, std::vector<uint64_t>* out, std::string* out_error) const;
+
+  // Scratch memory of one thread in a call.
+  uint64_t scratch_bytes() const;
 
  private:
   std::unique_ptr<const Prepared> prepared_;

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs a dispatch of portable code for drivers on the base classes of driver.h.
+#ifndef HEDDLE_SDK_PORTABLE_DISPATCH_H_
+#define HEDDLE_SDK_PORTABLE_DISPATCH_H_
+
+#include "heddle/sdk/driver.h"
+#include "heddle/sdk/portable/interpreter.h"
+
+namespace heddle::sdk::portable {
+
+// Runs `program` with the bindings and constants of a kDispatch, in the calling thread and those of `workers`, if any. If one of its buffers has no
+// host_address(), all are staged (staging.h) through Device::read and write. Adds to the device's counters interpreted, interpreted_ns, kernel_ns and
+// staged_bytes. On failure, a status that names the kernel and the region.
+heddle_status_t* run_dispatch(Device* device, const Operation& dispatch, const Program& program, Workers* workers,
+                              const Limits& limits = {}) noexcept;
+
+}  // namespace heddle::sdk::portable
+#endif  // HEDDLE_SDK_PORTABLE_DISPATCH_H_

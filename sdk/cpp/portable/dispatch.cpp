@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See dispatch.h.
+#include "heddle/sdk/portable/dispatch.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "heddle/sdk/portable/staging.h"
+
+namespace heddle::sdk::portable {
+
+namespace {
+
+// The buffers of a dispatch, some of which the host cannot address.
+class DispatchMemory final : public DeviceMemory {
+ public:
+  DispatchMemory(Device* device, const std::vector<Range>& ranges) : device_(device), ranges_(ranges) {}
+
+  bool read(size_t binding, char* to, uint64_t bytes, std::string* out_error) override {
+    const Range& range = ranges_[binding];
+    if (const char* memory = range.buffer->host_address()) {
+      std::memcpy(to, memory + range.offset, bytes);
+      return true;
+    }
+    return finish(device_->read(range.buffer, range.offset, to, bytes), out_error);
+  }
+  bool write(size_t binding, const char* from, uint64_t bytes, std::string* out_error) override {
+    const Range& range = ranges_[binding];
+    if (char* memory = range.buffer->host_address()) {
+      std::memcpy(memory + range.offset, from, bytes);
+      return true;
+    }
+    return finish(device_->write(range.buffer, range.offset, from, bytes), out_error);
+  }
+
+ private:
+  bool finish(heddle_status_t* failure, std::string* out_error) {
+    if (!failure) return true;
+    const heddle_host_t* host = device_->host;
+    *out_error = std::string(view_of(host->status_message(host->self, failure)));
+    host->status_free(host->self, failure);
+    return false;
+  }
+
+  Device* device_;
+  const std::vector<Range>& ranges_;
+};
+
+uint64_t nanoseconds() {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+}  // namespace
+
+heddle_status_t* run_dispatch(Device* device, const Operation& dispatch, const Program& program, Workers* workers,
+                              const Limits& limits) noexcept {
+  return guarded(device->host, "running a kernel", [&]() -> heddle_status_t* {
+    if (dispatch.workgroups == 0) return nullptr;
+    const uint64_t begin = nanoseconds();
+    std::vector<int64_t> symbols(dispatch.bytes.size() / sizeof(int64_t));
+    std::memcpy(symbols.data(), dispatch.bytes.data(), symbols.size() * sizeof(int64_t));
+    std::vector<Memory> bindings;
+    std::vector<uint64_t> bytes;
+    bool is_staged = false;
+    for (const Range& range : dispatch.ranges) {
+      char* memory = range.buffer ? range.buffer->host_address() : nullptr;
+      is_staged |= range.buffer && range.length > 0 && !memory;
+      bindings.push_back({memory ? memory + range.offset : nullptr, range.length});
+      bytes.push_back(range.length);
+    }
+    std::string reason;
+    uint64_t staged_bytes = 0;
+    bool is_done;
+    if (is_staged) {
+      DispatchMemory memory(device, dispatch.ranges);
+      is_done = run_staged(program, bytes, memory, symbols.data(), symbols.size(), &reason, &staged_bytes, limits, workers);
+    } else {
+      is_done = program.run(bindings, symbols.data(), symbols.size(), &reason, limits, workers);
+    }
+    const uint64_t taken = nanoseconds() - begin;
+    device->interpreted.fetch_add(1, std::memory_order_relaxed);
+    device->interpreted_ns.fetch_add(taken, std::memory_order_relaxed);
+    device->kernel_ns.fetch_add(taken, std::memory_order_relaxed);
+    device->staged_bytes.fetch_add(staged_bytes, std::memory_order_relaxed);
+    if (is_done) return nullptr;
+    heddle_status_t* failure = status(device->host, HEDDLE_STATUS_INTERNAL, "%s: running kernel '%s' (region %u) failed: %s", device->who,
+                                      program.kernel().name.c_str(), dispatch.region, reason.c_str());
+    set_region(device->host, failure, dispatch.region);
+    return failure;
+  });
+}
+
+}  // namespace heddle::sdk::portable
