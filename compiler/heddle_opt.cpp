@@ -11,7 +11,8 @@ int main(int argc, char** argv) {
   mlir::DialectRegistry registry;
   registry.insert<heddle::tx::TxDialect, heddle::tx::NarrowDialect, heddle::stage::StageDialect, mlir::arith::ArithDialect,
                   mlir::func::FuncDialect, mlir::math::MathDialect>();
-  const heddle::compiler::TargetDevices devices({{"cpu", "x86-64-v3"}, {"cuda", "sm_80"}}, heddle::targets::Math::strict);
+  const heddle::compiler::TargetDevices devices({{"cpu", "x86-64-v3"}, {"cuda", "sm_80"}, {"hip", "gfx90a"}},
+                                                heddle::targets::Math::strict);
   heddle::passes::register_passes(devices);
   heddle::stage::register_passes();
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Heddle pass driver\n", registry));

@@ -71,6 +71,8 @@ void add_model_passes(PassManager& passes, bool annotate_affinity, bool keeps_bl
 }
 
 void add_combination_passes(PassManager& passes, const passes::Devices& devices) {
+  // Before casts to bytes and back disappear.
+  passes.addNestedPass<func::FuncOp>(passes::multiply_bytes(devices));
   // Where a layer's result is quantized and dequantized, floats stay floats and become part of the layer's kernel.
   passes.addNestedPass<func::FuncOp>(passes::fold_casts());
   // Packs filters into panels for devices that read them so.

@@ -68,6 +68,11 @@ bool TargetDevices::reads_blocks(llvm::StringRef family) const {
   return target && target->reads_blocks();
 }
 
+// All chips of AMD have matrix instructions for bytes. DP4A of Level Zero is emulated on some devices, which share their programs with others.
+bool TargetDevices::multiply_bytes(llvm::StringRef family) const {
+  return family == "hip" && target_of(family) != nullptr;
+}
+
 bool TargetDevices::work_in_place(llvm::StringRef family, tx::DispatchOp region) const {
   const targets::Target* target = target_of(family);
   return target && target->works_in_place(region);

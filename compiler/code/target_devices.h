@@ -30,6 +30,7 @@ class TargetDevices final : public passes::Devices {
   bool has_kernel(llvm::StringRef family, tx::DispatchOp region, std::string* why_not) const override;
   bool reads_panels(llvm::StringRef family) const override;
   bool reads_blocks(llvm::StringRef family) const override;
+  bool multiply_bytes(llvm::StringRef family) const override;
   bool work_in_place(llvm::StringRef family, tx::DispatchOp region) const override;
   bool store_rows_apart(llvm::StringRef family, tx::DispatchOp region) const override;
   bool prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const override;

@@ -26,6 +26,8 @@ class Devices {
   virtual bool reads_panels(llvm::StringRef family) const = 0;
   // Whether their kernels read weights in blocks as files have them, about as fast as values.
   virtual bool reads_blocks(llvm::StringRef family) const = 0;
+  // Whether their contractions of bytes, summed in 32 bits, are faster than those of f32.
+  virtual bool multiply_bytes(llvm::StringRef family) const = 0;
   // Whether kernels of the region are as fast if its result overwrites an operand of which each element is read only at its own place.
   virtual bool work_in_place(llvm::StringRef family, tx::DispatchOp region) const = 0;
   // Whether kernels of the region, which has a `pitch` (tx.dispatch), can store its rows apart from each other.
@@ -53,6 +55,7 @@ std::unique_ptr<mlir::Pass> keep_quantized(bool keeps_halves = true);
 std::unique_ptr<mlir::Pass> fold_scales();
 std::unique_ptr<mlir::Pass> move_reshapes();
 std::unique_ptr<mlir::Pass> match_donations();
+std::unique_ptr<mlir::Pass> multiply_bytes(const Devices& devices);
 std::unique_ptr<mlir::Pass> fold_casts();
 std::unique_ptr<mlir::Pass> pack_weights(const Devices& devices);
 std::unique_ptr<mlir::Pass> hoist_constants();

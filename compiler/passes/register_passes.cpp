@@ -20,6 +20,7 @@ void register_passes(const Devices& devices) {
   mlir::registerPass(move_reshapes);
   mlir::registerPass(match_donations);
   mlir::registerPass(order_dispatches);
+  mlir::registerPass([&devices] { return multiply_bytes(devices); });
   mlir::registerPass(fold_casts);
   mlir::registerPass([&devices] { return pack_weights(devices); });
   mlir::registerPass(hoist_constants);

@@ -85,9 +85,11 @@ void choose_types(Type lhs, Type rhs, Type accumulator, Contraction& shape) {
   if (accumulator.isF32()) {
     if (is_half(lhs) && (rhs == lhs || is_small(rhs))) shape.element = lhs;
   } else if (llvm::isa<IntegerType>(accumulator) && is_small(lhs) && is_small(rhs) && accumulator.getIntOrFloatBitWidth() <= 32) {
-    // Sums wrap, so their lower bits do not depend on the signs of the factors.
-    const bool have_sign = !lhs.isUnsignedInteger() && !rhs.isUnsignedInteger();
-    if (!have_sign && accumulator.getIntOrFloatBitWidth() > small_integer_bits) return;
+    if (accumulator.getIntOrFloatBitWidth() >
+        small_integer_bits) {  // otherwise sums wrap, and their bits do not depend on the signs of factors
+      shape.is_unsigned[Contraction::lhs] = lhs.isUnsignedInteger();
+      shape.is_unsigned[Contraction::rhs] = rhs.isUnsignedInteger();
+    }
     shape.element = IntegerType::get(accumulator.getContext(), small_integer_bits);
     shape.sum = IntegerType::get(accumulator.getContext(), 32);
   }

@@ -39,6 +39,8 @@ class Contraction {
   // The type in which factors are kept; their products are exact in the type of the sums, or rounded as in it.
   mlir::Type element;
   mlir::Type sum;
+  // Whether the bytes that are kept of a side are numbers from 0 to 255. Only for sums of 32 bits, and then `element` is i8.
+  bool is_unsigned[2] = {false, false};
   int64_t element_bytes() const { return element.getIntOrFloatBitWidth() / 8; }
   int64_t sum_bytes() const { return sum.getIntOrFloatBitWidth() / 8; }
 

@@ -46,6 +46,8 @@ int64_t Tile::bands(const Contraction& shape) const {
 ProductShape Tile::product(const Contraction& shape) const {
   return {.element = shape.element,
           .sum = shape.sum,
+          .lhs_unsigned = shape.is_unsigned[Contraction::lhs],
+          .rhs_unsigned = shape.is_unsigned[Contraction::rhs],
           .rows = rows,
           .columns = columns,
           .step_bytes = step_bytes,

@@ -27,8 +27,8 @@ Value kept_factor(LlvmKernelBuilder& k, Value factor, Type element) {
 }
 
 TileOperand::TileOperand(LlvmKernelBuilder& kernel, const LocalMemory& memory, const Contraction& shape, const Tile& tile,
-                         Contraction::Side side, Value first, ValueRange element)
-    : k_(kernel), memory_(memory), shape_(shape), side_(side), copy_(tile.copy(shape, side)) {
+                         Contraction::Side side, Value first, ValueRange element, bool shifts)
+    : k_(kernel), memory_(memory), shape_(shape), side_(side), copy_(tile.copy(shape, side)), shifts_(shifts && shape.is_unsigned[side]) {
   const int64_t size = shape.element_bytes(), depth = Tile::depth(shape);
   const Walk& outer = shape.outer(side);
   Value deep = k_.index(depth / copy_.deep), in_depth = k_.mul(k_.rem(k_.thread(), deep), copy_.deep),
@@ -111,7 +111,8 @@ Value TileOperand::factor(const Loaded::Piece& piece) const {
   Element own = both[side_];
   own.value = kept_factor(k_, own.value, shape_.element);
   Value value = body.to_lanes(own, piece.place.lanes).value;
-  return piece.counts ? k_.make<arith::SelectOp>(piece.counts, value, k_.constant(value.getType(), 0)) : value;
+  if (piece.counts) value = k_.make<arith::SelectOp>(piece.counts, value, k_.constant(value.getType(), 0));
+  return shifts_ ? k_.make<arith::XOrIOp>(value, k_.constant(value.getType(), INT8_MIN)) : value;
 }
 
 void TileOperand::store(const Loaded& loaded, Value stage) const {

@@ -15,9 +15,10 @@ mlir::Value kept_factor(LlvmKernelBuilder& kernel, mlir::Value factor, mlir::Typ
 
 class TileOperand {
  public:
-  // first: the tile's first row, or column, i64. element: the index of the batch element in the dimensions of its walk.
+  // first: the tile's first row, or column, i64. element: the index of the batch element in the dimensions of its walk. shifts: bytes without a sign
+  // are stored less 128.
   TileOperand(LlvmKernelBuilder& kernel, const LocalMemory& memory, const Contraction& shape, const Tile& tile, Contraction::Side side,
-              mlir::Value first, mlir::ValueRange element);
+              mlir::Value first, mlir::ValueRange element, bool shifts);
 
   // What this thread reads for a step (i64), so that other work can come between this and store().
   struct Loaded {
@@ -40,6 +41,7 @@ class TileOperand {
   const Contraction& shape_;
   const Contraction::Side side_;
   const Tile::Copy copy_;
+  const bool shifts_;
   mlir::Value in_depth_;                                  // i64: this thread's first element of a step
   mlir::Value place_;                                     // i32: where it stores that, in a stage
   int64_t apart_;                                         // rows, or columns, from one piece to the next

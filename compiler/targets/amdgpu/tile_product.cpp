@@ -41,8 +41,8 @@ class MultiplyAdd final : public TileProduct {
     return k_.loop(k_.index(0), k_.index(shape_.step_bytes), k_.index(load_bytes), sums, [&](Value depth, ValueRange carried) {
       Values next(carried.begin(), carried.end());
       Value at = memory_.narrow(depth);
-      SmallVector<SmallVector<Value>> left = load(memory_.add(lhs, at), down_, shape_.lhs_bytes, type),
-                                      right = load(memory_.add(rhs, at), across_, shape_.rhs_bytes, type);
+      SmallVector<SmallVector<Value>> left = load(memory_.add(lhs, at), down_, shape_.lhs_bytes, type, shape_.lhs_unsigned),
+                                      right = load(memory_.add(rhs, at), across_, shape_.rhs_bytes, type, shape_.rhs_unsigned);
       for (size_t e = 0; e < static_cast<size_t>(count); ++e) {
         for (size_t i = 0; i < left.size(); ++i) {
           for (size_t j = 0; j < right.size(); ++j) {
@@ -68,19 +68,19 @@ class MultiplyAdd final : public TileProduct {
 
  private:
   // The elements of each fragment's row, in the type of the sums.
-  SmallVector<SmallVector<Value>> load(Value address, int64_t fragments, int64_t row_bytes, VectorType type) const {
+  SmallVector<SmallVector<Value>> load(Value address, int64_t fragments, int64_t row_bytes, VectorType type, bool is_unsigned) const {
     SmallVector<SmallVector<Value>> all;
     for (int64_t i = 0; i < fragments; ++i) {
       Value loaded = memory_.load(type, address, i * fragment * row_bytes, load_bytes);
       SmallVector<Value> elements;
       for (int64_t e = 0; e < type.getNumElements(); ++e)
-        elements.push_back(widened(k_.builder.create<vector::ExtractOp>(k_.location, loaded, ArrayRef<int64_t>{e})));
+        elements.push_back(widened(k_.builder.create<vector::ExtractOp>(k_.location, loaded, ArrayRef<int64_t>{e}), is_unsigned));
       all.push_back(std::move(elements));
     }
     return all;
   }
 
-  Value widened(Value one) const {
+  Value widened(Value one, bool is_unsigned) const {
     if (one.getType() == shape_.sum) return one;
     if (shape_.element.isBF16()) {
       Type i32 = k_.builder.getI32Type();
@@ -88,7 +88,7 @@ class MultiplyAdd final : public TileProduct {
       return k_.make<arith::BitcastOp>(shape_.sum, bits);
     }
     if (llvm::isa<FloatType>(shape_.element)) return k_.make<arith::ExtFOp>(shape_.sum, one);
-    return k_.make<arith::ExtSIOp>(shape_.sum, one);
+    return is_unsigned ? k_.make<arith::ExtUIOp>(shape_.sum, one) : k_.make<arith::ExtSIOp>(shape_.sum, one);
   }
 
   void store_fragment(Value sum, Value row, int64_t column_fragment, Value address) const override {
@@ -150,7 +150,8 @@ struct MatrixInstruction {
     return vector(lane_bytes() / 2, kind == f16 ? Type(builder.getF16Type()) : Type(builder.getI16Type()));
   }
 
-  Value emit(LlvmKernelBuilder& k, Value a, Value b, Value sum) const {
+  // a_unsigned, b_unsigned: of bytes, and only where the instruction can have them (TileProduct::shifts_unsigned).
+  Value emit(LlvmKernelBuilder& k, Value a, Value b, Value sum, bool a_unsigned = false, bool b_unsigned = false) const {
     const Type type = sum.getType();
     auto word = [&](int64_t value) -> Value { return k.builder.create<LLVM::ConstantOp>(k.location, k.builder.getI32Type(), value); };
     auto flag = [&](bool value) -> Value {
@@ -166,8 +167,9 @@ struct MatrixInstruction {
       return k.builder.create<ROCDL::mfma_i32_16x16x32_i8>(k.location, type, operands);
     }
     if (kind == i8) {
-      Value has_sign = flag(true), saturates = flag(false);
-      return k.builder.create<ROCDL::wmma_i32_16x16x16_iu8>(k.location, type, ValueRange{has_sign, a, has_sign, b, sum, saturates});
+      Value saturates = flag(false);
+      return k.builder.create<ROCDL::wmma_i32_16x16x16_iu8>(k.location, type,
+                                                            ValueRange{flag(!a_unsigned), a, flag(!b_unsigned), b, sum, saturates});
     }
     if (kind == f16) return k.builder.create<ROCDL::wmma_f32_16x16x16_f16>(k.location, type, ValueRange{a, b, sum});
     return k.builder.create<ROCDL::wmma_f32_16x16x16_bf16>(k.location, type, ValueRange{a, b, sum});
@@ -175,6 +177,10 @@ struct MatrixInstruction {
 };
 
 // A wave has some fragments below and next to each other.
+//
+// MFMA knows only bytes with a sign. Others are stored less 128, and with x = x' + 128, w = w' + 128,
+//   sum x w' = sum x' w' + 128 sum w',   sum x' w = sum x' w' + 128 sum x',   sum x w = sum x' w' + 128 sum w' + 128 sum x' + 128^2 depth,
+// where sums of one side are products with a matrix of ones: one more product for each fragment of a row, or of a column, of fragments. All modulo 2^32.
 class MatrixProduct final : public TileProduct {
  public:
   MatrixProduct(LlvmKernelBuilder& kernel, const LocalMemory& memory, const ProductShape& shape, const Chip& chip,
@@ -193,10 +199,33 @@ class MatrixProduct final : public TileProduct {
     Value row = k_.add(k_.mul(group_down_, down_ * fragment), line_), column = k_.add(first_column_, line_);
     lhs_ = memory_.narrow(k_.add(k_.mul(row, shape.lhs_bytes), in_row));
     rhs_ = memory_.narrow(k_.add(k_.mul(column, shape.rhs_bytes), in_row));
+    shifts_lhs_ = shape.lhs_unsigned && shifts_unsigned(chip);
+    shifts_rhs_ = shape.rhs_unsigned && shifts_unsigned(chip);
   }
 
+  // Those of products, then those of columns of the right side, then those of rows of the left side.
   Values zeros() const override {
-    return Values(static_cast<size_t>(down_ * across_), k_.constant(k_.vector_type(shape_.sum, instruction_.sums()), 0));
+    const int64_t count = down_ * across_ + (shifts_lhs_ ? across_ : 0) + (shifts_rhs_ ? down_ : 0);
+    return Values(static_cast<size_t>(count), k_.constant(k_.vector_type(shape_.sum, instruction_.sums()), 0));
+  }
+
+  Values finished(ValueRange sums, Value depth) const override {
+    const auto products = static_cast<size_t>(down_ * across_), across = static_cast<size_t>(across_);
+    Values result(sums.begin(), sums.begin() + static_cast<ptrdiff_t>(products));
+    if (!shifts_lhs_ && !shifts_rhs_) return result;
+    const Type type = result.front().getType();
+    auto times = [&](Value value, int64_t bits) { return k_.make<arith::ShLIOp>(value, k_.constant(type, bits)); };
+    Value both;
+    if (shifts_lhs_ && shifts_rhs_) {
+      Value factor = k_.make<arith::TruncIOp>(shape_.sum, depth);
+      both = times(k_.make<vector::BroadcastOp>(type, factor), 2 * sign_bit);
+    }
+    for (auto [i, sum] : llvm::enumerate(result)) {
+      if (shifts_lhs_) sum = k_.make<arith::AddIOp>(sum, times(sums[products + i % across], sign_bit));
+      if (shifts_rhs_) sum = k_.make<arith::AddIOp>(sum, times(sums[products + (shifts_lhs_ ? across : 0) + i / across], sign_bit));
+      if (both) sum = k_.make<arith::AddIOp>(sum, both);
+    }
+    return result;
   }
 
   Values add_products(Value lhs_address, Value rhs_address, ValueRange sums) const override {
@@ -212,9 +241,14 @@ class MatrixProduct final : public TileProduct {
         for (size_t i = 0; i < left.size(); ++i) {
           for (size_t j = 0; j < right.size(); ++j) {
             Value& sum = next[i * right.size() + j];
-            sum = instruction_.emit(k_, left[i][n], right[j][n], sum);
+            sum = instruction_.emit(k_, left[i][n], right[j][n], sum, shape_.lhs_unsigned, shape_.rhs_unsigned);
           }
         }
+        size_t after = left.size() * right.size();
+        for (size_t j = 0; shifts_lhs_ && j < right.size(); ++j, ++after)
+          next[after] = instruction_.emit(k_, ones(), right[j][n], next[after]);
+        for (size_t i = 0; shifts_rhs_ && i < left.size(); ++i, ++after)
+          next[after] = instruction_.emit(k_, left[i][n], ones(), next[after]);
       }
     }
     return next;
@@ -236,6 +270,15 @@ class MatrixProduct final : public TileProduct {
   }
 
  private:
+  static constexpr int64_t sign_bit = 7;  // of a byte
+
+  // A lane's bytes of a matrix of ones, for MFMA.
+  Value ones() const {
+    const Type type = instruction_.operand(k_.builder);
+    const APInt bytes = APInt::getSplat(type.getIntOrFloatBitWidth(), APInt(8, 1));
+    return k_.builder.create<arith::ConstantOp>(k_.location, k_.builder.getIntegerAttr(type, bytes));
+  }
+
   // The operands of one instruction after the other.
   Values load(Value address, int64_t offset, int64_t bytes) const {
     const Type operand = instruction_.operand(k_.builder);
@@ -275,8 +318,9 @@ class MatrixProduct final : public TileProduct {
   }
 
   MatrixInstruction instruction_;
-  Value line_, part_;  // i64: this lane in its group of 16, and the number of the group
-  Value lhs_, rhs_;    // i32: where this lane reads in a stage
+  bool shifts_lhs_, shifts_rhs_;  // whether that side is stored less 128
+  Value line_, part_;             // i64: this lane in its group of 16, and the number of the group
+  Value lhs_, rhs_;               // i32: where this lane reads in a stage
 };
 
 }  // namespace

@@ -23,9 +23,10 @@ constexpr int64_t waves_down(int64_t rows) {
 
 // A product of two matrices in local memory, by the threads of a workgroup of tile_threads.
 struct ProductShape {
-  mlir::Type element, sum;  // of the factors, and of the sums
-  int64_t rows, columns;    // multiples of 16 x waves below and next to each other
-  int64_t step_bytes;       // of the depth, of each row and column: a multiple of 64
+  mlir::Type element, sum;                          // of the factors, and of the sums
+  bool lhs_unsigned = false, rhs_unsigned = false;  // bytes of that side are numbers from 0 to 255
+  int64_t rows, columns;                            // multiples of 16 x waves below and next to each other
+  int64_t step_bytes;                               // of the depth, of each row and column: a multiple of 64
   // From one row of the left side, or one column of the right side, to the next.
   int64_t lhs_bytes, rhs_bytes;
   // The exchange memory for sums: from one of its rows to the next, and the number of bands that the rows are divided into.
@@ -43,12 +44,16 @@ class TileProduct {
                                            const Chip& chip);
   // Whether the chip has matrix instructions for these types.
   static bool has_matrices(mlir::Type element, mlir::Type sum, const Chip& chip);
+  // Whether bytes without a sign lie in local memory less 128, since the chip multiplies only bytes with a sign.
+  static bool shifts_unsigned(const Chip& chip) { return is_mfma(chip.matrix_unit); }
 
   using Values = KernelBuilder::Values;
-  // Sums of nothing: this thread's, fragment by fragment, those of a row of fragments next to each other.
+  // Sums of nothing: this thread's, fragment by fragment, those of a row of fragments next to each other; and what finished() needs besides.
   virtual Values zeros() const = 0;
   // Adds the products of one step, whose factors are at these addresses (i32). All threads of the workgroup must take part.
   virtual Values add_products(mlir::Value lhs, mlir::Value rhs, mlir::ValueRange sums) const = 0;
+  // The sums of the products alone, after the last step. depth: of all steps together (i64), with what was stored in place of missing factors.
+  virtual Values finished(mlir::ValueRange sums, mlir::Value /*depth*/) const { return Values(sums.begin(), sums.end()); }
   // Multiplies the sums of each row by its f32 in local memory, from that address (i32) on.
   virtual Values scaled_rows(mlir::ValueRange sums, mlir::Value factors) const = 0;
   // Stores the sums of a band to the exchange memory at that address (i32).

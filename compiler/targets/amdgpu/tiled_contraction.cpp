@@ -21,7 +21,7 @@ constexpr size_t most_plans = 4;      // tiles that are offered for a choice
 class TileKernel {
  public:
   TileKernel(LlvmKernelBuilder& kernel, tx::DispatchOp region, const Contraction& shape, const Tile& tile, const Chip& chip)
-      : k_(kernel), region_(region), shape_(shape), tile_(tile), memory_(kernel, tile.shared_bytes(shape)) {
+      : k_(kernel), region_(region), shape_(shape), tile_(tile), chip_(chip), memory_(kernel, tile.shared_bytes(shape)) {
     MLIRContext* context = shape.context();
     rows_ = k_.extent(shape.rows.count(context));
     columns_ = k_.extent(shape.columns.count(context));
@@ -35,8 +35,9 @@ class TileKernel {
   }
 
   void emit() {
-    const TileOperand lhs(k_, memory_, shape_, tile_, Contraction::lhs, first_row_, element_),
-        rhs(k_, memory_, shape_, tile_, Contraction::rhs, first_column_, element_);
+    const bool shifts = TileProduct::shifts_unsigned(chip_);
+    const TileOperand lhs(k_, memory_, shape_, tile_, Contraction::lhs, first_row_, element_, shifts),
+        rhs(k_, memory_, shape_, tile_, Contraction::rhs, first_column_, element_, shifts);
     Value first = k_.index(0), other = memory_.word(tile_.stage_bytes());
     // A sum over nothing has one step, in which nothing is read.
     const AffineExpr steps = shape_.depth.count(shape_.context()).ceilDiv(Tile::depth(shape_));
@@ -58,7 +59,8 @@ class TileKernel {
       return sums;
     });
     Value stage = carried.pop_back_val();
-    const KernelBuilder::Values sums = product_->add_products(stage, columns_of(stage), carried);
+    const KernelBuilder::Values sums =
+        product_->finished(product_->add_products(stage, columns_of(stage), carried), k_.mul(k_.add(last, 1), Tile::depth(shape_)));
     for (int64_t band = 0; band < tile_.bands(shape_); ++band) {
       k_.barrier();
       product_->store_band(sums, band, memory_.word(0));
@@ -150,6 +152,7 @@ class TileKernel {
   tx::DispatchOp region_;
   const Contraction& shape_;
   const Tile& tile_;
+  const Chip& chip_;
   LocalMemory memory_;
   Value rows_, columns_, first_row_, first_column_;  // i64
   SmallVector<Value> element_;                       // of the batch
