@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <map>
 #include <set>
@@ -15,6 +16,7 @@
 
 #include "tests/amdgpu/covered_names.h"
 #include "tests/amdgpu/interpreter.h"
+#include "tests/amdgpu/matrix.h"
 #include "tests/amdgpu/mnemonics.h"
 
 namespace {
@@ -32,6 +34,8 @@ const char* const kUsage =
     "  --lds BYTES --seed N --seeds N             dynamic LDS; seed; that many seeds from there\n"
     "  --statistics                               instructions by opcode\n"
     "       amdgpu-run --implemented              mnemonics that are implemented\n"
+    "       amdgpu-run --layouts                  answers each line PROCESSOR WAVE MNEMONIC CBSZ ABID BLGP UPPER of stdin: where the elements of "
+    "A, B and D lie\n"
     "       amdgpu-run --untested FILE...         mnemonics of their kernels that no test of the interpreter executes, and how many there "
     "are\n";
 
@@ -203,11 +207,37 @@ int show_untested(std::span<const std::string> paths) {
   return 0;
 }
 
+// For each question a line "unknown", or the bits of the elements of A and B and of D, followed by three lists LANE.ELEMENT: A by [block][row][k], B by
+// [block][k][column], D by [block][row][column]. The element counts within the registers of a lane.
+int answer_layouts() {
+  std::string processor, mnemonic;
+  unsigned wave = 0, upper = 0;
+  Broadcast broadcast;
+  while (std::cin >> processor >> wave >> mnemonic >> broadcast.cbsz >> broadcast.abid >> broadcast.blgp >> upper) {
+    const Processor* found = find_processor(processor);
+    MatrixPlan plan;
+    plan.matrix = find_matrix(mnemonic);
+    if (found == nullptr || plan.matrix == nullptr || (wave != 32 && wave != 64) || broadcast.cbsz > 4 || broadcast.abid > 15 || broadcast.blgp > 7) {
+      std::printf("unknown\n");
+      continue;
+    }
+    place_matrix(plan, *found, wave, broadcast, upper != 0);
+    std::printf("%u %u", bits_of(plan.matrix->a), bits_of(plan.matrix->d));
+    for (const auto* places : {&plan.a, &plan.b, &plan.d}) {
+      std::printf(" ;");
+      for (const Place& place : *places) std::printf(" %u.%u", place.lane, place.element);
+    }
+    std::printf("\n");
+  }
+  return 0;
+}
+
 int run_command(const std::vector<std::string>& arguments) {
   if (arguments.size() == 1 && arguments[0] == "--implemented") {
     for (const std::string& name : implemented()) std::printf("%s\n", name.c_str());
     return 0;
   }
+  if (arguments.size() == 1 && arguments[0] == "--layouts") return answer_layouts();
   if (arguments.size() > 1 && arguments[0] == "--untested") return show_untested(std::span(arguments).subspan(1));
   if (arguments.empty() || arguments[0].substr(0, 2) == "--") {
     std::fputs(kUsage, arguments.size() == 1 && arguments[0] == "--help" ? stdout : stderr);
