@@ -88,42 +88,44 @@ TEST(AmdgpuContraction, MultipliesOtherTypes) {
   }
 }
 
-// Integers of 8 bits, summed in 32 bits: exact.
-TEST(AmdgpuContraction, SumsIntegersInMoreBits) {
-  for (const char* element : {"i8", "ui8"}) {
-    SCOPED_TRACE(element);
-    const std::string a = "70x200x" + std::string(element), b = "200x72x" + std::string(element);
-    ParsedRegion parsed(one_op({a, b}, "70x72xi32", "matmul %0, %1 : " + tensor(a) + ", " + tensor(b) + " -> tensor<70x72xi32>"));
-    CheckOptions options;
-    options.ranges = {element[0] == 'u' ? std::pair<double, double>(0, 255) : std::pair<double, double>(-128, 127)};
-    options.relative = options.absolute = 0;
-    options.strategy = "tiles";
-    const std::vector<Tensor> operands = random_operands(parsed.region(), options);
-    check_on_amdgpu(parsed.region(), operands, expected_results(parsed.region(), operands, options), options);
+// A contraction of bytes, with and without a sign, summed in 32 bits: exact, and for each chip with its matrix instruction for integers.
+void check_bytes(const std::string& text, const std::string& lhs, const std::string& rhs) {
+  SCOPED_TRACE(lhs + " by " + rhs);
+  ParsedRegion parsed(text);
+  CheckOptions options;
+  options.ranges.clear();
+  for (const std::string& element : {lhs, rhs})
+    options.ranges.push_back(element[0] == 'u' ? std::pair<double, double>(0, 255) : std::pair<double, double>(-128, 127));
+  options.relative = options.absolute = 0;
+  options.strategy = "tiles";
+  const std::vector<Tensor> operands = random_operands(parsed.region(), options);
+  check_on_amdgpu(parsed.region(), operands, expected_results(parsed.region(), operands, options), options);
+  for (const std::string& chip : targets::amdgpu_chips()) {
+    auto kernel = compile_region(*targets::make_amdgpu_target(chip), parsed.region());
+    ASSERT_TRUE(kernel) << chip;
+    EXPECT_NE(kernel->resources.rung.find(chip[3] == '9' ? ", MFMA" : ", WMMA"), std::string::npos)
+        << chip << ": " << kernel->resources.rung;
   }
 }
 
-// The same as a convolution: its results in 32 bits, for each chip with its matrix instruction for integers.
+TEST(AmdgpuContraction, SumsIntegersInMoreBits) {
+  for (const std::string lhs : {"i8", "ui8"}) {
+    for (const std::string rhs : {"i8", "ui8"}) {
+      const std::string a = "70x200x" + lhs, b = "200x72x" + rhs;
+      check_bytes(one_op({a, b}, "70x72xi32", "matmul %0, %1 : " + tensor(a) + ", " + tensor(b) + " -> tensor<70x72xi32>"), lhs, rhs);
+    }
+  }
+}
+
 TEST(AmdgpuContraction, ConvolvesIntegersInMoreBits) {
-  for (const char* element : {"i8", "ui8"}) {
-    SCOPED_TRACE(element);
-    const std::string image = "1x9x11x24x" + std::string(element), filter = "3x3x24x72x" + std::string(element);
-    ParsedRegion parsed(one_op({image, filter}, "1x9x11x72xi32",
-                               "conv %0, %1 {strides = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, "
-                               "dilations = array<i64: 1, 1>, groups = 1 : i64} : " +
-                                   tensor(image) + ", " + tensor(filter) + " -> tensor<1x9x11x72xi32>"));
-    CheckOptions options;
-    options.ranges = {element[0] == 'u' ? std::pair<double, double>(0, 255) : std::pair<double, double>(-128, 127)};
-    options.relative = options.absolute = 0;
-    options.strategy = "tiles";
-    const std::vector<Tensor> operands = random_operands(parsed.region(), options);
-    check_on_amdgpu(parsed.region(), operands, expected_results(parsed.region(), operands, options), options);
-    if (element[0] == 'u') continue;
-    for (const std::string& chip : targets::amdgpu_chips()) {
-      auto kernel = compile_region(*targets::make_amdgpu_target(chip), parsed.region());
-      ASSERT_TRUE(kernel) << chip;
-      EXPECT_NE(kernel->resources.rung.find(chip[3] == '9' ? ", MFMA" : ", WMMA"), std::string::npos)
-          << chip << ": " << kernel->resources.rung;
+  for (const std::string lhs : {"i8", "ui8"}) {
+    for (const std::string rhs : {"i8", "ui8"}) {
+      const std::string image = "1x9x11x24x" + lhs, filter = "3x3x24x72x" + rhs;
+      check_bytes(one_op({image, filter}, "1x9x11x72xi32",
+                         "conv %0, %1 {strides = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, pads_high = array<i64: 1, 1>, "
+                         "dilations = array<i64: 1, 1>, groups = 1 : i64} : " +
+                             tensor(image) + ", " + tensor(filter) + " -> tensor<1x9x11x72xi32>"),
+                  lhs, rhs);
     }
   }
 }
