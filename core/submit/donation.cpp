@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Arguments that their callers give up, and arguments that a function overwrites. The part of Function's check that few calls need.
 #include <algorithm>
-#include <tuple>
 
 #include "core/submit/function.h"
 
@@ -34,7 +33,6 @@ bool Function::in_place(std::span<Tensor* const> arguments, std::span<Tensor* co
 
 bool Function::all_apart(std::span<Tensor* const> arguments, std::span<Tensor* const> results) const {
   struct Range {
-    std::string_view driver;
     uint64_t begin, end;
     bool is_result;
   };
@@ -44,24 +42,24 @@ bool Function::all_apart(std::span<Tensor* const> arguments, std::span<Tensor* c
     if (tensor.size_bytes() == 0) return !is_result;
     const Result<uint64_t> begin = tensor.has_memory() ? tensor.place() : Result<uint64_t>(uint64_t{0});
     if (!begin.ok() || *begin == 0) return false;
-    ranges.push_back({tensor.device().driver_id(), *begin, *begin + tensor.size_bytes(), is_result});
+    ranges.push_back({*begin, *begin + tensor.size_bytes(), is_result});
     return true;
   };
   std::vector<bool> is_updated(arguments.size());
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i]) continue;
     if (!add(*results[i], true)) return false;
-    if (in_place(arguments, results, i)) is_updated[static_cast<size_t>(signature_.results[i].alias)] = true;
+    const int32_t alias = signature_.results[i].alias;
+    // If the tensor is passed once more, it is found twice.
+    if (alias >= 0 && arguments[static_cast<size_t>(alias)] == results[i]) is_updated[static_cast<size_t>(alias)] = true;
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!is_updated[i] && !add(*arguments[i], false)) return false;
   }
-  std::ranges::sort(ranges, [](const Range& a, const Range& b) { return std::tie(a.driver, a.begin) < std::tie(b.driver, b.begin); });
+  // Addresses of different drivers are compared, too: if they are equal by chance, this is just no proof.
+  std::ranges::sort(ranges, {}, &Range::begin);
   uint64_t end = 0, end_of_results = 0;
-  std::string_view driver;
   for (const Range& range : ranges) {
-    if (range.driver != driver) end = end_of_results = 0;
-    driver = range.driver;
     if (range.begin < (range.is_result ? end : end_of_results)) return false;
     end = std::max(end, range.end);
     if (range.is_result) end_of_results = std::max(end_of_results, range.end);

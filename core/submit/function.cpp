@@ -219,9 +219,14 @@ Status Function::collect_waits(const memory::Device* device, Invocation& call) c
     const Tensor::Producer producer = tensor->producer();
     if (!producer.call) return Status();
     if (device && (producer.host_signalled || &tensor->device() != device)) return wait_here(*tensor, call);
+    // Many tensors are often filled by one call. A wait for a result is one of its own.
+    if (call.waits().size() > call.first_result_wait && call.waits().back().timeline == producer.timeline->get() &&
+        call.waits().back().value == producer.value)
+      return Status();
     call.add_wait(producer.timeline, producer.value);
     return Status();
   };
+  call.first_result_wait = 0;
   for (Tensor* tensor : call.arguments()) HEDDLE_RETURN_IF_ERROR(add(tensor));
   call.first_result_wait = call.waits().size();
   for (Tensor* tensor : call.results()) HEDDLE_RETURN_IF_ERROR(add(tensor));
