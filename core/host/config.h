@@ -126,7 +126,11 @@ struct SecurityConfig {
   std::optional<std::vector<std::string>> module_digests;  // digests of the modules that may be opened
 };
 
+// What happens if a device interprets portable code, which is slow.
+enum class Interpreted : uint8_t { kAllow, kWarn, kForbid };
+
 struct Config {
+  Interpreted interpreted = Interpreted::kWarn;
   std::vector<std::string> files;  // files that were read, in order
 
   std::vector<std::string> plugin_paths;            // [plugins] paths

@@ -30,6 +30,7 @@ std::vector<ConfigValue> with_default_values(std::vector<ConfigValue> values, co
     if (!is_set) add(key, text);
   };
   const std::string driver_chooses = "(the driver chooses)";
+  add("interpreted", "\"warn\"");
   add("plugins.paths", "[]");
   add("plugins.require", "[]");
   add("plugins.disable", "[]");

@@ -184,6 +184,11 @@ void ConfigReader::root(const TomlNode& node, uint32_t file) {
       }
     }
   }
+  size_t interpreted = 0;
+  if (table.choice("interpreted", {"allow", "warn", "forbid"}, &interpreted)) {
+    config_.interpreted = static_cast<Interpreted>(interpreted);
+    effective(table, "interpreted");
+  }
   if (const TomlNode* child = table.table("param_io")) param_io(TableReader(*child, file, "param_io", diagnostics_));
   links(table);
   routes(table);

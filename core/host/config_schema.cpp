@@ -32,6 +32,7 @@ constexpr std::string_view kSchema = R"({
 "properties": {
   "version": {"const": 1, "description": "version of this format"},
   "imports": {"$ref": "#/$defs/texts", "description": "files to read first, relative to this one"},
+  "interpreted": {"enum": ["allow", "warn", "forbid"], "description": "for devices that interpret portable code"},
   "plugins": {"type": "object", "additionalProperties": false, "not": {"required": ["path", "paths"]}, "properties": {
     "paths": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "description": "directories to search for manifests"},
     "path": {"type": "array", "items": {"type": "string", "pattern": "^/"}, "deprecated": true, "description": "older name of paths"},

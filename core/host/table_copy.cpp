@@ -103,6 +103,7 @@ void fill_holes(heddle_dispatch_interface_t& table) {
   fill_hole<"heddle.dispatch/1 replay">(table.replay);
   fill_hole<"heddle.dispatch/1 recording_free">(table.recording_free);
   fill_hole<"heddle.dispatch/1 operation_load">(table.operation_load);
+  fill_hole<"heddle.dispatch/1 portable_parts">(table.portable_parts);
 }
 
 void fill_holes(heddle_timeline_interface_t& table) {

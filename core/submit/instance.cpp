@@ -8,6 +8,7 @@
 #include "core/host/trace.h"
 #include "core/submit/call.h"
 #include "core/submit/function.h"
+#include "core/submit/portable_parts.h"
 #include "core/submit/preferences.h"
 
 namespace heddle::submit {
@@ -263,7 +264,8 @@ Status Instance::load_code() {
 Status Instance::load(const route::ChosenCode& chosen, std::vector<heddle_entry_t*>* out_entries) {
   const mf::Executable& executable = *module_->metadata().executables()->Get(chosen.executable);
   const Ref<Device>& device = devices_[chosen.device];
-  Result<Shared<Code>> code = submit::load_code(runtime_->code, device, module_, chosen);
+  Status allowed = check_interpreted(*runtime_->host, *device, *module_, chosen);
+  Result<Shared<Code>> code = allowed.ok() ? submit::load_code(runtime_->code, device, module_, chosen) : std::move(allowed);
   if (!code.ok()) {
     return wrap(code.take_status(), fmt::format("heddle: loading executable '{}' of {} on device '{}' failed",
                                                 executable.name()->string_view(), module_->path(), device->alias()));

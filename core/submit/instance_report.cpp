@@ -5,6 +5,7 @@
 
 #include "core/submit/function.h"
 #include "core/submit/instance.h"
+#include "core/submit/portable_parts.h"
 #include "core/submit/preferences.h"
 #include "sdk/module/json.h"
 
@@ -96,6 +97,20 @@ Result<std::string> Instance::report(std::string_view topic) {
         out.close(']');
       }
       out.close('}');
+    }
+    out.close(']').key("portable").open('[');
+    for (const route::ChosenCode& chosen : route_.code) {
+      std::pair<JsonWriter*, std::string_view> to = {&out, devices_[chosen.device]->alias()};
+      visit_portable_parts(
+          *devices_[chosen.device], *module_, chosen,
+          [](void* its, heddle_string_t entry, const heddle_portable_part_t& part) {
+            const auto& [json, alias] = *static_cast<decltype(to)*>(its);
+            json->open('{').key("device").text(alias).key("kernel").text(view(entry)).key("what").text(view(part.what));
+            json->count("nodes", part.node_count).key("runs").text(part.kernel.size ? view(part.kernel) : "interpreted");
+            json->key("why").text(view(part.reason)).count("workspace_bytes", part.workspace_bytes).count("cost_ns", part.cost_ns);
+            json->close('}');
+          },
+          &to);
     }
     return out.close(']').close('}').take();
   }

@@ -13,6 +13,16 @@ heddle_status_t* variant_rank(heddle_device_t* device, heddle_string_t format, h
       call.pass(Tag::kNoBlock, [&] { return call.plugin().driver.dispatch->variant_rank(device, format, target, out_rank); }));
 }
 
+heddle_status_t* portable_parts(heddle_device_t* device, const heddle_portable_query_t* query,
+                                void (*part)(void* context, const heddle_portable_part_t* part), void* context) noexcept {
+  Call call("heddle.dispatch/1 portable_parts");
+  call.live<Device>(device, "device");
+  if (!query || !part) call.host_broke("HD-M-02", "query or part is NULL");
+  if (call.refused()) return call.refusal();
+  return call.answer(
+      call.pass(Tag::kMayBlock, [&] { return call.plugin().driver.dispatch->portable_parts(device, query, part, context); }));
+}
+
 heddle_status_t* executable_load(heddle_device_t* device, const heddle_executable_params_t* params,
                                  heddle_executable_t** out_executable) noexcept {
   Call call("heddle.dispatch/1 executable_load");
@@ -362,7 +372,8 @@ const heddle_dispatch_interface_t kDispatchTable = {sizeof(heddle_dispatch_inter
                                                     record,
                                                     replay,
                                                     recording_free,
-                                                    operation_load};
+                                                    operation_load,
+                                                    portable_parts};
 const heddle_profile_interface_t kProfileTable = {sizeof(heddle_profile_interface_t), 0, profiled_submit};
 
 }  // namespace heddle::validation

@@ -319,7 +319,8 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     nullptr,
                                                     nullptr,
                                                     nullptr,  // recording: the host fills the holes with UNIMPLEMENTED
-                                                    operation_load};
+                                                    operation_load,
+                                                    nullptr};
   return &table;
 }
 

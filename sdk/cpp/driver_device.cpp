@@ -56,6 +56,10 @@ heddle_status_t* Device::import_host(void*, uint64_t size_bytes, Buffer**) {
                 number(size_bytes), ordinal);
 }
 
+heddle_status_t* Device::portable_parts(const heddle_portable_query_t&, const std::function<void(const heddle_portable_part_t&)>&) {
+  return status(host, HEDDLE_STATUS_UNIMPLEMENTED, "%s: telling how portable code runs failed: this driver interprets all of it", who);
+}
+
 heddle_status_t* Device::write(Buffer*, uint64_t, const char*, uint64_t length) {
   return status(host, HEDDLE_STATUS_UNIMPLEMENTED, "%s: writing %llu bytes failed: this driver has no sdk::Device::write", who,
                 number(length));

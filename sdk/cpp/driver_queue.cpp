@@ -301,6 +301,21 @@ heddle_status_t* variant_rank(heddle_device_t* handle, heddle_string_t format, h
   });
 }
 
+heddle_status_t* portable_parts(heddle_device_t* handle, const heddle_portable_query_t* query,
+                                void (*part)(void* context, const heddle_portable_part_t* part), void* context) noexcept {
+  Device* device = Device::from(handle);
+  return guarded(device->host, "asking how portable code would run", [&]() -> heddle_status_t* {
+    heddle_portable_query_t own;
+    uint64_t bad_byte;
+    if (!read_struct(query, &own, &bad_byte)) return tail_status(device->host, "heddle_portable_query_t", bad_byte);
+    if ((own.code_bytes && !own.code) || (own.entry.size && !own.entry.data)) {
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                    "%s: asking how portable code would run failed: the query has no code or no entry [HD-E-07]", device->who);
+    }
+    return device->portable_parts(own, [&](const heddle_portable_part_t& each) { part(context, &each); });
+  });
+}
+
 int shown(std::string_view text) {
   return static_cast<int>(std::min<size_t>(text.size(), 120));
 }
@@ -420,7 +435,8 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     record,
                                                     replay,
                                                     recording_free,
-                                                    nullptr};  // operation_load
+                                                    nullptr,
+                                                    portable_parts};  // operation_load
   return &table;
 }
 

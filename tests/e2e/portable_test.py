@@ -37,9 +37,9 @@ class Portable(HeddleTestCase):
         (device,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == "sample:0"]
         return device["driver_counts"]
 
-    def with_options(self, options):
+    def with_options(self, options, interpreted="allow"):
         config = self.folder / "heddle.toml"
-        config.write_text('[driver."org.example.sample"]\n' + "".join(f"{name} = {value}\n" for name, value in options.items()))
+        config.write_text(f'interpreted = "{interpreted}"\n[driver."org.example.sample"]\n' + "".join(f"{name} = {value}\n" for name, value in options.items()))
         return {"HEDDLE_PLUGIN_PATH": str(TEMPLATE), "HEDDLE_CONFIG": str(config)}
 
     def check_layer(self, layer):
@@ -55,13 +55,44 @@ class Portable(HeddleTestCase):
 
     def test_memory_that_the_host_cannot_address(self):
         feeds = {"image": np.random.default_rng(7).random((5, 1, 8, 8), dtype=np.float32)}
-        counts = self.check(DIGITS, feeds, host_access="true")
+        counts = self.check(DIGITS, feeds, host_access="true", own_kernels="false")
         self.assertEqual(counts["interpreted"], counts["dispatches"])
         self.assertGreater(counts["interpreted_ns"], 0)
+        self.assertEqual(counts["interpreted_ns"], counts["kernel_ns"])
         self.assertEqual(counts["staged_bytes"], 0)
         counts = self.check(DIGITS, feeds, host_access="false", threads=2)
-        self.assertEqual(counts["interpreted"], counts["dispatches"])
         self.assertGreater(counts["staged_bytes"], feeds["image"].nbytes)
+
+    def test_kernels_of_the_driver(self):
+        """Products and convolutions run on the driver's kernel, and reports say so, before the first call too; the rest is interpreted."""
+        feeds = {"image": np.random.default_rng(7).random((5, 1, 8, 8), dtype=np.float32)}
+        counts = self.check(DIGITS, feeds, threads=1)
+        self.assertLess(counts["interpreted_ns"], counts["kernel_ns"])
+        module = self.compile(DIGITS, "--target", "portable")
+        for own in (True, False):
+            environment = self.with_options({"own_kernels": str(own).lower()})
+            shown = json.loads(self.succeed("explain", module, "--route", "--device", "sample:0", "--format", "json", extra_environment=environment).stdout)
+            parts = shown["route"]["portable"]
+            by = {part["runs"] for part in parts}
+            self.assertEqual(by, {"sample.convolution", "sample.product", "interpreted"} if own else {"interpreted"})
+            self.assertTrue(all(part["why"] for part in parts), parts)
+            self.assertTrue(all(part["what"].startswith("contract") for part in parts if part["runs"] != "interpreted"), parts)
+            text = self.succeed("explain", module, "--route", "--device", "sample:0", extra_environment=environment).stdout
+            self.assertIn("it is no contraction" if own else "the driver has no kernels of its own", text)
+
+    def test_what_may_be_interpreted(self):
+        module = self.compile(DIGITS, "--target", "portable")
+        image = self.folder / "image.npy"
+        np.save(image, np.zeros((1, 1, 8, 8), np.float32))
+        run = ("run", module, "--input", f"image=@{image}", "--device", "sample:0")
+        for rule, said in (("allow", False), ("warn", True)):
+            result = self.succeed(*run, extra_environment=self.with_options({}, interpreted=rule))
+            self.assertEqual("device 'sample:0' interprets" in result.stderr, said, result.stderr)
+        refused = self.fail_with((1, 2, 3, 4, 5, 6), *run, extra_environment=self.with_options({}, interpreted="forbid"))
+        self.assertIn("device 'sample:0' interprets", refused.stderr)
+        self.assertIn('interpreted = "forbid" in heddle.toml', refused.stderr)
+        both = self.compile(DIGITS, "--target", "cpu,portable")
+        self.succeed("run", both, "--input", f"image=@{image}", "--device", "cpu:0", extra_environment=self.with_options({}, interpreted="forbid"))
 
     def test_a_layer_of_bert(self):
         self.check_layer(layers.Layer())

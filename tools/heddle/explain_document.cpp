@@ -163,6 +163,12 @@ void describe_route(const Json& route, Document& out) {
                           others.empty() ? "-" : others});
   }
   out.add(std::move(table));
+  if (array(route, "portable").empty()) return;
+  Table nodes{{"kernel", "device", "node", "run by", "reason"}, {}};
+  for (const Json& part : array(route, "portable"))
+    nodes.rows.push_back({text(part, "kernel"), text(part, "device"), text(part, "what"), text(part, "runs"), text(part, "why")});
+  out.begin("portable code", true);
+  out.add(std::move(nodes));
 }
 
 // A region's name is a single word; after it comes the node that the region was made from, which the compiler's report has in a separate field.

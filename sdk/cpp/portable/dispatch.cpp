@@ -2,9 +2,11 @@
 // See dispatch.h.
 #include "heddle/sdk/portable/dispatch.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
+#include "heddle/code.h"
 #include "heddle/sdk/portable/staging.h"
 
 namespace heddle::sdk::portable {
@@ -52,6 +54,43 @@ uint64_t nanoseconds() {
 
 }  // namespace
 
+heddle_status_t* tell_parts(const Device* device, const heddle_portable_query_t& query, const OwnKernels* own,
+                            const std::function<void(const heddle_portable_part_t&)>& part) noexcept {
+  return guarded(device->host, "asking how portable code would run", [&]() -> heddle_status_t* {
+    auto refuse = [&](heddle_status_code_t code, const std::string& reason) {
+      return status(device->host, code, "%s: asking how portable code would run failed: %s", device->who, reason.c_str());
+    };
+    std::vector<Kernel> kernels;
+    std::string error;
+    if (view_of(query.format) != HEDDLE_CODE_PORTABLE)
+      return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "the code is no '" + std::string(HEDDLE_CODE_PORTABLE) + "'");
+    if (!read_image({static_cast<const char*>(query.code), query.code_bytes}, &kernels, &error))
+      return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, error);
+    for (const Kernel& kernel : kernels) {
+      if (kernel.name != view_of(query.entry)) continue;
+      if (query.symbols && query.symbol_count != kernel.symbols)
+        return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "kernel '" + kernel.name + "' has " + std::to_string(kernel.symbols) +
+                                                          " symbols, and the query " + std::to_string(query.symbol_count));
+      uint32_t number = 0;
+      for (const Part& each : parts_of(kernel, own, query.symbols)) {
+        heddle_portable_part_t out = {};
+        out.struct_size = sizeof out;
+        out.node_count = 1;
+        out.nodes = &number;
+        out.what = string_of(each.what);
+        out.kernel = string_of(each.answer.kernel);
+        out.reason = string_of(each.answer.reason);
+        out.workspace_bytes = each.answer.workspace_bytes;
+        out.cost_ns = each.answer.cost_ns;
+        part(out);
+        ++number;
+      }
+      return nullptr;
+    }
+    return refuse(HEDDLE_STATUS_NOT_FOUND, "the code has no kernel '" + std::string(view_of(query.entry)) + "'");
+  });
+}
+
 heddle_status_t* run_dispatch(Device* device, const Operation& dispatch, const Program& program, Workers* workers,
                               const Limits& limits) noexcept {
   return guarded(device->host, "running a kernel", [&]() -> heddle_status_t* {
@@ -70,16 +109,17 @@ heddle_status_t* run_dispatch(Device* device, const Operation& dispatch, const P
     }
     std::string reason;
     uint64_t staged_bytes = 0;
+    Program::Used used;
     bool is_done;
     if (is_staged) {
       DispatchMemory memory(device, dispatch.ranges);
-      is_done = run_staged(program, bytes, memory, symbols.data(), symbols.size(), &reason, &staged_bytes, limits, workers);
+      is_done = run_staged(program, bytes, memory, symbols.data(), symbols.size(), &reason, &staged_bytes, limits, workers, &used);
     } else {
-      is_done = program.run(bindings, symbols.data(), symbols.size(), &reason, limits, workers);
+      is_done = program.run(bindings, symbols.data(), symbols.size(), &reason, limits, workers, &used);
     }
     const uint64_t taken = nanoseconds() - begin;
-    device->interpreted.fetch_add(1, std::memory_order_relaxed);
-    device->interpreted_ns.fetch_add(taken, std::memory_order_relaxed);
+    device->interpreted.fetch_add(used.interpreted > 0 || used.own == 0, std::memory_order_relaxed);
+    device->interpreted_ns.fetch_add(taken - std::min(taken, used.own_ns), std::memory_order_relaxed);
     device->kernel_ns.fetch_add(taken, std::memory_order_relaxed);
     device->staged_bytes.fetch_add(staged_bytes, std::memory_order_relaxed);
     if (is_done) return nullptr;

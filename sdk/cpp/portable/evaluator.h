@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "heddle/sdk/portable/own_kernels.h"
 #include "lanes.h"
 
 namespace heddle::sdk::portable {
@@ -36,7 +37,9 @@ struct Prepared {
   std::vector<uint64_t> dims;  // of each expression, a bit for each dimension
   std::vector<PreparedNode> nodes;
   int64_t lanes = kMostLanes;
-  uint64_t scratch_bytes = 0;  // of an evaluator and a node's runner, in each thread
+  std::shared_ptr<const OwnKernels> own;
+  std::vector<Answer> answers;  // of each node, without symbols; empty without `own`
+  uint64_t scratch_bytes = 0;   // of an evaluator and a node's runner, in each thread
 };
 
 // A tensor of a call.

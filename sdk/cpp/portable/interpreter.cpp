@@ -3,6 +3,9 @@
 #include "heddle/sdk/portable/interpreter.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <new>
 
 #include "nodes.h"
 #include "prepare.h"
@@ -57,10 +60,32 @@ bool count_of(const std::vector<int64_t>& extents, int64_t* out) {
 
 }  // namespace
 
-Program::Program(Kernel kernel) {
+std::vector<Part> parts_of(const Kernel& kernel, const OwnKernels* own, const int64_t* symbols) {
+  std::vector<Part> out;
+  for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
+    ProductForm form;
+    std::string reason;
+    const bool is_product = find_product(kernel, i, symbols, &form, &reason);
+    Part part = {describe_node(kernel, i), {}};
+    if (own) {
+      part.answer = own->takes({kernel, i, is_product ? &form : nullptr, symbols || kernel.symbols == 0});
+      if (part.answer.kernel.empty() && part.answer.reason.empty()) part.answer.reason = reason;
+    } else {
+      part.answer.reason = "the driver has no kernels of its own";
+    }
+    out.push_back(std::move(part));
+  }
+  return out;
+}
+
+Program::Program(Kernel kernel, std::shared_ptr<const OwnKernels> own) {
   auto prepared = std::make_unique<Prepared>();
   prepared->kernel = std::move(kernel);
   prepare(*prepared);
+  if (own) {
+    for (Part& part : parts_of(prepared->kernel, own.get(), nullptr)) prepared->answers.push_back(std::move(part.answer));
+    prepared->own = std::move(own);
+  }
   prepared_ = std::move(prepared);
 }
 Program::~Program() = default;
@@ -107,6 +132,68 @@ uint64_t tensor_bytes(const View& view) {
 // With less work, threads would wait for each other longer than they compute.
 constexpr uint64_t kStepsForThreads = 1 << 15, kProductsForThreads = 1 << 20;
 
+struct FreeMemory {
+  void operator()(char* memory) const { std::free(memory); }
+};
+using Aligned = std::unique_ptr<char, FreeMemory>;
+
+Aligned aligned(uint64_t bytes) {
+  constexpr uint64_t kAlignment = 64;
+  if (bytes == 0) return nullptr;
+  Aligned memory(static_cast<char*>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+
+// The sums of a product that a kernel of the driver's own has computed.
+struct OwnSums {
+  Aligned memory;
+  float* data = nullptr;
+  bool finish = false;  // whether the results are still to be made of them
+};
+enum class Own { kNot, kDone, kFailed };
+
+// Whether a product's results are its sums.
+bool is_plain(const Kernel& kernel, const Node& node) {
+  const Body& finish = node.bodies[1];
+  return node.results.size() == 1 && kernel.tensors[node.results[0]].type == HEDDLE_TYPE_F32 && finish.yields.size() == 1 &&
+         finish.yields[0] == finish.arguments.size() - 1;
+}
+
+// Runs node `i` by a kernel of the driver's own, if it takes it with these symbols.
+Own run_own(const Prepared& prepared, Call& call, uint32_t i, const int64_t* symbols, const Limits& limits, Workers* workers, OwnSums* sums,
+            uint64_t* own_ns, std::string* out_error) {
+  if (prepared.answers.empty() || prepared.answers[i].kernel.empty()) return Own::kNot;
+  const Kernel& kernel = prepared.kernel;
+  const Node& node = kernel.nodes[i];
+  ProductForm form;
+  std::string reason;
+  const bool is_product = find_product(kernel, i, symbols, &form, &reason);
+  const Offer offer = {kernel, i, is_product ? &form : nullptr, true};
+  const Answer answer = kernel.symbols == 0 ? prepared.answers[i] : prepared.own->takes(offer);
+  if (answer.kernel.empty()) return Own::kNot;
+  const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  uint64_t bytes = answer.workspace_bytes;
+  if (is_product) {
+    const View& result = call.tensors[node.results[0]];
+    sums->finish = !is_plain(kernel, node);
+    const uint64_t more = sums->finish ? static_cast<uint64_t>(result.count) * sizeof(float) : 0;
+    if (__builtin_add_overflow(bytes, more, &bytes) || bytes > limits.memory_bytes) {
+      *out_error = "kernel '" + answer.kernel + "' needs " + std::to_string(answer.workspace_bytes) + " bytes, and sums of " +
+                   std::to_string(more) + ", and a call may take " + std::to_string(limits.memory_bytes);
+      return Own::kFailed;
+    }
+    sums->memory = aligned(more);
+    sums->data = reinterpret_cast<float*>(sums->finish ? sums->memory.get() : result.data);
+  }
+  const Aligned workspace = aligned(answer.workspace_bytes);
+  std::vector<TensorMemory> tensors;
+  for (const View& view : call.tensors) tensors.push_back({view.data, &view.extents});
+  const bool is_done = prepared.own->run({offer, tensors, sums->data, workspace.get(), workers}, out_error);
+  *own_ns += static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
+  return is_done ? Own::kDone : Own::kFailed;
+}
+
 // A thread's own state in a call.
 struct Share {
   explicit Share(Call of) : call(std::move(of)), evaluator(call) {}
@@ -130,7 +217,7 @@ uint64_t Program::scratch_bytes() const {
 }
 
 bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, size_t symbol_count, std::string* out_error,
-                  const Limits& limits, Workers* workers) const {
+                  const Limits& limits, Workers* workers, Used* out_used) const {
   const Kernel& kernel = prepared_->kernel;
   Call call = {*prepared_, {}, {}, limits.memory_bytes, {}};
   auto fail = [&](std::string text) {
@@ -195,34 +282,57 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
   call.memory_bytes /= most_parts;
   for (uint32_t i = 1; i < most_parts; ++i) shares.push_back(std::make_unique<Share>(call));
   shares.push_back(std::make_unique<Share>(std::move(call)));
+  // Runs a node, or what is left of one, in its parts; false, with the error, if one fails.
+  auto run_parts = [&](uint32_t node, auto function) {
+    auto run_part = [&](uint32_t part) {
+      Share& share = *shares[part];
+      NodeRunner runner(share.call, share.evaluator, node, {part, parts[node]});
+      share.is_done = function(runner, share);
+    };
+    if (parts[node] == 1) {
+      run_part(0);
+    } else {
+      workers->run(parts[node], run_part);
+    }
+    for (uint32_t part = 0; part < parts[node]; ++part) {
+      if (!shares[part]->is_done) return fail("node " + std::to_string(node) + ": " + shares[part]->call.error);
+    }
+    return true;
+  };
+  Used used;
   for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
+    OwnSums sums;
+    switch (run_own(*prepared_, shares[0]->call, i, symbols, limits, workers, &sums, &used.own_ns, out_error)) {
+      case Own::kFailed:
+        return fail("node " + std::to_string(i) + ": " + *out_error);
+      case Own::kDone:
+        ++used.own;
+        if (sums.finish && !run_parts(i, [&](NodeRunner& runner, Share&) { return runner.finish_product(sums.data); })) return false;
+        continue;
+      case Own::kNot:
+        break;
+    }
+    ++used.interpreted;
+    bool again = false;
     for (bool by_element : {false, true}) {
-      auto run_part = [&](uint32_t part) {
-        Share& share = *shares[part];
-        share.by_element = false;
-        share.is_done = NodeRunner(share.call, share.evaluator, i, {part, parts[i]}).run(by_element, &share.by_element);
-      };
-      if (parts[i] == 1) {
-        run_part(0);
-      } else {
-        workers->run(parts[i], run_part);
-      }
-      bool again = false;
-      for (uint32_t part = 0; part < parts[i]; ++part) {
-        if (!shares[part]->is_done) return fail("node " + std::to_string(i) + ": " + shares[part]->call.error);
-        again |= shares[part]->by_element;
-      }
-      if (!again) break;
+      if (by_element && !again) break;
+      if (!run_parts(i, [&](NodeRunner& runner, Share& share) {
+            share.by_element = false;
+            return runner.run(by_element, &share.by_element);
+          }))
+        return false;
+      for (uint32_t part = 0; part < parts[i]; ++part) again |= shares[part]->by_element;
     }
   }
+  if (out_used) *out_used = used;
   return true;
 }
 
-bool load(std::string_view image, std::vector<Program>* out, std::string* out_error) {
+bool load(std::string_view image, std::vector<Program>* out, std::string* out_error, std::shared_ptr<const OwnKernels> own) {
   std::vector<Kernel> kernels;
   if (!read_image(image, &kernels, out_error)) return false;
   out->clear();
-  for (Kernel& kernel : kernels) out->emplace_back(std::move(kernel));
+  for (Kernel& kernel : kernels) out->emplace_back(std::move(kernel), own);
   return true;
 }
 

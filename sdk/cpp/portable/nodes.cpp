@@ -55,7 +55,7 @@ void keep_inactive(uint32_t size, const char* before, const uint8_t* active, int
 
 }  // namespace
 
-NodeRunner::NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, Part part)
+NodeRunner::NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, PartOfNode part)
     : call_(call),
       evaluator_(evaluator),
       node_(call.prepared.kernel.nodes[index]),
@@ -302,6 +302,21 @@ bool NodeRunner::contract_lanes(Run at) {
   });
   at.active = nullptr;
   return done && finish(1, at, sums(1));
+}
+
+bool NodeRunner::finish_product(const float* all) {
+  const int32_t lane = lane_of(-1);
+  const int64_t step = lane < 0 ? 0 : strides_[static_cast<size_t>(lane)];
+  return for_each_run(lane, -1, [&](const Run& run) {
+    const float* from = all + place_in_results(run);
+    arguments_[0] = {from, run.count == 1};
+    if (step != 1 && run.count > 1) {
+      auto* copies = reinterpret_cast<float*>(sums_[0].data());
+      for (int64_t l = 0; l < run.count; ++l) copies[l] = from[l * step];
+      arguments_[0] = {copies, false};
+    }
+    return finish(1, run, arguments_.data());
+  });
 }
 
 bool NodeRunner::scan() {

@@ -10,18 +10,20 @@
 namespace heddle::sdk::portable {
 
 // The share of a node that one thread does.
-struct Part {
+struct PartOfNode {
   uint32_t number = 0, count = 1;
 };
 
 // A node in a call: its extents, and how its results are stored.
 class NodeRunner {
  public:
-  NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, Part part);
+  NodeRunner(Call& call, Evaluator& evaluator, uint32_t index, PartOfNode part);
 
   // False, with the call's error, on failure. A product by blocks may find that it must be done element by element, in all its parts: then
   // *out_by_element is true, and the results do not count.
   bool run(bool by_element, bool* out_by_element);
+  // The results of a contraction from its sums, which are dense.
+  bool finish_product(const float* sums);
 
  private:
   using Extents = std::vector<int64_t>;
@@ -70,7 +72,7 @@ class NodeRunner {
   const Node& node_;
   const PreparedNode& prepared_;
   const int64_t lanes_;
-  const Part part_;
+  const PartOfNode part_;
   // The parallel dimension whose indices the parts share, -1 if none can be; those of this part.
   int32_t split_ = -1;
   int64_t split_first_ = 0, split_end_ = 0;

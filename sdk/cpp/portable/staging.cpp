@@ -18,7 +18,8 @@ struct Free {
 }  // namespace
 
 bool run_staged(const Program& program, const std::vector<uint64_t>& bytes, DeviceMemory& memory, const int64_t* symbols,
-                size_t symbol_count, std::string* out_error, uint64_t* staged_bytes, const Limits& limits, Workers* workers) {
+                size_t symbol_count, std::string* out_error, uint64_t* staged_bytes, const Limits& limits, Workers* workers,
+                Program::Used* out_used) {
   std::vector<uint64_t> needed;
   if (!program.binding_bytes(symbols, symbol_count, &needed, out_error)) return false;
   auto fail = [&](std::string text) {
@@ -49,7 +50,7 @@ bool run_staged(const Program& program, const std::vector<uint64_t>& bytes, Devi
     if (!memory.read(i, bindings[i].data, needed[i], out_error)) return false;
     *staged_bytes += needed[i];
   }
-  if (!program.run(bindings, symbols, symbol_count, out_error, left, workers)) return false;
+  if (!program.run(bindings, symbols, symbol_count, out_error, left, workers, out_used)) return false;
   for (size_t i = inputs; i < needed.size(); ++i) {
     if (needed[i] == 0) continue;
     if (!memory.write(i, bindings[i].data, needed[i], out_error)) return false;

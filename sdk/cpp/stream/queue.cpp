@@ -528,6 +528,7 @@ const heddle_dispatch_interface_t* dispatch_interface() noexcept {
                                                     record,
                                                     replay,
                                                     recording_free,
+                                                    nullptr,
                                                     nullptr};  // operation_load
   return &table;
 }

@@ -498,6 +498,29 @@ typedef struct heddle_submission {
 
 struct heddle_operation_params; /* ext/library.h */
 
+/* A kernel of portable code (code.h) of which a device is asked how it would run it. Since ABI 0.3. */
+typedef struct heddle_portable_query {
+  uint32_t struct_size;
+  uint32_t symbol_count;
+  heddle_string_t format; /* "portable/0" */
+  const void* code;
+  uint64_t code_bytes;
+  heddle_string_t entry;  /* the kernel's name */
+  const int64_t* symbols; /* the values of its constants, symbol_count of them; NULL: not known, and the answer is for any */
+} heddle_portable_query_t;
+
+/* Nodes of the kernel that run together: by a kernel of the driver's own, or interpreted. Since ABI 0.3. */
+typedef struct heddle_portable_part {
+  uint32_t struct_size;
+  uint32_t node_count;
+  const uint32_t* nodes;    /* their numbers, in ascending order */
+  heddle_string_t what;     /* for people: "contract", "contract (conv)" */
+  heddle_string_t kernel;   /* of the driver's own; empty: the nodes are interpreted */
+  heddle_string_t reason;   /* why, in a few words */
+  uint64_t workspace_bytes; /* that the driver's kernel takes in addition; 0 also if it depends on symbols that are not known */
+  uint64_t cost_ns;         /* estimated time; 0: unknown */
+} heddle_portable_part_t;
+
 typedef struct heddle_dispatch_interface {
   uint32_t struct_size;
   uint32_t reserved;
@@ -539,6 +562,12 @@ typedef struct heddle_dispatch_interface {
    * caller, who unloads it with executable_unload before it destroys the operation. Since ABI 0.2. [any] [may-block] */
   heddle_status_t* (*operation_load)(heddle_device_t* device, const struct heddle_operation_params* params,
                                      heddle_executable_t** out_executable);
+  /* How the device would run a kernel of portable code: calls part(context, ...) for each group of its nodes, so that each node is in one of them, or
+   * fails. Loads nothing, and depends on nothing but the query and the device's facts and options: executable_load of the same code does the same. The
+   * part is borrowed for the call. INVALID_ARGUMENT for code that is damaged, and symbols that are not the kernel's; NOT_FOUND for an entry that is not
+   * in it. UNIMPLEMENTED: the driver interprets all portable code, or takes none. Since ABI 0.3. [any] [may-block], part: [callback] */
+  heddle_status_t* (*portable_parts)(heddle_device_t* device, const heddle_portable_query_t* query,
+                                     void (*part)(void* context, const heddle_portable_part_t* part), void* context);
 } heddle_dispatch_interface_t;
 
 /* ------------------------------------------------------------------------------------------------ heddle.timeline/1 */

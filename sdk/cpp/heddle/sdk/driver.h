@@ -14,6 +14,7 @@
 #ifndef HEDDLE_SDK_DRIVER_H_
 #define HEDDLE_SDK_DRIVER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -151,6 +152,10 @@ class Device : public DeviceRoot {
   virtual heddle_status_t* make_queue(const heddle_queue_params_t& params, Queue** out) = 0;
   virtual uint32_t rank(std::string_view format, std::string_view target) = 0;
   virtual heddle_status_t* load(const Code& code, Executable** out) = 0;
+  // How load() would have the nodes of a kernel of portable code run (heddle/sdk/portable/own_kernels.h). The default returns UNIMPLEMENTED: all are
+  // interpreted.
+  virtual heddle_status_t* portable_parts(const heddle_portable_query_t& query,
+                                          const std::function<void(const heddle_portable_part_t&)>& part);
   // struct_size is ignored.
   virtual heddle_transfer_properties_t transfer_properties() { return {}; }
   // For parameter I/O on memory that the host cannot access: moves bytes now, on a thread of the driver. The default returns UNIMPLEMENTED.

@@ -118,10 +118,11 @@ bool read_program(std::string_view text, std::vector<Kernel>* out_kernels, std::
 
 }  // namespace
 
-bool read_code(std::string_view format, std::string_view bytes, std::vector<Code>* out, std::string* out_error) {
+bool read_code(std::string_view format, std::string_view bytes, const std::shared_ptr<const portable::OwnKernels>& own,
+               std::vector<Code>* out, std::string* out_error) {
   if (format == HEDDLE_CODE_PORTABLE) {
     std::vector<portable::Program> programs;
-    if (!portable::load(bytes, &programs, out_error)) return false;
+    if (!portable::load(bytes, &programs, out_error, own)) return false;
     for (portable::Program& program : programs) out->push_back({{}, std::move(program)});
     return true;
   }

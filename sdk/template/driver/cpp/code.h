@@ -17,6 +17,7 @@
 #define SAMPLE_CODE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -58,8 +59,9 @@ struct Code {
   uint32_t constants_bytes() const { return program ? program->kernel().symbols * 8 : own.constants_bytes; }
 };
 
-// Reads and checks all kernels. On failure *out_error says what is wrong.
-bool read_code(std::string_view format, std::string_view bytes, std::vector<Code>* out, std::string* out_error);
+// Reads and checks all kernels. `own`, if any, is offered the nodes of portable ones. On failure *out_error says what is wrong.
+bool read_code(std::string_view format, std::string_view bytes, const std::shared_ptr<const portable::OwnKernels>& own,
+               std::vector<Code>* out, std::string* out_error);
 
 enum class Outcome { kDone, kFailed, kLost };
 

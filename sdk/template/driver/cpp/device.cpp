@@ -12,6 +12,7 @@
 
 #include "heddle/sdk/host_timeline.h"
 #include "heddle/sdk/portable/dispatch.h"
+#include "own_kernels.h"
 
 namespace sample {
 
@@ -116,7 +117,10 @@ heddle_device_link_t SampleDriver::link(uint32_t, uint32_t) {
 }
 
 SampleDevice::SampleDevice(SampleDriver* driver, uint32_t ordinal, const heddle_driver_api_t* api)
-    : Device(driver, ordinal, api), options(driver->options()), worker(this, options) {}
+    : Device(driver, ordinal, api),
+      options(driver->options()),
+      own_kernels(options.own_kernels ? std::make_shared<const OwnKernels>() : nullptr),
+      worker(this, options) {}
 
 heddle_status_t* SampleDevice::allocate(const heddle_buffer_params_t& params, sdk::Buffer** out) {
   if (!options.host_access && !(params.memory & HEDDLE_MEMORY_HOST_VISIBLE)) return allocate_far(params, out);
@@ -200,7 +204,7 @@ uint32_t SampleDevice::rank(std::string_view format, std::string_view target) {
 heddle_status_t* SampleDevice::load(const sdk::Code& code, sdk::Executable** out) {
   std::vector<Code> all;
   std::string error;
-  if (!read_code(code.format, {code.bytes, code.size}, &all, &error)) {
+  if (!read_code(code.format, {code.bytes, code.size}, own_kernels, &all, &error)) {
     return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: loading executable '%.*s' failed: %s [HD-C-01]", who,
                   static_cast<int>(std::min<size_t>(code.name.size(), 100)), code.name.data(), error.c_str());
   }
@@ -217,6 +221,11 @@ heddle_status_t* SampleDevice::load(const sdk::Code& code, sdk::Executable** out
   executable->code = std::move(all);
   *out = executable;
   return nullptr;
+}
+
+heddle_status_t* SampleDevice::portable_parts(const heddle_portable_query_t& query,
+                                              const std::function<void(const heddle_portable_part_t&)>& part) {
+  return portable::tell_parts(this, query, own_kernels.get(), part);
 }
 
 heddle_transfer_properties_t SampleDevice::transfer_properties() {

@@ -26,6 +26,7 @@ struct Options {
   uint64_t memory_bytes = uint64_t{8} << 30;
   uint64_t latency_us = 0;  // between the end of work and its signals
   bool host_access = true;  // false: as on a device with memory of its own, which the host reads and writes by copies only
+  bool own_kernels = true;  // false: all portable code is interpreted
   uint32_t threads = 0;     // that interpret portable code; 0: one for each core
 };
 
@@ -81,11 +82,14 @@ class SampleDevice : public sdk::Device {
   heddle_status_t* make_queue(const heddle_queue_params_t& params, sdk::Queue** out) override;
   uint32_t rank(std::string_view format, std::string_view target) override;
   heddle_status_t* load(const sdk::Code& code, sdk::Executable** out) override;
+  heddle_status_t* portable_parts(const heddle_portable_query_t& query,
+                                  const std::function<void(const heddle_portable_part_t&)>& part) override;
   heddle_status_t* write(sdk::Buffer* target, uint64_t offset, const char* bytes, uint64_t length) override;
   heddle_status_t* read(sdk::Buffer* source, uint64_t offset, char* bytes, uint64_t length) override;
   heddle_transfer_properties_t transfer_properties() override;
 
   const Options options;
+  const std::shared_ptr<const portable::OwnKernels> own_kernels;
   Worker worker;
 
  private:

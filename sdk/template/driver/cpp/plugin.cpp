@@ -12,6 +12,7 @@ heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
   if (heddle_status_t* bad = sdk::read_option(host, kWho, "memory", 1 << 20, int64_t{1} << 40, &out->memory_bytes)) return bad;
   if (heddle_status_t* bad = sdk::read_option(host, kWho, "latency_us", 0, 1000000, &out->latency_us)) return bad;
   if (heddle_status_t* bad = sdk::read_option(host, kWho, "host_access", &out->host_access)) return bad;
+  if (heddle_status_t* bad = sdk::read_option(host, kWho, "own_kernels", &out->own_kernels)) return bad;
   return sdk::read_option(host, kWho, "threads", 0, portable::kMostWorkers, &out->threads);
 }
 

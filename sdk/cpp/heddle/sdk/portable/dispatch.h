@@ -14,5 +14,9 @@ namespace heddle::sdk::portable {
 heddle_status_t* run_dispatch(Device* device, const Operation& dispatch, const Program& program, Workers* workers,
                               const Limits& limits = {}) noexcept;
 
+// Answers Device::portable_parts from the code alone: what `own`, NULL if there is none, says of each node.
+heddle_status_t* tell_parts(const Device* device, const heddle_portable_query_t& query, const OwnKernels* own,
+                            const std::function<void(const heddle_portable_part_t&)>& part) noexcept;
+
 }  // namespace heddle::sdk::portable
 #endif  // HEDDLE_SDK_PORTABLE_DISPATCH_H_

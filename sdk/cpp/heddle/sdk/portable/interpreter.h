@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "heddle/sdk/portable/code.h"
+#include "heddle/sdk/portable/own_kernels.h"
 #include "heddle/sdk/portable/workers.h"
 
 namespace heddle::sdk::portable {
@@ -34,7 +35,8 @@ struct Prepared;
 // A kernel that is ready to run. Any number of threads may run it at once.
 class Program {
  public:
-  explicit Program(Kernel kernel);
+  // `own`, if any, is offered each node.
+  explicit Program(Kernel kernel, std::shared_ptr<const OwnKernels> own = nullptr);
   ~Program();
   Program(Program&&) noexcept;
   Program& operator=(Program&&) noexcept;
@@ -44,8 +46,13 @@ class Program {
   // Computes the outputs: one binding for each input, then one for each output, and the value of each symbol. Bindings of outputs overlap no other
   // binding. Every access is checked. On failure, false: *out_error says what is wrong, and the outputs' contents are undefined. `workers`, if any, share
   // the work of large nodes; the results have the same bits for any number of them.
+  // *out_used, if not NULL, says which nodes ran.
+  struct Used {
+    uint32_t interpreted = 0, own = 0;
+    uint64_t own_ns = 0;  // the time of kernels of the driver's own
+  };
   bool run(const std::vector<Memory>& bindings, const int64_t* symbols, size_t symbol_count, std::string* out_error,
-           const Limits& limits = {}, Workers* workers = nullptr) const;
+           const Limits& limits = {}, Workers* workers = nullptr, Used* out_used = nullptr) const;
 
   // The bytes of each binding's tensor for these symbols; false if they do not fit the kernel, as for run().
   bool binding_bytes(const int64_t* symbols, size_t symbol_count, std::vector<uint64_t>* out, std::string* out_error) const;
@@ -58,7 +65,14 @@ class Program {
 };
 
 // All kernels of an image, ready to run; false, with the reason, if they are damaged.
-bool load(std::string_view image, std::vector<Program>* out, std::string* out_error);
+bool load(std::string_view image, std::vector<Program>* out, std::string* out_error, std::shared_ptr<const OwnKernels> own = nullptr);
+
+// How a node of a program would run, for the answer to a query: what `own` said of it, without symbols or with those of a call.
+struct Part {
+  std::string what;  // describe_node()
+  Answer answer;
+};
+std::vector<Part> parts_of(const Kernel& kernel, const OwnKernels* own, const int64_t* symbols);
 
 }  // namespace heddle::sdk::portable
 #endif  // HEDDLE_SDK_PORTABLE_INTERPRETER_H_

@@ -23,7 +23,8 @@ class DeviceMemory {
 // Like program.run(). `bytes` are those of each binding; of these, what a binding's tensor has is copied. Host memory for the copies counts for
 // limits.memory_bytes. Adds to *staged_bytes what was copied in both directions, also if it fails.
 bool run_staged(const Program& program, const std::vector<uint64_t>& bytes, DeviceMemory& memory, const int64_t* symbols,
-                size_t symbol_count, std::string* out_error, uint64_t* staged_bytes, const Limits& limits = {}, Workers* workers = nullptr);
+                size_t symbol_count, std::string* out_error, uint64_t* staged_bytes, const Limits& limits = {}, Workers* workers = nullptr,
+                Program::Used* out_used = nullptr);
 
 }  // namespace heddle::sdk::portable
 #endif  // HEDDLE_SDK_PORTABLE_STAGING_H_

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Kernels of a driver's own for nodes of portable code; the interpreter runs the rest. The library offers each node, products of matrices and convolutions
+// in a form that says all about them; a driver takes what it has a kernel for.
+#ifndef HEDDLE_SDK_PORTABLE_OWN_KERNELS_H_
+#define HEDDLE_SDK_PORTABLE_OWN_KERNELS_H_
+
+#include <string>
+#include <vector>
+
+#include "heddle/sdk/portable/code.h"
+#include "heddle/sdk/portable/workers.h"
+
+namespace heddle::sdk::portable {
+
+// A dimension of a product. Steps are in elements, from one index to the next; 0 where nothing depends on it.
+struct ProductDim {
+  enum Group : uint8_t { kBatch, kRows, kColumns, kDepth };  // both factors depend on it, the first, the second; it is summed over
+  Group group;
+  int64_t extent;
+  int64_t left, right, sums;
+};
+
+// Elements of the product count only where 0 <= offset + the sum of index * step < bound, with a step for each dimension.
+struct ProductBound {
+  int64_t offset, bound;
+  std::vector<int64_t> steps;
+};
+
+// A contraction whose factors are elements of two tensors, as they are:
+//   sums[batch, rows, columns] = sum over depth of left[left_offset + steps] * right[right_offset + steps], where all bounds hold
+// A convolution has the same form: a window is a part of the depth, and a factor depends on sums of multiples of both.
+struct ProductForm {
+  uint32_t left, right;  // tensors
+  Scalar left_type, right_type, accumulator;
+  int64_t left_offset, right_offset;
+  std::vector<ProductDim> dims;  // in the order of the node's domain: those that are not summed over first; sums are dense, in their order
+  std::vector<ProductBound> bounds;
+  bool is_convolution;  // a place in the left factor depends on a dimension of the result and on one that is summed over
+};
+
+// Whether node `node` of a verified kernel has that form; if not, *out_reason says why, in a few words. Without symbols (NULL) numbers that depend on one
+// are 0, and the rest is as for any.
+bool find_product(const Kernel& kernel, uint32_t node, const int64_t* symbols, ProductForm* out, std::string* out_reason);
+
+// A node that is offered, before or after code is loaded.
+struct Offer {
+  const Kernel& kernel;
+  uint32_t node;
+  const ProductForm* product;  // NULL if it has not that form
+  bool has_symbols;            // the numbers of `product` are those of a call
+};
+
+struct Answer {
+  std::string kernel;  // the name of the driver's kernel; empty: not taken
+  std::string reason;  // in a few words
+  uint64_t workspace_bytes = 0, cost_ns = 0;
+};
+
+// A tensor in a call: dense elements in row-major order.
+struct TensorMemory {
+  char* data;
+  const std::vector<int64_t>* extents;
+};
+
+struct OwnCall {
+  Offer offer;                               // with symbols
+  const std::vector<TensorMemory>& tensors;  // of the kernel, by number
+  float* sums;                               // of a product: where they go; NULL for other nodes, whose results are in `tensors`
+  char* workspace;                           // Answer::workspace_bytes for this call, aligned to 64
+  Workers* workers;                          // NULL: only the calling thread
+};
+
+// What a driver implements. Any number of threads may call it at once.
+class OwnKernels {
+ public:
+  virtual ~OwnKernels() = default;
+  // Pure: the same answer for the same offer. A node that is taken without symbols is offered again in each call, with them, and may then be refused.
+  virtual Answer takes(const Offer& offer) const = 0;
+  // Computes a node that was taken, in this call; for a product only the sums, from which the interpreter computes the results. False: *out_error says
+  // what is wrong, and the call fails.
+  virtual bool run(const OwnCall& call, std::string* out_error) const = 0;
+};
+
+// A node of a kernel, as reports show it: "contract (conv)".
+std::string describe_node(const Kernel& kernel, uint32_t node);
+
+}  // namespace heddle::sdk::portable
+#endif  // HEDDLE_SDK_PORTABLE_OWN_KERNELS_H_

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See own_kernels.h. Panels of both factors are packed, tile by tile, and multiplied in registers. A convolution is a product, too: the offset of an
+// element is the sum of one of its row and one of its depth, and elements outside of the image are packed as 0.
+#include "own_kernels.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sample {
+namespace {
+
+using portable::ProductBound;
+using portable::ProductDim;
+using portable::ProductForm;
+
+constexpr int64_t kTileRows = 6, kTileColumns = 16;                         // of sums in registers
+constexpr int64_t kMostRows = 384, kBlockColumns = 256, kBlockDepth = 256;  // of panels: 384 KiB and 256 KiB
+constexpr int64_t kMostSums = 128 << 10;  // of a block of rows and all columns, if that is at least one tile
+constexpr int64_t kFewest = 4;            // with fewer rows and columns, the interpreter is as fast
+
+// Some dimensions of a product, numbered together in row-major order.
+struct Indices {
+  std::vector<size_t> dims;  // of the form
+  int64_t count = 1;
+};
+
+Indices indices_of(const ProductForm& form, ProductDim::Group group) {
+  Indices out;
+  for (size_t d = 0; d < form.dims.size(); ++d) {
+    if (form.dims[d].group != group) continue;
+    out.dims.push_back(d);
+    out.count *= form.dims[d].extent;
+  }
+  return out;
+}
+
+// What numbers of a group add to the offsets in the factors and in the sums, and to each bound.
+struct Offsets {
+  std::vector<int64_t> left, right, sums;
+  std::vector<std::vector<int64_t>> bounds;
+
+  Offsets(const ProductForm& form, const Indices& group, int64_t first, int64_t count) : bounds(form.bounds.size()) {
+    std::vector<int64_t> index(group.dims.size());
+    int64_t rest = first;
+    for (size_t i = group.dims.size(); i-- > 0; rest /= form.dims[group.dims[i]].extent) index[i] = rest % form.dims[group.dims[i]].extent;
+    for (int64_t n = 0; n < count; ++n) {
+      int64_t of_left = 0, of_right = 0, of_sums = 0;
+      for (size_t i = 0; i < index.size(); ++i) {
+        const ProductDim& dim = form.dims[group.dims[i]];
+        of_left += index[i] * dim.left;
+        of_right += index[i] * dim.right;
+        of_sums += index[i] * dim.sums;
+      }
+      left.push_back(of_left);
+      right.push_back(of_right);
+      sums.push_back(of_sums);
+      for (size_t b = 0; b < bounds.size(); ++b) {
+        int64_t place = 0;
+        for (size_t i = 0; i < index.size(); ++i) place += index[i] * form.bounds[b].steps[group.dims[i]];
+        bounds[b].push_back(place);
+      }
+      for (size_t i = index.size(); i-- > 0;) {
+        if (++index[i] < form.dims[group.dims[i]].extent) break;
+        index[i] = 0;
+      }
+    }
+  }
+};
+
+// Bounds that depend on a group, with what the batch adds to them.
+struct Bounds {
+  std::vector<size_t> which;
+  std::vector<int64_t> base, bound;
+
+  Bounds(const ProductForm& form, const Offsets& batch, int64_t number, ProductDim::Group group) {
+    for (size_t b = 0; b < form.bounds.size(); ++b) {
+      bool of_other = false;
+      for (size_t d = 0; d < form.dims.size(); ++d) {
+        const ProductDim::Group its = form.dims[d].group;
+        const ProductDim::Group other = group == ProductDim::kRows ? ProductDim::kColumns : ProductDim::kRows;
+        of_other |= its == other && form.bounds[b].steps[d] != 0;
+      }
+      if (of_other) continue;
+      which.push_back(b);
+      base.push_back(form.bounds[b].offset + batch.bounds[b][static_cast<size_t>(number)]);
+      bound.push_back(form.bounds[b].bound);
+    }
+  }
+  bool hold(const Offsets& outer, size_t o, const Offsets& depth, size_t k) const {
+    for (size_t i = 0; i < which.size(); ++i) {
+      const int64_t place = base[i] + outer.bounds[which[i]][o] + depth.bounds[which[i]][k];
+      if (place < 0 || place >= bound[i]) return false;
+    }
+    return true;
+  }
+};
+
+// Packs `tile` rows or columns beside each other, from number `start` on, for each depth; those beyond the end are 0.
+void pack(const float* from, const std::vector<int64_t>& outer_offsets, const std::vector<int64_t>& depth_offsets, const Offsets& outer,
+          const Offsets& depth, const Bounds& bounds, size_t start, size_t end, int64_t tile, float* to) {
+  const size_t deep = depth_offsets.size(), width = static_cast<size_t>(tile);
+  // Runs of the depth that have the same bounds, such as the channels of a place in the window.
+  std::vector<size_t> ends;
+  for (size_t k = 0; k < deep && !bounds.which.empty(); ++k) {
+    const bool is_same = k > 0 && std::all_of(bounds.which.begin(), bounds.which.end(),
+                                              [&](size_t b) { return depth.bounds[b][k] == depth.bounds[b][k - 1]; });
+    if (is_same) {
+      ends.back() = k + 1;
+    } else {
+      ends.push_back(k + 1);
+    }
+  }
+  for (size_t first = start; first < end; first += width, to += deep * width) {
+    const size_t here = std::min(width, end - first);
+    const bool is_dense = here == width && outer_offsets[first + here - 1] - outer_offsets[first] == static_cast<int64_t>(here) - 1;
+    if (bounds.which.empty() && is_dense) {
+      for (size_t k = 0; k < deep; ++k) std::memcpy(to + k * width, from + outer_offsets[first] + depth_offsets[k], width * sizeof(float));
+      continue;
+    }
+    for (size_t i = 0; i < width; ++i) {
+      if (i >= here) {
+        for (size_t k = 0; k < deep; ++k) to[k * width + i] = 0;
+      } else if (bounds.which.empty()) {
+        const float* line = from + outer_offsets[first + i];
+        for (size_t k = 0; k < deep; ++k) to[k * width + i] = line[depth_offsets[k]];
+      } else {
+        const int64_t line = outer_offsets[first + i];
+        size_t k = 0;
+        for (size_t run_end : ends) {
+          const bool holds = bounds.hold(outer, first + i, depth, k);
+          for (; k < run_end; ++k) to[k * width + i] = holds ? from[line + depth_offsets[k]] : 0;
+        }
+      }
+    }
+  }
+}
+
+using Vector = float __attribute__((vector_size(32), aligned(4)));
+
+// sums[6, 16] += panels of depth `deep`.
+__attribute__((always_inline)) inline void tile(const float* a, const float* b, int64_t deep, float* sums) {
+  Vector low[kTileRows], high[kTileRows];
+  for (int64_t r = 0; r < kTileRows; ++r) {
+    low[r] = *reinterpret_cast<const Vector*>(sums + r * kTileColumns);
+    high[r] = *reinterpret_cast<const Vector*>(sums + r * kTileColumns + 8);
+  }
+  for (int64_t k = 0; k < deep; ++k, a += kTileRows, b += kTileColumns) {
+    const Vector left = *reinterpret_cast<const Vector*>(b), right = *reinterpret_cast<const Vector*>(b + 8);
+#pragma GCC unroll 6
+    for (int64_t r = 0; r < kTileRows; ++r) {
+      low[r] += left * a[r];
+      high[r] += right * a[r];
+    }
+  }
+  for (int64_t r = 0; r < kTileRows; ++r) {
+    *reinterpret_cast<Vector*>(sums + r * kTileColumns) = low[r];
+    *reinterpret_cast<Vector*>(sums + r * kTileColumns + 8) = high[r];
+  }
+}
+__attribute__((target("avx2,fma"))) void tile_avx2(const float* a, const float* b, int64_t deep, float* sums) {
+  tile(a, b, deep, sums);
+}
+void tile_baseline(const float* a, const float* b, int64_t deep, float* sums) {
+  tile(a, b, deep, sums);
+}
+
+int64_t rounded(int64_t count, int64_t to) {
+  return (count + to - 1) / to * to;
+}
+
+// One batch's rows from `first_row` on, against all columns.
+void multiply(const ProductForm& form, const float* left, const float* right, const Offsets& batch, int64_t number, const Indices& rows,
+              int64_t first_row, int64_t row_count, const Indices& columns, const Indices& depth, float* sums) {
+  static const auto kernel = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? tile_avx2 : tile_baseline;
+  const auto at = static_cast<size_t>(number);
+  left += form.left_offset + batch.left[at];
+  right += form.right_offset + batch.right[at];
+  sums += batch.sums[at];
+  const Bounds of_rows(form, batch, number, ProductDim::kRows), of_columns(form, batch, number, ProductDim::kColumns);
+  const Offsets row(form, rows, first_row, row_count), column(form, columns, 0, columns.count);
+  const int64_t row_tiles = rounded(row_count, kTileRows) / kTileRows, column_tiles = rounded(columns.count, kTileColumns) / kTileColumns;
+  const int64_t most_deep = std::min(kBlockDepth, depth.count);
+  std::vector<float> a(static_cast<size_t>(row_tiles * kTileRows * most_deep)),
+      b(static_cast<size_t>(std::min(kBlockColumns, column_tiles * kTileColumns) * most_deep)),
+      tiles(static_cast<size_t>(row_tiles * column_tiles * kTileRows * kTileColumns));
+  for (int64_t k = 0; k < depth.count; k += kBlockDepth) {
+    const int64_t deep = std::min(kBlockDepth, depth.count - k);
+    const Offsets inner(form, depth, k, deep);
+    pack(left, row.left, inner.left, row, inner, of_rows, 0, row.left.size(), kTileRows, a.data());
+    for (int64_t c = 0; c < columns.count; c += kBlockColumns) {
+      const int64_t width = std::min(kBlockColumns, columns.count - c);
+      pack(right, column.right, inner.right, column, inner, of_columns, static_cast<size_t>(c), static_cast<size_t>(c + width),
+           kTileColumns, b.data());
+      for (int64_t i = 0; i * kTileColumns < width; ++i) {
+        for (int64_t r = 0; r < row_tiles; ++r) {
+          kernel(a.data() + r * kTileRows * deep, b.data() + i * kTileColumns * deep, deep,
+                 tiles.data() + (r * column_tiles + c / kTileColumns + i) * kTileRows * kTileColumns);
+        }
+      }
+    }
+  }
+  for (int64_t r = 0; r < row_count; ++r) {
+    const float* from = tiles.data() + (r / kTileRows * column_tiles * kTileRows + r % kTileRows) * kTileColumns;
+    float* to = sums + row.sums[static_cast<size_t>(r)];
+    for (int64_t j = 0; j < columns.count; j += kTileColumns, from += kTileRows * kTileColumns) {
+      const auto width = static_cast<size_t>(std::min(kTileColumns, columns.count - j)), at_column = static_cast<size_t>(j);
+      if (column.sums[at_column + width - 1] - column.sums[at_column] == static_cast<int64_t>(width) - 1) {
+        std::memcpy(to + column.sums[at_column], from, width * sizeof(float));
+      } else {
+        for (size_t i = 0; i < width; ++i) to[column.sums[at_column + i]] = from[i];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+portable::Answer OwnKernels::takes(const portable::Offer& offer) const {
+  portable::Answer answer;
+  const ProductForm* form = offer.product;
+  if (!form) return answer;  // the library says why
+  using portable::Scalar;
+  if (form->left_type != Scalar::kF32 || form->right_type != Scalar::kF32 || form->accumulator != Scalar::kF32) {
+    answer.reason = "the driver's kernel is for f32";
+    return answer;
+  }
+  for (const ProductBound& bound : form->bounds) {
+    bool of_rows = false, of_columns = false;
+    for (size_t d = 0; d < form->dims.size(); ++d) {
+      of_rows |= form->dims[d].group == ProductDim::kRows && bound.steps[d] != 0;
+      of_columns |= form->dims[d].group == ProductDim::kColumns && bound.steps[d] != 0;
+    }
+    if (of_rows && of_columns) {
+      answer.reason = "the driver's kernel takes no bounds on rows and columns together";
+      return answer;
+    }
+  }
+  const int64_t rows = indices_of(*form, ProductDim::kRows).count, columns = indices_of(*form, ProductDim::kColumns).count;
+  if (offer.has_symbols && (columns < kFewest || (rows < kFewest && form->is_convolution))) {
+    answer.reason = "the driver's kernel is for more columns, " + std::to_string(rows) + " x " + std::to_string(columns) + " are too few";
+    return answer;
+  }
+  answer.kernel = form->is_convolution ? "sample.convolution" : "sample.product";
+  answer.reason = "f32 in f32";
+  return answer;
+}
+
+bool OwnKernels::run(const portable::OwnCall& call, std::string*) const {
+  const ProductForm& form = *call.offer.product;
+  const Indices batch = indices_of(form, ProductDim::kBatch), rows = indices_of(form, ProductDim::kRows),
+                columns = indices_of(form, ProductDim::kColumns), depth = indices_of(form, ProductDim::kDepth);
+  if (batch.count == 0 || rows.count == 0 || columns.count == 0) return true;
+  const auto* left = reinterpret_cast<const float*>(call.tensors[form.left].data);
+  const auto* right = reinterpret_cast<const float*>(call.tensors[form.right].data);
+  const Offsets of_batch(form, batch, 0, batch.count);
+  const uint32_t threads = call.workers ? call.workers->count() : 1;
+  const int64_t fitting = std::min(kMostRows, kMostSums / rounded(columns.count, kTileColumns)), share = rows.count * batch.count / threads;
+  const int64_t block = rounded(std::max<int64_t>(1, std::min(fitting, share)), kTileRows);
+  const int64_t blocks = (rows.count + block - 1) / block, tasks = batch.count * blocks;
+  auto run = [&](uint32_t part) {
+    for (int64_t task = part; task < tasks; task += threads) {
+      const int64_t first = task % blocks * block;
+      multiply(form, left, right, of_batch, task / blocks, rows, first, std::min(block, rows.count - first), columns, depth, call.sums);
+    }
+  };
+  if (call.workers) {
+    call.workers->run(threads, run);
+  } else {
+    run(0);
+  }
+  return true;
+}
+
+}  // namespace sample
