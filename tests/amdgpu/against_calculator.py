@@ -119,7 +119,8 @@ def main():
                 if (element * size, size, own_lanes) != (first, count, lanes):
                     differences += 1
                     if differences == 1:
-                        print(f"{what}, {matrix.upper()}: bit {element * size} of {size} in lanes {own_lanes}; the calculator says bit {first} of {count} in lanes {lanes}")
+                        print(f"{what}, {matrix.upper()}: bit {element * size} of {size} in lanes {own_lanes}; "
+                              f"the calculator says bit {first} of {count} in lanes {lanes}")
             if differences or len(own) != len(expected):
                 print(f"{what}, {matrix.upper()}: {differences} of {len(expected)} places differ, {len(own)} are known")
                 wrong += 1
