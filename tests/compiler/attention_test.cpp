@@ -57,10 +57,11 @@ std::string attention(const Shape& s, const std::string& element, bool causal) {
   return region_text({q, k, v, mask}, {out}, body, "", is_known ? std::vector<std::string>() : std::vector<std::string>{"b", "m", "n"});
 }
 
-// The same without a mask, of operands and results that are quantized to `integers`, as DequantizeLinear and QuantizeLinear have it: (x - 3) * scale,
-// and round(y / 0.02) + 3. Queries that are not quantized, as those of a decoder whose keys and values are cached, give results that are not.
+// The same without a mask, of operands and results that are quantized to `integers`, as DequantizeLinear and QuantizeLinear have it: (x - zero) * scale,
+// and round(y / 0.02) + zero. Queries that are not quantized, as those of a decoder whose keys and values are cached, give results that are not.
 std::string quantized_attention(const Shape& s, const std::string& element, const std::string& integers, bool with_queries) {
   auto [b, h, m, n, d, c] = s;
+  const std::string zero = integers == "i8" ? "3.0" : "131.0";
   auto t = [&](std::initializer_list<int64_t> extents, const std::string& of) { return "tensor<" + type(extents, of) + ">"; };
   auto repeated = [&](const std::string& name, const std::string& value, const std::string& to) {
     return "\n%" + name + "0 = tx.constant dense<" + value + "> : tensor<" + element + ">\n%" + name + " = tx.broadcast %" + name +
@@ -69,7 +70,7 @@ std::string quantized_attention(const Shape& s, const std::string& element, cons
   auto real = [&](const std::string& name, int operand, const std::string& scale, std::initializer_list<int64_t> extents) {
     const std::string to = t(extents, element);
     return "\n%" + name + "i = tx.cast %" + std::to_string(operand) + " : " + t(extents, integers) + " -> " + to +
-           repeated(name + "z", "3.0", to) + "\n%" + name + "d = tx.sub %" + name + "i, %" + name + "z : " + to +
+           repeated(name + "z", zero, to) + "\n%" + name + "d = tx.sub %" + name + "i, %" + name + "z : " + to +
            repeated(name + "s", scale, to) + "\n%" + name + "r = tx.mul %" + name + "d, %" + name + "s : " + to;
   };
   const std::string scores = t({b, h, m, n}, element), results = t({b, h, m, c}, element), stored = with_queries ? integers : element;
@@ -85,7 +86,7 @@ std::string quantized_attention(const Shape& s, const std::string& element, cons
           t({b, h, n, c}, element) + " -> " + results;
   if (with_queries) {
     body += repeated("os", "0.02", results) + "\n%od = tx.div %o, %os : " + results + "\n%or = tx.round %od : " + results +
-            repeated("oz", "3.0", results) + "\n%oa = tx.add %or, %oz : " + results + "\n%y = tx.cast %oa : " + results + " -> " +
+            repeated("oz", zero, results) + "\n%oa = tx.add %or, %oz : " + results + "\n%y = tx.cast %oa : " + results + " -> " +
             t({b, h, m, c}, stored);
   } else {
     body += "\n%y = tx.transpose %o {permutation = array<i64: 0, 2, 1, 3>} : " + results + " -> " + t({b, m, h, c}, stored);
@@ -334,6 +335,14 @@ TEST(Attention, ReadsAndStoresIntegers) {
   check_region(quantized_attention({s0, 2, s1, s2, 24, 40}, "f32", "i8", true), options);
 }
 
+// How far integers of quantized_attention may be off in bf16. The graph rounds its scores, and kernels need not. Scores are below 6 sqrt(depth); half a
+// unit in the last place of that changes a result by at most half of it times the range of the values. Two more for weights and results.
+double most_of_bf16(const Shape& s) {
+  constexpr double range = 255 * 0.03 / 0.02;
+  const double half_unit = std::ldexp(1.0, std::ilogb(6 * std::sqrt(static_cast<double>(s.depth))) - 8);
+  return std::ceil(half_unit * range / 2) + 2;
+}
+
 // In the interpreter of tests/amdgpu: some of the cases above, or many more with HEDDLE_AMDGPU_CASES=all.
 TEST(Attention, RunsOnAmdGpus) {
   const char* cases = getenv("HEDDLE_AMDGPU_CASES");
@@ -349,7 +358,7 @@ TEST(Attention, RunsOnAmdGpus) {
   check(causal(1, 70, 70, -3, "bf16", "-3.3895e+38", true), 3e-2);
   auto check_integers = [](const Shape& s, const char* element, const char* integers, bool with_queries, double tolerance) {
     SCOPED_TRACE(element + std::string(" ") + integers);
-    CheckOptions options = options_of_integers(integers, with_queries, tolerance, element == std::string("bf16") ? 2 : 1);
+    CheckOptions options = options_of_integers(integers, with_queries, tolerance, element == std::string("bf16") ? most_of_bf16(s) : 1);
     options.on_amdgpu = true;
     check_region(quantized_attention(s, element, integers, with_queries), options);
   };
