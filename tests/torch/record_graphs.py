@@ -31,7 +31,10 @@ class Recorder:
         name = self.kind or compiled.record.kind
         self.texts[name] = writer.text(piece.outputs)
 
-        def call(tensors, bindings):
+        inputs, outputs = ([compiled._slots.add(node) for node in nodes] for nodes in (piece.inputs, piece.outputs))
+
+        def call(given, bindings):
+            tensors = [given[slot] for slot in inputs]
             values = dict(zip(piece.inputs, tensors))
             for node in piece.nodes:
                 values[node] = node.target(*torch.fx.map_arg(node.args, values.get), **torch.fx.map_arg(node.kwargs, values.get))
@@ -42,7 +45,8 @@ class Recorder:
                 self.calls[name][f"call{number}.a{i}"] = (tensor if order is None else tensor.permute(order)).contiguous().numpy().copy()
             for i, tensor in enumerate(results):
                 self.calls[name][f"call{number}.r{i}"] = tensor.detach().contiguous().numpy().copy()
-            return results
+            for slot, result in zip(outputs, results):
+                given[slot] = result
 
         return call
 
