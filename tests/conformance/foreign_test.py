@@ -27,7 +27,7 @@ TEMPLATES = {
     "allocator_c": ("template/allocator/c", ["allocator.c"], "libsample_allocator_c.so", "org.example.system.toml"),
     "allocator_cpp": ("template/allocator/cpp", ["arena.cpp"], "libsample_allocator.so", "org.example.arena.toml"),
     "driver_c": ("template/driver/c", ["driver.c", "work.c"], "libsample_driver_c.so", "org.example.sample_c.toml"),
-    "driver_cpp": ("template/driver/cpp", ["plugin.cpp", "device.cpp", "code.cpp"], "libsample_driver.so", "org.example.sample.toml"),
+    "driver_cpp": ("template/driver/cpp", ["plugin.cpp", "device.cpp", "code.cpp", "own_kernels.cpp"], "libsample_driver.so", "org.example.sample.toml"),
     "library_c": ("template/library/c", ["scale.c"], "libsample_library_c.so", "org.example.scale.toml"),
     "library_cpp": ("template/library/cpp", ["whiten.cpp"], "libsample_library.so", "org.example.whiten.toml"),
 }

@@ -198,7 +198,7 @@ class BuildingAgainstIt(InstallationCase):
                 run(f"./{program}", plugins_there)
         # The same on the templates of plugins.
         page = page.replace("\\\n", " ")
-        for compiler, template, sources in (("c++", "cpp", "plugin.cpp device.cpp code.cpp"), ("cc", "c", "driver.c work.c")):
+        for compiler, template, sources in (("c++", "cpp", "plugin.cpp device.cpp code.cpp own_kernels.cpp"), ("cc", "c", "driver.c work.c")):
             line = re.search(rf"^{re.escape(compiler)} .*libplugin\.so$", page, re.MULTILINE).group(0)
             line = line.replace("driver.c work.c", sources).replace("plugin.cpp", sources)
             if SANITIZE:  # the sanitizers' functions are the program's

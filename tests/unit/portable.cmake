@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-heddle_add_test(NAME portable_test SOURCES portable_test.cpp LIBS heddle_sdk_portable)
+heddle_add_test(NAME portable_test SOURCES portable_own_kernels_test.cpp portable_test.cpp LIBS heddle_sdk_portable)

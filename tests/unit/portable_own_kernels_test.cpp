@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// What drivers use to run portable code by kernels of their own: the form of products, what is offered and taken, and names that say what nodes compute.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "heddle/sdk/portable/interpreter.h"
+#include "heddle/sdk/portable/names.h"
+
+namespace portable = heddle::sdk::portable;
+using portable::Expression;
+using portable::NameCheck;
+using portable::Op;
+using portable::Scalar;
+
+namespace {
+
+// A kernel whose expressions are made as they are needed.
+struct Builder {
+  portable::Kernel kernel;
+
+  uint32_t add(Expression e) {
+    kernel.expressions.push_back(e);
+    return static_cast<uint32_t>(kernel.expressions.size()) - 1;
+  }
+  uint32_t number(int64_t value) { return add({Expression::kConstant, value}); }
+  uint32_t dim(int64_t value) { return add({Expression::kDimension, value}); }
+  uint32_t sum(uint32_t a, uint32_t b) { return add({Expression::kAdd, 0, a, b}); }
+  uint32_t times(uint32_t a, int64_t b) { return add({Expression::kMul, 0, a, number(b)}); }
+  std::vector<uint32_t> numbers(const std::vector<int64_t>& values) {
+    std::vector<uint32_t> out;
+    for (int64_t value : values) out.push_back(number(value));
+    return out;
+  }
+};
+
+struct Convolution {
+  int64_t strides[2] = {2, 1}, dilations[2] = {1, 2}, low[2] = {1, 2}, high[2] = {1, 1}, groups = 1;
+};
+constexpr int64_t kHeight = 9, kWidth = 8, kChannels = 4, kFilters = 6, kWindow[2] = {3, 2};
+
+std::string list(const int64_t (&values)[2]) {
+  return "array<i64: " + std::to_string(values[0]) + ", " + std::to_string(values[1]) + ">";
+}
+
+// relu(conv(image, weights)), as the compiler writes it.
+portable::Kernel convolution(const Convolution& c) {
+  Builder b;
+  portable::Kernel& k = b.kernel;
+  k.name = "conv";
+  k.inputs = 2;
+  k.outputs = 1;
+  const int64_t in[2] = {kHeight, kWidth}, channels = kChannels / c.groups;
+  int64_t out[2];
+  for (int i = 0; i < 2; ++i) out[i] = (in[i] + c.low[i] + c.high[i] - c.dilations[i] * (kWindow[i] - 1) - 1) / c.strides[i] + 1;
+  k.tensors = {{HEDDLE_TYPE_F32, b.numbers({2, kHeight, kWidth, kChannels})},
+               {HEDDLE_TYPE_F32, b.numbers({kWindow[0], kWindow[1], channels, kFilters})},
+               {HEDDLE_TYPE_F32, b.numbers({2, out[0], out[1], kFilters})}};
+  portable::Node node;
+  node.kind = portable::NodeKind::kContract;
+  node.extents = b.numbers({2, out[0], out[1], kFilters, kWindow[0], kWindow[1], channels});
+  node.reduced = 3;
+  node.first_reads = 2;
+  node.reads.resize(2);
+  uint32_t places[2];
+  for (int i = 0; i < 2; ++i) {
+    places[i] = b.sum(b.sum(b.times(b.dim(1 + i), c.strides[i]), b.times(b.dim(4 + i), c.dilations[i])), b.number(-c.low[i]));
+    node.within.push_back({places[i], b.number(in[i])});
+  }
+  uint32_t channel = b.dim(6);
+  if (c.groups > 1) channel = b.sum(channel, b.times(b.add({Expression::kFloorDiv, 0, b.dim(3), b.number(kFilters / c.groups)}), channels));
+  node.reads[0].place = {b.dim(0), places[0], places[1], channel};
+  node.reads[1].tensor = 1;
+  node.reads[1].place = {b.dim(4), b.dim(5), b.dim(6), b.dim(3)};
+  node.bodies.resize(2);
+  node.bodies[0].yields = {7, 8};
+  node.bodies[1].instructions = {{Op::kConstant, Scalar::kF32}, {Op::kMaximumF, Scalar::kF32, 4, 5}};
+  node.bodies[1].yields = {6};
+  node.results = {2};
+  k.nodes.push_back(node);
+  k.ops = {{"conv",
+            0,
+            {{"dilations", list(c.dilations)},
+             {"groups", std::to_string(c.groups)},
+             {"pads_high", list(c.high)},
+             {"pads_low", list(c.low)},
+             {"strides", list(c.strides)}}},
+           {"relu", 0, {}}};
+  std::string error;
+  EXPECT_TRUE(portable::verify(&k, &error)) << error;
+  return k;
+}
+
+std::vector<float> random(size_t count, uint32_t seed) {
+  std::vector<float> values(count);
+  for (float& value : values) {
+    seed = seed * 1664525u + 1013904223u;
+    value = static_cast<float>(static_cast<int32_t>(seed)) * 0x1p-31f;
+  }
+  return values;
+}
+
+// Computes a product one element after the other, exactly as its form says.
+class Plain final : public portable::OwnKernels {
+ public:
+  bool with_symbols = true;  // whether calls are taken
+  bool fails = false;
+
+  portable::Answer takes(const portable::Offer& offer) const override {
+    portable::Answer answer;
+    answer.reason = "only products";
+    if (offer.product && (with_symbols || !offer.has_symbols)) answer = {"plain", "for the test", 256, 0};
+    return answer;
+  }
+  bool run(const portable::OwnCall& call, std::string* out_error) const override {
+    if (fails) {
+      *out_error = "it does not want to";
+      return false;
+    }
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(call.workspace) % 64, 0u);
+    std::fill_n(call.workspace, 256, 1);
+    const portable::ProductForm& form = *call.offer.product;
+    std::vector<int64_t> index(form.dims.size());
+    sum(call, 0, index);
+    return true;
+  }
+
+ private:
+  void sum(const portable::OwnCall& call, size_t d, std::vector<int64_t>& index) const {
+    const portable::ProductForm& form = *call.offer.product;
+    if (d < index.size()) {
+      const bool is_first = form.dims[d].group == portable::ProductDim::kDepth && (d == 0 || form.dims[d - 1].sums != 0);
+      if (is_first) call.sums[place(form, index, 0, &portable::ProductDim::sums)] = 0;
+      for (index[d] = 0; index[d] < form.dims[d].extent; ++index[d]) sum(call, d + 1, index);
+      index[d] = 0;
+      return;
+    }
+    for (const portable::ProductBound& bound : form.bounds) {
+      int64_t at = bound.offset;
+      for (size_t i = 0; i < index.size(); ++i) at += index[i] * bound.steps[i];
+      if (at < 0 || at >= bound.bound) return;
+    }
+    const auto* left = reinterpret_cast<const float*>(call.tensors[form.left].data);
+    const auto* right = reinterpret_cast<const float*>(call.tensors[form.right].data);
+    call.sums[place(form, index, 0, &portable::ProductDim::sums)] +=
+        left[place(form, index, form.left_offset, &portable::ProductDim::left)] *
+        right[place(form, index, form.right_offset, &portable::ProductDim::right)];
+  }
+  static int64_t place(const portable::ProductForm& form, const std::vector<int64_t>& index, int64_t offset,
+                       int64_t portable::ProductDim::* step) {
+    for (size_t i = 0; i < index.size(); ++i) offset += index[i] * (form.dims[i].*step);
+    return offset;
+  }
+};
+
+std::vector<float> run(const portable::Program& program, portable::Program::Used* used, std::string* error) {
+  std::vector<uint64_t> bytes;
+  EXPECT_TRUE(program.binding_bytes(nullptr, 0, &bytes, error)) << *error;
+  std::vector<std::vector<float>> values;
+  std::vector<portable::Memory> bindings;
+  for (size_t i = 0; i < bytes.size(); ++i) values.push_back(random(bytes[i] / sizeof(float), static_cast<uint32_t>(i)));
+  for (auto& each : values) bindings.push_back({reinterpret_cast<char*>(each.data()), each.size() * sizeof(float)});
+  if (!program.run(bindings, nullptr, 0, error, {}, nullptr, used)) return {};
+  return values.back();
+}
+
+TEST(PortableOwnKernels, FormsOfConvolutionsSayAllAboutThem) {
+  const portable::Kernel kernel = convolution({});
+  portable::ProductForm form;
+  std::string reason;
+  ASSERT_TRUE(portable::find_product(kernel, 0, nullptr, &form, &reason)) << reason;
+  EXPECT_TRUE(form.is_convolution);
+  EXPECT_EQ(form.bounds.size(), 4u) << "each of the two padded dimensions, as a place and as a bound of the node";
+  using Dim = portable::ProductDim;
+  const Dim::Group groups[] = {Dim::kRows, Dim::kRows, Dim::kRows, Dim::kColumns, Dim::kDepth, Dim::kDepth, Dim::kDepth};
+  for (size_t d = 0; d < 7; ++d) EXPECT_EQ(form.dims[d].group, groups[d]) << d;
+  EXPECT_EQ(form.dims[1].left, 2 * kWidth * kChannels);
+  EXPECT_EQ(form.dims[5].left, 2 * kChannels);
+  EXPECT_EQ(form.left_offset, -(kWidth + 2) * kChannels);
+  // Groups of channels depend on a quotient.
+  EXPECT_FALSE(portable::find_product(convolution({.groups = 2}), 0, nullptr, &form, &reason));
+  EXPECT_NE(reason.find("no sum of multiples"), std::string::npos) << reason;
+}
+
+TEST(PortableOwnKernels, TakenNodesComputeTheSame) {
+  std::string error;
+  const portable::Program interpreted(convolution({}));
+  portable::Program::Used used;
+  const std::vector<float> expected = run(interpreted, &used, &error);
+  EXPECT_EQ(used.interpreted, 1u);
+  auto own = std::make_shared<Plain>();
+  const portable::Program program(convolution({}), own);
+  const std::vector<float> got = run(program, &used, &error);
+  ASSERT_EQ(got.size(), expected.size()) << error;
+  EXPECT_EQ(used.own, 1u);
+  EXPECT_EQ(used.interpreted, 0u);
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5) << i;
+
+  own->fails = true;
+  EXPECT_TRUE(run(program, &used, &error).empty());
+  EXPECT_EQ(error, "node 0: it does not want to");
+  const std::vector<portable::Part> parts = portable::parts_of(program.kernel(), own.get(), nullptr);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].what, "contract (convolution)");
+  EXPECT_EQ(parts[0].answer.kernel, "plain");
+  EXPECT_EQ(portable::parts_of(convolution({.groups = 2}), own.get(), nullptr)[0].answer.reason, "only products");
+}
+
+NameCheck::Verdict verdict(const portable::Kernel& kernel) {
+  return portable::check_names(kernel, {})[0].verdict;
+}
+
+TEST(PortableNames, AttributesAreNumbers) {
+  const portable::NamedOp op = {
+      "x", 0, {{"one", "7"}, {"yes", "true"}, {"none", "array<i64>"}, {"some", "array<i64: 1, -2>"}, {"bad", "array<i64: 1,"}}};
+  std::vector<int64_t> values;
+  EXPECT_TRUE(portable::integers_of(op, "one", &values) && values == std::vector<int64_t>{7});
+  EXPECT_TRUE(portable::integers_of(op, "yes", &values) && values == std::vector<int64_t>{1});
+  EXPECT_TRUE(portable::integers_of(op, "none", &values) && values.empty());
+  EXPECT_TRUE(portable::integers_of(op, "some", &values) && values == (std::vector<int64_t>{1, -2}));
+  EXPECT_FALSE(portable::integers_of(op, "bad", &values));
+  EXPECT_FALSE(portable::integers_of(op, "absent", &values));
+}
+
+// A name with another attribute, or a node with another constant, is never found to agree.
+TEST(PortableNames, WhatDisagreesIsFound) {
+  for (int64_t groups : {1, 2}) {
+    const portable::Kernel right = convolution({.groups = groups});
+    ASSERT_EQ(verdict(right), NameCheck::kAgrees) << portable::check_names(right, {})[0].reason;
+    size_t changed = 0;
+    for (size_t a = 0; a < right.ops[0].attributes.size(); ++a) {
+      for (const char* value :
+           {"array<i64: 1, 1>", "array<i64: 3, 1>", "array<i64: 2, 2>", "array<i64: 0, 0>", "array<i64: -1, 1>", "1", "2", "4", "0"}) {
+        portable::Kernel kernel = right;
+        std::vector<int64_t> before, after;
+        ASSERT_TRUE(portable::integers_of(right.ops[0], right.ops[0].attributes[a].first, &before));
+        kernel.ops[0].attributes[a].second = value;
+        ASSERT_TRUE(portable::integers_of(kernel.ops[0], right.ops[0].attributes[a].first, &after));
+        if (before == after || before.size() != after.size()) continue;
+        ++changed;
+        // Padding at the end that a step does not reach computes the same.
+        const bool same = right.ops[0].attributes[a].first == "pads_high" && after[1] == before[1] &&
+                          (kHeight + 1 + after[0] - 3) / 2 == (kHeight + 1 + before[0] - 3) / 2;
+        EXPECT_EQ(verdict(kernel), same ? NameCheck::kAgrees : NameCheck::kDisagrees) << right.ops[0].attributes[a].first << " " << value;
+      }
+    }
+    EXPECT_GT(changed, 15u);
+    for (size_t e = 0; e < right.expressions.size(); ++e) {
+      if (right.expressions[e].kind != Expression::kConstant && right.expressions[e].kind != Expression::kDimension) continue;
+      portable::Kernel kernel = right;
+      kernel.expressions[e].value =
+          right.expressions[e].kind == Expression::kConstant ? right.expressions[e].value + 1 : (right.expressions[e].value + 1) % 7;
+      EXPECT_NE(verdict(kernel), NameCheck::kAgrees) << "expression " << e;
+    }
+    portable::Kernel kernel = right;
+    std::swap(kernel.nodes[0].reads[0], kernel.nodes[0].reads[1]);
+    EXPECT_NE(verdict(kernel), NameCheck::kAgrees) << "factors in another order";
+    kernel = right;
+    kernel.nodes[0].within.pop_back();
+    EXPECT_NE(verdict(kernel), NameCheck::kAgrees) << "without a bound";
+    kernel = right;
+    kernel.ops[0].name = "matmul";
+    EXPECT_NE(verdict(kernel), NameCheck::kAgrees);
+    kernel.ops[0].name = "gelu";
+    EXPECT_EQ(verdict(kernel), NameCheck::kUnknown);
+  }
+}
+
+}  // namespace
