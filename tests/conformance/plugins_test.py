@@ -94,6 +94,9 @@ class Plugins(unittest.TestCase):
 
     def test_the_template_of_a_driver(self):
         self.conforms(TEMPLATES / "driver/cpp/org.example.sample.toml")
+        # Memory that the host cannot address.
+        self.conforms(TEMPLATES / "driver/cpp/org.example.sample.toml", "--option", "host_access=false", "--filter",
+                      "buffer.,transfer.,dispatch.,recording.,failure.,param_io.", absent={"buffer.exhaustion": "more than 4 GiB"}, least=50)
 
     def test_the_template_of_a_driver_in_c(self):
         left_out = {"device.link": "no links", "device.statistics": "no statistics", "buffer.import": "imports no", "buffer.import_failure": "imports no",

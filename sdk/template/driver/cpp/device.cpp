@@ -50,6 +50,53 @@ class FarBuffer : public sdk::Buffer {
   const int descriptor;
 };
 
+// Copies of what a kernel uses of buffers without an address; one for each buffer, so that bindings may overlap. A kernel of real hardware needs none.
+class HostCopies {
+ public:
+  HostCopies(sdk::Device* device, const std::vector<sdk::Range>& ranges) : device_(device) {
+    for (const sdk::Range& range : ranges) {
+      if (!range.buffer || range.buffer->host_address() || range.length == 0) continue;
+      Copy* copy = find(range.buffer);
+      if (!copy) copy = &copies_.emplace_back(Copy{range.buffer, range.offset, range.offset, {}});
+      copy->begin = std::min(copy->begin, range.offset);
+      copy->end = std::max(copy->end, range.offset + range.length);
+    }
+  }
+  heddle_status_t* read() {
+    for (Copy& copy : copies_) {
+      copy.bytes.resize(copy.end - copy.begin);
+      if (heddle_status_t* failed = device_->read(copy.buffer, copy.begin, copy.bytes.data(), copy.bytes.size())) return failed;
+    }
+    return nullptr;
+  }
+  heddle_status_t* write() {
+    for (const Copy& copy : copies_) {
+      if (heddle_status_t* failed = device_->write(copy.buffer, copy.begin, copy.bytes.data(), copy.bytes.size())) return failed;
+    }
+    return nullptr;
+  }
+  char* address(const sdk::Range& range) {
+    if (!range.buffer || range.length == 0) return nullptr;
+    if (char* memory = range.buffer->host_address()) return memory + range.offset;
+    Copy* copy = find(range.buffer);
+    return copy->bytes.data() + (range.offset - copy->begin);
+  }
+
+ private:
+  struct Copy {
+    sdk::Buffer* buffer;
+    uint64_t begin, end;
+    std::vector<char> bytes;
+  };
+  Copy* find(const sdk::Buffer* buffer) {
+    const auto found = std::find_if(copies_.begin(), copies_.end(), [&](const Copy& copy) { return copy.buffer == buffer; });
+    return found == copies_.end() ? nullptr : &*found;
+  }
+
+  sdk::Device* device_;
+  std::vector<Copy> copies_;
+};
+
 class SampleExecutable : public sdk::Executable {
  public:
   explicit SampleExecutable(sdk::Device* device) : Executable(device) {}
@@ -123,7 +170,7 @@ SampleDevice::SampleDevice(SampleDriver* driver, uint32_t ordinal, const heddle_
       worker(this, options) {}
 
 heddle_status_t* SampleDevice::allocate(const heddle_buffer_params_t& params, sdk::Buffer** out) {
-  if (!options.host_access && !(params.memory & HEDDLE_MEMORY_HOST_VISIBLE)) return allocate_far(params, out);
+  if (!options.host_access && !(params.memory & (HEDDLE_MEMORY_HOST_VISIBLE | HEDDLE_MEMORY_PINNED))) return allocate_far(params, out);
   const uint64_t bytes = params.size_bytes + params.alignment_bytes;  // neither is greater than 2^62
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
@@ -197,7 +244,7 @@ heddle_status_t* SampleDevice::make_queue(const heddle_queue_params_t&, sdk::Que
 
 uint32_t SampleDevice::rank(std::string_view format, std::string_view target) {
   // Its own code is better than code that is interpreted.
-  if (format == kFormat && target == kTarget) return options.host_access ? 10 : 0;
+  if (format == kFormat && target == kTarget) return 10;
   return format == HEDDLE_CODE_PORTABLE && target == kTarget ? 1 : 0;
 }
 
@@ -304,13 +351,13 @@ heddle_status_t* Worker::run_dispatch(const sdk::Operation& dispatch) {
   return sdk::guarded(host, "running a kernel", [&]() -> heddle_status_t* {
     const auto& code = *static_cast<const Code*>(dispatch.entry->kernel);
     if (code.program) return portable::run_dispatch(device_, dispatch, *code.program, &helpers_);
+    HostCopies copies(device_, dispatch.ranges);
+    if (heddle_status_t* failed = copies.read()) return failed;
     std::vector<Memory> bindings;
-    for (const sdk::Range& range : dispatch.ranges) {
-      bindings.push_back({range.buffer ? range.buffer->host_address() + range.offset : nullptr, range.length});
-    }
+    for (const sdk::Range& range : dispatch.ranges) bindings.push_back({copies.address(range), range.length});
     std::string reason;
     const Outcome outcome = run_kernel(code.own, bindings, dispatch.bytes, dispatch.workgroups, &reason);
-    if (outcome == Outcome::kDone) return nullptr;
+    if (outcome == Outcome::kDone) return copies.write();
     const bool lost = outcome == Outcome::kLost;
     heddle_status_t* failure =
         status(host, lost ? HEDDLE_STATUS_DEVICE_LOST : HEDDLE_STATUS_INTERNAL, "%s: running kernel '%s' (region %u) failed: %s%s", kWho,
