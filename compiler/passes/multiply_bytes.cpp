@@ -116,7 +116,8 @@ class Rewriter {
     if (rhs->zero) {
       const auto own = known_number(rhs->zero);
       shifts = own == 128 && tx::element_of(rhs->bytes).isUnsignedInteger();
-      if (own != 0 && !shifts && (conv || !(rhs_zero_ = zero_point(rhs->zero, tx::element_of(rhs->bytes))))) return;
+      if (own != 0 && !shifts && !(rhs_zero_ = zero_points(rhs->zero, tx::element_of(rhs->bytes)))) return;
+      if (rhs_zero_ && conv && conv.getGroups() != 1) return;
     }
     // Otherwise a sum of floats would be close to what does not fit.
     const int64_t largest = rhs_zero_ ? 255 : tx::element_of(rhs->bytes).isUnsignedInteger() && !shifts ? 255 : 128;
@@ -156,6 +157,13 @@ class Rewriter {
     const auto known = known_number(number);
     const int64_t low = byte.isUnsignedInteger() ? 0 : INT8_MIN;
     return known && *known >= low && *known <= low + UINT8_MAX ? converted(number, i32()) : Value();
+  }
+
+  // The same for the right side, or a vector with one for each of its columns.
+  Value zero_points(Value value, Type byte) {
+    auto cast = value.getDefiningOp<tx::CastOp>();
+    const bool is_vector = tx::tensor(value).getRank() == 1 && cast && tx::element_of(cast.getInput()) == byte;
+    return is_vector ? converted(cast.getInput(), i32()) : zero_point(value, byte);
   }
 
   Type i32() { return builder_.getI32Type(); }
@@ -222,6 +230,21 @@ class Rewriter {
     return builder_.create<tx::ReduceOp>(loc_, tx::tensor_type(left, i32()), tx::ReduceKind::sum, converted(value, i32()), axes);
   }
 
+  // The sums over the windows of a convolution, of an image without channels: a convolution with a filter of ones.
+  Value of_windows(Value image, tx::ConvOp conv) {
+    SmallVector<AffineExpr> extents = tx::extents(tx::tensor(image)), results = tx::extents(tx::tensor(conv.getResult()));
+    extents.push_back(builder_.getAffineConstantExpr(1));
+    results.back() = extents.back();
+    SmallVector<int64_t> window(tx::tensor(conv.getFilter()).getShape().drop_back(2));
+    window.append({1, 1});
+    Value ones = spread(number(i32(), 1), RankedTensorType::get(window, i32()));
+    Value sums = builder_.create<tx::ConvOp>(
+        loc_, tx::tensor_type(results, i32()), builder_.create<tx::ReshapeOp>(loc_, tx::tensor_type(extents, i32()), image), ones, Value(),
+        conv.getStrides(), conv.getPadsLow(), conv.getPadsHigh(), conv.getDilations(), 1, DenseI64ArrayAttr());
+    results.pop_back();
+    return builder_.create<tx::ReshapeOp>(loc_, tx::tensor_type(results, i32()), sums);
+  }
+
   void rewrite(tx::ConvOp conv, tx::MatmulOp matmul, Value left, Value right, std::optional<int64_t> known) {
     const RankedTensorType type = tx::with_element_type(tx::tensor(op_->getResult(0)), i32());
     const int64_t rank = type.getRank();
@@ -262,9 +285,12 @@ class Rewriter {
     if (rhs_zero_) {
       Value wide = converted(left, i32());
       if (lhs_zero_) wide = builder_.create<tx::SubOp>(loc_, wide.getType(), wide, spread(lhs_zero_, tx::tensor(wide)));
-      SmallVector<int64_t> places;
+      Value sums = summed(wide, {rank - 1});
+      if (conv) sums = of_windows(sums, llvm::cast<tx::ConvOp>(copy));
+      SmallVector<int64_t> places, column;
       for (int64_t d = 0; d + 1 < rank; ++d) places.push_back(d);
-      subtract(spread(times(summed(wide, {rank - 1}), rhs_zero_), type, places));
+      if (tx::tensor(rhs_zero_).getRank() == 1) column.push_back(rank - 1);
+      subtract(builder_.create<tx::MulOp>(loc_, type, spread(sums, type, places), spread(rhs_zero_, type, column)));
     }
     if (is_float_) {
       result = converted(result, builder_.getF32Type());
@@ -279,8 +305,9 @@ class Rewriter {
   Location loc_;
   bool is_float_ = false;
   int64_t depth_ = 0;
-  Value lhs_zero_, rhs_zero_;  // of rank 0, i32; null: 0
-  Value scale_;                // of rank 0, f32; null: 1
+  Value lhs_zero_;  // of rank 0, i32; null: 0
+  Value rhs_zero_;  // the same, or of rank 1 with one for each column
+  Value scale_;     // of rank 0, f32; null: 1
 };
 
 struct MultiplyBytes : PassWrapper<MultiplyBytes, OperationPass<func::FuncOp>> {

@@ -55,6 +55,12 @@ CASES = {
     "a quantized convolution": ("QLinearConv", {"pads": [1, 1, 1, 1]}, {"x": IMAGE},
                                 {"x_scale": f32(0.02), "x_zero": u8(117), "w": FILTER, "w_scale": SCALES, "w_zero": np.zeros(40, np.int8), "y_scale": f32(0.5),
                                  "y_zero": u8(128), "bias": BIAS}, 1),
+    "a convolution with zero points of both sides": ("ConvInteger", {"pads": [1, 1, 0, 1], "strides": [1, 2], "dilations": [2, 1]}, {"x": IMAGE, "x_zero": u8(117)},
+                                                     {"w": whole(np.uint8, 40, 24, 3, 3), "w_zero": u8(99)}, 0),
+    "a quantized convolution with zero points of channels": (
+        "QLinearConv", {"pads": [1, 1, 1, 1]}, {"x": IMAGE},
+        {"x_scale": f32(0.02), "x_zero": u8(0), "w": whole(np.uint8, 40, 24, 3, 3), "w_scale": SCALES, "w_zero": whole(np.uint8, 40), "y_scale": f32(0.5),
+         "y_zero": u8(128)}, 1),
 }
 ORDER = {"MatMulInteger": ["a", "b", "a_zero", "b_zero"], "ConvInteger": ["x", "w", "x_zero", "w_zero"],
          "QLinearMatMul": ["a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "y_scale", "y_zero"],
