@@ -154,6 +154,7 @@ std::span<const int64_t> operation_dims(const mf::DispatchSite& site, const Reco
 
 Status Resolver::choose_runners(const Recording& recording, size_t first_command, Plan& plan) {
   runners_.clear();
+  next_runner_ = 0;
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
     const RecordedCommand& command = recording.commands[i];
     if (command.kind != RecordedKind::kDispatch) continue;
@@ -469,15 +470,21 @@ Status Resolver::plan_memory(const Interpreter& interpreter, size_t first_comman
   return Status();
 }
 
+Status Resolver::plan_ahead(const Interpreter& whole) {
+  is_planned_ahead_ = true;
+  ahead_ = memory::Ref<Plan>::adopt(new Plan());
+  return plan_memory(whole, 0, *ahead_);
+}
+
 Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size_t first_command) {
   const Recording& recording = interpreter.recording();
-  memory::Ref<Plan> plan = memory::Ref<Plan>::adopt(new Plan());
+  memory::Ref<Plan> plan = ahead_ ? std::move(ahead_) : memory::Ref<Plan>::adopt(new Plan());
   plan->program = &program_;
   plan->signature = &signature_;
   plan->globals = globals_;
   plan->profile = machine_.profile;
   plan->inspected = machine_.inspection != nullptr;
-  HEDDLE_RETURN_IF_ERROR(plan_memory(interpreter, first_command, *plan));
+  if (!is_planned_ahead_) HEDDLE_RETURN_IF_ERROR(plan_memory(interpreter, first_command, *plan));
   size_t bindings = 0, constants = 0;
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
     bindings += recording.commands[i].binding_count + 1;  // an operation also has its workspace
@@ -488,9 +495,8 @@ Result<memory::Ref<Plan>> Resolver::resolve(const Interpreter& interpreter, size
   plan->first_binding.reserve(recording.commands.size() - first_command);
   plan->bindings.reserve(bindings);
   plan->constants.reserve(constants);
-  auto runner = runners_.begin();
   auto add_dispatch = [&](const RecordedCommand& command) {
-    const Runner& next = *runner++;
+    const Runner& next = runners_[next_runner_++];
     return next.choice.operation ? add_operation(recording, command, next, *plan) : add_kernel(recording, command, next, *plan);
   };
   for (size_t i = first_command; i < recording.commands.size(); ++i) {
@@ -549,14 +555,6 @@ void Resolver::add_verdicts(const Interpreter& interpreter, size_t first_command
 
 bool Resolver::all_placed() const {
   return std::ranges::all_of(transients_, &TransientPlace::placed);
-}
-
-uint32_t Resolver::last_use_of_arenas(size_t first_arena) const {
-  uint32_t last = 0;
-  for (uint32_t i = 0; i < transients_.size(); ++i) {
-    if (transients_[i].placed && transients_[i].arena >= first_arena) last = std::max(last, program_.transients()->Get(i)->last());
-  }
-  return last;
 }
 
 Result<Place> Resolver::place(const Interpreter& interpreter, const RecordedBinding& binding) {

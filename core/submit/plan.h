@@ -179,10 +179,11 @@ class Resolver {
   // The next plan also places all transients of a fixed size, so that later pieces need no arenas for them. With one device only: otherwise the
   // device of a transient is known when a command names it.
   void place_all() { places_all_ = machine_.device_names.size() == 1; }
+  // Plans the memory of all commands of a program without scalars that is then resolved in pieces: the first plan has the arenas of all of them, in
+  // which values of different pieces share bytes. whole: the program, recorded at once.
+  Status plan_ahead(const Interpreter& whole);
   // Whether every transient has a place.
   bool all_placed() const;
-  // The last instruction that uses a transient in one of the arenas from this index on; 0 if there is none.
-  uint32_t last_use_of_arenas(size_t first_arena) const;
   // The place of a range of a value that a plan names.
   Result<Place> place_of(const RecordedBinding& binding) const;
   // The place of a value that the program reads; only values that earlier pieces named have a place.
@@ -233,6 +234,9 @@ class Resolver {
   std::vector<uint32_t> next_barrier_;       // per instruction: the first barrier at or after it
   std::vector<uint32_t> last_with_barrier_;  // per transient: its last instruction, extended to the next barrier
   std::vector<Runner> runners_;              // one per dispatch, in the order of the commands
+  size_t next_runner_ = 0;                   // of the next dispatch that is resolved
+  memory::Ref<Plan> ahead_;                  // what plan_ahead() found, until the first plan takes it
+  bool is_planned_ahead_ = false;
   uint32_t arena_count_ = 0;
   bool places_all_ = false;
   bool barrier_pending_ = false;  // a barrier is needed before the next command of the segment; between segments the core waits anyway

@@ -386,12 +386,20 @@ Task Run::pieces_of_program(const std::vector<std::vector<int64_t>>& argument_di
   if (params_.runs) interpreter.record_only(*params_.runs);
   Resolver resolver(params_.program, params_.signature, machine, argument_dims, params_.globals);
   std::vector<heddle_block_t> arenas;
-  std::vector<uint32_t> uses_end;  // for each frame, the last instruction that needs it; with pauses only
   std::vector<bool> prepared(params_.results.size(), false);
   std::vector<uint32_t> steady;  // frames of steady pieces, by their first commands
   size_t steady_commands = 0;
   Frame* whole = nullptr;  // has all arenas
-  if (pauses.empty() && is_in_pieces(params_.program)) resolver.place_all();
+  if (!pauses.empty()) {   // only in a program that reads no scalars
+    Interpreter ahead(params_.program, params_.signature, argument_dims, symbols);
+    ahead.describe_slots(machine.slots);
+    if (params_.runs) ahead.record_only(*params_.runs);
+    Result<Interpreter::Outcome> recorded = ahead.run();
+    if (!recorded.ok()) co_return recorded.take_status();
+    HEDDLE_CO_RETURN_IF_ERROR(resolver.plan_ahead(ahead));
+  } else if (is_in_pieces(params_.program)) {
+    resolver.place_all();
+  }
   for (;;) {
     HEDDLE_CO_RETURN_IF_ERROR(pace_.check("the program went on"));
     interpreter.begin_piece();
@@ -445,19 +453,7 @@ Task Run::pieces_of_program(const std::vector<std::vector<int64_t>>& argument_di
       if (!ran.ok()) co_return std::move(ran);
     }
     if (finished) co_return Status();
-    if (*outcome == Interpreter::Outcome::kPaused) {  // only in a program that reads no scalars
-      // Frees arenas that are no longer used; their numbering continues.
-      uses_end.push_back(resolver.last_use_of_arenas(arenas.size()));
-      arenas.assign(frames.back()->arenas().begin(), frames.back()->arenas().end());
-      for (size_t i = frames.size(); i-- > 0;) {
-        if (uses_end[i] >= pauses.front()) continue;
-        frames.erase(frames.begin() + static_cast<ptrdiff_t>(i));
-        uses_end.erase(uses_end.begin() + static_cast<ptrdiff_t>(i));
-      }
-      pauses = pauses.subspan(1);
-      HEDDLE_CO_RETURN_IF_ERROR(paused());
-      continue;
-    }
+    if (*outcome == Interpreter::Outcome::kPaused) HEDDLE_CO_RETURN_IF_ERROR(paused());
     if (*outcome == Interpreter::Outcome::kNeedsScalar) {
       Result<Place> place = resolver.place(interpreter, interpreter.scalar());
       if (!place.ok()) co_return place.take_status();

@@ -46,7 +46,7 @@ class Run {
   // The whole program, piece by piece if it reads scalars. `prepare` is called when a result's extents are known and before a command uses it: it
   // makes the result ready to be written.
   using Prepare = std::function<Status(uint32_t result, const ResultNeed& need)>;
-  // Stops before each of the instructions `pauses`, when the earlier work has finished, and calls `paused`.
+  // Stops before each of the instructions `pauses`, when the earlier work has finished, and calls `paused`. All intermediate values are in one arena.
   Task whole_program(const std::vector<std::vector<int64_t>>& argument_dims, std::span<const int64_t> symbols, const Prepare& prepare,
                      std::span<const uint32_t> pauses = {}, const std::function<Status()>& paused = {});
   // Whether work was enqueued, so that its results are undefined after a failure.

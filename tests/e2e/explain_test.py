@@ -25,6 +25,22 @@ def mul_chain(path, rows="n", name="model", nodes=("first", "second"), graph_inp
     return path
 
 
+def convolutions(path):
+    """1x1 convolutions with normalizations, whose weights of 2 to 8 MiB are folded and packed in several parts of the initializer."""
+    random = np.random.default_rng(3)
+    nodes, initializers, value, channels = [], [], "x", 512
+    for i, out in enumerate((1024, 2048, 1024)):
+        initializers.append(numpy_helper.from_array(random.standard_normal((out, channels, 1, 1)).astype(np.float32), f"w{i}"))
+        names = [f"{kind}{i}" for kind in ("scale", "bias", "mean", "variance")]
+        initializers += [numpy_helper.from_array(np.abs(random.standard_normal(out)).astype(np.float32), name) for name in names]
+        nodes += [helper.make_node("Conv", [value, f"w{i}"], [f"c{i}"]), helper.make_node("BatchNormalization", [f"c{i}", *names], [f"n{i}"])]
+        value, channels = f"n{i}", out
+    graph = helper.make_graph(nodes, "model", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 512, 7, 7])],
+                              [helper.make_tensor_value_info(value, TensorProto.FLOAT, [1, channels, 7, 7])], initializers)
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
 class ExplainCase(HeddleTestCase):
     def setUp(self):
         super().setUp()
@@ -93,6 +109,13 @@ class MemoryTest(ExplainCase):
             self.assertEqual("total, not donated" in text, copied != 0)
             self.assertEqual("not donated: a call copies them first" in text, copied != 0)
         self.assertIn("--donate: there is no input 'q'; the function has w: f32[256,256], x", self.fail_with(2, "run", module, *inputs, "--donate=q").stderr)
+
+    def test_values_of_an_initializer_in_parts_share_memory(self):
+        module = self.compile(convolutions(self.folder / "model.onnx"))
+        told = self.check(module, ["one"], [["--input", "x=f32[1,512,7,7]=1", "--values", "1", "--param-mode", "file"]], [])
+        place = told["programs"][0]["places"][0]
+        # The largest weight as it is stored, transposed, and scaled: what one part computes is in the memory of what earlier parts computed.
+        self.assertLess(place["peak_at_load"] - place["weights"], 3.1 * 2048 * 1024 * 4)
 
     def test_an_extent_beyond_all_memory_is_told_as_such(self):
         error = self.fail_with(2, "explain", self.compile(DIGITS), "--memory", "--dim", f"batch={2**62}").stderr
