@@ -13,7 +13,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError
 from . import _cache, _skipped, _text
-from ._calls import Module, Slots
+from ._calls import Module, Slots, dense
 from ._decompositions import attention_as_operators, decompositions
 from ._plan import Piece, Plan, Symbols, make_plan
 from ._records import Graph, logger, note
@@ -78,6 +78,8 @@ class _Compiled:
         self._place_values()
         # A view with strides of its own reads memory, so what it reads has to lie as PyTorch would have it.
         self._keeps_strides = any(isinstance(step, torch.fx.Node) and "as_strided" in str(step.target) for step in plan.steps)
+        if kind == "forward":
+            self._report_strides()
         self.record.seconds = time.monotonic() - begin
         note(self.record)
         self._tell_report(plan)
@@ -148,6 +150,17 @@ class _Compiled:
             later.update(used)
         return uses[::-1]
 
+    def _report_strides(self) -> None:
+        """Tells AOTAutograd how the results lie, since the backward graph reads some of them: in row-major order, if a module computed them."""
+        context = torch._guards.TracingContext.try_get()
+        if context is None or context.output_strides is None:
+            return
+        made = set() if self._keeps_strides else {node for step in self._steps if step[0] == "module" for node in step[3]}
+        for one in self._output.args[0]:
+            shape = one.meta["val"].shape if isinstance(one, torch.fx.Node) and one in made else None
+            is_known = shape is not None and all(isinstance(extent, int) for extent in shape)
+            context.output_strides.append(dense(shape) if is_known else None)
+
     def _place_values(self) -> None:
         """What a call needs to know of its values, by their slots."""
         made = {node for step in self._steps for node in ([step[1]] if step[0] == "torch" else step[3])}
@@ -191,8 +204,19 @@ def _tensors_in(value: Any) -> list[torch.Tensor]:
     return [one for one in values if isinstance(one, torch.Tensor)]
 
 
+def _take_strides(graph: torch.fx.Graph, example_inputs: Sequence[Any]) -> None:
+    """How the inputs lie that the forward graph has computed (_report_strides); the graph was traced with the strides that PyTorch would have given them."""
+    if any("as_strided" in str(node.target) for node in graph.nodes):  # it reads memory by these
+        return
+    for node, example in zip((node for node in graph.nodes if node.op == "placeholder"), example_inputs):
+        if isinstance(example, torch.Tensor) and isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].shape == example.shape:
+            node.meta["val"] = example
+
+
 def _compiler(kind: str) -> Callable[..., Any]:
     def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        if kind == "backward":
+            _take_strides(module.graph, example_inputs)
         compiled = _Compiled(module, kind)
 
         def call(arguments: list[Any]) -> list[Any]:

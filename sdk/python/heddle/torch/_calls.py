@@ -31,11 +31,12 @@ def _allocator(device: torch.device) -> Callable[..., torch.Tensor] | None:
     return fast or (lambda extents, strides, dtype: torch.empty_strided(extents, strides, dtype=dtype, device="cuda"))
 
 
-def _dense(extents: Sequence[int]) -> tuple[int, ...]:
-    strides, dense = [], 1
+def dense(extents: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor in row-major order, as PyTorch counts them."""
+    strides, stride = [], 1
     for extent in reversed(extents):
-        strides.append(dense)
-        dense *= max(extent, 1)
+        strides.append(stride)
+        stride *= max(extent, 1)
     return tuple(reversed(strides))
 
 
@@ -96,7 +97,7 @@ class Module:
         if self._allocate is None:
             return [None] * len(self._values)
         shapes = [tuple(int(Symbols.value_of(extent, bindings)) for extent in value.shape) for value in self._values]
-        return [(shape, _dense(shape), value.dtype) for shape, value in zip(shapes, self._values)]
+        return [(shape, dense(shape), value.dtype) for shape, value in zip(shapes, self._values)]
 
     def _sized(self, values: list[Any], bindings: dict[str, int]) -> list[Any]:
         """The same for these symbols, whose carrier becomes a value."""
