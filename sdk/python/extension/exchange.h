@@ -7,7 +7,7 @@
 
 namespace heddle::python {
 
-// The layout of DLPackExchangeAPI, since DLPack 1.2. The library owns it, and it lives as long as the process. All functions need the GIL; those that
+// The layout of DLPackExchangeAPI. The library owns it, and it lives as long as the process. All functions need the GIL; those that
 // return an int return 0, or -1 with a Python exception set.
 struct ExchangeTable {
   uint32_t major, minor;

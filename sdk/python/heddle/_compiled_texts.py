@@ -34,7 +34,8 @@ def _hash(files: tuple[tuple[str, int, int], ...]) -> str:
 def _compiler_hash() -> str:
     """Of the program and of its library, which is beside it or in ../lib."""
     program = pathlib.Path(find_compiler()).resolve()
-    files = [program, *sorted(program.parent.glob("libheddle_compiler.so*")), *sorted(program.parent.parent.glob("lib/libheddle_compiler.so*"))]
+    libraries = {one.resolve() for folder in (program.parent, program.parent.parent / "lib") for one in folder.glob("libheddle_compiler.so*")}
+    files = [program, *sorted(libraries)]  # each once, though links name it several times
     return _hash(tuple((str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files))
 
 

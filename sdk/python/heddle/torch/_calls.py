@@ -3,7 +3,7 @@
 
 A step of training passes hundreds of them, so the usual ones go to the extension as they are, in one list, by DLPack's C functions (_core._ExchangeCall).
 It says which need something else first: a copy in row-major order, on the device, at an aligned address. What it does not take even then, and PyTorch
-without these functions (before 2.10), goes the way of any array.
+without these functions goes the way of any array.
 """
 from __future__ import annotations
 
