@@ -158,8 +158,7 @@ class _Compiled:
         made = set() if self._keeps_strides else {node for step in self._steps if step[0] == "module" for node in step[3]}
         for one in self._output.args[0]:
             shape = one.meta["val"].shape if isinstance(one, torch.fx.Node) and one in made else None
-            is_known = shape is not None and all(isinstance(extent, int) for extent in shape)
-            context.output_strides.append(dense(shape) if is_known else None)
+            context.output_strides.append(dense(shape) if shape is not None and all(isinstance(extent, int) for extent in shape) else None)
 
     def _place_values(self) -> None:
         """What a call needs to know of its values, by their slots."""
