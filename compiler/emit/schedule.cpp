@@ -108,9 +108,11 @@ bool Scheduler::may_take_place(Value value, BlockArgument argument) {
         continue;
       }
       auto region = llvm::dyn_cast<tx::DispatchOp>(user);
-      const std::optional<int64_t> overwritten = region ? region.overwritten() : std::nullopt;
-      const bool in_place =
-          overwritten && makers.size() == 1 && makers[0] == user && tx::storage_of(region.getInputs()[*overwritten]) == argument;
+      bool in_place = false;
+      if (region && region.getTied() && region == value.getDefiningOp()) {
+        const int64_t overwritten = (*region.getTied())[llvm::cast<OpResult>(value).getResultNumber()];
+        in_place = overwritten >= 0 && tx::storage_of(region.getInputs()[overwritten]) == argument;
+      }
       if (!in_place && !llvm::all_of(makers, [user](Operation* maker) { return user->isBeforeInBlock(maker); })) return false;
     }
   }

@@ -2,6 +2,7 @@
 // Groups: how ops join them, what prevents it, and how groups become regions.
 #include "compiler/passes/fusion.h"
 #include "compiler/ir/control.h"
+#include "compiler/passes/join_regions.h"
 
 #include <set>
 
@@ -58,20 +59,22 @@ LogicalResult Fuser::run() {
   take_in_producers();
   join_siblings();
   take_in_slices();
-  for (const Refusal& one : refusals_) {
-    Group* group = group_of_.lookup(one.producer);
-    if (!group || group != group_of_.lookup(one.consumer)) log_.push_back(one.text);
-  }
   SmallVector<Group*> order;
   for (auto& group : groups_) {
     if (group) order.push_back(group.get());
   }
   llvm::sort(order, [&](Group* a, Group* b) { return position_[a->output] < position_[b->output]; });
-  for (Group* group : order) outline(*group);
-  name_regions();
+  llvm::DenseMap<Group*, Operation*> regions;
+  for (Group* group : order) regions[group] = outline(*group);
   for (Operation& op : llvm::make_early_inc_range(llvm::reverse(function_.getBody().front()))) {
     if (isOpTriviallyDead(&op)) op.erase();
   }
+  if (devices_ && function_.getName() != tx::initializer_name) join_regions(regions);  // its steps are read one by one
+  for (const Refusal& one : refusals_) {                                               // whose ops may be gone
+    Operation* region = regions.lookup(group_of_.lookup(one.producer));
+    if (!region || region != regions.lookup(group_of_.lookup(one.consumer))) log_.push_back(one.text);
+  }
+  name_regions();
   return success();
 }
 
@@ -375,11 +378,24 @@ void Fuser::name_regions() {
   }
 }
 
-void Fuser::outline(Group& group) {
+void Fuser::join_regions(llvm::DenseMap<Group*, Operation*>& regions) {
+  SmallVector<tx::DispatchOp> all;
+  for (auto region : function_.getBody().front().getOps<tx::DispatchOp>()) {
+    if (outlined_.contains(region)) all.push_back(region);
+  }
+  RegionJoiner joiner(function_, all, most_reads_ + 1, *devices_);
+  joiner.run();
+  for (auto& [group, region] : regions) region = joiner.now(region);
+  outlined_.clear();
+  outlined_.insert(joiner.regions().begin(), joiner.regions().end());
+}
+
+tx::DispatchOp Fuser::outline(Group& group) {
   tx::DispatchOp dispatch = make_region(group);
   outlined_.insert(dispatch);
   group.output->getResult(0).replaceAllUsesWith(dispatch.getResult(0));
   for (auto [i, sibling] : llvm::enumerate(group.siblings)) sibling->getResult(0).replaceAllUsesWith(dispatch.getResult(i + 1));
+  return dispatch;
 }
 
 tx::DispatchOp Fuser::make_region(Group& group) {

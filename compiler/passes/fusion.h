@@ -98,7 +98,9 @@ class Fuser {
   // "main.3.softmax": the function, a number in program order, and the root, or the operator of its node, which is its name until now. Hand-written
   // regions keep their names.
   void name_regions();
-  void outline(Group& group);
+  tx::DispatchOp outline(Group& group);
+  // Joins regions that have become several results of one (join_regions.h), and notes what each became.
+  void join_regions(llvm::DenseMap<Group*, mlir::Operation*>& regions);
   // A region of the group's ops, which nothing reads yet.
   tx::DispatchOp make_region(Group& group);
 

@@ -56,21 +56,43 @@ std::optional<unsigned> result_of(Value value) {
   return std::nullopt;
 }
 
-// The operand that the region's result may overwrite.
-std::optional<int64_t> dying_operand(tx::DispatchOp region) {
-  if (region.getNumResults() != 1 || region.getAlternative() || region.getTied()) return {};
-  Value result = region.getResult(0), yielded = region.getBody().front().getTerminator()->getOperand(0);
-  const bool is_inside = !has_own_place(result);
-  const std::optional<unsigned> returned = is_inside ? std::nullopt : result_of(result);
-  for (auto [i, operand] : llvm::enumerate(region.getInputs())) {
-    BlockArgument inside = region.getBody().getArgument(static_cast<unsigned>(i));
-    if (inside.getType() != yielded.getType() || inside == yielded) continue;
-    if (!tx::dies_with(region, operand) || !tx::is_read_in_place(inside)) continue;
-    // The memory of an argument that a result takes is for that result alone. It has to wait for the other readers in any case.
-    const std::optional<unsigned> alias = tx::alias_of(tx::storage_of(operand));
-    if (alias ? alias == returned : is_inside && waits_for_other_readers(region, operand)) return static_cast<int64_t>(i);
+// Whether the value is computed from the other one.
+bool depends_on(Value value, Value other) {
+  llvm::DenseSet<Value> seen;
+  SmallVector<Value> waiting = {value};
+  while (!waiting.empty()) {
+    Value each = waiting.pop_back_val();
+    if (each == other) return true;
+    if (each.getDefiningOp() && seen.insert(each).second) llvm::append_range(waiting, each.getDefiningOp()->getOperands());
   }
-  return {};
+  return false;
+}
+
+// The operands that the region's results may overwrite, -1 for none; empty if there are none.
+SmallVector<int64_t> dying_operands(tx::DispatchOp region) {
+  if (region.getAlternative() || region.getTied()) return {};
+  SmallVector<int64_t> places(region.getNumResults(), -1);
+  llvm::DenseSet<Value> tried;  // memory that a result has taken
+  for (auto [r, yielded] : llvm::enumerate(region.getBody().front().getTerminator()->getOperands())) {
+    Value result = region.getResult(static_cast<unsigned>(r));
+    const bool is_inside = !has_own_place(result);
+    const std::optional<unsigned> returned = is_inside ? std::nullopt : result_of(result);
+    for (auto [i, operand] : llvm::enumerate(region.getInputs())) {
+      BlockArgument inside = region.getBody().getArgument(static_cast<unsigned>(i));
+      Value storage = tx::storage_of(operand);
+      if (inside.getType() != yielded.getType() || inside == yielded || tried.contains(storage)) continue;
+      if (!tx::dies_with(region, operand) || !tx::is_read_in_place(inside)) continue;
+      // The memory of an argument that a result takes is for that result alone. It has to wait for the other readers in any case.
+      const std::optional<unsigned> alias = tx::alias_of(storage);
+      const bool may = alias ? alias == returned : is_inside && depends_on(yielded, inside) && waits_for_other_readers(region, operand);
+      if (!may) continue;
+      places[r] = static_cast<int64_t>(i);
+      tried.insert(storage);
+      break;
+    }
+  }
+  if (tried.empty()) places.clear();
+  return places;
 }
 
 struct OverwriteOperands : PassWrapper<OverwriteOperands, OperationPass<ModuleOp>> {
@@ -82,10 +104,9 @@ struct OverwriteOperands : PassWrapper<OverwriteOperands, OperationPass<ModuleOp
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.getName() == tx::initializer_name) continue;
       for (auto region : function.getOps<tx::DispatchOp>()) {
-        const std::optional<int64_t> operand = dying_operand(region);
-        if (!operand || !devices_.work_in_place(tx::family_of(getOperation(), region.getSlot().value_or(tx::default_slot)), region))
-          continue;
-        region.setTied(ArrayRef<int64_t>{*operand});
+        const SmallVector<int64_t> operands = dying_operands(region);
+        StringRef family = tx::family_of(getOperation(), region.getSlot().value_or(tx::default_slot));
+        if (!operands.empty() && devices_.work_in_place(family, region)) region.setTied(operands);
       }
     }
   }

@@ -23,8 +23,8 @@ Value behind_reshapes(Value value) {
 
 class Former {
  public:
-  Former(tx::DispatchOp source, std::string& reason)
-      : source_(source), copy_(source.clone()), reason_(reason), context_(source.getContext()), builder_(context_) {}
+  Former(tx::DispatchOp source, std::string& reason, Makers makers)
+      : source_(source), copy_(source.clone()), reason_(reason), makers_(makers), context_(source.getContext()), builder_(context_) {}
 
   FailureOr<StagedRegion> run() {
     StagedRegion staged;
@@ -33,10 +33,12 @@ class Former {
     RootStages roots(builder_, operands_, symbols_, reason_);
     SmallVector<Value> outputs;
     for (Value yielded : body().getTerminator()->getOperands()) outputs.push_back(behind_reshapes(yielded));
-    Exprs extents = tx::extents(tx::tensor(outputs.front()));
+    Exprs extents = tx::extents(tx::tensor(*llvm::max_element(outputs, has_fewer_elements)));
+    SmallVector<Value> others;  // of other extents
     for (Value output : outputs) {
-      if (tx::extents(tx::tensor(output)) != extents) return refuse("its results have different extents");
+      if (tx::extents(tx::tensor(output)) != extents) others.push_back(output);
     }
+    if (!others.empty() && makers_ == Makers::last) return refuse("its results have different extents");
     for (Operation& op : body()) {
       if (!llvm::isa<tx::ScatterOp, tx::SortOp, tx::SuppressOp, tx::TreesOp>(op)) continue;
       if (outputs != SmallVector<Value>{op.getResult(0)})
@@ -56,12 +58,30 @@ class Former {
     for (Operation& op : body()) {
       if (is_root(&op)) last = &op;
     }
-    if (last && tx::element_count(tx::tensor(last->getResult(0))) != tx::element_count(tx::tensor(outputs.front()))) last = nullptr;
+    SmallVector<Value> own = outputs;  // of the last stage
+    llvm::erase_if(own, [&](Value output) { return llvm::is_contained(others, output); });
+    if (last && tx::element_count(tx::tensor(last->getResult(0))) != tx::element_count(tx::tensor(own.front()))) last = nullptr;
+    if (!others.empty() && last) return refuse("its results have different extents");
     if (!make_intermediates(last, roots)) return failure();
-    SmallVector<Type> types = llvm::to_vector(source_.getOutputs().getTypes());
-    Operation* stage = last ? roots.rooted(last, outputs, extents, types) : roots.map(outputs, extents, types);
+    SmallVector<Value> made(outputs.size());
+    SmallVector<Type> types;
+    for (auto [i, output] : llvm::enumerate(outputs)) {
+      Type type = source_.getOutputs()[i].getType();
+      if (llvm::is_contained(own, output)) {
+        types.push_back(type);
+        continue;
+      }
+      Operation* stage = roots.map(output, tx::extents(tx::tensor(output)), type);
+      if (!stage) return failure();
+      made[i] = stage->getResult(0);
+    }
+    Operation* stage = last ? roots.rooted(last, own, extents, types) : roots.map(own, extents, types);
     if (!stage) return failure();
-    builder_.create<tx::YieldOp>(builder_.getUnknownLoc(), stage->getResults());
+    auto next = stage->result_begin();
+    for (Value& value : made) {
+      if (!value) value = *next++;
+    }
+    builder_.create<tx::YieldOp>(builder_.getUnknownLoc(), made);
     return staged;
   }
 
@@ -69,6 +89,12 @@ class Former {
   FailureOr<StagedRegion> refuse(const Twine& why) {
     reason_ = why.str();
     return failure();
+  }
+
+  static bool has_fewer_elements(Value a, Value b) {
+    auto count = [](Value value) { return tx::static_extent(tx::element_count(tx::tensor(value))); };
+    if (count(a) && count(b)) return *count(a) < *count(b);
+    return tx::tensor(a).getRank() < tx::tensor(b).getRank();
   }
 
   // An empty dispatch with the source's operands and results.
@@ -188,6 +214,7 @@ class Former {
   tx::DispatchOp source_;
   OwningOpRef<tx::DispatchOp> copy_;  // of the source
   std::string& reason_;
+  const Makers makers_;
   MLIRContext* context_;
   OpBuilder builder_;
   IRMapping operands_;  // from operands of the copy, and values that have stages, to values of the staged region
@@ -196,8 +223,8 @@ class Former {
 
 }  // namespace
 
-FailureOr<StagedRegion> form_stages(tx::DispatchOp region, std::string& reason) {
-  return Former(region, reason).run();
+FailureOr<StagedRegion> form_stages(tx::DispatchOp region, std::string& reason, Makers makers) {
+  return Former(region, reason, makers).run();
 }
 
 }  // namespace heddle::stage

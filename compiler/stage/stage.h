@@ -41,8 +41,14 @@ struct StagedRegion {
   tx::DispatchOp region;
 };
 
+// Which stages make the results of a region.
+enum class Makers {
+  last,     // the last stage, all of them
+  several,  // the last stage, the results of the most elements; others have a stage each
+};
+
 // The stages of a region of tx ops. Fails with a reason, and without a diagnostic, if the region has ops without stages.
-mlir::FailureOr<StagedRegion> form_stages(tx::DispatchOp region, std::string& reason);
+mlir::FailureOr<StagedRegion> form_stages(tx::DispatchOp region, std::string& reason, Makers makers = Makers::last);
 
 // For heddle-opt.
 void register_passes();

@@ -48,6 +48,13 @@ void KernelBuilder::with_bindings(llvm::ArrayRef<unsigned> operands, unsigned re
   std::swap(bindings_, chosen);
 }
 
+void KernelBuilder::with_bindings(llvm::ArrayRef<std::pair<unsigned, Value>> replaced, const std::function<void()>& body) {
+  llvm::SmallVector<Value> own = bindings_;
+  for (auto [binding, memory] : replaced) bindings_[binding] = memory;
+  body();
+  bindings_ = std::move(own);
+}
+
 void KernelBuilder::barrier() {
   llvm_unreachable("this machine's threads do not work together");
 }

@@ -31,6 +31,10 @@ class KernelBuilder {
   mlir::Value result(unsigned i) const { return bindings_[operand_count_ + i]; }
   // Runs `body` with these operands and this result as the only ones, in this order.
   void with_bindings(llvm::ArrayRef<unsigned> operands, unsigned result, const std::function<void()>& body);
+  // The same by number, operands first.
+  mlir::Value binding(unsigned i) const { return bindings_[i]; }
+  // Runs `body` with other starts of memory for these bindings.
+  void with_bindings(llvm::ArrayRef<std::pair<unsigned, mlir::Value>> replaced, const std::function<void()>& body);
   // Elements from one row of the only result to the next, if they are not dense (tx.dispatch).
   std::optional<int64_t> pitch() const { return pitch_; }
 

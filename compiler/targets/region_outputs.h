@@ -12,8 +12,17 @@ struct Output {
   unsigned result;
 };
 
-// The yielded values, grouped by equal extents.
-std::vector<std::vector<Output>> output_groups(tx::DispatchOp region);
+// Outputs of equal extents that have values or operands in common, and so are computed together. An operand of one element that no result overwrites
+// does not count. Groups that differ only in their bindings, as for many small parameters, are repetitions of the first one.
+struct OutputGroup {
+  std::vector<Output> outputs;
+  llvm::SmallVector<unsigned> bindings;                        // of the kernel, in some order
+  std::vector<llvm::SmallVector<unsigned>> repetitions = {};  // the bindings in the same order
+};
+std::vector<OutputGroup> output_groups(tx::DispatchOp region);
+
+// Emits `body` with the bindings of repetition `which` in place of the group's; 0: its own.
+void with_repetition(KernelBuilder& kernel, const OutputGroup& group, mlir::Value which, const std::function<void()>& body);
 
 // Stores all outputs at a point.
 mlir::LogicalResult store_outputs(KernelBuilder& kernel, ElementEvaluator& evaluator, llvm::ArrayRef<Output> outputs, const Point& point);

@@ -43,15 +43,20 @@ class RowsReader {
   LogicalResult run() {
     if (llvm::none_of(region_.getBody().front(), llvm::IsaPred<tx::RowsOp>)) return failure();
     std::string reason;
-    auto staged = stage::form_stages(region_, reason);
+    auto staged = stage::form_stages(region_, reason, stage::Makers::several);
     if (failed(staged)) return region_.emitError("cannot form stages: ") << reason;
     kernel_.staged_ = std::move(*staged);
     for (Operation& op : kernel_.staged_.region.getBody().front().without_terminator()) {
       if (llvm::isa<stage::ContractOp, stage::ScanOp>(op) || !stage::domain_of(&op).getWithin().empty()) return failure();
       kernel_.stages_.push_back({&op, RowsKernel::Kind::fold, {}});
     }
-    kernel_.stages_.back().is_last = true;
+    for (auto [i, yielded] : llvm::enumerate(kernel_.staged_.region.getBody().front().getTerminator()->getOperands()))
+      of(yielded.getDefiningOp()).results.push_back(static_cast<unsigned>(i));
     if (!find_dimensions()) return region_.emitError("its stages have no rows in common");
+    for (const Stage& stage : ArrayRef(kernel_.stages_).drop_back()) {
+      if (!stage.results.empty() && stage.kind != RowsKernel::Kind::per_row)
+        return region_.emitError("a result other than those of the last stage has more than one element for each row");
+    }
     find_passes();
     find_lanes();
     if (!stores_neighbors()) return region_.emitError("neighbors in a row are not neighbors in a result");
@@ -238,6 +243,12 @@ class RowsReader {
     }
     std::vector<bool> is_taken(region_.getNumResults());
     Stage& last = kernel_.stages_.back();
+    // What is kept in a result is read before the result is stored.
+    auto is_read_in_time = [&](const Stage& made) {
+      return llvm::all_of(kernel_.stages_, [&](const Stage& reader) {
+        return reader.pass <= last.pass || llvm::none_of(reader.op->getOperands(), [&](Value read) { return read.getDefiningOp() == made.op; });
+      });
+    };
     for (Stage& reader : kernel_.stages_) {
       for (unsigned i = 0; i < reader.op->getNumOperands(); ++i) {
         Operation* other = maker(reader.op, i);
@@ -246,7 +257,9 @@ class RowsReader {
         if (made.kind != RowsKernel::Kind::per_element || made.pass == reader.pass || made.is_read_later) continue;
         made.is_read_later = true;
         if (last.kind != RowsKernel::Kind::per_element || last.dims != made.dims || other->getNumResults() != 1) continue;
-        for (auto [r, result] : llvm::enumerate(region_.getOutputs())) {
+        if (!is_read_in_time(made)) continue;
+        for (unsigned r : last.results) {
+          Value result = region_.getResult(r);
           bool is_tied = region_.getTied() && (*region_.getTied())[r] >= 0;
           if (is_taken[r] || is_tied || tx::tensor(result).getElementType() != tx::tensor(other->getResult(0)).getElementType()) continue;
           is_taken[r] = true;
@@ -285,7 +298,7 @@ class RowsReader {
       unsigned first = static_cast<unsigned>(a - stage.dims.begin()), second = static_cast<unsigned>(b - stage.dims.begin());
       Block& body = stage.op->getRegion(llvm::isa<stage::FoldOp>(stage.op) ? 1 : 0).front();  // with indices of the whole domain
       if (!body.getArgument(first).use_empty() || !body.getArgument(second).use_empty()) return false;
-      if (stage.kind == RowsKernel::Kind::per_element && stage.is_last) {
+      if (stage.kind == RowsKernel::Kind::per_element && !stage.results.empty()) {
         stage::DomainAttr domain = stage::domain_of(stage.op);
         if (!fits(result_step(domain, first), result_step(domain, second))) return false;
       }
@@ -320,7 +333,9 @@ class RowsReader {
 
   // The lanes of results are neighbors.
   bool stores_neighbors() {
-    const Stage& last = kernel_.stages_.back();
+    return llvm::all_of(kernel_.stages_, [&](const Stage& stage) { return stage.results.empty() || stores_neighbors(stage); });
+  }
+  bool stores_neighbors(const Stage& last) {
     unsigned lane = kernel_.lanes_along_rows_ ? rows_ - 1 : rows_ + inner_ - 1;
     if (tx::is_one(extent(lane)) || (!kernel_.lanes_along_rows_ && last.kind != RowsKernel::Kind::per_element)) return true;
     auto own = llvm::find(last.dims, lane);
@@ -585,12 +600,12 @@ class RowsEmitter {
           SmallVector<Element> made = computed(stage, point, piece, known[point]);
           known[point].made[stage.op] = made;
           auto memory = memory_.find(stage.op);
-          if (!stage.is_last && memory == memory_.end()) continue;
+          if (stage.results.empty() && memory == memory_.end()) continue;
           guarded(both(piece.guard, team_.exists), [&] {
-            if (stage.is_last) {
+            if (!stage.results.empty()) {
               Value at = result_place(stage, place);
-              for (auto [i, element] : llvm::enumerate(made))
-                k_.store(body(stage).to_lanes(element, place.lanes).value, k_.result(i), at, place.mask);
+              for (auto [result, element] : llvm::zip_equal(stage.results, made))
+                k_.store(body(stage).to_lanes(element, place.lanes).value, k_.result(result), at, place.mask);
             } else {
               k_.store(body(stage).to_lanes(made[0], place.lanes).value, memory->second, place_in_memory(stage, point, piece), place.mask);
             }
@@ -789,13 +804,13 @@ class RowsEmitter {
         BodyPlace place = place_of(stage, points_[point], nullptr);
         made = emitter.run(stage::last_body(stage.op), first, count, made, place);
         row_values_[point][stage.op] = made;
-        if (!stage.is_last) continue;
+        if (stage.results.empty()) continue;
         Value is_mine;
         if (team_.member) is_mine = k_.make<arith::CmpIOp>(arith::CmpIPredicate::eq, team_.member, k_.index(0));
         guarded(both(is_mine, team_.exists), [&] {
           Value at = result_place(stage, place);
-          for (auto [i, element] : llvm::enumerate(made))
-            k_.store(emitter.to_lanes(element, place.lanes).value, k_.result(i), at, place.mask);
+          for (auto [result, element] : llvm::zip_equal(stage.results, made))
+            k_.store(emitter.to_lanes(element, place.lanes).value, k_.result(result), at, place.mask);
         });
       }
     }

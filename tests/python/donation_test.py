@@ -38,6 +38,17 @@ OTHERS = [
     ("shifted", [("Slice", ["a", "one", "nine"], ["t"]), ("Slice", ["a", "zero", "one"], ["h"]), ("Concat", ["t", "h"], ["c"])],
      {"a": [8, 16]}, {"c": [8, 16]}, {"a": "c"}),
     ("both", [("Add", ["a", "b"], ["c"]), ("Sub", ["a", "b"], ["d"])], {"a": [8], "b": [8]}, {"c": [8], "d": [8]}, {"a": "c", "b": "d"}),
+    # The new value of a, and others that are computed from the old one: in its region, in one of other extents, and in one that needs the new one too.
+    ("old_in_place", [("Add", ["a", "a"], ["c"]), ("Mul", ["c", "a"], ["t"]), ("Mul", ["x", "t"], ["d"])], {"a": [1], "x": [64]},
+     {"c": [1], "d": [64]}, {"a": "c"}),
+    ("old_before", [("Add", ["a", "a"], ["c"]), ("Mul", ["x", "a"], ["d"])], {"a": [1], "x": [64]}, {"c": [1], "d": [64]}, {"a": "c"}),
+    ("old_and_new", [("Add", ["a", "a"], ["c"]), ("Mul", ["x", "a"], ["t"]), ("Mul", ["t", "c"], ["d"])], {"a": [1], "x": [64]},
+     {"c": [1], "d": [64]}, {"a": "c"}),
+    ("old_elsewhere", [("Add", ["a", "x"], ["c"]), ("MatMul", ["a", "c"], ["t"]), ("Mul", ["t", "a"], ["d"])], {"a": [8, 8], "x": [8, 8]},
+     {"c": [8, 8], "d": [8, 8]}, {"a": "c"}),
+    ("exchanged", [("Neg", ["a"], ["c"]), ("Exp", ["b"], ["d"])], {"a": [8], "b": [8]}, {"c": [8], "d": [8]}, {"a": "d", "b": "c"}),
+    ("transposed", [("Transpose", ["a"], ["t"]), ("Add", ["t", "b"], ["c"]), ("Sub", ["a", "b"], ["d"])], {"a": [8, 8], "b": [8, 8]},
+     {"c": [8, 8], "d": [8, 8]}, {"a": "c", "b": "d"}),
     ("window", [("Concat", ["t", "x"], ["c"])], {"a": [4, 16], "x": [2, 16]}, {"c": [4, 16]}, {"a": "c"}),
 ]
 
@@ -203,6 +214,36 @@ class Donation(unittest.TestCase):
             moved = place[32 - start // 2:][:64 * 48].reshape(64, 48)
             self.module(x, y, array, rate, out=moved)
             np.testing.assert_allclose(moved, expected, 1e-4, 1e-4)
+
+    def test_an_optimizer_is_few_dispatches_in_place(self):
+        """Each parameter has a number of steps of its own, and a moment; the update reads both after they are written."""
+        sizes, nodes, inputs, outputs, alias = (3, 70, 1, 4097, 3, 20000), [], {}, {}, {}
+        for i, size in enumerate(sizes):
+            nodes += [("Add", [f"n{i}", "one"], [f"m{i}"]), ("Pow", ["beta", f"m{i}"], [f"b{i}"]), ("Sub", ["one", f"b{i}"], [f"c{i}"]),
+                      ("Mul", [f"g{i}", "rate"], [f"h{i}"]), ("Add", [f"e{i}", f"h{i}"], [f"f{i}"]), ("Div", [f"f{i}", f"c{i}"], [f"u{i}"]),
+                      ("Sub", [f"p{i}", f"u{i}"], [f"q{i}"])]
+            inputs |= {f"n{i}": [], f"e{i}": [size], f"p{i}": [size], f"g{i}": [size]}
+            outputs |= {f"m{i}": [], f"f{i}": [size], f"q{i}": [size]}
+            alias |= {f"n{i}": f"m{i}", f"e{i}": f"f{i}", f"p{i}": f"q{i}"}
+        made = [helper.make_node(kind, given, results) for kind, given, results in nodes]
+        model = models.model_of(made, [models.value(*one) for one in inputs.items()], [models.value(*one) for one in outputs.items()])
+        for key, number in (("one", 1), ("beta", 0.9), ("rate", 0.1)):
+            model.graph.initializer.append(helper.make_tensor(key, 1, [], [number]))
+        module = heddle.open(heddle.compile(model, models.FOLDER / "optimizer.heddle", alias=alias))
+        arrays = {key: np.abs(array(*shape)) for key, shape in inputs.items()}
+        for i in range(len(sizes)):
+            arrays[f"n{i}"] = np.array(i, np.float32)
+        expected = {key: value.copy() for key, value in arrays.items()}
+        for _ in range(3):
+            module(**arrays, out=[arrays[{to: key for key, to in alias.items()}[name]] for name in outputs])
+            for i in range(len(sizes)):
+                expected[f"n{i}"] += np.float32(1)
+                expected[f"e{i}"] += np.float32(0.1) * expected[f"g{i}"]
+                expected[f"p{i}"] -= expected[f"e{i}"] / (1 - np.float32(0.9) ** expected[f"n{i}"])
+            for key, value in expected.items():
+                np.testing.assert_allclose(arrays[key], value, 1e-5, 1e-6, err_msg=key)
+        statistics = module.statistics()  # of 3 calls: the numbers of all, the small parameters, the large one
+        self.assertEqual((statistics["dispatches"], statistics["copies"]), (9, 0), statistics)
 
     def test_outputs_that_cannot_be_computed_in_place(self):
         for name, nodes, inputs, outputs, alias in OTHERS:

@@ -2,6 +2,9 @@
 // Opens a kernel with the ABI of ptx/1 and gives the operations of a workgroup's threads. Used by every emitter of this directory; knows no strategy.
 #pragma once
 
+#include <algorithm>
+#include <utility>
+
 #include "compiler/targets/cuda/chip.h"
 #include "compiler/targets/llvm_kernel_builder.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -23,7 +26,9 @@ class KernelBuilder : public LlvmKernelBuilder {
   mlir::Value exchange(mlir::Value value, int64_t distance) override;
   // A pointer to 16 aligned bytes.
   mlir::Value shared(mlir::Type element, int64_t count) override;
-  int64_t shared_bytes() const override { return shared_bytes_; }
+  int64_t shared_bytes() const override { return std::max(shared_bytes_, most_shared_bytes_); }
+  // What was shared so far may be used again: a workgroup runs either what was emitted until here, or what comes now.
+  void share_again() { most_shared_bytes_ = std::max(most_shared_bytes_, std::exchange(shared_bytes_, 0)); }
   void let_next_start() override;
   // The grid comes in clusters of so many neighboring workgroups.
   void set_cluster(int64_t count) override;
@@ -38,7 +43,7 @@ class KernelBuilder : public LlvmKernelBuilder {
 
   mlir::func::FuncOp entry_;
   const bool is_small_;
-  int64_t shared_bytes_ = 0;
+  int64_t shared_bytes_ = 0, most_shared_bytes_ = 0;
 };
 
 // Attribute with the number of workgroups that should fit on a multiprocessor by their registers, if more than one.

@@ -17,13 +17,36 @@ namespace heddle::targets {
 namespace cuda {
 namespace {
 
+// A part without tiles, once for each repetition of its group.
+class RepeatedPart final : public Part {
+ public:
+  RepeatedPart(std::unique_ptr<Part> part, OutputGroup group) : part_(std::move(part)), group_(std::move(group)) {}
+
+  AffineExpr workgroups() const override { return part_->workgroups() * static_cast<int64_t>(group_.repetitions.size() + 1); }
+  std::string rung() const override { return part_->rung(); }
+  bool works_in_place() const override { return part_->works_in_place(); }
+  int64_t residents() const override { return part_->residents(); }
+
+  LogicalResult emit(KernelBuilder& k, Value block) const override {
+    Value each = k.extent(part_->workgroups()), which = k.div(block, each);
+    LogicalResult all = success();
+    with_repetition(k, group_, which, [&] { all = part_->emit(k, k.sub(block, k.mul(which, each))); });
+    return all;
+  }
+
+ private:
+  std::unique_ptr<Part> part_;
+  OutputGroup group_;
+};
+
 FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
   Parts parts;
   // Each would need its own shared memory.
   auto contractions = llvm::count_if(region.getBody().front(), [](Operation& op) { return tx::is_contraction(&op); });
   if (contractions > 1) return FailureOr<Parts>(region.emitError("cuda: one kernel cannot compute ") << contractions << " contractions");
   auto groups = output_groups(region);
-  for (const std::vector<Output>& outputs : groups) {
+  for (const OutputGroup& group : groups) {
+    const std::vector<Output>& outputs = group.outputs;
     // A contraction stores its result in another order itself.
     std::vector<Output> stored = outputs;
     auto transpose = stored.front().value.getDefiningOp<tx::TransposeOp>();
@@ -46,7 +69,10 @@ FailureOr<Parts> parts_of(tx::DispatchOp region, const Budget& budget) {
       found = contraction_parts(region, stored, *root, transpose, own);
     }
     if (failed(found)) return failure();
-    for (auto& part : *found) parts.push_back(std::move(part));
+    for (auto& part : *found) {
+      if (!group.repetitions.empty()) part = std::make_unique<RepeatedPart>(std::move(part), group);
+      parts.push_back(std::move(part));
+    }
   }
   return parts;
 }
@@ -120,6 +146,7 @@ class OutputGroups final : public Strategy {
     for (const auto& part : *parts) {
       AffineExpr end = start + part->workgroups();
       Value offset = kernel.extent(start);
+      kernel.share_again();
       auto body = [&] {
         if (succeeded(all)) all = part->emit(kernel, kernel.sub(kernel.block(), offset));
       };

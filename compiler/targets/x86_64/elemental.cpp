@@ -11,13 +11,37 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
+// A part once for each repetition of its group.
+class RepeatedPart final : public Part {
+ public:
+  RepeatedPart(std::unique_ptr<Part> part, OutputGroup group) : part_(std::move(part)), group_(std::move(group)) {}
+
+  AffineExpr workgroups() const override { return part_->workgroups() * static_cast<int64_t>(group_.repetitions.size() + 1); }
+  uint64_t cost_ns() const override { return part_->cost_ns(); }
+  bool works_in_place() const override { return part_->works_in_place(); }
+
+  LogicalResult emit(KernelBuilder& k, Value block) const override {
+    Value each = k.extent(part_->workgroups()), which = k.div(block, each);
+    LogicalResult all = success();
+    with_repetition(k, group_, which, [&] { all = part_->emit(k, k.sub(block, k.mul(which, each))); });
+    return all;
+  }
+
+ private:
+  std::unique_ptr<Part> part_;
+  OutputGroup group_;
+};
+
 FailureOr<Parts> parts_of(tx::DispatchOp region) {
   Parts parts;
-  for (const std::vector<Output>& outputs : output_groups(region)) {
-    auto found = transpose_parts(region, outputs);
+  for (const OutputGroup& group : output_groups(region)) {
+    auto found = transpose_parts(region, group.outputs);
     if (failed(found)) return failure();
-    if (found->empty()) found = elementwise_parts(region, outputs);
-    for (auto& part : *found) parts.push_back(std::move(part));
+    if (found->empty()) found = elementwise_parts(region, group.outputs);
+    for (auto& part : *found) {
+      if (!group.repetitions.empty()) part = std::make_unique<RepeatedPart>(std::move(part), group);
+      parts.push_back(std::move(part));
+    }
   }
   return parts;
 }
