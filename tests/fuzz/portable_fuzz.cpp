@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "heddle/sdk/portable/interpreter.h"
+#include "heddle/sdk/portable/names.h"
 
 namespace portable = heddle::sdk::portable;
 
@@ -68,6 +69,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (uint64_t j = 0; j < length / 8; ++j) memory.back()[j] = (j + i) * 0x9E3779B97F4A7C15u;
       bindings.push_back({reinterpret_cast<char*>(memory.back().get()), length});
     }
+    portable::check_names(kernel, symbols);
+    portable::parts_of(kernel, nullptr, symbols.data());
     const portable::Program program(std::move(kernel));
     error.clear();
     if (!program.run(bindings, symbols.data(), symbols.size(), &error, {1 << 14, 1 << 16}) && error.empty())

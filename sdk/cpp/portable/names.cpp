@@ -11,7 +11,7 @@ namespace heddle::sdk::portable {
 
 namespace {
 
-constexpr uint64_t kMostWork = uint64_t{1} << 26;  // expressions evaluated for one name
+constexpr uint64_t kMostWork = uint64_t{1} << 24;  // expressions evaluated for one name
 
 // A name that has another form, or whose node has; and one that its node contradicts.
 struct Unknown {
@@ -84,10 +84,24 @@ class Places {
   uint64_t work_ = 0;
 };
 
+// Numbers come from files: they wrap, as those of expressions do.
+int64_t add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t sub(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+int64_t mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
 std::vector<int64_t> integers(const NamedOp& op, const char* attribute, size_t count) {
+  constexpr int64_t kMost = int64_t{1} << 31;  // so that nothing below wraps for extents that a tensor can have
   std::vector<int64_t> out;
   if (!integers_of(op, attribute, &out) || out.size() != count)
     throw Unknown{std::string("it has no attribute '") + attribute + "' of " + std::to_string(count) + " integers"};
+  if (std::any_of(out.begin(), out.end(), [](int64_t value) { return value < -kMost || value > kMost; }))
+    throw Unknown{std::string("its attribute '") + attribute + "' is too large"};
   return out;
 }
 
@@ -172,11 +186,11 @@ class Checker {
     for (size_t s = 0; s < count; ++s) {
       const size_t out = s + 1, in = count + 2 + s;
       const int64_t extent = tensor_extent(image, s + 1), windows = extents_[in];
-      auto expected = [&](const std::vector<int64_t>& i) { return i[out] * strides[s] + i[in] * dilations[s] - low[s]; };
+      auto expected = [&](const std::vector<int64_t>& i) { return sub(add(mul(i[out], strides[s]), mul(i[in], dilations[s])), low[s]); };
       place(image, s + 1, "strides, dilations or pads_low", expected);
       require(strides[s] > 0 && dilations[s] > 0, "strides or dilations");
-      const int64_t room = extent + low[s] + high[s] - dilations[s] * (windows - 1) - 1;
-      require(room >= 0 && room / strides[s] + 1 == extents_[out], "pads_high");
+      const int64_t room = sub(add(add(extent, low[s]), high[s]), add(mul(dilations[s], sub(windows, 1)), 1));
+      require(room >= 0 && add(room / strides[s], 1) == extents_[out], "pads_high");
       bool is_bounded = image.has_outside && image.outside == 0;
       for (const Within& within : node.within) {
         if (!places_.is(within.index, extents_, expected)) continue;
@@ -184,7 +198,7 @@ class Checker {
         is_bounded = true;
         ++bounds;
       }
-      const int64_t last = (extents_[out] - 1) * strides[s] + (windows - 1) * dilations[s] - low[s];
+      const int64_t last = sub(add(mul(sub(extents_[out], 1), strides[s]), mul(sub(windows, 1), dilations[s])), low[s]);
       require(is_bounded || (low[s] <= 0 && last < extent), "the padding");
     }
     if (bounds < node.within.size()) throw Unknown{"the node has bounds of another form"};
@@ -197,10 +211,10 @@ class Checker {
     const Read &image = node.reads[0], &weights = node.reads[1];
     if (weights.place.size() != windows + 2) throw Unknown{"its node has another form"};
     window(op, node, windows);
-    require(groups > 0 && extents_[o] % groups == 0 && tensor_extent(image, windows + 1) == groups * extents_[c], "groups");
+    require(groups > 0 && extents_[o] % groups == 0 && tensor_extent(image, windows + 1) == mul(groups, extents_[c]), "groups");
     const int64_t of_group = extents_[o] / groups, channels = extents_[c];
     place(image, windows + 1, "groups",
-          [&](const std::vector<int64_t>& i) { return i[c] + (of_group > 0 ? i[o] / of_group * channels : 0); });
+          [&](const std::vector<int64_t>& i) { return add(i[c], of_group > 0 ? mul(i[o] / of_group, channels) : 0); });
     for (size_t s = 0; s < windows; ++s) {
       require(tensor_extent(weights, s) == extents_[windows + 2 + s], "the window");
       place(weights, s, "the window", [&](const std::vector<int64_t>& i) { return i[windows + 2 + s]; });

@@ -29,9 +29,14 @@ Indices indices_of(const ProductForm& form, ProductDim::Group group) {
   for (size_t d = 0; d < form.dims.size(); ++d) {
     if (form.dims[d].group != group) continue;
     out.dims.push_back(d);
-    out.count *= form.dims[d].extent;
+    out.count = static_cast<int64_t>(static_cast<uint64_t>(out.count) * static_cast<uint64_t>(form.dims[d].extent));
   }
   return out;
+}
+
+// *to += a * b. Code comes from files, and what it says wraps; elements are only accessed where the bounds hold.
+void add_product(int64_t a, int64_t b, int64_t* to) {
+  *to = static_cast<int64_t>(static_cast<uint64_t>(*to) + static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
 // What numbers of a group add to the offsets in the factors and in the sums, and to each bound.
@@ -47,16 +52,16 @@ struct Offsets {
       int64_t of_left = 0, of_right = 0, of_sums = 0;
       for (size_t i = 0; i < index.size(); ++i) {
         const ProductDim& dim = form.dims[group.dims[i]];
-        of_left += index[i] * dim.left;
-        of_right += index[i] * dim.right;
-        of_sums += index[i] * dim.sums;
+        add_product(index[i], dim.left, &of_left);
+        add_product(index[i], dim.right, &of_right);
+        add_product(index[i], dim.sums, &of_sums);
       }
       left.push_back(of_left);
       right.push_back(of_right);
       sums.push_back(of_sums);
       for (size_t b = 0; b < bounds.size(); ++b) {
         int64_t place = 0;
-        for (size_t i = 0; i < index.size(); ++i) place += index[i] * form.bounds[b].steps[group.dims[i]];
+        for (size_t i = 0; i < index.size(); ++i) add_product(index[i], form.bounds[b].steps[group.dims[i]], &place);
         bounds[b].push_back(place);
       }
       for (size_t i = index.size(); i-- > 0;) {
@@ -88,7 +93,8 @@ struct Bounds {
   }
   bool hold(const Offsets& outer, size_t o, const Offsets& depth, size_t k) const {
     for (size_t i = 0; i < which.size(); ++i) {
-      const int64_t place = base[i] + outer.bounds[which[i]][o] + depth.bounds[which[i]][k];
+      const auto place = static_cast<int64_t>(static_cast<uint64_t>(base[i]) + static_cast<uint64_t>(outer.bounds[which[i]][o]) +
+                                              static_cast<uint64_t>(depth.bounds[which[i]][k]));
       if (place < 0 || place >= bound[i]) return false;
     }
     return true;
