@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """One and the same file on every kind of device that is here: the CPU; an NVIDIA GPU, if there is one; stand-ins for AMD's and Intel's GPUs, if they are
-built. `tests/gpu/run` has this as job `vendors`. A line for each device says what ran. HEDDLE_TEST_ALL=1 also runs a layer of a transformer."""
+built. `tests/gpu/run` has this as job `vendors`. A line for each device says what ran."""
 import hashlib
 import os
 import shutil
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from heddle_command import DIGITS, HeddleTestCase, TEST_ALL, heddle, heddle_path
+from heddle_command import DIGITS, HeddleTestCase, heddle, heddle_path
 import transformer_layer_test as layers
 
 TARGETS = "cpu,cuda,hip,level_zero"
@@ -35,7 +35,7 @@ def devices():
 
 
 def quantized_product():
-    """matmul(x, w) of bytes with zero points, in i32, and its scaled sums rounded to bytes again."""
+    """A product of bytes with zero points, whose scaled sums are rounded to bytes again."""
     generator = np.random.default_rng(4)
     constants = {"x_scale": np.array(0.02, np.float32), "x_zero": np.array(117, np.uint8), "w": generator.integers(-128, 128, (64, 48), np.int8),
                  "w_scale": np.array(0.01, np.float32), "w_zero": np.array(0, np.int8), "y_scale": np.array(0.1, np.float32), "y_zero": np.array(128, np.uint8)}
@@ -80,7 +80,6 @@ class Vendors(HeddleTestCase):
         # A sum that lies between two steps may be rounded to either.
         self.check("quantized", model, {"x": np.random.default_rng(5).integers(0, 256, (33, 64), np.uint8)}, 0, 1 / 200)
 
-    @unittest.skipUnless(TEST_ALL, "interpreting it takes minutes; HEDDLE_TEST_ALL=1 runs it")
     def test_a_layer_of_a_transformer(self):
         model, size = self.folder / "layer.onnx", (layers.BATCH, layers.SEQUENCE, layers.HIDDEN)
         onnx.save(layers.Layer().build(), model)
