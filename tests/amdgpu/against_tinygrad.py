@@ -26,9 +26,11 @@ import threading
 ARCHITECTURES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
 # The name, how struct reads it, its bytes, and the largest difference that counts as close, as a part of the larger value and the block's median.
 FLOATS = (("f32", "f", 4, 1e-5), ("f16", "e", 2, 2e-3), ("f64", "d", 8, 1e-12))
-# Instructions of gfx1100 that invalidate caches, buffer_gl0_inv and buffer_gl1_inv, which the emulator does not decode, and two s_nop instead.
-INVALIDATE = (struct.pack("<2I", 0xE0AC0000, 0x00000000), struct.pack("<2I", 0xE0B00000, 0x00000000))
-NOTHING = struct.pack("<2I", 0xBF800000, 0xBF800000)
+# Instructions that write caches back or invalidate them, which the emulator does not know: buffer_gl0_inv and buffer_gl1_inv of gfx1100, and of gfx1201
+# global_inv, global_wb and global_wbinv with each scope. It gets as many s_nop instead.
+CACHES = {"gfx1100": [struct.pack("<2I", word, 0) for word in (0xE0AC0000, 0xE0B00000)],
+          "gfx1201": [struct.pack("<3I", word, scope << 18, 0) for word in (0xEE0AC07C, 0xEE0B007C, 0xEE13C07C) for scope in range(4)]}
+NOTHING = struct.pack("<I", 0xBF800000)
 
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -121,9 +123,8 @@ def repeat(path, run_asm):
     why = reason_against(header)
     if why:
         return "not run: " + why
-    if header["processor"] == "gfx1100":
-        for instruction in INVALIDATE:
-            image = image.replace(instruction, NOTHING)
+    for instruction in CACHES.get(header["processor"], ()):
+        image = image.replace(instruction, NOTHING * (len(instruction) // 4))
     code = Memory(image, header["load_address"])
     copies = [(address, Memory(before), after) for address, before, after in blocks]
     for offset in header["pointers"]:
