@@ -120,6 +120,66 @@ class Torch(GpuTestCase):
         x, scale = memory[1:].view(8, 16), torch.tensor(1.5)
         self.close(self.compiled(function)(x, scale), function(x, scale))
 
+    def test_updates_of_arguments_in_the_order_of_the_stream(self):
+        def function(x, total):
+            total.mul_(0.5).add_(x.abs())
+            return x - 1, (x * 2).sum(-1)
+
+        compiled = self.compiled(function)
+        memory = torch.zeros(2, 101, device="cuda")
+        totals = [torch.zeros(3, 16, device="cuda"), memory[0, 1:49].view(3, 16), torch.zeros(16, 3, device="cuda").t()]
+        wanted = [total.clone() for total in totals]
+        for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                pairs = []
+                for turn in range(20):  # more memory of x than a call keeps, and calls that are enqueued before earlier ones have run
+                    for total, other in zip(totals, wanted):
+                        x = torch.full((3, 16), float(turn), device="cuda")
+                        torch.cuda._sleep(300_000)
+                        x.add_(0.5)
+                        pairs.append((compiled(x, total), function(x, other)))
+                        del x
+                stream.synchronize()
+            for got, one in pairs:
+                for a, b in zip(got, one):
+                    self.close(a, b)
+            for total, other in zip(totals, wanted):
+                self.close(total, other)
+        self.assertEqual(float(memory[0, 0]) + float(memory[0, 49:].abs().sum()) + float(memory[1].abs().sum()), 0)
+
+    def test_steps_of_an_optimizer(self):
+        values = [torch.randn(8 + i, device="cuda") for i in range(40)]
+        found = []
+        for compiles in (True, False):
+            parameters = [torch.nn.Parameter(value.clone()) for value in values]
+            optimizer = torch.optim.AdamW(parameters, lr=1e-2)
+            step = self.compiled(optimizer.step) if compiles else optimizer.step
+            addresses = [one.data_ptr() for one in parameters]
+            for turn in range(6):
+                for one in parameters:
+                    one.grad = torch.sin(one.detach() + turn)
+                step()
+            self.assertEqual(addresses, [one.data_ptr() for one in parameters])
+            found.append(parameters)
+        for got, wanted in zip(*found):
+            self.close(got, wanted)
+
+    def test_a_failed_call_leaves_nothing_behind(self):
+        def pick(x, index, total):
+            total.add_(x[index])
+
+        compiled = self.compiled(pick)
+        x, index, total = torch.randn(5, 8, device="cuda"), torch.tensor([1, 4], device="cuda"), torch.zeros(2, 8, device="cuda")
+        compiled(x, index, total)
+        index.fill_(5)
+        with self.assertRaises(heddle.Error):
+            compiled(x, index, total)
+        index.copy_(torch.tensor([0, 2]))
+        total.zero_()
+        compiled(x, index, total)
+        self.close(total, x[[0, 2]])
+
     def test_memory_is_flat(self):
         model = perceptron()
         compiled = self.compiled(model)

@@ -161,7 +161,7 @@ class Calls(unittest.TestCase):
         compiled(x, index, total)
         for _ in range(2):
             index.fill_(5)
-            with self.assertRaises(IndexError):
+            with self.assertRaises(heddle.Error):
                 compiled(x, index, total)
             index.copy_(torch.tensor([0, 2]))
             total.zero_()

@@ -102,6 +102,7 @@ struct ExchangeCall {
   int32_t cuda_id = -1;                  // the device that the function uses, if it uses one
   std::vector<Argument> arguments;
   std::vector<Result> results;
+  static constexpr size_t kMostIdle = 16;
   std::vector<std::unique_ptr<Scratch>> idle;
 
   ExchangeCall(nb::object called, nb::handle capsule, nb::tuple given_classes, nb::object given_is_negated, nb::object given_allocate,
@@ -139,7 +140,7 @@ struct Use {
   ~Use() {
     scratch->end_call();
     if (!is_over) scratch->forget_memory();  // its tensors would return the call's failure to later calls
-    if (call.idle.size() < 16) call.idle.push_back(std::move(scratch));
+    if (call.idle.size() < ExchangeCall::kMostIdle) call.idle.push_back(std::move(scratch));
   }
 };
 
@@ -152,6 +153,7 @@ ExchangeCall::ExchangeCall(nb::object called, nb::handle capsule, nb::tuple give
       is_negated(std::move(given_is_negated)),
       allocate(std::move(given_allocate)),
       alignment(std::max<uint64_t>(given_alignment, 1)) {
+  idle.reserve(kMostIdle);
   for (nb::handle one : classes) known_classes.push_back(one.ptr());
   for (const auto* values : {&function.arguments, &function.results}) {
     for (const Value& value : *values) {
@@ -228,16 +230,16 @@ heddle_tensor_t* ExchangeCall::open_argument(size_t index, PyObject* object, Scr
       view.rank != static_cast<int32_t>(value.type.rank))
     return nullptr;
   int64_t dims[HEDDLE_MAX_RANK];
-  int64_t dense = 1;
+  uint64_t dense = 1;  // cannot overflow: the tensor has memory, or no elements
   bool is_dense = true;
   for (uint32_t k = value.type.rank; k-- > 0;) {
     const uint32_t d = argument.order.empty() ? k : argument.order[k];
     dims[k] = view.shape[d];
     if (value.type.dims[k] >= 0 && value.type.dims[k] != dims[k]) return nullptr;
-    is_dense &= dims[k] == 1 || !view.strides || view.strides[d] == dense;
-    dense *= dims[k];
+    is_dense &= dims[k] == 1 || !view.strides || view.strides[d] == static_cast<int64_t>(dense);
+    dense *= static_cast<uint64_t>(dims[k]);
   }
-  const uint64_t size = static_cast<uint64_t>(dense) * (HEDDLE_TYPE_BITS(value.type.element_type) / 8);
+  const uint64_t size = dense * (HEDDLE_TYPE_BITS(value.type.element_type) / 8);
   if (size != 0 && (!is_dense || (!view.strides && !argument.order.empty()))) return nullptr;
   const uint64_t address = size == 0 ? 0 : reinterpret_cast<uint64_t>(view.data) + view.byte_offset;
   if (address % alignment != 0) return nullptr;
