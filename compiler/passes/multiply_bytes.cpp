@@ -89,7 +89,7 @@ std::optional<Quantized> read_quantized(Value value) {
 
 class Rewriter {
  public:
-  Rewriter(Operation* op) : op_(op), builder_(op), loc_(op->getLoc()) {}
+  explicit Rewriter(Operation* op) : op_(op), builder_(op), loc_(op->getLoc()) {}
 
   void run() {
     auto matmul = llvm::dyn_cast<tx::MatmulOp>(op_);

@@ -8,10 +8,11 @@ import sys
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime import quantization
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
-from heddle_command import HeddleTestCase, heddle_path  # pylint: disable=wrong-import-position
+from heddle_command import DIGITS, HeddleTestCase, heddle_path  # pylint: disable=wrong-import-position
 from hip_models_test import CHIPS, stand_in  # pylint: disable=wrong-import-position
 
 TYPES = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8, np.dtype(np.int32): TensorProto.INT32,
@@ -78,7 +79,7 @@ class HipBytes(HeddleTestCase):
             np.save(self.folder / f"{name}.npy", value)
         return model
 
-    def check(self, model, inputs, most, chips):
+    def check(self, model, inputs, most, chips, least=50):
         """The CPU's results on each chip, and the instruction in its code."""
         code = self.folder / "code"
         module = self.compile(model, "--target", "cpu," + ",".join(f"hip:{chip}" for chip in chips), "--dump-code", code)
@@ -89,7 +90,7 @@ class HipBytes(HeddleTestCase):
             return np.load(self.folder / "y.npy").astype(np.float64)
 
         expected = run("cpu:0")
-        self.assertGreater(len(np.unique(expected)), 50)
+        self.assertGreater(len(np.unique(expected)), least)
         for chip in chips:
             np.testing.assert_allclose(run("hip:0", **stand_in(chip, CHIPS[chip])), expected, rtol=0, atol=most, err_msg=chip)
             image = code / f"model.{chip}.hsaco"
@@ -122,3 +123,27 @@ class HipBytes(HeddleTestCase):
                  helper.make_node("QuantizeLinear", ["r", "y_scale", "y_zero"], ["yq"]), helper.make_node("DequantizeLinear", ["yq", "y_scale", "y_zero"], ["y"])]
         inputs = {"x": (GENERATOR.random((2, 24, 9, 11)) * 5 - 2.5).astype(np.float32)}
         self.check(self.save(nodes, inputs, constants, TensorProto.FLOAT), inputs, 0.5, list(CHIPS))
+
+    def test_a_network_as_onnx_runtime_quantizes_it(self):
+        """With zero points of activations and of weights, and with those that each call computes."""
+        images = {"image": GENERATOR.random((3, 1, 8, 8), dtype=np.float32)}
+        np.save(self.folder / "image.npy", images["image"])
+
+        class Images(quantization.CalibrationDataReader):
+            def __init__(self):
+                self.left = [images]
+
+            def get_next(self):
+                return self.left.pop() if self.left else None
+
+        kinds = quantization.QuantType
+        model = self.folder / "model.onnx"
+        for how in ("static", "dynamic"):
+            with self.subTest(how):
+                if how == "dynamic":
+                    quantization.quantize_dynamic(DIGITS, model, weight_type=kinds.QInt8)
+                else:
+                    quantization.quantize_static(DIGITS, model, Images(), quant_format=quantization.QuantFormat.QOperator, activation_type=kinds.QUInt8,
+                                                 weight_type=kinds.QUInt8)
+                # The results are about 10; one step of a layer is about 0.1.
+                self.check(model, images, 0.5, ["gfx90a", "gfx1201"], least=25)
