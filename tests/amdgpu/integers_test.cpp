@@ -114,6 +114,8 @@ const Case kIntegers[] = {
      }},
     {"v_pk_mad_i16 v6, v0, v2, v4 op_sel:[1,0,0] op_sel_hi:[0,1,1]",
      [](auto a, auto b, auto c) { return uint64_t{uint16_t((a >> 16) * b + c)} | uint64_t{uint16_t(a * (b >> 16) + (c >> 16))} << 16; }},
+    {"v_pk_mad_u16 v6, v0, v2, v4 op_sel:[1,0,0] op_sel_hi:[0,1,1]",
+     [](auto a, auto b, auto c) { return uint64_t{uint16_t((a >> 16) * b + c)} | uint64_t{uint16_t(a * (b >> 16) + (c >> 16))} << 16; }},
     {"v_pk_lshlrev_b16 v6, v0, v2",
      [](auto a, auto b, auto) { return uint64_t{uint16_t(b << a % 16)} | uint64_t{uint16_t((b >> 16) << (a >> 16) % 16)} << 16; }},
     {"v_dot4_i32_i8 v6, v0, v2, v4",

@@ -77,6 +77,7 @@ TEST(AmdgpuMoves, GlobalStores) {
       {"gfx90a", "global_store_dwordx4 v[0:1], v[6:9], off", 16}, {"gfx1100", "global_store_b8 v[0:1], v6, off", 1},
       {"gfx1100", "global_store_b16 v[0:1], v6, off", 2},         {"gfx1100", "global_store_b32 v[0:1], v6, off", 4},
       {"gfx1100", "global_store_b64 v[0:1], v[6:7], off", 8},     {"gfx1100", "global_store_b128 v[0:1], v[6:9], off", 16},
+      {"gfx90a", "global_store_dwordx3 v[0:1], v[6:8], off", 12}, {"gfx1100", "global_store_b96 v[0:1], v[6:8], off", 12},
   };
   for (const One& c : cases) {
     SCOPED_TRACE(c.text);
