@@ -56,6 +56,7 @@ struct Held {
   uint64_t parameters = 0, constants = 0, derived = 0, state = 0;
   uint64_t weights = 0;        // the sum of the first three
   uint64_t while_loading = 0;  // the maximum live at once before the first call
+  uint64_t sources = 0;        // of these, the parameters that only the initializer reads
 };
 struct Called {
   uint64_t arguments = 0, copies = 0, results = 0, arena = 0;
@@ -92,7 +93,8 @@ class Needs {
                                          {"derived", held.derived},
                                          {"weights", held.weights},
                                          {"state", held.state},
-                                         {"peak_at_load", held.while_loading}})));
+                                         {"peak_at_load", held.while_loading},
+                                         {"peak_at_load_mapped", held.while_loading - held.parameters - held.sources}})));
     }
     return listed("places", json) + (not_counted.empty() ? "" : ", \"not_counted_at_load\": [" + not_counted + "]");
   }
@@ -149,7 +151,10 @@ class Needs {
         parts_of_initializer(meta, *programs_.initializer, read.by_functions, usual_part_bytes(meta));
     Result<InitializerStage> stage = stage_of_initializer(meta, parts, machine_, elsewhere);
     if (!stage.ok()) return stage.take_status();
-    for (size_t device = 0; device < held_.size(); ++device) add(held_[device].while_loading, stage->bytes_of_device[device]);
+    for (size_t device = 0; device < held_.size(); ++device) {
+      held_[device].sources = stage->bytes_of_device[device];
+      add(held_[device].while_loading, held_[device].sources);
+    }
     return Status();
   }
 

@@ -116,6 +116,11 @@ class MemoryTest(ExplainCase):
         place = told["programs"][0]["places"][0]
         # The largest weight as it is stored, transposed, and scaled: what one part computes is in the memory of what earlier parts computed.
         self.assertLess(place["peak_at_load"] - place["weights"], 3.1 * 2048 * 1024 * 4)
+        mapped = self.succeed("run", module, *self.flags, "--device", "one", "--input", "x=f32[1,512,7,7]=1", "--values", "1", "--statistics",
+                              "--param-mode", "mmap").stderr
+        statistics = json.loads(mapped[mapped.index("{"):])
+        self.assertEqual(statistics["weights"]["bytes_read"], 0)
+        self.assertEqual(statistics["devices"][0]["pool"]["peak_requested"], place["peak_at_load_mapped"])
 
     def test_an_extent_beyond_all_memory_is_told_as_such(self):
         error = self.fail_with(2, "explain", self.compile(DIGITS), "--memory", "--dim", f"batch={2**62}").stderr
@@ -146,6 +151,7 @@ class MemoryTest(ExplainCase):
         text = self.succeed("explain", module, "--memory", "--input", "f32[3,512]", "--device", "cpu:0").stdout
         self.assertRegex(text, r"slot or device +memory +n=3\ncpu:0 \(default\) +weights +")
         self.assertRegex(text, r"inputs +6.0 KiB\n +results +3.0 KiB\n")
+        self.assertRegex(text, r"\n +peak at load +\d\S+ MiB\n +files mapped +\d\S+ [KM]iB\n")
 
 
 class TextTest(ExplainCase):

@@ -15,6 +15,13 @@ std::string slot_text(const Json& name) {
 }
 
 constexpr const char* kNotDonated = "total, not donated";
+constexpr const char* kMapped = "  files mapped";
+
+// Whether the driver may map files with parameters.
+bool maps_files(const Json& program) {
+  const Json& families = array(program, "families");
+  return std::ranges::find(families, "cpu") != families.end();
+}
 
 // Whether calls overwrite inputs, of which they need copies unless the inputs are donated.
 bool overwrites_inputs(const Json& program) {
@@ -40,7 +47,8 @@ Table table_of(const Json& needs, const Json& program) {
                                                                   {"results", "results"},
                                                                   {"total", "total"},
                                                                   {kNotDonated, "copies"},
-                                                                  {"peak at load", "peak_at_load"}};
+                                                                  {"peak at load", "peak_at_load"},
+                                                                  {kMapped, "peak_at_load_mapped"}};
   for (size_t i = 0; i < places.size(); ++i) {
     std::string on = slot_text(part(places[i], "place")), slots;
     for (const Json& slot : array(places[i], "slots")) slots += (slots.empty() ? "" : ", ") + slot_text(slot);
@@ -48,6 +56,9 @@ Table table_of(const Json& needs, const Json& program) {
     for (const auto& [what, field] : kRows) {
       const bool is_copied = what == kNotDonated;
       if (is_copied && !overwrites_inputs(program)) continue;
+      if (what == kMapped &&
+          (!maps_files(program) || !places[i].contains(field) || number(places[i], field) == number(places[i], "peak_at_load")))
+        continue;
       std::vector<std::string>& row = table.rows.emplace_back(std::vector<std::string>{on, what});
       on.clear();
       for (const Json& call : calls) {
@@ -70,6 +81,11 @@ void describe_memory(const Json& functions, Document& out) {
       out.add(table_of(needs, program));
       if (overwrites_inputs(program)) {
         out.add("total: with the inputs donated that the function overwrites (heddle run --donate); not donated: a call copies them first");
+      }
+      if (maps_files(program)) {
+        out.add(
+            "parameters count as read; those that heddle.cpu maps, by default if it can, are pages of their files and no memory of its "
+            "pool");
       }
       for (const Json& one : array(program, "not_counted_at_load")) out.add("not counted at load: " + cell_text(one));
       std::string last;

@@ -257,7 +257,8 @@ typedef struct heddle_memory_params { /* Since ABI 0.2. */
  * requests from a device's pool ("requested" in the report "statistics"). Per device, or per slot if none are bound:
  *   "parameters", "constants", "derived"  weights: in files, in the module, and computed from both at load
  *   "state"                               what calls keep for later ones
- *   "peak_at_load"                        the most that is live while these are loaded
+ *   "peak_at_load"                        the most that is live while these are loaded, if all parameters are read
+ *   "peak_at_load_mapped"                 the same if all parameters are mapped: pages of files are no memory of the pool. Since ABI 0.3
  * For each call:
  *   "arguments", "results", "arena"       its tensors, and its intermediate values; a result in the memory of an argument counts once
  *   "copies"                              those of the arguments that the function overwrites, needed in addition if none of them is donated
