@@ -9,9 +9,11 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <new>
+#include <utility>
 
 #include "core/memory/block_weights.h"
 #include "core/memory/param_io.h"
@@ -19,6 +21,24 @@
 namespace heddle::memory {
 
 namespace {
+
+// What may still be allocated; UINT64_MAX if the system does not tell.
+uint64_t available_memory() {
+  auto read = [](const char* path, const char* format, unsigned long long& value) {
+    FILE* const file = std::fopen(path, "re");
+    if (!file) return false;
+    char line[128];
+    bool found = false;
+    while (!found && std::fgets(line, sizeof line, file)) found = std::sscanf(line, format, &value) == 1;
+    std::fclose(file);
+    return found;
+  };
+  unsigned long long kibibytes = 0, most = 0;
+  uint64_t bytes = read("/proc/meminfo", "MemAvailable: %llu", kibibytes) ? uint64_t{kibibytes} << 10 : UINT64_MAX;
+  // Of a container, which sees its own control group here.
+  if (read("/sys/fs/cgroup/memory.max", "%llu", most)) bytes = std::min<uint64_t>(bytes, most);
+  return bytes;
+}
 
 // The reads of one load. All are in progress at once, or a few of limited size: if the load can be cancelled, and where the host's processors copy, so
 // that other loads get their turns. Files that a method cannot read are read with the next method.
@@ -49,14 +69,17 @@ class Reading {
   Status read() {
     HEDDLE_RETURN_IF_ERROR(open());
     if (methods_.empty()) {
-      if (keeps_) HEDDLE_RETURN_IF_ERROR(map());
+      if (keeps_) {
+        HEDDLE_RETURN_IF_ERROR(map(true));
+        HEDDLE_RETURN_IF_ERROR(map_what_does_not_fit());
+      }
       HEDDLE_RETURN_IF_ERROR(allocate());
       return read_by(HEDDLE_FILE_METHOD_ANY);
     }
     for (const std::string& name : methods_) {
       for (File& file : files_) file.method = file.done ? file.method : name;
       if (name == "mmap" || name == "preload") {
-        HEDDLE_RETURN_IF_ERROR(name == "mmap" ? map() : preload());
+        HEDDLE_RETURN_IF_ERROR(name == "mmap" ? map(false) : preload());
         continue;
       }
       const ReadMethod* method = read_method(name, device_.driver_minor());
@@ -94,7 +117,7 @@ class Reading {
     std::vector<Part> parts;
     heddle_file_t* handle;
     std::string method, passed_over;  // the method being tried; the skipped methods, with reasons
-    bool done = false, is_refused = false, keeps = false;
+    bool done = false, is_refused = false, keeps = false, is_mapped = false;
 
     void pass_over(std::string_view name, std::string_view why) {
       if (!done) passed_over += fmt::format("{}\"{}\": {}", passed_over.empty() ? "" : "; ", name, why);
@@ -113,6 +136,7 @@ class Reading {
     Device::Pending pending;
   };
   static constexpr size_t kSlicesAtOnce = 2;
+  static constexpr uint64_t kLeastOfMemory = uint64_t{256} << 20;  // below it, memory is not asked for
   // Of mapped parameters: in blocks; by default, if nothing but kernels of modules reads them. See min_alignment_bytes in driver.h.
   static constexpr uint64_t kBlocksAlignment = 32, kKeptAlignment = 8;
   // Many chunks, so that the pauses between reads do not count, and few enough to be over soon.
@@ -125,16 +149,17 @@ class Reading {
 
   Status check_cancelled() const { return memory::check_cancelled(device_, cancelled_); }
 
+  Status open_for(File& file, uint32_t access) {
+    return Status(device_.api().param_io->file_open(device_.get(), file.descriptor, access, to_c(file.path), &file.handle));
+  }
+
   Status open() {
     for (File& file : files_) {
       // In file order, which suits disks and read-ahead.
       auto before = [](const Part& a, const Part& b) { return a.extent.file_offset < b.extent.file_offset; };
       if (!std::is_sorted(file.parts.begin(), file.parts.end(), before)) std::sort(file.parts.begin(), file.parts.end(), before);
-      auto open_for = [&](uint32_t access) {
-        return Status(device_.api().param_io->file_open(device_.get(), file.descriptor, access, to_c(file.path), &file.handle));
-      };
-      if (keeps_) file.keeps = open_for(HEDDLE_FILE_READ | HEDDLE_FILE_STEADY).ok();
-      if (!file.keeps) HEDDLE_RETURN_IF_ERROR(device_.noted(open_for(HEDDLE_FILE_READ)));
+      if (keeps_) file.keeps = open_for(file, HEDDLE_FILE_READ | HEDDLE_FILE_STEADY).ok();
+      if (!file.keeps) HEDDLE_RETURN_IF_ERROR(device_.noted(open_for(file, HEDDLE_FILE_READ)));
     }
     return Status();
   }
@@ -216,13 +241,14 @@ class Reading {
 
   // Maps each file as a whole, beginning at a page; by default, only if most of these bytes are of its tensors. Files with tensors at offsets that the
   // device cannot bind are left to the next method. Drivers of devices with their own memory are not asked: they would pin file pages one by one.
-  Status map() {
+  // keeps: those files whose contents the driver may keep; the others are not read.
+  Status map(bool keeps) {
     uint64_t alignment = std::max<uint64_t>(device_.description().min_alignment_bytes, 64);
     const uint64_t page = std::max<uint64_t>(alignment, 4096);
     size_t libraries = 0;
     if (keeps_ && device_.host().libraries({}, "*", &libraries).empty() && libraries == 0) alignment = kKeptAlignment;
     for (File& file : files_) {
-      if (file.done || file.keeps != keeps_) continue;
+      if (file.done || file.is_mapped || file.keeps != keeps) continue;
       if (!device_.unified()) {
         file.pass_over("mmap", fmt::format("the memory of device '{}' is not host memory, and such a device never maps pages of a file",
                                            device_.alias()));
@@ -243,7 +269,7 @@ class Reading {
           end = std::max(end, part.extent.file_offset + part.extent.length);
           used += part.extent.length;
         }
-        if (keeps_ && used < (end - first) / 2) continue;
+        if (keeps && used < (end - first) / 2) continue;
         heddle_buffer_t* buffer = nullptr;
         Status mapped = device_.noted(Status(device_.api().param_io->map(file.handle, first, end - first, &buffer)));
         if (file.refused(mapped)) continue;
@@ -257,8 +283,9 @@ class Reading {
           part.to->hold(whole, part.extent.file_offset - first, part.extent.length);
           mapped_bytes_ += part.extent.length;
         }
+        file.is_mapped = true;
       }
-      if (keeps_) continue;  // all is read, what is mapped to where it is
+      if (keeps) continue;  // all is read, what is mapped to where it is
       if (!odd.empty()) {
         file.pass_over("mmap",
                        fmt::format("{} of {} tensors, the first '{}' at byte {}, do not begin at a multiple of {} [HD-M-04]", odd.size(),
@@ -269,6 +296,31 @@ class Reading {
       file.done = true;
       tell(file);
     }
+    return Status();
+  }
+
+  // By default: what would be read into more memory than there is. Its contents are not kept.
+  Status map_what_does_not_fit() {
+    uint64_t bytes = 0;
+    for (const File& file : files_) {
+      for (const Part& part : file.parts) bytes += file.is_mapped ? 0 : part.extent.length;
+    }
+    if (bytes < kLeastOfMemory) return Status();
+    const uint64_t available = available_memory();
+    if (bytes <= available - available / 8) return Status();
+    for (File& file : files_) {
+      if (file.is_mapped || !file.keeps) continue;
+      device_.api().param_io->file_close(std::exchange(file.handle, nullptr));
+      file.keeps = false;
+      HEDDLE_RETURN_IF_ERROR(device_.noted(open_for(file, HEDDLE_FILE_READ)));
+    }
+    const uint64_t before = mapped_bytes_;
+    HEDDLE_RETURN_IF_ERROR(map(false));
+    device_.host().log(
+        HEDDLE_LOG_WARN, "memory",
+        fmt::format("{} of {} bytes of parameters, for which the {} available bytes of memory are too few, are pages of their "
+                    "files on device '{}': while they are used, these must not be changed",
+                    mapped_bytes_ - before, bytes, available, device_.alias()));
     return Status();
   }
 

@@ -5,6 +5,8 @@ import json
 import mmap
 import os
 import pathlib
+import subprocess
+import sys
 import unittest
 
 import heddle
@@ -21,6 +23,26 @@ def content(w, b):
     out = io.BytesIO()
     np.savez(out, w=np.full((SIZE, SIZE), w, "f4"), b=np.full(SIZE, b, "f4"))
     return out.getvalue()
+
+# Opens a module whose parameters are larger than the memory, in a process that ends itself before it takes much of it.
+LARGER_THAN_MEMORY = """
+import os, sys, threading, time
+import heddle
+import numpy as np
+
+def watch():
+    while True:
+        with open("/proc/self/status") as status:
+            if any(int(line.split()[1]) > 1 << 20 for line in status if line.startswith("RssAnon:")):
+                os.write(2, b"more than 1 GiB was allocated")
+                os._exit(1)
+        time.sleep(0.005)
+
+threading.Thread(target=watch, daemon=True).start()
+module = heddle.open(sys.argv[1], devices="cpu", parameters=sys.argv[2])
+last = int(sys.argv[3]) - 1
+print(np.asarray(module(np.array([0, last], "i8"))).tolist(), module.statistics()["weights"]["bytes_mapped"])
+"""
 
 
 class Parameters(unittest.TestCase):
@@ -269,6 +291,36 @@ class Parameters(unittest.TestCase):
         finally:
             os.close(reader)
             os.close(writer)
+
+
+class LargerThanMemory(unittest.TestCase):
+    def test_files_that_do_not_fit_are_mapped_by_default(self):
+        """Zeros that are nowhere on the disk; the last element of each tensor is not zero."""
+        with open("/proc/meminfo") as told:
+            memory = int(next(line for line in told if line.startswith("MemTotal:")).split()[1]) << 10
+        names, each = ["u", "v"], (memory * 3 // 4 | 63) + 1
+        path, module = models.FOLDER / "large.safetensors", models.FOLDER / "large.heddle"
+        header = json.dumps({name: {"dtype": "U8", "shape": [each], "data_offsets": [i * each, (i + 1) * each]} for i, name in enumerate(names)}).encode()
+        header += b" " * (-(len(header) + 8) % 64 + 8)  # tensors begin at multiples of 8 only, as in most files
+        self.addCleanup(path.unlink, missing_ok=True)
+        try:
+            with open(path, "wb") as file:
+                file.write(len(header).to_bytes(8, "little") + header)
+                for i in range(len(names)):
+                    file.seek(8 + len(header) + (i + 1) * each - 1)
+                    file.write(bytes([20 + i]))
+        except OSError as failure:
+            self.skipTest(f"the file system has no place for a file of {len(names) * each} bytes without contents: {failure}")
+        parameters = [onnx.TensorProto(name=name, data_type=TensorProto.UINT8, dims=[each]) for name in names]
+        nodes = [helper.make_node("Gather", [name, "at"], [f"of {name}"]) for name in names]
+        nodes.append(helper.make_node("BitwiseXor", [f"of {name}" for name in names], ["y"]))
+        graph = helper.make_graph(nodes, "large", [helper.make_tensor_value_info("at", TensorProto.INT64, [2])],
+                                  [helper.make_tensor_value_info("y", TensorProto.UINT8, [2])], parameters)
+        model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
+        heddle.compile(model.SerializeToString(), str(module), params_in=str(path))
+        ran = subprocess.run([sys.executable, "-c", LARGER_THAN_MEMORY, str(module), str(path), str(each)], capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual(ran.stdout.strip(), f"[0, {20 ^ 21}] {len(names) * each}")
 
 
 if __name__ == "__main__":
