@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Plugins of other wheels: the entry-point group heddle.plugins, and what strict mode does with their directories."""
+import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -42,6 +44,21 @@ class OtherWheel(unittest.TestCase):
 
     def test_modules_use_it(self):
         self.ask(f"import numpy\nx = numpy.ones(4, 'f4')\nassert heddle.open({str(models.add(4))!r})(x, x).tolist() == [2.0] * 4")
+
+    def test_the_command_of_the_package_finds_it_before_those_of_the_environment(self):
+        package = models.FOLDER / "package"
+        (package / "bin").mkdir(parents=True)
+        (package / "bin" / "heddle").symlink_to(pathlib.Path(os.environ["HEDDLE_COMPILER"]).with_name("heddle"))
+        text = (f"from heddle import _command\n_command.__file__ = {str(package / '_command.py')!r}\n"
+                "sys.argv = ['heddle', 'plugins', '--format', 'json']\n_command.main()")
+        for others in (None, self.site / "acme_pool"):
+            environment = {name: value for name, value in os.environ.items() if name != "HEDDLE_PLUGIN_PATH"}
+            if others:
+                shutil.copy(self.plugins / "heddle.pool.toml", others)
+                environment["HEDDLE_PLUGIN_PATH"] = str(others)
+            printed, _ = self.ask(text, env=environment)
+            listed = json.loads(printed)["plugins"]
+            self.assertEqual([pathlib.Path(plugin["manifest"]).parent for plugin in listed if plugin["id"] == "heddle.pool"][0], self.plugins)
 
     def test_a_runtime_without_environment_ignores_it(self):
         found, _ = self.ask("print([plugin['manifest'] for plugin in heddle.Runtime(environment=False).plugins() if plugin['id'] == 'heddle.pool'][0])")
