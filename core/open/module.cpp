@@ -3,6 +3,10 @@
 // Called through module.h; sdk/module reads and verifies the file itself.
 #include "core/open/module.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+
 #include "heddle/runtime.h"
 
 namespace heddle::open {
@@ -13,7 +17,14 @@ Status to_status(const module::Error& failure, std::string_view context) {
 
 Result<std::shared_ptr<const OpenModule>> OpenModule::open(const std::string& path, uint32_t flags) {
   module::Result<std::unique_ptr<module::Module>> file = module::open_module(path, flags & HEDDLE_MODULE_NO_HASH ? module::kOpenNoHash : 0);
-  if (!file.ok()) return to_status(file.error(), "");
+  if (!file.ok()) {
+    const heddle_status_code_t code = file.error().code;
+    // The reader's error has no number.
+    const bool is_not_there =
+        (code == HEDDLE_STATUS_NOT_FOUND || code == HEDDLE_STATUS_PERMISSION_DENIED) && ::access(path.c_str(), R_OK) != 0;
+    if (is_not_there) return Status(status_create(code, module::one_line(file.error().message), "errno", errno));
+    return to_status(file.error(), "");
+  }
   std::shared_ptr<OpenModule> opened(new OpenModule());
   opened->file_ = std::move(file.value());
   Result<FileIdentity> identity = identify(opened->file_->descriptor(), path);

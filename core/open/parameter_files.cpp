@@ -29,11 +29,11 @@ Status ParameterFiles::open_file(const std::string& path) {
   if (file.descriptor < 0) {
     int code = errno;
     files_.pop_back();
-    return error(code == ENOENT   ? HEDDLE_STATUS_NOT_FOUND
-                 : code == EACCES ? HEDDLE_STATUS_PERMISSION_DENIED
-                 : code == EBADF  ? HEDDLE_STATUS_INVALID_ARGUMENT
-                                  : HEDDLE_STATUS_UNAVAILABLE,
-                 "heddle: opening parameter file {} failed: {}", path, module::why_not_opened(code));
+    return Status(status_create(code == ENOENT   ? HEDDLE_STATUS_NOT_FOUND
+                                : code == EACCES ? HEDDLE_STATUS_PERMISSION_DENIED
+                                : code == EBADF  ? HEDDLE_STATUS_INVALID_ARGUMENT
+                                                 : HEDDLE_STATUS_UNAVAILABLE,
+                                "heddle: opening parameter file " + path + " failed: " + module::why_not_opened(code), "errno", code));
   }
   return identify_file(file);
 }

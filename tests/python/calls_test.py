@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Calls from Python: results, arrays in and out without a copy, and the errors of what is wrong."""
+import errno
 import gc
 import os
 import pathlib
@@ -66,6 +67,7 @@ class Calls(unittest.TestCase):
         gc.collect()
         for one in results:  # the names of the fields are those of the function, which is gone
             self.assertRegex(repr(one), r"^heddle\.Results\(total=<heddle\.Tensor f32\[8\] on cpu:0>, difference=<heddle\.Tensor f32\[8\] on cpu:0>\)$")
+            self.assertEqual(one._fields, ("total", "difference"))
 
     def test_a_list_of_results_may_change_during_the_call(self):
         size = 1 << 22
@@ -213,6 +215,25 @@ class Calls(unittest.TestCase):
         with self.assertRaisesRegex(heddle.InvalidArgumentError, "result 'z' of 'main' is .*: got a read-only array to write to"):
             function(x, x, out=x)
 
+    def test_files_that_are_not_there_are_told_by_their_errno(self):
+        module = models.weighed(4)
+        for call, kind, number in ((lambda: heddle.open("nowhere.heddle"), heddle.MissingFileError, errno.ENOENT),
+                                   (lambda: heddle.open(f"{__file__}/nowhere.heddle"), heddle.NotFoundError, errno.ENOTDIR),
+                                   (lambda: heddle.open(module, parameters="nowhere.npz"), heddle.MissingFileError, errno.ENOENT)):
+            with self.assertRaisesRegex(kind, "nowhere.*; check the path") as caught:
+                call()
+            self.assertEqual((caught.exception.domain, caught.exception.native_code), ("errno", number))
+            self.assertEqual(getattr(caught.exception, "errno", number), number)
+        with self.assertRaises(FileNotFoundError):
+            heddle.open(module, parameters="nowhere.npz")
+
+    def test_a_tensor_with_one_element_is_a_number(self):
+        module = heddle.open(models.add(1))
+        result = module(np.full(1, 2.5, "f4"), np.ones(1, "f4"))
+        self.assertEqual((float(result), int(result)), (3.5, 3))
+        with heddle.open(models.add(4)) as several, self.assertRaisesRegex(TypeError, r"its shape is \(4,\), and only a tensor with one element"):
+            float(several(np.ones(4, "f4"), np.ones(4, "f4")))
+
     def test_errors_name_the_argument(self):
         module = heddle.open(models.add(4))
         x = np.ones(4, "f4")
@@ -323,8 +344,12 @@ class Calls(unittest.TestCase):
             tensor.release()
         del view
         tensor.release()
-        with self.assertRaisesRegex(RuntimeError, "released"):
+        with self.assertRaisesRegex(RuntimeError, r"heddle: argument 'x' of 'main' is f32\[4\]: the given tensor has been released"):
             module(tensor, x)
+        with self.assertRaisesRegex(RuntimeError, r"heddle: result '\w+' of 'main' is f32\[4\]: the tensor to write it to has been released"):
+            module(x, x, out=tensor)
+        with self.assertRaisesRegex(RuntimeError, "heddle: using a tensor failed: it has been released"):
+            tensor.numpy()
         module.close()
         with self.assertRaisesRegex(heddle.FailedPreconditionError, "closed"):
             module(x, x)

@@ -8,7 +8,7 @@ class Error(Exception):
 
     code          the name of the status, such as "NOT_FOUND"
     domain        of the native code: "errno", "cuda", or empty
-    native_code   the error code of that domain, or 0
+    native_code   the error code of that domain, or 0; of an OSError also its `errno`
     payload       what is known beyond the text: "region", "region_name", "operator", "deadline"
     """
 
@@ -125,4 +125,6 @@ def make(code: str, text: str, domain: str = "", native_code: int = 0, payload: 
     error.domain = domain
     error.native_code = native_code
     error.payload = payload or {}
+    if domain == "errno" and isinstance(error, OSError):
+        error.errno = native_code
     return error

@@ -9,7 +9,7 @@ from _collections_abc import Mapping, Sequence  # collections.abc, without the i
 
 from . import _core
 from ._check import class_of, flag_of, has, is_a, seconds_of, text_of, texts_of, wrong
-from ._errors import Error, MissingFileError, NotFoundError, make
+from ._errors import Error, make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -405,9 +405,4 @@ def open(path: PathLike, devices: str | Mapping[str, str] | None = None, config:
         raise make("TYPE", f"heddle: opening '{path!s}' failed: it takes a runtime or a config, got both; pass the config to Runtime")
     if runtime is None:
         runtime = Runtime(config) if config is not None else shared_runtime()
-    try:
-        return Module(runtime, path, devices, parameters, profile, background, over, check_hashes)
-    except NotFoundError as error:
-        if os.path.exists(path):
-            raise
-        raise MissingFileError(str(error)) from None
+    return Module(runtime, path, devices, parameters, profile, background, over, check_hashes)
