@@ -118,6 +118,8 @@ void Invocation::make_arguments() {
   for (size_t i = 0; i < function.arguments.size(); ++i) {
     PyObject* object = frame->objects[i];
     if (Tensor* tensor = as_tensor(object)) {
+      if (!tensor->handle && !is_taken(object))
+        tensor->refuse(function.place(function.arguments[i], "argument").text() + ": the given tensor");
       heddle_tensor_t* const handle = frame->arguments[i] = take_tensor(object, *tensor);
       // The array of the result has the tensor's memory. If both are one tensor already, nothing changes.
       const bool may_be_updated = out && (function.arguments[i].type.flags & HEDDLE_TENSOR_TYPE_ALIASED);
@@ -126,6 +128,10 @@ void Invocation::make_arguments() {
       frame->arguments[i] = make_argument(i, object);
     }
   }
+}
+
+bool Invocation::is_taken(PyObject* object) const {
+  return std::any_of(taken.begin(), taken.end(), [&](const Taken& one) { return one.tensor.ptr() == object; });
 }
 
 heddle_tensor_t* Invocation::take_tensor(PyObject* object, Tensor& tensor) {
@@ -210,6 +216,7 @@ void Invocation::donate_one(PyObject* name) {
     refuse("argument '" + text + "' is to be donated and is an array, which stays yours; donate a heddle.Tensor, such as a result, or " +
            function.name + ".tensor('" + text + "', array)");
   }
+  if (!tensor->handle) tensor->refuse(function.place(function.arguments[index], "argument").text() + ": the tensor to be donated");
   if (tensor->exports != 0) {
     refuse("argument '" + text + "' is to be donated, and " + std::to_string(tensor->exports) +
                " arrays use its memory; delete them first, or donate a copy",

@@ -294,13 +294,12 @@ struct Tensor {
   void release_unexported();  // BufferError if arrays use its memory
   heddle_tensor_t* get() const {
     if (!handle) [[unlikely]]
-      refuse();
+      refuse("heddle: using a tensor failed: it");
     return handle;
   }
+  // What it is wanted for, in a text that goes on with "has been released" or "was donated to ...".
+  [[noreturn]] void refuse(const std::string& what) const;
   uint64_t address() const;
-
- private:
-  [[noreturn]] void refuse() const;
 };
 
 // The Python object State. Calls that use it keep its handle.

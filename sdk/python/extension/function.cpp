@@ -81,6 +81,9 @@ Function::Function(std::shared_ptr<Session> given, std::string_view wanted) : se
                                        static_cast<int>(result_count)};
   results_class = PyStructSequence_NewType(&description);
   if (!results_class) throw nb::python_error();
+  nb::list names;  // as of a namedtuple
+  for (const Value& value : results) names.append(value.text);
+  nb::setattr(reinterpret_cast<PyObject*>(results_class), "_fields", nb::tuple(names));
 }
 
 Function::~Function() {

@@ -91,6 +91,7 @@ struct Invocation {
   void use_state(nb::handle object);
   size_t find(PyObject* key) const;  // the index of the argument, or the number of arguments
   heddle_tensor_t* make_argument(size_t index, PyObject* object);
+  bool is_taken(PyObject* object) const;                           // for the donation of this call
   heddle_tensor_t* take_tensor(PyObject* object, Tensor& tensor);  // the handle of an argument, which stays valid until the call has begun
   void give_back_donated();
   void donate_one(PyObject* name);

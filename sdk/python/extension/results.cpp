@@ -34,6 +34,7 @@ void Invocation::take_results() {
     if (!object) continue;
     const Value& value = function.results[i];
     if (const Tensor* tensor = as_tensor(object)) {
+      if (!tensor->handle) tensor->refuse(function.place(value, "result").text() + ": the tensor to write it to");
       if (tensor->read_only) {
         raise("INVALID_ARGUMENT", function.place(value, "result").text() + ": got a read-only tensor to write to; pass a writable one");
       }

@@ -375,9 +375,9 @@ void Tensor::release_unexported() {
   release();
 }
 
-void Tensor::refuse() const {
-  if (!donated_to) raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it has been released");
-  raise("FAILED_PRECONDITION", "heddle: using a tensor failed: it was donated to " + *donated_to);
+void Tensor::refuse(const std::string& what) const {
+  if (!donated_to) raise("FAILED_PRECONDITION", what + " has been released");
+  raise("FAILED_PRECONDITION", what + " was donated to " + *donated_to);
 }
 
 uint64_t Tensor::address() const {
@@ -394,6 +394,23 @@ nb::object make_tensor(heddle_tensor_t* owned, std::shared_ptr<const Device> dev
   nb::inst_mark_ready(out);
   return out;
 }
+
+namespace {
+
+// As Python's number, of a tensor with one element.
+nb::object only_element(nb::handle tensor, const char* number) {
+  const nb::object shape = tensor.attr("shape");
+  for (nb::handle extent : shape) {
+    if (nb::cast<int64_t>(extent) == 1) continue;
+    raise("TYPE", "heddle: making a number of a tensor failed: its shape is " + repr_of(shape.ptr()) +
+                      ", and only a tensor with one element is a number; take an element of tolist() or numpy()");
+  }
+  nb::object value = tensor.attr("tolist")();
+  while (nb::isinstance<nb::list>(value)) value = nb::object(value[0]);
+  return nb::module_::import_("builtins").attr(number)(value);
+}
+
+}  // namespace
 
 void bind_tensor(nb::module_& module) {
   nb::class_<Bytes>(module, "_Bytes", nb::type_slots(kBytesSlots));
@@ -433,6 +450,8 @@ void bind_tensor(nb::module_& module) {
         return heddle_tensor_dims(self.handle)[0];
       },
       Locked());
+  tensor.def("__float__", [](nb::handle self) { return only_element(self, "float"); });
+  tensor.def("__int__", [](nb::handle self) { return only_element(self, "int"); });
   tensor.def("__enter__", [](nb::handle self) { return nb::borrow(self); });
   tensor.def("__exit__", [](nb::handle self, nb::args) { self.attr("release")(); });
   tensor.def("_read_into", read_into, Locked());
