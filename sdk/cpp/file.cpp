@@ -165,7 +165,7 @@ void FileJob::say(uint32_t level, const char* format, ...) const noexcept {
   va_start(arguments, format);
   const int size = std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  host_->log(host_->self, level, string_of("file.cpp"), 0,
+  host_->log(host_->self, level, string_of("file.cpp"), __LINE__,
              {text, static_cast<uint64_t>(std::clamp(size, 0, static_cast<int>(sizeof text) - 1))});
 }
 

@@ -55,28 +55,25 @@ void CompileFlags::add_to(Flags& flags) {
              "LIST");
   flags.texts("--place", places,
               "run the nodes whose names match a glob on a slot, such as 'Softmax*=@host'; op:PATTERN for operators, input:PATTERN and "
-              "output:PATTERN for the model's inputs and outputs; may be repeated, the last match decides",
+              "output:PATTERN for the model's inputs and outputs; the last match decides",
               "PATTERN=@SLOT");
-  flags.texts("--slot", slots, "compile this slot for devices of that family, independent of the other slots; may be repeated",
-              "@SLOT=FAMILY");
-  flags.texts("--alias", aliases, "an output takes the memory of an input of the same type, which callers give up; may be repeated",
-              "INPUT=OUTPUT");
-  flags.texts("--donate", donated,
-              "callers give this input up, so that its memory may be overwritten: by an output if possible; may be repeated", "INPUT");
+  flags.texts("--slot", slots, "compile this slot for devices of that family, independent of the other slots", "@SLOT=FAMILY");
+  flags.texts("--alias", aliases, "an output takes the memory of an input of the same type, which callers give up", "INPUT=OUTPUT");
+  flags.texts("--donate", donated, "callers give this input up, so that its memory may be overwritten: by an output if possible", "INPUT");
   flags.texts("--state", states,
               "calls keep this output, and the next one reads it as the input of the same type: neither is in the signature",
               "INPUT=OUTPUT");
   flags.texts("--specialize", specializations,
               "what the model is compiled for where its file leaves it open: x=3 (the sequence x has 3 elements: x[0], x[1], x[2]), "
-              "x=absent or x=present (an optional), x=[n,4] or x[0]=[n,4] (the shape of an input that states none); may be repeated",
+              "x=absent or x=present (an optional), x=[n,4] or x[0]=[n,4] (the shape of an input that states none)",
               "NAME=FORM");
   flags.texts("--operators", operators,
               "the manifest of a library plugin, or a directory of manifests; declares operators of other domains in the model, and "
-              "ONNX operators that the plugin may run; may be repeated",
+              "ONNX operators that the plugin may run",
               "FILE");
   flags.texts("--params-in", params_in,
               "leave the weights that this file has to it: their values are not needed, and heddle run takes them from it with --params; "
-              "safetensors, the index of its shards, GGUF, IRPA, .npz, .npy or .onnx; may be repeated",
+              "safetensors, the index of its shards, GGUF, IRPA, .npz, .npy or .onnx",
               "[SCOPE=]FILE");
   flags.on(
       "--params-in-values", params_in_values,
@@ -84,7 +81,7 @@ void CompileFlags::add_to(Flags& flags) {
       "and refits may then store them in other types");
   flags.texts("--param-name", param_names,
               "a weight has another name in the file of --params-in; with :transposed at the end, it is the transposed matrix; one * "
-              "on each side stands for the same text; may be repeated",
+              "on each side stands for the same text",
               "MODEL_NAME=[SCOPE=]FILE_NAME");
   flags.choice("--math", math, {"strict", "default", "fast"},
                "floating-point policy of kernels; fast: on CUDA, f32 products in TF32; default: same as strict");

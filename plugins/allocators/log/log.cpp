@@ -125,7 +125,7 @@ class Log {
     const int written = std::vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     const size_t size = written < 0 ? 0 : std::min<size_t>(static_cast<size_t>(written), sizeof text - 2);
-    if (logs) host_->log(host_->self, HEDDLE_LOG_TRACE, sdk::string_of("log.cpp"), 0, {text, size});
+    if (logs) host_->log(host_->self, HEDDLE_LOG_TRACE, sdk::string_of("log.cpp"), __LINE__, {text, size});
     if (!file_) return;
     std::replace_if(text, text + size, [](unsigned char c) { return c < 0x20; }, ' ');  // in owners, so that each entry stays on one line
     text[size] = '\n';
@@ -194,7 +194,7 @@ class Log {
   void failed() { failed(path_, "the trace ends early"); }
   void failed(const std::string& path, const char* what_is_there) {
     const std::string text = "log: writing " + path + " of '" + name_ + "' failed; " + what_is_there;
-    host_->log(host_->self, HEDDLE_LOG_ERROR, sdk::string_of("log.cpp"), 0, sdk::string_of(text));
+    host_->log(host_->self, HEDDLE_LOG_ERROR, sdk::string_of("log.cpp"), __LINE__, sdk::string_of(text));
   }
 
   const heddle_host_t* const host_;
