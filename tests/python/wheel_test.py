@@ -48,7 +48,7 @@ class Wheels(unittest.TestCase):
 
     def test_plugins_of_the_wheel(self):
         plugins = {plugin["id"]: plugin for plugin in heddle.plugins()}
-        for name in ("heddle.cpu", "heddle.cuda", "heddle.pool"):
+        for name in ("heddle.cpu", "heddle.cuda", "heddle.log", "heddle.pool"):
             self.assertEqual(pathlib.Path(plugins[name]["manifest"]).parent, PACKAGE / "lib" / "heddle" / "plugins.d")
         self.assertEqual(plugins["heddle.cpu"]["state"], "available")
 
