@@ -20,9 +20,9 @@ Result<std::shared_ptr<const OpenModule>> OpenModule::open(const std::string& pa
   if (!file.ok()) {
     const heddle_status_code_t code = file.error().code;
     // The reader's error has no number.
-    const bool is_not_there =
-        (code == HEDDLE_STATUS_NOT_FOUND || code == HEDDLE_STATUS_PERMISSION_DENIED) && ::access(path.c_str(), R_OK) != 0;
-    if (is_not_there) return Status(status_create(code, module::one_line(file.error().message), "errno", errno));
+    const bool is_of_system = code == HEDDLE_STATUS_NOT_FOUND || code == HEDDLE_STATUS_PERMISSION_DENIED;
+    const int number = is_of_system && ::access(path.c_str(), R_OK) != 0 ? errno : 0;
+    if (number != 0) return Status(status_create(code, module::one_line(file.error().message), "errno", number));
     return to_status(file.error(), "");
   }
   std::shared_ptr<OpenModule> opened(new OpenModule());
