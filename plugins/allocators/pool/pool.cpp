@@ -387,7 +387,7 @@ void Pool::free_spilled(Part* part, const heddle_point_t* points, uint32_t count
 
 void Pool::log(const std::string& text) const noexcept {
   if (host_->log_level(host_->self) <= HEDDLE_LOG_WARN)
-    host_->log(host_->self, HEDDLE_LOG_WARN, sdk::string_of("pool.cpp"), 0, sdk::string_of(text));
+    host_->log(host_->self, HEDDLE_LOG_WARN, sdk::string_of("pool.cpp"), __LINE__, sdk::string_of(text));
 }
 
 // If blocks share fewer chunks, less is reserved in vain, at the price of more calls of the provider. If there would be many calls, the calls

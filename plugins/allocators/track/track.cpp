@@ -112,7 +112,7 @@ class Track {
     const int written = std::vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     const size_t size = written < 0 ? 0 : std::min<size_t>(static_cast<size_t>(written), sizeof text - 1);
-    host_->log(host_->self, HEDDLE_LOG_ERROR, sdk::string_of("track.cpp"), 0, {text, size});
+    host_->log(host_->self, HEDDLE_LOG_ERROR, sdk::string_of("track.cpp"), __LINE__, {text, size});
   }
 
   const heddle_host_t* const host_;
