@@ -36,6 +36,11 @@ class ManualPages(HeddleTestCase):
         self.assertIn('.SH "HEDDLE PARAMS DIFF"', params)
         self.assertIn("\\-\\-rtol", params)
 
+    def test_a_flag_says_once_that_it_may_be_repeated(self):
+        for command in self.commands():
+            for line in self.succeed(command, "--help").stdout.splitlines():
+                self.assertLessEqual(line.count("may be repeated"), 1, f"{command}: {line}")
+
     def test_a_command_that_does_not_exist_has_none(self):
         self.assertIn("there is no such command", self.fail_with(2, "help", "--man", "nope").stderr)
 

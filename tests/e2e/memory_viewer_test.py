@@ -151,6 +151,15 @@ class MemoryViewer(HeddleTestCase):
         self.assertNotEqual(result.code, 0)
         self.assertIn("absent/snapshot.pickle", result.stderr)
 
+    def test_the_second_of_two_runtimes_says_that_the_file_is_of_the_first(self):
+        config = self.config_with(self.folder / "snapshot.pickle")
+        text = ("import heddle, sys\nruntimes = [heddle.Runtime(sys.argv[1]) for _ in range(2)]\n"
+                "for module in [heddle.open(sys.argv[2], runtime=runtime) for runtime in runtimes]:\n    module.statistics()\n    module.close()\n")
+        ran = subprocess.run([sys.executable, "-c", text, config, MODULE], capture_output=True, text=True, timeout=120,
+                             env={**os.environ, "PYTHONPATH": str(PACKAGE)})
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertRegex(ran.stderr, r"snapshot\.pickle of 'cpu0' failed; there is no new snapshot in it \(log\.cpp:[1-9]")
+
 
 if __name__ == "__main__":
     unittest.main()
