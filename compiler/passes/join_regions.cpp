@@ -18,6 +18,8 @@ namespace {
 // regions that are joined although they have nothing in common.
 constexpr size_t farthest = 128;
 constexpr int64_t most_elements = 1 << 14;
+// Ops between the first and the last region of movement that are joined.
+constexpr unsigned nearby = 24;
 // How many steps earlier an argument may be transposed than it would have to be.
 constexpr unsigned most_steps = 8;
 // Limits of a region of rows. Each fold needs memory.
@@ -361,8 +363,11 @@ void RegionJoiner::join_unrelated_ones() {
     return llvm::none_of(region.getInputs(), [](Value operand) { return tx::storage_of(operand).getDefiningOp(); });
   };
   // The length of the longest path to the end. Ops with the same one do not wait for each other.
-  llvm::DenseMap<Operation*, unsigned> steps;
+  llvm::DenseMap<Operation*, unsigned> steps, positions;
   std::map<unsigned, SmallVector<tx::DispatchOp>, std::greater<>> small, moving;
+  for (Operation& op : block) {
+    if (!is_leaf(&op)) positions[&op] = static_cast<unsigned>(positions.size()) + 1;
+  }
   for (Operation& op : llvm::reverse(block)) {
     if (is_leaf(&op)) continue;
     unsigned own = steps.lookup(&op);
@@ -387,17 +392,30 @@ void RegionJoiner::join_unrelated_ones() {
     std::reverse(regions.begin(), regions.end());
     while (regions.size() > 1) is_changed |= join_first(regions);
   }
-  // What nothing has to be computed for can also be moved a few steps earlier.
+  // Values wait to be moved only for others that are computed soon. Arguments can also be moved a few steps earlier.
+  auto join_near_ones = [&](ArrayRef<tx::DispatchOp> regions, SmallVector<tx::DispatchOp> of_arguments) {
+    SmallVector<tx::DispatchOp> near = std::move(of_arguments);
+    unsigned first = 0;
+    for (tx::DispatchOp region : regions) {
+      if (first != 0 && positions.lookup(region) > first + nearby) {
+        while (near.size() > 1) is_changed |= join_first(near);
+        near.clear();
+        first = 0;
+      }
+      if (first == 0) first = positions.lookup(region);
+      near.push_back(region);
+    }
+    while (near.size() > 1) is_changed |= join_first(near);
+  };
   for (auto it = moving.begin(); it != moving.end(); ++it) {
-    SmallVector<tx::DispatchOp> regions = std::move(it->second);
-    std::reverse(regions.begin(), regions.end());
-    for (auto later = std::next(it); later != moving.end() && later->first + most_steps >= it->first; ++later) {
+    SmallVector<tx::DispatchOp> of_arguments;
+    for (auto later = it; later != moving.end() && later->first + most_steps >= it->first; ++later) {
       for (tx::DispatchOp region : llvm::reverse(later->second)) {
-        if (reads_only_arguments(region)) regions.push_back(region);
+        if (reads_only_arguments(region)) of_arguments.push_back(region);
       }
       llvm::erase_if(later->second, reads_only_arguments);
     }
-    while (regions.size() > 1) is_changed |= join_first(regions);
+    join_near_ones(llvm::to_vector(llvm::reverse(it->second)), std::move(of_arguments));
   }
   if (is_changed) sort();
 }

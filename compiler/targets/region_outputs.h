@@ -16,7 +16,7 @@ struct Output {
 // does not count. Groups that differ only in their bindings, as for many small parameters, are repetitions of the first one.
 struct OutputGroup {
   std::vector<Output> outputs;
-  llvm::SmallVector<unsigned> bindings;                        // of the kernel, in some order
+  llvm::SmallVector<unsigned> bindings;                       // of the kernel, in some order
   std::vector<llvm::SmallVector<unsigned>> repetitions = {};  // the bindings in the same order
 };
 std::vector<OutputGroup> output_groups(tx::DispatchOp region);

@@ -246,7 +246,8 @@ class RowsReader {
     // What is kept in a result is read before the result is stored.
     auto is_read_in_time = [&](const Stage& made) {
       return llvm::all_of(kernel_.stages_, [&](const Stage& reader) {
-        return reader.pass <= last.pass || llvm::none_of(reader.op->getOperands(), [&](Value read) { return read.getDefiningOp() == made.op; });
+        return reader.pass <= last.pass ||
+               llvm::none_of(reader.op->getOperands(), [&](Value read) { return read.getDefiningOp() == made.op; });
       });
     };
     for (Stage& reader : kernel_.stages_) {
