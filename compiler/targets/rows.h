@@ -77,9 +77,9 @@ class RowsKernel {
     Kind kind;
     // For each dimension of its domain, its index among the dimensions of rows followed by those of the row.
     llvm::SmallVector<unsigned> dims;
-    unsigned pass = 0;      // in which it runs; per row: after which
+    unsigned pass = 0;                         // in which it runs; per row: after which
     llvm::SmallVector<unsigned> results = {};  // of the region: those that it computes, in order
-    bool is_given = false;  // a contraction before the stages, per element
+    bool is_given = false;                     // a contraction before the stages, per element
     // For a per-element stage that is read in a later pass: the result in whose memory it is kept until then; or -1.
     int64_t kept_in_result = -1;
     bool is_read_later = false;
