@@ -392,30 +392,29 @@ void RegionJoiner::join_unrelated_ones() {
     std::reverse(regions.begin(), regions.end());
     while (regions.size() > 1) is_changed |= join_first(regions);
   }
-  // Values wait to be moved only for others that are computed soon. Arguments can also be moved a few steps earlier.
-  auto join_near_ones = [&](ArrayRef<tx::DispatchOp> regions, SmallVector<tx::DispatchOp> of_arguments) {
-    SmallVector<tx::DispatchOp> near = std::move(of_arguments);
-    unsigned first = 0;
-    for (tx::DispatchOp region : regions) {
-      if (first != 0 && positions.lookup(region) > first + nearby) {
-        while (near.size() > 1) is_changed |= join_first(near);
-        near.clear();
-        first = 0;
-      }
-      if (first == 0) first = positions.lookup(region);
-      near.push_back(region);
-    }
-    while (near.size() > 1) is_changed |= join_first(near);
+  // What is moved, and what is moved of it, is not kept for long: only regions that are near each other are joined. Arguments are moved where the
+  // result is needed, or a few steps earlier.
+  auto place = [&](tx::DispatchOp region) {
+    if (!reads_only_arguments(region)) return positions.lookup(region);
+    unsigned first = ~0u;
+    SmallVector<Operation*> readers;
+    for (Value result : region.getResults()) collect_readers(result, readers);
+    for (Operation* reader : readers) first = is_leaf(reader) ? first : std::min(first, positions.lookup(reader));
+    return first;
   };
   for (auto it = moving.begin(); it != moving.end(); ++it) {
-    SmallVector<tx::DispatchOp> of_arguments;
-    for (auto later = it; later != moving.end() && later->first + most_steps >= it->first; ++later) {
-      for (tx::DispatchOp region : llvm::reverse(later->second)) {
-        if (reads_only_arguments(region)) of_arguments.push_back(region);
-      }
-      llvm::erase_if(later->second, reads_only_arguments);
+    SmallVector<tx::DispatchOp> regions(it->second.begin(), it->second.end());
+    for (auto later = std::next(it); later != moving.end() && later->first + most_steps >= it->first; ++later)
+      llvm::copy_if(later->second, std::back_inserter(regions), reads_only_arguments);
+    llvm::stable_sort(regions, [&](tx::DispatchOp a, tx::DispatchOp b) { return place(a) < place(b); });
+    for (size_t from = 0, to = 0; from < regions.size(); from = to) {
+      while (to < regions.size() && place(regions[to]) - place(regions[from]) <= nearby) ++to;
+      SmallVector<tx::DispatchOp> near(regions.begin() + from, regions.begin() + to);
+      if (near.size() < 2) continue;
+      for (auto taken = it; taken != moving.end(); ++taken)
+        llvm::erase_if(taken->second, [&](tx::DispatchOp region) { return llvm::is_contained(near, region); });
+      while (near.size() > 1) is_changed |= join_first(near);
     }
-    join_near_ones(llvm::to_vector(llvm::reverse(it->second)), std::move(of_arguments));
   }
   if (is_changed) sort();
 }
