@@ -16,10 +16,10 @@ namespace {
 
 // Limits: ops between two regions that are joined, since the first one waits until the last one can run; elements of the results of element-wise
 // regions that are joined although they have nothing in common.
-constexpr size_t farthest = 128;
+constexpr size_t farthest = 32;
 constexpr int64_t most_elements = 1 << 14;
 // Ops between the first and the last region of movement that are joined.
-constexpr unsigned nearby = 24;
+constexpr unsigned nearby = 12;
 // How many steps earlier an argument may be transposed than it would have to be.
 constexpr unsigned most_steps = 8;
 // Limits of a region of rows. Each fold needs memory.
@@ -425,8 +425,15 @@ void RegionJoiner::sort() {
   enum class State { waiting, open, done };
   llvm::DenseMap<Operation*, State> states;
   // With a stack of its own, since chains may be as long as the function.
-  for (Operation& first : block.without_terminator()) {
-    SmallVector<Operation*> stack = {&first};
+  // What only moves elements comes right before its first reader.
+  SmallVector<Operation*> firsts, last;
+  for (Operation& op : block.without_terminator()) {
+    auto region = regions_.contains(&op) ? llvm::cast<tx::DispatchOp>(op) : tx::DispatchOp();
+    (region && is_movement(region) && !is_pointwise(region) ? last : firsts).push_back(&op);
+  }
+  firsts.append(last);
+  for (Operation* first : firsts) {
+    SmallVector<Operation*> stack = {first};
     while (!stack.empty()) {
       Operation* op = stack.back();
       State& state = states[op];
