@@ -425,11 +425,17 @@ void RegionJoiner::sort() {
   enum class State { waiting, open, done };
   llvm::DenseMap<Operation*, State> states;
   // With a stack of its own, since chains may be as long as the function.
-  // What only moves elements comes right before its first reader.
+  // What only moves elements comes right before its first reader, or where it was if there is none.
+  auto is_read = [](Value result) {
+    SmallVector<Operation*> readers;
+    collect_readers(result, readers);
+    return !llvm::all_of(readers, is_leaf);
+  };
   SmallVector<Operation*> firsts, last;
   for (Operation& op : block.without_terminator()) {
     auto region = regions_.contains(&op) ? llvm::cast<tx::DispatchOp>(op) : tx::DispatchOp();
-    (region && is_movement(region) && !is_pointwise(region) ? last : firsts).push_back(&op);
+    const bool waits = region && is_movement(region) && !is_pointwise(region) && llvm::all_of(region.getResults(), is_read);
+    (waits ? last : firsts).push_back(&op);
   }
   firsts.append(last);
   for (Operation* first : firsts) {
