@@ -455,7 +455,8 @@ void RegionJoiner::sort() {
       auto wait_for = [&](Operation* other) {
         if (other && other->getBlock() == &block && states.lookup(other) == State::waiting) stack.push_back(other);
       };
-      for (Operation* reader : llvm::reverse(readers_of_places(op))) wait_for(reader);
+      const SmallVector<Operation*> readers = readers_of_places(op);
+      for (Operation* reader : llvm::reverse(readers)) wait_for(reader);
       for (Value operand : llvm::reverse(op->getOperands())) wait_for(operand.getDefiningOp());
     }
   }
