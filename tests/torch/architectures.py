@@ -3,9 +3,12 @@
 
     architectures.py [NAME ...] [--full] [--device cpu] [--type f32] [--backend heddle] [--no-gradients] [--time] [--rounds 10] [--list]
 
-Each network runs in a process of its own, for two sizes, in evaluation mode. The results of the compiled network, and the gradients of all parameters for a random
-direction, are held against the same network in f64: wrong is what is more than ten times as far from it as PyTorch's eager mode in f32, and more than 1e-5 of the largest
-number; for a gradient, of the largest one of that parameter, or of a thousandth of the largest of all, since some are zero but for rounding. With --time, calls for inference are timed in turns with eager mode and with Inductor. The networks of tests/networks, some more, and those of networks_with_breaks.py, which must have breaks; needs torch and transformers.
+Each network runs in a process of its own, for two sizes, in evaluation mode. The results of the compiled network, and the gradients of all parameters
+for a random direction, are held against the same network in f64 on the same device: wrong is what is more than ten times as far from it as PyTorch's
+eager mode in f32, and more than 1e-5 of the largest number; for a gradient, of the largest one of that parameter, or of a thousandth of the largest
+of all, since some are zero but for rounding. With --time, calls for inference are timed in turns with eager mode and with Inductor; with --full as
+well, all calls are of one size. The networks of tests/networks, some more, and those of networks_with_breaks.py, which must have breaks; needs torch
+and transformers.
 """
 import argparse
 import copy
@@ -46,7 +49,7 @@ TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 def far(got, wanted, eager, least=1e-30):
     """(error, error of eager mode), each relative to the largest number, or to `least` if that is more."""
     scale = max(float(wanted.abs().max()), least)
-    return tuple(float((one.detach().double().cpu() - wanted).abs().max()) / scale for one in (got, eager))
+    return tuple(float((one.detach().double() - wanted).abs().max()) / scale for one in (got, eager))
 
 
 def worst(pairs):
@@ -76,7 +79,7 @@ def child(arguments):
     randomize(network.model)
     kind = getattr(torch, TYPES[arguments.type])
     network.model.eval().to(arguments.device, kind)
-    exact = copy.deepcopy(network.model).double().cpu()
+    exact = copy.deepcopy(network.model).double()
     backend = heddle.torch.backend if arguments.backend == "heddle" else arguments.backend
     compiled = torch.compile(network.model, backend=backend)
 
@@ -90,10 +93,10 @@ def child(arguments):
         return [one.to(kind) if one.is_floating_point() else one for one in network.inputs_of(sizes, torch.Generator().manual_seed(7))]
 
     forward, backward = [], []
-    for sizes in network.calls[:2]:
-        inputs = inputs_of(sizes)
+    one_size = arguments.time and arguments.full
+    for sizes in network.calls[-1:] if one_size else network.calls[:2]:
+        inputs = [one.to(arguments.device) for one in inputs_of(sizes)]
         doubled = [one.double() if one.is_floating_point() else one for one in inputs]
-        inputs = [one.to(arguments.device) for one in inputs]
         with torch.no_grad():
             forward += map(far, *map(tuple_of, (compiled(*inputs), exact(*doubled), network.model(*inputs))))
         if arguments.no_gradients:
@@ -115,7 +118,8 @@ def child(arguments):
         import turns
 
         inputs = [one.to(arguments.device) for one in inputs_of(network.calls[-1 if arguments.full else 0])]
-        torch._dynamo.reset()
+        if not one_size:  # a graph of symbolic sizes
+            torch._dynamo.reset()
         torch.set_num_threads(turns.cores())
 
         def timed(model):
