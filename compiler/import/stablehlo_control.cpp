@@ -159,7 +159,9 @@ std::optional<int64_t> count_of(Op& op, Region& condition, Region& body, const s
   if (first == second || known(next->getOperand(first ? 1 : 0)) != 1) return {};
   const auto start = known_number(op.data(place));
   if (!start) return {};
-  return std::max<int64_t>(0, *limit - *start);
+  int64_t steps = 0;
+  if (*start < *limit && __builtin_sub_overflow(*limit, *start, &steps)) return {};
+  return steps;
 }
 
 void loop(Op& op) {
