@@ -86,6 +86,7 @@ def main():
     torch.set_num_threads(turns.cores())
     rows, ratios, peers = [], [], [one for one in arguments.peers.split(",") if one]
     for name in arguments.names or models(arguments):
+        torch._dynamo.reset()  # or Dynamo takes another network's batch for one that varies, and makes a graph of symbolic size
         torch.manual_seed(0)
         model, inputs = models(arguments)[name]()
         model.train().to(arguments.device)
