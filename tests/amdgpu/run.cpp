@@ -34,7 +34,8 @@ const char* const kUsage =
     "  --lds BYTES --seed N --seeds N             dynamic LDS; seed; that many seeds from there\n"
     "  --statistics                               instructions by opcode\n"
     "       amdgpu-run --implemented              mnemonics that are implemented\n"
-    "       amdgpu-run --layouts                  answers each line PROCESSOR WAVE MNEMONIC CBSZ ABID BLGP UPPER of stdin: where the elements of "
+    "       amdgpu-run --layouts                  answers each line PROCESSOR WAVE MNEMONIC CBSZ ABID BLGP UPPER of stdin: where the "
+    "elements of "
     "A, B and D lie\n"
     "       amdgpu-run --untested FILE...         mnemonics of their kernels that no test of the interpreter executes, and how many there "
     "are\n";
@@ -217,7 +218,8 @@ int answer_layouts() {
     const Processor* found = find_processor(processor);
     MatrixPlan plan;
     plan.matrix = find_matrix(mnemonic);
-    if (found == nullptr || plan.matrix == nullptr || (wave != 32 && wave != 64) || broadcast.cbsz > 4 || broadcast.abid > 15 || broadcast.blgp > 7) {
+    if (found == nullptr || plan.matrix == nullptr || (wave != 32 && wave != 64) || broadcast.cbsz > 4 || broadcast.abid > 15 ||
+        broadcast.blgp > 7) {
       std::printf("unknown\n");
       continue;
     }
