@@ -178,7 +178,9 @@ std::vector<OutputGroup> output_groups(tx::DispatchOp region) {
   return groups;
 }
 
-void with_repetition(KernelBuilder& k, const OutputGroup& group, Value which, const std::function<void()>& body) {
+LogicalResult emit_repetitions(KernelBuilder& k, const OutputGroup& group, AffineExpr workgroups, Value block,
+                               const std::function<LogicalResult(Value)>& body) {
+  Value each = k.extent(workgroups), which = k.div(block, each);
   SmallVector<std::pair<unsigned, Value>> replaced;
   SmallVector<Value> is_it;
   for (size_t i = 0; i < group.repetitions.size(); ++i)
@@ -190,7 +192,9 @@ void with_repetition(KernelBuilder& k, const OutputGroup& group, Value which, co
     }
     if (chosen != k.binding(binding)) replaced.emplace_back(binding, chosen);
   }
-  k.with_bindings(replaced, body);
+  LogicalResult all = success();
+  k.with_bindings(replaced, [&] { all = body(k.sub(block, k.mul(which, each))); });
+  return all;
 }
 
 LogicalResult store_outputs(KernelBuilder& k, ElementEvaluator& evaluator, ArrayRef<Output> outputs, const Point& point) {

@@ -21,8 +21,10 @@ struct OutputGroup {
 };
 std::vector<OutputGroup> output_groups(tx::DispatchOp region);
 
-// Emits `body` with the bindings of repetition `which` in place of the group's; 0: its own.
-void with_repetition(KernelBuilder& kernel, const OutputGroup& group, mlir::Value which, const std::function<void()>& body);
+// Emits `body` once, for a workgroup of the group or of a repetition, with the bindings of that one in place of the group's. The group and each
+// repetition have `workgroups` workgroups; `block` is the place among all of them, and `body` gets the place among those of one.
+mlir::LogicalResult emit_repetitions(KernelBuilder& kernel, const OutputGroup& group, mlir::AffineExpr workgroups, mlir::Value block,
+                                     const std::function<mlir::LogicalResult(mlir::Value)>& body);
 
 // Stores all outputs at a point.
 mlir::LogicalResult store_outputs(KernelBuilder& kernel, ElementEvaluator& evaluator, llvm::ArrayRef<Output> outputs, const Point& point);

@@ -21,10 +21,7 @@ class RepeatedPart final : public Part {
   bool works_in_place() const override { return part_->works_in_place(); }
 
   LogicalResult emit(KernelBuilder& k, Value block) const override {
-    Value each = k.extent(part_->workgroups()), which = k.div(block, each);
-    LogicalResult all = success();
-    with_repetition(k, group_, which, [&] { all = part_->emit(k, k.sub(block, k.mul(which, each))); });
-    return all;
+    return emit_repetitions(k, group_, part_->workgroups(), block, [&](Value own) { return part_->emit(k, own); });
   }
 
  private:
