@@ -101,6 +101,7 @@ def main():
             torch.cuda.synchronize()
 
     for name in arguments.names or PROGRAMS:
+        torch._dynamo.reset()
         tensors, made = PROGRAMS[name](arguments)
         contenders, computed = {}, {}
 
