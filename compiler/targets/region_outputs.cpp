@@ -103,7 +103,7 @@ class Grouping {
   llvm::DenseMap<Value, SmallVector<size_t, 1>> met_;  // outputs with different extents that depend on the value
 };
 
-using GroupKey = std::vector<const void*>;
+using GroupKey = std::vector<uintptr_t>;
 
 // What outputs are computed from, without the bindings, and the bindings. Equal keys mean equal code. The key is empty if there is anything but
 // element-wise ops and movement.
@@ -112,14 +112,14 @@ std::pair<GroupKey, SmallVector<unsigned>> describe(tx::DispatchOp region, Array
   SmallVector<unsigned> bindings;
   llvm::DenseMap<Value, uintptr_t> numbers;
   bool is_simple = true;
-  auto add = [&](uintptr_t number) { key.push_back(reinterpret_cast<const void*>(number)); };  // NOLINT(performance-no-int-to-ptr)
+  auto add = [&](const void* unique) { key.push_back(reinterpret_cast<uintptr_t>(unique)); };
   const std::optional<ArrayRef<int64_t>> tied = region.getTied();
   const unsigned operands = region.getNumOperands();
   std::function<uintptr_t(Value)> number_of = [&](Value value) -> uintptr_t {
     if (auto known = numbers.find(value); known != numbers.end()) return known->second;
     if (auto argument = llvm::dyn_cast<BlockArgument>(value)) {
       bindings.push_back(argument.getArgNumber());
-      add(tied && llvm::is_contained(*tied, argument.getArgNumber()) ? 2 : 1);
+      key.push_back(tied && llvm::is_contained(*tied, argument.getArgNumber()) ? 2 : 1);
     } else {
       Operation* op = value.getDefiningOp();
       is_simple &= op->getNumResults() == 1 && op->getNumRegions() == 0 &&
@@ -127,18 +127,18 @@ std::pair<GroupKey, SmallVector<unsigned>> describe(tx::DispatchOp region, Array
                     llvm::isa<tx::ConstantOp, tx::BroadcastOp, tx::TransposeOp, tx::SliceOp, tx::PadOp>(op));
       SmallVector<uintptr_t> read;
       for (Value operand : op->getOperands()) read.push_back(number_of(operand));
-      key.push_back(op->getName().getAsOpaquePointer());
-      key.push_back(op->getAttrDictionary().getAsOpaquePointer());
-      for (uintptr_t operand : read) add(operand);
+      add(op->getName().getAsOpaquePointer());
+      add(op->getAttrDictionary().getAsOpaquePointer());
+      llvm::append_range(key, read);
     }
-    key.push_back(value.getType().getAsOpaquePointer());
+    add(value.getType().getAsOpaquePointer());
     return numbers[value] = numbers.size();
   };
   for (const Output& output : outputs) {
     const uintptr_t number = number_of(output.value);
-    add(number);
+    key.push_back(number);
     const int64_t over = tied ? (*tied)[output.result] : -1;
-    add(over < 0 ? 0 : number_of(region.getBody().getArgument(static_cast<unsigned>(over))) + 1);
+    key.push_back(over < 0 ? 0 : number_of(region.getBody().getArgument(static_cast<unsigned>(over))) + 1);
     bindings.push_back(operands + output.result);
   }
   if (!is_simple) key.clear();
