@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Networks of transformers and of images under torch.compile: results and gradients against those in f64, fallbacks, and the time beside Inductor's.
 
-    architectures.py [NAME ...] [--full] [--device cpu] [--type f32] [--backend heddle] [--no-gradients] [--time] [--rounds 10] [--list]
+    architectures.py [NAME ...] [--full] [--device cpu] [--type f32] [--backend heddle] [--no-gradients] [--time] [--rounds 10] [--jobs 1]
+                     [--seconds 3600] [--inductor-mode default] [--list]
 
 Each network runs in a process of its own, for two sizes, in evaluation mode. The results of the compiled network, and the gradients of all parameters
 for a random direction, are held against the same network in f64 on the same device: wrong is what is more than ten times as far from it as PyTorch's
@@ -11,11 +12,15 @@ well, all calls are of one size. The networks of tests/networks, some more, and 
 and transformers.
 """
 import argparse
+import contextlib
 import copy
+import itertools
 import json
 import pathlib
 import subprocess
 import sys
+import tempfile
+import threading
 import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -130,18 +135,33 @@ def child(arguments):
                         torch.cuda.synchronize()
             return call
 
-        contenders = {"heddle": timed(compiled), "eager": timed(network.model), "inductor": timed(torch.compile(network.model))}
+        contenders = {"heddle": timed(compiled), "eager": timed(network.model), "inductor": timed(torch.compile(network.model, mode=arguments.inductor_mode))}
+        for call in contenders.values():
+            call()
+        print("READY", flush=True)
+        sys.stdin.readline()  # until the networks before have been timed
         found["times"] = turns.measure(contenders, arguments.rounds, 0.1)
     print("FOUND " + json.dumps(found))
 
 
-def run(name, given):
-    """What a process of its own found, or its error."""
-    done = subprocess.run([sys.executable, "-B", __file__, name, "--child", *given], capture_output=True, text=True, check=False, timeout=3600)
-    for line in done.stdout.splitlines():
-        if line.startswith("FOUND "):
-            return json.loads(line[6:])
-    return {"error": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:300]}
+def run(names, given, seconds):
+    """What processes of their own, one for each network, found, or their errors. They compile at the same time; one is timed after the other."""
+    with contextlib.ExitStack() as stack:
+        children = []
+        for name in names:
+            errors = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+            child = stack.enter_context(subprocess.Popen([sys.executable, "-B", __file__, name, "--child", *given], stdin=subprocess.PIPE,
+                                                         stdout=subprocess.PIPE, stderr=errors, text=True))
+            clock = threading.Timer(seconds, child.kill)
+            clock.start()
+            stack.callback(clock.cancel)
+            children.append((child, errors))
+        before = [list(itertools.takewhile(lambda line: line != "READY\n", child.stdout)) for child, _ in children]
+        for (child, errors), lines in zip(children, before, strict=True):
+            output, _ = child.communicate("go\n")
+            found = [line[6:] for line in [*lines, *output.splitlines()] if line.startswith("FOUND ")]
+            errors.seek(0)
+            yield json.loads(found[0]) if found else {"error": (errors.read().strip().splitlines() or [f"exit code {child.returncode}"])[-1][:300]}
 
 
 def main():
@@ -154,6 +174,9 @@ def main():
     parser.add_argument("--no-gradients", action="store_true")
     parser.add_argument("--time", action="store_true")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=1, help="networks that are compiled at a time")
+    parser.add_argument("--seconds", type=float, default=3600, help="after which a network that has not ended is given up")
+    parser.add_argument("--inductor-mode", default="default", help="for example max-autotune")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -174,8 +197,8 @@ def main():
 
     given = [one for one in sys.argv[1:] if one not in arguments.names]
     rows, right, nodes, fallbacks, ratios = [], 0, 0, 0, []
-    for name in names:
-        found = run(name, given)
+    batches = (names[first:first + arguments.jobs] for first in range(0, len(names), arguments.jobs))
+    for name, found in ((name, found) for batch in batches for name, found in zip(batch, run(batch, given, arguments.seconds), strict=True)):
         if "error" in found:
             rows.append([name, "error: " + found["error"].replace("|", " "), *[""] * 6])
             print(f"{name}: {found['error']}", file=sys.stderr, flush=True)

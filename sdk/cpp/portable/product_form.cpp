@@ -26,7 +26,7 @@ int64_t mul(int64_t a, int64_t b) {
 // Expressions as sums of multiples of dimensions.
 class Affines {
  public:
-  Affines(const Kernel& kernel, uint32_t rank, const int64_t* symbols) : kernel_(kernel) {
+  Affines(const Kernel& kernel, uint32_t rank, const int64_t* symbols) {
     for (const Expression& e : kernel.expressions) all_.push_back(make(e, rank, symbols));
   }
   // None if it is not such a sum.
@@ -79,7 +79,6 @@ class Affines {
     return out;
   }
 
-  const Kernel& kernel_;
   std::vector<std::optional<Affine>> all_;
 };
 
