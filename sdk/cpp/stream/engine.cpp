@@ -202,13 +202,13 @@ void Engine::enqueue(Job job) {
   }
   Queue* queue = job.queue;
   jobs_.push_back(std::move(job));
-  queue->begin_job();
+  if (queue) queue->begin_job();
   jobs_changed_.notify_all();
 }
 
 void Engine::end(Job& job, heddle_status_t* failure) noexcept {
   const heddle_host_t* host = device_->host;
-  device_->counters.submissions.fetch_add(1, std::memory_order_relaxed);
+  if (job.queue) device_->counters.submissions.fetch_add(1, std::memory_order_relaxed);
   job.run = nullptr;  // releases what it holds before signalling
   job.watches.end();
   for (const heddle_point_t& point : job.signals) {
@@ -219,7 +219,7 @@ void Engine::end(Job& job, heddle_status_t* failure) noexcept {
     }
   }
   if (failure) host->status_free(host->self, failure);
-  job.queue->end_job();
+  if (job.queue) job.queue->end_job();
 }
 
 void Engine::job_loop() noexcept {

@@ -29,8 +29,8 @@ class Engine {
   struct Job {
     std::vector<heddle_point_t> waits, signals;
     std::function<heddle_status_t*()> run;  // runs on the thread for jobs; returns NULL or its failure
-    Queue* queue;                           // the queue on which it was enqueued; destruction of the queue waits for it
-    Watches watches = {};                   // of the devices whose points it waits for
+    Queue* queue;          // the queue on which it was enqueued, whose destruction waits for it; NULL for one of the driver's own
+    Watches watches = {};  // of the devices whose points it waits for
   };
   // Runs a job once its waits are reached.
   void enqueue(Job job);

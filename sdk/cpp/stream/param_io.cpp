@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.param_io/1: copies file extents to device memory and back, through the ring. No file is mapped or registered; no memory use grows with the
 // size of the file.
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "heddle/sdk/driver_parts.h"
 #include "heddle/sdk/futex.h"
@@ -72,6 +75,28 @@ heddle_status_t* move_extents(heddle_queue_t* queue_handle, const heddle_sync_t*
   });
 }
 
+// The pinned slots are made while the caller allocates memory for what it will read.
+heddle_status_t* open_file(heddle_device_t* handle, int32_t descriptor, uint32_t access, heddle_string_t name,
+                           heddle_file_t** out) noexcept {
+  if (heddle_status_t* bad = DeviceFile::open(handle, descriptor, access, name, out)) return bad;
+  Device* device = Device::from(handle);
+  struct stat facts = {};
+  if (!(access & HEDDLE_FILE_READ) || fstat(descriptor, &facts) != 0 || static_cast<uint64_t>(facts.st_size) < Ring::kPinnedBytes)
+    return nullptr;
+  heddle_status_t* bad = guarded(device->host, "opening a file", [&]() -> heddle_status_t* {
+    device->engine->enqueue({{},
+                             {},
+                             [device]() -> heddle_status_t* {
+                               device->ring->prepare_for_large_moves();
+                               return nullptr;
+                             },
+                             nullptr});
+    return nullptr;
+  });
+  if (bad) DeviceFile::close(std::exchange(*out, nullptr));
+  return bad;
+}
+
 heddle_status_t* param_io_read(heddle_queue_t* queue, const heddle_sync_t* sync, heddle_file_t* file, const heddle_extent_t* extents,
                                uint64_t count, const heddle_param_io_params_t* params) noexcept {
   return move_extents(queue, sync, file, extents, count, params, false);
@@ -86,7 +111,7 @@ heddle_status_t* param_io_write(heddle_queue_t* queue, const heddle_sync_t* sync
 
 const heddle_param_io_interface_t* param_io_interface() noexcept {
   static const heddle_param_io_interface_t table = {
-      sizeof(heddle_param_io_interface_t), 0, DeviceFile::open, DeviceFile::close, param_io_read, param_io_write, nullptr};
+      sizeof(heddle_param_io_interface_t), 0, open_file, DeviceFile::close, param_io_read, param_io_write, nullptr};
   return &table;
 }
 

@@ -3,6 +3,7 @@
 // that fills the last part of a round enqueues the round's copies. From the device: the reverse, copies first.
 #include "stream/ring.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,15 +16,25 @@
 namespace heddle::sdk::stream {
 namespace {
 
-constexpr uint64_t kThreads = 12, kMostThreads = 48;
-constexpr uint64_t kSlots = 4;  // six are no faster, and take 4 ms longer to create and pin the first time (H200)
+constexpr uint64_t kMostThreads = 48;
+constexpr uint64_t kSlots = 4;  // eight are no faster (H200)
 constexpr uint64_t kSlotBytes = uint64_t{16} << 20;
+constexpr uint64_t kBytesPerPinningThread = uint64_t{8} << 20;
 constexpr uint64_t kBytesPerThread = uint64_t{4} << 20;  // a thread for less data does not pay off
 constexpr uint64_t kPage = 4096, kHugePage = uint64_t{2} << 20;
 constexpr uint64_t kNoRound = UINT64_MAX;
 
 uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
+}
+
+// As many as the cores but two, which start copies and wait; at least those that keep a disk busy, and at most those that fill the link. More threads
+// than cores lose a third of the rate (H200, 16 cores).
+uint64_t default_threads() {
+  constexpr int kLeast = 12, kMost = 16;
+  cpu_set_t cores;
+  const int count = sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 0;
+  return static_cast<uint64_t>(std::clamp(count - 2, kLeast, kMost));
 }
 
 // Runs it on this many threads, including this one, or on as many as the system allows.
@@ -46,7 +57,8 @@ Ring::Plan::Plan(bool to_device, uint64_t total_bytes, uint64_t piece_bytes, uin
   const uint64_t largest = std::min(kSlotBytes, round_up(std::min(total_bytes, kSlotBytes), kHugePage));
   slot_bytes_ = std::max(piece_bytes, std::min(largest, pinned_bytes_ / kSlots / kPage * kPage));
   slots_ = std::min(kSlots, pinned_bytes_ / slot_bytes_);
-  threads_ = std::clamp<uint64_t>(total_bytes / kBytesPerThread, 1, threads ? std::min<uint64_t>(threads, kMostThreads) : kThreads);
+  threads_ =
+      std::clamp<uint64_t>(total_bytes / kBytesPerThread, 1, threads ? std::min<uint64_t>(threads, kMostThreads) : default_threads());
 }
 
 void Ring::Plan::add(Address device, char* host, uint64_t length, uint64_t lead, bool continues) {
@@ -71,32 +83,60 @@ Ring::~Ring() {
 
 void Ring::release() noexcept {
   for (Slot& slot : slots_) {
-    if (slot.registered) device_->backend.unregister_host(slot.memory);
-    if (slot.allocated) device_->backend.free_host(slot.memory);
-    if (slot.mapping) munmap(slot.mapping, slot.bytes + kHugePage);
     if (slot.event) device_->backend.destroy_event(slot.event);
   }
   slots_.clear();
+  for (Region& region : regions_) {
+    if (region.registered) device_->backend.unregister_host(region.memory);
+    if (region.allocated) device_->backend.free_host(region.memory);
+    if (region.mapping) munmap(region.mapping, region.bytes + kHugePage);
+  }
+  regions_.clear();
   held_.store(0, std::memory_order_relaxed);
 }
 
-void Ring::map(Slot* slot, uint64_t bytes) {
-  void* mapping = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+// Its pages are there when this returns, since pinning would make them one after the other: 25 ms for 96 MiB.
+void Ring::map(Region* region) {
+  void* mapping = mmap(nullptr, region->bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) throw std::bad_alloc();
-  slot->mapping = mapping;
-  slot->bytes = bytes;
-  slot->memory = reinterpret_cast<char*>(round_up(reinterpret_cast<uint64_t>(mapping), kHugePage));
+  region->mapping = mapping;
+  region->memory = reinterpret_cast<char*>(round_up(reinterpret_cast<uint64_t>(mapping), kHugePage));
   // Preferences, which the system may refuse: huge pages, which are pinned faster; no copy for a forked child; the device's memory node.
-  madvise(slot->memory, bytes, MADV_HUGEPAGE);
-  madvise(slot->memory, bytes, MADV_DONTFORK);
+  madvise(region->memory, region->bytes, MADV_HUGEPAGE);
+  madvise(region->memory, region->bytes, MADV_DONTFORK);
   if (const int node = device_->facts().numa_node; node >= 0 && node < 63) {
     constexpr int kPreferred = 1;  // MPOL_PREFERRED
     const unsigned long nodes = 1ul << node;
-    syscall(SYS_mbind, slot->memory, bytes, kPreferred, &nodes, 64ul, 0u);
+    syscall(SYS_mbind, region->memory, region->bytes, kPreferred, &nodes, 64ul, 0u);
   }
+  std::atomic<uint64_t> next{0};
+  in_threads(region->bytes / kBytesPerPinningThread + 1, [&] {
+    for (uint64_t at; (at = next.fetch_add(kHugePage)) < region->bytes;) {
+      const uint64_t end = std::min(region->bytes, at + kHugePage);
+      for (; at < end; at += kPage) static_cast<volatile char*>(region->memory)[at] = 0;
+    }
+  });
 }
 
-Result Ring::prepare(uint64_t slots, const Plan& plan) {
+Result Ring::pin(uint64_t bytes) {
+  Backend& backend = device_->backend;
+  Region& region = regions_.emplace_back();
+  region.bytes = bytes;
+  if (backend.capabilities().registers_host) {
+    map(&region);
+    if (Result bad = backend.register_host(region.memory, bytes, false)) return bad;
+    region.registered = true;
+  } else {
+    void* memory = nullptr;
+    if (Result bad = backend.allocate_host(bytes, false, &memory)) return bad;
+    region.memory = static_cast<char*>(memory);
+    region.allocated = true;
+  }
+  held_.fetch_add(bytes, std::memory_order_relaxed);
+  return kSuccess;
+}
+
+Result Ring::prepare(uint64_t slots, uint64_t slot_bytes, uint64_t pinned_bytes) {
   Backend& backend = device_->backend;
   if (!stream_) {
     if (Result bad = backend.create_stream(0, &stream_)) return bad;
@@ -105,39 +145,24 @@ Result Ring::prepare(uint64_t slots, const Plan& plan) {
   bool too_small = false;
   uint64_t bytes = 0;
   for (const Slot& slot : slots_) {
-    too_small |= slot.bytes < plan.slot_bytes_;
+    too_small |= slot.bytes < slot_bytes;
     bytes += slot.bytes;
   }
-  if (slots > slots_.size()) bytes += (slots - slots_.size()) * plan.slot_bytes_;
-  if (too_small || bytes > plan.pinned_bytes_) release();
-  while (slots_.size() < slots) {
-    Slot& slot = slots_.emplace_back();
-    if (backend.capabilities().registers_host) {
-      map(&slot, plan.slot_bytes_);
-    } else if (Result bad = allocate(&slot, plan.slot_bytes_)) {
-      return bad;
-    }
-    if (Result bad = backend.create_event(false, &slots_.back().event)) return bad;
+  if (slots > slots_.size()) bytes += (slots - slots_.size()) * slot_bytes;
+  if (too_small || bytes > pinned_bytes) release();
+  if (slots <= slots_.size()) return kSuccess;
+  const uint64_t missing = slots - slots_.size();
+  if (Result bad = pin(missing * slot_bytes)) return bad;
+  for (uint64_t i = 0; i < missing; ++i) {
+    Slot& slot = slots_.emplace_back(Slot{regions_.back().memory + i * slot_bytes, slot_bytes, nullptr});
+    if (Result bad = backend.create_event(false, &slot.event)) return bad;
   }
   return kSuccess;
 }
 
-Result Ring::allocate(Slot* slot, uint64_t bytes) {
-  void* memory = nullptr;
-  if (Result bad = device_->backend.allocate_host(bytes, false, &memory)) return bad;
-  slot->memory = static_cast<char*>(memory);
-  slot->bytes = bytes;
-  slot->allocated = true;
-  held_.fetch_add(bytes, std::memory_order_relaxed);
-  return kSuccess;
-}
-
-Result Ring::pin(Slot* slot) {
-  if (slot->registered || slot->allocated) return kSuccess;
-  if (Result bad = device_->backend.register_host(slot->memory, slot->bytes, false)) return bad;
-  slot->registered = true;
-  held_.fetch_add(slot->bytes, std::memory_order_relaxed);
-  return kSuccess;
+void Ring::prepare_for_large_moves() {
+  ContextScope scope(device_);
+  if (prepare(kSlots, kSlotBytes, kPinnedBytes) != kSuccess) release();
 }
 
 // One call of move().
@@ -216,7 +241,6 @@ class Ring::Move {
   // Enqueues the copies of a round.
   void copy(uint64_t round) {
     Slot& slot = ring_->slots_[round % turns_.size()];
-    if (!check(ring_->pin(&slot))) return;
     const uint64_t end = round + 1 < plan_.rounds_.size() ? plan_.rounds_[round + 1].first : plan_.pieces_.size();
     Address device = 0;
     uint64_t at = 0, length = 0;
@@ -287,7 +311,7 @@ heddle_status_t* Ring::move(const Plan& plan) {
   if (plan.pieces_.empty()) return nullptr;
   ContextScope scope(device_);
   const uint64_t slots = std::min<uint64_t>(plan.slots_, plan.rounds_.size());
-  Result result = prepare(slots, plan);
+  Result result = prepare(slots, plan.slot_bytes_, plan.pinned_bytes_);
   if (result != kSuccess) {
     release();
     return device_->failed(result, "preparing pinned memory for copies");

@@ -12,8 +12,9 @@ namespace heddle::sdk::stream {
 
 class Ring {
  public:
-  static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;    // bytes that a thread moves at once, unless a plan says otherwise
-  static constexpr uint64_t kPinnedBytes = uint64_t{64} << 20;  // limit of all slots, unless a plan says otherwise
+  static constexpr uint64_t kPieceBytes = uint64_t{1} << 20;  // bytes that a thread moves at once, unless a plan says otherwise
+  static constexpr uint64_t kPinnedBytes = uint64_t{64}
+                                           << 20;  // limit of all slots, unless a plan says otherwise; a large move takes as much
 
   // All pieces of a move and their layout in slots. Several threads fill a slot, round after round; pieces of a round that are adjacent in the slot
   // and in device memory are one copy, since copies below about 16 MiB do not reach the rate of the link.
@@ -52,31 +53,36 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
+  // Makes the slots that a large move needs, so that the first one begins at once. What fails is told by the move.
+  void prepare_for_large_moves();
   // Moves all pieces; NULL also if host_side stopped it. One call at a time.
   heddle_status_t* move(const Plan& plan);
   uint64_t bytes_held() const noexcept { return held_.load(std::memory_order_relaxed); }
 
  private:
-  struct Slot {
+  // Pinned memory of one or more slots, since pinning takes about as long for 16 MiB as for 64 (H200).
+  struct Region {
     void* mapping = nullptr;
-    char* memory = nullptr;  // aligned start inside the block, for huge pages
+    char* memory = nullptr;  // aligned start inside the mapping, for huge pages
     uint64_t bytes = 0;
     bool registered = false;
     bool allocated = false;  // by the vendor, for one that does not register memory
-    Event event = nullptr;   // recorded after the copies of a round
+  };
+  struct Slot {
+    char* memory;
+    uint64_t bytes;
+    Event event;  // recorded after the copies of a round
   };
   class Move;
-  Result prepare(uint64_t slots, const Plan& plan);
-  // Not before a slot's first copy: by then several threads have filled it in parallel, and so allocated its pages. Pinning 96 MiB of untouched
-  // memory takes 25 ms.
-  Result pin(Slot* slot);
-  void map(Slot* slot, uint64_t bytes);
-  Result allocate(Slot* slot, uint64_t bytes);
+  Result prepare(uint64_t slots, uint64_t slot_bytes, uint64_t pinned_bytes);
+  Result pin(uint64_t bytes);
+  void map(Region* region);
   void release() noexcept;
 
   Device* device_;
   Stream stream_ =
       nullptr;  // a single one: sequential copies free the slots one after the other; two parallel copies would keep two slots busy for as long
+  std::vector<Region> regions_;
   std::vector<Slot> slots_;
   std::atomic<uint64_t> held_{0};
 };
