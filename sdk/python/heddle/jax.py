@@ -93,8 +93,9 @@ class _Compiled:
         donate: list[str] = []
         for (place, aval, kind, is_donated), index in zip(self._arguments, self._indices, strict=True):
             leaf = leaves[index]
-            if is_donated and self._aliases[place] and kind == "plain" and isinstance(leaf, self._jax.Array):
-                given.append(self._donated_tensor(place, leaf))
+            if is_donated and self._aliases[place] and isinstance(leaf, self._jax.Array) and (owned := _owners.take(leaf)) is not None:
+                leaf.delete()
+                given.append(owned)
                 donate.append(self._names[place])
             else:
                 given.append(self._argument(leaf, aval, kind))
@@ -106,14 +107,6 @@ class _Compiled:
             return self._out_tree.unflatten([])
         made = [results] if len(self._results) == 1 else list(results)
         return self._out_tree.unflatten([self._result(tensor, *one) for tensor, one in zip(made, self._results, strict=True)])
-
-    def _donated_tensor(self, place: int, leaf: Any) -> Tensor:
-        """The memory of the array, if Heddle made it, or a copy. The array is gone."""
-        tensor = _owners.take(leaf)
-        if tensor is None:
-            tensor = self._function.tensor(place, leaf, copy=True)
-        leaf.delete()
-        return tensor
 
     def _argument(self, leaf: Any, aval: Any, kind: str) -> Any:
         if kind == "key":
@@ -281,7 +274,7 @@ def jit(function: Callable[..., Any] | None = None, *, static_argnums: int | Seq
     function         takes and returns trees of arrays, and may use all of JAX for which Heddle has operators (docs/stablehlo.md)
     static_argnums, static_argnames   arguments that are known while it is traced, as for jax.jit; they can be hashed
     donate_argnums, donate_argnames   arguments that callers give up: using them later is an error. A result takes their memory if it has the same type, and the
-                     array is a result of such a function; the first time, an array of JAX is copied
+                     array is a result of such a function; an array that JAX made is read, and then gone
     device           such as "cuda:0"; None: that of the arguments, or the CPU
     options          more arguments of `heddle compile`
 
