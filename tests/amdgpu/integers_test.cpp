@@ -116,6 +116,20 @@ const Case kIntegers[] = {
      [](auto a, auto b, auto c) { return uint64_t{uint16_t((a >> 16) * b + c)} | uint64_t{uint16_t(a * (b >> 16) + (c >> 16))} << 16; }},
     {"v_pk_mad_u16 v6, v0, v2, v4 op_sel:[1,0,0] op_sel_hi:[0,1,1]",
      [](auto a, auto b, auto c) { return uint64_t{uint16_t((a >> 16) * b + c)} | uint64_t{uint16_t(a * (b >> 16) + (c >> 16))} << 16; }},
+    {"v_pk_max_i16 v6, v0, v2",
+     [](auto a, auto b, auto) {
+       const auto larger = [](int x, int y) { return uint64_t{uint16_t(x > y ? x : y)}; };
+       return larger(int16_t(a), int16_t(b)) | larger(int16_t(a >> 16), int16_t(b >> 16)) << 16;
+     }},
+    {"v_pk_min_i16 v6, v0, v2",
+     [](auto a, auto b, auto) {
+       const auto smaller = [](int x, int y) { return uint64_t{uint16_t(x < y ? x : y)}; };
+       return smaller(int16_t(a), int16_t(b)) | smaller(int16_t(a >> 16), int16_t(b >> 16)) << 16;
+     }},
+    {"v_pk_max_u16 v6, v0, v2",
+     [](auto a, auto b, auto) { return std::max(a & 0xffff, b & 0xffff) | std::max(a >> 16 & 0xffff, b >> 16 & 0xffff) << 16; }},
+    {"v_pk_min_u16 v6, v0, v2",
+     [](auto a, auto b, auto) { return std::min(a & 0xffff, b & 0xffff) | std::min(a >> 16 & 0xffff, b >> 16 & 0xffff) << 16; }},
     {"v_pk_lshlrev_b16 v6, v0, v2",
      [](auto a, auto b, auto) { return uint64_t{uint16_t(b << a % 16)} | uint64_t{uint16_t((b >> 16) << (a >> 16) % 16)} << 16; }},
     {"v_dot4_i32_i8 v6, v0, v2, v4",

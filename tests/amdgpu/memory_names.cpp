@@ -249,9 +249,10 @@ void list_memory(std::vector<std::string>& names) {
   for (const Size& s : kLoads) {
     if (is_scalar(s.name, s.bytes)) names.push_back(std::string("s_load_") + s.name);
   }
-  for (const char* name : {"ds_bpermute_b32", "ds_permute_b32", "ds_swizzle_b32", "ds_read2_b32", "ds_read2_b64", "ds_read2st64_b32",
-                           "ds_read2st64_b64", "ds_write2_b32", "ds_write2_b64", "ds_write2st64_b32", "ds_write2st64_b64", "s_memtime",
-                           "s_waitcnt", "s_waitcnt_vscnt", "s_wait_loadcnt", "s_wait_storecnt", "s_wait_dscnt", "s_wait_kmcnt"}) {
+  for (const char* name : {"ds_bpermute_b32",   "ds_permute_b32",   "ds_swizzle_b32", "ds_read2_b32",         "ds_read2_b64",
+                           "ds_read2st64_b32",  "ds_read2st64_b64", "ds_write2_b32",  "ds_write2_b64",        "ds_write2st64_b32",
+                           "ds_write2st64_b64", "s_memtime",        "s_waitcnt",      "s_waitcnt_vscnt",      "s_wait_loadcnt",
+                           "s_wait_storecnt",   "s_wait_dscnt",     "s_wait_kmcnt",   "s_wait_loadcnt_dscnt", "s_wait_storecnt_dscnt"}) {
     names.emplace_back(name);
   }
 }

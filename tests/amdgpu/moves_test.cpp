@@ -225,6 +225,84 @@ TEST(AmdgpuMoves, Scalars) {
   }
 }
 
+// The constant of a comparison without a sign has none either. GFX12 has no such instructions.
+TEST(AmdgpuMoves, ComparisonsWithConstants) {
+  struct One {
+    const char* name;
+    bool (*wanted)(int64_t a, int64_t b);
+  };
+  const One cases[] = {{"eq", [](int64_t a, int64_t b) { return a == b; }}, {"lg", [](int64_t a, int64_t b) { return a != b; }},
+                       {"gt", [](int64_t a, int64_t b) { return a > b; }},  {"ge", [](int64_t a, int64_t b) { return a >= b; }},
+                       {"lt", [](int64_t a, int64_t b) { return a < b; }},  {"le", [](int64_t a, int64_t b) { return a <= b; }}};
+  for (const char* processor : {"gfx90a", "gfx1100"}) {
+    Single single(processor);
+    for (const One& c : cases) {
+      for (const bool has_sign : {true, false}) {
+        for (const uint32_t constant : {0u, 1u, 0x7fffu, 0x8000u, 0xfffeu, 0xffffu}) {
+          const std::string text = std::string("s_cmpk_") + c.name + (has_sign ? "_i32" : "_u32") + " s0, " + std::to_string(constant);
+          SCOPED_TRACE(text);
+          single.prepare(text);
+          const int64_t b = has_sign ? static_cast<int16_t>(constant) : static_cast<int64_t>(constant);
+          for (const int64_t difference : {-1, 0, 1}) {
+            const auto value = static_cast<uint32_t>(b + difference);
+            single.wave().scalars[0] = value;
+            single.again();
+            EXPECT_EQ(single.wave().scc, c.wanted(has_sign ? static_cast<int32_t>(value) : int64_t{value}, b)) << value;
+          }
+        }
+      }
+    }
+  }
+}
+
+// GFX12: one wait for loads, or stores, and LDS.
+TEST(AmdgpuMoves, WaitsForTwoCounters) {
+  Single single("gfx1201");
+  single.machine().options.check_races = false;
+  single.wave().group->lds.resize(64);
+  std::array<uint32_t, 2> data{0x12345678, 0};
+  single.machine().memory.map(address, data.data(), sizeof(data), true, "data");
+  for (unsigned lane = 0; lane < single.lanes(); ++lane) {
+    single.set64(0, lane, address);
+    single.wave().vector(2, lane) = 0;
+    single.wave().vector(3, lane) = 0x9abcdef0;
+  }
+  const std::string load = "ds_store_b32 v2, v3\ns_wait_dscnt 0x0\nglobal_load_b32 v4, v[0:1], off\nds_load_b32 v5, v2\n",
+                    store = "global_store_b32 v[0:1], v3, off offset:4\nds_load_b32 v5, v2\n", add = "\nv_add_nc_u32 v6, v4, v5",
+                    move = "\nv_mov_b32 v7, v5";
+  single.run(load + "s_wait_loadcnt_dscnt 0x0" + add);
+  EXPECT_EQ(single.wave().vector(6, 0), 0x12345678u + 0x9abcdef0u);
+  single.run(store + "s_wait_storecnt_dscnt 0x0" + move);
+  EXPECT_EQ(single.wave().vector(7, 0), 0x9abcdef0u);
+  EXPECT_EQ(data[1], 0x9abcdef0u);
+  // The count of loads, or stores, is in bits 13:8, and that of LDS in bits 5:0.
+  for (const std::string& text : {load + "s_wait_loadcnt_dscnt 0x100" + add, load + "s_wait_loadcnt_dscnt 0x1" + add,
+                                  load + "s_wait_storecnt_dscnt 0x0" + add, store + "s_wait_storecnt_dscnt 0x1" + move}) {
+    SCOPED_TRACE(text);
+    EXPECT_THROW(single.run(text), Fault);
+    single.run("s_wait_loadcnt_dscnt 0x0\ns_wait_storecnt 0x0");
+  }
+  data[1] = 0;
+  single.run(store + "s_wait_storecnt_dscnt 0x100" + move);
+  EXPECT_EQ(single.wave().vector(7, 0), 0x9abcdef0u) << "LDS is waited for, the store is not";
+  single.run("s_wait_storecnt 0x0");
+}
+
+// A field wider than the operand, for which the guides' expression is not clear.
+TEST(AmdgpuMoves, FieldsThatAreTooWide) {
+  Single single("gfx90a");
+  single.wave().set_scalar64(0, 0xfedcba9876543210);
+  single.run("s_bfe_u32 s4, s0, 0x200000\ns_bfe_u64 s[6:7], s[0:1], 0x400000\ns_bfe_i32 s5, s1, 0x200004");
+  EXPECT_EQ(single.wave().scalars[4], 0x76543210u);
+  EXPECT_EQ(single.wave().scalar64(6), 0xfedcba9876543210u);
+  EXPECT_EQ(single.wave().scalars[5], 0xffedcba9u);
+  for (const char* text : {"s_bfe_u32 s4, s0, 0x210000", "s_bfe_i32 s4, s0, 0x7f0000", "s_bfe_u64 s[6:7], s[0:1], 0x410000",
+                           "s_bfe_i64 s[6:7], s[0:1], 0x410000"}) {
+    SCOPED_TRACE(text);
+    EXPECT_THROW(single.run(text), Fault);
+  }
+}
+
 // GFX12: arithmetic of floats in scalar registers.
 TEST(AmdgpuMoves, ScalarFloats) {
   Single single("gfx1201");

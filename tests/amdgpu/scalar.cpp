@@ -66,6 +66,8 @@ uint64_t shift_add(Wave& w, uint64_t a, uint64_t b, unsigned n) {
 }
 uint64_t bfe(uint64_t a, uint64_t spec, unsigned bits, bool is_signed) {
   const unsigned offset = spec & (bits - 1), size = spec >> 16 & 0x7f;
+  // The guides' expression for the mask, (1 << size) - 1, has another meaning for each width of its arithmetic.
+  if (size > bits) fault("a field of " + std::to_string(size) + " bits is wider than the operand");
   if (size == 0) return 0;
   const unsigned n = std::min(size, bits - offset);
   uint64_t v = a >> offset;
