@@ -90,6 +90,8 @@ def body(chip, name, form):
              "v_mov_b32 v17, 0x22222222", "v_mov_b32 v18, 0", "v_mov_b32 v19, 0"]
     if name.startswith("s_"):
         lines += [f"v_readfirstlane_b32 s{12 + n}, v{8 + n}" for n in range(4)]
+        if name.startswith("s_bfe"):  # the interpreter refuses fields that are wider than the operand
+            lines.append(f"s_and_b32 s14, s14, {'0x3f003f' if name.endswith('64') else '0x1f001f'}")
         lines += ["s_mov_b32 s16, 0x11111111", "s_mov_b32 s17, 0x22222222", "s_cmp_eq_u32 s15, s12", f"{name} {form}", "s_cselect_b32 s18, 1, 0",
                   "v_mov_b32 v16, s16", "v_mov_b32 v17, s17", "v_mov_b32 v18, s18"]
     else:
