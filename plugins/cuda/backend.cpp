@@ -2,7 +2,6 @@
 // One call of CUDA or a few for each function of the stream driver's backend.
 #include "cuda/backend.h"
 
-#include "cuda/decoders.h"
 
 namespace heddle::cuda {
 
@@ -104,7 +103,6 @@ Result Backend::start(uint64_t retain_bytes, const char** out_step) {
   if (CUresult bad = cuda.cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &retain)) return bad;
   *out_step = "creating a stream";
   if (CUresult bad = cuda.cuStreamCreateWithPriority(&allocation_stream_, CU_STREAM_NON_BLOCKING, 0)) return bad;
-  decoders = std::make_unique<Decoders>(this);
   return CUDA_SUCCESS;
 }
 
@@ -112,7 +110,6 @@ Backend::~Backend() {
   if (!context_) return;
   {
     stream::ContextScope scope(*this);
-    decoders.reset();
     if (allocation_stream_) cuda.cuStreamDestroy(allocation_stream_);
     if (pool_) cuda.cuMemPoolDestroy(pool_);
   }

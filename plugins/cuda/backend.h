@@ -24,8 +24,6 @@ struct Facts : stream::Facts {
   const char* lack = nullptr;  // what the driver needs and the device does not have
 };
 
-class Decoders;
-
 class Backend : public stream::Backend {
  public:
   Backend(const Api& api, const Facts& known) noexcept;
@@ -107,17 +105,11 @@ class Backend : public stream::Backend {
 
   const Api& cuda;
   const Facts& facts;
-  std::unique_ptr<Decoders> decoders;
 
  private:
   CUmemoryPool pool_ = nullptr;
   CUstream allocation_stream_ = nullptr;  // used for allocations and frees only
 };
-
-// The backend of a device of this plugin.
-inline Backend& backend_of(const stream::Device* device) noexcept {
-  return static_cast<Backend&>(device->backend);
-}
 
 // The vendor's handles.
 inline CUstream cu(stream::Stream stream) noexcept {

@@ -5,15 +5,12 @@
 #include <fstream>
 
 #include "cuda/backend.h"
-#include "cuda/decoders.h"
 #include "heddle/code.h"
-#include "heddle/ext/blocks.h"
 #include "heddle/sdk/stream/driver.h"
 
 namespace heddle::cuda {
 
-// blocks.cpp. NULL if the plugin was built without the kernels.
-const heddle_blocks_interface_t* blocks_interface() noexcept;
+std::span<const stream::BlockCode> block_codes();  // made when the plugin is built
 
 namespace {
 
@@ -167,11 +164,7 @@ stream::Found find() {
   return load_api(&ignored);
 }
 
-const void* extension(std::string_view id) {
-  return id == HEDDLE_BLOCKS_INTERFACE ? blocks_interface() : nullptr;
-}
-
-constexpr stream::Plugin kPlugin = {kVendor, find, count, create, extension};
+constexpr stream::Plugin kPlugin = {kVendor, find, count, create, nullptr, block_codes};
 
 }  // namespace
 }  // namespace heddle::cuda

@@ -32,6 +32,7 @@ class Code : public stream::Backend {
 };
 
 std::unique_ptr<stream::Backend> make_backend(const Api& api, const Facts& facts);
+std::span<const stream::BlockCode> block_codes();  // made when the plugin is built
 
 }  // namespace heddle::hip
 #endif  // HEDDLE_HIP_BACKEND_H_

@@ -180,9 +180,8 @@ KernelFacts read_kernel(Values* values, std::string* out_name, std::string* out_
                                                             {".vgpr_count", &unused}};
   std::set<std::string_view> seen;
   values->each("a kernel", [&](std::string_view key) {
-    for (const auto& [name, out] : numbers) {
+    for (const auto& [name, out] : numbers)
       if (key == name && seen.insert(key).second) return values->read(out);
-    }
     if (key == ".name") {
       *out_name = values->read_text();
     } else if (key == ".symbol") {
@@ -191,9 +190,8 @@ KernelFacts read_kernel(Values* values, std::string* out_name, std::string* out_
       if (values->count("the size of a workgroup", Values::Value::kList) != 3) damaged("its metadata has a workgroup without 3 sizes");
       for (uint64_t& threads : kernel.exact_threads) values->read(&threads);
     } else if (key == ".args") {
-      for (uint64_t left = values->count("the arguments", Values::Value::kList); left; --left) {
+      for (uint64_t left = values->count("the arguments", Values::Value::kList); left; --left)
         kernel.arguments.push_back(read_argument(values));
-      }
     } else {
       return false;
     }
@@ -257,9 +255,8 @@ class File {
   }
 
   std::string chip() const {
-    for (const auto& [machine, name] : kChips) {
+    for (const auto& [machine, name] : kChips)
       if ((header_.e_flags & 0xff) == machine) return name;
-    }
     unknown("its code is for the chip with number " + std::to_string(header_.e_flags & 0xff) + ", which is none that code is made for");
   }
 
@@ -275,9 +272,11 @@ class File {
 
   // Also finds the symbols that a loader sees.
   void check_sections() {
+    bool has_all_symbols = false;
     for (uint32_t i = 0; i < header_.e_shnum; ++i) {
       const Elf64_Shdr found = section(i);
       if (found.sh_type != SHT_NOBITS && found.sh_type != SHT_NULL) contents(found, "a section");
+      has_all_symbols |= found.sh_type == SHT_SYMTAB;
       if (found.sh_type != SHT_DYNSYM) continue;
       if (found.sh_link >= header_.e_shnum) damaged("its symbols have names in section " + std::to_string(found.sh_link));
       const Bytes symbols = contents(found, "its symbols"), names = contents(section(found.sh_link), "the names of its symbols");
@@ -292,6 +291,7 @@ class File {
         symbols_[name] = symbol.st_value;
       }
     }
+    if (!has_all_symbols) unknown("its symbols are stripped, and HIP 5 ends a process that loads such code");
   }
 
   Bytes find_metadata() const {

@@ -127,7 +127,7 @@ stream::Found find() {
   return load_api(&unused);
 }
 
-constexpr stream::Plugin kPlugin = {kVendor, find, count, create, nullptr};
+constexpr stream::Plugin kPlugin = {kVendor, find, count, create, nullptr, block_codes};
 
 }  // namespace
 }  // namespace heddle::hip

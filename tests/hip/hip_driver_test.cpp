@@ -2,6 +2,7 @@
 // heddle.hip over the stand-in, through its ABI: what the conformance kit does not see. Code objects that lie or are damaged, limits of a grid, faults
 // by name, and what HIP keeps for each thread of an application.
 #include <dlfcn.h>
+#include <elf.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -191,6 +192,19 @@ TEST_F(HipDriver, MetadataThatLiesIsRefused) {
   expect_refused(lie, chain, "its code is not a 64-bit ELF shared object for AMD's HSA");
   lie.assign(code.begin(), code.begin() + 50);
   expect_refused(lie, chain, "its code is shorter than an ELF header");
+  // As llvm-strip leaves it, with which AMD's HIP 5.2.3 crashes.
+  lie = code;
+  Elf64_Ehdr header;
+  std::memcpy(&header, lie.data(), sizeof header);
+  for (uint16_t i = 0; i < header.e_shnum; ++i) {
+    char* at = lie.data() + header.e_shoff + size_t{i} * sizeof(Elf64_Shdr);
+    Elf64_Shdr section;
+    std::memcpy(&section, at, sizeof section);
+    if (section.sh_type != SHT_SYMTAB) continue;
+    section.sh_type = SHT_PROGBITS;
+    std::memcpy(at, &section, sizeof section);
+  }
+  expect_refused(lie, chain, "its symbols are stripped, and HIP 5 ends a process that loads such code");
 }
 
 // Each is refused, or loads and can be unloaded; AMD's loader would not be as careful.

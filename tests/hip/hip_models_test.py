@@ -2,6 +2,7 @@
 """Modules on heddle.hip over the stand-in for AMD's library, by the commands: results on each chip, why a device is not used."""
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -10,6 +11,7 @@ import numpy as np
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "e2e"))
 from heddle_command import DIGITS, HeddleTestCase, heddle_path  # pylint: disable=wrong-import-position
+import parameter_formats_test as formats  # found through heddle_command; pylint: disable=wrong-import-position,wrong-import-order
 
 CHIPS = {"gfx90a": 5, "gfx942": 6, "gfx1100": 7, "gfx1201": 6}
 
@@ -55,6 +57,26 @@ class HipModels(HeddleTestCase):
         full = self.fail_with(1, "run", module, "--input", "image=f32[1,1,8,8]=0.5", "--config", config, **stand_in("gfx1100", devices=2, memory=65536))
         self.assertIn("hipErrorOutOfMemory", full.stderr)
         self.assertEqual([line[:8] for line in full.stderr.splitlines() if line and line[0] != " "], ["heddle: "], full.stderr)
+
+    def test_weights_in_blocks_are_decoded_by_the_device(self):
+        columns, file, source = 512, self.folder / "w.gguf", self.folder / "rows.mlir"
+        for kind, (chip, major) in zip(("Q4_0", "Q5_K", "IQ4_XS", "NVFP4"), CHIPS.items()):
+            with self.subTest(f"{kind} on {chip}"):
+                content, values = formats.random_blocks(kind, columns)
+                formats.write_gguf(file, [("w", formats.BLOCKS[kind][0], [formats.ROWS, columns], content)])
+                table = f"tensor<{formats.ROWS}x{columns}xf32>"
+                source.write_text(f'module {{ func.func @main(%ids: tensor<{formats.ROWS}xi64> {{tx.name = "ids"}}) -> ({table} {{tx.name = "y"}}) {{\n'
+                                  f'  %w = tx.parameter "w" : {table}\n'
+                                  f"  %y = tx.gather %w, %ids {{axis = 0 : i64}} : {table}, tensor<{formats.ROWS}xi64> -> {table}\n"
+                                  f"  return %y : {table} }} }}\n")
+                module = self.compile(source, "--target", f"hip:{chip}")
+                ids, got = self.folder / "ids.npy", self.folder / "y.npy"
+                np.save(ids, np.arange(formats.ROWS, dtype=np.int64))
+                done = self.succeed("run", module, "--params", file, "--input", f"ids=@{ids}", "--output", f"@{got}", "--device", "hip:0", "--statistics",
+                                    **stand_in(chip, major))
+                self.assertEqual((np.load(got) != values).sum(), 0)
+                uploaded = max(map(int, re.findall(r'"upload_bytes": *(\d+)', done.stderr)))
+                self.assertLess(uploaded, 4 * formats.ROWS * columns, "the host has decoded them")
 
     def test_a_module_on_two_drivers(self):
         expected = self.run_module(self.compile(DIGITS), "image", images(2))

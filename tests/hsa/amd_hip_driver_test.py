@@ -13,7 +13,7 @@ import numpy as np  # pylint: disable=wrong-import-position
 from heddle_command import DIGITS, TEST_ALL, HeddleTestCase  # pylint: disable=wrong-import-position
 import light  # found through heddle_command; pylint: disable=wrong-import-position,wrong-import-order
 
-PART = "buffer.import,transfer.fill_at,transfer.copy_2d,transfer.pinned,dispatch.bindings,dispatch.arguments,timeline.across,lifetime.objects"
+PART = "buffer.import,transfer.fill_at,transfer.copy_2d,transfer.pinned,dispatch.bindings,dispatch.arguments,timeline.across,lifetime.objects,blocks."
 HSA = str(kit.BUILD / "tests" / "hsa")
 
 
@@ -26,7 +26,7 @@ class Kit(unittest.TestCase):
                                    timeout=3600)
                 failed = {name: case["texts"] for name, case in cases.items() if case["outcome"] in ("failed", "skipped")}
                 self.assertEqual(failed, {})
-                self.assertGreaterEqual(kit.count(cases, "passed"), 137 if TEST_ALL else 9)
+                self.assertGreaterEqual(kit.count(cases, "passed"), 140 if TEST_ALL else 12)
 
     def test_a_fault_ends_the_process_as_the_driver_says(self):
         # The library itself aborts when the HSA runtime reports an error of a queue.

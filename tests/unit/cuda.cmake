@@ -3,7 +3,7 @@
 if(TARGET heddle_cuda)
   get_target_property(folder heddle_cuda SOURCE_DIR)
   heddle_add_test(NAME cuda_ring_test SOURCES cuda_ring_test.cpp
-    ${folder}/backend.cpp ${folder}/errors.cpp ${folder}/code.cpp ${folder}/cubin.cpp ${folder}/tensor_map.cpp ${folder}/blocks.cpp
+    ${folder}/backend.cpp ${folder}/errors.cpp ${folder}/code.cpp ${folder}/cubin.cpp ${folder}/tensor_map.cpp
     LIBS heddle_plugin_host heddle_sdk_stream ${CMAKE_DL_LIBS})
   target_include_directories(cuda_ring_test PRIVATE ${folder}/.. ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/sdk/cpp)
   target_include_directories(cuda_ring_test SYSTEM PRIVATE ${HEDDLE_CUDA_INCLUDE})

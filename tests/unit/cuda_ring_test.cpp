@@ -14,7 +14,6 @@
 
 #include "../support/plugin_host.h"
 #include "cuda/backend.h"
-#include "cuda/decoders.h"
 #include "heddle/sdk/stream/staging.h"
 #include "stream/engine.h"
 #include "stream/ring.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "heddle/sdk/stream/blocks.h"
 #include "heddle/sdk/stream/queue.h"
 #include "heddle/sdk/stream/staging.h"
 #include "stream/engine.h"
@@ -89,6 +90,7 @@ heddle_status_t* Device::start() {
   staging = std::make_unique<Staging>(this);
   ring = std::make_unique<Ring>(this);
   engine = std::make_unique<Engine>(this);
+  decoders = std::make_unique<Decoders>(this);
   return nullptr;
 }
 
@@ -96,6 +98,7 @@ Device::~Device() {
   engine.reset();  // joins its threads
   if (backend.context()) {
     ContextScope scope(this);
+    decoders.reset();
     ring.reset();
     staging.reset();
     if (words) release(std::move(words), backend);

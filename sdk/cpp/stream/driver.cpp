@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "heddle/sdk/options.h"
+#include "heddle/sdk/stream/blocks.h"
 
 namespace heddle::sdk::stream {
 namespace {
@@ -76,6 +77,7 @@ heddle_status_t* create(const Plugin& plugin, const heddle_host_t* host, heddle_
     Instance* instance = nullptr;
     if (heddle_status_t* bad = plugin.create(host, &instance)) return bad;
     instance->options = options;
+    if (plugin.block_codes) instance->block_codes = plugin.block_codes();
     *out = instance->handle();
     return nullptr;
   });
@@ -105,6 +107,7 @@ const void* get_interface(const Plugin& plugin, heddle_string_t id) noexcept {
   if (wanted == HEDDLE_TIMELINE_INTERFACE) return timeline_interface();
   if (wanted == HEDDLE_NATIVE_INTERFACE) return native_interface();
   if (wanted == HEDDLE_PROFILE_INTERFACE) return profile_interface();
+  if (wanted == HEDDLE_BLOCKS_INTERFACE && plugin.block_codes && !plugin.block_codes().empty()) return blocks_interface();
   return plugin.extension ? plugin.extension(wanted) : nullptr;
 }
 

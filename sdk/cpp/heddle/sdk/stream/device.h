@@ -58,6 +58,8 @@ struct Vendor {
   const char* streams;  // which streams of an application can be imported: "use a stream of the CUDA runtime, ..."
 };
 
+struct BlockCode;  // blocks.h
+
 // A vendor derives from it. Destroyed without open devices.
 class Instance {
  public:
@@ -79,9 +81,10 @@ class Instance {
   const heddle_host_t* host;
   const Vendor& vendor;
   Options options;
-  std::vector<const Facts*> devices;  // per ordinal; set by the vendor
-  bool has_graphs = true;             // set by the vendor; false: a recording is a checked list, which each replay issues
-  bool fault_ends_process = false;    // set by the vendor, if its library ends the process when a kernel faults
+  std::vector<const Facts*> devices;       // per ordinal; set by the vendor
+  std::span<const BlockCode> block_codes;  // of the plugin
+  bool has_graphs = true;                  // set by the vendor; false: a recording is a checked list, which each replay issues
+  bool fault_ends_process = false;         // set by the vendor, if its library ends the process when a kernel faults
   std::atomic<uint64_t> open_devices{0};
 };
 
@@ -103,6 +106,7 @@ struct Suspect {
   uint32_t region;
 };
 
+class Decoders;
 class Queue;
 class Ring;
 class Staging;
@@ -173,6 +177,7 @@ struct Device : sdk::DeviceRoot {
   std::unique_ptr<Staging> staging;
   std::unique_ptr<Ring> ring;
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<Decoders> decoders;
 
  private:
   const Facts& facts_;

@@ -23,6 +23,7 @@ struct Plugin {
   heddle_status_t* (*count)(const heddle_host_t* host, uint32_t* out);
   heddle_status_t* (*create)(const heddle_host_t* host, Instance** out);  // made with sdk::make
   const void* (*extension)(std::string_view id);                          // tables beyond those of every driver over streams; NULL: none
+  std::span<const BlockCode> (*block_codes)() = nullptr;                  // kernels for heddle.blocks/1 (blocks.h); NULL: none
 };
 
 heddle_status_t* probe(const Plugin& plugin, const heddle_host_t* host, heddle_probe_result_t* out) noexcept;

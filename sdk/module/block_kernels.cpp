@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The kernels of heddle.blocks/1 for one type, HEDDLE_BLOCK_TYPE: compiled to PTX by clang at build time, and loaded by blocks.cpp. Each thread
-// decodes 8 values, which have one scale. A grid has at most 2^31-1 workgroups of 256 threads, so 2^42 values.
+// The kernels of heddle.blocks/1 for one type, HEDDLE_BLOCK_TYPE: compiled for NVIDIA's and AMD's GPUs by clang at build time (HeddleBlockKernels.cmake), and
+// loaded by sdk/cpp/stream/blocks.cpp. Each thread decodes 8 values, which have one scale. A grid has at most 2^31-1 workgroups of 256 threads, so 2^42
+// values.
 #include "sdk/module/block_values.h"
 
 namespace {
 
 using Type = heddle::module::blocks::HEDDLE_BLOCK_TYPE;
 
-constexpr uint32_t kValues = 8;
+constexpr uint32_t kValues = 8, kThreads = 256;
+
+#ifdef __NVPTX__
+#define KERNEL __attribute__((nvptx_kernel))
+inline uint32_t workgroup() {
+  return static_cast<uint32_t>(__nvvm_read_ptx_sreg_ctaid_x());
+}
+inline uint32_t thread_in_workgroup() {
+  return static_cast<uint32_t>(__nvvm_read_ptx_sreg_tid_x());
+}
+#else
+#define KERNEL __attribute__((amdgpu_kernel, visibility("protected")))
+inline uint32_t workgroup() {
+  return __builtin_amdgcn_workgroup_id_x();
+}
+inline uint32_t thread_in_workgroup() {
+  return __builtin_amdgcn_workitem_id_x();
+}
+#endif
 
 typedef float Floats __attribute__((vector_size(16)));
 typedef uint32_t Words __attribute__((vector_size(16)));
@@ -15,8 +34,7 @@ typedef uint32_t Words __attribute__((vector_size(16)));
 // Decodes the thread's values; their index in the target, or false after the last one.
 inline bool decode(const uint8_t* blocks, uint64_t count, float (&values)[kValues], uint64_t* out_index) {
   constexpr uint32_t kThreadsPerBlock = Type::kElements / kValues;
-  const uint64_t thread = static_cast<uint64_t>(__nvvm_read_ptx_sreg_ctaid_x()) * static_cast<uint32_t>(__nvvm_read_ptx_sreg_ntid_x()) +
-                          static_cast<uint32_t>(__nvvm_read_ptx_sreg_tid_x());
+  const uint64_t thread = uint64_t{workgroup()} * kThreads + thread_in_workgroup();
   const uint64_t block = thread / kThreadsPerBlock;
   if (block >= count) return false;
   Type::decode<kValues>(blocks + block * Type::kBytes, static_cast<uint32_t>(thread % kThreadsPerBlock) * kValues, values);
@@ -37,7 +55,7 @@ inline void store_short(const float (&values)[kValues], uint16_t* out, Round rou
 
 extern "C" {
 
-__attribute__((nvptx_kernel)) void decode_f32(const uint8_t* __restrict blocks, float* __restrict out, uint64_t count) {
+KERNEL void decode_f32(const uint8_t* __restrict blocks, float* __restrict out, uint64_t count) {
   float values[kValues];
   uint64_t index;
   if (!decode(blocks, count, values, &index)) return;
@@ -46,13 +64,13 @@ __attribute__((nvptx_kernel)) void decode_f32(const uint8_t* __restrict blocks, 
   target[1] = Floats{values[4], values[5], values[6], values[7]};
 }
 
-__attribute__((nvptx_kernel)) void decode_f16(const uint8_t* __restrict blocks, uint16_t* __restrict out, uint64_t count) {
+KERNEL void decode_f16(const uint8_t* __restrict blocks, uint16_t* __restrict out, uint64_t count) {
   float values[kValues];
   uint64_t index;
   if (decode(blocks, count, values, &index)) store_short(values, out + index, heddle::module::blocks::to_f16);
 }
 
-__attribute__((nvptx_kernel)) void decode_bf16(const uint8_t* __restrict blocks, uint16_t* __restrict out, uint64_t count) {
+KERNEL void decode_bf16(const uint8_t* __restrict blocks, uint16_t* __restrict out, uint64_t count) {
   float values[kValues];
   uint64_t index;
   if (decode(blocks, count, values, &index)) store_short(values, out + index, heddle::module::blocks::to_bf16);
