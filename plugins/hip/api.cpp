@@ -157,7 +157,7 @@ Found load_api(const Api** out) {
       found.verdict = start(once->api, &found.reason);
     }
   }
-  *out = &once->api;
+  if (out) *out = &once->api;
   return found;
 }
 

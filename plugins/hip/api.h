@@ -170,7 +170,7 @@ sdk::stream::Meaning meaning_of(int error) noexcept;
 heddle_status_code_t code_of(int error) noexcept;
 
 // Takes the library that the process has opened, or opens that of the newest known major, once per process, and initializes HIP.
-sdk::stream::Found load_api(const Api** out);
+sdk::stream::Found load_api(const Api** out = nullptr);
 
 }  // namespace heddle::hip
 #endif  // HEDDLE_HIP_API_H_

@@ -30,10 +30,9 @@ std::string difference(const KernelFacts& kernel, const Facts& facts, const hedd
   auto counts = [](const std::string& what, uint64_t code, uint64_t wanted) {
     return "its code has " + std::to_string(code) + " " + what + ", and the entry says " + std::to_string(wanted);
   };
-  if (kernel.wave_size != static_cast<uint64_t>(facts.subgroup_size)) {
+  if (kernel.wave_size != static_cast<uint64_t>(facts.subgroup_size))
     return "its code is for waves of " + std::to_string(kernel.wave_size) + " threads, and the device has waves of " +
            std::to_string(facts.subgroup_size);
-  }
   if (kernel.shared_bytes != in.shared_memory_bytes) return counts("bytes of local memory", kernel.shared_bytes, in.shared_memory_bytes);
   const uint64_t threads = uint64_t{in.workgroup_size[0]} * in.workgroup_size[1] * in.workgroup_size[2];
   if (threads > kernel.most_threads) return counts("threads in a workgroup at most", kernel.most_threads, threads);

@@ -272,12 +272,18 @@ class File {
 
   // Also finds the symbols that a loader sees.
   void check_sections() {
-    bool has_all_symbols = false;
+    const Bytes section_names = contents(section(header_.e_shstrndx), "the names of its sections");
+    bool has_strings = false;
+    uint64_t end = 0;
     for (uint32_t i = 0; i < header_.e_shnum; ++i) {
       const Elf64_Shdr found = section(i);
-      if (found.sh_type != SHT_NOBITS && found.sh_type != SHT_NULL) contents(found, "a section");
-      has_all_symbols |= found.sh_type == SHT_SYMTAB;
-      if (found.sh_type != SHT_DYNSYM) continue;
+      const uint64_t size = found.sh_type == SHT_NOBITS ? 0 : found.sh_size;
+      if (found.sh_offset < end || found.sh_offset > header_.e_shoff || size > header_.e_shoff - found.sh_offset) {
+        damaged("section " + std::to_string(i) + " does not lie between the one before it and the table of sections, as HIP 5 expects");
+      }
+      end = found.sh_offset + size;
+      has_strings |= section_names.text(found.sh_name) == ".strtab";
+      if (found.sh_type != SHT_DYNSYM && found.sh_type != SHT_SYMTAB) continue;
       if (found.sh_link >= header_.e_shnum) damaged("its symbols have names in section " + std::to_string(found.sh_link));
       const Bytes symbols = contents(found, "its symbols"), names = contents(section(found.sh_link), "the names of its symbols");
       if (found.sh_entsize != sizeof(Elf64_Sym) || symbols.size % sizeof(Elf64_Sym) != 0) {
@@ -286,12 +292,12 @@ class File {
       for (uint64_t at = 0; at < symbols.size; at += sizeof(Elf64_Sym)) {
         const auto symbol = symbols.at<Elf64_Sym>(at);
         const std::string name(names.text(symbol.st_name));
-        if (at == 0) continue;  // no symbol
+        if (at == 0 || found.sh_type == SHT_SYMTAB) continue;  // no symbol, or one for debuggers
         if (symbol.st_shndx == 0) unknown("it needs '" + name + "' of another file");
         symbols_[name] = symbol.st_value;
       }
     }
-    if (!has_all_symbols) unknown("its symbols are stripped, and HIP 5 ends a process that loads such code");
+    if (!has_strings) unknown("it has no section .strtab, as if it were stripped, and HIP 5 crashes when it loads such code");
   }
 
   Bytes find_metadata() const {
@@ -347,9 +353,9 @@ class File {
                              Pair{"bytes of private memory", descriptor.private_bytes, kernel.private_bytes},
                              Pair{"bytes of arguments", descriptor.arguments_bytes, kernel.arguments_bytes},
                              Pair{"threads in a wave", descriptor.properties & kWave32 ? 32u : 64u, kernel.wave_size}}) {
-      if (pair.described == pair.stated) continue;
-      damaged("kernel '" + name + "' has " + std::to_string(pair.described) + " " + pair.what + " by its descriptor, and " +
-              std::to_string(pair.stated) + " by its metadata");
+      if (pair.described != pair.stated)
+        damaged("kernel '" + name + "' has " + std::to_string(pair.described) + " " + pair.what + " by its descriptor, and " +
+                std::to_string(pair.stated) + " by its metadata");
     }
     for (const KernelArgument& argument : kernel.arguments) {
       if (argument.size > kernel.arguments_bytes || argument.offset > kernel.arguments_bytes - argument.size) {

@@ -112,19 +112,14 @@ heddle_status_t* create(const heddle_host_t* host, stream::Instance** out) {
   }
   uint32_t devices = 0;
   if (heddle_status_t* bad = count(host, &devices)) return bad;
-  struct Unmake {
-    const heddle_host_t* host;
-    void operator()(Instance* instance) const noexcept { sdk::unmake(host, instance); }
-  };
-  std::unique_ptr<Instance, Unmake> made(sdk::make<Instance>(host, host, library()), {host});
+  sdk::Made<Instance> made(sdk::make<Instance>(host, host, library()), {host});
   if (const int bad = made->list(static_cast<int>(devices))) return failure(host, bad, "reading the properties of the devices");
   *out = made.release();
   return nullptr;
 }
 
 stream::Found find() {
-  const Api* unused = nullptr;
-  return load_api(&unused);
+  return load_api();
 }
 
 constexpr stream::Plugin kPlugin = {kVendor, find, count, create, nullptr, block_codes};

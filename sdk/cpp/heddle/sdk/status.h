@@ -8,6 +8,7 @@
 #include <cfenv>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -171,6 +172,14 @@ void unmake(const heddle_host_t* host, T* object) noexcept {
   object->~T();
   host->memory_free(host->self, object);
 }
+template <class T>
+struct Unmaker {
+  const heddle_host_t* host;
+  void operator()(T* object) const noexcept { unmake(host, object); }
+};
+// Owns what make() has made: Made<T>(make<T>(host, ...), {host}).
+template <class T>
+using Made = std::unique_ptr<T, Unmaker<T>>;
 
 }  // namespace heddle::sdk
 #endif  // HEDDLE_SDK_STATUS_H_
