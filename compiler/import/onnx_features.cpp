@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Operators of ai.onnx.ml that prepare features: scalers, encoders, imputers, without strings. LabelEncoder is in onnx_label_encoder.cpp.
+// Operators of ai.onnx.ml that prepare features: scalers, encoders, imputers. LabelEncoder is in onnx_label_encoder.cpp.
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "compiler/import/onnx_checks.h"
 #include "compiler/import/onnx_scores.h"
@@ -168,12 +169,23 @@ Value is_listed(Node& node, Value elements, ArrayRef<int64_t> listed) {
   return a.compare(tx::CompareKind::eq, a.spread(elements, extents, own), a.spread(list, extents, {static_cast<int64_t>(own.size())}));
 }
 
+std::vector<int64_t> counted_to(size_t count) {
+  std::vector<int64_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
 void one_hot_encoder(Node& node) {
   const Arithmetic a(node);
-  const std::vector<int64_t> categories = labels_of(node, "cats_int64s", "cats_strings");
-  if (categories.empty()) node.fail("it has no categories");
-  Value elements = node.converted(node.input(0), node.builder.getI64Type());
-  Value is_category = is_listed(node, elements, categories);
+  const ClassLabels categories = labels_of(node, "cats_int64s", "cats_strings");
+  if (categories.size() == 0) node.fail("it has no categories");
+  const bool is_text = !categories.strings.empty();
+  if (is_text != node.is_text(0)) node.refuse_inputs(std::string("its categories are ") + (is_text ? "" : "no ") + "strings");
+  // Of strings, their places among the categories.
+  Value elements = is_text ? places_in(node, node.text(0), categories.strings, /*last_counts=*/true)
+                           : node.converted(node.input(0), node.builder.getI64Type());
+  const std::vector<int64_t> counted = counted_to(categories.size());
+  Value is_category = is_listed(node, elements, is_text ? counted : categories.integers);
   Value result = node.converted(is_category, node.builder.getF32Type());
   if (node.integer("zeros", 1) == 0) {  // an element that is no category is an error
     const auto last = static_cast<int64_t>(Node::extents_of(result).size()) - 1;

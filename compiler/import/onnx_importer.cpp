@@ -54,12 +54,15 @@ bool is_of_own_domain(const onnx::NodeProto& node) {
   return domain_key(node.domain()).empty();
 }
 
+constexpr const char* tokenizer_operator = "Tokenizer";
+
 Translate translation(const onnx::NodeProto& node) {
   const std::string& type = node.op_type();
   if (node.domain() == training_domain) {
     auto known = training_operators().find(type);
     return known == training_operators().end() ? nullptr : known->second;
   }
+  if (node.domain() == microsoft_domain && type == tokenizer_operator) return tokenizer;
   if (!is_of_own_domain(node) && node.domain() != learning_domain) return nullptr;
   for (const Table* table : is_of_own_domain(node) ? tables() : learning_tables()) {
     if (auto it = table->find(type); it != table->end()) return it->second;
@@ -242,8 +245,11 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
   bool reads_text = false;
   for (int i = 0; i < node.input_size(); ++i) reads_text |= translated.is_text(i);
   if (auto it = text_operators().find(node.op_type()); is_own && reads_text && it != text_operators().end()) translate = it->second;
+  if (translate && node.domain() == microsoft_domain && declared.declares(node)) translate = nullptr;
   Operation* before = block->empty() ? nullptr : &block->back();
-  if (translate) {
+  if (translate && reads_text && moves_text(domain_key(node.domain()), node.op_type())) {
+    move_text(translated, node, translate);
+  } else if (translate) {
     if (!is_own || reads_text || !fold_numbers(translated)) translate(translated);
   } else if (is_control(node)) {
     import_control(translated, node, parts);
@@ -253,7 +259,7 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
     declared.translate(translated, node);
   }
   check_made(translated, block, before);
-  if (translate && is_own) declared.offer(translated, node, block, before);
+  if (translate && is_own && !reads_text) declared.offer(translated, node, block, before);
   make_checks(translated);
   const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
   if (rule && !block->empty()) place(block, before, *rule);
@@ -571,6 +577,7 @@ std::vector<std::string> supported_operators() {
   for (const auto& [name, translate] : training_operators()) names.push_back(name);
   names.insert(names.end(), {"FlexAttention", "GRU", "If", "LSTM", "Loop", "RNN", regex_operator, "Scan", "SequenceMap"});
   llvm::append_range(names, operators_with_bodies());
+  names.push_back(std::string(microsoft_domain) + "." + tokenizer_operator);
   llvm::append_range(names, microsoft_operators());
   llvm::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// LabelEncoder of ai.onnx.ml: a map from numbers or strings to numbers or strings, as comparisons of each element with each key.
+// LabelEncoder of ai.onnx.ml: a map from numbers or strings to numbers or strings, as comparisons of each number with each key, or places of strings.
 #include <cmath>
 
 #include "compiler/import/onnx_checks.h"
@@ -85,9 +85,8 @@ void add_default(Node& node, MapSide& values) {
   }
 }
 
-// Whether each element of the input is each of the keys, which are along a new last dimension.
+// Whether each number of the input is each of the keys, which are along a new last dimension.
 Value is_each_key(Node& node, Value input, const MapSide& keys) {
-  if (keys.is_text()) return are_each(node, input, constant_of(node, keys));
   const Arithmetic a(node);
   Extents whole = Node::extents_of(input);
   const auto last = static_cast<int64_t>(whole.size());
@@ -122,7 +121,9 @@ void label_encoder(Node& node) {
   const RankedTensorType places_type = node.tensor_type(extents, node.builder.getI64Type());
   const auto count = static_cast<int64_t>(keys.size());
   Value places = node.splat(places_type, static_cast<double>(count));
-  if (count > 0) {
+  if (is_text) {
+    places = places_in(node, input, keys.strings, /*last_counts=*/false);
+  } else if (count > 0) {
     Value is_key = is_each_key(node, input, keys);
     const auto last = static_cast<int64_t>(extents.size());
     Value place = a.iota(Node::extents_of(is_key), last, node.builder.getI64Type());

@@ -62,7 +62,7 @@ void linear_regressor(Node& node) {
 }
 
 void linear_classifier(Node& node) {
-  const std::vector<int64_t> labels = labels_of(node, "classlabels_ints", "classlabels_strings");
+  const ClassLabels labels = labels_of(node, "classlabels_ints", "classlabels_strings");
   Value rows = rows_of(node, node.input(0));
   std::vector<double> intercepts = optional_numbers(node, "intercepts");
   if (intercepts.empty()) intercepts.assign(labels.size(), 0);
@@ -71,16 +71,16 @@ void linear_classifier(Node& node) {
     node.fail("it has " + std::to_string(labels.size()) + " labels and " + std::to_string(intercepts.size()) + " intercepts");
   Value scores = scores_by(node, rows, node.number_list("coefficients"), static_cast<int64_t>(intercepts.size()), intercepts);
   const PostTransform transform = post_transform_of(node);
-  Value label, result;
+  Value result;
   if (intercepts.size() > 1) {
-    label = largest_label(node, scores, labels);
+    set_labels(node, largest_class(node, scores), labels);
     result = transformed(node, scores, transform);
   } else {
-    const std::vector<int64_t> usual{0, 1};
-    label = label_above(node, scores, 0, labels.size() == 2 ? labels : usual);
+    if (labels.size() != 2 && !labels.strings.empty())
+      node.fail("it has one intercept and " + std::to_string(labels.size()) + " labels that are strings", HEDDLE_STATUS_UNIMPLEMENTED);
+    set_labels(node, class_above(node, scores, 0), labels.size() == 2 ? labels : ClassLabels{{0, 1}});
     result = labels.size() == 2 ? two_scores(node, scores, transform, /*is_mixed=*/false) : transformed(node, scores, transform);
   }
-  node.set_result(label);
   if (node.wants_output(1)) node.set_result(result, 1);
 }
 
@@ -163,9 +163,9 @@ Value scores_of_pairs(Node& node, Value kernel, ArrayRef<int64_t> per_class, con
 }
 
 // The class that wins most pairs, of several the first one.
-Value label_by_votes(Node& node, Value scores, ArrayRef<int64_t> labels) {
+Value class_by_votes(Node& node, Value scores, int64_t classes) {
   const Arithmetic a(node);
-  const auto classes = static_cast<int64_t>(labels.size()), pairs = classes * (classes - 1) / 2;
+  const int64_t pairs = classes * (classes - 1) / 2;
   // A pair (i, j) votes for i if its score is above 0, else for j: votes = won * (to_i - to_j) + to_j.
   std::vector<double> change(static_cast<size_t>(pairs * classes)), otherwise(static_cast<size_t>(classes));
   int64_t pair = 0;
@@ -177,11 +177,11 @@ Value label_by_votes(Node& node, Value scores, ArrayRef<int64_t> labels) {
     }
   }
   Value won = node.converted(a.compare(tx::CompareKind::gt, scores, a.number(scores, 0)), node.builder.getF32Type());
-  return largest_label(node, scores_by(node, won, change, classes, otherwise), labels);
+  return largest_class(node, scores_by(node, won, change, classes, otherwise));
 }
 
 void svm_classifier(Node& node) {
-  const std::vector<int64_t> labels = labels_of(node, "classlabels_ints", "classlabels_strings");
+  const ClassLabels labels = labels_of(node, "classlabels_ints", "classlabels_strings");
   const auto classes = static_cast<int64_t>(labels.size());
   if (classes < 2 || classes > 1024)
     node.fail("it has " + std::to_string(classes) + " classes; 2 to 1024 are supported", HEDDLE_STATUS_UNIMPLEMENTED);
@@ -199,16 +199,13 @@ void svm_classifier(Node& node) {
     const Arithmetic a(node);
     const std::vector<double> rho(labels.size(), first_of(node, "rho"));
     Value scores = scores_by(node, rows, coefficients, classes, rho);
-    label = largest_label(node, scores, labels);
+    label = largest_class(node, scores);
     if (classes == 2) {  // the second one also if the larger score is above a bound
       const bool is_positive = llvm::all_of(coefficients, [](double one) { return one >= 0; });
       Value most = node.reshape(a.reduce(tx::ReduceKind::max, scores, {1}), {Node::extents_of(scores)[0]});
       Value is_second =
           is_positive ? a.compare(tx::CompareKind::ge, most, a.number(most, 0.5)) : a.compare(tx::CompareKind::gt, most, a.number(most, 0));
-      const Type i64 = node.builder.getI64Type();
-      const RankedTensorType one = RankedTensorType::get({}, i64);
-      Value second = node.builder.create<tx::ConstantOp>(node.location(), one, DenseElementsAttr::get(one, labels[1]));
-      label = a.select(is_second, node.broadcast(second, Node::extents_of(label)), label);
+      label = a.select(is_second, a.number(label, 1), label);
     }
     result = transformed(node, scores, transform);
   } else {
@@ -218,10 +215,10 @@ void svm_classifier(Node& node) {
       node.unsupported("probabilities (prob_a and prob_b) are not supported", "a classifier without them");
     Value kernel = kernel_of(node, rows, node.number_list("support_vectors"), count);
     Value scores = scores_of_pairs(node, kernel, per_class, coefficients, node.number_list("rho"));
-    label = label_by_votes(node, scores, labels);
+    label = class_by_votes(node, scores, classes);
     result = classes == 2 ? two_scores(node, scores, transform, transform == PostTransform::none) : transformed(node, scores, transform);
   }
-  node.set_result(label);
+  set_labels(node, label, labels);
   if (node.wants_output(1)) node.set_result(result, 1);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// TfIdfVectorizer over integers: each n-gram of the pool is compared with the tokens at every place, and the matches are counted.
+// TfIdfVectorizer over integers, or the places of strings among those of the pool: each n-gram of the pool is compared with the tokens at every place, and the matches are counted.
 #include <map>
 
 #include "compiler/import/onnx_arithmetic.h"
+#include "compiler/import/onnx_text.h"
 
 using namespace mlir;
 
@@ -21,7 +22,6 @@ struct Grams {
 class Vectorizer {
  public:
   explicit Vectorizer(Node& node) : node_(node), m_(node) {
-    if (node.has_attribute("pool_strings")) node.unsupported("pool_strings is not supported", "pool_int64s");
     shortest_ = node.integer("min_gram_length");
     longest_ = node.integer("max_gram_length");
     skips_ = node.integer("max_skip_count");
@@ -44,7 +44,9 @@ class Vectorizer {
   }
 
   void run() {
-    Value tokens = node_.input(0);
+    const bool is_text = node_.has_attribute("pool_strings");
+    if (is_text != node_.is_text(0)) node_.refuse_inputs(std::string("its pool has ") + (is_text ? "" : "no ") + "strings");
+    Value tokens = is_text ? places_among(node_, node_.text(0), words_) : node_.input(0);
     RankedTensorType type = Node::type_of(tokens);
     if (!type.getElementType().isSignlessInteger(32) && !type.getElementType().isSignlessInteger(64))
       node_.refuse_inputs("its input needs elements that are i32 or i64");
@@ -76,8 +78,17 @@ class Vectorizer {
 
   // ngram_counts has, for each length, where its n-grams begin in the pool. If the pool has an n-gram twice, the last one counts.
   void read_pool() {
-    const std::vector<int64_t> pool = node_.integer_list("pool_int64s", std::vector<int64_t>()),
-                               starts = node_.integer_list("ngram_counts");
+    std::vector<int64_t> pool = node_.integer_list("pool_int64s", std::vector<int64_t>());
+    const std::vector<int64_t> starts = node_.integer_list("ngram_counts");
+    if (node_.has_attribute("pool_strings")) {
+      if (!pool.empty()) node_.fail("it has both pool_int64s and pool_strings");
+      std::map<std::string, int64_t> places;
+      for (const std::string& word : node_.text_list("pool_strings")) {
+        auto [it, is_new] = places.try_emplace(word, static_cast<int64_t>(words_.size()));
+        if (is_new) words_.push_back(word);
+        pool.push_back(it->second);
+      }
+    }
     size_t number = 0;
     for (size_t i = 0; i < starts.size(); ++i) {
       const auto length = static_cast<int64_t>(i) + 1;
@@ -155,6 +166,7 @@ class Vectorizer {
   Arithmetic m_;
   int64_t shortest_ = 1, longest_ = 1, skips_ = 0, width_ = 0;
   std::string mode_;
+  std::vector<std::string> words_;  // of a pool of strings, each once
   std::vector<int64_t> indexes_;
   std::vector<double> weights_;
   std::vector<Grams> grams_;

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "compiler/import/onnx_text.h"
+
 using namespace mlir;
 
 namespace heddle::import {
@@ -116,33 +118,42 @@ Value plus_columns(Node& node, Value rows, ArrayRef<double> numbers) {
   return node.make<tx::AddOp>(type, rows, node.broadcast(vector_like(node, rows, numbers), tx::extents(type)));
 }
 
-std::vector<int64_t> labels_of(Node& node, const char* integers, const char* strings) {
-  if (node.has_attribute(strings) && !node.text_list(strings).empty())
-    node.fail(std::string("attribute '") + strings + "': labels that are strings are not supported", HEDDLE_STATUS_UNIMPLEMENTED);
-  return node.integer_list(integers);
+ClassLabels labels_of(Node& node, const char* integers, const char* strings) {
+  ClassLabels labels;
+  if (node.has_attribute(strings)) labels.strings = node.text_list(strings);
+  if (labels.strings.empty() || node.has_attribute(integers)) labels.integers = node.integer_list(integers);
+  if (!labels.strings.empty() && !labels.integers.empty()) node.fail(std::string("it has both '") + integers + "' and '" + strings + "'");
+  return labels;
 }
 
-Value labels_at(Node& node, Value classes, ArrayRef<int64_t> labels) {
-  const Type i64 = node.builder.getI64Type();
+void set_labels(Node& node, Value classes, const ClassLabels& labels) {
+  auto at = [&](Value table) {
+    Extents extents = Node::extents_of(classes);
+    llvm::append_range(extents, llvm::drop_begin(Node::extents_of(table)));
+    return node.make<tx::GatherOp>(node.tensor_type(extents, Node::type_of(table).getElementType()), table, classes,
+                                   node.builder.getI64IntegerAttr(0));
+  };
+  if (!labels.strings.empty()) {
+    const auto count = static_cast<int64_t>(labels.strings.size());
+    return node.set_text(at(text_constant(node.builder, labels.strings, {count}, "the labels of " + node.describe(), node.location())));
+  }
   bool counts_up = true;
-  for (auto [i, label] : llvm::enumerate(labels)) counts_up &= label == static_cast<int64_t>(i);
-  if (counts_up) return classes;
-  const RankedTensorType type = RankedTensorType::get(static_cast<int64_t>(labels.size()), i64);
-  Value table = node.builder.create<tx::ConstantOp>(node.location(), type, DenseElementsAttr::get(type, labels));
-  return node.make<tx::GatherOp>(Node::type_of(classes), table, classes, node.builder.getI64IntegerAttr(0));
+  for (auto [i, label] : llvm::enumerate(labels.integers)) counts_up &= label == static_cast<int64_t>(i);
+  if (counts_up) return node.set_result(classes);
+  const RankedTensorType type = RankedTensorType::get(static_cast<int64_t>(labels.size()), node.builder.getI64Type());
+  node.set_result(
+      at(node.builder.create<tx::ConstantOp>(node.location(), type, DenseElementsAttr::get(type, ArrayRef<int64_t>(labels.integers)))));
 }
 
-Value largest_label(Node& node, Value scores, ArrayRef<int64_t> labels) {
+Value largest_class(Node& node, Value scores) {
   const RankedTensorType type = node.tensor_type({Node::extents_of(scores)[0]}, node.builder.getI64Type());
-  Value classes = node.make<tx::ArgReduceOp>(type, tx::ReduceKind::max, scores, uint64_t{1});
-  return labels_at(node, classes, labels);
+  return node.make<tx::ArgReduceOp>(type, tx::ReduceKind::max, scores, uint64_t{1});
 }
 
-Value label_above(Node& node, Value score, double bound, ArrayRef<int64_t> labels) {
+Value class_above(Node& node, Value score, double bound) {
   const Arithmetic a(node);
   Value flat = node.reshape(score, {Node::extents_of(score)[0]});
-  Value is_above = a.compare(tx::CompareKind::gt, flat, a.number(flat, bound));
-  return labels_at(node, node.converted(is_above, node.builder.getI64Type()), labels);
+  return node.converted(a.compare(tx::CompareKind::gt, flat, a.number(flat, bound)), node.builder.getI64Type());
 }
 
 }  // namespace heddle::import

@@ -25,13 +25,19 @@ mlir::Value vector_like(Node& node, mlir::Value like, llvm::ArrayRef<double> num
 // Rows [N, C] plus a number per column.
 mlir::Value plus_columns(Node& node, mlir::Value rows, llvm::ArrayRef<double> numbers);
 
-// The integers of an attribute with the labels of classes. Those that are strings are refused, as not supported.
-std::vector<int64_t> labels_of(Node& node, const char* integers, const char* strings);
-// Labels, i64 [N], for class indices, i64 [N].
-mlir::Value labels_at(Node& node, mlir::Value classes, llvm::ArrayRef<int64_t> labels);
-// The label of the largest score in each row, of several the first one.
-mlir::Value largest_label(Node& node, mlir::Value scores, llvm::ArrayRef<int64_t> labels);
-// The second label for rows whose score, [N, 1], is above the bound, else the first one.
-mlir::Value label_above(Node& node, mlir::Value score, double bound, llvm::ArrayRef<int64_t> labels);
+// Labels of classes: integers or strings.
+struct ClassLabels {
+  std::vector<int64_t> integers = {};
+  std::vector<std::string> strings = {};
+  size_t size() const { return strings.empty() ? integers.size() : strings.size(); }
+};
+// Those of two attributes, of which a node has one.
+ClassLabels labels_of(Node& node, const char* integers, const char* strings);
+// Result 0 of the node: the labels of classes, i64 [N].
+void set_labels(Node& node, mlir::Value classes, const ClassLabels& labels);
+// The class of the largest score in each row, of several the first one: i64 [N].
+mlir::Value largest_class(Node& node, mlir::Value scores);
+// 1 for rows whose score, [N, 1], is above the bound, else 0: i64 [N].
+mlir::Value class_above(Node& node, mlir::Value score, double bound);
 
 }  // namespace heddle::import

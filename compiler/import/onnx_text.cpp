@@ -24,7 +24,8 @@ int64_t rank_of(Value text) {
   return Node::type_of(text).getRank() - 1;
 }
 
-// The extents of a tensor of strings.
+}  // namespace
+
 Extents strings_of(Value text) {
   Extents extents = Node::extents_of(text);
   extents.pop_back();
@@ -50,8 +51,7 @@ Value joined_along(Node& node, ArrayRef<Value> parts, int64_t axis) {
   return node.make<tx::ConcatOp>(node.tensor_type(extents, element), parts, node.builder.getI64IntegerAttr(axis));
 }
 
-// The text with so many zeros behind each string, and before it.
-Value padded(Node& node, Value text, AffineExpr behind, AffineExpr before = {}) {
+Value padded(Node& node, Value text, AffineExpr behind, AffineExpr before) {
   auto zeros = [&](AffineExpr width) {
     return node.splat(node.tensor_type(with_width(strings_of(text), width), Node::type_of(text).getElementType()), 0);
   };
@@ -62,13 +62,22 @@ Value padded(Node& node, Value text, AffineExpr behind, AffineExpr before = {}) 
   return joined_along(node, parts, rank_of(text));
 }
 
-// Bytes start, start + 1, .. of each string.
 Value part_of(Node& node, Value text, int64_t start, AffineExpr width) {
   SmallVector<int64_t> starts(static_cast<size_t>(rank_of(text)), 0), strides(static_cast<size_t>(rank_of(text)) + 1, 1);
   starts.push_back(start);
   return node.builder.createOrFold<tx::SliceOp>(
       node.location(), node.tensor_type(with_width(strings_of(text), width), Node::type_of(text).getElementType()), text, starts, strides);
 }
+
+Value bytes_at(Node& node, Value text, Value places, Value is_there) {
+  const Arithmetic a(node);
+  Value nothing = a.extent(width_of(text), places);
+  places = a.select(is_there, places, nothing);
+  return node.make<tx::GatherElementsOp>(tx::with_element_type(Node::type_of(places), Node::type_of(text).getElementType()),
+                                         padded(node, text, one(node)), places, node.builder.getI64IntegerAttr(rank_of(text)));
+}
+
+namespace {
 
 Value as_i64(Node& node, Value value) {
   return node.converted(value, node.builder.getI64Type());
@@ -82,15 +91,6 @@ Value lengths_of(Node& node, Value text) {
   Value longest = a.reduce(tx::ReduceKind::max,
                            a.select(a.compare(tx::CompareKind::ne, bytes, a.number(bytes, 0)), ends, a.number(bytes, 0)), {rank_of(text)});
   return a.max(longest, a.number(longest, 0));  // of no bytes
-}
-
-// The bytes at places along the last dimension; zero where `is_there` does not hold. Text, places and conditions have the same extents but the last.
-Value bytes_at(Node& node, Value text, Value places, Value is_there) {
-  const Arithmetic a(node);
-  Value nothing = a.extent(width_of(text), places);
-  places = a.select(is_there, places, nothing);
-  return node.make<tx::GatherElementsOp>(tx::with_element_type(Node::type_of(places), Node::type_of(text).getElementType()),
-                                         padded(node, text, one(node)), places, node.builder.getI64IntegerAttr(rank_of(text)));
 }
 
 // Whether strings are equal, of tensors with the same extents but the last, of which one is not 0.
@@ -114,6 +114,11 @@ void text_equal(Node& node) {
 
 void text_identity(Node& node) {
   node.set_text(node.text(0));
+}
+
+void text_cast(Node& node) {
+  if (node.integer("to") == onnx::TensorProto::STRING) return text_identity(node);
+  node.operand(0);  // throws: it is of strings
 }
 
 void text_concat(Node& node) {
@@ -386,22 +391,6 @@ Value text_constant(OpBuilder& builder, const onnx::TensorProto& tensor, const s
   return text_constant(builder, strings, dims, who, location);
 }
 
-Value are_each(Node& node, Value text, Value keys) {
-  const Arithmetic a(node);
-  // A longer string has a byte where the longest key has a zero.
-  const AffineExpr width = width_of(keys) + one(node);
-  Value head = part_of(node, padded(node, text, width), 0, width), key = padded(node, keys, one(node));
-  Extents without = strings_of(text);
-  const auto last = static_cast<int64_t>(without.size());
-  without.push_back(strings_of(keys)[0]);
-  const Extents whole = with_width(without, width);
-  SmallVector<int64_t> own;
-  for (int64_t i = 0; i < last; ++i) own.push_back(i);
-  own.push_back(last + 1);
-  Value same = as_i64(node, a.compare(tx::CompareKind::eq, a.spread(head, whole, own), a.spread(key, whole, {last, last + 1})));
-  return node.converted(node.reshape(a.reduce(tx::ReduceKind::min, same, {last + 1}), without), node.builder.getI1Type());
-}
-
 void expand_regex(Node& node, NodeWriter& w) {
   Value text = node.text(0);
   Automaton automaton;
@@ -448,11 +437,8 @@ void expand_regex(Node& node, NodeWriter& w) {
 }
 
 const Table& text_operators() {
-  static const Table table = {{"Concat", text_concat},
-                              {"Equal", text_equal},
-                              {"Identity", text_identity},
-                              {"StringConcat", string_concat},
-                              {"StringNormalizer", string_normalizer},
+  static const Table table = {{"Cast", text_cast},          {"Concat", text_concat},         {"Equal", text_equal},
+                              {"Identity", text_identity},  {"StringConcat", string_concat}, {"StringNormalizer", string_normalizer},
                               {"StringSplit", string_split}};
   return table;
 }

@@ -15,8 +15,32 @@ mlir::Value text_constant(mlir::OpBuilder& builder, llvm::ArrayRef<std::string> 
                           const std::string& who, mlir::Location location);
 mlir::Value text_constant(mlir::OpBuilder& builder, const onnx::TensorProto& tensor, const std::string& who, mlir::Location location);
 
-// Whether each string is each of the keys, a vector of strings: bools, with a new last dimension for the keys.
-mlir::Value are_each(Node& node, mlir::Value text, mlir::Value keys);
+// The extents of a tensor of strings, and of the bytes of each.
+Extents strings_of(mlir::Value text);
+mlir::AffineExpr width_of(mlir::Value text);
+Extents with_width(Extents strings, mlir::AffineExpr width);
+// The text with so many zeros behind each string, and before it; none if null.
+mlir::Value padded(Node& node, mlir::Value text, mlir::AffineExpr behind, mlir::AffineExpr before = {});
+// Bytes start, start + 1, .. of each string.
+mlir::Value part_of(Node& node, mlir::Value text, int64_t start, mlir::AffineExpr width);
+// Tensors one behind the other, of which all other extents are the same.
+mlir::Value joined_along(Node& node, llvm::ArrayRef<mlir::Value> parts, int64_t axis);
+// The bytes at places along the last dimension; zero where `is_there` does not hold. Text, places and conditions have the same extents but the last.
+mlir::Value bytes_at(Node& node, mlir::Value text, mlir::Value places, mlir::Value is_there);
+
+// For each string its place in a list of different words, or the number of words if it is none: i64. The words are found by binary search for a number
+// made of the bytes, and compared.
+mlir::Value places_among(Node& node, mlir::Value text, const std::vector<std::string>& words);
+// The same for each word of a list that may have words twice: the places of the first ones, or of the last ones.
+mlir::Value places_in(Node& node, mlir::Value text, llvm::ArrayRef<std::string> list, bool last_counts);
+
+// Whether the operator only moves elements, or asks for extents. `domain` is a domain_key().
+bool moves_text(const std::string& domain, const std::string& type);
+// A node with such an operator: its translation moves the numbers of the strings, and then the strings are looked up.
+void move_text(Node& node, const onnx::NodeProto& proto, Translate translate);
+
+// Tokenizer of com.microsoft.
+void tokenizer(Node& node);
 
 // LabelEncoder of ai.onnx.ml, of strings or numbers.
 void label_encoder(Node& node);

@@ -193,7 +193,7 @@ OneClass one_class_of(const Forest& forest) {
 }
 
 void tree_ensemble_classifier(Node& node) {
-  const std::vector<int64_t> labels = labels_of(node, "classlabels_int64s", "classlabels_strings");
+  const ClassLabels labels = labels_of(node, "classlabels_int64s", "classlabels_strings");
   Value rows = rows_of_trees(node);
   Forest forest = read_forest(node, "class", "class_ids");
   forest.targets = static_cast<int64_t>(labels.size());
@@ -217,16 +217,16 @@ void tree_ensemble_classifier(Node& node) {
     const SmallVector<int64_t> starts{0, 1}, strides{1, 1};
     const Extents column{Node::extents_of(scores)[0], node.builder.getAffineConstantExpr(1)};
     Value second = node.make<tx::SliceOp>(node.tensor_type(column, Node::type_of(scores).getElementType()), scores, starts, strides);
-    label = label_above(node, second, bound, labels);
+    label = class_above(node, second, bound);
     result = transformed(node, scores, transform);
   } else if (is_binary) {
-    label = label_above(node, scores, bound, labels);
+    label = class_above(node, scores, bound);
     result = two_scores(node, scores, transform, one.is_mixed);
   } else {
-    label = largest_label(node, scores, labels);
+    label = largest_class(node, scores);
     result = transformed(node, scores, transform);
   }
-  node.set_result(label);
+  set_labels(node, label, labels);
   if (node.wants_output(1)) node.set_result(node.converted(result, node.builder.getF32Type()), 1);
 }
 

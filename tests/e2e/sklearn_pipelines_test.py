@@ -3,18 +3,22 @@
 import warnings
 
 import numpy as np
+import onnx
 import onnxruntime
 import skl2onnx
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import (ExtraTreesClassifier, GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier,
                               RandomForestRegressor)
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.naive_bayes import MultinomialNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Binarizer, MaxAbsScaler, MinMaxScaler, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import Binarizer, MaxAbsScaler, MinMaxScaler, Normalizer, OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
+from skl2onnx.common.data_types import FloatTensorType, StringTensorType
 
 from heddle_command import HeddleTestCase
 
@@ -62,30 +66,65 @@ PIPELINES = {
 }
 
 
+TEXTS = np.array(["The cat sat on the mat.", "a dog barked at the cat", "Stocks fell sharply today", "the market rose again!", "cats and dogs", "market news: stocks",
+                  "Prices rose; stocks up", "my dog's mat", "", "a fox, a cat", "the bank's prices", "news of cats"], object)
+KINDS = np.array([["red", "s"], ["blue", "m"], ["green", "l"], ["red", "xl"], ["blue", "l"], ["redder", "s"]] * 2, object)
+TOPICS = np.array(["pets", "pets", "money", "money", "pets", "money", "money", "pets", "none", "pets", "money", "pets"])
+PIPELINES |= {
+    "texts": (make_pipeline(TfidfVectorizer(ngram_range=(1, 2), token_pattern="[a-zA-Z0-9_]+"), LogisticRegression()), (TEXTS, TOPICS)),
+    "letters_and_bayes": (make_pipeline(CountVectorizer(analyzer="char"), MultinomialNB()), (TEXTS, TOPICS == "pets")),
+    "categories_of_strings": (make_pipeline(OneHotEncoder(handle_unknown="ignore", sparse_output=False), RandomForestClassifier(4, random_state=0)), (KINDS, TOPICS)),
+    "named_support_vectors": (make_pipeline(OrdinalEncoder(), SVC()), (KINDS, TOPICS)),
+}
+
+
+def sample(x):
+    """The type that skl2onnx is told, for any number of rows."""
+    return [("X", StringTensorType([None, *x.shape[1:]]))] if x.dtype == object else [("X", FloatTensorType([None, *x.shape[1:]]))]
+
+
+def runtime(model):
+    """ONNX Runtime, with a locale that every system has."""
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    for node in model.graph.node:
+        if node.op_type == "StringNormalizer":
+            node.attribute.append(onnx.helper.make_attribute("locale", "C.UTF-8"))
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+def encoded(strings):
+    return np.char.encode(strings.astype("U"), "utf-8")
+
+
 class Pipelines(HeddleTestCase):
     def check(self, name):
         pipeline, (x, y) = PIPELINES[name]
-        x = x.astype(np.float32)
+        is_text = x.dtype == object
+        x = x if is_text else x.astype(np.float32)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             pipeline.fit(x, y)
             is_classifier = hasattr(pipeline, "classes_")
             options = {"zipmap": False} if is_classifier else None
-            model = skl2onnx.to_onnx(pipeline, x[:1], options=options, target_opset={"": 18, "ai.onnx.ml": 3})
+            model = skl2onnx.to_onnx(pipeline, initial_types=sample(x), options=options, target_opset={"": 18, "ai.onnx.ml": 3})
         path = self.folder / f"{name}.onnx"
         path.write_bytes(model.SerializeToString())
         module = self.compile(path)
-        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = runtime(model)
         names = [output.name for output in session.get_outputs()]
         for rows in (1, len(x)):
             expected = session.run(None, {"X": x[:rows]})
-            np.save(self.folder / "x.npy", x[:rows])
+            np.save(self.folder / "x.npy", encoded(x[:rows]) if is_text else x[:rows])
             arguments = ["--input", f"X=@{self.folder / 'x.npy'}"]
             for i, output in enumerate(names):
                 arguments += ["--output", f"{output}=@{self.folder / f'out{i}.npy'}"]
             self.succeed("run", module, *arguments)
             got = [np.load(self.folder / f"out{i}.npy") for i in range(len(names))]
-            for one, other in zip(got, expected, strict=True):
+            for i, (one, other) in enumerate(zip(got, expected, strict=True)):
+                if other.dtype == object:
+                    one = got[i] = np.char.decode(one.view(f"S{one.shape[-1]}")[..., 0] if one.dtype == np.uint8 else one, "utf-8")
+                    np.testing.assert_array_equal(one, other.astype("U"))
+                    continue
                 self.assertEqual(one.shape, other.shape)
                 np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
             predicted = pipeline.predict(x[:rows])

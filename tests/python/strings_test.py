@@ -20,7 +20,7 @@ def texts(seed, shape, longest=9):
 
 def module_of(nodes, inputs, outputs, initializers=(), opset=20):
     graph = helper.make_graph(nodes, "model", [models.value(*one) for one in inputs], [models.value(*one) for one in outputs], initializers)
-    model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", opset)])
+    model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)])
     return heddle.open(heddle.compile(model, models.FOLDER / "strings.heddle"))
 
 
@@ -93,6 +93,55 @@ class Strings(unittest.TestCase):
                         np.testing.assert_array_equal(counts, [[len(part) for part in row] for row in parts])
                     self.assertEqual(module(np.zeros((0, 2), object))[0].shape[:2], (0, 2))
 
+    def test_moved(self):
+        """Operators that move elements; `i` and `places` are data."""
+        number = lambda name, *values: helper.make_tensor(name, INT64, [len(values)], values)
+        constants = [number("flat", -1), number("rows", 3, -1), number("one", 1), number("ends", 3), number("last", -1), number("twice", 1, 2), number("tall", 2, 1, 1, 1)]
+        nodes = [("Reshape", "x flat", {}), ("Reshape", "x rows", {}), ("Transpose", "x", dict(perm=[1, 0])), ("Gather", "x i", dict(axis=1)),
+                 ("GatherElements", "x places", dict(axis=0)), ("Slice", "x one ends last", {}), ("Unsqueeze", "x one", {}), ("Flatten", "x", dict(axis=0)),
+                 ("Tile", "x twice", {}), ("Expand", "x tall", {}), ("Where", "flags x y", {}), ("ScatterElements", "x places z", dict(axis=0)), ("Shape", "x", {}),
+                 ("Compress", "x kept", dict(axis=0))]
+        made = [helper.make_node(kind, names.split(), [f"o{at}"], **options) for at, (kind, names, options) in enumerate(nodes)]
+        made.append(helper.make_node("Split", ["x"], ["first", "second"], axis=1, num_outputs=2))
+        kinds = [INT64 if kind == "Shape" else STRING for kind, *_ in nodes]
+        outputs = [(f"o{at}", None, kind) for at, kind in enumerate(kinds)] + [("first", None, STRING), ("second", None, STRING)]
+        module = module_of(made, [("x", ["n", 6], STRING), ("y", [6], STRING), ("z", ["m", 6], STRING), ("i", [2], INT64), ("places", ["m", 6], INT64),
+                                  ("flags", ["n", 1], BOOL), ("kept", ["n"], BOOL)], outputs, constants)
+        for n in (3, 6):
+            x, y, z, i, flags = texts(n, (n, 6)), texts(n + 1, (6,), 3), texts(n + 2, (2, 6), 20), np.array([5, -6]), np.arange(n) % 2 == 0
+            places = np.stack([np.arange(6) % n, (np.arange(6) + 1) % n])
+            got = module(x, y, z, i, places, flags[:, None], flags)
+            scattered = x.copy()
+            np.put_along_axis(scattered, places, z, 0)
+            wanted = [x.reshape(-1), x.reshape(3, -1), x.T, x[:, i], np.take_along_axis(x, places, 0), x[:, 1:3], x[:, None], x.reshape(1, -1), np.tile(x, 2),
+                      np.broadcast_to(x, (2, 1, n, 6)), np.where(flags[:, None], x, y), scattered, np.array(x.shape), x[flags], x[:, :3], x[:, 3:]]
+            for (kind, *_), one, other in zip(nodes + [("Split",)] * 2, got, wanted, strict=True):
+                with self.subTest(kind, n=n):
+                    np.testing.assert_array_equal(one, other) if kind == "Shape" else self.same(one, other)
+
+    def test_none_are_moved(self):
+        module = module_of([helper.make_node("Transpose", ["x"], ["y"]), helper.make_node("Where", ["z", "x", "x"], ["w"])], [("x", ["n", 2], STRING), ("z", [1], BOOL)],
+                           [("y", None, STRING), ("w", None, STRING)])
+        for x in (texts(1, (0, 2)), texts(2, (1, 2))):
+            y, w = module(x, np.array([True]))
+            self.same(y, x.T)
+            self.same(w, x)
+
+    def test_tokens(self):
+        lines = np.array(["the cat, the Dog", "", "a", "  b1_c-dé 漢字é", "é", "aab b a__", "\n-x-", "word" * 9], object)
+        forms = [(dict(tokenexp=r"\w+"), r"\w+"), (dict(tokenexp=r"\b\w\w+\b"), r"\w\w+"), (dict(tokenexp="[a-z]{2,}", mincharnum=3), "[a-z]{3,}"), (dict(tokenexp="."), "."),
+                 (dict(tokenexp=r"[^\s,]+", mincharnum=2), r"[^ \t\n\r\f,]{2,}"), (dict(separators=[""]), r"(?s:.)"), (dict(separators=[" ", "[,-]"]), "[^ ,-]+"), (dict(tokenexp="[ab]"), "[ab]")]
+        nodes = [helper.make_node("Tokenizer", ["x"], [f"y{i}"], domain="com.microsoft", mark=0, pad_value="#é" if i else "", **form) for i, (form, _) in enumerate(forms)]
+        graph = helper.make_graph(nodes, "tokens", [models.value("x", ["n"], STRING)], [models.value(f"y{i}", None, STRING) for i in range(len(forms))])
+        model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)])
+        module = heddle.open(heddle.compile(model, models.FOLDER / "tokens.heddle"))
+        for x in (lines, lines[1:2], lines[:0]):
+            for i, ((form, pattern), got) in enumerate(zip(forms, module(x), strict=True)):
+                parts = [re.findall(pattern, line, re.ASCII) for line in x]
+                longest = max((len(part) for part in parts), default=0)
+                with self.subTest(form, lines=len(x)):
+                    self.same(got, np.array([part + ["#é" if i else ""] * (longest - len(part)) for part in parts], object).reshape(len(x), longest))
+
     def test_patterns(self):
         lines = np.array(["", "a", "aa", "ab", "éa", "漢字", "user@mail.com", "www.a-b.com", "12-34", "x_1 y", "a\nb", "aab", "Ж"], object)
         patterns = ["", "a*", "a|é.", "(ab?)+", "[^a-é]+", r"\w+@\w+\.(com|org)", r"www\.[\w.-]+\.\bcom\b", r"\d{2}-\d{2,}", r"^\D+$", r"a\x{e9}?|\x41", r"\w+\b \By?.*|y",
@@ -132,6 +181,11 @@ class Strings(unittest.TestCase):
         for pattern, cause in (("(a", "does not end"), ("a**", "repeats"), ("*", "comes before"), ("[b-a]", "in order"), ("(?i)a", "not supported"), (r"\pL", "not supported"),
                                ("((((a{1000}){1000}){1000}){1000})", "too large"), ("(a|b)*a(a|b){20}", "4096 states")):
             said(cause, "RegexFullMatch", nodes=[helper.make_node("RegexFullMatch", ["x"], ["y"], pattern=pattern)])
+        for options, cause in ((dict(tokenexp="ab+"), "'ab+' is not supported"), (dict(tokenexp="a*"), "the empty string"), (dict(tokenexp="[é]+"), "beyond ASCII"),
+                               (dict(tokenexp=r"\b[a-z]+\b"), "boundaries of words"), (dict(tokenexp="^a"), "beside a token"), (dict(tokenexp="(a"), "does not end"),
+                               (dict(separators=["ab"]), "'ab'"), ({}, "neither tokenexp nor separators"), (dict(tokenexp="a", mark=1), "mark 1"),
+                               (dict(tokenexp="a+", mincharnum=0), "mincharnum 0")):
+            said(cause, "Tokenizer", nodes=[helper.make_node("Tokenizer", ["x"], ["y"], domain="com.microsoft", **options)])
         said("case_change_action 'BOTH'", nodes=[helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="BOTH")])
 
 
