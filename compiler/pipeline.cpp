@@ -295,6 +295,9 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
       return {HEDDLE_STATUS_NOT_FOUND, "compiler: reading '" + options.input_path + "' failed: there is no such file; check the path"};
     if (!module)
       return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: reading '" + options.input_path + "' as a model in the tx dialect failed"};
+    if (module->getOps<func::FuncOp>().empty())
+      return {HEDDLE_STATUS_INVALID_ARGUMENT,
+              "compiler: reading '" + options.input_path + "' failed: it has no function; write the model again"};
     place_parts(*module, placements);
   } else {
     import::Operators operators;

@@ -384,7 +384,14 @@ void power(Op& op) {
 }
 
 void atan2(Op& op) {
-  if (op.input_count() == 2 && (is_complex(op, 0) || is_complex(op, 1))) op.unsupported("it is not supported for complex numbers");
+  // Of complex numbers: -i log((x + i y) / sqrt(x^2 + y^2)).
+  if (op.input_count() == 2 && (is_complex(op, 0) || is_complex(op, 1))) {
+    const Complex y = complex_input(op, 0), x = complex_input(op, 1), yy = multiply(op, y, y), xx = multiply(op, x, x);
+    const Complex length = square_root_of(op, {op.binary<tx::AddOp>(xx.re, yy.re), op.binary<tx::AddOp>(xx.im, yy.im)});
+    const Complex point = {op.binary<tx::SubOp>(x.re, y.im), op.binary<tx::AddOp>(x.im, y.re)};
+    const Complex angle = logarithm_of(op, divide(op, point, length));
+    return set_complex(op, {angle.im, unary<tx::NegOp>(op, angle.re)});
+  }
   auto [y, x] = like_pair(op);
   const Type own = tx::element_of(y);
   op.set_result(op.converted(arc_tangent(op, computing(op, y), computing(op, x)), own));

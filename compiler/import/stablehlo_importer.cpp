@@ -242,7 +242,7 @@ bool is_stablehlo(const std::string& path) {
   const StringRef text = (*buffer)->getBuffer();
   if (text.starts_with(bytecode_magic)) return true;
   if (!StringRef(path).ends_with(".mlir")) return false;
-  return llvm::any_of(ArrayRef<StringRef>{"stablehlo.", "vhlo.", "chlo.", "mhlo.", "jax."},
+  return llvm::any_of(ArrayRef<StringRef>{"stablehlo.", "vhlo.", "chlo.", "mhlo.", "jax.", "func.call"},
                       [&](StringRef mark) { return text.contains(mark); });
 }
 

@@ -390,6 +390,14 @@ void token(Op& op) {
   for (unsigned i = 0; i < op.source().getNumResults(); ++i) op.set_data({}, i);
 }
 
+// A module runs as one process of one partition and one replica, so both are number 0.
+void process_id(Op& op) {
+  op.expect(0);
+  const RankedTensorType type = op.result_type();
+  if (type.getRank() != 0 || !llvm::isa<IntegerType>(type.getElementType())) op.fail("its result is no scalar of integers");
+  op.set_result(op.node.splat(type, 0));
+}
+
 void set_all(Op& op, std::vector<Data> results) {
   if (results.size() != op.source().getNumResults())
     op.fail("what it calls gives " + std::to_string(results.size()) + " results, and it has " +
@@ -447,6 +455,8 @@ const Table& shape_ops() {
       {"stablehlo.iota", {iota, kComplex | kNarrow}},
       {"stablehlo.optimization_barrier", {pass, kEach | kComplex | kNarrow}},
       {"stablehlo.pad", {pad, kByParts}},
+      {"stablehlo.partition_id", {process_id, 0}},
+      {"stablehlo.replica_id", {process_id, 0}},
       {"stablehlo.reshape", {reshape, kByParts}},
       {"stablehlo.reverse", {reverse, kByParts}},
       {"stablehlo.slice", {slice, kByParts}},

@@ -83,6 +83,17 @@ class StableHlo(HeddleTestCase):
         give(program.op("stablehlo.shift_right_logical", (c, d), i), np.array([1, 0x3FFFFFFE, 5, 0, 0], np.int32))
         give(program.op("stablehlo.popcnt", (c,), i), np.array([3, 30, 2, 1, 0], np.int32))
         give(program.op("stablehlo.count_leading_zeros", (c,), i), np.array([29, 0, 29, 0, 32], np.int32))
+        # One of one processes; the angle of complex numbers.
+        give(program.op("stablehlo.partition_id", (), "tensor<ui32>"), np.uint32(0))
+        give(program.op("stablehlo.replica_id", (), "tensor<ui32>"), np.uint32(0))
+        p, q = x + 1j * x[::-1], x[:, ::-1] - 0.5j
+        parts_of_points = [np.ascontiguousarray(part) for part in (p.real, p.imag, q.real, q.imag)]
+        parts = [program.argument(part) for part in parts_of_points]
+        points = [program.op("stablehlo.complex", parts[at:at + 2], "tensor<3x5xcomplex<f32>>") for at in (0, 2)]
+        angle = program.op("stablehlo.atan2", points, "tensor<3x5xcomplex<f32>>")
+        wanted = -1j * np.log((q + 1j * p) / np.sqrt(q * q + p * p))
+        give(program.op("stablehlo.real", (angle,), x), wanted.real.astype(np.float32))
+        give(program.op("stablehlo.imag", (angle,), x), wanted.imag.astype(np.float32))
         # Contracted dimensions anywhere, and batches.
         dims = "dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>"
         give(program.op("stablehlo.dot_general", (a, b), np.zeros((3, 4, 2), np.float32), dims), np.einsum("ab,bcd->acd", x, y))
@@ -137,7 +148,7 @@ class StableHlo(HeddleTestCase):
         small = program.op("stablehlo.constant", (), x, "value = dense<1.0e-9> : tensor<3x5xf32>")
         tiny = program.op("stablehlo.multiply", (squared, small), x)
         give(program.op("func.call", (tiny,), x, "callee = @f"), np.log1p(np.float64(x) ** 2 * 1e-9))
-        results = self.run_program(program.text(), x, y, i, j, rows, updates, z)
+        results = self.run_program(program.text(), x, y, i, j, *parts_of_points, rows, updates, z)
         for k, (got, wanted) in enumerate(zip(results, expected, strict=True)):
             np.testing.assert_allclose(got, wanted, 2e-6, 2e-6, err_msg=f"result {k}")
             self.assertEqual(got.dtype, np.float32 if wanted.dtype == np.float64 else wanted.dtype)
@@ -238,6 +249,10 @@ class StableHlo(HeddleTestCase):
             # Written as escapes, such a name is shown without them.
             module = self.compile(self.write(main(tanh.strip() + ' loc("a\\FFb")'), "escapes.mlir"))
             self.assertIn("a?b", self.succeed("explain", module).stdout)
+        for name, text, wanted in (("empty", "", "it has no function"), ("only calls", main('%0 = "func.call"(%a) <{callee = @main}> : (tensor<2xf32>) -> tensor<2xf32>'), "function 'main' calls itself")):
+            with self.subTest(name):
+                failed = self.fail_with(1, "compile", self.write(text, f"{name}.mlir"), "-o", self.folder / "none.heddle")
+                self.assertIn(wanted, failed.stderr)
         with self.subTest("deep text without an op of StableHLO"):
             failed = self.fail_with(1, "compile", self.write('"builtin.module"() (' + '{"builtin.module"() (' * 5000, "deep.mlir"), "-o", self.folder / "none.heddle")
             self.assertIn("deep.mlir' failed: its brackets are nested above 256 deep", failed.stderr)
