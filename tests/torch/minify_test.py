@@ -28,6 +28,7 @@ else:
 GRAPHS = pathlib.Path(__file__).resolve().parent / "graphs"
 CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
 os.environ["HEDDLE_TORCH_CACHE"] = CACHE.name
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
 
 
 def tearDownModule():

@@ -8,6 +8,7 @@ It needs PyTorch; nothing is compiled.
 import collections
 import pathlib
 import sys
+import types
 
 import numpy as np
 import torch
@@ -33,7 +34,7 @@ class Recorder:
 
         inputs, outputs = ([compiled._slots.add(node) for node in nodes] for nodes in (piece.inputs, piece.outputs))
 
-        def call(given, bindings):
+        def run(given, bindings):
             tensors = [given[slot] for slot in inputs]
             values = dict(zip(piece.inputs, tensors))
             for node in piece.nodes:
@@ -48,7 +49,7 @@ class Recorder:
             for slot, result in zip(outputs, results):
                 given[slot] = result
 
-        return call
+        return types.SimpleNamespace(run=run, outputs=outputs)
 
     def write(self, folder, names):
         for kind, name in names.items():
@@ -84,6 +85,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(exist_ok=True)
     torch.manual_seed(0)
+    torch._functorch.config.enable_autograd_cache = False
     recorder = Recorder()
     _backend._Compiled._made_piece = lambda compiled, piece: recorder.made_piece(compiled, piece)
     model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.LayerNorm(5), nn.Linear(5, 3), nn.Softmax(-1))

@@ -39,6 +39,11 @@ def _compiler_hash() -> str:
     return _hash(tuple((str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files))
 
 
+def identity() -> str:
+    """Of what compiles: the same text with the same options becomes the same module. Raises heddle.Error if there is no compiler."""
+    return f"{__version__} {_compiler_hash()}"
+
+
 def _key(text: str, target: str, options: tuple[str, ...]) -> str:
     parts = [__version__, _compiler_hash(), target, *options, text]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

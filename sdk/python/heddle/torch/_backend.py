@@ -2,9 +2,11 @@
 """The backend: AOTAutograd makes graphs of ATen operators of what Dynamo traced, and each becomes a function that calls modules of Heddle."""
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
+import zlib
 from typing import Any, Callable, Sequence
 
 import torch
@@ -12,12 +14,15 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError
-from . import _cache, _skipped, _text
-from ._calls import Module, Slots, dense
-from ._decompositions import attention_as_operators, decompositions
+from . import _skipped, _text
+from ._calls import Interface, Module, dense
+from ._decompositions import DECOMPOSITIONS, attention_as_operators
+from ._graph_cache import GraphCache, graph_cache, tell
+from ._numbers import Number, as_number
 from ._plan import Piece, Plan, Symbols, make_plan
-from ._records import Graph, logger, note
-from .report import Executable, GraphNote, note_graph, place_of_node
+from ._records import Graph
+from ._steps import Operator, Slot, Steps
+from .report import Executable, GraphNote, place_of_node
 from .report import Fallback as Missing
 
 _LISTED = re.compile(r"'((?:aten|prims)\.[\w.]+)' at '([^']+)': ((?:[^;]|; (?!'(?:aten|prims)\.|and \d+ more))*)")
@@ -37,10 +42,23 @@ class _Refused(Exception):
         self.error, self.nodes = error, nodes
 
 
-def _restrided(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
-    if tuple(tensor.stride()) == tuple(strides):
-        return tensor
-    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+_Step = tuple[Module | None, list[torch.fx.Node], list[torch.fx.Node], list[torch.fx.Node]]  # None: PyTorch runs its one node; inputs, outputs
+
+
+class Slots:
+    """Places for values in a list: those of an FX graph, and others that belong to no node."""
+
+    def __init__(self) -> None:
+        self.of: dict[torch.fx.Node, int] = {}
+        self.count = 0
+
+    def add(self, node: torch.fx.Node | None = None) -> int:
+        if node is None or node not in self.of:
+            if node is not None:
+                self.of[node] = self.count
+            self.count += 1
+            return self.count - 1
+        return self.of[node]
 
 
 class _Compiled:
@@ -67,52 +85,43 @@ class _Compiled:
         for attempt in range(_MOST_ATTEMPTS):
             plan = make_plan(graph, self._device, refused, self._symbols)
             try:
-                self._steps = self._made(plan)
+                made = self._made(plan)
                 break
             except _Refused as refusal:
                 if attempt == _MOST_ATTEMPTS - 1 or not refusal.nodes.keys() - refused.keys():
                     raise refusal.error from None
                 refused.update(refusal.nodes)
         self.record.fallbacks = plan.fallbacks
-        self._over = self._last_uses()
-        self._place_values()
         # A view with strides of its own reads memory, so what it reads has to lie as PyTorch would have it.
         self._keeps_strides = any(isinstance(step, torch.fx.Node) and "as_strided" in str(step.target) for step in plan.steps)
+        self.steps = self._placed(made)
         if kind == "forward":
-            self._report_strides()
+            self._report_strides(made)
+        traces = {node.name: node.stack_trace or "" for node in graph.nodes}
+        self.note = GraphNote(
+            [Executable(os.path.basename(path), len(step[1])) for path, step in zip(self.record.modules, (one for one in made if one[0] is not None))],
+            [Missing(one.operator, one.reason, place_of_node(traces.get(one.node, ""))) for one in plan.fallbacks])
         self.record.seconds = time.monotonic() - begin
-        note(self.record)
-        self._tell_report(plan)
-        logger.info("%s graph: %d nodes, %d modules, %d in PyTorch, %.2f s", kind, self.record.nodes, len(self.record.modules), len(plan.fallbacks),
-                    self.record.seconds)
-
-    def _tell_report(self, plan: Plan) -> None:
-        """What a report of graph breaks shows of this graph."""
-        pieces = [step for step in plan.steps if not isinstance(step, torch.fx.Node)]
-        traces = {node.name: node.stack_trace or "" for node in self._module.graph.nodes}
-        note_graph(GraphNote(
-            [Executable(os.path.basename(path), len(piece.nodes)) for path, piece in zip(self.record.modules, pieces)],
-            [Missing(one.operator, one.reason, place_of_node(traces.get(one.node, ""))) for one in plan.fallbacks],
-            phases={f"heddle, {self.record.kind}": self.record.seconds}))
+        tell(self.record, self.note)
 
     def _device_of(self) -> torch.device:
         devices = {value.device for node in self._module.graph.nodes for value in _tensors_in(node.meta.get("val")) if value.ndim > 0}
         device = next(iter(devices)) if len(devices) == 1 else torch.device("cpu")
         return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
 
-    def _made(self, plan: Plan) -> list[tuple[Any, ...]]:
+    def _made(self, plan: Plan) -> list[_Step]:
         self.record.modules = []
+        self.record.compiled = 0
         self._slots = Slots()
         for node in [*self._placeholders, *self._constants]:
             self._slots.add(node)
-        steps: list[tuple[Any, ...]] = []
+        steps: list[_Step] = []
         for step in plan.steps:
             if isinstance(step, torch.fx.Node):
                 self._slots.add(step)
-                steps.append(("torch", step))
-                continue
-            made = self._made_piece(step)
-            steps.append(("module", made, step.inputs, step.outputs))
+                steps.append((None, [step], step.all_input_nodes, [step]))
+            else:
+                steps.append((self._made_piece(step), step.nodes, step.inputs, step.outputs))
         return steps
 
     def _made_piece(self, piece: Piece) -> Module:
@@ -129,8 +138,14 @@ class _Compiled:
             os.makedirs(folder, exist_ok=True)
             with open(os.path.join(folder, f"{self.record.kind}-{id(self):x}-{len(self.record.modules)}.mlir"), "w", encoding="utf-8") as file:
                 file.write(text)
+        results: list[torch.Tensor] = [node.meta["val"] for node in piece.outputs]
+        module = Module(Interface(
+            zlib.compress(text.encode(), 1), target, self._device, [self._slots.add(node) for node in piece.inputs],
+            [None if order is None else tuple(order) for order in writer.orders], [self._slots.add(node) for node in piece.outputs],
+            [tuple(map(as_number, one.shape)) for one in results], [one.dtype for one in results], [one.device for one in results], updates, writer.symbols,
+            self._slots.add() if writer.symbols else -1))
         try:
-            path, is_new = _cache.compiled(text, target, tuple(f"--alias=a{argument}=r{result}" for result, argument in sorted(updates.items())))
+            path, is_new = module.open()
         except CompileError as error:
             names = {node.name for node in piece.nodes}
             found = {name: reason for name, reason in _refusals(error).items() if name in names}
@@ -138,64 +153,54 @@ class _Compiled:
             raise _Refused(error, found or {name: f"the compiler failed: {str(error).strip()[-300:]}" for name in names}) from error
         self.record.modules.append(path)
         self.record.compiled += is_new
-        return Module(path, self._device, writer, piece.inputs, piece.outputs, updates, self._slots)
+        return module
 
-    def _last_uses(self) -> list[list[torch.fx.Node]]:
-        """For each step, what no later one needs."""
+    def _dropped(self, made: list[_Step]) -> list[list[int]]:
+        """For each step, the slots that no later one needs. After the last step, all are dropped at once."""
         later = set(self._output.all_input_nodes)
-        uses: list[list[torch.fx.Node]] = []
-        for step in reversed(self._steps):
-            used = step[1].all_input_nodes + [step[1]] if step[0] == "torch" else step[2] + step[3]
-            uses.append([node for node in dict.fromkeys(used) if node not in later])
+        dropped: list[list[int]] = []
+        for _, _, inputs, outputs in reversed(made):
+            used = dict.fromkeys([*inputs, *outputs])
+            dropped.append([self._slots.of[node] for node in used if node not in later and node in self._slots.of])
             later.update(used)
-        return uses[::-1]
+        return [*dropped[:0:-1], []] if dropped else []
 
-    def _report_strides(self) -> None:
+    def _report_strides(self, made: list[_Step]) -> None:
         """Tells AOTAutograd how the results lie, since the backward graph reads some of them: in row-major order, if a module computed them."""
         context = torch._guards.TracingContext.try_get()
         if context is None or context.output_strides is None:
             return
-        made = set() if self._keeps_strides else {node for step in self._steps if step[0] == "module" for node in step[3]}
+        dense_ones = set() if self._keeps_strides else {node for module, _, _, outputs in made if module is not None for node in outputs}
         for one in self._output.args[0]:
-            shape = one.meta["val"].shape if isinstance(one, torch.fx.Node) and one in made else None
+            shape = one.meta["val"].shape if isinstance(one, torch.fx.Node) and one in dense_ones else None
             context.output_strides.append(dense(shape) if shape is not None and all(isinstance(extent, int) for extent in shape) else None)
 
-    def _place_values(self) -> None:
-        """What a call needs to know of its values, by their slots."""
-        made = {node for step in self._steps for node in ([step[1]] if step[0] == "torch" else step[3])}
-        known = made.union(self._placeholders, self._constants)
-        self._numbers = [(slot, node.meta["val"]) for node, slot in self._slots.of.items() if node not in known]
-        self._after_arguments = [*self._constants.values(), *([None] * (self._slots.count - len(self._placeholders) - len(self._constants)))]
-        # After the last step, all are dropped at once.
-        self._dropped = [[self._slots.of[node] for node in over if node in self._slots.of] for over in self._over[:-1]] + [[]]
-        self._results = [(self._slots.of.get(one), one) if isinstance(one, torch.fx.Node) else (None, one) for one in self._output.args[0]]
+    def _placed(self, made: list[_Step]) -> Steps:
+        """The steps with the slots of their values in place of nodes."""
+        slots = self._slots.of
+
+        def placed(one: Any) -> Any:
+            if not isinstance(one, torch.fx.Node):
+                return one
+            return Slot(slots[one]) if one in slots else as_number(one.meta["val"])
+
+        steps: list[Operator | Module] = []
+        strides: dict[int, list[int | Number]] = {}
+        for module, nodes, _, outputs in made:
+            if module is None:
+                node = nodes[0]
+                steps.append(Operator(node.target, torch.fx.map_arg(node.args, placed), torch.fx.map_arg(node.kwargs, placed), slots[node]))
+                continue
+            steps.append(module)
+            if self._keeps_strides:
+                strides.update({slots[node]: list(map(as_number, node.meta["val"].stride())) for node in outputs})
+        known = {node for _, _, _, outputs in made for node in outputs}.union(self._placeholders, self._constants)
+        numbers = [(slot, as_number(node.meta["val"])) for node, slot in slots.items() if node not in known]
+        return Steps(self._symbols.sources, len(self._placeholders), steps, self._dropped(made), list(self._constants.values()), self._slots.count, numbers,
+                     [placed(one) for one in self._output.args[0]], strides)
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
-        values = arguments + self._after_arguments
-        bindings = self._symbols.bindings(arguments)
-        arguments.clear()  # boxed: what the caller does not keep is freed after its last use
-        for slot, number in self._numbers:
-            values[slot] = Symbols.value_of(number, bindings)
-        slot_of = self._slots.of
-
-        def value_of(node: torch.fx.Node) -> Any:
-            slot = slot_of.get(node)
-            return Symbols.value_of(node.meta["val"], bindings) if slot is None else values[slot]
-
-        for step, dropped in zip(self._steps, self._dropped):
-            if step[0] == "torch":
-                node = step[1]
-                values[slot_of[node]] = node.target(*torch.fx.map_arg(node.args, value_of), **torch.fx.map_arg(node.kwargs, value_of))
-            else:
-                _, module, _, outputs = step
-                module(values, bindings)
-                if self._keeps_strides:
-                    for node in outputs:
-                        if (result := values[slot_of[node]]) is not None:
-                            values[slot_of[node]] = _restrided(result, [int(Symbols.value_of(one, bindings)) for one in node.meta["val"].stride()])
-            for slot in dropped:
-                values[slot] = None
-        return [values[slot] if slot is not None else value_of(one) if isinstance(one, torch.fx.Node) else one for slot, one in self._results]
+        return self.steps(arguments)
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:
@@ -212,19 +217,22 @@ def _take_strides(graph: torch.fx.Graph, example_inputs: Sequence[Any]) -> None:
             node.meta["val"] = example
 
 
-def _compiler(kind: str) -> Callable[..., Any]:
-    def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+def _compiler(kind: str, cache: GraphCache | None) -> Callable[..., Any]:
+    def compiled(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> _Compiled:
         if kind == "backward":
             _take_strides(module.graph, example_inputs)
-        compiled = _Compiled(module, kind)
+        return _Compiled(module, kind)
+
+    def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        found = compiled(module, example_inputs)
 
         def call(arguments: list[Any]) -> list[Any]:
-            return compiled(arguments)
+            return found(arguments)
 
         setattr(call, "_boxed_call", True)  # for AOTAutograd: the arguments come in one list
         return call
 
-    return compile_graph
+    return compile_graph if cache is None else cache.compiler(compiled)
 
 
 def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
@@ -232,10 +240,11 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **optio
     if options:
         raise TypeError(f"heddle.torch: backend 'heddle' takes no options, got {', '.join(options)}")
     _skipped.install()
-    compile_graphs = aot_autograd(fw_compiler=_compiler("forward"), bw_compiler=_compiler("backward"), inference_compiler=_compiler("inference"),
-                                  decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition,
-                                  keep_inference_input_mutations=True)
-    with attention_as_operators():
+    cache = graph_cache(module)
+    compile_graphs = aot_autograd(fw_compiler=_compiler("forward", cache), bw_compiler=_compiler("backward", cache),
+                                  inference_compiler=_compiler("inference", cache), decompositions=DECOMPOSITIONS,
+                                  partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)
+    with attention_as_operators(), cache or contextlib.nullcontext():
         return compile_graphs(module, example_inputs)
 
 

@@ -7,13 +7,15 @@ without these functions goes the way of any array.
 """
 from __future__ import annotations
 
+import dataclasses
+import zlib
 from typing import Any, Callable, Sequence
 
 import torch
 
 from .. import _core, open as _open
-from . import _text
-from ._plan import Symbols
+from . import _cache
+from ._numbers import Number, value_of
 
 _ALIGNMENT = {"cpu": 64, "cuda": 256}  # of arguments, in bytes (docs/interop.md)
 _MOST_SIZES = 64  # tuples of symbols whose extents are kept
@@ -40,46 +42,65 @@ def dense(extents: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-class Slots:
-    """Places for values in a list: those of an FX graph, and others that belong to no node."""
+@dataclasses.dataclass
+class Interface:
+    """What there is to know of a module but its file: the text that it is compiled of, and what it reads and writes in a list of values."""
+    text: bytes  # compressed by zlib
+    target: str
+    device: torch.device
+    inputs: list[int]  # slots
+    orders: list[tuple[int, ...] | None]  # in which the dimensions of each input are given
+    outputs: list[int]
+    shapes: list[tuple[int | Number, ...]]  # of the results
+    types: list[torch.dtype]
+    devices: list[torch.device]
+    updates: dict[int, int]  # the input that each of these results is written over
+    symbols: list[str]  # that are no extents of inputs
+    carrier: int  # the slot of one more input, which has these symbols as extents; -1: there is none
 
-    def __init__(self) -> None:
-        self.of: dict[torch.fx.Node, int] = {}
-        self.count = 0
-
-    def add(self, node: torch.fx.Node | None = None) -> int:
-        if node is None or node not in self.of:
-            if node is not None:
-                self.of[node] = self.count
-            self.count += 1
-            return self.count - 1
-        return self.of[node]
+    def compiled(self) -> tuple[str, bool]:
+        """(path of the module's file, whether it was compiled now). Raises heddle.CompileError."""
+        aliases = tuple(f"--alias=a{argument}=r{result}" for result, argument in sorted(self.updates.items()))
+        return _cache.compiled(zlib.decompress(self.text).decode(), self.target, aliases)
 
 
 class Module:
-    """A piece of a graph as a function that takes its inputs from a list of values, and leaves its results there."""
+    """A piece of a graph as a function that takes its inputs from a list of values, and leaves its results there.
 
-    def __init__(self, path: str, device: torch.device, writer: _text.Writer, inputs: list[torch.fx.Node], outputs: list[torch.fx.Node],
-                 updates: dict[int, int], slots: Slots) -> None:
-        self._module = _open(path, str(device))  # the function does not keep it
+    It has to be opened before it is run. Pickled, it is its interface, and is not open.
+    """
+
+    def __init__(self, interface: Interface) -> None:
+        self.interface = interface
+
+    def __getstate__(self) -> Interface:
+        return self.interface
+
+    def __setstate__(self, interface: Interface) -> None:
+        self.__init__(interface)  # type: ignore[misc]
+
+    @property
+    def outputs(self) -> list[int]:
+        return self.interface.outputs
+
+    def open(self) -> tuple[str, bool]:
+        """What Interface.compiled returns, which is called first."""
+        made = self.interface
+        path, is_new = made.compiled()
+        self._module = _open(path, str(made.device))  # the function does not keep it
         self._function = self._module.function("main")
-        self._device = device
-        self._symbols = writer.symbols
-        self._orders = [None if order is None else tuple(order) for order in writer.orders]
-        self._inputs = [slots.add(node) for node in inputs]
-        self._outputs = [slots.add(node) for node in outputs]
-        self._updates = updates  # the input that each of these results is written over
-        self._values: list[torch.Tensor] = [node.meta["val"] for node in outputs]
-        self._elsewhere = [i for i, value in enumerate(self._values) if value.device != device and i not in updates]
-        self._is_static = not self._symbols and all(isinstance(extent, int) for value in self._values for extent in value.shape)
+        self._device, self._symbols, self._outputs, self._updates, self._carrier = made.device, made.symbols, made.outputs, made.updates, made.carrier
+        self._inputs, self._orders = list(made.inputs), list(made.orders)
+        self._elsewhere = [i for i, device in enumerate(made.devices) if device != made.device and i not in made.updates]
+        self._is_static = not made.symbols and all(isinstance(extent, int) for shape in made.shapes for extent in shape)
         self._made: dict[tuple[int, ...], tuple[list[Any], torch.Tensor | None]] = {}
-        self._allocate = _allocator(device)
+        self._allocate = _allocator(made.device)
         self._made_always = self._allocations({}) if self._is_static else None
-        self._carrier = slots.add() if self._symbols else -1  # for the input that has the symbols as extents
-        if self._symbols:
-            self._inputs.append(self._carrier)
+        if made.symbols:
+            self._inputs.append(made.carrier)
             self._orders.append(None)
         self._direct = self._prepared()
+        return path, is_new
 
     def _prepared(self) -> _core._ExchangeCall | None:
         exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
@@ -95,9 +116,9 @@ class Module:
     def _allocations(self, bindings: dict[str, int]) -> list[Any]:
         """The arguments of the allocator for each result."""
         if self._allocate is None:
-            return [None] * len(self._values)
-        shapes = [tuple(int(Symbols.value_of(extent, bindings)) for extent in value.shape) for value in self._values]
-        return [(shape, dense(shape), value.dtype) for shape, value in zip(shapes, self._values)]
+            return [None] * len(self._outputs)
+        shapes = [tuple(int(value_of(extent, bindings)) for extent in shape) for shape in self.interface.shapes]
+        return [(shape, dense(shape), dtype) for shape, dtype in zip(shapes, self.interface.types)]
 
     def _sized(self, values: list[Any], bindings: dict[str, int]) -> list[Any]:
         """The same for these symbols, whose carrier becomes a value."""
@@ -112,7 +133,7 @@ class Module:
             values[self._carrier] = found[1]
         return found[0]
 
-    def __call__(self, values: list[Any], bindings: dict[str, int]) -> None:
+    def run(self, values: list[Any], bindings: dict[str, int]) -> None:
         made = self._made_always
         if made is None:
             made = self._sized(values, bindings)
@@ -122,7 +143,7 @@ class Module:
         else:
             self._call(values, made)
         for i in self._elsewhere:
-            values[self._outputs[i]] = values[self._outputs[i]].to(self._values[i].device)
+            values[self._outputs[i]] = values[self._outputs[i]].to(self.interface.devices[i])
 
     def _call(self, values: list[Any], made: list[Any]) -> None:
         unready = self._direct(values, made) if self._direct is not None else tuple(range(len(self._inputs)))

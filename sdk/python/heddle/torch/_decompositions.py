@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
 import torch
@@ -52,3 +53,19 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
     table.update(_optimizers.decompositions())
     return table
+
+
+class _Decompositions(Mapping[Any, Callable[..., Any]]):
+    """The table, made when it is needed: graphs that are read from disk need none."""
+
+    def __getitem__(self, operator: Any) -> Callable[..., Any]:
+        return decompositions()[operator]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(decompositions())
+
+    def __len__(self) -> int:
+        return len(decompositions())
+
+
+DECOMPOSITIONS = _Decompositions()

@@ -66,22 +66,6 @@ class Symbols:
     def knows(self, value: Any) -> bool:
         return _text.symbols_of(value) <= self.sources.keys()
 
-    def bindings(self, arguments: list[Any]) -> dict[str, int]:
-        """The symbols' values in a call."""
-        return {name: int(arguments[i] if d is None else arguments[i].shape[d]) for name, (i, d) in self.sources.items()}
-
-    @staticmethod
-    def value_of(number: Any, bindings: dict[str, int]) -> Any:
-        """An int, or a float for a SymFloat."""
-        if isinstance(number, torch.SymFloat):
-            return float(number.node.expr.xreplace({symbol: sympy.Integer(bindings[str(symbol)]) for symbol in number.node.expr.free_symbols}))
-        if not isinstance(number, torch.SymInt):
-            return int(number)
-        expression = number.node.expr
-        if isinstance(expression, sympy.Symbol):
-            return bindings[str(expression)]
-        return int(expression.xreplace({symbol: sympy.Integer(bindings[str(symbol)]) for symbol in expression.free_symbols}))
-
 
 def _base_of(node: torch.fx.Node) -> torch.fx.Node:
     while node.op == "call_function" and node.target in _VIEWS:
