@@ -105,6 +105,10 @@ class ContractionWriter {
   void prepare() {
     bool halo = shape_.needs_halo();
     pixel_ = pixel_step(shape_) * shape_.stride_width;
+    if (shape_.depth) {
+      depth_ = k_.extent(shape_.depth);
+      lhs_step_ = k_.extent(shape_.lhs_step);
+    }
     row_ = halo ? copy_.row() : shape_.lhs_row;
 
     merged_ = has_merged_taps(shape_);
@@ -205,12 +209,15 @@ class ContractionWriter {
       k_.branch(moved, [&] { flat ? copy_.part_of_line(a, from, rows) : copy_.band(a, from, rows); });
       a = k_.workspace();
     } else {
-      a = k_.pointer(a, k_.mul(from, flat ? pixel_ : shape_.stride_height * row_), f32());
+      a = k_.pointer(a, flat ? pixels_from(from) : k_.mul(from, shape_.stride_height * row_), f32());
     }
     a = k_.pointer(a, k_.mul(group, shape_.group_channels()), f32());
 
     write_passes(a, b, from);
   }
+
+  // Elements of A in so many pixels of a flat image.
+  Value pixels_from(Value pixels) { return lhs_step_ ? k_.mul(pixels, lhs_step_) : k_.mul(pixels, pixel_); }
 
   // ---- pieces of an image of symbolic size
 
@@ -247,7 +254,25 @@ class ContractionWriter {
     bool last;
   };
 
+  // As ContractionTiling::of divides a static K, so that a sum is the same.
+  void write_passes_of_symbol(Value a, Value b, Value from) {
+    Value one = k_.index(1), passes = one, length = depth_;
+    if (tiling_.passes == 0) {
+      passes = k_.max(one, k_.ceil_div(depth_, k_.index(tiling_.pass_depth)));
+      length = k_.max(one, k_.min(depth_, k_.mul(k_.ceil_div(k_.ceil_div(depth_, passes), k_.index(16)), 16)));
+      passes = k_.max(one, k_.ceil_div(depth_, length));
+    }
+    auto pass = [&](Value index, Value accumulate, bool last) {
+      Value start = k_.mul(index, length);
+      write_panels({k_.pointer(a, start, f32()), start, one, last ? k_.sub(depth_, start) : length, accumulate, tiling_.pass_depth, last}, b, from);
+    };
+    Value before = k_.sub(passes, one);
+    if (tiling_.passes == 0) k_.loop(k_.index(0), before, [&](Value i) { pass(i, k_.less(k_.index(0), i), false); });
+    pass(before, k_.less(one, passes), true);
+  }
+
   void write_passes(Value a, Value b, Value from) {
+    if (depth_) return write_passes_of_symbol(a, b, from);
     Value no = k_.make<arith::ConstantIntOp>(0, 1), yes = k_.make<arith::ConstantIntOp>(1, 1);
     auto pass = [&](Value index, Value accumulate, bool last) {
       Pass p;
@@ -338,7 +363,7 @@ class ContractionWriter {
 
     MicrokernelArguments call;
     call.offsets = offsets_;
-    if (!gathered_) call.lda = k_.index(pixel_);
+    if (!gathered_) call.lda = lhs_step_ ? lhs_step_ : k_.index(pixel_);
     call.batches = pass.batches;
     call.depth = pass.depth;
     call.ldb = k_.index(shape_.rhs_row);
@@ -472,7 +497,7 @@ class ContractionWriter {
       });
       return;
     }
-    auto flat = [&](int64_t count, Value pixel, Value number) { tile(count, k_.mul(pixel, pixel_), pixel, number); };
+    auto flat = [&](int64_t count, Value pixel, Value number) { tile(count, pixels_from(pixel), pixel, number); };
     if (tiling_.bands == 0) {
       Value rows = k_.min(band_rows_, k_.sub(k_.extent(shape_.rows), from));
       return write_any(rows, most_rows, flat);
@@ -533,6 +558,7 @@ class ContractionWriter {
   int64_t pixel_ = 0, row_ = 0, batches_per_block_ = 1;  // elements between pixels of a tile; between rows of A
   bool merged_ = false, gathered_ = false;
   Value offsets_, pixel_offsets_, result_offsets_;
+  Value depth_, lhs_step_;  // of a symbolic K
   Value pixels_;     // of a piece
   Value band_rows_;  // of all bands but the last one
   Value band_, first_panel_, last_panel_, first_column_, c_offset_, group_column_;

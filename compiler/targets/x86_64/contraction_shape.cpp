@@ -26,6 +26,9 @@ int64_t pitch_of(Operation* root, int64_t columns) {
 // With fewer rows between gaps, a copy without gaps is faster, since each of these rows would read all of B.
 constexpr int64_t fewest_rows_between_gaps = 24;
 
+// Tilings are ranked as if a symbolic K were this.
+constexpr int64_t usual_depth = 1024;
+
 LogicalResult read_matmul(tx::MatmulOp op, const OperandView& lhs, const OperandView& rhs, ContractionShape& shape) {
   MLIRContext* context = op.getContext();
   if (op.getTransposeLhs() || op.getTransposeRhs()) {
@@ -35,28 +38,37 @@ LogicalResult read_matmul(tx::MatmulOp op, const OperandView& lhs, const Operand
   ArrayRef<AffineExpr> a = lhs.extents, b = rhs.extents;
   auto depth = tx::static_extent(a.back());
   auto columns = shape.packed ? std::optional<int64_t>(op.getPackedShape()->back()) : tx::static_extent(b.back());
-  if (!depth || !columns) return op.emitError("x86_64: a matmul needs static extents of K and N");
-  shape.channels = *depth;
+  if ((!depth && shape.packed) || !columns) {
+    return op.emitError("x86_64: a matmul needs a static extent of N, and of K if its weights are packed");
+  }
+  if (!depth) shape.depth = a.back();
+  shape.channels = depth.value_or(usual_depth);
   shape.columns = *columns;
   shape.pitch = pitch_of(op, shape.columns);
   AffineExpr rows = a[a.size() - 2];
   const size_t batch = a.size() - 2;  // dimensions
   bool batched = !shape.packed && b.size() > 2;
   auto gaps = [&] { return op.emitError("x86_64: a matmul reads only slices whose rows are at the same distance"); };
-  std::optional<int64_t> lhs_row = batched ? std::nullopt : lhs.static_step(0, batch + 1);
+  // With a symbolic K, rows may be at a symbolic distance.
+  auto lhs_step = [&](size_t first) {
+    auto step = lhs.joint_step(first, batch + 1);
+    return step && (shape.depth || tx::static_extent(*step)) ? step : std::nullopt;
+  };
+  std::optional<AffineExpr> lhs_row = batched ? std::nullopt : lhs_step(0);
   if (lhs_row) {
     rows = product(a.take_front(batch), context) * rows;
     shape.images = getAffineConstantExpr(1, context);
     shape.image_lhs = getAffineConstantExpr(0, context);
   } else {
-    lhs_row = lhs.static_step(batch, batch + 1);
+    lhs_row = lhs_step(batch);
     auto image = lhs.joint_step(0, batch);
     if (!lhs_row || !image) return gaps();
     if (!batched && tx::static_extent(rows).value_or(fewest_rows_between_gaps) < fewest_rows_between_gaps) return gaps();
     shape.images = product(a.take_front(batch), context);
     shape.image_lhs = *image;
   }
-  shape.lhs_pixel = *lhs_row;
+  if (shape.depth) shape.lhs_step = *lhs_row;
+  shape.lhs_pixel = tx::static_extent(*lhs_row).value_or(usual_depth);
   shape.image_rhs = getAffineConstantExpr(0, context);
   shape.rhs_row = shape.columns;
   if (!shape.packed) {
@@ -337,13 +349,17 @@ ContractionTiling ContractionTiling::of(const ContractionShape& shape, bool sing
   tiling.band_size = numbers[1];
   tiling.blocks = numbers[2];
   DepthOrder order = shape.order();
-  if (single_pass) {
+  // Every further pass reads and writes the result again. If only one tile of rows uses B, keeping it in L2 gains nothing.
+  constexpr int64_t longest_pass = 1024;
+  const bool is_one_tile = shape.is_flat() && shape.width > 0 && shape.width <= 6;
+  if (shape.depth) {
+    tiling.pass_depth = longest_pass;
+    tiling.passes = single_pass || is_one_tile ? 1 : 0;
+  } else if (single_pass) {
     tiling.pass_depth = order.taps == 1 ? order.channels : 0;
     tiling.pass_blocks = order.blocks();
   } else if (order.taps == 1) {
-    // Every further pass reads and writes the result again. If only one tile of rows uses B, keeping it in L2 gains nothing.
-    constexpr int64_t longest_pass = 1024;
-    const int64_t longest = shape.is_flat() && shape.width > 0 && shape.width <= 6 ? order.channels : longest_pass;
+    const int64_t longest = is_one_tile ? order.channels : longest_pass;
     tiling.passes = std::max<int64_t>(1, longest > 0 ? llvm::divideCeilSigned(order.channels, longest) : 1);
     tiling.pass_depth = std::max<int64_t>(
         1, std::min(order.channels, llvm::divideCeilSigned(llvm::divideCeilSigned(order.channels, tiling.passes), 16) * 16));

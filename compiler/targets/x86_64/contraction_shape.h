@@ -76,6 +76,9 @@ struct ContractionShape {
   mlir::AffineExpr image_lhs, image_rhs, image_result;  // elements from one image to the next
   mlir::AffineExpr lhs_start, rhs_start;                // first elements in their bindings
 
+  // Of a matmul whose K is symbolic: K, and the elements from one row of A to the next. Null for others. `channels` is then an assumption.
+  mlir::AffineExpr depth, lhs_step;
+
   int64_t groups = 1, channels = 1, columns = 1;  // channels and columns of all groups
   int64_t pitch = 1;                              // elements of the result from one pixel to the next
   int64_t in_height = 1, in_width = 1;
@@ -120,8 +123,8 @@ struct ContractionTiling {
   int64_t band_size = 1;    // at most; in pixels or output rows
   int64_t blocks = 1;       // of one group
   int64_t pass_blocks = 1;  // channel blocks in one pass over a tile
-  int64_t pass_depth = 0;   // for one tap: channels in one pass; 0 if channel blocks are counted
-  int64_t passes = 1;
+  int64_t pass_depth = 0;   // for one tap: channels in one pass; 0 if channel blocks are counted. Of a symbolic K: at most
+  int64_t passes = 1;       // 0: as many as a symbolic K needs
 
   // The numbers of a choice: bands, band_size and blocks. Passes do not depend on them, so that all tilings give the same bits.
   static ContractionTiling of(const ContractionShape& shape, bool single_pass, llvm::ArrayRef<int64_t> numbers);

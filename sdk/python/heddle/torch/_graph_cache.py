@@ -27,6 +27,7 @@ from ._steps import Operator, Steps
 from .report import GraphNote, note_graph
 
 try:  # none of this is public; without it, graphs are made anew in each process
+    from torch._functorch._aot_autograd.aot_autograd_result import BundledOutputCodeLoadable  # noqa: F401 - takes what is not Inductor's since 2.10
     from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
     from torch._inductor.output_code import OutputCode
