@@ -15,6 +15,7 @@
 #include "heddle/ext/profile.h"
 #include "heddle/plugin.h"
 #include "heddle/runtime.h"
+#include "heddle/target.h"
 
 namespace {
 
@@ -52,6 +53,8 @@ TEST(Layout, FrozenStructsKeepTheirSize) {
   EXPECT_EQ(sizeof(heddle_object_t), 8u);
   EXPECT_EQ(sizeof(heddle_command_time_t), 16u);
   EXPECT_EQ(sizeof(heddle_encoded_t), 80u);
+  EXPECT_EQ(sizeof(heddle_target_expression_t), 24u);
+  EXPECT_EQ(sizeof(heddle_target_guard_t), 24u);
   EXPECT_EQ(sizeof(heddle_dlpack_tensor_t), 48u);
   EXPECT_EQ(sizeof(heddle_dlpack_managed_t), 80u);
 }

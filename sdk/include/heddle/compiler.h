@@ -19,6 +19,8 @@ extern "C" {
 /* reproducer_path is written as soon as the model is imported, and stays whether compiling fails or not, so that it is there after a crash. Its first
  * line is "// at: STEP", the pass or stage that the compiler is at. Since ABI 0.3. */
 #define HEDDLE_COMPILE_KEEP_REPRODUCER 8u
+/* Plugins of kind "target" may return code of formats that their target does not own (target.h). Since ABI 0.3. */
+#define HEDDLE_COMPILE_FOREIGN_FORMATS 16u
 
 typedef struct heddle_compile_params {
   uint32_t struct_size;
@@ -27,7 +29,7 @@ typedef struct heddle_compile_params {
   heddle_string_t output_path;     /* appears only when it is complete */
   heddle_string_t targets;         /* comma separated: "cpu" (x86-64-v3 and v4), "cuda" (sm_80 and sm_90a), "hip" (gfx90a, gfx942, gfx1100
                                       and gfx1201), "level_zero" (spv1.0, spv1.3-sg32, -dp4a), "portable", or one level of them, such as
-                                      "cpu:x86-64-v3"; empty: "cpu" */
+                                      "cpu:x86-64-v3"; since ABI 0.3 also the target of a plugin; empty: "cpu" */
   heddle_string_t parameters_path; /* .safetensors to write parameters to; empty: into the module */
   heddle_string_t dump_after;      /* pass name; the IR after it goes to dump_path */
   heddle_string_t dump_path;
@@ -100,7 +102,16 @@ typedef struct heddle_compile_params {
    * value that is data makes it another one is refused. Since ABI 0.3. */
   const heddle_string_t* specializations;
   uint32_t specialization_count;
+  /* Limits of each process that runs a target plugin: seconds for one call of the plugin; 0: 60. Since ABI 0.3, like the next ones. */
+  uint32_t target_seconds;
+  uint64_t target_memory_bytes; /* its address space; 0: 4 GiB */
+  uint64_t target_code_bytes;   /* the code of one claim, at most; 0: 64 MiB */
+  /* Manifests of plugins of kind "target" (target.h), or directories of manifests. They are looked through first for targets that are not built in, then
+   * HEDDLE_PLUGIN_PATH and the directories plugins.d in which the runtime finds plugins. */
+  const heddle_string_t* target_plugins;
+  uint32_t target_plugin_count;
   uint32_t reserved_3;
+  heddle_string_t target_host; /* the program heddle-target-host; empty: that which is installed with this library */
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED lists the operators, attributes and element types that are not supported, with nodes and opset. The same input and

@@ -121,6 +121,7 @@ typedef struct heddle_probe_result {
 #define HEDDLE_PLUGIN_DRIVER 1u
 #define HEDDLE_PLUGIN_ALLOCATOR 2u
 #define HEDDLE_PLUGIN_LIBRARY 4u /* since ABI 0.2 */
+#define HEDDLE_PLUGIN_TARGET 8u  /* since ABI 0.3: a compiler's target (target.h), which the host does not load */
 
 /* The plugin table (HD-E-03). */
 typedef struct heddle_plugin {
