@@ -151,7 +151,7 @@ typedef struct heddle_target_answer {
 typedef struct heddle_target_kernel {
   uint32_t struct_size;
   uint32_t symbol_count;
-  heddle_string_t name;  /* unique in the module: letters, digits and '_'. Entries may have this name, or others */
+  heddle_string_t name;  /* unique in the module: letters, digits and '_'; that of an entry is the same, or begins with it and '_' */
   heddle_string_t claim; /* the name that the claim has */
   heddle_string_t code;  /* portable code of one kernel: all nodes of the claim, joined where one reads another */
   uint32_t input_count;  /* its bindings, inputs first: an entry of the code that is emitted has the same */
@@ -170,7 +170,7 @@ typedef struct heddle_target_guard {
 typedef struct heddle_target_entry {
   uint32_t struct_size;
   uint32_t guard_count;
-  heddle_string_t name;                /* 1 to 255 printable bytes without spaces; unique in the code */
+  heddle_string_t name;                /* that of the kernel, or that and '_' and more letters, digits and '_'; unique in the code */
   const heddle_target_guard_t* guards; /* a call takes the first entry all of whose guards hold; the last entry has none */
   uint32_t workgroups;                 /* number of workgroups, an expression that is at least 1 */
   uint32_t workgroup_size;             /* threads; 1 for devices without */
