@@ -9,6 +9,7 @@
 
 #include "compiler/code/target_devices.h"
 #include "compiler/pipeline.h"
+#include "compiler/targets/portable/portable.h"
 #include "sdk/module/user_cache.h"
 
 namespace {
@@ -24,16 +25,30 @@ std::string text(heddle_string_t value) {
   return value.size ? std::string(value.data, value.size) : std::string();
 }
 
-// "cpu", "cpu:x86-64-v3", "cuda", "hip", "level_zero", "portable", separated by commas; empty: "cpu".
-Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, std::string>>& targets) {
+bool is_target_name(std::string_view family) {
+  return !family.empty() && family.size() <= 64 && family.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+}
+
+// "cpu", "cpu:x86-64-v3", "cuda", "hip", "level_zero", "portable", targets of plugins, separated by commas; empty: "cpu".
+Failure parse_targets(std::string_view text, Options& options) {
+  auto& targets = options.targets;
   if (text.empty()) text = "cpu";
   while (!text.empty()) {
     size_t comma = std::min(text.find(','), text.size());
     std::string_view target = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));
     size_t colon = std::min(target.find(':'), target.size());
-    std::string family(target.substr(0, colon));
+    std::string family(target.substr(0, colon)), level(target.substr(std::min(colon + 1, target.size())));
     const std::vector<std::string> levels = heddle::compiler::levels_of(family);
+    if (levels.empty() && is_target_name(family)) {  // a plugin's; the pipeline looks for it
+      auto [known, is_new] = options.plugin_levels.try_emplace(family, level);
+      if (!is_new && known->second != level) {
+        return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: target '" + family + "' is given with levels '" + known->second + "' and '" +
+                                                    level + "'; a plugin's target has one, so give it once"};
+      }
+      targets.emplace_back(family, heddle::targets::portable_level);
+      continue;
+    }
     if (levels.empty()) {
       return {HEDDLE_STATUS_INVALID_ARGUMENT,
               "compiler: target '" + std::string(target) +
@@ -42,9 +57,9 @@ Failure parse_targets(std::string_view text, std::vector<std::pair<std::string, 
                   " or hip:" + heddle::compiler::levels_of("hip").front()};
     }
     if (colon < target.size()) {
-      targets.emplace_back(family, target.substr(colon + 1));
+      targets.emplace_back(family, level);
     } else {
-      for (const std::string& level : levels) targets.emplace_back(family, level);
+      for (const std::string& each : levels) targets.emplace_back(family, each);
     }
   }
   std::sort(targets.begin(), targets.end());
@@ -72,16 +87,16 @@ Failure compile(const heddle_compile_params_t& params) {
   if ((params.placement_count && !params.placements) || (params.slot_count && !params.slots) ||
       (params.operator_count && !params.operators) || (params.donation_count && !params.donations) ||
       (params.state_count && !params.states) || (params.parameter_file_count && !params.parameter_files) ||
-      (params.parameter_name_count && !params.parameter_names) || (params.specialization_count && !params.specializations)) {
-    return {
-        HEDDLE_STATUS_INVALID_ARGUMENT,
-        "compiler: heddle_compile failed: placements, slots, operators, donations, states, parameter files or names, or specializations "
-        "are counted, and missing"};
+      (params.parameter_name_count && !params.parameter_names) || (params.specialization_count && !params.specializations) ||
+      (params.target_plugin_count && !params.target_plugins)) {
+    return {HEDDLE_STATUS_INVALID_ARGUMENT,
+            "compiler: heddle_compile failed: placements, slots, operators, donations, states, parameter files or names, specializations "
+            "or target plugins are counted, and missing"};
   }
   options.affinity_path = text(params.affinity_path);
   options.threads = params.threads;
   if ((params.flags & ~(HEDDLE_COMPILE_NO_CACHE | HEDDLE_COMPILE_HASH_PARAMETER_FILES | HEDDLE_COMPILE_PARAMETER_VALUES |
-                        HEDDLE_COMPILE_KEEP_REPRODUCER)) != 0)
+                        HEDDLE_COMPILE_KEEP_REPRODUCER | HEDDLE_COMPILE_FOREIGN_FORMATS)) != 0)
     return {HEDDLE_STATUS_INVALID_ARGUMENT, "compiler: heddle_compile failed: flags has bits of a newer version [HD-E-04]"};
   options.tuned_path = text(params.tuned_path);
   options.cache_path = text(params.cache_path);
@@ -98,8 +113,15 @@ Failure compile(const heddle_compile_params_t& params) {
   for (uint32_t i = 0; i < params.state_count; ++i) options.states.push_back(text(params.states[i]));
   for (uint32_t i = 0; i < params.parameter_file_count; ++i) options.parameter_files.push_back(text(params.parameter_files[i]));
   for (uint32_t i = 0; i < params.parameter_name_count; ++i) options.parameter_names.push_back(text(params.parameter_names[i]));
+  for (uint32_t i = 0; i < params.target_plugin_count; ++i) options.plugins.manifests.push_back(text(params.target_plugins[i]));
+  options.plugins.host = text(params.target_host);
+  options.plugins.takes_foreign_formats = (params.flags & HEDDLE_COMPILE_FOREIGN_FORMATS) != 0;
+  if (params.target_seconds != 0) options.plugins.seconds = params.target_seconds;
+  if (params.target_memory_bytes != 0) options.plugins.memory_bytes = params.target_memory_bytes;
+  if (params.target_code_bytes != 0) options.plugins.code_bytes = std::min<uint64_t>(params.target_code_bytes, uint64_t{1} << 30);
   if (Failure failure = parse_math(text(params.math), options.math)) return failure;
-  if (Failure failure = parse_targets(text(params.targets), options.targets)) return failure;
+  options.plugins.fast_math = options.math == heddle::targets::Math::fast;
+  if (Failure failure = parse_targets(text(params.targets), options)) return failure;
   if (params.progress) {
     options.progress = [&params](std::string_view stage, unsigned done, unsigned total) {
       return params.progress(params.context, {stage.data(), stage.size()}, done, total) == 0;

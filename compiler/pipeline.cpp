@@ -18,6 +18,7 @@
 #include "compiler/import/refuse_text.h"
 #include "compiler/import/stablehlo_importer.h"
 #include "compiler/passes/passes.h"
+#include "compiler/plugins/claims.h"
 #include "compiler/report.h"
 #include "compiler/reproducer.h"
 #include "compiler/targets/amdgpu/amdgpu.h"
@@ -70,7 +71,7 @@ void add_model_passes(PassManager& passes, bool annotate_affinity, bool keeps_bl
   passes.addNestedPass<func::FuncOp>(passes::match_donations());
 }
 
-void add_combination_passes(PassManager& passes, const passes::Devices& devices) {
+void add_combination_passes(PassManager& passes, const passes::Devices& devices, std::unique_ptr<Pass> claims) {
   // Before casts to bytes and back disappear.
   passes.addNestedPass<func::FuncOp>(passes::multiply_bytes(devices));
   // Where a layer's result is quantized and dequantized, floats stay floats and become part of the layer's kernel.
@@ -85,6 +86,8 @@ void add_combination_passes(PassManager& passes, const passes::Devices& devices)
   passes.addNestedPass<func::FuncOp>(passes::divide_folds(devices));
   // From here on, every region is one kernel.
   passes.addPass(passes::form_dispatches(devices));
+  // Regions are what the compiler would make kernels of; a target plugin takes these, or parts of them.
+  if (claims) passes.addPass(std::move(claims));
   // Places independent dispatches next to each other.
   passes.addNestedPass<func::FuncOp>(passes::order_dispatches());
   // Regions store the parts of a concat in its memory, if all of them can.
@@ -183,7 +186,8 @@ Failure write_code(const std::string& folder, StringRef module, const std::vecto
   for (const emit::FamilyCode& code : codes) {
     for (const emit::Image& image : code.images) {
       SmallString<128> path(folder);
-      llvm::sys::path::append(path, module + "." + image.target + "." + StringRef(image.format).split('/').first);
+      const std::string kernel = code.executable.empty() ? "" : code.kernels.all().back().symbol + ".";
+      llvm::sys::path::append(path, module + "." + kernel + image.target + "." + StringRef(image.format).split('/').first);
       if (Failure failure = write_text(path.str().str(), std::string(image.code.begin(), image.code.end()))) return failure;
     }
   }
@@ -461,6 +465,14 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     add(passes);
     return succeeded(passes.run(target));
   };
+  plugins::TargetPlugins target_plugins;
+  for (const auto& [family, level] : options.plugin_levels) {
+    plugins::TargetManifest manifest;
+    if (std::string wrong = plugins::find_target(family, options.plugins.manifests, manifest); !wrong.empty())
+      return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
+    auto& plugin = target_plugins[family] = std::make_unique<plugins::TargetPlugin>(std::move(manifest), level, options.plugins);
+    if (std::string wrong = plugin->open(family); !wrong.empty()) return {HEDDLE_STATUS_UNAVAILABLE, wrong};
+  }
   const Failure pass_failed{HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
   const TargetDevices devices(options.targets, options.math);
   const bool keeps_blocks = !options.parameters_become_values &&
@@ -481,7 +493,9 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     models.push_back(module->clone());
     SmallVector<StringRef> names(of_slots.begin(), of_slots.end());
     (*models.back())->setAttr(tx::families_attr, Builder(&context).getStrArrayAttr(names));
-    if (!run_passes(*models.back(), [&](PassManager& passes) { add_combination_passes(passes, devices); })) return pass_failed;
+    auto claims = target_plugins.empty() ? nullptr : plugins::claim_kernels(target_plugins, devices, options.warn);
+    if (!run_passes(*models.back(), [&](PassManager& passes) { add_combination_passes(passes, devices, std::move(claims)); }))
+      return pass_failed;
     combinations.push_back({*models.back()});
   }
   if (!options.dump_after.empty()) {
@@ -507,9 +521,14 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   CodeOptions code_options{options.targets, options.math, options.ptxas, &cache, &tuned, with_answers, image_done};
   for (const auto& [family, level] : options.targets) {
     if (!codes.empty() && codes.back().name == family) continue;
+    std::vector<emit::FamilyCode> claimed;
+    if (auto plugin = target_plugins.find(family); plugin != target_plugins.end())
+      claimed = plugins::emit_claims(*plugin->second, combinations, options.warn);
     codes.push_back({family, {}, {}, {}});
-    for (const emit::Combination& combination : combinations) codes.back().kernels.add(combination.model, family);
+    auto is_free = [](tx::DispatchOp region) { return !region->hasAttr(emit::claim_attr); };
+    for (const emit::Combination& combination : combinations) codes.back().kernels.add(combination.model, family, is_free);
     if (auto error = generate(code_options, codes.back(), context)) return {error->code, error->message};
+    std::move(claimed.begin(), claimed.end(), std::back_inserter(codes));
   }
   times.done("code");
   const std::string name = llvm::sys::path::stem(options.input_path).str();
@@ -521,7 +540,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   kept.at("write");
   emit::FileOptions file;
   file.name = name;
-  file.report = report(combinations, codes, options.math, /*with_plans=*/false);
+  file.report = report(combinations, codes, options.math, target_plugins, /*with_plans=*/false);
   file.warn = options.warn;
   std::vector<emit::WrittenParameter> written;
   file.written = &written;
@@ -533,7 +552,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   times.done("write");
   // only this report has times and cache hits: the module's own report must not differ from run to run
   if (report_file) {
-    const std::string text = report(combinations, codes, options.math, /*with_plans=*/true);
+    const std::string text = report(combinations, codes, options.math, target_plugins, /*with_plans=*/true);
     if (Failure failure = report_file->write(add_run(text, times, cache, tuned, written, parameter_files))) return failure;
   }
   going_on("write", image_count + 3);  // too late to cancel

@@ -3,31 +3,38 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "compiler/passes/passes.h"
+#include "compiler/plugins/plugin.h"
 #include "compiler/targets/math.h"
 #include "heddle/status.h"
 
 namespace mlir {
+class Pass;
 class PassManager;
-}
+}  // namespace mlir
 
 namespace heddle::compiler {
 
 // All passes between import and code generation, in order: first those for all devices, then those for a combination of device families.
 // keeps_blocks: some device reads weights in the blocks that files have them in.
 void add_model_passes(mlir::PassManager& passes, bool annotate_affinity = false, bool keeps_blocks = false);
-void add_combination_passes(mlir::PassManager& passes, const passes::Devices& devices);
+// claims: the pass heddle-claim-kernels; null: no target is a plugin's.
+void add_combination_passes(mlir::PassManager& passes, const passes::Devices& devices, std::unique_ptr<mlir::Pass> claims = nullptr);
 
 struct Options {
   std::string input_path;
   std::string output_path;
   // Family and level, e.g. "cpu" and "x86-64-v3", or "cuda" and "sm_80". Targets of one family are adjacent.
   std::vector<std::pair<std::string, std::string>> targets;
+  std::map<std::string, std::string> plugin_levels;  // those of `targets` that are a plugin's, with what follows ':'
+  plugins::PluginOptions plugins;
   std::vector<std::string> placements;       // "PATTERN=@slot", see import/placements.h
   std::vector<std::string> slots;            // "@slot=family"
   std::vector<std::string> donations;        // "INPUT" or "INPUT=OUTPUT", see donations.h

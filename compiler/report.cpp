@@ -187,7 +187,8 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
   auto program = [&] { return json::Array(combination.families()); };
   model.walk([&](tx::DispatchOp region) {
     StringRef slot = region.getSlot().value_or(tx::default_slot), family = tx::family_of(model, slot);
-    const emit::Kernels& kernels = llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family; })->kernels;
+    const emit::Kernels& kernels =
+        llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family && code.kernels.has(region); })->kernels;
     json::Array ops;
     auto add_op = [&](Operation& op) {
       json::Object one{{"op", op.getName().getStringRef().str()}};
@@ -292,10 +293,45 @@ json::Object parameters_of(const std::vector<emit::WrittenParameter>& written, c
   return result;
 }
 
+// Which plugins the module has code of, what they took, and what they did not.
+json::Array plugins_of(const plugins::TargetPlugins& plugins) {
+  json::Array all;
+  for (const auto& [family, plugin] : plugins) {
+    json::Array claimed;
+    for (const plugins::TargetPlugin::Kept& kept : plugin->kept) {
+      json::Array nodes;
+      for (const std::string& node : kept.nodes) nodes.push_back(json::fixUTF8(node));
+      json::Object one{{"kernel", kept.kernel},
+                       {"claim", json::fixUTF8(kept.claim)},
+                       {"format", kept.format},
+                       {"code_bytes", static_cast<int64_t>(kept.code_bytes)},
+                       {"nodes", std::move(nodes)}};
+      if (!kept.reason.empty()) one["reason"] = json::fixUTF8(kept.reason);
+      if (!kept.note.empty()) one["note"] = json::fixUTF8(kept.note);
+      if (kept.cost_ns != 0) one["cost_ns"] = static_cast<int64_t>(kept.cost_ns);
+      claimed.push_back(std::move(one));
+    }
+    auto texts = [](const std::vector<plugins::Loss>& losses) {
+      json::Array list;
+      for (const plugins::Loss& loss : losses)
+        list.push_back(json::Object{{"what", json::fixUTF8(loss.what)}, {"reason", json::fixUTF8(loss.reason)}});
+      return list;
+    };
+    all.push_back(json::Object{{"family", family},
+                               {"plugin", plugin->manifest().id},
+                               {"version", plugin->manifest().version},
+                               {"sha256", plugin->manifest().sha256},
+                               {"claimed", std::move(claimed)},
+                               {"refused", texts(plugin->refused)},
+                               {"failed", texts(plugin->lost)}});
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math,
-                   bool with_plans) {
+                   const plugins::TargetPlugins& plugins, bool with_plans) {
   json::Array regions, operations, transfers, described, not_fused;
   for (const emit::Combination& combination : combinations) {
     add_places(combination, codes, regions, operations, transfers);
@@ -341,7 +377,8 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
       json::Array plans, refused;
       if (!with_plans) {
         for (const targets::Refusal& refusal : kernel.plan.refusals) refused.push_back(refusal_of(refusal.strategy, refusal.reason));
-      } else if (code.kernels.usual(kernel.region).symbol == kernel.symbol) {  // special kernels have the same refusals
+      } else if (code.executable.empty() &&
+                 code.kernels.usual(kernel.region).symbol == kernel.symbol) {  // special kernels have the same refusals
         add_answers(code, kernel, plans, refused);
       }
       if (with_plans) entry["name"] = name_of_kernel(kernel.text);
@@ -357,6 +394,7 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                       {"not_fused", std::move(not_fused)}};
   // Omitted if empty, so that the bytes of modules without plugin operators did not change when these were introduced.
   if (!operations.empty()) result["operations"] = std::move(operations);
+  if (!plugins.empty()) result["target_plugins"] = plugins_of(plugins);
   if (json::Array own_only = notes(combinations.front().model, tx::own_only_attr); !own_only.empty())
     result["own_only"] = std::move(own_only);
   std::string text;

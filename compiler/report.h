@@ -12,12 +12,13 @@
 #include "compiler/code/tuned.h"
 #include "compiler/emit/module_file.h"
 #include "compiler/import/parameter_files.h"
+#include "compiler/plugins/plugin.h"
 
 namespace heddle::compiler {
 
 // The report; the same for the same input. with_plans: adds all plans that each kernel could have had.
 std::string report(const std::vector<emit::Combination>& combinations, const std::vector<emit::FamilyCode>& codes, targets::Math math,
-                   bool with_plans);
+                   const plugins::TargetPlugins& plugins, bool with_plans);
 
 // Wall time of each stage.
 class StageTimes {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/code/target_devices.h"
 
+#include "compiler/emit/kernels.h"
 #include "compiler/targets/amdgpu/amdgpu.h"
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/portable/portable.h"
@@ -14,8 +15,7 @@ std::unique_ptr<targets::Target> make_target(const std::string& family, const st
   if (family == "cuda") return targets::make_cuda_target(level, math);
   if (family == "hip") return targets::make_amdgpu_target(level);
   if (family == "level_zero") return targets::make_spirv_target(level);
-  if (family == "portable") return targets::make_portable_target(level);
-  return nullptr;
+  return targets::make_portable_target(level, family);
 }
 
 std::vector<std::string> levels_of(llvm::StringRef family) {
@@ -75,12 +75,12 @@ bool TargetDevices::multiply_bytes(llvm::StringRef family) const {
 
 bool TargetDevices::work_in_place(llvm::StringRef family, tx::DispatchOp region) const {
   const targets::Target* target = target_of(family);
-  return target && target->works_in_place(region);
+  return target && !region->hasAttr(emit::claim_attr) && target->works_in_place(region);
 }
 
 bool TargetDevices::store_rows_apart(llvm::StringRef family, tx::DispatchOp region) const {
   const targets::Target* target = target_of(family);
-  return target && target->stores_rows_apart(region);
+  return target && !region->hasAttr(emit::claim_attr) && target->stores_rows_apart(region);
 }
 
 bool TargetDevices::prefers_winograd(llvm::StringRef family, tx::ConvOp conv) const {

@@ -12,7 +12,7 @@
 
 namespace heddle::compiler {
 
-// Null if unknown.
+// Null if unknown. Any other family is that of a target plugin; what it does not claim is portable code.
 std::unique_ptr<targets::Target> make_target(const std::string& family, const std::string& level, targets::Math math);
 
 // The levels that make_target knows; none for an unknown family.

@@ -7,7 +7,6 @@
 using namespace mlir;
 
 namespace heddle::emit {
-namespace {
 
 std::string text_of(tx::DispatchOp region) {
   std::string text;
@@ -15,6 +14,7 @@ std::string text_of(tx::DispatchOp region) {
   OpPrintingFlags flags;
   flags.useLocalScope().elideLargeElementsAttrs(-1);
   stream << symbol_count(region) << '\n';
+  if (auto claim = region->getAttrOfType<StringAttr>(claim_attr)) stream << "claim " << claim.getValue() << '\n';
   if (auto tied = region.getTied()) llvm::interleaveComma(*tied, stream);
   if (auto pitch = region.getPitch()) stream << "pitch " << *pitch << '\n';
   // values are numbered from the region's start on, regardless of the surrounding function
@@ -30,17 +30,15 @@ std::string text_of(tx::DispatchOp region) {
   return text;
 }
 
-}  // namespace
-
 uint32_t symbol_count(Operation* op) {
   auto function = op->getParentOfType<func::FuncOp>();
   auto symbols = function ? function->getAttrOfType<ArrayAttr>(tx::symbols_attr) : ArrayAttr();
   return symbols ? symbols.size() : 0;
 }
 
-void Kernels::add(ModuleOp model, StringRef family) {
+void Kernels::add(ModuleOp model, StringRef family, llvm::function_ref<bool(tx::DispatchOp)> takes) {
   model.walk([&](tx::DispatchOp region) {
-    if (tx::family_of(model, region.getSlot().value_or("")) != family) return;
+    if (tx::family_of(model, region.getSlot().value_or("")) != family || (takes && !takes(region))) return;
     std::string text = text_of(region);
     auto [it, is_new] = known_.try_emplace(text, kernels_.size());
     if (is_new) {

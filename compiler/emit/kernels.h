@@ -27,16 +27,26 @@ struct Candidate {
   uint32_t kernel;  // in Kernels::all()
 };
 
+// Attribute of a dispatch (StringAttr): what a target plugin claimed it as. The text of such a region has it.
+inline constexpr llvm::StringLiteral claim_attr = "heddle.claim";
+
+// What equal regions have in common.
+std::string text_of(tx::DispatchOp region);
+
 class Kernels {
  public:
-  // Adds the regions on the model's slots of this family, in order.
-  void add(mlir::ModuleOp model, llvm::StringRef family);
+  // Adds the regions on the model's slots of this family, in order; those of which `takes`, if there is one, says so.
+  void add(mlir::ModuleOp model, llvm::StringRef family, llvm::function_ref<bool(tx::DispatchOp)> takes = {});
 
   // One for each text and, once its plans are known, for each choice of them.
   const std::vector<Kernel>& all() const { return kernels_; }
   // Called once, when all are added. plans: for the kernels so far, in order; the last plan of each has no guards.
   void plan(std::vector<targets::Plans> plans);
 
+  // After plan(): the name of a kernel in code that others made.
+  void rename(uint32_t kernel, std::string symbol) { kernels_[kernel].symbol = std::move(symbol); }
+
+  bool has(tx::DispatchOp region) const { return index_.contains(region); }
   // The candidates of a region, in order, once plans are known; a call takes the first whose guards hold.
   llvm::ArrayRef<Candidate> candidates(tx::DispatchOp region) const { return candidates_[index_.lookup(region)]; }
   // The kernel that any call may take.

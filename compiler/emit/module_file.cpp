@@ -74,7 +74,7 @@ std::unique_ptr<mf::FunctionT> describe(func::FuncOp function, const ProgramTarg
 
 std::unique_ptr<mf::ExecutableT> describe(const FamilyCode& family, module::ModuleWriter& writer) {
   auto result = std::make_unique<mf::ExecutableT>();
-  result->name = family.name;
+  result->name = family.executable.empty() ? family.name : family.executable;
   for (const Kernel& kernel : family.kernels.all()) {
     auto entry = std::make_unique<mf::EntryT>();
     entry->name = kernel.symbol;
@@ -186,12 +186,10 @@ module::Status schedule_all(const Combination& combination, const ProgramTarget&
 ProgramTarget target_of(const Combination& combination, const std::vector<FamilyCode>& codes) {
   ProgramTarget target;
   for (auto [name, family] : llvm::zip_equal(tx::slots_of(combination.model), combination.families())) {
+    SlotTarget& slot = target.emplace_back(SlotTarget{name.str(), family, {}});
     uint32_t executable = 0;
     for (const FamilyCode& code : codes) {
-      if (code.name == family) {
-        target.push_back({name.str(), family, &code.kernels, executable});
-        break;
-      }
+      if (code.name == family) slot.codes.push_back({&code.kernels, executable});
       if (!code.kernels.all().empty()) ++executable;
     }
   }

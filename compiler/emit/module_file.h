@@ -22,12 +22,13 @@ struct Image {
   std::vector<targets::KernelResources> resources;  // one per kernel
 };
 
-// The code that all programs run on devices of one family: an executable of the file.
+// Code that programs run on devices of one family: an executable of the file. A family has one, and one for each kernel of a target plugin.
 struct FamilyCode {
   std::string name;  // "cpu", "cuda"
   Kernels kernels;
   std::vector<Image> images;
   std::map<std::string, std::vector<targets::Answer>> answers;  // of all strategies, by the names of kernels; for a report of plans alone
+  std::string executable = {};                                  // its name; empty: that of the family
 };
 
 // The model after the passes for one combination of families; its tx.families has one per slot.

@@ -19,8 +19,18 @@ namespace heddle::emit {
 struct SlotTarget {
   std::string name;  // as in the IR
   std::string family;
-  const Kernels* kernels;
-  uint32_t executable;  // the executable that has them
+  // The executables that have its kernels; each region's is in one of them.
+  struct Code {
+    const Kernels* kernels;
+    uint32_t executable;
+  };
+  std::vector<Code> codes;
+  const Code& of(tx::DispatchOp region) const {
+    for (const Code& code : codes) {
+      if (code.kernels->has(region)) return code;
+    }
+    return codes.front();
+  }
 };
 // One per slot, in the module's order.
 using ProgramTarget = std::vector<SlotTarget>;

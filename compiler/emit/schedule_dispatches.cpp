@@ -189,11 +189,12 @@ LogicalResult Scheduler::add_dispatch(tx::DispatchOp dispatch) {
   auto found = slot_of_op(dispatch);
   if (!found) return failure();
   uint32_t slot = *found;
-  const Kernels& kernels = *target_[slot].kernels;
+  const SlotTarget::Code& code = target_[slot].of(dispatch);
+  const Kernels& kernels = *code.kernels;
   const Kernel& usual = kernels.usual(dispatch);
   auto site = std::make_unique<mf::DispatchSiteT>();
   site->slot = slot;
-  site->executable = target_[slot].executable;
+  site->executable = code.executable;
   site->name = dispatch.getName().str();
   if (auto name = llvm::dyn_cast<NameLoc>(dispatch.getLoc())) site->name += " " + name.getName().str();
   if (failed(take_places(dispatch))) return failure();

@@ -12,6 +12,7 @@
 
 #include "core/host/text_file.h"
 #include "core/host/trust.h"
+#include "heddle/plugin.h"
 
 namespace heddle::host {
 namespace {
@@ -162,6 +163,7 @@ std::vector<FoundPlugin> discover(const std::vector<std::string>& folders, const
   for (const std::string& folder : folders) {
     for (const std::string& path : manifests_in(folder, out_lines)) {
       FoundPlugin plugin = read_plugin(path, params.strict);
+      if (plugin.manifest.kind == HEDDLE_PLUGIN_TARGET) continue;  // the compiler's
       auto earlier = std::find_if(found.begin(), found.end(), [&](const FoundPlugin& p) { return p.manifest.id == plugin.manifest.id; });
       if (earlier == found.end()) {
         found.push_back(std::move(plugin));

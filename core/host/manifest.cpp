@@ -16,7 +16,7 @@
 namespace heddle::host {
 namespace {
 
-constexpr std::string_view kKinds = "\"driver\", \"allocator\" or \"library\"";
+constexpr std::string_view kKinds = "\"driver\", \"allocator\", \"library\" or \"target\"";
 
 bool parse_abi(std::string_view text, AbiVersion* out) {
   const char* end = text.data() + text.size();
@@ -78,6 +78,8 @@ void read_plugin(TableReader table, Manifest& manifest) {
         manifest.kind |= HEDDLE_PLUGIN_ALLOCATOR;
       } else if (kind == "library") {
         manifest.kind |= HEDDLE_PLUGIN_LIBRARY;
+      } else if (kind == "target") {
+        manifest.kind |= HEDDLE_PLUGIN_TARGET;
       } else {
         diagnostics.error(table.value_place("kind"), "E105",
                           fmt::format("kind '{}' is not known; {} was expected", kind.substr(0, 64), kKinds));
@@ -322,6 +324,8 @@ bool parse_manifest(const std::string& path, std::string_view text, Diagnostics&
       if (read_option_spec(*option, file, diagnostics, &spec)) manifest.options.push_back(std::move(spec));
     }
   }
+  // The compiler reads these (compiler/plugins/manifest.h).
+  if (manifest.kind & HEDDLE_PLUGIN_TARGET) root.table("facts"), root.table("limits");
   const std::vector<const TomlNode*> operators = root.tables("operator");
   for (const TomlNode* node : operators) read_operator(TableReader(*node, file, "operator", diagnostics), manifest);
   const bool is_library = (manifest.kind & HEDDLE_PLUGIN_LIBRARY) != 0;

@@ -338,6 +338,8 @@ Reproducer reproducer_of(const Options& options) {
   add_flags("--state", options.compile.states, model);
   add_flags("--specialize", options.compile.specializations, model);
   add_flags("--operators", options.compile.operators, model);
+  add_flags("--target-plugin", options.compile.target_plugins, model);
+  if (options.compile.foreign_formats) model.push_back("--foreign-formats");
   add_flags("--params-in", options.compile.params_in, model);
   add_flags("--param-name", options.compile.param_names, model);
   if (options.compile.params_in_values) model.push_back("--params-in-values");

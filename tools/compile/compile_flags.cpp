@@ -50,9 +50,13 @@ void CompileFlags::add_to(Flags& flags) {
   flags.text("--target", target,
              "targets, comma separated: cpu (x86-64-v3 and v4), cuda (sm_80 and sm_90a), hip (gfx90a, gfx942, gfx1100 and gfx1201), "
              "level_zero (spv1.0 and spv1.3-sg32, also with -dp4a), portable (for any device), or one level of them, such as "
-             "cpu:x86-64-v4, cuda:sm_90a, hip:gfx942; "
+             "cpu:x86-64-v4, cuda:sm_90a, hip:gfx942; or the target of a plugin; "
              "default: cpu",
              "LIST");
+  flags.texts("--target-plugin", target_plugins,
+              "the manifest of a target plugin, or a directory of manifests, in addition to the plugins that are installed", "FILE");
+  flags.count("--target-seconds", target_seconds, "how long one call of a target plugin may take (0: 60)", 0, 86400);
+  flags.on("--foreign-formats", foreign_formats, "a target plugin may return code of formats that its target does not own");
   flags.texts("--place", places,
               "run the nodes whose names match a glob on a slot, such as 'Softmax*=@host'; op:PATTERN for operators, input:PATTERN and "
               "output:PATTERN for the model's inputs and outputs; the last match decides",
@@ -102,6 +106,7 @@ std::string CompileFlags::check() const {
 std::vector<NamedFile> CompileFlags::files() const {
   std::vector<NamedFile> read{{"MODEL", model}};
   for (const std::string& path : operators) read.push_back({"--operators", path});
+  for (const std::string& path : target_plugins) read.push_back({"--target-plugin", path});
   for (const std::string& text : params_in) {
     for (NamedFile& file : with_shards({"--params-in", split_scope(text).path})) read.push_back(std::move(file));
   }
@@ -116,6 +121,7 @@ CompileParams::CompileParams(const CompileFlags& flags) : scoped_files_(with_sco
   add_views(flags.states, states_);
   add_views(flags.operators, operators_);
   add_views(flags.specializations, specializations_);
+  add_views(flags.target_plugins, target_plugins_);
   add_views(scoped_files_, parameter_files_);
   add_views(flags.param_names, parameter_names_);
   c.struct_size = sizeof(c);
@@ -137,6 +143,10 @@ CompileParams::CompileParams(const CompileFlags& flags) : scoped_files_(with_sco
   c.operator_count = size_of(operators_);
   c.specializations = specializations_.data();
   c.specialization_count = size_of(specializations_);
+  if (flags.foreign_formats) c.flags |= HEDDLE_COMPILE_FOREIGN_FORMATS;
+  c.target_seconds = static_cast<uint32_t>(flags.target_seconds);
+  c.target_plugins = target_plugins_.data();
+  c.target_plugin_count = size_of(target_plugins_);
   c.parameter_files = parameter_files_.data();
   c.parameter_file_count = size_of(parameter_files_);
   c.parameter_names = parameter_names_.data();

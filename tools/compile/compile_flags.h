@@ -17,9 +17,9 @@ std::vector<NamedFile> with_shards(const NamedFile& file);
 
 struct CompileFlags {
   std::string model, target, math = "default", cache;
-  std::vector<std::string> places, slots, aliases, donated, states, operators, specializations, params_in, param_names;
-  bool params_in_values = false;
-  uint64_t threads = 0;
+  std::vector<std::string> places, slots, aliases, donated, states, operators, specializations, params_in, param_names, target_plugins;
+  bool params_in_values = false, foreign_formats = false;
+  uint64_t threads = 0, target_seconds = 0;
 
   // MODEL; then the others, which `help` of compile and tune list after their own.
   void add_model(Flags& flags);
@@ -40,7 +40,8 @@ class CompileParams {
 
  private:
   std::vector<std::string> scoped_files_;
-  std::vector<heddle_string_t> places_, slots_, donations_, states_, operators_, specializations_, parameter_files_, parameter_names_;
+  std::vector<heddle_string_t> places_, slots_, donations_, states_, operators_, specializations_, parameter_files_, parameter_names_,
+      target_plugins_;
 };
 
 }  // namespace heddle::tool

@@ -237,6 +237,14 @@ void add_module(const Json& whole, Document& out) {
     out.add(concat(padded("code"), text(executable, "name"), ": ", array(executable, "entries").size(), " kernels for ",
                    variants.empty() ? "nothing" : variants));
   }
+  for (const Json& plugin : array(part(whole, "compiler_report"), "target_plugins")) {
+    size_t regions = 0;
+    for (const Json& claim : array(plugin, "claimed")) regions += array(claim, "nodes").size();
+    out.add(concat(padded("plugin"), text(plugin, "plugin"), " ", text(plugin, "version"), ", target ", text(plugin, "family"), ": ",
+                   array(plugin, "claimed").size(), " kernels for ", regions, " regions; sha256 ", text(plugin, "sha256")));
+    if (const size_t failed = array(plugin, "failed").size())
+      out.add(concat(padded(""), failed, " claims or functions are portable code because the plugin failed"));
+  }
   std::string slots;
   for (const Json& slot : array(whole, "slots")) slots += (slots.empty() ? "" : ", ") + slot_name(slot);
   if (!slots.empty()) out.add(padded("slots") + slots);

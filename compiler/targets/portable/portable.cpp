@@ -48,11 +48,11 @@ class Stages final : public Strategy {
 
 class PortableTarget final : public Target {
  public:
-  PortableTarget() { strategies_.push_back(std::make_unique<Stages>()); }
+  explicit PortableTarget(std::string family) : family_(std::move(family)) { strategies_.push_back(std::make_unique<Stages>()); }
 
   std::string format() const override { return HEDDLE_CODE_PORTABLE; }
   std::string name() const override { return std::string(portable_level); }
-  std::string family() const override { return "portable"; }
+  std::string family() const override { return family_; }
   const Strategies& strategies() const override { return strategies_; }
 
   FailureOr<std::vector<char>> generate(ModuleOp kernels) const override {
@@ -77,13 +77,14 @@ class PortableTarget final : public Target {
   }
 
  private:
+  const std::string family_;
   Strategies strategies_;
 };
 
 }  // namespace
 
-std::unique_ptr<Target> make_portable_target(std::string_view name) {
-  return name == portable_level ? std::make_unique<PortableTarget>() : nullptr;
+std::unique_ptr<Target> make_portable_target(std::string_view name, std::string family) {
+  return name == portable_level ? std::make_unique<PortableTarget>(std::move(family)) : nullptr;
 }
 
 }  // namespace heddle::targets

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "compiler/targets/target.h"
@@ -12,7 +13,7 @@ namespace heddle::targets {
 
 inline constexpr std::string_view portable_level = "generic";
 
-// Null for another name than portable_level.
-std::unique_ptr<Target> make_portable_target(std::string_view name);
+// For devices of this family: "portable", or that of a target plugin, whose kernels are beside the plugin's. Null for another name than portable_level.
+std::unique_ptr<Target> make_portable_target(std::string_view name, std::string family = "portable");
 
 }  // namespace heddle::targets

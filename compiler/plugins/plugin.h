@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A target plugin for one compile: what it is asked, and whether its answers are such that they can be used. Starts its process again after each failure.
+// Knows portable code and no IR.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/plugins/manifest.h"
+#include "compiler/plugins/process.h"
+
+namespace heddle::plugins {
+
+struct PluginOptions {
+  std::vector<std::string> manifests;  // files and directories; looked through first
+  std::string host;                    // program; empty: that of this installation
+  unsigned seconds = 60;               // for one call
+  uint64_t memory_bytes = uint64_t{4} << 30;
+  uint64_t code_bytes = uint64_t{64} << 20;  // of one claim
+  bool takes_foreign_formats = false;
+  bool fast_math = false;
+};
+
+// Something that the plugin did not do, or that was not taken from it. Goes to the report.
+struct Loss {
+  std::string what, reason;
+};
+
+class TargetPlugin {
+ public:
+  TargetPlugin(TargetManifest manifest, std::string level, const PluginOptions& options)
+      : manifest_(std::move(manifest)), level_(std::move(level)), options_(options) {}
+
+  // Starts it once. An error text, or nothing: without the plugin at all there is no use in going on.
+  std::string open(const std::string& family);
+
+  // Each gives an error text that names the plugin, or nothing. Answers that are malformed are errors.
+  std::string claim(const sdk::target::Graph& graph, sdk::target::Answer& answer);
+  // The code is checked: format, size, entries, resources, and what `inspect` says. has_refused: the plugin has given the claim back.
+  std::string emit(const sdk::target::Kernel& kernel, sdk::target::Code& code, bool& has_refused);
+
+  const TargetManifest& manifest() const { return manifest_; }
+  const std::string& family() const { return family_; }
+  // "target plugin 'com.acme.target' 1.0.0"
+  std::string who() const { return "target plugin '" + manifest_.id + "' " + manifest_.version; }
+
+  // For reports: claims that became kernels, nodes with the plugin's reasons, and failures.
+  struct Kept {
+    std::string kernel, claim, reason, note, format;
+    std::vector<std::string> nodes;
+    uint64_t cost_ns = 0, code_bytes = 0;
+  };
+  std::vector<Kept> kept;
+  std::vector<Loss> refused, lost;
+
+ private:
+  std::string start();
+  // One call, in a process that is started first if there is none.
+  std::string call(const char* what, const std::string& frame, sdk::target::Kind expected, std::string& payload, uint32_t* code = nullptr);
+  std::string check(const sdk::target::Kernel& kernel, const sdk::target::Code& code) const;
+  std::string compare(const sdk::target::Code& said, const sdk::target::Code& found) const;
+
+  TargetManifest manifest_;
+  std::string level_, family_;
+  const PluginOptions& options_;
+  TargetProcess process_;
+  std::unique_ptr<TargetPlugin> reader_;  // asked by inspect
+  bool can_inspect_ = false;
+};
+
+// By family.
+using TargetPlugins = std::map<std::string, std::unique_ptr<TargetPlugin>, std::less<>>;
+
+// Whether a format belongs to a target: "acme" has "acme/1" and "acme-elf/2".
+bool owns_format(std::string_view family, std::string_view format);
+
+}  // namespace heddle::plugins
