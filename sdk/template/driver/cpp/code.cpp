@@ -3,6 +3,7 @@
 #include "code.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstring>
 
 namespace sample {
@@ -17,11 +18,12 @@ struct Known {
   int pops, pushes;
 };
 constexpr Known kKnown[] = {
-    {"group", Op::kGroup, false, 0, 1},    {"const", Op::kConst, true, 0, 1},     {"push", Op::kPush, true, 0, 1},
-    {"add", Op::kAdd, false, 2, 1},        {"mul", Op::kMul, false, 2, 1},        {"addf", Op::kAddF, false, 2, 1},
-    {"less", Op::kLess, false, 2, 1},      {"load32", Op::kLoad32, true, 1, 1},   {"load64", Op::kLoad64, true, 1, 1},
-    {"store32", Op::kStore32, true, 2, 0}, {"store64", Op::kStore64, true, 2, 0}, {"require", Op::kRequire, false, 1, 0},
-    {"fail", Op::kFail, true, 0, 0},       {"lose", Op::kLose, false, 0, 0},
+    {"group", Op::kGroup, false, 0, 1},     {"const", Op::kConst, true, 0, 1},     {"push", Op::kPush, true, 0, 1},
+    {"add", Op::kAdd, false, 2, 1},         {"mul", Op::kMul, false, 2, 1},        {"addf", Op::kAddF, false, 2, 1},
+    {"subf", Op::kSubF, false, 2, 1},       {"mulf", Op::kMulF, false, 2, 1},      {"maxf", Op::kMaxF, false, 2, 1},
+    {"minf", Op::kMinF, false, 2, 1},       {"less", Op::kLess, false, 2, 1},      {"load32", Op::kLoad32, true, 1, 1},
+    {"load64", Op::kLoad64, true, 1, 1},    {"store32", Op::kStore32, true, 2, 0}, {"store64", Op::kStore64, true, 2, 0},
+    {"require", Op::kRequire, false, 1, 0}, {"fail", Op::kFail, true, 0, 0},       {"lose", Op::kLose, false, 0, 0},
 };
 
 class Words {
@@ -73,6 +75,22 @@ uint64_t bits_of(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
+}
+
+// A maximum or minimum is NaN if an operand is.
+float arithmetic(Op op, float a, float b) {
+  switch (op) {
+    case Op::kAddF:
+      return a + b;
+    case Op::kSubF:
+      return a - b;
+    case Op::kMulF:
+      return a * b;
+    case Op::kMaxF:
+      return std::isnan(a) || a > b ? a : b;
+    default:
+      return std::isnan(a) || a < b ? a : b;
+  }
 }
 
 // Checks every operand, and the depth of the stack at every instruction.
@@ -158,8 +176,12 @@ Outcome run_kernel(const Kernel& kernel, const std::vector<Memory>& bindings, co
           top[-1] *= top[0];
           break;
         case Op::kAddF:
+        case Op::kSubF:
+        case Op::kMulF:
+        case Op::kMaxF:
+        case Op::kMinF:
           --top;
-          top[-1] = bits_of(float_of(top[-1]) + float_of(top[0]));
+          top[-1] = bits_of(arithmetic(at.op, float_of(top[-1]), float_of(top[0])));
           break;
         case Op::kLess:
           --top;

@@ -7,7 +7,7 @@
 //   kernel NAME BINDINGS CONSTANTS_BYTES      begins a kernel
 //   group           pushes the workgroup's number, x fastest      const N     pushes the N-th 64-bit constant
 //   push N          pushes N                                      add, mul    of the two on top
-//   addf            of the two on top, as f32                     less        1 if the second is less than the top, else 0
+//   addf, subf, mulf, maxf, minf    of the two on top, as f32     less        1 if the second is less than the top, else 0
 //   load32 B        pops an index, pushes word [index] of binding B; load64 likewise
 //   store32 B       pops a value, then an index, stores it there; store64 likewise
 //   require         pops; ends this workgroup if it was 0
@@ -33,7 +33,26 @@ namespace portable = heddle::sdk::portable;
 inline constexpr std::string_view kFormat = "sample-stack/1";
 inline constexpr std::string_view kTarget = "generic";
 
-enum class Op : uint32_t { kGroup, kConst, kPush, kAdd, kMul, kAddF, kLess, kLoad32, kLoad64, kStore32, kStore64, kRequire, kFail, kLose };
+enum class Op : uint32_t {
+  kGroup,
+  kConst,
+  kPush,
+  kAdd,
+  kMul,
+  kAddF,
+  kSubF,
+  kMulF,
+  kMaxF,
+  kMinF,
+  kLess,
+  kLoad32,
+  kLoad64,
+  kStore32,
+  kStore64,
+  kRequire,
+  kFail,
+  kLose
+};
 
 struct Instruction {
   Op op;

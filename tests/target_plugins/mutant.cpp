@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The template's target plugin with one fault, which the fact `fault` of its manifest names: what the compiler must notice, and survive. Faults of emit are
+// in the code of the first kernel only, "c0_...".
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "heddle/sdk/target/plugin.h"
+
+// The template with another name for its entry.
+#undef HEDDLE_TARGET_PLUGIN
+#define HEDDLE_TARGET_PLUGIN(Id, Version, T)                  \
+  namespace {                                                 \
+  struct OwnId {                                              \
+    static constexpr const char* id = "test.mutant_target";   \
+    static constexpr const char* version = "0.1.0";           \
+  };                                                          \
+  using Sample = heddle::sdk::target::TargetPlugin<OwnId, T>; \
+  }
+#include "sdk/template/target/cpp/target.cpp"
+
+namespace {
+
+using heddle::sdk::string_of;
+using heddle::sdk::view_of;
+
+std::string g_fault;  // one target is open at a time
+const heddle_host_t* g_host;
+const heddle_target_interface_t* g_inner;
+
+bool is(const char* fault) {
+  return g_fault == fault;
+}
+
+// Faults that any function can have.
+heddle_status_t* misbehave(const std::string& function) {
+  if (g_fault.rfind(function + "_", 0) != 0) return nullptr;
+  const std::string what = g_fault.substr(function.size() + 1);
+  if (what == "crash") raise(SIGSEGV);
+  if (what == "abort") std::abort();
+  if (what == "exit") _exit(3);
+  if (what == "hang") {
+    while (true) usleep(100000);
+  }
+  if (what == "throw") throw std::runtime_error("thrown by the mutant");
+  if (what == "memory") {
+    std::vector<std::vector<char>> all;
+    while (true) all.emplace_back(size_t{64} << 20, 'x');
+  }
+  if (what == "prints") {
+    for (int i = 0; i < 100; ++i) std::printf("a line of the mutant\n");
+    std::fflush(stdout);
+  }
+  if (what == "status") return heddle::sdk::status(g_host, HEDDLE_STATUS_INTERNAL, "the mutant does not want to");
+  return nullptr;
+}
+
+heddle_status_t* open(heddle_plugin_instance_t* instance, const heddle_target_params_t* params, heddle_target_t** out) {
+  for (uint32_t i = 0; i < params->fact_count; ++i) {
+    if (view_of(params->facts[i].name) == "fault") g_fault = view_of(params->facts[i].string_value);
+  }
+  if (heddle_status_t* failed = misbehave("open")) return failed;
+  return g_inner->open(instance, params, out);
+}
+
+heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* graph, heddle_target_answer_t* out) {
+  if (heddle_status_t* failed = misbehave("claim")) return failed;
+  if (heddle_status_t* failed = g_inner->claim(target, graph, out)) return failed;
+  static std::vector<heddle_target_claim_t> claims;
+  static uint32_t nodes[4];
+  claims.assign(out->claims, out->claims + out->claim_count);
+  if (claims.empty()) return nullptr;
+  out->claims = claims.data();
+  heddle_target_claim_t& first = claims.front();
+  auto other_nodes = [&](std::initializer_list<uint32_t> all) {
+    first.node_count = 0;
+    for (uint32_t node : all) nodes[first.node_count++] = node;
+    first.nodes = nodes;
+  };
+  if (is("claim_unknown_node")) other_nodes({graph->node_count});
+  if (is("claim_node_twice")) other_nodes({first.nodes[0], first.nodes[0]});
+  if (is("claim_nothing")) other_nodes({});
+  if (is("claim_not_convex")) {
+    other_nodes({0, graph->node_count - 1});
+    out->claim_count = 1;
+  }
+  if (is("claim_claimed_twice") && claims.size() > 1) claims[1] = claims[0];
+  if (is("claim_no_array")) out->claims = nullptr;
+  if (is("claim_no_nodes")) first.nodes = nullptr;
+  if (is("claim_stride")) out->claim_stride = 2;
+  if (is("claim_size")) first.struct_size = 100000;
+  if (is("claim_no_name")) first.name = string_of("");
+  if (is("claim_odd_name")) first.name = string_of("a\nb");
+  static const heddle_target_refusal_t refusal = {sizeof(heddle_target_refusal_t), 1u << 30, string_of("no such node")};
+  if (is("claim_odd_refusal")) {
+    out->refusals = &refusal;
+    out->refusal_count = 1;
+  }
+  return nullptr;
+}
+
+heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* kernel, heddle_target_code_t* out) {
+  const bool is_first = view_of(kernel->name).rfind("c0_", 0) == 0;
+  if (is_first) {
+    if (heddle_status_t* failed = misbehave("emit")) return failed;
+  }
+  if (heddle_status_t* failed = g_inner->emit(target, kernel, out)) return failed;
+  if (!is_first) return nullptr;
+  static std::vector<heddle_target_entry_t> entries;
+  static std::vector<heddle_target_expression_t> expressions;
+  static std::string text, name;
+  static const heddle_target_guard_t guard = {0, 0, 0, 1};
+  entries.assign(out->entries, out->entries + out->entry_count);
+  expressions.assign(out->expressions, out->expressions + out->expression_count);
+  out->entries = entries.data();
+  out->expressions = expressions.data();
+  text = view_of(out->bytes);
+  heddle_target_entry_t& entry = entries.front();
+  auto bytes = [&](std::string other) {
+    text = std::move(other);
+    out->bytes = string_of(text);
+  };
+  auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string other = text;
+    if (const size_t at = other.find(from); at != std::string::npos) other.replace(at, from.size(), to);
+    return other;
+  };
+  if (is("emit_too_large")) bytes(std::string(size_t{65} << 20, ' '));
+  if (is("emit_empty")) bytes("");
+  if (is("emit_foreign_format")) out->format = string_of("acme-elf/1");
+  if (is("emit_own_format_of_heddle")) out->format = string_of("x86_64-elf/1");
+  if (is("emit_portable")) out->format = string_of("portable/0");
+  if (is("emit_no_version")) out->format = string_of("sample-stack");
+  if (is("emit_no_target")) out->target = string_of("");
+  if (is("emit_no_entry")) out->entry_count = 0;
+  if (is("emit_other_name")) entry.name = string_of("main");
+  if (is("emit_entry_twice")) {
+    entry.guards = &guard, entry.guard_count = 1;
+    entries.push_back(out->entries[0]);
+    entries.back().guard_count = 0;
+    out->entries = entries.data();
+    out->entry_count = 2;
+  }
+  if (is("emit_bindings")) ++entry.binding_count;
+  if (is("emit_constants")) entry.constants_bytes += 8;
+  if (is("emit_no_threads")) entry.workgroup_size = 0;
+  if (is("emit_too_many_threads")) entry.workgroup_size = 4096;
+  if (is("emit_too_much_memory")) entry.shared_memory_bytes = 1 << 20;
+  if (is("emit_too_much_workspace")) entry.workspace_bytes = 1 << 20;
+  if (is("emit_guarded_last")) entry.guards = &guard, entry.guard_count = 1;
+  if (is("emit_no_guards")) entry.guard_count = 1;
+  if (is("emit_no_expressions")) out->expressions = nullptr;
+  if (is("emit_other_expression")) entry.workgroups = out->expression_count;
+  if (is("emit_later_operand")) expressions.back().a = out->expression_count;
+  if (is("emit_unknown_symbol")) expressions.front() = {HEDDLE_TARGET_SYMBOL, 0, 0, 0, 7};
+  if (is("emit_unknown_kind")) expressions.front().kind = 99;
+  if (is("emit_no_workgroups")) entry.workgroups = 0, expressions.front() = {HEDDLE_TARGET_CONSTANT, 0, 0, 0, 0};
+  // What only inspect can tell.
+  if (is("emit_missing_entry")) bytes(replaced(std::string(view_of(kernel->name)), "other"));
+  if (is("emit_lying_record")) bytes(replaced(" 3 ", " 2 "));
+  if (is("emit_damaged_code")) bytes("kernel");
+  // What only its numbers tell.
+  if (is("emit_wrong_numbers")) bytes(replaced("addf", "subf"));
+  return nullptr;
+}
+
+heddle_status_t* inspect(heddle_target_t* target, const heddle_target_code_t* code, heddle_target_code_t* out) {
+  if (heddle_status_t* failed = misbehave("inspect")) return failed;
+  heddle_target_code_t as_own = *code;
+  if (is("emit_foreign_format")) as_own.format = string_of("sample-stack/1");
+  return g_inner->inspect(target, &as_own, out);
+}
+
+const void* get_interface(heddle_plugin_instance_t* instance, heddle_string_t id) {
+  const auto* inner = static_cast<const heddle_target_interface_t*>(g_inner);
+  static const heddle_target_interface_t table = {sizeof(heddle_target_interface_t), 0, open, inner->close, claim, emit, inspect};
+  (void)instance;
+  return view_of(id) == HEDDLE_TARGET_INTERFACE ? &table : nullptr;
+}
+
+heddle_status_t* create(const heddle_host_t* host, heddle_plugin_instance_t** out);
+const heddle_plugin_t* g_sample;
+
+const heddle_plugin_t* table() {
+  static const heddle_plugin_t plugin = {sizeof(heddle_plugin_t), HEDDLE_PLUGIN_TARGET, g_sample->id, g_sample->version, nullptr, create,
+                                         g_sample->shutdown,      get_interface};
+  return &plugin;
+}
+
+heddle_status_t* create(const heddle_host_t* host, heddle_plugin_instance_t** out) {
+  g_host = host;
+  if (heddle_status_t* failed = g_sample->create(host, out)) return failed;
+  g_inner = static_cast<const heddle_target_interface_t*>(g_sample->get_interface(*out, string_of(HEDDLE_TARGET_INTERFACE)));
+  return nullptr;
+}
+
+}  // namespace
+
+extern "C" HEDDLE_EXPORT const heddle_plugin_t* HEDDLE_PLUGIN_ENTRY(heddle_negotiation_t* negotiation) {
+  g_sample = Sample::entry(negotiation);
+  return g_sample ? table() : nullptr;
+}

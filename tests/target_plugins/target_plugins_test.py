@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiler targets as plugins: the template's target compiles for the template's driver, and mutants of it cost only what they were asked for."""
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import unittest
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from heddle_command import HeddleTestCase, heddle, heddle_path
+
+BUILD = heddle_path().parents[1] if heddle_path() else None
+DRIVER = BUILD / "tests" / "template" / "driver" / "cpp" if BUILD else None
+TARGET = BUILD / "tests" / "template" / "target" / "cpp" if BUILD else None
+MUTANT = BUILD / "tests" / "target_plugins" / "libmutant_target.so" if BUILD else None
+MANIFEST = """manifest = 1
+[plugin]
+id = "{id}"
+version = "0.1.0"
+kind = ["target"]
+library = "{library}"
+abi = ["0.3", "0.3"]
+families = ["{family}"]
+[facts]
+parts = {parts}
+fault = "{fault}"
+[limits]
+workgroup_size = 1024
+shared_memory_bytes = 65536
+workspace_bytes = 65536
+"""
+# What is asked of the plugin, and what the warning says of it.
+OF_CLAIM = {
+    "claim_crash": "ended by signal 11",
+    "claim_abort": "ended by signal 6",
+    "claim_exit": "exit code 3",
+    "claim_hang": "did not answer within",
+    "claim_throw": "thrown by the mutant",
+    "claim_memory": "memory",
+    "claim_status": "does not want to",
+    "claim_no_array": "the array or its stride is missing",
+    "claim_no_nodes": "the array is missing",
+    "claim_stride": "stride",
+    "claim_size": "struct_size",
+    "claim_no_name": "name",
+    "claim_odd_name": "name",
+    "claim_odd_refusal": "a refusal is of node",
+}
+OF_ONE_CLAIM = {
+    "claim_unknown_node": "there is no node",
+    "claim_node_twice": "a node twice",
+    "claim_nothing": "no nodes",
+    "claim_claimed_twice": "claimed twice",
+    "emit_crash": "ended by signal 11",
+    "emit_exit": "exit code 3",
+    "emit_hang": "did not answer within",
+    "emit_throw": "thrown by the mutant",
+    "emit_memory": "memory",
+    "emit_status": "does not want to",
+    "emit_too_large": "more than the",
+    "emit_empty": "the code is empty",
+    "emit_foreign_format": "does not belong to target",
+    "emit_own_format_of_heddle": "does not belong to target",
+    "emit_portable": "does not belong to target",
+    "emit_no_version": "NAME/VERSION",
+    "emit_no_target": "target within the format",
+    "emit_no_entry": "no entry",
+    "emit_other_name": "another name",
+    "emit_entry_twice": "there twice",
+    "emit_bindings": "bindings",
+    "emit_constants": "bytes of constants",
+    "emit_no_threads": "workgroups of 0 threads",
+    "emit_too_many_threads": "of its manifest",
+    "emit_too_much_memory": "of its manifest",
+    "emit_too_much_workspace": "of its manifest",
+    "emit_guarded_last": "is the last, and has guards",
+    "emit_no_guards": "the array is missing",
+    "emit_no_expressions": "the array is missing",
+    "emit_other_expression": "no expression for its number of workgroups",
+    "emit_later_operand": "do not come before it",
+    "emit_unknown_symbol": "symbol 7",
+    "emit_unknown_kind": "kind 99",
+    "emit_no_workgroups": "0 workgroups",
+    "emit_missing_entry": "is not in the code",
+    "emit_lying_record": "in its record",
+    "emit_damaged_code": "damaged",
+}
+OF_INSPECT = {"inspect_crash": "ended by signal 11", "inspect_hang": "did not answer within", "inspect_exit": "exit code 3"}
+
+
+def model():
+    """Element-wise ops before a product, and after it in its group and apart from it; the batch is symbolic."""
+    def value(name):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8])
+
+    weights = np.random.default_rng(5).standard_normal((8, 8), np.float32)
+    nodes = [
+        helper.make_node("Add", ["x", "y"], ["sum"], name="sum"),
+        helper.make_node("Mul", ["sum", "x"], ["product"], name="product"),
+        helper.make_node("MatMul", ["product", "w"], ["dense"], name="dense"),
+        helper.make_node("Add", ["dense", "y"], ["moved"], name="moved"),
+        helper.make_node("Relu", ["moved"], ["positive"], name="positive"),
+        helper.make_node("Softmax", ["positive"], ["shares"], name="shares", axis=1),
+        helper.make_node("MatMul", ["shares", "w"], ["mixed"], name="mixed"),
+        helper.make_node("Min", ["x", "y"], ["least"], name="least"),
+        helper.make_node("Sub", ["least", "product"], ["apart"], name="apart"),
+    ]
+    graph = helper.make_graph(nodes, "g", [value("x"), value("y")], [value("mixed"), value("apart")],
+                              [onnx.numpy_helper.from_array(weights, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@unittest.skipUnless(TARGET and (TARGET / "libsample_target.so").exists(), "SKIP: the template's target is not built")
+class TargetPlugins(HeddleTestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = self.folder / "model.onnx"
+        onnx.save(model(), self.path)
+
+    def manifest(self, library, fault="", identity="test.mutant_target", family="sample", parts=False):
+        path = self.folder / f"{identity}.toml"
+        path.write_text(MANIFEST.format(id=identity, library=library, family=family, parts=str(parts).lower(), fault=fault))
+        return path
+
+    def build(self, manifest, *arguments):
+        """The module, the compiler's report of the plugin, and the warnings."""
+        module, report = self.folder / "model.heddle", self.folder / "report.json"
+        result = self.succeed("compile", self.path, "-o", module, "--target", "sample", "--target-plugin", manifest, "--no-cache",
+                              "--report", report, *arguments)
+        (plugin,) = json.loads(report.read_text())["target_plugins"]
+        return module, plugin, result.stderr
+
+    def check(self, module):
+        """Runs the module on the sample driver, and returns how many of its dispatches were interpreted, and how many there were."""
+        random = np.random.default_rng(9)
+        feeds = {name: random.standard_normal((3, 8), np.float32) for name in ("x", "y")}
+        given, outputs = [], []
+        for index, (name, array) in enumerate(feeds.items()):
+            np.save(self.folder / f"{index}.npy", array)
+            given += ["--input", f"{name}=@{self.folder / str(index)}.npy"]
+        expected = onnxruntime.InferenceSession(str(self.path), providers=["CPUExecutionProvider"]).run(None, feeds)
+        for index in range(len(expected)):
+            outputs += ["--output", f"@{self.folder / f'out{index}.npy'}"]
+        config = self.folder / "heddle.toml"
+        config.write_text('interpreted = "allow"\n[driver."org.example.sample"]\nown_kernels = false\n')
+        text = self.succeed("run", module, *given, *outputs, "--device", "sample:0", "--statistics",
+                            extra_environment={"HEDDLE_PLUGIN_PATH": str(DRIVER), "HEDDLE_CONFIG": str(config)}).stderr
+        for index, one in enumerate(expected):
+            self.assert_close(np.load(self.folder / f"out{index}.npy"), one, 1e-4, 1e-5 * max(1.0, float(np.abs(one).max())))
+        (device,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == "sample:0"]
+        return device["driver_counts"]["interpreted"], device["driver_counts"]["dispatches"]
+
+    def test_the_template(self):
+        module, plugin, warnings = self.build(TARGET)
+        self.assertEqual(warnings.count("warning"), 0, warnings)
+        self.assertEqual((plugin["plugin"], plugin["version"], plugin["failed"]), ("org.example.sample_target", "0.1.0", []))
+        self.assertRegex(plugin["sha256"], "^[0-9a-f]{64}$")
+        self.assertGreaterEqual(len(plugin["claimed"]), 2, plugin)
+        self.assertTrue(plugin["refused"], plugin)
+        interpreted, dispatches = self.check(module)
+        self.assertEqual(dispatches - interpreted, sum(len(each["nodes"]) for each in plugin["claimed"]))
+        self.assertGreater(interpreted, 0)
+        # The module itself says whose code it has.
+        shown = json.loads(self.succeed("explain", module, "--format", "json").stdout)
+        self.assertIn("org.example.sample_target", json.dumps(shown))
+        self.assertIn("sample-stack/1", json.dumps(shown))
+        self.assertIn("org.example.sample_target 0.1.0", self.succeed("explain", module).stdout)
+
+    def test_parts_of_groups(self):
+        """Claims of single ops that were a part of another op's kernel: the rest is grouped again, and the numbers stay right."""
+        manifest = self.manifest(TARGET / "libsample_target.so", identity="org.example.sample_target", parts=True)
+        module, plugin, warnings = self.build(manifest)
+        self.assertEqual(warnings.count("warning"), 0, warnings)
+        _, whole, _ = self.build(TARGET)
+        self.assertGreater(len(plugin["claimed"]), len(whole["claimed"]))
+        self.check(module)
+
+    def test_beside_other_targets(self):
+        module, again = self.folder / "both.heddle", self.folder / "again.heddle"
+        for path in (module, again):
+            self.succeed("compile", self.path, "-o", path, "--target", "sample,cpu,portable", "--target-plugin", TARGET)
+        self.assertEqual(module.read_bytes(), again.read_bytes())
+        self.assertLess(self.check(module)[0], self.check(module)[1])
+        x = np.ones((2, 8), np.float32)
+        np.save(self.folder / "x.npy", x)
+        self.succeed("run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--input", f"y=@{self.folder / 'x.npy'}", "--device", "cpu:0")
+
+    def test_plugins_are_found(self):
+        text = self.succeed("compile", self.path, "-o", self.folder / "m.heddle", "--target", "sample",
+                            extra_environment={"HEDDLE_PLUGIN_PATH": str(TARGET)}).stderr
+        self.assertNotIn("warning", text)
+        failed = self.fail_with((1, 2), "compile", self.path, "-o", self.folder / "m.heddle", "--target", "acme", "--target-plugin", TARGET)
+        self.assertIn("target 'acme' is not known", failed.stderr)
+        self.assertIn("plugins for sample", failed.stderr)
+        failed = self.fail_with((1, 2), "compile", self.path, "-o", self.folder / "m.heddle", "--target", "sample:big", "--target-plugin", TARGET)
+        self.assertIn("has no levels", failed.stderr)
+        # The runtime does not take it for one of its own plugins.
+        listed = self.succeed("plugins", "--format", "json", extra_environment={"HEDDLE_PLUGIN_PATH": str(TARGET)}).stdout
+        self.assertNotIn("sample_target", listed)
+
+    def test_manifests_with_mistakes(self):
+        for text, said in (("manifest = 1\n[plugin]\nkind = [\"driver\"]\n", "its kind is not"), ("[plug", "line 1"),
+                           (MANIFEST.format(id="a.b", library="none.so", family="sample", parts="false", fault=""), "none.so"),
+                           (MANIFEST.format(id="a.b", library=MUTANT, family="Sample", parts="false", fault=""), "no name of a target"),
+                           (MANIFEST.format(id="a.b", library=MUTANT, family="sample", parts="false", fault=""), "its library says id"),
+                           (MANIFEST.format(id="test.mutant_target", library=MUTANT, family="sample", parts="[1]", fault=""), "fact 'parts'")):
+            path = self.folder / "wrong.toml"
+            path.write_text(text)
+            failed = self.fail_with((1, 2), "compile", self.path, "-o", self.folder / "m.heddle", "--target", "sample", "--target-plugin", path)
+            self.assertIn(said, failed.stderr)
+
+    def test_foreign_formats(self):
+        manifest = self.manifest(MUTANT, "emit_foreign_format")
+        _, plugin, _ = self.build(manifest, "--foreign-formats")
+        self.assertIn("acme-elf/1", {each["format"] for each in plugin["claimed"]})
+
+    def test_a_plugin_that_does_not_open(self):
+        for fault in ("open_crash", "open_hang", "open_status"):
+            failed = heddle("compile", self.path, "-o", self.folder / "m.heddle", "--target", "sample", "--target-plugin", self.manifest(MUTANT, fault),
+                            "--target-seconds", "1")
+            self.assertEqual(failed.code, 1, str(failed))
+            self.assertIn("target plugin 'test.mutant_target' 0.1.0: opening it failed", failed.stderr)
+
+    def mutate(self, fault, said):
+        module, plugin, warnings = self.build(self.manifest(MUTANT, fault), *(("--target-seconds", "1") if "hang" in fault else ()))
+        self.assertIn("test.mutant_target", warnings, fault)
+        self.assertIn(said, warnings, fault)
+        self.assertIn("portable code", warnings, fault)
+        self.assertTrue(any(said in each["reason"] for each in plugin["failed"]), (fault, plugin["failed"]))
+        return module, plugin
+
+    def test_mutants_of_claims(self):
+        for fault, said in OF_CLAIM.items():
+            with self.subTest(fault):
+                _, plugin = self.mutate(fault, said)
+                self.assertEqual(plugin["claimed"], [])
+
+    def test_mutants_of_one_claim(self):
+        """The others stay."""
+        _, whole, _ = self.build(TARGET)
+        for fault, said in OF_ONE_CLAIM.items():
+            with self.subTest(fault):
+                _, plugin = self.mutate(fault, said)
+                self.assertEqual(len(plugin["claimed"]), len(whole["claimed"]) - 1, fault)
+
+    def test_mutants_of_inspection(self):
+        for fault, said in OF_INSPECT.items():
+            with self.subTest(fault):
+                _, plugin = self.mutate(fault, said)
+                self.assertEqual(plugin["claimed"], [])
+
+    def test_modules_of_mutants_run(self):
+        for fault, said in (("claim_crash", "signal"), ("claim_claimed_twice", "twice"), ("emit_crash", "signal"), ("emit_missing_entry", "code")):
+            self.check(self.mutate(fault, said)[0])
+
+    def test_a_claim_that_is_not_convex(self):
+        module, _ = self.mutate("claim_not_convex", "not convex")
+        self.check(module)
+
+    def test_what_a_plugin_prints_is_no_answer(self):
+        for fault in ("claim_prints", "emit_prints"):
+            module, plugin, _ = self.build(self.manifest(MUTANT, fault))
+            self.assertEqual(plugin["failed"], [])
+            self.check(module)
+
+
+class Protocol(HeddleTestCase):
+    """Frames to heddle-target-host that no compiler sends."""
+
+    def answer(self, data):
+        process = subprocess.run([str(heddle_path().parent / "heddle-target-host")], input=data, capture_output=True, timeout=60)
+        self.assertGreaterEqual(process.returncode, 0, data[:40])
+        return process.stdout
+
+    def test_frames(self):
+        def frame(kind, payload=b"", protocol=1, size=None):
+            return struct.pack("<IHH", len(payload) if size is None else size, kind, protocol) + payload
+
+        failed = 8
+        for data in (frame(1, protocol=2), frame(1), frame(2, b"\0" * 40), frame(1, b"\xff" * 60), frame(1, size=0xFFFFFFFF), frame(9)):
+            out = self.answer(data)
+            size, kind, protocol = struct.unpack("<IHH", out[:8])
+            self.assertEqual((kind, protocol, size), (failed, 1, len(out) - 8), data[:40])
+        for data in (b"", b"\0", frame(1, b"abc", size=100)):
+            self.assertEqual(self.answer(data), b"", data)
+
+    def test_by_hand(self):
+        process = subprocess.run([str(heddle_path().parent / "heddle-target-host"), "--help"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("started by heddle compile", process.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
