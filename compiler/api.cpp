@@ -88,7 +88,7 @@ Failure compile(const heddle_compile_params_t& params) {
       (params.operator_count && !params.operators) || (params.donation_count && !params.donations) ||
       (params.state_count && !params.states) || (params.parameter_file_count && !params.parameter_files) ||
       (params.parameter_name_count && !params.parameter_names) || (params.specialization_count && !params.specializations) ||
-      (params.target_plugin_count && !params.target_plugins)) {
+      (params.target_plugin_count && !params.target_plugins) || (params.target_refused_count && !params.target_refused)) {
     return {HEDDLE_STATUS_INVALID_ARGUMENT,
             "compiler: heddle_compile failed: placements, slots, operators, donations, states, parameter files or names, specializations "
             "or target plugins are counted, and missing"};
@@ -115,6 +115,8 @@ Failure compile(const heddle_compile_params_t& params) {
   for (uint32_t i = 0; i < params.parameter_name_count; ++i) options.parameter_names.push_back(text(params.parameter_names[i]));
   for (uint32_t i = 0; i < params.target_plugin_count; ++i) options.plugins.manifests.push_back(text(params.target_plugins[i]));
   options.plugins.host = text(params.target_host);
+  options.verification_path = text(params.target_verification);
+  for (uint32_t i = 0; i < params.target_refused_count; ++i) options.plugins.refused.insert(text(params.target_refused[i]));
   options.plugins.takes_foreign_formats = (params.flags & HEDDLE_COMPILE_FOREIGN_FORMATS) != 0;
   if (params.target_seconds != 0) options.plugins.seconds = params.target_seconds;
   if (params.target_memory_bytes != 0) options.plugins.memory_bytes = params.target_memory_bytes;

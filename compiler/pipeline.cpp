@@ -19,6 +19,7 @@
 #include "compiler/import/stablehlo_importer.h"
 #include "compiler/passes/passes.h"
 #include "compiler/plugins/claims.h"
+#include "compiler/plugins/verification.h"
 #include "compiler/report.h"
 #include "compiler/reproducer.h"
 #include "compiler/targets/amdgpu/amdgpu.h"
@@ -401,6 +402,27 @@ Failure combine_families(const Options& options, ModuleOp module, std::vector<st
   return {};
 }
 
+// The plugin's kernels and portable code for the same regions, each a function of a module of its own.
+Failure write_verification(const Options& options, const plugins::TargetPlugin& plugin, const CodeOptions& code_options,
+                           MLIRContext& context) {
+  OwningOpRef<ModuleOp> model = plugins::verification_model(plugin, context, options.warn);
+  const emit::Combination combination{*model};
+  std::vector<emit::FamilyCode> codes{{plugin.family(), {}, {}, {}}};
+  codes.back().kernels.add(*model, plugin.family(), [](tx::DispatchOp region) { return !region->hasAttr(emit::claim_attr); });
+  CodeOptions quiet = code_options;
+  quiet.with_answers = false;
+  quiet.image_done = {};
+  if (auto error = generate(quiet, codes.back(), context)) return {error->code, error->message};
+  for (emit::FamilyCode& code : plugins::verification_code(plugin, combination)) codes.push_back(std::move(code));
+  emit::OutputFiles files(options.verification_path, {});
+  if (heddle::module::Status error = files.reserve()) return {error->code, error->message};
+  emit::FileOptions file;
+  file.name = "verification";
+  const tx::ParameterStore no_parameters;
+  if (auto error = emit::write_module_file({combination}, codes, no_parameters, file, files)) return {error->code, error->message};
+  return {};
+}
+
 Failure run(const Options& options, MLIRContext& context, const Diagnostics& diagnostics, OwningOpRef<ModuleOp>& module,
             std::string& reproducer) {
   StageTimes times;
@@ -466,6 +488,11 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     return succeeded(passes.run(target));
   };
   plugins::TargetPlugins target_plugins;
+  if (!options.verification_path.empty() && options.plugin_levels.size() != 1) {
+    return {options.plugin_levels.empty() ? HEDDLE_STATUS_INVALID_ARGUMENT : HEDDLE_STATUS_UNIMPLEMENTED,
+            "compiler: verifying code of plugins failed: there are " + std::to_string(options.plugin_levels.size()) +
+                " targets of plugins; give one with --target"};
+  }
   for (const auto& [family, level] : options.plugin_levels) {
     plugins::TargetManifest manifest;
     if (std::string wrong = plugins::find_target(family, options.plugins.manifests, manifest); !wrong.empty())
@@ -549,6 +576,9 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   }
   if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file, files))
     return {error->code, error->message};
+  if (!options.verification_path.empty()) {
+    if (Failure failure = write_verification(options, *target_plugins.begin()->second, code_options, context)) return failure;
+  }
   times.done("write");
   // only this report has times and cache hits: the module's own report must not differ from run to run
   if (report_file) {

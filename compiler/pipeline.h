@@ -35,6 +35,7 @@ struct Options {
   std::vector<std::pair<std::string, std::string>> targets;
   std::map<std::string, std::string> plugin_levels;  // those of `targets` that are a plugin's, with what follows ':'
   plugins::PluginOptions plugins;
+  std::string verification_path;             // see plugins/verification.h; empty: none
   std::vector<std::string> placements;       // "PATTERN=@slot", see import/placements.h
   std::vector<std::string> slots;            // "@slot=family"
   std::vector<std::string> donations;        // "INPUT" or "INPUT=OUTPUT", see donations.h

@@ -303,11 +303,11 @@ json::Array plugins_of(const plugins::TargetPlugins& plugins) {
       for (const std::string& node : kept.nodes) nodes.push_back(json::fixUTF8(node));
       json::Object one{{"kernel", kept.kernel},
                        {"claim", json::fixUTF8(kept.claim)},
-                       {"format", kept.format},
-                       {"code_bytes", static_cast<int64_t>(kept.code_bytes)},
+                       {"format", kept.code.format},
+                       {"code_bytes", static_cast<int64_t>(kept.code.bytes.size())},
                        {"nodes", std::move(nodes)}};
       if (!kept.reason.empty()) one["reason"] = json::fixUTF8(kept.reason);
-      if (!kept.note.empty()) one["note"] = json::fixUTF8(kept.note);
+      if (!kept.code.note.empty()) one["note"] = json::fixUTF8(kept.code.note);
       if (kept.cost_ns != 0) one["cost_ns"] = static_cast<int64_t>(kept.cost_ns);
       claimed.push_back(std::move(one));
     }

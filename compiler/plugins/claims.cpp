@@ -300,6 +300,30 @@ std::unique_ptr<Pass> claim_kernels(TargetPlugins& plugins, const passes::Device
   return std::make_unique<ClaimKernels>(plugins, devices, warn);
 }
 
+emit::FamilyCode code_of_claim(const TargetPlugin& plugin, const TargetPlugin::Kept& kept, const std::vector<emit::Combination>& models,
+                               llvm::function_ref<bool(tx::DispatchOp)> is_its) {
+  emit::FamilyCode made;
+  made.name = plugin.family();
+  made.executable = plugin.family() + "." + kept.kernel;
+  for (const emit::Combination& model : models) made.kernels.add(model.model, plugin.family(), is_its);
+  if (made.kernels.all().empty()) return made;
+  targets::Plans plans = plans_of(kept.code, tx::DispatchOp(made.kernels.all().front().region).getContext());
+  for (targets::KernelPlan& plan : plans) plan.strategy = kept.claim;
+  made.kernels.plan({std::move(plans)});
+  emit::Image image{kept.code.format, kept.code.target, std::vector<char>(kept.code.bytes.begin(), kept.code.bytes.end()), {}};
+  for (auto [index, entry] : llvm::enumerate(kept.code.entries)) {
+    made.kernels.rename(static_cast<uint32_t>(index), entry.name);
+    targets::KernelResources resources;
+    resources.workspace_bytes = entry.workspace_bytes;
+    resources.workgroup_size = entry.workgroup_size;
+    resources.subgroup_size = entry.subgroup_size;
+    resources.shared_memory_bytes = entry.shared_memory_bytes;
+    image.resources.push_back(std::move(resources));
+  }
+  made.images.push_back(std::move(image));
+  return made;
+}
+
 std::vector<emit::FamilyCode> emit_claims(TargetPlugin& plugin, const std::vector<emit::Combination>& combinations, const Warn& warn) {
   std::vector<std::pair<std::string, tx::DispatchOp>> different;  // texts and the first of their regions
   llvm::StringMap<SmallVector<tx::DispatchOp>> regions;           // by text
@@ -327,7 +351,10 @@ std::vector<emit::FamilyCode> emit_claims(TargetPlugin& plugin, const std::vecto
     target::Code code;
     std::string wrong;
     bool has_refused = false;
-    if (!encode_region(region, kernel.name, kernel.code, wrong)) {
+    if (plugin.is_refused(kernel.name)) {
+      wrong = "it was refused by name";
+      has_refused = true;
+    } else if (!encode_region(region, kernel.name, kernel.code, wrong)) {
       wrong = plugin.who() + ": region '" + region.getName().str() + "' has no portable code: " + wrong;
     } else {
       wrong = plugin.emit(kernel, code, has_refused);
@@ -342,30 +369,17 @@ std::vector<emit::FamilyCode> emit_claims(TargetPlugin& plugin, const std::vecto
       for (tx::DispatchOp same : regions[text]) same->removeAttr(emit::claim_attr);
       continue;
     }
-    emit::FamilyCode& made = codes.emplace_back();
-    made.name = plugin.family();
-    made.executable = plugin.family() + "." + kernel.name;
-    auto is_same = [&](tx::DispatchOp other) { return llvm::is_contained(regions[text], other); };
-    for (const emit::Combination& combination : combinations) made.kernels.add(combination.model, plugin.family(), is_same);
-    targets::Plans plans = plans_of(code, region.getContext());
-    for (targets::KernelPlan& plan : plans) plan.strategy = kernel.claim;
-    made.kernels.plan({std::move(plans)});
-    emit::Image image{code.format, code.target, std::vector<char>(code.bytes.begin(), code.bytes.end()), {}};
-    for (auto [index, entry] : llvm::enumerate(code.entries)) {
-      made.kernels.rename(static_cast<uint32_t>(index), entry.name);
-      targets::KernelResources resources;
-      resources.workspace_bytes = entry.workspace_bytes;
-      resources.workgroup_size = entry.workgroup_size;
-      resources.subgroup_size = entry.subgroup_size;
-      resources.shared_memory_bytes = entry.shared_memory_bytes;
-      image.resources.push_back(std::move(resources));
-    }
-    TargetPlugin::Kept kept{kernel.name, kernel.claim, {}, code.note, code.format, {}, 0, code.bytes.size()};
+    TargetPlugin::Kept kept;
+    kept.kernel = kernel.name;
+    kept.claim = kernel.claim;
+    kept.code = std::move(code);
+    kept.region = region.getOperation();
     if (auto reason = region->getAttrOfType<StringAttr>(Claimer::reason_attr)) kept.reason = reason.getValue().str();
     if (auto cost = region->getAttrOfType<IntegerAttr>(Claimer::cost_attr)) kept.cost_ns = static_cast<uint64_t>(cost.getInt());
     for (tx::DispatchOp same : regions[text]) kept.nodes.push_back(node_of(same));
+    codes.push_back(
+        code_of_claim(plugin, kept, combinations, [&](tx::DispatchOp other) { return llvm::is_contained(regions[text], other); }));
     plugin.kept.push_back(std::move(kept));
-    made.images.push_back(std::move(image));
   }
   return codes;
 }

@@ -24,4 +24,8 @@ std::unique_ptr<mlir::Pass> claim_kernels(TargetPlugins& plugins, const passes::
 // The code of all claimed regions of the family: an executable for each different one. Regions whose code cannot be had lose the attribute.
 std::vector<emit::FamilyCode> emit_claims(TargetPlugin& plugin, const std::vector<emit::Combination>& combinations, const Warn& warn);
 
+// The executable of one claim, for those regions of it in the models that `is_its` takes.
+emit::FamilyCode code_of_claim(const TargetPlugin& plugin, const TargetPlugin::Kept& kept, const std::vector<emit::Combination>& models,
+                               llvm::function_ref<bool(tx::DispatchOp)> is_its);
+
 }  // namespace heddle::plugins

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct PluginOptions {
   uint64_t code_bytes = uint64_t{64} << 20;  // of one claim
   bool takes_foreign_formats = false;
   bool fast_math = false;
+  std::set<std::string> refused;  // kernels, as reports name them, whose code is not asked for
 };
 
 // Something that the plugin did not do, or that was not taken from it. Goes to the report.
@@ -42,6 +44,9 @@ class TargetPlugin {
   // The code is checked: format, size, entries, resources, and what `inspect` says. has_refused: the plugin has given the claim back.
   std::string emit(const sdk::target::Kernel& kernel, sdk::target::Code& code, bool& has_refused);
 
+  // A user's: it is not asked for the code of this kernel.
+  bool is_refused(const std::string& kernel) const { return options_.refused.contains(kernel); }
+
   const TargetManifest& manifest() const { return manifest_; }
   const std::string& family() const { return family_; }
   // "target plugin 'com.acme.target' 1.0.0"
@@ -49,9 +54,11 @@ class TargetPlugin {
 
   // For reports: claims that became kernels, nodes with the plugin's reasons, and failures.
   struct Kept {
-    std::string kernel, claim, reason, note, format;
+    std::string kernel, claim, reason;
     std::vector<std::string> nodes;
-    uint64_t cost_ns = 0, code_bytes = 0;
+    uint64_t cost_ns = 0;
+    sdk::target::Code code;
+    void* region = nullptr;  // the first of its regions, an operation of the model
   };
   std::vector<Kept> kept;
   std::vector<Loss> refused, lost;

@@ -166,6 +166,7 @@ heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* ker
   if (is("emit_damaged_code")) bytes("kernel");
   // What only its numbers tell.
   if (is("emit_wrong_numbers")) bytes(replaced("addf", "subf"));
+  if (is("emit_loses_device")) bytes(replaced("group", "lose group"));
   return nullptr;
 }
 

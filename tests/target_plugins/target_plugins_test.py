@@ -259,6 +259,32 @@ class TargetPlugins(HeddleTestCase):
         for fault, said in (("claim_crash", "signal"), ("claim_claimed_twice", "twice"), ("emit_crash", "signal"), ("emit_missing_entry", "code")):
             self.check(self.mutate(fault, said)[0])
 
+    def verify(self, fault):
+        """Compiles with --verify-target: the report of the plugin, and what was said."""
+        environment = {"HEDDLE_PLUGIN_PATH": str(DRIVER)}
+        manifest = self.manifest(MUTANT, fault) if fault else TARGET
+        module, report = self.folder / "model.heddle", self.folder / "report.json"
+        said = self.succeed("compile", self.path, "-o", module, "--target", "sample", "--target-plugin", manifest, "--report", report, "--verify-target",
+                            extra_environment=environment).stderr
+        self.check(module)
+        return json.loads(report.read_text())["target_plugins"][0], said
+
+    def test_numbers_are_verified(self):
+        plugin, said = self.verify("")
+        count = len(plugin["claimed"])
+        self.assertIn(f"verified {count} of {count} kernels of target plugin 'org.example.sample_target' 0.1.0; 0 have other numbers", said)
+        for fault, reason in (("emit_wrong_numbers", "differs from that of portable code"), ("emit_loses_device", "the device is gone")):
+            with self.subTest(fault):
+                wrong, said = self.verify(fault)
+                self.assertIn("target plugin 'test.mutant_target' 0.1.0: 'c0_add' is wrong, and becomes portable code", said)
+                self.assertIn(reason, said)
+                self.assertIn("1 have other numbers", said)
+                self.assertEqual([each["kernel"] for each in wrong["claimed"]], [each["kernel"] for each in plugin["claimed"]][1:])
+        failed = self.fail_with(1, "compile", self.path, "-o", self.folder / "m.heddle", "--target", "sample", "--target-plugin", TARGET, "--verify-target")
+        self.assertIn("verifying the code of target plugin 'org.example.sample_target' 0.1.0 failed", failed.stderr)
+        failed = self.fail_with((1, 2), "compile", self.path, "-o", self.folder / "m.heddle", "--verify-target")
+        self.assertIn("there are 0 targets of plugins", failed.stderr)
+
     def test_a_claim_that_is_not_convex(self):
         module, _ = self.mutate("claim_not_convex", "not convex")
         self.check(module)

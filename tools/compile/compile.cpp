@@ -4,6 +4,7 @@
 #include "tools/compile/compile_flags.h"
 #include "tools/compile/report_text.h"
 #include "tools/compile/reproducer.h"
+#include "tools/compile/verify_target.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -37,7 +38,7 @@ namespace {
 struct Options {
   CompileFlags compile;
   std::string output, params_out, dump_after, dump_to, report, reproducer, rerun, ptxas, code, explain, progress = "auto", tuned;
-  bool annotate_affinity = false, no_cache = false, hashes_params_in = false;
+  bool annotate_affinity = false, no_cache = false, hashes_params_in = false, verify_target = false;
 
   void declare(Flags& flags) {
     compile.add_model(flags);
@@ -65,6 +66,9 @@ struct Options {
                "FILE");
     flags.text("--rerun", rerun,
                "instead of MODEL: repeat what a file of --reproducer has; -o is optional, other flags are those of the file", "FILE");
+    flags.on("--verify-target", verify_target,
+             "run the kernels of a target plugin on its device, beside portable code for the same; kernels with other numbers become "
+             "portable code");
     flags.word("--explain", explain, "print the report; =json for JSON, which also has the plans that were not taken");
     flags.choice("--progress", progress, {"auto", "always", "never"}, "show progress on stderr; auto: on a terminal");
   }
@@ -236,7 +240,8 @@ bool is_unknown_name(std::string_view message) {
 // What outlives a crash of the compiler. `keep` gets code and text of a failure, on two lines; it may be empty, and then `ir_path` is, too.
 struct Watch {
   std::function<void(const std::string& failure)> keep = {};
-  std::string ir_path = {};  // for the imported IR
+  std::string ir_path = {};               // for the imported IR
+  std::vector<std::string> refused = {};  // kernels of a plugin that are not to be in the module
 };
 
 int compile_now(const Options& options, const Watch& watch);
@@ -266,10 +271,41 @@ int compile(const Arguments& arguments) {
   return options.reproducer.empty() ? compile_now(options, {}) : compile_with_reproducer(options);
 }
 
+// Compares a plugin's kernels with portable code, and names those that are wrong. kFine: all that can be compared were.
+int verify(const std::string& module, const Json& report, std::vector<std::string>& wrong) {
+  std::vector<std::string> kernels;
+  std::string who;
+  for (const Json& plugin : array(report, "target_plugins")) {
+    who = "target plugin '" + text(plugin, "plugin") + "' " + text(plugin, "version");
+    for (const Json& claim : array(plugin, "claimed")) kernels.push_back(text(claim, "kernel"));
+  }
+  if (kernels.empty()) {
+    std::fprintf(stderr, "heddle compile: nothing to verify: %s has no kernel in the module\n", printable(who).c_str());
+    return kFine;
+  }
+  const Verified verified = verify_target(module, kernels);
+  for (const Verified::Wrong& one : verified.wrong) {
+    std::fprintf(stderr, "heddle compile: warning: %s: '%s' is wrong, and becomes portable code: %s\n", printable(who).c_str(),
+                 printable(one.kernel).c_str(), printable(one.reason).c_str());
+    wrong.push_back(one.kernel);
+  }
+  for (const Verified::Wrong& one : verified.skipped) {
+    std::fprintf(stderr, "heddle compile: warning: %s: '%s' is not verified, since portable code fails with the same inputs: %s\n",
+                 printable(who).c_str(), printable(one.kernel).c_str(), printable(one.reason).c_str());
+  }
+  if (!verified.failure.empty()) {
+    return failed("compile", "verifying the code of " + who + " failed: " + verified.failure +
+                                 "; the module is written as it was before; verify where a device of the target and its driver are");
+  }
+  std::fprintf(stderr, "heddle compile: verified %zu of %zu kernels of %s; %zu have other numbers than portable code\n", verified.compared,
+               kernels.size(), printable(who).c_str(), wrong.size());
+  return kFine;
+}
+
 int compile_now(const Options& options, const Watch& watch) {
   std::optional<TemporaryFile> temporary;
   std::string report_path = options.report;
-  if (report_path.empty() && (!options.explain.empty() || !options.compile.params_in.empty())) {
+  if (report_path.empty() && (!options.explain.empty() || !options.compile.params_in.empty() || options.verify_target)) {
     temporary.emplace();
     if (temporary->path().empty())
       return failed("compile", std::string("making a temporary file failed: ") + std::strerror(errno) + "; name a directory with TMPDIR");
@@ -293,6 +329,17 @@ int compile_now(const Options& options, const Watch& watch) {
   params.tuned_path = view(options.tuned);
   if (options.no_cache) params.flags |= HEDDLE_COMPILE_NO_CACHE;
   if (options.hashes_params_in) params.flags |= HEDDLE_COMPILE_HASH_PARAMETER_FILES;
+  std::optional<TemporaryFile> verification;
+  if (options.verify_target) {
+    verification.emplace();
+    if (verification->path().empty())
+      return failed("compile", std::string("making a temporary file failed: ") + std::strerror(errno) + "; name a directory with TMPDIR");
+    params.target_verification = view(verification->path());
+  }
+  std::vector<heddle_string_t> refused;
+  for (const std::string& kernel : watch.refused) refused.push_back(view(kernel));
+  params.target_refused = refused.data();
+  params.target_refused_count = static_cast<uint32_t>(refused.size());
   params.progress = on_progress;
   params.warning = on_warning;
   params.context = &progress;
@@ -316,6 +363,18 @@ int compile_now(const Options& options, const Watch& watch) {
     return misused ? kUsage : kFailed;
   }
   const double seconds = seconds_since(progress.begin);
+  if (options.verify_target) {
+    std::vector<std::string> wrong;
+    const int code = verify(verification->path(), read_report(report_path), wrong);
+    if (code != kFine || !wrong.empty()) {
+      if (code != kFine) return code;
+      Options again = options;
+      again.verify_target = false;  // the others are right
+      Watch rest = watch;
+      rest.refused = wrong;
+      return compile_now(again, rest);
+    }
+  }
   if (!options.tuned.empty()) tell_where_tuned(options.tuned);
   const int code = options.explain.empty() ? kFine : explain(report_path, options.explain);
   tell_what_was_written(options, seconds);

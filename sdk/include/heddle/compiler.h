@@ -112,6 +112,13 @@ typedef struct heddle_compile_params {
   uint32_t target_plugin_count;
   uint32_t reserved_3;
   heddle_string_t target_host; /* the program heddle-target-host; empty: that which is installed with this library */
+  /* A module to compare a target plugin's code with portable code: for each of its kernels, by the name that the report has, a function of that name, and
+   * one with "_portable" behind it, with the same arguments and results. The first arguments are "symbol0" and so on, whose extents are the symbols.
+   * UNIMPLEMENTED for several targets of plugins. Empty: none. */
+  heddle_string_t target_verification;
+  const heddle_string_t* target_refused; /* names of kernels in the report whose code plugins are not asked for; they are portable code */
+  uint32_t target_refused_count;
+  uint32_t reserved_4;
 } heddle_compile_params_t;
 
 /* Compiles. UNIMPLEMENTED lists the operators, attributes and element types that are not supported, with nodes and opset. The same input and

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// See verify_target.h. The child keeps a line of JSON with what it has found, and with the kernel that it is at.
+#include "tools/compile/verify_target.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "heddle/runtime.h"
+#include "tools/compile/reproducer.h"
+#include "tools/heddle/comparison.h"
+#include "tools/heddle/inputs.h"
+#include "tools/heddle/made_up_inputs.h"
+#include "tools/heddle/report_view.h"
+#include "tools/heddle/session.h"
+
+namespace heddle::tool {
+namespace {
+
+// Extents of symbols: different ones, so that none is taken for another, and no multiples of what kernels are divided by.
+constexpr int64_t kFirstExtent = 13;
+
+// Exit code of a child that did not get to the last kernel.
+constexpr int kGoOn = 77;
+
+std::string taken(heddle_status_t* status) {
+  std::string text(view(heddle_status_message(status)));
+  heddle_status_free(status);
+  return text;
+}
+
+// By the number of products that may have been added in another order, and the rounding of each. Integers are equal.
+double tolerance_of(heddle_element_type_t type) {
+  switch (type) {
+    case HEDDLE_TYPE_F64:
+      return 1e-9;
+    case HEDDLE_TYPE_F32:
+      return 1e-4;
+    case HEDDLE_TYPE_F16:
+      return 4e-3;
+    case HEDDLE_TYPE_BF16:
+      return 3e-2;
+    default:
+      return 0;
+  }
+}
+
+class Session {
+ public:
+  std::string open(const std::string& module) {
+    flags_.path = module;
+    RuntimeFlags runtime;
+    runtime.settings = "interpreted = \"allow\"\n";
+    if (heddle_status_t* failed = create_runtime(runtime, runtime_)) return taken(failed);
+    if (heddle_status_t* failed = open_module(runtime_.get(), flags_, module_)) return taken(failed);
+    if (heddle_status_t* failed = create_instance(module_.get(), flags_, {}, instance_)) return taken(failed);
+    return {};
+  }
+
+  // An error text, or nothing.
+  std::string run(const std::string& function_name, std::vector<HostTensor>& results) {
+    Function function;
+    if (heddle_status_t* failed = find_function(instance_.get(), function_name, function)) return taken(failed);
+    MadeUpInputs made_up;
+    std::vector<std::string> dims;
+    int64_t extent = kFirstExtent;
+    for (const Json& symbol : array(function_report(module_.get(), function_name), "symbols"))
+      dims.push_back(text(symbol, "name") + "=" + std::to_string(extent++));
+    Wrong wrong = made_up.parse(dims);
+    if (wrong.empty()) wrong = made_up.find_symbols(module_.get(), function_name);
+    std::vector<HostTensor> values(function.arguments.size());
+    for (size_t i = 0; wrong.empty() && i < values.size(); ++i) wrong = made_up.make(function, i, 1, values[i]);
+    if (!wrong.empty()) return wrong;
+    std::vector<Tensor> inputs;
+    if (heddle_status_t* failed = upload_inputs(function, values, inputs)) return taken(failed);
+    std::vector<heddle_tensor_t*> given, made(function.results.size());
+    for (const Tensor& input : inputs) given.push_back(input.get());
+    heddle_status_t* failed =
+        heddle_call(function.handle, given.data(), static_cast<uint32_t>(given.size()), made.data(), static_cast<uint32_t>(made.size()));
+    std::vector<Tensor> owned;
+    for (heddle_tensor_t* one : made) owned.emplace_back(one);
+    if (failed) return taken(failed);
+    for (const Tensor& one : owned) {
+      if (heddle_status_t* unread = read_tensor(one.get(), results.emplace_back())) return taken(unread);
+    }
+    return {};
+  }
+
+  bool has(const std::string& function_name) {
+    Function function;
+    heddle_status_t* absent = find_function(instance_.get(), function_name, function);
+    if (absent) heddle_status_free(absent);
+    return !absent;
+  }
+
+ private:
+  ModuleFlags flags_;
+  Runtime runtime_;
+  Module module_;
+  Instance instance_;
+};
+
+// Why the results are not those of portable code; empty: they are.
+std::string compare_results(const std::vector<HostTensor>& got, const std::vector<HostTensor>& expected) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double rtol = tolerance_of(expected[i].shape.element_type);
+    HostTensor zero = expected[i];
+    std::fill(zero.bytes.begin(), zero.bytes.end(), std::byte{});
+    const double largest = compare(expected[i], zero, 0, 0).largest;
+    const Comparison compared = compare(got[i], expected[i], rtol, std::isfinite(largest) ? rtol * largest : 0);
+    if (!compared.equal) return "result " + std::to_string(i) + " differs from that of portable code: " + compared.explanation;
+  }
+  return {};
+}
+
+// In the child: kernels from `next` on. Keeps what was found after each, and the number of the kernel that comes next.
+int compare_all(const std::string& module, const std::vector<std::string>& kernels, size_t next,
+                const std::function<void(const std::string&)>& keep) {
+  Json found{{"next", next}, {"compared", 0}, {"wrong", Json::array()}, {"skipped", Json::array()}, {"failure", ""}};
+  Session session;
+  found["failure"] = session.open(module);
+  keep(dump_json(found, -1));
+  if (found["failure"] != "") return 1;
+  size_t compared = 0;
+  for (; next < kernels.size(); ++next) {
+    found["next"] = next;
+    keep(dump_json(found, -1));
+    if (!session.has(kernels[next])) continue;
+    auto note = [&](const char* list, const std::string& reason) {
+      found[list].push_back(Json{{"kernel", kernels[next]}, {"reason", reason.substr(0, found[list].size() < 32 ? 500 : 0)}});
+    };
+    std::vector<HostTensor> got, expected;
+    const std::string skipped = session.run(kernels[next] + "_portable", expected);
+    const std::string failed = skipped.empty() ? session.run(kernels[next], got) : "";
+    if (!skipped.empty()) note("skipped", skipped);
+    if (!failed.empty()) note("wrong", failed);
+    if (skipped.empty()) found["compared"] = ++compared;
+    if (!skipped.empty() || !failed.empty()) {  // the device may be lost
+      found["next"] = next + 1;
+      keep(dump_json(found, -1));
+      return kGoOn;
+    }
+    if (const std::string wrong = compare_results(got, expected); !wrong.empty()) note("wrong", wrong);
+  }
+  found["next"] = next;
+  keep(dump_json(found, -1));
+  return 0;
+}
+
+}  // namespace
+
+Verified verify_target(const std::string& module, const std::vector<std::string>& kernels) {
+  Verified verified;
+  size_t next = 0;
+  // After a kernel that ends its process, the next ones get another.
+  while (next < kernels.size() && verified.failure.empty()) {
+    std::string kept;
+    const ChildEnd end = run_in_child([&](const auto& keep) { return compare_all(module, kernels, next, keep); }, kept);
+    const Json found = parse_json(kept);
+    if (!end.wrong.empty() || end.interrupted || !found.is_object()) {
+      verified.failure = !end.wrong.empty() ? end.wrong : "the process that compares them ended with " + std::to_string(end.code);
+      break;
+    }
+    verified.compared += number(found, "compared");
+    for (const Json& one : array(found, "skipped")) verified.skipped.push_back({text(one, "kernel"), text(one, "reason")});
+    for (const Json& one : array(found, "wrong")) verified.wrong.push_back({text(one, "kernel"), text(one, "reason")});
+    verified.failure = found.value("failure", std::string());
+    next = number(found, "next");
+    if (end.code == 0 || next >= kernels.size() || !verified.failure.empty()) break;
+    if (end.code == kGoOn) continue;
+    const std::string how = end.signal != 0 ? std::string("signal ") + strsignal(end.signal) : "exit code " + std::to_string(end.code);
+    verified.wrong.push_back({kernels[next++], "running it ended the process, with " + how});
+  }
+  return verified;
+}
+
+}  // namespace heddle::tool

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs the kernels of a target plugin and portable code for the same, on a device of the target's family, with made-up inputs, and compares the results.
+// Knows the module that the compiler writes for this (target_verification in compiler.h), and the runtime.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace heddle::tool {
+
+struct Verified {
+  size_t compared = 0;  // kernels
+  struct Wrong {
+    std::string kernel, reason;
+  };
+  std::vector<Wrong> wrong;
+  std::vector<Wrong> skipped;  // portable code for the same fails with the made-up inputs
+  std::string failure;         // nothing more could be compared: why
+};
+
+// In a process of its own, since a wrong kernel may end it. kernels: those that the module may have, in order.
+Verified verify_target(const std::string& module, const std::vector<std::string>& kernels);
+
+}  // namespace heddle::tool
