@@ -5,22 +5,28 @@
 #include <algorithm>
 
 #include "heddle/code.h"
+#include "writer.h"
 
 namespace opencl {
 
 namespace {
 
+constexpr int kBlock = 128;             // elements that a work-item of a processor takes at a time
 constexpr size_t kMostLogBytes = 2000;  // of a compiler's messages, in an error text
 
 // The code as its compiler sees it, and what it said if it refused it.
 heddle_status_t* build(Device* device, std::string_view source, const std::string& who, cl_program* out) {
   const Functions& cl = device->cl;
+  const Found& found = device->found;
+  const bool is_cpu = found.type & CL_DEVICE_TYPE_CPU;
+  const std::string options = "-cl-std=CL1.2 -cl-kernel-arg-info -DWIDTH=" + std::to_string(found.vector_width) +
+                              " -DBLOCK=" + std::to_string(is_cpu ? kBlock : 1) + "L" + (found.has_f64 ? " -DHAS_F64" : "");
   const char* text = source.data();
   const size_t length = source.size();
   cl_int error = CL_SUCCESS;
   *out = cl.clCreateProgramWithSource(device->context, 1, &text, &length, &error);
   if (error) return device->check(error, who.c_str());
-  error = cl.clBuildProgram(*out, 1, &device->found.device, "-cl-std=CL1.2 -cl-kernel-arg-info", nullptr, nullptr);
+  error = cl.clBuildProgram(*out, 1, &device->found.device, options.c_str(), nullptr, nullptr);
   if (!error) return nullptr;
   std::string log;
   size_t bytes = 0;
@@ -80,6 +86,30 @@ heddle_status_t* load_own(Device* device, const sdk::Code& code, Executable* out
   return nullptr;
 }
 
+// Writes and builds OpenCL C for the kernels that have it.
+heddle_status_t* translate(Device* device, const sdk::Code& code, Executable* out) {
+  std::string source;
+  bool has_product = false;
+  for (size_t i = 0; i < out->kernels.size(); ++i) {
+    const portable::Kernel& kernel = out->kernels[i].program->kernel();
+    if (!why_not_written(kernel).empty()) continue;
+    source += write_functions(kernel, "k" + std::to_string(i));
+    for (uint32_t node = 0; node < kernel.nodes.size(); ++node) has_product |= is_product(kernel, node);
+  }
+  if (source.empty()) return nullptr;
+  const std::string who = "loading executable '" + std::string(code.name.substr(0, 100)) + "'";
+  if (heddle_status_t* bad = build(device, write_prelude(has_product) + source, who, &out->program)) return bad;
+  for (size_t i = 0; i < out->kernels.size(); ++i) {
+    Kernel& kernel = out->kernels[i];
+    if (!why_not_written(kernel.program->kernel()).empty()) continue;
+    cl_int error = CL_SUCCESS;
+    kernel.runner = std::make_unique<Runner>(device->cl, device->context, device->found, *kernel.program, out->program,
+                                             "k" + std::to_string(i), &error);
+    if (error) return device->check(error, who.c_str());
+  }
+  return nullptr;
+}
+
 heddle_status_t* load_portable(Device* device, const sdk::Code& code, Executable* out) {
   std::vector<portable::Program> programs;
   std::string error;
@@ -93,6 +123,9 @@ heddle_status_t* load_portable(Device* device, const sdk::Code& code, Executable
     kernel.bindings = program.kernel().inputs + program.kernel().outputs;
     kernel.constants_bytes = program.kernel().symbols * 8;
     kernel.program = std::move(program);
+  }
+  if (device->translates) {
+    if (heddle_status_t* bad = translate(device, code, out)) return bad;
   }
   for (const heddle_entry_params_t& entry : code.entries) {
     const auto* kernel = static_cast<const Kernel*>(out->find(sdk::view_of(entry.name)));
@@ -109,6 +142,7 @@ heddle_status_t* load_portable(Device* device, const sdk::Code& code, Executable
 
 Executable::~Executable() {
   for (Kernel& kernel : kernels) {
+    kernel.runner.reset();
     if (kernel.object) cl_.clReleaseKernel(kernel.object);
   }
   if (program) cl_.clReleaseProgram(program);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Code of the example, in two formats. "portable/0" is what `heddle compile --target portable` writes for any device. "opencl/1", target
+// Code of the example, in two formats. "portable/0" is what `heddle compile --target portable` writes for any device; the driver writes OpenCL C for it
+// (writer.h), and interprets kernels for which there is none. "opencl/1", target
 // "opencl-c-1.2", is OpenCL C as text, whose kernels have these arguments:
 //   for each binding   global uchar*  the buffer's first byte, NULL for an empty binding
 //                      ulong          the byte of the buffer at which the binding begins
@@ -12,6 +13,7 @@
 
 #include "device.h"
 #include "heddle/sdk/portable/interpreter.h"
+#include "runner.h"
 
 namespace opencl {
 
@@ -26,6 +28,7 @@ struct Kernel {
   cl_kernel object = nullptr;  // if it is OpenCL's
   size_t workgroup_size[3] = {1, 1, 1};
   std::optional<portable::Program> program;  // if it is portable
+  std::unique_ptr<Runner> runner;            // if there is OpenCL C for it
 };
 
 class Executable : public sdk::Executable {

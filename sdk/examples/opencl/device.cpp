@@ -80,7 +80,11 @@ heddle_status_t* Driver::open(uint32_t ordinal, const heddle_device_open_params_
 }
 
 Device::Device(Driver* its_driver, uint32_t ordinal, const heddle_driver_api_t* api, const Found& its_facts)
-    : sdk::Device(its_driver, ordinal, api), cl(its_driver->cl), found(its_facts), helpers_(threads_of(its_driver->options.threads)) {}
+    : sdk::Device(its_driver, ordinal, api),
+      cl(its_driver->cl),
+      found(its_facts),
+      translates(its_driver->options.translate),
+      helpers_(threads_of(its_driver->options.threads)) {}
 
 heddle_status_t* Device::start() {
   cl_int error = CL_SUCCESS;
@@ -110,6 +114,7 @@ Device::~Device() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+  if (scratch_.object) cl.clReleaseMemObject(scratch_.object);
   if (queue) cl.clReleaseCommandQueue(queue);
   if (context) cl.clReleaseContext(context);
 }
@@ -177,6 +182,12 @@ heddle_status_t* Device::load(const sdk::Code& code, sdk::Executable** out) {
   return nullptr;
 }
 
+heddle_status_t* Device::portable_parts(const heddle_portable_query_t& query,
+                                        const std::function<void(const heddle_portable_part_t&)>& part) {
+  const OwnKernels own;
+  return portable::tell_parts(this, query, translates ? &own : nullptr, part);
+}
+
 void Device::enqueue(std::unique_ptr<sdk::Submission> submission, uint64_t* unfinished) {
   std::lock_guard<std::mutex> lock(mutex_);
   items_.push_back({std::move(submission), unfinished});
@@ -224,9 +235,9 @@ heddle_status_t* Device::run(const sdk::Operation& operation) {
   if (operation.kind == Kind::kDispatch) return dispatch(operation);
   if (operation.kind == Kind::kBarrier) return nullptr;  // the queue works in order
   if (std::any_of(ranges.begin(), ranges.end(), [](const sdk::Range& range) { return range.length == 0; })) return nullptr;
-  // Memory of another device is in another context, and OpenCL fills only at multiples of the pattern.
+  // Memory of another device is in another context, and OpenCL fills only multiples of the pattern, at multiples of it.
   const bool is_near = std::all_of(ranges.begin(), ranges.end(), [&](const sdk::Range& range) { return range.buffer->device == this; });
-  const bool is_odd_fill = operation.kind == Kind::kFill && ranges[0].offset % operation.pattern_bytes != 0;
+  const bool is_odd_fill = operation.kind == Kind::kFill && (ranges[0].offset | ranges[0].length) % operation.pattern_bytes != 0;
   if (operation.kind == Kind::kFile || !is_near || is_odd_fill) return sdk::run_by_copies(this, operation);
   switch (operation.kind) {
     case Kind::kCopy:
@@ -263,8 +274,8 @@ heddle_status_t* Device::run(const sdk::Operation& operation) {
 
 heddle_status_t* Device::dispatch(const sdk::Operation& operation) {
   const auto& kernel = *static_cast<const Kernel*>(operation.entry->kernel);
-  if (kernel.program) return portable::run_dispatch(this, operation, *kernel.program, &helpers_);
   if (operation.workgroups == 0) return nullptr;
+  if (kernel.program) return dispatch_portable(operation, kernel);
   cl_uint argument = 0;
   cl_int error = CL_SUCCESS;
   auto set = [&](size_t bytes, const void* value) { error = error ? error : cl.clSetKernelArg(kernel.object, argument++, bytes, value); };
@@ -281,6 +292,24 @@ heddle_status_t* Device::dispatch(const sdk::Operation& operation) {
   heddle_status_t* failure =
       check(error, ("running kernel '" + kernel.name + "' (region " + std::to_string(operation.region) + ")").c_str());
   if (failure) sdk::set_region(host, failure, operation.region);
+  return failure;
+}
+
+heddle_status_t* Device::dispatch_portable(const sdk::Operation& operation, const Kernel& kernel) {
+  if (!kernel.runner) return portable::run_dispatch(this, operation, *kernel.program, &helpers_);
+  std::vector<Place> bindings;
+  std::vector<uint64_t> bytes;
+  for (const sdk::Range& range : operation.ranges) {
+    bindings.push_back(range.buffer ? Place{object_of(range), range.offset} : Place{});
+    bytes.push_back(range.buffer ? range.length : 0);
+  }
+  std::vector<int64_t> symbols(operation.bytes.size() / sizeof(int64_t));
+  std::memcpy(symbols.data(), operation.bytes.data(), symbols.size() * sizeof(int64_t));
+  std::string reason;
+  if (kernel.runner->run(queue, bindings, bytes, symbols, &scratch_, &scratch_bytes_, &reason)) return nullptr;
+  heddle_status_t* failure = status(host, HEDDLE_STATUS_INTERNAL, "%s: running kernel '%s' (region %u) failed: %s", kWho,
+                                    kernel.name.c_str(), operation.region, reason.c_str());
+  sdk::set_region(host, failure, operation.region);
   return failure;
 }
 

@@ -11,6 +11,7 @@
 #include "heddle/sdk/driver.h"
 #include "heddle/sdk/portable/workers.h"
 #include "opencl.h"
+#include "runner.h"
 
 namespace opencl {
 
@@ -24,8 +25,11 @@ inline constexpr const char* kWho = sdk::short_name(kId);  // begins every error
 struct Options {
   std::string platform;
   uint64_t memory_bytes = 0;
-  uint32_t threads = 0;
+  uint32_t threads = 0;   // that interpret
+  bool translate = true;  // portable code to OpenCL C; false: all is interpreted
 };
+
+struct Kernel;
 
 class Driver : public sdk::Driver {
  public:
@@ -63,6 +67,8 @@ class Device : public sdk::Device {
   heddle_status_t* make_queue(const heddle_queue_params_t& params, sdk::Queue** out) override;
   uint32_t rank(std::string_view format, std::string_view target) override;
   heddle_status_t* load(const sdk::Code& code, sdk::Executable** out) override;
+  heddle_status_t* portable_parts(const heddle_portable_query_t& query,
+                                  const std::function<void(const heddle_portable_part_t&)>& part) override;
   heddle_status_t* write(sdk::Buffer* target, uint64_t offset, const char* bytes, uint64_t length) override;
   heddle_status_t* read(sdk::Buffer* source, uint64_t offset, char* bytes, uint64_t length) override;
 
@@ -76,6 +82,7 @@ class Device : public sdk::Device {
   const Found& found;
   cl_context context = nullptr;
   cl_command_queue queue = nullptr;
+  const bool translates;
 
  private:
   struct Item {
@@ -86,8 +93,11 @@ class Device : public sdk::Device {
   heddle_status_t* run(const sdk::Submission& submission);
   heddle_status_t* run(const sdk::Operation& operation);
   heddle_status_t* dispatch(const sdk::Operation& operation);
+  heddle_status_t* dispatch_portable(const sdk::Operation& operation, const Kernel& kernel);
 
   portable::Workers helpers_;
+  Place scratch_ = {};  // of the thread, as is its size: memory between nodes of a kernel
+  uint64_t scratch_bytes_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;  // under mutex_, as are all counters

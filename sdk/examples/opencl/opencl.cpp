@@ -95,6 +95,9 @@ std::vector<Found> find_devices(const Functions& cl, const std::string& platform
       found.name = text_of(cl, device, CL_DEVICE_NAME) + " (" + its_name + ")";
       found.type = value_of<cl_device_type>(cl, device, CL_DEVICE_TYPE);
       found.compute_units = std::max<cl_uint>(1, value_of<cl_uint>(cl, device, CL_DEVICE_MAX_COMPUTE_UNITS));
+      const auto width = value_of<cl_uint>(cl, device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+      found.vector_width = width >= 16 ? 16 : width >= 8 ? 8 : 4;
+      found.has_f64 = value_of<cl_device_fp_config>(cl, device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
       found.memory_bytes = value_of<cl_ulong>(cl, device, CL_DEVICE_GLOBAL_MEM_SIZE);
       found.max_allocation_bytes = value_of<cl_ulong>(cl, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
       found.alignment_bytes = std::max<cl_uint>(64, value_of<cl_uint>(cl, device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);

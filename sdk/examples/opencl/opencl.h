@@ -29,7 +29,8 @@ struct Found {
   cl_device_id device;
   std::string name;  // "pthread-skylake-avx512 (Portable Computing Language)"
   cl_device_type type;
-  uint32_t compute_units;
+  uint32_t compute_units, vector_width;  // vector_width: 4, 8 or 16 floats
+  bool has_f64;
   uint64_t memory_bytes, max_allocation_bytes, alignment_bytes, local_bytes, workgroup_size;
 };
 

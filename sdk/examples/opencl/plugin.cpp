@@ -10,6 +10,7 @@ namespace {
 heddle_status_t* read_options(const heddle_host_t* host, Options* out) {
   if (heddle_status_t* bad = sdk::read_option(host, kWho, "platform", &out->platform)) return bad;
   if (heddle_status_t* bad = sdk::read_option(host, kWho, "memory", 0, int64_t{1} << 50, &out->memory_bytes)) return bad;
+  if (heddle_status_t* bad = sdk::read_option(host, kWho, "translate", &out->translate)) return bad;
   return sdk::read_option(host, kWho, "threads", 0, portable::kMostWorkers, &out->threads);
 }
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Runs a kernel of portable code for which there is OpenCL C (writer.h): its nodes one after the other, with memory of the device between them.
+#ifndef OPENCL_EXAMPLE_RUNNER_H_
+#define OPENCL_EXAMPLE_RUNNER_H_
+
+#include <map>
+
+#include "heddle/sdk/portable/interpreter.h"
+#include "opencl.h"
+
+namespace opencl {
+
+namespace portable = heddle::sdk::portable;
+
+// The blocks of a product, of which a work-group packs both factors into local memory.
+struct ProductBlocks {
+  int64_t rows, columns, deep;
+};
+ProductBlocks blocks_of(const Found& found);
+
+// What a product needs beside its factors: its sizes, and its table (product.h).
+struct ProductPlan {
+  int64_t batch, rows, columns, depth, left_bounds, right_bounds, left_runs;
+  std::vector<int64_t> table;
+};
+// False, with the reason, for a product that is faster element by element, or that the kernel does not do.
+bool plan_product(const portable::ProductForm& form, int64_t deep, ProductPlan* out, std::string* out_reason);
+
+// What the driver's query says of a node: "opencl.product", "opencl.node".
+class OwnKernels final : public portable::OwnKernels {
+ public:
+  portable::Answer takes(const portable::Offer& offer) const override;
+  bool run(const portable::OwnCall&, std::string* out_error) const override;
+};
+
+// Where a tensor is.
+struct Place {
+  cl_mem object;
+  uint64_t offset;
+};
+
+// The functions of a kernel's nodes, and what calls with the same symbols share. Used by the device's thread alone.
+class Runner {
+ public:
+  // The functions that write_functions(kernel, prefix) has named, in a program that was built for the device. `error` is CL_SUCCESS, or why one is missing.
+  Runner(const Functions& cl, cl_context context, const Found& found, const portable::Program& program, cl_program built,
+         const std::string& prefix, cl_int* error);
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  // Enqueues everything; bindings have `bytes`. *scratch is memory between nodes, which all runners of a queue share, and grows. False: *out_error.
+  bool run(cl_command_queue queue, const std::vector<Place>& bindings, const std::vector<uint64_t>& bytes,
+           const std::vector<int64_t>& symbols, Place* scratch, uint64_t* scratch_bytes, std::string* out_error);
+
+ private:
+  struct Node {
+    cl_kernel elements = nullptr, product = nullptr, finish = nullptr;
+  };
+  struct Step {
+    uint32_t node;
+    int64_t elements;  // of the results
+    bool is_product = false;
+    ProductPlan product;
+    cl_mem table = nullptr;
+    uint64_t sums_offset = 0;  // in the scratch memory
+  };
+  struct Plan {
+    std::vector<uint64_t> binding_bytes;
+    std::vector<uint64_t> offsets;  // of tensors between nodes in the scratch memory
+    uint64_t scratch_bytes = 0;
+    std::vector<Step> steps;
+  };
+  bool make_plan(const std::vector<int64_t>& symbols, Plan* out, std::string* out_error);
+  void drop(Plan& plan);
+
+  const Functions& cl_;
+  cl_context context_;
+  const Found& found_;
+  const portable::Program& program_;
+  std::vector<Node> nodes_;
+  std::map<std::vector<int64_t>, Plan> plans_;
+};
+
+}  // namespace opencl
+#endif  // OPENCL_EXAMPLE_RUNNER_H_
