@@ -61,9 +61,8 @@ std::string wrong_arguments(const Functions& cl, cl_kernel kernel, const heddle_
   return {};
 }
 
-heddle_status_t* load_own(Device* device, const sdk::Code& code, Executable* out) {
-  const std::string name(code.name.substr(0, 100));
-  if (heddle_status_t* bad = build(device, {code.bytes, code.size}, "loading executable '" + name + "'", &out->program)) return bad;
+heddle_status_t* load_own(Device* device, const sdk::Code& code, const std::string& who, Executable* out) {
+  if (heddle_status_t* bad = build(device, {code.bytes, code.size}, who, &out->program)) return bad;
   for (const heddle_entry_params_t& entry : code.entries) {
     Kernel& kernel = out->kernels.emplace_back();
     kernel.name = sdk::view_of(entry.name);
@@ -86,19 +85,16 @@ heddle_status_t* load_own(Device* device, const sdk::Code& code, Executable* out
   return nullptr;
 }
 
-// Writes and builds OpenCL C for the kernels that have it.
-heddle_status_t* translate(Device* device, const sdk::Code& code, Executable* out) {
-  std::string source;
-  bool has_product = false;
-  for (size_t i = 0; i < out->kernels.size(); ++i) {
-    const portable::Kernel& kernel = out->kernels[i].program->kernel();
-    if (!why_not_written(kernel).empty()) continue;
-    source += write_functions(kernel, "k" + std::to_string(i));
-    for (uint32_t node = 0; node < kernel.nodes.size(); ++node) has_product |= is_product(kernel, node);
+// Builds the OpenCL C of portable code; if the image has none, it is written now.
+heddle_status_t* build_portable(Device* device, const Image& image, const std::string& who, Executable* out) {
+  std::string source(image.source);
+  if (source.empty()) {
+    std::vector<const portable::Kernel*> kernels;
+    for (const Kernel& kernel : out->kernels) kernels.push_back(&kernel.program->kernel());
+    source = write_program(kernels);
   }
   if (source.empty()) return nullptr;
-  const std::string who = "loading executable '" + std::string(code.name.substr(0, 100)) + "'";
-  if (heddle_status_t* bad = build(device, write_prelude(has_product) + source, who, &out->program)) return bad;
+  if (heddle_status_t* bad = build(device, source, who, &out->program)) return bad;
   for (size_t i = 0; i < out->kernels.size(); ++i) {
     Kernel& kernel = out->kernels[i];
     if (!why_not_written(kernel.program->kernel()).empty()) continue;
@@ -110,13 +106,11 @@ heddle_status_t* translate(Device* device, const sdk::Code& code, Executable* ou
   return nullptr;
 }
 
-heddle_status_t* load_portable(Device* device, const sdk::Code& code, Executable* out) {
+heddle_status_t* load_portable(Device* device, const sdk::Code& code, const Image& image, const std::string& who, Executable* out) {
   std::vector<portable::Program> programs;
   std::string error;
-  if (!portable::load({code.bytes, code.size}, &programs, &error)) {
-    return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: loading executable '%s' failed: %s [HD-C-01]", kWho,
-                       std::string(code.name.substr(0, 100)).c_str(), error.c_str());
-  }
+  if (!portable::load(image.portable, &programs, &error))
+    return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: %s failed: %s [HD-C-01]", kWho, who.c_str(), error.c_str());
   for (portable::Program& program : programs) {
     Kernel& kernel = out->kernels.emplace_back();
     kernel.name = program.kernel().name;
@@ -124,8 +118,8 @@ heddle_status_t* load_portable(Device* device, const sdk::Code& code, Executable
     kernel.constants_bytes = program.kernel().symbols * 8;
     kernel.program = std::move(program);
   }
-  if (device->translates) {
-    if (heddle_status_t* bad = translate(device, code, out)) return bad;
+  if (device->translates || !image.source.empty()) {
+    if (heddle_status_t* bad = build_portable(device, image, who, out)) return bad;
   }
   for (const heddle_entry_params_t& entry : code.entries) {
     const auto* kernel = static_cast<const Kernel*>(out->find(sdk::view_of(entry.name)));
@@ -154,7 +148,12 @@ const void* Executable::find(std::string_view name) {
 }
 
 heddle_status_t* load_code(Device* device, const sdk::Code& code, Executable* out) {
-  return code.format == HEDDLE_CODE_PORTABLE ? load_portable(device, code, out) : load_own(device, code, out);
+  const std::string who = "loading executable '" + std::string(code.name.substr(0, 100)) + "'";
+  Image image;
+  std::string error;
+  if (!read_image(code.format, {code.bytes, code.size}, &image, &error))
+    return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: %s failed: %s [HD-C-01]", kWho, who.c_str(), error.c_str());
+  return image.portable.empty() ? load_own(device, code, who, out) : load_portable(device, code, image, who, out);
 }
 
 }  // namespace opencl

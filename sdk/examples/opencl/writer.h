@@ -22,13 +22,12 @@ bool is_plain(const portable::Kernel& kernel, uint32_t node);
 // The tensors of a node in the order of the arguments of its function.
 std::vector<uint32_t> tensors_of(const portable::Node& node);
 
-// What each program begins with: types, conversions, and the product if one of its kernels has one.
-std::string write_prelude(bool with_product);
-// The functions of a kernel's nodes, for which why_not_written() is empty: PREFIX_NODE, and of products also PREFIX_NODE_finish. The arguments of a function:
-//   for each tensor    global uchar*, ulong    as those of a binding (code.h); of a finish, after them, those of the sums
+// A program for those kernels for which why_not_written() is empty; empty if there are none. The nodes of kernel N have the functions kN_NODE, and products
+// also kN_NODE_finish. Their arguments:
+//   for each tensor    global uchar*, ulong    as those of a binding (image.h); of a finish, after them, those of the sums
 //   for each symbol    long
 // A function computes everything with any number of work-items, in any number of work-groups.
-std::string write_functions(const portable::Kernel& kernel, const std::string& prefix);
+std::string write_program(const std::vector<const portable::Kernel*>& kernels);
 
 }  // namespace opencl
 #endif  // OPENCL_EXAMPLE_WRITER_H_
