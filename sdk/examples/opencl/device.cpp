@@ -2,14 +2,11 @@
 // See device.h. Every range and limit is checked before these functions are called.
 #include "device.h"
 
-#include <fenv.h>
-#include <signal.h>
-
 #include <algorithm>
+#include <cstring>
 
 #include "code.h"
 #include "heddle/code.h"
-#include "heddle/sdk/host_timeline.h"
 #include "heddle/sdk/portable/dispatch.h"
 
 namespace opencl {
@@ -19,20 +16,6 @@ using sdk::status;
 using Kind = sdk::Operation::Kind;
 
 namespace {
-
-class Queue : public sdk::Queue {
- public:
-  explicit Queue(Device* device) : sdk::Queue(device), its_device_(device) {}
-  ~Queue() override { its_device_->drain(&unfinished_); }
-  heddle_status_t* enqueue(std::unique_ptr<sdk::Submission> submission) override {
-    its_device_->enqueue(std::move(submission), &unfinished_);
-    return nullptr;
-  }
-
- private:
-  Device* its_device_;
-  uint64_t unfinished_ = 0;
-};
 
 cl_mem object_of(const sdk::Range& range) {
   return static_cast<const Buffer*>(range.buffer)->object;
@@ -92,28 +75,14 @@ heddle_status_t* Device::start() {
   context = cl.clCreateContext(properties, 1, &found.device, nullptr, nullptr, &error);
   if (!error) queue = cl.clCreateCommandQueue(context, found.device, 0, &error);
   if (error) return check(error, "opening the device");
-  // A thread of a plugin handles no signals of the application (HD-T-02).
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { loop(); });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  worker_.emplace(
+      this, [this](const sdk::Operation& operation) { return run(operation); },
+      [this] { return check(cl.clFinish(queue), "finishing the work of a submission"); });
   return nullptr;
 }
 
-// Finishes the enqueued work first.
 Device::~Device() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  worker_.reset();
   if (scratch_.object) cl.clReleaseMemObject(scratch_.object);
   if (queue) cl.clReleaseCommandQueue(queue);
   if (context) cl.clReleaseContext(context);
@@ -162,8 +131,7 @@ heddle_status_t* Device::read(sdk::Buffer* source, uint64_t offset, char* bytes,
 }
 
 heddle_status_t* Device::make_queue(const heddle_queue_params_t&, sdk::Queue** out) {
-  *out = sdk::make<Queue>(host, this);
-  return nullptr;
+  return worker_->make_queue(out);
 }
 
 uint32_t Device::rank(std::string_view format, std::string_view target) {
@@ -186,48 +154,6 @@ heddle_status_t* Device::portable_parts(const heddle_portable_query_t& query,
                                         const std::function<void(const heddle_portable_part_t&)>& part) {
   const OwnKernels own;
   return portable::tell_parts(this, query, translates ? &own : nullptr, part);
-}
-
-void Device::enqueue(std::unique_ptr<sdk::Submission> submission, uint64_t* unfinished) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  items_.push_back({std::move(submission), unfinished});
-  ++*unfinished;
-  changed_.notify_all();
-}
-
-void Device::drain(const uint64_t* unfinished) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [&] { return *unfinished == 0; });
-}
-
-void Device::loop() {
-  fesetenv(FE_DFL_ENV);  // not the one of the thread that opened the device
-  std::unique_lock<std::mutex> lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [&] { return stop_ || !items_.empty(); });
-    if (items_.empty()) return;
-    Item item = std::move(items_.front());
-    items_.pop_front();
-    lock.unlock();
-    heddle_status_t* failure = run(*item.submission);
-    sdk::retire(this, std::move(item.submission), failure);
-    lock.lock();
-    --*item.unfinished;
-    changed_.notify_all();
-  }
-}
-
-// The work that it waits for was enqueued earlier (HD-Q-01), and this thread works in order, so the waits never block for long. It signals when the
-// device has done everything (HD-Q-06), also after a failure.
-heddle_status_t* Device::run(const sdk::Submission& submission) {
-  if (heddle_status_t* failure = sdk::await_waits(this, submission)) return failure;
-  heddle_status_t* failure = nullptr;
-  for (const sdk::Operation& operation : submission.operations) {
-    if (!failure) failure = sdk::guarded(host, "running a command", [&] { return run(operation); });
-  }
-  heddle_status_t* unfinished = check(cl.clFinish(queue), "finishing the work of a submission");
-  if (failure && unfinished) host->status_free(host->self, unfinished);
-  return failure ? failure : unfinished;
 }
 
 heddle_status_t* Device::run(const sdk::Operation& operation) {

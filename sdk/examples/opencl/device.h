@@ -3,13 +3,11 @@
 #ifndef OPENCL_EXAMPLE_DEVICE_H_
 #define OPENCL_EXAMPLE_DEVICE_H_
 
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <thread>
+#include <optional>
 
 #include "heddle/sdk/driver.h"
 #include "heddle/sdk/portable/workers.h"
+#include "heddle/sdk/worker.h"
 #include "opencl.h"
 #include "runner.h"
 
@@ -74,9 +72,6 @@ class Device : public sdk::Device {
 
   // NULL for success. `what` is part of the text: "opencl: copying failed: CL_OUT_OF_RESOURCES (-5)".
   heddle_status_t* check(cl_int error, const char* what);
-  // For queues: takes a submission; returns when *unfinished is 0.
-  void enqueue(std::unique_ptr<sdk::Submission> submission, uint64_t* unfinished);
-  void drain(const uint64_t* unfinished);
 
   const Functions& cl;
   const Found& found;
@@ -85,12 +80,6 @@ class Device : public sdk::Device {
   const bool translates;
 
  private:
-  struct Item {
-    std::unique_ptr<sdk::Submission> submission;
-    uint64_t* unfinished;  // the queue's counter
-  };
-  void loop();
-  heddle_status_t* run(const sdk::Submission& submission);
   heddle_status_t* run(const sdk::Operation& operation);
   heddle_status_t* dispatch(const sdk::Operation& operation);
   heddle_status_t* dispatch_portable(const sdk::Operation& operation, const Kernel& kernel);
@@ -98,11 +87,7 @@ class Device : public sdk::Device {
   portable::Workers helpers_;
   Place scratch_ = {};  // of the thread, as is its size: memory between nodes of a kernel
   uint64_t scratch_bytes_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Item> items_;  // under mutex_, as are all counters
-  bool stop_ = false;
-  std::thread thread_;
+  std::optional<sdk::Worker> worker_;
 };
 
 }  // namespace opencl
