@@ -11,6 +11,7 @@ namespace opencl {
 
 namespace {
 
+constexpr int kLanes = 16;              // parts of a fold that are added up beside each other
 constexpr int kBlock = 128;             // elements that a work-item of a processor takes at a time
 constexpr size_t kMostLogBytes = 2000;  // of a compiler's messages, in an error text
 
@@ -20,7 +21,8 @@ heddle_status_t* build(Device* device, std::string_view source, const std::strin
   const Found& found = device->found;
   const bool is_cpu = found.type & CL_DEVICE_TYPE_CPU;
   const std::string options = "-cl-std=CL1.2 -cl-kernel-arg-info -DWIDTH=" + std::to_string(found.vector_width) +
-                              " -DBLOCK=" + std::to_string(is_cpu ? kBlock : 1) + "L" + (found.has_f64 ? " -DHAS_F64" : "");
+                              " -DBLOCK=" + std::to_string(is_cpu ? kBlock : 1) + "L -DLANES=" + std::to_string(is_cpu ? kLanes : 1) + "L" +
+                              (found.has_f64 ? " -DHAS_F64" : "");
   const char* text = source.data();
   const size_t length = source.size();
   cl_int error = CL_SUCCESS;

@@ -144,7 +144,7 @@ std::string instruction(const Instruction& at, Scalar from, const std::string& a
     case Op::kSinF:
       return call("sin");
     case Op::kErfF:
-      return call("erf");
+      return call(type == Scalar::kF32 ? "erf_f32" : "erf");
     case Op::kAddI:
       return infix("+");
     case Op::kSubI:

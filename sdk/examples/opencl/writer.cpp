@@ -24,6 +24,8 @@ using portable::Tensor;
 
 namespace {
 
+constexpr int64_t kLongEnough = 32;  // of a reduced dimension, for lanes
+
 std::string text(int64_t number) {
   return number == INT64_MIN ? "LONG_MIN" : std::to_string(number) + "L";
 }
@@ -54,12 +56,12 @@ class FunctionWriter {
     std::string pointers;
     for (uint32_t t : tensors_of(node_)) {
       const std::string n = std::to_string(t);
-      head += "global uchar* b" + n + ", ulong a" + n + ", ";
+      head += "global uchar* restrict b" + n + ", ulong a" + n + ", ";
       pointers += "  global " + std::string(type_in_memory(scalar_of(kernel_.tensors[t]))) + "* t" + n + " = (global " +
                   type_in_memory(scalar_of(kernel_.tensors[t])) + "*)(b" + n + " + a" + n + ");\n";
     }
     if (with_sums) {
-      head += "global uchar* bsums, ulong asums, ";
+      head += "global uchar* restrict bsums, ulong asums, ";
       pointers += "  global const float* sums = (global const float*)(bsums + asums);\n";
     }
     for (uint32_t s = 0; s < kernel_.symbols; ++s) head += "long s" + std::to_string(s) + ", ";
@@ -255,20 +257,63 @@ class FunctionWriter {
     end();
     end();
   }
-  // Loops over the reduced dimensions, where all bounds hold.
+  // Loops over the reduced dimensions up to `end`; over all of them, only where all bounds hold.
   template <typename Function>
-  void for_each_reduced(Function function) {
-    for (uint32_t d = node_.parallel_rank(); d < node_.rank(); ++d) {
+  void for_each_reduced(uint32_t end_dim, Function function) {
+    for (uint32_t d = node_.parallel_rank(); d < end_dim; ++d) {
       const std::string name = "d" + std::to_string(d);
       begin("for (long " + name + " = 0; " + name + " < " + extent(d) + "; ++" + name + ")");
     }
+    if (end_dim == node_.rank()) skip_outside();
+    function();
+    for (uint32_t d = node_.parallel_rank(); d < end_dim; ++d) end();
+  }
+  void skip_outside() {
     Named expressions;
     for (const portable::Within& within : node_.within) {
       const std::string index = value(within.index, expressions), bound = value(within.bound, expressions);
       line("if (" + index + " < 0 || " + index + " >= " + bound + ") continue;");
     }
-    function();
-    for (uint32_t d = node_.parallel_rank(); d < node_.rank(); ++d) end();
+  }
+
+  // Whether the last reduced dimension is worth accumulators for several of its indices: they do not wait for each other.
+  bool has_lanes() const {
+    if (node_.reduced == 0) return false;
+    const Expression& last = kernel_.expressions[node_.extents.back()];
+    return last.kind != Expression::kConstant || last.value >= kLongEnough;
+  }
+  void fold_in_lanes(const Names& sums) {
+    const std::vector<Scalar> types = yielded(0);
+    const uint32_t last = node_.rank() - 1;
+    const std::string d = "d" + std::to_string(last);
+    Names lanes, each;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      lanes.push_back(fresh());
+      each.push_back(lanes.back() + "[l]");
+      line(std::string(type_of(types[i])) + " " + lanes.back() + "[LANES];");
+    }
+    begin("for (int l = 0; l < LANES; ++l)");
+    assign(each, sums);
+    end();
+    for_each_reduced(last, [&] {
+      line("const long whole = " + extent(last) + " / LANES * LANES;");
+      begin("for (long begin = 0; begin < whole; begin += LANES)");
+      begin("for (int l = 0; l < LANES; ++l)");
+      line("const long " + d + " = begin + l;");
+      skip_outside();
+      assign(each, variables(1, evaluate(1, each)));
+      end();
+      end();
+      begin("for (long " + d + " = whole; " + d + " < " + extent(last) + "; ++" + d + ")");
+      skip_outside();
+      assign(sums, variables(1, evaluate(1, sums)));
+      end();
+    });
+    begin("for (int l = 0; l < LANES; ++l)");
+    Names both = sums;
+    both.insert(both.end(), each.begin(), each.end());
+    assign(sums, variables(2, evaluate(2, both)));
+    end();
   }
 
   void body() {
@@ -278,7 +323,11 @@ class FunctionWriter {
       case NodeKind::kFold:
         return for_each_element(-1, [&] {
           const Names sums = variables(0, evaluate(0, {}));
-          for_each_reduced([&] { assign(sums, variables(1, evaluate(1, sums))); });
+          if (has_lanes()) {
+            fold_in_lanes(sums);
+          } else {
+            for_each_reduced(node_.rank(), [&] { assign(sums, variables(1, evaluate(1, sums))); });
+          }
           store(evaluate(3, sums));
         });
       case NodeKind::kContract:
@@ -286,7 +335,7 @@ class FunctionWriter {
           if (with_sums_) return store(evaluate(1, {"sums[" + offset_in_results() + "]"}));
           const std::string sum = fresh(), type = type_of(node_.accumulator);
           line(type + " " + sum + " = 0;");
-          for_each_reduced([&] {
+          for_each_reduced(node_.rank(), [&] {
             const Names factors = evaluate(0, {});
             line(sum + " += (" + type + ")(" + factors[0] + " * " + factors[1] + ");");
           });
@@ -318,7 +367,7 @@ class FunctionWriter {
     store(evaluate(2, {}));
     end();
     line("long " + d + " = 0;");
-    for_each_reduced([&] {
+    for_each_reduced(node_.rank(), [&] {
       line(d + " = 0;");
       const std::string place = fresh();
       line("const long " + place + " = (long)" + evaluate(0, {})[0] + ";");
