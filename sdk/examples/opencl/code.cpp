@@ -100,10 +100,13 @@ heddle_status_t* build_portable(Device* device, const Image& image, const std::s
   for (size_t i = 0; i < out->kernels.size(); ++i) {
     Kernel& kernel = out->kernels[i];
     if (!why_not_written(kernel.program->kernel()).empty()) continue;
-    cl_int error = CL_SUCCESS;
+    std::string missing;
     kernel.runner = std::make_unique<Runner>(device->cl, device->context, device->found, *kernel.program, out->program,
-                                             "k" + std::to_string(i), &error);
-    if (error) return device->check(error, who.c_str());
+                                             "k" + std::to_string(i), &missing);
+    if (!missing.empty())
+      return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                         "%s: %s failed: its OpenCL C has no function '%s' for kernel '%s' [HD-C-01]", kWho, who.c_str(), missing.c_str(),
+                         kernel.name.c_str());
   }
   return nullptr;
 }

@@ -3,6 +3,7 @@
 #include "device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "code.h"
@@ -23,6 +24,10 @@ cl_mem object_of(const sdk::Range& range) {
 
 uint32_t threads_of(uint32_t wanted) {
   return wanted ? wanted : std::max(1u, std::thread::hardware_concurrency());
+}
+
+uint64_t nanoseconds() {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
 }  // namespace
@@ -75,9 +80,7 @@ heddle_status_t* Device::start() {
   context = cl.clCreateContext(properties, 1, &found.device, nullptr, nullptr, &error);
   if (!error) queue = cl.clCreateCommandQueue(context, found.device, 0, &error);
   if (error) return check(error, "opening the device");
-  worker_.emplace(
-      this, [this](const sdk::Operation& operation) { return run(operation); },
-      [this] { return check(cl.clFinish(queue), "finishing the work of a submission"); });
+  worker_.emplace(this, [this](const sdk::Operation& operation) { return run(operation); }, [this] { return finish(); });
   return nullptr;
 }
 
@@ -156,6 +159,14 @@ heddle_status_t* Device::portable_parts(const heddle_portable_query_t& query,
   return portable::tell_parts(this, query, translates ? &own : nullptr, part);
 }
 
+// The end of a submission. Its kernels took the time from the first one on, without that which the interpreter has counted itself.
+heddle_status_t* Device::finish() {
+  heddle_status_t* failure = check(cl.clFinish(queue), "finishing the work of a submission");
+  if (began_ns_) kernel_ns.fetch_add(nanoseconds() - began_ns_ - (kernel_ns.load() - counted_ns_), std::memory_order_relaxed);
+  began_ns_ = 0;
+  return failure;
+}
+
 heddle_status_t* Device::run(const sdk::Operation& operation) {
   const std::vector<sdk::Range>& ranges = operation.ranges;
   if (operation.kind == Kind::kDispatch) return dispatch(operation);
@@ -201,6 +212,10 @@ heddle_status_t* Device::run(const sdk::Operation& operation) {
 heddle_status_t* Device::dispatch(const sdk::Operation& operation) {
   const auto& kernel = *static_cast<const Kernel*>(operation.entry->kernel);
   if (operation.workgroups == 0) return nullptr;
+  if (!began_ns_) {
+    began_ns_ = nanoseconds();
+    counted_ns_ = kernel_ns.load();
+  }
   if (kernel.program) return dispatch_portable(operation, kernel);
   cl_uint argument = 0;
   cl_int error = CL_SUCCESS;

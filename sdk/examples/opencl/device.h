@@ -82,11 +82,14 @@ class Device : public sdk::Device {
  private:
   heddle_status_t* run(const sdk::Operation& operation);
   heddle_status_t* dispatch(const sdk::Operation& operation);
+  heddle_status_t* finish();
   heddle_status_t* dispatch_portable(const sdk::Operation& operation, const Kernel& kernel);
 
   portable::Workers helpers_;
   Place scratch_ = {};  // of the thread, as is its size: memory between nodes of a kernel
   uint64_t scratch_bytes_ = 0;
+  // When the first kernel of the submission was enqueued, in nanoseconds; 0: none was. Then, what the device's counter kernel_ns was.
+  uint64_t began_ns_ = 0, counted_ns_ = 0;
   std::optional<sdk::Worker> worker_;
 };
 

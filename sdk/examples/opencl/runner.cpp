@@ -212,14 +212,13 @@ bool OwnKernels::run(const portable::OwnCall&, std::string* out_error) const {
 }
 
 Runner::Runner(const Functions& cl, cl_context context, const Found& found, const portable::Program& program, cl_program built,
-               const std::string& prefix, cl_int* error)
+               const std::string& prefix, std::string* missing)
     : cl_(cl), context_(context), found_(found), program_(program) {
   const Kernel& kernel = program.kernel();
-  *error = CL_SUCCESS;
   auto create = [&](const std::string& name) {
     cl_int failed = CL_SUCCESS;
     cl_kernel made = cl_.clCreateKernel(built, name.c_str(), &failed);
-    if (failed) *error = failed;
+    if (failed) *missing = name;
     return failed ? nullptr : made;
   };
   for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {

@@ -42,9 +42,10 @@ struct Place {
 // The functions of a kernel's nodes, and what calls with the same symbols share. Used by the device's thread alone.
 class Runner {
  public:
-  // The functions that write_program() has named with this prefix, in a program that was built for the device. `error` is CL_SUCCESS, or why one is missing.
+  // The functions that write_program() has named with this prefix, in a program that was built for the device.
+  // *missing is empty, or the name of one that is not there.
   Runner(const Functions& cl, cl_context context, const Found& found, const portable::Program& program, cl_program built,
-         const std::string& prefix, cl_int* error);
+         const std::string& prefix, std::string* missing);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
