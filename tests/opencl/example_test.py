@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The example of a real device, sdk/examples/opencl: it is built against an installation of the component sdk, where no source of Heddle is, passes the kit,
-and runs models as OpenCL C and interpreted. Skipped where no platform of OpenCL is installed.
+and runs models as OpenCL C, which its compiler target or the driver has written, and interpreted. Skipped where no platform of OpenCL is installed.
 
 HEDDLE_TEST_ALL=1 runs networks.py as well, for minutes.
 """
@@ -75,9 +75,12 @@ class Example(HeddleTestCase):
         self.assertIn(done.returncode, (0, 1), done.stderr)
         return {case["name"]: case for case in json.loads(done.stdout)["cases"]}
 
-    def run_on_device(self, path, feeds, **options):
+    def compile_for(self, path, target):
+        return self.compile(path, "--target", target, *(["--target-plugin", self.driver / f"{ID}_target.toml"] if target != "portable" else []))
+
+    def run_on_device(self, path, feeds, target, **options):
         """The first result of the model, and the counts of the device."""
-        module, got, given = self.compile(path, "--target", "portable"), self.folder / "got.npy", []
+        module, got, given = self.compile_for(path, target), self.folder / "got.npy", []
         for index, (name, array) in enumerate(feeds.items()):
             np.save(self.folder / f"{index}.npy", array)
             given += ["--input", f"{name}=@{self.folder / str(index)}.npy"]
@@ -86,8 +89,8 @@ class Example(HeddleTestCase):
         (device,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == "opencl:0"]
         return np.load(got), device["driver_counts"]
 
-    def check(self, path, feeds, **options):
-        got, counts = self.run_on_device(path, feeds, **options)
+    def check(self, path, feeds, target="portable", **options):
+        got, counts = self.run_on_device(path, feeds, target, **options)
         expected = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, feeds)[0]
         self.assert_close(got, expected, 1e-4, 1e-5 * float(np.abs(expected).max()))
         return counts
@@ -101,9 +104,18 @@ class Example(HeddleTestCase):
         feeds = {"image": np.random.default_rng(7).random((5, 1, 8, 8), dtype=np.float32)}
         counts = self.check(DIGITS, feeds)
         self.assertEqual((counts["interpreted"], counts["staged_bytes"]), (0, 0))
+        self.assertGreater(counts["kernel_ns"], 0)
         counts = self.check(DIGITS, feeds, translate="false")
         self.assertEqual(counts["interpreted"], counts["dispatches"])
         self.assertGreater(counts["staged_bytes"], feeds["image"].nbytes)
+
+    def test_the_target(self):
+        feeds = {"image": np.random.default_rng(7).random((5, 1, 8, 8), dtype=np.float32)}
+        counts = self.check(DIGITS, feeds, "cpu,opencl", translate="false")  # nothing is left to be interpreted
+        self.assertEqual(counts["interpreted"], 0)
+        text = self.succeed("explain", self.folder / "digits.heddle").stdout
+        self.assertRegex(text, r"plugin +org\.example\.opencl_target 0\.1\.0, target opencl: (\d+) kernels for \1 regions")
+        self.assertRegex(text, r"main\.0\.conv +conv1, norm1, relu1 .* opencl +opencl\.product")
 
     def test_what_has_no_opencl_c_is_interpreted(self):
         """A product whose sides are no multiples of a tile, and a sort, for which there is only the interpreter."""
@@ -113,9 +125,15 @@ class Example(HeddleTestCase):
                                   "product_and_sort", values[:2], values[2:], [helper.make_tensor("k", TensorProto.INT64, (1,), (5,))])
         path, random = self.folder / "model.onnx", np.random.default_rng(11)
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-        counts = self.check(path, {"a": random.standard_normal((3, 45, 70), np.float32), "b": random.standard_normal((70, 37), np.float32)})
-        self.assertGreater(counts["interpreted"], 0)
-        self.assertLess(counts["interpreted"], counts["dispatches"])
+        feeds = {"a": random.standard_normal((3, 45, 70), np.float32), "b": random.standard_normal((70, 37), np.float32)}
+        for target in ("portable", "opencl"):
+            counts = self.check(path, feeds, target)
+            self.assertGreater(counts["interpreted"], 0)
+            self.assertLess(counts["interpreted"], counts["dispatches"])
+            self.assertLess(counts["interpreted_ns"], counts["kernel_ns"])
+        text = self.succeed("explain", self.folder / "model.heddle").stdout
+        self.assertIn("opencl.product", text)
+        self.compile_for(path, "portable")
         text = self.succeed("explain", self.folder / "model.heddle", "--route", "--device", "opencl:0", extra_environment=self.with_options()).stdout
         self.assertIn("opencl.product", text)
         self.assertIn("there is no OpenCL C for a sort", text)
