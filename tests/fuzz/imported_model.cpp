@@ -35,7 +35,7 @@ void schedule_functions(mlir::ModuleOp module, const emit::Kernels& kernels, con
   emit::Globals globals(file, writer);
   globals.begin_combination("cpu");
   emit::ProgramTarget target;
-  for (llvm::StringRef name : tx::slots_of(module)) target.push_back({name.str(), "cpu", &kernels, 0});
+  for (llvm::StringRef name : tx::slots_of(module)) target.push_back({name.str(), "cpu", {{&kernels, 0}}});
   mlir::func::FuncOp initializer;
   for (auto function : module.getOps<mlir::func::FuncOp>()) {
     if (function.getName() == tx::initializer_name) initializer = function;
