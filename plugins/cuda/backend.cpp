@@ -2,7 +2,6 @@
 // One call of CUDA or a few for each function of the stream driver's backend.
 #include "cuda/backend.h"
 
-
 namespace heddle::cuda {
 
 using stream::Context;
