@@ -94,9 +94,10 @@ class Device final : public Counted {
   // ForeignStream::finish of all of them. [may-block]
   void finish_foreign_streams(const void* user);
   // Pool::allocate, for a device that is not lost.
-  Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block) {
+  Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block,
+                  uint64_t soon_bytes = 0) {
     HEDDLE_RETURN_IF_ERROR(check());
-    return noted(pool_->allocate(size_bytes, alignment_bytes, owner, out_block));
+    return noted(pool_->allocate(size_bytes, alignment_bytes, owner, out_block, soon_bytes));
   }
   // Copies host bytes to device memory; complete on return. [may-block]
   Status upload(const void* source, const heddle_binding_t& target);

@@ -40,7 +40,8 @@ inline heddle_param_io_params_t read_params(const host::ParamIoConfig& config) {
   return params;
 }
 
-Status allocate_weight(Device& device, const WeightExtent& extent, Weight& weight);
+// soon_bytes: as for Weight::allocate.
+Status allocate_weight(Device& device, const WeightExtent& extent, Weight& weight, uint64_t soon_bytes = 0);
 // CANCELLED if the flag is set; it may be NULL.
 Status check_cancelled(const Device& device, const std::atomic<bool>* cancelled);
 // Reads bytes of the weight's file to the host. DATA_LOSS names file, tensor and offset.

@@ -19,6 +19,7 @@ Status Pool::add(const host::AllocatorLayer& layer, const std::string& name) {
   auto stacked = std::make_unique<Stacked>();
   stacked->interface = &layer.allocator->allocator;
   stacked->id = layer.allocator->id;
+  stacked->abi_minor = layer.allocator->abi_minor;
   stacked->below = top_;
   std::vector<heddle_option_t> options = host::to_c(layer.options);
   heddle_allocator_params_t params{};
@@ -35,6 +36,13 @@ Status Pool::add(const host::AllocatorLayer& layer, const std::string& name) {
   provider.allocate = [](void* self, const heddle_block_params_t* block_params, heddle_block_t* out_block, heddle_point_t* out_waits,
                          uint32_t* out_wait_count) {
     auto* at = static_cast<Stacked*>(self);
+    heddle_block_params_t without_hint;
+    if (at->abi_minor < 3 && HEDDLE_HAS(block_params, soon_bytes)) {  // which it would refuse as unknown
+      without_hint = *block_params;
+      without_hint.struct_size = sizeof(without_hint);
+      without_hint.soon_bytes = 0;
+      block_params = &without_hint;
+    }
     return at->interface->allocate(at->allocator, block_params, out_block, out_waits, out_wait_count);
   };
   provider.free = [](void* self, const heddle_block_t* block, const heddle_point_t* points, uint32_t point_count) {
@@ -75,12 +83,14 @@ Status Pool::end() {
   return Status();
 }
 
-Status Pool::allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block) {
+Status Pool::allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block,
+                      uint64_t soon_bytes) {
   heddle_block_params_t params{};
   params.struct_size = sizeof(params);
   params.size_bytes = std::max<uint64_t>(size_bytes, 1);  // every value has an address, so that drivers need no special case
   params.alignment_bytes = std::max(alignment_bytes, min_alignment_bytes_);
   params.owner = &owner;
+  params.soon_bytes = soon_bytes;
   uint32_t wait_count = 0;
   return Status(top_->allocate(top_->self, &params, out_block, nullptr, &wait_count));
 }

@@ -36,8 +36,10 @@ class Pool {
   Status end();
 
   // A block that the host or any queue may use immediately, with at least the device's alignment; size 0 gives a small block. RESOURCE_EXHAUSTED
-  // only after the allocators tried the steps of HD-M-03. owner: one of the constants above. [any] [may-block if the driver is called]
-  Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block);
+  // only after the allocators tried the steps of HD-M-03. owner: one of the constants above. soon_bytes: as in heddle_block_params_t. [any]
+  // [may-block if the driver is called]
+  Status allocate(uint64_t size_bytes, uint64_t alignment_bytes, const heddle_string_t& owner, heddle_block_t* out_block,
+                  uint64_t soon_bytes = 0);
   // No work uses the block any more. [any] [no-block]
   void free(const heddle_block_t& block);
   Status trim(uint64_t keep_bytes);
@@ -62,6 +64,7 @@ class Pool {
     const heddle_allocator_interface_t* interface = nullptr;
     heddle_allocator_t* allocator = nullptr;
     std::string id;
+    uint32_t abi_minor = 0;
     heddle_provider_t provider{};
     const heddle_provider_t* below = nullptr;
   };

@@ -225,13 +225,32 @@ class Reading {
                                    file.passed_over.empty() ? "" : "; skipped: ", file.passed_over));
   }
 
+  // Bytes of the large weights from this one on that have a common piece of memory: 0 if this one has none.
+  uint64_t group_bytes(const File& file, size_t first) const {
+    constexpr uint64_t kLeast = uint64_t{8} << 20, kMost = uint64_t{1} << 30;
+    uint64_t bytes = 0;
+    for (size_t i = first; i < file.parts.size() && !device_.unified() && !file.parts[i].to->has_stage(); ++i) {
+      const uint64_t one = file.parts[i].extent.length;
+      if (one < kLeast || one > kMost || bytes + grouped(one) > kMost) break;
+      bytes += grouped(one);
+    }
+    return bytes;
+  }
+  static uint64_t grouped(uint64_t bytes) {
+    return (bytes + Weight::kGroupAlignment - 1) / Weight::kGroupAlignment * Weight::kGroupAlignment;
+  }
+
   // Allocates all memory of the remaining reads before the first read, since an allocation delays copies in progress by more than its own duration.
+  // Large weights in groups: on an H200, 80 calls of the driver take 5 ms for the memory for which ten take one.
   Status allocate() {
     for (File& file : files_) {
+      uint64_t group = 0;  // what is left of it
       for (Part& part : file.parts) {
         if (file.done) continue;
         HEDDLE_RETURN_IF_ERROR(check_cancelled());
-        HEDDLE_RETURN_IF_ERROR(allocate_weight(device_, *part.from, *part.to));
+        if (group == 0) group = group_bytes(file, static_cast<size_t>(&part - file.parts.data()));
+        HEDDLE_RETURN_IF_ERROR(allocate_weight(device_, *part.from, *part.to, group));
+        if (group) group -= grouped(part.extent.length);
         part.extent.buffer = part.to->block().buffer;
         part.extent.buffer_offset = part.to->block().offset;
       }
@@ -374,8 +393,8 @@ class Reading {
 
 }  // namespace
 
-Status allocate_weight(Device& device, const WeightExtent& extent, Weight& weight) {
-  Status allocated = weight.allocate(extent.length);
+Status allocate_weight(Device& device, const WeightExtent& extent, Weight& weight, uint64_t soon_bytes) {
+  Status allocated = weight.allocate(extent.length, soon_bytes);
   if (allocated.ok()) return Status();
   return wrap(std::move(allocated),
               fmt::format("allocating {} bytes for a parameter of {} on device '{}'", extent.length, extent.path, device.alias()));

@@ -89,6 +89,7 @@ class Weight {
   Weight(const Weight&) = delete;
   Weight& operator=(const Weight&) = delete;
   const heddle_block_t& block() const { return block_; }
+  bool has_stage() const { return place_.stage != nullptr; }
   // Of parameters.
   WeightIdentity identity;
   bool is_read = false;  // guarded by Weights: others may share it
@@ -98,9 +99,11 @@ class Weight {
     block_ = {file->buffer(), offset, length, 0};
     file_ = std::move(file);
   }
-  Status allocate(uint64_t size_bytes) {
+  // soon_bytes: as in heddle_block_params_t, for an alignment of kGroupAlignment.
+  static constexpr uint64_t kGroupAlignment = 4096;
+  Status allocate(uint64_t size_bytes, uint64_t soon_bytes = 0) {
     if (block_.buffer) return Status();
-    if (!place_.stage) return device_->allocate(size_bytes, 64, kWeights, &block_);
+    if (!place_.stage) return device_->allocate(size_bytes, soon_bytes ? kGroupAlignment : 64, kWeights, &block_, soon_bytes);
     HEDDLE_RETURN_IF_ERROR(place_.stage->allocate());
     block_ = {place_.stage->block().buffer, place_.stage->block().offset + place_.offset, size_bytes, 0};
     return Status();

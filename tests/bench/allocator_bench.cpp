@@ -74,7 +74,7 @@ double pool_pair_ns(int threads, int pools, const Mix& mix) {
     Thread& state = states[thread];
     StackedAllocator& pool = *state.pool;
     if (state.blocks.empty()) state.blocks.resize(static_cast<size_t>(mix.held));  // by the thread itself: no line is another's too
-    heddle_block_params_t params = {sizeof params, 0, 0, 0, {}, nullptr};
+    heddle_block_params_t params = {sizeof params, 0, 0, 0, {}, nullptr, 0};
     uint32_t waits = 0;
     for (int i = 0; i < count; ++i) {
       heddle_block_t& block = state.blocks[static_cast<size_t>(i % mix.held)];
@@ -136,7 +136,7 @@ MemoryTrace recorded(const MemoryTrace& trace) {
         log.api()->free(log.get(), &blocks[event.block], nullptr, 0);
         continue;
       }
-      heddle_block_params_t params = {sizeof params, 0, event.size_bytes, 0, {}, &owners[event.owner]};
+      heddle_block_params_t params = {sizeof params, 0, event.size_bytes, 0, {}, &owners[event.owner], 0};
       uint32_t waits = 0;
       blocks.emplace_back();
       PluginHost::free_status(log.api()->allocate(log.get(), &params, &blocks.back(), nullptr, &waits));
@@ -154,7 +154,7 @@ void replay(const MemoryTrace& trace, const char* seed) {
   FakeMemory memory(host);
   StackedAllocator pool(host, plugin("pool"), memory.table());
   std::vector<heddle_block_t> blocks;
-  heddle_block_params_t params = {sizeof params, 0, 0, 0, {}, nullptr};
+  heddle_block_params_t params = {sizeof params, 0, 0, 0, {}, nullptr, 0};
   uint32_t waits = 0;
   uint64_t asked_before = 0;
   size_t position = 0;

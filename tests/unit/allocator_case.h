@@ -48,8 +48,8 @@ class AllocatorCase : public ::testing::Test {
   }
   StackedAllocator& top() { return *allocators.back(); }
   heddle_status_t* try_allocate(uint64_t size, heddle_block_t* out, heddle_point_t after = {}, uint64_t alignment = 0,
-                                const heddle_string_t* owner = nullptr) {
-    heddle_block_params_t params = {sizeof params, 8, size, alignment, after, owner};
+                                const heddle_string_t* owner = nullptr, uint64_t soon = 0) {
+    heddle_block_params_t params = {sizeof params, 8, size, alignment, after, owner, soon};
     return top().api()->allocate(top().get(), &params, out, waits, &wait_count);
   }
   heddle_block_t allocate(uint64_t size, heddle_point_t after = {}, uint64_t alignment = 0, const heddle_string_t* owner = nullptr) {

@@ -192,7 +192,7 @@ TEST_P(EveryAllocator, BooksAddUpUnderThreads) {
       uint64_t held = 0;
       for (int step = 0; step < 2000; ++step) {
         if (live.empty() || (live.size() < 20 && random() % 2)) {
-          heddle_block_params_t params = {sizeof params, 0, random() % 300000, 0, {}, seed % 2 ? &kWeights : &kTensors};
+          heddle_block_params_t params = {sizeof params, 0, random() % 300000, 0, {}, seed % 2 ? &kWeights : &kTensors, 0};
           heddle_block_t block = {};
           uint32_t count = 0;
           heddle_status_t* failed = top().api()->allocate(top().get(), &params, &block, nullptr, &count);
@@ -249,7 +249,7 @@ TEST_P(EveryAllocator, TakesStructsOfOtherSizes) {
   struct {
     heddle_block_params_t params;
     uint64_t tail;
-  } larger = {{sizeof larger, 0, 100, 0, {}, nullptr}, 0};
+  } larger = {{sizeof larger, 0, 100, 0, {}, nullptr, 0}, 0};
   heddle_block_t block = {};
   ASSERT_OK(top().api()->allocate(top().get(), &larger.params, &block, nullptr, &wait_count));
   free(block);

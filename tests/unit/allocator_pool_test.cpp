@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // heddle.pool: fitting, joining, stream order, its limit, what it keeps, and the order of what it tries when memory ends.
 #include <random>
+#include <set>
 #include <thread>
 
 #include "allocator_case.h"
@@ -111,7 +112,7 @@ TEST_F(PoolTest, HandsOverMemoryInUseOnlyWithItsPoints) {
   heddle_block_t block = {};
   // The host cannot wait; a queue can, if it has room for the points.
   EXPECT_FAILS(try_allocate(10 << 20, &block), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "10485760 freed but still in use");
-  heddle_block_params_t params = {sizeof params, 1, 10 << 20, 0, {timeline(2), 1}, nullptr};
+  heddle_block_params_t params = {sizeof params, 1, 10 << 20, 0, {timeline(2), 1}, nullptr, 0};
   EXPECT_FAILS(top().api()->allocate(top().get(), &params, &block, waits, &wait_count), HEDDLE_STATUS_RESOURCE_EXHAUSTED, "still in use");
   block = allocate(10 << 20, {timeline(2), 1});
   EXPECT_EQ(block.buffer, first.buffer);
@@ -272,6 +273,39 @@ TEST_F(PoolTest, CutsEmptyChunksRatherThanGrow) {
   for (const heddle_block_t& block : blocks) free(block);
 }
 
+TEST_F(PoolTest, AsksOnceForWhatComesSoon) {
+  open_pool();
+  const uint64_t sizes[] = {(9 << 20) + 4096, 8 << 20, 12 << 20};
+  std::vector<heddle_block_t> blocks;
+  auto allocate_all = [&] {
+    uint64_t soon = (29 << 20) + 4096;
+    for (uint64_t size : sizes) {
+      EXPECT_OK(try_allocate(size, &blocks.emplace_back(), {}, 4096, nullptr, soon));
+      soon -= size;
+    }
+  };
+  for (int round = 0; round < 3; ++round) {
+    allocate_all();
+    EXPECT_EQ(memory.asked.load(), 1u);
+    EXPECT_EQ(statistics().bytes_reserved.current, (29u << 20) + 4096);
+    EXPECT_EQ(std::set<uint64_t>({blocks[0].offset, blocks[1].offset, blocks[2].offset}).size(), 3u);
+    if (round == 1) {  // one of them alone is used again
+      free(blocks[1]);
+      blocks[1] = allocate(8 << 20);
+      EXPECT_EQ(memory.asked.load(), 1u);
+    }
+    for (const heddle_block_t& block : blocks) free(block);
+    blocks.clear();
+  }
+  EXPECT_OK(trim(0));
+  EXPECT_EQ(memory.live(), 0u);
+  // Where all of it is more than there is, each gets what it needs.
+  memory.capacity = 18 << 20;
+  EXPECT_OK(try_allocate(9 << 20, &blocks.emplace_back(), {}, 4096, nullptr, 29 << 20));
+  EXPECT_OK(try_allocate(8 << 20, &blocks.emplace_back(), {}, 4096, nullptr, 20 << 20));
+  for (const heddle_block_t& block : blocks) free(block);
+}
+
 TEST_F(PoolTest, ReservedBytesStayFlatOverManySteps) {
   open_pool();
   uint64_t value = 0, asked = 0;
@@ -403,7 +437,7 @@ TEST_F(PoolTest, SpillsWhatSeveralThreadsHold) {
       std::mt19937_64 random(seed);
       std::vector<heddle_block_t> live;
       for (int step = 0; step < 500; ++step) {
-        heddle_block_params_t params = {sizeof params, 0, random() % 60000, 0, {}, nullptr};
+        heddle_block_params_t params = {sizeof params, 0, random() % 60000, 0, {}, nullptr, 0};
         heddle_block_t block = {};
         uint32_t count = 0;
         EXPECT_OK(top().api()->allocate(top().get(), &params, &block, nullptr, &count));

@@ -43,7 +43,7 @@ class PoolThreadsTest : public AllocatorCase {
 
   // allocate and free with outputs of the caller's own, for threads.
   heddle_status_t* try_allocate_here(uint64_t size, heddle_block_t* out, heddle_point_t after = {}) {
-    heddle_block_params_t params = {sizeof params, 0, size, 0, after, nullptr};
+    heddle_block_params_t params = {sizeof params, 0, size, 0, after, nullptr, 0};
     uint32_t count = 0;
     return top().api()->allocate(top().get(), &params, out, nullptr, &count);
   }

@@ -46,7 +46,7 @@ class AllocatorFaults : public Validated {
     EXPECT_OK(table.create(instance, &params, &allocator));
   }
   heddle_status_t* try_allocate(uint64_t size, heddle_block_t* out) {
-    const heddle_block_params_t params = {sizeof params, 0, size, 0, {}, nullptr};
+    const heddle_block_params_t params = {sizeof params, 0, size, 0, {}, nullptr, 0};
     uint32_t count = 0;
     return table.allocate(allocator, &params, out, nullptr, &count);
   }
@@ -213,7 +213,7 @@ TEST_P(AllocatorFaults, GivesItsProviderAnotherBlockBack) {
     return good_pool.create(of, params, out);
   };
   make();
-  const heddle_block_params_t params = {sizeof params, 0, 64, 64, {}, nullptr};
+  const heddle_block_params_t params = {sizeof params, 0, 64, 64, {}, nullptr, 0};
   heddle_block_t block = {};
   uint32_t count = 0;
   EXPECT_OK(seen->allocate(seen->self, &params, &block, nullptr, &count));

@@ -199,7 +199,7 @@ class Allocator {
   Result try_allocate(uint64_t size, uint64_t alignment, heddle_block_t* out, heddle_point_t after = {nullptr, 0},
                       std::vector<heddle_point_t>* out_waits = nullptr, const heddle_string_t* owner = nullptr) {
     heddle_point_t waits[8] = {};
-    heddle_block_params_t params = {sizeof params, out_waits ? 4u : 0u, size, alignment, after, owner};
+    heddle_block_params_t params = {sizeof params, out_waits ? 4u : 0u, size, alignment, after, owner, 0};
     uint32_t count = 99;
     std::memset(out, 0x77, sizeof *out);
     Result status(api().allocate(handle, &params, out, out_waits ? waits : nullptr, &count));

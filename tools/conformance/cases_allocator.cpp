@@ -106,14 +106,14 @@ void structs() {
   struct {
     heddle_block_params_t params;
     uint64_t tail[kTailWords];
-  } larger = {{sizeof larger, 0, 1000, 0, {nullptr, 0}, nullptr}, {}};
+  } larger = {{sizeof larger, 0, 1000, 0, {nullptr, 0}, nullptr, 0}, {}};
   heddle_block_t block = {};
   uint32_t waits = 0;
   EXPECT_OK(allocator.api().allocate(allocator.handle, &larger.params, &block, nullptr, &waits));
   allocator.free(block);
   larger.tail[kTailWords - 1] = 7;
   EXPECT_CODE(allocator.api().allocate(allocator.handle, &larger.params, &block, nullptr, &waits), HEDDLE_STATUS_INVALID_ARGUMENT);
-  heddle_block_params_t smaller = {offsetof(heddle_block_params_t, alignment_bytes), 0, 1000, 3, {nullptr, 0}, nullptr};
+  heddle_block_params_t smaller = {offsetof(heddle_block_params_t, alignment_bytes), 0, 1000, 3, {nullptr, 0}, nullptr, 0};
   Result small(allocator.api().allocate(allocator.handle, &smaller, &block, nullptr, &waits));
   CHECK(small.ok(), "block params without an alignment returned %s [HD-E-04]", small.text().c_str());
   if (small.ok()) allocator.free(block);

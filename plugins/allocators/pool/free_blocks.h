@@ -27,6 +27,7 @@ inline uint64_t round_up(uint64_t value, uint64_t to) noexcept {
 struct Wanted {
   uint64_t size, alignment;
   bool large;
+  uint64_t soon = 0;  // as in heddle_block_params_t: a new chunk has as many bytes
 };
 
 // The point that a freed part waits for.

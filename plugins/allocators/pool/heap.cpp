@@ -158,12 +158,19 @@ Part* Heap::find_joined(const Wanted& wanted) const noexcept {
 }
 
 Part* Heap::find_to_split(const Wanted& wanted, uint64_t needed) noexcept {
-  Part* part = wanted.large ? free_[Chunk::kWhole].find(wanted.size, wanted.alignment) : nullptr;
-  if (!part || part->size > needed / kSplitChunk || wanted.size < part->size / kSplitBlock) return nullptr;
-  free_[Chunk::kWhole].remove(part);
-  part->chunk->kind = Chunk::kSplit;
-  free_[Chunk::kSplit].insert(part);
+  const uint64_t all = std::max(wanted.size, wanted.soon);
+  Part* part = wanted.large ? free_[Chunk::kWhole].find(all, wanted.alignment) : nullptr;
+  if (!part) return nullptr;
+  const bool is_for_several = wanted.soon > wanted.size && part->size - all <= all / kWaste;
+  if (!is_for_several && (part->size > needed / kSplitChunk || wanted.size < part->size / kSplitBlock)) return nullptr;
+  split(part);
   return part;
+}
+
+void Heap::split(Part* whole) noexcept {
+  free_[Chunk::kWhole].remove(whole);
+  whole->chunk->kind = Chunk::kSplit;
+  free_[Chunk::kSplit].insert(whole);
 }
 
 bool Heap::allocate(const Wanted& wanted, const heddle_block_params_t& params, heddle_block_t* out) {

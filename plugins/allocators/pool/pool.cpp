@@ -129,12 +129,15 @@ void Pool::All::unlock() noexcept {
   }
 }
 
-Wanted Pool::rounded(uint64_t size_bytes, uint64_t alignment_bytes, bool first) const noexcept {
+Wanted Pool::rounded(uint64_t size_bytes, uint64_t alignment_bytes, bool first, uint64_t soon) const noexcept {
   const uint64_t alignment = std::max(alignment_bytes, kGranule);
   const uint64_t size = std::max(round_up(size_bytes, kGranule), kGranule);
   const bool small = size < large_bytes_.load(std::memory_order_relaxed) || (!first && size <= kMostOfSpan);
   if (small && alignment <= kChunkAlignment) return {size, alignment, false};
-  return {round_up(size, std::max(std::bit_floor(size) / kLargeClasses, kChunkAlignment)), std::max(alignment, kChunkAlignment), true};
+  const uint64_t of_chunk = std::max(alignment, kChunkAlignment);
+  // Blocks with a common chunk fill it.
+  if (soon >= size_bytes && soon != 0 && soon <= kMaxSize) return {round_up(size, kChunkAlignment), of_chunk, true, soon};
+  return {round_up(size, std::max(std::bit_floor(size) / kLargeClasses, kChunkAlignment)), of_chunk, true};
 }
 
 Heap* Pool::heap_for(uint32_t thread, const Wanted& wanted) const noexcept {
@@ -167,7 +170,7 @@ heddle_status_t* Pool::allocate(const heddle_block_params_t& params, heddle_bloc
   }
   const uint32_t thread = thread_number();
   const bool first = slots_[thread % kSlots].load(std::memory_order_relaxed) <= 1;
-  const Wanted wanted = rounded(params.size_bytes, params.alignment_bytes, first);
+  const Wanted wanted = rounded(params.size_bytes, params.alignment_bytes, first, params.soon_bytes);
   if (Heap* heap = heap_for(thread, wanted)) {
     std::lock_guard lock(heap->lock);
     if (heap->allocate(wanted, params, out)) return nullptr;
@@ -230,6 +233,7 @@ heddle_status_t* Pool::allocate_with_all(All* all, uint32_t thread, const Wanted
 
 heddle_status_t* Pool::obtain(All* all, const Wanted& wanted, uint64_t asked, bool retry, Part** out_part) {
   uint64_t bytes = wanted.large ? wanted.size : shared_chunk_bytes(wanted.size);
+  if (wanted.soon > bytes && !retry) asked = bytes = round_up(wanted.soon, kChunkAlignment);
   if (retry) {
     ++retries_;
     bytes = wanted.large ? wanted.size : round_up(wanted.size, kChunkAlignment);
@@ -240,6 +244,7 @@ heddle_status_t* Pool::obtain(All* all, const Wanted& wanted, uint64_t asked, bo
     if ((*out_part = find_anywhere(wanted))) return nullptr;  // something was freed meanwhile
   } else {
     if ((*out_part = heaps_[0]->find_free(wanted))) return nullptr;
+    if (wanted.soon > wanted.size && (*out_part = heaps_[0]->find_to_split(wanted, 0))) return nullptr;
     // Empty chunks are returned or split before more is reserved than the use can explain. While saving, nothing is split, since the rest may stay
     // free for long, and shared chunks grow by no more than the block.
     const uint64_t needed = std::max(peaks_.peak(kNeeded), peaks_.now(kNeeded) + asked);
@@ -262,7 +267,7 @@ heddle_status_t* Pool::add_span(All* all, Heap* heap, const Wanted& wanted, uint
   uint64_t bytes = 0;
   for (const Chunk* chunk : heap->chunks) bytes += chunk->size;
   bytes = std::max(kSpanBlocks * wanted.size, std::clamp(std::bit_floor(bytes / kSpanShare), kLeastSpan, kMostSpan));
-  const Wanted span = rounded(bytes, kChunkAlignment, true);
+  const Wanted span = rounded(bytes, kChunkAlignment, true, 0);
   auto chunk = std::make_unique<Chunk>();
   Part* part = nullptr;
   if (heddle_status_t* failed = obtain(all, span, asked, false, &part)) return failed;
@@ -319,7 +324,9 @@ heddle_status_t* Pool::grow(All* all, uint64_t bytes, const Wanted& wanted, Part
   auto chunk = std::make_unique<Chunk>();
   chunk->size = bytes;
   chunk->kind = wanted.large ? Chunk::kWhole : Chunk::kShared;
-  return add_chunk(all, std::move(chunk), wanted.alignment, out_part);
+  if (heddle_status_t* failed = add_chunk(all, std::move(chunk), wanted.alignment, out_part)) return failed;
+  if (wanted.large && bytes > wanted.size) heaps_[0]->split(*out_part);
+  return nullptr;
 }
 
 heddle_status_t* Pool::add_chunk(All* all, std::unique_ptr<Chunk> chunk, uint64_t alignment, Part** out_part) {

@@ -63,7 +63,7 @@ class Pool {
     bool held_ = false;
   };
   // first: for a thread of the first heap. Other heaps have no large blocks.
-  Wanted rounded(uint64_t size, uint64_t alignment, bool first) const noexcept;
+  Wanted rounded(uint64_t size, uint64_t alignment, bool first, uint64_t soon) const noexcept;
   // The heap of the calling thread for that block; NULL: a new thread.
   Heap* heap_for(uint32_t thread, const Wanted& wanted) const noexcept;
 

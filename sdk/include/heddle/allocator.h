@@ -38,6 +38,9 @@ typedef struct heddle_block_params {
    * free blocks when their last work is over; stream order is for later hosts. */
   heddle_point_t after;
   const heddle_string_t* owner; /* outlives the allocator; NULL: unknown. Compared by text */
+  /* A hint: the sum of the sizes of this block and of those that the caller will allocate next, each rounded up to its alignment; they are
+   * needed for about as long, so that one piece of the provider's memory may serve them. 0, or less than size_bytes: unknown. Since ABI 0.3 */
+  uint64_t soon_bytes;
 } heddle_block_params_t;
 
 /* One quantity in bytes over time: the current value, its maximum, and the sum of all amounts ever added to it. Frozen. */

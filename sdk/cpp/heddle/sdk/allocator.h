@@ -196,7 +196,7 @@ class AllocatorPlugin {
       heddle_block_params_t params;
       if (in->struct_size == sizeof params) [[likely]] {
         // Field by field: two fields that the caller has just written separately are slow to load together.
-        params = {sizeof params, in->wait_capacity, in->size_bytes, in->alignment_bytes, in->after, in->owner};
+        params = {sizeof params, in->wait_capacity, in->size_bytes, in->alignment_bytes, in->after, in->owner, in->soon_bytes};
       } else {
         uint64_t bad_byte;
         if (!read_struct(in, &params, &bad_byte)) return tail_status(host, "heddle_block_params_t", bad_byte);
