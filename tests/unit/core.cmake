@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Tests of core/open, core/route, core/memory, core/submit and runtime.h. Those named core_runtime_* run once per driver.
-heddle_add_test(NAME core_interpreter_test SOURCES core_interpreter_test.cpp LIBS heddle_core heddle_plugin_host)
+heddle_add_test(NAME core_interpreter_test SOURCES core_interpreter_test.cpp core_pool_test.cpp LIBS heddle_core heddle_plugin_host)
 heddle_add_test(NAME core_route_test SOURCES core_route_test.cpp LIBS heddle_core heddle_plugin_host)
 heddle_add_test(NAME core_runtime_test
   SOURCES core_runtime_call_test.cpp core_runtime_checks_test.cpp core_runtime_errors_test.cpp core_runtime_globals_test.cpp core_runtime_weights_test.cpp core_runtime_blocks_test.cpp core_runtime_async_test.cpp core_runtime_order_test.cpp core_runtime_device_test.cpp core_runtime_pairs_test.cpp core_runtime_peer_test.cpp core_runtime_deadline_test.cpp core_runtime_late_test.cpp core_runtime_memory_test.cpp core_runtime_needs_test.cpp core_runtime_inspection_test.cpp core_runtime_shared_test.cpp core_runtime_donation_test.cpp core_runtime_refit_test.cpp core_runtime_tensor_test.cpp core_runtime_sharing_test.cpp
