@@ -9,6 +9,9 @@
 #include "level_zero/backend.h"
 
 namespace heddle::level_zero {
+
+std::span<const stream::BlockCode> block_codes();  // made when the plugin is built
+
 namespace {
 
 constexpr stream::Vendor kVendor = {
@@ -226,7 +229,7 @@ stream::Found find() {
   return open_loader(&unused);
 }
 
-constexpr stream::Plugin kPlugin = {kVendor, find, count, create, nullptr};
+constexpr stream::Plugin kPlugin = {kVendor, find, count, create, nullptr, block_codes};
 
 }  // namespace
 }  // namespace heddle::level_zero

@@ -10,7 +10,21 @@
 
 #include <stdint.h>
 
+// In C++ for OpenCL, the blocks are in global memory, the values in the thread's own, and tables in constant memory.
+#ifdef __OPENCL_CPP_VERSION__
+#define HEDDLE_BLOCK_BYTES __global
+#define HEDDLE_BLOCK_VALUES __private
+#define HEDDLE_BLOCK_TABLE __constant
+#else
+#define HEDDLE_BLOCK_BYTES
+#define HEDDLE_BLOCK_VALUES
+#define HEDDLE_BLOCK_TABLE
+#endif
+
 namespace heddle::module::blocks {
+
+using Bytes = HEDDLE_BLOCK_BYTES const uint8_t*;
+using Floats = HEDDLE_BLOCK_VALUES float*;
 
 inline float float_of_bits(uint32_t bits) {
   return __builtin_bit_cast(float, bits);
@@ -20,12 +34,12 @@ inline uint32_t bits_of_float(float value) {
   return __builtin_bit_cast(uint32_t, value);
 }
 
-inline uint32_t u16_at(const uint8_t* bytes) {
+inline uint32_t u16_at(Bytes bytes) {
   return static_cast<uint32_t>(bytes[0]) | static_cast<uint32_t>(bytes[1]) << 8;
 }
 
-inline float f16_at(const uint8_t* bytes) {
-  const uint32_t half = u16_at(bytes), sign = (half & 0x8000) << 16, rest = half & 0x7FFF;
+inline float f16_at(Bytes bytes) {
+  const uint32_t bits = u16_at(bytes), sign = (bits & 0x8000) << 16, rest = bits & 0x7FFF;
   // Exact also for subnormals: their bits as an f32 that is too small by 2^112.
   const uint32_t finite = bits_of_float(float_of_bits(rest << 13) * 0x1p112f), special = 0x7F800000 | (rest & 0x3FF) << 13;
   return float_of_bits(sign | (rest >= 0x7C00 ? special : finite));
@@ -57,9 +71,9 @@ inline uint16_t to_bf16(float value) {
 struct Q4_0 {
   static constexpr uint32_t kElements = 32, kBytes = 18, kAlike = 16;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const float d = f16_at(block);
-    const uint8_t* q = block + 2 + first % 16;
+    Bytes q = block + 2 + first % 16;
     const uint32_t shift = first / 16 * 4;
     for (uint32_t i = 0; i < N; ++i) out[i] = as_float((q[i] >> shift & 15) - 8) * d;
   }
@@ -69,9 +83,9 @@ struct Q4_0 {
 struct Q4_1 {
   static constexpr uint32_t kElements = 32, kBytes = 20, kAlike = 16;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const float d = f16_at(block), m = f16_at(block + 2);
-    const uint8_t* q = block + 4 + first % 16;
+    Bytes q = block + 4 + first % 16;
     const uint32_t shift = first / 16 * 4;
     for (uint32_t i = 0; i < N; ++i) out[i] = as_float(q[i] >> shift & 15) * d + m;
   }
@@ -79,9 +93,9 @@ struct Q4_1 {
 
 // Values of 5 bits: bit 4 of all 32 is in the four bytes of `high`, that of value i in bit i; the lower ones are in 16 bytes as those of Q4_0.
 template <uint32_t N>
-inline void q5_values(const uint8_t* high_bytes, const uint8_t* low, uint32_t first, int (&out)[N]) {
+inline void q5_values(Bytes high_bytes, Bytes low, uint32_t first, HEDDLE_BLOCK_VALUES int (&out)[N]) {
   const uint32_t high = (u16_at(high_bytes) | u16_at(high_bytes + 2) << 16) >> first;
-  const uint8_t* q = low + first % 16;
+  Bytes q = low + first % 16;
   const uint32_t shift = first / 16 * 4;
   for (uint32_t i = 0; i < N; ++i) out[i] = static_cast<int>((static_cast<uint32_t>(q[i]) >> shift & 15u) | (high >> i & 1u) << 4);
 }
@@ -90,7 +104,7 @@ inline void q5_values(const uint8_t* high_bytes, const uint8_t* low, uint32_t fi
 struct Q5_0 {
   static constexpr uint32_t kElements = 32, kBytes = 22, kAlike = 16;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const float d = f16_at(block);
     int values[N];
     q5_values(block + 2, block + 6, first, values);
@@ -102,7 +116,7 @@ struct Q5_0 {
 struct Q5_1 {
   static constexpr uint32_t kElements = 32, kBytes = 24, kAlike = 16;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const float d = f16_at(block), m = f16_at(block + 2);
     int values[N];
     q5_values(block + 4, block + 8, first, values);
@@ -114,9 +128,9 @@ struct Q5_1 {
 struct Q8_0 {
   static constexpr uint32_t kElements = 32, kBytes = 34, kAlike = 32;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const float d = f16_at(block);
-    const uint8_t* q = block + 2 + first;
+    Bytes q = block + 2 + first;
     for (uint32_t i = 0; i < N; ++i) out[i] = as_float(static_cast<int8_t>(q[i])) * d;
   }
 };
@@ -125,10 +139,10 @@ struct Q8_0 {
 struct Q2_K {
   static constexpr uint32_t kElements = 256, kBytes = 84, kAlike = 16;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const int scale = block[first / 16];
     const float by = f16_at(block + 80) * as_float(scale & 15), less = f16_at(block + 82) * as_float(scale >> 4);
-    const uint8_t* q = block + 16 + 32 * (first / 128) + first % 32;
+    Bytes q = block + 16 + 32 * (first / 128) + first % 32;
     const uint32_t shift = first % 128 / 32 * 2;
     for (uint32_t i = 0; i < N; ++i) out[i] = by * as_float(q[i] >> shift & 3) - less;
   }
@@ -138,12 +152,12 @@ struct Q2_K {
 struct Q3_K {
   static constexpr uint32_t kElements = 256, kBytes = 110, kAlike = 16;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
-    const uint8_t* packed = block + 96;
+  static void decode(Bytes block, uint32_t first, Floats out) {
+    Bytes packed = block + 96;
     const uint32_t at = first / 16;
     const int low = at < 8 ? packed[at] & 15 : packed[at - 8] >> 4;
     const float by = f16_at(block + 108) * as_float((low | (packed[8 + at % 4] >> at / 4 * 2 & 3) << 4) - 32);
-    const uint8_t *q = block + 32 + 32 * (first / 128) + first % 32, *high = block + first % 32;
+    Bytes q = block + 32 + 32 * (first / 128) + first % 32, high = block + first % 32;
     const uint32_t shift = first % 128 / 32 * 2, high_shift = first / 32;
     for (uint32_t i = 0; i < N; ++i) out[i] = by * as_float((q[i] >> shift & 3) + (high[i] >> high_shift & 1) * 4 - 4);
   }
@@ -153,7 +167,7 @@ struct Q3_K {
 // two bits of these and bytes 8 to 11.
 struct ScaleAndMinimum {
   int scale, minimum;
-  ScaleAndMinimum(const uint8_t* packed, uint32_t at)
+  ScaleAndMinimum(Bytes packed, uint32_t at)
       : scale(at < 4 ? packed[at] & 63 : (packed[4 + at] & 15) | (packed[at - 4] >> 6) << 4),
         minimum(at < 4 ? packed[4 + at] & 63 : (packed[4 + at] >> 4) | (packed[at] >> 6) << 4) {}
 };
@@ -162,11 +176,11 @@ struct ScaleAndMinimum {
 struct Q4_K {
   static constexpr uint32_t kElements = 256, kBytes = 144, kAlike = 32;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const uint32_t at = first / 32, shift = at % 2 * 4;
     const ScaleAndMinimum packed(block + 4, at);
     const float by = f16_at(block) * as_float(packed.scale), less = f16_at(block + 2) * as_float(packed.minimum);
-    const uint8_t* q = block + 16 + 32 * (at / 2) + first % 32;
+    Bytes q = block + 16 + 32 * (at / 2) + first % 32;
     for (uint32_t i = 0; i < N; ++i) out[i] = by * as_float(q[i] >> shift & 15) - less;
   }
 };
@@ -175,11 +189,11 @@ struct Q4_K {
 struct Q5_K {
   static constexpr uint32_t kElements = 256, kBytes = 176, kAlike = 32;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const uint32_t at = first / 32, shift = at % 2 * 4;
     const ScaleAndMinimum packed(block + 4, at);
     const float by = f16_at(block) * as_float(packed.scale), less = f16_at(block + 2) * as_float(packed.minimum);
-    const uint8_t *high = block + 16 + first % 32, *q = block + 48 + 32 * (at / 2) + first % 32;
+    Bytes high = block + 16 + first % 32, q = block + 48 + 32 * (at / 2) + first % 32;
     for (uint32_t i = 0; i < N; ++i) out[i] = by * as_float((q[i] >> shift & 15) | (high[i] >> at & 1) << 4) - less;
   }
 };
@@ -188,21 +202,21 @@ struct Q5_K {
 struct Q6_K {
   static constexpr uint32_t kElements = 256, kBytes = 210, kAlike = 16;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
-    const uint32_t half = first / 128, part = first % 128 / 32, shift = part / 2 * 4, high_shift = part * 2;
+  static void decode(Bytes block, uint32_t first, Floats out) {
+    const uint32_t upper = first / 128, part = first % 128 / 32, shift = part / 2 * 4, high_shift = part * 2;
     const float by = f16_at(block + 208) * as_float(static_cast<int8_t>(block[192 + first / 16]));
-    const uint8_t *q = block + 64 * half + 32 * (part % 2) + first % 32, *high = block + 128 + 32 * half + first % 32;
+    Bytes q = block + 64 * upper + 32 * (part % 2) + first % 32, high = block + 128 + 32 * upper + first % 32;
     for (uint32_t i = 0; i < N; ++i) out[i] = by * as_float(((q[i] >> shift & 15) | (high[i] >> high_shift & 3) << 4) - 32);
   }
 };
 
 // The values of IQ4_NL and IQ4_XS are not evenly spaced.
-inline constexpr int8_t kUneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+inline constexpr HEDDLE_BLOCK_TABLE int8_t kUneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 // Twice the 16 values of a 4-bit float with two bits of exponent and one of mantissa.
-inline constexpr int8_t kTwiceE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+inline constexpr HEDDLE_BLOCK_TABLE int8_t kTwiceE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 template <uint32_t N>
-inline void decode_by_table(const int8_t (&table)[16], const uint8_t* q, uint32_t shift, float by, float* out) {
+inline void decode_by_table(HEDDLE_BLOCK_TABLE const int8_t (&table)[16], Bytes q, uint32_t shift, float by, Floats out) {
   for (uint32_t i = 0; i < N; ++i) out[i] = by * as_float(table[q[i] >> shift & 15]);
 }
 
@@ -210,7 +224,7 @@ inline void decode_by_table(const int8_t (&table)[16], const uint8_t* q, uint32_
 struct IQ4_NL {
   static constexpr uint32_t kElements = 32, kBytes = 18, kAlike = 16;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     decode_by_table<N>(kUneven, block + 2 + first % 16, first / 16 * 4, f16_at(block), out);
   }
 };
@@ -219,7 +233,7 @@ struct IQ4_NL {
 struct IQ4_XS {
   static constexpr uint32_t kElements = 256, kBytes = 136, kAlike = 16;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const uint32_t part = first / 32;
     const uint32_t scale = (block[4 + part / 2] >> 4 * (part % 2) & 15u) | (u16_at(block + 2) >> 2 * part & 3) << 4;
     const float by = f16_at(block) * as_float(static_cast<int>(scale) - 32);
@@ -231,7 +245,7 @@ struct IQ4_XS {
 struct MXFP4 {
   static constexpr uint32_t kElements = 32, kBytes = 17, kAlike = 16;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const uint32_t exponent = block[0], bits = exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23;
     decode_by_table<N>(kTwiceE2M1, block + 1 + first % 16, first / 16 * 4, float_of_bits(bits), out);
   }
@@ -241,7 +255,7 @@ struct MXFP4 {
 struct NVFP4 {
   static constexpr uint32_t kElements = 64, kBytes = 36, kAlike = 8;
   template <uint32_t N>
-  static void decode(const uint8_t* block, uint32_t first, float* out) {
+  static void decode(Bytes block, uint32_t first, Floats out) {
     const uint32_t part = first / 16;
     const int code = block[part], exponent = code >> 3 & 15, mantissa = code & 7;
     float scale = exponent == 0 ? as_float(mantissa) * 0x1p-9f
