@@ -83,7 +83,8 @@ class Plugins(unittest.TestCase):
         settings = {"ZE_ENABLE_ALT_DRIVERS": str(stand_in), "ZE_ENABLE_VALIDATION_LAYER": "1", "ZE_ENABLE_PARAMETER_VALIDATION": "1",
                     "ZE_ENABLE_HANDLE_LIFETIME": "1", "POCL_CACHE_DIR": str(stand_in.parent / "pocl")}
         # A kernel of a GPU cannot fail without losing the device.
-        left_out = {"failure.kernel": "have no 'fail'", "lifetime.signals": "cannot be distinguished"}
+        left_out = {"failure.kernel": "have no 'fail'", "lifetime.signals": "cannot be distinguished",
+                    **dict.fromkeys(("blocks.values", "blocks.order", "blocks.refused"), "no reason is expected: it has kernels for blocks")}
         with mock.patch.dict(os.environ, {**settings, "HEDDLE_ZE_SEED": "2", "HEDDLE_ZE_MEMORY": str(8 << 30)}):
             self.conforms(driver, "--beside", str(PLUGINS / "heddle.cpu.toml"), absent={**left_out, "buffer.exhaustion": "more than 4 GiB"})
         # With queues instead of immediate lists, two devices that do not reach each other, and access to all memory of the host without imports.

@@ -59,6 +59,7 @@ class Builder:
         self.build, self.folder = build, folder
         names = [HIP + name for name in ("plugin.cpp", "api.cpp", "errors.cpp", "backend.cpp", "code.cpp")]
         self.sources = names + sorted(STREAM + path.name for path in (ROOT / STREAM).glob("*.cpp"))
+        self.generated = build / "plugins" / "hip" / "block_kernels" / "block_codes.cpp"
         self.archives = [build / "lib" / name for name in ("libheddle_sdk_cpp.a", "libheddle_hip_code_object.a")]
 
     def compile(self, source, target):
@@ -68,11 +69,13 @@ class Builder:
 
     def link(self, replaced, out):
         objects = [replaced.get(source, self.folder / "base" / (source.replace("/", "_") + ".o")) for source in self.sources]
+        objects.append(self.folder / "base" / "block_codes.o")
         subprocess.run(["c++", "-shared", "-pthread", "-o", out, *objects, *self.archives, "-ldl", f"-Wl,--version-script={ROOT}/plugins/plugin.map"],
                        check=True)
 
     def base(self):
         (self.folder / "base").mkdir(parents=True, exist_ok=True)
+        self.compile(self.generated, self.folder / "base" / "block_codes.o")
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda source: self.compile(ROOT / source, self.folder / "base" / (source.replace("/", "_") + ".o")), self.sources))
 
