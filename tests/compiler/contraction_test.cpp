@@ -521,6 +521,14 @@ TEST(Conv, ComputesALongTailOnAStoredTile) {
   }
   check(Conv{.height = 5, .width = 5, .channels = 24, .columns = 24, .low = {1, 1}, .high = {1, 1}, .groups = 24, .tail = Conv::gelu});
 }
+TEST(Conv, HasNarrowVectorsForFewColumns) {
+  for (int64_t columns : {3, 8, 11}) {
+    check(Conv{.height = 9, .width = 11, .channels = 12, .columns = columns, .low = {1, 1}, .high = {1, 1}, .tail = Conv::gelu});
+  }
+  check(Conv{
+      .height = 9, .width = 35, .channels = 12, .columns = 8, .low = {1, 1}, .high = {1, 1}, .tail = Conv::swish, .symbolic_image = true});
+  check(Conv{.height = 5, .width = 5, .channels = 384, .columns = 8, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual});
+}
 TEST(Conv, ConvolvesInSeveralPasses) {
   check(Conv{.height = 9, .width = 9, .channels = 384, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual});
   check(Conv{.height = 9, .width = 9, .channels = 384, .columns = 40, .low = {1, 1}, .high = {1, 1}, .tail = Conv::residual, .tied = true});

@@ -100,6 +100,7 @@ class ContractionWriter {
   struct Segment {
     int64_t first, last;  // the level's own panels
     int64_t units, columns;
+    PanelVectors vectors(const Level& level) const { return PanelVectors::of(level, units * Panels::unit, columns); }
   };
 
   void prepare() {
@@ -328,7 +329,7 @@ class ContractionWriter {
     if (rows_outside()) {
       int64_t most_rows = 1 << 20;
       for (const Segment& segment : segments_) {
-        most_rows = std::min(most_rows, tile_rows(k_.level, segment.units * Panels::unit / k_.level.f32_lanes()));
+        most_rows = std::min(most_rows, segment.vectors(k_.level).rows);
       }
       write_rows(most_rows, from, [&](int64_t rows, Value a_offset, Value c_rows, Value) {
         for (const Segment& segment : segments_) {
@@ -354,7 +355,10 @@ class ContractionWriter {
                    std::optional<PanelRows> only = std::nullopt) {
     Value column = k_.mul(first_unit(k_, own_, panel), Panels::unit);
     MicrokernelForm form;
-    form.vectors = segment.units * Panels::unit / k_.level.f32_lanes();
+    const PanelVectors vectors = segment.vectors(k_.level);
+    form.vectors = vectors.vectors;
+    form.lanes = vectors.lanes;
+    form.panel = segment.units * Panels::unit;
     form.columns = segment.columns;
     form.packed = shape_.packed;
     form.epilogue = pass.last && !shape_.epilogue.empty() ? &shape_.epilogue : nullptr;
@@ -376,7 +380,7 @@ class ContractionWriter {
     call.next = call.b;
     call.next_step = k_.index(0);
 
-    int64_t most_rows = tile_rows(k_.level, form.vectors);
+    int64_t most_rows = vectors.rows;
     Prefetch prefetch;
     if (shape_.packed) {
       int64_t pixels = shape_.width == 0 || shape_.is_flat()

@@ -14,9 +14,15 @@ namespace heddle::targets::x86_64 {
 
 namespace {
 
+int64_t lanes_of(const MicrokernelForm& form, const Level& level) {
+  return form.lanes > 0 ? form.lanes : level.f32_lanes();
+}
+
 std::string name_of(const MicrokernelForm& form, const Level& level) {
-  std::string name = ("tile_" + Twine(form.rows) + "x" + Twine(form.vectors * level.f32_lanes())).str();
-  if (form.columns != form.vectors * level.f32_lanes()) name += "_of_" + std::to_string(form.columns);
+  const int64_t columns = form.vectors * lanes_of(form, level);
+  std::string name = ("tile_" + Twine(form.rows) + "x" + Twine(columns)).str();
+  if (form.columns != columns) name += "_of_" + std::to_string(form.columns);
+  if (form.panel != 0 && form.panel != columns) name += "_in_" + std::to_string(form.panel);
   if (!form.packed) name += "_strided";
   if (form.gathered) name += "_gathered";
   if (form.scattered) name += "_scattered";
@@ -35,7 +41,7 @@ std::string name_of(const MicrokernelForm& form, const Level& level) {
 // Emits the body of one form.
 class TileWriter {
  public:
-  TileWriter(KernelBuilder& kernel, const MicrokernelForm& form) : k_(kernel), form_(form), lanes_(kernel.level.f32_lanes()) {}
+  TileWriter(KernelBuilder& kernel, const MicrokernelForm& form) : k_(kernel), form_(form), lanes_(lanes_of(form, kernel.level)) {}
 
   func::FuncOp write(StringRef name) {
     OpBuilder::InsertionGuard guard(k_.builder);
@@ -83,7 +89,7 @@ class TileWriter {
       zeros_.push_back(outside(j) ? Value() : k_.load(arguments[13], k_.index(j * lanes_), f32(), lanes_, mask(j)));
     }
     Value zero = k_.index(0), one = k_.index(1);
-    if (form_.packed) ldb = k_.index(form_.vectors * lanes_);
+    if (form_.packed) ldb = k_.index(form_.panel > 0 ? form_.panel : form_.vectors * lanes_);
 
     SmallVector<Value> a_rows, c_rows;
     for (int64_t i = 0; i < form_.rows; ++i) {
@@ -165,8 +171,15 @@ class TileWriter {
 
   void store(ValueRange sums, Value c, ArrayRef<Value> c_rows, Value ldc, ValueRange epilogue) {
     bool is_late = form_.epilogue && form_.epilogue->is_long();
+    Value apart;  // a vector with a mask waits on the stack, since processors do not forward what was stored with a mask
     for (int64_t j = 0; j < form_.vectors; ++j) {
       if (outside(j)) continue;
+      if (is_late && mask(j)) {
+        auto ptr = LLVM::LLVMPointerType::get(k_.builder.getContext());
+        apart = k_.builder.create<LLVM::AllocaOp>(k_.location, ptr, vector(), k_.index(form_.rows), /*alignment=*/64);
+        for (int64_t i = 0; i < form_.rows; ++i) k_.store(sums[i * form_.vectors + j], apart, k_.index(i * lanes_));
+        continue;
+      }
       Operands operands = is_late ? Operands() : column_operands(j, epilogue);
       for (int64_t i = 0; i < form_.rows; ++i) {
         Value at = k_.add(c_rows[i], j * lanes_), value = sums[i * form_.vectors + j];
@@ -183,7 +196,7 @@ class TileWriter {
       for (int64_t j = 0; j < form_.vectors; ++j) {
         if (outside(j)) continue;
         Value at = k_.add(form_.scattered ? k_.load(ldc, row, k_.builder.getI64Type()) : k_.mul(row, ldc), j * lanes_);
-        Value value = k_.load(c, at, f32(), lanes_, mask(j));
+        Value value = mask(j) ? k_.load(apart, k_.mul(row, lanes_), f32(), lanes_) : k_.load(c, at, f32(), lanes_);
         k_.store(with_epilogue(value, row, at, j, operands[j], epilogue), c, at, mask(j));
       }
     });
@@ -237,6 +250,13 @@ int64_t tile_rows(const Level& level, int64_t vectors) {
     default:
       return 6;
   }
+}
+
+PanelVectors PanelVectors::of(const Level& level, int64_t width, int64_t columns) {
+  constexpr int64_t few = 8, rows_of_few = 12;
+  if (columns <= few && width > few) return {1, few, level.register_count < 32 ? rows_of_few : tile_rows(level, 1)};
+  const int64_t vectors = width / level.f32_lanes();
+  return {vectors, level.f32_lanes(), tile_rows(level, vectors)};
 }
 
 Value constant_offsets(KernelBuilder& kernel, ArrayRef<int64_t> offsets) {

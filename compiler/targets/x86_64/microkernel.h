@@ -13,12 +13,14 @@ struct MicrokernelForm {
   int64_t rows;            // of the tile
   int64_t vectors;         // registers across the tile
   int64_t columns;         // of the tile that exist; at most vectors * lanes, the last vector's others are masked
-  bool packed;             // B is a panel with rows of vectors * lanes; else rows of ldb, and columns that do not exist are not read
+  bool packed;             // B is a panel with rows of `panel` columns; else rows of ldb, and columns that do not exist are not read
   bool gathered;           // rows of A have offsets of their own instead of being lda apart
   bool scattered = false;  // rows of C, and of what the epilogue reads there, have offsets of their own
   const Epilogue* epilogue = nullptr;  // null: C is the plain sum
   mlir::Type integers = {};            // of B, or floats of 16 bits, converted when read; null: B is f32
   bool has_zero = false;               // the zero of its column is subtracted from each integer
+  int64_t lanes = 0;                   // of a vector; 0: all of a register
+  int64_t panel = 0;                   // 0: vectors * lanes
 };
 
 struct MicrokernelArguments {
@@ -41,6 +43,13 @@ struct MicrokernelArguments {
 
 // The most rows of a tile with this many vectors that stay in registers.
 int64_t tile_rows(const Level& level, int64_t vectors);
+
+// How the columns of a panel of `width` columns are divided into vectors. Few columns have vectors of 8 lanes, of which none is masked where there are
+// 8: a store with a mask is slow to read again.
+struct PanelVectors {
+  int64_t vectors, lanes, rows;  // rows: the most of a tile
+  static PanelVectors of(const Level& level, int64_t width, int64_t columns);
+};
 
 // Pointer to these i64 values as a constant of the image.
 mlir::Value constant_offsets(KernelBuilder& kernel, llvm::ArrayRef<int64_t> offsets);
