@@ -123,6 +123,59 @@ TEST(Matmul, TakesRowsKnownAtRunTime) {
   for (int64_t rows : {1, 5, 6, 100, 203}) check(Matmul{.rows = rows, .depth = 70, .columns = 100, .symbolic_rows = true, .bias = true});
 }
 
+// The same bits as with a depth that the compiler knows.
+struct UnknownDepth {
+  int64_t depth;
+  std::string rows;  // "s0": as many as the depth
+  bool batched;      // three images, with a right side for each
+};
+
+void check(const UnknownDepth& v) {
+  auto text_of = [&](bool is_known) {
+    auto t = [&](const std::string& first, const std::string& second) {
+      std::string shape = v.batched ? "3x" : "", dims = v.batched ? "3, " : "";
+      for (const std::string& one : {first, second}) shape += (one != "s0" ? one : is_known ? std::to_string(v.depth) : "?") + "x";
+      return shape + "f32" + (shape.find('?') != std::string::npos ? ", #tx.dims<()[s0] -> (" + dims + first + ", " + second + ")>" : "");
+    };
+    const std::string lhs = t(v.rows, "s0"), rhs = t("s0", "75"), result = t(v.rows, "75");
+    const std::string body = "%a = tx.matmul %0, %1 : tensor<" + lhs + ">, tensor<" + rhs + "> -> tensor<" + result +
+                             ">\n%b = tx.broadcast %2 {dimensions = array<i64: " + (v.batched ? "2" : "1") +
+                             ">} : tensor<75xf32> -> tensor<" + result + ">\n%c = tx.add %a, %b : tensor<" + result +
+                             ">\ntx.yield %c : tensor<" + result + ">";
+    return region_text({lhs, rhs, "75xf32"}, {result}, body, "", is_known ? std::vector<std::string>{} : std::vector<std::string>{"m"});
+  };
+  SCOPED_TRACE(text_of(false) + "\ndepth " + std::to_string(v.depth));
+  ParsedRegion parsed(text_of(false));
+  CheckOptions options;
+  options.symbols = {v.depth};
+  options.relative = 1e-5;
+  options.absolute = 1e-6 * std::sqrt(static_cast<double>(v.depth)) + 1e-6;
+  std::vector<Tensor> inputs;
+  for (auto [i, input] : llvm::enumerate(parsed.region().getInputs()))
+    inputs.push_back(
+        random_tensor(llvm::cast<mlir::RankedTensorType>(input.getType()), options.symbols, {-1, 1}, static_cast<uint32_t>(i + 1)));
+  const Expected wanted = expected_results(parsed.region(), inputs, options);
+  for (const std::string& level : runnable_levels()) {
+    LoadedKernel kernel(parsed.region(), level, "microkernel");
+    ASSERT_TRUE(kernel.usable());
+    const std::vector<Tensor> got = run_kernel(kernel, parsed.region(), inputs, options.symbols, false);
+    expect_results(got, wanted, options, level);
+    EXPECT_EQ(got[0].data, run_kernel(kernel, parsed.region(), inputs, options.symbols, true)[0].data) << level;
+    if (v.depth == 0) continue;  // no kernel has that as a fixed depth
+    ParsedRegion known(text_of(true));
+    LoadedKernel fixed(known.region(), level, "microkernel");
+    ASSERT_TRUE(fixed.usable());
+    EXPECT_EQ(got[0].data, run_kernel(fixed, known.region(), inputs, {}, false)[0].data) << level;
+  }
+}
+
+TEST(Matmul, TakesDepthKnownAtRunTime) {
+  check(UnknownDepth{0, "45", false});
+  check(UnknownDepth{70, "s0", false});
+  check(UnknownDepth{70, "45", true});
+  check(UnknownDepth{2100, "13", false});
+}
+
 // Integers on the right side, in every way that it is read.
 TEST(Matmul, MultipliesWithQuantizedWeights) {
   for (auto [integers, zero] : quantized_weights) {

@@ -265,7 +265,8 @@ class ContractionWriter {
     }
     auto pass = [&](Value index, Value accumulate, bool last) {
       Value start = k_.mul(index, length);
-      write_panels({k_.pointer(a, start, f32()), start, one, last ? k_.sub(depth_, start) : length, accumulate, tiling_.pass_depth, last}, b, from);
+      write_panels({k_.pointer(a, start, f32()), start, one, last ? k_.sub(depth_, start) : length, accumulate, tiling_.pass_depth, last},
+                   b, from);
     };
     Value before = k_.sub(passes, one);
     if (tiling_.passes == 0) k_.loop(k_.index(0), before, [&](Value i) { pass(i, k_.less(k_.index(0), i), false); });
@@ -563,8 +564,8 @@ class ContractionWriter {
   bool merged_ = false, gathered_ = false;
   Value offsets_, pixel_offsets_, result_offsets_;
   Value depth_, lhs_step_;  // of a symbolic K
-  Value pixels_;     // of a piece
-  Value band_rows_;  // of all bands but the last one
+  Value pixels_;            // of a piece
+  Value band_rows_;         // of all bands but the last one
   Value band_, first_panel_, last_panel_, first_column_, c_offset_, group_column_;
 };
 
