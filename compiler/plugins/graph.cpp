@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "compiler/passes/fusion.h"
 #include "compiler/stage/stage.h"
 #include "compiler/targets/portable/encode.h"
 #include "heddle/sdk/portable/code.h"
@@ -27,11 +28,15 @@ std::string location_of(Operation* op) {
 bool encode_staged(tx::DispatchOp region, sdk::portable::Kernel& kernel, std::string& reason) {
   // What cannot be encoded is said by `reason`, and is no failure of the compile.
   ScopedDiagnosticHandler quiet(region.getContext(), [](Diagnostic&) { return success(); });
-  auto staged = stage::form_stages(region, reason);
+  auto staged = targets::stages_of(region, reason);
   if (failed(staged)) {
     std::string other;
-    staged = stage::form_stages(region, other, stage::Makers::several);
-    if (failed(staged)) return false;
+    region->setAttr(targets::several_stages_attr, UnitAttr::get(region.getContext()));
+    staged = targets::stages_of(region, other);
+    if (failed(staged)) {
+      region->removeAttr(targets::several_stages_attr);
+      return false;
+    }
   }
   auto function = *staged->module->getOps<func::FuncOp>().begin();
   function->setAttr(targets::named_ops_attr, targets::named_ops_of(region));
@@ -199,7 +204,7 @@ class GraphReader {
 }  // namespace
 
 bool is_part_of_readers(Operation* op) {
-  if (llvm::isa<tx::ConstantOp>(op)) return true;
+  if (llvm::isa<tx::ConstantOp>(op)) return passes::is_splat(op->getResult(0));
   if (!llvm::isa<tx::BroadcastOp>(op)) return false;
   return llvm::all_of(op->getOperands(),
                       [](Value operand) { return operand.getDefiningOp() && is_part_of_readers(operand.getDefiningOp()); });

@@ -18,13 +18,13 @@ struct FunctionGraph {
   std::vector<tx::DispatchOp> groups;
 };
 
-// Constants, and broadcasts of such, are part of each node that reads them and no nodes themselves.
+// Constants of one value, and broadcasts of such, are part of each node that reads them and no nodes themselves.
 bool is_part_of_readers(mlir::Operation* op);
 
 // The regions on slots of the family. False, with the reason, if an op has no portable code; without a group, there is nothing to claim.
 bool read_graph(mlir::func::FuncOp function, llvm::StringRef family, FunctionGraph& out, std::string& reason);
 
-// A region's portable code: one kernel of the name. False: it has none.
+// A region's portable code: one kernel of the name. False: it has none. The region gets targets::several_stages_attr if it needs that.
 bool encode_region(tx::DispatchOp region, llvm::StringRef name, std::string& code, std::string& reason);
 
 // Of a list for a plugin or from one; expressions of the list were checked.

@@ -68,8 +68,45 @@ heddle_status_t* open(heddle_plugin_instance_t* instance, const heddle_target_pa
   return g_inner->open(instance, params, out);
 }
 
+// Sets of up to 6 nodes that read one another, some of which are not convex, of about two thirds of all nodes. None of them gets code, so that they become
+// portable code of that shape.
+void claim_at_random(const heddle_target_graph_t* graph, heddle_target_answer_t* out) {
+  static std::vector<std::vector<uint32_t>> sets;
+  static std::vector<heddle_target_claim_t> claims;
+  sets.clear();
+  claims.clear();
+  uint32_t state = graph->node_count * 2654435761u + 1;
+  auto chance = [&](uint32_t of) { return (state = state * 1664525u + 1013904223u) >> 16 & 0xffff ? (state >> 16) % of : 0; };
+  std::vector<bool> is_taken(graph->node_count);
+  for (uint32_t first = 0; first < graph->node_count; ++first) {
+    if (is_taken[first] || chance(3) == 0) continue;
+    std::vector<uint32_t> set{first};
+    for (uint32_t next = first + 1; next < graph->node_count && set.size() < 6; ++next) {
+      const heddle_target_node_t& node = graph->nodes[next];
+      bool reads = false;
+      for (uint32_t member : set) {
+        for (uint32_t i = 0; i < node.input_count; ++i) reads |= node.inputs[i] == graph->nodes[member].outputs[0];
+      }
+      if (reads && !is_taken[next] && chance(4) != 0) set.push_back(next);
+    }
+    for (uint32_t member : set) is_taken[member] = true;
+    sets.push_back(std::move(set));
+  }
+  for (const std::vector<uint32_t>& set : sets) {
+    claims.push_back({sizeof(heddle_target_claim_t), static_cast<uint32_t>(set.size()), set.data(), string_of("random"), string_of(""), 0});
+  }
+  out->claims = claims.data();
+  out->claim_count = static_cast<uint32_t>(claims.size());
+  out->claim_stride = sizeof(heddle_target_claim_t);
+  out->refusal_count = 0;
+}
+
 heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* graph, heddle_target_answer_t* out) {
   if (heddle_status_t* failed = misbehave("claim")) return failed;
+  if (is("random")) {
+    claim_at_random(graph, out);
+    return nullptr;
+  }
   if (heddle_status_t* failed = g_inner->claim(target, graph, out)) return failed;
   static std::vector<heddle_target_claim_t> claims;
   static uint32_t nodes[4];
@@ -105,6 +142,7 @@ heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* gra
 }
 
 heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* kernel, heddle_target_code_t* out) {
+  if (is("random")) return heddle::sdk::status(g_host, HEDDLE_STATUS_UNIMPLEMENTED, "claims at random have no code");
   const bool is_first = view_of(kernel->name).rfind("c0_", 0) == 0;
   if (is_first) {
     if (heddle_status_t* failed = misbehave("emit")) return failed;

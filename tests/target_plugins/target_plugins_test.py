@@ -13,7 +13,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from heddle_command import HeddleTestCase, heddle, heddle_path
+from heddle_command import REPOSITORY, TIMEOUT_S, HeddleTestCase, environment, heddle, heddle_path
 
 BUILD = heddle_path().parents[1] if heddle_path() else None
 DRIVER = BUILD / "tests" / "template" / "driver" / "cpp" if BUILD else None
@@ -284,6 +284,17 @@ class TargetPlugins(HeddleTestCase):
         self.assertIn("verifying the code of target plugin 'org.example.sample_target' 0.1.0 failed", failed.stderr)
         failed = self.fail_with((1, 2), "compile", self.path, "-o", self.folder / "m.heddle", "--verify-target")
         self.assertIn("there are 0 targets of plugins", failed.stderr)
+
+    def test_claims_at_random(self):
+        """Sets of nodes that no compiler would make a kernel of: what is left is grouped again, and numbers stay right."""
+        self.manifest(MUTANT, "random")
+        for seed, flags in ((0, ()), (100, ("--control",))):
+            process = subprocess.run(
+                [sys.executable, "-B", REPOSITORY / "tests" / "random_graphs" / "random_graphs.py", "--count", "20", "--seed", str(seed), "--type", "float32",
+                 "--target", "sample", "--device", "sample:0", *flags],
+                text=True, capture_output=True, timeout=TIMEOUT_S,
+                env={**environment(), "HEDDLE_BIN": str(heddle_path().parent), "HEDDLE_PLUGIN_PATH": f"{DRIVER}:{self.folder}"})
+            self.assertEqual(process.returncode, 0, process.stdout[-4000:] + process.stderr[-4000:])
 
     def test_a_claim_that_is_not_convex(self):
         module, _ = self.mutate("claim_not_convex", "not convex")

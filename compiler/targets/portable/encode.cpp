@@ -373,6 +373,10 @@ class Encoder {
 
 }  // namespace
 
+FailureOr<stage::StagedRegion> stages_of(tx::DispatchOp region, std::string& reason) {
+  return stage::form_stages(region, reason, region->hasAttr(several_stages_attr) ? stage::Makers::several : stage::Makers::last);
+}
+
 ArrayAttr named_ops_of(tx::DispatchOp region) {
   Builder builder(region.getContext());
   SmallVector<Attribute> ops;

@@ -20,7 +20,7 @@ class Stages final : public Strategy {
   FailureOr<Plans> plans(tx::DispatchOp region) const override {
     sdk::portable::Kernel kernel;
     std::string reason;
-    auto staged = stage::form_stages(region, reason);
+    auto staged = stages_of(region, reason);
     if (failed(staged) || !encode(function_of(*staged), kernel, reason))
       return FailureOr<Plans>(region.emitError() << "portable: " << reason);
     KernelPlan plan;
@@ -32,7 +32,7 @@ class Stages final : public Strategy {
 
   FailureOr<KernelResources> emit(tx::DispatchOp region, const KernelPlan&, StringRef symbol, ModuleOp kernels) const override {
     std::string reason;
-    auto staged = stage::form_stages(region, reason);
+    auto staged = stages_of(region, reason);
     if (failed(staged)) return FailureOr<KernelResources>(region.emitError() << "portable: " << reason);
     OpBuilder builder = OpBuilder::atBlockEnd(kernels.getBody());
     auto function = llvm::cast<func::FuncOp>(builder.clone(*function_of(*staged)));
