@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "heddle/code.h"
+#include "instructions.h"
+#include "product.h"
 #include "writer.h"
 
 namespace opencl {
@@ -14,32 +16,6 @@ namespace {
 constexpr int kLanes = 16;              // parts of a fold that are added up beside each other
 constexpr int kBlock = 128;             // elements that a work-item of a processor takes at a time
 constexpr size_t kMostLogBytes = 2000;  // of a compiler's messages, in an error text
-
-// The code as its compiler sees it, and what it said if it refused it.
-heddle_status_t* build(Device* device, std::string_view source, const std::string& who, cl_program* out) {
-  const Functions& cl = device->cl;
-  const Found& found = device->found;
-  const bool is_cpu = found.type & CL_DEVICE_TYPE_CPU;
-  const std::string options = "-cl-std=CL1.2 -cl-kernel-arg-info -DWIDTH=" + std::to_string(found.vector_width) +
-                              " -DBLOCK=" + std::to_string(is_cpu ? kBlock : 1) + "L -DLANES=" + std::to_string(is_cpu ? kLanes : 1) + "L" +
-                              (found.has_f64 ? " -DHAS_F64" : "");
-  const char* text = source.data();
-  const size_t length = source.size();
-  cl_int error = CL_SUCCESS;
-  *out = cl.clCreateProgramWithSource(device->context, 1, &text, &length, &error);
-  if (error) return device->check(error, who.c_str());
-  error = cl.clBuildProgram(*out, 1, &device->found.device, options.c_str(), nullptr, nullptr);
-  if (!error) return nullptr;
-  std::string log;
-  size_t bytes = 0;
-  if (!cl.clGetProgramBuildInfo(*out, device->found.device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes)) {
-    log.resize(bytes);
-    if (cl.clGetProgramBuildInfo(*out, device->found.device, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr)) log.clear();
-  }
-  log.resize(std::min(log.find_last_not_of(std::string("\0 \n", 3)) + 1, kMostLogBytes));
-  return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: %s failed: OpenCL's compiler gave %s:\n%s [HD-C-01]", kWho,
-                     who.c_str(), name_of(error).c_str(), log.c_str());
-}
 
 // Whether the kernel has the arguments of code.h.
 std::string wrong_arguments(const Functions& cl, cl_kernel kernel, const heddle_entry_params_t& entry) {
@@ -64,7 +40,7 @@ std::string wrong_arguments(const Functions& cl, cl_kernel kernel, const heddle_
 }
 
 heddle_status_t* load_own(Device* device, const sdk::Code& code, const std::string& who, Executable* out) {
-  if (heddle_status_t* bad = build(device, {code.bytes, code.size}, who, &out->program)) return bad;
+  if (heddle_status_t* bad = device->build({code.bytes, code.size}, who, &out->program)) return bad;
   for (const heddle_entry_params_t& entry : code.entries) {
     Kernel& kernel = out->kernels.emplace_back();
     kernel.name = sdk::view_of(entry.name);
@@ -96,12 +72,21 @@ heddle_status_t* build_portable(Device* device, const Image& image, const std::s
     source = write_program(kernels);
   }
   if (source.empty()) return nullptr;
-  if (heddle_status_t* bad = build(device, source, who, &out->program)) return bad;
+  if (heddle_status_t* bad = device->build(source, who, &out->program)) return bad;
+  bool has_product = false;
+  for (const Kernel& kernel : out->kernels) {
+    const portable::Kernel& code = kernel.program->kernel();
+    for (uint32_t node = 0; node < code.nodes.size(); ++node) has_product |= is_product(code, node);
+  }
+  cl_program product = nullptr;
+  if (has_product) {
+    if (heddle_status_t* bad = device->product(&product)) return bad;
+  }
   for (size_t i = 0; i < out->kernels.size(); ++i) {
     Kernel& kernel = out->kernels[i];
     if (!why_not_written(kernel.program->kernel()).empty()) continue;
     std::string missing;
-    kernel.runner = std::make_unique<Runner>(device->cl, device->context, device->found, *kernel.program, out->program,
+    kernel.runner = std::make_unique<Runner>(device->cl, device->context, device->found, *kernel.program, out->program, product,
                                              "k" + std::to_string(i), &missing);
     if (!missing.empty())
       return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -150,6 +135,42 @@ Executable::~Executable() {
 const void* Executable::find(std::string_view name) {
   const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const Kernel& kernel) { return kernel.name == name; });
   return found == kernels.end() ? nullptr : &*found;
+}
+
+heddle_status_t* Device::build(std::string_view source, const std::string& who, cl_program* out) {
+  const bool is_cpu = found.type & CL_DEVICE_TYPE_CPU;
+  const std::string options = "-cl-std=CL1.2 -cl-kernel-arg-info -DWIDTH=" + std::to_string(found.vector_width) +
+                              " -DBLOCK=" + std::to_string(is_cpu ? kBlock : 1) + "L -DLANES=" + std::to_string(is_cpu ? kLanes : 1) + "L" +
+                              (found.has_f64 ? " -DHAS_F64" : "");
+  const char* text = source.data();
+  const size_t length = source.size();
+  cl_int error = CL_SUCCESS;
+  *out = cl.clCreateProgramWithSource(context, 1, &text, &length, &error);
+  if (error) return check(error, who.c_str());
+  error = cl.clBuildProgram(*out, 1, &found.device, options.c_str(), nullptr, nullptr);
+  if (!error) return nullptr;
+  std::string log;
+  size_t bytes = 0;
+  if (!cl.clGetProgramBuildInfo(*out, found.device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes)) {
+    log.resize(bytes);
+    if (cl.clGetProgramBuildInfo(*out, found.device, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr)) log.clear();
+  }
+  log.resize(std::min(log.find_last_not_of(std::string("\0 \n", 3)) + 1, kMostLogBytes));
+  return sdk::status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: %s failed: OpenCL's compiler gave %s:\n%s [HD-C-01]", kWho, who.c_str(),
+                     name_of(error).c_str(), log.c_str());
+}
+
+heddle_status_t* Device::product(cl_program* out) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!product_) {
+    if (heddle_status_t* failed = build(std::string(kPrelude) + kProduct, "building the kernel for products", &product_)) {
+      if (product_) cl.clReleaseProgram(product_);
+      product_ = nullptr;
+      return failed;
+    }
+  }
+  *out = product_;
+  return nullptr;
 }
 
 heddle_status_t* load_code(Device* device, const sdk::Code& code, Executable* out) {

@@ -87,6 +87,7 @@ heddle_status_t* Device::start() {
 Device::~Device() {
   worker_.reset();
   if (scratch_.object) cl.clReleaseMemObject(scratch_.object);
+  if (product_) cl.clReleaseProgram(product_);
   if (queue) cl.clReleaseCommandQueue(queue);
   if (context) cl.clReleaseContext(context);
 }

@@ -3,6 +3,7 @@
 #ifndef OPENCL_EXAMPLE_DEVICE_H_
 #define OPENCL_EXAMPLE_DEVICE_H_
 
+#include <mutex>
 #include <optional>
 
 #include "heddle/sdk/driver.h"
@@ -70,6 +71,11 @@ class Device : public sdk::Device {
   heddle_status_t* write(sdk::Buffer* target, uint64_t offset, const char* bytes, uint64_t length) override;
   heddle_status_t* read(sdk::Buffer* source, uint64_t offset, char* bytes, uint64_t length) override;
 
+  // Compiles OpenCL C. On failure, a status with what its compiler said; `who` is part of the text: "loading executable 'main'". Any thread.
+  heddle_status_t* build(std::string_view source, const std::string& who, cl_program* out);
+  // The program of products, which is built once. Any thread.
+  heddle_status_t* product(cl_program* out);
+
   // NULL for success. `what` is part of the text: "opencl: copying failed: CL_OUT_OF_RESOURCES (-5)".
   heddle_status_t* check(cl_int error, const char* what);
 
@@ -90,6 +96,8 @@ class Device : public sdk::Device {
   uint64_t scratch_bytes_ = 0;
   // When the first kernel of the submission was enqueued, in nanoseconds; 0: none was. Then, what the device's counter kernel_ns was.
   uint64_t began_ns_ = 0, counted_ns_ = 0;
+  std::mutex mutex_;
+  cl_program product_ = nullptr;  // under mutex_
   std::optional<sdk::Worker> worker_;
 };
 

@@ -116,12 +116,37 @@ std::vector<int64_t> runs_of(const std::vector<int64_t>& places, const std::vect
   return out;
 }
 
-}  // namespace
+// The blocks of a product, of which a work-group packs both factors into local memory.
+struct ProductBlocks {
+  int64_t rows, columns, deep;
+};
 
 // 96 and 256 KiB where a work-group may have them, as on processors; else 6 and 16 KiB. Rows and columns are multiples of each tile's.
 ProductBlocks blocks_of(const Found& found) {
   return found.local_bytes >= (512 << 10) ? ProductBlocks{96, 256, 256} : ProductBlocks{24, 64, 64};
 }
+
+int64_t count_of(const ProductPlan& product, const ProductBlocks& blocks) {
+  return product.batch * ((product.rows + blocks.rows - 1) / blocks.rows) * ((product.columns + blocks.columns - 1) / blocks.columns);
+}
+
+// Smaller blocks, if there would not be enough of them for all units.
+ProductBlocks fitting_blocks(const Found& found, const ProductPlan& product) {
+  ProductBlocks blocks = blocks_of(found);
+  const int64_t rows = tile_rows(found.vector_width), columns = 2 * static_cast<int64_t>(found.vector_width);
+  while (count_of(product, blocks) < 2 * static_cast<int64_t>(found.compute_units)) {
+    if (blocks.columns > columns && (blocks.columns >= blocks.rows || blocks.rows <= rows)) {
+      blocks.columns /= 2;
+    } else if (blocks.rows > rows) {
+      blocks.rows /= 2;
+    } else {
+      break;
+    }
+  }
+  return blocks;
+}
+
+}  // namespace
 
 bool plan_product(const ProductForm& form, int64_t deep, ProductPlan* out, std::string* out_reason) {
   auto refuse = [&](std::string reason) {
@@ -137,6 +162,8 @@ bool plan_product(const ProductForm& form, int64_t deep, ProductPlan* out, std::
     if (__builtin_mul_overflow(counts[dim.group], dim.extent, &counts[dim.group])) return refuse("it has too many elements");
   }
   *out = {};
+  out->left = form.left;
+  out->right = form.right;
   out->batch = counts[ProductDim::kBatch];
   out->rows = counts[ProductDim::kRows];
   out->columns = counts[ProductDim::kColumns];
@@ -212,22 +239,22 @@ bool OwnKernels::run(const portable::OwnCall&, std::string* out_error) const {
 }
 
 Runner::Runner(const Functions& cl, cl_context context, const Found& found, const portable::Program& program, cl_program built,
-               const std::string& prefix, std::string* missing)
+               cl_program built_product, const std::string& prefix, std::string* missing)
     : cl_(cl), context_(context), found_(found), program_(program) {
   const Kernel& kernel = program.kernel();
-  auto create = [&](const std::string& name) {
+  auto create = [&](cl_program from, const std::string& name) {
     cl_int failed = CL_SUCCESS;
-    cl_kernel made = cl_.clCreateKernel(built, name.c_str(), &failed);
+    cl_kernel made = cl_.clCreateKernel(from, name.c_str(), &failed);
     if (failed) *missing = name;
     return failed ? nullptr : made;
   };
   for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
     Node& node = nodes_.emplace_back();
     const std::string name = prefix + "_" + std::to_string(i);
-    node.elements = create(name);
+    node.elements = create(built, name);
     if (!is_product(kernel, i)) continue;
-    node.product = create("product");
-    if (!is_plain(kernel, i)) node.finish = create(name + "_finish");
+    node.product = create(built_product, "product");
+    if (!is_plain(kernel, i)) node.finish = create(built, name + "_finish");
   }
 }
 
@@ -365,38 +392,22 @@ bool Runner::run(cl_command_queue queue, const std::vector<Place>& bindings, con
     if (!step.is_product) {
       enqueue_node(nodes_[step.node].elements, step, false);
     } else {
-      ProductForm form;
-      std::string reason;
-      portable::find_product(kernel, step.node, symbols.data(), &form, &reason);
       const ProductPlan& product = step.product;
-      const ProductBlocks most = blocks_of(found_);
-      // Smaller blocks, if there would not be enough of them for all units.
-      ProductBlocks blocks = most;
-      auto tasks = [&] {
-        return product.batch * ((product.rows + blocks.rows - 1) / blocks.rows) * ((product.columns + blocks.columns - 1) / blocks.columns);
-      };
-      const int64_t tile_columns = 2 * static_cast<int64_t>(found_.vector_width), rows = tile_rows(found_.vector_width);
-      while (tasks() < 2 * static_cast<int64_t>(found_.compute_units)) {
-        if (blocks.columns > tile_columns && (blocks.columns >= blocks.rows || blocks.rows <= rows)) {
-          blocks.columns /= 2;
-        } else if (blocks.rows > rows) {
-          blocks.rows /= 2;
-        } else {
-          break;
-        }
-      }
+      const ProductBlocks blocks = fitting_blocks(found_, product);
       function = nodes_[step.node].product;
       argument = 0;
-      set_place(place_of(form.left));
-      set_place(place_of(form.right));
+      set_place(place_of(product.left));
+      set_place(place_of(product.right));
       set_place(nodes_[step.node].finish ? Place{scratch->object, step.sums_offset} : place_of(kernel.nodes[step.node].results[0]));
       set_place({step.table, 0});
-      set(static_cast<size_t>(blocks.rows * most.deep) * sizeof(float), nullptr);
-      set(static_cast<size_t>(blocks.columns * most.deep) * sizeof(float), nullptr);
+      set(static_cast<size_t>(blocks.rows * blocks.deep) * sizeof(float), nullptr);
+      set(static_cast<size_t>(blocks.columns * blocks.deep) * sizeof(float), nullptr);
       for (int64_t number : {product.batch, product.rows, product.columns, product.depth, product.left_bounds, product.right_bounds,
-                             product.left_runs, blocks.rows, blocks.columns, most.deep})
+                             product.left_runs, blocks.rows, blocks.columns, blocks.deep})
         set(sizeof number, &number);
-      const size_t local = 1, global = static_cast<size_t>(std::min<int64_t>(tasks(), 4 * static_cast<int64_t>(found_.compute_units)));
+      const size_t local = 1,
+                   global =
+                       static_cast<size_t>(std::min<int64_t>(count_of(product, blocks), 4 * static_cast<int64_t>(found_.compute_units)));
       if (!error) error = cl_.clEnqueueNDRangeKernel(queue, function, 1, nullptr, &global, &local, 0, nullptr, nullptr);
       if (nodes_[step.node].finish) enqueue_node(nodes_[step.node].finish, step, true);
     }

@@ -12,14 +12,9 @@ namespace opencl {
 
 namespace portable = heddle::sdk::portable;
 
-// The blocks of a product, of which a work-group packs both factors into local memory.
-struct ProductBlocks {
-  int64_t rows, columns, deep;
-};
-ProductBlocks blocks_of(const Found& found);
-
 // What a product needs beside its factors: its sizes, and its table (product.h).
 struct ProductPlan {
+  uint32_t left, right;  // tensors
   int64_t batch, rows, columns, depth, left_bounds, right_bounds, left_runs;
   std::vector<int64_t> table;
 };
@@ -42,10 +37,10 @@ struct Place {
 // The functions of a kernel's nodes, and what calls with the same symbols share. Used by the device's thread alone.
 class Runner {
  public:
-  // The functions that write_program() has named with this prefix, in a program that was built for the device.
+  // The functions that write_program() has named with this prefix, in a program that was built for the device, and `product`, of a program with product.h.
   // *missing is empty, or the name of one that is not there.
   Runner(const Functions& cl, cl_context context, const Found& found, const portable::Program& program, cl_program built,
-         const std::string& prefix, std::string* missing);
+         cl_program built_product, const std::string& prefix, std::string* missing);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;

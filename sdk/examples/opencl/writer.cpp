@@ -8,7 +8,6 @@
 #include <set>
 
 #include "instructions.h"
-#include "product.h"
 
 namespace opencl {
 
@@ -448,19 +447,16 @@ std::vector<uint32_t> tensors_of(const Node& node) {
 
 std::string write_program(const std::vector<const Kernel*>& kernels) {
   std::string out;
-  bool has_product = false;
   for (size_t k = 0; k < kernels.size(); ++k) {
     const Kernel& kernel = *kernels[k];
     if (!why_not_written(kernel).empty()) continue;
     for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
       const std::string name = "k" + std::to_string(k) + "_" + std::to_string(i);
       out += FunctionWriter(kernel, i).write(name, false);
-      if (!is_product(kernel, i)) continue;
-      has_product = true;
-      if (!is_plain(kernel, i)) out += FunctionWriter(kernel, i).write(name + "_finish", true);
+      if (is_product(kernel, i) && !is_plain(kernel, i)) out += FunctionWriter(kernel, i).write(name + "_finish", true);
     }
   }
-  return out.empty() ? out : std::string(kPrelude) + (has_product ? kProduct : "") + out;
+  return out.empty() ? out : kPrelude + out;
 }
 
 }  // namespace opencl

@@ -23,7 +23,7 @@ bool is_plain(const portable::Kernel& kernel, uint32_t node);
 std::vector<uint32_t> tensors_of(const portable::Node& node);
 
 // A program for those kernels for which why_not_written() is empty; empty if there are none. The nodes of kernel N have the functions kN_NODE, and products
-// also kN_NODE_finish. Their arguments:
+// also kN_NODE_finish (the product itself is a program of the driver's). Their arguments:
 //   for each tensor    global uchar*, ulong    as those of a binding (image.h); of a finish, after them, those of the sums
 //   for each symbol    long
 // A function computes everything with any number of work-items, in any number of work-groups.
