@@ -116,6 +116,9 @@ class Example(HeddleTestCase):
         text = self.succeed("explain", self.folder / "digits.heddle").stdout
         self.assertRegex(text, r"plugin +org\.example\.opencl_target 0\.1\.0, target opencl: (\d+) kernels for \1 regions")
         self.assertRegex(text, r"main\.0\.conv +conv1, norm1, relu1 .* opencl +opencl\.product")
+        verified = self.succeed("compile", DIGITS, "-o", self.folder / "verified.heddle", "--target", "opencl", "--verify-target", "--target-plugin",
+                                self.driver / f"{ID}_target.toml", extra_environment=self.with_options())
+        self.assertRegex(verified.stdout + verified.stderr, r"verified (\d+) of \1 kernels of target plugin")
 
     def test_what_has_no_opencl_c_is_interpreted(self):
         """A product whose sides are no multiples of a tile, and a sort, for which there is only the interpreter."""
