@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every instruction in the kernels of operators, compiled for each AMD chip, is executed by a test of the interpreter. The models are cases of ONNX's
-backend tests: those below, or with HEDDLE_TEST_ALL=1 all that compile, which takes many minutes."""
+"""Every instruction in the kernels of operators and of the driver, compiled for each AMD chip, is executed by a test of the interpreter. The models are
+cases of ONNX's backend tests: those below, or with HEDDLE_TEST_ALL=1 all that compile, which takes many minutes."""
 import os
 import pathlib
 import subprocess
@@ -12,7 +12,8 @@ import onnx
 from heddle_command import TEST_ALL, HeddleTestCase, heddle  # pylint: disable=wrong-import-position
 
 NODES = pathlib.Path(onnx.__file__).parent / "backend/test/data/node"
-RUN = pathlib.Path(os.environ["HEDDLE_BUILD"]) / "tests" / "amdgpu-run"
+BUILD = pathlib.Path(os.environ["HEDDLE_BUILD"])
+RUN = BUILD / "tests" / "amdgpu-run"
 CHIPS = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 # What operators have beside contractions and attention, whose kernels tests/compiler looks at: functions, integers and floats of each size, reads and
 # writes at computed places, loops, bits, bytes of strings.
@@ -34,7 +35,9 @@ class Operators(HeddleTestCase):
                 self.assertEqual({path.name.split(".")[-2] for path in code.glob("*.hsaco")}, set(CHIPS), name)
             compiled += done.code == 0
         self.assertGreater(compiled, 1200 if TEST_ALL else len(CASES) - 1)
-        files = sorted((self.folder / "code").rglob("*.hsaco"))
+        decoders = sorted((BUILD / "plugins" / "hip" / "block_kernels").glob("*.hsaco"))  # of the driver, for weights in blocks
+        self.assertGreater(len(decoders), len(CHIPS) * 10)
+        files = sorted((self.folder / "code").rglob("*.hsaco")) + decoders
         done = subprocess.run([str(RUN), "--untested", *map(str, files)], capture_output=True, text=True, check=True, timeout=600)
         lines = done.stdout.splitlines()
         self.assertEqual(lines[:-1], [], "write a test in tests/amdgpu, and the name into covered_names.h")
