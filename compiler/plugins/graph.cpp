@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "compiler/ir/parameter_store.h"
 #include "compiler/passes/fusion.h"
 #include "compiler/stage/stage.h"
 #include "compiler/targets/portable/encode.h"

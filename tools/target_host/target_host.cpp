@@ -79,7 +79,9 @@ void bound_resources(const target::Hello& hello) {
   bound(RLIMIT_CORE, 0);
   bound(RLIMIT_FSIZE, kMaxFileBytes);
   if (hello.cpu_seconds != 0) bound(RLIMIT_CPU, hello.cpu_seconds);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their shadow memory has more addresses
   if (hello.memory_bytes != 0) bound(RLIMIT_AS, hello.memory_bytes);
+#endif
 }
 
 // The plugin's table, with what it lacks as NULL.
