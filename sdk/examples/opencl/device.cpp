@@ -246,7 +246,7 @@ heddle_status_t* Device::dispatch_portable(const sdk::Operation& operation, cons
     bytes.push_back(range.buffer ? range.length : 0);
   }
   std::vector<int64_t> symbols(operation.bytes.size() / sizeof(int64_t));
-  std::memcpy(symbols.data(), operation.bytes.data(), symbols.size() * sizeof(int64_t));
+  if (!symbols.empty()) std::memcpy(symbols.data(), operation.bytes.data(), symbols.size() * sizeof(int64_t));
   std::string reason;
   if (kernel.runner->run(queue, bindings, bytes, symbols, &scratch_, &scratch_bytes_, &reason)) return nullptr;
   heddle_status_t* failure = status(host, HEDDLE_STATUS_INTERNAL, "%s: running kernel '%s' (region %u) failed: %s", kWho,
