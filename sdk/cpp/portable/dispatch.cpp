@@ -97,7 +97,7 @@ heddle_status_t* run_dispatch(Device* device, const Operation& dispatch, const P
     if (dispatch.workgroups == 0) return nullptr;
     const uint64_t begin = nanoseconds();
     std::vector<int64_t> symbols(dispatch.bytes.size() / sizeof(int64_t));
-    std::memcpy(symbols.data(), dispatch.bytes.data(), symbols.size() * sizeof(int64_t));
+    if (!symbols.empty()) std::memcpy(symbols.data(), dispatch.bytes.data(), symbols.size() * sizeof(int64_t));
     std::vector<Memory> bindings;
     std::vector<uint64_t> bytes;
     bool is_staged = false;
