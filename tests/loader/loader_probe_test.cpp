@@ -177,7 +177,7 @@ TEST_F(Loader, EndsALookThatTakesAllMemory) {
   rusage before, after;
   getrusage(RUSAGE_SELF, &before);
   for (const auto& [name, stage] : kEaters) {
-    PluginInfo found = install_and_look(name);
+    PluginInfo found = install_and_look(name, "[load]\ntimeout_ms = 60000");  // where memory comes slowly
     EXPECT_EQ(found.state, PluginState::kProbeFailed) << name;
     EXPECT_THAT(found.reason, AllOf(HasSubstr(stage), HasSubstr("it used more than 2048 MiB of memory"))) << name;
     EXPECT_TRUE(info(*open(), name).from_cache) << "it will again";
