@@ -133,7 +133,7 @@ class Tune(HeddleTestCase):
     def test_tune_has_the_flags_that_determine_kernels(self):
         flags = {command: set(re.findall(r"--[a-z][a-z-]*", self.succeed(command, "--help").stdout)) for command in ("compile", "run", "tune")}
         outputs = {"--params-out", "--annotate-affinity", "--tuned", "--no-cache", "--dump-after", "--dump-to", "--dump-code", "--report", "--ptxas", "--reproducer", "--rerun",
-                   "--explain", "--params-in-hashes"}
+                   "--explain", "--params-in-hashes", "--verify-target"}
         self.assertEqual(flags["compile"] - flags["tune"] - outputs, set())
         self.assertLessEqual({"--params", "--params-over", "--device", "--input"} & flags["run"], flags["tune"])
 

@@ -625,6 +625,7 @@ FailureOr<Plans> plans_microkernel(tx::DispatchOp region) {
     for (const RankedTiling& each : ranked) {
       const ContractionTiling& tiling = each.tiling;
       KernelPlan plan{tiling.workgroups(*shape)};
+      plan.sums_nothing = shape->depth != nullptr;
       double parts = static_cast<double>(std::max<int64_t>(1, tiling.bands) * tiling.blocks * shape->groups);
       plan.cost_ns = static_cast<uint64_t>(shape->flops_per_image() / parts / 100.0) + 1;
       plan.choice = tiling.choice();
