@@ -48,7 +48,8 @@ class OtherWheel(unittest.TestCase):
     def test_the_command_of_the_package_finds_it_before_those_of_the_environment(self):
         package = models.FOLDER / "package"
         (package / "bin").mkdir(parents=True)
-        (package / "bin" / "heddle").symlink_to(pathlib.Path(os.environ["HEDDLE_COMPILER"]).with_name("heddle"))
+        built = pathlib.Path(os.environ.get("HEDDLE_COMPILER", pathlib.Path(heddle.__file__).parent / "bin" / "heddle-compile"))  # or of the wheel
+        (package / "bin" / "heddle").symlink_to(built.with_name("heddle"))
         text = (f"from heddle import _command\n_command.__file__ = {str(package / '_command.py')!r}\n"
                 "sys.argv = ['heddle', 'plugins', '--format', 'json']\n_command.main()")
         for others in (None, self.site / "acme_pool"):
