@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Weight files that are cut, rewritten or replaced while `heddle run` reads them, and a run that is killed meanwhile: an error that names
 file, tensor and offset, or nothing at all, and the next run works. tests/gpu/weights_test.py does the same on a GPU."""
+import json
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from heddle_command import HeddleTestCase, environment, heddle, heddle_path
+from heddle_command import TEST_DRIVERS, HeddleTestCase, environment, heddle, heddle_path
 
 TENSORS, ROWS, COLUMNS = 8, 16384, 1024
 EACH = ROWS * COLUMNS * 4
@@ -140,6 +141,33 @@ class WeightsTest(HeddleTestCase):
         self.assertIn(str(self.path), result.stderr)
         self.assertIn(f"tensor 'w3': its bytes [{self.data + 3 * EACH}, {self.data + 4 * EACH}) are beyond", result.stderr)
         self.expect_next_run_works()
+
+
+@unittest.skipUnless(TEST_DRIVERS and (TEST_DRIVERS / "test.streams.toml").exists(), "the driver over streams of the tests was not built")
+class CommonPieces(HeddleTestCase):
+    def test_large_weights_share_calls_of_the_driver(self):
+        rows = (2048, 3072, 2048, 1, 2560)  # of 4 KiB; the short one is no large weight
+        weights = {f"w{i}": np.random.default_rng(i).standard_normal((count, 1024), np.float32) for i, count in enumerate(rows)}
+        nodes, last = [], "x"
+        for i in range(len(rows)):
+            nodes += [helper.make_node("Mul", [f"w{i}", "x"], [f"p{i}"]), helper.make_node("ReduceMean", [f"p{i}"], [f"m{i}"], axes=[0], keepdims=0),
+                      helper.make_node("Add", [last, f"m{i}"], [f"y{i}"])]
+            last = f"y{i}"
+        shapes = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1024]) for name in ("x", last)]
+        graph = helper.make_graph(nodes, "weights", shapes[:1], shapes[1:], [onnx.numpy_helper.from_array(one, name) for name, one in weights.items()])
+        model, module, params = (self.folder / name for name in ("m.onnx", "m.heddle", "m.safetensors"))
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), model)
+        self.succeed("compile", model, "-o", module, "--target", "cpu", "--params-out", params)
+        x = np.linspace(-1, 1, 1024, dtype=np.float32)
+        np.save(self.folder / "x.npy", x)
+        told = self.succeed("run", module, "--device", "streams", "--params", params, "--input", f"x=@{self.folder / 'x.npy'}", "--output",
+                            f"@{self.folder / 'y.npy'}", "--statistics", extra_environment={"HEDDLE_PLUGIN_PATH": str(TEST_DRIVERS)})
+        pool = json.loads(told.stderr[told.stderr.index("{"):])["devices"][0]["pool"]
+        self.assertGreater(pool["allocations"], len(rows))
+        self.assertLess(pool["provider_allocations"], len(rows))
+        self.assertLess(pool["bytes_reserved"], sum(one.nbytes for one in weights.values()) + (1 << 20))
+        expected = x + sum((one.astype(np.float64) * x).mean(0) for one in weights.values())
+        np.testing.assert_allclose(np.load(self.folder / "y.npy"), expected, rtol=1e-4, atol=1e-5)
 
 
 if __name__ == "__main__":
