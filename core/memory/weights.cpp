@@ -225,7 +225,7 @@ class Reading {
                                    file.passed_over.empty() ? "" : "; skipped: ", file.passed_over));
   }
 
-  // Bytes of the large weights from this one on that have a common piece of memory: 0 if this one has none.
+  // How many bytes this large weight and those after it take that may share a piece of memory; 0 if it is not large.
   uint64_t group_bytes(const File& file, size_t first) const {
     constexpr uint64_t kLeast = uint64_t{8} << 20, kMost = uint64_t{1} << 30;
     uint64_t bytes = 0;

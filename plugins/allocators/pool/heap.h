@@ -68,9 +68,10 @@ class alignas(64) Heap {
   Part* find_free(const Wanted& wanted) noexcept;
   // Joins the parts that were kept for quick reuse. Before that, a chunk without active parts may consist of several free parts.
   void join_quick() noexcept;
-  // An empty chunk's part for a large block, whose rest stays free for others: those that come soon, or any. needed: the peak need so far.
+  // The part of an empty chunk for a large block; the rest of it stays free. The chunk has the size of this block and those that come soon, or is
+  // small beside `needed`, the peak need so far.
   Part* find_to_split(const Wanted& wanted, uint64_t needed) noexcept;
-  // Large blocks may be parts of this empty chunk.
+  // From now on, parts of this empty chunk are for several large blocks.
   void split(Part* whole) noexcept;
   // Makes a free part a used one, and splits off the excess. False: it would pass a bound.
   bool take(Part* part, const Wanted& wanted, const heddle_block_params_t& params, heddle_block_t* out);

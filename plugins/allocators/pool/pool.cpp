@@ -134,10 +134,10 @@ Wanted Pool::rounded(uint64_t size_bytes, uint64_t alignment_bytes, bool first, 
   const uint64_t size = std::max(round_up(size_bytes, kGranule), kGranule);
   const bool small = size < large_bytes_.load(std::memory_order_relaxed) || (!first && size <= kMostOfSpan);
   if (small && alignment <= kChunkAlignment) return {size, alignment, false};
-  const uint64_t of_chunk = std::max(alignment, kChunkAlignment);
-  // Blocks with a common chunk fill it.
-  if (soon >= size_bytes && soon != 0 && soon <= kMaxSize) return {round_up(size, kChunkAlignment), of_chunk, true, soon};
-  return {round_up(size, std::max(std::bit_floor(size) / kLargeClasses, kChunkAlignment)), of_chunk, true};
+  const uint64_t chunk_alignment = std::max(alignment, kChunkAlignment);
+  // Blocks that are to share a chunk fill it, so their sizes have no classes.
+  if (soon >= size_bytes && soon != 0 && soon <= kMaxSize) return {round_up(size, kChunkAlignment), chunk_alignment, true, soon};
+  return {round_up(size, std::max(std::bit_floor(size) / kLargeClasses, kChunkAlignment)), chunk_alignment, true};
 }
 
 Heap* Pool::heap_for(uint32_t thread, const Wanted& wanted) const noexcept {
