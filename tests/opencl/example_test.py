@@ -163,6 +163,14 @@ class Example(HeddleTestCase):
         self.assertIn("OpenCL's compiler gave CL_BUILD_PROGRAM_FAILURE", texts)
         self.assertIn("no_type", texts)
 
+    def test_functions_that_are_not_what_their_names_say(self):
+        """An image of the target plugin whose functions were changed: they are shared by name with those of other images."""
+        code = "HDLOCL1\\u0000" + "\\u0004" + "\\u0000" * 7 + "code" + "kernel void f0123456789abcdef(global uchar* b0, ulong a0) {}"
+        text = (self.driver / "conformance" / "kernels.toml").read_text()
+        (self.folder / "kernels.toml").write_text(text[:text.index("code = ")] + f'code = "{code}"\n')
+        texts = " ".join(text for case in self.kit("--kernels", self.folder / "kernels.toml", "--filter", "dispatch.kernels").values() for text in case["texts"])
+        self.assertIn("'kernel void f0123456789abcdef' is not what its name says", texts)
+
     @unittest.skipUnless(TEST_ALL, "SKIP: a long one; HEDDLE_TEST_ALL=1 runs it")
     def test_networks(self):
         command = [sys.executable, "-B", ROOT / "tests" / "opencl" / "networks.py", "--driver", self.driver]

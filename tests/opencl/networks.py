@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs digits, the nine `light` networks with random weights, layers of transformers and two layers of BERT base on the driver of sdk/examples/opencl,
-compares each with the CPU device, and prints a table.
+compares each with the CPU device, and prints a table, with the seconds of the first run, of the processor in it, and of a second run.
 
     networks.py --driver FOLDER [--only NAME ...] [--target TARGET] [--option NAME=VALUE ...] [--folder FOLDER]
 
@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -71,8 +72,14 @@ def run(command, environment):
     return done.stderr
 
 
+def processor_seconds():
+    """Of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def check(name, target, folder, environment):
-    """(largest difference / largest value, seconds on the device, dispatches that were interpreted, all)."""
+    """(largest difference / largest value, [seconds of the first run, of the processor in it, of the second run], dispatches that were interpreted, all)."""
     path, inputs = model_of(name, folder)
     module = folder / "model.heddle"
     run([HEDDLE, "compile", path, "-o", module, "--target", f"cpu,{target}"], environment)
@@ -81,9 +88,13 @@ def check(name, target, folder, environment):
         np.save(folder / f"{number}.npy", array)
         arguments += ["--input", f"{key}=@{folder}/{number}.npy"]
     run([*arguments, "--device", "cpu:0", "--output", f"@{folder}/expected.npy"], environment)
+    arguments += ["--device", "opencl:0", "--output", f"@{folder}/got.npy", "--statistics"]
+    start, before = time.monotonic(), processor_seconds()
+    text = run(arguments, environment)
+    seconds = [time.monotonic() - start, processor_seconds() - before]
     start = time.monotonic()
-    text = run([*arguments, "--device", "opencl:0", "--output", f"@{folder}/got.npy", "--statistics"], environment)
-    seconds = time.monotonic() - start
+    run(arguments, environment)
+    seconds.append(time.monotonic() - start)
     (device,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == "opencl:0"]
     expected, got = np.load(folder / "expected.npy"), np.load(folder / "got.npy")
     largest = float(np.abs(expected).max())
@@ -101,8 +112,8 @@ def main():
     parser.add_argument("--option", nargs="+", metavar="NAME=VALUE", default=[], help="options of the driver")
     parser.add_argument("--folder", type=pathlib.Path, help="for modules, inputs and results")
     arguments = parser.parse_args()
-    print("| model | largest difference from the CPU's result / largest value | | s | interpreted |")
-    print("| --- | ---: | --- | ---: | ---: |", flush=True)
+    print("| model | largest difference from the CPU's result / largest value | | first run, s | of the processor | second run, s | interpreted |")
+    print("| --- | ---: | --- | ---: | ---: | ---: | ---: |", flush=True)
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="heddle-networks-") as temporary:
         folder = arguments.folder or pathlib.Path(temporary)
@@ -115,9 +126,10 @@ def main():
             try:
                 difference, seconds, interpreted, dispatches = check(name, arguments.target, folder, environment)
                 verdict = "right" if difference <= MOST_DIFFERENCE else "WRONG"
-                print(f"| {name} | {difference:.1e} | {verdict} | {seconds:.0f} | {interpreted} of {dispatches} |", flush=True)
+                times = " | ".join(f"{each:.1f}" for each in seconds)
+                print(f"| {name} | {difference:.1e} | {verdict} | {times} | {interpreted} of {dispatches} |", flush=True)
             except RuntimeError as error:
-                print(f"| {name} | | WRONG | | |\n{error}", flush=True)
+                print(f"| {name} | | WRONG | | | | |\n{error}", flush=True)
             wrong += verdict != "right"
     print(f"\n{len(arguments.only) - wrong} of {len(arguments.only)} right")
     return 1 if wrong else 0

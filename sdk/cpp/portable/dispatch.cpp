@@ -13,6 +13,8 @@ namespace heddle::sdk::portable {
 
 namespace {
 
+constexpr size_t kMostShown = 100;  // bytes of a name in an error text
+
 // The buffers of a dispatch, some of which the host cannot address.
 class DispatchMemory final : public DeviceMemory {
  public:
@@ -53,6 +55,28 @@ uint64_t nanoseconds() {
 }
 
 }  // namespace
+
+heddle_status_t* load_code(const Device* device, const Code& code, std::vector<Program>* out,
+                           const std::shared_ptr<const OwnKernels>& own) noexcept {
+  return guarded(device->host, "loading portable code", [&]() -> heddle_status_t* {
+    std::string error;
+    if (!load({code.bytes, code.size}, out, &error, own))
+      return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: loading executable '%s' failed: %s [HD-C-01]", device->who,
+                    std::string(code.name.substr(0, kMostShown)).c_str(), error.c_str());
+    for (const heddle_entry_params_t& entry : code.entries) {
+      for (const Program& program : *out) {
+        const Kernel& kernel = program.kernel();
+        if (view_of(entry.name) != kernel.name) continue;
+        const uint32_t bindings = kernel.inputs + kernel.outputs, constants_bytes = kernel.symbols * 8;
+        if (entry.binding_count == bindings && entry.constants_bytes == constants_bytes && entry.argument_count == 0) continue;
+        return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
+                      "%s: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in fixed order [HD-C-01]",
+                      device->who, kernel.name.c_str(), bindings, constants_bytes);
+      }
+    }
+    return nullptr;
+  });
+}
 
 heddle_status_t* tell_parts(const Device* device, const heddle_portable_query_t& query, const OwnKernels* own,
                             const std::function<void(const heddle_portable_part_t&)>& part) noexcept {

@@ -5,9 +5,6 @@
 #include <algorithm>
 
 #include "heddle/code.h"
-#include "instructions.h"
-#include "product.h"
-#include "writer.h"
 
 namespace opencl {
 
@@ -17,7 +14,41 @@ constexpr int kLanes = 16;              // parts of a fold that are added up bes
 constexpr int kBlock = 128;             // elements that a work-item of a processor takes at a time
 constexpr size_t kMostLogBytes = 2000;  // of a compiler's messages, in an error text
 
-// Whether the kernel has the arguments of code.h.
+// A kernel in OpenCL C, with the arguments of image.h.
+class Own final : public Kernel {
+ public:
+  Own(const Functions& cl, cl_kernel object, const heddle_entry_params_t& entry) : cl_(cl), object_(object) {
+    for (size_t d = 0; d < 3; ++d) workgroup_size_[d] = std::max(1u, entry.workgroup_size[d]);
+  }
+  ~Own() override { cl_.clReleaseKernel(object_); }
+
+  heddle_status_t* run(Device* device, const sdk::Operation& dispatch) const override {
+    cl_uint argument = 0;
+    cl_int error = CL_SUCCESS;
+    auto set = [&](size_t bytes, const void* value) { error = error ? error : cl_.clSetKernelArg(object_, argument++, bytes, value); };
+    for (const sdk::Range& range : dispatch.ranges) {
+      const cl_mem memory = range.buffer ? object_of(range) : nullptr;
+      const cl_ulong offset = range.buffer ? range.offset : 0;
+      set(sizeof memory, range.buffer ? &memory : nullptr);
+      set(sizeof offset, &offset);
+    }
+    for (size_t at = 0; at < dispatch.bytes.size(); at += 8) set(8, dispatch.bytes.data() + at);
+    size_t global[3];
+    for (size_t d = 0; d < 3; ++d) global[d] = dispatch.grid[d] * workgroup_size_[d];
+    if (!error) error = cl_.clEnqueueNDRangeKernel(device->queue, object_, 3, nullptr, global, workgroup_size_, 0, nullptr, nullptr);
+    heddle_status_t* failure =
+        device->check(error, "running kernel '" + dispatch.entry->name + "' (region " + std::to_string(dispatch.region) + ")");
+    if (failure) sdk::set_region(device->host, failure, dispatch.region);
+    return failure;
+  }
+
+ private:
+  const Functions& cl_;
+  cl_kernel object_;
+  size_t workgroup_size_[3];
+};
+
+// Whether the kernel has the arguments of image.h.
 std::string wrong_arguments(const Functions& cl, cl_kernel kernel, const heddle_entry_params_t& entry) {
   cl_uint count = 0;
   const cl_uint buffers = 2 * entry.binding_count, wanted = buffers + entry.constants_bytes / 8;
@@ -39,105 +70,31 @@ std::string wrong_arguments(const Functions& cl, cl_kernel kernel, const heddle_
   return {};
 }
 
-heddle_status_t* load_own(Device* device, const sdk::Code& code, const std::string& who, Executable* out) {
-  if (heddle_status_t* bad = device->build({code.bytes, code.size}, who, &out->program)) return bad;
+heddle_status_t* load_own(Device* device, const sdk::Code& code, cl_program program, Executable* out) {
   for (const heddle_entry_params_t& entry : code.entries) {
-    Kernel& kernel = out->kernels.emplace_back();
-    kernel.name = sdk::view_of(entry.name);
-    kernel.bindings = entry.binding_count;
-    kernel.constants_bytes = entry.constants_bytes;
-    for (size_t d = 0; d < 3; ++d) kernel.workgroup_size[d] = std::max(1u, entry.workgroup_size[d]);
-    cl_int error = CL_SUCCESS;
-    kernel.object = device->cl.clCreateKernel(out->program, kernel.name.c_str(), &error);
+    const std::string name(sdk::view_of(entry.name));
     auto refuse = [&](heddle_status_code_t status, const std::string& why) {
-      return sdk::status(device->host, status, "%s: loading kernel '%s' failed: %s [HD-C-01]", kWho, kernel.name.c_str(), why.c_str());
+      return sdk::status(device->host, status, "%s: loading kernel '%s' failed: %s [HD-C-01]", device->who, name.c_str(), why.c_str());
     };
+    cl_int error = CL_SUCCESS;
+    cl_kernel object = device->cl.clCreateKernel(program, name.c_str(), &error);
     if (error == CL_INVALID_KERNEL_NAME) return refuse(HEDDLE_STATUS_NOT_FOUND, "the code has none of this name");
     if (error) return refuse(HEDDLE_STATUS_INTERNAL, name_of(error));
+    out->kernels[name] = std::make_unique<Own>(device->cl, object, entry);
     if (entry.argument_count || entry.constants_bytes % 8 || entry.shared_memory_bytes)
       return refuse(HEDDLE_STATUS_INVALID_ARGUMENT,
                     "kernels of opencl/1 take their arguments in fixed order, constants of 8 bytes, and no dynamic memory");
-    if (const std::string why = wrong_arguments(device->cl, kernel.object, entry); !why.empty())
+    if (const std::string why = wrong_arguments(device->cl, object, entry); !why.empty())
       return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, why);
-  }
-  return nullptr;
-}
-
-// Builds the OpenCL C of portable code; if the image has none, it is written now.
-heddle_status_t* build_portable(Device* device, const Image& image, const std::string& who, Executable* out) {
-  std::string source(image.source);
-  if (source.empty()) {
-    std::vector<const portable::Kernel*> kernels;
-    for (const Kernel& kernel : out->kernels) kernels.push_back(&kernel.program->kernel());
-    source = write_program(kernels);
-  }
-  if (source.empty()) return nullptr;
-  if (heddle_status_t* bad = device->build(source, who, &out->program)) return bad;
-  bool has_product = false;
-  for (const Kernel& kernel : out->kernels) {
-    const portable::Kernel& code = kernel.program->kernel();
-    for (uint32_t node = 0; node < code.nodes.size(); ++node) has_product |= is_product(code, node);
-  }
-  cl_program product = nullptr;
-  if (has_product) {
-    if (heddle_status_t* bad = device->product(&product)) return bad;
-  }
-  for (size_t i = 0; i < out->kernels.size(); ++i) {
-    Kernel& kernel = out->kernels[i];
-    if (!why_not_written(kernel.program->kernel()).empty()) continue;
-    std::string missing;
-    kernel.runner = std::make_unique<Runner>(device->cl, device->context, device->found, *kernel.program, out->program, product,
-                                             "k" + std::to_string(i), &missing);
-    if (!missing.empty())
-      return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                         "%s: %s failed: its OpenCL C has no function '%s' for kernel '%s' [HD-C-01]", kWho, who.c_str(), missing.c_str(),
-                         kernel.name.c_str());
-  }
-  return nullptr;
-}
-
-heddle_status_t* load_portable(Device* device, const sdk::Code& code, const Image& image, const std::string& who, Executable* out) {
-  std::vector<portable::Program> programs;
-  std::string error;
-  if (!portable::load(image.portable, &programs, &error))
-    return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: %s failed: %s [HD-C-01]", kWho, who.c_str(), error.c_str());
-  for (portable::Program& program : programs) {
-    Kernel& kernel = out->kernels.emplace_back();
-    kernel.name = program.kernel().name;
-    kernel.bindings = program.kernel().inputs + program.kernel().outputs;
-    kernel.constants_bytes = program.kernel().symbols * 8;
-    kernel.program = std::move(program);
-  }
-  if (device->translates || !image.source.empty()) {
-    if (heddle_status_t* bad = build_portable(device, image, who, out)) return bad;
-  }
-  for (const heddle_entry_params_t& entry : code.entries) {
-    const auto* kernel = static_cast<const Kernel*>(out->find(sdk::view_of(entry.name)));
-    if (!kernel || (kernel->bindings == entry.binding_count && kernel->constants_bytes == entry.constants_bytes && !entry.argument_count))
-      continue;
-    return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT,
-                       "%s: loading kernel '%s' failed: it takes %u bindings and %u bytes of constants, in fixed order [HD-C-01]", kWho,
-                       kernel->name.c_str(), kernel->bindings, kernel->constants_bytes);
   }
   return nullptr;
 }
 
 }  // namespace
 
-Executable::~Executable() {
-  for (Kernel& kernel : kernels) {
-    kernel.runner.reset();
-    if (kernel.object) cl_.clReleaseKernel(kernel.object);
-  }
-  if (program) cl_.clReleaseProgram(program);
-}
-
-const void* Executable::find(std::string_view name) {
-  const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const Kernel& kernel) { return kernel.name == name; });
-  return found == kernels.end() ? nullptr : &*found;
-}
-
-heddle_status_t* Device::build(std::string_view source, const std::string& who, cl_program* out) {
+heddle_status_t* build(Device* device, const std::string& source, const std::string& who, cl_program* out) {
+  const Functions& cl = device->cl;
+  const Found& found = device->found;
   const bool is_cpu = found.type & CL_DEVICE_TYPE_CPU;
   const std::string options = "-cl-std=CL1.2 -cl-kernel-arg-info -DWIDTH=" + std::to_string(found.vector_width) +
                               " -DBLOCK=" + std::to_string(is_cpu ? kBlock : 1) + "L -DLANES=" + std::to_string(is_cpu ? kLanes : 1) + "L" +
@@ -145,41 +102,33 @@ heddle_status_t* Device::build(std::string_view source, const std::string& who, 
   const char* text = source.data();
   const size_t length = source.size();
   cl_int error = CL_SUCCESS;
-  *out = cl.clCreateProgramWithSource(context, 1, &text, &length, &error);
-  if (error) return check(error, who.c_str());
-  error = cl.clBuildProgram(*out, 1, &found.device, options.c_str(), nullptr, nullptr);
-  if (!error) return nullptr;
+  cl_program program = cl.clCreateProgramWithSource(device->context, 1, &text, &length, &error);
+  if (error) return device->check(error, who);
+  error = cl.clBuildProgram(program, 1, &found.device, options.c_str(), nullptr, nullptr);
+  if (!error) {
+    *out = program;
+    return nullptr;
+  }
   std::string log;
   size_t bytes = 0;
-  if (!cl.clGetProgramBuildInfo(*out, found.device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes)) {
+  if (!cl.clGetProgramBuildInfo(program, found.device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes)) {
     log.resize(bytes);
-    if (cl.clGetProgramBuildInfo(*out, found.device, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr)) log.clear();
+    if (cl.clGetProgramBuildInfo(program, found.device, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr)) log.clear();
   }
   log.resize(std::min(log.find_last_not_of(std::string("\0 \n", 3)) + 1, kMostLogBytes));
-  return sdk::status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: %s failed: OpenCL's compiler gave %s:\n%s [HD-C-01]", kWho, who.c_str(),
-                     name_of(error).c_str(), log.c_str());
+  cl.clReleaseProgram(program);
+  return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: %s failed: OpenCL's compiler gave %s:\n%s [HD-C-01]", device->who,
+                     who.c_str(), name_of(error).c_str(), log.c_str());
 }
 
-heddle_status_t* Device::product(cl_program* out) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (!product_) {
-    if (heddle_status_t* failed = build(std::string(kPrelude) + kProduct, "building the kernel for products", &product_)) {
-      if (product_) cl.clReleaseProgram(product_);
-      product_ = nullptr;
-      return failed;
-    }
-  }
-  *out = product_;
-  return nullptr;
-}
-
-heddle_status_t* load_code(Device* device, const sdk::Code& code, Executable* out) {
+heddle_status_t* load_opencl(Device* device, const sdk::Code& code, Executable* out) {
+  if (code.format == HEDDLE_CODE_PORTABLE || has_functions({code.bytes, code.size})) return load_translated(device, code, out);
+  cl_program program = nullptr;
   const std::string who = "loading executable '" + std::string(code.name.substr(0, 100)) + "'";
-  Image image;
-  std::string error;
-  if (!read_image(code.format, {code.bytes, code.size}, &image, &error))
-    return sdk::status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: %s failed: %s [HD-C-01]", kWho, who.c_str(), error.c_str());
-  return image.portable.empty() ? load_own(device, code, who, out) : load_portable(device, code, image, who, out);
+  if (heddle_status_t* bad = build(device, std::string(code.bytes, code.size), who, &program)) return bad;
+  heddle_status_t* failed = load_own(device, code, program, out);
+  device->cl.clReleaseProgram(program);  // its kernels keep it
+  return failed;
 }
 
 }  // namespace opencl

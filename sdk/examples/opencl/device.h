@@ -3,45 +3,41 @@
 #ifndef OPENCL_EXAMPLE_DEVICE_H_
 #define OPENCL_EXAMPLE_DEVICE_H_
 
-#include <mutex>
+#include <map>
 #include <optional>
 
-#include "heddle/sdk/driver.h"
-#include "heddle/sdk/portable/workers.h"
+#include "heddle/sdk/driver_plugin.h"
+#include "heddle/sdk/portable/dispatch.h"
 #include "heddle/sdk/worker.h"
 #include "opencl.h"
-#include "runner.h"
 
 namespace opencl {
 
 namespace sdk = heddle::sdk;
 namespace portable = heddle::sdk::portable;
 
-inline constexpr const char* kId = "org.example.opencl";   // as in the manifest
-inline constexpr const char* kWho = sdk::short_name(kId);  // begins every error text
+inline constexpr const char kId[] = "org.example.opencl";  // as in the manifest
 
-// Values of the manifest's [options].
-struct Options {
-  std::string platform;
-  uint64_t memory_bytes = 0;
-  uint32_t threads = 0;   // that interpret
-  bool translate = true;  // portable code to OpenCL C; false: all is interpreted
-};
-
-struct Kernel;
+class Device;
+class Programs;
 
 class Driver : public sdk::Driver {
  public:
-  Driver(const heddle_host_t* host, const Functions& functions, std::vector<Found> found, Options options);
+  explicit Driver(const heddle_host_t* host) : sdk::Driver(host, sdk::short_name(kId)) {}
+  heddle_status_t* start(sdk::Absence* out);
   uint32_t device_count() override { return static_cast<uint32_t>(found_.size()); }
   heddle_status_t* describe(uint32_t ordinal, heddle_device_description_t* out) override;
   heddle_status_t* open(uint32_t ordinal, const heddle_device_open_params_t& params, sdk::Device** out) override;
 
-  const Functions& cl;
-  const Options options;
+  const Functions* cl = nullptr;
+  // Options of the manifest.
+  std::string platform;
+  uint64_t memory_bytes = 0;
+  uint32_t threads = 0;   // that interpret
+  bool translate = true;  // portable code to OpenCL C; false: all is interpreted
 
  private:
-  const std::vector<Found> found_;
+  std::vector<Found> found_;
 };
 
 class Buffer : public sdk::Buffer {
@@ -54,6 +50,38 @@ class Buffer : public sdk::Buffer {
 
  private:
   const Functions& cl_;
+};
+
+inline cl_mem object_of(const sdk::Range& range) {
+  return static_cast<const Buffer*>(range.buffer)->object;
+}
+
+// A kernel that is loaded, in whatever way it runs.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // Enqueues a dispatch, or does it. Only the device's thread calls it.
+  virtual heddle_status_t* run(Device* device, const sdk::Operation& dispatch) const = 0;
+};
+
+// One of portable code that the SDK's interpreter runs on the host, on copies.
+class Interpreted final : public Kernel {
+ public:
+  explicit Interpreted(portable::Program program) : program_(std::move(program)) {}
+  heddle_status_t* run(Device* device, const sdk::Operation& dispatch) const override;
+
+ private:
+  portable::Program program_;
+};
+
+class Executable : public sdk::Executable {
+ public:
+  using sdk::Executable::Executable;
+  const void* find(std::string_view name) override {
+    const auto found = kernels.find(name);
+    return found == kernels.end() ? nullptr : found->second.get();
+  }
+  std::map<std::string, std::unique_ptr<const Kernel>, std::less<>> kernels;
 };
 
 class Device : public sdk::Device {
@@ -71,33 +99,20 @@ class Device : public sdk::Device {
   heddle_status_t* write(sdk::Buffer* target, uint64_t offset, const char* bytes, uint64_t length) override;
   heddle_status_t* read(sdk::Buffer* source, uint64_t offset, char* bytes, uint64_t length) override;
 
-  // Compiles OpenCL C. On failure, a status with what its compiler said; `who` is part of the text: "loading executable 'main'". Any thread.
-  heddle_status_t* build(std::string_view source, const std::string& who, cl_program* out);
-  // The program of products, which is built once. Any thread.
-  heddle_status_t* product(cl_program* out);
-
   // NULL for success. `what` is part of the text: "opencl: copying failed: CL_OUT_OF_RESOURCES (-5)".
-  heddle_status_t* check(cl_int error, const char* what);
+  heddle_status_t* check(cl_int error, const std::string& what);
 
   const Functions& cl;
   const Found& found;
+  const bool translates;
   cl_context context = nullptr;
   cl_command_queue queue = nullptr;
-  const bool translates;
+  portable::Workers helpers;
+  std::unique_ptr<Programs> programs;
 
  private:
   heddle_status_t* run(const sdk::Operation& operation);
-  heddle_status_t* dispatch(const sdk::Operation& operation);
-  heddle_status_t* finish();
-  heddle_status_t* dispatch_portable(const sdk::Operation& operation, const Kernel& kernel);
 
-  portable::Workers helpers_;
-  Place scratch_ = {};  // of the thread, as is its size: memory between nodes of a kernel
-  uint64_t scratch_bytes_ = 0;
-  // When the first kernel of the submission was enqueued, in nanoseconds; 0: none was. Then, what the device's counter kernel_ns was.
-  uint64_t began_ns_ = 0, counted_ns_ = 0;
-  std::mutex mutex_;
-  cl_program product_ = nullptr;  // under mutex_
   std::optional<sdk::Worker> worker_;
 };
 

@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The parts of an image; see code.h. The driver and the target plugin share this.
+// See image.h. The driver and the target plugin share this.
 #include "image.h"
 
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
-
-#include "heddle/code.h"
 
 namespace opencl {
 
-bool read_image(std::string_view format, std::string_view bytes, Image* out, std::string* out_error) {
-  *out = {};
-  if (format == HEDDLE_CODE_PORTABLE) {
-    out->portable = bytes;
-    return true;
-  }
-  if (bytes.substr(0, kMagic.size()) != kMagic) {
-    out->source = bytes;
-    return true;
-  }
+namespace {
+
+constexpr std::string_view kBegin = "kernel void ";
+
+}  // namespace
+
+Function make_function(const std::string& rest) {
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const char byte : rest) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211u;
+  char name[24];
+  std::snprintf(name, sizeof name, "f%016llx", static_cast<unsigned long long>(hash));
+  return {name, std::string(kBegin) + name + rest};
+}
+
+bool has_functions(std::string_view bytes) {
+  return bytes.substr(0, kMagic.size()) == kMagic;
+}
+
+bool read_image(std::string_view bytes, Image* out, std::string* out_error) {
   bytes.remove_prefix(kMagic.size());
   uint64_t size = 0;
   if (bytes.size() >= sizeof size) std::memcpy(&size, bytes.data(), sizeof size);
@@ -26,18 +35,30 @@ bool read_image(std::string_view format, std::string_view bytes, Image* out, std
         "it says that it has " + std::to_string(size) + " bytes of portable code, and " + std::to_string(bytes.size()) + " bytes are left";
     return false;
   }
-  out->portable = bytes.substr(sizeof size, size);
-  out->source = bytes.substr(sizeof size + size);
-  if (!out->source.empty()) return true;
-  *out_error = "it has portable code, and no OpenCL C";
-  return false;
+  *out = {bytes.substr(sizeof size, size), {}};
+  bytes.remove_prefix(sizeof size + size);
+  while (!bytes.empty()) {
+    const size_t next = bytes.find("\n" + std::string(kBegin));
+    const std::string_view text = bytes.substr(0, next == bytes.npos ? next : next + 1);
+    const std::string_view name = text.substr(0, text.find('('));
+    Function function = make_function(std::string(text.substr(name.size())));
+    if (function.text != text) {
+      *out_error = "a function that begins with '" + std::string(name.substr(0, 60)) + "' is not what its name says";
+      return false;
+    }
+    out->functions.push_back(std::move(function));
+    bytes.remove_prefix(text.size());
+  }
+  return true;
 }
 
-std::string write_image(std::string_view portable, std::string_view source) {
+std::string write_image(std::string_view portable, const std::vector<Function>& functions) {
   const uint64_t size = portable.size();
   char bytes[sizeof size];
   std::memcpy(bytes, &size, sizeof size);
-  return std::string(kMagic).append(bytes, sizeof bytes).append(portable).append(source);
+  std::string out = std::string(kMagic).append(bytes, sizeof bytes).append(portable);
+  for (const Function& function : functions) out += function.text;
+  return out;
 }
 
 }  // namespace opencl

@@ -12,20 +12,13 @@ namespace {
 
 constexpr const char* kLibrary = "libOpenCL.so.1";
 
-std::string text_of(const Functions& cl, cl_device_id device, cl_device_info what) {
+// What clGetPlatformInfo or clGetDeviceInfo says of an object; empty if it says nothing.
+template <class Ask, class Object>
+std::string text_of(Ask ask, Object object, cl_uint what) {
   size_t bytes = 0;
-  if (cl.clGetDeviceInfo(device, what, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return {};
+  if (ask(object, what, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return {};
   std::string text(bytes, '\0');
-  if (cl.clGetDeviceInfo(device, what, bytes, text.data(), nullptr) != CL_SUCCESS) return {};
-  return text.c_str();
-}
-
-std::string text_of(const Functions& cl, cl_platform_id platform, cl_platform_info what) {
-  size_t bytes = 0;
-  if (cl.clGetPlatformInfo(platform, what, 0, nullptr, &bytes) != CL_SUCCESS || bytes == 0) return {};
-  std::string text(bytes, '\0');
-  if (cl.clGetPlatformInfo(platform, what, bytes, text.data(), nullptr) != CL_SUCCESS) return {};
-  return text.c_str();
+  return ask(object, what, bytes, text.data(), nullptr) == CL_SUCCESS ? text.c_str() : "";
 }
 
 // 0 if the device does not say.
@@ -77,7 +70,7 @@ std::vector<Found> find_devices(const Functions& cl, const std::string& platform
   std::vector<Found> out;
   std::string seen;
   for (cl_platform_id each : platforms) {
-    const std::string its_name = text_of(cl, each, CL_PLATFORM_NAME);
+    const std::string its_name = text_of(cl.clGetPlatformInfo, each, CL_PLATFORM_NAME);
     seen += (seen.empty() ? "'" : ", '") + its_name + "'";
     if (its_name.find(platform) == std::string::npos) continue;
     if (cl.clGetDeviceIDs(each, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0) continue;
@@ -87,12 +80,12 @@ std::vector<Found> find_devices(const Functions& cl, const std::string& platform
       const bool is_usable =
           value_of<cl_bool>(cl, device, CL_DEVICE_AVAILABLE) && value_of<cl_bool>(cl, device, CL_DEVICE_COMPILER_AVAILABLE) &&
           value_of<cl_bool>(cl, device, CL_DEVICE_ENDIAN_LITTLE) && value_of<cl_uint>(cl, device, CL_DEVICE_ADDRESS_BITS) == 64 &&
-          text_of(cl, device, CL_DEVICE_OPENCL_C_VERSION) >= "OpenCL C 1.2";
+          text_of(cl.clGetDeviceInfo, device, CL_DEVICE_OPENCL_C_VERSION) >= "OpenCL C 1.2";
       if (!is_usable) continue;
       Found found = {};
       found.platform = each;
       found.device = device;
-      found.name = text_of(cl, device, CL_DEVICE_NAME) + " (" + its_name + ")";
+      found.name = text_of(cl.clGetDeviceInfo, device, CL_DEVICE_NAME) + " (" + its_name + ")";
       found.type = value_of<cl_device_type>(cl, device, CL_DEVICE_TYPE);
       found.compute_units = std::max<cl_uint>(1, value_of<cl_uint>(cl, device, CL_DEVICE_MAX_COMPUTE_UNITS));
       const auto width = value_of<cl_uint>(cl, device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
@@ -113,27 +106,15 @@ std::vector<Found> find_devices(const Functions& cl, const std::string& platform
 }
 
 std::string name_of(cl_int error) {
-  static constexpr struct {
-    cl_int error;
-    const char* name;
-  } kNames[] = {
-      {CL_DEVICE_NOT_FOUND, "CL_DEVICE_NOT_FOUND"},
-      {CL_DEVICE_NOT_AVAILABLE, "CL_DEVICE_NOT_AVAILABLE"},
-      {CL_COMPILER_NOT_AVAILABLE, "CL_COMPILER_NOT_AVAILABLE"},
-      {CL_MEM_OBJECT_ALLOCATION_FAILURE, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
-      {CL_OUT_OF_RESOURCES, "CL_OUT_OF_RESOURCES"},
-      {CL_OUT_OF_HOST_MEMORY, "CL_OUT_OF_HOST_MEMORY"},
-      {CL_MEM_COPY_OVERLAP, "CL_MEM_COPY_OVERLAP"},
-      {CL_BUILD_PROGRAM_FAILURE, "CL_BUILD_PROGRAM_FAILURE"},
-      {CL_INVALID_CONTEXT, "CL_INVALID_CONTEXT"},
-      {CL_INVALID_VALUE, "CL_INVALID_VALUE"},
-      {CL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE"},
-      {CL_INVALID_KERNEL_NAME, "CL_INVALID_KERNEL_NAME"},
-      {CL_INVALID_KERNEL_ARGS, "CL_INVALID_KERNEL_ARGS"},
-      {CL_INVALID_WORK_GROUP_SIZE, "CL_INVALID_WORK_GROUP_SIZE"},
-  };
-  const auto* found = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& each) { return each.error == error; });
-  return (found == std::end(kNames) ? "OpenCL's error" : found->name) + (" (" + std::to_string(error) + ")");
+#define OPENCL_ERRORS(each)                                                                                                      \
+  each(CL_DEVICE_NOT_FOUND) each(CL_DEVICE_NOT_AVAILABLE) each(CL_COMPILER_NOT_AVAILABLE) each(CL_MEM_OBJECT_ALLOCATION_FAILURE) \
+      each(CL_OUT_OF_RESOURCES) each(CL_OUT_OF_HOST_MEMORY) each(CL_MEM_COPY_OVERLAP) each(CL_BUILD_PROGRAM_FAILURE)             \
+          each(CL_INVALID_CONTEXT) each(CL_INVALID_VALUE) each(CL_INVALID_BUFFER_SIZE) each(CL_INVALID_KERNEL_NAME)              \
+              each(CL_INVALID_KERNEL_ARGS) each(CL_INVALID_WORK_GROUP_SIZE)
+#define OPENCL_NAME(name) \
+  if (error == name) return #name " (" + std::to_string(error) + ")";
+  OPENCL_ERRORS(OPENCL_NAME)
+  return "OpenCL's error (" + std::to_string(error) + ")";
 }
 
 }  // namespace opencl

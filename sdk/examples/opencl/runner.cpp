@@ -217,7 +217,7 @@ bool plan_product(const ProductForm& form, int64_t deep, ProductPlan* out, std::
 
 portable::Answer OwnKernels::takes(const portable::Offer& offer) const {
   portable::Answer answer;
-  if (const std::string why = why_not_written(offer.kernel); !why.empty()) {
+  if (const std::string why = why_not_written(offer.kernel, has_f64_); !why.empty()) {
     answer.reason = why;
     return answer;
   }
@@ -238,33 +238,22 @@ bool OwnKernels::run(const portable::OwnCall&, std::string* out_error) const {
   return false;
 }
 
-Runner::Runner(const Functions& cl, cl_context context, const Found& found, const portable::Program& program, cl_program built,
-               cl_program built_product, const std::string& prefix, std::string* missing)
+Runner::Runner(const Functions& cl, cl_context context, const Found& found, const portable::Program& program,
+               const std::vector<cl_kernel>& functions)
     : cl_(cl), context_(context), found_(found), program_(program) {
   const Kernel& kernel = program.kernel();
-  auto create = [&](cl_program from, const std::string& name) {
-    cl_int failed = CL_SUCCESS;
-    cl_kernel made = cl_.clCreateKernel(from, name.c_str(), &failed);
-    if (failed) *missing = name;
-    return failed ? nullptr : made;
-  };
+  size_t next = 0;
   for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
     Node& node = nodes_.emplace_back();
-    const std::string name = prefix + "_" + std::to_string(i);
-    node.elements = create(built, name);
+    node.elements = functions[next++];
     if (!is_product(kernel, i)) continue;
-    node.product = create(built_product, "product");
-    if (!is_plain(kernel, i)) node.finish = create(built, name + "_finish");
+    node.product = functions.back();
+    if (!is_plain(kernel, i)) node.finish = functions[next++];
   }
 }
 
 Runner::~Runner() {
   for (auto& [symbols, plan] : plans_) drop(plan);
-  for (const Node& node : nodes_) {
-    for (cl_kernel each : {node.elements, node.product, node.finish}) {
-      if (each) cl_.clReleaseKernel(each);
-    }
-  }
 }
 
 void Runner::drop(Plan& plan) {
@@ -329,7 +318,7 @@ bool Runner::make_plan(const std::vector<int64_t>& symbols, Plan* out, std::stri
 }
 
 bool Runner::run(cl_command_queue queue, const std::vector<Place>& bindings, const std::vector<uint64_t>& bytes,
-                 const std::vector<int64_t>& symbols, Place* scratch, uint64_t* scratch_bytes, std::string* out_error) {
+                 const std::vector<int64_t>& symbols, Scratch* scratch, std::string* out_error) {
   auto fail = [&](std::string text) {
     *out_error = std::move(text);
     return false;
@@ -352,16 +341,17 @@ bool Runner::run(cl_command_queue queue, const std::vector<Place>& bindings, con
                   std::to_string(plan.binding_bytes[i]));
   }
   cl_int error = CL_SUCCESS;
-  if (plan.scratch_bytes > *scratch_bytes) {
+  cl_mem& between = scratch->place.object;
+  if (plan.scratch_bytes > scratch->bytes) {
     // Commands that use the smaller one keep it.
-    if (scratch->object) cl_.clReleaseMemObject(scratch->object);
-    *scratch_bytes = 0;
-    scratch->object = cl_.clCreateBuffer(context_, CL_MEM_READ_WRITE, plan.scratch_bytes, nullptr, &error);
+    if (between) cl_.clReleaseMemObject(between);
+    scratch->bytes = 0;
+    between = cl_.clCreateBuffer(context_, CL_MEM_READ_WRITE, plan.scratch_bytes, nullptr, &error);
     if (error) {
-      scratch->object = nullptr;
+      between = nullptr;
       return fail(std::to_string(plan.scratch_bytes) + " bytes between its nodes: " + name_of(error));
     }
-    *scratch_bytes = plan.scratch_bytes;
+    scratch->bytes = plan.scratch_bytes;
   }
   cl_kernel function = nullptr;
   cl_uint argument = 0;
@@ -374,14 +364,14 @@ bool Runner::run(cl_command_queue queue, const std::vector<Place>& bindings, con
     set(sizeof offset, &offset);
   };
   auto place_of = [&](uint32_t tensor) {
-    return tensor < bindings.size() ? bindings[tensor] : Place{scratch->object, plan.offsets[tensor - bindings.size()]};
+    return tensor < bindings.size() ? bindings[tensor] : Place{between, plan.offsets[tensor - bindings.size()]};
   };
   const bool is_cpu = found_.type & CL_DEVICE_TYPE_CPU;
   auto enqueue_node = [&](cl_kernel which, const Step& step, bool with_sums) {
     function = which;
     argument = 0;
     for (uint32_t tensor : tensors_of(kernel.nodes[step.node])) set_place(place_of(tensor));
-    if (with_sums) set_place({scratch->object, step.sums_offset});
+    if (with_sums) set_place({between, step.sums_offset});
     for (int64_t symbol : symbols) set(sizeof symbol, &symbol);
     const size_t local = is_cpu ? 1 : std::min<uint64_t>(64, found_.workgroup_size), most = found_.compute_units * (is_cpu ? 4 : 32);
     const size_t global = std::min((static_cast<size_t>(step.elements) + local - 1) / local, most) * local;
@@ -398,7 +388,7 @@ bool Runner::run(cl_command_queue queue, const std::vector<Place>& bindings, con
       argument = 0;
       set_place(place_of(product.left));
       set_place(place_of(product.right));
-      set_place(nodes_[step.node].finish ? Place{scratch->object, step.sums_offset} : place_of(kernel.nodes[step.node].results[0]));
+      set_place(nodes_[step.node].finish ? Place{between, step.sums_offset} : place_of(kernel.nodes[step.node].results[0]));
       set_place({step.table, 0});
       set(static_cast<size_t>(blocks.rows * blocks.deep) * sizeof(float), nullptr);
       set(static_cast<size_t>(blocks.columns * blocks.deep) * sizeof(float), nullptr);

@@ -24,8 +24,12 @@ bool plan_product(const portable::ProductForm& form, int64_t deep, ProductPlan* 
 // What the driver's query says of a node: "opencl.product", "opencl.node".
 class OwnKernels final : public portable::OwnKernels {
  public:
+  explicit OwnKernels(bool has_f64) : has_f64_(has_f64) {}
   portable::Answer takes(const portable::Offer& offer) const override;
   bool run(const portable::OwnCall&, std::string* out_error) const override;
+
+ private:
+  bool has_f64_;
 };
 
 // Where a tensor is.
@@ -34,20 +38,26 @@ struct Place {
   uint64_t offset;
 };
 
+// Memory of the device between the nodes of a kernel, which grows.
+struct Scratch {
+  Place place = {};
+  uint64_t bytes = 0;
+};
+
 // The functions of a kernel's nodes, and what calls with the same symbols share. Used by the device's thread alone.
 class Runner {
  public:
-  // The functions that write_program() has named with this prefix, in a program that was built for the device, and `product`, of a program with product.h.
-  // *missing is empty, or the name of one that is not there.
-  Runner(const Functions& cl, cl_context context, const Found& found, const portable::Program& program, cl_program built,
-         cl_program built_product, const std::string& prefix, std::string* missing);
+  // `functions`: those of write_functions(), in its order, and after them, if the kernel has products, that of product.h. They are used with other kernels,
+  // too.
+  Runner(const Functions& cl, cl_context context, const Found& found, const portable::Program& program,
+         const std::vector<cl_kernel>& functions);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Enqueues everything; bindings have `bytes`. *scratch is memory between nodes, which all runners of a queue share, and grows. False: *out_error.
+  // Enqueues everything; bindings have `bytes`. All runners of a queue share *scratch. False: *out_error.
   bool run(cl_command_queue queue, const std::vector<Place>& bindings, const std::vector<uint64_t>& bytes,
-           const std::vector<int64_t>& symbols, Place* scratch, uint64_t* scratch_bytes, std::string* out_error);
+           const std::vector<int64_t>& symbols, Scratch* scratch, std::string* out_error);
 
  private:
   struct Node {

@@ -29,7 +29,7 @@ class Target {
       const portable::Kernel& kernel = kernels[node.kernel];
       target::Claim& group = groups[node.group];
       group.nodes.push_back(i);
-      if (const std::string why = why_not_written(kernel); !why.empty()) reasons[node.group] = node.name + ": " + why;
+      if (const std::string why = why_not_written(kernel, true); !why.empty()) reasons[node.group] = node.name + ": " + why;
       for (uint32_t n = 0; n < kernel.nodes.size(); ++n) {
         if (is_product(kernel, n)) group.name = "opencl.product";
       }
@@ -49,15 +49,15 @@ class Target {
   }
 
   target::Code emit(const target::Kernel& kernel, const portable::Kernel& code) {
-    if (const std::string why = why_not_written(code); !why.empty()) throw target::Refused(why);
+    if (const std::string why = why_not_written(code, true); !why.empty()) throw target::Refused(why);
     target::Code out;
     out.format = kFormat;
     out.target = kTarget;
     const std::string bytes = portable::write_kernel(code);
-    out.bytes = write_image(portable::write_image({{kernel.name, bytes}}), write_program({&code}));
+    out.bytes = write_image(portable::write_image({{kernel.name, bytes}}), write_functions(code));
     out.expressions.push_back({HEDDLE_TARGET_CONSTANT, 0, 0, 0, 1});
     out.entries.push_back(entry_of(kernel.name, code));  // its workgroups: expression 0
-    out.note = std::to_string(code.nodes.size()) + " functions";
+    out.note = std::to_string(function_count(code)) + " functions";
     return out;
   }
 
@@ -68,9 +68,9 @@ class Target {
     std::vector<portable::Kernel> kernels;
     if (code.format != kFormat || code.target != kTarget)
       throw target::Refused("it is no " + std::string(kFormat), HEDDLE_STATUS_INVALID_ARGUMENT);
-    if (!read_image(code.format, code.bytes, &image, &error) || image.portable.empty() ||
-        !portable::read_image(image.portable, &kernels, &error))
-      throw target::Refused(error.empty() ? "it has no portable code" : error, HEDDLE_STATUS_INVALID_ARGUMENT);
+    if (!has_functions(code.bytes)) throw target::Refused("it has no portable code", HEDDLE_STATUS_INVALID_ARGUMENT);
+    if (!read_image(code.bytes, &image, &error) || !portable::read_image(image.portable, &kernels, &error))
+      throw target::Refused(error, HEDDLE_STATUS_INVALID_ARGUMENT);
     std::vector<target::Entry> entries;
     for (const portable::Kernel& kernel : kernels) entries.push_back(entry_of(kernel.name, kernel));
     return entries;

@@ -47,11 +47,11 @@ class FunctionWriter {
     }
   }
 
-  // The whole function; of a contraction, `sums_only` leaves out the sums, which are an argument.
-  std::string write(const std::string& name, bool with_sums) {
+  // The whole function; with_sums: of a contraction whose sums are an argument.
+  Function write(bool with_sums) {
     with_sums_ = with_sums;
     body();
-    std::string head = "kernel void " + name + "(";
+    std::string head = "(";
     std::string pointers;
     for (uint32_t t : tensors_of(node_)) {
       const std::string n = std::to_string(t);
@@ -65,7 +65,7 @@ class FunctionWriter {
     }
     for (uint32_t s = 0; s < kernel_.symbols; ++s) head += "long s" + std::to_string(s) + ", ";
     head.resize(head.size() - 2);
-    return head + ") {\n" + pointers + known_ + out_ + "}\n";
+    return make_function(head + ") {\n" + pointers + known_ + out_ + "}\n");
   }
 
  private:
@@ -402,9 +402,18 @@ class FunctionWriter {
   size_t depth_ = 1, next_ = 0;
 };
 
+bool uses_f64(const Kernel& kernel, const Node& node) {
+  bool found = node.accumulator == Scalar::kF64;
+  for (uint32_t tensor : tensors_of(node)) found |= kernel.tensors[tensor].type == HEDDLE_TYPE_F64;
+  for (const Body& body : node.bodies) {
+    for (const portable::Instruction& at : body.instructions) found |= at.type == Scalar::kF64;
+  }
+  return found;
+}
+
 }  // namespace
 
-std::string why_not_written(const Kernel& kernel, uint32_t node) {
+std::string why_not_written(const Kernel& kernel, uint32_t node, bool has_f64) {
   switch (kernel.nodes[node].kind) {
     case NodeKind::kSort:
     case NodeKind::kSieve:
@@ -413,14 +422,15 @@ std::string why_not_written(const Kernel& kernel, uint32_t node) {
     default:
       break;
   }
+  if (!has_f64 && uses_f64(kernel, kernel.nodes[node])) return "the device has no f64";
   // An argument has 8 bytes, and a device need not take more than 1,024 bytes of them.
   const size_t arguments = 2 * tensors_of(kernel.nodes[node]).size() + 2 + kernel.symbols;
   return arguments > 128 ? "its function would have " + std::to_string(arguments) + " arguments, and OpenCL takes 128" : "";
 }
 
-std::string why_not_written(const Kernel& kernel) {
+std::string why_not_written(const Kernel& kernel, bool has_f64) {
   for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
-    if (std::string why = why_not_written(kernel, i); !why.empty()) return why;
+    if (std::string why = why_not_written(kernel, i, has_f64); !why.empty()) return why;
   }
   return {};
 }
@@ -445,18 +455,19 @@ std::vector<uint32_t> tensors_of(const Node& node) {
   return {out.begin(), out.end()};
 }
 
-std::string write_program(const std::vector<const Kernel*>& kernels) {
-  std::string out;
-  for (size_t k = 0; k < kernels.size(); ++k) {
-    const Kernel& kernel = *kernels[k];
-    if (!why_not_written(kernel).empty()) continue;
-    for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
-      const std::string name = "k" + std::to_string(k) + "_" + std::to_string(i);
-      out += FunctionWriter(kernel, i).write(name, false);
-      if (is_product(kernel, i) && !is_plain(kernel, i)) out += FunctionWriter(kernel, i).write(name + "_finish", true);
-    }
+size_t function_count(const Kernel& kernel) {
+  size_t count = kernel.nodes.size();
+  for (uint32_t i = 0; i < kernel.nodes.size(); ++i) count += is_product(kernel, i) && !is_plain(kernel, i);
+  return count;
+}
+
+std::vector<Function> write_functions(const Kernel& kernel) {
+  std::vector<Function> out;
+  for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
+    out.push_back(FunctionWriter(kernel, i).write(false));
+    if (is_product(kernel, i) && !is_plain(kernel, i)) out.push_back(FunctionWriter(kernel, i).write(true));
   }
-  return out.empty() ? out : kPrelude + out;
+  return out;
 }
 
 }  // namespace opencl

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A thread that does the work of all queues of a device, in the order of arrival, for drivers on the base classes of driver.h whose vendor's calls block,
-// or are asynchronous and waited for at the end of a submission.
+// or are asynchronous and waited for at the end of a submission. Adds to the device's counter kernel_ns the time from the first dispatch of a submission to
+// the end of that submission.
 #ifndef HEDDLE_SDK_WORKER_H_
 #define HEDDLE_SDK_WORKER_H_
 
