@@ -329,7 +329,10 @@ void select(const Lanes* in, int64_t n, void* out) {
   const T* a = static_cast<const T*>(in[1].data);
   const T* b = static_cast<const T*>(in[2].data);
   T* r = static_cast<T*>(out);
-  for (int64_t i = 0; i < n; ++i) r[i] = which[i] ? a[i] : b[i];
+  for (int64_t i = 0; i < n; ++i) {
+    const T mask = static_cast<T>(T{0} - static_cast<T>(which[i] != 0));  // a branch would be mispredicted as often as signs change
+    r[i] = static_cast<T>((a[i] & mask) | (b[i] & static_cast<T>(~mask)));
+  }
 }
 
 }  // namespace

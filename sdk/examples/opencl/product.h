@@ -61,7 +61,9 @@ bool is_inside(const factor* f, long outer, long k) {
 // Packs `tile` rows or columns beside each other, for the runs from `run` on up to depth `end`; those beyond `count` are 0.
 void pack(const factor* f, long first, long count, long tile, long run, long end, local float* to) {
   const long begin = f->runs[run];
-  if (f->bound_count == 0 && count == tile && f->outer[first + tile - 1] - f->outer[first] == tile - 1) {
+  bool is_dense = f->bound_count == 0 && count == tile;
+  for (long i = 1; i < count && is_dense; ++i) is_dense = f->outer[first + i] - f->outer[first] == i;
+  if (is_dense) {
     for (long k = begin; k < end; ++k) {
       global const float* line = f->from + f->outer[first] + f->depth[k];
       for (long i = 0; i < tile; ++i) to[(k - begin) * tile + i] = line[i];

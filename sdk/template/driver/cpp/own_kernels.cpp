@@ -13,7 +13,6 @@ using portable::ProductBound;
 using portable::ProductDim;
 using portable::ProductForm;
 
-constexpr int64_t kTileRows = 6, kTileColumns = 16;                         // of sums in registers
 constexpr int64_t kMostRows = 384, kBlockColumns = 256, kBlockDepth = 256;  // of panels: 384 KiB and 256 KiB
 constexpr int64_t kMostSums = 128 << 10;  // of a block of rows and all columns, if that is at least one tile
 constexpr int64_t kFewest = 4;            // with fewer rows and columns, the interpreter is as fast
@@ -101,10 +100,38 @@ struct Bounds {
   }
 };
 
+template <typename Number>
+Number rounded(Number count, Number to) {
+  return (count + to - 1) / to * to;
+}
+
+// Whether `count` numbers from `first` on follow each other.
+bool is_dense(const std::vector<int64_t>& offsets, size_t first, size_t count) {
+  for (size_t i = 1; i < count; ++i) {
+    if (offsets[first + i] - offsets[first] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
+// Packs `count` neighbors of each depth, in tiles of kWidth. The lines are read from one end to the other, as memory is fastest.
+template <size_t kWidth>
+void pack_lines(const float* from, const std::vector<int64_t>& depth_offsets, size_t count, float* to) {
+  const size_t deep = depth_offsets.size(), whole = count / kWidth * kWidth;
+  for (size_t k = 0; k < deep; ++k) {
+    const float* line = from + depth_offsets[k];
+    float* at = to + k * kWidth;
+    for (size_t i = 0; i < whole; i += kWidth, at += deep * kWidth) std::memcpy(at, line + i, kWidth * sizeof(float));
+    for (size_t i = whole; i < rounded(count, kWidth); ++i) at[i - whole] = i < count ? line[i] : 0;
+  }
+}
+
 // Packs `tile` rows or columns beside each other, from number `start` on, for each depth; those beyond the end are 0.
 void pack(const float* from, const std::vector<int64_t>& outer_offsets, const std::vector<int64_t>& depth_offsets, const Offsets& outer,
           const Offsets& depth, const Bounds& bounds, size_t start, size_t end, int64_t tile, float* to) {
   const size_t deep = depth_offsets.size(), width = static_cast<size_t>(tile);
+  const auto copy = width == 32 ? pack_lines<32> : width == 16 ? pack_lines<16> : width == 12 ? pack_lines<12> : pack_lines<6>;
+  if (bounds.which.empty() && is_dense(outer_offsets, start, end - start))
+    return copy(from + outer_offsets[start], depth_offsets, end - start, to);
   // Runs of the depth that have the same bounds, such as the channels of a place in the window.
   std::vector<size_t> ends;
   for (size_t k = 0; k < deep && !bounds.which.empty(); ++k) {
@@ -118,9 +145,8 @@ void pack(const float* from, const std::vector<int64_t>& outer_offsets, const st
   }
   for (size_t first = start; first < end; first += width, to += deep * width) {
     const size_t here = std::min(width, end - first);
-    const bool is_dense = here == width && outer_offsets[first + here - 1] - outer_offsets[first] == static_cast<int64_t>(here) - 1;
-    if (bounds.which.empty() && is_dense) {
-      for (size_t k = 0; k < deep; ++k) std::memcpy(to + k * width, from + outer_offsets[first] + depth_offsets[k], width * sizeof(float));
+    if (bounds.which.empty() && is_dense(outer_offsets, first, here)) {
+      copy(from + outer_offsets[first], depth_offsets, here, to);
       continue;
     }
     for (size_t i = 0; i < width; ++i) {
@@ -141,75 +167,92 @@ void pack(const float* from, const std::vector<int64_t>& outer_offsets, const st
   }
 }
 
-using Vector = float __attribute__((vector_size(32), aligned(4)));
+template <int kBytes>
+using Vector __attribute__((vector_size(kBytes), aligned(4))) = float;
 
-// sums[6, 16] += panels of depth `deep`.
-__attribute__((always_inline)) inline void tile(const float* a, const float* b, int64_t deep, float* sums) {
-  Vector low[kTileRows], high[kTileRows];
-  for (int64_t r = 0; r < kTileRows; ++r) {
-    low[r] = *reinterpret_cast<const Vector*>(sums + r * kTileColumns);
-    high[r] = *reinterpret_cast<const Vector*>(sums + r * kTileColumns + 8);
+// sums[kRows, 2 vectors] += panels of depth `deep`.
+template <int kRows, int kBytes>
+__attribute__((always_inline)) inline void add_panels(const float* a, const float* b, int64_t deep, float* sums) {
+  using V = Vector<kBytes>;
+  constexpr int64_t kWidth = kBytes / 4, kColumns = 2 * kWidth;
+  V low[kRows], high[kRows];
+#pragma GCC unroll 12
+  for (int64_t r = 0; r < kRows; ++r) {
+    low[r] = *reinterpret_cast<const V*>(sums + r * kColumns);
+    high[r] = *reinterpret_cast<const V*>(sums + r * kColumns + kWidth);
   }
-  for (int64_t k = 0; k < deep; ++k, a += kTileRows, b += kTileColumns) {
-    const Vector left = *reinterpret_cast<const Vector*>(b), right = *reinterpret_cast<const Vector*>(b + 8);
-#pragma GCC unroll 6
-    for (int64_t r = 0; r < kTileRows; ++r) {
+  for (int64_t k = 0; k < deep; ++k, a += kRows, b += kColumns) {
+    const V left = *reinterpret_cast<const V*>(b), right = *reinterpret_cast<const V*>(b + kWidth);
+#pragma GCC unroll 12
+    for (int64_t r = 0; r < kRows; ++r) {
       low[r] += left * a[r];
       high[r] += right * a[r];
     }
   }
-  for (int64_t r = 0; r < kTileRows; ++r) {
-    *reinterpret_cast<Vector*>(sums + r * kTileColumns) = low[r];
-    *reinterpret_cast<Vector*>(sums + r * kTileColumns + 8) = high[r];
+#pragma GCC unroll 12
+  for (int64_t r = 0; r < kRows; ++r) {
+    *reinterpret_cast<V*>(sums + r * kColumns) = low[r];
+    *reinterpret_cast<V*>(sums + r * kColumns + kWidth) = high[r];
   }
 }
-__attribute__((target("avx2,fma"))) void tile_avx2(const float* a, const float* b, int64_t deep, float* sums) {
-  tile(a, b, deep, sums);
+__attribute__((target("avx512f"))) void add_avx512(const float* a, const float* b, int64_t deep, float* sums) {
+  add_panels<12, 64>(a, b, deep, sums);
 }
-void tile_baseline(const float* a, const float* b, int64_t deep, float* sums) {
-  tile(a, b, deep, sums);
+__attribute__((target("avx2,fma"))) void add_avx2(const float* a, const float* b, int64_t deep, float* sums) {
+  add_panels<6, 32>(a, b, deep, sums);
+}
+void add_baseline(const float* a, const float* b, int64_t deep, float* sums) {
+  add_panels<6, 32>(a, b, deep, sums);
 }
 
-int64_t rounded(int64_t count, int64_t to) {
-  return (count + to - 1) / to * to;
+// Sums in registers, by what the processor has.
+struct Tile {
+  int64_t rows, columns;
+  void (*add)(const float* a, const float* b, int64_t deep, float* sums);
+};
+const Tile& tile() {
+  static const Tile chosen = __builtin_cpu_supports("avx512f")                                 ? Tile{12, 32, add_avx512}
+                             : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Tile{6, 16, add_avx2}
+                                                                                               : Tile{6, 16, add_baseline};
+  return chosen;
 }
 
 // One batch's rows from `first_row` on, against all columns.
 void multiply(const ProductForm& form, const float* left, const float* right, const Offsets& batch, int64_t number, const Indices& rows,
               int64_t first_row, int64_t row_count, const Indices& columns, const Indices& depth, float* sums) {
-  static const auto kernel = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? tile_avx2 : tile_baseline;
+  const auto [tile_rows, tile_columns, add] = tile();
   const auto at = static_cast<size_t>(number);
   left += form.left_offset + batch.left[at];
   right += form.right_offset + batch.right[at];
   sums += batch.sums[at];
   const Bounds of_rows(form, batch, number, ProductDim::kRows), of_columns(form, batch, number, ProductDim::kColumns);
   const Offsets row(form, rows, first_row, row_count), column(form, columns, 0, columns.count);
-  const int64_t row_tiles = rounded(row_count, kTileRows) / kTileRows, column_tiles = rounded(columns.count, kTileColumns) / kTileColumns;
+  const int64_t row_tiles = rounded(row_count, tile_rows) / tile_rows, column_tiles = rounded(columns.count, tile_columns) / tile_columns;
   const int64_t most_deep = std::min(kBlockDepth, depth.count);
-  std::vector<float> a(static_cast<size_t>(row_tiles * kTileRows * most_deep)),
-      b(static_cast<size_t>(std::min(kBlockColumns, column_tiles * kTileColumns) * most_deep)),
-      tiles(static_cast<size_t>(row_tiles * column_tiles * kTileRows * kTileColumns));
+  std::vector<float> a(static_cast<size_t>(row_tiles * tile_rows * most_deep)),
+      b(static_cast<size_t>(std::min(kBlockColumns, column_tiles * tile_columns) * most_deep)),
+      tiles(static_cast<size_t>(row_tiles * column_tiles * tile_rows * tile_columns));
   for (int64_t k = 0; k < depth.count; k += kBlockDepth) {
     const int64_t deep = std::min(kBlockDepth, depth.count - k);
     const Offsets inner(form, depth, k, deep);
-    pack(left, row.left, inner.left, row, inner, of_rows, 0, row.left.size(), kTileRows, a.data());
+    pack(left, row.left, inner.left, row, inner, of_rows, 0, row.left.size(), tile_rows, a.data());
     for (int64_t c = 0; c < columns.count; c += kBlockColumns) {
       const int64_t width = std::min(kBlockColumns, columns.count - c);
       pack(right, column.right, inner.right, column, inner, of_columns, static_cast<size_t>(c), static_cast<size_t>(c + width),
-           kTileColumns, b.data());
-      for (int64_t i = 0; i * kTileColumns < width; ++i) {
+           tile_columns, b.data());
+      for (int64_t i = 0; i * tile_columns < width; ++i) {
         for (int64_t r = 0; r < row_tiles; ++r) {
-          kernel(a.data() + r * kTileRows * deep, b.data() + i * kTileColumns * deep, deep,
-                 tiles.data() + (r * column_tiles + c / kTileColumns + i) * kTileRows * kTileColumns);
+          add(a.data() + r * tile_rows * deep, b.data() + i * tile_columns * deep, deep,
+              tiles.data() + (r * column_tiles + c / tile_columns + i) * tile_rows * tile_columns);
         }
       }
     }
   }
   for (int64_t r = 0; r < row_count; ++r) {
-    const float* from = tiles.data() + (r / kTileRows * column_tiles * kTileRows + r % kTileRows) * kTileColumns;
+    const float* from = tiles.data() + (r / tile_rows * column_tiles * tile_rows + r % tile_rows) * tile_columns;
     float* to = sums + row.sums[static_cast<size_t>(r)];
-    for (int64_t j = 0; j < columns.count; j += kTileColumns, from += kTileRows * kTileColumns) {
-      const auto width = static_cast<size_t>(std::min(kTileColumns, columns.count - j)), at_column = static_cast<size_t>(j);
+    for (int64_t j = 0; j < columns.count; j += tile_columns, from += tile_rows * tile_columns) {
+      const auto width = static_cast<size_t>(std::min(tile_columns, columns.count - j)), at_column = static_cast<size_t>(j);
       if (column.sums[at_column + width - 1] - column.sums[at_column] == static_cast<int64_t>(width) - 1) {
         std::memcpy(to + column.sums[at_column], from, width * sizeof(float));
       } else {
@@ -260,8 +303,9 @@ bool OwnKernels::run(const portable::OwnCall& call, std::string*) const {
   const auto* right = reinterpret_cast<const float*>(call.tensors[form.right].data);
   const Offsets of_batch(form, batch, 0, batch.count);
   const uint32_t threads = call.workers ? call.workers->count() : 1;
-  const int64_t fitting = std::min(kMostRows, kMostSums / rounded(columns.count, kTileColumns)), share = rows.count * batch.count / threads;
-  const int64_t block = rounded(std::max<int64_t>(1, std::min(fitting, share)), kTileRows);
+  const int64_t fitting = std::min(kMostRows, kMostSums / rounded(columns.count, tile().columns)),
+                share = rows.count * batch.count / threads;
+  const int64_t block = rounded(std::max<int64_t>(1, std::min(fitting, share)), tile().rows);
   const int64_t blocks = (rows.count + block - 1) / block, tasks = batch.count * blocks;
   auto run = [&](uint32_t part) {
     for (int64_t task = part; task < tasks; task += threads) {
