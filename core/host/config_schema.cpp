@@ -76,7 +76,7 @@ constexpr std::string_view kSchema = R"({
   "prefer": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["op", "use"], "properties": {
     "op": {"$ref": "#/$defs/text", "description": "glob of regions"},
     "dtype": {"type": "array", "items": {"enum": @types@}},
-    "use": {"type": "array", "items": {"type": "string", "pattern": "^(own|(library|variant):.+)$"}, "minItems": 1}}}},
+    "use": {"type": "array", "items": {"type": "string", "pattern": "^(own|interpreted|(library|variant|driver):.+)$"}, "minItems": 1}}}},
   "trace": {"type": "object", "additionalProperties": false, "required": ["sink"], "properties": {
     "sink": {"$ref": "#/$defs/text"},
     "categories": {"type": "array", "items": {"enum": ["dispatch", "transfer", "memory", "plugins"]}}}},

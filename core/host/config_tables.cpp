@@ -113,6 +113,8 @@ void ConfigReader::routes(TableReader& root) {
   config_.routes.insert(config_.routes.begin(), read.begin(), read.end());
 }
 
+static const char expected[] = "\"own\", \"library:ID\", \"variant:NAME\", \"driver:NAME\" or \"interpreted\" was expected";
+
 void ConfigReader::prefers(TableReader& root) {
   std::vector<PreferConfig> read;
   for (const TomlNode* node : root.tables("prefer")) {
@@ -135,7 +137,7 @@ void ConfigReader::prefers(TableReader& root) {
       const TomlNode& array = *table.find("use");
       for (size_t i = 0; i < prefer.use.size(); ++i) preferred(prefer.use[i], table.place(array.children[i]));
       if (prefer.use.empty()) {
-        diagnostics_.error(table.place(array), "E105", "'use' names nothing; \"own\", \"library:ID\" or \"variant:NAME\" was expected");
+        diagnostics_.error(table.place(array), "E105", fmt::format("'use' names nothing; {}", expected));
       }
     }
     table.finish();
@@ -146,19 +148,17 @@ void ConfigReader::prefers(TableReader& root) {
 }
 
 void ConfigReader::preferred(const std::string& item, Place place) {
-  static const std::vector<std::string> kinds = {"own", "library:", "variant:"};
-  if (item == kinds[0]) return;
+  static const std::vector<std::string> kinds = {"library:", "variant:", "driver:", "own", "interpreted"};
+  if (item == kinds[3] || item == kinds[4]) return;
   const size_t colon = item.find(':');
   const std::string kind = item.substr(0, colon == std::string::npos ? colon : colon + 1);
-  if (kind != kinds[0] && std::find(kinds.begin(), kinds.end(), kind) != kinds.end() && kind.size() != item.size()) {
-    if (kind == kinds[1]) read_.libraries_used.emplace_back(item.substr(kind.size()), place);
+  if (kind.ends_with(':') && std::find(kinds.begin(), kinds.end(), kind) != kinds.end() && kind.size() != item.size()) {
+    if (kind == kinds[0]) read_.libraries_used.emplace_back(item.substr(kind.size()), place);
     return;
   }
   std::string hint = did_you_mean(kind, kinds);
   if (hint.empty() && colon == std::string::npos && is_plugin_id(item)) hint = fmt::format("did you mean 'library:{}'?", item);
-  diagnostics_.error(place, "E105",
-                     fmt::format("'use' holds \"{}\"; \"own\", \"library:ID\" or \"variant:NAME\" was expected", item.substr(0, 64)), hint,
-                     item.size() + 2);
+  diagnostics_.error(place, "E105", fmt::format("'use' holds \"{}\"; {}", item.substr(0, 64), expected), hint, item.size() + 2);
 }
 
 void ConfigReader::log(TableReader table) {

@@ -49,6 +49,7 @@ struct ChosenCode {
   uint32_t device = 0;  // index into Route.devices
   uint32_t variant = 0;
   std::vector<uint32_t> entries;  // entries that the chosen programs may dispatch there, in ascending order; an executable may have more
+  std::string_view own_kernels = {};  // as in heddle_executable_params_t
 };
 
 struct Route {

@@ -31,6 +31,7 @@ Result<Shared<Code>> load_code(SharedTable& table, const memory::Ref<memory::Dev
   params.code_bytes = fresh->bytes.size();
   params.entry_stride = sizeof(heddle_entry_params_t);
   params.name = add_text(to_c(executable->name()->string_view()));
+  params.own_kernels = add_text(to_c(chosen.own_kernels));
   const memory::Device* const on = device.get();
   add(&on, sizeof(on));
   // Only the entries that the programs dispatch are loaded onto the device: the rest of the executable is for other programs.

@@ -21,7 +21,8 @@ void visit_portable_parts(memory::Device& device, const open::OpenModule& module
     VisitPart visit;
     void* context;
     heddle_portable_query_t query;
-  } of = {visit, context, {sizeof(of.query), 0, to_c(HEDDLE_CODE_PORTABLE), bytes.data(), bytes.size(), {}, nullptr}};
+  } of = {
+      visit, context, {sizeof(of.query), 0, to_c(HEDDLE_CODE_PORTABLE), bytes.data(), bytes.size(), {}, nullptr, to_c(chosen.own_kernels)}};
   for (uint32_t index : chosen.entries) {
     of.query.entry = to_c(executable->entries()->Get(index)->name()->string_view());
     auto part = [](void* its, const heddle_portable_part_t* told) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/submit/portable_parts.h"
 #include "sdk/module/element_types.h"
 #include "sdk/module/region_name.h"
 
@@ -18,7 +19,7 @@ namespace {
 namespace mf = module_format;
 
 constexpr uint32_t kWrite = 2;  // of BindingRef.access
-constexpr std::string_view kOwn = "own", kVariant = "variant:", kLibrary = "library:";
+constexpr std::string_view kOwn = "own", kVariant = "variant:", kLibrary = "library:", kInterpreted = "interpreted";
 
 bool fits(const std::string& pattern, std::string_view text) {
   return fnmatch(pattern.c_str(), std::string(text).c_str(), 0) == 0;
@@ -114,9 +115,8 @@ void Preferences::find_variant(Way& way, const mf::Program& program, const mf::D
                       : fmt::format("executable '{}' has no such variant for it; it has {}", executable.name()->string_view(), there);
     return;
   }
-  auto chosen = std::ranges::find_if(
-      route_.code, [&](const route::ChosenCode& code) { return code.executable == site.executable() && code.device == device_index; });
-  if (chosen == route_.code.end()) return;  // no chosen program has such a site
+  const route::ChosenCode* chosen = chosen_for(site);
+  if (!chosen) return;  // no chosen program has such a site
   way.kernels = &machine_.entries[chosen->executable][chosen->device];
   if (chosen->variant == *best) return;
   // For example, panels of weights are as wide as a variant's registers: the regions that pack and read them must use the same variant.
@@ -125,13 +125,54 @@ void Preferences::find_variant(Way& way, const mf::Program& program, const mf::D
                               name_of(*executable.variants()->Get(chosen->variant)));
     return;
   }
-  auto [loaded, is_new] = variants_.try_emplace({site.executable(), device_index, *best});
-  way.kernels = &loaded->second;
-  if (!is_new) return;
-  Status status = load({site.executable(), device_index, *best, chosen->entries}, &loaded->second);
+  use_code(way, {site.executable(), device_index, *best, chosen->entries}, load);
+}
+
+void Preferences::find_own_kernels(Way& way, const mf::DispatchSite& site, const Load& load) {
+  const route::ChosenCode* chosen = chosen_for(site);
+  if (!chosen) return;
+  struct Found {
+    bool is_portable, has_own;
+    std::string why;
+  } found = {false, false, "its code for the device is not portable"};
+  auto see = [](void* its, heddle_string_t, const heddle_portable_part_t& part) {
+    auto& all = *static_cast<Found*>(its);
+    if (!std::exchange(all.is_portable, true)) all.why = view(part.reason);
+    all.has_own |= part.kernel.size != 0;
+  };
+  route::ChosenCode code = *chosen;
+  code.own_kernels = way.own_kernels;
+  code.entries.assign(1, site.candidates()->Get(0)->entry());
+  visit_portable_parts(*devices_[chosen->device], module_, code, see, &found);
+  if (!found.has_own && !(found.is_portable && way.own_kernels == kInterpreted)) {
+    way.refusal = std::move(found.why);
+    return;
+  }
+  code.entries = chosen->entries;
+  use_code(way, std::move(code), load);
+}
+
+const route::ChosenCode* Preferences::chosen_for(const mf::DispatchSite& site) const {
+  for (const route::ChosenCode& code : route_.code) {
+    if (code.executable == site.executable() && code.device == machine_.device_of_slot[site.slot()]) return &code;
+  }
+  return nullptr;
+}
+
+void Preferences::use_code(Way& way, route::ChosenCode code, const Load& load) {
+  for (Loaded& known : loaded_) {
+    if (known.code.executable != code.executable || known.code.device != code.device || known.code.variant != code.variant ||
+        known.code.own_kernels != code.own_kernels)
+      continue;
+    way.kernels = &known.kernels;
+    return;
+  }
+  Loaded& loaded = loaded_.emplace_front(Loaded{std::move(code), {}});
+  way.kernels = &loaded.kernels;
+  Status status = load(loaded.code, &loaded.kernels);
   if (status.ok()) return;
   way.refusal = std::string(status.message());
-  variants_.erase(loaded);
+  loaded_.pop_front();
 }
 
 Preferences::Way Preferences::way_of(const std::string& text, const mf::Program& program, const mf::DispatchSite& site, const Load& load) {
@@ -148,10 +189,16 @@ Preferences::Way Preferences::way_of(const std::string& text, const mf::Program&
     return way;
   }
   if (site.candidates()->size() == 0) way.refusal = "the module has no kernel for it";
-  if (!text.starts_with(kVariant)) return way;
+  if (text == kOwn) return way;
   way.kind = Kind::kVariant;
-  way.name = text.substr(kVariant.size());
-  if (way.refusal.empty()) find_variant(way, program, site, load);
+  if (!way.refusal.empty()) return way;
+  if (text.starts_with(kVariant)) {
+    way.name = text.substr(kVariant.size());
+    find_variant(way, program, site, load);
+  } else {
+    way.own_kernels = std::string_view(text).substr(text.find(':') + 1);  // of "interpreted", all
+    find_own_kernels(way, site, load);
+  }
   return way;
 }
 
@@ -249,12 +296,10 @@ void Preferences::decide(const mf::Program& program, const open::Signature& sign
 }
 
 std::string Preferences::name_of_own(const mf::DispatchSite& site) const {
-  for (const route::ChosenCode& chosen : route_.code) {
-    if (chosen.executable != site.executable() || chosen.device != machine_.device_of_slot[site.slot()]) continue;
-    const mf::Variant* variant = module_.metadata().executables()->Get(chosen.executable)->variants()->Get(chosen.variant);
-    return fmt::format("{} {}", kOwn, variant->target()->string_view());
-  }
-  return std::string(kOwn);
+  const route::ChosenCode* chosen = chosen_for(site);
+  if (!chosen) return std::string(kOwn);
+  const mf::Variant* variant = module_.metadata().executables()->Get(chosen->executable)->variants()->Get(chosen->variant);
+  return fmt::format("{} {}", kOwn, variant->target()->string_view());
 }
 
 void Preferences::note(const mf::DispatchSite& site, const Order& order, Decided decided) {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What runs each region of an instance: its own kernels, those of another variant, or the operation of a library plugin, tried in the order of the
-// first [[prefer]] rule for it. Created by Instance once code is loaded, used whenever a plan is made, and by reports.
+// What runs each region of an instance: its own kernels, those of another variant, its portable code by kernels of the driver's own or interpreted, or the
+// operation of a library plugin, tried in the order of the first [[prefer]] rule for it. Created by Instance once code is loaded, used whenever a plan is
+// made, and by reports.
 #ifndef HEDDLE_CORE_SUBMIT_PREFERENCES_H_
 #define HEDDLE_CORE_SUBMIT_PREFERENCES_H_
 
+#include <forward_list>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "core/open/module.h"
@@ -59,10 +60,15 @@ class Preferences final : public Choices {
     std::string text;                                       // as written in the rule
     const std::vector<heddle_entry_t*>* kernels = nullptr;  // for a variant
     std::string refusal;                                    // why it can never run the region
+    std::string_view own_kernels = {};                      // for portable code, as in heddle_executable_params_t; from the configuration
   };
   struct Order {
     const host::PreferConfig* rule = nullptr;
     std::vector<Way> ways;
+  };
+  struct Loaded {
+    route::ChosenCode code;
+    std::vector<heddle_entry_t*> kernels;
   };
   struct Added {
     std::string_view function;
@@ -77,6 +83,10 @@ class Preferences final : public Choices {
   const host::PreferConfig* rule_for(const module_format::DispatchSite& site);
   Way way_of(const std::string& text, const module_format::Program& program, const module_format::DispatchSite& site, const Load& load);
   void find_variant(Way& way, const module_format::Program& program, const module_format::DispatchSite& site, const Load& load);
+  void find_own_kernels(Way& way, const module_format::DispatchSite& site, const Load& load);
+  // The way's kernels are those of the code, which is loaded unless it is already.
+  void use_code(Way& way, route::ChosenCode code, const Load& load);
+  const route::ChosenCode* chosen_for(const module_format::DispatchSite& site) const;
   Result<Choice> take(const Way& way, const module_format::DispatchSite& site, bool kernel_fits, std::span<const int64_t> dims);
   Status nothing_will_do(const Order& order, const std::vector<std::string>& passed) const;
   std::string name_of_own(const module_format::DispatchSite& site) const;
@@ -89,8 +99,8 @@ class Preferences final : public Choices {
   std::span<const memory::Ref<memory::Device>> devices_;
   Operations operations_;
   std::vector<Added> added_;
-  std::map<const module_format::DispatchSite*, Order> orders_;                                 // for regions with a rule
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::vector<heddle_entry_t*>> variants_;  // key: executable, device, variant
+  std::map<const module_format::DispatchSite*, Order> orders_;  // for regions with a rule
+  std::forward_list<Loaded> loaded_;
   bool told_untyped_ = false;
   mutable std::mutex mutex_;
   std::map<const module_format::DispatchSite*, Decided> decided_;  // from the newest plan

@@ -357,8 +357,10 @@ heddle_status_t* executable_load(heddle_device_t* handle, const heddle_executabl
     uint64_t bad_byte;
     if (!read_struct(in, &params, &bad_byte)) return tail_status(host, "heddle_executable_params_t", bad_byte);
     if (heddle_status_t* lost = device->loss()) return lost;
-    Code code = {
-        view_of(params.format), view_of(params.target), view_of(params.name), static_cast<const char*>(params.code), params.code_bytes, {}};
+    Code code = {view_of(params.format),     view_of(params.target),
+                 view_of(params.name),       static_cast<const char*>(params.code),
+                 params.code_bytes,          {},
+                 view_of(params.own_kernels)};
     if (device->rank(code.format, code.target) == 0) {
       return status(host, HEDDLE_STATUS_FAILED_PRECONDITION,
                     "%s: loading executable '%.*s' failed: code '%.*s' for '%.*s' does not run on device %u; choose a variant by its rank "

@@ -80,6 +80,51 @@ class Portable(HeddleTestCase):
             text = self.succeed("explain", module, "--route", "--device", "sample:0", extra_environment=environment).stdout
             self.assertIn("it is no contraction" if own else "the driver has no kernels of its own", text)
 
+    def test_rules_choose_kernels_of_the_driver(self):
+        """[[prefer]] orders them, region by region, with the same numbers."""
+        module = self.compile(DIGITS, "--target", "portable")
+        image = self.folder / "image.npy"
+        np.save(image, np.random.default_rng(7).random((5, 1, 8, 8), dtype=np.float32))
+
+        def run(rules):
+            environment = self.with_options({"threads": 1})
+            config = self.folder / "heddle.toml"
+            config.write_text(config.read_text() + rules)
+            got = self.folder / "got.npy"
+            text = self.succeed("run", module, "--input", f"image=@{image}", "--output", f"@{got}", "--device", "sample:0", "--statistics",
+                                extra_environment=environment).stderr
+            (device,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == "sample:0"]
+            shown = json.loads(self.succeed("explain", module, "--route", "--device", "sample:0", "--format", "json", extra_environment=environment).stdout)
+            regions = {region["region"]: region for region in shown["route"]["regions"]}
+            return np.load(got), device["driver_counts"], regions
+
+        expected, usual, regions = run("")
+        self.assertLess(usual["interpreted"], usual["dispatches"])
+        rule = '[[prefer]]\nop = "*.conv"\nuse = {}\n'
+        got, counts, regions = run(rule.format('["interpreted"]'))
+        self.assert_close(got, expected, 1e-4, 1e-4)
+        convolutions = [region for name, region in regions.items() if name.split(" ")[0].endswith(".conv")]
+        self.assertGreaterEqual(len(convolutions), 3)
+        self.assertGreater(counts["interpreted"], usual["interpreted"])
+        for region in convolutions:
+            self.assertEqual(region["runs"], "interpreted")
+            self.assertIn("[[prefer]] at", region["why"])
+        got, counts, regions = run(rule.format('["driver:sample.product", "driver:sample.conv*", "interpreted"]'))
+        self.assert_close(got, expected, 1e-4, 1e-4)
+        self.assertEqual(counts["interpreted"], usual["interpreted"])
+        for name, region in regions.items():
+            if not name.split(" ")[0].endswith(".conv"):
+                continue
+            self.assertEqual(region["runs"], "driver:sample.conv*")
+            self.assertIn("driver:sample.product: 'sample.convolution' is none of the kernels that may run it", region["passed"][0])
+        # A region for which nothing is left.
+        config = self.folder / "heddle.toml"
+        environment = self.with_options({})
+        config.write_text(config.read_text() + rule.format('["driver:acme.*"]'))
+        failed = self.fail_with((1, 2, 3, 4), "run", module, "--input", f"image=@{image}", "--device", "sample:0", extra_environment=environment)
+        self.assertIn("no entry of [[prefer]]", failed.stderr)
+        self.assertIn("'sample.convolution' is none of the kernels that may run it, 'acme.*'", failed.stderr)
+
     def test_what_may_be_interpreted(self):
         module = self.compile(DIGITS, "--target", "portable")
         image = self.folder / "image.npy"

@@ -133,9 +133,16 @@ inline heddle_status_t* load_code(OpenDriver& driver, heddle_device_t* device, c
                                   uint64_t code_bytes, const std::vector<KernelFacts>& facts, heddle_executable_t** out) {
   std::vector<heddle_entry_params_t> entries;
   for (const KernelFacts& fact : facts) entries.push_back(entry_params(fact));
-  heddle_executable_params_t params = {
-      sizeof params,  static_cast<uint32_t>(entries.size()), string_of(format),    string_of(target), code, code_bytes,
-      entries.data(), sizeof(heddle_entry_params_t),         string_of("gpu_test")};
+  heddle_executable_params_t params = {sizeof params,
+                                       static_cast<uint32_t>(entries.size()),
+                                       string_of(format),
+                                       string_of(target),
+                                       code,
+                                       code_bytes,
+                                       entries.data(),
+                                       sizeof(heddle_entry_params_t),
+                                       string_of("gpu_test"),
+                                       {}};
   *out = nullptr;
   return driver.dispatch_api->executable_load(device, &params, out);
 }

@@ -69,7 +69,7 @@ class HipDriver : public ::testing::Test {
               const char* format = "hsaco/1") {
     *out = nullptr;
     const heddle_executable_params_t params = {sizeof params, 1,   string_of(format), string_of(target), image.data(),
-                                               image.size(),  &of, sizeof of,         string_of("made")};
+                                               image.size(),  &of, sizeof of,         string_of("made"), {}};
     return Result(driver->dispatch_api->executable_load(driver->device, &params, out));
   }
   void expect_refused(const std::vector<char>& image, const heddle_entry_params_t& of, const std::string& why) {

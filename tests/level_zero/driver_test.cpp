@@ -67,10 +67,11 @@ class LevelZero : public ::testing::TestWithParam<bool> {
 
   heddle_status_t* load(const std::vector<uint32_t>& words, const std::vector<heddle_entry_params_t>& entries, heddle_executable_t** out,
                         size_t cut_bytes = 0) {
-    heddle_executable_params_t params = {
-        sizeof params,    static_cast<uint32_t>(entries.size()), string_of("spirv/1"), string_of("spv1.0"),
-        words.data(),     words.size() * 4 - cut_bytes,          entries.data(),       sizeof(heddle_entry_params_t),
-        string_of("test")};
+    heddle_executable_params_t params = {sizeof params,        static_cast<uint32_t>(entries.size()),
+                                         string_of("spirv/1"), string_of("spv1.0"),
+                                         words.data(),         words.size() * 4 - cut_bytes,
+                                         entries.data(),       sizeof(heddle_entry_params_t),
+                                         string_of("test"),    {}};
     return driver->dispatch_api->executable_load(driver->device, &params, out);
   }
   void expect_refused(const std::vector<uint32_t>& words, const std::vector<heddle_entry_params_t>& entries, heddle_status_code_t code,
@@ -427,7 +428,7 @@ TEST_P(LostLevelZero, ADeviceFailsAndTheOtherWorks) {
     const std::vector<uint32_t> words = module_words();
     const heddle_entry_params_t add = entry_of("add", 3, 1);
     heddle_executable_params_t params = {sizeof params,    1,    string_of("spirv/1"), string_of("spv1.0"), words.data(),
-                                         words.size() * 4, &add, sizeof add,           string_of("test")};
+                                         words.size() * 4, &add, sizeof add,           string_of("test"),   {}};
     heddle_executable_t* executable = nullptr;
     ASSERT_OK(driver.dispatch_api->executable_load(device, &params, &executable));
     heddle_entry_t* entry = nullptr;

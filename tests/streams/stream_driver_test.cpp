@@ -847,8 +847,8 @@ TEST_F(StreamDriver, PacksArgumentsByTheirRecipe) {
     entry.arguments = recipe.data();
     entry.argument_count = static_cast<uint32_t>(recipe.size());
     heddle_executable_params_t params = {
-        sizeof params,      1, string_of("x86_64-elf/1"), string_of("x86-64-v3"), image.data(), image.size(), &entry, sizeof entry,
-        string_of("recipe")};
+        sizeof params,       1, string_of("x86_64-elf/1"), string_of("x86-64-v3"), image.data(), image.size(), &entry, sizeof entry,
+        string_of("recipe"), {}};
     return driver->dispatch_api->executable_load(driver->device, &params, out);
   };
   heddle_executable_t* executable = nullptr;

@@ -79,7 +79,8 @@ class Kernels {
                                          image.size(),
                                          entries.data(),
                                          sizeof(heddle_entry_params_t),
-                                         string_of("test_kernels")};
+                                         string_of("test_kernels"),
+                                         {}};
     EXPECT_OK(driver->dispatch_api->executable_load(device ? device : driver->device, &params, &executable_));
   }
   ~Kernels() {

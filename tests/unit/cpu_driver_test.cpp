@@ -505,8 +505,8 @@ TEST_P(Driver, RefusesUnknownFormatsTargetsAndKernels) {
   const std::vector<char> image = kernel_image();
   heddle_entry_params_t entry = kernel_entries()[kNothing];
   heddle_executable_params_t params = {
-      sizeof params,    1, string_of("x86_64-elf/1"), string_of("x86-64-v9"), image.data(), image.size(), &entry, sizeof entry,
-      string_of("test")};
+      sizeof params,     1, string_of("x86_64-elf/1"), string_of("x86-64-v9"), image.data(), image.size(), &entry, sizeof entry,
+      string_of("test"), {}};
   heddle_executable_t* executable = nullptr;
   EXPECT_FAILS(driver.dispatch_api->executable_load(driver.device, &params, &executable), HEDDLE_STATUS_FAILED_PRECONDITION, "x86-64-v9");
   params.target = string_of("x86-64-v3");

@@ -359,8 +359,8 @@ TEST_F(CudaRing, CodeForOlderTargetsStartsInOrder) {
         std::tuple("sm_90", HEDDLE_ENTRY_EARLY, true), std::tuple("sm_90a", HEDDLE_ENTRY_IN_ORDER, false)}) {
     entry.flags = flags;
     const heddle_executable_params_t params = {
-        sizeof params,          1, string_of(HEDDLE_CODE_PTX), string_of(target), code.data(), code.size(), &entry, sizeof entry,
-        string_of("executable")};
+        sizeof params,           1, string_of(HEDDLE_CODE_PTX), string_of(target), code.data(), code.size(), &entry, sizeof entry,
+        string_of("executable"), {}};
     sdk::stream::Executable executable;
     executable.device = device_.get();
     EXPECT_OK(sdk::stream::Loading(device_.get(), params).load(&executable));

@@ -207,6 +207,119 @@ TEST(PortableOwnKernels, TakenNodesComputeTheSame) {
   EXPECT_EQ(portable::parts_of(convolution({.groups = 2}), own.get(), nullptr)[0].answer.reason, "only products");
 }
 
+// Of 6 elements: b = a + a, c = b * b, d = a - b, result = c + d.
+portable::Kernel chain() {
+  Builder b;
+  portable::Kernel& k = b.kernel;
+  k.name = "chain";
+  k.inputs = k.outputs = 1;
+  const uint32_t count = b.number(6);
+  for (int i = 0; i < 5; ++i) k.tensors.push_back({HEDDLE_TYPE_F32, {count}});
+  auto add = [&](Op op, std::vector<uint32_t> from, uint32_t to) {
+    portable::Node node;
+    node.extents = {count};
+    for (uint32_t tensor : from) {
+      node.reads.emplace_back();
+      node.reads.back().tensor = tensor;
+      node.reads.back().place = {b.dim(0)};
+    }
+    node.first_reads = static_cast<uint32_t>(from.size());
+    node.bodies.resize(1);
+    node.bodies[0].instructions = {{op, Scalar::kF32, 1, from.size() > 1 ? 2u : 1u}};
+    node.bodies[0].yields = {static_cast<uint32_t>(from.size()) + 1};
+    node.results = {to};
+    k.nodes.push_back(node);
+  };
+  add(Op::kAddF, {0}, 2);
+  add(Op::kMulF, {2}, 3);
+  add(Op::kSubF, {0, 2}, 4);
+  add(Op::kAddF, {3, 4}, 1);
+  std::string error;
+  EXPECT_TRUE(portable::verify(&k, &error)) << error;
+  return k;
+}
+
+// Takes the sets that the test names, and no node alone.
+class Together final : public portable::OwnKernels {
+ public:
+  std::vector<std::vector<uint32_t>> named;
+  bool with_symbols = true;
+  mutable std::vector<std::vector<uint32_t>> ran;
+
+  std::vector<std::vector<uint32_t>> sets(const portable::Kernel&) const override { return named; }
+  portable::Answer takes(const portable::Offer& offer) const override {
+    EXPECT_EQ(offer.node, offer.nodes[0]);
+    if (offer.nodes.size() < 2 || (!with_symbols && offer.has_symbols)) return {{}, "only together", 0, 0};
+    return {"together." + std::to_string(offer.nodes.size()), "for the test", 0, 0};
+  }
+  bool run(const portable::OwnCall& call, std::string*) const override {
+    ran.push_back(call.offer.nodes);
+    EXPECT_EQ(call.sums, nullptr);
+    auto at = [&](uint32_t tensor) { return reinterpret_cast<float*>(call.tensors[tensor].data); };
+    for (int i = 0; i < 6; ++i) {
+      for (uint32_t node : call.offer.nodes) {
+        if (node == 0) at(2)[i] = at(0)[i] + at(0)[i];
+        if (node == 1) at(3)[i] = at(2)[i] * at(2)[i];
+        if (node == 2) at(4)[i] = at(0)[i] - at(2)[i];
+        if (node == 3) at(1)[i] = at(3)[i] + at(4)[i];
+      }
+    }
+    return true;
+  }
+};
+
+TEST(PortableOwnKernels, SetsOfNodesRunTogether) {
+  std::string error;
+  portable::Program::Used used;
+  const std::vector<float> expected = run(portable::Program(chain()), &used, &error);
+  ASSERT_EQ(expected.size(), 6u) << error;
+  using Set = std::vector<uint32_t>;
+  struct Case {
+    std::vector<Set> named, ran;
+  };
+  for (const Case& each :
+       {Case{{{0, 1}}, {{0, 1}}}, Case{{{1, 3}}, {{1, 3}}}, Case{{{0, 1, 2, 3}}, {{0, 1, 2, 3}}}, Case{{{3, 2}, {0, 1}}, {{0, 1}, {2, 3}}},
+        // Not convex; no sets; a node that another set has.
+        Case{{{0, 3}}, {}}, Case{{{1}, {}, {2, 2}, {2, 9}}, {}}, Case{{{0, 1}, {1, 3}}, {{0, 1}}}}) {
+    auto own = std::make_shared<Together>();
+    own->named = each.named;
+    const portable::Program program(chain(), own);
+    EXPECT_EQ(run(program, &used, &error), expected) << error;
+    EXPECT_EQ(own->ran, each.ran);
+    EXPECT_EQ(used.own + used.interpreted, 4u);
+  }
+  auto own = std::make_shared<Together>();
+  own->named = {{0, 3}, {1, 2}};
+  const portable::Kernel kernel = chain();
+  std::vector<portable::Part> parts = portable::parts_of(kernel, own.get(), nullptr);
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_NE(parts[0].answer.reason.find("not convex"), std::string::npos) << parts[0].answer.reason;
+  EXPECT_EQ(parts[1].nodes, (Set{1, 2}));
+  EXPECT_EQ(parts[1].answer.kernel, "together.2");
+  EXPECT_EQ(parts[1].what, "map, map");
+}
+
+TEST(PortableOwnKernels, RulesChooseByName) {
+  auto own = std::make_shared<Together>();
+  own->named = {{0, 1}};
+  const portable::Kernel kernel = chain();
+  auto kernel_of = [&](std::string_view pattern) {
+    return portable::parts_of(kernel, portable::choose(own, pattern).get(), nullptr)[0].answer.kernel;
+  };
+  EXPECT_EQ(kernel_of(""), "together.2");
+  EXPECT_EQ(kernel_of("together.*"), "together.2");
+  EXPECT_EQ(kernel_of("interpreted"), "");
+  EXPECT_EQ(kernel_of("other"), "");
+  EXPECT_EQ(portable::choose(nullptr, "x"), nullptr);
+  std::string error;
+  portable::Program::Used used;
+  const std::vector<float> expected = run(portable::Program(chain()), &used, &error);
+  EXPECT_EQ(run(portable::Program(chain(), portable::choose(own, "interpreted")), &used, &error), expected);
+  EXPECT_EQ(used.own, 0u);
+  EXPECT_EQ(run(portable::Program(chain(), portable::choose(own, "together.?")), &used, &error), expected);
+  EXPECT_EQ(used.own, 2u);
+}
+
 NameCheck::Verdict verdict(const portable::Kernel& kernel) {
   return portable::check_names(kernel, {})[0].verdict;
 }

@@ -146,7 +146,8 @@ heddle_executable_params_t Kernels::executable_of(const KernelSet& set, const st
           set.code.size(),
           entries.data(),
           sizeof(heddle_entry_params_t),
-          string_of("conformance")};
+          string_of("conformance"),
+          {}};
 }
 
 const KernelSet* Kernels::choose(Session* session) {

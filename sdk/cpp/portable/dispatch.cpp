@@ -95,19 +95,18 @@ heddle_status_t* tell_parts(const Device* device, const heddle_portable_query_t&
       if (query.symbols && query.symbol_count != kernel.symbols)
         return refuse(HEDDLE_STATUS_INVALID_ARGUMENT, "kernel '" + kernel.name + "' has " + std::to_string(kernel.symbols) +
                                                           " symbols, and the query " + std::to_string(query.symbol_count));
-      uint32_t number = 0;
-      for (const Part& each : parts_of(kernel, own, query.symbols)) {
+      const auto chosen = choose(std::shared_ptr<const OwnKernels>(std::shared_ptr<const OwnKernels>(), own), view_of(query.own_kernels));
+      for (const Part& each : parts_of(kernel, chosen.get(), query.symbols)) {
         heddle_portable_part_t out = {};
         out.struct_size = sizeof out;
-        out.node_count = 1;
-        out.nodes = &number;
+        out.node_count = static_cast<uint32_t>(each.nodes.size());
+        out.nodes = each.nodes.data();
         out.what = string_of(each.what);
         out.kernel = string_of(each.answer.kernel);
         out.reason = string_of(each.answer.reason);
         out.workspace_bytes = each.answer.workspace_bytes;
         out.cost_ns = each.answer.cost_ns;
         part(out);
-        ++number;
       }
       return nullptr;
     }

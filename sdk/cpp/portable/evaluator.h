@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "heddle/sdk/portable/own_kernels.h"
+#include "heddle/sdk/portable/interpreter.h"
 #include "lanes.h"
 
 namespace heddle::sdk::portable {
@@ -38,8 +38,8 @@ struct Prepared {
   std::vector<PreparedNode> nodes;
   int64_t lanes = kMostLanes;
   std::shared_ptr<const OwnKernels> own;
-  std::vector<Answer> answers;  // of each node, without symbols; empty without `own`
-  uint64_t scratch_bytes = 0;   // of an evaluator and a node's runner, in each thread
+  std::vector<Part> parts;     // without symbols, in the order in which they run; empty without `own`
+  uint64_t scratch_bytes = 0;  // of an evaluator and a node's runner, in each thread
 };
 
 // A tensor of a call.

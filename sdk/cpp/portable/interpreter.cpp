@@ -8,6 +8,7 @@
 #include <new>
 
 #include "nodes.h"
+#include "own_parts.h"
 #include "prepare.h"
 
 namespace heddle::sdk::portable {
@@ -60,30 +61,12 @@ bool count_of(const std::vector<int64_t>& extents, int64_t* out) {
 
 }  // namespace
 
-std::vector<Part> parts_of(const Kernel& kernel, const OwnKernels* own, const int64_t* symbols) {
-  std::vector<Part> out;
-  for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
-    ProductForm form;
-    std::string reason;
-    const bool is_product = find_product(kernel, i, symbols, &form, &reason);
-    Part part = {describe_node(kernel, i), {}};
-    if (own) {
-      part.answer = own->takes({kernel, i, is_product ? &form : nullptr, symbols || kernel.symbols == 0});
-      if (part.answer.kernel.empty() && part.answer.reason.empty()) part.answer.reason = reason;
-    } else {
-      part.answer.reason = "the driver has no kernels of its own";
-    }
-    out.push_back(std::move(part));
-  }
-  return out;
-}
-
 Program::Program(Kernel kernel, std::shared_ptr<const OwnKernels> own) {
   auto prepared = std::make_unique<Prepared>();
   prepared->kernel = std::move(kernel);
   prepare(*prepared);
   if (own) {
-    for (Part& part : parts_of(prepared->kernel, own.get(), nullptr)) prepared->answers.push_back(std::move(part.answer));
+    prepared->parts = parts_of(prepared->kernel, own.get(), nullptr);
     prepared->own = std::move(own);
   }
   prepared_ = std::move(prepared);
@@ -160,18 +143,17 @@ bool is_plain(const Kernel& kernel, const Node& node) {
          finish.yields[0] == finish.arguments.size() - 1;
 }
 
-// Runs node `i` by a kernel of the driver's own, if it takes it with these symbols.
-Own run_own(const Prepared& prepared, Call& call, uint32_t i, const int64_t* symbols, const Limits& limits, Workers* workers, OwnSums* sums,
-            uint64_t* own_ns, std::string* out_error) {
-  if (prepared.answers.empty() || prepared.answers[i].kernel.empty()) return Own::kNot;
+// Runs a node or a set by a kernel of the driver's own, if that takes it with these symbols. taken: the answer without symbols.
+Own run_own(const Prepared& prepared, Call& call, const std::vector<uint32_t>& nodes, const Answer& taken, const int64_t* symbols,
+            const Limits& limits, Workers* workers, OwnSums* sums, uint64_t* own_ns, std::string* out_error) {
+  if (taken.kernel.empty()) return Own::kNot;
   const Kernel& kernel = prepared.kernel;
-  const Node& node = kernel.nodes[i];
+  const Node& node = kernel.nodes[nodes[0]];
   ProductForm form;
-  std::string reason;
-  const bool is_product = find_product(kernel, i, symbols, &form, &reason);
-  const Offer offer = {kernel, i, is_product ? &form : nullptr, true};
-  const Answer answer = kernel.symbols == 0 ? prepared.answers[i] : prepared.own->takes(offer);
+  bool is_product = false;
+  const Answer answer = ask(kernel, prepared.own.get(), nodes, symbols, &form, &is_product);
   if (answer.kernel.empty()) return Own::kNot;
+  const Offer offer = {kernel, nodes[0], is_product ? &form : nullptr, true, nodes};
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   uint64_t bytes = answer.workspace_bytes;
   if (is_product) {
@@ -300,18 +282,7 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
     return true;
   };
   Used used;
-  for (uint32_t i = 0; i < kernel.nodes.size(); ++i) {
-    OwnSums sums;
-    switch (run_own(*prepared_, shares[0]->call, i, symbols, limits, workers, &sums, &used.own_ns, out_error)) {
-      case Own::kFailed:
-        return fail("node " + std::to_string(i) + ": " + *out_error);
-      case Own::kDone:
-        ++used.own;
-        if (sums.finish && !run_parts(i, [&](NodeRunner& runner, Share&) { return runner.finish_product(sums.data); })) return false;
-        continue;
-      case Own::kNot:
-        break;
-    }
+  auto interpret = [&](uint32_t i) {
     ++used.interpreted;
     bool again = false;
     for (bool by_element : {false, true}) {
@@ -323,6 +294,30 @@ bool Program::run(const std::vector<Memory>& bindings, const int64_t* symbols, s
         return false;
       for (uint32_t part = 0; part < parts[i]; ++part) again |= shares[part]->by_element;
     }
+    return true;
+  };
+  auto run_together = [&](const std::vector<uint32_t>& nodes, const Answer& taken) {
+    OwnSums sums;
+    const Own done = run_own(*prepared_, shares[0]->call, nodes, taken, symbols, limits, workers, &sums, &used.own_ns, out_error);
+    if (done == Own::kFailed) *out_error = "node " + std::to_string(nodes[0]) + ": " + *out_error;
+    if (done == Own::kDone) used.own += static_cast<uint32_t>(nodes.size());
+    if (sums.finish && done == Own::kDone &&
+        !run_parts(nodes[0], [&](NodeRunner& runner, Share&) { return runner.finish_product(sums.data); }))
+      return Own::kFailed;
+    return done;
+  };
+  for (uint32_t i = 0; i < kernel.nodes.size() && prepared_->parts.empty(); ++i) {
+    if (!interpret(i)) return false;
+  }
+  for (const Part& part : prepared_->parts) {
+    Own done = run_together(part.nodes, part.answer);
+    // Without its set, each node is offered alone.
+    for (size_t i = 0; i < part.nodes.size() && done == Own::kNot; ++i) {
+      const std::vector<uint32_t> alone = {part.nodes[i]};
+      const Own one = part.nodes.size() > 1 ? run_together(alone, part.answer) : Own::kNot;
+      if (one == Own::kFailed || (one == Own::kNot && !interpret(alone[0]))) done = Own::kFailed;
+    }
+    if (done == Own::kFailed) return false;
   }
   if (out_used) *out_used = used;
   return true;

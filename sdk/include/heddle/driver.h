@@ -481,6 +481,7 @@ typedef struct heddle_executable_params {
   const heddle_entry_params_t* entries; /* array of the entries that will be dispatched; the code may have more */
   uint64_t entry_stride;                /* bytes from one entry to the next (HD-E-04) */
   heddle_string_t name;                 /* for tools and error texts */
+  heddle_string_t own_kernels;          /* as in heddle_portable_query_t. Since ABI 0.3 */
 } heddle_executable_params_t;
 
 typedef struct heddle_submission {
@@ -507,6 +508,9 @@ typedef struct heddle_portable_query {
   uint64_t code_bytes;
   heddle_string_t entry;  /* the kernel's name */
   const int64_t* symbols; /* the values of its constants, symbol_count of them; NULL: not known, and the answer is for any */
+  /* Pattern (*, ?, []) of the names of the driver's own kernels that may run nodes: all others are interpreted. Empty: any may. No kernel has the name
+   * "interpreted", by which a user asks that nothing be run by one. */
+  heddle_string_t own_kernels;
 } heddle_portable_query_t;
 
 /* Nodes of the kernel that run together: by a kernel of the driver's own, or interpreted. Since ABI 0.3. */

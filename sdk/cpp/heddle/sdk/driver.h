@@ -134,6 +134,7 @@ struct Code {
   const char* bytes;
   uint64_t size;
   std::vector<heddle_entry_params_t> entries;
+  std::string_view own_kernels;  // pattern of the names of those that may run portable code; empty: any
 };
 
 // DeviceRoot's `who` begins every error text.

@@ -251,7 +251,7 @@ uint32_t SampleDevice::rank(std::string_view format, std::string_view target) {
 heddle_status_t* SampleDevice::load(const sdk::Code& code, sdk::Executable** out) {
   std::vector<Code> all;
   std::string error;
-  if (!read_code(code.format, {code.bytes, code.size}, own_kernels, &all, &error)) {
+  if (!read_code(code.format, {code.bytes, code.size}, portable::choose(own_kernels, code.own_kernels), &all, &error)) {
     return status(host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: loading executable '%.*s' failed: %s [HD-C-01]", who,
                   static_cast<int>(std::min<size_t>(code.name.size(), 100)), code.name.data(), error.c_str());
   }

@@ -35,7 +35,7 @@ struct Prepared;
 // A kernel that is ready to run. Any number of threads may run it at once.
 class Program {
  public:
-  // `own`, if any, is offered each node.
+  // `own`, if any, is offered each node, and the sets that it names.
   explicit Program(Kernel kernel, std::shared_ptr<const OwnKernels> own = nullptr);
   ~Program();
   Program(Program&&) noexcept;
@@ -67,11 +67,13 @@ class Program {
 // All kernels of an image, ready to run; false, with the reason, if they are damaged.
 bool load(std::string_view image, std::vector<Program>* out, std::string* out_error, std::shared_ptr<const OwnKernels> own = nullptr);
 
-// How a node of a program would run, for the answer to a query: what `own` said of it, without symbols or with those of a call.
+// How nodes of a program would run, for the answer to a query: what `own` said of them, without symbols or with those of a call.
 struct Part {
-  std::string what;  // describe_node()
-  Answer answer;
+  std::string what;             // describe_node() of each
+  Answer answer;                // for a set: taken
+  std::vector<uint32_t> nodes;  // in ascending order: one, or a set
 };
+// In the order in which they run.
 std::vector<Part> parts_of(const Kernel& kernel, const OwnKernels* own, const int64_t* symbols);
 
 }  // namespace heddle::sdk::portable

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Kernels of a driver's own for nodes of portable code; the interpreter runs the rest. The library offers each node, products of matrices and convolutions
-// in a form that says all about them; a driver takes what it has a kernel for.
+// in a form that says all about them, and sets of nodes that the driver names; a driver takes what it has a kernel for.
 #ifndef HEDDLE_SDK_PORTABLE_OWN_KERNELS_H_
 #define HEDDLE_SDK_PORTABLE_OWN_KERNELS_H_
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "heddle/sdk/portable/code.h"
@@ -42,12 +44,13 @@ struct ProductForm {
 // are 0, and the rest is as for any.
 bool find_product(const Kernel& kernel, uint32_t node, const int64_t* symbols, ProductForm* out, std::string* out_reason);
 
-// A node that is offered, before or after code is loaded.
+// A node that is offered, or a set of them, before or after code is loaded.
 struct Offer {
   const Kernel& kernel;
-  uint32_t node;
-  const ProductForm* product;  // NULL if it has not that form
-  bool has_symbols;            // the numbers of `product` are those of a call
+  uint32_t node;                       // the first one of a set
+  const ProductForm* product;          // NULL if it has not that form, and for a set
+  bool has_symbols;                    // the numbers of `product` are those of a call
+  const std::vector<uint32_t>& nodes;  // in ascending order: `node` alone, or a set that sets() has named
 };
 
 struct Answer {
@@ -65,7 +68,7 @@ struct TensorMemory {
 struct OwnCall {
   Offer offer;                               // with symbols
   const std::vector<TensorMemory>& tensors;  // of the kernel, by number
-  float* sums;                               // of a product: where they go; NULL for other nodes, whose results are in `tensors`
+  float* sums;                               // of a product: where they go; NULL for others, whose results are in `tensors`
   char* workspace;                           // Answer::workspace_bytes for this call, aligned to 64
   Workers* workers;                          // NULL: only the calling thread
 };
@@ -74,12 +77,19 @@ struct OwnCall {
 class OwnKernels {
  public:
   virtual ~OwnKernels() = default;
-  // Pure: the same answer for the same offer. A node that is taken without symbols is offered again in each call, with them, and may then be refused.
+  // Nodes that kernels of the driver compute together, such as a product and the softmax that follows: sets of two or more, by number. A set has to be
+  // convex: no path between two of its nodes goes through another node. Those that are not, and nodes that an earlier set has, are ignored. Each set is
+  // offered as a whole, and its nodes alone if it is not taken. Pure.
+  virtual std::vector<std::vector<uint32_t>> sets(const Kernel& kernel) const;
+  // Pure: the same answer for the same offer. What is taken without symbols is offered again in each call, with them, and may then be refused.
   virtual Answer takes(const Offer& offer) const = 0;
-  // Computes a node that was taken, in this call; for a product only the sums, from which the interpreter computes the results. False: *out_error says
-  // what is wrong, and the call fails.
+  // Computes what was taken, in this call; for a product only the sums, from which the interpreter computes the results. Of a set, results that only
+  // nodes of it read need not be computed. False: *out_error says what is wrong, and the call fails.
   virtual bool run(const OwnCall& call, std::string* out_error) const = 0;
 };
+
+// The same kernels, of which only those run whose name matches the pattern (*, ?, []): what a [[prefer]] of heddle.toml allows. Empty: all.
+std::shared_ptr<const OwnKernels> choose(std::shared_ptr<const OwnKernels> own, std::string_view pattern);
 
 // A node of a kernel, as reports show it: "contract (conv)".
 std::string describe_node(const Kernel& kernel, uint32_t node);
