@@ -403,18 +403,18 @@ Failure combine_families(const Options& options, ModuleOp module, std::vector<st
 }
 
 // The plugin's kernels and portable code for the same regions, each a function of a module of its own.
-Failure write_verification(const Options& options, const plugins::TargetPlugin& plugin, const CodeOptions& code_options,
-                           MLIRContext& context) {
+Failure write_verification(const Options& options, const plugins::TargetPlugin& plugin, const std::string& path,
+                           const CodeOptions& code_options, MLIRContext& context) {
   OwningOpRef<ModuleOp> model = plugins::verification_model(plugin, context, options.warn);
   const emit::Combination combination{*model};
   std::vector<emit::FamilyCode> codes{{plugin.family(), {}, {}, {}}};
-  codes.back().kernels.add(*model, plugin.family(), [](tx::DispatchOp region) { return !region->hasAttr(emit::claim_attr); });
+  codes.back().kernels.add(*model, plugin.family(), emit::is_for_own_code);
   CodeOptions quiet = code_options;
   quiet.with_answers = false;
   quiet.image_done = {};
   if (auto error = generate(quiet, codes.back(), context)) return {error->code, error->message};
   for (emit::FamilyCode& code : plugins::verification_code(plugin, combination)) codes.push_back(std::move(code));
-  emit::OutputFiles files(options.verification_path, {});
+  emit::OutputFiles files(path, {});
   if (heddle::module::Status error = files.reserve()) return {error->code, error->message};
   emit::FileOptions file;
   file.name = "verification";
@@ -487,17 +487,27 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     add(passes);
     return succeeded(passes.run(target));
   };
+  CodeCache cache(options.cache_path);
+  plugins::PluginOptions plugin_options = options.plugins;
+  plugin_options.find = [&](const std::string& text) -> std::optional<std::string> {
+    const std::optional<CachedCode> found = cache.find(CodeCache::key_of("target plugin\n" + text));
+    return found ? std::optional<std::string>(std::string(found->bytes.begin(), found->bytes.end())) : std::nullopt;
+  };
+  plugin_options.keep = [&](const std::string& text, const std::string& answer) {
+    CachedCode entry;
+    entry.bytes.assign(answer.begin(), answer.end());
+    cache.keep(CodeCache::key_of("target plugin\n" + text), entry);
+  };
   plugins::TargetPlugins target_plugins;
-  if (!options.verification_path.empty() && options.plugin_levels.size() != 1) {
-    return {options.plugin_levels.empty() ? HEDDLE_STATUS_INVALID_ARGUMENT : HEDDLE_STATUS_UNIMPLEMENTED,
-            "compiler: verifying code of plugins failed: there are " + std::to_string(options.plugin_levels.size()) +
-                " targets of plugins; give one with --target"};
+  if (!options.verification_path.empty() && options.plugin_levels.empty()) {
+    return {HEDDLE_STATUS_INVALID_ARGUMENT,
+            "compiler: verifying code of plugins failed: there are 0 targets of plugins; give one with --target"};
   }
   for (const auto& [family, level] : options.plugin_levels) {
     plugins::TargetManifest manifest;
     if (std::string wrong = plugins::find_target(family, options.plugins.manifests, manifest); !wrong.empty())
       return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
-    auto& plugin = target_plugins[family] = std::make_unique<plugins::TargetPlugin>(std::move(manifest), level, options.plugins);
+    auto& plugin = target_plugins[family] = std::make_unique<plugins::TargetPlugin>(std::move(manifest), level, plugin_options);
     if (std::string wrong = plugin->open(family); !wrong.empty()) return {HEDDLE_STATUS_UNAVAILABLE, wrong};
   }
   const Failure pass_failed{HEDDLE_STATUS_INTERNAL, "compiler: a pass failed"};
@@ -540,7 +550,6 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
 
   if (!going_on("code", 2)) return cancelled;
   kept.at("code");
-  CodeCache cache(options.cache_path);
   unsigned images_done = 0;
   auto image_done = [&] { return going_on("code", 2 + ++images_done); };
   // The report of this run has the answers of all strategies; the module's own report does not. Neither changes a kernel.
@@ -552,8 +561,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     if (auto plugin = target_plugins.find(family); plugin != target_plugins.end())
       claimed = plugins::emit_claims(*plugin->second, combinations, options.warn);
     codes.push_back({family, {}, {}, {}});
-    auto is_free = [](tx::DispatchOp region) { return !region->hasAttr(emit::claim_attr); };
-    for (const emit::Combination& combination : combinations) codes.back().kernels.add(combination.model, family, is_free);
+    for (const emit::Combination& combination : combinations) codes.back().kernels.add(combination.model, family, emit::is_for_own_code);
     if (auto error = generate(code_options, codes.back(), context)) return {error->code, error->message};
     std::move(claimed.begin(), claimed.end(), std::back_inserter(codes));
   }
@@ -576,8 +584,10 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   }
   if (heddle::module::Status error = emit::write_module_file(combinations, codes, parameters, file, files))
     return {error->code, error->message};
-  if (!options.verification_path.empty()) {
-    if (Failure failure = write_verification(options, *target_plugins.begin()->second, code_options, context)) return failure;
+  for (const auto& [family, plugin] : target_plugins) {
+    if (options.verification_path.empty()) break;
+    const std::string path = options.verification_path + (target_plugins.size() > 1 ? "." + family : "");
+    if (Failure failure = write_verification(options, *plugin, path, code_options, context)) return failure;
   }
   times.done("write");
   // only this report has times and cache hits: the module's own report must not differ from run to run

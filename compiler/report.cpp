@@ -187,8 +187,10 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
   auto program = [&] { return json::Array(combination.families()); };
   model.walk([&](tx::DispatchOp region) {
     StringRef slot = region.getSlot().value_or(tx::default_slot), family = tx::family_of(model, slot);
-    const emit::Kernels& kernels =
-        llvm::find_if(codes, [&](const emit::FamilyCode& code) { return code.name == family && code.kernels.has(region); })->kernels;
+    auto has_it = [&](const emit::FamilyCode& code) { return code.name == family && code.kernels.has(region); };
+    // That of a claim comes after the family's own, which may have the region for other calls.
+    const emit::Kernels& kernels = llvm::find_if(llvm::reverse(codes), has_it)->kernels;
+    const emit::Kernels& others = llvm::find_if(codes, has_it)->kernels;
     json::Array ops;
     auto add_op = [&](Operation& op) {
       json::Object one{{"op", op.getName().getStringRef().str()}};
@@ -209,7 +211,7 @@ void add_places(const emit::Combination& combination, const std::vector<emit::Fa
                            {"node", location_text(region.getLoc())},
                            {"kind", kind_of(region)},
                            {"results", result_types(region)},
-                           {"kernel", kernels.usual(region).symbol},
+                           {"kernel", others.usual(region).symbol},
                            {"ops", std::move(ops)}};
     json::Array special;
     for (const emit::Candidate& candidate : kernels.candidates(region).drop_back()) {
@@ -294,7 +296,7 @@ json::Object parameters_of(const std::vector<emit::WrittenParameter>& written, c
 }
 
 // Which plugins the module has code of, what they took, and what they did not.
-json::Array plugins_of(const plugins::TargetPlugins& plugins) {
+json::Array plugins_of(const plugins::TargetPlugins& plugins, bool with_calls) {
   json::Array all;
   for (const auto& [family, plugin] : plugins) {
     json::Array claimed;
@@ -324,6 +326,7 @@ json::Array plugins_of(const plugins::TargetPlugins& plugins) {
                                {"claimed", std::move(claimed)},
                                {"refused", texts(plugin->refused)},
                                {"failed", texts(plugin->lost)}});
+    if (with_calls) (*all.back().getAsObject())["calls"] = static_cast<int64_t>(plugin->calls);
   }
   return all;
 }
@@ -394,7 +397,7 @@ std::string report(const std::vector<emit::Combination>& combinations, const std
                       {"not_fused", std::move(not_fused)}};
   // Omitted if empty, so that the bytes of modules without plugin operators did not change when these were introduced.
   if (!operations.empty()) result["operations"] = std::move(operations);
-  if (!plugins.empty()) result["target_plugins"] = plugins_of(plugins);
+  if (!plugins.empty()) result["target_plugins"] = plugins_of(plugins, with_plans);
   if (json::Array own_only = notes(combinations.front().model, tx::own_only_attr); !own_only.empty())
     result["own_only"] = std::move(own_only);
   std::string text;

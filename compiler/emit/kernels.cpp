@@ -30,6 +30,10 @@ std::string text_of(tx::DispatchOp region) {
   return text;
 }
 
+bool is_for_own_code(tx::DispatchOp region) {
+  return !region->hasAttr(claim_attr) || region->hasAttr(partly_claimed_attr);
+}
+
 uint32_t symbol_count(Operation* op) {
   auto function = op->getParentOfType<func::FuncOp>();
   auto symbols = function ? function->getAttrOfType<ArrayAttr>(tx::symbols_attr) : ArrayAttr();
@@ -65,7 +69,7 @@ void Kernels::plan(std::vector<targets::Plans> plans) {
     for (targets::KernelPlan& plan : its_plans) {
       auto same = std::find_if(planned.begin() + static_cast<ptrdiff_t>(first), planned.end(),
                                [&](const Kernel& other) { return other.plan.choice.numbers == plan.choice.numbers; });
-      candidates.push_back({plan.guards, static_cast<uint32_t>(same - planned.begin())});
+      candidates.push_back({plan.guards, static_cast<uint32_t>(same - planned.begin()), static_cast<bool>(plan.workgroups)});
       if (same != planned.end()) continue;
       planned.push_back(kernel);
       planned.back().plan = std::move(plan);

@@ -25,10 +25,16 @@ struct Kernel {
 struct Candidate {
   std::vector<targets::Guard> guards;
   uint32_t kernel;  // in Kernels::all()
+  bool runs;        // false: without workgroups
 };
 
 // Attribute of a dispatch (StringAttr): what a target plugin claimed it as. The text of such a region has it.
 inline constexpr llvm::StringLiteral claim_attr = "heddle.claim";
+// Likewise (UnitAttr): the family's own code has the region, too, for calls for which the plugin's has no entry.
+inline constexpr llvm::StringLiteral partly_claimed_attr = "heddle.partly_claimed";
+
+// Whether the family's own code has a kernel for the region.
+bool is_for_own_code(tx::DispatchOp region);
 
 // What equal regions have in common.
 std::string text_of(tx::DispatchOp region);
@@ -40,7 +46,8 @@ class Kernels {
 
   // One for each text and, once its plans are known, for each choice of them.
   const std::vector<Kernel>& all() const { return kernels_; }
-  // Called once, when all are added. plans: for the kernels so far, in order; the last plan of each has no guards.
+  // Called once, when all are added. plans: for the kernels so far, in order; the last plan of each has no guards. One without `workgroups` repeats the
+  // choice of an earlier one, and is for calls in which the region's other kernel runs.
   void plan(std::vector<targets::Plans> plans);
 
   // After plan(): the name of a kernel in code that others made.

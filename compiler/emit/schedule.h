@@ -19,17 +19,22 @@ namespace heddle::emit {
 struct SlotTarget {
   std::string name;  // as in the IR
   std::string family;
-  // The executables that have its kernels; each region's is in one of them.
+  // The executables that have its kernels: the family's own first, then those of claims. A region is in one of them, or in the own one for calls that its
+  // claim has no entry for.
   struct Code {
     const Kernels* kernels;
     uint32_t executable;
   };
   std::vector<Code> codes;
   const Code& of(tx::DispatchOp region) const {
-    for (const Code& code : codes) {
+    for (const Code& code : llvm::reverse(codes)) {
       if (code.kernels->has(region)) return code;
     }
     return codes.front();
+  }
+  // The own one, if the region's is another.
+  const Code* rest_of(tx::DispatchOp region) const {
+    return codes.front().kernels->has(region) && &of(region) != &codes.front() ? &codes.front() : nullptr;
   }
 };
 // One per slot, in the module's order.

@@ -200,31 +200,62 @@ LogicalResult Scheduler::add_dispatch(tx::DispatchOp dispatch) {
   if (failed(take_places(dispatch))) return failure();
   bind(*site, dispatch.getInputs(), dispatch.getOutputs());
   note_pitch(dispatch, *site);
-  check_empty_values(dispatch, usual.plan);
-  for (const targets::Limit& limit : usual.plan.limits) {
-    if (!checked_.insert(limit.most - limit.value).second) continue;
-    check_condition(registers_.at_most(registers_.value_of(limit.value), registers_.literal(limit.most)),
-                    "region '" + dispatch.getName().str() + "' has more than " + std::to_string(limit.most) + " " + limit.what +
-                        ", more than its kernel can hold; give smaller inputs");
-  }
+  check_limits(dispatch, usual.plan);
   for (uint32_t symbol = 0; symbol < usual.symbol_count; ++symbol) {
     site->constants.push_back(registers_.value_of(getAffineSymbolExpr(symbol, dispatch.getContext())));
   }
-  for (const Candidate& each : kernels.candidates(dispatch)) {
-    auto candidate = std::make_unique<mf::CandidateT>();
-    candidate->entry = each.kernel;
-    for (const targets::Guard& guard : each.guards) {
-      uint32_t value = guard.value ? registers_.value_of(guard.value) : registers_.compute_units(slot);
-      candidate->guards.emplace_back(value, 0, guard.min, guard.max, 1);
-    }
-    candidate->grid = {registers_.value_of(kernels.all()[each.kernel].plan.workgroups), registers_.literal(1), registers_.literal(1)};
-    site->candidates.push_back(std::move(candidate));
+  for (const Candidate& each : kernels.candidates(dispatch))
+    site->candidates.push_back(candidate_of(each, kernels, each.kernel, each.runs, slot));
+  std::unique_ptr<mf::DispatchSiteT> rest;
+  if (const SlotTarget::Code* own = target_[slot].rest_of(dispatch)) {
+    // Two dispatches with the same bindings, of which one has no workgroups.
+    rest = std::make_unique<mf::DispatchSiteT>();
+    rest->slot = slot;
+    rest->executable = own->executable;
+    rest->name = site->name;
+    rest->bindings = site->bindings;
+    rest->binding_types = site->binding_types;
+    rest->binding_dims = site->binding_dims;
+    rest->constants = site->constants;
+    const Kernel& other = own->kernels->usual(dispatch);
+    check_limits(dispatch, other.plan);
+    const ArrayRef<Candidate> own_candidates = own->kernels->candidates(dispatch);
+    for (const Candidate& each : kernels.candidates(dispatch).drop_back())
+      rest->candidates.push_back(candidate_of(each, *own->kernels, own_candidates.back().kernel, !each.runs, slot));
+    for (const Candidate& each : own_candidates) rest->candidates.push_back(candidate_of(each, *own->kernels, each.kernel, true, slot));
   }
   if (tx::OperationAttr other = dispatch.getAlternativeAttr())
     add_operation_of(dispatch, other.getDomain(), other.getName(), other.getVersion(), other.getRecord(), *site);
   program_->dispatches.push_back(std::move(site));
   command(mf::Op::Dispatch, program_->dispatches.size() - 1);
+  if (rest) {
+    program_->dispatches.push_back(std::move(rest));
+    command(mf::Op::Dispatch, program_->dispatches.size() - 1);
+  }
   return success();
+}
+
+void Scheduler::check_limits(tx::DispatchOp dispatch, const targets::KernelPlan& plan) {
+  check_empty_values(dispatch, plan);
+  for (const targets::Limit& limit : plan.limits) {
+    if (!checked_.insert(limit.most - limit.value).second) continue;
+    check_condition(registers_.at_most(registers_.value_of(limit.value), registers_.literal(limit.most)),
+                    "region '" + dispatch.getName().str() + "' has more than " + std::to_string(limit.most) + " " + limit.what +
+                        ", more than its kernel can hold; give smaller inputs");
+  }
+}
+
+std::unique_ptr<mf::CandidateT> Scheduler::candidate_of(const Candidate& when, const Kernels& kernels, uint32_t kernel, bool runs,
+                                                        uint32_t slot) {
+  auto candidate = std::make_unique<mf::CandidateT>();
+  candidate->entry = kernel;
+  for (const targets::Guard& guard : when.guards) {
+    uint32_t value = guard.value ? registers_.value_of(guard.value) : registers_.compute_units(slot);
+    candidate->guards.emplace_back(value, 0, guard.min, guard.max, 1);
+  }
+  const uint32_t workgroups = runs ? registers_.value_of(kernels.all()[kernel].plan.workgroups) : registers_.literal(0);
+  candidate->grid = {workgroups, registers_.literal(1), registers_.literal(1)};
+  return candidate;
 }
 
 }  // namespace heddle::emit

@@ -141,6 +141,10 @@ class Scheduler {
   static void note_type(mlir::Value value, mf::DispatchSiteT& site);
   // Kernels rely on elements to read if they have results to compute: a call without such elements is refused, except for reductions.
   void check_empty_values(tx::DispatchOp dispatch, const targets::KernelPlan& plan);
+  // What a kernel requires of a call.
+  void check_limits(tx::DispatchOp dispatch, const targets::KernelPlan& plan);
+  // A kernel for the calls that `when` is for; runs: whether it has workgroups.
+  std::unique_ptr<mf::CandidateT> candidate_of(const Candidate& when, const Kernels& kernels, uint32_t kernel, bool runs, uint32_t slot);
   // Whether nothing is computed from the value if the extent is 0. `seen`: values that were visited already.
   static bool empties_all(mlir::Value value, mlir::AffineExpr extent, const targets::KernelPlan& plan, llvm::DenseSet<mlir::Value>& seen);
   mlir::LogicalResult add_dispatch(tx::DispatchOp dispatch);

@@ -291,6 +291,13 @@ targets::Plans plans_of(const target::Code& code, MLIRContext* context) {
       plan.guards.push_back({expression_of(code.expressions, guard.expression, context), guard.min, guard.max});
     plans.push_back(std::move(plan));
   }
+  // Other calls are for portable code.
+  if (!code.entries.back().guards.empty()) {
+    targets::KernelPlan rest = plans.back();
+    rest.guards.clear();
+    rest.workgroups = {};
+    plans.push_back(std::move(rest));
+  }
   return plans;
 }
 
@@ -376,7 +383,10 @@ std::vector<emit::FamilyCode> emit_claims(TargetPlugin& plugin, const std::vecto
     kept.region = region.getOperation();
     if (auto reason = region->getAttrOfType<StringAttr>(Claimer::reason_attr)) kept.reason = reason.getValue().str();
     if (auto cost = region->getAttrOfType<IntegerAttr>(Claimer::cost_attr)) kept.cost_ns = static_cast<uint64_t>(cost.getInt());
-    for (tx::DispatchOp same : regions[text]) kept.nodes.push_back(node_of(same));
+    for (tx::DispatchOp same : regions[text]) {
+      kept.nodes.push_back(node_of(same));
+      if (!kept.code.entries.back().guards.empty()) same->setAttr(emit::partly_claimed_attr, UnitAttr::get(same.getContext()));
+    }
     codes.push_back(
         code_of_claim(plugin, kept, combinations, [&](tx::DispatchOp other) { return llvm::is_contained(regions[text], other); }));
     plugin.kept.push_back(std::move(kept));

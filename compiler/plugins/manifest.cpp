@@ -144,7 +144,7 @@ class ManifestReader {
     std::sort(manifest.facts.begin(), manifest.facts.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   }
 
-  void read_limits(const toml::node& node, Limits& limits) const {
+  void read_limits(const toml::node& node, sdk::target::EntryLimits& limits) const {
     if (!node.is_table()) fail(node, "'limits' must be a table, [limits]");
     for (const auto& [key, value] : *node.as_table()) {
       uint64_t* to = key.str() == "workgroup_size"        ? &limits.workgroup_size

@@ -20,13 +20,9 @@
 #include <string>
 #include <vector>
 
-#include "heddle/sdk/target/messages.h"
+#include "heddle/sdk/target/checks.h"
 
 namespace heddle::plugins {
-
-struct Limits {
-  uint64_t workgroup_size = UINT64_MAX, shared_memory_bytes = UINT64_MAX, workspace_bytes = UINT64_MAX;
-};
 
 struct TargetManifest {
   std::string path, id, version;
@@ -34,7 +30,7 @@ struct TargetManifest {
   std::string sha256;   // of the library's bytes, as found
   std::vector<std::string> families;
   std::vector<sdk::target::Fact> facts;  // sorted by name
-  Limits limits;
+  sdk::target::EntryLimits limits;
   bool is_target = false;
 };
 

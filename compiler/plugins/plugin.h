@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,7 +24,10 @@ struct PluginOptions {
   uint64_t code_bytes = uint64_t{64} << 20;  // of one claim
   bool takes_foreign_formats = false;
   bool fast_math = false;
-  std::set<std::string> refused;  // kernels, as reports name them, whose code is not asked for
+  // Answers of earlier compiles, by the text of everything that they depend on; may be empty.
+  std::function<std::optional<std::string>(const std::string& text)> find;
+  std::function<void(const std::string& text, const std::string& answer)> keep;
+  std::set<std::string> refused;  // kernels, as reports name them, whose code is not asked for: "c0_conv" or "acme.c0_conv"
 };
 
 // Something that the plugin did not do, or that was not taken from it. Goes to the report.
@@ -36,7 +40,8 @@ class TargetPlugin {
   TargetPlugin(TargetManifest manifest, std::string level, const PluginOptions& options)
       : manifest_(std::move(manifest)), level_(std::move(level)), options_(options) {}
 
-  // Starts it once. An error text, or nothing: without the plugin at all there is no use in going on.
+  // Starts it once, unless it was opened in the same way by an earlier compile. An error text, or nothing: without the plugin at all there is no use in
+  // going on.
   std::string open(const std::string& family);
 
   // Each gives an error text that names the plugin, or nothing. Answers that are malformed are errors.
@@ -45,7 +50,9 @@ class TargetPlugin {
   std::string emit(const sdk::target::Kernel& kernel, sdk::target::Code& code, bool& has_refused);
 
   // A user's: it is not asked for the code of this kernel.
-  bool is_refused(const std::string& kernel) const { return options_.refused.contains(kernel); }
+  bool is_refused(const std::string& kernel) const {
+    return options_.refused.contains(kernel) || options_.refused.contains(family_ + "." + kernel);
+  }
 
   const TargetManifest& manifest() const { return manifest_; }
   const std::string& family() const { return family_; }
@@ -62,13 +69,15 @@ class TargetPlugin {
   };
   std::vector<Kept> kept;
   std::vector<Loss> refused, lost;
+  uint32_t calls = 0;  // that its process was sent; answers of earlier compiles need none
 
  private:
+  sdk::target::Hello hello() const;
   std::string start();
+  std::optional<std::string> find(const std::string& question) const;
+  void keep(const std::string& question, const std::string& answer) const;
   // One call, in a process that is started first if there is none.
   std::string call(const char* what, const std::string& frame, sdk::target::Kind expected, std::string& payload, uint32_t* code = nullptr);
-  std::string check(const sdk::target::Kernel& kernel, const sdk::target::Code& code) const;
-  std::string compare(const sdk::target::Code& said, const sdk::target::Code& found) const;
 
   TargetManifest manifest_;
   std::string level_, family_;
@@ -80,8 +89,5 @@ class TargetPlugin {
 
 // By family.
 using TargetPlugins = std::map<std::string, std::unique_ptr<TargetPlugin>, std::less<>>;
-
-// Whether a format belongs to a target: "acme" has "acme/1" and "acme-elf/2".
-bool owns_format(std::string_view family, std::string_view format);
 
 }  // namespace heddle::plugins

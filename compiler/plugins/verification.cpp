@@ -63,6 +63,7 @@ OwningOpRef<ModuleOp> verification_model(const TargetPlugin& plugin, MLIRContext
       copy.setSlot(tx::default_slot);
       copy.setName(made.getName());
       if (!is_claimed) copy->removeAttr(emit::claim_attr);
+      if (!is_claimed) copy->removeAttr(emit::partly_claimed_attr);
       builder.create<func::ReturnOp>(at, copy.getOutputs());
     }
   }

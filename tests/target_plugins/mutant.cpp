@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -101,8 +102,19 @@ void claim_at_random(const heddle_target_graph_t* graph, heddle_target_answer_t*
   out->refusal_count = 0;
 }
 
-heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* graph, heddle_target_answer_t* out) {
+heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* given, heddle_target_answer_t* out) {
   if (heddle_status_t* failed = misbehave("claim")) return failed;
+  heddle_target_graph_t own = *given;
+  const heddle_target_graph_t* graph = given;
+  if (is("newer_ignored")) own.struct_size = sizeof own, graph = &own;
+  if (is("damaged_crash") && (graph->code.size < 8 || std::string_view(graph->code.data, 7) != "HDLPORT")) raise(SIGSEGV);
+  if (is("numbers_crash")) {
+    for (uint32_t i = 0; i < graph->node_count; ++i) {
+      if (graph->nodes[i].kernel > graph->node_count) raise(SIGSEGV);
+    }
+  }
+  if (is("answer_too_long")) std::memset(reinterpret_cast<char*>(out) + 4, 0, sizeof *out - 4);
+  if (is("claim_leaks")) std::memset(std::malloc(1 << 20), 1, 1 << 20);
   if (is("random")) {
     claim_at_random(graph, out);
     return nullptr;
@@ -127,6 +139,8 @@ heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* gra
     out->claim_count = 1;
   }
   if (is("claim_claimed_twice") && claims.size() > 1) claims[1] = claims[0];
+  static uint32_t calls = 0;
+  if (is("claim_varies") && ++calls % 2 == 0) --out->claim_count;
   if (is("claim_no_array")) out->claims = nullptr;
   if (is("claim_no_nodes")) first.nodes = nullptr;
   if (is("claim_stride")) out->claim_stride = 2;
@@ -184,13 +198,28 @@ heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* ker
     out->entries = entries.data();
     out->entry_count = 2;
   }
+  if (is("emit_unguarded_first")) {
+    entries.push_back(out->entries[0]);
+    static std::string second;
+    second = std::string(view_of(kernel->name)) + "_2";
+    entries.back().name = string_of(second);
+    out->entries = entries.data();
+    out->entry_count = 2;
+  }
   if (is("emit_bindings")) ++entry.binding_count;
   if (is("emit_constants")) entry.constants_bytes += 8;
   if (is("emit_no_threads")) entry.workgroup_size = 0;
   if (is("emit_too_many_threads")) entry.workgroup_size = 4096;
   if (is("emit_too_much_memory")) entry.shared_memory_bytes = 1 << 20;
   if (is("emit_too_much_workspace")) entry.workspace_bytes = 1 << 20;
-  if (is("emit_guarded_last")) entry.guards = &guard, entry.guard_count = 1;
+  if (is("emit_guarded")) {  // no fault: calls with more than 2 rows are portable code
+    static heddle_target_guard_t few = {0, 0, 0, 2};
+    few.expression = out->expression_count;
+    expressions.push_back({HEDDLE_TARGET_SYMBOL, 0, 0, 0, 0});
+    out->expressions = expressions.data();
+    ++out->expression_count;
+    entry.guards = &few, entry.guard_count = 1;
+  }
   if (is("emit_no_guards")) entry.guard_count = 1;
   if (is("emit_no_expressions")) out->expressions = nullptr;
   if (is("emit_other_expression")) entry.workgroups = out->expression_count;
@@ -198,12 +227,21 @@ heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* ker
   if (is("emit_unknown_symbol")) expressions.front() = {HEDDLE_TARGET_SYMBOL, 0, 0, 0, 7};
   if (is("emit_unknown_kind")) expressions.front().kind = 99;
   if (is("emit_no_workgroups")) entry.workgroups = 0, expressions.front() = {HEDDLE_TARGET_CONSTANT, 0, 0, 0, 0};
+  static uint32_t emitted = 0;
+  if (is("emit_varies")) bytes(text + std::string(++emitted, ' '));
   // What only inspect can tell.
   if (is("emit_missing_entry")) bytes(replaced(std::string(view_of(kernel->name)), "other"));
   if (is("emit_lying_record")) bytes(replaced(" 3 ", " 2 "));
   if (is("emit_damaged_code")) bytes("kernel");
   // What only its numbers tell.
   if (is("emit_wrong_numbers")) bytes(replaced("addf", "subf"));
+  if (is("emit_endless")) {  // a million workgroups of additions
+    std::string additions = "push 1";
+    for (int n = 0; n < 8000; ++n) additions += " push 1 add";
+    bytes(text.substr(0, text.find("group")) + additions + "\n");
+    entry.workgroups = 0, expressions.front() = {HEDDLE_TARGET_CONSTANT, 0, 0, 0, 1 << 20};
+  }
+  if (is("emit_writes_input")) bytes(text.substr(0, text.rfind("store32")) + "store32 0\n");
   if (is("emit_loses_device")) bytes(replaced("group", "lose group"));
   return nullptr;
 }

@@ -81,8 +81,8 @@ OF_ONE_CLAIM = {
     "emit_too_many_threads": "of its manifest",
     "emit_too_much_memory": "of its manifest",
     "emit_too_much_workspace": "of its manifest",
-    "emit_guarded_last": "is the last, and has guards",
     "emit_no_guards": "the array is missing",
+    "emit_unguarded_first": "has no guards, and is not the last",
     "emit_no_expressions": "the array is missing",
     "emit_other_expression": "no expression for its number of workgroups",
     "emit_later_operand": "do not come before it",
@@ -138,10 +138,10 @@ class TargetPlugins(HeddleTestCase):
         (plugin,) = json.loads(report.read_text())["target_plugins"]
         return module, plugin, result.stderr
 
-    def check(self, module):
+    def check(self, module, rows=3):
         """Runs the module on the sample driver, and returns how many of its dispatches were interpreted, and how many there were."""
         random = np.random.default_rng(9)
-        feeds = {name: random.standard_normal((3, 8), np.float32) for name in ("x", "y")}
+        feeds = {name: random.standard_normal((rows, 8), np.float32) for name in ("x", "y")}
         given, outputs = [], []
         for index, (name, array) in enumerate(feeds.items()):
             np.save(self.folder / f"{index}.npy", array)
@@ -192,6 +192,53 @@ class TargetPlugins(HeddleTestCase):
         x = np.ones((2, 8), np.float32)
         np.save(self.folder / "x.npy", x)
         self.succeed("run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--input", f"y=@{self.folder / 'x.npy'}", "--device", "cpu:0")
+
+    def test_answers_are_kept(self):
+        """A second compile does not ask, unless something that an answer depends on is different."""
+        module, again, report = self.folder / "first.heddle", self.folder / "again.heddle", self.folder / "report.json"
+        environment = {"XDG_CACHE_HOME": str(self.folder / "cache")}
+
+        def calls(path, manifest):
+            self.succeed("compile", self.path, "-o", path, "--target", "sample", "--target-plugin", manifest, "--report", report,
+                         extra_environment=environment)
+            (plugin,) = json.loads(report.read_text())["target_plugins"]
+            self.assertEqual(plugin["failed"], [])
+            return plugin["calls"]
+
+        self.assertGreater(calls(module, TARGET), 3)
+        self.assertEqual(calls(again, TARGET), 0)
+        self.assertEqual(module.read_bytes(), again.read_bytes())
+        self.check(again)
+        identity = "org.example.sample_target"
+        self.assertGreater(calls(again, self.manifest(TARGET / "libsample_target.so", identity=identity)), 0)  # another path, other facts
+        # What failed is asked again.
+        for _ in range(2):
+            self.succeed("compile", self.path, "-o", again, "--target", "sample", "--target-plugin", self.manifest(MUTANT, "emit_crash"), "--report",
+                         report, extra_environment=environment)
+            (plugin,) = json.loads(report.read_text())["target_plugins"]
+            self.assertTrue(plugin["failed"])
+
+    def test_calls_that_no_entry_is_for(self):
+        """The last entry has guards too: other calls of the same module are portable code."""
+        module, plugin, warnings = self.build(self.manifest(MUTANT, "emit_guarded"))
+        self.assertEqual(plugin["failed"], [], warnings)
+        few, many = self.check(module, rows=2), self.check(module, rows=3)
+        self.assertEqual(many[0], few[0] + 1)
+
+    def test_several_targets_are_verified(self):
+        one = self.manifest(TARGET / "libsample_target.so", identity="org.example.sample_target")
+        other = self.manifest(MUTANT, "emit_wrong_numbers", family="sample")
+        folder = self.folder / "other"
+        folder.mkdir()
+        text = other.read_text().replace('families = ["sample"]', 'families = ["sample_two"]')
+        (folder / "two.toml").write_text(text)
+        module, report = self.folder / "model.heddle", self.folder / "report.json"
+        failed = self.fail_with(1, "compile", self.path, "-o", module, "--target", "sample,sample_two", "--target-plugin", one, "--target-plugin",
+                                folder / "two.toml", "--report", report, "--foreign-formats", "--verify-target",
+                                extra_environment={"HEDDLE_PLUGIN_PATH": str(DRIVER)})
+        # The first has a device, the second has none: what can be verified is, and the rest is said.
+        self.assertIn("kernels of target plugin 'org.example.sample_target' 0.1.0; 0 have other numbers", failed.stderr)
+        self.assertIn("verifying the code of target plugin 'test.mutant_target' 0.1.0 failed", failed.stderr)
 
     def test_plugins_are_found(self):
         text = self.succeed("compile", self.path, "-o", self.folder / "m.heddle", "--target", "sample",
@@ -267,13 +314,13 @@ class TargetPlugins(HeddleTestCase):
         for fault, said in (("claim_crash", "signal"), ("claim_claimed_twice", "twice"), ("emit_crash", "signal"), ("emit_missing_entry", "code")):
             self.check(self.mutate(fault, said)[0])
 
-    def verify(self, fault):
+    def verify(self, fault, *arguments):
         """Compiles with --verify-target: the report of the plugin, and what was said."""
         environment = {"HEDDLE_PLUGIN_PATH": str(DRIVER)}
         manifest = self.manifest(MUTANT, fault) if fault else TARGET
         module, report = self.folder / "model.heddle", self.folder / "report.json"
         said = self.succeed("compile", self.path, "-o", module, "--target", "sample", "--target-plugin", manifest, "--report", report, "--verify-target",
-                            extra_environment=environment).stderr
+                            *arguments, extra_environment=environment).stderr
         self.check(module)
         return json.loads(report.read_text())["target_plugins"][0], said
 
@@ -281,9 +328,10 @@ class TargetPlugins(HeddleTestCase):
         plugin, said = self.verify("")
         count = len(plugin["claimed"])
         self.assertIn(f"verified {count} of {count} kernels of target plugin 'org.example.sample_target' 0.1.0; 0 have other numbers", said)
-        for fault, reason in (("emit_wrong_numbers", "differs from that of portable code"), ("emit_loses_device", "the device is gone")):
+        for fault, reason in (("emit_wrong_numbers", "differs from that of portable code"), ("emit_loses_device", "the device is gone"),
+                              ("emit_endless", "it did not end within 2 s")):
             with self.subTest(fault):
-                wrong, said = self.verify(fault)
+                wrong, said = self.verify(fault, *(("--target-seconds", "2") if fault == "emit_endless" else ()))
                 self.assertIn("target plugin 'test.mutant_target' 0.1.0: 'c0_add' is wrong, and becomes portable code", said)
                 self.assertIn(reason, said)
                 self.assertIn("1 have other numbers", said)

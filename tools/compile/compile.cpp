@@ -152,6 +152,27 @@ class TemporaryFile {
   std::string path_;
 };
 
+// A temporary directory, removed in the destructor with its files.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const char* name) {
+    path_ = temporary_pattern(name);
+    if (!mkdtemp(path_.data())) path_.clear();
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (path_.empty()) return;
+    for (const auto& entry : std::filesystem::directory_iterator(path_, ignored)) std::filesystem::remove(entry, ignored);
+    std::filesystem::remove(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 Json read_report(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return parse_json({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
@@ -271,34 +292,34 @@ int compile(const Arguments& arguments) {
   return options.reproducer.empty() ? compile_now(options, {}) : compile_with_reproducer(options);
 }
 
-// Compares a plugin's kernels with portable code, and names those that are wrong. kFine: all that can be compared were.
-int verify(const std::string& module, const Json& report, std::vector<std::string>& wrong) {
-  std::vector<std::string> kernels;
-  std::string who;
-  for (const Json& plugin : array(report, "target_plugins")) {
-    who = "target plugin '" + text(plugin, "plugin") + "' " + text(plugin, "version");
+// Compares the kernels of each plugin with portable code, and names those that are wrong. kFine: all that can be compared were.
+int verify(const std::string& module, const Json& report, unsigned seconds, std::vector<std::string>& wrong) {
+  const Json& plugins = array(report, "target_plugins");
+  for (const Json& plugin : plugins) {
+    const std::string family = text(plugin, "family"), who = "target plugin '" + text(plugin, "plugin") + "' " + text(plugin, "version");
+    std::vector<std::string> kernels;
     for (const Json& claim : array(plugin, "claimed")) kernels.push_back(text(claim, "kernel"));
+    if (kernels.empty()) {
+      std::fprintf(stderr, "heddle compile: nothing to verify: %s has no kernel in the module\n", printable(who).c_str());
+      continue;
+    }
+    const Verified verified = verify_target(module + (plugins.size() > 1 ? "." + family : ""), kernels, seconds);
+    for (const Verified::Wrong& one : verified.wrong) {
+      std::fprintf(stderr, "heddle compile: warning: %s: '%s' is wrong, and becomes portable code: %s\n", printable(who).c_str(),
+                   printable(one.kernel).c_str(), printable(one.reason).c_str());
+      wrong.push_back(family + "." + one.kernel);
+    }
+    for (const Verified::Wrong& one : verified.skipped) {
+      std::fprintf(stderr, "heddle compile: warning: %s: '%s' is not verified, since portable code fails with the same inputs: %s\n",
+                   printable(who).c_str(), printable(one.kernel).c_str(), printable(one.reason).c_str());
+    }
+    if (!verified.failure.empty()) {
+      return failed("compile", "verifying the code of " + who + " failed: " + verified.failure +
+                                   "; the module is written as it was before; verify where a device of the target and its driver are");
+    }
+    std::fprintf(stderr, "heddle compile: verified %zu of %zu kernels of %s; %zu have other numbers than portable code\n",
+                 verified.compared, kernels.size(), printable(who).c_str(), verified.wrong.size());
   }
-  if (kernels.empty()) {
-    std::fprintf(stderr, "heddle compile: nothing to verify: %s has no kernel in the module\n", printable(who).c_str());
-    return kFine;
-  }
-  const Verified verified = verify_target(module, kernels);
-  for (const Verified::Wrong& one : verified.wrong) {
-    std::fprintf(stderr, "heddle compile: warning: %s: '%s' is wrong, and becomes portable code: %s\n", printable(who).c_str(),
-                 printable(one.kernel).c_str(), printable(one.reason).c_str());
-    wrong.push_back(one.kernel);
-  }
-  for (const Verified::Wrong& one : verified.skipped) {
-    std::fprintf(stderr, "heddle compile: warning: %s: '%s' is not verified, since portable code fails with the same inputs: %s\n",
-                 printable(who).c_str(), printable(one.kernel).c_str(), printable(one.reason).c_str());
-  }
-  if (!verified.failure.empty()) {
-    return failed("compile", "verifying the code of " + who + " failed: " + verified.failure +
-                                 "; the module is written as it was before; verify where a device of the target and its driver are");
-  }
-  std::fprintf(stderr, "heddle compile: verified %zu of %zu kernels of %s; %zu have other numbers than portable code\n", verified.compared,
-               kernels.size(), printable(who).c_str(), wrong.size());
   return kFine;
 }
 
@@ -329,12 +350,15 @@ int compile_now(const Options& options, const Watch& watch) {
   params.tuned_path = view(options.tuned);
   if (options.no_cache) params.flags |= HEDDLE_COMPILE_NO_CACHE;
   if (options.hashes_params_in) params.flags |= HEDDLE_COMPILE_HASH_PARAMETER_FILES;
-  std::optional<TemporaryFile> verification;
+  std::optional<TemporaryFolder> folder;  // of the modules that are compared
+  std::string verification;
   if (options.verify_target) {
-    verification.emplace();
-    if (verification->path().empty())
-      return failed("compile", std::string("making a temporary file failed: ") + std::strerror(errno) + "; name a directory with TMPDIR");
-    params.target_verification = view(verification->path());
+    folder.emplace("heddle-verify");
+    if (folder->path().empty())
+      return failed("compile",
+                    std::string("making a temporary directory failed: ") + std::strerror(errno) + "; name another one with TMPDIR");
+    verification = folder->path() + "/kernels.heddle";
+    params.target_verification = view(verification);
   }
   std::vector<heddle_string_t> refused;
   for (const std::string& kernel : watch.refused) refused.push_back(view(kernel));
@@ -365,7 +389,8 @@ int compile_now(const Options& options, const Watch& watch) {
   const double seconds = seconds_since(progress.begin);
   if (options.verify_target) {
     std::vector<std::string> wrong;
-    const int code = verify(verification->path(), read_report(report_path), wrong);
+    const int code = verify(verification, read_report(report_path),
+                            options.compile.target_seconds != 0 ? static_cast<unsigned>(options.compile.target_seconds) : 60, wrong);
     if (code != kFine || !wrong.empty()) {
       if (code != kFine) return code;
       Options again = options;
@@ -454,27 +479,6 @@ int compile_with_reproducer(const Options& options) {
   return end.code;
 }
 
-// A directory for the files of a rerun, removed in the destructor.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    path_ = temporary_pattern("heddle-rerun");
-    if (!mkdtemp(path_.data())) path_.clear();
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (path_.empty()) return;
-    for (const auto& entry : std::filesystem::directory_iterator(path_, ignored)) std::filesystem::remove(entry, ignored);
-    std::filesystem::remove(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 // In this process, for the sake of debuggers.
 int rerun(const Arguments& arguments) {
   std::string path, output;
@@ -485,7 +489,7 @@ int rerun(const Arguments& arguments) {
   std::string wrong;
   const std::optional<Rerun> found = read_reproducer(path, wrong);
   if (!found) return failed("compile", "--rerun: '" + path + "': " + wrong);
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("heddle-rerun");
   if (folder.path().empty())
     return failed("compile",
                   std::string("making a temporary directory failed: ") + std::strerror(errno) + "; name another one with TMPDIR");

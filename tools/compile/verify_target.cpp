@@ -2,6 +2,9 @@
 // See verify_target.h. The child keeps a line of JSON with what it has found, and with the kernel that it is at.
 #include "tools/compile/verify_target.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -115,24 +118,33 @@ std::string compare_results(const std::vector<HostTensor>& got, const std::vecto
 }
 
 // In the child: kernels from `next` on. Keeps what was found after each, and the number of the kernel that comes next.
-int compare_all(const std::string& module, const std::vector<std::string>& kernels, size_t next,
+int compare_all(const std::string& module, const std::vector<std::string>& kernels, size_t next, unsigned seconds,
                 const std::function<void(const std::string&)>& keep) {
-  Json found{{"next", next}, {"compared", 0}, {"wrong", Json::array()}, {"skipped", Json::array()}, {"failure", ""}};
+  Json found{{"next", next}, {"compared", 0}, {"wrong", Json::array()}, {"skipped", Json::array()}, {"failure", ""}, {"portable", false}};
+  signal(SIGALRM, SIG_DFL);
   Session session;
   found["failure"] = session.open(module);
   keep(dump_json(found, -1));
   if (found["failure"] != "") return 1;
   size_t compared = 0;
   for (; next < kernels.size(); ++next) {
-    found["next"] = next;
-    keep(dump_json(found, -1));
     if (!session.has(kernels[next])) continue;
+    // A call that does not return ends the process: the device may be in any state then.
+    auto limited = [&](const std::string& function, bool is_portable, std::vector<HostTensor>& results) {
+      found["next"] = next;
+      found["portable"] = is_portable;
+      keep(dump_json(found, -1));
+      alarm(seconds);
+      const std::string wrong = session.run(function, results);
+      alarm(0);
+      return wrong;
+    };
     auto note = [&](const char* list, const std::string& reason) {
       found[list].push_back(Json{{"kernel", kernels[next]}, {"reason", reason.substr(0, found[list].size() < 32 ? 500 : 0)}});
     };
     std::vector<HostTensor> got, expected;
-    const std::string skipped = session.run(kernels[next] + "_portable", expected);
-    const std::string failed = skipped.empty() ? session.run(kernels[next], got) : "";
+    const std::string skipped = limited(kernels[next] + "_portable", true, expected);
+    const std::string failed = skipped.empty() ? limited(kernels[next], false, got) : "";
     if (!skipped.empty()) note("skipped", skipped);
     if (!failed.empty()) note("wrong", failed);
     if (skipped.empty()) found["compared"] = ++compared;
@@ -150,13 +162,13 @@ int compare_all(const std::string& module, const std::vector<std::string>& kerne
 
 }  // namespace
 
-Verified verify_target(const std::string& module, const std::vector<std::string>& kernels) {
+Verified verify_target(const std::string& module, const std::vector<std::string>& kernels, unsigned seconds) {
   Verified verified;
   size_t next = 0;
   // After a kernel that ends its process, the next ones get another.
   while (next < kernels.size() && verified.failure.empty()) {
     std::string kept;
-    const ChildEnd end = run_in_child([&](const auto& keep) { return compare_all(module, kernels, next, keep); }, kept);
+    const ChildEnd end = run_in_child([&](const auto& keep) { return compare_all(module, kernels, next, seconds, keep); }, kept);
     const Json found = parse_json(kept);
     if (!end.wrong.empty() || end.interrupted || !found.is_object()) {
       verified.failure = !end.wrong.empty() ? end.wrong : "the process that compares them ended with " + std::to_string(end.code);
@@ -169,6 +181,11 @@ Verified verify_target(const std::string& module, const std::vector<std::string>
     next = number(found, "next");
     if (end.code == 0 || next >= kernels.size() || !verified.failure.empty()) break;
     if (end.code == kGoOn) continue;
+    if (end.signal == SIGALRM) {
+      const std::string late = "it did not end within " + std::to_string(seconds) + " s (--target-seconds)";
+      (found.value("portable", false) ? verified.skipped : verified.wrong).push_back({kernels[next++], late});
+      continue;
+    }
     const std::string how = end.signal != 0 ? std::string("signal ") + strsignal(end.signal) : "exit code " + std::to_string(end.code);
     verified.wrong.push_back({kernels[next++], "running it ended the process, with " + how});
   }

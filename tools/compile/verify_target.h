@@ -18,7 +18,7 @@ struct Verified {
   std::string failure;         // nothing more could be compared: why
 };
 
-// In a process of its own, since a wrong kernel may end it. kernels: those that the module may have, in order.
-Verified verify_target(const std::string& module, const std::vector<std::string>& kernels);
+// In a process of its own, since a wrong kernel may end it, or never end. kernels: those that the module may have, in order. seconds: for a call.
+Verified verify_target(const std::string& module, const std::vector<std::string>& kernels, unsigned seconds);
 
 }  // namespace heddle::tool

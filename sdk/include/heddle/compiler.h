@@ -114,9 +114,11 @@ typedef struct heddle_compile_params {
   heddle_string_t target_host; /* the program heddle-target-host; empty: that which is installed with this library */
   /* A module to compare a target plugin's code with portable code: for each of its kernels, by the name that the report has, a function of that name, and
    * one with "_portable" behind it, with the same arguments and results. The first arguments are "symbol0" and so on, whose extents are the symbols.
-   * UNIMPLEMENTED for several targets of plugins. Empty: none. */
+   * With several targets of plugins, each has a module: "." and its name are appended to the path. Empty: none. */
   heddle_string_t target_verification;
-  const heddle_string_t* target_refused; /* names of kernels in the report whose code plugins are not asked for; they are portable code */
+  /* Kernels in the report whose code plugins are not asked for; they are portable code. "acme.c0_conv" is that of target acme; a name alone is that of
+   * all targets of plugins. */
+  const heddle_string_t* target_refused;
   uint32_t target_refused_count;
   uint32_t reserved_4;
 } heddle_compile_params_t;

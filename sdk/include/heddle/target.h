@@ -170,13 +170,14 @@ typedef struct heddle_target_guard {
 typedef struct heddle_target_entry {
   uint32_t struct_size;
   uint32_t guard_count;
-  heddle_string_t name;                /* that of the kernel, or that and '_' and more letters, digits and '_'; unique in the code */
-  const heddle_target_guard_t* guards; /* a call takes the first entry all of whose guards hold; the last entry has none */
-  uint32_t workgroups;                 /* number of workgroups, an expression that is at least 1 */
-  uint32_t workgroup_size;             /* threads; 1 for devices without */
-  uint32_t subgroup_size;              /* that the code relies on; 0: none */
-  uint32_t binding_count;              /* as many as the kernel has */
-  uint32_t constants_bytes;            /* 8 for each symbol */
+  heddle_string_t name; /* that of the kernel, or that and '_' and more letters, digits and '_'; unique in the code */
+  /* A call takes the first entry all of whose guards hold, and portable code if there is none. Only the last entry may be without. */
+  const heddle_target_guard_t* guards;
+  uint32_t workgroups;      /* number of workgroups, an expression that is at least 1 */
+  uint32_t workgroup_size;  /* threads; 1 for devices without */
+  uint32_t subgroup_size;   /* that the code relies on; 0: none */
+  uint32_t binding_count;   /* as many as the kernel has */
+  uint32_t constants_bytes; /* 8 for each symbol */
   uint32_t reserved;
   uint64_t shared_memory_bytes; /* of one workgroup */
   uint64_t workspace_bytes;     /* of one call */

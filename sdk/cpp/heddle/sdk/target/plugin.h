@@ -16,6 +16,7 @@
 
 #include "heddle/sdk/negotiate.h"
 #include "heddle/sdk/portable/code.h"
+#include "heddle/sdk/target/checks.h"
 #include "heddle/sdk/target/tables.h"
 
 namespace heddle::sdk::target {
@@ -114,7 +115,9 @@ class TargetPlugin {
     Open& open = *from(handle);
     return refusing(open.host, "claiming nodes", [&]() -> heddle_status_t* {
       const auto graph = read_in<heddle_target_graph_t, Graph>(in, "heddle_target_graph_t");
-      open.answer = open.target.claim(graph, kernels_of(graph.code));
+      const std::vector<portable::Kernel> kernels = kernels_of(graph.code);
+      if (const std::string wrong = check(graph, kernels.size()); !wrong.empty()) throw Refused(wrong, HEDDLE_STATUS_INVALID_ARGUMENT);
+      open.answer = open.target.claim(graph, kernels);
       open.answer_tables = std::make_unique<AnswerTables>(open.answer);
       write_struct(open.answer_tables->c, out);
       return nullptr;
@@ -131,6 +134,8 @@ class TargetPlugin {
       const auto kernel = read_in<heddle_target_kernel_t, Kernel>(in, "heddle_target_kernel_t");
       const std::vector<portable::Kernel> kernels = kernels_of(kernel.code);
       if (kernels.size() != 1) throw Refused("the portable code has not one kernel", HEDDLE_STATUS_INVALID_ARGUMENT);
+      if (kernels[0].inputs != kernel.input_count || kernels[0].outputs != kernel.output_count || kernels[0].symbols != kernel.symbol_count)
+        throw Refused("the kernel has other bindings or symbols than its portable code", HEDDLE_STATUS_INVALID_ARGUMENT);
       open.code = open.target.emit(kernel, kernels.front());
       return give(open, out);
     });
