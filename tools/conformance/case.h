@@ -12,7 +12,7 @@
 
 namespace heddle::conformance {
 
-enum class Kind { kAny, kDriver, kAllocator, kLibrary };
+enum class Kind { kAny, kDriver, kAllocator, kLibrary, kTarget };
 
 struct Case {
   const char* name;       // area.behaviour
@@ -45,6 +45,8 @@ void add_allocator_usage_cases(Cases* out);
 void add_library_cases(Cases* out);
 void add_library_run_cases(Cases* out);
 void add_operation_cases(Cases* out);
+void add_target_cases(Cases* out);
+void add_target_input_cases(Cases* out);
 
 // Only for plugins whose manifest sets load.unloadable.
 inline constexpr const char* kUnloadCases[] = {"lifetime.unload", "lifetime.unload_last"};

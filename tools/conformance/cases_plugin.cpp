@@ -122,8 +122,8 @@ void entry_writes_no_more_than_it_may() {
 
 void table_is_whole() {
   const heddle_plugin_t& table = *plugin().source;
-  CHECK(table.kind && !(table.kind & ~(HEDDLE_PLUGIN_DRIVER | HEDDLE_PLUGIN_ALLOCATOR | HEDDLE_PLUGIN_LIBRARY)), "its kind is %u",
-        table.kind);
+  CHECK(table.kind && !(table.kind & ~(HEDDLE_PLUGIN_DRIVER | HEDDLE_PLUGIN_ALLOCATOR | HEDDLE_PLUGIN_LIBRARY | HEDDLE_PLUGIN_TARGET)),
+        "its kind is %u", table.kind);
   for (const heddle_string_t& text : {table.id, table.version}) {
     CHECK(text.size && text.size <= 256 && lies_in_library(text.data, text.size),
           "its id or version is not 1 to 256 bytes of static data [HD-E-03]");
@@ -217,6 +217,12 @@ void two_hosts_share_nothing() {
       nobodys.target = string_of(HEDDLE_LIBRARY_TARGET_HOST);
       heddle_operation_properties_t properties = {};
       properties.struct_size = sizeof properties;
+      heddle_target_params_t without_facts = {};
+      without_facts.struct_size = sizeof without_facts;
+      without_facts.fact_count = 1;
+      heddle_target_t* opened = nullptr;
+      if (plugin().is_target())
+        CHECK(!Result(first.tables.target.open(instance, &without_facts, &opened)).ok(), "open accepts a fact that is missing");
       if (plugin().is_library()) EXPECT_CODE(first.tables.library.query(instance, &nobodys, &properties), HEDDLE_STATUS_NOT_FOUND);
     };
     refused(first.handle);
@@ -267,6 +273,9 @@ void required_functions_are_there() {
   if (plugin().is_library()) {
     for (const char* name : {"query", "prepare", "destroy", "enqueue"})
       required.push_back(std::string(HEDDLE_LIBRARY_INTERFACE " ") + name);
+  }
+  if (plugin().is_target()) {
+    for (const char* name : {"open", "close", "claim", "emit"}) required.push_back(std::string(HEDDLE_TARGET_INTERFACE " ") + name);
   }
   for (const std::string& name : required) {
     const std::vector<std::string>& holes = empty_slots();

@@ -21,6 +21,7 @@
 #include "heddle/ext/library.h"
 #include "heddle/ext/native.h"
 #include "heddle/ext/profile.h"
+#include "heddle/target.h"
 
 namespace heddle::conformance {
 

@@ -33,10 +33,11 @@ struct Finding {
 
 std::vector<Case> all_cases() {
   Cases cases;
-  for (auto* add : {add_manifest_cases, add_plugin_cases, add_device_cases, add_buffer_cases, add_transfer_cases, add_param_io_cases,
-                    add_blocks_cases, add_dispatch_cases, add_recording_cases, add_timeline_cases, add_failure_cases, add_lifetime_cases,
-                    add_concurrency_cases, add_allocator_cases, add_allocator_order_cases, add_allocator_usage_cases, add_library_cases,
-                    add_library_run_cases, add_operation_cases}) {
+  for (auto* add : {add_manifest_cases,        add_plugin_cases,   add_device_cases,      add_buffer_cases,    add_transfer_cases,
+                    add_param_io_cases,        add_blocks_cases,   add_dispatch_cases,    add_recording_cases, add_timeline_cases,
+                    add_failure_cases,         add_lifetime_cases, add_concurrency_cases, add_allocator_cases, add_allocator_order_cases,
+                    add_allocator_usage_cases, add_library_cases,  add_library_run_cases, add_operation_cases, add_target_cases,
+                    add_target_input_cases}) {
     add(&cases);
   }
   return cases;
@@ -70,6 +71,7 @@ int run_child(const Case& each) {
   if (each.kind == Kind::kDriver && !plugin().is_driver()) absent("the plugin is not a driver");
   if (each.kind == Kind::kAllocator && !plugin().is_allocator()) absent("the plugin is not an allocator");
   if (each.kind == Kind::kLibrary && !plugin().is_library()) absent("the plugin is not a library");
+  if (each.kind == Kind::kTarget && !plugin().is_target()) absent("the plugin is not a target");
   std::thread([] {}).join();   // ThreadSanitizer starts its own thread together with the first one
   if (!each.fresh) warm_up();  // resources that a vendor library opens once and keeps are not leaks
   if (each.twice) each.run();
@@ -353,9 +355,9 @@ int run(int argc, char** argv) {
     if (found[0].outcome == Outcome::kMisuse) return refuse(found[0].texts[0]);
   }
   std::erase_if(cases, [](const Case& each) {
-    const bool foreign = (each.kind == Kind::kDriver && settings().is_no_driver) ||
-                         (each.kind == Kind::kAllocator && settings().is_no_allocator) ||
-                         (each.kind == Kind::kLibrary && settings().is_no_library);
+    const bool foreign =
+        (each.kind == Kind::kDriver && settings().is_no_driver) || (each.kind == Kind::kAllocator && settings().is_no_allocator) ||
+        (each.kind == Kind::kLibrary && settings().is_no_library) || (each.kind == Kind::kTarget && settings().is_no_target);
     const bool stays = !settings().list && !settings().declared.unloadable &&
                        std::find(std::begin(kUnloadCases), std::end(kUnloadCases), std::string_view(each.name)) != std::end(kUnloadCases);
     return foreign || stays || !wanted(each);

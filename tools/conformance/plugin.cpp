@@ -289,6 +289,12 @@ void copy_library(heddle_plugin_instance_t* instance, Tables* out) {
   SLOT(library, query), SLOT(library, prepare), SLOT(library, destroy), SLOT(library, enqueue);
 }
 
+void copy_target(heddle_plugin_instance_t* instance, Tables* out) {
+  TableCopy copy(plugin().table.get_interface(instance, string_of(HEDDLE_TARGET_INTERFACE)), HEDDLE_TARGET_INTERFACE);
+  begin_table(&out->target);
+  SLOT(target, open), SLOT(target, close), SLOT(target, claim), SLOT(target, emit), SLOT(target, inspect);
+}
+
 heddle_plugin_entry_fn_t load(const std::string& path, void** out_library) {
   const Inside inside("a constructor or another part of loading its library");
   *out_library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -336,6 +342,7 @@ bool lies_in_library(const void* data, uint64_t size) {
 namespace {
 
 const Plugin* loaded_plugin = nullptr;
+bool uses_driver = false;
 
 // The origins of functions registered for the end of the process: addresses in the libraries that registered them. Zero before any constructor runs.
 constexpr size_t kMostHandlers = 4096;
@@ -391,7 +398,7 @@ const Plugin& plugin() {
   static const auto load_it = [] {
     Plugin made;
     made.libraries_before = loaded_libraries();
-    real_entry = load(settings().library, &made.library);
+    real_entry = load(uses_driver ? settings().driver : settings().library, &made.library);
     made.entry = [](heddle_negotiation_t* record) {
       const Inside inside("its entry, " HEDDLE_PLUGIN_ENTRY_NAME);
       return real_entry(record);
@@ -430,6 +437,17 @@ const Plugin& plugin() {
   return *loaded_plugin;
 }
 
+void use_driver(bool is_driver) {
+  if (is_driver == uses_driver) return;
+  delete loaded_plugin;
+  loaded_plugin = nullptr;
+  uses_driver = is_driver;
+}
+
+const std::vector<OptionValue>& plugin_options() {
+  return uses_driver ? settings().driver_options : settings().options;
+}
+
 const heddle_plugin_t* load_beside(const std::string& path) {
   void* library = nullptr;
   heddle_plugin_entry_fn_t entry = load(path, &library);
@@ -445,6 +463,7 @@ void copy_tables(heddle_plugin_instance_t* instance, Tables* out) {
   if (plugin().is_driver()) copy_driver(instance, out);
   if (plugin().is_allocator()) copy_allocator(instance, out);
   if (plugin().is_library()) copy_library(instance, out);
+  if (plugin().is_target()) copy_target(instance, out);
 }
 
 const std::vector<std::string>& empty_slots() {

@@ -22,6 +22,7 @@ struct Tables {
   heddle_blocks_interface_t blocks;
   heddle_allocator_interface_t allocator;
   heddle_library_interface_t library;
+  heddle_target_interface_t target;
 };
 
 // The cost of the first call of the entry.
@@ -41,10 +42,16 @@ struct Plugin {
   bool is_driver() const { return (table.kind & HEDDLE_PLUGIN_DRIVER) != 0; }
   bool is_library() const { return (table.kind & HEDDLE_PLUGIN_LIBRARY) != 0; }
   bool is_allocator() const { return (table.kind & HEDDLE_PLUGIN_ALLOCATOR) != 0; }
+  bool is_target() const { return (table.kind & HEDDLE_PLUGIN_TARGET) != 0; }
 };
 
 // Ends the case if the plugin cannot be loaded. The first call loads it.
 const Plugin& plugin();
+// From now on plugin() is the driver of --driver, or again the plugin of the command line. No instance of the other one may be alive; its library stays
+// loaded.
+void use_driver(bool is_driver);
+// Options of instances of plugin().
+const std::vector<OptionValue>& plugin_options();
 // Nothing of it must be in use. The next call of plugin loads it again, possibly at another address.
 void unload_plugin();
 // Whether any part of the library is mapped.

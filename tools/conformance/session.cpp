@@ -11,7 +11,7 @@
 
 namespace heddle::conformance {
 
-Instance::Instance() : Instance(settings().options) {}
+Instance::Instance() : Instance(plugin_options()) {}
 
 Instance::Instance(std::vector<OptionValue> options) : host(std::move(options)) {
   REQUIRE_OK(plugin().table.create(host.table(), &handle));

@@ -38,6 +38,8 @@ const char kUsage[] =
     "  --operators FILE     default: conformance/operators.toml in the manifest's directory\n"
     "  --no-kernels         do not fail a driver whose kernels the kit cannot run\n"
     "  --beside FILE        library or manifest of another plugin to load into the same process\n"
+    "  --driver FILE        for a target: library or manifest of the driver that runs its code\n"
+    "  --foreign-formats    for a target: its code may have a format that does not belong to it\n"
     "  --json               results as JSON instead of a table\n"
     "  --verbose            also print cases that pass\n"
     "\n"
@@ -114,6 +116,59 @@ void read_rules(const std::string& path) {
   }
 }
 
+// What the host leaves to the compiler (compiler/plugins/manifest.h).
+void read_target(const std::string& path) {
+  const toml::parse_result file = toml::parse_file(path);
+  TargetSettings& out = current.target;
+  auto wrong_with = [&](const std::string& text) {
+    if (out.wrong.empty()) out.wrong = text;
+  };
+  if (const toml::array* families = file["plugin"]["families"].as_array()) {
+    for (const toml::node& family : *families) {
+      out.families.push_back(family.value_or(std::string()));
+      const std::string& name = out.families.back();
+      if (name.empty() || name.size() > 32 || name[0] < 'a' || name[0] > 'z' ||
+          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos)
+        wrong_with("the family " + shown(name) +
+                   " is no name of a target: letters from a to z, digits and '_' were expected, a letter first");
+    }
+  }
+  if (out.families.empty()) wrong_with("it has no 'families', which are the names for --target");
+  if (const toml::table* facts = file["facts"].as_table()) {
+    for (const auto& [key, value] : *facts) {
+      sdk::target::Fact fact;
+      fact.name = std::string(key.str());
+      if (value.is_string()) {
+        fact.kind = HEDDLE_OPTION_STRING;
+        fact.text = value.value_or(std::string());
+      } else if (value.is_boolean()) {
+        fact.kind = HEDDLE_OPTION_BOOL;
+        fact.integer = value.value_or(false);
+      } else if (value.is_integer()) {
+        fact.integer = value.value_or(int64_t{0});
+      } else if (value.is_floating_point()) {
+        fact.kind = HEDDLE_OPTION_FLOAT;
+        fact.number = value.value_or(0.0);
+      } else {
+        wrong_with("fact '" + fact.name + "' is neither a number nor a text nor true or false");
+      }
+      out.facts.push_back(std::move(fact));
+    }
+    std::sort(out.facts.begin(), out.facts.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  }
+  if (const toml::table* limits = file["limits"].as_table()) {
+    for (const auto& [key, value] : *limits) {
+      uint64_t* to = key.str() == "workgroup_size"        ? &out.limits.workgroup_size
+                     : key.str() == "shared_memory_bytes" ? &out.limits.shared_memory_bytes
+                     : key.str() == "workspace_bytes"     ? &out.limits.workspace_bytes
+                                                          : nullptr;
+      if (!to) wrong_with("unknown key " + shown(key.str()) + " in [limits]");
+      if (!value.is_integer() || value.value_or(int64_t{-1}) < 0) wrong_with("limit " + shown(key.str()) + " is no integer of 0 or more");
+      if (to) *to = static_cast<uint64_t>(value.value_or(int64_t{0}));
+    }
+  }
+}
+
 void use_manifest(const std::string& path) {
   current.manifest = path;
   current.declared = read_manifest(path, &current.manifest_errors);
@@ -123,6 +178,8 @@ void use_manifest(const std::string& path) {
   current.is_no_driver = kind && !(kind & HEDDLE_PLUGIN_DRIVER);
   current.is_no_allocator = kind && !(kind & HEDDLE_PLUGIN_ALLOCATOR);
   current.is_no_library = kind && !(kind & HEDDLE_PLUGIN_LIBRARY);
+  current.is_no_target = kind && !(kind & HEDDLE_PLUGIN_TARGET);
+  if (kind & HEDDLE_PLUGIN_TARGET) read_target(path);
   for (const host::OptionSpec& option : current.declared.options) current.options.push_back(value_of(option.fallback));
   if (kind & HEDDLE_PLUGIN_LIBRARY && current.manifest_errors.empty()) read_rules(path);
 }
@@ -136,6 +193,24 @@ void find_manifest() {
     const toml::table manifest = toml::parse_file(file.path().string());
     if (manifest["plugin"]["library"].value_or(std::string()) == library.filename().string()) return use_manifest(file.path().string());
   }
+}
+
+// The manifest of --driver, or that of the library, gives its options.
+void use_driver_manifest() {
+  if (!fs::is_regular_file(current.driver)) throw wrong("--driver: there is no file " + current.driver);
+  std::vector<std::string> ignored;  // its errors are found by a run of the kit for the driver
+  if (fs::path(current.driver).extension() != ".toml") {
+    for (const fs::directory_entry& file : fs::directory_iterator(fs::path(current.driver).parent_path())) {
+      if (file.path().extension() != ".toml") continue;
+      const host::Manifest manifest = read_manifest(file.path().string(), &ignored);
+      if (manifest.library_path != current.driver) continue;
+      for (const host::OptionSpec& option : manifest.options) current.driver_options.push_back(value_of(option.fallback));
+    }
+    return;
+  }
+  const host::Manifest manifest = read_manifest(current.driver, &ignored);
+  current.driver = library_of(current.driver, manifest.library_path);
+  for (const host::OptionSpec& option : manifest.options) current.driver_options.push_back(value_of(option.fallback));
 }
 
 // "NAME=VALUE" as the configuration would set it: of the declared type and inside the declared bounds.
@@ -376,6 +451,10 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
         operators = value();
       else if (flag == "--beside")
         current.beside = fs::absolute(value()).lexically_normal().string();
+      else if (flag == "--driver")
+        current.driver = fs::absolute(value()).lexically_normal().string();
+      else if (flag == "--foreign-formats")
+        current.foreign_formats = true;
       else if (flag == "--run-case")
         current.run_case = value();
       else if (flag == "--findings")
@@ -412,6 +491,7 @@ bool read_settings(int argc, char** argv, std::string* out_error) {
       std::vector<std::string> ignored;  // errors of the other plugin do not count
       current.beside = library_of(current.beside, read_manifest(current.beside, &ignored).library_path);
     }
+    if (!current.driver.empty()) use_driver_manifest();
     const fs::path beside = fs::path(current.library).parent_path() / "conformance";
     if (skips.empty() && fs::exists(beside / "skips.toml")) skips = (beside / "skips.toml").string();
     if (kernels.empty() && fs::exists(beside / "kernels.toml")) kernels = (beside / "kernels.toml").string();

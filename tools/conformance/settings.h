@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/host/manifest.h"
+#include "heddle/sdk/target/checks.h"
 #include "host.h"
 
 namespace heddle::conformance {
@@ -55,6 +56,14 @@ struct OperatorRule {
   std::vector<Output> outputs;
 };
 
+// What the compiler reads of the manifest of a target plugin.
+struct TargetSettings {
+  std::vector<std::string> families;
+  std::vector<sdk::target::Fact> facts;  // sorted by name
+  sdk::target::EntryLimits limits;
+  std::string wrong;  // of these; empty: nothing
+};
+
 struct Settings {
   std::string library, manifest;
   std::string id;           // from the manifest, empty without one
@@ -67,6 +76,9 @@ struct Settings {
   std::vector<OperatorRule> rules;           // from the manifest
   std::string skips_file, kernels_file;      // sources of these settings
   std::string beside;                        // another plugin's library
+  std::string driver;                        // library of the driver that runs a target's code
+  std::vector<OptionValue> driver_options;   // of its manifest
+  TargetSettings target;
   std::string filter;
   std::string run_case;
   int findings = -1;
@@ -74,8 +86,8 @@ struct Settings {
   double time_limit_s = 60;
   uint64_t patience_s = kHasShadowMemory ? 50 : 20;  // reading 96 MB takes seconds there
   unsigned jobs = 1;
-  bool is_no_driver = false, is_no_allocator = false, is_no_library = false;  // according to the manifest
-  bool json = false, large = false, list = false, verbose = false, no_kernels = false, help = false;
+  bool is_no_driver = false, is_no_allocator = false, is_no_library = false, is_no_target = false;  // according to the manifest
+  bool json = false, large = false, list = false, verbose = false, no_kernels = false, foreign_formats = false, help = false;
 };
 
 // The settings of this process, after read_settings has succeeded.
