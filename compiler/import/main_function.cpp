@@ -114,7 +114,7 @@ std::vector<Value> call_operator(Graph& graph, Location location, const std::str
   translate(made);
   std::vector<Value> results;
   onnx::NodeProto end;
-  end.set_op_type("graph output");
+  end.set_op_type(outputs_operator);
   for (const std::string& name : proto.output()) *end.add_input() = name;
   Node reader(graph, end, location);
   for (int i = 0; i < outputs; ++i) results.push_back(reader.input(i));

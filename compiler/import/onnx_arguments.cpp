@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "compiler/import/onnx_arguments.h"
 
-#include "compiler/import/onnx_text.h"
+#include "compiler/import/onnx_compound.h"
 #include "compiler/ir/tx.h"
 
 using namespace mlir;
@@ -60,14 +60,16 @@ InputType input_type(Graph& graph, const std::string& name, const std::string& e
       }
     }
   }
-  const bool is_text = tensor.elem_type() == onnx::TensorProto::STRING;
-  if (is_text) named_extent(static_cast<int>(declared.size()), "", "");
+  const ElementKind kind = element_kind(graph.builder.getContext(), tensor.elem_type(), who, /*may_be_narrow=*/true);
+  if (kind.compound == onnx::TensorProto::STRING) {
+    named_extent(static_cast<int>(declared.size()), "", "");
+  } else if (kind.compound) {
+    known_extent(2);
+  }
   for (const Extents& extents : {declared, meant}) {
     if (std::string cause = refuse_extents(extents); !cause.empty()) fail(cause);
   }
-  MLIRContext* context = graph.builder.getContext();
-  Type element = is_text ? text_element(context) : element_type(context, tensor.elem_type(), who, /*may_be_narrow=*/true);
-  return {tx::tensor_type(declared, element), tx::tensor_type(meant, element)};
+  return {tx::tensor_type(declared, kind.type), tx::tensor_type(meant, kind.type)};
 }
 
 [[noreturn]] void refuse_input(const std::string& input, const std::string& cause, heddle_status_code_t code) {
@@ -101,7 +103,7 @@ Operand Arguments::add(const onnx::ValueInfoProto& input) {
     operand.sequence = std::make_shared<const Sequence>(sequence(name, *tensor));
   } else {
     operand.value = argument(name, name, "", *tensor);
-    if (tensor->elem_type() == onnx::TensorProto::STRING) operand.refused_type = onnx::TensorProto::STRING;
+    if (is_compound(tensor->elem_type())) operand.refused_type = tensor->elem_type();
   }
   if (input.type().has_optional_type()) operand.optional = Optional::kPresent;
   return operand;
@@ -109,7 +111,7 @@ Operand Arguments::add(const onnx::ValueInfoProto& input) {
 
 Sequence Arguments::sequence(const std::string& name, const onnx::TypeProto_Tensor& tensor) {
   Sequence made;
-  made.element = element_type(graph_.builder.getContext(), tensor.elem_type(), "input '" + name + "'");
+  made.element = element_kind(graph_.builder.getContext(), tensor.elem_type(), "input '" + name + "'");
   const std::optional<int64_t> length = graph_.stated_length(name);
   if (!length)
     refuse_input(name,
@@ -119,7 +121,7 @@ Sequence Arguments::sequence(const std::string& name, const onnx::TypeProto_Tens
                  HEDDLE_STATUS_UNIMPLEMENTED);
   made.length = *length;
   for (size_t i = 0; i < static_cast<size_t>(*length); ++i)
-    made.parts.push_back(Operand{argument(element_name(name, i), name, name, tensor), {}, 0});
+    made.parts.push_back(Operand::of(argument(element_name(name, i), name, name, tensor), made.element.compound));
   return made;
 }
 

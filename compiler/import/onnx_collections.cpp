@@ -17,12 +17,6 @@ std::string tensor_count(size_t count) {
   return std::to_string(count) + (count == 1 ? " tensor" : " tensors");
 }
 
-std::string element_text(Type type) {
-  std::string text;
-  llvm::raw_string_ostream(text) << type;
-  return text;
-}
-
 // The input as a sequence.
 std::shared_ptr<const Sequence> sequence_input(Node& node, int index) {
   const Operand& operand = node.any_operand(index);
@@ -80,6 +74,7 @@ class Lookup {
  public:
   Lookup(Node& node, const Sequence& sequence) : node_(node), order_(sequence.order) {
     for (const Operand& part : sequence.parts) values_.push_back(node.value_of(part));
+    align(node, sequence.element.compound, values_, /*by_data=*/true);
     const RankedTensorType first = Node::type_of(values_[0]);
     extents_ = tx::extents(first);
     is_one_type_ = llvm::all_of(values_, [&](Value value) { return value.getType() == first; });
@@ -154,14 +149,14 @@ void sequence_construct(Node& node) {
   if (node.input_count() == 0) node.fail("it has no inputs; SequenceEmpty makes an empty sequence");
   std::vector<Operand> parts;
   for (int i = 0; i < node.input_count(); ++i) parts.push_back(node.operand(i));
-  const Type element = element_type_of(node, parts.front());
+  const ElementKind element = kind_of_elements(node, parts.front());
   node.set_operand(sequence_of(node, std::move(parts), element));
 }
 
 void sequence_empty(Node& node) {
   const int64_t type = node.integer("dtype", 1);  // FLOAT
   if (type < 1 || type > std::numeric_limits<int32_t>::max()) node.fail("dtype " + std::to_string(type) + " is no element type");
-  node.set_operand(sequence_of(node, {}, element_type(node.builder.getContext(), static_cast<int32_t>(type), node.describe())));
+  node.set_operand(sequence_of(node, {}, element_kind(node.builder.getContext(), type, node.describe())));
 }
 
 void sequence_length(Node& node) {
@@ -173,20 +168,20 @@ void sequence_at(Node& node) {
   if (sequence->length == 0) node.fail("its sequence is empty");
   const std::optional<int64_t> known = known_number(node, 1);
   if (!known) {
-    node.set_result(element_at(node, *sequence, position_from(node, 1, sequence->length, /*may_be_end=*/false)));
+    node.set_operand(element_at(node, *sequence, position_from(node, 1, sequence->length, /*may_be_end=*/false)));
     return;
   }
   const int64_t position = known_position(node, *known, sequence->length, /*may_be_end=*/false);
   if (!sequence->order) return node.set_operand(sequence->parts[static_cast<size_t>(position)]);
-  node.set_result(element_at(node, *sequence, numbers_of(node, {node.builder.getAffineConstantExpr(position)})));
+  node.set_operand(element_at(node, *sequence, numbers_of(node, {node.builder.getAffineConstantExpr(position)})));
 }
 
 void sequence_insert(Node& node) {
   Sequence made = *sequence_input(node, 0);
   Operand tensor = node.operand(1);
-  const Type element = element_type_of(node, tensor);
+  const ElementKind element = kind_of_elements(node, tensor);
   if (element != made.element)
-    node.fail("input 1 has element type " + element_text(element) + ", and those of the sequence have " + element_text(made.element));
+    node.fail("input 1 has element type " + name_of(element) + ", and those of the sequence have " + name_of(made.element));
   if (made.length >= longest_sequence)
     node.fail("a sequence of more than " + tensor_count(longest_sequence) + " is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   const int64_t length = made.length, number = static_cast<int64_t>(made.parts.size());
@@ -247,15 +242,18 @@ void concat_from_sequence(Node& node) {
   const bool is_new = node.integer("new_axis", 0) != 0;
   SmallVector<Value> values;
   for (const Operand& one : elements_of(node, *sequence)) values.push_back(node.value_of(one));
-  const int64_t rank = Node::type_of(values[0]).getRank(), axis = node.axis(node.integer("axis"), rank + (is_new ? 1 : 0));
+  const std::optional<int32_t> compound = sequence->element.compound;
+  align(node, compound, values, /*by_data=*/true);
+  const int64_t whole = Node::type_of(values[0]).getRank(), rank = whole - (compound ? 1 : 0),
+                axis = node.axis(node.integer("axis"), rank + (is_new ? 1 : 0));
   for (Value& value : values) {
     if (!is_new) break;
     Extents extents = Node::extents_of(value);
-    if (static_cast<int64_t>(extents.size()) != rank) node.fail("the tensors of its sequence have different ranks");
+    if (static_cast<int64_t>(extents.size()) != whole) node.fail("the tensors of its sequence have different ranks");
     extents.insert(extents.begin() + axis, node.builder.getAffineConstantExpr(1));
     value = node.reshape(value, extents);
   }
-  node.set_result(node.concatenated(values, axis));
+  node.set_operand(Operand::of(node.concatenated(values, axis), compound));
 }
 
 // The sizes of the parts of SplitToSequence along its axis.
@@ -315,9 +313,10 @@ std::vector<AffineExpr> part_sizes(Node& node, AffineExpr extent) {
 }
 
 void split_to_sequence(Node& node) {
-  Value input = node.input(0);
+  const Operand given = node.operand(0);
+  Value input = node.value_of(given);
   Extents extents = Node::extents_of(input);
-  const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(extents.size()));
+  const int64_t axis = node.axis(node.integer("axis", 0), rank_of(given, input));
   const bool drops = !node.has_input(1) && node.integer("keepdims", 1) == 0;
   const std::vector<AffineExpr> sizes = part_sizes(node, extents[static_cast<size_t>(axis)]);
   const Type element = Node::type_of(input).getElementType();
@@ -326,6 +325,7 @@ void split_to_sequence(Node& node) {
   AffineExpr start = node.builder.getAffineConstantExpr(0);
   for (AffineExpr size : sizes) {
     Operand part;
+    if (given.is_compound()) part.refused_type = given.refused_type;
     extents[static_cast<size_t>(axis)] = size;
     if (auto from = tx::static_extent(start); from && is_static && tx::static_extent(size)) {
       SmallVector<int64_t> starts(extents.size(), 0), strides(extents.size(), 1);
@@ -343,7 +343,7 @@ void split_to_sequence(Node& node) {
     parts.push_back(std::move(part));
     start = node.computed(sum(start, size));
   }
-  node.set_operand(sequence_of(node, std::move(parts), element));
+  node.set_operand(sequence_of(node, std::move(parts), kind_of_elements(node, given)));
 }
 
 void optional(Node& node) {
@@ -383,17 +383,13 @@ std::string kind_of(const Operand& operand) {
   return kind_of(form_of(operand));
 }
 
-Type element_type_of(const Node& node, const Operand& tensor) {
-  return tensor.value ? Node::type_of(tensor.value).getElementType() : Type(node.builder.getIntegerType(tensor.bits));
-}
-
-Operand sequence_of(Node& node, std::vector<Operand> parts, Type element) {
+Operand sequence_of(Node& node, std::vector<Operand> parts, const ElementKind& element) {
   if (static_cast<int64_t>(parts.size()) > longest_sequence)
     node.fail("a sequence of more than " + tensor_count(longest_sequence) + " is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   for (const auto& [i, part] : llvm::enumerate(parts)) {
-    if (Type own = element_type_of(node, part); own != element)
-      node.fail("the tensors of a sequence have one element type, and " + std::to_string(i) + " has " + element_text(own) + ", not " +
-                element_text(element));
+    if (ElementKind own = kind_of_elements(node, part); own != element)
+      node.fail("the tensors of a sequence have one element type, and " + std::to_string(i) + " has " + name_of(own) + ", not " +
+                name_of(element));
   }
   Operand result;
   const auto length = static_cast<int64_t>(parts.size());
@@ -405,8 +401,8 @@ std::string compiled_for(const Node& node, const std::string& what) {
   return node.describe() + ": the model is compiled for calls in which " + what;
 }
 
-Value element_at(Node& node, const Sequence& sequence, const Integers& position) {
-  return Lookup(node, sequence).at(position);
+Operand element_at(Node& node, const Sequence& sequence, const Integers& position) {
+  return Operand::of(Lookup(node, sequence).at(position), sequence.element.compound);
 }
 
 std::vector<Operand> elements_of(Node& node, const Sequence& sequence) {
@@ -415,9 +411,8 @@ std::vector<Operand> elements_of(Node& node, const Sequence& sequence) {
   if (sequence.length == 0) return all;
   Lookup lookup(node, sequence);
   for (int64_t i = 0; i < sequence.length; ++i) {
-    Operand one;
-    one.value = lookup.at(numbers_of(node, {node.builder.getAffineConstantExpr(i)}));
-    all.push_back(std::move(one));
+    Value one = lookup.at(numbers_of(node, {node.builder.getAffineConstantExpr(i)}));
+    all.push_back(Operand::of(one, sequence.element.compound));
   }
   return all;
 }
@@ -438,6 +433,7 @@ Form form_of(const Operand& operand) {
   Form form;
   form.optional = operand.optional;
   if (operand.optional == Optional::kAbsent) form.count = 0;
+  if (operand.is_compound()) form.element.compound = operand.refused_type;
   if (!operand.sequence) return form;
   form.is_sequence = true;
   form.count = static_cast<size_t>(operand.sequence->length);
@@ -458,10 +454,11 @@ Operand made_of(const Form& form, ArrayRef<Value> tensors) {
   operand.optional = form.optional;
   if (!form.is_sequence) {
     if (form.count == 1) operand.value = tensors[0];
+    if (form.count == 1) operand.refused_type = form.element.compound;
     return operand;
   }
   Sequence sequence{{}, {}, static_cast<int64_t>(tensors.size()), form.element};
-  for (Value value : tensors) sequence.parts.push_back(Operand{value, {}, 0});
+  for (Value value : tensors) sequence.parts.push_back(Operand::of(value, form.element.compound));
   operand.sequence = std::make_shared<const Sequence>(std::move(sequence));
   return operand;
 }

@@ -3,6 +3,7 @@
 // has, and whether an optional has a value, is known then; which tensor is at a position of a sequence may be data.
 #pragma once
 
+#include "compiler/import/onnx_compound.h"
 #include "compiler/import/onnx_data.h"
 #include "compiler/import/onnx_graph.h"
 
@@ -14,19 +15,17 @@ struct Sequence {
   // position that is data are in no position.
   mlir::Value order;
   int64_t length = 0;
-  mlir::Type element;
+  ElementKind element;
 };
 
 // "a tensor", "a sequence of 3 tensors", "an optional without a value"
 std::string kind_of(const Operand& operand);
 // A sequence of these tensors. Throws if they have different element types.
-Operand sequence_of(Node& node, std::vector<Operand> parts, mlir::Type element);
-// The element type of a tensor.
-mlir::Type element_type_of(const Node& node, const Operand& tensor);
+Operand sequence_of(Node& node, std::vector<Operand> parts, const ElementKind& element);
 // For the error of a call that is refused since something is not as the user stated it.
 std::string compiled_for(const Node& node, const std::string& what);
 // The tensor at a position, which is data: an i64 vector of one element in the range of positions.
-mlir::Value element_at(Node& node, const Sequence& sequence, const Integers& position);
+Operand element_at(Node& node, const Sequence& sequence, const Integers& position);
 // All tensors of a sequence in their order.
 std::vector<Operand> elements_of(Node& node, const Sequence& sequence);
 
@@ -37,10 +36,10 @@ Operand with_values(Operand operand, llvm::function_ref<mlir::Value(mlir::Value)
 struct Form {
   bool is_sequence = false;
   Optional optional = Optional::kNo;
-  size_t count = 1;  // of tensors
-  mlir::Type element;
+  size_t count = 1;     // of tensors
+  ElementKind element;  // of a tensor, only whether it is compound
   bool is_tensor() const { return !is_sequence && optional == Optional::kNo; }
-  // Whether values of both forms are the same list; element types are those of its tensors.
+  // Whether values of both forms are lists of as many tensors.
   bool is_like(const Form& other) const { return is_sequence == other.is_sequence && optional == other.optional && count == other.count; }
 };
 Form form_of(const Operand& operand);

@@ -6,6 +6,7 @@
 #include "compiler/import/onnx_attention.h"
 #include "compiler/import/onnx_data.h"
 #include "compiler/import/onnx_part.h"
+#include "compiler/import/onnx_text.h"
 #include "compiler/import/onnx_unrolled.h"
 #include "compiler/ir/control.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -59,6 +60,24 @@ std::string result_name(ArrayRef<Form> forms, size_t index) {
   return forms[output].is_sequence ? "tensor " + std::to_string(index) + " of " + name : name;
 }
 
+// Strings with the same number of bytes in both branches, where that is known, so that no extent is read.
+void align_results(Node& node, GraphPart& then_part, GraphPart& else_part) {
+  size_t at = 0;
+  for (const Form& form : then_part.forms()) {
+    for (size_t i = 0; i < form.count; ++i, ++at) {
+      Value &of_then = then_part.results()[at], &of_else = else_part.results()[at];
+      if (form.element.compound != onnx::TensorProto::STRING) continue;
+      const std::optional<int64_t> a = tx::static_extent(width_of(of_then)), b = tx::static_extent(width_of(of_else));
+      if (!a || !b || *a == *b) continue;
+      OpBuilder::InsertionGuard guard(node.builder);
+      GraphPart& shorter = *a < *b ? then_part : else_part;
+      node.builder.setInsertionPointToEnd(shorter.block());
+      Value& text = *a < *b ? of_then : of_else;
+      text = padded(node, text, node.builder.getAffineConstantExpr(std::abs(*a - *b)));
+    }
+  }
+}
+
 // The branch that gives what the user stated, if the other one gives another kind of value: true for then_branch. None if both are alike.
 std::optional<bool> stated_branch(const Node& node, const GraphPart& then_part, const GraphPart& else_part) {
   bool is_then = true, is_else = true;
@@ -110,6 +129,11 @@ void branch(Node& node, const onnx::NodeProto& proto, Parts& parts) {
     return take_branch(node, *taken ? then_graph : else_graph, parts);
   }
   const std::vector<Form>& forms = then_part.forms();
+  for (auto [i, of_then, of_else] : llvm::enumerate(forms, else_part.forms())) {
+    if (of_then.count != 0 && of_then.element.compound != of_else.element.compound)
+      node.fail("output " + std::to_string(i) + " has elements of one type in then_branch and of another one in else_branch");
+  }
+  align_results(node, then_part, else_part);
   SmallVector<Type> types;
   for (size_t i = 0; i < then_part.results().size(); ++i) {
     const std::string which = result_name(forms, i);
@@ -149,7 +173,7 @@ Value applied(Node& node, const onnx::GraphProto& part, const Parts& parts, Valu
     node.fail("input '" + part.input(0).name() + "' of its graph is the name of another value");
   parts.translate(part);
   onnx::NodeProto end;
-  end.set_op_type("graph output");
+  end.set_op_type(outputs_operator);
   end.add_input(part.output(0).name());
   return Node(graph, end, node.location()).input(0);
 }

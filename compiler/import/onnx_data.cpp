@@ -263,6 +263,13 @@ Value taken(Node& node, Value value, Value places, int64_t axis) {
                                  node.builder.getI64IntegerAttr(axis));
 }
 
+Value looked_up(Node& node, Value table, Value indices) {
+  Extents extents = Node::extents_of(indices);
+  llvm::append_range(extents, llvm::drop_begin(Node::extents_of(table)));
+  return node.make<tx::GatherOp>(node.tensor_type(extents, Node::type_of(table).getElementType()), table, indices,
+                                 node.builder.getI64IntegerAttr(0));
+}
+
 Value places_of_ones(Node& node, Value flags, const std::string& what) {
   Value sum =
       node.make<tx::ReduceOp>(RankedTensorType::get({}, node.builder.getI64Type()), tx::ReduceKind::sum, flags, ArrayRef<int64_t>{0});

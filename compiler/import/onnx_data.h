@@ -82,4 +82,7 @@ mlir::Value shifted(Node& node, mlir::Value value, const Integers& shifts, llvm:
 // Elements of a value at places along an axis: a vector of i64.
 mlir::Value taken(Node& node, mlir::Value value, mlir::Value places, int64_t axis = 0);
 
+// The elements of a vector at indices, or parts of a tensor along its first dimension.
+mlir::Value looked_up(Node& node, mlir::Value table, mlir::Value indices);
+
 }  // namespace heddle::import

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "compiler/import/onnx_arguments.h"
-#include "compiler/import/onnx_part.h"
+#include "compiler/import/onnx_compound.h"
 
 using namespace mlir;
 
@@ -81,15 +81,31 @@ void check_defaults(const onnx::GraphProto& graph) {
   }
 }
 
-void check_output(const onnx::ValueInfoProto& output, const Node& outputs, Value value) {
+void check_output(const onnx::ValueInfoProto& output, const Node& node, const Operand& value) {
   const onnx::TypeProto_Tensor* declared = output.type().has_tensor_type() ? &output.type().tensor_type() : nullptr;
-  if (!declared || !is_element_type(declared->elem_type())) return;
-  const Type own = tx::element_of(value),
-             wanted = element_type(value.getContext(), declared->elem_type(), "output", /*may_be_narrow=*/true);
+  if (!declared) return;
+  const int32_t type = declared->elem_type();
+  if (!is_element_type(type) && !is_compound(type)) return;
+  const ElementKind own = kind_of_elements(node, value),
+                    wanted = element_kind(node.builder.getContext(), type, "output", /*may_be_narrow=*/true);
   if (own == wanted) return;
-  const std::string text = text_of(own);
-  outputs.fail("output '" + output.name() + "' is declared with element type " + element_type_name(declared->elem_type()) +
-               ", and its value has " + text);
+  node.fail("output '" + output.name() + "' is declared with element type " + element_type_name(type) + ", and its value has " +
+            name_of(own));
+}
+
+void check_values(const onnx::GraphProto& proto, Graph& graph) {
+  std::map<std::string_view, const onnx::NodeProto*> makers;
+  for (const onnx::NodeProto& node : proto.node()) {
+    for (const std::string& output : node.output()) makers.try_emplace(output, &node);
+  }
+  for (const onnx::ValueInfoProto& value : proto.value_info()) {
+    const auto maker = makers.find(value.name());
+    const auto operand = graph.operands.find(value.name());
+    if (maker == makers.end() || operand == graph.operands.end() || !operand->second.is_tensor()) continue;
+    if (!operand->second.value && !operand->second.elements) continue;
+    graph.opset = graph.file->version_for(*maker->second);
+    check_output(value, Node(graph, *maker->second, graph.builder.getUnknownLoc()), operand->second);
+  }
 }
 
 }  // namespace heddle::import

@@ -12,7 +12,9 @@ void check_names(const onnx::GraphProto& graph);
 // Inputs that have a stored value, by which they are constants, are declared with the type and the extents of what is stored.
 void check_defaults(const onnx::GraphProto& graph);
 
-// The element type that an output is declared with is that of its value. `outputs` is the node that errors name.
-void check_output(const onnx::ValueInfoProto& output, const Node& outputs, mlir::Value value);
+// The element type that an output is declared with is that of its value. `node`: what errors name.
+void check_output(const onnx::ValueInfoProto& output, const Node& node, const Operand& value);
+// The same for the results of nodes, as far as the graph declares them. All nodes are translated.
+void check_values(const onnx::GraphProto& proto, Graph& graph);
 
 }  // namespace heddle::import

@@ -210,6 +210,7 @@ const Table& feature_operators() {
   static const Table table = {
       {"ArrayFeatureExtractor", array_feature_extractor},
       {"Binarizer", binarizer},
+      {"CategoryMapper", label_encoder},
       {"FeatureVectorizer", feature_vectorizer},
       {"Imputer", imputer},
       {"LabelEncoder", label_encoder},

@@ -309,8 +309,10 @@ std::string read_tensor(const OnnxFile& file, const onnx::TensorProto& tensor, u
   }
   switch (tensor.data_type()) {
     case onnx::TensorProto::FLOAT:
+    case onnx::TensorProto::COMPLEX64:  // the two parts of a number one behind the other
       return copy_field<float>(tensor.float_data(), tensor, offset, size, target);
     case onnx::TensorProto::DOUBLE:
+    case onnx::TensorProto::COMPLEX128:
       return copy_field<double>(tensor.double_data(), tensor, offset, size, target);
     case onnx::TensorProto::INT64:
       return copy_field<int64_t>(tensor.int64_data(), tensor, offset, size, target);
@@ -343,7 +345,11 @@ std::string refuse_excess(const onnx::TensorProto& tensor, uint64_t bytes) {
     const uint64_t held = tensor.raw_data().size();
     return held > bytes ? who + std::to_string(held) + " bytes of data" + said + std::to_string(bytes) : "";
   }
-  const uint64_t element = element_bytes(tensor.data_type());
+  const bool is_double = tensor.data_type() == onnx::TensorProto::COMPLEX128;
+  const bool is_complex = is_double || tensor.data_type() == onnx::TensorProto::COMPLEX64;
+  const uint64_t element = element_bytes(!is_complex ? tensor.data_type()
+                                         : is_double ? onnx::TensorProto::DOUBLE
+                                                     : onnx::TensorProto::FLOAT);
   if (element == 0) return "";  // several to a number
   const auto held = static_cast<uint64_t>(std::max({tensor.float_data_size(), tensor.double_data_size(), tensor.int32_data_size(),
                                                     tensor.int64_data_size(), tensor.uint64_data_size()}));

@@ -2,6 +2,7 @@
 // Stored tensors as constants and parameters, and element types.
 #include "compiler/import/onnx_graph.h"
 
+#include "compiler/import/onnx_compound.h"
 #include "compiler/import/onnx_narrow.h"
 #include "compiler/import/specializations.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -80,6 +81,8 @@ bool Graph::is_weight(const onnx::TensorProto& tensor, const std::string& name) 
   if (quantized_.contains(name)) return true;
   if (tensor.dims_size() == 0) return false;
   switch (tensor.data_type()) {
+    case onnx::TensorProto::COMPLEX64:
+    case onnx::TensorProto::COMPLEX128:
     case onnx::TensorProto::FLOAT:
     case onnx::TensorProto::DOUBLE:
     case onnx::TensorProto::FLOAT16:
@@ -211,10 +214,14 @@ Value Graph::made_tensor(RankedTensorType type, std::vector<char> bytes, const s
   return builder.create<tx::ParameterOp>(location, type, builder.getStringAttr(unique), StringAttr());
 }
 
-Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string& name, Location location, bool is_attribute) {
-  std::string who = "tensor '" + name + "'";
-  Type type = element_type(builder.getContext(), tensor.data_type(), who, /*may_be_narrow=*/true);
+Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string& name, Location location, bool is_attribute,
+                             const std::string& reader) {
+  const std::string of = reader.empty() ? "" : " of " + reader, who = "tensor '" + name + "'" + of;
+  const bool is_complex = is_compound(tensor.data_type()) && tensor.data_type() != onnx::TensorProto::STRING;
+  Type type = is_complex ? number_type(builder.getContext(), tensor.data_type())
+                         : element_type(builder.getContext(), tensor.data_type(), who, /*may_be_narrow=*/true);
   SmallVector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
+  if (is_complex) shape.push_back(2);
   Extents extents;
   for (int64_t dim : shape) extents.push_back(builder.getAffineConstantExpr(dim));
   if (std::string cause = refuse_extents(extents); !cause.empty()) {
@@ -225,6 +232,7 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
   if (std::string cause = refuse_excess(tensor, bytes); !cause.empty())
     throw Failure{HEDDLE_STATUS_DATA_LOSS, "onnx: importing " + who + " failed: " + cause};
   Operand operand;
+  if (is_complex) operand.refused_type = tensor.data_type();
   const std::string base = parameter_name(name);
   const bool is_large = bytes > largest_dense_bytes;
   const bool may_be_outside = !is_attribute && is_weight(tensor, name) && !structure_.contains(base);
@@ -243,10 +251,10 @@ Operand Graph::import_tensor(const onnx::TensorProto& tensor, const std::string&
   if (is_outside) {
     std::shared_ptr<OnnxFile> keep = file;
     const std::string unique = unique_parameter(base);
-    parameters[unique] = {ranked, [keep, &tensor, unique](uint64_t offset, uint64_t size, char* target) -> std::string {
+    parameters[unique] = {ranked, [keep, &tensor, unique, of](uint64_t offset, uint64_t size, char* target) -> std::string {
                             std::string error = read_tensor(*keep, tensor, offset, size, target);
                             if (error.empty()) return error;
-                            return "onnx: reading tensor '" + unique + "' of '" + keep->path + "' failed: " + error +
+                            return "onnx: reading tensor '" + unique + "'" + of + " of '" + keep->path + "' failed: " + error +
                                    "; copy or export the model again, with all of its files";
                           }};
     operand.value = builder.create<tx::ParameterOp>(location, ranked, builder.getStringAttr(unique), StringAttr());

@@ -31,8 +31,8 @@ struct Operand {
   mlir::Value value;                                      // null if only `elements` is set
   std::optional<std::vector<mlir::AffineExpr>> elements;  // of a tensor of rank 0 to 2, at most most_shape_elements; a bool is 0 or 1
   int64_t rank = 0;                                       // of `elements`
-  std::optional<int32_t> refused_type{};                  // ONNX's number of the element type, if it is not supported
-                                                          // STRING with a value: text, for the operators of onnx_text.h
+  std::optional<int32_t> refused_type{};                  // ONNX's number of the element type, if it is not supported; with a value,
+                                                          // its elements are compound (onnx_compound.h), which only some operators know
   unsigned bits = 64;                                     // width of the integers in `elements`; 1 for bools, 0 for unsigned ones
   int64_t columns = 0;                                    // of `elements` of rank 2
   bool is_assumed = false;                     // computed from the result of an unsupported node, with the type that the model states
@@ -41,11 +41,18 @@ struct Operand {
   Optional optional = Optional::kNo;
 
   bool is_tensor() const { return !sequence && optional == Optional::kNo; }
+  bool is_compound() const { return refused_type && value; }
   // Whether a computation on elements may replace one on the tensor.
   bool is_folded() const { return elements && bits != 0 && rank < 2; }
   bool is_matrix() const { return elements && rank == 2; }
   // The same for integers.
   bool is_shape() const { return is_folded() && bits != 1; }
+  // A tensor; of compound elements if ONNX's number of their type is given.
+  static Operand of(mlir::Value value, std::optional<int32_t> compound) {
+    Operand operand{value, {}, 0};
+    operand.refused_type = compound;
+    return operand;
+  }
 };
 
 // What a node expects of integers (onnx_checks.h). Without an extent, they are divisors.
@@ -95,7 +102,9 @@ class Graph {
   llvm::DenseMap<mlir::Value, std::pair<int64_t, int64_t>> ranges;  // of integers, as far as they were computed
 
   // A tensor of the file as a value: dense, splat or parameter, depending on its size and on whether it is a weight. An attribute is none.
-  Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location, bool is_attribute = false);
+  // `reader`: the node that reads it, for errors; may be empty.
+  Operand import_tensor(const onnx::TensorProto& tensor, const std::string& name, mlir::Location location, bool is_attribute = false,
+                        const std::string& reader = {});
   // How many elements the sequence has in all calls that the model is compiled for, and whether the optional has a value, if that was stated.
   std::optional<int64_t> stated_length(const std::string& name) const;
   std::optional<bool> stated_presence(const std::string& name) const;
@@ -134,6 +143,12 @@ class Graph {
   std::set<std::string> quantized_;  // names of inputs of QuantizeLinear and DequantizeLinear
 };
 
+// What reads the outputs of a graph, as if it were a node's operator.
+inline constexpr const char* outputs_operator = "graph output";
+
+// "node 'x' (operator Conv, opset 17)"
+std::string described(const onnx::NodeProto& node, int64_t opset);
+
 // The element type for ONNX's enumeration; throws for one that tx has no type for, and for narrow ones unless they are accepted.
 mlir::Type element_type(mlir::MLIRContext* context, int64_t onnx_type, const std::string& who, bool may_be_narrow = false);
 
@@ -165,6 +180,7 @@ class Node {
   const Operand& operand(int index) const;      // a tensor; throws for other values
   mlir::Value input(int index);                 // as a tensor
   mlir::Value value_of(const Operand& tensor);  // the same for an operand
+  bool is_compound(int index) const;            // a tensor whose elements are strings or complex numbers (onnx_compound.h)
   bool is_text(int index) const;
   mlir::Value text(int index) const;                        // strings, as onnx_text.h has them
   std::vector<mlir::AffineExpr> elements(int index) const;  // of a shape-like input
@@ -194,8 +210,7 @@ class Node {
   // Records an attribute or an output that is not supported, whatever the inputs are, and continues, so that all such problems of the node are
   // recorded. The ops made afterwards are never used.
   void unsupported(const std::string& cause, const std::string& nearest = {}) const;
-  // "node 'x' (operator Conv, opset 17)"
-  std::string describe() const;
+  std::string describe() const { return described(proto_, graph.opset); }
 
   template <typename OpT, typename... Args>
   mlir::Value make(mlir::RankedTensorType type, Args&&... args) {

@@ -8,6 +8,7 @@
 #include "compiler/import/onnx_arguments.h"
 #include "compiler/import/onnx_checks.h"
 #include "compiler/import/onnx_collections.h"
+#include "compiler/import/onnx_compound.h"
 #include "compiler/import/onnx_control.h"
 #include "compiler/import/onnx_custom.h"
 #include "compiler/import/onnx_declarations.h"
@@ -17,6 +18,7 @@
 #include "compiler/import/onnx_microsoft.h"
 #include "compiler/import/onnx_narrow.h"
 #include "compiler/import/onnx_random.h"
+#include "compiler/import/onnx_scores.h"
 #include "compiler/import/onnx_text.h"
 #include "compiler/import/onnx_unsupported.h"
 #include "compiler/ir/control.h"
@@ -73,7 +75,8 @@ Translate translation(const onnx::NodeProto& node) {
 constexpr const char* regex_operator = "RegexFullMatch";
 
 bool is_expanded(const onnx::NodeProto& node) {
-  return is_microsoft(node) || (domain_key(node.domain()).empty() && node.op_type() == regex_operator);
+  return is_microsoft(node) || (node.domain() == learning_domain && has_probabilities(node)) ||
+         (domain_key(node.domain()).empty() && node.op_type() == regex_operator);
 }
 
 // The ops that a translation made must be valid IR: this finds mixed element types above all.
@@ -208,13 +211,16 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
                     Placements* placements, Parts& parts);
 
 // A node that becomes nodes of the default domain, now that the types of its inputs are known.
-void expand(Graph& graph, Node& node, const std::string& name, const DeclaredOperators& declared, Placements* placements, Parts& parts) {
+void expand(Graph& graph, Node& node, const onnx::NodeProto& proto, const std::string& name, const DeclaredOperators& declared,
+            Placements* placements, Parts& parts) {
   static const Opsets opsets = {{"", microsoft_opset}};
   google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
   int count = 0;
   NodeWriter writer(nodes, count, name + "#" + std::to_string(parts.expanded++) + "/");
   if (node.type() == regex_operator) {
     expand_regex(node, writer);
+  } else if (has_probabilities(proto)) {
+    expand_probabilities(node, writer);
   } else {
     expand_microsoft(node, writer);
   }
@@ -242,24 +248,30 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
                           std::to_string(newest_learning_version) + "; export the model with one of these",
                       HEDDLE_STATUS_UNIMPLEMENTED);
   }
-  bool reads_text = false;
-  for (int i = 0; i < node.input_size(); ++i) reads_text |= translated.is_text(i);
-  if (auto it = text_operators().find(node.op_type()); is_own && reads_text && it != text_operators().end()) translate = it->second;
+  bool reads_text = false, reads_compound = false;
+  for (int i = 0; i < node.input_size(); ++i) {
+    reads_text |= translated.is_text(i);
+    reads_compound |= translated.is_compound(i);
+  }
+  const auto of_text = text_operators().find(node.op_type());
+  const bool is_of_text = is_own && reads_text && of_text != text_operators().end();
+  if (is_of_text) translate = of_text->second;
   if (translate && node.domain() == microsoft_domain && declared.declares(node)) translate = nullptr;
+  if (node.domain() == learning_domain && has_probabilities(node)) translate = nullptr;
   Operation* before = block->empty() ? nullptr : &block->back();
-  if (translate && reads_text && moves_text(domain_key(node.domain()), node.op_type())) {
-    move_text(translated, node, translate);
+  if (translate && reads_compound && !is_of_text && moves_compound(domain_key(node.domain()), node.op_type())) {
+    move_compound(translated, node, translate);
   } else if (translate) {
-    if (!is_own || reads_text || !fold_numbers(translated)) translate(translated);
+    if (!is_own || reads_compound || !fold_numbers(translated)) translate(translated);
   } else if (is_control(node)) {
     import_control(translated, node, parts);
   } else if (is_expanded(node) && !declared.declares(node)) {
-    expand(graph, translated, name, declared, placements, parts);
+    expand(graph, translated, node, name, declared, placements, parts);
   } else {
     declared.translate(translated, node);
   }
   check_made(translated, block, before);
-  if (translate && is_own && !reads_text) declared.offer(translated, node, block, before);
+  if (translate && is_own && !reads_compound) declared.offer(translated, node, block, before);
   make_checks(translated);
   const Placements::Rule* rule = placements ? placements->of_node(name, node.op_type()) : nullptr;
   if (rule && !block->empty()) place(block, before, *rule);
@@ -358,26 +370,40 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const Declared
   }
 }
 
+// The first node that reads each value, also of graphs in attributes.
+void note_readers(const onnx::GraphProto& proto, std::map<std::string_view, const onnx::NodeProto*>& readers) {
+  for (const auto& node : proto.node()) {
+    for (const std::string& input : node.input()) readers.try_emplace(input, &node);
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) note_readers(attribute.g(), readers);
+    }
+  }
+}
+
 // The stored tensors of a graph, as operands. Returns their names.
 std::set<std::string> import_initializers(Graph& graph, const onnx::GraphProto& proto, Unsupported& unsupported) {
   std::set<std::string> initialized;
+  std::map<std::string_view, const onnx::NodeProto*> readers;
+  if (proto.initializer_size() != 0) note_readers(proto, readers);
   for (const auto& tensor : proto.initializer()) {
-    if (!initialized.insert(tensor.name()).second) {
-      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing initializer '" + tensor.name() + "' failed: it is defined twice"};
-    }
+    const auto known = readers.find(tensor.name());
+    const std::string reader = known == readers.end() ? "" : described(*known->second, graph.file->version_for(*known->second));
+    const std::string who = "initializer '" + tensor.name() + "'" + (reader.empty() ? "" : " of " + reader);
+    if (!initialized.insert(tensor.name()).second)
+      throw Failure{HEDDLE_STATUS_INVALID_ARGUMENT, "onnx: importing " + who + " failed: it is defined twice"};
     if (tensor.data_type() == onnx::TensorProto::STRING) {
       Operand& operand = graph.operands[tensor.name()];
       operand.refused_type = tensor.data_type();
-      operand.value = text_constant(graph.builder, tensor, "initializer '" + tensor.name() + "'",
-                                    NameLoc::get(graph.builder.getStringAttr(tensor.name())));
+      operand.value = text_constant(graph.builder, tensor, who, NameLoc::get(graph.builder.getStringAttr(tensor.name())));
       continue;
     }
-    if (!is_element_type(tensor.data_type())) {  // refused where it is read, so that the error also names the node
+    if (!is_element_type(tensor.data_type()) &&
+        !is_compound(tensor.data_type())) {  // refused where it is read, so that the error also names the node
       graph.operands[tensor.name()].refused_type = tensor.data_type();
       continue;
     }
     Location location = NameLoc::get(graph.builder.getStringAttr(tensor.name()));
-    graph.operands[tensor.name()] = graph.import_tensor(tensor, tensor.name(), location);
+    graph.operands[tensor.name()] = graph.import_tensor(tensor, tensor.name(), location, /*is_attribute=*/false, reader);
   }
   for (const auto& tensor : proto.sparse_initializer()) {
     unsupported.add_sparse(tensor.values().name());
@@ -459,24 +485,19 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   }
   translate_nodes(graph, proto, declared, options, meanings, unsupported, parts);
   if (!unsupported.empty()) unsupported.fail();
+  check_values(proto, graph);
 
   SmallVector<Value> results;
   std::vector<std::pair<std::string, std::string>> result_names;  // of a result, and of the output that it belongs to
   std::set<std::string> known_names;
   onnx::NodeProto end;
   for (const auto& output : proto.output()) *end.add_input() = output.name();
-  end.set_op_type("graph output");
+  end.set_op_type(outputs_operator);
   Node outputs(graph, end, module->getLoc());
   for (int i = 0; i < proto.output_size(); ++i) {
     const std::string& name = proto.output(i).name();
-    if (outputs.is_text(i)) {
-      results.push_back(outputs.text(i));
-      known_names.insert(name);
-      result_names.emplace_back(name, name);
-      continue;
-    }
     const Operand& value = outputs.any_operand(i);
-    if (value.is_tensor()) check_output(proto.output(i), outputs, outputs.value_of(value));
+    if (value.is_tensor()) check_output(proto.output(i), outputs, value);
     llvm::append_range(results, tensors_of(outputs, value));
     const size_t first = result_names.size();
     while (result_names.size() < results.size()) {

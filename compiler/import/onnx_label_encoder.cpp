@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// LabelEncoder of ai.onnx.ml: a map from numbers or strings to numbers or strings, as comparisons of each number with each key, or places of strings.
+// LabelEncoder and CategoryMapper of ai.onnx.ml: a map from numbers or strings to numbers or strings, as comparisons of each number with each key, or places of strings.
 #include <cmath>
 
 #include "compiler/import/onnx_checks.h"
@@ -58,6 +58,12 @@ std::pair<MapSide, MapSide> map_of_classes(Node& node) {
   return node.is_text(0) ? std::pair(classes, places) : std::pair(places, classes);
 }
 
+// CategoryMapper: between strings and integers, in the direction of the input.
+std::pair<MapSide, MapSide> map_of_categories(Node& node) {
+  MapSide strings{{}, {}, {}, node.text_list("cats_strings")}, integers{node.builder.getI64Type(), node.integer_list("cats_int64s")};
+  return node.is_text(0) ? std::pair(strings, integers) : std::pair(integers, strings);
+}
+
 Value constant_of(Node& node, const MapSide& side) {
   if (side.is_text())
     return text_constant(node.builder, side.strings, {static_cast<int64_t>(side.size())}, node.describe(), node.location());
@@ -109,8 +115,9 @@ void label_encoder(Node& node) {
   const Arithmetic a(node);
   const bool is_text = node.is_text(0);
   Value input = is_text ? node.text(0) : node.input(0);
-  auto [keys, values] =
-      node.has_attribute("classes_strings") ? map_of_classes(node) : std::pair(map_side(node, "keys"), map_side(node, "values"));
+  auto [keys, values] = node.type() == "CategoryMapper"         ? map_of_categories(node)
+                        : node.has_attribute("classes_strings") ? map_of_classes(node)
+                                                                : std::pair(map_side(node, "keys"), map_side(node, "values"));
   if (keys.size() != values.size())
     node.fail("it has " + std::to_string(keys.size()) + " keys and " + std::to_string(values.size()) + " values");
   if (is_text != keys.is_text() || (!is_text && Node::type_of(input).getElementType() != keys.element))

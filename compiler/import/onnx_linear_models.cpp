@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "compiler/import/onnx_data.h"
 #include "compiler/import/onnx_scores.h"
 
 using namespace mlir;
@@ -180,22 +181,41 @@ Value class_by_votes(Node& node, Value scores, int64_t classes) {
   return largest_class(node, scores_by(node, won, change, classes, otherwise));
 }
 
+// Labels of an SVMClassifier, as many as it supports.
+ClassLabels svm_labels(Node& node, int64_t most) {
+  ClassLabels labels = labels_of(node, "classlabels_ints", "classlabels_strings");
+  if (labels.size() < 2 || static_cast<int64_t>(labels.size()) > most)
+    node.fail("it has " + std::to_string(labels.size()) + " classes; 2 to " + std::to_string(most) + " are supported",
+              HEDDLE_STATUS_UNIMPLEMENTED);
+  return labels;
+}
+
+std::vector<int64_t> vectors_per_class(const Node& node) {
+  std::vector<int64_t> all = node.integer_list("vectors_per_class", std::vector<int64_t>());
+  for (int64_t own : all) {
+    if (own < 0 || own > largest_extent) node.fail("vectors_per_class has the element " + std::to_string(own));
+  }
+  return all;
+}
+
+// The scores of pairs of classes, [N, pairs].
+Value pair_scores(Node& node, Value rows, ArrayRef<int64_t> per_class, size_t classes) {
+  if (per_class.size() != classes)
+    node.fail("it has " + std::to_string(classes) + " labels, and support vectors for " + std::to_string(per_class.size()) + " classes");
+  const int64_t count = std::accumulate(per_class.begin(), per_class.end(), int64_t{0});
+  Value kernel = kernel_of(node, rows, node.number_list("support_vectors"), count);
+  return scores_of_pairs(node, kernel, per_class, node.number_list("coefficients"), node.number_list("rho"));
+}
+
 void svm_classifier(Node& node) {
-  const ClassLabels labels = labels_of(node, "classlabels_ints", "classlabels_strings");
+  const ClassLabels labels = svm_labels(node, 1024);
   const auto classes = static_cast<int64_t>(labels.size());
-  if (classes < 2 || classes > 1024)
-    node.fail("it has " + std::to_string(classes) + " classes; 2 to 1024 are supported", HEDDLE_STATUS_UNIMPLEMENTED);
   Value rows = rows_of(node, node.input(0));
-  const std::vector<int64_t> per_class = node.integer_list("vectors_per_class", std::vector<int64_t>());
+  const std::vector<int64_t> per_class = vectors_per_class(node);
   const std::vector<double> coefficients = node.number_list("coefficients");
   const PostTransform transform = post_transform_of(node);
-  int64_t count = 0;
-  for (int64_t own : per_class) {
-    if (own < 0 || own > largest_extent) node.fail("vectors_per_class has the element " + std::to_string(own));
-    count += own;
-  }
   Value label, result;
-  if (count == 0) {
+  if (llvm::all_of(per_class, [](int64_t own) { return own == 0; })) {
     const Arithmetic a(node);
     const std::vector<double> rho(labels.size(), first_of(node, "rho"));
     Value scores = scores_by(node, rows, coefficients, classes, rho);
@@ -209,12 +229,7 @@ void svm_classifier(Node& node) {
     }
     result = transformed(node, scores, transform);
   } else {
-    if (per_class.size() != labels.size())
-      node.fail("it has " + std::to_string(classes) + " labels, and support vectors for " + std::to_string(per_class.size()) + " classes");
-    if (node.has_attribute("prob_a") && !node.number_list("prob_a").empty())
-      node.unsupported("probabilities (prob_a and prob_b) are not supported", "a classifier without them");
-    Value kernel = kernel_of(node, rows, node.number_list("support_vectors"), count);
-    Value scores = scores_of_pairs(node, kernel, per_class, coefficients, node.number_list("rho"));
+    Value scores = pair_scores(node, rows, per_class, labels.size());
     label = class_by_votes(node, scores, classes);
     result = classes == 2 ? two_scores(node, scores, transform, transform == PostTransform::none) : transformed(node, scores, transform);
   }
@@ -222,7 +237,117 @@ void svm_classifier(Node& node) {
   if (node.wants_output(1)) node.set_result(result, 1);
 }
 
+// Of each pair of classes (i, j), [N, pairs], the probability of i, as matrices Q [N, classes, classes]: the probabilities p of the classes are those
+// for which p Q p is least. Q has -r(i, j) r(j, i), and the sum of the r(j, i)^2 on its diagonal.
+Value coupled(Node& node, Value pairs, int64_t classes) {
+  const Arithmetic a(node);
+  const AffineExpr rows = Node::extents_of(pairs)[0];
+  const int64_t count = classes * (classes - 1) / 2;
+  std::vector<int64_t> from(static_cast<size_t>(classes * classes), 2 * count), turned = from;  // the last column is of zeros
+  int64_t pair = 0;
+  for (int64_t i = 0; i < classes; ++i) {
+    for (int64_t j = i + 1; j < classes; ++j, ++pair) {
+      const auto ij = static_cast<size_t>(i * classes + j), ji = static_cast<size_t>(j * classes + i);
+      from[ij] = turned[ji] = pair;
+      from[ji] = turned[ij] = count + pair;
+    }
+  }
+  Value zeros = node.splat(node.tensor_type({rows, node.builder.getAffineConstantExpr(1)}, node.builder.getF32Type()), 0);
+  Value all = node.concatenated({pairs, a.sub(a.number(pairs, 1), pairs), zeros}, 1);
+  const AffineExpr size = node.builder.getAffineConstantExpr(classes);
+  const Extents square{rows, size, size};
+  auto matrix = [&](ArrayRef<int64_t> columns) {
+    auto type = RankedTensorType::get({static_cast<int64_t>(columns.size())}, node.builder.getI64Type());
+    return node.reshape(taken(node, all, node.make<tx::ConstantOp>(type, DenseElementsAttr::get(type, columns)), 1), square);
+  };
+  Value r = matrix(from), other = matrix(turned);
+  Value diagonal = node.broadcast(a.reduce(tx::ReduceKind::sum, a.mul(other, other), {2}), square);
+  Value is_diagonal =
+      a.compare(tx::CompareKind::eq, a.iota(square, 1, node.builder.getI64Type()), a.iota(square, 2, node.builder.getI64Type()));
+  return a.select(is_diagonal, diagonal, node.make<tx::NegOp>(Node::type_of(r), a.mul(r, other)));
+}
+
 }  // namespace
+
+bool has_probabilities(const onnx::NodeProto& node) {
+  return node.op_type() == "SVMClassifier" &&
+         llvm::any_of(node.attribute(),
+                      [](const auto& attribute) { return attribute.name() == "prob_a" && attribute.floats_size() > 0; }) &&
+         llvm::any_of(node.attribute(), [](const auto& attribute) {
+           return attribute.name() == "vectors_per_class" && llvm::any_of(attribute.ints(), [](int64_t own) { return own != 0; });
+         });
+}
+
+void expand_probabilities(Node& node, NodeWriter& w) {
+  constexpr int64_t most_classes = 64;  // each is a step of the loop's body
+  const ClassLabels labels = svm_labels(node, most_classes);
+  const auto classes = static_cast<int64_t>(labels.size());
+  const Arithmetic a(node);
+  Value scores = pair_scores(node, rows_of(node, node.input(0)), vectors_per_class(node), labels.size());
+  set_labels(node, class_by_votes(node, scores, classes), labels);
+  const PostTransform transform = post_transform_of(node);
+  if (transform != PostTransform::none) {
+    node.unsupported("post_transform " + node.text("post_transform", "") + " of probabilities (prob_a and prob_b) is not supported",
+                     "NONE");
+    return;
+  }
+  const std::vector<double> factors = node.number_list("prob_a"), added = optional_numbers(node, "prob_b");
+  const auto pairs = static_cast<size_t>(classes * (classes - 1) / 2);
+  if (factors.size() < pairs || added.size() != factors.size())
+    node.fail("prob_a has " + std::to_string(factors.size()) + " elements and prob_b " + std::to_string(added.size()) + "; both need " +
+              std::to_string(pairs) + ", one for each pair of classes");
+  if (!node.wants_output(1)) return;
+  const Extents extents = Node::extents_of(scores);
+  auto row = [&](const std::vector<double>& numbers) {
+    return node.broadcast(vector_like(node, scores, ArrayRef(numbers).take_front(pairs)), extents);
+  };
+  Value x = a.add(a.mul(scores, row(factors)), row(added));
+  Value probability = a.sub(a.number(x, 1), node.make<tx::SigmoidOp>(Node::type_of(x), x));
+  constexpr double least = 1e-7;
+  probability = a.min(a.max(probability, a.number(x, least)), a.number(x, 1 - least));
+  auto named = [&](Value value) {
+    std::string name = w.fresh();
+    node.graph.operands.try_emplace(name, Operand{value, {}, 0});
+    return name;
+  };
+  // Wu, Lin, Weng, Probability Estimates for Multi-class Classification by Pairwise Coupling, 2004, algorithm 2: one class after the other is brought
+  // closer, until all are close enough. ONNX Runtime has these bounds, too.
+  const float close = 0.005f / static_cast<float>(classes);
+  constexpr int64_t most_steps = 100;
+  const std::string q = named(coupled(node, probability, classes));
+  const RankedTensorType type = node.tensor_type({extents[0], node.builder.getAffineConstantExpr(classes)}, node.builder.getF32Type());
+  const std::string first = named(node.splat(type, 1.0 / static_cast<double>(classes)));
+  onnx::NodeProto& loop = w.node("Loop", {w.integer(most_steps), "", first}, {node.output(1)});
+  onnx::AttributeProto& body = *loop.add_attribute();
+  body.set_name("body");
+  body.set_type(onnx::AttributeProto::GRAPH);
+  body.mutable_g()->set_name("step");
+  const std::string before = w.fresh();
+  for (const std::string& input : {w.fresh(), w.fresh(), before}) body.mutable_g()->add_input()->set_name(input);
+  NodeWriter in = w.within(*body.mutable_g()->mutable_node());
+  auto sum = [&](const std::string& value, int64_t axis, int64_t keeps) {
+    return in.op("ReduceSum", {value, in.integers({axis})}, "keepdims", keeps);
+  };
+  std::string p = before, qp = sum(in.op("Mul", {q, in.unsqueeze(p, 1)}), 2, 0), pqp = sum(in.op("Mul", {p, qp}), 1, 1);
+  const std::string error = in.op("ReduceMax", {in.op("Abs", {in.op("Sub", {qp, pqp})}), in.integers({1})}, "keepdims", int64_t{1});
+  const std::string is_close = in.op("Less", {error, in.number(close, error)}), two = in.number(2, p), one = in.number(1, p);
+  const Names q_columns = in.split(q, 2, classes);
+  for (int64_t t = 0; t < classes; ++t) {
+    auto at = [&](const std::string& value) { return in.op("Gather", {value, in.integers({t})}, "axis", int64_t{1}); };
+    const std::string column = in.op("Squeeze", {q_columns[static_cast<size_t>(t)], in.integers({2})}), own = at(column), at_t = at(qp);
+    const std::string change = in.op("Div", {in.op("Sub", {pqp, at_t}), own}), whole = in.op("Add", {one, change});
+    const std::string more = in.op("Add", {in.op("Mul", {change, own}), in.op("Mul", {two, at_t})});
+    pqp = in.op("Div", {in.op("Div", {in.op("Add", {pqp, in.op("Mul", {change, more})}), whole}), whole});
+    qp = in.op("Div", {in.op("Add", {qp, in.op("Mul", {change, column})}), whole});
+    std::vector<double> only_t(labels.size());
+    only_t[static_cast<size_t>(t)] = 1;
+    p = in.op("Div", {in.op("Add", {p, in.op("Mul", {change, named(vector_like(node, scores, only_t))})}), whole});
+  }
+  const std::string open = in.op("Cast", {in.op("Not", {is_close})}, "to", int64_t{onnx::TensorProto::INT32});
+  const std::string goes_on = in.op("Cast", {in.op("ReduceSum", {open}, "keepdims", int64_t{0})}, "to", int64_t{onnx::TensorProto::BOOL});
+  body.mutable_g()->add_output()->set_name(goes_on);
+  body.mutable_g()->add_output()->set_name(in.op("Where", {is_close, before, p}));
+}
 
 const Table& linear_model_operators() {
   static const Table table = {

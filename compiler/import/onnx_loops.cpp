@@ -193,9 +193,14 @@ void refuse_other_types(const Node& node, const onnx::GraphProto& body) {
   }
 }
 
-void refuse_other_results(const Node& node, const GraphPart& body) {
+// `carried`: of values that the body takes from step to step, ONNX's number of their element type if that is compound. The outputs for them are those
+// from `first` on.
+void refuse_other_results(const Node& node, const GraphPart& body, ArrayRef<std::optional<int32_t>> carried, size_t first) {
   for (const auto& [i, form] : llvm::enumerate(body.forms())) {
-    if (!form.is_tensor()) node.fail("output " + std::to_string(i) + " of its body is " + kind_of(form) + ", and has to be a tensor");
+    const std::string name = "output " + std::to_string(i) + " of its body";
+    if (!form.is_tensor()) node.fail(name + " is " + kind_of(form) + ", and has to be a tensor");
+    if (i >= first && i - first < carried.size() && form.element.compound != carried[i - first])
+      node.fail(name + " has another element type than the carried value has before the step");
   }
 }
 
@@ -252,18 +257,19 @@ void import_loop(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
   always.elements = std::vector<AffineExpr>{node.builder.getAffineConstantExpr(1)};
   always.bits = 1;
   body.define(proto.input(1).name(), always);
+  SmallVector<std::optional<int32_t>> compound;  // of carried values
   for (int i = 0; i < carried; ++i) {
+    compound.push_back(kind_of_elements(node, node.operand(2 + i)).compound);
     Value init = node.input(2 + i);
-    Operand operand;
-    operand.value = body.add_argument(type_in_body(node, parts, parts.init.size(), init));
+    Value inside = body.add_argument(type_in_body(node, parts, parts.init.size(), init));
     parts.init.push_back(init);
-    body.define(proto.input(2 + i).name(), operand);
+    body.define(proto.input(2 + i).name(), Operand::of(inside, compound.back()));
   }
   std::set<std::string> captures;
   collect_captures(proto, captures);
   const SmallVector<Value> inputs = captured_values(node.graph, captures);
   body.translate(captures, inputs, static_cast<size_t>(1 + carried));
-  refuse_other_results(node, body);
+  refuse_other_results(node, body, compound, 1);
 
   SmallVector<Value>& results = body.results();
   const std::optional<int64_t> goes_on = body.known(0);
@@ -283,7 +289,10 @@ void import_loop(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
     }
   }
   Operation* op = make_loop(node, body, parts, inputs, static_cast<size_t>(rows));
-  for (int i = 0; i < node.output_count(); ++i) node.set_result(op->getResult(static_cast<unsigned>(i + (counts ? 1 : 0))), i);
+  for (int i = 0; i < node.output_count(); ++i) {
+    Value result = op->getResult(static_cast<unsigned>(i + (counts ? 1 : 0)));
+    node.set_operand(Operand::of(result, body.forms()[static_cast<size_t>(1 + i)].element.compound), i);
+  }
 }
 
 namespace {
@@ -378,10 +387,10 @@ void import_scan(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
                              output_axes = list("scan_output_axes", rows), output_back = list("scan_output_directions", rows);
   LoopSteps parts;
   GraphPart body(node, proto, all_parts, "scan" + std::to_string(all_parts.count++));
+  SmallVector<std::optional<int32_t>> compound;  // of inputs
+  for (int i = 0; i < node.input_count(); ++i) compound.push_back(kind_of_elements(node, node.operand(i)).compound);
   auto define = [&](int input, Type type) {
-    Operand operand;
-    operand.value = body.add_argument(type);
-    body.define(proto.input(input).name(), operand);
+    body.define(proto.input(input).name(), Operand::of(body.add_argument(type), compound[static_cast<size_t>(input)]));
   };
   for (int i = 0; i < carried; ++i) {
     Value init = node.input(i);
@@ -391,8 +400,9 @@ void import_scan(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
   for (int i = 0; i < scanned; ++i) {
     const size_t at = static_cast<size_t>(i);
     Value value = node.input(carried + i);
-    if (Node::type_of(value).getRank() == 0) node.refuse_inputs("it scans a scalar");
-    value = with_axis_first(node, value, node.axis(axes[at], Node::type_of(value).getRank()), false);
+    const int64_t rank = rank_of(node.operand(carried + i), value);
+    if (rank == 0) node.refuse_inputs("it scans a scalar");
+    value = with_axis_first(node, value, node.axis(axes[at], rank), false);
     Extents extents = Node::extents_of(value);
     if (!parts.count) parts.count = extents[0];
     if (!node.are_equal(extents[0], *parts.count)) node.refuse_inputs("the values that it scans have different numbers of slices");
@@ -407,14 +417,14 @@ void import_scan(Node& node, const onnx::NodeProto& of_node, Parts& all_parts) {
   collect_captures(proto, captures);
   const SmallVector<Value> inputs = captured_values(node.graph, captures);
   body.translate(captures, inputs, static_cast<size_t>(carried));
-  refuse_other_results(node, body);
+  refuse_other_results(node, body, ArrayRef(compound).take_front(static_cast<size_t>(carried)), 0);
   Operation* op = make_loop(node, body, parts, inputs, static_cast<size_t>(rows));
   for (int i = 0; i < node.output_count(); ++i) {
-    Value result = op->getResult(static_cast<unsigned>(i));
+    Operand result = Operand::of(op->getResult(static_cast<unsigned>(i)), body.forms()[static_cast<size_t>(i)].element.compound);
     if (i >= carried)
-      result =
-          with_axis_first(node, result, node.axis(output_axes[static_cast<size_t>(i - carried)], Node::type_of(result).getRank()), true);
-    node.set_result(result, i);
+      result.value = with_axis_first(node, result.value,
+                                     node.axis(output_axes[static_cast<size_t>(i - carried)], rank_of(result, result.value)), true);
+    node.set_operand(std::move(result), i);
   }
 }
 

@@ -39,10 +39,13 @@ std::string onnx_name(const tx::NarrowFormat& format) {
 
 bool accepts_narrow(const std::string& domain, const std::string& operator_name) {
   if (domain == microsoft_domain) return operator_name == "GatherBlockQuantized";
-  static const llvm::StringSet<> known = {
-      "Cast",     "CastLike", "Concat",    "DequantizeLinear", "Expand",  "Flatten", "Gather", "GatherElements", "GatherND", "graph output",
-      "Identity", "If",       "Loop",      "QuantizeLinear",   "Reshape", "Scan",    "Shape",  "Size",           "Slice",    "Split",
-      "Squeeze",  "Tile",     "Transpose", "Unsqueeze",        "Where"};
+  static const llvm::StringSet<> known = {"Cast",     "CastLike",       "Concat",    "DequantizeLinear",
+                                          "Expand",   "Flatten",        "Gather",    "GatherElements",
+                                          "GatherND", outputs_operator, "Identity",  "If",
+                                          "Loop",     "QuantizeLinear", "Reshape",   "Scan",
+                                          "Shape",    "Size",           "Slice",     "Split",
+                                          "Squeeze",  "Tile",           "Transpose", "Unsqueeze",
+                                          "Where"};
   return domain.empty() && known.contains(operator_name);
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// TfIdfVectorizer over integers, or the places of strings among those of the pool: each n-gram of the pool is compared with the tokens at every place, and the matches are counted.
+// TfIdfVectorizer. Each token becomes its place among those of the pool, and the tokens at each place the n-gram that they are; a scatter counts these.
+#include <algorithm>
 #include <map>
 
 #include "compiler/import/onnx_arithmetic.h"
+#include "compiler/import/onnx_data.h"
 #include "compiler/import/onnx_text.h"
 
 using namespace mlir;
@@ -47,38 +49,46 @@ class Vectorizer {
     const bool is_text = node_.has_attribute("pool_strings");
     if (is_text != node_.is_text(0)) node_.refuse_inputs(std::string("its pool has ") + (is_text ? "" : "no ") + "strings");
     Value tokens = is_text ? places_among(node_, node_.text(0), words_) : node_.input(0);
-    RankedTensorType type = Node::type_of(tokens);
+    const RankedTensorType type = Node::type_of(tokens);
     if (!type.getElementType().isSignlessInteger(32) && !type.getElementType().isSignlessInteger(64))
       node_.refuse_inputs("its input needs elements that are i32 or i64");
     if (type.getRank() < 1 || type.getRank() > 2) node_.refuse_inputs("its input needs one or two dimensions");
     Extents extents = tx::extents(type), result = extents;
     if (extents.size() == 1) extents.insert(extents.begin(), constant(1));
     tokens = node_.converted(node_.reshape(tokens, extents), node_.builder.getI64Type());
+    if (!is_text) tokens = places_of_integers(tokens);
     const RankedTensorType sums = node_.tensor_type({extents[0], constant(width_)}, node_.builder.getF32Type());
-    Value total = node_.splat(sums, 0);
-    int64_t comparisons = 0;
+    Value total;
+    int64_t lookups = 0;
     for (const Grams& grams : grams_) {
-      if (!grams.numbers.empty()) comparisons += grams.length * distances(grams);
+      if (!grams.numbers.empty()) lookups += grams.length * distances(grams);
     }
-    if (comparisons > most_comparisons)
-      node_.fail("its n-grams need " + std::to_string(comparisons) + " comparisons with all tokens, above " +
-                     std::to_string(most_comparisons) + "; give shorter n-grams, or a smaller max_skip_count",
+    if (lookups > most_lookups)
+      node_.fail("its n-grams need " + std::to_string(lookups) + " lookups of all tokens, above " + std::to_string(most_lookups) +
+                     "; give shorter n-grams, or a smaller max_skip_count",
                  HEDDLE_STATUS_UNIMPLEMENTED);
     for (const Grams& grams : grams_) {
-      if (!grams.numbers.empty()) total = added(total, grams, counts(tokens, grams));
+      if (!grams.numbers.empty()) total = added(total, sums, grams, counts(tokens, grams));
     }
+    if (!total) total = node_.splat(sums, 0);
     result.back() = constant(width_);
     node_.set_result(node_.reshape(total, result));
   }
 
  private:
-  static constexpr int64_t most_tokens = 256, most_skips = 4096, most_comparisons = 4096;
+  static constexpr int64_t most_tokens = 256, most_skips = 4096, most_lookups = 4096;
 
   AffineExpr constant(int64_t value) const { return node_.builder.getAffineConstantExpr(value); }
 
-  // ngram_counts has, for each length, where its n-grams begin in the pool. If the pool has an n-gram twice, the last one counts.
+  // ngram_counts has, for each length, where its n-grams begin in the pool. If the pool has an n-gram twice, the last one counts. Tokens of the pool
+  // become their places among different ones.
   void read_pool() {
     std::vector<int64_t> pool = node_.integer_list("pool_int64s", std::vector<int64_t>());
+    for (int64_t& number : pool) {
+      const auto [it, is_new] = place_of_.try_emplace(number, static_cast<int64_t>(integers_.size()));
+      if (is_new) integers_.push_back(number);
+      number = it->second;
+    }
     const std::vector<int64_t> starts = node_.integer_list("ngram_counts");
     if (node_.has_attribute("pool_strings")) {
       if (!pool.empty()) node_.fail("it has both pool_int64s and pool_strings");
@@ -119,33 +129,57 @@ class Vectorizer {
   // Between tokens of an n-gram, from 1 on.
   int64_t distances(const Grams& grams) const { return grams.length == 1 ? 1 : skips_ + 1; }
 
+  // Of each integer its place among those of the pool; their number if it is none.
+  Value places_of_integers(Value tokens) {
+    std::vector<std::vector<int64_t>> rows;
+    if (integers_.empty()) return m_.number(tokens, 0);
+    const auto [least, most] = std::minmax_element(integers_.begin(), integers_.end());
+    const uint64_t range = static_cast<uint64_t>(*most) - static_cast<uint64_t>(*least);
+    if (range >= uint64_t{1} << 61)
+      node_.fail("pool_int64s has " + std::to_string(*least) + " and " + std::to_string(*most) + ", which are too far apart",
+                 HEDDLE_STATUS_UNIMPLEMENTED);
+    for (int64_t number : integers_) rows.push_back({number - *least});
+    auto all = [&](int64_t number) {
+      auto scalar = RankedTensorType::get({}, node_.builder.getI64Type());
+      return node_.broadcast(node_.make<tx::ConstantOp>(scalar, DenseElementsAttr::get(scalar, number)), Node::extents_of(tokens));
+    };
+    Value low = all(*least), is_inside = m_.both(m_.compare(CompareKind::ge, tokens, low), m_.compare(CompareKind::le, tokens, all(*most)));
+    Value found = places_of_rows(node_, m_.sub(m_.select(is_inside, tokens, low), low), rows, static_cast<int64_t>(range) + 1);
+    return m_.select(is_inside, found, m_.number(found, static_cast<double>(integers_.size())));
+  }
+
   // How often each n-gram is in each row, [rows, n-grams]: for each distance between tokens, where it begins.
   Value counts(Value tokens, const Grams& grams) {
-    const Extents from = Node::extents_of(tokens), all{from[0], from[1], constant(static_cast<int64_t>(grams.numbers.size()))};
-    const Type i64 = node_.builder.getI64Type();
-    Value sum;
+    const Extents from = Node::extents_of(tokens);
+    const auto known = static_cast<int64_t>(std::max(words_.size(), integers_.size())), count = static_cast<int64_t>(grams.numbers.size());
+    const Type f32 = node_.builder.getF32Type();
+    const RankedTensorType type = node_.tensor_type({from[0], constant(count)}, f32);
+    Value sum = node_.splat(type, 0), ones = node_.splat(tx::with_element_type(Node::type_of(tokens), f32), 1);
     for (int64_t distance = 1; distance <= distances(grams); ++distance) {
-      Value place = m_.iota({from[1]}, 0, i64), size = m_.extent(from[1], place), matches;
-      for (int64_t j = 0; j < grams.length; ++j) {
-        Value at = m_.add(place, m_.number(place, static_cast<double>(j * distance)));
-        Value inside = m_.compare(CompareKind::lt, at, size);
-        Value token = node_.make<tx::GatherOp>(Node::type_of(tokens), tokens, m_.min(at, m_.sub(size, m_.number(size, 1))), 1);
-        SmallVector<int64_t> wanted;
-        for (const std::vector<int64_t>& gram : grams.tokens) wanted.push_back(gram[static_cast<size_t>(j)]);
-        Value equals = m_.compare(CompareKind::eq, m_.spread(token, all, {0, 1}), m_.spread(vector(wanted), all, {2}));
-        if (j > 0) equals = m_.both(equals, m_.spread(inside, all, {1}));
-        matches = matches ? m_.both(matches, equals) : equals;
+      Value gram;  // at each place; their number if it is none, which is outside, so that nothing is added
+      if (grams.length == 1) {
+        std::vector<int64_t> gram_of(static_cast<size_t>(known) + 1, count);
+        for (auto [i, one] : llvm::enumerate(grams.tokens)) gram_of[static_cast<size_t>(one.front())] = static_cast<int64_t>(i);
+        gram = looked_up(node_, vector(gram_of), tokens);
+      } else {
+        Value place = m_.iota({from[1]}, 0, node_.builder.getI64Type()), size = m_.extent(from[1], place), inside;
+        SmallVector<Value> parts;
+        for (int64_t j = 0; j < grams.length; ++j) {
+          Value at = m_.add(place, m_.number(place, static_cast<double>(j * distance)));
+          inside = m_.compare(CompareKind::lt, at, size);
+          parts.push_back(node_.make<tx::GatherOp>(Node::type_of(tokens), tokens, m_.min(at, m_.sub(size, m_.number(size, 1))), 1));
+        }
+        gram = places_of_rows(node_, parts, grams.tokens, known + 1);
+        gram = m_.select(m_.spread(inside, from, {1}), gram, m_.number(gram, static_cast<double>(count)));
       }
-      Value ones = node_.converted(matches, node_.builder.getF32Type());
-      Value number = node_.make<tx::ReduceOp>(node_.tensor_type({all[0], all[2]}, node_.builder.getF32Type()), tx::ReduceKind::sum, ones,
-                                              ArrayRef<int64_t>{1});
-      sum = sum ? m_.add(sum, number) : number;
+      sum = node_.make<tx::ScatterOp>(type, sum, gram, ones, node_.builder.getI64IntegerAttr(1),
+                                      tx::ReduceKindAttr::get(node_.builder.getContext(), tx::ReduceKind::sum));
     }
     return sum;
   }
 
-  // The results with those of these n-grams.
-  Value added(Value total, const Grams& grams, Value counts) {
+  // The results with those of these n-grams; `total` is null for the first ones.
+  Value added(Value total, RankedTensorType type, const Grams& grams, Value counts) {
     SmallVector<int64_t> columns;
     SmallVector<float> weights;
     for (int64_t number : grams.numbers) {
@@ -158,7 +192,11 @@ class Vectorizer {
       Value factors = node_.builder.create<tx::ConstantOp>(node_.location(), type, DenseElementsAttr::get(type, ArrayRef(weights)));
       counts = m_.mul(counts, node_.broadcast(factors, Node::extents_of(counts)));
     }
-    return node_.make<tx::ScatterOp>(Node::type_of(total), total, vector(columns), counts, node_.builder.getI64IntegerAttr(1),
+    const bool counts_up =
+        llvm::all_of(llvm::enumerate(columns), [](const auto& one) { return static_cast<int64_t>(one.index()) == one.value(); });
+    if (!total && counts_up && static_cast<int64_t>(columns.size()) == width_) return counts;
+    if (!total) total = node_.splat(type, 0);
+    return node_.make<tx::ScatterOp>(type, total, vector(columns), counts, node_.builder.getI64IntegerAttr(1),
                                      tx::ReduceKindAttr::get(node_.builder.getContext(), tx::ReduceKind::sum));
   }
 
@@ -167,6 +205,8 @@ class Vectorizer {
   int64_t shortest_ = 1, longest_ = 1, skips_ = 0, width_ = 0;
   std::string mode_;
   std::vector<std::string> words_;  // of a pool of strings, each once
+  std::vector<int64_t> integers_;   // of a pool of integers
+  std::map<int64_t, int64_t> place_of_;
   std::vector<int64_t> indexes_;
   std::vector<double> weights_;
   std::vector<Grams> grams_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/import/onnx_collections.h"
+#include "compiler/import/onnx_compound.h"
 #include "compiler/import/onnx_graph.h"
 #include "compiler/import/onnx_narrow.h"
 
@@ -38,10 +39,11 @@ std::string type_text(RankedTensorType type, const std::vector<std::string>& sym
 
 }  // namespace
 
-std::string Node::describe() const {
-  std::string name = proto_.name().empty() ? (proto_.output_size() ? proto_.output(0) : "") : proto_.name();
-  std::string domain = proto_.domain().empty() ? "" : proto_.domain() + ".";
-  return "node '" + name + "' (operator " + domain + proto_.op_type() + ", opset " + std::to_string(graph.opset) + ")";
+std::string described(const onnx::NodeProto& node, int64_t opset) {
+  if (node.op_type() == outputs_operator) return "the graph's outputs";
+  std::string name = node.name().empty() ? (node.output_size() ? node.output(0) : "") : node.name();
+  std::string domain = node.domain().empty() ? "" : node.domain() + ".";
+  return "node '" + name + "' (operator " + domain + node.op_type() + ", opset " + std::to_string(opset) + ")";
 }
 
 void Node::fail(const std::string& cause, heddle_status_code_t code) const {
@@ -72,11 +74,14 @@ const Operand& Node::operand(int index) const {
 const Operand& Node::any_operand(int index) const {
   if (!has_input(index)) fail("input " + std::to_string(index) + " is missing");
   auto it = graph.operands.find(proto_.input(index));
-  if (it == graph.operands.end()) fail("input '" + proto_.input(index) + "' is produced by no earlier node");
-  if (it->second.refused_type) {
+  if (it == graph.operands.end())
+    fail((type() == outputs_operator ? "output '" : "input '") + proto_.input(index) + "' is produced by no earlier node");
+  const bool is_known = it->second.is_compound() && carries_compound(domain_key(proto_.domain()), proto_.op_type(), index);
+  if (it->second.refused_type && !is_known) {
     const int32_t refused = *it->second.refused_type;
-    const std::string type = element_type_name(refused), cause = "input " + std::to_string(index) + " ('" + proto_.input(index) +
-                                                                 "') has element type " + type + ", which is not supported";
+    const std::string type = element_type_name(refused),
+                      cause = "input " + std::to_string(index) + " ('" + proto_.input(index) + "') has element type " + type + ", which " +
+                              (it->second.is_compound() ? "this operator does not support" : "is not supported");
     throw Failure{HEDDLE_STATUS_UNIMPLEMENTED, "onnx: importing " + describe() + " failed: " + cause, cause, type,
                   nearest_element_type(refused)};
   }
@@ -102,10 +107,14 @@ const std::string& Node::input_name(int index) const {
   return proto_.input(index);
 }
 
-bool Node::is_text(int index) const {
+bool Node::is_compound(int index) const {
   if (!has_input(index)) return false;
   auto it = graph.operands.find(proto_.input(index));
-  return it != graph.operands.end() && it->second.refused_type == onnx::TensorProto::STRING && it->second.value;
+  return it != graph.operands.end() && it->second.is_compound() && it->second.is_tensor();
+}
+
+bool Node::is_text(int index) const {
+  return is_compound(index) && graph.operands.at(proto_.input(index)).refused_type == onnx::TensorProto::STRING;
 }
 
 Value Node::text(int index) const {
@@ -285,9 +294,7 @@ void Node::set_result(Value value, int index) {
 }
 
 void Node::set_text(Value value, int index) {
-  Operand operand{value, {}, 0};
-  operand.refused_type = onnx::TensorProto::STRING;
-  set_operand(std::move(operand), index);
+  set_operand(Operand::of(value, onnx::TensorProto::STRING), index);
 }
 
 void Node::set_elements(std::vector<AffineExpr> elements, int64_t rank, unsigned bits, int index) {

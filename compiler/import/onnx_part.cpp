@@ -120,7 +120,7 @@ void GraphPart::translate(const std::set<std::string>& captures, const SmallVect
   parts_.translate(proto_);
   onnx::NodeProto end;
   for (const auto& output : proto_.output()) *end.add_input() = output.name();
-  end.set_op_type("graph output");
+  end.set_op_type(outputs_operator);
   Node outputs(graph_, end, node_.location());
   for (int i = 0; i < proto_.output_size(); ++i) {
     const Operand& known = outputs.any_operand(i);

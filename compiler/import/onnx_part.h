@@ -45,7 +45,8 @@ class GraphPart {
   // Removes the function, and those that were made after it.
   void drop();
 
-  mlir::OpBuilder at_end() { return mlir::OpBuilder::atBlockEnd(&function_.getBody().front()); }
+  mlir::Block* block() { return &function_.getBody().front(); }
+  mlir::OpBuilder at_end() { return mlir::OpBuilder::atBlockEnd(block()); }
 
   // Gives a result this type, which has the same elements whenever the part runs. After translate.
   void take_type(size_t result, mlir::Type type);

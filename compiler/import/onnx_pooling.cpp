@@ -148,10 +148,31 @@ void lp_pool(Node& node) {
   node.set_result(node.converted(node.channels_first(result), element));
 }
 
+// The same of all elements of each channel.
+void global_lp_pool(Node& node) {
+  Value input = node.input(0);
+  node.check_image(input);
+  const Type element = Node::type_of(input).getElementType();
+  if (!llvm::isa<FloatType>(element)) node.refuse_inputs("its input needs elements that are floats");
+  const double p = node.opset() < 2 ? node.number("p", 2.0) : static_cast<double>(node.integer("p", 2));
+  if (!(p >= 1)) node.fail("p is " + std::to_string(p) + ", below 1");
+  Arithmetic m(node);
+  Value image = node.converted(input, element.isF64() ? element : Type(node.builder.getF32Type()));
+  const auto axes = llvm::to_vector(llvm::seq<int64_t>(2, Node::type_of(image).getRank()));
+  Value result = m.reduce(tx::ReduceKind::sum,
+                          p == 1   ? m.abs(image)
+                          : p == 2 ? m.mul(image, image)
+                                   : m.pow(m.abs(image), m.number(image, p)),
+                          axes);
+  if (p == 2) result = m.sqrt(result);
+  if (p != 1 && p != 2) result = m.pow(result, m.number(result, 1 / p));
+  node.set_result(node.converted(result, element));
+}
+
 }  // namespace
 
 const Table& pooling_operators() {
-  static const Table table = {{"LpPool", lp_pool}};
+  static const Table table = {{"GlobalLpPool", global_lp_pool}, {"LpPool", lp_pool}};
   return table;
 }
 

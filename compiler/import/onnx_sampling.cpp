@@ -400,6 +400,72 @@ void roi_align(Node& node) {
   node.set_result(node.converted(node.channels_first(result), element));
 }
 
+// The largest element of each bin of each region, whose sides are whole pixels; an empty bin has 0. Rows are reduced first, then columns.
+void max_roi_pool(Node& node) {
+  Value image = node.input(0), rois = node.input(1);
+  const Extents from = Node::extents_of(image), of_rois = Node::extents_of(rois);
+  if (from.size() != 4) node.fail("its input needs rank 4, has " + std::to_string(from.size()));
+  if (of_rois.size() != 2 || tx::static_extent(of_rois[1]) != 5) node.refuse_inputs("rois is not [regions, 5]");
+  const std::vector<int64_t> pooled = node.integer_list("pooled_shape");
+  if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1 || pooled[0] >= 1 << 20 || pooled[1] >= 1 << 20)
+    node.fail("pooled_shape is not two numbers from 1 on");
+  Arithmetic m(node);
+  const Type element = Node::type_of(image).getElementType(), compute = computed_type(node, image), i64 = node.builder.getI64Type();
+  const double scale = node.number("spatial_scale", 1.0);
+  rois = node.converted(rois, compute);
+  auto column = [&](int64_t which) {
+    SmallVector<int64_t> starts{0, which}, strides{1, 1};
+    Value one = node.make<tx::SliceOp>(node.tensor_type({of_rois[0], number_extent(node, 1)}, compute), rois, starts, strides);
+    return node.reshape(one, {of_rois[0]});
+  };
+  auto negated = [&](Value x) { return node.make<tx::NegOp>(Node::type_of(x), x); };
+  auto side = [&](int64_t which) {  // halves are rounded away from 0
+    Value x = column(which);
+    x = m.mul(x, m.number(x, scale));
+    Value size = m.floor(m.add(m.abs(x), m.number(x, 0.5)));
+    return m.select(m.compare(tx::CompareKind::lt, x, m.number(x, 0)), negated(size), size);
+  };
+  Value batches = node.converted(column(0), i64);
+  expect_inside(node, image, 0, batches);
+  Extents whole = from;
+  whole[0] = of_rois[0];
+  Value values =
+      node.make<tx::GatherOp>(node.tensor_type(whole, compute), node.converted(image, compute), batches, node.builder.getI64IntegerAttr(0));
+  Value is_full;
+  for (int64_t axis : {2, 3}) {  // of the height, then of the width
+    const int64_t bins = pooled[static_cast<size_t>(axis - 2)];
+    const AffineExpr extent = from[static_cast<size_t>(axis)];
+    const Extents of_bins{of_rois[0], number_extent(node, bins)}, of_places{of_rois[0], number_extent(node, bins), extent};
+    Value first = side(4 - axis), last = side(6 - axis);  // x1, y1, x2 and y2 are columns 1 to 4
+    Value length = m.max(m.add(m.sub(last, first), m.number(first, 1)), m.number(first, 1));
+    Value size = m.spread(m.div(length, m.number(length, static_cast<double>(bins))), of_bins, {0}), start = m.spread(first, of_bins, {0});
+    Value bin = m.iota(of_bins, 1, compute), next = m.add(bin, m.number(bin, 1));
+    auto clipped = [&](Value x) { return m.min(m.max(m.add(x, start), m.number(x, 0)), m.extent(extent, x)); };
+    Value begin = clipped(m.floor(m.mul(bin, size))), end = clipped(negated(m.floor(negated(m.mul(next, size)))));
+    Value place = m.iota(of_places, 2, compute);
+    Value is_inside = m.both(m.compare(tx::CompareKind::ge, place, m.spread(begin, of_places, {0, 1})),
+                             m.compare(tx::CompareKind::lt, place, m.spread(end, of_places, {0, 1})));
+    // [regions, channels, bins, places, ..], of which the places are reduced
+    Extents all = Node::extents_of(values), reduced = all;
+    const size_t at = axis == 2 ? 2 : 3;
+    all.insert(all.begin() + static_cast<int64_t>(at), number_extent(node, bins));
+    reduced[at] = number_extent(node, bins);
+    SmallVector<int64_t> dimensions;
+    for (int64_t d = 0; d < 4; ++d) dimensions.push_back(d < static_cast<int64_t>(at) ? d : d + 1);
+    Value spread = m.spread(values, all, dimensions);
+    spread = m.select(m.spread(is_inside, all, {0, static_cast<int64_t>(at), static_cast<int64_t>(at) + 1}), spread,
+                      m.number(spread, -std::numeric_limits<double>::infinity()));
+    values = node.make<tx::ReduceOp>(node.tensor_type(reduced, compute), tx::ReduceKind::max, spread,
+                                     ArrayRef<int64_t>{static_cast<int64_t>(at) + 1});
+    const Extents of_result{of_rois[0], number_extent(node, pooled[0]), number_extent(node, pooled[1])};
+    Value is_some = m.spread(m.compare(tx::CompareKind::lt, begin, end), of_result, {0, axis - 1});
+    is_full = is_full ? m.both(is_full, is_some) : is_some;
+  }
+  const Extents result = Node::extents_of(values);
+  values = m.select(m.spread(is_full, result, {0, 2, 3}), values, m.number(values, 0));
+  node.set_result(node.converted(values, element));
+}
+
 // The sum of the blocks that cover each element of the image. Both shapes may be data.
 void col2im(Node& node) {
   Value columns = node.input(0);
@@ -530,7 +596,8 @@ void max_unpool(Node& node) {
 
 const Table& sampling_operators() {
   static const Table table = {
-      {"Col2Im", col2im}, {"DeformConv", deform_conv}, {"GridSample", grid_sample}, {"MaxUnpool", max_unpool}, {"RoiAlign", roi_align},
+      {"Col2Im", col2im},           {"DeformConv", deform_conv}, {"GridSample", grid_sample},
+      {"MaxRoiPool", max_roi_pool}, {"MaxUnpool", max_unpool},   {"RoiAlign", roi_align},
   };
   return table;
 }

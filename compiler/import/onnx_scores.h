@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/import/onnx_arithmetic.h"
+#include "compiler/import/onnx_writer.h"
 
 namespace heddle::import {
 
@@ -39,5 +40,10 @@ void set_labels(Node& node, mlir::Value classes, const ClassLabels& labels);
 mlir::Value largest_class(Node& node, mlir::Value scores);
 // 1 for rows whose score, [N, 1], is above the bound, else 0: i64 [N].
 mlir::Value class_above(Node& node, mlir::Value score, double bound);
+
+// Whether the node is a classifier by support vectors that gives probabilities.
+bool has_probabilities(const onnx::NodeProto& node);
+// It as nodes, of which one is a loop.
+void expand_probabilities(Node& node, NodeWriter& writer);
 
 }  // namespace heddle::import

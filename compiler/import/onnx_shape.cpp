@@ -427,7 +427,7 @@ void constant(Node& node) {
       return node.set_text(text_constant(node.builder, *value, "attribute 'value' of " + node.describe(), node.location()));
     const bool is_named = node.graph.names_weights() && node.wants_output(0);
     const std::string name = is_named ? node.output(0) : "constant " + node.describe();
-    Operand operand = node.graph.import_tensor(*value, name, node.location());
+    Operand operand = node.graph.import_tensor(*value, name, node.location(), /*is_attribute=*/false, is_named ? node.describe() : "");
     node.set_operand(std::move(operand));
     return;
   }

@@ -8,6 +8,7 @@
 
 #include "compiler/import/onnx_arithmetic.h"
 #include "compiler/import/onnx_broadcast.h"
+#include "compiler/import/onnx_compound.h"
 #include "compiler/import/onnx_data.h"
 #include "compiler/import/onnx_regex.h"
 
@@ -112,26 +113,18 @@ void text_equal(Node& node) {
   node.set_result(are_equal(node, a, b));
 }
 
-void text_identity(Node& node) {
-  node.set_text(node.text(0));
-}
-
 void text_cast(Node& node) {
-  if (node.integer("to") == onnx::TensorProto::STRING) return text_identity(node);
+  if (node.integer("to") == onnx::TensorProto::STRING) return node.set_text(node.text(0));
   node.operand(0);  // throws: it is of strings
 }
 
 void text_concat(Node& node) {
-  AffineExpr width = node.builder.getAffineConstantExpr(0);
   SmallVector<Value> texts;
-  for (int i = 0; i < node.input_count(); ++i) {
-    texts.push_back(node.text(i));
-    width = width + width_of(texts.back());
-  }
+  for (int i = 0; i < node.input_count(); ++i) texts.push_back(node.text(i));
+  align(node, onnx::TensorProto::STRING, texts, /*by_data=*/true);
   const int64_t axis = node.axis(node.integer("axis"), rank_of(texts[0]));
   for (Value& text : texts) {
     if (rank_of(text) != rank_of(texts[0])) node.refuse_inputs("ranks of the inputs differ");
-    text = node.reshape(padded(node, text, width - width_of(text)), with_width(strings_of(text), width));
     Extents alike = Node::extents_of(texts[0]);
     alike[static_cast<size_t>(axis)] = Node::extents_of(text)[static_cast<size_t>(axis)];
     text = node.with_extents(text, alike);
@@ -437,8 +430,11 @@ void expand_regex(Node& node, NodeWriter& w) {
 }
 
 const Table& text_operators() {
-  static const Table table = {{"Cast", text_cast},          {"Concat", text_concat},         {"Equal", text_equal},
-                              {"Identity", text_identity},  {"StringConcat", string_concat}, {"StringNormalizer", string_normalizer},
+  static const Table table = {{"Cast", text_cast},
+                              {"Concat", text_concat},
+                              {"Equal", text_equal},
+                              {"StringConcat", string_concat},
+                              {"StringNormalizer", string_normalizer},
                               {"StringSplit", string_split}};
   return table;
 }

@@ -28,21 +28,18 @@ mlir::Value joined_along(Node& node, llvm::ArrayRef<mlir::Value> parts, int64_t 
 // The bytes at places along the last dimension; zero where `is_there` does not hold. Text, places and conditions have the same extents but the last.
 mlir::Value bytes_at(Node& node, mlir::Value text, mlir::Value places, mlir::Value is_there);
 
-// For each string its place in a list of different words, or the number of words if it is none: i64. The words are found by binary search for a number
-// made of the bytes, and compared.
+// For each string its place in a list of different words, or the number of words if it is none: i64. The words are looked up by a number made of the
+// bytes, and compared.
 mlir::Value places_among(Node& node, mlir::Value text, const std::vector<std::string>& words);
+// The same for rows of integers from 0 to limit - 1. `columns`: i64 tensors of one shape, which have the rows' first elements, second elements, ..
+mlir::Value places_of_rows(Node& node, llvm::ArrayRef<mlir::Value> columns, llvm::ArrayRef<std::vector<int64_t>> rows, int64_t limit);
 // The same for each word of a list that may have words twice: the places of the first ones, or of the last ones.
 mlir::Value places_in(Node& node, mlir::Value text, llvm::ArrayRef<std::string> list, bool last_counts);
-
-// Whether the operator only moves elements, or asks for extents. `domain` is a domain_key().
-bool moves_text(const std::string& domain, const std::string& type);
-// A node with such an operator: its translation moves the numbers of the strings, and then the strings are looked up.
-void move_text(Node& node, const onnx::NodeProto& proto, Translate translate);
 
 // Tokenizer of com.microsoft.
 void tokenizer(Node& node);
 
-// LabelEncoder of ai.onnx.ml, of strings or numbers.
+// LabelEncoder of ai.onnx.ml, of strings or numbers, and CategoryMapper.
 void label_encoder(Node& node);
 
 // RegexFullMatch as nodes that step through the bytes: a Scan with the states of an automaton, one for each string.

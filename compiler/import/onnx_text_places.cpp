@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Strings by number: their places in a list of words, and operators that move them.
+// Places of strings in a list of words.
 #include <algorithm>
-#include <limits>
 #include <map>
-#include <set>
+#include <numeric>
 
 #include "compiler/import/onnx_arithmetic.h"
+#include "compiler/import/onnx_data.h"
 #include "compiler/import/onnx_text.h"
-#include "llvm/ADT/StringSet.h"
+#include "compiler/ir/bits.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -19,17 +20,15 @@ Value integers_of(Node& node, ArrayRef<int64_t> numbers) {
   return node.make<tx::ConstantOp>(type, DenseElementsAttr::get(type, numbers));
 }
 
-// The elements of a vector at indices, or parts of a tensor along its first dimension.
-Value looked_up(Node& node, Value table, Value indices) {
-  Extents extents = Node::extents_of(indices);
-  llvm::append_range(extents, llvm::drop_begin(Node::extents_of(table)));
-  return node.make<tx::GatherOp>(node.tensor_type(extents, Node::type_of(table).getElementType()), table, indices,
-                                 node.builder.getI64IntegerAttr(0));
+// The number for each element of a tensor of that type; unlike Node::splat, any of 64 bits.
+Value integers_of(Node& node, int64_t number, RankedTensorType type) {
+  auto scalar = RankedTensorType::get({}, node.builder.getI64Type());
+  return node.broadcast(node.make<tx::ConstantOp>(scalar, DenseElementsAttr::get(scalar, number)), tx::extents(type));
 }
 
-// A factor for each byte; the sum of the products with 256 times as many bytes is below 2^62.
-std::vector<int64_t> factors(size_t count, uint64_t seed) {
-  const uint64_t most = (uint64_t{1} << 62) / (256 * count);
+// `count` factors, whose products with as many numbers below `limit` have a sum below 2^62.
+std::vector<int64_t> factors(size_t count, uint64_t limit, uint64_t seed) {
+  const uint64_t most = std::max<uint64_t>((uint64_t{1} << 62) / limit / count, 1);
   std::vector<int64_t> all;
   for (size_t i = 0; i < count; ++i) {
     // splitmix64: Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, 2014.
@@ -41,34 +40,79 @@ std::vector<int64_t> factors(size_t count, uint64_t seed) {
   return all;
 }
 
-int64_t number_of_word(const std::string& word, ArrayRef<int64_t> factors) {
-  int64_t sum = 0;
-  for (size_t i = 0; i < word.size(); ++i) sum += static_cast<unsigned char>(word[i]) * factors[i];
-  return sum;
-}
+// Where each of different numbers is in a table: its lowest bits choose a distance, by which its other bits are moved on (Belazzougui, Botelho,
+// Dietzfelbinger, Hash, Displace, and Compress, 2009). So a number is found in two steps, however many there are.
+class Places {
+ public:
+  // False if no distances keep the numbers apart.
+  bool fill(ArrayRef<int64_t> numbers) {
+    bits_ = llvm::Log2_64_Ceil(std::max<size_t>(numbers.size(), 1));
+    const size_t buckets = size_t{1} << bits_, slots = 2 * buckets;
+    std::vector<std::vector<size_t>> of_bucket(buckets);
+    for (auto [i, number] : llvm::enumerate(numbers)) of_bucket[static_cast<uint64_t>(number) & (buckets - 1)].push_back(i);
+    std::vector<size_t> order(buckets);
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return of_bucket[a].size() > of_bucket[b].size(); });
+    distances_.assign(buckets, 0);
+    places_.assign(slots, -1);
+    for (size_t bucket : order) {
+      bool is_free = of_bucket[bucket].empty();
+      for (size_t distance = 0; !is_free && distance < slots; ++distance) {
+        std::vector<size_t> taken;
+        for (size_t i : of_bucket[bucket]) {
+          const size_t slot = ((static_cast<uint64_t>(numbers[i]) >> bits_) + distance) & (slots - 1);
+          if (places_[slot] >= 0) break;
+          places_[slot] = static_cast<int64_t>(i);
+          taken.push_back(slot);
+        }
+        is_free = taken.size() == of_bucket[bucket].size();
+        if (is_free) distances_[bucket] = static_cast<int64_t>(distance);
+        if (!is_free) {
+          for (size_t slot : taken) places_[slot] = -1;
+        }
+      }
+      if (!is_free) return false;
+    }
+    for (int64_t& place : places_) place = std::max<int64_t>(place, 0);
+    return true;
+  }
 
-// Words sorted by a number that is another one for each.
-struct Numbered {
-  std::vector<int64_t> factors = {}, numbers = {}, places = {};
-  std::vector<std::string> words = {};
+  // The place of each number, i64 and not negative, among those of the table; any place for one that is none of them.
+  Value of(Node& node, Value numbers) const {
+    const Arithmetic a(node);
+    auto lowest = [&](Value value, size_t count) {
+      return node.make<tx::BitAndOp>(Node::type_of(value), value, a.number(value, static_cast<double>(count - 1)));
+    };
+    Value rest = a.div(numbers, a.number(numbers, static_cast<double>(distances_.size())));
+    Value distance = looked_up(node, integers_of(node, distances_), lowest(numbers, distances_.size()));
+    return looked_up(node, integers_of(node, places_), lowest(a.add(rest, distance), places_.size()));
+  }
+
+ private:
+  unsigned bits_ = 0;
+  std::vector<int64_t> distances_, places_;
 };
 
-Numbered numbered(Node& node, const std::vector<std::string>& words, size_t bytes) {
+// Different rows of as many numbers below `limit` each, and the factors by which the sums of their products are in `places`.
+struct Numbered {
+  std::vector<int64_t> factors = {};
+  Places places = {};
+};
+
+Numbered numbered(Node& node, size_t rows, size_t columns, uint64_t limit, llvm::function_ref<int64_t(size_t, size_t)> at) {
   constexpr uint64_t most_seeds = 64;
   for (uint64_t seed = 1; seed <= most_seeds; ++seed) {
-    Numbered found{factors(bytes, seed)};
-    std::vector<std::pair<int64_t, size_t>> order;
-    for (size_t i = 0; i < words.size(); ++i) order.emplace_back(number_of_word(words[i], found.factors), i);
-    std::sort(order.begin(), order.end());
-    for (const auto& [number, place] : order) {
-      if (!found.numbers.empty() && found.numbers.back() == number) break;
-      found.numbers.push_back(number);
-      found.places.push_back(static_cast<int64_t>(place));
-      found.words.push_back(words[place]);
+    Numbered found{factors(columns, limit, seed)};
+    std::vector<int64_t> numbers(rows);
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t column = 0; column < columns; ++column) numbers[row] += at(row, column) * found.factors[column];
     }
-    if (found.words.size() == words.size()) return found;
+    std::vector<int64_t> sorted = numbers;
+    std::sort(sorted.begin(), sorted.end());
+    if (std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end() && found.places.fill(numbers)) return found;
   }
-  node.fail("its " + std::to_string(words.size()) + " words were not told apart; split them over two nodes", HEDDLE_STATUS_UNIMPLEMENTED);
+  node.fail("its " + std::to_string(rows) + " words or n-grams were not told apart; split them over two nodes",
+            HEDDLE_STATUS_UNIMPLEMENTED);
 }
 
 }  // namespace
@@ -84,29 +128,38 @@ Value places_among(Node& node, Value text, const std::vector<std::string>& words
   for (const std::string& word : words) longest = std::max(longest, word.size());
   // A longer string has a byte where the longest word has a zero.
   const AffineExpr width = node.builder.getAffineConstantExpr(static_cast<int64_t>(longest) + 1);
-  Numbered known = numbered(node, words, longest + 1);
-  Value table =
-      text_constant(node.builder, known.words, {count}, "the words of " + node.describe(), node.location());  // checks the words, too
+  Value table = text_constant(node.builder, words, {count}, "the words of " + node.describe(), node.location());  // checks the words, too
   table = padded(node, table, node.builder.getAffineConstantExpr(1));
+  const Numbered known = numbered(node, words.size(), longest + 1, 256, [&](size_t word, size_t byte) {
+    return byte < words[word].size() ? static_cast<unsigned char>(words[word][byte]) : 0;
+  });
   Value head = part_of(node, padded(node, text, width), 0, width);
   Value wide = node.converted(head, i64);
   Value products = a.mul(wide, a.spread(integers_of(node, known.factors), Node::extents_of(wide), {last}));
-  Value number = node.make<tx::ReduceOp>(type, tx::ReduceKind::sum, products, ArrayRef<int64_t>{last});
-  // How many numbers are not above it: 2^b - 1 of them, so that no step leaves the table.
-  int64_t step = 1;
-  while (2 * step - 1 < count) step *= 2;
-  known.numbers.resize(static_cast<size_t>(2 * step - 1), std::numeric_limits<int64_t>::max());
-  Value numbers = integers_of(node, known.numbers), found = node.splat(type, 0);
-  for (; step > 0; step /= 2) {
-    Value next = a.add(found, a.number(found, static_cast<double>(step)));
-    Value there = looked_up(node, numbers, a.sub(next, a.number(next, 1)));
-    found = a.select(a.compare(tx::CompareKind::le, there, number), next, found);
-  }
-  found = a.max(a.sub(found, a.number(found, 1)), a.number(found, 0));
+  Value found = known.places.of(node, node.make<tx::ReduceOp>(type, tx::ReduceKind::sum, products, ArrayRef<int64_t>{last}));
   Value same = node.converted(a.compare(tx::CompareKind::eq, head, looked_up(node, table, found)), i64);
   same = node.make<tx::ReduceOp>(type, tx::ReduceKind::min, same, ArrayRef<int64_t>{last});
-  return a.select(a.compare(tx::CompareKind::eq, same, a.number(same, 1)), looked_up(node, integers_of(node, known.places), found),
-                  a.number(found, static_cast<double>(count)));
+  return a.select(a.compare(tx::CompareKind::eq, same, a.number(same, 1)), found, a.number(found, static_cast<double>(count)));
+}
+
+Value places_of_rows(Node& node, ArrayRef<Value> columns, ArrayRef<std::vector<int64_t>> rows, int64_t limit) {
+  const Arithmetic a(node);
+  const auto count = static_cast<double>(rows.size());
+  const Numbered known = numbered(node, rows.size(), columns.size(), static_cast<uint64_t>(limit),
+                                  [&](size_t row, size_t column) { return rows[row][column]; });
+  Value number;
+  for (auto [column, factor] : llvm::zip_equal(columns, known.factors)) {
+    Value product = node.make<tx::MulOp>(Node::type_of(column), column, integers_of(node, factor, Node::type_of(column)));
+    number = number ? a.add(number, product) : product;
+  }
+  Value found = known.places.of(node, number), same;
+  for (auto [i, column] : llvm::enumerate(columns)) {
+    std::vector<int64_t> all;
+    for (const std::vector<int64_t>& row : rows) all.push_back(row[i]);
+    Value equals = a.compare(tx::CompareKind::eq, looked_up(node, integers_of(node, all), found), column);
+    same = same ? a.both(same, equals) : equals;
+  }
+  return a.select(same, found, a.number(found, count));
 }
 
 Value places_in(Node& node, Value text, ArrayRef<std::string> list, bool last_counts) {
@@ -123,61 +176,6 @@ Value places_in(Node& node, Value text, ArrayRef<std::string> list, bool last_co
   }
   places.push_back(static_cast<int64_t>(list.size()));
   return looked_up(node, integers_of(node, places), places_among(node, text, words));
-}
-
-bool moves_text(const std::string& domain, const std::string& type) {
-  static const llvm::StringSet<> known = {
-      "Compress", "Expand",          "Flatten",   "Gather", "GatherElements", "GatherND", "Reshape", "ReverseSequence",
-      "Scatter",  "ScatterElements", "ScatterND", "Shape",  "Size",           "Slice",    "Split",   "Squeeze",
-      "Tile",     "Transpose",       "Unsqueeze", "Where"};
-  return domain == "ai.onnx.ml" ? type == "ArrayFeatureExtractor" : domain.empty() && known.contains(type);
-}
-
-void move_text(Node& node, const onnx::NodeProto& proto, Translate translate) {
-  const Arithmetic a(node);
-  const Type i64 = node.builder.getI64Type();
-  onnx::NodeProto moved = proto;
-  SmallVector<Value> parts;
-  std::set<std::string> made;
-  AffineExpr total = node.builder.getAffineConstantExpr(0), width = total;
-  for (int i = 0; i < node.input_count(); ++i) {
-    if (!node.is_text(i)) continue;
-    Value text = node.text(i);
-    const Extents strings = strings_of(text);
-    const AffineExpr count = node.count_of(strings);
-    Value number = a.iota({count}, 0, i64);
-    if (!parts.empty()) number = a.add(number, a.extent(total, number));
-    std::string name = node.input_name(i);
-    do name += " by number";
-    while (node.graph.operands.contains(name));
-    node.graph.operands[name] = Operand{node.reshape(number, strings), {}, 0};
-    made.insert(name);
-    moved.set_input(i, name);
-    parts.push_back(node.reshape(text, {count, width_of(text)}));
-    total = total + count;
-    width = width + width_of(text);
-  }
-  Node by_number(node.graph, moved, node.location());
-  translate(by_number);
-  for (const std::string& name : made) node.graph.operands.erase(name);
-  if (!node.graph.unsupported.empty() || node.type() == "Shape" || node.type() == "Size") return;
-  if (parts.size() > 1) {
-    for (Value& part : parts) part = node.reshape(padded(node, part, width - width_of(part)), {Node::extents_of(part)[0], width});
-    parts = {joined_along(node, parts, 0)};
-  }
-  if (!tx::static_extent(total)) {  // one more, so that there is one
-    const RankedTensorType empty =
-        node.tensor_type({node.builder.getAffineConstantExpr(1), width}, Node::type_of(parts[0]).getElementType());
-    parts = {joined_along(node, {parts[0], node.splat(empty, 0)}, 0)};
-  }
-  for (int i = 0; i < node.output_count(); ++i) {
-    if (!node.wants_output(i)) continue;
-    auto it = node.graph.operands.find(node.output(i));
-    if (it == node.graph.operands.end()) continue;
-    Operand text{looked_up(node, parts[0], by_number.value_of(it->second)), {}, 0};
-    text.refused_type = onnx::TensorProto::STRING;
-    it->second = std::move(text);
-  }
 }
 
 }  // namespace heddle::import

@@ -142,7 +142,9 @@ class Unrolled {
       const Operand& row = results[1 + state_.size() + i];
       if (!row.is_tensor())
         node_.fail("output " + std::to_string(1 + state_.size() + i) + " of its body is " + kind_of(row) + ", which cannot be stacked");
-      rows_[i].push_back(node_.value_of(row));
+      if (!rows_[i].empty() && kind_of_elements(node_, row) != kind_of_elements(node_, rows_[i].front()))
+        node_.fail("output " + std::to_string(1 + state_.size() + i) + " of its body has another element type in each step");
+      rows_[i].push_back(row);
     }
     return *known != 0;
   }
@@ -166,23 +168,26 @@ class Unrolled {
     pin(node_, all.value(), steps, "the number of steps", has_ended);
   }
 
-  void set_stacked(int output, ArrayRef<Value> rows) {
+  void set_stacked(int output, ArrayRef<Operand> rows) {
     if (rows.empty())
       node_.fail("it has no steps, so that the shape of output " + std::to_string(output) + " is not known, which is not supported",
                  HEDDLE_STATUS_UNIMPLEMENTED);
     SmallVector<Value> stacked;
-    for (Value row : rows) {
+    for (const Operand& row : rows) stacked.push_back(node_.value_of(row));
+    const std::optional<int32_t> compound = kind_of_elements(node_, rows.front()).compound;
+    align(node_, compound, stacked, /*by_data=*/true);
+    for (Value& row : stacked) {
       Extents extents = Node::extents_of(row);
       extents.insert(extents.begin(), node_.builder.getAffineConstantExpr(1));
-      stacked.push_back(node_.reshape(row, extents));
+      row = node_.reshape(row, extents);
     }
-    node_.set_result(node_.concatenated(std::move(stacked), 0), output);
+    node_.set_operand(Operand::of(node_.concatenated(std::move(stacked), 0), compound), output);
   }
 
   Node& node_;
   const onnx::GraphProto& body_;
   std::vector<Operand> state_;
-  std::vector<SmallVector<Value>> rows_;
+  std::vector<std::vector<Operand>> rows_;
   Parts& parts_;
   std::optional<AffineExpr> count_;  // of steps, if it is known or an expression of symbols
   Value trips_, condition_;          // as data; null if not
@@ -212,7 +217,7 @@ std::vector<Operand> inlined(Node& node, const onnx::GraphProto& part, ArrayRef<
   parts.translate(part);
   onnx::NodeProto end;
   for (const auto& output : part.output()) *end.add_input() = output.name();
-  end.set_op_type("graph output");
+  end.set_op_type(outputs_operator);
   Node outputs(graph, end, node.location());
   std::vector<Operand> results;
   for (int i = 0; i < part.output_size(); ++i) results.push_back(outputs.any_operand(i));
@@ -274,8 +279,9 @@ void sequence_map(Node& node, const onnx::NodeProto& of_node, Parts& parts) {
   }
   for (auto [i, parts_of_one] : llvm::enumerate(results)) {
     const auto& type = body.output(static_cast<int>(i)).type();
-    const Type element = !parts_of_one.empty() ? element_type_of(node, parts_of_one.front())
-                                               : element_type(node.builder.getContext(), type.tensor_type().elem_type(), node.describe());
+    const ElementKind element = !parts_of_one.empty()
+                                    ? kind_of_elements(node, parts_of_one.front())
+                                    : element_kind(node.builder.getContext(), type.tensor_type().elem_type(), node.describe());
     node.set_operand(sequence_of(node, std::move(parts_of_one), element), static_cast<int>(i));
   }
 }

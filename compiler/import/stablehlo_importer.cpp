@@ -224,6 +224,7 @@ OwningOpRef<ModuleOp> import_program(const std::shared_ptr<OnnxFile>& file, Modu
   if (!entry.getBody().hasOneBlock()) {
     fail_file(format, file->path, "function '" + entry.getName().str() + "' has several blocks", HEDDLE_STATUS_UNIMPLEMENTED);
   }
+  program.check_size(entry);
   const std::vector<Data> results = program.translate(entry.getBody().front(), arguments, scope);
   for (unsigned i = 0; i < results.size(); ++i) signature.result(entry, i, results[i]);
   main.finish(graph, signature.arguments, signature.results);

@@ -57,6 +57,16 @@ Type Program::element_type(Type type, const std::string& who) const {
   return type;
 }
 
+namespace {
+
+Attribute attribute_of(Operation& op, StringRef name) {
+  if (Attribute found = op.getDiscardableAttr(name)) return found;
+  if (auto properties = llvm::dyn_cast_or_null<DictionaryAttr>(op.getPropertiesAsAttribute())) return properties.get(name);
+  return {};
+}
+
+}  // namespace
+
 std::vector<Data> Program::translate(Block& block, ArrayRef<Data> arguments, Scope& scope) {
   llvm::SaveAndRestore<int> depth(depth_, depth_ + 1);
   if (depth_ > most_depth) {
@@ -116,12 +126,36 @@ void Program::check_made(Op& op, Operation* before) {
   if (std::string cause = refuse_made(builder, before); !cause.empty()) op.fail(cause);
 }
 
+int64_t Program::count_ops(func::FuncOp function, llvm::DenseMap<Operation*, int64_t>& known, int depth) const {
+  if (auto found = known.find(function); found != known.end()) return found->second;
+  known[function] = 0;  // recursion is found when the calls are translated
+  int64_t count = 0;
+  if (depth > most_depth) return count;
+  function.walk([&](Operation* op) {
+    if (op == function.getOperation() || op->hasTrait<OpTrait::IsTerminator>()) return;
+    ++count;
+    const StringRef name = op->getName().getStringRef();
+    if (name != "func.call" && name != "stablehlo.composite") return;
+    auto callee = llvm::dyn_cast_or_null<FlatSymbolRefAttr>(attribute_of(*op, name == "func.call" ? "callee" : "decomposition"));
+    func::FuncOp called = callee ? functions_.lookup<func::FuncOp>(callee.getValue()) : func::FuncOp();
+    if (called) count = std::min(count + count_ops(called, known, depth + 1), most_ops + 1);
+  });
+  return known[function] = count;
+}
+
+void Program::check_size(func::FuncOp entry) const {
+  llvm::DenseMap<Operation*, int64_t> known;
+  if (count_ops(entry, known, 1) > most_ops) refuse_size();
+}
+
+void Program::refuse_size() const {
+  throw Failure{HEDDLE_STATUS_RESOURCE_EXHAUSTED,
+                "stablehlo: importing '" + graph.file->path + "' failed: with each function in place of its calls, it has above " +
+                    std::to_string(most_ops) + " ops; split the program, or let functions call fewer others"};
+}
+
 void Program::translate_op(Operation& source, Scope& scope) {
-  if (++translated_ > most_ops) {
-    throw Failure{HEDDLE_STATUS_RESOURCE_EXHAUSTED, "stablehlo: importing '" + graph.file->path +
-                                                        "' failed: with each function in place of its calls, it has above " +
-                                                        std::to_string(most_ops) + " ops"};
-  }
+  if (++translated_ > most_ops) refuse_size();
   StringRef short_name = source.getName().getStringRef();
   std::string name = name_in(source.getLoc());
   if (name.empty()) name = source.getName().stripDialect().str() + "#" + std::to_string(translated_);
@@ -284,9 +318,7 @@ void Op::expect(unsigned operands, unsigned results, unsigned regions) const {
 }
 
 Attribute Op::attribute(StringRef name) const {
-  if (Attribute found = source_.getDiscardableAttr(name)) return found;
-  if (auto properties = llvm::dyn_cast_or_null<DictionaryAttr>(source_.getPropertiesAsAttribute())) return properties.get(name);
-  return {};
+  return attribute_of(source_, name);
 }
 
 int64_t Op::integer(StringRef name, std::optional<int64_t> otherwise) const {

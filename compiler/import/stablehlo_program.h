@@ -76,6 +76,8 @@ class Program {
   mlir::ModuleOp source;
   int64_t parts = 0;  // functions made for branches and loops so far, for their names
 
+  // Throws if the function, with others in place of their calls, has too many ops. The time is that of reading the program once.
+  void check_size(mlir::func::FuncOp entry) const;
   // Translates the block's ops at the insertion point; `scope` gets its values. Returns the operands of its terminator.
   std::vector<Data> translate(mlir::Block& block, llvm::ArrayRef<Data> arguments, Scope& scope);
   // The same for the function of that name. `from` calls it.
@@ -90,6 +92,8 @@ class Program {
   friend class Op;
   void translate_op(mlir::Operation& source, Scope& scope);
   void check_made(Op& op, mlir::Operation* before);
+  [[noreturn]] void refuse_size() const;
+  int64_t count_ops(mlir::func::FuncOp function, llvm::DenseMap<mlir::Operation*, int64_t>& known, int depth) const;
 
   mlir::SymbolTable functions_;
   int64_t translated_ = 0;          // ops

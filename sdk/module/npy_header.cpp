@@ -57,7 +57,7 @@ class NpyHeaderParser {
     space();
     if (position_ != text_.size()) return at("there is text after the dictionary");
     if (!has_descr || !has_order || !has_shape) return std::string("header: descr, fortran_order or shape is missing") + kSaveNpyAgain;
-    return string_bytes_ < 0 ? Wrong() : extent(shape, string_bytes_);
+    return numbers_ < 0 ? Wrong() : extent(shape, numbers_);
   }
 
  private:
@@ -93,11 +93,16 @@ class NpyHeaderParser {
     shape.element_type = npy_type_from_code(code);
     if (shape.element_type != HEDDLE_TYPE_UNDEFINED) return {};
     if (code.starts_with("|S")) {  // strings of so many bytes, with zeros behind them
-      const auto [end, error] = std::from_chars(code.data() + 2, code.data() + code.size(), string_bytes_);
-      if (error == std::errc() && end == code.data() + code.size() && string_bytes_ >= 0) {
+      const auto [end, error] = std::from_chars(code.data() + 2, code.data() + code.size(), numbers_);
+      if (error == std::errc() && end == code.data() + code.size() && numbers_ >= 0) {
         shape.element_type = HEDDLE_TYPE_U8;
         return {};
       }
+    }
+    if (code == "<c8" || code == "<c16") {
+      shape.element_type = code.size() == 3 ? HEDDLE_TYPE_F32 : HEDDLE_TYPE_F64;
+      numbers_ = 2;
+      return {};
     }
     const std::string shown = "'" + one_line(code.substr(0, 40)) + "'";
     if (!code.empty() && code[0] == '>')
@@ -133,7 +138,7 @@ class NpyHeaderParser {
 
   std::string_view text_;
   size_t position_ = 0;
-  int64_t string_bytes_ = -1;
+  int64_t numbers_ = -1;  // that each element is made of: the bytes of a string, the parts of a complex number
 };
 
 }  // namespace

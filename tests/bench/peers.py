@@ -44,16 +44,16 @@ def onnx_runtime_call(model, inputs, threads):
     options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
-    given = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in inputs.items()}
-    for name, value in given.items():
-        binding.bind_ortvalue_input(name, value)
     results = []
     try:
+        given = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in inputs.items()}
+        for name, value in given.items():
+            binding.bind_ortvalue_input(name, value)
         for output, expected in zip(session.get_outputs(), session.run(None, inputs), strict=True):
             results.append(onnxruntime.OrtValue.ortvalue_from_numpy(expected))
             binding.bind_ortvalue_output(output.name, results[-1])
         session.run_with_iobinding(binding)
-    except Exception:  # it refuses memory of the caller for some results, such as those of which the file states another shape
+    except Exception:  # it refuses memory of the caller for strings and some results, such as those of which the file states another shape
         return lambda: session.run(None, inputs)
     return lambda keep=(given, results): session.run_with_iobinding(binding)
 

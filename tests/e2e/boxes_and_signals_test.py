@@ -98,6 +98,11 @@ CASES = [spectrum(what, *one) for what, one in SPECTRA.items()] + [
          [{"x": np.random.default_rng(n).integers(1, 9, (n, t))} for n, t in ((1, 12), (3, 2), (4, 30))]),
     Case("BitCast", "main (float[n] x, int64[n] i) => (uint32[n] y, double[n] z) { h = Neg (x)  y = BitCast <to = 12> (h)  z = BitCast <to = 11> (i) }",
          [{"x": np.array([0, 1, -3.5, np.inf, 1e-40], F), "i": np.arange(5, dtype=I) << 60}], lambda x, i: [(-x).view(np.uint32), i.view(np.float64)], '"" : 26'),
+    Case("MaxRoiPool", "main (float[n,c,h,w] x, float[r,5] rois) => (float[r,c,3,2] y) { y = MaxRoiPool <pooled_shape = [3, 2], spatial_scale = 0.5> (x, rois) }",
+         [{"x": f32(2, 3, 9, 7), "rois": np.array([[0, 0, 0, 12, 16], [1, 3, 5, 9, 9], [1, -4, -6, 4, 1], [0, 9, 9, 3, 3], [1, 11, 17, 60, 60]], F)},
+          {"x": f32(1, 1, 2, 5, seed=2), "rois": np.array([[0, 1, 1, 8, 2]], F)}]),
+    *(Case(f"GlobalLpPool, p {p}", f"main (float[n,c,h,w] x) => (float[n,c,1,1] y) {{ y = GlobalLpPool <p = {p}> (x) }}", [{"x": f32(2, 3, 5, 4)}, {"x": f32(1, 1, 1, 1)}])
+      for p in (1, 2, 3)),
 ]
 
 

@@ -139,6 +139,10 @@ for kernel, degree in (("LINEAR", 1.0), ("POLY", 3.0), ("RBF", 1.0), ("SIGMOID",
          support_vectors=VECTORS.ravel(), classlabels_ints=[5, 3, 9], **parameters)
     case(f"svc_two_{kernel}", "SVMClassifier", outputs=2, rtol=1e-4, coefficients=WEIGHTS[0], rho=[0.2], vectors_per_class=[4, 2],
          support_vectors=VECTORS.ravel(), classlabels_ints=[5, 3], post_transform="LOGISTIC" if degree == 3 else "NONE", **parameters)
+    case(f"svc_probabilities_{kernel}", "SVMClassifier", outputs=2, rtol=1e-4, coefficients=WEIGHTS.ravel(), rho=[0.2, -0.1, 0.3], vectors_per_class=[3, 1, 2],
+         support_vectors=VECTORS.ravel(), classlabels_ints=[5, 3, 9], prob_a=[-1.5, -0.7, -2.0], prob_b=[0.1, -0.3, 0.2], **parameters)
+    case(f"svc_two_probabilities_{kernel}", "SVMClassifier", outputs=2, rtol=1e-4, coefficients=WEIGHTS[0], rho=[0.2], vectors_per_class=[4, 2],
+         support_vectors=VECTORS.ravel(), classlabels_ints=[5, 3], prob_a=[-1.5], prob_b=[0.1], **parameters)
 PLAIN = {"kernel_type": "LINEAR", "kernel_params": [0.0, 0.0, 0.0]}
 case("svm_linear", "SVMRegressor", **PLAIN, coefficients=LINEAR[0], rho=[0.2])
 case("svm_one_class", "SVMRegressor", **PLAIN, coefficients=LINEAR[0], rho=[0.2], one_class=1)
@@ -359,9 +363,12 @@ class LearningOperators(HeddleTestCase):
                           "default_tensor": numpy_helper.from_array(np.array([-1]))}),
             ("numbers", 2, {"keys_int64s": [1, 3], "values_strings": ["one", "drei"]}),
             ("doubles", 4, {"keys_floats": [NAN, 0.5], "values_strings": ["nan", "half"], "default_string": ""}),
+            ("words", 2, {"cats_strings": ["ab", "b", "äb"], "cats_int64s": [7, 8, 9], "default_int64": 42}),
+            ("numbers", 2, {"cats_strings": ["one", "drei", "-2"], "cats_int64s": [1, 3, -2]}),
         )):
-            output = "S" if "values_strings" in attributes else "f" if "values_floats" in attributes else "i"
-            nodes.append((version, helper.make_node("LabelEncoder", [given], [f"y{i}"], domain="ai.onnx.ml", **attributes)))
+            operator = "CategoryMapper" if "cats_strings" in attributes else "LabelEncoder"
+            output = "S" if "values_strings" in attributes or (given == "numbers" and operator == "CategoryMapper") else "f" if "values_floats" in attributes else "i"
+            nodes.append((version, helper.make_node(operator, [given], [f"y{i}"], domain="ai.onnx.ml", **attributes)))
             outputs.append(helper.make_tensor_value_info(f"y{i}", kinds[output], None))
         for version in (2, 4):
             chosen = [(node, output) for (one, node), output in zip(nodes, outputs) if one == version]
@@ -399,7 +406,9 @@ class LearningOperators(HeddleTestCase):
             ("2 labels and 3 intercepts", "LinearClassifier", {"coefficients": [1.0] * 12, "intercepts": [0.0] * 3, "classlabels_ints": [1, 2]}),
             ("3 coefficients", "SVMClassifier", {**vectors, "coefficients": [1.0] * 3}),
             ("vectors_per_class", "SVMClassifier", {**vectors, "coefficients": [1.0] * 2, "vectors_per_class": [3, -1]}),
-            ("prob_a", "SVMClassifier", {**vectors, "coefficients": [1.0] * 2, "prob_a": [1.0], "prob_b": [1.0]}),
+            ("prob_a has 1 elements and prob_b 2", "SVMClassifier", {**vectors, "coefficients": [1.0] * 2, "prob_a": [1.0], "prob_b": [1.0] * 2}),
+            ("post_transform SOFTMAX of probabilities", "SVMClassifier", {**vectors, "coefficients": [1.0] * 2, "prob_a": [1.0], "prob_b": [1.0],
+                                                                          "post_transform": "SOFTMAX"}),
             ("kernel_type", "SVMRegressor", {"coefficients": [1.0], "rho": [0.0], "n_supports": 1, "support_vectors": [1.0] * 4,
                                              "kernel_type": "OWN"}),
             ("its keys have another type than its input", "LabelEncoder", {"keys_strings": ["a"], "values_int64s": [1]}),

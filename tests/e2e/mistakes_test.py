@@ -155,7 +155,7 @@ MODELS = [
     Mistake("an operator of a plugin without its manifest", "compile domain.onnx -o m.heddle", 1, r"operator com.acme.Weave, opset 3\) failed: operator is not supported", "give the plugin's manifest with --operators"),
     Mistake("a model of a newer opset", "compile opset.onnx -o m.heddle", 1, "opset 9000 is outside of 1 to 27", "export the model with one of these"),
     Mistake("an input without an element type", "compile no_type.onnx -o m.heddle", 1, r"element type UNDEFINED \(opset 17\) in 1 input and 1 node, first input 'x'", "see docs/operators.md"),
-    Mistake("strings", "compile strings.onnx -o m.heddle", 1, r"node 'last' \(operator Relu, opset 17\) failed: input 0 \('x'\) has element type STRING, which is not supported", "see docs/operators.md"),
+    Mistake("strings", "compile strings.onnx -o m.heddle", 1, r"node 'last' \(operator Relu, opset 17\) failed: input 0 \('x'\) has element type STRING, which this operator does not support", "see docs/operators.md"),
     Mistake("a product of truth values", "compile bool.onnx -o m.heddle", 1, r"node 'last' .*bools have no products: input 'a' is bool\[2,2\]", "correct the model, or export it again"),
     Mistake("a function of integers", "compile integers.onnx -o m.heddle", 1, "node 'last': no code for tx.exp on elements of type 'i64'", "cast its inputs to f32, or see docs/operators.md"),
     Mistake("shapes that disagree", "compile shapes.onnx -o m.heddle", 1, r"inner extents of A and B differ: input 'a' is f32\[2,3\], 'b' is f32\[5,4\]", "correct the model, or export it again"),

@@ -58,6 +58,8 @@ PIPELINES = {
     "forest_of_two_classes": (make_pipeline(MaxAbsScaler(), RandomForestClassifier(25, max_depth=6, random_state=0)), classes(2)),
     "extra_trees": (make_pipeline(ExtraTreesClassifier(20, random_state=0)), classes(5, n_clusters_per_class=1)),
     "support_vectors": (make_pipeline(StandardScaler(), SVC()), classes(3)),
+    "probabilities_by_support_vectors": (make_pipeline(StandardScaler(), SVC(probability=True, random_state=0)), classes(4, n_clusters_per_class=1)),
+    "probabilities_of_two_classes": (make_pipeline(StandardScaler(), SVC(kernel="linear", probability=True, random_state=0)), classes(2)),
     "normalized_network": (make_pipeline(Normalizer(), MLPClassifier((16,), max_iter=80, random_state=0)), classes(3)),
     "boosted_regression": (make_pipeline(StandardScaler(), GradientBoostingRegressor(n_estimators=40, max_depth=5, random_state=0)), values()),
     "forest_of_targets": (make_pipeline(SimpleImputer(), RandomForestRegressor(15, random_state=0)), with_holes(values(3))),

@@ -27,6 +27,7 @@ import heddle_ctypes
 import network_worker
 import peers
 import turns
+import worker
 
 PEERS = {"ONNX Runtime": peers.onnx_runtime_call, "OpenVINO": peers.openvino_call}
 
@@ -60,7 +61,8 @@ def inductor_calls(name, inputs, numbers_of_threads):
 
 def time_call(model, module, names, inputs, wanted, settings, report):
     """{threads: {contender: [medians]}}, all in the same rounds. What a peer cannot do goes to `report`."""
-    given, contenders = dict(zip(names, inputs, strict=True)), {}
+    given, contenders = {name: array.astype(object) if array.dtype.kind == "U" else array for name, array in zip(names, inputs, strict=True)}, {}
+    inputs = [worker.as_bytes(array) if array.dtype.kind == "U" else array for array in inputs]
     for threads, device in settings["threads"]:
         call, results = module.instance(device).function().prepare(*inputs)
         for result, (name, array) in zip(results, wanted.items(), strict=True):

@@ -119,6 +119,90 @@ class Strings(unittest.TestCase):
                 with self.subTest(kind, n=n):
                     np.testing.assert_array_equal(one, other) if kind == "Shape" else self.same(one, other)
 
+    def test_between_other_strings(self):
+        """Operators that put empty strings between the others."""
+        number = lambda name, *values: helper.make_tensor(name, INT64, [len(values)], values)
+        nodes = [helper.make_node("Pad", ["x", "pads"], ["a"]), helper.make_node("Pad", ["x", "pads", "dot"], ["b"]), helper.make_node("Trilu", ["x"], ["c"]),
+                 helper.make_node("NonZero", ["x"], ["d"]), helper.make_node("OneHot", ["i", "depth", "answers"], ["e"])]
+        constants = [number("pads", 1, 0, 0, 2), number("depth", 3), helper.make_tensor("dot", STRING, [], ["…".encode()]), helper.make_tensor("answers", STRING, [2], [b"no", b"yes!"])]
+        module = module_of(nodes, [("x", ["n", 4], STRING), ("i", [2], INT64)], [(name, None, INT64 if name == "d" else STRING) for name in "abcde"], constants)
+        for n in (4, 1):
+            x = texts(n, (n, 4), 2)
+            a, b, c, d, e = module(x, np.array([2, 0]))
+            self.same(a, np.pad(x, ((1, 0), (0, 2)), constant_values=""))
+            self.same(b, np.pad(x, ((1, 0), (0, 2)), constant_values="…"))
+            self.same(c, np.where(np.triu(np.ones(x.shape, bool)), x, ""))
+            np.testing.assert_array_equal(d, np.nonzero(x != ""))
+            self.same(e, np.array([["no", "no", "yes!"], ["yes!", "no", "no"]], object))
+
+    def test_in_control_flow(self):
+        words = helper.make_tensor("words", STRING, [2], ["a longer one".encode(), "é".encode()])
+        branch = lambda name, source: helper.make_graph([helper.make_node("Identity", [source], [name])], name, [], [models.value(name, None, STRING)])
+        numbered = [models.value("i", [], INT64), models.value("c", [], BOOL)]
+        longer = helper.make_graph([helper.make_node("StringConcat", ["in", "x"], ["out"])], "longer", [*numbered, models.value("in", [2], STRING)],
+                                   [models.value("c", [], BOOL), models.value("out", [2], STRING)])
+        more = helper.make_graph([helper.make_node("Concat", ["in", "x"], ["out"], axis=0), helper.make_node("Gather", ["both", "i"], ["row"])], "more",
+                                 [*numbered, models.value("in", ["m"], STRING)], [models.value("c", [], BOOL), models.value("out", ["k"], STRING), models.value("row", [2], STRING)])
+        step = helper.make_graph([helper.make_node("Identity", ["slice"], ["next"]), helper.make_node("StringConcat", ["slice", "mark"], ["row"])], "step",
+                                 [models.value("last", [2], STRING), models.value("slice", [2], STRING)], [models.value("next", [2], STRING), models.value("row", [2], STRING)])
+        nodes = [helper.make_node("If", ["cond"], ["known"], then_branch=branch("a", "words"), else_branch=branch("b", "short")),
+                 helper.make_node("If", ["cond"], ["given"], then_branch=branch("a2", "x"), else_branch=branch("b2", "y")),
+                 helper.make_node("Loop", ["steps", "", "x"], ["long"], body=longer), helper.make_node("Loop", ["steps", "", "x"], ["many", "rows"], body=more),
+                 helper.make_node("Scan", ["x", "both"], ["end", "stacked"], body=step, num_scan_inputs=1, scan_output_axes=[-1])]
+        short = helper.make_tensor("short", STRING, [2], [b"b", b""])
+        mark = helper.make_tensor("mark", STRING, [], ["¡".encode()])
+        module = module_of(nodes, [("x", [2], STRING), ("y", [2], STRING), ("both", [3, 2], STRING), ("cond", [], BOOL), ("steps", [], INT64)],
+                           [(name, None, STRING) for name in ("known", "given", "long", "many", "rows", "end", "stacked")], [words, short, mark])
+        for seed, (cond, steps) in enumerate(((True, 3), (False, 2), (True, 1), (False, 0))):
+            x, y, both = texts(seed, (2,), 3), texts(seed + 9, (2,)), texts(seed + 20, (3, 2))
+            x[0] += "x"
+            known, given, long, many, rows, end, stacked = module(x, y, both, np.array(cond), np.array(steps))
+            with self.subTest(cond=cond, steps=steps):
+                self.same(known, np.array(["a longer one", "é"] if cond else ["b", ""], object))
+                self.same(given, x if cond else y)
+                self.same(long, x * (steps + 1))
+                self.same(many, np.concatenate([x] * (steps + 1)))
+                self.same(rows, both[:steps])
+                self.same(end, both[-1])
+                self.same(stacked, both.T + "¡")
+
+    def test_in_sequences(self):
+        long = helper.make_tensor("long", STRING, [1], ["ein längeres Wort".encode()])
+        parts = helper.make_tensor("parts", INT64, [2], [1, 2])
+        twice = helper.make_graph([helper.make_node("StringConcat", ["one", "one"], ["both"])], "twice", [models.value("one", None, STRING)], [models.value("both", None, STRING)])
+        grown = helper.make_graph([helper.make_node("SequenceInsert", ["s_in", "x"], ["s_out"])], "grown",
+                                  [models.value("i", [], INT64), models.value("c", [], BOOL), helper.make_tensor_sequence_value_info("s_in", STRING, None)],
+                                  [models.value("c", [], BOOL), helper.make_tensor_sequence_value_info("s_out", STRING, None)])
+        nodes = [helper.make_node("SequenceConstruct", ["x", "long", "y"], ["s"]), helper.make_node("SequenceAt", ["s", "at"], ["found"]),
+                 helper.make_node("SequenceErase", ["s", "at"], ["left"]), helper.make_node("ConcatFromSequence", ["left"], ["joined"], axis=0),
+                 helper.make_node("SplitToSequence", ["y", "parts"], ["two"], axis=-1), helper.make_node("SequenceMap", ["two"], ["mapped"], body=twice),
+                 helper.make_node("SequenceEmpty", [], ["none"], dtype=STRING), helper.make_node("SequenceInsert", ["none", "x"], ["only"]),
+                 helper.make_node("Loop", ["steps", "", "only"], ["more"], body=grown), helper.make_node("SequenceLength", ["more"], ["count"]),
+                 helper.make_node("ConcatFromSequence", ["more"], ["stack"], axis=0, new_axis=1), helper.make_node("SequenceInsert", ["given", "long"], ["given_more"]),
+                 helper.make_node("Optional", ["x"], ["maybe"]), helper.make_node("OptionalGetElement", ["maybe"], ["got"])]
+        sequence = helper.make_tensor_sequence_value_info
+        graph = helper.make_graph(nodes, "model", [models.value("x", ["n"], STRING), models.value("y", [3], STRING), models.value("at", [], INT64), sequence("given", STRING, ["m"])],
+                                  [models.value("found", None, STRING), models.value("joined", None, STRING), sequence("mapped", STRING, None), models.value("count", [], INT64),
+                                   models.value("stack", None, STRING), sequence("given_more", STRING, None), models.value("got", None, STRING)],
+                                  [long, parts, helper.make_tensor("steps", INT64, [], [2])])
+        model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 20)])
+        module = heddle.open(heddle.compile(model, models.FOLDER / "sequences.heddle", options=["--specialize", "given=2"]))
+        self.assertEqual([one.name for one in module.main.arguments], ["x", "y", "at", "given[0]", "given[1]"])
+        for n in (3, 1):
+            x, y, a, b, word = texts(n, (n,), 30), texts(n + 1, (3,)), texts(n + 2, (2,)), texts(n + 3, (1,)), np.array(["ein längeres Wort"], object)
+            for at in (0, 1, 2, -1):
+                found, joined, first, second, count, stack, *given, got = module(x, y, np.array(at), a, b)
+                with self.subTest(n=n, at=at):
+                    self.same(found, [x, word, y][at])
+                    self.same(joined, np.concatenate([one for place, one in enumerate((x, word, y)) if place != at % 3]))
+                    self.same(first, y[:1] * 2)
+                    self.same(second, y[1:] * 2)
+                    self.assertEqual(count.item(), 3)
+                    self.same(stack, np.stack([x, x, x]))
+                    for one, wanted in zip(given, (a, b, word), strict=True):
+                        self.same(one, wanted)
+                    self.same(got, x)
+
     def test_none_are_moved(self):
         module = module_of([helper.make_node("Transpose", ["x"], ["y"]), helper.make_node("Where", ["z", "x", "x"], ["w"])], [("x", ["n", 2], STRING), ("z", [1], BOOL)],
                            [("y", None, STRING), ("w", None, STRING)])
@@ -186,6 +270,9 @@ class Strings(unittest.TestCase):
                                (dict(separators=["ab"]), "'ab'"), ({}, "neither tokenexp nor separators"), (dict(tokenexp="a", mark=1), "mark 1"),
                                (dict(tokenexp="a+", mincharnum=0), "mincharnum 0")):
             said(cause, "Tokenizer", nodes=[helper.make_node("Tokenizer", ["x"], ["y"], domain="com.microsoft", **options)])
+        said("reduction 'add'", nodes=[helper.make_node("ScatterElements", ["x", "k", "x"], ["y"], reduction="add")], initializers=[helper.make_tensor("k", INT64, [2], [0, 1])])
+        said("one element type", "STRING", nodes=[helper.make_node("SequenceConstruct", ["x", "k"], ["s"]), helper.make_node("SequenceAt", ["s", "k"], ["y"])],
+             initializers=[helper.make_tensor("k", INT64, [], [0])])
         said("case_change_action 'BOTH'", nodes=[helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="BOTH")])
 
 

@@ -244,14 +244,14 @@ void open_dlpack(PyObject* object, const Place& place, bool on_cuda, Stream stre
   if (out->size_bytes == 0) out->on_host = true;  // nothing to share, and its address may be NULL
 }
 
-// NumPy's arrays of ml_dtypes, and of strings, which no protocol carries.
+// NumPy's arrays of ml_dtypes, strings and complex numbers, which are passed as arrays of other elements.
 bool open_bits(PyObject* object, Source* out) {
   const nb::object found = nb::module_::import_("heddle._arrays").attr("bits_of")(nb::handle(object));
   if (found.is_none()) return false;
   const auto pair = nb::cast<nb::tuple>(found);
   const std::string name = nb::cast<std::string>(pair[1]);
-  for (const heddle_element_type_t type : {HEDDLE_TYPE_U8, HEDDLE_TYPE_BF16, HEDDLE_TYPE_F8E4M3, HEDDLE_TYPE_F8E5M2, HEDDLE_TYPE_F8E4M3FNUZ,
-                                           HEDDLE_TYPE_F8E5M2FNUZ, HEDDLE_TYPE_F8E8M0}) {
+  for (const heddle_element_type_t type : {HEDDLE_TYPE_U8, HEDDLE_TYPE_F32, HEDDLE_TYPE_F64, HEDDLE_TYPE_BF16, HEDDLE_TYPE_F8E4M3,
+                                           HEDDLE_TYPE_F8E5M2, HEDDLE_TYPE_F8E4M3FNUZ, HEDDLE_TYPE_F8E5M2FNUZ, HEDDLE_TYPE_F8E8M0}) {
     if (name == element_type(type)->numpy) out->type = element_type(type);
   }
   return out->type && open_buffer(nb::object(pair[0]).ptr(), out);
@@ -293,7 +293,7 @@ void open_source(PyObject* object, const Place& place, bool writable, Stream str
   }
   if (open_buffer(object, out)) {
     Py_buffer& buffer = out->lease->buffer;
-    if (!element_type_of_format(buffer.format, buffer.itemsize)) {  // strings, or something that is refused
+    if (!element_type_of_format(buffer.format, buffer.itemsize)) {  // strings, complex numbers, or something that is refused
       PyBuffer_Release(&buffer);
       if (!open_bits(object, out)) open_buffer(object, out);
     }

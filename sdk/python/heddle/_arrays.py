@@ -28,12 +28,19 @@ _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8",
          "float8_e8m0fnu": "uint8"}
 # Elements of less than 8 bits, which ml_dtypes has in a byte each, and Heddle packed.
 _PACKED = ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
+_COMPLEX = {"complex64": "float32", "complex128": "float64"}  # a last dimension of 2: the real and the imaginary part
 _ALIGNMENT = 64
 
 
 def bits_of(array: Any) -> tuple[Any, str] | None:
-    """The bits of an array of ml_dtypes or of strings, and the name of their type; None for any other object. heddle._core calls it."""
+    """The bits of an array of ml_dtypes, strings or complex numbers, and the name of their type; None for any other object. heddle._core calls it."""
     numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(array, (numpy.ndarray, numpy.generic)) and array.dtype.name in _COMPLEX:
+        whole = numpy.ascontiguousarray(array)
+        parts = whole.reshape(*array.shape, 1).view(_COMPLEX[array.dtype.name])
+        if whole is not array:  # nothing is written to a copy
+            parts.flags.writeable = False
+        return parts, _COMPLEX[array.dtype.name]
     if numpy is not None and isinstance(array, (numpy.ndarray, numpy.generic)) and array.dtype.kind in ("S", "U", "O"):
         text = _bytes_of(array)
         return None if text is None else (text, "uint8")
