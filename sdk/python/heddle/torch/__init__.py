@@ -17,13 +17,15 @@ from .report import report
 
 if TYPE_CHECKING:
     from ._backend import backend
+    from ._checkpoint import load_checkpoint, save_checkpoint
     from ._export import export
     from ._minify import Minified, minify, reproduce
     from ._records import Fallback, Graph, clear, graphs
 
-__all__ = ["Fallback", "Graph", "Minified", "backend", "clear", "export", "graphs", "minify", "report", "reproduce"]
+__all__ = ["Fallback", "Graph", "Minified", "backend", "clear", "export", "graphs", "load_checkpoint", "minify", "report", "reproduce",
+           "save_checkpoint"]
 _MODULES = {"backend": "_backend", "export": "_export", "Fallback": "_records", "Graph": "_records", "clear": "_records", "graphs": "_records",
-            "Minified": "_minify", "minify": "_minify", "reproduce": "_minify"}
+            "Minified": "_minify", "minify": "_minify", "reproduce": "_minify", "load_checkpoint": "_checkpoint", "save_checkpoint": "_checkpoint"}
 
 
 def __getattr__(name: str) -> Any:
