@@ -144,6 +144,64 @@ class Backend(unittest.TestCase):
 
         self.check_inference(windows, [(torch.randn(4, 5),)])
 
+    def test_views_that_count_from_where_memory_begins(self):
+        x = torch.arange(40.0)[8:28].view(4, 5)
+        for function in (lambda x: torch.as_strided(x, (2, 2), (1, 2), 9) + 1, lambda x: torch.as_strided(x.t(), (2, 2), (1, 2), 10) + 1,
+                         lambda x: torch.as_strided(x[1:], (2, 2), (1, 2), 0) + 1):
+            self.setUp()
+            self.check_inference(function, [(x,)], fallbacks=["aten.as_strided.default"])
+        self.setUp()
+        self.check_inference(lambda x: torch.as_strided(x * 2, (2, 2), (1, 2), 3) + 1, [(x,)])
+
+    def test_operators_of_pytorch_get_tensors_that_lie_as_in_eager_mode(self):
+        """Random numbers are drawn in the order of memory, and linalg.det factors the transposed matrix if it is contiguous."""
+        for function in (lambda x: nn.functional.dropout((x * 2).t(), 0.5, True), lambda x: torch.rand_like((x + 1)[:, :3].t()),
+                         lambda x: torch.rand_like((x + 1)[:1].expand(5, 8))):
+            for dynamic in (False, True):
+                torch._dynamo.reset()
+                x = torch.randn(6, 8)
+                torch.manual_seed(3)
+                wanted = function(x)
+                torch.manual_seed(3)
+                torch.testing.assert_close(self.compiled(function, dynamic=dynamic)(x), wanted)
+        matrix = torch.randn(6, 8, requires_grad=True)
+        wanted, = torch.autograd.grad(torch.det(matrix[:, :6]), matrix)
+        got, = torch.autograd.grad(self.compiled(lambda x: torch.det(x[:, :6]))(matrix), matrix)
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
+
+    def test_an_argument_is_not_written_while_a_view_of_it_is_read(self):
+        """The view is made in PyTorch, and read by the module that computes the new value."""
+        def function(x, y):
+            bits = x.view(torch.int32).bitwise_and(255)
+            x.mul_(torch.linalg.svdvals(y).sum())
+            return bits
+
+        ours, y = torch.randn(1000), torch.randn(3, 3)
+        theirs = ours.clone()
+        self.assertTrue(torch.equal(self.compiled(function)(ours, y), function(theirs, y)))
+        torch.testing.assert_close(ours, theirs)
+
+    def test_extents_that_a_symbol_divides(self):
+        """Only what has such extents runs in PyTorch."""
+        def function(x):
+            return x.reshape(-1, x.shape[0] * 2).sum(0), (x.sin() + 1).sum(1)
+
+        graph = self.check_inference(function, [(torch.randn(5, 6),)], dynamic=True, fallbacks=["aten.view.default", "aten.sum.dim_IntList"])
+        self.assertEqual(len(graph.modules), 1)
+
+    def test_gradients_in_the_middle_of_a_function(self):
+        """Dynamo does not trace autograd.grad after a graph break, but what runs in it, among which is the compilation of the backward pass."""
+        def function(x):
+            x = x.detach().requires_grad_()
+            loss = x.sin().sum()
+            torch._dynamo.graph_break()
+            return torch.autograd.grad(loss, x)[0] * 2
+
+        x = torch.randn(5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.testing.assert_close(torch.compile(function, backend=heddle.torch.backend)(x), 2 * x.cos())
+
     def test_training_of_a_perceptron(self):
         self.check_training(perceptron(), (5, 16))
 

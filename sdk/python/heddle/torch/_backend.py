@@ -9,6 +9,7 @@ import time
 import zlib
 from typing import Any, Callable, Sequence
 
+import sympy
 import torch
 from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
@@ -92,8 +93,12 @@ class _Compiled:
                     raise refusal.error from None
                 refused.update(refusal.nodes)
         self.record.fallbacks = plan.fallbacks
-        # A view with strides of its own reads memory, so what it reads has to lie as PyTorch would have it.
-        self._keeps_strides = any(isinstance(step, torch.fx.Node) and "as_strided" in str(step.target) for step in plan.steps)
+        # An operator of PyTorch may depend on how its arguments lie: random numbers are drawn in the order of memory, and linalg.det factors the transposed
+        # matrix if it is contiguous. A view with strides of its own reads memory, of which other values may be views.
+        in_torch = [step for step in plan.steps if isinstance(step, torch.fx.Node)]
+        self._keeps_strides = any("as_strided" in str(node.target) for node in in_torch)
+        self._strided = {one for node in in_torch if node.target is not torch.ops.aten.copy_.default for one in node.all_input_nodes
+                         if isinstance(one.meta.get("val"), torch.Tensor) and not _is_dense(one.meta["val"])}
         self.steps = self._placed(made)
         if kind == "forward":
             self._report_strides(made)
@@ -170,7 +175,7 @@ class _Compiled:
         context = torch._guards.TracingContext.try_get()
         if context is None or context.output_strides is None:
             return
-        dense_ones = set() if self._keeps_strides else {node for module, _, _, outputs in made if module is not None for node in outputs}
+        dense_ones = set() if self._keeps_strides else {node for module, _, _, outputs in made if module is not None for node in outputs} - self._strided
         for one in self._output.args[0]:
             shape = one.meta["val"].shape if isinstance(one, torch.fx.Node) and one in dense_ones else None
             context.output_strides.append(dense(shape) if shape is not None and all(isinstance(extent, int) for extent in shape) else None)
@@ -192,8 +197,7 @@ class _Compiled:
                 steps.append(Operator(node.target, torch.fx.map_arg(node.args, placed), torch.fx.map_arg(node.kwargs, placed), slots[node]))
                 continue
             steps.append(module)
-            if self._keeps_strides:
-                strides.update({slots[node]: list(map(as_number, node.meta["val"].stride())) for node in outputs})
+            strides.update({slots[node]: list(map(as_number, node.meta["val"].stride())) for node in outputs if self._keeps_strides or node in self._strided})
         known = {node for _, _, _, outputs in made for node in outputs}.union(self._placeholders, self._constants)
         numbers = [(slot, as_number(node.meta["val"])) for node, slot in slots.items() if node not in known]
         return Steps(self._symbols.sources, len(self._placeholders), steps, self._dropped(made), list(self._constants.values()), self._slots.count, numbers,
@@ -201,6 +205,19 @@ class _Compiled:
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         return self.steps(arguments)
+
+
+def _is_dense(value: torch.Tensor) -> bool:
+    """Whether it is known to be contiguous in row-major order."""
+    if value.layout != torch.strided:
+        return True
+    expected = sympy.Integer(1)
+    for extent, stride in zip(reversed(value.shape), reversed(value.stride())):
+        size, step = (one.node.expr if isinstance(one, torch.SymInt) else sympy.Integer(one) for one in (extent, stride))
+        if size != 1 and step != expected:
+            return False
+        expected *= size
+    return True
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:

@@ -104,14 +104,17 @@ def _end(_: Any) -> None:
     _until_end.close()
 
 
+_END = torch.compiler.disable(_end)  # Dynamo must not trace it (_skipped.py)
+
+
 def _bundle_until_end() -> None:
     """Backward passes are compiled, and written to disk thereafter, when the first one is run: this setting then has to be what it was when the forward pass
     was compiled. Dynamo calls back at the end, also of a failure."""
     from torch._dynamo.callback import callback_handler
 
     if getattr(callback_handler, "_CompilationCallbackHandler__pending_callbacks_counter", 0) > 0 and not torch._functorch.config.bundled_autograd_cache:
-        if _end not in callback_handler.end_callbacks:
-            callback_handler.register_end_callback(_end)
+        if _END not in callback_handler.end_callbacks:
+            callback_handler.register_end_callback(_END)
         _until_end.enter_context(torch._functorch.config.patch(bundled_autograd_cache=True))
 
 

@@ -135,6 +135,13 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
         while node.op == "call_function":
             outside.add(node)
             node = node.args[0]
+    # So are those of which PyTorch reads the memory.
+    for node in in_torch:
+        if "as_strided" in str(node.target) and _text.memory_of(node.args[0]).op != "call_function":
+            node = node.args[0]
+            while node.op == "call_function":
+                outside.add(node)
+                node = node.args[0]
 
     steps: list[Piece | torch.fx.Node] = [node for node in calls if node in outside]
     last = max(level.values(), default=-1)
@@ -144,7 +151,7 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
         if piece.outputs:
             steps.append(piece)
         steps.extend(node for node in in_torch if level[node] == i)
-    viewed = {_base_of(node) for node in outside}
+    viewed = {_text.memory_of(node) for node in [*outside, *in_torch]}  # what is written over one of them is seen by its views
     return Plan(steps + [node for node in updates if not _is_made_in_place(node, steps, viewed | set(wanted))], fallbacks)
 
 

@@ -24,9 +24,9 @@ def install() -> None:
     # As torch._dynamo.callback.on_compile_end, but the callback is also called if there is a failure.
     from torch._dynamo.callback import callback_handler
 
-    if _end not in callback_handler.end_callbacks:
-        callback_handler.register_start_callback(_begin)
-        callback_handler.register_end_callback(_end)
+    if _END not in callback_handler.end_callbacks:
+        callback_handler.register_start_callback(_BEGIN)
+        callback_handler.register_end_callback(_END)
 
 
 def _begin(_: Any) -> None:
@@ -48,6 +48,10 @@ def _end(_: Any) -> None:
                 _warn(code, reason, stack, failure is not None)
     except Exception as wrong:  # Dynamo must not see it
         logger.debug("a graph break is not named: %s", wrong)
+
+
+# Where a compiled function computes gradients after a graph break, Dynamo would trace these, too, and wait for the lock that it holds.
+_BEGIN, _END = torch.compiler.disable(_begin), torch.compiler.disable(_end)
 
 
 def _innermost(function: Any) -> Any:

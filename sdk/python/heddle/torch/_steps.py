@@ -71,7 +71,7 @@ class Steps:
     slots: int
     numbers: list[tuple[int, int | Number]]  # slots that hold numbers of symbols
     results: list[Any]  # a Slot, a Number or the value itself
-    strides: dict[int, list[int | Number]]  # of results of modules, where a later step reads memory by them
+    strides: dict[int, list[int | Number]]  # of results of modules, where a later step depends on them
 
     def bindings(self, arguments: Sequence[Any]) -> dict[str, int]:
         """The symbols' values in a call."""
@@ -88,7 +88,7 @@ class Steps:
             step.run(values, bindings)
             if self.strides and isinstance(step, Module):
                 for slot in step.outputs:
-                    if (result := values[slot]) is not None:
+                    if slot in self.strides and (result := values[slot]) is not None:
                         values[slot] = _restrided(result, [int(value_of(one, bindings)) for one in self.strides[slot]])
             for slot in dropped:
                 values[slot] = None
@@ -98,4 +98,7 @@ class Steps:
 def _restrided(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     if tuple(tensor.stride()) == tuple(strides):
         return tensor
+    if any(stride == 0 and extent > 1 for extent, stride in zip(tensor.shape, strides)):  # an expanded tensor: one element for all along the dimension
+        one = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
+        return _restrided(one, [stride or one.stride(d) for d, stride in enumerate(strides)]).expand(tensor.shape)
     return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)

@@ -34,6 +34,8 @@ def _expression(expression: sympy.Expr) -> str:
         return "(" + " * ".join(_expression(one) for one in expression.args) + ")"
     if isinstance(expression, sympy.Pow) and isinstance(expression.exp, sympy.Integer) and 1 <= int(expression.exp) <= 8:
         return "(" + " * ".join([_expression(expression.base)] * int(expression.exp)) + ")"
+    if isinstance(expression, (FloorDiv, CleanDiv, Mod, PythonMod)) and not (isinstance(expression.args[1], sympy.Integer) and expression.args[1] > 0):
+        raise Unsupported(f"a shape has the expression {expression}, and Heddle's symbols are divided by positive numbers only")
     if isinstance(expression, (FloorDiv, CleanDiv)):
         return f"({_expression(expression.args[0])} floordiv {_expression(expression.args[1])})"
     if isinstance(expression, (Mod, PythonMod)):
@@ -186,8 +188,21 @@ def arguments_of(node: torch.fx.Node) -> Arguments:
             continue
         found.attributes.append((argument.name, text))
     if "as_strided" in str(node.target):  # it reads memory
+        if memory_of(node.args[0]).op != "call_function" and any(name == "storage_offset" for name, _ in found.attributes):
+            raise Unsupported("its storage_offset counts from where the memory of an argument begins, which a module does not know")
         found.attributes.append(("self_strides", "[" + ", ".join(_numeric(number_of(one)) for one in node.args[0].meta["val"].stride()) + "]"))
     return found
+
+
+def memory_of(node: torch.fx.Node) -> torch.fx.Node:
+    """The node that the tensor is a view of in PyTorch, perhaps by several operators; itself if it is none."""
+    while node.op == "call_function":
+        if node.target is not operator.getitem:
+            returns = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else ()
+            if not returns or returns[0].alias_info is None or returns[0].alias_info.is_write:
+                break
+        node = node.args[0]
+    return node
 
 
 def results_of(node: torch.fx.Node) -> list[Any]:
