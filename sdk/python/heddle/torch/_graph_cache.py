@@ -206,8 +206,8 @@ def _reason_against(module: torch.fx.GraphModule) -> str | None:
 
 def _tag(module: torch.fx.GraphModule) -> str:
     """What the result depends on that PyTorch's key does not have."""
-    parts = [_identity(), str(torch.get_default_device()), str(torch.is_inference_mode_enabled()), str(torch._C._get_mkldnn_enabled()),
-             str(torch._C._get_cudnn_enabled()), torch.compiler.config.cache_key_tag]
+    parts = [_identity(), str(torch.get_default_dtype()), str(torch.get_default_device()), str(torch.is_inference_mode_enabled()),
+             str(torch._C._get_mkldnn_enabled()), str(torch._C._get_cudnn_enabled()), torch.compiler.config.cache_key_tag]
     # Lines of the user's program, which a report shows.
     parts += [node.stack_trace or "" for one in _graphs_of(module) for node in one.graph.nodes]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
