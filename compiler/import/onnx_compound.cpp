@@ -14,6 +14,11 @@ using namespace mlir;
 namespace heddle::import {
 namespace {
 
+// Operators that give all elements in their order.
+bool keeps_order(StringRef type) {
+  return type == "Flatten" || type == "Reshape" || type == "Squeeze" || type == "Unsqueeze";
+}
+
 // Operators that put zeros, or empty strings, between the elements.
 bool fills(StringRef type) {
   return type == "CenterCropPad" || type == "Pad" || type == "Trilu";
@@ -168,6 +173,14 @@ void move_compound(Node& node, const onnx::NodeProto& proto, Translate translate
   translate(by_number);
   for (const std::string& name : made) node.graph.operands.erase(name);
   if (!node.graph.unsupported.empty() || parts.empty() || node.type() == "Shape" || node.type() == "Size") return;
+  if (keeps_order(node.type())) {
+    auto it = node.graph.operands.find(node.output(0));
+    if (it == node.graph.operands.end()) return;
+    Extents extents = Node::extents_of(by_number.value_of(it->second));
+    extents.push_back(width_of(parts[0]));
+    it->second = Operand::of(node.reshape(parts[0], extents), type);
+    return;
+  }
   if (!tx::static_extent(total)) {  // one more, so that there is one
     Extents row = Node::extents_of(parts[0]);
     row[0] = node.builder.getAffineConstantExpr(1);

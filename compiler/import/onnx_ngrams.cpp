@@ -2,6 +2,7 @@
 // TfIdfVectorizer. Each token becomes its place among those of the pool, and the tokens at each place the n-gram that they are; a scatter counts these.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "compiler/import/onnx_arithmetic.h"
 #include "compiler/import/onnx_data.h"
@@ -68,7 +69,7 @@ class Vectorizer {
                      "; give shorter n-grams, or a smaller max_skip_count",
                  HEDDLE_STATUS_UNIMPLEMENTED);
     for (const Grams& grams : grams_) {
-      if (!grams.numbers.empty()) total = added(total, sums, grams, counts(tokens, grams));
+      if (!grams.numbers.empty()) total = added(total, sums, tokens, grams);
     }
     if (!total) total = node_.splat(sums, 0);
     result.back() = constant(width_);
@@ -148,19 +149,18 @@ class Vectorizer {
     return m_.select(is_inside, found, m_.number(found, static_cast<double>(integers_.size())));
   }
 
-  // How often each n-gram is in each row, [rows, n-grams]: for each distance between tokens, where it begins.
-  Value counts(Value tokens, const Grams& grams) {
+  // `sum`, [rows, columns], with 1 more for each n-gram of the tokens, in its column: for each distance between tokens, at each place.
+  Value counted(Value sum, Value tokens, const Grams& grams, ArrayRef<int64_t> columns) {
     const Extents from = Node::extents_of(tokens);
-    const auto known = static_cast<int64_t>(std::max(words_.size(), integers_.size())), count = static_cast<int64_t>(grams.numbers.size());
-    const Type f32 = node_.builder.getF32Type();
-    const RankedTensorType type = node_.tensor_type({from[0], constant(count)}, f32);
-    Value sum = node_.splat(type, 0), ones = node_.splat(tx::with_element_type(Node::type_of(tokens), f32), 1);
+    const auto known = static_cast<int64_t>(std::max(words_.size(), integers_.size()));
+    const int64_t outside = *tx::static_extent(Node::extents_of(sum)[1]);  // the column of what is none, which is dropped
+    Value ones = node_.splat(tx::with_element_type(Node::type_of(tokens), node_.builder.getF32Type()), 1);
     for (int64_t distance = 1; distance <= distances(grams); ++distance) {
-      Value gram;  // at each place; their number if it is none, which is outside, so that nothing is added
+      Value column;
       if (grams.length == 1) {
-        std::vector<int64_t> gram_of(static_cast<size_t>(known) + 1, count);
-        for (auto [i, one] : llvm::enumerate(grams.tokens)) gram_of[static_cast<size_t>(one.front())] = static_cast<int64_t>(i);
-        gram = looked_up(node_, vector(gram_of), tokens);
+        std::vector<int64_t> of_token(static_cast<size_t>(known) + 1, outside);
+        for (auto [one, own] : llvm::zip_equal(grams.tokens, columns)) of_token[static_cast<size_t>(one.front())] = own;
+        column = looked_up(node_, vector(of_token), tokens);
       } else {
         Value place = m_.iota({from[1]}, 0, node_.builder.getI64Type()), size = m_.extent(from[1], place), inside;
         SmallVector<Value> parts;
@@ -169,23 +169,36 @@ class Vectorizer {
           inside = m_.compare(CompareKind::lt, at, size);
           parts.push_back(node_.make<tx::GatherOp>(Node::type_of(tokens), tokens, m_.min(at, m_.sub(size, m_.number(size, 1))), 1));
         }
-        gram = places_of_rows(node_, parts, grams.tokens, known + 1);
-        gram = m_.select(m_.spread(inside, from, {1}), gram, m_.number(gram, static_cast<double>(count)));
+        SmallVector<int64_t> of_gram(columns);
+        of_gram.push_back(outside);
+        column = looked_up(node_, vector(of_gram), places_of_rows(node_, parts, grams.tokens, known + 1));
+        column = m_.select(m_.spread(inside, from, {1}), column, m_.number(column, static_cast<double>(outside)));
       }
-      sum = node_.make<tx::ScatterOp>(type, sum, gram, ones, node_.builder.getI64IntegerAttr(1),
+      sum = node_.make<tx::ScatterOp>(Node::type_of(sum), sum, column, ones, node_.builder.getI64IntegerAttr(1),
                                       tx::ReduceKindAttr::get(node_.builder.getContext(), tx::ReduceKind::sum));
     }
     return sum;
   }
 
-  // The results with those of these n-grams; `total` is null for the first ones.
-  Value added(Value total, RankedTensorType type, const Grams& grams, Value counts) {
+  SmallVector<int64_t> columns_of(const Grams& grams) const {
     SmallVector<int64_t> columns;
+    for (int64_t number : grams.numbers) columns.push_back(indexes_[static_cast<size_t>(number)]);
+    return columns;
+  }
+
+  // The results with those of these n-grams; `total` is null for the first ones.
+  Value added(Value total, RankedTensorType type, Value tokens, const Grams& grams) {
+    const SmallVector<int64_t> columns = columns_of(grams);
     SmallVector<float> weights;
     for (int64_t number : grams.numbers) {
-      columns.push_back(indexes_[static_cast<size_t>(number)]);
       if (!weights_.empty()) weights.push_back(static_cast<float>(weights_[static_cast<size_t>(number)]));
     }
+    if (mode_ != "IDF" && weights.empty()) return counted(total ? total : node_.splat(type, 0), tokens, grams, columns);
+    SmallVector<int64_t> own(columns.size());
+    std::iota(own.begin(), own.end(), 0);
+    const RankedTensorType of_grams =
+        node_.tensor_type({tx::extents(type)[0], constant(static_cast<int64_t>(own.size()))}, type.getElementType());
+    Value counts = counted(node_.splat(of_grams, 0), tokens, grams, own);
     if (mode_ == "IDF") counts = m_.min(counts, m_.number(counts, 1));
     if (!weights.empty()) {
       auto type = RankedTensorType::get({static_cast<int64_t>(weights.size())}, node_.builder.getF32Type());

@@ -170,8 +170,8 @@ Value in_case(Node& node, Value text, bool upper) {
   const Arithmetic a(node);
   const Type i32 = node.builder.getI32Type();
   Value bytes = node.converted(text, i32);
-  Value before = part_of(node, padded(node, bytes, {}, one(node)), 0, width_of(text));
-  Value behind = part_of(node, padded(node, bytes, one(node)), 1, width_of(text));
+  Value before = node.converted(part_of(node, padded(node, text, {}, one(node)), 0, width_of(text)), i32);
+  Value behind = node.converted(part_of(node, padded(node, text, one(node)), 1, width_of(text)), i32);
   auto between = [&](Value value, int first, int last) {
     return a.both(a.compare(tx::CompareKind::ge, value, a.number(value, first)),
                   a.compare(tx::CompareKind::le, value, a.number(value, last)));

@@ -121,9 +121,10 @@ Value places_among(Node& node, Value text, const std::vector<std::string>& words
   const Arithmetic a(node);
   const Type i64 = node.builder.getI64Type();
   const Extents strings = strings_of(text);
-  const auto count = static_cast<int64_t>(words.size()), last = static_cast<int64_t>(strings.size());
-  const RankedTensorType type = node.tensor_type(strings, i64);
-  if (count == 0) return node.splat(type, 0);
+  const auto count = static_cast<int64_t>(words.size());
+  if (count == 0) return node.splat(node.tensor_type(strings, i64), 0);
+  const AffineExpr total = node.count_of(strings);
+  const RankedTensorType type = node.tensor_type({total}, i64);
   size_t longest = 0;
   for (const std::string& word : words) longest = std::max(longest, word.size());
   // A longer string has a byte where the longest word has a zero.
@@ -133,13 +134,22 @@ Value places_among(Node& node, Value text, const std::vector<std::string>& words
   const Numbered known = numbered(node, words.size(), longest + 1, 256, [&](size_t word, size_t byte) {
     return byte < words[word].size() ? static_cast<unsigned char>(words[word][byte]) : 0;
   });
-  Value head = part_of(node, padded(node, text, width), 0, width);
+  // The first bytes of each string, and zeros behind it: all strings as one, with enough bytes behind them.
+  const AffineExpr own = width_of(text);
+  Value zeros = node.splat(node.tensor_type({width}, text_element(node.builder.getContext())), 0);
+  Value all = joined_along(node, {node.reshape(text, {node.count_of(Node::extents_of(text))}), zeros}, 0);
+  const Extents bytes{total, width};
+  Value row = a.iota(bytes, 0, i64), column = a.iota(bytes, 1, i64), size = a.extent(own, column);
+  Value head = node.make<tx::GatherOp>(node.tensor_type(bytes, text_element(node.builder.getContext())), all,
+                                       a.add(a.mul(row, size), column), node.builder.getI64IntegerAttr(0));
+  head = a.select(a.compare(tx::CompareKind::lt, column, size), head, a.number(head, 0));
   Value wide = node.converted(head, i64);
-  Value products = a.mul(wide, a.spread(integers_of(node, known.factors), Node::extents_of(wide), {last}));
-  Value found = known.places.of(node, node.make<tx::ReduceOp>(type, tx::ReduceKind::sum, products, ArrayRef<int64_t>{last}));
+  Value products = a.mul(wide, a.spread(integers_of(node, known.factors), bytes, {1}));
+  Value found = known.places.of(node, node.make<tx::ReduceOp>(type, tx::ReduceKind::sum, products, ArrayRef<int64_t>{1}));
   Value same = node.converted(a.compare(tx::CompareKind::eq, head, looked_up(node, table, found)), i64);
-  same = node.make<tx::ReduceOp>(type, tx::ReduceKind::min, same, ArrayRef<int64_t>{last});
-  return a.select(a.compare(tx::CompareKind::eq, same, a.number(same, 1)), found, a.number(found, static_cast<double>(count)));
+  same = node.make<tx::ReduceOp>(type, tx::ReduceKind::min, same, ArrayRef<int64_t>{1});
+  found = a.select(a.compare(tx::CompareKind::eq, same, a.number(same, 1)), found, a.number(found, static_cast<double>(count)));
+  return node.reshape(found, strings);
 }
 
 Value places_of_rows(Node& node, ArrayRef<Value> columns, ArrayRef<std::vector<int64_t>> rows, int64_t limit) {
