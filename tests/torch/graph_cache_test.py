@@ -3,6 +3,7 @@
 graph is not kept. Skipped without PyTorch (tools/dev/setup --torch)."""
 import contextlib
 import copy
+import gc
 import os
 import pathlib
 import subprocess
@@ -20,6 +21,7 @@ except ImportError:
 else:
     import heddle.torch
     from heddle.torch import _graph_cache
+    from torch._dynamo import symbolic_convert
     from torch._dynamo.utils import counters
 
 CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
@@ -262,6 +264,55 @@ class GraphCache(unittest.TestCase):
         with torch._functorch.config.patch(enable_autograd_cache=False):
             for _ in range(2):
                 self.assertFalse(self.is_found(scaled(9), self.x))
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed; tools/dev/setup --torch installs it")
+class Tracing(unittest.TestCase):
+    """What is changed while Dynamo traces for this backend is changed back, and stays as it is for others."""
+
+    def setUp(self):
+        torch._dynamo.reset()
+        seen = self.seen = []
+
+        @torch._dynamo.assume_constant_result
+        def note():  # called while Dynamo traces
+            seen.append((gc.get_threshold(), symbolic_convert.get_funcname(__file__, 1)))
+            return 1
+
+        self.note, self.function = note, lambda x: x + note()
+
+    def check(self, backend, is_ours, function=None):
+        thresholds, find = gc.get_threshold(), symbolic_convert.get_funcname
+        try:
+            torch.compile(function or self.function, backend=backend)(torch.ones(2))
+        finally:
+            self.assertEqual((gc.get_threshold(), symbolic_convert.get_funcname), (thresholds, find))
+        self.assertEqual([(one[0] > thresholds[0], name is None) for one, name in self.seen], [(is_ours, is_ours)])
+
+    def test_of_this_backend(self):
+        self.check(heddle.torch.backend, True)
+
+    def test_of_another_backend(self):
+        self.check("eager", False)
+
+    def test_a_failure(self):
+        def fails(x):
+            self.note()
+            raise ValueError("a sum")
+
+        with self.assertRaisesRegex(ValueError, "a sum"):
+            self.check(heddle.torch.backend, True, fails)
+        self.assertGreater(self.seen[0][0][0], gc.get_threshold()[0])
+
+    def test_collections_that_are_turned_off_stay_off(self):
+        before = gc.get_threshold()
+        gc.set_threshold(0)
+        try:
+            torch.compile(self.function, backend=heddle.torch.backend)(torch.ones(2))
+            self.assertEqual(gc.get_threshold()[0], 0)
+        finally:
+            gc.set_threshold(*before)
+        self.assertEqual([one[0] for one, _ in self.seen], [0])
 
 
 if __name__ == "__main__":

@@ -33,5 +33,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(importlib.import_module("." + _MODULES[name], __name__), name)
     if name == "backend":
-        importlib.import_module("._skipped", __name__).install()  # torch._dynamo.reset() removes it
+        importlib.import_module("._backend", __name__).install()  # torch._dynamo.reset() removes it
     return found

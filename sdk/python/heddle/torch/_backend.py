@@ -15,7 +15,7 @@ from functorch.compile import min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
 from .. import CompileError
-from . import _skipped, _text
+from . import _skipped, _text, _tracing
 from ._calls import Interface, Module, dense
 from ._decompositions import DECOMPOSITIONS, attention_as_operators
 from ._graph_cache import GraphCache, graph_cache, tell
@@ -252,11 +252,17 @@ def _compiler(kind: str, cache: GraphCache | None) -> Callable[..., Any]:
     return compile_graph if cache is None else cache.compiler(compiled)
 
 
+def install() -> None:
+    """Dynamo calls back, until torch._dynamo.reset()."""
+    _skipped.install()
+    _tracing.install()
+
+
 def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
     """For torch.compile(..., backend="heddle"). It takes no options."""
     if options:
         raise TypeError(f"heddle.torch: backend 'heddle' takes no options, got {', '.join(options)}")
-    _skipped.install()
+    install()
     cache = graph_cache(module)
     compile_graphs = aot_autograd(fw_compiler=_compiler("forward", cache), bw_compiler=_compiler("backward", cache),
                                   inference_compiler=_compiler("inference", cache), decompositions=DECOMPOSITIONS,
@@ -265,4 +271,4 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **optio
         return compile_graphs(module, example_inputs)
 
 
-_skipped.install()
+install()

@@ -100,6 +100,7 @@ class CompiledGraph(OutputCode):  # type: ignore[misc]
 _until_end = contextlib.ExitStack()  # settings of the compilation that goes on
 
 
+@torch.compiler.disable
 def _end(_: Any) -> None:
     _until_end.close()
 
