@@ -40,7 +40,8 @@ void visit_portable_parts(memory::Device& device, const open::OpenModule& module
 
 Status check_interpreted(host::Host& host, memory::Device& device, const open::OpenModule& module, const route::ChosenCode& chosen) {
   const host::Interpreted rule = host.config().interpreted;
-  if (rule == host::Interpreted::kAllow) return Status();
+  // A rule that orders the device's kernels says what is interpreted.
+  if (rule == host::Interpreted::kAllow || (rule == host::Interpreted::kWarn && !chosen.own_kernels.empty())) return Status();
   struct Found {
     heddle_string_t last{};
     size_t kernels = 0;

@@ -140,9 +140,7 @@ void Preferences::find_own_kernels(Way& way, const mf::DispatchSite& site, const
     if (!std::exchange(all.is_portable, true)) all.why = view(part.reason);
     all.has_own |= part.kernel.size != 0;
   };
-  route::ChosenCode code = *chosen;
-  code.own_kernels = way.own_kernels;
-  code.entries.assign(1, site.candidates()->Get(0)->entry());
+  route::ChosenCode code{chosen->executable, chosen->device, chosen->variant, {site.candidates()->Get(0)->entry()}, way.own_kernels};
   visit_portable_parts(*devices_[chosen->device], module_, code, see, &found);
   if (!found.has_own && !(found.is_portable && way.own_kernels == kInterpreted)) {
     way.refusal = std::move(found.why);

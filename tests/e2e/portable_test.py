@@ -109,6 +109,9 @@ class Portable(HeddleTestCase):
         for region in convolutions:
             self.assertEqual(region["runs"], "interpreted")
             self.assertIn("[[prefer]] at", region["why"])
+        text = self.succeed("explain", module, "--route", "--device", "sample:0", extra_environment={
+            "HEDDLE_PLUGIN_PATH": str(TEMPLATE), "HEDDLE_CONFIG": str(self.folder / "heddle.toml")}).stdout
+        self.assertIn(f"by [[prefer]], {len(convolutions)} regions are run by other kernels of the driver, or interpreted", text)
         got, counts, regions = run(rule.format('["driver:sample.product", "driver:sample.conv*", "interpreted"]'))
         self.assert_close(got, expected, 1e-4, 1e-4)
         self.assertEqual(counts["interpreted"], usual["interpreted"])
@@ -117,8 +120,16 @@ class Portable(HeddleTestCase):
                 continue
             self.assertEqual(region["runs"], "driver:sample.conv*")
             self.assertIn("driver:sample.product: 'sample.convolution' is none of the kernels that may run it", region["passed"][0])
-        # A region for which nothing is left.
         config = self.folder / "heddle.toml"
+        # What is ordered is not warned of, and still can be forbidden.
+        every, call = '[[prefer]]\nop = "*"\nuse = ["interpreted"]\n', ("run", module, "--input", f"image=@{image}", "--device", "sample:0")
+        environment = self.with_options({}, interpreted="warn")
+        config.write_text(config.read_text() + every)
+        self.assertNotIn("none of the kernels that may run it", self.succeed(*call, extra_environment=environment).stderr)
+        environment = self.with_options({}, interpreted="forbid")
+        config.write_text(config.read_text() + every)
+        self.assertIn('interpreted = "forbid"', self.fail_with((1, 2, 3, 4), *call, extra_environment=environment).stderr)
+        # A region for which nothing is left.
         environment = self.with_options({})
         config.write_text(config.read_text() + rule.format('["driver:acme.*"]'))
         failed = self.fail_with((1, 2, 3, 4), "run", module, "--input", f"image=@{image}", "--device", "sample:0", extra_environment=environment)

@@ -185,6 +185,12 @@ void describe_route(const Json& route, Document& out) {
     nodes.rows.push_back({text(part, "kernel"), text(part, "device"), text(part, "what"), text(part, "runs"), text(part, "why")});
   out.begin("portable code", true);
   out.add(std::move(nodes));
+  size_t ruled = 0;
+  for (const Json& region : array(route, "regions"))
+    ruled += text(region, "runs") == "interpreted" || text(region, "runs").starts_with("driver:");
+  if (ruled > 0)
+    out.add("this is without rules: by [[prefer]], " + std::to_string(ruled) + (ruled == 1 ? " region is" : " regions are") +
+            " run by other kernels of the driver, or interpreted; see below");
 }
 
 // A region's name is a single word; after it comes the node that the region was made from, which the compiler's report has in a separate field.
