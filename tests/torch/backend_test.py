@@ -241,6 +241,18 @@ class Backend(unittest.TestCase):
         self.assertEqual((again.modules, again.compiled), (first.modules, 0))
         self.assertTrue(all(one.startswith(str(_cache.folder())) for one in again.modules))
 
+    def test_a_module_that_is_damaged_is_made_again(self):
+        model = perceptron()
+        for content in (b"", b"x" * 300):
+            path = self.check_inference(model, [(torch.randn(3, 16),)]).modules[0]
+            with open(path + ".new", "wb") as file:
+                file.write(content)
+            os.replace(path + ".new", path)
+            self.setUp()
+            again = self.check_inference(model, [(torch.randn(3, 16),)])
+            self.assertEqual((again.modules, again.compiled), ([path], 1))
+            self.setUp()
+
 
 if __name__ == "__main__":
     unittest.main()

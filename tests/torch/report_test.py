@@ -345,6 +345,9 @@ class Observed(unittest.TestCase):
             done = subprocess.run([*command, str(script), "3", "5"], capture_output=True, text=True)
             self.assertEqual(done.returncode, 1)
             self.assertIn("ended with exit code 5", done.stderr)
+            done = subprocess.run([*command, str(script), "3", "0", "--max-breaks=0"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("--max-breaks is an argument of " + str(script), done.stderr)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,14 @@ import hashlib
 import os
 import pathlib
 import tempfile
+from collections.abc import Callable
 
 from . import __version__
 from ._compile import compile as _compile
 from ._compile import find_compiler
+from ._errors import DataLossError, InvalidArgumentError
+from ._module import Module
+from ._module import open as _open
 
 
 def folder_of(variable: str, name: str) -> pathlib.Path:
@@ -63,3 +67,16 @@ def compiled(text: str, target: str, options: tuple[str, ...], where: pathlib.Pa
         _compile(source, made, target=target, options=options)
         os.replace(made, path)  # of several processes, the last one's stays
     return str(path), True
+
+
+def opened(make: Callable[[], tuple[str, bool]], device: str) -> tuple[Module, str, bool]:
+    """The module of what `compiled` returns, and that. A file of another process that is damaged is made again."""
+    path, is_new = make()
+    try:
+        return _open(path, device), path, is_new
+    except (DataLossError, InvalidArgumentError):
+        if is_new:
+            raise
+        pathlib.Path(path).unlink(missing_ok=True)
+    path, is_new = make()
+    return _open(path, device), path, is_new

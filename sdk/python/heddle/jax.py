@@ -24,7 +24,7 @@ from typing import Any
 from . import _compiled_texts, stablehlo
 from ._core import Tensor
 from ._errors import Error, make
-from ._module import open as _open
+from ._module import Module
 
 __all__ = ["Function", "jit"]
 _FAMILIES = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}  # of Heddle, by the platforms of JAX
@@ -69,9 +69,9 @@ _owners = _Owners()
 class _Compiled:
     """A function for arguments of certain types."""
 
-    def __init__(self, exported: Any, path: str, device: str, donated: Sequence[bool], name: str) -> None:
+    def __init__(self, exported: Any, module: Module, device: str, donated: Sequence[bool], name: str) -> None:
         self._jax = _jax()
-        self._module = _open(path, device)  # the function does not keep it
+        self._module = module  # the function does not keep it
         self._function = self._module.function()
         self._name = name
         self._is_host = device.startswith("cpu")
@@ -238,8 +238,8 @@ class Function:
                 raise
             raise _fail(self._name, f"JAX does not export it as StableHLO: {wrong}") from wrong
         text = stablehlo.convert(exported)
-        path, _ = _compiled_texts.compiled(text, device.split(":")[0], self._options, _folder())
-        return _Compiled(exported, path, device, self._donations(args, dynamic, named), self._name)
+        module, _, _ = _compiled_texts.opened(lambda: _compiled_texts.compiled(text, device.split(":")[0], self._options, _folder()), device)
+        return _Compiled(exported, module, device, self._donations(args, dynamic, named), self._name)
 
     def _donations(self, args: tuple[Any, ...], dynamic: tuple[Any, ...], named: dict[str, Any]) -> list[bool]:
         """For each leaf, whether it is donated."""

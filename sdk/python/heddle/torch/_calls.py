@@ -13,7 +13,7 @@ from typing import Any, Callable, Sequence
 
 import torch
 
-from .. import _core, open as _open
+from .. import _compiled_texts, _core
 from . import _cache
 from ._numbers import Number, value_of
 
@@ -86,8 +86,7 @@ class Module:
     def open(self) -> tuple[str, bool]:
         """What Interface.compiled returns, which is called first."""
         made = self.interface
-        path, is_new = made.compiled()
-        self._module = _open(path, str(made.device))  # the function does not keep it
+        self._module, path, is_new = _compiled_texts.opened(made.compiled, str(made.device))  # the function does not keep it
         self._function = self._module.function("main")
         self._device, self._symbols, self._outputs, self._updates, self._carrier = made.device, made.symbols, made.outputs, made.updates, made.carrier
         self._inputs, self._orders = list(made.inputs), list(made.orders)

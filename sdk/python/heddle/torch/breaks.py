@@ -133,6 +133,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = parser()
     mine, others = _split(made, list(sys.argv[1:] if arguments is None else arguments))
     given = made.parse_args(mine)
+    flags = {name for action in made._actions for name in action.option_strings if name.startswith("--")} - {"--help"}
+    for one in others:
+        if one.split("=")[0] in flags:
+            print(f"heddle breaks: {one.split('=')[0]} is an argument of {given.module or given.program}, since it follows it; flags of heddle breaks come before",
+                  file=sys.stderr)
     if given.program is None and given.module is None:
         made.error("a script, -m MODULE, or a report is needed")
     for name in ("max_breaks", "max_fallbacks"):
