@@ -152,6 +152,27 @@ class Export(unittest.TestCase):
         self.assertIn("2 operators are not supported", text)
         self.assertFalse(self.path.exists())
 
+    def test_floats_that_depend_on_shapes(self):
+        class Scaled(nn.Module):
+            def forward(self, x):
+                return x * (x.shape[0] / 3.5) + x / (2 * x.shape[1] / x.shape[0] - 0.25), nn.functional.interpolate(x[None, None], scale_factor=2.0)
+
+        self.export(Scaled(), (torch.randn(4, 6),), dynamic_shapes={"x": {0: Dim("rows", min=2), 1: Dim("columns", min=2)}})
+        with heddle.open(self.path, "cpu") as module:
+            for shape in ((4, 6), (7, 3), (2, 9)):
+                x = torch.randn(shape)
+                for got, wanted in zip(module(x.numpy()), Scaled()(x), strict=True):
+                    np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+    def test_a_result_whose_extents_have_no_expression_is_refused(self):
+        class Half(nn.Module):
+            def forward(self, x):
+                return x + 1, nn.functional.interpolate(x[None, None], scale_factor=1.5)
+
+        with self.assertRaisesRegex(heddle.UnimplementedError, r"aten.arange.start_step at 'arange', \S+export_test.py:\d+: a shape has the expression"):
+            self.export(Half(), (torch.randn(4, 6),), dynamic_shapes={"x": {0: Dim("rows", min=2)}})
+        self.assertFalse(self.path.exists())
+
     def test_members_of_arguments_and_results(self):
         x, a = torch.randn(4, 4), torch.randn(4, 4)
         self.export(Members(), (x, 3), kwargs={"more": {"a": a}})

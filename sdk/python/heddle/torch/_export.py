@@ -167,13 +167,25 @@ class _Graph:
         self._nodes = {node.name: node for node in program.graph.nodes}
         names = {**signature.inputs, **signature.parameters}
         calls = [node for node in program.graph.nodes if node.op == "call_function" and node.target not in _DROPPED]
-        calls = [node for node in calls if not isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))]
+        calls = [node for node in calls if not isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, int, float, bool))]
         self._writer = _text.Writer(names, torch.__version__, (), names, {node: data[name] for node, name in signature.parameters.items()})
         _conditions.add(self._writer, program, signature.inputs)
         known = {str(extent.node.expr) for node in signature.inputs for extent in node.meta["val"].shape if isinstance(extent, torch.SymInt)}
         lost: set[torch.fx.Node] = set()  # nodes without a text, and what depends on them
+        unknown_numbers: dict[torch.fx.Node, str] = {}
         for node in calls:
             if any(one in lost for one in node.all_input_nodes):
+                lost.add(node)
+                continue
+            if isinstance(node.meta.get("val"), torch.SymFloat):
+                try:
+                    self._writer.add_number(node)
+                except _text.Unsupported as failure:
+                    unknown_numbers[node] = str(failure)
+                continue
+            numbers = [one for one in node.all_input_nodes if one in unknown_numbers]
+            if numbers:
+                self._refused[node.name] = (node, unknown_numbers[numbers[0]])
                 lost.add(node)
                 continue
             values = [value for one in [node, *node.all_input_nodes] for value in _text.results_of(one)]
@@ -194,6 +206,8 @@ class _Graph:
                 except _text.Unsupported:
                     lost.add(node)
         self._results = [(name, node) for name, node in signature.results if node not in lost]
+        if self._refused:
+            self._writer.refuse()
 
     def text(self) -> str:
         return self._writer.text([node for _, node in self._results], [name for name, _ in self._results])

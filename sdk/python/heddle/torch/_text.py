@@ -10,7 +10,7 @@ from typing import Any, Iterable, Mapping
 
 import sympy
 import torch
-from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, PythonMod
+from torch.utils._sympy.functions import CleanDiv, FloorDiv, Mod, PythonMod, ToFloat, TruncToInt
 
 TYPES = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "i1", torch.int8: "i8", torch.int16: "i16",
@@ -40,6 +40,11 @@ def _expression(expression: sympy.Expr) -> str:
         return f"({_expression(expression.args[0])} floordiv {_expression(expression.args[1])})"
     if isinstance(expression, (Mod, PythonMod)):
         return f"({_expression(expression.args[0])} mod {_expression(expression.args[1])})"
+    if isinstance(expression, TruncToInt) and isinstance(expression.args[0], sympy.Mul):  # a whole number times an extent, as a float
+        factors = [one.args[0] if isinstance(one, ToFloat) else sympy.Integer(int(one)) if one.is_Float and float(one).is_integer() else None
+                   for one in expression.args[0].args]
+        if None not in factors:
+            return _expression(sympy.Mul(*factors))
     raise Unsupported(f"a shape has the expression {expression}, which Heddle's symbols cannot state")
 
 
@@ -210,6 +215,7 @@ def results_of(node: torch.fx.Node) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
+_OF_NUMBERS = {operator.truediv: "div", operator.mul: "mul", operator.add: "add", operator.sub: "sub"}
 TARGETS = {"cpu": "cpu", "cuda": "cuda"}  # of the compiler, by the type of a device
 
 
@@ -344,6 +350,33 @@ class Writer:
         self._lines.append(f'{left}"heddle.refused"() {{operands = [], extents = [{extents}]}} : () -> {given} loc({_quoted(node.name)})')
         self._names[node] = [name] if len(types) == 1 else [f"{name}#{i}" for i in range(len(types))]
         self._types[node] = types
+
+    def refuse(self) -> None:
+        """An operator that the compiler does not have, so that it makes no module and tells what else it does not have."""
+        self._lines.append('%refused = "heddle.refused"() {operands = [], extents = [[]]} : () -> tensor<f32> loc("refused")')
+
+    def add_number(self, node: torch.fx.Node) -> None:
+        """A float that depends on shapes, as a tensor of rank 0."""
+        if getattr(node.target, "__name__", "") == "sym_float":
+            self._names[node], self._types[node] = [self._number(node.args[0])], ["tensor<f64>"]
+            return
+        name = _OF_NUMBERS.get(node.target)
+        if name is None:
+            raise Unsupported(f"its argument '{node.name}' is a float that depends on shapes by {operator_of(node)}, which is not supported")
+        left, right = (self._number(one) for one in node.args)
+        alpha = ", alpha = 1" if name in ("add", "sub") else ""
+        self._names[node], self._types[node] = [f"%n{self._count}"], ["tensor<f64>"]
+        self._lines.append(f'%n{self._count} = "aten.{name}.Tensor"({left}, {right}) {{operands = ["self", "other"]{alpha}, extents = [[]]}} : '
+                           f"(tensor<f64>, tensor<f64>) -> tensor<f64> loc({_quoted(node.name)})")
+        self._count += 1
+
+    def _number(self, value: Any) -> str:
+        if isinstance(value, torch.fx.Node) and value in self._names:
+            return self._names[value][0]
+        text = _scalar(value)
+        self._lines.append(f'%n{self._count} = "aten.full.default"() {{operands = [], size = [], fill_value = {text}, extents = [[]]}} : () -> tensor<f64>')
+        self._count += 1
+        return f"%n{self._count - 1}"
 
     def require(self, value: str, least: int, who: str) -> None:
         """Calls in which this expression of symbols is below `least` are refused; `who` names the condition."""
