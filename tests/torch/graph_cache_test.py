@@ -20,7 +20,7 @@ except ImportError:
     torch = None
 else:
     import heddle.torch
-    from heddle.torch import _graph_cache
+    from heddle.torch import _calls, _graph_cache
     from torch._dynamo import symbolic_convert
     from torch._dynamo.utils import counters
 
@@ -78,6 +78,18 @@ class GraphCache(unittest.TestCase):
         result, found = self.first(function, *arguments, **options)
         torch.testing.assert_close(result, function(*arguments))
         return found
+
+    def test_a_failure_of_the_compiler_is_not_kept(self):
+        before = entries()
+        failure = unittest.mock.patch.object(_calls.Interface, "compiled", side_effect=heddle.CompileError("it was killed"))
+        with failure, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.testing.assert_close(torch.compile(scaled(7.5), backend=heddle.torch.backend)(self.x), scaled(7.5)(self.x))
+        self.assertEqual(entries(), before)
+        self.forget()
+        torch.compile(scaled(7.5), backend=heddle.torch.backend)(self.x)
+        self.assertEqual([one.fallbacks for one in heddle.torch.graphs()], [[]])
+        self.assertEqual(len(entries()), len(before) + 1)
 
     def test_another_process(self):
         printed = []

@@ -82,6 +82,8 @@ class CompiledGraph(OutputCode):  # type: ignore[misc]
             raise BypassAOTAutogradCache(f"heddle.torch: {wrong}") from wrong
         if sum(one.numel() * one.element_size() for one in self.steps.constants) > _MOST_BYTES:
             raise BypassAOTAutogradCache("heddle.torch: the graph has large tensors")
+        if any(one.reason.startswith("the compiler failed") for one in self.record.fallbacks):  # for want of memory, say: another process may succeed
+            raise BypassAOTAutogradCache("heddle.torch: the compiler failed")
 
     def post_compile(self, *_: Any) -> None:
         """Called when it was read from disk. Modules that are no longer in the cache of modules are compiled again."""
