@@ -60,7 +60,7 @@ heddle_status_t* load_code(const Device* device, const Code& code, std::vector<P
                            const std::shared_ptr<const OwnKernels>& own) noexcept {
   return guarded(device->host, "loading portable code", [&]() -> heddle_status_t* {
     std::string error;
-    if (!load({code.bytes, code.size}, out, &error, own))
+    if (!load({code.bytes, code.size}, out, &error, choose(own, code.own_kernels)))
       return status(device->host, HEDDLE_STATUS_INVALID_ARGUMENT, "%s: loading executable '%s' failed: %s [HD-C-01]", device->who,
                     std::string(code.name.substr(0, kMostShown)).c_str(), error.c_str());
     for (const heddle_entry_params_t& entry : code.entries) {
