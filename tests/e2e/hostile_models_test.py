@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from heddle_command import HeddleTestCase, heddle
@@ -272,7 +273,7 @@ class Nodes(HostileModels):
             self.refuse_node("RegexFullMatch", text, ["its automaton takes too long to make"], pattern=pattern)
         self.refuse_node("StringSplit", text, ["the delimiter has 1000001 bytes, above 256"], delimiter="a" * 1000000 + "b")
         self.refuse_node("StringSplit", text, ["the delimiter has a byte 0"], delimiter="a\0")
-        self.refuse_node("TfIdfVectorizer", [("x", [8], TensorProto.INT64)], ["1048832 comparisons", "4096"], min_gram_length=256, max_gram_length=256,
+        self.refuse_node("TfIdfVectorizer", [("x", [8], TensorProto.INT64)], ["1048832 lookups", "4096"], min_gram_length=256, max_gram_length=256,
                          max_skip_count=4096, mode="TF", ngram_counts=[0] * 256, ngram_indexes=[0], pool_int64s=list(range(256)))
         self.refuse_node("RandomUniform", [], ["4294967297"], shape=[2], dtype=(1 << 32) + 1)
 
@@ -330,7 +331,10 @@ class Graphs(HostileModels):
         def stored(dims, **data):
             return TensorProto(name="w", data_type=FLOAT, dims=dims, **data)
 
+        declared = onnx.ModelProto.FromString(model_of([add, helper.make_node("Relu", ["a"], ["b"])], [x], [value("b", [4])], [weight]))
+        declared.graph.value_info.append(value("a", [4], TensorProto.INT64))
         self.refuse_each({
+            "a result of another type": (declared.SerializeToString(), "node 'first'", "output 'a'", "INT64", "f32"),
             "an output of another type": (model_of([add], [x], [value("a", [4], TensorProto.INT64)], [weight]), "output 'a'", "INT64", "f32"),
             "a weight of another type": (model_of([add], [x, value("w", [4], TensorProto.DOUBLE)], [a], [weight]), "input 'w'", "DOUBLE", "FLOAT"),
             "a weight of another extent": (model_of([add], [x, value("w", [5])], [a], [weight]), "input 'w'", "extent 5", "has 4"),
@@ -339,8 +343,8 @@ class Graphs(HostileModels):
             "extents": (model_of([add], [x, value("w", [5])], [a]), "'first'", "f32[4]", "f32[5]"),
             "a loop that changes a type": (model_of([helper.make_node("Loop", ["n", "", "x"], ["a"], name="first", body=body)],
                                                     [x, value("n", [], TensorProto.INT64)], [value("a", None)]), "'first'", "tensor<4xf32>", "tensor<4xi64>"),
-            "too few bytes": (model_of([add], [x], [a], [stored([4], raw_data=bytes(4))]), "tensor 'w'", "4 bytes", "at least 16"),
-            "too many bytes": (model_of([add], [x], [a], [stored([4], raw_data=bytes(20))]), "tensor 'w'", "20 bytes", "says 16"),
+            "too few bytes": (model_of([add], [x], [a], [stored([4], raw_data=bytes(4))]), "tensor 'w' of node 'first'", "4 bytes", "at least 16"),
+            "too many bytes": (model_of([add], [x], [a], [stored([4], raw_data=bytes(20))]), "tensor 'w' of node 'first'", "20 bytes", "says 16"),
             "too few numbers": (model_of([add], [x], [a], [stored([4], float_data=[1])]), "tensor 'w'", "1 elements", "at least 4"),
             "too many numbers": (model_of([add], [x], [a], [stored([4], float_data=[1] * 5)]), "tensor 'w'", "5 numbers", "says 4"),
             "a negative extent": (model_of([add], [x], [a], [stored([-4], raw_data=bytes(16))]), "tensor 'w'", "extent -4"),
