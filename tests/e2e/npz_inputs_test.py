@@ -55,6 +55,17 @@ class NpzInputs(HeddleTestCase):
         np.savez(self.data, a=np.array(["x", "y"]), b=np.array([b"x", b"y"]))
         self.assertIn("numpy.char.encode", self.fail_with(1, *self.run_with(f"@{self.data}")).stderr)
 
+    def test_complex_numbers_have_two_parts(self):
+        for kind, number in ((np.complex64, TensorProto.COMPLEX64), (np.complex128, TensorProto.COMPLEX128)):
+            value = [helper.make_tensor_value_info("a", number, ["n", 3]), helper.make_tensor_value_info("y", number, [3, "n"])]
+            graph = helper.make_graph([helper.make_node("Transpose", ["a"], ["y"])], "g", value[:1], value[1:])
+            onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), self.folder / "turn.onnx")
+            self.module = self.compile(self.folder / "turn.onnx")
+            x = (np.arange(6) - 2j).reshape(2, 3).astype(kind)
+            np.savez(self.data, a=x, y=np.ascontiguousarray(x.T), z=np.ascontiguousarray(x.T - 1))
+            self.succeed(*self.run_with(f"@{self.data}:a"), "--expect", f"@{self.data}:y")
+            self.fail_with(3, *self.run_with(f"@{self.data}:a"), "--expect", f"y=@{self.data}:z")
+
     def test_an_array_that_is_missing_names_those_that_are_there(self):
         np.savez(self.data, image=A, mask=B)
         result = self.fail_with(1, *self.run_with(f"a=@{self.data}:imgae", f"b=@{self.data}:mask"))
