@@ -102,7 +102,7 @@ class CompiledGraph(OutputCode):  # type: ignore[misc]
 _until_end = contextlib.ExitStack()  # settings of the compilation that goes on
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _end(_: Any) -> None:
     _until_end.close()
 

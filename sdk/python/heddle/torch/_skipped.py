@@ -30,13 +30,13 @@ def install() -> None:
         callback_handler.register_end_callback(_end)
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _begin(_: Any) -> None:
     global _seen
     _seen = len(torch._dynamo.utils.graph_break_reasons)
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _end(_: Any) -> None:
     try:
         failure = sys.exc_info()[1]

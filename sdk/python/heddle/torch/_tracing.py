@@ -58,7 +58,7 @@ def code_of(frame: FrameType | None) -> CodeType | None:
     return code
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _begin(_: Any) -> None:
     try:
         if not _undo and code_of(sys._getframe(1)) is not None:
@@ -69,7 +69,7 @@ def _begin(_: Any) -> None:
         logger.debug("Dynamo traces as it does without heddle.torch: %s", wrong)
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _end(_: Any) -> None:
     while _undo:
         _undo.pop()()
