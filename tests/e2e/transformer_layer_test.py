@@ -176,6 +176,22 @@ class TransformerLayer(HeddleTestCase):
         self.check_values(model, module, {"x": np.random.default_rng(2).standard_normal((BATCH, SEQUENCE, HIDDEN), np.float32), "mask": mask,
                                           "cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)})
 
+    def test_products_of_one_operand_beside_a_value_that_ends(self):
+        """One product's result has the type of a value that nothing reads afterwards, as in gradients; kernels of several products do not overwrite it."""
+        layer = Layer()
+        ends = layer.node("Softmax", "z", axis=-1)
+        first = layer.node("Mul", layer.node("MatMul", "x", layer.weight(HIDDEN, INNER)), ends)
+        second = layer.node("MatMul", "x", layer.weight(HIDDEN, HIDDEN))
+        last = layer.node("Add", layer.node("MatMul", first, layer.weight(INNER, HIDDEN)), layer.node("Softmax", second, axis=-1))
+        infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (SEQUENCE, columns)) for name, columns in (("x", HIDDEN), ("z", INNER), (last, HIDDEN))]
+        graph = helper.make_graph(layer.nodes, "products", infos[:-1], infos[-1:], layer.weights)
+        model, module = self.folder / "products.onnx", self.folder / "products.heddle"
+        onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 14)]), model)
+        _, strategies = self.regions_of(model, module)
+        self.assertIn("siblings", strategies.values())
+        random = np.random.default_rng(2)
+        self.check_values(model, module, {"x": random.standard_normal((SEQUENCE, HIDDEN), np.float32), "z": random.standard_normal((SEQUENCE, INNER), np.float32)})
+
     def test_attention_of_integers_is_one_kernel(self):
         model, module = self.folder / "attention.onnx", self.folder / "attention.heddle"
         onnx.save(attention_of_integers(), model)

@@ -40,6 +40,7 @@ FailureOr<Plans> plans_siblings(tx::DispatchOp region) {
   auto siblings = read(region);
   if (failed(siblings)) return failure();
   Plans plans = siblings->all.front().plans;
+  for (KernelPlan& plan : plans) plan.works_in_place = plan.stores_rows_apart = false;  // unlike each product alone
   for (const Sibling& sibling : ArrayRef(siblings->all).drop_front()) {
     // Combines the first plan of a case with the first, the second with the second. Cases that only some siblings have are dropped.
     Plans joint;
