@@ -77,7 +77,7 @@ void index(Op& op) {
 }
 
 Value taken_along(Op& op, Value x, int64_t axis, Value places) {
-  expect_inside(op.node, x, axis, places);
+  expect_inside_from_zero(op.node, x, axis, places);
   Extents extents = Op::extents_of(x);
   const Extents shape = Op::extents_of(places);
   extents.erase(extents.begin() + axis);
@@ -99,7 +99,7 @@ void gather(Op& op) {
   Value x = op.tensor("self"), places = op.tensor("index");
   if (Op::rank_of(x) == 0 || Op::rank_of(places) == 0) op.unsupported("it is not supported for numbers");
   const int64_t axis = op.dimension(op.integer("dim"), Op::rank_of(x));
-  expect_inside(op.node, x, axis, places);
+  expect_inside_from_zero(op.node, x, axis, places);
   const Extents extents = Op::extents_of(places);
   Extents own = Op::extents_of(x);
   // The operand is cut to the places' extents.

@@ -91,7 +91,7 @@ Value scatter_flat(Op& op, Value x, Value places, Value source, int64_t axis, co
       {"add", tx::ReduceKind::sum}, {"mul", tx::ReduceKind::prod}, {"max", tx::ReduceKind::max}, {"min", tx::ReduceKind::min}};
   const Arithmetic& m = op.m;
   const Extents extents = Op::extents_of(x), shape = Op::extents_of(places);
-  expect_inside(op.node, x, axis, places);
+  expect_inside_from_zero(op.node, x, axis, places);
   Value index = op.converted(places, op.builder.getI64Type()), flat;
   Value size = m.extent(extents[static_cast<size_t>(axis)], index);
   index = m.select(m.compare(tx::CompareKind::lt, index, m.number(index, 0)), m.add(index, size), index);
@@ -132,6 +132,7 @@ Value scattered(Op& op, Value x, Value places, Value source, int64_t axis, const
   for (size_t i = 0; i < extents.size(); ++i) {
     if (static_cast<int64_t>(i) != axis && extents[i] != whole[i]) return scatter_flat(op, x, places, source, axis, reduction);
   }
+  expect_inside_from_zero(op.node, x, axis, places);
   return op
       .by_onnx("ScatterElements", {Operand{x, {}, 0}, Operand{places, {}, 0}, Operand{source, {}, 0}}, 1,
                [&](onnx::NodeProto& node) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/import/onnx_arithmetic.h"
+
 using namespace mlir;
 
 namespace heddle::import {
@@ -154,13 +156,10 @@ Value verdict_of_divisor(Node& node, Value divisor) {
   return largest(node, node.make<tx::CastOp>(wide, is_zero));
 }
 
-}  // namespace
-
-void expect_inside(Node& node, Value input, int64_t dimension, Value indices, std::optional<int64_t> column) {
+void expect(Node& node, Value input, int64_t dimension, Value indices, std::optional<int64_t> column, const std::string& where) {
   AffineExpr extent = Node::extents_of(input)[static_cast<size_t>(dimension)];
   Extents shape = Node::extents_of(indices);
   if (llvm::any_of(shape, [](AffineExpr one) { return tx::static_extent(one) == 0; })) return;
-  std::string where = "dimension " + std::to_string(dimension) + " of its input";
   auto known = tx::static_extent(extent);
   DenseElementsAttr constant = known_elements(indices);
   if (known && constant) {
@@ -184,6 +183,26 @@ void expect_inside(Node& node, Value input, int64_t dimension, Value indices, st
   Range range = range_of(node.graph, indices);
   if (known && range.low >= -*known && range.high < *known) return;
   node.graph.expected.push_back({indices, column, extent, where});
+}
+
+std::string named(int64_t dimension) {
+  return "dimension " + std::to_string(dimension) + " of its input";
+}
+
+}  // namespace
+
+void expect_inside(Node& node, Value input, int64_t dimension, Value indices, std::optional<int64_t> column) {
+  expect(node, input, dimension, indices, column, named(dimension));
+}
+
+void expect_inside_from_zero(Node& node, Value input, int64_t dimension, Value indices) {
+  const AffineExpr extent = Node::extents_of(input)[static_cast<size_t>(dimension)];
+  if (range_of(node.graph, indices).low >= 0) return expect_inside(node, input, dimension, indices);
+  // A negative index becomes one that is outside of the range that the runtime looks at.
+  const Arithmetic m(node);
+  indices = node.converted(indices, node.builder.getI64Type());
+  indices = m.select(m.compare(tx::CompareKind::lt, indices, m.number(indices, 0)), m.sub(indices, m.extent(extent, indices)), indices);
+  expect(node, input, dimension, indices, {}, named(dimension) + ", which takes no negative indices (shown less the extent)");
 }
 
 void expect_not_zero(Node& node, Value divisor) {

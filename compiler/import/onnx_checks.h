@@ -9,6 +9,8 @@ namespace heddle::import {
 
 // The node reads `input` along `dimension` at these indices, or at one column of them. Indices known to be outside are refused here.
 void expect_inside(Node& node, mlir::Value input, int64_t dimension, mlir::Value indices, std::optional<int64_t> column = {});
+// The same where a negative index does not count from the end, but is outside.
+void expect_inside_from_zero(Node& node, mlir::Value input, int64_t dimension, mlir::Value indices);
 // The node divides by these integers.
 void expect_not_zero(Node& node, mlir::Value divisor);
 // Turns the node's expectations into ops after its own.

@@ -232,6 +232,24 @@ class Backend(unittest.TestCase):
             with self.assertRaises(heddle.Error):
                 function(torch.tensor([4, 0]))
 
+    def test_a_negative_index_counts_from_the_end_only_in_brackets(self):
+        x, source = torch.randn(4, 3), torch.randn(1, 3)
+        self.assertTrue(torch.equal(self.compiled(lambda x, i: x[i])(x, torch.tensor([-1])), x[-1:]))
+        for name, function, places in (
+                ("gather", lambda x, i: x.gather(0, i), torch.full((1, 3), -1)), ("index_select", lambda x, i: x.index_select(0, i), torch.tensor([-1])),
+                ("embedding", lambda x, i: nn.functional.embedding(i, x), torch.tensor([-1])),
+                ("scatter", lambda x, i: x.scatter(0, i, source), torch.full((1, 3), -1)),
+                ("a part of the columns", lambda x, i: x.scatter(0, i, source), torch.full((1, 2), -1)),
+                ("cross_entropy", lambda x, i: nn.functional.cross_entropy(x, i), torch.full((4,), -5))):
+            with self.subTest(name):
+                torch._dynamo.reset()
+                compiled = self.compiled(function)
+                torch.testing.assert_close(compiled(x, places.abs() % 3), function(x, places.abs() % 3))
+                with self.assertRaises((RuntimeError, IndexError)):
+                    function(x, places)
+                with self.assertRaisesRegex(heddle.Error, "takes no negative indices"):
+                    compiled(x, places)
+
     def test_modules_are_found_on_disk(self):
         model = perceptron()
         first = self.check_inference(model, [(torch.randn(3, 16),)])
