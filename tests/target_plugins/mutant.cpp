@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -65,6 +66,7 @@ heddle_status_t* open(heddle_plugin_instance_t* instance, const heddle_target_pa
   for (uint32_t i = 0; i < params->fact_count; ++i) {
     if (view_of(params->facts[i].name) == "fault") g_fault = view_of(params->facts[i].string_value);
   }
+  if (is("facts_crash") && view_of(params->level) == "no-such-level") raise(SIGSEGV);
   if (heddle_status_t* failed = misbehave("open")) return failed;
   return g_inner->open(instance, params, out);
 }
@@ -113,6 +115,8 @@ heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* giv
       if (graph->nodes[i].kernel > graph->node_count) raise(SIGSEGV);
     }
   }
+  if (is("missing_arrays_crash") && (!graph->nodes || !graph->values)) raise(SIGSEGV);
+  if (is("large_graph_crash") && graph->node_count > 1000) raise(SIGSEGV);
   if (is("answer_too_long")) std::memset(reinterpret_cast<char*>(out) + 4, 0, sizeof *out - 4);
   if (is("claim_leaks")) std::memset(std::malloc(1 << 20), 1, 1 << 20);
   if (is("random")) {
@@ -124,6 +128,11 @@ heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* giv
   static uint32_t nodes[4];
   claims.assign(out->claims, out->claims + out->claim_count);
   if (claims.empty()) return nullptr;
+  if (is("takes_nothing")) out->claim_count = 0;
+  static std::atomic<heddle_target_t*> first_target = nullptr;
+  heddle_target_t* none = nullptr;
+  const bool is_first_target = first_target.compare_exchange_strong(none, target) || none == target;
+  if (is("independent_differs") && !is_first_target) --out->claim_count;
   out->claims = claims.data();
   heddle_target_claim_t& first = claims.front();
   auto other_nodes = [&](std::initializer_list<uint32_t> all) {
@@ -247,6 +256,7 @@ heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* ker
 }
 
 heddle_status_t* inspect(heddle_target_t* target, const heddle_target_code_t* code, heddle_target_code_t* out) {
+  if (is("inspect_damaged_crash") && view_of(code->format) == "org.example.nobody/1") raise(SIGSEGV);
   if (heddle_status_t* failed = misbehave("inspect")) return failed;
   heddle_target_code_t as_own = *code;
   if (is("emit_foreign_format")) as_own.format = string_of("sample-stack/1");

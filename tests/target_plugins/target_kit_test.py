@@ -28,6 +28,12 @@ FOUND_BY = {
     "target.damaged_code": ["damaged_crash"],
     "target.wrong_numbers": ["numbers_crash"],
     "target.newer": ["newer_ignored", "answer_too_long"],
+    "target.takes": ["takes_nothing"],
+    "target.missing_arrays": ["missing_arrays_crash"],
+    "target.inspect_damaged": ["inspect_damaged_crash"],
+    "target.facts": ["facts_crash"],
+    "target.large_graph": ["large_graph_crash"],
+    "target.independent": ["independent_differs"],
     "target.leaves_nothing": ["claim_leaks"],
 }
 
@@ -69,6 +75,11 @@ class TargetKit(unittest.TestCase):
     def test_guards_on_all_entries_are_no_fault(self):
         cases, code = self.kit(self.mutant("emit_guarded"), "--filter", "target.answers,target.numbers", "--driver", DRIVER / "org.example.sample.toml")
         self.assertEqual(code, 0, cases)
+
+    def test_every_behavior_has_a_mutant(self):
+        listed = subprocess.run([str(heddle_path().parent / "heddle-conformance"), "--list"], text=True, capture_output=True, check=True, env=environment())
+        cases = {line.split()[0] for line in listed.stdout.splitlines() if line.startswith("target.")}
+        self.assertEqual(cases, {*FOUND_BY, "target.manifest"})  # of which test_manifests_with_mistakes has faults
 
     def test_mutants_fail(self):
         for case, faults in FOUND_BY.items():
