@@ -250,6 +250,7 @@ heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* ker
     bytes(text.substr(0, text.find("group")) + additions + "\n");
     entry.workgroups = 0, expressions.front() = {HEDDLE_TARGET_CONSTANT, 0, 0, 0, 1 << 20};
   }
+  if (is("emit_writes_less")) entry.workgroups = 0, expressions.front() = {HEDDLE_TARGET_CONSTANT, 0, 0, 0, 1};
   if (is("emit_writes_input")) bytes(text.substr(0, text.rfind("store32")) + "store32 0\n");
   if (is("emit_loses_device")) bytes(replaced("group", "lose group"));
   return nullptr;

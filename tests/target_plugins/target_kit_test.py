@@ -24,7 +24,7 @@ FOUND_BY = {
     ).split(),
     "target.same": ["claim_varies", "emit_varies"],
     "target.inspect": ["inspect_crash", "inspect_hang", "inspect_exit", "inspect_status", "emit_missing_entry", "emit_lying_record", "emit_damaged_code"],
-    "target.numbers": ["emit_wrong_numbers", "emit_loses_device", "emit_writes_input", "emit_endless"],
+    "target.numbers": ["emit_wrong_numbers", "emit_loses_device", "emit_writes_input", "emit_writes_less", "emit_endless"],
     "target.damaged_code": ["damaged_crash"],
     "target.wrong_numbers": ["numbers_crash"],
     "target.newer": ["newer_ignored", "answer_too_long"],

@@ -328,7 +328,7 @@ class TargetPlugins(HeddleTestCase):
         plugin, said = self.verify("")
         count = len(plugin["claimed"])
         self.assertIn(f"verified {count} of {count} kernels of target plugin 'org.example.sample_target' 0.1.0; 0 have other numbers", said)
-        for fault, reason in (("emit_wrong_numbers", "differs from that of portable code"), ("emit_loses_device", "the device is gone"),
+        for fault, reason in (("emit_wrong_numbers", "differs from that of portable code"), ("emit_writes_less", "differs"), ("emit_loses_device", "the device is gone"),
                               ("emit_endless", "it did not end within 2 s")):
             with self.subTest(fault):
                 wrong, said = self.verify(fault, *(("--target-seconds", "2") if fault == "emit_endless" else ()))

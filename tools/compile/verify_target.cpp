@@ -61,15 +61,16 @@ class Session {
     return {};
   }
 
-  // An error text, or nothing.
-  std::string run(const std::string& function_name, std::vector<HostTensor>& results) {
+  // An error text, or nothing. `like`, if not empty: the results of another call with the same arguments. Then this one writes its results over bytes that
+  // are none of theirs, so that what it leaves out is not there from that call.
+  std::string run(const std::string& function_name, const std::vector<HostTensor>& like, std::vector<HostTensor>& results) {
     Function function;
     if (heddle_status_t* failed = find_function(instance_.get(), function_name, function)) return taken(failed);
     MadeUpInputs made_up;
     std::vector<std::string> dims;
     int64_t extent = kFirstExtent;
-    for (const Json& symbol : array(function_report(module_.get(), function_name), "symbols"))
-      dims.push_back(text(symbol, "name") + "=" + std::to_string(extent++));
+    const Json report = function_report(module_.get(), function_name);
+    for (const Json& symbol : array(report, "symbols")) dims.push_back(text(symbol, "name") + "=" + std::to_string(extent++));
     Wrong wrong = made_up.parse(dims);
     if (wrong.empty()) wrong = made_up.find_symbols(module_.get(), function_name);
     std::vector<HostTensor> values(function.arguments.size());
@@ -79,8 +80,11 @@ class Session {
     if (heddle_status_t* failed = upload_inputs(function, values, inputs)) return taken(failed);
     std::vector<heddle_tensor_t*> given, made(function.results.size());
     for (const Tensor& input : inputs) given.push_back(input.get());
-    heddle_status_t* failed =
-        heddle_call(function.handle, given.data(), static_cast<uint32_t>(given.size()), made.data(), static_cast<uint32_t>(made.size()));
+    heddle_status_t* failed = nullptr;
+    for (size_t i = 0; i < like.size() && !failed; ++i) failed = make_unwritten(function, i, like[i], &made[i]);
+    if (!failed)
+      failed =
+          heddle_call(function.handle, given.data(), static_cast<uint32_t>(given.size()), made.data(), static_cast<uint32_t>(made.size()));
     std::vector<Tensor> owned;
     for (heddle_tensor_t* one : made) owned.emplace_back(one);
     if (failed) return taken(failed);
@@ -98,6 +102,16 @@ class Session {
   }
 
  private:
+  // Floats that are not numbers, integers of -1.
+  static heddle_status_t* make_unwritten(const Function& function, size_t result, const HostTensor& like, heddle_tensor_t** out) {
+    heddle_tensor_type_t type = {};
+    type.struct_size = sizeof type;
+    if (heddle_status_t* failed = heddle_function_result(function.handle, static_cast<uint32_t>(result), &type)) return failed;
+    const std::vector<std::byte> unwritten(like.bytes.size(), std::byte{0xff});
+    return heddle_tensor_create(type.device, like.shape.element_type, like.shape.dims.data(), static_cast<uint32_t>(like.shape.dims.size()),
+                                unwritten.data(), unwritten.size(), out);
+  }
+
   ModuleFlags flags_;
   Runtime runtime_;
   Module module_;
@@ -130,12 +144,13 @@ int compare_all(const std::string& module, const std::vector<std::string>& kerne
   for (; next < kernels.size(); ++next) {
     if (!session.has(kernels[next])) continue;
     // A call that does not return ends the process: the device may be in any state then.
-    auto limited = [&](const std::string& function, bool is_portable, std::vector<HostTensor>& results) {
+    auto limited = [&](const std::string& function, bool is_portable, const std::vector<HostTensor>& like,
+                       std::vector<HostTensor>& results) {
       found["next"] = next;
       found["portable"] = is_portable;
       keep(dump_json(found, -1));
       alarm(seconds);
-      const std::string wrong = session.run(function, results);
+      const std::string wrong = session.run(function, like, results);
       alarm(0);
       return wrong;
     };
@@ -143,8 +158,8 @@ int compare_all(const std::string& module, const std::vector<std::string>& kerne
       found[list].push_back(Json{{"kernel", kernels[next]}, {"reason", reason.substr(0, found[list].size() < 32 ? 500 : 0)}});
     };
     std::vector<HostTensor> got, expected;
-    const std::string skipped = limited(kernels[next] + "_portable", true, expected);
-    const std::string failed = skipped.empty() ? limited(kernels[next], false, got) : "";
+    const std::string skipped = limited(kernels[next] + "_portable", true, {}, expected);
+    const std::string failed = skipped.empty() ? limited(kernels[next], false, expected, got) : "";
     if (!skipped.empty()) note("skipped", skipped);
     if (!failed.empty()) note("wrong", failed);
     if (skipped.empty()) found["compared"] = ++compared;
