@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -129,10 +128,6 @@ heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* giv
   claims.assign(out->claims, out->claims + out->claim_count);
   if (claims.empty()) return nullptr;
   if (is("takes_nothing")) out->claim_count = 0;
-  static std::atomic<heddle_target_t*> first_target = nullptr;
-  heddle_target_t* none = nullptr;
-  const bool is_first_target = first_target.compare_exchange_strong(none, target) || none == target;
-  if (is("independent_differs") && !is_first_target) --out->claim_count;
   out->claims = claims.data();
   heddle_target_claim_t& first = claims.front();
   auto other_nodes = [&](std::initializer_list<uint32_t> all) {
