@@ -27,10 +27,35 @@ Value pack(OpBuilder& builder, Location loc, Value weights, int64_t groups, bool
 }
 
 // For f32 only: the panels are for the microkernels, which compute in no other type. They also read integers, and floats of 16 bits.
-bool can_pack(Value input, Value weights) {
+bool has_panels(Value input, Value weights) {
   auto type = llvm::cast<RankedTensorType>(weights.getType());
   if (!tx::tensor(input).getElementType().isF32() || type.getElementType().isF64()) return false;
-  return type.hasStaticShape() && type.getNumElements() > 0 && is_constant_expression(weights);
+  return type.hasStaticShape() && type.getNumElements() > 0;
+}
+
+bool can_pack(Value input, Value weights) {
+  return has_panels(input, weights) && is_constant_expression(weights);
+}
+
+// The number of rows that a matmul computes, if it is known.
+std::optional<int64_t> rows_of(tx::MatmulOp matmul) {
+  RankedTensorType lhs = tx::tensor(matmul.getLhs());
+  if (!lhs.hasStaticShape()) return std::nullopt;
+  return lhs.getNumElements() / std::max<int64_t>(1, lhs.getDimSize(lhs.getRank() - (matmul.getTransposeLhs() ? 2 : 1)));
+}
+
+// Whether panels for a matrix that is known only in a call, such as the weights of a layer in training, are worth being written in that call.
+bool packs_in_call(tx::MatmulOp matmul) {
+  Value rhs = matmul.getRhs();
+  if (matmul.getPackedShape() || matmul.getBlocks() || matmul.getZero() || matmul.getTransposeLhs()) return false;
+  if (tx::tensor(rhs).getRank() != 2 || !has_panels(matmul.getLhs(), rhs) || !tx::element_of(rhs).isF32() || is_constant_expression(rhs))
+    return false;
+  if (matmul.getTransposeRhs()) return true;  // would be copied to another layout in any case
+  auto transpose = rhs.getDefiningOp<tx::TransposeOp>();
+  if (transpose && transpose->hasOneUse()) return true;
+  // Rows of a panel at multiples of 2 KiB share so few sets of a cache that it does not keep them from one tile of rows to the next.
+  constexpr int64_t row_multiple = 2048 / 4, fewest_rows = 48;
+  return tx::tensor(rhs).getDimSize(1) % row_multiple == 0 && rows_of(matmul).value_or(fewest_rows) >= fewest_rows;
 }
 
 void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family, WidenedWeights& widened) {
@@ -54,8 +79,10 @@ void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family, Wide
 
 void pack_rhs(tx::MatmulOp matmul, WidenedWeights& widened) {
   auto type = llvm::cast<RankedTensorType>(matmul.getRhs().getType());
-  if (matmul.getPackedShape() || matmul.getBlocks() || type.getRank() != 2 || !can_pack(matmul.getLhs(), matmul.getRhs())) return;
-  if (widened.contains(matmul.getRhs()) && !matmul.getTransposeRhs()) return;
+  if (matmul.getPackedShape() || matmul.getBlocks() || type.getRank() != 2) return;
+  const bool is_known = can_pack(matmul.getLhs(), matmul.getRhs());
+  if (!is_known && !packs_in_call(matmul)) return;
+  if (is_known && widened.contains(matmul.getRhs()) && !matmul.getTransposeRhs()) return;
   OpBuilder builder(matmul);
   Value rhs = matmul.getRhs();
   if (matmul.getTransposeRhs()) {
@@ -65,6 +92,20 @@ void pack_rhs(tx::MatmulOp matmul, WidenedWeights& widened) {
   }
   matmul.getRhsMutable().assign(pack(builder, matmul.getLoc(), rhs, 1));
   matmul.setPackedShape(SmallVector<int64_t>(type.getShape()));
+}
+
+// Sums along the rows of a matrix, each row times the vector: [..., rows, K], [..., K] -> [..., rows].
+Value sums_of_rows(OpBuilder& builder, Location loc, Value matrix, Value vector) {
+  RankedTensorType type = tx::tensor(matrix);
+  const int64_t rank = type.getRank();
+  SmallVector<AffineExpr> rows = tx::extents(type);
+  rows.pop_back();
+  auto dimensions = llvm::to_vector(llvm::seq<int64_t>(0, rank - 2));
+  dimensions.push_back(rank - 1);
+  Value factors = builder.create<tx::BroadcastOp>(loc, type, vector, dimensions);
+  Value products = builder.create<tx::MulOp>(loc, type, matrix, factors);
+  return builder.create<tx::ReduceOp>(loc, tx::tensor_type(rows, type.getElementType()), tx::ReduceKind::sum, products,
+                                      SmallVector<int64_t>{rank - 1});
 }
 
 // Each matrix of a batch times a vector of its own, such as an expert's weights that were gathered for a token: a microkernel would compute a whole
@@ -79,20 +120,28 @@ void sum_rows(tx::MatmulOp matmul) {
     return;
   if (lhs.getDimSize(rank - 1) < fewest || lhs.getDimSize(rank - 2) < fewest) return;  // also those that are symbolic
   OpBuilder builder(matmul);
-  Location loc = matmul.getLoc();
-  SmallVector<AffineExpr> extents = tx::extents(rhs), rows = tx::extents(result);
+  SmallVector<AffineExpr> extents = tx::extents(rhs);
   extents.pop_back();
-  rows.pop_back();
-  auto dimensions = llvm::to_vector(llvm::seq<int64_t>(0, rank - 2));
-  dimensions.push_back(rank - 1);
-  Value vectors = builder.create<tx::ReshapeOp>(loc, tx::tensor_type(extents, rhs.getElementType()), matmul.getRhs());
-  vectors = builder.create<tx::BroadcastOp>(loc, lhs, vectors, dimensions);
-  Value products = builder.create<tx::MulOp>(loc, lhs, matmul.getLhs(), vectors);
-  Value sums = builder.create<tx::ReduceOp>(loc, tx::tensor_type(rows, lhs.getElementType()), tx::ReduceKind::sum, products,
-                                            SmallVector<int64_t>{rank - 1});
-  Value reshaped = builder.create<tx::ReshapeOp>(loc, result, sums);
-  matmul.getResult().replaceAllUsesWith(reshaped);
+  Value vectors = builder.create<tx::ReshapeOp>(matmul.getLoc(), tx::tensor_type(extents, rhs.getElementType()), matmul.getRhs());
+  Value sums = sums_of_rows(builder, matmul.getLoc(), matmul.getLhs(), vectors);
+  matmul.getResult().replaceAllUsesWith(builder.create<tx::ReshapeOp>(matmul.getLoc(), result, sums));
   matmul.erase();
+}
+
+// One row times a matrix that would have to be transposed in each call: sums along the rows of the matrix as it is, so that it is only read.
+bool sum_columns(tx::MatmulOp matmul) {
+  Value rhs = matmul.getRhs();
+  if (rows_of(matmul) != 1 || !packs_in_call(matmul)) return false;
+  OpBuilder builder(matmul);
+  auto transpose = rhs.getDefiningOp<tx::TransposeOp>();
+  if (!matmul.getTransposeRhs() && !transpose) return false;
+  Value matrix = matmul.getTransposeRhs() ? rhs : transpose.getInput();
+  auto vector_type = RankedTensorType::get({tx::tensor(matrix).getDimSize(1)}, builder.getF32Type());
+  Value vector = builder.create<tx::ReshapeOp>(matmul.getLoc(), vector_type, matmul.getLhs());
+  Value sums = sums_of_rows(builder, matmul.getLoc(), matrix, vector);
+  matmul.getResult().replaceAllUsesWith(builder.create<tx::ReshapeOp>(matmul.getLoc(), tx::tensor(matmul.getResult()), sums));
+  matmul.erase();
+  return true;
 }
 
 // Matrix units take either order, so no second form is needed: an embedding that is also the last matrix is stored once.
@@ -126,7 +175,7 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
         return;
       }
       if (auto conv = llvm::dyn_cast<tx::ConvOp>(op)) pack_filter(conv, devices_, family, widened);
-      if (!matmul) return;
+      if (!matmul || sum_columns(matmul)) return;
       pack_rhs(matmul, widened);
       sum_rows(matmul);
     });

@@ -214,7 +214,8 @@ def main():
             ratios.append(turns.ratio(times, "heddle", "inductor"))
         rows.append([name, result, *texts, f"{found['graphs']} ({found['breaks']})", f"{len(found['fallbacks'])} of {found['nodes']}",
                      ", ".join(f"{turns.milliseconds(one)}" for one in times.values()), f"{ratios[-1]:.2f}" if times else ""])
-        print(f"{name}: {result}, {rows[-1][5]} nodes in PyTorch {sorted(set(found['fallbacks']))}, {found['seconds']:.1f} s", file=sys.stderr, flush=True)
+        print(f"{name}: {result}, {rows[-1][5]} nodes in PyTorch {sorted(set(found['fallbacks']))}, compiled in {found['seconds']:.1f} s"
+              + (f", {rows[-1][6]} ms, ratio {rows[-1][7]}" if times else ""), file=sys.stderr, flush=True)
     print(f"{turns.machine()}; {right} of {len(names)} right; {fallbacks} of {nodes} nodes run in PyTorch\n")
     print(turns.table(["network", "", "results (eager)", "gradients (eager)", "graphs (breaks)", "in PyTorch", "ms: Heddle, eager, Inductor", "Heddle / Inductor"], rows))
     if ratios:

@@ -82,6 +82,24 @@ Value KernelBuilder::stack(int64_t bytes, int64_t alignment) {
   return builder.create<LLVM::AllocaOp>(location, ptr, builder.getI8Type(), size, alignment);
 }
 
+void KernelBuilder::transpose(MutableArrayRef<Value> rows) {
+  // Blocks of 1, 2, 4 ... change places across the diagonal.
+  const int64_t lanes = static_cast<int64_t>(rows.size());
+  for (int64_t s = 1; s < lanes; s *= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t l = 0; l < lanes; ++l) {
+      low.push_back((l & s) == 0 ? l : lanes + l - s);
+      high.push_back((l & s) == 0 ? l + s : lanes + l);
+    }
+    for (int64_t r = 0; r < lanes; ++r) {
+      if ((r & s) != 0) continue;
+      Value a = rows[r], b = rows[r + s];
+      rows[r] = builder.create<vector::ShuffleOp>(location, a, b, low);
+      rows[r + s] = builder.create<vector::ShuffleOp>(location, a, b, high);
+    }
+  }
+}
+
 Value KernelBuilder::load_memory(Type type, Value base, Value element_index, Value mask) {
   Type bits = bits_of_bf16(type);
   Value loaded = LlvmKernelBuilder::load_memory(bits, base, element_index, mask);

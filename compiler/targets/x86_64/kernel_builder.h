@@ -22,6 +22,9 @@ class KernelBuilder : public LlvmKernelBuilder {
   // A block in the frame of the kernel; the whole stack has 64 KiB.
   mlir::Value stack(int64_t bytes, int64_t alignment = 64);
 
+  // Transposes a square in registers: lane l of rows[r] becomes lane r of rows[l]. As many rows as a row has lanes, a power of two.
+  void transpose(llvm::MutableArrayRef<mlir::Value> rows);
+
   // Runs the body for every workgroup of this call's range.
   void for_workgroups(const std::function<void(mlir::Value)>& body) { loop(first_, last_, body); }
 

@@ -163,18 +163,21 @@ class PackWriter {
     }
     Value start = k_.add(k_.mul(k_.sub(unit, inside), Panels::unit * depth), k_.mul(inside, Panels::unit));
     Value target = k_.pointer(k_.result(0), start, shape_.element), step = k_.mul(units, Panels::unit);
+    // Squares of a vector's width are transposed in registers.
     auto piece = [&](Value row, int64_t count) {
-      for (int64_t c = 0; c < Panels::unit; ++c) {
-        Value column = k_.add(k_.mul(unit, Panels::unit), c), exists = k_.less(column, k_.index(shape_.columns));
-        Value from = k_.add(k_.mul(k_.min(column, k_.index(shape_.columns - 1)), depth), row);
-        Value mask = count < lanes ? k_.remainder_mask(k_.index(count), lanes) : Value();
-        Value elements = k_.load(k_.operand(shape_.source), from, shape_.element, lanes, mask);
-        if (shape_.columns % Panels::unit != 0)
-          elements = k_.make<arith::SelectOp>(exists, elements, k_.constant(k_.vector_type(shape_.element, lanes), 0));
-        for (int64_t lane = 0; lane < count; ++lane) {
-          Value element = k_.builder.create<vector::ExtractOp>(k_.location, elements, lane);
-          k_.store(element, target, k_.add(k_.mul(k_.add(row, lane), step), c));
+      Value mask = count < lanes ? k_.remainder_mask(k_.index(count), lanes) : Value();
+      for (int64_t first = 0; first < Panels::unit; first += lanes) {
+        SmallVector<Value> square;
+        for (int64_t c = first; c < first + lanes; ++c) {
+          Value column = k_.add(k_.mul(unit, Panels::unit), c), exists = k_.less(column, k_.index(shape_.columns));
+          Value from = k_.add(k_.mul(k_.min(column, k_.index(shape_.columns - 1)), depth), row);
+          Value elements = k_.load(k_.operand(shape_.source), from, shape_.element, lanes, mask);
+          if (shape_.columns % Panels::unit != 0)
+            elements = k_.make<arith::SelectOp>(exists, elements, k_.constant(k_.vector_type(shape_.element, lanes), 0));
+          square.push_back(elements);
         }
+        k_.transpose(square);
+        for (int64_t lane = 0; lane < count; ++lane) k_.store(square[lane], target, k_.add(k_.mul(k_.add(row, lane), step), first));
       }
     };
     const int64_t whole = depth / lanes * lanes;

@@ -202,7 +202,7 @@ class TransposePart final : public Part {
       rows.push_back(evaluator.element(input(), point(k, false, tile, {i, 0, {}}, {tile.j, 1, {}}, lanes, j_mask)));
       if (!rows.back()) return failure();
     }
-    turn(k, rows);
+    k.transpose(rows);
     LogicalResult all = success();
     auto j_fixed = tx::static_extent(groups_[j_].extent);
     int64_t count = part_of_j && j_fixed && *j_fixed < lanes ? *j_fixed : lanes;
@@ -217,24 +217,6 @@ class TransposePart final : public Part {
       }
     }
     return all;
-  }
-
-  // rows[r][l] becomes rows[l][r]: blocks of 1, 2, 4 ... change places across the diagonal.
-  static void turn(KernelBuilder& k, SmallVector<Value>& rows) {
-    int64_t lanes = static_cast<int64_t>(rows.size());
-    for (int64_t s = 1; s < lanes; s *= 2) {
-      SmallVector<int64_t> low, high;
-      for (int64_t l = 0; l < lanes; ++l) {
-        low.push_back((l & s) == 0 ? l : lanes + l - s);
-        high.push_back((l & s) == 0 ? l + s : lanes + l);
-      }
-      for (int64_t r = 0; r < lanes; ++r) {
-        if ((r & s) != 0) continue;
-        Value a = rows[r], b = rows[r + s];
-        rows[r] = k.builder.create<vector::ShuffleOp>(k.location, a, b, low);
-        rows[r + s] = k.builder.create<vector::ShuffleOp>(k.location, a, b, high);
-      }
-    }
   }
 
   // A vector whose lane l is lane source(l).second of vectors[source(l).first].

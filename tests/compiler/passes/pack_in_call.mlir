@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// RUN: heddle-opt %s -split-input-file -heddle-pack-weights | FileCheck %s
+// RUN: heddle-opt %s -split-input-file -heddle-pack-weights -canonicalize -heddle-form-dispatches | FileCheck %s --check-prefix=REGIONS
+
+// A matrix that has to be transposed in each call becomes panels instead, with one kernel, for any number of rows.
+// CHECK-LABEL: @transposed
+// CHECK: %[[T:.*]] = tx.transpose %{{.*}} {permutation = array<i64: 1, 0>}
+// CHECK: %[[P:.*]] = tx.pack %[[T]] {groups = 1 : i64} : tensor<8x20xf32> -> tensor<256xf32>
+// CHECK: tx.matmul %{{.*}}, %[[P]] {packed_shape = array<i64: 8, 20>}
+// CHECK: %[[U:.*]] = tx.transpose %{{.*}} {permutation = array<i64: 1, 0>}
+// CHECK: %[[Q:.*]] = tx.pack %[[U]] {groups = 1 : i64} : tensor<8x20xf32> -> tensor<256xf32>
+// CHECK: tx.matmul %{{.*}}, %[[Q]] {packed_shape = array<i64: 8, 20>}
+// REGIONS-LABEL: @transposed
+// REGIONS: tx.dispatch
+// REGIONS: tx.transpose
+// REGIONS-NEXT: tx.pack
+// REGIONS-NEXT: tx.yield
+module attributes {tx.families = ["cpu"]} {
+func.func @transposed(%x: tensor<4x8xf32>, %y: tensor<?x8xf32, #tx.dims<()[s0] -> (s0, 8)>>, %w: tensor<20x8xf32>, %v: tensor<20x8xf32>)
+    -> (tensor<4x20xf32>, tensor<?x20xf32, #tx.dims<()[s0] -> (s0, 20)>>) attributes {tx.symbols = ["n"]} {
+  %0 = tx.transpose %w {permutation = array<i64: 1, 0>} : tensor<20x8xf32> -> tensor<8x20xf32>
+  %1 = tx.matmul %x, %0 : tensor<4x8xf32>, tensor<8x20xf32> -> tensor<4x20xf32>
+  %2 = tx.matmul %y, %v {transpose_rhs} : tensor<?x8xf32, #tx.dims<()[s0] -> (s0, 8)>>, tensor<20x8xf32> -> tensor<?x20xf32, #tx.dims<()[s0] -> (s0, 20)>>
+  return %1, %2 : tensor<4x20xf32>, tensor<?x20xf32, #tx.dims<()[s0] -> (s0, 20)>>
+}
+}
+
+// -----
+
+// One row: the matrix is only read.
+// CHECK-LABEL: @one_row
+// CHECK: %[[R:.*]] = tx.reshape %{{.*}} : tensor<1x1x8xf32> -> tensor<8xf32>
+// CHECK: %[[B:.*]] = tx.broadcast %[[R]] {dimensions = array<i64: 1>} : tensor<8xf32> -> tensor<20x8xf32>
+// CHECK: %[[M:.*]] = tx.mul %{{.*}}, %[[B]]
+// CHECK: tx.reduce sum %[[M]] {axes = array<i64: 1>}
+// CHECK-NOT: tx.transpose
+// CHECK-NOT: tx.pack
+// CHECK-NOT: tx.matmul
+// CHECK: return
+module attributes {tx.families = ["cpu"]} {
+func.func @one_row(%x: tensor<1x1x8xf32>, %w: tensor<20x8xf32>) -> tensor<1x1x20xf32> {
+  %0 = tx.matmul %x, %w {transpose_rhs} : tensor<1x1x8xf32>, tensor<20x8xf32> -> tensor<1x1x20xf32>
+  return %0 : tensor<1x1x20xf32>
+}
+}
+
+// -----
+
+// A matrix whose rows are at multiples of 2 KiB, if there are rows enough; others are read where they lie.
+// CHECK-LABEL: @not_transposed
+// CHECK: tx.pack %{{.*}} : tensor<8x1536xf32>
+// CHECK: tx.matmul %{{.*}} {packed_shape = array<i64: 8, 1536>}
+// CHECK-NOT: tx.pack
+// CHECK: tx.matmul %{{.*}} : tensor<16x8xf32>, tensor<8x1536xf32>
+// CHECK: tx.matmul %{{.*}} : tensor<48x8xf32>, tensor<8x1000xf32>
+module attributes {tx.families = ["cpu"]} {
+func.func @not_transposed(%x: tensor<48x8xf32>, %few: tensor<16x8xf32>, %w: tensor<8x1536xf32>, %v: tensor<8x1000xf32>)
+    -> (tensor<48x1536xf32>, tensor<16x1536xf32>, tensor<48x1000xf32>) {
+  %0 = tx.matmul %x, %w : tensor<48x8xf32>, tensor<8x1536xf32> -> tensor<48x1536xf32>
+  %1 = tx.matmul %few, %w : tensor<16x8xf32>, tensor<8x1536xf32> -> tensor<16x1536xf32>
+  %2 = tx.matmul %x, %v : tensor<48x8xf32>, tensor<8x1000xf32> -> tensor<48x1000xf32>
+  return %0, %1, %2 : tensor<48x1536xf32>, tensor<16x1536xf32>, tensor<48x1000xf32>
+}
+}
