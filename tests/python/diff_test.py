@@ -13,8 +13,9 @@ import heddle
 import numpy as np
 import onnx
 import onnx.helper as make
-from heddle import diff
+from heddle import _model_inputs, diff
 from heddle._compare import Tolerance, compare
+from heddle._programs import Failed
 from onnx import TensorProto, numpy_helper
 
 FLOAT = TensorProto.FLOAT
@@ -114,6 +115,35 @@ class Diff(unittest.TestCase):
         report = diff.compare(self.model, inputs=inputs)
         self.assertEqual(report.first.name, "g")
         self.assertIn("choice (If)", report.first.nodes)
+
+    def test_strings(self):
+        nodes = [make.make_node("StringConcat", ["s", "s"], ["twice"], name="twice"),
+                 make.make_node("StringNormalizer", ["twice"], ["large"], name="large", case_change_action="UPPER", locale="C"),
+                 make.make_node("Concat", ["large", "s"], ["y"], name="both", axis=0)]
+        onnx.save(model_of(nodes, [("s", TensorProto.STRING, ["n"])], [("y", TensorProto.STRING, ["m"])], {}), self.model)
+        right = diff.compare(self.model)
+        self.assertEqual((right.departs, right.results["y"].elements, right.skipped), (False, 4, {}))
+        faulty_compiler.planted(self, b"UPPER", b"LOWER")
+        report = diff.compare(self.model, inputs={"s": np.array(["warp", "糸", ""], object)}, folder=self.folder / "out")
+        first = report.first
+        self.assertEqual((first.name, first.type, first.nodes), ("large", "string[3]", ["large (StringNormalizer)"]))
+        self.assertEqual((first.difference.count, first.difference.got, first.difference.expected), (1, "warpwarp", "WARPWARP"))
+        expected = {key: value for path in ("inputs.npz", "expected.npz") for key, value in np.load(self.folder / "out" / path).items()}
+        self.assertEqual(expected["large"].tolist(), [b"WARPWARP", "糸糸".encode(), b""])
+        again = diff.compare(self.folder / "out" / "region.onnx", inputs=_model_inputs.read([str(self.folder / "out" / "inputs.npz")]))
+        self.assertTrue(again.departs)
+
+    def test_complex_numbers(self):
+        nodes = [make.make_node("Transpose", ["c"], ["turned"], name="turned", perm=[1, 0]), make.make_node("Trilu", ["turned"], ["half"], name="half", upper=1),
+                 make.make_node("Concat", ["half", "half"], ["y"], name="both", axis=0)]
+        onnx.save(model_of(nodes, [("c", TensorProto.COMPLEX64, [3, 4])], [("y", TensorProto.COMPLEX64, [8, 3])], {}), self.model)
+        right = diff.compare(self.model, against="onnx")
+        self.assertEqual((right.departs, right.results["y"].elements), (False, 24))
+        with self.assertRaisesRegex(Failed, "complex64.*reference implementation of the package onnx"):
+            diff.compare(self.model)
+        faulty_compiler.planted(self, b"\x0a\x05upper\x18\x01", b"\x0a\x05upper\x18\x00")
+        first = diff.compare(self.model, against="onnx").first
+        self.assertEqual((first.name, first.type, first.difference.count), ("half", "complex64[4,3]", 9))
 
     def test_two_modules(self):
         model = layers()

@@ -73,6 +73,27 @@ class Reduce(unittest.TestCase):
         self.assertEqual(error_class(str(still.exception)), error_class(str(refused.exception)))
         self.assertEqual(result.outcome, "compiling: " + error_class(str(still.exception)))
 
+    def test_what_does_not_compile_needs_no_inputs(self):
+        model = layers()
+        kind = make.make_sequence_type_proto(make.make_tensor_type_proto(FLOAT, [3]))
+        model.graph.input.append(make.make_value_info("s", kind))
+        model.graph.node.append(make.make_node("SequenceLength", ["s"], ["length"], name="length"))
+        model.graph.output.append(make.make_tensor_value_info("length", TensorProto.INT64, []))
+        onnx.save(model, self.model)
+        result, small = self.reduced()
+        self.assertIn("it is a sequence", result.outcome)
+        self.assertEqual(([one.name for one in small.graph.input], [path.name for path in self.folder.glob("*.npz")]), (["s"], []))
+
+    def test_wrong_strings(self):
+        nodes = [make.make_node("StringNormalizer", ["s"], ["large"], name="large", case_change_action="UPPER", locale="C"),
+                 make.make_node("StringConcat", ["large", "large"], ["twice"]), make.make_node("Concat", ["twice", "s"], ["y"], axis=0)]
+        onnx.save(model_of(nodes, [("s", TensorProto.STRING, ["n"])], [("y", TensorProto.STRING, ["m"])], {}), self.model)
+        faulty_compiler.planted(self, b"UPPER", b"LOWER")
+        result, small = self.reduced(differs_from="onnxruntime")
+        self.assertEqual([node.op_type for node in small.graph.node], ["StringNormalizer"])
+        with np.load(result.inputs) as inputs:
+            self.assertEqual([value.dtype.kind for value in inputs.values()], ["S"])
+
     def test_functions_are_inlined_and_weights_become_small(self):
         function = make.make_function("local", "Twice", ["a"], ["b"], [make.make_node("Erf", ["a"], ["t"]), make.make_node("Add", ["t", "t"], ["b"])], [make.make_opsetid("", 20)])
         model = model_of([make.make_node("MatMul", ["x", "w"], ["m"]), make.make_node("Twice", ["m"], ["y"], domain="local")], [("x", FLOAT, ["n", 96])],

@@ -9,6 +9,7 @@ from . import _graphs
 from ._errors import make
 
 _EXTENTS = (2, 3, 5, 7, 11, 13, 17)  # of symbols that nobody chose: different ones, so that they can be told apart
+_WORDS = ("", "a", "b", "warp", "weft yarn", "糸")
 
 
 def read(files: Sequence[str]) -> dict[str, Any]:
@@ -20,10 +21,27 @@ def read(files: Sequence[str]) -> dict[str, Any]:
             with np.load(path, allow_pickle=False) as arrays:
                 if not hasattr(arrays, "items"):
                     raise ValueError("it is a single array")
-                found.update(arrays.items())
+                found.update((name, texts_of(array) if array.dtype.kind in "US" else array) for name, array in arrays.items())
         except (OSError, ValueError) as wrong:
             raise make("INVALID_ARGUMENT", f"heddle: reading '{path}' failed: {wrong}; expected an .npz file with an array for each input") from wrong
     return found
+
+
+def texts_of(array: Any) -> Any:
+    """An array of NumPy's types of text as one of Python's strings, as ONNX Runtime takes it."""
+    import numpy as np
+
+    return np.char.decode(array, "utf-8").astype(object) if array.dtype.kind == "S" else array.astype(object)
+
+
+def storable(array: Any) -> Any:
+    """The array as .npz files have it without Python's objects: strings are UTF-8, as heddle run reads them."""
+    import numpy as np
+
+    array = np.asarray(array)
+    if array.dtype.kind not in "OU":
+        return array
+    return np.array([str(one).encode() for one in array.flat] or [b""], "S")[:array.size].reshape(array.shape)
 
 
 def symbols_of(model: Any) -> list[str]:
@@ -33,7 +51,8 @@ def symbols_of(model: Any) -> list[str]:
 
 
 def complete(model: Any, given: Mapping[str, Any], extents: Mapping[str, int], seed: int, uses: str = "--inputs") -> tuple[dict[str, Any], dict[str, int]]:
-    """A value for each input of the model, and the extents of its symbols. Inputs that are not given are random: floats are normal, integers 0 or 1."""
+    """A value for each input of the model, and the extents of its symbols. Inputs that are not given are random: floats are normal, integers
+    0 or 1, strings short words."""
     import numpy as np
 
     helper = _graphs.onnx("helper")
@@ -63,10 +82,13 @@ def complete(model: Any, given: Mapping[str, Any], extents: Mapping[str, int], s
             values[one.name] = given[one.name]
             continue
         kind = one.type.tensor_type
-        if one.type.WhichOneof("value") != "tensor_type" or kind.elem_type == _graphs.onnx().TensorProto.STRING:
-            raise make("INVALID_ARGUMENT", f"heddle: input '{one.name}' is no tensor of numbers, and cannot be made up; pass it with {uses}")
+        if one.type.WhichOneof("value") != "tensor_type":
+            raise make("INVALID_ARGUMENT", f"heddle: input '{one.name}' is no tensor, and cannot be made up; pass it with {uses}")
         shape = [known[dim.dim_param] if dim.WhichOneof("value") == "dim_param" else dim.dim_value if dim.WhichOneof("value") else 2
                  for dim in kind.shape.dim]
+        if kind.elem_type == _graphs.onnx().TensorProto.STRING:
+            values[one.name] = np.array(generator.choice(_WORDS, shape), object)
+            continue
         element = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
         if element.kind in "biu":
             values[one.name] = generator.integers(0, 2, shape).astype(element)

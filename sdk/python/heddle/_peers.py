@@ -83,7 +83,8 @@ class OnnxRuntime:
                 given = {one.name: inputs[one.name] for one in session.get_inputs() if one.name in inputs}
                 values = session.run(results_of(model), given)
             except Exception as wrong:  # it has no class of its own
-                raise Failed("ONNX Runtime", f"ONNX Runtime: {str(wrong).strip() or type(wrong).__name__}") from wrong
+                raise Failed("ONNX Runtime", f"ONNX Runtime: {str(wrong).strip() or type(wrong).__name__}; a model that it does not run can be compared with the "
+                                             "reference implementation of the package onnx instead: onnx in place of onnxruntime") from wrong
         return dict(zip(results_of(model), values, strict=True))
 
 

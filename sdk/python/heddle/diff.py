@@ -123,7 +123,8 @@ def _plain(value: Any) -> Any:
 
 
 def _type_text(value: Any) -> str:
-    return f"{_programs.NAMES.get(value.dtype.name, value.dtype.name)}[{','.join(map(str, value.shape))}]"
+    name = "string" if value.dtype.kind in "OUS" else _programs.NAMES.get(value.dtype.name, value.dtype.name)
+    return f"{name}[{','.join(map(str, value.shape))}]"
 
 
 # ------------------------------------------------------------------------------------------------------------------------------ of an ONNX model
@@ -148,21 +149,16 @@ class _OfModel:
         wanted = list(dict.fromkeys([*self.between, *self.results]))
         self.expected = reference.evaluate(_graphs.with_results(model, wanted, self.types), inputs)
         for name in self.results:
-            if self._is_array(self.expected[name]) and name in self.got:
-                self.report.results[name] = compare_arrays(self._as_heddle(self.got[name], name), self.expected[name], tolerance)
+            if _programs.is_tensor(self.expected[name]) and name in self.got:
+                self.report.results[name] = self._difference(self.got[name], name)
         for name in list(self.between):
-            if not self._is_array(self.expected[name]):
-                self.report.skipped[name] = "it is no tensor of numbers"
+            if not _programs.is_tensor(self.expected[name]):
+                self.report.skipped[name] = "it is no tensor"
                 self.between.remove(name)
 
-    @staticmethod
-    def _is_array(value: Any) -> bool:
-        return hasattr(value, "dtype") and value.dtype.name in _programs.NAMES
-
-    def _as_heddle(self, value: Any, name: str) -> Any:
-        """With the shape that the reference has, if the type is read as bytes."""
-        shape = self.expected[name].shape
-        return value.reshape(shape) if value.ndim == 1 and value.shape != shape and value.dtype.name in ("bfloat16", "uint8") and value.size == self.expected[name].size else value
+    def _difference(self, value: Any, name: str) -> Difference:
+        expected = self.expected[name]
+        return compare_arrays(_programs.as_expected(value, expected), expected, self.tolerance)
 
     def _comparable(self, names: Sequence[str]) -> list[str]:
         kept = []
@@ -170,8 +166,8 @@ class _OfModel:
             kind = self.types.get(name)
             if self.node_of[name].op_type in _RANDOM:
                 self.report.skipped[name] = "it is random"
-            elif kind is not None and (kind.WhichOneof("value") != "tensor_type" or kind.tensor_type.elem_type == _graphs.onnx().TensorProto.STRING):
-                self.report.skipped[name] = "it is no tensor of numbers"
+            elif kind is not None and kind.WhichOneof("value") != "tensor_type":
+                self.report.skipped[name] = "it is no tensor"
             else:
                 kept.append(name)
         return kept
@@ -259,7 +255,7 @@ class _OfModel:
         self._fill(self.subject.evaluate(_graphs.with_results(self.model, self.between, self.types), self.inputs), given=set())
 
     def _fill(self, got: Mapping[str, Any], given: set[str]) -> None:
-        found = {name: compare_arrays(self._as_heddle(got[name], name), self.expected[name], self.tolerance) for name in self.between if name in got}
+        found = {name: self._difference(got[name], name) for name in self.between if name in got}
         values = []
         for name, difference in found.items():
             group = self.groups[self.group_of[self.node_of[name].name]]
@@ -270,7 +266,7 @@ class _OfModel:
                     continue
                 if read in given or read in self.inputs:
                     value = self.expected.get(read, self.inputs.get(read))
-                    inputs[read] = f"{_type_text(value)}, given" if self._is_array(value) else "given"
+                    inputs[read] = f"{_type_text(value)}, given" if _programs.is_tensor(value) else "given"
                 elif read in found:
                     state = "equal within the tolerance" if not found[read].departs else "departs"
                     inputs[read] = f"{_type_text(self.expected[read])}, {state}" + ("" if found[read].index else ", all bits equal")
@@ -305,7 +301,7 @@ class _OfModel:
             model, inputs = self.part(group, symbolic)
             try:
                 got = self.subject.evaluate(model, inputs)
-                found = compare_arrays(self._as_heddle(got[first.name], first.name), self.expected[first.name], self.tolerance)
+                found = self._difference(got[first.name], first.name)
                 self.report.alone = ("departs as well: " if found.departs else "does not depart: ") + text_of(found)
                 break
             except Failed as failure:
@@ -316,7 +312,7 @@ class _OfModel:
         for name, arrays in (("inputs.npz", inputs), ("expected.npz", expected)):
             partial = folder / f".{name}.part"
             with open(partial, "wb") as file:
-                np.savez(file, **arrays)
+                np.savez(file, **{key: _model_inputs.storable(value) for key, value in arrays.items()})
             os.replace(partial, folder / name)
         self.report.folder = str(folder)
 

@@ -81,9 +81,9 @@ class Differs:
             return ""
         kinds = set()
         for name, value in expected.items():
-            if name not in got or not hasattr(value, "dtype") or value.dtype.name not in _programs.NAMES:
+            if name not in got or not _programs.is_tensor(value):
                 continue
-            found = compare_arrays(got[name], value, self.tolerance)
+            found = compare_arrays(_programs.as_expected(got[name], value), value, self.tolerance)
             if found.departs:
                 kinds.add(f"results differ in {re.sub(r' is .*', '', found.what)}" if found.what else "results differ")
         return min(kinds, default="")
@@ -362,7 +362,6 @@ def reduce(model: str | os.PathLike[str], output: str | os.PathLike[str], *, che
         raise make("INVALID_ARGUMENT", f"heddle reduce: --output: '{target}' is the model itself; choose another file")
     subject = _peers.Heddle(device, options, run_options)
     begin = time.monotonic()
-    values, _ = _model_inputs.complete(loaded, inputs or {}, dims or {}, seed) if check is None or inputs else ({}, {})
     chosen: Check
     if check is not None:
         chosen = Command(check, text)
@@ -371,13 +370,20 @@ def reduce(model: str | os.PathLike[str], output: str | os.PathLike[str], *, che
     else:
         chosen = Fails(subject, crash)
     say = progress or (lambda text: None)
-    wanted = chosen.outcome(loaded, values)
+    values: Mapping[str, Any] = {}
+    wanted = ""
+    if isinstance(chosen, Fails):  # what does not compile needs no inputs
+        chosen.uses_inputs = False
+        wanted = chosen.outcome(loaded, values)
+        chosen.uses_inputs = not wanted
+    if not wanted:
+        if check is None or inputs:
+            values, _ = _model_inputs.complete(loaded, inputs or {}, dims or {}, seed)
+        wanted = chosen.outcome(loaded, values)
     if not wanted:
         what = "its results are those of " + differs_from if differs_from is not None else "it compiles and runs" + (", or fails without a crash" if crash else "")
         raise make("FAILED_PRECONDITION", f"heddle: reducing '{os.fspath(model)}' failed: nothing is wrong with it: {what if check is None else 'the command ends without the text'}; "
                                           "change the inputs, the options or the check")
-    if isinstance(chosen, Fails) and wanted.startswith("compiling"):
-        chosen.uses_inputs = False
     # A model that makes the compiler run for ever is not what is looked for, unless it is.
     chosen.timeout = 10 + 4 * (time.monotonic() - begin)
     if isinstance(chosen, Fails) and chosen.outcome(loaded, values) != wanted or isinstance(chosen, Command) and chosen.outcome(loaded, values) != wanted:
@@ -392,7 +398,7 @@ def reduce(model: str | os.PathLike[str], output: str | os.PathLike[str], *, che
         import numpy as np
 
         result.inputs = str(target.with_suffix(".npz"))
-        arrays = {one.name: state.inputs[one.name] for one in state.model.graph.input}
+        arrays = {one.name: _model_inputs.storable(state.inputs[one.name]) for one in state.model.graph.input}
         _write(pathlib.Path(result.inputs), lambda file: np.savez(file, **arrays))
     _write(pathlib.Path(result.text), lambda file: file.write(text_of(state.model).encode()))
     _graphs.save(state.model, target)
