@@ -26,6 +26,8 @@
 #include "compiler/targets/cuda/cuda.h"
 #include "compiler/targets/spirv/spirv.h"
 #include "compiler/targets/x86_64/x86_64.h"
+#include "heddle/code.h"
+#include "heddle/sdk/portable/text.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -182,14 +184,20 @@ Failure write_text(const std::string& path, const std::string& text) {
   return TextFile(path).write(text);
 }
 
-// Each image in a file of its own, named after the module, the target and the format.
+// Each image in a file of its own, named after the module, the target and the format; portable code also as text.
 Failure write_code(const std::string& folder, StringRef module, const std::vector<emit::FamilyCode>& codes) {
   for (const emit::FamilyCode& code : codes) {
     for (const emit::Image& image : code.images) {
       SmallString<128> path(folder);
       const std::string kernel = code.executable.empty() ? "" : code.kernels.all().back().symbol + ".";
       llvm::sys::path::append(path, module + "." + kernel + image.target + "." + StringRef(image.format).split('/').first);
-      if (Failure failure = write_text(path.str().str(), std::string(image.code.begin(), image.code.end()))) return failure;
+      const std::string bytes(image.code.begin(), image.code.end());
+      if (Failure failure = write_text(path.str().str(), bytes)) return failure;
+      std::vector<sdk::portable::Kernel> kernels;
+      std::string text, error;
+      if (image.format != HEDDLE_CODE_PORTABLE || !sdk::portable::read_image(bytes, &kernels, &error)) continue;
+      for (const sdk::portable::Kernel& one : kernels) text += sdk::portable::text_of(one);
+      if (Failure failure = write_text(path.str().str() + ".txt", text)) return failure;
     }
   }
   return {};
@@ -498,6 +506,15 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
     entry.bytes.assign(answer.begin(), answer.end());
     cache.keep(CodeCache::key_of("target plugin\n" + text), entry);
   };
+  // What plugins are asked, as text beside their code.
+  Failure not_told;
+  if (!options.code_path.empty()) {
+    plugin_options.tell = [&](const std::string& name, const std::string& text) {
+      SmallString<128> path(options.code_path);
+      llvm::sys::path::append(path, llvm::sys::path::stem(options.input_path) + "." + name + ".txt");
+      if (Failure failure = write_text(path.str().str(), text); failure && !not_told) not_told = failure;
+    };
+  }
   plugins::TargetPlugins target_plugins;
   if (!options.verification_path.empty() && options.plugin_levels.empty()) {
     return {HEDDLE_STATUS_INVALID_ARGUMENT,
@@ -568,6 +585,7 @@ Failure run(const Options& options, MLIRContext& context, const Diagnostics& dia
   times.done("code");
   const std::string name = llvm::sys::path::stem(options.input_path).str();
   if (!options.code_path.empty()) {
+    if (not_told) return not_told;
     if (Failure failure = write_code(options.code_path, name, codes)) return failure;
   }
 

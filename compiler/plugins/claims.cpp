@@ -384,7 +384,13 @@ std::vector<emit::FamilyCode> emit_claims(TargetPlugin& plugin, const std::vecto
     if (auto reason = region->getAttrOfType<StringAttr>(Claimer::reason_attr)) kept.reason = reason.getValue().str();
     if (auto cost = region->getAttrOfType<IntegerAttr>(Claimer::cost_attr)) kept.cost_ns = static_cast<uint64_t>(cost.getInt());
     for (tx::DispatchOp same : regions[text]) {
-      kept.nodes.push_back(node_of(same));
+      // "conv1 + relu1": all that the claim has become.
+      std::string nodes;
+      for (Operation& op : same.getBody().front().without_terminator()) {
+        if (is_part_of_readers(&op)) continue;
+        nodes += (nodes.empty() ? "" : " + ") + node_of(&op);
+      }
+      kept.nodes.push_back(std::move(nodes));
       if (!kept.code.entries.back().guards.empty()) same->setAttr(emit::partly_claimed_attr, UnitAttr::get(same.getContext()));
     }
     codes.push_back(

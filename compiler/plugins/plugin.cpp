@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "heddle/sdk/portable/text.h"
 #include "heddle/sdk/target/checks.h"
+#include "heddle/sdk/target/plugin.h"
 #include "sdk/module/printable.h"
 
 namespace heddle::plugins {
@@ -104,7 +106,18 @@ std::string TargetPlugin::call(const char* what, const std::string& frame, Kind 
   return {};
 }
 
+void TargetPlugin::tell(const std::string& name, const std::string& code, const target::Graph* graph) const {
+  if (!options_.tell) return;
+  std::vector<sdk::portable::Kernel> kernels;
+  std::string error;
+  if (!sdk::portable::read_image(code, &kernels, &error)) return options_.tell(family_ + "." + name, error + "\n");
+  std::string text = graph ? target::text_of(*graph, kernels) : "";
+  for (size_t i = 0; i < kernels.size() && !graph; ++i) text += sdk::portable::text_of(kernels[i]);
+  options_.tell(family_ + "." + name, text);
+}
+
 std::string TargetPlugin::claim(const target::Graph& graph, target::Answer& answer) {
+  tell(graph.function + ".graph", graph.code, &graph);
   const std::string what = "claiming nodes of function '" + graph.function + "'";
   const std::string frame = target::encode(graph);
   const std::optional<std::string> known = find(frame);
@@ -126,6 +139,7 @@ std::string TargetPlugin::claim(const target::Graph& graph, target::Answer& answ
 std::string TargetPlugin::emit(const target::Kernel& kernel, target::Code& code, bool& has_refused) {
   const std::string what = "emitting '" + kernel.name + "' (" + kernel.claim + ")";
   has_refused = false;
+  tell(kernel.name, kernel.code, nullptr);
   // Limits are a part of the question, since code that exceeds them is no answer.
   const std::string frame = target::encode(kernel), question = frame + std::to_string(options_.code_bytes) +
                                                                (options_.takes_foreign_formats ? " foreign " : " ") +

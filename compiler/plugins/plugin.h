@@ -27,6 +27,8 @@ struct PluginOptions {
   // Answers of earlier compiles, by the text of everything that they depend on; may be empty.
   std::function<std::optional<std::string>(const std::string& text)> find;
   std::function<void(const std::string& text, const std::string& answer)> keep;
+  // What the plugin is asked, as text: "acme.main.graph" or "acme.c0_add". May be empty.
+  std::function<void(const std::string& name, const std::string& text)> tell;
   std::set<std::string> refused;  // kernels, as reports name them, whose code is not asked for: "c0_conv" or "acme.c0_conv"
 };
 
@@ -76,6 +78,7 @@ class TargetPlugin {
   std::string start();
   std::optional<std::string> find(const std::string& question) const;
   void keep(const std::string& question, const std::string& answer) const;
+  void tell(const std::string& name, const std::string& code, const sdk::target::Graph* graph) const;
   // One call, in a process that is started first if there is none.
   std::string call(const char* what, const std::string& frame, sdk::target::Kind expected, std::string& payload, uint32_t* code = nullptr);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* One call of a compiled network from C: reads the handwritten digit below. Knows runtime.h only.
  *
- *   heddle compile tests/models/digits/digits.onnx -o digits.heddle
+ *   heddle compile digits.onnx -o digits.heddle
  *   cc sdk/examples/read_digit.c -I PREFIX/include -L PREFIX/lib -lheddle -Wl,-rpath,PREFIX/lib -o read_digit
  *   ./read_digit digits.heddle
  *

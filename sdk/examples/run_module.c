@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Runs a module on .npy files of f32 from C, one file per argument, and prints its results. Knows runtime.h only.
  *
- *   heddle compile tests/models/digits/digits.onnx -o digits.heddle
+ *   heddle compile digits.onnx -o digits.heddle
  *   cc sdk/examples/run_module.c -I PREFIX/include -L PREFIX/lib -lheddle -Wl,-rpath,PREFIX/lib -o run_module
  *   ./run_module digits.heddle images.npy
  *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Runs a function of a module on .npy files from C++, and prints its results. Knows heddle/heddle.hpp only.
 //
-//   heddle compile tests/models/digits/digits.onnx -o digits.heddle
+//   heddle compile digits.onnx -o digits.heddle
 //   c++ -std=c++20 sdk/examples/run_module.cpp -I PREFIX/include -L PREFIX/lib -lheddle -Wl,-rpath,PREFIX/lib -o run_module
 //   ./run_module digits.heddle                  # what it takes
 //   ./run_module digits.heddle images.npy       # one file per argument, in order

@@ -94,6 +94,33 @@ class Components(InstallationCase):
                 self.assertEqual(folders, [], str(path))
 
 
+class Pages(InstallationCase):
+    def test_links_lead_somewhere(self):
+        """Every link of the installed pages, with its anchor, and every path below share/ that the pages for vendors name."""
+        prefix = self.install()
+        folder = prefix / "share/doc/heddle"
+        pages = {page: page.read_text(encoding="utf-8") for page in folder.rglob("*.md")}
+        self.assertGreater(len(pages), 100)
+        anchors = {page: {re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).strip().lower()).replace(" ", "-")
+                          for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)} for page, text in pages.items()}
+        lost = []
+        for page, text in pages.items():
+            for link in re.findall(r"\]\(([^)\s]+)\)", text):
+                target, _, anchor = link.partition("#")
+                there = (page.parent / target).resolve() if target else page
+                if not link.startswith("http") and (there not in pages or (anchor and anchor not in anchors[there])):
+                    lost.append(f"{page.relative_to(folder)}: {link}")
+        self.assertEqual(lost, [])
+        named = {path for name in ("plugin-guide", "plugin-targets", "plugin-allocators", "plugin-operators", "portable-code", "example-opencl")
+                 for path in re.findall(r"[`/](share/(?:heddle|doc)/[\w./-]+)", pages[folder / f"{name}.md"])}
+        self.assertGreater(len(named), 10)
+        self.assertEqual([path for path in sorted(named) if not (prefix / path).exists()], [])
+        # Files that only a checkout has are called that.
+        for name in ("plugin-guide", "plugin-targets", "plugin-allocators", "plugin-operators", "portable-code"):
+            for line in re.findall(r".*`(?:sdk|tests|plugins|tools|core)/.*", pages[folder / f"{name}.md"]):
+                self.assertTrue("checkout" in line or line.startswith("|") or "block_kernels" in line, f"{name}.md: {line}")
+
+
 class Programs(InstallationCase):
     def test_everything_runs_where_it_was_moved_to(self):
         heddle = self.install() / "bin" / "heddle"

@@ -168,8 +168,10 @@ class Portable(HeddleTestCase):
     def test_the_module_has_code_of_one_format(self):
         code = self.folder / "code"
         self.compile(DIGITS, "--target", "portable", "--dump-code", code)
-        (image,) = code.iterdir()
+        image, text = sorted(code.iterdir())
         self.assertEqual(image.read_bytes()[:9], b"HDLPORT\0\0")
+        self.assertEqual(text.name, image.name + ".txt")
+        self.assertIn("op conv/0, ", text.read_text())
 
 
 def add_networks():

@@ -174,6 +174,20 @@ class TargetPlugins(HeddleTestCase):
         self.assertIn("sample-stack/1", json.dumps(shown))
         self.assertIn("org.example.sample_target 0.1.0", self.succeed("explain", module).stdout)
 
+    def test_what_it_is_asked(self):
+        """--dump-code: the graph and the kernels, as text; the report names all nodes of a claim."""
+        code = self.folder / "code"
+        _, plugin, _ = self.build(TARGET, "--dump-code", code)
+        graph = (code / "model.sample.main.graph.txt").read_text()
+        self.assertRegex(graph, r"(?m)^  node \d+: matmul 'dense', group \d+, kernel \d+, values \d+, \d+ -> \d+$")
+        self.assertIn("known when the model is loaded", graph)
+        together = next(each for each in plugin["claimed"] if "sum" in each["nodes"][0])
+        self.assertEqual(together["nodes"], ["sum + product"])
+        asked = (code / f"model.sample.{together['kernel']}.txt").read_text()
+        self.assertTrue(asked.startswith(f"kernel {together['kernel']}: 2 inputs, 1 outputs, 1 symbols\n"), asked)
+        self.assertIn("= mul_f v0, r0: f32", asked)
+        self.assertIn("contract over", (code / "model.generic.portable.txt").read_text())
+
     def test_parts_of_groups(self):
         """Claims of single ops that were a part of another op's kernel: the rest is grouped again, and the numbers stay right."""
         manifest = self.manifest(TARGET / "libsample_target.so", identity="org.example.sample_target", parts=True)
@@ -327,16 +341,16 @@ class TargetPlugins(HeddleTestCase):
     def test_numbers_are_verified(self):
         plugin, said = self.verify("")
         count = len(plugin["claimed"])
-        self.assertIn(f"verified {count} of {count} kernels of target plugin 'org.example.sample_target' 0.1.0; 0 have other numbers", said)
-        for fault, reason in (("emit_wrong_numbers", "differs from that of portable code"), ("emit_writes_less", "differs"), ("emit_loses_device", "the device is gone"),
-                              ("emit_endless", "it did not end within 2 s")):
+        self.assertIn(f"verified {count} of {count} kernels of target plugin 'org.example.sample_target' 0.1.0; 0 have other numbers than portable code, 0 failed", said)
+        for fault, reason, failing in (("emit_wrong_numbers", "differs from that of portable code", 0), ("emit_writes_less", "differs", 0),
+                                       ("emit_loses_device", "the device is gone", 1), ("emit_endless", "it did not end within 2 s", 1)):
             with self.subTest(fault):
                 wrong, said = self.verify(fault, *(("--target-seconds", "2") if fault == "emit_endless" else ()))
                 self.assertIn("target plugin 'test.mutant_target' 0.1.0: 'c0_add' is wrong, and becomes portable code", said)
                 self.assertIn(reason, said)
-                self.assertIn("1 have other numbers", said)
+                self.assertIn(f"{1 - failing} have other numbers than portable code, {failing} failed", said)
                 self.assertEqual([each["kernel"] for each in wrong["claimed"]], [each["kernel"] for each in plugin["claimed"]][1:])
-        failed = self.fail_with(1, "compile", self.path, "-o", self.folder / "m.heddle", "--target", "sample", "--target-plugin", TARGET, "--verify-target")
+        failed = self.fail_with(4, "compile", self.path, "-o", self.folder / "m.heddle", "--target", "sample", "--target-plugin", TARGET, "--verify-target")
         self.assertIn("verifying the code of target plugin 'org.example.sample_target' 0.1.0 failed", failed.stderr)
         failed = self.fail_with((1, 2), "compile", self.path, "-o", self.folder / "m.heddle", "--verify-target")
         self.assertIn("there are 0 targets of plugins", failed.stderr)

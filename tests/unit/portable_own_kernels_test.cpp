@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "heddle/sdk/portable/gemm.h"
 #include "heddle/sdk/portable/interpreter.h"
 #include "heddle/sdk/portable/names.h"
 
@@ -205,6 +206,123 @@ TEST(PortableOwnKernels, TakenNodesComputeTheSame) {
   EXPECT_EQ(parts[0].what, "contract (convolution)");
   EXPECT_EQ(parts[0].answer.kernel, "plain");
   EXPECT_EQ(portable::parts_of(convolution({.groups = 2}), own.get(), nullptr)[0].answer.reason, "only products");
+}
+
+// Products by run_by_gemm, and a gemm that checks what it is asked for.
+class ByGemm final : public portable::OwnKernels {
+ public:
+  std::string wrong;
+  mutable uint32_t calls = 0;
+
+  portable::Answer takes(const portable::Offer& offer) const override {
+    if (!offer.product) return {};
+    const std::string reason = portable::why_no_gemm(*offer.product);
+    return {reason.empty() ? "gemm" : "", reason, 0, 0};
+  }
+  bool run(const portable::OwnCall& call, std::string* out_error) const override {
+    return portable::run_by_gemm(
+        call,
+        [&](const portable::Gemm& g) {
+          ++calls;
+          EXPECT_GE(std::min({g.m, g.n, g.k}), 1);
+          EXPECT_GE(g.lda, g.a_transposed ? g.m : g.k);
+          EXPECT_GE(g.ldb, g.b_transposed ? g.k : g.n);
+          EXPECT_GE(g.ldc, g.n);
+          for (int64_t i = 0; i < g.m; ++i) {
+            for (int64_t j = 0; j < g.n; ++j) {
+              float sum = 0;
+              for (int64_t k = 0; k < g.k; ++k)
+                sum += g.a[g.a_transposed ? k * g.lda + i : i * g.lda + k] * g.b[g.b_transposed ? j * g.ldb + k : k * g.ldb + j];
+              g.c[i * g.ldc + j] = sum;
+            }
+          }
+          return wrong;
+        },
+        out_error);
+  }
+};
+
+void expect_same_by_gemm(const portable::Kernel& kernel, const std::shared_ptr<ByGemm>& own) {
+  std::string error;
+  portable::Program::Used used;
+  const std::vector<float> expected = run(portable::Program(kernel), &used, &error);
+  const std::vector<float> got = run(portable::Program(kernel, own), &used, &error);
+  ASSERT_EQ(got.size(), expected.size()) << error;
+  ASSERT_EQ(used.own, 1u);
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5) << i;
+}
+
+TEST(PortableGemm, ConvolutionsAreGathered) {
+  auto own = std::make_shared<ByGemm>();
+  for (const Convolution& each : {Convolution{}, Convolution{.strides = {1, 1}, .dilations = {1, 1}, .low = {0, 0}, .high = {0, 0}},
+                                  Convolution{.strides = {3, 2}, .dilations = {2, 1}, .low = {2, 0}, .high = {0, 2}}}) {
+    expect_same_by_gemm(convolution(each), own);
+  }
+  EXPECT_EQ(own->calls, 3u) << "one for each: images are rows, too";
+  own->wrong = "the library is tired";
+  std::string error;
+  EXPECT_TRUE(run(portable::Program(convolution({}), own), nullptr, &error).empty());
+  EXPECT_EQ(error, "node 0: the library is tired");
+}
+
+// sums over k of left * right, where the dimensions b, m, n, k (0 to 3) are in these orders in memory.
+portable::Kernel product(const std::vector<int64_t>& extents, const std::vector<uint32_t>& left, const std::vector<uint32_t>& right,
+                         const std::vector<uint32_t>& result) {
+  Builder b;
+  portable::Kernel& k = b.kernel;
+  k.name = "product";
+  k.inputs = 2;
+  k.outputs = 1;
+  portable::Node node;
+  node.kind = portable::NodeKind::kContract;
+  std::vector<uint32_t> place(4);
+  auto extents_of = [&](const std::vector<uint32_t>& dims) {
+    std::vector<uint32_t> out;
+    for (uint32_t dim : dims) out.push_back(b.number(extents[dim]));
+    return out;
+  };
+  for (uint32_t i = 0; i < 3; ++i) place[result[i]] = b.dim(i);
+  place[3] = b.dim(3);
+  node.extents = extents_of(result);
+  node.extents.push_back(b.number(extents[3]));
+  node.reduced = 1;
+  node.first_reads = 2;
+  node.reads.resize(2);
+  node.reads[1].tensor = 1;
+  for (uint32_t dim : left) node.reads[0].place.push_back(place[dim]);
+  for (uint32_t dim : right) node.reads[1].place.push_back(place[dim]);
+  node.bodies.resize(2);
+  node.bodies[0].yields = {4, 5};
+  node.bodies[1].yields = {3};
+  node.results = {2};
+  k.tensors = {{HEDDLE_TYPE_F32, extents_of(left)}, {HEDDLE_TYPE_F32, extents_of(right)}, {HEDDLE_TYPE_F32, extents_of(result)}};
+  k.nodes.push_back(node);
+  std::string error;
+  EXPECT_TRUE(portable::verify(&k, &error)) << error;
+  return k;
+}
+
+TEST(PortableGemm, DimensionsMayBeInAnyOrder) {
+  auto own = std::make_shared<ByGemm>();
+  uint32_t asked = 0, count = 0;
+  for (const std::vector<int64_t>& extents : {std::vector<int64_t>{2, 3, 4, 5}, {1, 3, 1, 5}, {3, 1, 4, 1}, {1, 1, 1, 1}, {2, 2, 2, 0}}) {
+    std::vector<uint32_t> left = {0, 1, 3};
+    do {
+      std::vector<uint32_t> right = {0, 2, 3};
+      do {
+        std::vector<uint32_t> result = {0, 1, 2};
+        do {
+          own->calls = 0;
+          expect_same_by_gemm(product(extents, left, right, result), own);
+          if (HasFatalFailure()) return;
+          asked += own->calls > 0;
+          ++count;
+        } while (std::next_permutation(result.begin(), result.end()));
+      } while (std::next_permutation(right.begin(), right.end()));
+    } while (std::next_permutation(left.begin(), left.end()));
+  }
+  EXPECT_EQ(count, 5 * 216u);
+  EXPECT_EQ(asked, 4 * 216u) << "a depth of 0 needs no library";
 }
 
 // Of 6 elements: b = a + a, c = b * b, d = a - b, result = c + d.

@@ -56,8 +56,11 @@ struct Options {
     flags.on("--no-cache", no_cache, "compile every kernel and store none in the cache");
     flags.text("--dump-after", dump_after, "write the IR after this pass", "PASS");
     flags.text("--dump-to", dump_to, "where the IR of --dump-after goes (default: the module's name and .mlir)", "FILE");
-    flags.text("--dump-code", code, "write the code of each target to this directory, as MODULE.TARGET.FORMAT, such as digits.gfx90a.hsaco",
-               "DIRECTORY");
+    flags.text(
+        "--dump-code", code,
+        "write the code of each target to this directory, as MODULE.TARGET.FORMAT, such as digits.gfx90a.hsaco, and portable code, also "
+        "what target plugins are asked, as text",
+        "DIRECTORY");
     flags.text("--report", report, "write the report (fusion decisions, kernels, times) as JSON", "FILE");
     flags.text("--ptxas", ptxas, "also write machine code for the cuda targets, with this NVIDIA assembler", "PROGRAM");
     flags.text("--reproducer", reproducer,
@@ -314,11 +317,13 @@ int verify(const std::string& module, const Json& report, unsigned seconds, std:
                    printable(who).c_str(), printable(one.kernel).c_str(), printable(one.reason).c_str());
     }
     if (!verified.failure.empty()) {
-      return failed("compile", "verifying the code of " + who + " failed: " + verified.failure +
-                                   "; the module is written as it was before; verify where a device of the target and its driver are");
+      const int code =
+          failed("compile", "verifying the code of " + who + " failed: " + verified.failure +
+                                "; the module is written as it was before; verify where a device of the target and its driver are");
+      return verified.has_no_device ? kUnavailable : code;
     }
-    std::fprintf(stderr, "heddle compile: verified %zu of %zu kernels of %s; %zu have other numbers than portable code\n",
-                 verified.compared, kernels.size(), printable(who).c_str(), verified.wrong.size());
+    std::fprintf(stderr, "heddle compile: verified %zu of %zu kernels of %s; %zu have other numbers than portable code, %zu failed\n",
+                 verified.compared, kernels.size(), printable(who).c_str(), verified.wrong.size() - verified.failed, verified.failed);
   }
   return kFine;
 }

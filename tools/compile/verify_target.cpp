@@ -134,7 +134,8 @@ std::string compare_results(const std::vector<HostTensor>& got, const std::vecto
 // In the child: kernels from `next` on. Keeps what was found after each, and the number of the kernel that comes next.
 int compare_all(const std::string& module, const std::vector<std::string>& kernels, size_t next, unsigned seconds,
                 const std::function<void(const std::string&)>& keep) {
-  Json found{{"next", next}, {"compared", 0}, {"wrong", Json::array()}, {"skipped", Json::array()}, {"failure", ""}, {"portable", false}};
+  Json found{{"next", next},      {"compared", 0}, {"wrong", Json::array()}, {"skipped", Json::array()}, {"failure", ""},
+             {"portable", false}, {"failed", 0}};
   signal(SIGALRM, SIG_DFL);
   Session session;
   found["failure"] = session.open(module);
@@ -161,7 +162,10 @@ int compare_all(const std::string& module, const std::vector<std::string>& kerne
     const std::string skipped = limited(kernels[next] + "_portable", true, {}, expected);
     const std::string failed = skipped.empty() ? limited(kernels[next], false, expected, got) : "";
     if (!skipped.empty()) note("skipped", skipped);
-    if (!failed.empty()) note("wrong", failed);
+    if (!failed.empty()) {
+      note("wrong", failed);
+      found["failed"] = 1;  // the last one of this process
+    }
     if (skipped.empty()) found["compared"] = ++compared;
     if (!skipped.empty() || !failed.empty()) {  // the device may be lost
       found["next"] = next + 1;
@@ -192,17 +196,22 @@ Verified verify_target(const std::string& module, const std::vector<std::string>
     verified.compared += number(found, "compared");
     for (const Json& one : array(found, "skipped")) verified.skipped.push_back({text(one, "kernel"), text(one, "reason")});
     for (const Json& one : array(found, "wrong")) verified.wrong.push_back({text(one, "kernel"), text(one, "reason")});
+    verified.failed += number(found, "failed");
     verified.failure = found.value("failure", std::string());
+    verified.has_no_device = !verified.failure.empty();
     next = number(found, "next");
     if (end.code == 0 || next >= kernels.size() || !verified.failure.empty()) break;
     if (end.code == kGoOn) continue;
     if (end.signal == SIGALRM) {
       const std::string late = "it did not end within " + std::to_string(seconds) + " s (--target-seconds)";
-      (found.value("portable", false) ? verified.skipped : verified.wrong).push_back({kernels[next++], late});
+      const bool is_portable = found.value("portable", false);
+      (is_portable ? verified.skipped : verified.wrong).push_back({kernels[next++], late});
+      if (!is_portable) ++verified.failed;
       continue;
     }
     const std::string how = end.signal != 0 ? std::string("signal ") + strsignal(end.signal) : "exit code " + std::to_string(end.code);
     verified.wrong.push_back({kernels[next++], "running it ended the process, with " + how});
+    ++verified.failed;
   }
   return verified;
 }

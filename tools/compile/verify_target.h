@@ -14,8 +14,10 @@ struct Verified {
     std::string kernel, reason;
   };
   std::vector<Wrong> wrong;
+  size_t failed = 0;           // of these: the call failed, or did not end
   std::vector<Wrong> skipped;  // portable code for the same fails with the made-up inputs
   std::string failure;         // nothing more could be compared: why
+  bool has_no_device = false;  // the failure: no device takes the code, or there is no driver
 };
 
 // In a process of its own, since a wrong kernel may end it, or never end. kernels: those that the module may have, in order. seconds: for a call.

@@ -92,8 +92,8 @@ typedef struct heddle_compile_params {
   const heddle_string_t* parameter_names;
   uint32_t parameter_file_count;
   uint32_t parameter_name_count;
-  /* A directory, created if needed, for the code of each target, as the module has it: MODULE.TARGET.FORMAT, such as "digits.gfx90a.hsaco"; empty:
-   * none. Since ABI 0.2. */
+  /* A directory, created if needed, for each target's code as the module has it, MODULE.TARGET.FORMAT, such as "digits.gfx90a.hsaco"; portable code, and
+   * what target plugins are asked, also as text, in files .txt. Empty: none. Since ABI 0.2. */
   heddle_string_t code_path;
   /* What an ONNX model is compiled for where its file leaves it open: "NAME=3", the sequence NAME has 3 elements; "NAME=absent" and "NAME=present", the
    * optional has no value or has one; "NAME=[n,4]", the shape of an input that states none, or of all elements of a sequence; "NAME[0]=[n,4]" of one. NAME

@@ -2,8 +2,10 @@
 # Debian packages, one per component that the directories install. Included after them; `cpack` in the build directory writes the packages
 # into its subdirectory packages. docs/installation.md lists the content and the purpose of each.
 install(FILES docs/configuration.md docs/trust.md DESTINATION share/doc/heddle COMPONENT runtime)
-install(FILES docs/abi.md docs/plugin-allocators.md docs/plugin-guide.md docs/plugin-operators.md docs/plugin-targets.md docs/portable-code.md
-        docs/example-opencl.md DESTINATION share/doc/heddle COMPONENT sdk)
+# All pages, since they refer to each other.
+install(DIRECTORY docs/ DESTINATION share/doc/heddle COMPONENT sdk FILES_MATCHING PATTERN *.md
+        PATTERN configuration.md EXCLUDE PATTERN trust.md EXCLUDE PATTERN parameters.md EXCLUDE)
+install(FILES tests/models/digits/digits.onnx DESTINATION share/doc/heddle/examples COMPONENT sdk)
 # Outside of any prefix, so only in packages.
 install(FILES tools/dev/deb/heddle.toml DESTINATION /etc/heddle COMPONENT etc EXCLUDE_FROM_ALL)
 install(DIRECTORY DESTINATION /etc/heddle/plugins.d COMPONENT etc EXCLUDE_FROM_ALL)

@@ -6,99 +6,20 @@
 #include <algorithm>
 #include <cstring>
 
+#include "heddle/sdk/portable/product_places.h"
+
 namespace sample {
 namespace {
 
-using portable::ProductBound;
+using Bounds = portable::FactorBounds;
+using Indices = portable::ProductGroup;
+using Offsets = portable::ProductPlaces;
 using portable::ProductDim;
 using portable::ProductForm;
 
 constexpr int64_t kMostRows = 384, kBlockColumns = 256, kBlockDepth = 256;  // of panels: 384 KiB and 256 KiB
 constexpr int64_t kMostSums = 128 << 10;  // of a block of rows and all columns, if that is at least one tile
 constexpr int64_t kFewest = 4;            // with fewer rows and columns, the interpreter is as fast
-
-// Some dimensions of a product, numbered together in row-major order.
-struct Indices {
-  std::vector<size_t> dims;  // of the form
-  int64_t count = 1;
-};
-
-Indices indices_of(const ProductForm& form, ProductDim::Group group) {
-  Indices out;
-  for (size_t d = 0; d < form.dims.size(); ++d) {
-    if (form.dims[d].group != group) continue;
-    out.dims.push_back(d);
-    out.count = static_cast<int64_t>(static_cast<uint64_t>(out.count) * static_cast<uint64_t>(form.dims[d].extent));
-  }
-  return out;
-}
-
-// *to += a * b. Code comes from files, and what it says wraps; elements are only accessed where the bounds hold.
-void add_product(int64_t a, int64_t b, int64_t* to) {
-  *to = static_cast<int64_t>(static_cast<uint64_t>(*to) + static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-
-// What numbers of a group add to the offsets in the factors and in the sums, and to each bound.
-struct Offsets {
-  std::vector<int64_t> left, right, sums;
-  std::vector<std::vector<int64_t>> bounds;
-
-  Offsets(const ProductForm& form, const Indices& group, int64_t first, int64_t count) : bounds(form.bounds.size()) {
-    std::vector<int64_t> index(group.dims.size());
-    int64_t rest = first;
-    for (size_t i = group.dims.size(); i-- > 0; rest /= form.dims[group.dims[i]].extent) index[i] = rest % form.dims[group.dims[i]].extent;
-    for (int64_t n = 0; n < count; ++n) {
-      int64_t of_left = 0, of_right = 0, of_sums = 0;
-      for (size_t i = 0; i < index.size(); ++i) {
-        const ProductDim& dim = form.dims[group.dims[i]];
-        add_product(index[i], dim.left, &of_left);
-        add_product(index[i], dim.right, &of_right);
-        add_product(index[i], dim.sums, &of_sums);
-      }
-      left.push_back(of_left);
-      right.push_back(of_right);
-      sums.push_back(of_sums);
-      for (size_t b = 0; b < bounds.size(); ++b) {
-        int64_t place = 0;
-        for (size_t i = 0; i < index.size(); ++i) add_product(index[i], form.bounds[b].steps[group.dims[i]], &place);
-        bounds[b].push_back(place);
-      }
-      for (size_t i = index.size(); i-- > 0;) {
-        if (++index[i] < form.dims[group.dims[i]].extent) break;
-        index[i] = 0;
-      }
-    }
-  }
-};
-
-// Bounds that depend on a group, with what the batch adds to them.
-struct Bounds {
-  std::vector<size_t> which;
-  std::vector<int64_t> base, bound;
-
-  Bounds(const ProductForm& form, const Offsets& batch, int64_t number, ProductDim::Group group) {
-    for (size_t b = 0; b < form.bounds.size(); ++b) {
-      bool of_other = false;
-      for (size_t d = 0; d < form.dims.size(); ++d) {
-        const ProductDim::Group its = form.dims[d].group;
-        const ProductDim::Group other = group == ProductDim::kRows ? ProductDim::kColumns : ProductDim::kRows;
-        of_other |= its == other && form.bounds[b].steps[d] != 0;
-      }
-      if (of_other) continue;
-      which.push_back(b);
-      base.push_back(form.bounds[b].offset + batch.bounds[b][static_cast<size_t>(number)]);
-      bound.push_back(form.bounds[b].bound);
-    }
-  }
-  bool hold(const Offsets& outer, size_t o, const Offsets& depth, size_t k) const {
-    for (size_t i = 0; i < which.size(); ++i) {
-      const auto place = static_cast<int64_t>(static_cast<uint64_t>(base[i]) + static_cast<uint64_t>(outer.bounds[which[i]][o]) +
-                                              static_cast<uint64_t>(depth.bounds[which[i]][k]));
-      if (place < 0 || place >= bound[i]) return false;
-    }
-    return true;
-  }
-};
 
 template <typename Number>
 Number rounded(Number count, Number to) {
@@ -273,18 +194,8 @@ portable::Answer OwnKernels::takes(const portable::Offer& offer) const {
     answer.reason = "the driver's kernel is for f32";
     return answer;
   }
-  for (const ProductBound& bound : form->bounds) {
-    bool of_rows = false, of_columns = false;
-    for (size_t d = 0; d < form->dims.size(); ++d) {
-      of_rows |= form->dims[d].group == ProductDim::kRows && bound.steps[d] != 0;
-      of_columns |= form->dims[d].group == ProductDim::kColumns && bound.steps[d] != 0;
-    }
-    if (of_rows && of_columns) {
-      answer.reason = "the driver's kernel takes no bounds on rows and columns together";
-      return answer;
-    }
-  }
-  const int64_t rows = indices_of(*form, ProductDim::kRows).count, columns = indices_of(*form, ProductDim::kColumns).count;
+  if (answer.reason = portable::why_not_by_factors(*form); !answer.reason.empty()) return answer;
+  const int64_t rows = Indices(*form, ProductDim::kRows).count, columns = Indices(*form, ProductDim::kColumns).count;
   if (offer.has_symbols && (columns < kFewest || (rows < kFewest && form->is_convolution))) {
     answer.reason = "the driver's kernel is for more columns, " + std::to_string(rows) + " x " + std::to_string(columns) + " are too few";
     return answer;
@@ -296,8 +207,8 @@ portable::Answer OwnKernels::takes(const portable::Offer& offer) const {
 
 bool OwnKernels::run(const portable::OwnCall& call, std::string*) const {
   const ProductForm& form = *call.offer.product;
-  const Indices batch = indices_of(form, ProductDim::kBatch), rows = indices_of(form, ProductDim::kRows),
-                columns = indices_of(form, ProductDim::kColumns), depth = indices_of(form, ProductDim::kDepth);
+  const Indices batch(form, ProductDim::kBatch), rows(form, ProductDim::kRows), columns(form, ProductDim::kColumns),
+      depth(form, ProductDim::kDepth);
   if (batch.count == 0 || rows.count == 0 || columns.count == 0) return true;
   const auto* left = reinterpret_cast<const float*>(call.tensors[form.left].data);
   const auto* right = reinterpret_cast<const float*>(call.tensors[form.right].data);

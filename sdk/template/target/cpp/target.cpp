@@ -127,7 +127,7 @@ class Translator {
     return false;
   }
 
-  // The number of elements, as an expression over symbols.
+  // The number of elements, as an expression over symbols. It is 0 in calls in which nothing is to be written.
   uint32_t count_of(const portable::Node& node, std::vector<target::Expression>& out) {
     auto add = [&](target::Expression expression) {
       out.push_back(expression);

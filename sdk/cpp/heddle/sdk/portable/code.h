@@ -197,7 +197,7 @@ struct Node {
   bool reverse = false;
   Scalar accumulator = Scalar::kF32;
   uint64_t steps = 0;
-  std::vector<Body> bodies;
+  std::vector<Body> bodies;       // in the order above, but the init of kScatter, kSieve and kWalk is the last one
   std::vector<uint32_t> results;  // tensors; their elements are those of the parallel domain, in row-major order
 
   uint32_t rank() const { return static_cast<uint32_t>(extents.size()); }

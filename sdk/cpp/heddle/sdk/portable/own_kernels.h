@@ -68,7 +68,7 @@ struct TensorMemory {
 struct OwnCall {
   Offer offer;                               // with symbols
   const std::vector<TensorMemory>& tensors;  // of the kernel, by number
-  float* sums;                               // of a product: where they go; NULL for others, whose results are in `tensors`
+  float* sums;                               // of a product: all are to be written, since they are not 0 before; NULL for others, see run()
   char* workspace;                           // Answer::workspace_bytes for this call, aligned to 64
   Workers* workers;                          // NULL: only the calling thread
 };
@@ -83,8 +83,10 @@ class OwnKernels {
   virtual std::vector<std::vector<uint32_t>> sets(const Kernel& kernel) const;
   // Pure: the same answer for the same offer. What is taken without symbols is offered again in each call, with them, and may then be refused.
   virtual Answer takes(const Offer& offer) const = 0;
-  // Computes what was taken, in this call; for a product only the sums, from which the interpreter computes the results. Of a set, results that only
-  // nodes of it read need not be computed. False: *out_error says what is wrong, and the call fails.
+  // Computes what was taken, in this call: for a product only the sums, from which the interpreter computes the results; for others the results in
+  // `tensors`. Of a set, results that only nodes of it read need not be computed. Sizes of bindings and limits of memory were checked before; places of
+  // elements were not: those of a product are inside its tensors where all bounds of the form hold. Extents may be 0. False: *out_error says what is wrong,
+  // and the call fails.
   virtual bool run(const OwnCall& call, std::string* out_error) const = 0;
 };
 

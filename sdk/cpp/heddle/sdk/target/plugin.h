@@ -32,6 +32,9 @@ struct Refused : std::runtime_error {
 int64_t integer_of(const Hello& hello, std::string_view name, int64_t otherwise);
 std::string text_of(const Hello& hello, std::string_view name, const std::string& otherwise);
 
+// A graph as text, to be read by people: its values, its nodes and the kernels of these (portable/text.h). There is no way back from it.
+std::string text_of(const Graph& graph, const std::vector<portable::Kernel>& kernels);
+
 // The plugin around the class. Id has `id` and `version`.
 template <class Id, class T>
 class TargetPlugin {
