@@ -58,10 +58,26 @@ bool packs_in_call(tx::MatmulOp matmul) {
   return tx::tensor(rhs).getDimSize(1) % row_multiple == 0 && rows_of(matmul).value_or(fewest_rows) >= fewest_rows;
 }
 
+// The filter [1..., C, F] of a call as a matrix [C, F], if it is a transposed one of a single tap, which would be copied to this layout in any case; else null.
+Value matrix_of_call(OpBuilder& builder, tx::ConvOp conv) {
+  auto transpose = conv.getFilter().getDefiningOp<tx::TransposeOp>();
+  if (conv.getGroups() != 1 || !transpose || !transpose->hasOneUse() || !has_panels(conv.getInput(), conv.getFilter())) return {};
+  ArrayRef<int64_t> shape = tx::tensor(conv.getFilter()).getShape(), permutation = transpose.getPermutation();
+  const int64_t channels = shape[shape.size() - 2], columns = shape.back();
+  if (!tx::element_of(conv.getFilter()).isF32() || tx::tensor(conv.getFilter()).getNumElements() != channels * columns) return {};
+  if (permutation.back() > permutation[permutation.size() - 2] || is_constant_expression(conv.getFilter())) return {};
+  Location loc = conv.getLoc();
+  Type f32 = builder.getF32Type();
+  Value stored = builder.create<tx::ReshapeOp>(loc, RankedTensorType::get({columns, channels}, f32), transpose.getInput());
+  return builder.create<tx::TransposeOp>(loc, RankedTensorType::get({channels, columns}, f32), stored, SmallVector<int64_t>{1, 0});
+}
+
 void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family, WidenedWeights& widened) {
   auto type = llvm::cast<RankedTensorType>(conv.getFilter().getType());
   int64_t groups = conv.getGroups();
-  if (conv.getPackedShape() || !can_pack(conv.getInput(), conv.getFilter()) || widened.contains(conv.getFilter())) return;
+  if (conv.getPackedShape()) return;
+  const bool is_known = can_pack(conv.getInput(), conv.getFilter());
+  if (is_known && widened.contains(conv.getFilter())) return;
   // Nor are there microkernels for three spatial dimensions, or for an image of symbolic size whose borders are cut off.
   ArrayRef<int64_t> image = tx::tensor(conv.getInput()).getShape();
   const bool is_symbolic = llvm::is_contained(image.drop_front(), ShapedType::kDynamic);
@@ -71,6 +87,13 @@ void pack_filter(tx::ConvOp conv, const Devices& devices, StringRef family, Wide
   if (groups > 1 && type.getDimSize(type.getRank() - 2) == 1) return;
   OpBuilder builder(conv);
   SmallVector<int64_t> shape(type.getShape());
+  if (!is_known) {
+    if (Value matrix = matrix_of_call(builder, conv)) {
+      conv.getFilterMutable().assign(pack(builder, conv.getLoc(), matrix, 1));
+      conv.setPackedShape(shape);
+    }
+    return;
+  }
   bool winograd = devices.prefers_winograd(family, conv);
   conv.getFilterMutable().assign(pack(builder, conv.getLoc(), conv.getFilter(), groups, winograd));
   conv.setPackedShape(shape);

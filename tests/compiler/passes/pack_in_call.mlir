@@ -62,3 +62,23 @@ func.func @not_transposed(%x: tensor<48x8xf32>, %few: tensor<16x8xf32>, %w: tens
   return %0, %1, %2 : tensor<48x1536xf32>, tensor<16x1536xf32>, tensor<48x1000xf32>
 }
 }
+
+// -----
+
+// A filter of one tap is such a matrix; one of several is not.
+// CHECK-LABEL: @filters
+// CHECK: %[[F:.*]] = tx.reshape %{{.*}} : tensor<24x8x1x1xf32> -> tensor<24x8xf32>
+// CHECK: %[[T:.*]] = tx.transpose %[[F]] {permutation = array<i64: 1, 0>}
+// CHECK: %[[P:.*]] = tx.pack %[[T]] {groups = 1 : i64} : tensor<8x24xf32> -> tensor<256xf32>
+// CHECK: tx.conv %{{.*}}, %[[P]] {{.*}}packed_shape = array<i64: 1, 1, 8, 24>
+// CHECK-NOT: tx.pack
+// CHECK: return
+module attributes {tx.families = ["cpu"]} {
+func.func @filters(%x: tensor<1x6x6x8xf32>, %w: tensor<24x8x1x1xf32>, %v: tensor<24x8x3x3xf32>) -> (tensor<1x6x6x24xf32>, tensor<1x4x4x24xf32>) {
+  %0 = tx.transpose %w {permutation = array<i64: 2, 3, 1, 0>} : tensor<24x8x1x1xf32> -> tensor<1x1x8x24xf32>
+  %1 = tx.conv %x, %0 {strides = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>, groups = 1} : tensor<1x6x6x8xf32>, tensor<1x1x8x24xf32> -> tensor<1x6x6x24xf32>
+  %2 = tx.transpose %v {permutation = array<i64: 2, 3, 1, 0>} : tensor<24x8x3x3xf32> -> tensor<3x3x8x24xf32>
+  %3 = tx.conv %x, %2 {strides = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, dilations = array<i64: 1, 1>, groups = 1} : tensor<1x6x6x8xf32>, tensor<3x3x8x24xf32> -> tensor<1x4x4x24xf32>
+  return %1, %3 : tensor<1x6x6x24xf32>, tensor<1x4x4x24xf32>
+}
+}
