@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/emit/globals.h"
+#include "compiler/ir/ngrams.h"
 #include "compiler/ir/suppress.h"
 #include "compiler/ir/trees.h"
 #include "llvm/ADT/StringExtras.h"
@@ -98,7 +99,7 @@ StringRef kind_of(tx::DispatchOp region) {
   for (Operation& op : region.getBody().front().without_terminator()) {
     contraction |= op.hasTrait<tx::Contraction>();
     softmax |= llvm::isa<tx::SoftmaxOp>(op);
-    rows |= llvm::isa<tx::RowsOp, tx::CumsumOp, tx::SortOp, tx::SuppressOp, tx::LrnOp, tx::TreesOp>(op);
+    rows |= llvm::isa<tx::RowsOp, tx::CumsumOp, tx::SortOp, tx::SuppressOp, tx::LrnOp, tx::NgramsOp, tx::TreesOp>(op);
     pooling |= llvm::isa<tx::PoolOp>(op);
     look_up |= op.hasTrait<tx::LookUp>() || llvm::isa<tx::ScatterOp, tx::PackOp>(op);
     computes |= !op.hasTrait<tx::Movement>() && !llvm::isa<tx::ConstantOp>(op);

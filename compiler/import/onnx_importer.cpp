@@ -3,6 +3,7 @@
 // recorded, and the pass continues, so that one error lists all of them.
 #include "compiler/import/onnx_importer.h"
 
+#include <map>
 #include <set>
 
 #include "compiler/import/onnx_arguments.h"
@@ -20,6 +21,7 @@
 #include "compiler/import/onnx_random.h"
 #include "compiler/import/onnx_scores.h"
 #include "compiler/import/onnx_text.h"
+#include "compiler/import/onnx_tokens.h"
 #include "compiler/import/onnx_unsupported.h"
 #include "compiler/ir/control.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -282,6 +284,24 @@ void translate_node(Graph& graph, const onnx::NodeProto& node, const std::string
   }
 }
 
+// False if the nodes of the chain have to be translated one by one, which also finds what is wrong with them.
+bool translate_chain(Graph& graph, const TokenChain& chain, const std::string& name) {
+  Block* block = graph.builder.getBlock();
+  Operation* before = block->empty() ? nullptr : &block->back();
+  const Location location =
+      NameLoc::get(graph.builder.getStringAttr(name), NameLoc::get(graph.builder.getStringAttr(chain.counts->op_type())));
+  graph.opset = graph.file->opset_of(*chain.counts);
+  Node counts(graph, *chain.counts, location), tokenizer(graph, *chain.token_nodes.front(), location);
+  try {
+    if (!count_tokens(chain, counts, tokenizer)) return false;
+  } catch (const Failure&) {
+    graph.unsupported.clear();
+    return false;
+  }
+  check_made(counts, block, before);
+  return true;
+}
+
 // A placeholder for a value that an unsupported node computes: an argument of the type that the model states.
 Operand assumed_operand(Graph& graph, const onnx::TypeProto* said, const ImportOptions& options) {
   Operand operand;
@@ -334,8 +354,29 @@ void note_refused_types(Graph& graph, const onnx::NodeProto& node, Unsupported& 
 // features. For nodes that depend on an unsupported node, only features that do not depend on its values and shapes count.
 void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const DeclaredOperators& declared, const ImportOptions& options,
                      Meanings& meanings, Unsupported& unsupported, Parts& parts) {
-  for (const auto& [index, node] : llvm::enumerate(proto.node())) {
-    std::string name = node.name().empty() ? node.op_type() + "#" + std::to_string(index) : node.name();
+  // Tokens that are only counted are not made; the nodes that would make them come late, if they are needed after all.
+  std::map<const onnx::NodeProto*, TokenChain> chains;  // by the last node
+  std::set<const onnx::NodeProto*> postponed;
+  const auto& nodes = proto.node();
+  auto name_of = [&](int index) {
+    const onnx::NodeProto& node = nodes[index];
+    return node.name().empty() ? node.op_type() + "#" + std::to_string(index) : node.name();
+  };
+  for (TokenChain& chain : token_chains(proto)) {
+    std::set<const onnx::NodeProto*> members(chain.token_nodes.begin(), chain.token_nodes.end());
+    members.insert(chain.counts);
+    bool is_of_others = false;  // a plugin has one of the nodes, or they have slots
+    for (int i = 0; i < nodes.size(); ++i) {
+      if (!members.contains(&nodes[i])) continue;
+      is_of_others |= declared.declares(nodes[i]) || (options.placements && options.placements->of_node(name_of(i), nodes[i].op_type()));
+    }
+    if (is_of_others) continue;
+    postponed.insert(chain.token_nodes.begin(), chain.token_nodes.end());
+    chains[chain.counts] = std::move(chain);
+  }
+  auto translate_one = [&](int index) {
+    const onnx::NodeProto& node = nodes[index];
+    const std::string name = name_of(index);
     bool is_assumed = false, is_unknown = !declared.is_known(node), is_done = false;
     for (const std::string& input : node.input()) {
       auto it = graph.operands.find(input);
@@ -359,7 +400,7 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const Declared
       graph.expected.clear();
     }
     if (is_unknown && declared.is_known(node)) note_refused_types(graph, node, unsupported);
-    if (is_done && !is_assumed) continue;
+    if (is_done && !is_assumed) return;
     for (const std::string& output : node.output()) {
       if (output.empty()) continue;
       auto known = graph.operands.find(output);
@@ -367,6 +408,16 @@ void translate_nodes(Graph& graph, const onnx::GraphProto& proto, const Declared
         known = graph.operands.emplace(output, assumed_operand(graph, declared.said_type(output), options)).first;
       known->second.is_assumed = true;
     }
+  };
+  for (int i = 0; i < nodes.size(); ++i) {
+    if (postponed.contains(&nodes[i])) continue;
+    if (const auto chain = chains.find(&nodes[i]); chain != chains.end()) {
+      if (unsupported.empty() && translate_chain(graph, chain->second, name_of(i))) continue;
+      for (int j = 0; j < i; ++j) {
+        if (llvm::is_contained(chain->second.token_nodes, &nodes[j])) translate_one(j);
+      }
+    }
+    translate_one(i);
   }
 }
 

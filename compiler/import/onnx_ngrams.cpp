@@ -4,9 +4,12 @@
 #include <map>
 #include <numeric>
 
+#include "compiler/import/ngram_trie.h"
 #include "compiler/import/onnx_arithmetic.h"
 #include "compiler/import/onnx_data.h"
 #include "compiler/import/onnx_text.h"
+#include "compiler/import/onnx_tokens.h"
+#include "compiler/ir/ngrams.h"
 
 using namespace mlir;
 
@@ -14,6 +17,83 @@ namespace heddle::import {
 namespace {
 
 using tx::CompareKind;
+
+// The symbols of tx.ngrams: characters of ASCII, letters of two bytes after the first one, and other bytes, as far as n-grams have them.
+class Alphabet {
+ public:
+  Alphabet(const Node& node, Characters set, const std::string& action) : set_(std::move(set)), action_(action) {
+    if (action_ != "NONE") codes_ = codes_in_case(node, action_ == "UPPER");
+  }
+
+  // The symbols of these tokens, in order; negative ones do not begin a token. Empty if no text has such tokens.
+  std::vector<int32_t> spelled(ArrayRef<std::string> tokens) {
+    std::vector<int32_t> symbols;
+    for (const std::string& token : tokens) {
+      int64_t characters = 0;
+      unsigned char before = 0;
+      for (const char& one : token) {
+        const auto byte = static_cast<unsigned char>(one);
+        if (!is_in(byte)) return {};
+        characters += begins_character(byte) ? 1 : 0;
+        const auto [known, is_new] = symbols_.try_emplace(unit(before, byte), static_cast<int32_t>(symbols_.size()) + 1);
+        symbols.push_back(&one == token.data() ? known->second : -known->second);
+        before = byte;
+      }
+      if (characters < set_.least || (!set_.is_run && characters != 1)) return {};
+    }
+    return symbols;
+  }
+
+  // What tells a letter of an n-gram that goes on with a token from one that begins it; also the symbol of all that no n-gram has.
+  int32_t goes_on() const { return static_cast<int32_t>(symbols_.size()) + 1; }
+
+  // The tables of tx.ngrams.
+  void fill(std::vector<uint8_t>& leads, std::vector<int32_t>& letters) const {
+    std::map<std::vector<int32_t>, size_t> rows = {{row(0), 0}};
+    letters = row(0);
+    leads.assign(bytes, 0);
+    for (int lead = first_lead; lead <= last_lead; ++lead) {
+      std::vector<int32_t> own = row(static_cast<unsigned char>(lead));
+      const auto [known, is_new] = rows.try_emplace(own, rows.size());
+      if (is_new) letters.insert(letters.end(), own.begin(), own.end());
+      leads[static_cast<size_t>(lead)] = static_cast<uint8_t>(known->second);
+    }
+  }
+
+ private:
+  static constexpr int bytes = 256, first_trail = 0x80, last_trail = 0xBF, first_lead = 0xC2, last_lead = 0xDF;
+
+  static bool is_lead(unsigned char byte) { return byte >= first_lead && byte <= last_lead; }
+  static bool begins_character(unsigned char byte) { return byte < first_trail || byte > last_trail; }
+  bool is_in(unsigned char byte) const { return byte < first_of_two ? set_.ascii[byte] : set_.others; }
+
+  // What a byte is, given the byte before it: itself, or the code of a letter of two bytes.
+  static int32_t unit(unsigned char before, unsigned char byte) {
+    if (is_lead(byte)) return first_lead;  // the next byte tells them apart
+    return is_lead(before) && !begins_character(byte) ? bytes + (before - 0xC0) * 64 + (byte - first_trail) : byte;
+  }
+
+  // The symbols of all bytes after `before`, in the case that texts are brought to.
+  std::vector<int32_t> row(unsigned char before) const {
+    std::vector<int32_t> all;
+    for (int i = 0; i < bytes; ++i) {
+      auto byte = static_cast<unsigned char>(i);
+      if (action_ == "LOWER" && byte >= 'A' && byte <= 'Z') byte += 'a' - 'A';
+      if (action_ == "UPPER" && byte >= 'a' && byte <= 'z') byte -= 'a' - 'A';
+      int32_t own = unit(before, byte);
+      if (own >= bytes && !codes_.empty()) own = bytes + codes_[static_cast<size_t>(own - bytes)];
+      const auto known = symbols_.find(own);
+      const int32_t symbol = known == symbols_.end() ? goes_on() : known->second;
+      all.push_back(byte == 0 || !is_in(byte) ? 0 : 2 * symbol + (begins_character(byte) ? 1 : 0));
+    }
+    return all;
+  }
+
+  const Characters set_;
+  const std::string action_;
+  std::vector<int32_t> codes_;
+  std::map<int32_t, int32_t> symbols_;  // of units
+};
 
 // The n-grams of one length, and which of all n-grams they are.
 struct Grams {
@@ -74,6 +154,68 @@ class Vectorizer {
     if (!total) total = node_.splat(sums, 0);
     result.back() = constant(width_);
     node_.set_result(node_.reshape(total, result));
+  }
+
+  // The same from the texts, if that is possible. `tokenizer` is the node whose tokens the input would have.
+  bool run_on_texts(Node& tokenizer, Value texts, const std::string& action) {
+    if (tokenizer.integer("mark", 0) != 0 || !node_.has_attribute("pool_strings")) return false;
+    const Extents strings = strings_of(texts);
+    if (strings.size() != 1 && !(strings.size() == 2 && tx::static_extent(strings[1]) == 1)) return false;
+    // The place of the pad is among the tokens of a short text.
+    if (llvm::is_contained(words_, tokenizer.text("pad_value", ""))) return false;
+    int64_t longest = 0;
+    for (const Grams& grams : grams_) {
+      if (!grams.numbers.empty()) longest = std::max(longest, grams.length);
+    }
+    if (longest == 0 || longest > tx::most_ngram_tokens || (longest > 1 && skips_ > 0)) return false;
+    text_constant(node_.builder, words_, {static_cast<int64_t>(words_.size())}, "the words of " + node_.describe(),
+                  node_.location());  // checks them
+    const Characters set = token_characters(tokenizer);
+    const bool is_weighted = mode_ == "IDF" || !weights_.empty();
+    Alphabet alphabet(tokenizer, set, action);
+    std::vector<TrieWord> words;
+    SmallVector<int64_t> numbers;  // of all n-grams
+    for (const Grams& grams : grams_) {
+      for (auto [tokens, number] : llvm::zip_equal(grams.tokens, grams.numbers)) {
+        std::vector<std::string> spelled;
+        for (int64_t token : tokens) spelled.push_back(words_[static_cast<size_t>(token)]);
+        const auto own = static_cast<int32_t>(is_weighted ? static_cast<int64_t>(numbers.size()) : indexes_[static_cast<size_t>(number)]);
+        numbers.push_back(number);
+        std::vector<int32_t> symbols = alphabet.spelled(spelled);
+        if (!symbols.empty()) words.push_back({std::move(symbols), own});
+      }
+    }
+    for (TrieWord& word : words) {
+      for (int32_t& symbol : word.symbols) symbol = symbol < 0 ? alphabet.goes_on() - symbol : symbol;
+    }
+    const int64_t columns = is_weighted ? static_cast<int64_t>(numbers.size()) : width_;
+    const std::vector<TrieNode> nodes = make_trie(words, static_cast<int32_t>(columns));
+    if (nodes.empty()) return false;
+    std::vector<uint8_t> leads;
+    std::vector<int32_t> letters;
+    alphabet.fill(leads, letters);
+
+    Builder& b = node_.builder;
+    const AffineExpr rows = strings[0], width = width_of(texts);
+    const Extents found{rows, constant(longest), width + 1}, updates{rows, constant(longest) * (width + 1)};
+    auto table = [&](const char* name, ArrayRef<int64_t> shape, Type element, const auto& numbers) {
+      const auto* first = reinterpret_cast<const char*>(numbers.data());
+      return node_.graph.made_tensor(RankedTensorType::get(shape, element), {first, first + numbers.size() * sizeof(numbers[0])},
+                                     node_.output(0) + "." + name, node_.location());
+    };
+    const Type i32 = b.getI32Type();
+    Value of_leads = table("leads", {static_cast<int64_t>(leads.size())}, text_element(b.getContext()), leads);
+    Value of_letters =
+        table("letters", {static_cast<int64_t>(letters.size() / leads.size()), static_cast<int64_t>(leads.size())}, i32, letters);
+    Value of_nodes = table("nodes", {static_cast<int64_t>(nodes.size()), tx::node_columns}, i32, nodes);
+    Value column = node_.make<tx::NgramsOp>(node_.tensor_type(found, i32), node_.reshape(texts, {rows, width}), of_leads, of_letters,
+                                            of_nodes, static_cast<uint64_t>(longest), static_cast<uint64_t>(set.is_run ? set.least : 1),
+                                            static_cast<uint64_t>(alphabet.goes_on()), static_cast<uint64_t>(columns), set.is_run);
+    const RankedTensorType sums = node_.tensor_type({rows, constant(columns)}, b.getF32Type());
+    Value counts = scattered(node_.splat(sums, 0), node_.reshape(column, updates));
+    if (is_weighted) counts = weighted({}, node_.tensor_type({rows, constant(width_)}, b.getF32Type()), counts, numbers);
+    node_.set_result(counts);
+    return true;
   }
 
  private:
@@ -154,7 +296,6 @@ class Vectorizer {
     const Extents from = Node::extents_of(tokens);
     const auto known = static_cast<int64_t>(std::max(words_.size(), integers_.size()));
     const int64_t outside = *tx::static_extent(Node::extents_of(sum)[1]);  // the column of what is none, which is dropped
-    Value ones = node_.splat(tx::with_element_type(Node::type_of(tokens), node_.builder.getF32Type()), 1);
     for (int64_t distance = 1; distance <= distances(grams); ++distance) {
       Value column;
       if (grams.length == 1) {
@@ -174,31 +315,42 @@ class Vectorizer {
         column = looked_up(node_, vector(of_gram), places_of_rows(node_, parts, grams.tokens, known + 1));
         column = m_.select(m_.spread(inside, from, {1}), column, m_.number(column, static_cast<double>(outside)));
       }
-      sum = node_.make<tx::ScatterOp>(Node::type_of(sum), sum, column, ones, node_.builder.getI64IntegerAttr(1),
-                                      tx::ReduceKindAttr::get(node_.builder.getContext(), tx::ReduceKind::sum));
+      sum = scattered(sum, column);
     }
     return sum;
   }
 
-  SmallVector<int64_t> columns_of(const Grams& grams) const {
+  // The sums with 1 more at each of these columns.
+  Value scattered(Value sum, Value column) {
+    Value ones = node_.splat(tx::with_element_type(Node::type_of(column), node_.builder.getF32Type()), 1);
+    return node_.make<tx::ScatterOp>(Node::type_of(sum), sum, column, ones, node_.builder.getI64IntegerAttr(1),
+                                     tx::ReduceKindAttr::get(node_.builder.getContext(), tx::ReduceKind::sum));
+  }
+
+  SmallVector<int64_t> columns_of(ArrayRef<int64_t> numbers) const {
     SmallVector<int64_t> columns;
-    for (int64_t number : grams.numbers) columns.push_back(indexes_[static_cast<size_t>(number)]);
+    for (int64_t number : numbers) columns.push_back(indexes_[static_cast<size_t>(number)]);
     return columns;
   }
 
   // The results with those of these n-grams; `total` is null for the first ones.
   Value added(Value total, RankedTensorType type, Value tokens, const Grams& grams) {
-    const SmallVector<int64_t> columns = columns_of(grams);
-    SmallVector<float> weights;
-    for (int64_t number : grams.numbers) {
-      if (!weights_.empty()) weights.push_back(static_cast<float>(weights_[static_cast<size_t>(number)]));
-    }
-    if (mode_ != "IDF" && weights.empty()) return counted(total ? total : node_.splat(type, 0), tokens, grams, columns);
+    const SmallVector<int64_t> columns = columns_of(grams.numbers);
+    if (mode_ != "IDF" && weights_.empty()) return counted(total ? total : node_.splat(type, 0), tokens, grams, columns);
     SmallVector<int64_t> own(columns.size());
     std::iota(own.begin(), own.end(), 0);
     const RankedTensorType of_grams =
         node_.tensor_type({tx::extents(type)[0], constant(static_cast<int64_t>(own.size()))}, type.getElementType());
-    Value counts = counted(node_.splat(of_grams, 0), tokens, grams, own);
+    return weighted(total, type, counted(node_.splat(of_grams, 0), tokens, grams, own), grams.numbers);
+  }
+
+  // `total` with counts of these n-grams, changed as the mode wants it.
+  Value weighted(Value total, RankedTensorType type, Value counts, ArrayRef<int64_t> numbers) {
+    const SmallVector<int64_t> columns = columns_of(numbers);
+    SmallVector<float> weights;
+    for (int64_t number : numbers) {
+      if (!weights_.empty()) weights.push_back(static_cast<float>(weights_[static_cast<size_t>(number)]));
+    }
     if (mode_ == "IDF") counts = m_.min(counts, m_.number(counts, 1));
     if (!weights.empty()) {
       auto type = RankedTensorType::get({static_cast<int64_t>(weights.size())}, node_.builder.getF32Type());
@@ -232,6 +384,18 @@ void tf_idf(Node& node) {
 }
 
 }  // namespace
+
+bool count_tokens(const TokenChain& chain, Node& counts, Node& tokenizer) {
+  std::string action = "NONE";
+  int index = 0;
+  std::optional<Node> normalizer;
+  if (chain.normalizer) normalizer.emplace(counts.graph, *chain.normalizer, counts.location());
+  Node& source = normalizer ? *normalizer : tokenizer;
+  if (normalizer) action = normalizer->text("case_change_action", "NONE");
+  if (!source.is_text(index)) return false;
+  Vectorizer vectorizer(counts);
+  return counts.graph.unsupported.empty() && vectorizer.run_on_texts(tokenizer, source.text(index), action);
+}
 
 const Table& ngram_operators() {
   static const Table table = {{"TfIdfVectorizer", tf_idf}};

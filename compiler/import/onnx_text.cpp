@@ -11,6 +11,7 @@
 #include "compiler/import/onnx_compound.h"
 #include "compiler/import/onnx_data.h"
 #include "compiler/import/onnx_regex.h"
+#include "compiler/import/onnx_tokens.h"
 
 using namespace mlir;
 
@@ -148,11 +149,9 @@ void string_concat(Node& node) {
   node.set_text(bytes_at(node, both, at, a.compare(tx::CompareKind::lt, at, a.extent(width_of(both), at))));
 }
 
-// Letters from U+0080 to U+07FF have two bytes in UTF-8: 110xxxxx 10xxxxxx.
-constexpr int32_t first_of_two = 0x80, codes_of_two = 0x800;
+}  // namespace
 
-// The code of each letter in the other case, if that has two bytes, too.
-Value case_table(Node& node, bool upper) {
+std::vector<int32_t> codes_in_case(const Node& node, bool upper) {
   locale_t unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   if (!unicode) node.fail("this system has no locale C.UTF-8, which knows the case of letters", HEDDLE_STATUS_UNAVAILABLE);
   std::vector<int32_t> codes(codes_of_two);
@@ -162,6 +161,13 @@ Value case_table(Node& node, bool upper) {
     codes[static_cast<size_t>(code)] = other >= first_of_two && other < codes_of_two ? other : code;
   }
   freelocale(unicode);
+  return codes;
+}
+
+namespace {
+
+Value case_table(Node& node, bool upper) {
+  const std::vector<int32_t> codes = codes_in_case(node, upper);
   auto type = RankedTensorType::get({codes_of_two}, node.builder.getI32Type());
   return node.make<tx::ConstantOp>(type, DenseElementsAttr::get(type, ArrayRef<int32_t>(codes)));
 }

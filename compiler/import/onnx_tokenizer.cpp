@@ -7,6 +7,7 @@
 #include "compiler/import/onnx_data.h"
 #include "compiler/import/onnx_regex.h"
 #include "compiler/import/onnx_text.h"
+#include "compiler/import/onnx_tokens.h"
 
 using namespace mlir;
 
@@ -15,16 +16,8 @@ namespace {
 
 using tx::CompareKind;
 
-constexpr int bytes_of_table = 256, first_of_two = 0x80;
+constexpr int bytes_of_table = 256;
 constexpr uint32_t last_code = 0x10FFFF, first_surrogate = 0xD800, last_surrogate = 0xDFFF;
-
-// What an expression matches: a character of a set, or `least` of them and more.
-struct Characters {
-  std::vector<bool> ascii = std::vector<bool>(first_of_two, false);
-  bool others = false;  // all that are not ASCII
-  bool is_run = false;
-  int64_t least = 1;
-};
 
 std::string utf8(uint32_t code) {
   auto trail = [&](unsigned shift) { return static_cast<char>(0x80 | ((code >> shift) & 0x3F)); };
@@ -145,7 +138,8 @@ Characters characters_of(Node& node, const std::string& expression, const std::s
   return set;
 }
 
-// The characters of tokens, by the node's attributes.
+}  // namespace
+
 Characters token_characters(Node& node) {
   const int64_t least = node.integer("mincharnum", 1);
   if (least < 1) node.fail("mincharnum " + std::to_string(least) + " is below 1");
@@ -174,8 +168,6 @@ Characters token_characters(Node& node) {
   }
   return set;
 }
-
-}  // namespace
 
 // As ONNX Runtime's. Rows have as many columns as the most tokens of a string; behind its tokens comes `pad_value`.
 void tokenizer(Node& node) {

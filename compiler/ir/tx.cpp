@@ -5,6 +5,7 @@
 #include "compiler/ir/bits.h"
 #include "compiler/ir/control.h"
 #include "compiler/ir/narrow.h"
+#include "compiler/ir/ngrams.h"
 #include "compiler/ir/parameter_store.h"
 #include "compiler/ir/read.h"
 #include "compiler/ir/suppress.h"
@@ -38,7 +39,7 @@ void TxDialect::initialize() {
 #include "tx_ops.cpp.inc"
       >();
   addOperations<BitAndOp, BitCastOp, BitOrOp, BitXorOp, DecodeFloatOp, DequantizeOp, EncodeFloatOp, IfOp, LoopOp, PackedOp, RandomBitsOp,
-                ReadOp, StoredOp, SuppressOp, TreesOp>();
+                NgramsOp, ReadOp, StoredOp, SuppressOp, TreesOp>();
   getContext()->loadDialect<NarrowDialect>();
 }
 

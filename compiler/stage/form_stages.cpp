@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Turns a region of tx ops into stages. Ops that only move elements become part of the places at which others read; element-wise ops become
 // arithmetic in a body; a reduction or a contraction becomes a stage, and the ops on its results become its `finish`.
+#include "compiler/ir/ngrams.h"
 #include "compiler/ir/trees.h"
 #include "compiler/stage/root_stages.h"
 #include "compiler/stage/scalar_body.h"
@@ -40,11 +41,12 @@ class Former {
     }
     if (!others.empty() && makers_ == Makers::last) return refuse("its results have different extents");
     for (Operation& op : body()) {
-      if (!llvm::isa<tx::ScatterOp, tx::SortOp, tx::SuppressOp, tx::TreesOp>(op)) continue;
+      if (!llvm::isa<tx::NgramsOp, tx::ScatterOp, tx::SortOp, tx::SuppressOp, tx::TreesOp>(op)) continue;
       if (outputs != SmallVector<Value>{op.getResult(0)})
         return refuse("the results of " + tx::describe(&op) + " are not the region's only results");
       TypeRange types = source_.getOutputs().getTypes();
       Operation* stage = llvm::TypeSwitch<Operation*, Operation*>(&op)
+                             .Case([&](tx::NgramsOp ngrams) { return roots.ngrams(ngrams, types); })
                              .Case([&](tx::ScatterOp scatter) { return roots.scatter(scatter, types); })
                              .Case([&](tx::SortOp sort) { return roots.sort(sort, types); })
                              .Case([&](tx::SuppressOp suppress) { return roots.suppress(suppress, types); })

@@ -424,7 +424,9 @@ class Interpreter {
       Index at(line);
       for (int64_t i = 0; i < extents[along]; ++i) {
         at[along] = scan.getReverse() ? extents[along] - 1 - i : i;
-        Values in_step = arguments(scan, at, 0, first), in_finish = arguments(scan, at, first, count);
+        Index whole = at;
+        if (scan.getPlaced()) whole.push_back(sums.front().whole);
+        Values in_step = arguments(scan, whole, 0, first), in_finish = arguments(scan, at, first, count);
         llvm::append_range(in_step, sums);
         llvm::append_range(in_finish, sums);
         sums = run(scan.getStep().front(), in_step, symbols_);

@@ -7,8 +7,9 @@
 #include "compiler/stage/stage_body.h"
 
 namespace heddle::tx {
+class NgramsOp;
 class TreesOp;
-}
+}  // namespace heddle::tx
 
 namespace heddle::stage {
 
@@ -30,11 +31,12 @@ class RootStages {
                           mlir::TypeRange types);
   // A stage without a root: each element is computed from the elements that it depends on.
   mlir::Operation* map(llvm::ArrayRef<mlir::Value> outputs, llvm::ArrayRef<mlir::AffineExpr> extents, mlir::TypeRange types);
-  // For these three, nothing else is computed from their results in the same stage.
+  // For these, nothing else is computed from their results in the same stage.
   mlir::Operation* scatter(tx::ScatterOp scatter, mlir::TypeRange types);
   mlir::Operation* sort(tx::SortOp sort, mlir::TypeRange types);
   mlir::Operation* suppress(tx::SuppressOp suppress, mlir::TypeRange types);
   mlir::Operation* walk(tx::TreesOp trees, mlir::TypeRange types);
+  mlir::Operation* ngrams(tx::NgramsOp ngrams, mlir::TypeRange types);
 
  private:
   StageBody body(unsigned rank) const { return StageBody(context_, rank, symbols_, operands_, reason_); }

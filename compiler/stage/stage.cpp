@@ -238,16 +238,19 @@ LogicalResult FoldOp::verify() {
 LogicalResult ScanOp::verify() {
   if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
   if (getDomain().getReduced() != 0) return emitOpError("reduces dimensions; stage.fold does");
-  if (failed(verify_two_bodies(*this, getStepReads(), getDomain()))) return failure();
-  unsigned rank = getDomain().getRank();
+  unsigned rank = getDomain().getRank(), in_step = static_cast<unsigned>(getStepReads()), of_step = getPlaced() ? rank + 1 : rank;
+  if (getStepReads() > getReads().size()) return emitOpError("has ") << getReads().size() << " reads, and step_reads is " << getStepReads();
+  unsigned in_finish = getReads().size() - in_step;
+  if (failed(verify_reads(*this, 0, in_step, of_step)) || failed(verify_reads(*this, in_step, in_finish, rank))) return failure();
   if (getAlong() >= rank) return emitOpError("goes along dimension ") << getAlong() << " of " << rank;
-  unsigned in_step = static_cast<unsigned>(getStepReads()), in_finish = getReads().size() - in_step;
   Block &init = getInit().front(), &step = getStep().front(), &finish = getFinish().front();
   SmallVector<Type> accumulators = yielded(init), both = accumulators;
   llvm::append_range(both, accumulators);
   if (accumulators.empty()) return emitOpError("has no accumulators");
+  if (getPlaced() && !accumulators.front().isInteger(64))
+    return emitOpError("has a place of ") << accumulators.front() << "; i64 was expected";
   if (failed(verify_arguments(*this, "init", init, 0, 0, 0, {})) || failed(verify_yield(*this, "init", init, accumulators)) ||
-      failed(verify_arguments(*this, "step", step, rank, 0, in_step, accumulators)) ||
+      failed(verify_arguments(*this, "step", step, of_step, 0, in_step, accumulators)) ||
       failed(verify_yield(*this, "step", step, accumulators)) ||
       failed(verify_arguments(*this, "finish", finish, rank, in_step, in_finish, both))) {
     return failure();

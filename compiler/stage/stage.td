@@ -90,12 +90,13 @@ def Stage_ScanOp : Stage_Op<"scan"> {
   let description = [{The domain is that of the results. A line of indices along dimension `along` begins with the values that `init` yields: at
     its first index or, with `reverse`, at its last. For one index after the other, `step` gets the index, the first `step_reads` reads and the
     accumulators, and yields the next ones; `finish` gets the index, the other reads, the accumulators before and after the step, and yields an
-    element of each result.}];
+    element of each result. With `placed`, the first accumulator, an i64, is a place: it is one more index of `step`, and in the accesses of its
+    reads a dimension after those of the domain. So a step reads where the one before it has led to.}];
   let arguments = (ins Variadic<Stage_Tensor>:$reads, I64Attr:$step_reads, Stage_Accesses:$accesses, Stage_DomainAttr:$domain,
-                       I64Attr:$along, UnitAttr:$reverse);
+                       I64Attr:$along, UnitAttr:$reverse, UnitAttr:$placed);
   let results = (outs Variadic<Stage_Tensor>:$results);
   let regions = (region SizedRegion<1>:$init, SizedRegion<1>:$step, SizedRegion<1>:$finish);
-  let assemblyFormat = [{$domain `along` $along (`reverse` $reverse^)? `reads` `(` $reads `)` `step_reads` $step_reads `at` $accesses attr-dict
+  let assemblyFormat = [{$domain `along` $along (`reverse` $reverse^)? (`placed` $placed^)? `reads` `(` $reads `)` `step_reads` $step_reads `at` $accesses attr-dict
     `:` functional-type($reads, $results) `init` $init `step` $step `finish` $finish}];
 }
 

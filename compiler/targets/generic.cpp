@@ -284,7 +284,9 @@ class StageEmitter {
     k_.loop(k_.index(0), extent, k_.index(1), init, [&](Value i, ValueRange carried) {
       place_.index[along] = scan.getReverse() ? k_.sub(k_.sub(extent, k_.index(1)), i) : i;
       SmallVector<Element> sums = elements(carried);
-      KernelBuilder::Values next(llvm::map_range(body_.run(scan.getStep().front(), 0, first, sums, place_), value));
+      BodyPlace here = place_;
+      if (scan.getPlaced()) here.index.push_back(carried.front());
+      KernelBuilder::Values next(llvm::map_range(body_.run(scan.getStep().front(), 0, first, sums, here), value));
       llvm::append_range(sums, elements(next));
       body_.known.clear();
       store(body_.run(scan.getFinish().front(), first, stage_->getNumOperands() - first, sums, place_));
@@ -457,7 +459,7 @@ FailureOr<GenericKernel> GenericKernel::read(tx::DispatchOp region, const Worker
   kernel.stores_rows_ =
       region.getNumResults() == 1 && !stored.empty() && !kernel.extents_.empty() && kernel.extents_.back() == stored.back();
   if (auto scan = llvm::dyn_cast<stage::ScanOp>(kernel.op_)) {
-    if (scan.getAlong() + 1 == domain.getRank()) is_alone = false;
+    if (scan.getAlong() + 1 == domain.getRank() || scan.getPlaced()) is_alone = false;
     kernel.extents_[static_cast<size_t>(scan.getAlong())] = getAffineConstantExpr(1, region.getContext());
   }
   kernel.split_.for_threads = workers.are_threads;
@@ -520,7 +522,10 @@ double GenericKernel::iterations() const {
   auto add = [&](AffineExpr extent) { count *= static_cast<double>(tx::static_extent(extent).value_or(64)); };
   stage::DomainAttr domain = stage::domain_of(op_);
   for (AffineExpr extent : domain.folded()) add(extent);
-  if (auto scan = llvm::dyn_cast<stage::ScanOp>(op_)) add(domain.getExtents().getResult(static_cast<unsigned>(scan.getAlong())));
+  if (auto scan = llvm::dyn_cast<stage::ScanOp>(op_)) {
+    add(domain.getExtents().getResult(static_cast<unsigned>(scan.getAlong())));
+    if (scan.getPlaced()) count *= 8;  // each step waits for what it reads
+  }
   if (auto walk = llvm::dyn_cast<stage::WalkOp>(op_)) count *= 4 * static_cast<double>(walk.getSteps());  // several reads a step
   if (llvm::isa<stage::SortOp>(op_) && !split_.for_threads) {  // a heap's comparisons, and what they read, for each element of the line
     constexpr double of_comparison = 8;

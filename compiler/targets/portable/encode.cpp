@@ -276,6 +276,7 @@ class Encoder {
             .Case([&](stage::FoldOp fold) { return kind(K::kFold, fold.getStepReads()); })
             .Case([&](stage::ScanOp scan) {
               node.reverse = scan.getReverse();
+              node.is_placed = scan.getPlaced();
               return kind(K::kScan, scan.getStepReads(), 0, scan.getAlong());
             })
             .Case([&](stage::ContractOp contract) {

@@ -121,6 +121,10 @@ class Evaluator {
   std::vector<int64_t> iota_;
 };
 
+inline int64_t one_i64(const Lanes& value, int64_t lane = 0) {
+  return static_cast<const int64_t*>(value.data)[value.is_uniform ? 0 : lane];
+}
+
 // How elements of a scalar's size move: from `value` to data[offset + lane * step].
 void store_lanes(const View& view, const Lanes& value, int64_t offset, int64_t step, int64_t count);
 // To and from data[offsets[lane]]; lanes whose offset is negative are left out, and load as 0.

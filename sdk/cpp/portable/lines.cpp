@@ -9,9 +9,6 @@ namespace heddle::sdk::portable {
 
 namespace {
 
-int64_t one_i64(const Lanes& value, int64_t lane = 0) {
-  return static_cast<const int64_t*>(value.data)[value.is_uniform ? 0 : lane];
-}
 bool one_flag(const Lanes& value) {
   return *static_cast<const uint8_t*>(value.data) != 0;
 }

@@ -323,12 +323,18 @@ bool NodeRunner::scan() {
   const std::vector<Scalar> types = yielded(0);
   const auto along = static_cast<int32_t>(node_.along);
   const int64_t extent = extents_[node_.along];
+  std::vector<int64_t> places(node_.is_placed ? static_cast<size_t>(lanes_) : 0);
   return for_each_run(lane_of(along), along, [&](Run run) {
     if (!evaluator_.run(node_, prepared_.bodies[0], run, nullptr, yields_.data())) return false;
     set_sums(types, yields_.data(), nullptr, run.count);
     for (int64_t i = 0; i < extent; ++i) {
       run.index[along] = node_.reverse ? extent - 1 - i : i;
+      if (node_.is_placed) {
+        for (int64_t l = 0; l < run.count; ++l) places[static_cast<size_t>(l)] = one_i64(sum(0), l);
+        run.places = places.data();
+      }
       if (!evaluator_.run(node_, prepared_.bodies[1], run, sums(types.size()), yields_.data())) return false;
+      run.places = nullptr;
       set_sums(types, yields_.data(), nullptr, run.count);
       for (size_t j = 0; j < types.size(); ++j) {
         arguments_[j] = {sums_[1 - which_].data() + j * static_cast<size_t>(lanes_) * 8, false};

@@ -69,7 +69,7 @@ class Preparer {
         reads = std::max<uint64_t>(reads, body.shape.end_read - body.shape.first_read);
         values = std::max<uint64_t>(values, body.types.size());
         yields = std::max<uint64_t>(yields, body.body.yields.size());
-        placed = std::max(placed, may_differ_by_lane(body, node.kind == NodeKind::kWalk));
+        placed = std::max(placed, may_differ_by_lane(body, node.kind == NodeKind::kWalk || node.is_placed));
       }
       p_.nodes.push_back(std::move(out));
     }
@@ -134,15 +134,15 @@ class Preparer {
     return out;
   }
 
-  // How many of the expressions that a body places can need a number for each lane: quotients, products of two dimensions, and what is made of them. In a
-  // walk all can, since its places are indices.
-  uint64_t may_differ_by_lane(const PreparedBody& body, bool is_walk) {
+  // How many of the expressions that a body places can need a number for each lane: quotients, products of two dimensions, and what is made of them. Of a
+  // node with places all can, since these are indices.
+  uint64_t may_differ_by_lane(const PreparedBody& body, bool has_place) {
     differs_.assign(p_.kernel.expressions.size(), false);
     uint64_t count = 0;
     for (uint32_t i : body.expressions) {
       const Expression& e = p_.kernel.expressions[i];
       if (e.kind <= Expression::kSymbol) continue;
-      differs_[i] = is_walk || e.kind >= Expression::kFloorDiv || differs_[e.a] || differs_[e.b] ||
+      differs_[i] = has_place || e.kind >= Expression::kFloorDiv || differs_[e.a] || differs_[e.b] ||
                     (e.kind == Expression::kMul && p_.dims[e.a] != 0 && p_.dims[e.b] != 0);
       count += differs_[i];
     }

@@ -115,7 +115,9 @@ Node read_node(Reader& reader) {
   node.first_reads = reader.small(kMostTensors);
   node.second_reads = reader.small(kMostTensors);
   node.along = reader.small(kMostRank);
-  node.reverse = reader.small(1) != 0;
+  const uint32_t way = reader.small(3);
+  node.reverse = (way & 1) != 0;
+  node.is_placed = (way & 2) != 0;
   node.accumulator = static_cast<Scalar>(reader.small(kScalars - 1));
   node.steps = reader.number();
   for (uint32_t i = body_count(node.kind); i > 0 && !reader.failed(); --i) node.bodies.push_back(read_body(reader));

@@ -72,7 +72,9 @@ BodyShape shape_of(const Node& node, uint32_t body) {
     case NodeKind::kFold:
       return body == 1 ? BodyShape{rank, 0, first} : body == 3 ? BodyShape{parallel, first, all} : BodyShape{0, 0, 0};
     case NodeKind::kScan:
-      return body == 1 ? BodyShape{rank, 0, first} : body == 2 ? BodyShape{rank, first, all} : BodyShape{0, 0, 0};
+      return body == 1   ? BodyShape{rank + (node.is_placed ? 1 : 0), 0, first}
+             : body == 2 ? BodyShape{rank, first, all}
+                         : BodyShape{0, 0, 0};
     case NodeKind::kContract:
       return body == 0 ? BodyShape{rank, 0, first} : BodyShape{parallel, first, all};
     case NodeKind::kScatter:
@@ -183,6 +185,7 @@ class Verifier {
       return fail("node ", node_, " reduces ", node.reduced, " dimensions, and its kind none");
     if ((has_line || node.kind == NodeKind::kScan) && node.along >= node.parallel_rank())
       return fail("node ", node_, " goes along dimension ", node.along, " of ", node.parallel_rank());
+    if (node.is_placed && node.kind != NodeKind::kScan) return fail("node ", node_, " has a place, which its kind has not");
     if (!node.within.empty() && node.kind != NodeKind::kFold && node.kind != NodeKind::kContract)
       return fail("node ", node_, " leaves elements out, which its kind does not");
     for (const Within& within : node.within) {
@@ -268,6 +271,7 @@ class Verifier {
       case NodeKind::kScan: {
         if (!check(0, none, nullptr)) return false;
         const std::vector<Scalar> sums = yielded(node.bodies[0]);
+        if (node.is_placed && sums.front() != Scalar::kI64) return fail("node ", node_, " has a place that is no i64");
         return check(1, sums, &sums) && check(2, twice(sums), &elements);
       }
       case NodeKind::kContract: {

@@ -87,7 +87,7 @@ class Writer {
     number(node.first_reads);
     number(node.second_reads);
     number(node.along);
-    number(node.reverse);
+    number((node.reverse ? 1 : 0) + (node.is_placed ? 2 : 0));
     number(static_cast<uint64_t>(node.accumulator));
     number(node.steps);
     for (const Body& each : node.bodies) body(each);

@@ -422,6 +422,7 @@ std::string why_not_written(const Kernel& kernel, uint32_t node, bool has_f64) {
     default:
       break;
   }
+  if (kernel.nodes[node].is_placed) return "there is no OpenCL C for a scan whose reads depend on its accumulators";
   if (!has_f64 && uses_f64(kernel, kernel.nodes[node])) return "the device has no f64";
   // An argument has 8 bytes, and a device need not take more than 1,024 bytes of them.
   const size_t arguments = 2 * tensors_of(kernel.nodes[node]).size() + 2 + kernel.symbols;

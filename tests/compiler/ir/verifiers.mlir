@@ -393,3 +393,27 @@ func.func @trees_kind(%x: tensor<4x3xf32>, %f: tensor<1x2x3xui16>, %t: tensor<1x
   %0 = tx.trees mean %x features %f thresholds %t weights %w steps 2 : (tensor<4x3xf32>, tensor<1x2x3xui16>, tensor<1x2x3xf32>, tensor<1x2x4x1xf32>) -> tensor<4x1x1xf32>
   return %0 : tensor<4x1x1xf32>
 }
+
+// -----
+
+func.func @ngrams_letters(%x: tensor<4x9xui8>, %l: tensor<256xui8>, %s: tensor<2x128xi32>, %n: tensor<5x3xi32>) -> tensor<4x1x10xi32> {
+  // expected-error @+1 {{has letters that are not [rows, 256]}}
+  %0 = tx.ngrams %x leads %l letters %s nodes %n longest 1 least 1 goes_on 3 none 7 : (tensor<4x9xui8>, tensor<256xui8>, tensor<2x128xi32>, tensor<5x3xi32>) -> tensor<4x1x10xi32>
+  return %0 : tensor<4x1x10xi32>
+}
+
+// -----
+
+func.func @ngrams_least(%x: tensor<4x9xui8>, %l: tensor<256xui8>, %s: tensor<2x256xi32>, %n: tensor<5x3xi32>) -> tensor<4x1x10xi32> {
+  // expected-error @+1 {{has tokens of one character, and wants 2}}
+  %0 = tx.ngrams %x leads %l letters %s nodes %n longest 1 least 2 goes_on 3 none 7 : (tensor<4x9xui8>, tensor<256xui8>, tensor<2x256xi32>, tensor<5x3xi32>) -> tensor<4x1x10xi32>
+  return %0 : tensor<4x1x10xi32>
+}
+
+// -----
+
+func.func @ngrams_result(%x: tensor<4x9xui8>, %l: tensor<256xui8>, %s: tensor<2x256xi32>, %n: tensor<5x3xi32>) -> tensor<4x2x9xi32> {
+  // expected-error @+1 {{result extents do not fit}}
+  %0 = tx.ngrams %x leads %l letters %s nodes %n longest 2 least 1 goes_on 3 none 7 runs : (tensor<4x9xui8>, tensor<256xui8>, tensor<2x256xi32>, tensor<5x3xi32>) -> tensor<4x2x9xi32>
+  return %0 : tensor<4x2x9xi32>
+}

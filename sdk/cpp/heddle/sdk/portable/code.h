@@ -165,7 +165,8 @@ struct Body {
 //   kFold      init() -> accumulators; step(index, first reads, accumulators) -> accumulators; merge(two sets) -> accumulators, of the parts of the
 //              reduced elements, which may be visited in any order; finish(parallel, other reads, accumulators) -> elements
 //   kScan      along dimension `along`, from its end if `reverse`: init(); step(parallel, first reads, accumulators);
-//              finish(parallel, other reads, accumulators before, after) -> elements
+//              finish(parallel, other reads, accumulators before, after) -> elements. If `is_placed`, the first accumulator is an i64, which step also
+//              gets as one more index
 //   kContract  factors(index, first reads) -> two of type `accumulator`; their products are added up, in any order (integers wrap);
 //              finish(parallel, other reads, sum) -> elements
 //   kScatter   init(parallel, last reads) -> elements; then for each index of the one reduced dimension, in order: place(index, first reads) -> i64
@@ -194,7 +195,7 @@ struct Node {
   std::vector<Read> reads;
   uint32_t first_reads = 0, second_reads = 0;  // of the first and second body that has reads
   uint32_t along = 0;
-  bool reverse = false;
+  bool reverse = false, is_placed = false;
   Scalar accumulator = Scalar::kF32;
   uint64_t steps = 0;
   std::vector<Body> bodies;       // in the order above, but the init of kScatter, kSieve and kWalk is the last one
