@@ -314,6 +314,31 @@ TEST(Generic, WalksThroughTrees) {
   check_trees("generic", "5");
 }
 
+// Of a table of nodes that are found often, in texts of few letters; -1 is outside of the table.
+TEST(Generic, FindsNgrams) {
+  struct Case {
+    const char *letters, *attributes, *result;
+  };
+  for (const Case& c :
+       {Case{"1", "longest 1 least 1 goes_on 3 none 99 runs", "7x1x31"}, Case{"2", "longest 1 least 1 goes_on 1 none 0", "7x1x31"},
+        Case{"3", "longest 2 least 1 goes_on 2 none 7 runs", "7x2x31"}, Case{"1", "longest 1 least 2 goes_on 0 none 3 runs", "7x1x31"},
+        Case{"2", "longest 3 least 2 goes_on 2 none 5 runs", "7x3x31"}, Case{"2", "longest 4 least 1 goes_on 1 none 50", "7x4x31"}}) {
+    const std::vector<std::string> operands = {"7x30xui8", "256xui8", std::string(c.letters) + "x256xi32", "6x3xi32"};
+    const std::string result = std::string(c.result) + "xi32";
+    std::string types;
+    for (const std::string& operand : operands) types += (types.empty() ? "tensor<" : ", tensor<") + operand + ">";
+    for (uint32_t seed : {1u, 2u, 3u}) {
+      CheckOptions options;
+      options.ranges = {{0, 20}, {0, 4}, {0, 5}, {-1, 5}};
+      options.seed = seed;
+      options.on_amdgpu = seed == 1;
+      check(one_op(operands, result,
+                   "ngrams %0 leads %1 letters %2 nodes %3 " + std::string(c.attributes) + " : (" + types + ") -> tensor<" + result + ">"),
+            options);
+    }
+  }
+}
+
 TEST(Walks, TakeSeveralRowsAtATime) {
   check_trees("", "43");
   check_trees("", "3");

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "compiler/ir/bits.h"
+#include "compiler/ir/ngrams.h"
 #include "compiler/ir/suppress.h"
 #include "compiler/ir/trees.h"
 #include "llvm/ADT/APFloat.h"
@@ -200,6 +201,7 @@ class Evaluator {
           .Case([&](tx::SortOp sort_op) { sort(sort_op, result); })
           .Case([&](tx::ScatterOp scatter_op) { scatter(scatter_op, result); })
           .Case([&](tx::SuppressOp suppress_op) { suppress(suppress_op, result); })
+          .Case([&](tx::NgramsOp ngrams_op) { ngrams(ngrams_op, result); })
           .Case([&](tx::TreesOp trees_op) { trees(trees_op, result); })
           .Case([&](tx::SoftmaxOp softmax_op) { softmax(softmax_op, result); })
           .Case([&](tx::LrnOp lrn_op) { lrn(lrn_op, result); })
@@ -596,6 +598,56 @@ class Evaluator {
           if (op.getKind() == tx::ReduceKind::sum) sum = (is_new ? 0 : sum) + weight;
           if (op.getKind() == tx::ReduceKind::max) sum = is_new ? weight : std::max(sum, weight);
           if (op.getKind() == tx::ReduceKind::min) sum = is_new ? weight : std::min(sum, weight);
+        }
+      }
+    }
+  }
+
+  // Token by token, and n-gram by n-gram.
+  void ngrams(tx::NgramsOp op, Tensor& result) {
+    const Tensor &text = get(op.getText()), &leads = get(op.getLeads()), &letters = get(op.getLetters()), &nodes = get(op.getNodes());
+    const int64_t width = text.shape[1], longest = result.shape[1], rows = letters.shape[0], count = nodes.shape[0];
+    struct Token {
+      int64_t from, to;
+      bool begins;
+    };
+    std::fill(result.data.begin(), result.data.end(), static_cast<double>(op.getNone()));
+    for (int64_t n = 0; n < text.shape[0]; ++n) {
+      auto letter = [&](int64_t i) {
+        const int64_t byte = i < width ? static_cast<int64_t>(at(text, n * width + i)) : 0;
+        const int64_t before = i > 0 ? static_cast<int64_t>(at(text, n * width + i - 1)) : 0;
+        const auto row = std::min<int64_t>(static_cast<int64_t>(at(leads, before)), rows - 1);
+        return static_cast<int64_t>(at(letters, (rows > 1 ? row : 0) * 256 + byte));
+      };
+      std::vector<Token> tokens;
+      for (int64_t i = 0; i < width; ++i) {
+        if (letter(i) == 0) continue;
+        const bool is_behind = i > 0 && letter(i - 1) != 0, begins = op.getRuns() ? !is_behind : letter(i) % 2 != 0;
+        if (begins || !is_behind) tokens.push_back({i, i, begins});
+        tokens.back().to = i + 1;
+      }
+      auto characters = [&](const Token& token) {
+        int64_t number = 1;
+        for (int64_t i = token.from + 1; i < token.to; ++i) number += letter(i) % 2;
+        return number;
+      };
+      if (op.getLeast() > 1)
+        llvm::erase_if(tokens, [&](const Token& token) { return characters(token) < static_cast<int64_t>(op.getLeast()); });
+      for (int64_t last = 0; last < static_cast<int64_t>(tokens.size()); ++last) {
+        for (int64_t phase = 0; phase < std::min(longest, last + 1); ++phase) {
+          int64_t node = 0;
+          for (int64_t t = last - (last - phase) % longest; t <= last; ++t) {
+            if (!tokens[static_cast<size_t>(t)].begins) node = -2;
+            for (int64_t i = tokens[static_cast<size_t>(t)].from; i < tokens[static_cast<size_t>(t)].to && node >= 0; ++i) {
+              const bool is_first = i == tokens[static_cast<size_t>(t)].from;
+              int64_t place = static_cast<int64_t>(at(nodes, node * 3 + 1)) * (node != 0) + letter(i) / 2 +
+                              (is_first ? 0 : static_cast<int64_t>(op.getGoesOn()));
+              if (place < 0 || place >= count) place = count - 1;
+              node = static_cast<int64_t>(at(nodes, place * 3)) == node ? place : -2;
+            }
+          }
+          const int64_t to = tokens[static_cast<size_t>(last)].to;
+          if (node >= 0) result.data[static_cast<size_t>((n * longest + phase) * (width + 1) + to)] = at(nodes, node * 3 + 2);
         }
       }
     }
