@@ -9,9 +9,9 @@ include "tx.td"
 
 def Tx_NgramsOp : Tx_PureOp<"ngrams", [Tx_OnlyStages]> {
   let summary = "for each byte of each text, the n-gram of a list that ends before it";
-  let description = [{text [N, W], of ui8, gives [N, L, W + 1], of i32. Texts end with zeros, as many as there are. L is the most tokens of an n-gram: element [n, l, w] is the
-    number of the n-gram of a list that ends before byte w of text n, and that begins with the last token before it whose number is l modulo L;
-    it is `none` if there is no such n-gram. So each n-gram of a text is there once.
+  let description = [{text [N, W], of ui8, gives [N, L, W + 1], of i32. Texts end with zeros, as many as there are. L is the most tokens of an
+    n-gram: element [n, l, w] is the number of the n-gram of a list that ends before byte w of text n, and that begins with the last token before it
+    whose number is l modulo L; it is `none` if there is no such n-gram. So each n-gram of a text is there once.
 
     A byte is a symbol: letters [R, 256], of i32, has it, twice, plus 1 if the byte begins a character, in row leads[b], where b is the byte before;
     leads is [256], of ui8. Symbol 0 is in no token. A token is as many bytes with other symbols as there are in a row, `least` characters or more;
