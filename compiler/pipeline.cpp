@@ -318,6 +318,7 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
       if (std::string wrong = operators.add(path); !wrong.empty()) return {HEDDLE_STATUS_INVALID_ARGUMENT, wrong};
     }
     import::ImportError error;
+    std::vector<std::string> warnings;
     module = import::import_onnx(options.input_path, context, parameters, error,
                                  {.dims = {},
                                   .placements = &placements,
@@ -327,8 +328,12 @@ Failure import_model(const Options& options, MLIRContext& context, tx::Parameter
                                   .states = &states,
                                   .files = files.is_empty() && options.parameter_names.empty() ? nullptr : &files,
                                   .parameter_names = options.parameter_names,
-                                  .specializations = &specializations});
+                                  .specializations = &specializations,
+                                  .warnings = &warnings});
     if (!module) return {error.code, error.message};
+    for (const std::string& warning : warnings) {
+      if (options.warn) options.warn(warning);
+    }
   }
   for (const std::string& warning : files.warnings()) {
     if (options.warn) options.warn(warning);

@@ -72,6 +72,12 @@ InputType input_type(Graph& graph, const std::string& name, const std::string& e
   return {tx::tensor_type(declared, kind.type), tx::tensor_type(meant, kind.type)};
 }
 
+bool is_map(const onnx::TypeProto& type) {
+  if (!type.has_map_type() || !type.map_type().value_type().has_tensor_type()) return false;
+  const int32_t key = type.map_type().key_type();
+  return key == onnx::TensorProto::INT64 || key == onnx::TensorProto::STRING;
+}
+
 [[noreturn]] void refuse_input(const std::string& input, const std::string& cause, heddle_status_code_t code) {
   throw Failure{code, "onnx: importing input '" + input + "' failed: " + cause};
 }
@@ -88,11 +94,29 @@ std::string element_name(const std::string& sequence, size_t index) {
   return sequence + "[" + std::to_string(index) + "]";
 }
 
+// What an input is that is neither a tensor, nor a sequence of tensors, nor a map, and what to do about it.
+std::string refused_kind(const onnx::TypeProto& type) {
+  const onnx::TypeProto& value = type.has_optional_type() ? type.optional_type().elem_type() : type;
+  if (value.has_sparse_tensor_type()) return "it is a sparse tensor; make it a dense one";
+  if (value.has_map_type())
+    return "it is an optional map, or one whose keys are neither INT64 nor STRING or whose values are no tensors; give the tensors of its "
+           "keys and values as inputs";
+  if (!value.has_sequence_type()) return "it is no tensor, no sequence of tensors, no map, and no optional one of these";
+  const onnx::TypeProto& element = value.sequence_type().elem_type();
+  const std::string of = element.has_sequence_type()        ? "sequences"
+                         : element.has_map_type()           ? "maps"
+                         : element.has_optional_type()      ? "optionals"
+                         : element.has_sparse_tensor_type() ? "sparse tensors"
+                                                            : "values of no type";
+  return "it is a sequence of " + of + ", and only sequences of tensors are supported; give its tensors as inputs, or as one sequence";
+}
+
 Operand Arguments::add(const onnx::ValueInfoProto& input) {
   const std::string& name = input.name();
   const onnx::TypeProto& type = input.type().has_optional_type() ? input.type().optional_type().elem_type() : input.type();
+  if (is_map(input.type())) return map(name, input.type().map_type());
   const onnx::TypeProto_Tensor* tensor = tensor_in(input.type());
-  if (!tensor) refuse_input(name, "it is no tensor, no sequence of tensors, and no optional one of these", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (!tensor) refuse_input(name, refused_kind(input.type()), HEDDLE_STATUS_UNIMPLEMENTED);
   Operand operand;
   const std::optional<bool> presence = input.type().has_optional_type() ? graph_.stated_presence(name) : std::nullopt;
   if (presence == false) {
@@ -123,6 +147,23 @@ Sequence Arguments::sequence(const std::string& name, const onnx::TypeProto_Tens
   for (size_t i = 0; i < static_cast<size_t>(*length); ++i)
     made.parts.push_back(Operand::of(argument(element_name(name, i), name, name, tensor), made.element.compound));
   return made;
+}
+
+Operand Arguments::map(const std::string& name, const onnx::TypeProto_Map& type) {
+  onnx::TypeProto_Tensor keys, values;
+  keys.set_elem_type(type.key_type());
+  values.set_elem_type(type.value_type().tensor_type().elem_type());
+  for (onnx::TypeProto_Tensor* side : {&keys, &values}) side->mutable_shape()->add_dim()->set_dim_param(name + ".size");
+  Map made;
+  const std::pair<onnx::TypeProto_Tensor*, Operand*> sides[] = {{&keys, &made.keys}, {&values, &made.values}};
+  for (const auto& [tensor, operand] : sides) {
+    const std::string own = name + (tensor == &keys ? ".keys" : ".values");
+    *operand =
+        Operand::of(argument(own, name, "", *tensor), is_compound(tensor->elem_type()) ? std::optional(tensor->elem_type()) : std::nullopt);
+  }
+  Operand operand;
+  operand.map = std::make_shared<const Map>(std::move(made));
+  return operand;
 }
 
 Value Arguments::argument(const std::string& name, const std::string& input, const std::string& element_of,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The inputs of a model as arguments of the function that it becomes. A sequence is as many arguments as it has elements, and an optional without a value
-// is none; both are as the user stated them (specializations.h). Used by onnx_importer.cpp.
+// is none; both are as the user stated them (specializations.h). A map is two. Used by onnx_importer.cpp.
 #pragma once
 
 #include <set>
@@ -31,6 +31,8 @@ class Arguments {
   Operand add(const onnx::ValueInfoProto& input);
 
  private:
+  // The vectors of its keys and values, x.keys and x.values.
+  Operand map(const std::string& name, const onnx::TypeProto_Map& type);
   Sequence sequence(const std::string& name, const onnx::TypeProto_Tensor& tensor);
   mlir::Value argument(const std::string& name, const std::string& input, const std::string& element_of,
                        const onnx::TypeProto_Tensor& tensor);

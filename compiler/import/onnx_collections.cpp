@@ -380,6 +380,7 @@ std::string kind_of(const Form& form) {
 }
 
 std::string kind_of(const Operand& operand) {
+  if (operand.map) return "a map";
   return kind_of(form_of(operand));
 }
 
@@ -444,6 +445,9 @@ Form form_of(const Operand& operand) {
 SmallVector<Value> tensors_of(Node& node, const Operand& operand) {
   SmallVector<Value> values;
   if (operand.optional == Optional::kAbsent) return values;
+  if (operand.map)
+    node.fail("a map is used as a value, and only DictVectorizer and CastMap read maps; use the tensors of its keys and values",
+              HEDDLE_STATUS_UNIMPLEMENTED);
   if (!operand.sequence) return {node.value_of(operand)};
   for (const Operand& one : elements_of(node, *operand.sequence)) values.push_back(node.value_of(one));
   return values;

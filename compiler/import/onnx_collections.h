@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Values of a graph that are no tensors: sequences of tensors, and optionals. Both exist only while a graph is translated. How many elements a sequence
-// has, and whether an optional has a value, is known then; which tensor is at a position of a sequence may be data.
+// Values of a graph that are no tensors: sequences of tensors, optionals, and maps. They exist only while a graph is translated. How many elements a
+// sequence has, and whether an optional has a value, is known then; which tensor is at a position of a sequence may be data.
 #pragma once
 
 #include "compiler/import/onnx_compound.h"
@@ -18,7 +18,12 @@ struct Sequence {
   ElementKind element;
 };
 
-// "a tensor", "a sequence of 3 tensors", "an optional without a value"
+// Of an input: vectors of one length, in which each key is once.
+struct Map {
+  Operand keys, values;
+};
+
+// "a tensor", "a sequence of 3 tensors", "an optional without a value", "a map"
 std::string kind_of(const Operand& operand);
 // A sequence of these tensors. Throws if they have different element types.
 Operand sequence_of(Node& node, std::vector<Operand> parts, const ElementKind& element);
@@ -28,6 +33,10 @@ std::string compiled_for(const Node& node, const std::string& what);
 Operand element_at(Node& node, const Sequence& sequence, const Integers& position);
 // All tensors of a sequence in their order.
 std::vector<Operand> elements_of(Node& node, const Sequence& sequence);
+
+// DictVectorizer and CastMap of ai.onnx.ml.
+void dict_vectorizer(Node& node);
+void cast_map(Node& node);
 
 // The operand with each of its values replaced.
 Operand with_values(Operand operand, llvm::function_ref<mlir::Value(mlir::Value)> replace);

@@ -17,15 +17,6 @@ struct Mismatch {
   heddle_status_code_t code = HEDDLE_STATUS_INVALID_ARGUMENT;
 };
 
-// The opsets in which an operator of the default domain got a new meaning.
-struct Versions {
-  std::string_view name;
-  std::initializer_list<int64_t> since;  // increasing
-};
-const Versions all_versions[] = {
-#include "onnx_versions.inc"
-};
-
 // The attribute's value and kind as the record has them; no kind for a value that a record cannot have.
 std::optional<AttributeValue> value_of(const onnx::AttributeProto& attribute) {
   switch (attribute.type()) {
@@ -265,16 +256,6 @@ void import_custom(Node& node, const onnx::NodeProto& proto, const Operator& dec
   } catch (const Mismatch& mismatch) {
     node.fail(mismatch.cause, mismatch.code);
   }
-}
-
-int64_t version_of(const std::string& name, int64_t opset) {
-  int64_t version = 0;
-  auto found = llvm::find_if(all_versions, [&](const Versions& one) { return one.name == name; });
-  if (found == std::end(all_versions)) return 0;
-  for (int64_t since : found->since) {
-    if (since <= opset) version = since;
-  }
-  return version;
 }
 
 std::string import_alternative(Node& node, const onnx::NodeProto& proto, const Operator& declared, ArrayRef<Operation*> ops) {

@@ -12,9 +12,6 @@ namespace heddle::import {
 void import_custom(Node& node, const onnx::NodeProto& proto, const Operator& declared,
                    const std::map<std::string, const onnx::TypeProto*>& types, const std::map<std::string, int64_t>& dims);
 
-// The version of an operator of the default domain that an opset means, or 0 if unknown, since a later one may define the operator differently.
-int64_t version_of(const std::string& name, int64_t opset);
-
 // Makes one tx.dispatch, with the operator as its alternative, of all ops that the node was translated to. Returns why that is not possible, in
 // which case the ops stay as they are, or an empty text.
 std::string import_alternative(Node& node, const onnx::NodeProto& proto, const Operator& declared, llvm::ArrayRef<mlir::Operation*> ops);

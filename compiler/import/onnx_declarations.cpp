@@ -44,6 +44,32 @@ void check_default(const onnx::ValueInfoProto& input, const onnx::TensorProto& s
   }
 }
 
+// "declared as [n,3], and is [n,2]", if that is so; empty otherwise. Names, and numbers below 1, which some exporters write for extents that they do not
+// know, say nothing.
+std::string contradiction(const onnx::ValueInfoProto& declared, const Graph& graph) {
+  const auto found = graph.operands.find(declared.name());
+  if (found == graph.operands.end() || !declared.type().has_tensor_type() || !declared.type().tensor_type().has_shape()) return {};
+  const Operand& operand = found->second;
+  if (!operand.is_tensor() || operand.is_matrix() || (!operand.value && !operand.elements)) return {};
+  Extents own;
+  if (operand.value) {
+    own = Node::extents_of(operand.value);
+    if (operand.is_compound()) own.pop_back();
+  } else if (operand.rank == 1) {
+    own.push_back(graph.builder.getAffineConstantExpr(static_cast<int64_t>(operand.elements->size())));
+  }
+  const auto& dims = declared.type().tensor_type().shape().dim();
+  bool is_contradicted = own.size() != static_cast<size_t>(dims.size());
+  std::string said;
+  for (const auto& [i, dim] : llvm::enumerate(dims)) {
+    const bool is_number = dim.has_dim_value();
+    said += (i > 0 ? "," : "") + (is_number ? std::to_string(dim.dim_value()) : dim.dim_param().empty() ? "?" : dim.dim_param());
+    if (is_contradicted || !is_number || dim.dim_value() < 1) continue;
+    is_contradicted = tx::static_extent(own[i]).value_or(dim.dim_value()) != dim.dim_value();
+  }
+  return is_contradicted ? "declared as [" + said + "], and is " + shape_text(own, graph.symbols.names()) : "";
+}
+
 }  // namespace
 
 void check_names(const onnx::GraphProto& graph) {
@@ -106,6 +132,25 @@ void check_values(const onnx::GraphProto& proto, Graph& graph) {
     graph.opset = graph.file->version_for(*maker->second);
     check_output(value, Node(graph, *maker->second, graph.builder.getUnknownLoc()), operand->second);
   }
+}
+
+std::vector<std::string> contradicted_shapes(const onnx::GraphProto& proto, const Graph& graph) {
+  constexpr const char* ignored = "; what the model declares is ignored";
+  std::vector<std::string> warnings;
+  for (const auto& output : proto.output()) {
+    if (std::string wrong = contradiction(output, graph); !wrong.empty())
+      warnings.push_back("output '" + output.name() + "' is " + wrong + ignored);
+  }
+  std::string first;
+  size_t count = 0;
+  for (const auto& value : proto.value_info()) {
+    std::string wrong = contradiction(value, graph);
+    if (wrong.empty()) continue;
+    if (++count == 1) first = "value '" + value.name() + "' is " + wrong;
+  }
+  if (count > 1) first += ", and so are " + std::to_string(count - 1) + " other values with shapes that they do not have";
+  if (count > 0) warnings.push_back(first + ignored);
+  return warnings;
 }
 
 }  // namespace heddle::import

@@ -17,4 +17,8 @@ void check_output(const onnx::ValueInfoProto& output, const Node& node, const Op
 // The same for the results of nodes, as far as the graph declares them. All nodes are translated.
 void check_values(const onnx::GraphProto& proto, Graph& graph);
 
+// What is declared with a rank or an extent that its value does not have: ONNX Runtime runs such models, too, so these are warnings, one for each output
+// of the model, and one for all other values.
+std::vector<std::string> contradicted_shapes(const onnx::GraphProto& proto, const Graph& graph);
+
 }  // namespace heddle::import

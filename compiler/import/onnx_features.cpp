@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "compiler/import/onnx_checks.h"
+#include "compiler/import/onnx_collections.h"
 #include "compiler/import/onnx_scores.h"
 #include "compiler/import/onnx_text.h"
 
@@ -210,7 +211,9 @@ const Table& feature_operators() {
   static const Table table = {
       {"ArrayFeatureExtractor", array_feature_extractor},
       {"Binarizer", binarizer},
+      {"CastMap", cast_map},
       {"CategoryMapper", label_encoder},
+      {"DictVectorizer", dict_vectorizer},
       {"FeatureVectorizer", feature_vectorizer},
       {"Imputer", imputer},
       {"LabelEncoder", label_encoder},

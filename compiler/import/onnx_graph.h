@@ -21,6 +21,7 @@ namespace heddle::import {
 using Extents = llvm::SmallVector<mlir::AffineExpr>;
 
 struct Sequence;        // onnx_collections.h
+struct Map;             // likewise
 class Specializations;  // specializations.h
 
 // Whether a value is an optional, and if so, whether it has a value.
@@ -38,9 +39,10 @@ struct Operand {
   bool is_assumed = false;                     // computed from the result of an unsupported node, with the type that the model states
   bool is_unknown = false;                     // the same, and the model does not state the type
   std::shared_ptr<const Sequence> sequence{};  // of a sequence, and of an optional one; `value` and `elements` are then not set
+  std::shared_ptr<const Map> map{};            // of a map; the same
   Optional optional = Optional::kNo;
 
-  bool is_tensor() const { return !sequence && optional == Optional::kNo; }
+  bool is_tensor() const { return !sequence && !map && optional == Optional::kNo; }
   bool is_compound() const { return refused_type && value; }
   // Whether a computation on elements may replace one on the tensor.
   bool is_folded() const { return elements && bits != 0 && rank < 2; }
@@ -145,6 +147,9 @@ class Graph {
 
 // What reads the outputs of a graph, as if it were a node's operator.
 inline constexpr const char* outputs_operator = "graph output";
+
+// "[n,4]", with the names of symbols.
+std::string shape_text(llvm::ArrayRef<mlir::AffineExpr> extents, const std::vector<std::string>& symbols);
 
 // "node 'x' (operator Conv, opset 17)"
 std::string described(const onnx::NodeProto& node, int64_t opset);

@@ -19,6 +19,7 @@
 #include "compiler/import/onnx_microsoft.h"
 #include "compiler/import/onnx_narrow.h"
 #include "compiler/import/onnx_random.h"
+#include "compiler/import/onnx_schemas.h"
 #include "compiler/import/onnx_scores.h"
 #include "compiler/import/onnx_text.h"
 #include "compiler/import/onnx_tokens.h"
@@ -527,7 +528,12 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
     } catch (const Failure& failure) {
       if (failure.element_type.empty()) throw;
       unsupported.add_input(input.name(), failure);
-      graph.operands[input.name()].refused_type = tensor_in(input.type())->elem_type();
+      Operand& refused = graph.operands[input.name()];
+      if (const onnx::TypeProto_Tensor* tensor = tensor_in(input.type())) {
+        refused.refused_type = tensor->elem_type();
+      } else {
+        refused.is_unknown = true;
+      }
       continue;
     }
     if (!graph.operands.try_emplace(input.name(), std::move(operand)).second) {
@@ -537,6 +543,7 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
   translate_nodes(graph, proto, declared, options, meanings, unsupported, parts);
   if (!unsupported.empty()) unsupported.fail();
   check_values(proto, graph);
+  if (options.warnings) *options.warnings = contradicted_shapes(proto, graph);
 
   SmallVector<Value> results;
   std::vector<std::pair<std::string, std::string>> result_names;  // of a result, and of the output that it belongs to
@@ -549,6 +556,9 @@ OwningOpRef<ModuleOp> import_graph(std::shared_ptr<OnnxFile> file, MLIRContext& 
     const std::string& name = proto.output(i).name();
     const Operand& value = outputs.any_operand(i);
     if (value.is_tensor()) check_output(proto.output(i), outputs, value);
+    if (value.map)
+      outputs.fail("output '" + name + "' is a map, and only DictVectorizer and CastMap read maps; leave it out",
+                   HEDDLE_STATUS_UNIMPLEMENTED);
     llvm::append_range(results, tensors_of(outputs, value));
     const size_t first = result_names.size();
     while (result_names.size() < results.size()) {
@@ -662,6 +672,13 @@ OwningOpRef<ModuleOp> import_onnx(const std::string& path, MLIRContext& context,
     std::shared_ptr<OnnxFile> file = read_onnx_file(path);
     check_opsets(file->opsets, "the model");
     DeclaredOperators declared(*file, options);
+    std::set<std::pair<std::string, std::string>> functions;
+    for (const auto& function : file->model.functions()) functions.emplace(domain_key(function.domain()), function.name());
+    check_schemas(*file, [&](const onnx::NodeProto& node) {
+      const std::string domain = domain_key(node.domain());
+      if (!domain.empty() && declared.declares(node)) return false;
+      return !functions.contains({domain, node.op_type()}) || declared.is_known(node);
+    });
     inline_functions(*file, [&](const onnx::NodeProto& node) { return declared.is_known(node); });
     if (options.files) {
       if (auto wrong = options.files->resolve(stored_tensors(file->model.graph()), options.parameter_names)) {

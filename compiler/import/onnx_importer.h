@@ -33,6 +33,7 @@ struct ImportOptions {
   ParameterFiles* files = nullptr;                // weights that they have are left to them; without any, it may be null
   std::vector<std::string> parameter_names = {};  // of such weights, as ParameterFiles::resolve takes them
   Specializations* specializations = nullptr;     // null if there are none
+  std::vector<std::string>* warnings = nullptr;   // gets those about the model
 };
 
 // The model in `path`; null with `error` set on failure. Parameters refer to the file's bytes and stay readable as long as `parameters` exists.

@@ -343,6 +343,7 @@ void product_of_bits(Node& node, NodeWriter& w) {
       block > largest_extent)
     node.fail("N, K and block_size do not fit");
   if (node.has_input(4)) node.fail("g_idx is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (node.integer("weight_prepacked", 0) != 0) node.fail("weight_prepacked is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   const int64_t blocks = (depth + block - 1) / block;
   const std::string a = node.input_name(0);
   const std::string stored = bits == 4 ? dequantized_columns(node, w, rows, depth, block, node.input(0)) : "";

@@ -197,6 +197,13 @@ void quantized_attention(Node& node, NodeWriter& w) {
 void grouped_attention(Node& node, NodeWriter& w) {
   const int64_t heads = heads_of(node, "num_heads"), groups = heads_of(node, "kv_num_heads");
   refuse(node, 11, "head_sink");
+  refuse(node, 12, "k_scale");
+  refuse(node, 13, "v_scale");
+  if (node.integer("causal", 1) == 0) node.fail("causal 0 is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  if (node.integer("sliding_window_cache", 0) != 0) node.fail("sliding_window_cache is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  for (const char* name : {"k_quant_type", "v_quant_type"}) {
+    if (node.text(name, "NONE") != "NONE") node.fail(std::string(name) + " other than NONE is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
+  }
   if (node.integer("smooth_softmax", 0) > 0) node.fail("smooth_softmax is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   if (node.has_input(3) != node.has_input(4)) node.fail("it has only one of past_key and past_value");
   Names three{node.input_name(0), "", ""};
@@ -207,6 +214,15 @@ void grouped_attention(Node& node, NodeWriter& w) {
     Names parts{w.fresh(), w.fresh(), w.fresh()};
     NodeWriter::set(w.node("Split", {three[0], w.integers({heads * size, groups * size, groups * size})}, parts), "axis", int64_t{2});
     three = parts;
+  }
+  for (int i : {0, 1}) {  // each head is normalized
+    if (!node.has_input(14 + i)) continue;
+    std::string& x = three[static_cast<size_t>(i)];
+    const std::string apart = w.op("Reshape", {x, w.integers({0, 0, i == 0 ? heads : groups, -1})}), normalized = w.fresh();
+    onnx::NodeProto& made = w.node("RMSNormalization", {apart, node.input_name(14 + i)}, {normalized});
+    NodeWriter::set(made, "axis", int64_t{-1});
+    NodeWriter::set(made, "epsilon", static_cast<float>(node.number("qk_norm_epsilon", 1e-6f)));
+    x = w.op("Reshape", {normalized, w.integers({0, 0, -1})});
   }
   auto as_i64 = [&](const std::string& x) { return w.op("CastLike", {x, w.integer(0)}); };
   const std::string length = extent(w, three[0], 1);

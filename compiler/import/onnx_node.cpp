@@ -10,6 +10,21 @@
 using namespace mlir;
 
 namespace heddle::import {
+
+std::string shape_text(ArrayRef<AffineExpr> extents, const std::vector<std::string>& symbols) {
+  std::string text = "[";
+  for (auto [i, extent] : llvm::enumerate(extents)) {
+    std::string shown;
+    llvm::raw_string_ostream(shown) << extent;
+    for (size_t s = symbols.size(); s-- > 0;) {
+      const std::string position = "s" + std::to_string(s);
+      if (shown == position) shown = symbols[s];
+    }
+    text += (i > 0 ? "," : "") + shown;
+  }
+  return text + "]";
+}
+
 namespace {
 
 // "f32[n,4]", as in other messages: with the names of symbols.
@@ -24,17 +39,7 @@ std::string type_text(RankedTensorType type, const std::vector<std::string>& sym
     stream << type.getElementType();
   }
   if (text.starts_with("ui")) text.erase(1, 1);
-  text += "[";
-  for (auto [i, extent] : llvm::enumerate(tx::extents(type))) {
-    std::string shown;
-    llvm::raw_string_ostream(shown) << extent;
-    for (size_t s = symbols.size(); s-- > 0;) {
-      const std::string position = "s" + std::to_string(s);
-      if (shown == position) shown = symbols[s];
-    }
-    text += (i > 0 ? "," : "") + shown;
-  }
-  return text + "]";
+  return text + shape_text(tx::extents(type), symbols);
 }
 
 }  // namespace

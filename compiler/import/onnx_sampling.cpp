@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Images read between their elements (GridSample, RoiAlign, DeformConv), and images put together again (Col2Im, MaxUnpool).
+#include <limits>
+
 #include "compiler/import/onnx_arithmetic.h"
 #include "compiler/import/onnx_checks.h"
 #include "compiler/import/onnx_data.h"
@@ -304,29 +306,49 @@ void deform_conv(Node& node) {
 
 // The samples of regions along one dimension of the image: [R, outputs * ratio], by their two neighbours.
 struct Samples {
+  AffineExpr ratio;           // of an output; the largest of all regions if each has a number of its own
+  Value count;                // then, of each region: [R], as floats; else null
+  Value is_own;               // then, whether the region has the sample
   Value low, high;            // indices, as i64
   Value near_low, near_high;  // weights
   Value is_read;
 };
 
+// With ratio 0, a region has as many samples for an output as it has pixels there, rounded up.
 Samples samples_of(Node& node, Value start, Value end, AffineExpr size, int64_t outputs, int64_t ratio, bool half_pixel) {
   Arithmetic m(node);
-  const Extents extents{Node::extents_of(start)[0], number_extent(node, outputs * ratio)};
-  const Type element = Node::type_of(start).getElementType();
+  const AffineExpr regions = Node::extents_of(start)[0];
+  const Type element = Node::type_of(start).getElementType(), i64 = node.builder.getI64Type();
   Value length = m.sub(end, start);
   if (!half_pixel) length = m.max(length, m.number(length, 1));
-  Value step = m.mul(length, m.number(length, 1.0 / static_cast<double>(outputs * ratio)));
-  Value place = m.iota(extents, 1, element);
-  place = m.mul(m.add(place, m.number(place, 0.5)), m.spread(step, extents, {0}));
-  place = m.add(place, m.spread(start, extents, {0}));
-  Value whole = m.extent(size, place), zero = m.number(place, 0), one = m.number(place, 1), last = m.sub(whole, one);
   Samples result;
+  result.ratio = number_extent(node, ratio);
+  Value step = m.mul(length, m.number(length, 1.0 / static_cast<double>(outputs * ratio))), place;
+  if (ratio == 0) {
+    Value bin = m.div(length, m.number(length, static_cast<double>(outputs)));
+    Value count = m.max(node.make<tx::CeilOp>(Node::type_of(bin), bin), m.number(bin, 0));
+    Value most = node.make<tx::ReduceOp>(node.tensor_type({}, i64), tx::ReduceKind::max, node.converted(count, i64), ArrayRef<int64_t>{0});
+    const Integers largest(node, node.reshape(most, {number_extent(node, 1)}));
+    result.ratio = read_extents(node, max(largest, largest.number(1)), "largest number of samples of an output").front();
+    result.count = count;
+    const Extents apart{regions, number_extent(node, outputs), result.ratio}, joined{regions, node.count_of({apart[1], apart[2]})};
+    Value sample = m.iota(apart, 2, element), of_region = m.spread(count, apart, {0});
+    result.is_own = node.reshape(m.compare(CompareKind::lt, sample, of_region), joined);
+    place = m.div(m.add(sample, m.number(sample, 0.5)), m.max(of_region, m.number(sample, 1)));
+    place = m.mul(m.add(m.iota(apart, 1, element), place), m.spread(bin, apart, {0}));
+    place = node.reshape(place, joined);
+  } else {
+    const Extents extents{regions, number_extent(node, outputs * ratio)};
+    place = m.iota(extents, 1, element);
+    place = m.mul(m.add(place, m.number(place, 0.5)), m.spread(step, extents, {0}));
+  }
+  place = m.add(place, m.spread(start, Node::extents_of(place), {0}));
+  Value whole = m.extent(size, place), zero = m.number(place, 0), one = m.number(place, 1), last = m.sub(whole, one);
   result.is_read = m.both(m.compare(CompareKind::ge, place, m.number(place, -1)), m.compare(CompareKind::le, place, whole));
   place = m.min(m.max(place, zero), last);
   Value low = m.floor(place);
   result.near_high = m.sub(place, low);
   result.near_low = m.sub(one, result.near_high);
-  const Type i64 = node.builder.getI64Type();
   result.low = node.converted(low, i64);
   result.high = node.converted(m.min(m.add(low, one), last), i64);
   return result;
@@ -349,8 +371,6 @@ void roi_align(Node& node) {
     if (one < 1 || one >= 1 << 20) node.fail("output_height or output_width is " + std::to_string(one));
   }
   if (ratio < 0 || ratio >= 1 << 10) node.fail("sampling_ratio is " + std::to_string(ratio));
-  if (ratio == 0)
-    node.fail("sampling_ratio 0, for which the number of samples depends on each region, is not supported", HEDDLE_STATUS_UNIMPLEMENTED);
   for (int i : {2, 3}) {
     if (!node.graph.symbols.require(from[static_cast<size_t>(i)], number_extent(node, 1), node.describe()) ||
         tx::static_extent(from[static_cast<size_t>(i)]) == 0)
@@ -373,7 +393,7 @@ void roi_align(Node& node) {
   const Samples y = samples_of(node, side(1), side(3), from[2], outputs[0], ratio, half_pixel);
   const Samples x = samples_of(node, side(0), side(2), from[3], outputs[1], ratio, half_pixel);
 
-  const Extents places{of_rois[0], number_extent(node, outputs[0] * ratio), number_extent(node, outputs[1] * ratio)};
+  const Extents places{of_rois[0], Node::extents_of(y.low)[1], Node::extents_of(x.low)[1]};
   Extents whole = places;
   whole.push_back(from[1]);
   const RankedTensorType type = node.tensor_type(whole, compute);
@@ -392,11 +412,20 @@ void roi_align(Node& node) {
   }
   Value is_read = m.both(m.spread(y.is_read, places, {0, 1}), m.spread(x.is_read, places, {0, 2}));
   result = m.select(m.spread(is_read, whole, {0, 1, 2}), result, m.number(result, 0));
-  AffineExpr samples = number_extent(node, ratio);
-  result = node.reshape(result, {of_rois[0], number_extent(node, outputs[0]), samples, number_extent(node, outputs[1]), samples, from[1]});
-  result = node.make<tx::ReduceOp>(
-      node.tensor_type({of_rois[0], number_extent(node, outputs[0]), number_extent(node, outputs[1]), from[1]}, compute),
-      mode == "avg" ? tx::ReduceKind::mean : tx::ReduceKind::max, result, ArrayRef<int64_t>{2, 4});
+  if (ratio == 0) {
+    Value is_own = m.both(m.spread(y.is_own, places, {0, 1}), m.spread(x.is_own, places, {0, 2}));
+    const double none = mode == "avg" ? 0 : -std::numeric_limits<double>::infinity();  // it counts for nothing
+    result = m.select(m.spread(is_own, whole, {0, 1, 2}), result, m.number(result, none));
+  }
+  const Extents of_result{of_rois[0], number_extent(node, outputs[0]), number_extent(node, outputs[1]), from[1]};
+  result = node.reshape(result, {of_rois[0], of_result[1], y.ratio, of_result[2], x.ratio, from[1]});
+  const tx::ReduceKind kind = mode == "max" ? tx::ReduceKind::max : ratio == 0 ? tx::ReduceKind::sum : tx::ReduceKind::mean;
+  result = node.make<tx::ReduceOp>(node.tensor_type(of_result, compute), kind, result, ArrayRef<int64_t>{2, 4});
+  if (ratio == 0) {  // a region without samples has zeros
+    Value count = m.spread(m.mul(y.count, x.count), of_result, {0}), one = m.number(count, 1);
+    if (mode == "avg") result = m.div(result, m.max(count, one));
+    result = m.select(m.compare(CompareKind::ge, count, one), result, m.number(result, 0));
+  }
   node.set_result(node.converted(node.channels_first(result), element));
 }
 

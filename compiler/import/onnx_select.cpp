@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Operators whose results have as many elements as a condition holds for: NonZero, Compress, Unique. Kernels compute their number, which the program
 // reads.
+#include "compiler/import/onnx_arithmetic.h"
 #include "compiler/import/onnx_data.h"
+#include "compiler/import/onnx_text.h"
 
 using namespace mlir;
 
@@ -91,8 +93,31 @@ Value order_of_rows(Node& node, Value matrix) {
   return order ? order : places_up_to(node, extents[0]);
 }
 
+// For each string, how many of all are before it in the order of their bytes, which is that of their letters: equal strings have equal numbers. Each pair is
+// compared.
+Value ranks_of(Node& node, Value text) {
+  const Arithmetic a(node);
+  const AffineExpr count = node.count_of(strings_of(text)), width = width_of(text);
+  const Extents pairs{count, count, width};
+  Value flat = node.converted(node.reshape(text, {count, width}), node.builder.getI64Type());
+  Value mine = a.spread(flat, pairs, {0, 2}), other = a.spread(flat, pairs, {1, 2});
+  // 2 k where they differ, with k bytes from there to the end, and one more if the other is less there: the largest number is that of the first difference.
+  Value left = a.sub(a.extent(width, mine), a.iota(pairs, 2, node.builder.getI64Type()));
+  Value number = a.add(a.add(left, left), node.converted(a.compare(tx::CompareKind::gt, mine, other), node.builder.getI64Type()));
+  number = a.select(a.compare(tx::CompareKind::eq, mine, other), a.number(number, 0), number);
+  const Extents square{count, count};
+  const RankedTensorType type = node.tensor_type(square, node.builder.getI64Type());
+  Value first = a.max(node.make<tx::ReduceOp>(type, tx::ReduceKind::max, number, ArrayRef<int64_t>{2}), node.splat(type, 0));
+  Value half = a.div(first, a.number(first, 2)), is_less = a.sub(first, a.add(half, half));
+  Value ranks = node.make<tx::ReduceOp>(indices_of(node, count), tx::ReduceKind::sum, is_less, ArrayRef<int64_t>{1});
+  return node.reshape(ranks, strings_of(text));
+}
+
+}  // namespace
+
 void unique(Node& node) {
-  Value input = node.input(0);
+  const bool is_text = node.is_text(0);
+  Value text = is_text ? node.text(0) : Value(), input = is_text ? ranks_of(node, text) : node.input(0);
   const bool has_axis = node.has_attribute("axis"), is_sorted = node.integer("sorted", 1) != 0;
   const Type element = Node::type_of(input).getElementType();
   int64_t axis = 0;
@@ -146,13 +171,16 @@ void unique(Node& node) {
     rank = scattered(few, by_place, places_up_to(node, tx::extents(few)[0]), {});
     group = taken(node, rank, group);
   }
-  node.set_result(taken(node, input, first, axis), 0);
+  if (is_text) {
+    if (!has_axis) text = node.reshape(text, {node.count_of(strings_of(text)), width_of(text)});
+    node.set_text(taken(node, text, first, axis), 0);
+  } else {
+    node.set_result(taken(node, input, first, axis), 0);
+  }
   if (node.wants_output(1)) node.set_result(first, 1);
   if (node.wants_output(2)) node.set_result(scattered(type, order, group, {}), 2);
   if (node.wants_output(3)) node.set_result(scattered(few, group, node.splat(type, 1), tx::ReduceKind::sum), 3);
 }
-
-}  // namespace
 
 const Table& select_operators() {
   static const Table table = {{"Compress", compress}, {"NonZero", non_zero}, {"Unique", unique}};

@@ -441,7 +441,8 @@ const Table& text_operators() {
                               {"Equal", text_equal},
                               {"StringConcat", string_concat},
                               {"StringNormalizer", string_normalizer},
-                              {"StringSplit", string_split}};
+                              {"StringSplit", string_split},
+                              {"Unique", unique}};
   return table;
 }
 

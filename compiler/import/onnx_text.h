@@ -36,6 +36,9 @@ mlir::Value places_of_rows(Node& node, llvm::ArrayRef<mlir::Value> columns, llvm
 // The same for each word of a list that may have words twice: the places of the first ones, or of the last ones.
 mlir::Value places_in(Node& node, mlir::Value text, llvm::ArrayRef<std::string> list, bool last_counts);
 
+// Unique, of strings or of other elements.
+void unique(Node& node);
+
 // Tokenizer of com.microsoft.
 void tokenizer(Node& node);
 

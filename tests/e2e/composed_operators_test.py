@@ -256,6 +256,13 @@ for mode in ("linear", "nearest", "cubic"):
 for mode in ("avg", "max"):
     case(f"roi_align_{mode}", "RoiAlign", [(2, 3, 8, 9), Given(np.array([[0, 1, 6, 7], [-2, 2.5, 11, 3], [4, 4, 4, 4]], np.float32)), Given(i64(1, 0, 1))], mode=mode,
          output_height=2, output_width=3, sampling_ratio=2, spatial_scale=0.9)
+# As many samples as each region has pixels: 4 x 3 and 4 x 5 of an output, and none of a region without extent.
+for mode in ("avg", "max"):
+    for half_pixel in (True, False):
+        case(f"roi_align_adaptive_{mode}_{half_pixel}", "RoiAlign", [(2, 3, 8, 9), Given(np.array([[0, 1, 6, 7], [-2, 2.5, 11, 9.5], [4, 4, 4, 4], [3, 1, 3.5, 2]], np.float32)),
+                                                                     Given(i64(1, 0, 1, 1))],
+             mode=mode, output_height=2, output_width=3, sampling_ratio=0, spatial_scale=1.1,
+             **({} if half_pixel else dict(coordinate_transformation_mode="output_half_pixel")))
 case("col2im", "Col2Im", [(2, 12, 8), i64(5, 6), i64(2, 3)], pads=[0, 1, 0, 1], strides=[2, 1], dilations=[2, 2])
 case("conv_transpose_more_than_the_pads_leave", "ConvTranspose", [(1, 3, 5, 4), floats(3, 2, 3, 3)], output_shape=[12, 6], strides=[2, 1])
 case("det", "Det", [(3, 5, 5)])

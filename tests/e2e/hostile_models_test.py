@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Models that are well-formed and mean harm: what they ask for is refused with numbers, or done right, and never a crash."""
 import os
+import pathlib
+import re
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -371,6 +375,65 @@ class Graphs(HostileModels):
             graph = field(1, node) + field(2, b"graph") + field(12, value("r", [4]).SerializeToString())
         graph += field(11, value("x", [4]).SerializeToString()) + field(11, value("c", [], TensorProto.BOOL).SerializeToString())
         return bytes([8, 8]) + field(7, graph) + field(8, helper.make_opsetid("", 17).SerializeToString())
+
+    def test_nodes_that_no_schema_admits(self):
+        def one(operator, *inputs, outputs=("a",), domain="", **attributes):
+            nodes = [helper.make_node(operator, list(inputs or "x"), list(outputs), name="first", domain=domain, **attributes)]
+            model = onnx.ModelProto.FromString(model_of(nodes, [value("x", [4, 4])], [value("a", [4, 4])]))
+            if domain:
+                model.opset_import.append(helper.make_opsetid(domain, 1))
+            return model.SerializeToString()
+
+        inner = helper.make_graph([helper.make_node("Relu", ["x"], ["t"], name="inner", slope=0.5)], "then", [], [value("t", [4, 4])])
+        other = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "else", [], [value("e", [4, 4])])
+        function = helper.make_function("local", "f", ["v"], ["w"], [helper.make_node("Neg", ["v"], ["w"], name="called", bogus=1)], [helper.make_opsetid("", 17)])
+        of_function = onnx.ModelProto.FromString(model_of([helper.make_node("f", ["x"], ["a"], domain="local")], [value("x", [4, 4])], [value("a", [4, 4])]))
+        of_function.functions.append(function)
+        of_function.opset_import.append(helper.make_opsetid("local", 1))
+        self.refuse_each({
+            "no attributes": (one("Relu", slope=0.5), "'first' (operator Relu, opset 17)", "version 14 of the operator has no attribute 'slope', but none at all; remove it"),
+            "another attribute": (one("Softmax", axes=[1]), "'first'", "version 13 of the operator has no attribute 'axes', but 'axis'"),
+            "of an older version": (one("Gemm", "x", "x", "x", broadcast=1), "'broadcast'", "'alpha', 'beta', 'transA', 'transB'", "versions 1, 6 do"),
+            "of the wrong type": (one("Softmax", axis=0.5), "'first'", "attribute 'axis' must be an integer"),
+            "of the wrong type, unread": (one("Selu", gamma=1), "'first'", "attribute 'gamma' must be a float"),
+            "missing": (one("Concat", "x", "x"), "'first'", "attribute 'axis' is missing; it must be an integer"),
+            "inputs": (one("Relu", "x", "x"), "'first'", "it has 2 inputs, and version 14 of the operator takes 1: the last is 'x'"),
+            "inputs that are left out": (one("Clip", "x", "", "", ""), "it has 4 inputs, and version 13 of the operator takes 1 to 3: the last is ''"),
+            "outputs": (one("Relu", outputs=["a", "b"]), "it has 2 outputs, and version 14 of the operator gives at most 1: the last is 'b'"),
+            "outputs that are left out": (one("Relu", outputs=["a", ""]), "it has 2 outputs"),
+            "in a body": (model_of([helper.make_node("If", ["c"], ["a"], then_branch=inner, else_branch=other)], [value("c", [], TensorProto.BOOL), value("x", [4, 4])],
+                                   [value("a", [4, 4])]), "'inner'", "attribute 'slope'"),
+            "in a function": (of_function.SerializeToString(), "'called'", "attribute 'bogus'"),
+            "of ai.onnx.ml": (one("Binarizer", domain="ai.onnx.ml", limit=1.0), "operator ai.onnx.ml.Binarizer, opset 1", "no attribute 'limit', but 'threshold'"),
+            "of com.microsoft": (one("QuickGelu", domain="com.microsoft", beta=1.0), "operator com.microsoft.QuickGelu, opset 1", "no attribute 'beta', but 'alpha'"),
+            "inputs of com.microsoft": (one("FusedMatMul", "x", "x", "x", domain="com.microsoft"), "it has 3 inputs, and version 1 of the operator takes 2"),
+        })
+
+    def test_the_schemas_of_com_microsoft_are_those_of_onnx_runtime(self):
+        root = pathlib.Path(__file__).resolve().parents[2] / "compiler" / "import"
+        listed = (root / "onnx_microsoft_schemas.inc").read_text()
+        operators = re.findall(r'^\{"com.microsoft", "(\w+)"', listed, re.MULTILINE)
+        self.assertGreater(len(operators), 30)
+        printed = subprocess.run([sys.executable, root / "onnx_schemas.py", "--microsoft", *operators], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(listed.split("compares.\n", 1)[1], printed)
+
+    def test_shapes_that_are_contradicted(self):
+        """ONNX Runtime takes such models, too, and warns."""
+        relu, neg = helper.make_node("Relu", ["x"], ["z"], name="first"), helper.make_node("Neg", ["z"], ["a"])
+        cases = {
+            "rank": ([4, "n"], [4, "n", 1], [4, "n"], "output 'a' is declared as [4,n,1], and is [4,n]; what the model declares is ignored"),
+            "extent": ([4, "n"], [3, "n"], [4, "n"], "output 'a' is declared as [3,n], and is [4,n]"),
+            "inside": ([4, 2], [4, 2], [4, 3], "value 'z' is declared as [4,3], and is [4,2]"),
+            "names": (["n", 2], ["m", 2], [5, 2], ""),
+            "unknown, as some write it": ([4, 2], [-1, 2], [4, 0], ""),
+        }
+        for name, (own, output, inside, warning) in cases.items():
+            model = onnx.ModelProto.FromString(model_of([relu, neg], [value("x", own)], [value("a", output)]))
+            model.graph.value_info.append(value("z", inside))
+            with self.subTest(name):
+                said = self.succeed("compile", self.write(model.SerializeToString()), "-o", self.folder / "model.heddle").stderr
+                self.assertEqual("warning: " in said, bool(warning), said)
+                self.assertIn(warning, said)
 
     def test_nesting_and_recursion(self):
         self.compile(self.write(self.nested(24))).unlink()

@@ -10,6 +10,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification, make_regression
 from sklearn.ensemble import (ExtraTreesClassifier, GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier,
                               RandomForestRegressor)
+from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -18,7 +19,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Binarizer, MaxAbsScaler, MinMaxScaler, Normalizer, OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
-from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+from skl2onnx.common.data_types import DictionaryType, FloatTensorType, StringTensorType
 
 from heddle_command import HeddleTestCase
 
@@ -134,6 +135,73 @@ class Pipelines(HeddleTestCase):
                 np.testing.assert_array_equal(got[0], predicted)
             else:
                 np.testing.assert_allclose(got[0].reshape(predicted.shape), predicted, rtol=1e-3, atol=1e-3)
+
+
+class Maps(HeddleTestCase):
+    """Inputs that are maps: two vectors, of the keys and of the values."""
+
+    def call(self, module, map_of, result):
+        arguments = []
+        for name, array in (("keys", list(map_of)), ("values", list(map_of.values()))):
+            np.save(self.folder / f"{name}.npy", encoded(np.array(array)) if isinstance(array[0], str) else np.array(array, np.int64 if name == "keys" else np.float32))
+            arguments += ["--input", f"X.{name}=@{self.folder / name}.npy"]
+        self.succeed("run", module, *arguments, "--output", f"{result}=@{self.folder / 'out.npy'}")
+        return np.load(self.folder / "out.npy")
+
+    def compiled(self, model):
+        path = self.folder / "model.onnx"
+        path.write_bytes(model.SerializeToString())
+        return self.compile(path), onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+
+    def test_a_pipeline_with_dict_vectorizer(self):
+        rows = [{"red": 1.0, "größe": 2.5}, {"größe": 3.0, "blue": 1.0}, {"red": 1.0}, {"green": 1.0, "größe": -1.0}, {"blue": 2.0}]
+        pipeline = make_pipeline(DictVectorizer(sparse=False), LogisticRegression()).fit(rows, [0, 1, 0, 2, 1])
+        model = skl2onnx.convert_sklearn(pipeline, initial_types=[("X", DictionaryType(StringTensorType([1]), FloatTensorType([1])))],
+                                         options={id(pipeline): {"zipmap": False}}, target_opset={"": 18, "ai.onnx.ml": 3})
+        module, session = self.compiled(model)
+        for row in (*rows, {"unknown": 7.0, "größe": 0.5, "reddish": 1.0}):
+            expected = session.run(["probabilities"], {"X": row})[0]
+            np.testing.assert_allclose(self.call(module, row, "probabilities"), expected, rtol=1e-5)
+            np.testing.assert_allclose(expected, pipeline.predict_proba([row]), rtol=1e-4)
+
+    def of_node(self, key, **attributes):
+        helper = onnx.helper
+        element = onnx.TensorProto.INT64 if attributes.get("cast_to") == "TO_INT64" else onnx.TensorProto.FLOAT
+        kind = helper.make_map_type_proto(key, helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []))
+        operator = "CastMap" if "map_form" in attributes else "DictVectorizer"
+        graph = helper.make_graph([helper.make_node(operator, ["X"], ["y"], name="reader", domain="ai.onnx.ml", **attributes)], "maps", [helper.make_value_info("X", kind)],
+                                  [helper.make_tensor_value_info("y", element, [1, None])])
+        return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)])
+
+    def test_integers_as_keys(self):
+        rows = ({3: 1.5, -7: 2.0, 40: 0.25}, {0: 9.0}, {40: -1.0, 3: 3.0, 5: 5.0, 0: 1.0})
+        for attributes in (dict(int64_vocabulary=[-7, 40, 3]), dict(map_form="DENSE", cast_to="TO_FLOAT"), dict(map_form="SPARSE", max_map=6, cast_to="TO_INT64")):
+            module, session = self.compiled(self.of_node(onnx.TensorProto.INT64, **attributes))
+            for row in rows:
+                if "max_map" in attributes and -7 in row:
+                    self.assertIn("takes no negative indices", self.fail_with(1, "run", module, "--input", "X.keys=i64[1]=-7", "--input", "X.values=f32[1]=1").stderr)
+                    continue
+                np.testing.assert_array_equal(self.call(module, row, "y"), session.run(None, {"X": row})[0])
+
+    def test_what_is_refused_names_the_reason(self):
+        helper, kinds = onnx.helper, onnx.TensorProto
+        cases = {"are not": self.of_node(kinds.STRING, int64_vocabulary=[1]), "a key twice": self.of_node(kinds.INT64, int64_vocabulary=[1, 1]),
+                 "have to be INT64": self.of_node(kinds.STRING, map_form="DENSE")}
+        tensor = helper.make_tensor_type_proto(kinds.FLOAT, [2])
+        listed = helper.make_sequence_type_proto(tensor)
+        for said, kind in (("output 'other' is a map", helper.make_map_type_proto(kinds.INT64, tensor)), ("it is a sequence of sequences", helper.make_sequence_type_proto(listed)),
+                           ("it is a sequence of maps", helper.make_sequence_type_proto(helper.make_map_type_proto(kinds.INT64, tensor))),
+                           ("it is a sparse tensor", helper.make_sparse_tensor_type_proto(kinds.FLOAT, [2]))):
+            cases[said] = self.of_node(kinds.INT64, int64_vocabulary=[1])
+            graph = cases[said].graph
+            graph.input.append(helper.make_value_info("other", kind))
+            graph.output.append(helper.make_value_info("other", kind))
+        for said, model in cases.items():
+            path = self.folder / "refused.onnx"
+            path.write_bytes(model.SerializeToString())
+            error = self.fail_with(1, "compile", path, "-o", self.folder / "refused.heddle").stderr
+            self.assertIn(said, error)
+            self.assertTrue("node 'reader'" in error or "'other'" in error, error)
 
 
 for label in PIPELINES:

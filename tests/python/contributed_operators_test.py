@@ -171,6 +171,32 @@ class ContributedOperators(unittest.TestCase):
     def test_all(self):
         self.compare(list(CASES))
 
+    def test_normalized_heads(self):
+        """ONNX Runtime has them on GPUs only, so it gets heads that NumPy normalized."""
+        operator, inputs, _, tolerance, domain, attributes = CASES["groups_first"]
+        factors = [f32(16, seed=2), f32(16, seed=3)]
+        CASES["groups_normalized"] = (operator, [*inputs, "", "", "", "", "", *factors], 3, tolerance, domain, {**attributes, "qk_norm_epsilon": 1e-3})
+        self.addCleanup(CASES.pop, "groups_normalized")
+        model, values = model_of(["groups_normalized"], np.random.default_rng(5))
+        with heddle.open(heddle.compile(model, models.FOLDER / "normalized.heddle")) as module:
+            got = [one.numpy() for one in module(**values)]
+        plain, _ = model_of(["groups_first"], np.random.default_rng(5))
+        given = {name.replace("groups_normalized", "groups_first"): value for name, value in values.items()}
+        for i, factor in enumerate(factors):
+            apart = given[f"groups_first_{i}"].reshape(*given[f"groups_first_{i}"].shape[:2], -1, 16)
+            apart = apart / np.sqrt((apart ** 2).mean(-1, keepdims=True) + 1e-3) * factor
+            given[f"groups_first_{i}"] = apart.reshape(given[f"groups_first_{i}"].shape).astype(np.float32)
+        for one, other in zip(got, onnxruntime.InferenceSession(plain.SerializeToString()).run(None, given), strict=True):
+            np.testing.assert_allclose(one, other, tolerance, tolerance)
+
+    def test_what_would_change_the_results_is_refused(self):
+        plain = CASES["groups_first"]
+        for attributes in (dict(causal=0), dict(sliding_window_cache=1), dict(k_quant_type="PER_TENSOR"), dict(smooth_softmax=1)):
+            CASES["refused"] = (*plain[:5], {**plain[5], **attributes})
+            self.addCleanup(CASES.pop, "refused", None)
+            with self.assertRaisesRegex(heddle.Error, f"'refused'.*{next(iter(attributes))}.* is not supported"):
+                heddle.compile(model_of(["refused"], np.random.default_rng(1))[0], models.FOLDER / "refused.heddle")
+
 
 if __name__ == "__main__":
     unittest.main()

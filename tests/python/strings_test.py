@@ -93,6 +93,27 @@ class Strings(unittest.TestCase):
                         np.testing.assert_array_equal(counts, [[len(part) for part in row] for row in parts])
                     self.assertEqual(module(np.zeros((0, 2), object))[0].shape[:2], (0, 2))
 
+    def test_unique(self):
+        names = ["y", "first", "back", "count"]
+        for form in (dict(), dict(sorted=0), dict(axis=0), dict(axis=1, sorted=0)):
+            outputs = [("y", None, STRING)] + [(name, ["m"], INT64) for name in names[1:]]
+            with module_of([helper.make_node("Unique", ["x"], names, **form)], [("x", ["n", 3], STRING)], outputs) as module:
+                for n in (1, 4, 40):
+                    x = texts(n, (n, 3), 2)
+                    x[n // 2] = x[0]
+                    x[:, 2] = x[:, 0]
+                    x[0, 1] = x[0, 0] + "\x01"  # equal but for what is behind the end of the other
+                    parts = list(x.reshape(-1)) if "axis" not in form else [tuple(part) for part in np.moveaxis(x, form["axis"], 0)]
+                    coded = [tuple(one.encode() for one in part) if isinstance(part, tuple) else part.encode() for part in parts]
+                    wanted = sorted(set(coded)) if form.get("sorted", 1) else list(dict.fromkeys(coded))
+                    got, first, back, count = module(x)
+                    with self.subTest(form=form, n=n):
+                        chosen = np.array([parts[coded.index(one)] for one in wanted], object)
+                        self.same(got, chosen if "axis" not in form else np.moveaxis(chosen, 0, form["axis"]))
+                        np.testing.assert_array_equal(first, [coded.index(one) for one in wanted])
+                        np.testing.assert_array_equal(back, [wanted.index(one) for one in coded])
+                        np.testing.assert_array_equal(count, [coded.count(one) for one in wanted])
+
     def test_moved(self):
         """Operators that move elements; `i` and `places` are data."""
         number = lambda name, *values: helper.make_tensor(name, INT64, [len(values)], values)
