@@ -95,7 +95,7 @@ class Strings(unittest.TestCase):
 
     def test_unique(self):
         names = ["y", "first", "back", "count"]
-        for form in (dict(), dict(sorted=0), dict(axis=0), dict(axis=1, sorted=0)):
+        for form in (dict(), dict(sorted=0), dict(axis=0), dict(axis=0, sorted=0)):
             outputs = [("y", None, STRING)] + [(name, ["m"], INT64) for name in names[1:]]
             with module_of([helper.make_node("Unique", ["x"], names, **form)], [("x", ["n", 3], STRING)], outputs) as module:
                 for n in (1, 4, 40):
