@@ -55,7 +55,6 @@ class Number {
 // The lengths from which an output's place in the input is computed.
 struct Lengths {
   Number scale, to, from;
-  Number width;       // `to` before it was rounded
   Number start, end;  // of the part that is resized, in units of the last index; for tf_crop_and_resize only
 };
 
@@ -66,11 +65,11 @@ Number half_pixel(const Number& output, const Lengths& lengths) {
   return (output + 0.5f) / lengths.scale - 0.5f;
 }
 Number align_corners(const Number& output, const Lengths& lengths) {
-  return output * (lengths.from - 1.0f) / max(lengths.width - 1.0f, 1.0f);
+  return output * (lengths.from - 1.0f) / max(lengths.to - 1.0f, 1.0f);
 }
 Number tf_crop_and_resize(const Number& output, const Lengths& lengths) {
   Number last = lengths.from - 1.0f, has_many = min(lengths.to - 1.0f, 1.0f);
-  Number place = lengths.start * last + output * (lengths.end - lengths.start) * last / max(lengths.width - 1.0f, 1.0f);
+  Number place = lengths.start * last + output * (lengths.end - lengths.start) * last / max(lengths.to - 1.0f, 1.0f);
   return place * has_many + (lengths.start + lengths.end) * 0.5f * last * (1.0f - has_many);
 }
 Number asymmetric(const Number& output, const Lengths& lengths) {
@@ -233,7 +232,6 @@ struct Axis {
   std::optional<float> scale;  // to / from if not given
   Value scale_in_data;         // an f32 of rank 0; null if `scale` tells it
   size_t position = 0;         // among the axes of the node
-  bool is_scaled = false;      // a scale is given, and no size
 };
 
 AffineExpr scaled_extent(Node& node, AffineExpr extent, float scale, int64_t dimension) {
@@ -306,7 +304,7 @@ std::vector<Axis> axes_by_data(Node& node, ArrayRef<AffineExpr> extents, ArrayRe
   for (auto [i, dimension] : llvm::enumerate(dimensions)) {
     SmallVector<int64_t> start{static_cast<int64_t>(i)}, stride{1};
     Value one = node.make<tx::SliceOp>(RankedTensorType::get({1}, type.getElementType()), scales, start, stride);
-    axes.push_back({dimension, from[i], to[i], {}, node.reshape(one, {}), i, true});
+    axes.push_back({dimension, from[i], to[i], {}, node.reshape(one, {}), i});
   }
   return axes;
 }
@@ -375,7 +373,7 @@ std::vector<Axis> read_axes(Node& node, const Method& method, ArrayRef<AffineExp
     int64_t dimension = node.axis(dimensions[i], rank);
     if (llvm::is_contained(ArrayRef<int64_t>(dimensions).take_front(i), dimension)) node.fail("an axis is listed twice");
     dimensions[i] = dimension;
-    Axis axis{dimension, extents[dimension], {}, {}, {}, i, !scales.empty()};
+    Axis axis{dimension, extents[dimension], {}, {}, {}, i};
     if (sizes.empty()) {
       axis.scale = static_cast<float>(scales[i]);
       if (!(*axis.scale > 0) || !std::isfinite(*axis.scale))
@@ -449,11 +447,10 @@ Lengths lengths_of(Node& node, const Axis& axis, ArrayRef<AffineExpr> shape) {
     if (auto known = tx::static_extent(extent)) return static_cast<float>(*known);
     return {node, node.broadcast(node.converted(node.extent_value(extent), node.builder.getF32Type()), shape)};
   };
-  Lengths lengths{0.0f, number(axis.to), number(axis.from), 0.0f, 0.0f, 1.0f};
+  Lengths lengths{0.0f, number(axis.to), number(axis.from), 0.0f, 1.0f};
   lengths.scale = axis.scale_in_data ? Number(node, node.broadcast(axis.scale_in_data, shape))
                   : axis.scale       ? Number(*axis.scale)
                                      : lengths.to / lengths.from;
-  lengths.width = axis.is_scaled ? lengths.scale * lengths.from : lengths.to;
   return lengths;
 }
 

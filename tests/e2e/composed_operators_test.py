@@ -52,9 +52,7 @@ def floats(*shape):
     return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
 
 
-# Without align_corners, for which ONNX Runtime takes the extent of the result where the reference implementation takes that before it is rounded down; ONNX's own
-# cases have it (tests/onnx_cases).
-for place in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "asymmetric"):
+for place in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric"):
     for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
         for name, scale in (("whole", f32(1, 1, 2, 3)), ("parts", f32(1, 1, 1.7, 0.6))):
             case(f"resize_nearest_{place}_{rounding}_{name}", "Resize", [(1, 2, 5, 4), "", scale], opset=19, mode="nearest",
@@ -328,6 +326,7 @@ for mode in ("nearest", "linear", "cubic"):
     symbolic(f"resize_{mode}_sizes_twice", "Resize", ["x", "", "", "sizes_twice"], mode=mode)
     symbolic(f"resize_{mode}_twice", "Resize", ["x", "", f32(1, 1, 2, 2)], mode=mode)
     symbolic(f"resize_{mode}_parts", "Resize", ["x", "", f32(1, 1, 1 / 3, 2.25)], mode=mode)
+    symbolic(f"resize_{mode}_parts_align_corners", "Resize", ["x", "", f32(1, 1, 1 / 3, 2.25)], mode=mode, coordinate_transformation_mode="align_corners")
 symbolic("resize_exclude_outside", "Resize", ["x", "", "", "sizes_more"], mode="cubic", exclude_outside=1)
 symbolic("resize_floor", "Resize", ["x", "", "", "sizes_twice"], mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 symbolic("resize_prefer_ceil", "Resize", ["x", "", "", "sizes_more"], mode="nearest", nearest_mode="round_prefer_ceil")
