@@ -2,6 +2,7 @@
 """Graphs that AOTAutograd made are found by other processes, give what they gave, and are not taken for others: what a graph depends on is in its key, or the
 graph is not kept. Skipped without PyTorch (tools/dev/setup --torch)."""
 import contextlib
+import contextvars
 import copy
 import gc
 import os
@@ -20,14 +21,17 @@ except ImportError:
     torch = None
 else:
     import heddle.torch
-    from heddle.torch import _calls, _graph_cache
-    from torch._dynamo import symbolic_convert
+    from heddle.torch import _calls, _graph_cache, _tracing
+    from torch._dynamo import config, guards, symbolic_convert
     from torch._dynamo.utils import counters
+    from torch._dynamo.variables import higher_order_ops
+    from torch.utils import _traceback
 
 CACHE = tempfile.TemporaryDirectory(prefix="heddle-torch-test-")
 os.environ["HEDDLE_TORCH_CACHE"] = os.path.join(CACHE.name, "modules")
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(CACHE.name, "graphs")
 PROCESS = """
+import sys
 import torch, heddle.torch
 from torch._dynamo.utils import counters
 torch.manual_seed(0)
@@ -35,7 +39,21 @@ model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Ba
 compiled = torch.compile(model, backend=heddle.torch.backend)
 compiled(torch.ones(3, 8).cumsum(0)).square().sum().backward()
 print(counters["aot_autograd"]["autograd_cache_hit"], sum(one.compiled for one in heddle.torch.graphs()))
+print(sorted({"torch._inductor.scheduler", "torch.distributed.tensor.experimental"} & set(sys.modules)))
 print([float(one.grad.double().sum()) for one in model.parameters()] + [float(one.double().sum()) for one in model.buffers()])
+"""
+STAND_INS = """
+import sys
+import torch
+from heddle.torch._tracing import without_inductor
+with without_inductor():
+    from torch._inductor.debug import enable_aot_logging
+    with enable_aot_logging():
+        print("torch._inductor.ir" in sys.modules)
+    from torch._inductor.debug import DebugContext
+    import torch._inductor.codegen.wrapper as wrapper
+    print(DebugContext.__module__, sys.modules[DebugContext.__module__].DebugContext is DebugContext)
+print(wrapper.PythonWrapperCodegen.__module__, sys.modules[wrapper.__name__].PythonWrapperCodegen is wrapper.PythonWrapperCodegen)
 """
 
 
@@ -99,7 +117,13 @@ class GraphCache(unittest.TestCase):
             printed.append(done.stdout.splitlines())
         self.assertEqual(printed[0][0], "0 2")
         self.assertEqual(printed[1][0], "1 0")
-        self.assertEqual(printed[0][1], printed[1][1])
+        self.assertEqual(printed[1][1], "[]")  # what nothing needs is not imported
+        self.assertEqual(printed[0][2], printed[1][2])
+
+    def test_modules_in_whose_place_others_stand(self):
+        done = subprocess.run([sys.executable, "-B", "-c", STAND_INS], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.split(), ["False", "torch._inductor.debug", "True", "torch._inductor.codegen.wrapper", "True"])
 
     def test_what_it_gives(self):
         self.assertFalse(self.is_found(scaled(2), self.x))
@@ -284,22 +308,38 @@ class Tracing(unittest.TestCase):
 
     def setUp(self):
         torch._dynamo.reset()
-        seen = self.seen = []
+        self.seen = []
 
         @torch._dynamo.assume_constant_result
         def note():  # called while Dynamo traces
-            seen.append((gc.get_threshold(), symbolic_convert.get_funcname(__file__, 1)))
+            self.seen.append(self.state())
             return 1
 
         self.note, self.function = note, lambda x: x + note()
 
+    def state(self):
+        """What is as it is for this backend."""
+        frame, stacks = sys._getframe(), []
+        while frame is not None:
+            stacks.append(frame.f_code.co_stacksize)
+            frame = frame.f_back
+        return {"collects later": gc.get_threshold()[0] >= 1_000_000, "names nothing": symbolic_convert.get_funcname(__file__, 1) is None,
+                "has a large piece of stack": max(stacks) >= 1 << 16, "shortens names once": hasattr(_traceback.shorten_filename, "cache_info"),
+                "reads settings quickly": "__getattribute__" in vars(type(config)),
+                "leaves distributed modules out": higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop.__module__ == _tracing.__name__,
+                "does not flush caches": guards.profile_guard_manager.__module__ == _tracing.__name__}
+
     def check(self, backend, is_ours, function=None):
-        thresholds, find = gc.get_threshold(), symbolic_convert.get_funcname
+        before = self.state(), gc.get_threshold(), list(gc.callbacks)
+        self.assertEqual(set(before[0].values()), {False})
         try:
             torch.compile(function or self.function, backend=backend)(torch.ones(2))
         finally:
-            self.assertEqual((gc.get_threshold(), symbolic_convert.get_funcname), (thresholds, find))
-        self.assertEqual([(one[0] > thresholds[0], name is None) for one, name in self.seen], [(is_ours, is_ours)])
+            self.assertEqual((self.state(), gc.get_threshold(), list(gc.callbacks)), before)
+        expected = dict.fromkeys(before[0], is_ours)
+        if not isinstance(config._config["verbose"].user_override, contextvars.ContextVar):  # before 2.13
+            expected["reads settings quickly"] = False
+        self.assertEqual(self.seen, [expected])
 
     def test_of_this_backend(self):
         self.check(heddle.torch.backend, True)
@@ -314,7 +354,35 @@ class Tracing(unittest.TestCase):
 
         with self.assertRaisesRegex(ValueError, "a sum"):
             self.check(heddle.torch.backend, True, fails)
-        self.assertGreater(self.seen[0][0][0], gc.get_threshold()[0])
+
+    def test_without_what_is_private(self):
+        names = unittest.mock.patch.multiple(symbolic_convert, get_funcname=symbolic_convert.get_funcname), unittest.mock.patch.multiple(
+            guards, profile_guard_manager=guards.profile_guard_manager)
+        with names[0], names[1], unittest.mock.patch.object(_tracing, "_replace", side_effect=KeyError("it is gone")):
+            torch.compile(self.function, backend=heddle.torch.backend)(torch.ones(2))
+        self.assertEqual([one for one, is_so in self.seen[0].items() if is_so and one != "reads settings quickly"], ["collects later"])
+
+    def test_collections_after_it(self):
+        before = gc.get_threshold(), list(gc.callbacks)
+        with config.patch(run_gc_after_compile=False):
+            torch.compile(self.function, backend=heddle.torch.backend)(torch.ones(2))
+        self.assertEqual((gc.get_threshold(), list(gc.callbacks)), before)
+
+    def test_settings(self):
+        found = []
+
+        @torch._dynamo.assume_constant_result
+        def look():
+            with config.patch(verbose=True, recompile_limit=3):
+                found.append((config.verbose, config.recompile_limit))
+            found.append((config.verbose, config.recompile_limit, hasattr(config, "no_such_setting"), config.__name__))
+            with unittest.mock.patch.object(config, "error_on_recompile", True):
+                found.append(config.error_on_recompile)
+            return 1
+
+        torch.compile(lambda x: x + look(), backend=heddle.torch.backend)(torch.ones(2))
+        self.assertEqual(found, [(True, 3), (False, config.recompile_limit, False, "torch._dynamo.config"), True])
+        self.assertFalse(config.error_on_recompile)
 
     def test_collections_that_are_turned_off_stay_off(self):
         before = gc.get_threshold()
@@ -324,7 +392,7 @@ class Tracing(unittest.TestCase):
             self.assertEqual(gc.get_threshold()[0], 0)
         finally:
             gc.set_threshold(*before)
-        self.assertEqual([one[0] for one, _ in self.seen], [0])
+        self.assertEqual([one["collects later"] for one in self.seen], [False])
 
 
 if __name__ == "__main__":

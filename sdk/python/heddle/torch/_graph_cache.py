@@ -24,6 +24,7 @@ from .. import _compiled_texts
 from ._calls import Module
 from ._records import Graph, logger, note
 from ._steps import Operator, Steps
+from ._tracing import without_inductor
 from .report import GraphNote, note_graph
 
 try:  # none of this is public; without it, graphs are made anew in each process
@@ -131,7 +132,7 @@ class GraphCache:
     def __enter__(self) -> None:
         self._entered.enter_context(torch.compiler.config.patch(cache_key_tag=self._tag))
         self._entered.enter_context(torch._functorch.config.patch(bundled_autograd_cache=True))
-        self._entered.enter_context(_without_generators_of_code())
+        self._entered.enter_context(without_inductor())
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self._entered.close()
@@ -144,23 +145,6 @@ class GraphCache:
             return CompiledGraph(made.steps, made.record, made.note, _identity())
 
         return SerializableAOTDispatchCompiler(CompiledGraph, compile_graph)
-
-
-@contextlib.contextmanager
-def _without_generators_of_code() -> Iterator[None]:
-    """PyTorch's key names passes that were added to Inductor's generators of code, and imports all of those for that, which takes longer than the rest of
-    reading a graph. None of them is used here."""
-    from torch._inductor import codecache
-
-    name = "init_backend_registration"
-    before = getattr(codecache, name, None)
-    if before is not None:
-        setattr(codecache, name, lambda: None)
-    try:
-        yield
-    finally:
-        if before is not None:
-            setattr(codecache, name, before)
 
 
 def graph_cache(module: torch.fx.GraphModule) -> GraphCache | None:
