@@ -99,6 +99,11 @@ class BadInput(unittest.TestCase):
             torch.compile(lambda x: eval("x + 1"), backend="eager")(self.x)
         self.assertEqual([str(one.message) for one in said if "heddle" in str(one.message)], [])
 
+    def test_settings_of_another_backend(self):
+        for given, named in (({"mode": "max-autotune"}, "mode='max-autotune'"), ({"options": {"freezing": True}}, "options={'freezing': True}")):
+            with self.assertRaisesRegex(torch._dynamo.exc.BackendCompilerFailed, "takes no options, got " + named + "; leave out mode= and options="):
+                torch.compile(torch.sin, backend=heddle.torch.backend, **given)(self.x)
+
     def test_complex_tensors(self):
         reason = "elements of torch.complex64 are not supported"
         self.check(lambda x: (torch.complex(x, x + 1) * 2).abs() + 1, [self.x],

@@ -261,7 +261,9 @@ def install() -> None:
 def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any) -> Any:
     """For torch.compile(..., backend="heddle"). It takes no options."""
     if options:
-        raise TypeError(f"heddle.torch: backend 'heddle' takes no options, got {', '.join(options)}")
+        given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        raise TypeError(f"heddle.torch: backend 'heddle' takes no options, got {given}; leave out mode= and options= of torch.compile, "
+                        "which are settings of Inductor")
     install()
     cache = graph_cache(module)
     compile_graphs = aot_autograd(fw_compiler=_compiler("forward", cache), bw_compiler=_compiler("backward", cache),
