@@ -117,6 +117,67 @@ class Backend(unittest.TestCase):
         self.assertIs(new, x)
         self.assertTrue(all(len(one.modules) == 1 and not one.fallbacks for one in heddle.torch.graphs()))
 
+    def strides_and_results(self, function, arguments, **options):
+        """Of the function compiled and in eager mode."""
+        compiled = torch.compile(function, backend=heddle.torch.backend, fullgraph=True, **options)
+        for given in arguments:
+            got, wanted = compiled(*given), function(*given)
+            torch.testing.assert_close(got, wanted)
+            self.assertEqual([one.stride() for one in got], [one.stride() for one in wanted])
+            yield got, wanted
+
+    def test_results_share_memory_as_in_eager_mode(self):
+        def views(x, first):
+            y = x * 2
+            a, b = y.split(2)
+            return a, b, y.max(0).values, y[:, first:], y.detach(), y.expand(2, *y.shape), y
+
+        for pair in self.strides_and_results(views, [(torch.randn(4, 5), 1), (torch.randn(4, 7), 2)]):
+            for one in pair:
+                one[0].zero_()
+                one[3].add_(1)
+            torch.testing.assert_close(*pair)
+
+        def of_a_training(w, x):
+            y, z = w * x, x * 2
+            return y, y[0], z, z.t()
+
+        w = torch.randn(4, 5, requires_grad=True)
+        for pair in self.strides_and_results(of_a_training, [(w, torch.randn(4, 5)), (w, torch.randn(4, 5))]):
+            for one in pair:
+                one[3].zero_()
+            torch.testing.assert_close(*pair)
+            torch.testing.assert_close(*(torch.autograd.grad(one[0].sum() + one[1].sum(), w) for one in pair))
+        self.assertEqual([one.fallbacks for one in heddle.torch.graphs()], [[]] * len(heddle.torch.graphs()))
+
+    def test_results_lie_as_in_eager_mode(self):
+        def transposed(w, x):
+            y = (w * x).tanh()
+            return y.t() * 2, (y @ y.t()).t().sigmoid(), y
+
+        calls = [(torch.randn(4, 5 + i, requires_grad=True), torch.randn(4, 5 + i)) for i in range(3)]
+        for (w, _), pair in zip(calls, self.strides_and_results(transposed, calls, dynamic=True), strict=True):
+            torch.testing.assert_close(*(torch.autograd.grad([y.square().sum() for y in one], w) for one in pair))
+        model = nn.Conv2d(3, 8, 3, padding=1).to(memory_format=torch.channels_last)
+        x = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+        for got, _ in self.strides_and_results(lambda x: (model(x).relu(),), [(x,)]):
+            self.assertTrue(got[0].is_contiguous(memory_format=torch.channels_last))
+
+    def test_an_argument_that_gets_other_memory(self):
+        def exchange(x, y):
+            z = torch.linalg.det((x + 1)[:, :3])  # by PyTorch: modules read x before and after it
+            x.data = y
+            return z + x.sum(), x * 3
+
+        for _ in range(2):
+            pairs = []
+            for function in (exchange, torch.compile(exchange, backend=heddle.torch.backend)):
+                torch.manual_seed(5)
+                x, y = torch.randn(3, 4), torch.randn(3, 4)
+                pairs.append((function(x, y), x))
+                self.assertEqual(x.data_ptr(), y.data_ptr())
+            torch.testing.assert_close(*pairs)
+
     def test_gradients_of_images_of_symbolic_extents(self):
         model = nn.Sequential(nn.Conv2d(4, 6, 3, stride=2, padding=1), nn.Conv2d(6, 6, 3, groups=6, padding=2, dilation=2), nn.Conv2d(6, 8, (1, 3), groups=2),
                               nn.AvgPool2d(3, 2, 1, count_include_pad=False), nn.ConvTranspose2d(8, 2, 3, stride=2))

@@ -153,6 +153,55 @@ class BadInput(unittest.TestCase):
         with self.assertRaisesRegex(_text.Unsupported, "it is a Triton kernel"):
             _text.check(node, torch.device("cpu"))
 
+    def test_assertions(self):
+        function = torch.compile(lambda x: nn.functional.one_hot(x, 3), backend=heddle.torch.backend)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            torch.testing.assert_close(function(torch.tensor([2, 0])), torch.tensor([[0, 0, 1], [1, 0, 0]]))
+        self.assertIn("aten._assert_async.msg runs in PyTorch", "".join(str(one.message) for one in said))
+        with self.assertRaisesRegex(RuntimeError, "must be smaller than num_classes"):
+            function(torch.tensor([2, 3]))
+
+    def test_classes_of_tensors(self):
+        class Named(torch.Tensor):
+            pass
+
+        class Adding(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                return super().__torch_function__(torch.Tensor.add if function is torch.Tensor.mul else function, types, args, kwargs or {})
+
+        for kind in (Named, Adding):
+            torch._dynamo.reset()
+            x = self.x.as_subclass(kind)
+            got = torch.compile(lambda x: torch.Tensor.mul(x, 2) + 1, backend=heddle.torch.backend)(x)
+            self.assertIs(type(got), kind)
+            torch.testing.assert_close(got, torch.Tensor.mul(x, 2) + 1)
+
+    def test_nested_tensors(self):
+        function = torch.compile(lambda x: x.softmax(-1).sum(-1) * 2, backend=heddle.torch.backend)
+        for rows in (4, 5):
+            x = torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(rows, 3)], layout=torch.jagged)
+            torch.testing.assert_close(function(x).values(), x.softmax(-1).sum(-1).values() * 2)
+
+    def test_a_result_without_elements_is_resized(self):
+        def function(x):
+            y = torch.empty(0)
+            return torch.mul(x, 2, out=y)  # a break, since the operator resizes y
+
+        self.check(function, [self.x], [])
+
+    def test_tangents_are_refused(self):
+        from torch.autograd import forward_ad
+
+        function = torch.compile(torch.sin, backend=heddle.torch.backend)
+        with forward_ad.dual_level():
+            torch.testing.assert_close(function(self.x), self.x.sin())
+            with self.assertRaisesRegex(RuntimeError, "heddle.torch: an argument has a tangent"):
+                function(forward_ad.make_dual(self.x, self.x))
+        derivative = torch.compile(lambda x: torch.func.jvp(torch.sin, (x,), (x,))[1], backend=heddle.torch.backend)
+        torch.testing.assert_close(derivative(self.x), self.x.cos() * self.x)
+
     def test_a_graph_that_changes_beyond_the_limit(self):
         class Counted(nn.Module):
             steps = 0

@@ -82,9 +82,10 @@ class _Compiled:
                 node.meta.setdefault("val", value)
                 self._constants[node] = value
         self._device = self._device_of()
+        self._visible = len(self._output.args[0]) if kind == "inference" else _visible_results() if kind == "forward" else 0
         refused: dict[str, str] = {}
         for attempt in range(_MOST_ATTEMPTS):
-            plan = make_plan(graph, self._device, refused, self._symbols)
+            plan = make_plan(graph, self._device, refused, self._symbols, self._visible)
             try:
                 made = self._made(plan)
                 break
@@ -118,6 +119,7 @@ class _Compiled:
         self.record.modules = []
         self.record.compiled = 0
         self._slots = Slots()
+        self._ordered: set[torch.fx.Node] = set()  # results of modules that lie in the order of dimensions that eager mode gives them
         for node in [*self._placeholders, *self._constants]:
             self._slots.add(node)
         steps: list[_Step] = []
@@ -138,6 +140,14 @@ class _Compiled:
         for source, argument in piece.updates.items():
             if (order := writer.orders[piece.inputs.index(argument)]) is not None:
                 writer.in_order(source, order)
+        orders: list[list[int] | None] = [None] * len(piece.outputs)
+        visible = [one for one in self._output.args[0][:self._visible] if _text.is_tensor(one)]
+        seen = {*visible, *map(_text.memory_of, visible)}
+        for i, node in enumerate(piece.outputs):
+            if i not in updates and node in seen and (order := _text.memory_order(node.meta["val"])) is not None:
+                writer.in_order(node, order)
+                orders[i] = order
+                self._ordered.add(node)
         text = writer.text(piece.outputs)
         if folder := os.environ.get("HEDDLE_TORCH_TEXTS"):
             os.makedirs(folder, exist_ok=True)
@@ -147,8 +157,9 @@ class _Compiled:
         module = Module(Interface(
             zlib.compress(text.encode(), 1), target, self._device, [self._slots.add(node) for node in piece.inputs],
             [None if order is None else tuple(order) for order in writer.orders], [self._slots.add(node) for node in piece.outputs],
-            [tuple(map(as_number, one.shape)) for one in results], [one.dtype for one in results], [one.device for one in results], updates, writer.symbols,
-            self._slots.add() if writer.symbols else -1))
+            [tuple(as_number(one.shape[d]) for d in order or range(one.ndim)) for one, order in zip(results, orders)], [one.dtype for one in results],
+            [one.device for one in results], updates, writer.symbols, self._slots.add() if writer.symbols else -1,
+            [None if order is None else tuple(order) for order in orders]))
         try:
             path, is_new = module.open()
         except CompileError as error:
@@ -175,7 +186,8 @@ class _Compiled:
         context = torch._guards.TracingContext.try_get()
         if context is None or context.output_strides is None:
             return
-        dense_ones = set() if self._keeps_strides else {node for module, _, _, outputs in made if module is not None for node in outputs} - self._strided
+        dense_ones = set() if self._keeps_strides else {node for module, _, _, outputs in made if module is not None for node in outputs}
+        dense_ones -= self._strided | self._ordered | {node for module, nodes, _, _ in made if module is None for node in nodes}
         for one in self._output.args[0]:
             shape = one.meta["val"].shape if isinstance(one, torch.fx.Node) and one in dense_ones else None
             context.output_strides.append(dense(shape) if shape is not None and all(isinstance(extent, int) for extent in shape) else None)
@@ -205,6 +217,12 @@ class _Compiled:
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         return self.steps(arguments)
+
+
+def _visible_results() -> int:
+    """How many of the first results of a forward graph are the program's; the others are kept for the backward pass."""
+    context = torch._guards.TracingContext.try_get()
+    return getattr(getattr(context, "fw_metadata", None), "num_forward_returns", 0)
 
 
 def _is_dense(value: torch.Tensor) -> bool:

@@ -12,6 +12,7 @@ import zlib
 from typing import Any, Callable, Sequence
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _compiled_texts, _core
 from . import _cache
@@ -57,6 +58,7 @@ class Interface:
     updates: dict[int, int]  # the input that each of these results is written over
     symbols: list[str]  # that are no extents of inputs
     carrier: int  # the slot of one more input, which has these symbols as extents; -1: there is none
+    result_orders: list[tuple[int, ...] | None]  # in which the dimensions of each result come, and those of its shape are
 
     def compiled(self) -> tuple[str, bool]:
         """(path of the module's file, whether it was compiled now). Raises heddle.CompileError."""
@@ -91,6 +93,8 @@ class Module:
         self._device, self._symbols, self._outputs, self._updates, self._carrier = made.device, made.symbols, made.outputs, made.updates, made.carrier
         self._inputs, self._orders = list(made.inputs), list(made.orders)
         self._elsewhere = [i for i, device in enumerate(made.devices) if device != made.device and i not in made.updates]
+        self._permuted = [(slot, [order.index(d) for d in range(len(order))]) for slot, order in zip(made.outputs, made.result_orders) if order is not None]
+        self._empty = [slot for i, slot in enumerate(made.outputs) if i not in made.updates and 0 in made.shapes[i]]
         self._is_static = not made.symbols and all(isinstance(extent, int) for shape in made.shapes for extent in shape)
         self._made: dict[tuple[int, ...], tuple[list[Any], torch.Tensor | None]] = {}
         self._allocate = _allocator(made.device)
@@ -141,6 +145,10 @@ class Module:
                 self._call(values, made)
         else:
             self._call(values, made)
+        for slot, back in self._permuted:
+            values[slot] = values[slot].permute(back)
+        for slot in self._empty:  # `out=` of an operator may resize what has no elements; memory that DLPack hands over cannot be resized
+            values[slot] = torch.empty_like(values[slot])
         for i in self._elsewhere:
             values[self._outputs[i]] = values[self._outputs[i]].to(self.interface.devices[i])
 
@@ -162,6 +170,9 @@ class Module:
         """The same values in memory that a module takes, if there are such."""
         if not isinstance(tensor, torch.Tensor):
             return torch.tensor(tensor, dtype=torch.float64, device=self._device)
+        if type(tensor) not in _CLASSES:  # PyTorch watches the first call with a mode that refuses operators on classes that it does not know
+            with _disable_current_modes():
+                tensor = tensor.as_subclass(torch.Tensor)
         tensor = tensor.detach()
         if tensor.layout != torch.strided:
             return tensor

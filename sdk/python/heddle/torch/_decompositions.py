@@ -42,6 +42,19 @@ def _weight_norm_backward(gradient: torch.Tensor, v: torch.Tensor, g: torch.Tens
     return of_v.to(v.dtype), (along / norms).to(v.dtype)
 
 
+def _new_empty_strided(self: torch.Tensor, size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+                       pin_memory: Any = None) -> torch.Tensor:
+    made: torch.Tensor = aten.empty_strided(size, stride, dtype=dtype or self.dtype, device=device or self.device)
+    return made
+
+
+def _diagonal_scatter(self: torch.Tensor, src: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:
+    steps = torch.arange(src.shape[-1], device=self.device)
+    places = [steps + max(-offset, 0), steps + max(offset, 0)]
+    made: torch.Tensor = aten.index_put(self.movedim((dim1, dim2), (0, 1)), places, src.movedim(-1, 0))
+    return made.movedim((0, 1), (dim1, dim2))
+
+
 @functools.lru_cache(maxsize=1)
 def decompositions() -> dict[Any, Callable[..., Any]]:
     table = dict(core_aten_decompositions())
@@ -51,6 +64,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
     table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
+    table[aten.new_empty_strided.default] = _new_empty_strided
+    table[aten.diagonal_scatter.default] = _diagonal_scatter
     table.update(_optimizers.decompositions())
     return table
 

@@ -56,6 +56,8 @@ class Symbols:
         self.sources: dict[str, tuple[int, int | None]] = {}  # the argument, and its dimension
         for i, node in enumerate(placeholders):
             value = node.meta.get("val")
+            if isinstance(value, torch.SymInt) and value.node.is_nested_int():  # the extent of a nested tensor's ragged dimension, which is no number
+                continue
             if isinstance(value, torch.SymInt) and isinstance(value.node.expr, sympy.Symbol):
                 self.sources.setdefault(str(value.node.expr), (i, None))
             elif isinstance(value, torch.Tensor):
@@ -77,13 +79,36 @@ def _is_view_of_argument(node: torch.fx.Node) -> bool:
     return _base_of(node).op in ("placeholder", "get_attr")
 
 
+def _views_of_results(output: torch.fx.Node, visible: int) -> list[torch.fx.Node]:
+    """Nodes that make those of the first `visible` results that share memory with another one of them. PyTorch makes them last, of the memory of a result."""
+    found: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+    for node in dict.fromkeys(one for one in output.args[0][:visible] if _text.is_tensor(one)):
+        if (base := _text.memory_of(node)).op == "call_function":
+            found.setdefault(base, []).append(node)
+    chains: dict[torch.fx.Node, None] = {}
+    for base, nodes in found.items():
+        if len(nodes) < 2:
+            continue
+        for node in nodes:
+            while node is not base:
+                chains[node] = None
+                node = node.args[0]
+    return [node for node in output.graph.nodes if node in chains]
+
+
 def _is_update(node: torch.fx.Node) -> bool:
     """Whether it writes a value over an argument: the last nodes of a graph, so that it can be done where the value is computed."""
     return node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder" and isinstance(node.args[1], torch.fx.Node)
 
 
-def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, str], symbols: Symbols) -> Plan:
-    """refused: the names of operators and nodes that the compiler does not take, and why."""
+def _is_last_write(node: torch.fx.Node) -> bool:
+    """Whether it changes an argument otherwise, such as `x.data = y`: also one of the last nodes, so what reads the argument comes before it."""
+    return (node.op == "call_function" and _text.has_effects(node) and node.target._schema.is_mutable and not node.users
+            and bool(node.all_input_nodes) and node.args[0] is node.all_input_nodes[0] and node.args[0].op == "placeholder")
+
+
+def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, str], symbols: Symbols, visible: int = 0) -> Plan:
+    """refused: the names of operators and nodes that the compiler does not take, and why. visible: how many of the first results the program sees."""
     calls = [node for node in graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     output = next(node for node in graph.nodes if node.op == "output")
     fallbacks: list[Fallback] = []
@@ -124,11 +149,13 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
                 least = max(least, level[one] + (node in in_module and one not in in_module))
         level[node] = least
 
-    wanted: list[torch.fx.Node] = [one for one in output.all_input_nodes if one in level]
+    last_views = _views_of_results(output, visible)
+    wanted = [one for one in dict.fromkeys([*output.all_input_nodes, *(_text.memory_of(one) for one in last_views)]) if one in level and one not in last_views]
     views = {one for one in wanted if one in in_module and _is_view_of_argument(one)}
     updates = [node for node in calls if _is_update(node)]
-    in_torch = [node for node in calls if node in level and node not in in_module and not _is_update(node)]
-    used_by_torch = {one for node in in_torch for one in node.all_input_nodes}
+    writes = [node for node in calls if node in level and not _is_update(node) and _is_last_write(node)]
+    in_torch = [node for node in calls if node in level and node not in in_module and not _is_update(node) and node not in writes]
+    used_by_torch = {one for node in [*in_torch, *writes] for one in node.all_input_nodes}
     # Views of arguments that leave the modules are made in PyTorch, each with what it is a view of.
     outside: set[torch.fx.Node] = set()
     for node in [*views, *(one for one in used_by_torch if one in in_module and _is_view_of_argument(one))]:
@@ -151,8 +178,10 @@ def make_plan(graph: torch.fx.Graph, device: torch.device, refused: dict[str, st
         if piece.outputs:
             steps.append(piece)
         steps.extend(node for node in in_torch if level[node] == i)
-    viewed = {_text.memory_of(node) for node in [*outside, *in_torch]}  # what is written over one of them is seen by its views
-    return Plan(steps + [node for node in updates if not _is_made_in_place(node, steps, viewed | set(wanted))], fallbacks)
+    viewed = {_text.memory_of(node) for node in [*outside, *in_torch, *last_views]}  # what is written over one of them is seen by its views
+    kept = viewed.union(wanted, *(node.all_input_nodes for node in writes))
+    writes += [node for node in updates if not _is_made_in_place(node, steps, kept)]
+    return Plan(steps + last_views + [node for node in calls if node in writes], fallbacks)
 
 
 def _is_made_in_place(update: torch.fx.Node, steps: list[Piece | torch.fx.Node], kept: set[torch.fx.Node]) -> bool:

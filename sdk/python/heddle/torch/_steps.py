@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ._calls import Module
 from ._numbers import Number, value_of
@@ -78,6 +79,8 @@ class Steps:
         return {name: int(arguments[i] if d is None else arguments[i].shape[d]) for name, (i, d) in self.sources.items()}
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(arguments)
         bindings = self.bindings(arguments)
         values = arguments + self.constants
         values += [None] * (self.slots - len(values))
@@ -93,6 +96,12 @@ class Steps:
             for slot in dropped:
                 values[slot] = None
         return [values[one.index] if isinstance(one, Slot) else value_of(one, bindings) if isinstance(one, Number) else one for one in self.results]
+
+
+def _refuse_tangents(arguments: Sequence[Any]) -> None:
+    if any(isinstance(one, torch.Tensor) and forward_ad.unpack_dual(one).tangent is not None for one in arguments):
+        raise RuntimeError("heddle.torch: an argument has a tangent of torch.autograd.forward_ad, which results of a compiled function would lose; "
+                           "call torch.func.jvp in the compiled function, or the function as it is")
 
 
 def _restrided(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:

@@ -199,15 +199,24 @@ def arguments_of(node: torch.fx.Node) -> Arguments:
     return found
 
 
+def is_view(node: torch.fx.Node) -> bool:
+    """Whether its operator's results are views of its first argument."""
+    returns = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else ()
+    return bool(returns) and returns[0].alias_info is not None and not returns[0].alias_info.is_write
+
+
 def memory_of(node: torch.fx.Node) -> torch.fx.Node:
     """The node that the tensor is a view of in PyTorch, perhaps by several operators; itself if it is none."""
     while node.op == "call_function":
-        if node.target is not operator.getitem:
-            returns = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else ()
-            if not returns or returns[0].alias_info is None or returns[0].alias_info.is_write:
-                break
+        if not is_view(node.args[0] if node.target is operator.getitem else node):
+            break
         node = node.args[0]
     return node
+
+
+def has_effects(node: torch.fx.Node) -> bool:
+    """Whether it does something that is not in its results: it writes to an argument, or asserts."""
+    return isinstance(node.target, torch._ops.OpOverload) and (node.target._schema.is_mutable or not node.target._schema.returns)
 
 
 def results_of(node: torch.fx.Node) -> list[Any]:
@@ -248,6 +257,8 @@ def check(node: torch.fx.Node, device: torch.device | None) -> None:
         raise Unsupported(_why_no_operator(node))
     if node.target.namespace not in ("aten", "prims"):
         raise Unsupported("it is a custom operator")
+    if has_effects(node):
+        raise Unsupported("it writes to an argument" if node.target._schema.is_mutable else "it has no result, but an effect, such as an assertion")
     arguments = arguments_of(node)
     values = [one.meta["val"] for _, one in arguments.tensors if not isinstance(one.meta["val"], torch.SymFloat)] + results_of(node)
     for value in values:
