@@ -201,7 +201,9 @@ def arguments_of(node: torch.fx.Node) -> Arguments:
 
 def is_view(node: torch.fx.Node) -> bool:
     """Whether its operator's results are views of its first argument."""
-    returns = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else ()
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    returns = node.target._schema.returns
     return bool(returns) and returns[0].alias_info is not None and not returns[0].alias_info.is_write
 
 
