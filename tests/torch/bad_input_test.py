@@ -162,6 +162,15 @@ class BadInput(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "must be smaller than num_classes"):
             function(torch.tensor([2, 3]))
 
+        def positive(x):
+            torch._assert_async(x.sum() > 0, "not positive")  # as a hint of report() says
+            return x + 1
+
+        function = torch.compile(positive, backend=heddle.torch.backend)
+        torch.testing.assert_close(function(self.x.abs()), self.x.abs() + 1)
+        with self.assertRaisesRegex(RuntimeError, "not positive"):
+            function(-self.x.abs())
+
     def test_classes_of_tensors(self):
         class Named(torch.Tensor):
             pass

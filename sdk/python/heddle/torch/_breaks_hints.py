@@ -10,7 +10,7 @@ import re
 _KEEP = ("keep it a tensor: operators take tensors of one element in the place of numbers. A number that only the program outside needs can be read "
          "after the compiled function returned")
 _WHERE = ("compute both sides and choose with torch.where(condition, a, b), or give both as functions to torch.cond. A branch for the sake of "
-          "errors can be torch._assert_async(condition)")
+          "errors can be torch._assert_async(condition, \"message\"), which PyTorch drops without a message")
 _COUNT = ("keep the shape: choose elements with torch.where(mask, x, 0) and count them with mask.sum(), instead of taking them out. "
           "torch._dynamo.config.capture_dynamic_output_shape_ops = True traces it, if the backend can have such shapes")
 _BEFORE = ("call it before the compiled function, and pass the result as an argument, or keep it in a global or an attribute; if it depends on values of tensors, wrap it "
@@ -25,7 +25,7 @@ _INSTEAD = {
     "GB0015": "use a dense tensor or a mask in the compiled function, and convert it before",
     "GB0025": "remove the call of graph_break()",
     "GB0033": _KEEP,
-    "GB0034": "torch._assert_async(condition) asserts on the device, inside of the graph; or assert after the compiled function returned",
+    "GB0034": "torch._assert_async(condition, \"message\") asserts on the device, inside of the graph, and is dropped without a message; or assert after the compiled function returned",
     "GB0035": _WHERE,
     "GB0036": _COUNT,
     "GB0037": _COUNT,
