@@ -297,6 +297,14 @@ class Observed(unittest.TestCase):
         self.assertIn("import", graph.phases)
         self.assertEqual(report.result().fallbacks, 1)
 
+    def test_backends_have_names(self):
+        from heddle.torch._breaks_observer import backend_name
+
+        self.assertEqual([backend_name(one) for one in (heddle.torch.backend, torch.nn.functional.relu)], ["heddle", "relu"])
+        with heddle.torch.report() as report:
+            torch.compile(torch.sin, backend=heddle.torch.backend)(torch.ones(3))
+        self.assertEqual([one.backend for one in report.result().graphs], ["heddle"])
+
     def test_errors_of_fullgraph_are_in_the_report(self):
         with open_report() as report, self.assertRaises(torch._dynamo.exc.Unsupported):
             torch.compile(chain, backend="eager", fullgraph=True)(torch.ones(3))

@@ -291,4 +291,5 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **optio
         return compile_graphs(module, example_inputs)
 
 
+backend.__name__ = "heddle"  # as reports and PyTorch's messages name it, however torch.compile was given it
 install()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What changed between two reports. Breaks and fallbacks are the same if kind, function and text of the line are: line numbers move with every edit."""
+"""What changed between two reports. Breaks and fallbacks are the same if kind, file's name, function and text of the line are: numbers of lines
+move with every edit."""
 from __future__ import annotations
 
 import os
