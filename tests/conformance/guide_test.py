@@ -126,7 +126,7 @@ class OutOfTree(unittest.TestCase):
         inputs = ["--input", "image=f32[1,1,8,8]=0.5"]
         execute("run", module, "--device", "cpu:0", *inputs, "--output", "logits=@expected.npy")
         execute("run", module, "--device", "loom:0", *inputs, "--expect", "logits=@expected.npy", "--rtol", "1e-4")
-        self.assertRegex(execute("explain", module, "--route", "--device", "loom:0"), rf"contract \(convolution\) +{runs_convolutions} ")
+        self.assertRegex(execute("explain", module, "--route", "--device", "loom:0"), rf"k0_conv +loom:0 +(-|contract \(convolution\)) +{runs_convolutions} ")
         return said
 
     def alternative(self, text, folder, environment):

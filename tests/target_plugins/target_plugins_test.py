@@ -247,7 +247,7 @@ class TargetPlugins(HeddleTestCase):
         text = other.read_text().replace('families = ["sample"]', 'families = ["sample_two"]')
         (folder / "two.toml").write_text(text)
         module, report = self.folder / "model.heddle", self.folder / "report.json"
-        failed = self.fail_with(1, "compile", self.path, "-o", module, "--target", "sample,sample_two", "--target-plugin", one, "--target-plugin",
+        failed = self.fail_with(4, "compile", self.path, "-o", module, "--target", "sample,sample_two", "--target-plugin", one, "--target-plugin",
                                 folder / "two.toml", "--report", report, "--foreign-formats", "--verify-target",
                                 extra_environment={"HEDDLE_PLUGIN_PATH": str(DRIVER)})
         # The first has a device, the second has none: what can be verified is, and the rest is said.
