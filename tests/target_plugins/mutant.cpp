@@ -4,9 +4,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -30,9 +33,10 @@ namespace {
 using heddle::sdk::string_of;
 using heddle::sdk::view_of;
 
-std::string g_fault;  // one target is open at a time
+std::string g_fault;  // of all open targets
 const heddle_host_t* g_host;
 const heddle_target_interface_t* g_inner;
+std::vector<heddle_target_t*> g_open;
 
 bool is(const char* fault) {
   return g_fault == fault;
@@ -67,7 +71,9 @@ heddle_status_t* open(heddle_plugin_instance_t* instance, const heddle_target_pa
   }
   if (is("facts_crash") && view_of(params->level) == "no-such-level") raise(SIGSEGV);
   if (heddle_status_t* failed = misbehave("open")) return failed;
-  return g_inner->open(instance, params, out);
+  heddle_status_t* failed = g_inner->open(instance, params, out);
+  if (!failed) g_open.push_back(*out);
+  return failed;
 }
 
 // Sets of up to 6 nodes that read one another, some of which are not convex, of about two thirds of all nodes. None of them gets code, so that they become
@@ -103,6 +109,24 @@ void claim_at_random(const heddle_target_graph_t* graph, heddle_target_answer_t*
   out->refusal_count = 0;
 }
 
+// What `close` of any target, and the claim of another, must leave alone: kept for each, unless the fault is to share it.
+std::vector<heddle_target_claim_t>& claims_of(heddle_target_t* target) {
+  static std::mutex mutex;
+  static std::map<heddle_target_t*, std::vector<heddle_target_claim_t>> all;
+  std::lock_guard<std::mutex> lock(mutex);
+  return all[is("claims_shared") ? nullptr : target];
+}
+
+void close(heddle_target_t* target) {
+  if (is("close_clears")) {
+    for (heddle_target_t* each : g_open) {
+      for (heddle_target_claim_t& claim : claims_of(each)) claim.name = string_of("closed");
+    }
+  }
+  g_open.erase(std::remove(g_open.begin(), g_open.end(), target), g_open.end());
+  g_inner->close(target);
+}
+
 heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* given, heddle_target_answer_t* out) {
   if (heddle_status_t* failed = misbehave("claim")) return failed;
   heddle_target_graph_t own = *given;
@@ -123,7 +147,7 @@ heddle_status_t* claim(heddle_target_t* target, const heddle_target_graph_t* giv
     return nullptr;
   }
   if (heddle_status_t* failed = g_inner->claim(target, graph, out)) return failed;
-  static std::vector<heddle_target_claim_t> claims;
+  std::vector<heddle_target_claim_t>& claims = claims_of(target);
   static uint32_t nodes[4];
   claims.assign(out->claims, out->claims + out->claim_count);
   if (claims.empty()) return nullptr;
@@ -260,8 +284,7 @@ heddle_status_t* inspect(heddle_target_t* target, const heddle_target_code_t* co
 }
 
 const void* get_interface(heddle_plugin_instance_t* instance, heddle_string_t id) {
-  const auto* inner = static_cast<const heddle_target_interface_t*>(g_inner);
-  static const heddle_target_interface_t table = {sizeof(heddle_target_interface_t), 0, open, inner->close, claim, emit, inspect};
+  static const heddle_target_interface_t table = {sizeof(heddle_target_interface_t), 0, open, close, claim, emit, inspect};
   (void)instance;
   return view_of(id) == HEDDLE_TARGET_INTERFACE ? &table : nullptr;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -209,14 +210,21 @@ class Maker {
       node.reads.push_back(read_of(builder, 1, is_single ? std::vector<int64_t>(right.shape.size(), -1) : own_place(left.shape.size())));
     node.first_reads = static_cast<uint32_t>(node.reads.size());
     const bool is_float = left.type == HEDDLE_TYPE_F32;
-    static const std::pair<Op, const char*> floats[] = {
-        {Op::kAddF, "add"}, {Op::kSubF, "sub"}, {Op::kMulF, "mul"}, {Op::kMaximumF, "max"}, {Op::kMinimumF, "min"}};
+    static const std::pair<Op, const char*> floats[] = {{Op::kAddF, "add"},     {Op::kSubF, "sub"},     {Op::kMulF, "mul"},
+                                                        {Op::kMaximumF, "max"}, {Op::kMinimumF, "min"}, {Op::kDivF, "div"}};
     static const std::pair<Op, const char*> integers[] = {
         {Op::kAddI, "add"}, {Op::kSubI, "sub"}, {Op::kMulI, "mul"}, {Op::kMaxSI, "max"}, {Op::kAndI, "and"}};
-    const auto& [op, name] = (is_float ? floats : integers)[chance(5)];
+    const auto& [op, name] = is_float ? floats[chance(std::size(floats))] : integers[chance(std::size(integers))];
     const auto rank = static_cast<uint32_t>(left.shape.size());
     const uint32_t b = rank + static_cast<uint32_t>(inputs.size()) - 1;
     node.bodies = {{{}, {{op, is_float ? Scalar::kF32 : Scalar::kI32, rank, b, 0, 0}}, {b + 1}}};
+    if (op == Op::kDivF) {  // by 1 + |right|, so that rounding stays rounding
+      node.bodies[0].instructions = {{Op::kConstant, Scalar::kF32, 0, 0, 0, 0x3f800000},
+                                     {Op::kAbsF, Scalar::kF32, b, 0, 0, 0},
+                                     {Op::kAddF, Scalar::kF32, b + 1, b + 2, 0, 0},
+                                     {Op::kDivF, Scalar::kF32, rank, b + 3, 0, 0}};
+      node.bodies[0].yields = {b + 4};
+    }
     finish(name, inputs, left.type, left.shape, std::move(node), false);
   }
 
@@ -227,13 +235,22 @@ class Maker {
     node.reads.push_back(read_of(builder, 0, own_place(of.shape.size())));
     node.first_reads = 1;
     const auto rank = static_cast<uint32_t>(of.shape.size());
-    const uint64_t which = chance(3);
-    if (which == 0) {  // relu
+    const uint64_t which = chance(5);
+    if (which == 3) {  // of -|x|
+      node.bodies = {{{},
+                      {{Op::kAbsF, Scalar::kF32, rank, 0, 0, 0},
+                       {Op::kNegF, Scalar::kF32, rank + 1, 0, 0, 0},
+                       {Op::kExpF, Scalar::kF32, rank + 2, 0, 0, 0}},
+                      {rank + 3}}};
+    } else if (which == 4) {  // of |x|
+      node.bodies = {{{}, {{Op::kAbsF, Scalar::kF32, rank, 0, 0, 0}, {Op::kSqrtF, Scalar::kF32, rank + 1, 0, 0, 0}}, {rank + 2}}};
+    } else if (which == 0) {  // relu
       node.bodies = {{{}, {{Op::kConstant, Scalar::kF32, 0, 0, 0, 0}, {Op::kMaximumF, Scalar::kF32, rank, rank + 1, 0, 0}}, {rank + 2}}};
     } else {
       node.bodies = {{{}, {{which == 1 ? Op::kTanhF : Op::kNegF, Scalar::kF32, rank, 0, 0, 0}}, {rank + 1}}};
     }
-    finish(which == 0 ? "relu" : which == 1 ? "tanh" : "neg", {of}, of.type, of.shape, std::move(node), false);
+    static constexpr const char* kNames[] = {"relu", "tanh", "neg", "exp", "sqrt"};
+    finish(kNames[which], {of}, of.type, of.shape, std::move(node), false);
   }
 
   void transposition(const Value& of) {
