@@ -7,6 +7,7 @@
 
 #include "heddle/sdk/portable/interpreter.h"
 #include "heddle/sdk/portable/names.h"
+#include "heddle/sdk/portable/text.h"
 
 namespace portable = heddle::sdk::portable;
 
@@ -56,6 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (portable::Kernel& kernel : kernels) {
     const std::string written = portable::write_kernel(kernel), image = portable::write_image({{kernel.name, written}});
+    if (portable::text_of(kernel).size() > 4096 + 1000 * size) stop("its text is much longer than the code");
     std::vector<portable::Kernel> again;
     if (!portable::read_image(image, &again, &error) || portable::write_kernel(again.front()) != written)
       stop("what was written is not read");

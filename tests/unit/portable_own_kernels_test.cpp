@@ -8,6 +8,7 @@
 #include "heddle/sdk/portable/gemm.h"
 #include "heddle/sdk/portable/interpreter.h"
 #include "heddle/sdk/portable/names.h"
+#include "heddle/sdk/portable/text.h"
 
 namespace portable = heddle::sdk::portable;
 using portable::Expression;
@@ -436,6 +437,30 @@ TEST(PortableOwnKernels, RulesChooseByName) {
   EXPECT_EQ(used.own, 0u);
   EXPECT_EQ(run(portable::Program(chain(), portable::choose(own, "together.?")), &used, &error), expected);
   EXPECT_EQ(used.own, 2u);
+}
+
+TEST(PortableText, SaysWhatAKernelComputes) {
+  const std::string text = portable::text_of(convolution({}));
+  for (const char* line :
+       {"kernel conv: 2 inputs, 1 outputs, 0 symbols\n", "  tensor 1: f32[3, 2, 4, 6], input\n",
+        "  op conv/0, dilations = array<i64: 1, 2>, ",
+        "  node 0: contract over [i0 < 2, i1 < 5, i2 < 9, i3 < 6, i4 < 3 reduced, i5 < 2 reduced, i6 < 4 reduced], sums in f32, where 0 "
+        "<= ",
+        "      r0 = tensor 0[i0, i1 * 2 + i4 * 1 + -1, i2 * 1 + i5 * 2 + -2, i6]\n", "      v1 = maximum_f a0, v0: f32\n      yield v1\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+}
+
+TEST(PortableText, IsNoLongerThanTheCodeAllows) {
+  Builder b;
+  uint32_t doubled = b.add({Expression::kSymbol, 0});
+  for (int i = 0; i < 60; ++i) doubled = b.sum(doubled, doubled);
+  b.kernel.symbols = b.kernel.inputs = 1;
+  b.kernel.tensors = {{HEDDLE_TYPE_F32, {doubled}}};
+  std::string error;
+  ASSERT_TRUE(portable::verify(&b.kernel, &error)) << error;
+  const std::string text = portable::text_of(b.kernel);
+  EXPECT_LT(text.size(), 20000u);
+  EXPECT_NE(text.find("  e6 = s0 + s0"), std::string::npos) << text;
 }
 
 NameCheck::Verdict verdict(const portable::Kernel& kernel) {

@@ -84,7 +84,7 @@ std::string bits_of(Scalar type, uint64_t bits) {
 
 class Printer {
  public:
-  explicit Printer(const Kernel& kernel) : kernel_(kernel) {}
+  explicit Printer(const Kernel& kernel) : kernel_(kernel) { name_expressions(); }
 
   std::string print() {
     text_ = "kernel " + kernel_.name + ": " + std::to_string(kernel_.inputs) + " inputs, " + std::to_string(kernel_.outputs) +
@@ -93,6 +93,7 @@ class Printer {
       text_ += "  tensor " + std::to_string(t) + ": " + tensor(kernel_.tensors[t]);
       text_ += t < kernel_.inputs ? ", input\n" : t < kernel_.inputs + kernel_.outputs ? ", output\n" : "\n";
     }
+    text_ += long_expressions_;
     for (const NamedOp& op : kernel_.ops) {
       text_ += "  op " + op.name + "/" + std::to_string(op.version);
       for (const auto& [name, value] : op.attributes) text_ += ", " + name + " = " + value;
@@ -105,30 +106,46 @@ class Printer {
   std::string tensor(const Tensor& tensor) const { return name_of(tensor.type) + list("[", tensor.extents, "]"); }
 
  private:
-  // Binds as tightly as its context needs: 0 a sum, 1 a product.
-  std::string expression(uint32_t which, int tight = 0) const {
-    const Expression& e = kernel_.expressions[which];
-    switch (e.kind) {
-      case Expression::kConstant:
-        return std::to_string(e.value);
-      case Expression::kDimension:
-        return "i" + std::to_string(e.value);
-      case Expression::kSymbol:
-        return "s" + std::to_string(e.value);
-      case Expression::kAdd: {
-        const std::string sum = expression(e.a) + " + " + expression(e.b);
-        return tight ? "(" + sum + ")" : sum;
+  const std::string& expression(uint32_t which) const { return expressions_[which]; }
+
+  // In the order of the list, in which operands come first: the text of a long one is its number, so that all of it is no longer than the code.
+  void name_expressions() {
+    constexpr size_t kLong = 160;
+    for (const Expression& e : kernel_.expressions) {
+      const auto operand = [&](uint32_t which) {
+        const bool is_sum = kernel_.expressions[which].kind == Expression::kAdd && expressions_[which].find(' ') != std::string::npos;
+        return is_sum ? "(" + expressions_[which] + ")" : expressions_[which];
+      };
+      std::string text;
+      switch (e.kind) {
+        case Expression::kConstant:
+          text = std::to_string(e.value);
+          break;
+        case Expression::kDimension:
+          text = "i" + std::to_string(e.value);
+          break;
+        case Expression::kSymbol:
+          text = "s" + std::to_string(e.value);
+          break;
+        case Expression::kAdd:
+          text = expressions_[e.a] + " + " + expressions_[e.b];
+          break;
+        case Expression::kMul:
+          text = operand(e.a) + " * " + operand(e.b);
+          break;
+        default:
+          text = (e.kind == Expression::kFloorDiv  ? "floor_div("
+                  : e.kind == Expression::kCeilDiv ? "ceil_div("
+                                                   : "mod(") +
+                 expressions_[e.a] + ", " + expressions_[e.b] + ")";
       }
-      case Expression::kMul:
-        return expression(e.a, 1) + " * " + expression(e.b, 1);
-      case Expression::kFloorDiv:
-        return "floor_div(" + expression(e.a) + ", " + expression(e.b) + ")";
-      case Expression::kCeilDiv:
-        return "ceil_div(" + expression(e.a) + ", " + expression(e.b) + ")";
-      case Expression::kMod:
-        return "mod(" + expression(e.a) + ", " + expression(e.b) + ")";
+      if (text.size() > kLong) {
+        const std::string name = "e" + std::to_string(expressions_.size());
+        long_expressions_ += "  " + name + " = " + text + "\n";
+        text = name;
+      }
+      expressions_.push_back(std::move(text));
     }
-    return "?";
   }
 
   std::string list(const char* open, const std::vector<uint32_t>& expressions, const char* close) const {
@@ -199,7 +216,8 @@ class Printer {
   }
 
   const Kernel& kernel_;
-  std::string text_;
+  std::vector<std::string> expressions_;
+  std::string long_expressions_, text_;
 };
 
 }  // namespace
