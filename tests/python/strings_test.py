@@ -236,7 +236,7 @@ class Strings(unittest.TestCase):
         lines = np.array(["the cat, the Dog", "", "a", "  b1_c-dé 漢字é", "é", "aab b a__", "\n-x-", "word" * 9], object)
         forms = [(dict(tokenexp=r"\w+"), r"\w+"), (dict(tokenexp=r"\b\w\w+\b"), r"\w\w+"), (dict(tokenexp="[a-z]{2,}", mincharnum=3), "[a-z]{3,}"), (dict(tokenexp="."), "."),
                  (dict(tokenexp=r"[^\s,]+", mincharnum=2), r"[^ \t\n\r\f,]{2,}"), (dict(separators=[""]), r"(?s:.)"), (dict(separators=[" ", "[,-]"]), "[^ ,-]+"), (dict(tokenexp="[ab]"), "[ab]")]
-        nodes = [helper.make_node("Tokenizer", ["x"], [f"y{i}"], domain="com.microsoft", mark=0, pad_value="#é" if i else "", **form) for i, (form, _) in enumerate(forms)]
+        nodes = [helper.make_node("Tokenizer", ["x"], [f"y{i}"], domain="com.microsoft", mark=0, pad_value="#é" if i else "", **{"mincharnum": 1, **form}) for i, (form, _) in enumerate(forms)]
         graph = helper.make_graph(nodes, "tokens", [models.value("x", ["n"], STRING)], [models.value(f"y{i}", None, STRING) for i in range(len(forms))])
         model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)])
         module = heddle.open(heddle.compile(model, models.FOLDER / "tokens.heddle"))
@@ -290,7 +290,7 @@ class Strings(unittest.TestCase):
                                (dict(tokenexp=r"\b[a-z]+\b"), "boundaries of words"), (dict(tokenexp="^a"), "beside a token"), (dict(tokenexp="(a"), "does not end"),
                                (dict(separators=["ab"]), "'ab'"), ({}, "neither tokenexp nor separators"), (dict(tokenexp="a", mark=1), "mark 1"),
                                (dict(tokenexp="a+", mincharnum=0), "mincharnum 0")):
-            said(cause, "Tokenizer", nodes=[helper.make_node("Tokenizer", ["x"], ["y"], domain="com.microsoft", **options)])
+            said(cause, "Tokenizer", nodes=[helper.make_node("Tokenizer", ["x"], ["y"], domain="com.microsoft", **{"mark": 0, "mincharnum": 1, "pad_value": "", **options})])
         said("reduction 'add'", nodes=[helper.make_node("ScatterElements", ["x", "k", "x"], ["y"], reduction="add")], initializers=[helper.make_tensor("k", INT64, [2], [0, 1])])
         said("one element type", "STRING", nodes=[helper.make_node("SequenceConstruct", ["x", "k"], ["s"]), helper.make_node("SequenceAt", ["s", "k"], ["y"])],
              initializers=[helper.make_tensor("k", INT64, [], [0])])
