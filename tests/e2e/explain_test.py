@@ -198,7 +198,7 @@ class TextTest(ExplainCase):
         memory = self.succeed("explain", module, "--memory").stdout
         self.assertTrue(memory.startswith("memory needed by 'main', for cpu\n"), memory)
         route = self.succeed("explain", module, "--route", *self.flags, "--device", "one").stdout
-        self.assertTrue(route.startswith("slot '' is one (heddle.cpu): "), route)
+        self.assertTrue(route.startswith("slot 'default' is one (heddle.cpu): "), route)
         self.assertRegex(route, r"\nmain\.0\.conv +conv1 +cpu +default +one +default +own x86-64-v\d")
         for text in (memory, route):
             self.assertNotIn("function main", text)

@@ -161,7 +161,7 @@ void describe_operations(const Json& module, bool required, const std::string& t
 void describe_route(const Json& route, Document& out) {
   out.begin("route", true);
   for (const Json& slot : array(route, "slots")) {
-    out.add("slot '" + (text(slot, "slot") == "-" ? std::string() : text(slot, "slot")) + "' is " + text(slot, "device") + " (" +
+    out.add("slot '" + (text(slot, "slot") == "-" ? "default" : text(slot, "slot")) + "' is " + text(slot, "device") + " (" +
             text(slot, "driver") + "): " + text(slot, "reason"));
     for (const Json& refusal : array(slot, "refused")) out.add("  rejected " + text(refusal, "device") + ": " + text(refusal, "reason"));
     for (const Json& absent : array(slot, "absent")) out.add("  absent: " + cell_text(absent));

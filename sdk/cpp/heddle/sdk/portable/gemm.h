@@ -38,7 +38,8 @@ GemmSize gemm_size(const ProductForm& form);
 
 // OwnKernels::run for a product of which why_no_gemm() is empty: calls `gemm`, in the calling thread, for each matrix of the batch and each block of a
 // factor that is gathered, and writes call.sums. `gemm` returns what went wrong, or nothing. Gathering is shared among call.workers; it takes at most
-// 8 MiB of host memory for each factor, or one of its rows if that is more.
+// 8 MiB of host memory for each factor, or one of its rows if that is more. While `gemm` runs, nothing else uses
+// call.workers, so it may.
 bool run_by_gemm(const OwnCall& call, const std::function<std::string(const Gemm&)>& gemm, std::string* out_error);
 
 }  // namespace heddle::sdk::portable
