@@ -17,12 +17,13 @@ import light  # found through heddle_command
 import transformer_layer_test as layers
 
 TEMPLATE = heddle_path().parents[1] / "tests" / "template" / "driver" / "cpp" if heddle_path() else None
+STREAMS = heddle_path().parents[1] / "tests" / "plugins.d" if heddle_path() else None
 GRAPHS = 40
 
 
 @unittest.skipUnless(TEMPLATE and (TEMPLATE / "libsample_driver.so").exists(), "SKIP: the template is not built")
 class Portable(HeddleTestCase):
-    def check(self, path, feeds, **options):
+    def check(self, path, feeds, device="sample:0", **options):
         """Runs the model with these options of the driver, and returns the statistics of its device."""
         module = self.compile(path, "--target", "portable")
         got, given = self.folder / "got.npy", []
@@ -30,24 +31,26 @@ class Portable(HeddleTestCase):
             np.save(self.folder / f"{index}.npy", array)
             given += ["--input", f"{name}=@{self.folder / str(index)}.npy"]
         got.unlink(missing_ok=True)
-        text = self.succeed("run", module, *given, "--output", f"@{got}", "--device", "sample:0", "--statistics",
+        text = self.succeed("run", module, *given, "--output", f"@{got}", "--device", device, "--statistics",
                               extra_environment=self.with_options(options)).stderr
         expected = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, feeds)[0]
         self.assert_close(np.load(got), expected, 1e-3, 1e-4 * float(np.abs(expected).max()))
-        (device,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == "sample:0"]
-        return device["driver_counts"]
+        (found,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == device]
+        return found["driver_counts"]
 
     def with_options(self, options, interpreted="allow"):
         config = self.folder / "heddle.toml"
         config.write_text(f'interpreted = "{interpreted}"\n[driver."org.example.sample"]\n' + "".join(f"{name} = {value}\n" for name, value in options.items()))
-        return {"HEDDLE_PLUGIN_PATH": str(TEMPLATE), "HEDDLE_CONFIG": str(config)}
+        return {"HEDDLE_PLUGIN_PATH": f"{TEMPLATE}:{STREAMS}", "HEDDLE_CONFIG": str(config)}
 
     def check_layer(self, layer):
         path, random = self.folder / "layer.onnx", np.random.default_rng(3)
         model = layer.build()
         onnx.save(model, path)
         shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in model.graph.input}
-        self.check(path, {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()})
+        feeds = {name: random.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+        for device in ("sample:0", "streams:0"):
+            self.check(path, feeds, device=device)
 
     def test_digits(self):
         for batch in (1, 5):
@@ -62,6 +65,11 @@ class Portable(HeddleTestCase):
         self.assertEqual(counts["staged_bytes"], 0)
         counts = self.check(DIGITS, feeds, host_access="false", threads=2)
         self.assertGreater(counts["staged_bytes"], feeds["image"].nbytes)
+
+    def test_memory_behind_streams(self):
+        """Of the stream driver's backend on the host, in whose graphs and streams a kernel is interpreted like any other."""
+        for batch in (1, 5):
+            self.check(DIGITS, {"image": np.random.default_rng(7).random((batch, 1, 8, 8), dtype=np.float32)}, device="streams:0")
 
     def test_kernels_of_the_driver(self):
         """Products and convolutions run on the driver's kernel, and reports say so, before the first call too; the rest is interpreted."""
@@ -179,6 +187,7 @@ def add_networks():
         def test(self, name=name):
             if name != "squeezenet" and not TEST_ALL:
                 self.skipTest("SKIP: a long one; HEDDLE_TEST_ALL=1 runs it")
+            self.check(light.randomized(name), {light.recorded(name)[0]: light.random_input(name)}, device="streams:0")
             for access in ("true", "false") if TEST_ALL else ("false",):
                 self.check(light.randomized(name), {light.recorded(name)[0]: light.random_input(name)}, host_access=access)
         setattr(Portable, f"test_{name}", test)

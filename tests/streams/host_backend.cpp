@@ -41,7 +41,8 @@ thread_local Context current = nullptr;                // of this thread
 thread_local uint32_t patches_left = 0;                // until one fails
 
 struct HostModule {
-  cpu::Image image;
+  cpu::Image image;  // of code for x86-64
+  std::vector<sdk::portable::Program> programs;
   std::deque<HostFunction> functions;
 };
 
@@ -385,6 +386,7 @@ class HostBackend : public stream::Backend {
   }
 
   uint32_t rank(std::string_view format, std::string_view target) const noexcept override {
+    if (format == HEDDLE_CODE_PORTABLE) return target == "generic" ? 1 : 0;
     if (format != HEDDLE_CODE_X86_64_ELF) return 0;
     __builtin_cpu_init();
     if (target == "x86-64-v3") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 30 : 0;
@@ -393,6 +395,13 @@ class HostBackend : public stream::Backend {
   }
   heddle_status_t* load_module(Loading& loading, Module* out) override {
     auto module = std::make_unique<HostModule>();
+    if (sdk::view_of(loading.params.format) == HEDDLE_CODE_PORTABLE) {
+      const std::string_view code(static_cast<const char*>(loading.params.code), loading.params.code_bytes);
+      std::string reason;
+      if (!sdk::portable::load(code, &module->programs, &reason)) return loading.failed(HEDDLE_STATUS_INVALID_ARGUMENT, reason);
+      *out = reinterpret_cast<Module>(module.release());
+      return nullptr;
+    }
     cpu::ImageError error;
     if (!cpu::Image::load(loading.params.code, loading.params.code_bytes, &module->image, &error)) {
       return loading.failed(error.code, error.text);
@@ -402,9 +411,20 @@ class HostBackend : public stream::Backend {
   }
   void unload_module(Module module) noexcept override { delete host(module); }
   heddle_status_t* load_entry(Loading& loading, Module module, const heddle_entry_params_t& params, Entry* entry) override {
-    const heddle_x86_64_kernel_t kernel = host(module)->image.find_kernel(entry->name);
+    for (const sdk::portable::Program& program : host(module)->programs) {
+      const sdk::portable::Kernel& code = program.kernel();
+      if (code.name != entry->name) continue;
+      if (!entry->plain || entry->binding_count != code.inputs + code.outputs || entry->constants_bytes != code.symbols * 8)
+        return loading.entry_failed(HEDDLE_STATUS_INVALID_ARGUMENT, "its bindings and constants are not those of its code");
+      HostFunction& function = host(module)->functions.emplace_back();
+      function.program = &program;
+      entry->function = reinterpret_cast<Function>(&function);
+      return nullptr;
+    }
+    const heddle_x86_64_kernel_t kernel = host(module)->programs.empty() ? host(module)->image.find_kernel(entry->name) : nullptr;
     if (!kernel) return loading.entry_failed(HEDDLE_STATUS_NOT_FOUND, "its code has no function of that name");
-    HostFunction& function = host(module)->functions.emplace_back(HostFunction{kernel, params.workspace_bytes, entry->name == "fail"});
+    HostFunction& function =
+        host(module)->functions.emplace_back(HostFunction{kernel, nullptr, params.workspace_bytes, entry->name == "fail"});
     entry->function = reinterpret_cast<Function>(&function);
     entry->starts_early |= settings_.early;
     return nullptr;

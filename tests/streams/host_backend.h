@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A vendor without hardware, on which the stream driver runs in tests: a stream is a thread that works in order and late, device memory lies where
-// the host cannot touch it, kernels are the CPU's. It does what a GPU's library may do and real ones rarely do:
+// the host cannot touch it, kernels are the CPU's, or portable code. It does what a GPU's library may do and real ones rarely do:
 //
 //   behaviour                                                          how
 //   work of a stream starts late, by chance                            options seed, latency_us

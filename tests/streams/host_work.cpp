@@ -33,7 +33,22 @@ HostKernel::HostKernel(const stream::Launch& launch) : function_(reinterpret_cas
   }
 }
 
+Result HostKernel::interpret() const {
+  std::vector<uint64_t> sizes;
+  std::string reason;
+  if (!function_->program->binding_bytes(constants_.data(), constants_.size(), &sizes, &reason)) return kKernelFailed;
+  std::vector<sdk::portable::Memory> memory;
+  std::vector<std::shared_ptr<void>> keep(bindings_.size());
+  for (size_t i = 0; i < bindings_.size(); ++i) {
+    char* bytes = sizes[i] == 0 ? nullptr : bytes_at(bindings_[i], sizes[i], &keep[i]);
+    if (!bytes && sizes[i] != 0) return kBadAddress;
+    memory.push_back({bytes, sizes[i]});
+  }
+  return function_->program->run(memory, constants_.data(), constants_.size(), &reason) ? kSuccess : kKernelFailed;
+}
+
 Result HostKernel::run(std::mt19937_64& random) const {
+  if (function_->program) return grid_[0] == 0 ? kSuccess : interpret();
   std::vector<void*> pointers;
   std::vector<uint64_t> lengths;
   std::vector<std::shared_ptr<void>> keep;

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "heddle/code.h"
+#include "heddle/sdk/portable/interpreter.h"
 #include "host_backend.h"
 #include "late_gpu.h"
 
@@ -13,6 +14,7 @@ namespace heddle::test {
 
 struct HostFunction {
   heddle_x86_64_kernel_t kernel = nullptr;
+  const sdk::portable::Program* program = nullptr;  // instead of a kernel
   uint64_t workspace_bytes = 0;
   bool returns_its_constant = false;  // a kernel that is called "fail": what it will return is known when it is launched
 };
@@ -39,6 +41,8 @@ class HostKernel {
   int64_t known_result() const;
 
  private:
+  stream::Result interpret() const;
+
   const HostFunction* function_ = nullptr;
   uint32_t grid_[3] = {};
   std::vector<stream::Address> bindings_;

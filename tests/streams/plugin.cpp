@@ -20,7 +20,7 @@ constexpr stream::Vendor kVendor = {
     .look = "raise the option device_count",
     .streams = "use a stream of this device",
 };
-constexpr heddle_string_t kCodeFormats[] = {sdk::string_of(HEDDLE_CODE_X86_64_ELF)};
+constexpr heddle_string_t kCodeFormats[] = {sdk::string_of(HEDDLE_CODE_X86_64_ELF), sdk::string_of(HEDDLE_CODE_PORTABLE)};
 
 heddle_status_t* read_count(const heddle_host_t* host, uint32_t* out) {
   *out = 1;
