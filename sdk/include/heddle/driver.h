@@ -149,9 +149,8 @@ typedef struct heddle_device_statistics {
   uint64_t bytes_allocated; /* live, as allocated by the driver */
   uint64_t bytes_reserved;  /* obtained from the system in addition to bytes_allocated */
   /* Of a device that runs portable code (code.h); 0 for others. Since ABI 0.3 */
-  uint64_t
-      interpreted; /* dispatches, among those above, in which the host's processor interpreted a node, not only what follows a product */
-  uint64_t interpreted_ns; /* the time that the host's processor took for these, and for what follows products */
+  uint64_t interpreted;    /* dispatches, among those above, in which the host interpreted a node, not only what follows a product */
+  uint64_t interpreted_ns; /* the time that the host took for these, and for what follows products */
   uint64_t kernel_ns;      /* the time of all dispatches, as far as the driver measures it; 0: it does not */
   uint64_t staged_bytes;   /* copied between device memory and the host's for the interpreter, in both directions */
 } heddle_device_statistics_t;
