@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// heddle-pack-weights: constant filters and matrices of ops on CPU slots are reordered at load into the target's panels. Other families read
-// them as they are; those of 16 bits also if they are transposed.
+// heddle-pack-weights: constant filters and matrices of ops on CPU slots are reordered at load into the target's panels, and some that a call brings in
+// the call. Other families read them as they are; those of 16 bits also if they are transposed.
 #include "compiler/passes/passes.h"
 
 #include "compiler/ir/tx.h"
@@ -44,21 +44,32 @@ std::optional<int64_t> rows_of(tx::MatmulOp matmul) {
   return lhs.getNumElements() / std::max<int64_t>(1, lhs.getDimSize(lhs.getRank() - (matmul.getTransposeLhs() ? 2 : 1)));
 }
 
-// Whether panels for a matrix that is known only in a call, such as the weights of a layer in training, are worth being written in that call.
-bool packs_in_call(tx::MatmulOp matmul) {
+// Whether the right side is a matrix of f32 that is known only in a call, such as the weights of a layer in training.
+bool is_of_call(tx::MatmulOp matmul) {
   Value rhs = matmul.getRhs();
   if (matmul.getPackedShape() || matmul.getBlocks() || matmul.getZero() || matmul.getTransposeLhs()) return false;
-  if (tx::tensor(rhs).getRank() != 2 || !has_panels(matmul.getLhs(), rhs) || !tx::element_of(rhs).isF32() || is_constant_expression(rhs))
-    return false;
-  if (matmul.getTransposeRhs()) return true;  // would be copied to another layout in any case
-  auto transpose = rhs.getDefiningOp<tx::TransposeOp>();
-  if (transpose && transpose->hasOneUse()) return true;
-  // Rows of a panel at multiples of 2 KiB share so few sets of a cache that it does not keep them from one tile of rows to the next.
-  constexpr int64_t row_multiple = 2048 / 4, fewest_rows = 48;
-  return tx::tensor(rhs).getDimSize(1) % row_multiple == 0 && rows_of(matmul).value_or(fewest_rows) >= fewest_rows;
+  return tx::tensor(rhs).getRank() == 2 && has_panels(matmul.getLhs(), rhs) && tx::element_of(rhs).isF32() && !is_constant_expression(rhs);
 }
 
-// The filter [1..., C, F] of a call as a matrix [C, F], if it is a transposed one of a single tap, which would be copied to this layout in any case; else null.
+// The matrix [N, K] of which the right side is the transposed one, for this matmul alone; else null.
+Value transposed_of(tx::MatmulOp matmul) {
+  if (matmul.getTransposeRhs()) return matmul.getRhs();
+  auto transpose = matmul.getRhs().getDefiningOp<tx::TransposeOp>();
+  return transpose && transpose->hasOneUse() && transpose.getPermutation() == ArrayRef<int64_t>{1, 0} ? transpose.getInput() : Value();
+}
+
+// Whether panels for a matrix of a call are worth being written in that call.
+bool packs_in_call(tx::MatmulOp matmul) {
+  if (!is_of_call(matmul)) return false;
+  // Panels are of whole units of columns. A transposed matrix would be copied to another layout in any case.
+  if (Value matrix = transposed_of(matmul)) return tx::tensor(matrix).getDimSize(0) >= panel_granularity / 2;
+  // Rows of a panel at multiples of 2 KiB share so few sets of a cache that it does not keep them from one tile of rows to the next.
+  constexpr int64_t row_multiple = 2048 / 4, fewest_rows = 48;
+  return tx::tensor(matmul.getRhs()).getDimSize(1) % row_multiple == 0 && rows_of(matmul).value_or(fewest_rows) >= fewest_rows;
+}
+
+// The filter [1..., C, F] of a call as a matrix [C, F], if it is a transposed one of a single tap, which would be copied to another layout in any case;
+// else null.
 Value matrix_of_call(OpBuilder& builder, tx::ConvOp conv) {
   auto transpose = conv.getFilter().getDefiningOp<tx::TransposeOp>();
   if (conv.getGroups() != 1 || !transpose || !transpose->hasOneUse() || !has_panels(conv.getInput(), conv.getFilter())) return {};
@@ -153,12 +164,10 @@ void sum_rows(tx::MatmulOp matmul) {
 
 // One row times a matrix that would have to be transposed in each call: sums along the rows of the matrix as it is, so that it is only read.
 bool sum_columns(tx::MatmulOp matmul) {
-  Value rhs = matmul.getRhs();
-  if (rows_of(matmul) != 1 || !packs_in_call(matmul)) return false;
+  if (rows_of(matmul) != 1 || !is_of_call(matmul)) return false;
+  Value matrix = transposed_of(matmul);
+  if (!matrix) return false;
   OpBuilder builder(matmul);
-  auto transpose = rhs.getDefiningOp<tx::TransposeOp>();
-  if (!matmul.getTransposeRhs() && !transpose) return false;
-  Value matrix = matmul.getTransposeRhs() ? rhs : transpose.getInput();
   auto vector_type = RankedTensorType::get({tx::tensor(matrix).getDimSize(1)}, builder.getF32Type());
   Value vector = builder.create<tx::ReshapeOp>(matmul.getLoc(), vector_type, matmul.getLhs());
   Value sums = sums_of_rows(builder, matmul.getLoc(), matrix, vector);
@@ -183,7 +192,8 @@ struct PackWeights : PassWrapper<PackWeights, OperationPass<func::FuncOp>> {
   explicit PackWeights(const Devices& devices) : devices_(devices) {}
   StringRef getArgument() const final { return "heddle-pack-weights"; }
   StringRef getDescription() const final {
-    return "conv(x, w) with constant w [R, S, C, F]  ->  conv(x, pack(w)) {packed_shape = [R, S, C, F]}; the same for matmul";
+    return "conv(x, w) with constant w [R, S, C, F]  ->  conv(x, pack(w)) {packed_shape = [R, S, C, F]}; the same for matmul, and for some "
+           "matrices of a call";
   }
   void runOnOperation() override {
     Slots slots(getOperation());
