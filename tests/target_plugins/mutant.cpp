@@ -266,12 +266,12 @@ heddle_status_t* emit(heddle_target_t* target, const heddle_target_kernel_t* ker
   if (is("emit_endless")) {  // a million workgroups of additions
     std::string additions = "push 1";
     for (int n = 0; n < 8000; ++n) additions += " push 1 add";
-    bytes(text.substr(0, text.find("group")) + additions + "\n");
+    bytes(text.substr(0, text.find("each")) + additions + "\n");
     entry.workgroups = 0, expressions.front() = {HEDDLE_TARGET_CONSTANT, 0, 0, 0, 1 << 20};
   }
-  if (is("emit_writes_less")) entry.workgroups = 0, expressions.front() = {HEDDLE_TARGET_CONSTANT, 0, 0, 0, 1};
+  if (is("emit_writes_less")) bytes(replaced("each 262144", "each 1"));
   if (is("emit_writes_input")) bytes(text.substr(0, text.rfind("store32")) + "store32 0\n");
-  if (is("emit_loses_device")) bytes(replaced("group", "lose group"));
+  if (is("emit_loses_device")) bytes(replaced(" item ", " lose item "));
   return nullptr;
 }
 

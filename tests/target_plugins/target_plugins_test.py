@@ -31,6 +31,7 @@ abi = ["0.3", "0.3"]
 families = ["{family}"]
 [facts]
 parts = {parts}
+elements = {elements}
 fault = "{fault}"
 [limits]
 workgroup_size = 1024
@@ -125,9 +126,9 @@ class TargetPlugins(HeddleTestCase):
         self.path = self.folder / "model.onnx"
         onnx.save(model(), self.path)
 
-    def manifest(self, library, fault="", identity="test.mutant_target", family="sample", parts=False):
+    def manifest(self, library, fault="", identity="test.mutant_target", family="sample", parts=False, elements=262144):
         path = self.folder / f"{identity}.toml"
-        path.write_text(MANIFEST.format(id=identity, library=library, family=family, parts=str(parts).lower(), fault=fault))
+        path.write_text(MANIFEST.format(id=identity, library=library, family=family, parts=str(parts).lower(), elements=elements, fault=fault))
         return path
 
     def build(self, manifest, *arguments):
@@ -173,6 +174,24 @@ class TargetPlugins(HeddleTestCase):
         self.assertIn("org.example.sample_target", json.dumps(shown))
         self.assertIn("sample-stack/1", json.dumps(shown))
         self.assertIn("org.example.sample_target 0.1.0", self.succeed("explain", module).stdout)
+
+    def test_more_elements_than_workgroups(self):
+        """A device has fewer workgroups than a large tensor has elements; a workgroup computes several, and the last one fewer."""
+        manifest = self.manifest(TARGET / "libsample_target.so", identity="org.example.sample_target", elements=5)
+        module, plugin, warnings = self.build(manifest)
+        self.assertEqual((warnings.count("warning"), plugin["failed"]), (0, []), warnings)
+        self.check(module, rows=13)
+        value = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+        graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["twice"])], "g", [value],
+                                  [helper.make_tensor_value_info("twice", TensorProto.FLOAT, ["n"])])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.path)
+        module, plugin, _ = self.build(TARGET)
+        self.assertEqual(len(plugin["claimed"]), 1)
+        x = np.arange(2_000_003, dtype=np.float32)
+        np.save(self.folder / "x.npy", x)
+        self.succeed("run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--output", f"@{self.folder / 'twice.npy'}", "--device", "sample:0",
+                     extra_environment={"HEDDLE_PLUGIN_PATH": str(DRIVER)})
+        np.testing.assert_array_equal(np.load(self.folder / "twice.npy"), x + x)
 
     def test_what_it_is_asked(self):
         """--dump-code: the graph and the kernels, as text; the report names all nodes of a claim."""
@@ -269,10 +288,10 @@ class TargetPlugins(HeddleTestCase):
 
     def test_manifests_with_mistakes(self):
         for text, said in (("manifest = 1\n[plugin]\nkind = [\"driver\"]\n", "its kind is not"), ("[plug", "line 1"),
-                           (MANIFEST.format(id="a.b", library="none.so", family="sample", parts="false", fault=""), "none.so"),
-                           (MANIFEST.format(id="a.b", library=MUTANT, family="Sample", parts="false", fault=""), "no name of a target"),
-                           (MANIFEST.format(id="a.b", library=MUTANT, family="sample", parts="false", fault=""), "its library says id"),
-                           (MANIFEST.format(id="test.mutant_target", library=MUTANT, family="sample", parts="[1]", fault=""), "fact 'parts'")):
+                           (MANIFEST.format(id="a.b", library="none.so", family="sample", parts="false", elements=1, fault=""), "none.so"),
+                           (MANIFEST.format(id="a.b", library=MUTANT, family="Sample", parts="false", elements=1, fault=""), "no name of a target"),
+                           (MANIFEST.format(id="a.b", library=MUTANT, family="sample", parts="false", elements=1, fault=""), "its library says id"),
+                           (MANIFEST.format(id="test.mutant_target", library=MUTANT, family="sample", parts="[1]", elements=1, fault=""), "fact 'parts'")):
             path = self.folder / "wrong.toml"
             path.write_text(text)
             failed = self.fail_with((1, 2), "compile", self.path, "-o", self.folder / "m.heddle", "--target", "sample", "--target-plugin", path)

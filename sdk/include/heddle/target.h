@@ -173,7 +173,10 @@ typedef struct heddle_target_entry {
   heddle_string_t name; /* that of the kernel, or that and '_' and more letters, digits and '_'; unique in the code */
   /* A call takes the first entry all of whose guards hold, and portable code if there is none. Only the last entry may be without. */
   const heddle_target_guard_t* guards;
-  uint32_t workgroups; /* number of workgroups, an expression; at least 1 in every call in which a result has elements. 0: nothing runs */
+  /* Number of workgroups, an expression; at least 1 in every call in which a result has elements. 0: nothing runs. If it is more than the device's
+   * max_workgroup_count[0] (driver.h), a call takes the next entry whose guards hold, or portable code if the last entry has guards; if there is neither,
+   * the call fails with OUT_OF_RANGE. More than 2^32 - 1 or less than 0 fails in any case. */
+  uint32_t workgroups;
   uint32_t workgroup_size;  /* threads; 1 for devices without */
   uint32_t subgroup_size;   /* that the code relies on; 0: none */
   uint32_t binding_count;   /* as many as the kernel has */

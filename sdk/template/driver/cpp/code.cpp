@@ -18,6 +18,7 @@ struct Known {
   int pops, pushes;
 };
 constexpr Known kKnown[] = {
+    {"each", Op::kEach, true, 0, 0},        {"item", Op::kItem, false, 0, 1},      {"size32", Op::kSize32, true, 0, 1},
     {"group", Op::kGroup, false, 0, 1},     {"const", Op::kConst, true, 0, 1},     {"push", Op::kPush, true, 0, 1},
     {"add", Op::kAdd, false, 2, 1},         {"mul", Op::kMul, false, 2, 1},        {"addf", Op::kAddF, false, 2, 1},
     {"subf", Op::kSubF, false, 2, 1},       {"mulf", Op::kMulF, false, 2, 1},      {"maxf", Op::kMaxF, false, 2, 1},
@@ -50,8 +51,11 @@ class Words {
 
 bool operand_fits(const Kernel& kernel, Op op, uint64_t operand) {
   switch (op) {
+    case Op::kEach:
+      return operand > 0 && kernel.instructions.empty();
     case Op::kConst:
       return operand < kernel.constants_bytes / 8;
+    case Op::kSize32:
     case Op::kLoad32:
     case Op::kLoad64:
     case Op::kStore32:
@@ -128,6 +132,7 @@ bool read_program(std::string_view text, std::vector<Kernel>* out_kernels, std::
       *out_error = "the stack at '" + std::string(word) + "' of kernel '" + kernels.back().name + "' is too short or too long";
       return false;
     }
+    if (known->op == Op::kEach) kernels.back().items = operand;
     kernels.back().instructions.push_back({known->op, operand});
   }
   *out_kernels = std::move(kernels);
@@ -153,72 +158,82 @@ bool read_code(std::string_view format, std::string_view bytes, const std::share
 Outcome run_kernel(const Kernel& kernel, const std::vector<Memory>& bindings, const std::vector<char>& constants, uint64_t workgroups,
                    std::string* out_reason) {
   for (uint64_t group = 0; group < workgroups; ++group) {
-    uint64_t stack[kDepth + 1];
-    uint64_t* top = stack;  // one past the last
     bool ended = false;
-    for (const Instruction& at : kernel.instructions) {
-      switch (at.op) {
-        case Op::kGroup:
-          *top++ = group;
-          break;
-        case Op::kConst:
-          std::memcpy(top++, constants.data() + at.operand * 8, 8);
-          break;
-        case Op::kPush:
-          *top++ = at.operand;
-          break;
-        case Op::kAdd:
-          --top;
-          top[-1] += top[0];
-          break;
-        case Op::kMul:
-          --top;
-          top[-1] *= top[0];
-          break;
-        case Op::kAddF:
-        case Op::kSubF:
-        case Op::kMulF:
-        case Op::kMaxF:
-        case Op::kMinF:
-          --top;
-          top[-1] = bits_of(arithmetic(at.op, float_of(top[-1]), float_of(top[0])));
-          break;
-        case Op::kLess:
-          --top;
-          top[-1] = top[-1] < top[0];
-          break;
-        case Op::kLoad32:
-        case Op::kLoad64:
-        case Op::kStore32:
-        case Op::kStore64: {
-          const uint64_t size = at.op == Op::kLoad32 || at.op == Op::kStore32 ? 4 : 8;
-          const bool stores = at.op == Op::kStore32 || at.op == Op::kStore64;
-          const Memory& memory = bindings[at.operand];
-          const uint64_t index = stores ? top[-2] : top[-1];
-          if (index >= memory.bytes / size) {
-            *out_reason = "it accessed memory outside a binding, at index " + std::to_string(index);
+    for (uint64_t item = 0; item < kernel.items && !ended; ++item) {
+      uint64_t stack[kDepth + 1];
+      uint64_t* top = stack;  // one past the last
+      for (const Instruction& at : kernel.instructions) {
+        switch (at.op) {
+          case Op::kEach:
+            break;
+          case Op::kGroup:
+            *top++ = group;
+            break;
+          case Op::kItem:
+            *top++ = group * kernel.items + item;
+            break;
+          case Op::kSize32:
+            *top++ = bindings[at.operand].bytes / 4;
+            break;
+          case Op::kConst:
+            std::memcpy(top++, constants.data() + at.operand * 8, 8);
+            break;
+          case Op::kPush:
+            *top++ = at.operand;
+            break;
+          case Op::kAdd:
+            --top;
+            top[-1] += top[0];
+            break;
+          case Op::kMul:
+            --top;
+            top[-1] *= top[0];
+            break;
+          case Op::kAddF:
+          case Op::kSubF:
+          case Op::kMulF:
+          case Op::kMaxF:
+          case Op::kMinF:
+            --top;
+            top[-1] = bits_of(arithmetic(at.op, float_of(top[-1]), float_of(top[0])));
+            break;
+          case Op::kLess:
+            --top;
+            top[-1] = top[-1] < top[0];
+            break;
+          case Op::kLoad32:
+          case Op::kLoad64:
+          case Op::kStore32:
+          case Op::kStore64: {
+            const uint64_t size = at.op == Op::kLoad32 || at.op == Op::kStore32 ? 4 : 8;
+            const bool stores = at.op == Op::kStore32 || at.op == Op::kStore64;
+            const Memory& memory = bindings[at.operand];
+            const uint64_t index = stores ? top[-2] : top[-1];
+            if (index >= memory.bytes / size) {
+              *out_reason = "it accessed memory outside a binding, at index " + std::to_string(index);
+              return Outcome::kFailed;
+            }
+            if (stores) {
+              std::memcpy(memory.data + index * size, &top[-1], size);
+              top -= 2;
+            } else {
+              top[-1] = 0;
+              std::memcpy(&top[-1], memory.data + index * size, size);
+            }
+            break;
+          }
+          case Op::kRequire:
+            ended = *--top == 0;
+            break;
+          case Op::kFail:
+            *out_reason = "it failed with number " + std::to_string(at.operand);
             return Outcome::kFailed;
-          }
-          if (stores) {
-            std::memcpy(memory.data + index * size, &top[-1], size);
-            top -= 2;
-          } else {
-            top[-1] = 0;
-            std::memcpy(&top[-1], memory.data + index * size, size);
-          }
-          break;
+          case Op::kLose:
+            *out_reason = "the device is gone; open it again. workgroups: " + std::to_string(workgroups);
+            return Outcome::kLost;
         }
-        case Op::kRequire:
-          ended = *--top == 0;
-          break;
-        case Op::kFail:
-          *out_reason = "it failed with number " + std::to_string(at.operand);
-          return Outcome::kFailed;
-        case Op::kLose:
-          *out_reason = "the device is gone; open it again. workgroups: " + std::to_string(workgroups);
-          return Outcome::kLost;
+        if (ended) break;
       }
-      if (ended) break;
     }
   }
   return Outcome::kDone;

@@ -5,7 +5,10 @@
 // that is checked when it is loaded, looked up by name, and run with bindings and constants. Replace it with your own; device.cpp only needs to load, find and run kernels.
 //
 //   kernel NAME BINDINGS CONSTANTS_BYTES      begins a kernel
+//   each N          before all others: every workgroup runs what follows N times; once without it
 //   group           pushes the workgroup's number, x fastest      const N     pushes the N-th 64-bit constant
+//   item            pushes the number of this run, counted from the first of workgroup 0: group * N, and those before it in its workgroup
+//   size32 B        pushes the number of 32-bit words of binding B
 //   push N          pushes N                                      add, mul    of the two on top
 //   addf, subf, mulf, maxf, minf    of the two on top, as f32     less        1 if the second is less than the top, else 0
 //   load32 B        pops an index, pushes word [index] of binding B; load64 likewise
@@ -34,7 +37,10 @@ inline constexpr std::string_view kFormat = "sample-stack/1";
 inline constexpr std::string_view kTarget = "generic";
 
 enum class Op : uint32_t {
+  kEach,
   kGroup,
+  kItem,
+  kSize32,
   kConst,
   kPush,
   kAdd,
@@ -63,6 +69,7 @@ struct Kernel {
   std::string name;
   uint32_t bindings = 0;
   uint32_t constants_bytes = 0;
+  uint64_t items = 1;  // of a workgroup
   std::vector<Instruction> instructions;
 };
 

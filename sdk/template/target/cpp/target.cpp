@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The sample driver's compiler target: `heddle compile --target sample` asks it what it takes of a model, and for the code. It takes element-wise ops of
-// f32 (sums, differences, products, maxima, minima) and writes "sample-stack/1", one workgroup for each element; everything else the driver interprets. Replace the
-// format, and what is taken, with your own. It runs in a process of its own: nothing here can harm the compiler.
+// f32 (sums, differences, products, maxima, minima) and writes "sample-stack/1", a workgroup for each range of elements; everything else the driver
+// interprets. Replace the format, and what is taken, with your own. It runs in a process of its own: nothing here can harm the compiler.
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -40,7 +40,9 @@ const char* instruction_of(Op op) {
 // A kernel that is a single map of f32, each element from those at its own place, and from single elements.
 class Translator {
  public:
-  Translator(const portable::Kernel& kernel, int64_t most_instructions) : kernel_(kernel), most_(most_instructions) {}
+  // elements: that a workgroup computes.
+  Translator(const portable::Kernel& kernel, int64_t most_instructions, int64_t elements)
+      : kernel_(kernel), most_(most_instructions), elements_(elements) {}
 
   // Why it cannot be translated; empty: it can.
   std::string check() {
@@ -63,7 +65,9 @@ class Translator {
   target::Code translate(const std::string& name) {
     const portable::Node& node = kernel_.nodes[0];
     std::ostringstream text;
-    text << "kernel " << name << " " << kernel_.inputs + kernel_.outputs << " " << kernel_.symbols * 8 << "\n  group";
+    text << "kernel " << name << " " << kernel_.inputs + kernel_.outputs << " " << kernel_.symbols * 8 << "\n  each " << elements_;
+    // The last workgroup may have fewer.
+    text << " item size32 " << node.results[0] << " less require item";
     steps_ = 0;
     write(node.bodies[0].yields[0], 1, text);
     text << " store32 " << node.results[0] << "\n";
@@ -75,7 +79,7 @@ class Translator {
     entry.name = name;
     entry.binding_count = kernel_.inputs + kernel_.outputs;
     entry.constants_bytes = kernel_.symbols * 8;
-    entry.workgroups = count_of(node, code.expressions);
+    entry.workgroups = workgroups_of(node, code.expressions);
     code.entries.push_back(entry);
     return code;
   }
@@ -106,7 +110,7 @@ class Translator {
     if (value < node.rank()) return refuse("it computes with its index");
     if (value < body.arguments.size()) {
       const portable::Read& read = node.reads[value - node.rank()];
-      text << (is_own_place(node, read) ? " group" : " push 0") << " load32 " << read.tensor;
+      text << (is_own_place(node, read) ? " item" : " push 0") << " load32 " << read.tensor;
       return true;
     }
     const portable::Instruction& at = body.instructions[value - body.arguments.size()];
@@ -127,8 +131,8 @@ class Translator {
     return false;
   }
 
-  // The number of elements, as an expression over symbols. It is 0 in calls in which nothing is to be written.
-  uint32_t count_of(const portable::Node& node, std::vector<target::Expression>& out) {
+  // The number of elements divided by that of a workgroup, rounded up, as an expression over symbols. It is 0 in calls in which nothing is to be written.
+  uint32_t workgroups_of(const portable::Node& node, std::vector<target::Expression>& out) {
     auto add = [&](target::Expression expression) {
       out.push_back(expression);
       return static_cast<uint32_t>(out.size() - 1);
@@ -147,22 +151,25 @@ class Translator {
       const uint32_t factor = copy(copy, extent);
       count = add({HEDDLE_TARGET_MULTIPLY, count, factor, 0, 0});
     }
-    return count;
+    const uint32_t elements = add({HEDDLE_TARGET_CONSTANT, 0, 0, 0, elements_});
+    return add({HEDDLE_TARGET_CEIL_DIVIDE, count, elements, 0, 0});
   }
 
   const portable::Kernel& kernel_;
-  const int64_t most_;
+  const int64_t most_, elements_;
   int64_t steps_ = 0;
   std::string reason_;
 };
 
 class Target {
  public:
-  explicit Target(const target::Hello& hello) : instructions_(target::integer_of(hello, "instructions", 64)) {
+  explicit Target(const target::Hello& hello)
+      : instructions_(target::integer_of(hello, "instructions", 64)), elements_(target::integer_of(hello, "elements", 1 << 18)) {
     for (const target::Fact& fact : hello.facts) {
       if (fact.name == "parts" && fact.kind == HEDDLE_OPTION_BOOL) parts_ = fact.integer != 0;
     }
     if (instructions_ < 1) throw Refused("fact 'instructions' must be 1 or more", HEDDLE_STATUS_INVALID_ARGUMENT);
+    if (elements_ < 1) throw Refused("fact 'elements' must be 1 or more", HEDDLE_STATUS_INVALID_ARGUMENT);
     if (!hello.level.empty()) throw Refused("target '" + hello.name + "' has no levels", HEDDLE_STATUS_INVALID_ARGUMENT);
   }
 
@@ -173,7 +180,7 @@ class Target {
     std::vector<bool> is_whole(graph.group_count, true);
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
       const target::Node& node = graph.nodes[i];
-      const std::string reason = Translator(kernels[node.kernel], instructions_).check();
+      const std::string reason = Translator(kernels[node.kernel], instructions_, elements_).check();
       if (reason.empty()) {
         good[node.group].push_back(i);
       } else {
@@ -198,7 +205,7 @@ class Target {
   }
 
   target::Code emit(const target::Kernel& asked, const portable::Kernel& kernel) {
-    Translator translator(kernel, instructions_);
+    Translator translator(kernel, instructions_, elements_);
     if (const std::string reason = translator.check(); !reason.empty()) throw Refused(reason);
     return translator.translate(asked.name);
   }
@@ -218,7 +225,9 @@ class Target {
   }
 
  private:
-  int64_t instructions_;
+  // A device runs a limited number of workgroups, and a call with more fails. The driver says 2^20, so that the default of 2^18 elements for each suffices
+  // for 2^38, which is all that its memory may hold.
+  int64_t instructions_, elements_;
   bool parts_ = false;
 };
 
