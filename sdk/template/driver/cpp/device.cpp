@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 
 #include "heddle/sdk/host_timeline.h"
@@ -121,6 +122,22 @@ class SampleQueue : public sdk::Queue {
  private:
   Worker* worker_;
   uint64_t unfinished_ = 0;
+};
+
+// Adds its lifetime to the device's kernel_ns.
+class Counted {
+ public:
+  explicit Counted(sdk::Device* device) : device_(device) {}
+  ~Counted() {
+    const auto taken = std::chrono::nanoseconds(std::chrono::steady_clock::now() - began_);
+    device_->kernel_ns.fetch_add(static_cast<uint64_t>(taken.count()), std::memory_order_relaxed);
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  sdk::Device* device_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
 
 uint32_t threads_of(const Options& options) {
@@ -351,6 +368,7 @@ heddle_status_t* Worker::run_dispatch(const sdk::Operation& dispatch) {
   return sdk::guarded(host, "running a kernel", [&]() -> heddle_status_t* {
     const auto& code = *static_cast<const Code*>(dispatch.entry->kernel);
     if (code.program) return portable::run_dispatch(device_, dispatch, *code.program, &helpers_);
+    const Counted counted(device_);  // portable code counts its own
     HostCopies copies(device_, dispatch.ranges);
     if (heddle_status_t* failed = copies.read()) return failed;
     std::vector<Memory> bindings;
