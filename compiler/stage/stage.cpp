@@ -177,10 +177,16 @@ LogicalResult verify_common(Operation* op, ArrayAttr accesses, DomainAttr domain
   return success();
 }
 
+LogicalResult verify_step_reads(Operation* op, int64_t step_reads) {
+  const int64_t reads = op->getNumOperands();
+  if (step_reads < 0 || step_reads > reads) return op->emitOpError("has ") << reads << " reads, and step_reads is " << step_reads;
+  return success();
+}
+
 // The first `step_reads` reads are over the whole domain, the others over its parallel dimensions.
 LogicalResult verify_two_bodies(Operation* op, int64_t step_reads, DomainAttr domain) {
-  int64_t reads = op->getNumOperands();
-  if (step_reads < 0 || step_reads > reads) return op->emitOpError("has ") << reads << " reads, and step_reads is " << step_reads;
+  if (failed(verify_step_reads(op, step_reads))) return failure();
+  const int64_t reads = op->getNumOperands();
   if (failed(verify_reads(op, 0, static_cast<unsigned>(step_reads), domain.getRank()))) return failure();
   return verify_reads(op, static_cast<unsigned>(step_reads), static_cast<unsigned>(reads - step_reads), domain.getParallelRank());
 }
@@ -239,7 +245,7 @@ LogicalResult ScanOp::verify() {
   if (failed(verify_common(*this, getAccesses(), getDomain()))) return failure();
   if (getDomain().getReduced() != 0) return emitOpError("reduces dimensions; stage.fold does");
   unsigned rank = getDomain().getRank(), in_step = static_cast<unsigned>(getStepReads()), of_step = getPlaced() ? rank + 1 : rank;
-  if (getStepReads() > getReads().size()) return emitOpError("has ") << getReads().size() << " reads, and step_reads is " << getStepReads();
+  if (failed(verify_step_reads(*this, static_cast<int64_t>(getStepReads())))) return failure();
   unsigned in_finish = getReads().size() - in_step;
   if (failed(verify_reads(*this, 0, in_step, of_step)) || failed(verify_reads(*this, in_step, in_finish, rank))) return failure();
   if (getAlong() >= rank) return emitOpError("goes along dimension ") << getAlong() << " of " << rank;
