@@ -53,7 +53,7 @@ class TargetKit(unittest.TestCase):
 
     def mutant(self, fault):
         path = self.folder / f"{fault}.toml"
-        path.write_text(MANIFEST.format(id="test.mutant_target", library=MUTANT, family="sample", parts="true", fault=fault))
+        path.write_text(MANIFEST.format(id="test.mutant_target", library=MUTANT, family="sample", parts="true", elements=262144, fault=fault))
         return path
 
     def test_the_template_passes(self):
@@ -95,7 +95,7 @@ class TargetKit(unittest.TestCase):
                     self.assertEqual((cases[case]["outcome"], code), ("failed", 1), (fault, cases[case]["texts"]))
 
     def test_manifests_with_mistakes(self):
-        right = MANIFEST.format(id="test.mutant_target", library=MUTANT, family="sample", parts="true", fault="")
+        right = MANIFEST.format(id="test.mutant_target", library=MUTANT, family="sample", parts="true", elements=262144, fault="")
         for old, new, said in (('families = ["sample"]', "", "'families'"), ('["sample"]', '["Sample"]', "no name of a target"),
                                ("workgroup_size = 1024", "workgroup_size = -1", "no integer of 0 or more"), ("workgroup_size", "work_size", "unknown key"),
                                ("parts = true", "parts = [1]", "fact 'parts'")):
