@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Bodies are written as nodes of ONNX. The steps of all directions are one Scan over the products of the inputs with the weights, which are computed for
-// all steps at once. A step behind the end of a sequence keeps the state and gives zeros; backward, these steps come first.
+// Bodies are written as nodes of ONNX: a Scan over the products of the inputs with the weights, which are computed for all steps at once. A step behind the end of a sequence keeps the state and gives zeros; backward, these steps come first.
 #include "compiler/import/onnx_recurrent.h"
 
 #include <algorithm>
@@ -14,6 +13,10 @@ namespace heddle::import {
 namespace {
 
 using Writer = NodeWriter;
+
+// The most bytes of f32 weights that the steps of both directions read together, if they are steps of one loop. A core finds what the last step read in its
+// second-level cache, of which servers have 1 to 2 MiB; two loops, one after the other, need half of it.
+constexpr int64_t most_bytes_of_a_loop = int64_t{1} << 20;
 
 [[noreturn]] void refuse(const onnx::NodeProto& call, const std::string& cause) {
   const std::string name = !call.name().empty() ? call.name() : call.output_size() > 0 ? call.output(0) : call.op_type();
@@ -107,7 +110,11 @@ class Recurrent {
       is_step_ = w.unsqueeze(w.op("Less", {w.unsqueeze(steps, 1), lengths}), 2);
     }
     Names all, last_h, last_c;
-    loop(all, last_h, last_c);
+    if (is_one_loop()) {
+      loop(0, backward_.size(), all, last_h, last_c);
+    } else {
+      for (size_t d = 0; d < backward_.size(); ++d) loop(d, d + 1, all, last_h, last_c);
+    }
     if (batch_first_) {  // [batch, steps, directions, hidden], [batch, directions, hidden]
       finish("Transpose", w.concat(all, 1), "Y", {2, 0, 1, 3});
       finish("Transpose", w.concat(last_h, 0), "Y_h", {1, 0, 2});
@@ -199,11 +206,18 @@ class Recurrent {
     return made;
   }
 
-  // One loop for all directions: they depend on different steps of the input only, so that a step of each can run at once.
-  void loop(Names& all, Names& last_h, Names& last_c) {
+  // The steps of all directions can be steps of one loop, since they depend on different steps of the input only. That is half as many steps.
+  bool is_one_loop() const {
+    const int64_t gates = kind_ == "LSTM" ? 4 : kind_ == "GRU" ? 3 : 1;
+    const auto hidden = static_cast<double>(integer("hidden_size", 0));
+    return hidden * hidden * static_cast<double>(gates * backward_.size() * sizeof(float)) <= most_bytes_of_a_loop;
+  }
+
+  // One loop for the directions from `first` to before `last`.
+  void loop(size_t first, size_t last, Names& all, Names& last_h, Names& last_c) {
     Writer& w = outer_;
     std::vector<Direction> directions;
-    for (size_t d = 0; d < backward_.size(); ++d) directions.push_back(outside(static_cast<int64_t>(d)));
+    for (size_t d = first; d < last; ++d) directions.push_back(outside(static_cast<int64_t>(d)));
 
     onnx::GraphProto graph;
     graph.set_name(kind_ + "_step");
@@ -215,13 +229,13 @@ class Recurrent {
       carried.insert(carried.end(), one.carried.begin(), one.carried.end());
       auto scan = [&](const std::string& value) {
         scanned.push_back(value);
-        in_directions.push_back(backward_[d] ? 1 : 0);
+        in_directions.push_back(backward_[first + d] ? 1 : 0);
         return scanned_names.emplace_back(s.fresh());
       };
       const std::string h = carried_names.emplace_back(s.fresh());
       const std::string c = kind_ == "LSTM" ? carried_names.emplace_back(s.fresh()) : "";
       const std::string x = scan(one.products), is_step = is_step_.empty() ? "" : scan(is_step_);
-      const Activation* f = &activations_[d * activations_.size() / directions.size()];
+      const Activation* f = &activations_[(first + d) * activations_.size() / backward_.size()];
       std::string next_c;
       std::string next_h = kind_ == "LSTM"  ? lstm(s, f, x, h, c, one.recurrent, one.peepholes, is_step, next_c)
                            : kind_ == "GRU" ? gru(s, f, x, h, one.recurrent, one.of_zr, one.of_h, one.inner_bias)
@@ -230,7 +244,7 @@ class Recurrent {
       next.push_back(next_h);
       if (kind_ == "LSTM") next.push_back(next_c);
       rows.push_back(s.op("Identity", {next_h}));
-      out_directions.push_back(backward_[d] ? 1 : 0);
+      out_directions.push_back(backward_[first + d] ? 1 : 0);
     }
     for (const Names* names : {&carried_names, &scanned_names}) {
       for (const std::string& name : *names) graph.add_input()->set_name(name);

@@ -275,8 +275,8 @@ case("qlinear_conv", "QLinearConv", [Given(np.arange(150, dtype=np.uint8).reshap
                                      np.array(120, np.uint8), np.array([10, -200, 3000, 4], np.int32)], group=2, pads=[1, 1, 0, 1], strides=[2, 1])
 
 
-def recurrent(label, operator, gates, directions=1, inputs=3, outputs=2, **attributes):
-    steps, batch, size, hidden = 5, 3, 4, 6
+def recurrent(label, operator, gates, directions=1, inputs=3, outputs=2, hidden=6, **attributes):
+    steps, batch, size = 5, 3, 4
     weights = [floats(directions, gates * hidden, size), floats(directions, gates * hidden, hidden), floats(directions, 2 * gates * hidden) * 0.5]
     state = [floats(directions, batch, hidden)] * (2 if operator == "LSTM" else 1) + [floats(directions, 3 * hidden)]
     given = [(steps, batch, size), *weights, Given(np.array([5, 2, 3], np.int32)), *state]
@@ -289,6 +289,7 @@ recurrent("gru_both", "GRU", 3, directions=2, inputs=6, direction="bidirectional
 recurrent("gru_backward", "GRU", 3, inputs=6, direction="reverse")
 recurrent("lstm", "LSTM", 4, outputs=3)
 recurrent("lstm_both", "LSTM", 4, directions=2, inputs=8, outputs=3, direction="bidirectional", clip=1.5)
+recurrent("lstm_both_wide", "LSTM", 4, directions=2, inputs=8, outputs=3, hidden=190, direction="bidirectional", input_forget=1)  # a loop per direction
 
 # Extents of "x" and of its calls. Values that nodes may read beside it: shapes that are computed of its own.
 SYMBOLIC_DIMS = ["n", 4, "h", "w"]
