@@ -42,8 +42,8 @@ struct Convolution {
 };
 constexpr int64_t kHeight = 9, kWidth = 8, kChannels = 4, kFilters = 6, kWindow[2] = {3, 2};
 
-std::string list(const int64_t (&values)[2]) {
-  return "array<i64: " + std::to_string(values[0]) + ", " + std::to_string(values[1]) + ">";
+std::vector<int64_t> list(const int64_t (&values)[2]) {
+  return {values[0], values[1]};
 }
 
 // relu(conv(image, weights)), as the compiler writes it.
@@ -82,13 +82,14 @@ portable::Kernel convolution(const Convolution& c) {
   node.results = {2};
   k.nodes.push_back(node);
   k.ops = {{"conv",
-            0,
+            1,
             {{"dilations", list(c.dilations)},
-             {"groups", std::to_string(c.groups)},
+             {"groups", c.groups},
              {"pads_high", list(c.high)},
              {"pads_low", list(c.low)},
-             {"strides", list(c.strides)}}},
-           {"relu", 0, {}}};
+             {"strides", list(c.strides)}},
+            {k.tensors[2]}},
+           {"relu", 1, {}, {k.tensors[2]}}};
   std::string error;
   EXPECT_TRUE(portable::verify(&k, &error)) << error;
   return k;
@@ -443,7 +444,7 @@ TEST(PortableText, SaysWhatAKernelComputes) {
   const std::string text = portable::text_of(convolution({}));
   for (const char* line :
        {"kernel conv: 2 inputs, 1 outputs, 0 symbols\n", "  tensor 1: f32[3, 2, 4, 6], input\n",
-        "  op conv/0, dilations = array<i64: 1, 2>, ",
+        "  op conv/1, dilations = [1, 2], groups = 1, ", ", strides = [2, 1] -> f32[2, 5, 9, 6]\n",
         "  node 0: contract over [i0 < 2, i1 < 5, i2 < 9, i3 < 6, i4 < 3 reduced, i5 < 2 reduced, i6 < 4 reduced], sums in f32, where 0 "
         "<= ",
         "      r0 = tensor 0[i0, i1 * 2 + i4 * 1 + -1, i2 * 1 + i5 * 2 + -2, i6]\n", "      v1 = maximum_f a0, v0: f32\n      yield v1\n"})
@@ -468,14 +469,16 @@ NameCheck::Verdict verdict(const portable::Kernel& kernel) {
 }
 
 TEST(PortableNames, AttributesAreNumbers) {
+  using Integers = std::vector<int64_t>;
   const portable::NamedOp op = {
-      "x", 0, {{"one", "7"}, {"yes", "true"}, {"none", "array<i64>"}, {"some", "array<i64: 1, -2>"}, {"bad", "array<i64: 1,"}}};
+      "x", 1, {{"half", 0.5}, {"none", Integers{}}, {"one", int64_t{7}}, {"some", Integers{1, -2}}, {"text", "7"}, {"yes", true}}, {}};
   std::vector<int64_t> values;
   EXPECT_TRUE(portable::integers_of(op, "one", &values) && values == std::vector<int64_t>{7});
   EXPECT_TRUE(portable::integers_of(op, "yes", &values) && values == std::vector<int64_t>{1});
   EXPECT_TRUE(portable::integers_of(op, "none", &values) && values.empty());
   EXPECT_TRUE(portable::integers_of(op, "some", &values) && values == (std::vector<int64_t>{1, -2}));
-  EXPECT_FALSE(portable::integers_of(op, "bad", &values));
+  EXPECT_FALSE(portable::integers_of(op, "half", &values));
+  EXPECT_FALSE(portable::integers_of(op, "text", &values));
   EXPECT_FALSE(portable::integers_of(op, "absent", &values));
 }
 
@@ -486,19 +489,22 @@ TEST(PortableNames, WhatDisagreesIsFound) {
     ASSERT_EQ(verdict(right), NameCheck::kAgrees) << portable::check_names(right, {})[0].reason;
     size_t changed = 0;
     for (size_t a = 0; a < right.ops[0].attributes.size(); ++a) {
-      for (const char* value :
-           {"array<i64: 1, 1>", "array<i64: 3, 1>", "array<i64: 2, 2>", "array<i64: 0, 0>", "array<i64: -1, 1>", "1", "2", "4", "0"}) {
+      using Integers = std::vector<int64_t>;
+      for (const portable::AttributeValue& value :
+           std::vector<portable::AttributeValue>{Integers{1, 1}, Integers{3, 1}, Integers{2, 2}, Integers{0, 0}, Integers{-1, 1},
+                                                 int64_t{1}, int64_t{2}, int64_t{4}, int64_t{0}}) {
+        if (value.index() != right.ops[0].attributes[a].value.index()) continue;
         portable::Kernel kernel = right;
         std::vector<int64_t> before, after;
-        ASSERT_TRUE(portable::integers_of(right.ops[0], right.ops[0].attributes[a].first, &before));
-        kernel.ops[0].attributes[a].second = value;
-        ASSERT_TRUE(portable::integers_of(kernel.ops[0], right.ops[0].attributes[a].first, &after));
+        ASSERT_TRUE(portable::integers_of(right.ops[0], right.ops[0].attributes[a].name, &before));
+        kernel.ops[0].attributes[a].value = value;
+        ASSERT_TRUE(portable::integers_of(kernel.ops[0], right.ops[0].attributes[a].name, &after));
         if (before == after || before.size() != after.size()) continue;
         ++changed;
         // Padding at the end that a step does not reach computes the same.
-        const bool same = right.ops[0].attributes[a].first == "pads_high" && after[1] == before[1] &&
+        const bool same = right.ops[0].attributes[a].name == "pads_high" && after[1] == before[1] &&
                           (kHeight + 1 + after[0] - 3) / 2 == (kHeight + 1 + before[0] - 3) / 2;
-        EXPECT_EQ(verdict(kernel), same ? NameCheck::kAgrees : NameCheck::kDisagrees) << right.ops[0].attributes[a].first << " " << value;
+        EXPECT_EQ(verdict(kernel), same ? NameCheck::kAgrees : NameCheck::kDisagrees) << portable::text_of(kernel);
       }
     }
     EXPECT_GT(changed, 15u);
@@ -519,6 +525,13 @@ TEST(PortableNames, WhatDisagreesIsFound) {
     kernel.ops[0].name = "matmul";
     EXPECT_NE(verdict(kernel), NameCheck::kAgrees);
     kernel.ops[0].name = "gelu";
+    EXPECT_EQ(verdict(kernel), NameCheck::kUnknown);
+    // Of another version, or with attributes that the op does not have, it is no op that the library knows.
+    kernel = right;
+    kernel.ops[0].version = 2;
+    EXPECT_EQ(verdict(kernel), NameCheck::kUnknown);
+    kernel = right;
+    kernel.ops[0].attributes[1].value = 1.0;
     EXPECT_EQ(verdict(kernel), NameCheck::kUnknown);
   }
 }

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "heddle/sdk/portable/interpreter.h"
+#include "heddle/sdk/portable/ops.h"
 #include "heddle/sdk/portable/staging.h"
 
 namespace portable = heddle::sdk::portable;
@@ -50,7 +52,7 @@ portable::Kernel product() {
   node.bodies[1].yields = {4};
   node.results = {2};
   kernel.nodes.push_back(node);
-  kernel.ops = {{"matmul", 0, {{"transpose_lhs", "false"}}}, {"max", 0, {}}};
+  kernel.ops = {{"matmul", 1, {{"transpose_lhs", false}}, {kernel.tensors[2]}}, {"max", 1, {}, {kernel.tensors[2]}}};
   return kernel;
 }
 
@@ -75,8 +77,91 @@ TEST(Portable, WhatIsWrittenIsRead) {
   ASSERT_TRUE(portable::read_image(image, &kernels, &error)) << error;
   ASSERT_EQ(kernels.size(), 1u);
   EXPECT_EQ(kernels[0].name, "product");
-  EXPECT_EQ(kernels[0].ops[0].attributes[0].first, "transpose_lhs");
+  EXPECT_EQ(kernels[0].ops[0].attributes[0].name, "transpose_lhs");
+  EXPECT_EQ(kernels[0].ops[0].results[0].extents, (std::vector<uint32_t>{0, 1}));
   EXPECT_EQ(image_of(kernels[0]), image);
+}
+
+// Attributes of each type, with the numbers at the ends of their ranges.
+TEST(Portable, AttributesKeepTheirTypes) {
+  portable::Kernel kernel = product();
+  const double nan = std::nan(""), tiny = std::numeric_limits<double>::denorm_min();
+  kernel.ops[0] = {"anything",
+                   7,
+                   {{"a", true},
+                    {"b", INT64_MIN},
+                    {"c", 0.1},
+                    {"d", "text"},
+                    {"e", std::vector<int64_t>{INT64_MAX, -1}},
+                    {"f", std::vector<double>{tiny, -0.0, nan}},
+                    {"g", std::vector<int64_t>{}},
+                    {"h", std::vector<double>{}},
+                    {"i", ""}},
+                   {}};
+  std::vector<portable::Kernel> kernels;
+  std::string error;
+  ASSERT_TRUE(portable::read_image(image_of(kernel), &kernels, &error)) << error;
+  const portable::NamedOp& op = kernels[0].ops[0];
+  EXPECT_EQ(op.version, 7u);
+  ASSERT_EQ(op.attributes.size(), 9u);
+  for (size_t i = 0; i < op.attributes.size(); ++i) {
+    EXPECT_EQ(op.attributes[i].name, kernel.ops[0].attributes[i].name);
+    if (op.attributes[i].name == "f") continue;
+    EXPECT_EQ(op.attributes[i].value, kernel.ops[0].attributes[i].value) << op.attributes[i].name;
+  }
+  const auto& floats = *portable::attribute_of<std::vector<double>>(op, "f");
+  EXPECT_EQ(floats[0], tiny);
+  EXPECT_TRUE(floats[1] == 0 && std::signbit(floats[1]));
+  EXPECT_TRUE(std::isnan(floats[2]));
+  EXPECT_EQ(portable::attribute_of<int64_t>(op, "c"), nullptr);
+}
+
+// Attributes have an order, and the extents of results are expressions over symbols.
+TEST(Portable, NamesHaveAForm) {
+  auto refusal = [](void (*change)(portable::NamedOp&)) {
+    portable::Kernel kernel = product();
+    change(kernel.ops[1]);
+    std::vector<portable::Kernel> kernels;
+    std::string error;
+    EXPECT_FALSE(portable::read_image(image_of(kernel), &kernels, &error));
+    return error;
+  };
+  EXPECT_EQ(refusal([](portable::NamedOp& op) { op.name = ""; }), "kernel 'product': op 1 has no name, or version 0");
+  EXPECT_EQ(refusal([](portable::NamedOp& op) { op.version = 0; }), "kernel 'product': op 1 has no name, or version 0");
+  const char* unsorted = "kernel 'product': attributes of op 1 are not sorted by name, or one has no name";
+  EXPECT_EQ(refusal([](portable::NamedOp& op) { op.attributes = {{"b", true}, {"a", true}}; }), unsorted);
+  EXPECT_EQ(refusal([](portable::NamedOp& op) { op.attributes = {{"a", true}, {"a", true}}; }), unsorted);
+  EXPECT_EQ(refusal([](portable::NamedOp& op) { op.attributes = {{"", true}}; }), unsorted);
+  const char* extent = "kernel 'product': an extent of op 1 is no expression over symbols";
+  EXPECT_EQ(refusal([](portable::NamedOp& op) { op.results[0].extents[0] = 3; }), extent);
+  EXPECT_EQ(refusal([](portable::NamedOp& op) { op.results[0].extents[0] = 60; }), extent);
+}
+
+TEST(Portable, NamesAreThoseOfTheList) {
+  const portable::KnownOp* before = nullptr;
+  for (const portable::KnownOp& op : portable::known_ops()) {
+    EXPECT_TRUE(!before || std::strcmp(before->name, op.name) < 0) << op.name;
+    before = &op;
+    EXPECT_EQ(portable::known_op(op.name), &op);
+    for (size_t i = 1; i < op.attributes().size(); ++i)
+      EXPECT_LT(std::strcmp(op.attributes()[i - 1].name, op.attributes()[i].name), 0) << op.name;
+  }
+  EXPECT_EQ(portable::known_op("gelu"), nullptr);
+  EXPECT_EQ(portable::known_op("zz"), nullptr);
+  auto reason = [](const portable::NamedOp& op) {
+    std::string why;
+    EXPECT_FALSE(portable::is_as_known(op, &why));
+    return why;
+  };
+  std::string why;
+  EXPECT_TRUE(portable::is_as_known({"softmax", 1, {{"axis", int64_t{1}}}, {}}, &why)) << why;
+  EXPECT_TRUE(portable::is_as_known({"softmax", 1, {{"axis", int64_t{1}}, {"log", true}}, {}}, &why)) << why;
+  EXPECT_TRUE(portable::is_as_known({"scatter", 1, {{"axis", int64_t{1}}, {"kind", "sum"}}, {}}, &why)) << why;
+  EXPECT_EQ(reason({"gelu", 1, {}, {}}), "gelu/1 is no op that is known");
+  EXPECT_EQ(reason({"relu", 2, {}, {}}), "relu/2 is of another version than 1, which is known");
+  EXPECT_EQ(reason({"relu", 1, {{"axis", int64_t{1}}}, {}}), "relu/1 has no attribute 'axis'");
+  EXPECT_EQ(reason({"softmax", 1, {}, {}}), "softmax/1 lacks its attribute 'axis'");
+  EXPECT_EQ(reason({"softmax", 1, {{"axis", 1.0}}, {}}), "softmax/1's attribute 'axis' is float and not integer");
 }
 
 // Products of matrices, with one row or many, and blocks that are not full; and too few columns for blocks.

@@ -11,6 +11,7 @@
 
 #include "case.h"
 #include "heddle/sdk/portable/interpreter.h"
+#include "heddle/sdk/portable/ops.h"
 
 namespace heddle::conformance {
 namespace {
@@ -163,13 +164,24 @@ class Maker {
     return dims;
   }
 
-  // kernel_ has everything but its node.
+  // The op of a kernel of one op, or of each of several with the result's type.
+  static portable::NamedOp named(const char* name, std::vector<portable::Attribute> attributes = {}) {
+    return {name, portable::known_op(name)->version, std::move(attributes), {}};
+  }
+
+  // kernel_ has everything but its node; ops_ may have the ops that the node computes, if it is not one without attributes.
   void finish(const char* name, const std::vector<Value>& inputs, heddle_element_type_t type, const Shape& shape, portable::Node node,
               bool begins_group) {
     node.results = {kernel_.inputs};
     kernel_.nodes = {std::move(node)};
-    kernel_.ops = {{name, 0, {}}};
+    if (ops_.empty()) ops_ = {named(name)};
     std::string error;
+    for (portable::NamedOp& op : ops_) {
+      if (op.results.empty()) op.results = {kernel_.tensors.back()};
+      REQUIRE(portable::is_as_known(op, &error), "the kit names an op wrongly: %s", error.c_str());
+    }
+    kernel_.ops = std::move(ops_);
+    ops_.clear();
     REQUIRE(portable::verify(&kernel_, &error), "the kit has made a wrong kernel of %s: %s", name, error.c_str());
     const std::string code = portable::write_kernel(kernel_);
     const auto [found, is_new] = known_.try_emplace(code, static_cast<uint32_t>(codes_.size()));
@@ -213,8 +225,9 @@ class Maker {
     static const std::pair<Op, const char*> floats[] = {{Op::kAddF, "add"},     {Op::kSubF, "sub"},     {Op::kMulF, "mul"},
                                                         {Op::kMaximumF, "max"}, {Op::kMinimumF, "min"}, {Op::kDivF, "div"}};
     static const std::pair<Op, const char*> integers[] = {
-        {Op::kAddI, "add"}, {Op::kSubI, "sub"}, {Op::kMulI, "mul"}, {Op::kMaxSI, "max"}, {Op::kAndI, "and"}};
+        {Op::kAddI, "add"}, {Op::kSubI, "sub"}, {Op::kMulI, "mul"}, {Op::kMaxSI, "max"}, {Op::kAndI, "bit_and"}};
     const auto& [op, name] = is_float ? floats[chance(std::size(floats))] : integers[chance(std::size(integers))];
+    if (is_single) ops_ = {named("broadcast", {{"dimensions", std::vector<int64_t>{0, 1}}})};
     const auto rank = static_cast<uint32_t>(left.shape.size());
     const uint32_t b = rank + static_cast<uint32_t>(inputs.size()) - 1;
     node.bodies = {{{}, {{op, is_float ? Scalar::kF32 : Scalar::kI32, rank, b, 0, 0}}, {b + 1}}};
@@ -224,7 +237,10 @@ class Maker {
                                      {Op::kAddF, Scalar::kF32, b + 1, b + 2, 0, 0},
                                      {Op::kDivF, Scalar::kF32, rank, b + 3, 0, 0}};
       node.bodies[0].yields = {b + 4};
+      ops_.push_back(named("abs"));
+      ops_.push_back(named("add"));
     }
+    ops_.push_back(named(name));
     finish(name, inputs, left.type, left.shape, std::move(node), false);
   }
 
@@ -242,8 +258,10 @@ class Maker {
                        {Op::kNegF, Scalar::kF32, rank + 1, 0, 0, 0},
                        {Op::kExpF, Scalar::kF32, rank + 2, 0, 0, 0}},
                       {rank + 3}}};
+      ops_ = {named("abs"), named("neg"), named("exp")};
     } else if (which == 4) {  // of |x|
       node.bodies = {{{}, {{Op::kAbsF, Scalar::kF32, rank, 0, 0, 0}, {Op::kSqrtF, Scalar::kF32, rank + 1, 0, 0, 0}}, {rank + 2}}};
+      ops_ = {named("abs"), named("sqrt")};
     } else if (which == 0) {  // relu
       node.bodies = {{{}, {{Op::kConstant, Scalar::kF32, 0, 0, 0, 0}, {Op::kMaximumF, Scalar::kF32, rank, rank + 1, 0, 0}}, {rank + 2}}};
     } else {
@@ -263,6 +281,7 @@ class Maker {
     node.reads.push_back(read_of(builder, 0, dims));
     node.first_reads = 1;
     node.bodies = {{{}, {}, {static_cast<uint32_t>(shape.size())}}};
+    ops_ = {named("transpose", {{"permutation", dims}})};
     finish("transpose", {of}, of.type, shape, std::move(node), true);
   }
 
@@ -282,6 +301,8 @@ class Maker {
                    {{}, {{add, scalar, 3, 4, 0, 0}}, {5}},  // three indices, the element, the accumulator
                    {{}, {{add, scalar, 0, 1, 0, 0}}, {2}},
                    {{}, {}, {2}}};  // two indices, the accumulator
+    ops_ = {named("reduce", {{"axes", std::vector<int64_t>{1}}, {"kind", "sum"}}), named("reshape")};
+    ops_[0].results = {{of.type, {builder.extent(of.shape[0])}}};
     finish("reduce", {of}, of.type, shape, std::move(node), true);
   }
 
@@ -310,6 +331,7 @@ class Maker {
   MadeGraph made_;
   std::vector<Value> values_;
   portable::Kernel kernel_;
+  std::vector<portable::NamedOp> ops_;
   std::map<std::string, uint32_t> known_;
   std::vector<std::string> names_, codes_;
   std::map<uint32_t, uint32_t> group_of_;
@@ -452,7 +474,12 @@ bool join(const MadeGraph& made, const target::Claim& claim, uint32_t number, Cl
       if (maker == kernel.nodes.end() || !splice(kernel, copy, r, inner)) ++r;
     }
     kernel.nodes.push_back(std::move(copy));
-    for (const portable::NamedOp& op : from.ops) kernel.ops.push_back(op);
+    for (portable::NamedOp op : from.ops) {
+      for (portable::Tensor& result : op.results) {
+        for (uint32_t& extent : result.extents) extent = expressions[extent];
+      }
+      kernel.ops.push_back(std::move(op));
+    }
     if (root.empty() || node.name == "matmul") root = node.name;
   }
   // What is computed where it is read is not computed alone, unless something else needs it.

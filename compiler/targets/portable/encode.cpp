@@ -4,8 +4,10 @@
 
 #include <map>
 
+#include "compiler/ir/trees.h"
 #include "compiler/stage/sieve.h"
 #include "compiler/stage/walk.h"
+#include "heddle/sdk/portable/ops.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -188,6 +190,31 @@ std::optional<Op> op_of(Operation* op) {
       .Default([](Operation*) { return std::nullopt; });
 }
 
+std::optional<portable::AttributeValue> value_of(Attribute attribute) {
+  using Value = std::optional<portable::AttributeValue>;
+  return llvm::TypeSwitch<Attribute, Value>(attribute)
+      .Case([](UnitAttr) { return Value(true); })
+      .Case([](BoolAttr value) { return Value(value.getValue()); })
+      .Case([](IntegerAttr value) { return Value(value.getInt()); })
+      .Case([](FloatAttr value) { return Value(value.getValueAsDouble()); })
+      .Case([](StringAttr value) { return Value(value.str()); })
+      .Case([](DenseI64ArrayAttr values) { return Value(std::vector<int64_t>(values.asArrayRef())); })
+      .Case([](DenseF64ArrayAttr values) { return Value(std::vector<double>(values.asArrayRef())); })
+      .Default([](Attribute) { return std::nullopt; });
+}
+
+// Kinds are numbers in the IR and names in the code.
+std::optional<Attribute> name_of_kind(Operation* op, StringAttr attribute, Builder& builder) {
+  if (attribute != "kind") return std::nullopt;
+  StringRef kind =
+      llvm::TypeSwitch<Operation*, StringRef>(op)
+          .Case([](tx::CompareOp compare) { return tx::stringifyCompareKind(compare.getKind()); })
+          .Case([](tx::PoolOp pool) { return tx::stringifyPoolKind(pool.getKind()); })
+          .Case([](tx::ScatterOp scatter) { return tx::stringifyReduceKind(*scatter.getKind()); })
+          .Case<tx::ArgReduceOp, tx::ReduceOp, tx::TreesOp>([](auto reduce) { return tx::stringifyReduceKind(reduce.getKind()); });
+  return builder.getStringAttr(kind);
+}
+
 class Encoder {
  public:
   Encoder(portable::Kernel& kernel, std::string& reason) : k_(kernel), reason_(reason) {}
@@ -213,8 +240,8 @@ class Encoder {
       }
       if (!add_node(&op)) return false;
     }
-    if (auto ops = function->getAttrOfType<ArrayAttr>(named_ops_attr)) add_names(ops);
-    return true;
+    auto ops = function->getAttrOfType<ArrayAttr>(named_ops_attr);
+    return !ops || add_names(ops);
   }
 
  private:
@@ -351,19 +378,32 @@ class Encoder {
     return true;
   }
 
-  void add_names(ArrayAttr ops) {
+  bool add_names(ArrayAttr ops) {
     for (Attribute each : ops) {
-      auto pair = llvm::cast<ArrayAttr>(each);
+      auto parts = llvm::cast<ArrayAttr>(each);
       portable::NamedOp op;
-      op.name = llvm::cast<StringAttr>(pair[0]).str();
-      for (NamedAttribute attribute : llvm::cast<DictionaryAttr>(pair[1])) {
-        std::string text;
-        llvm::raw_string_ostream stream(text);
-        attribute.getValue().print(stream, /*elideType=*/true);
-        op.attributes.emplace_back(attribute.getName().str(), std::move(text));
+      op.name = llvm::cast<StringAttr>(parts[0]).str();
+      if (const auto* known = portable::known_op(op.name)) op.version = known->version;
+      for (NamedAttribute attribute : llvm::cast<DictionaryAttr>(parts[1])) {
+        auto value = value_of(attribute.getValue());
+        if (!value)
+          return refuse("attribute '" + attribute.getName().str() + "' of op '" + op.name + "' is of a type that no attribute has");
+        op.attributes.push_back({attribute.getName().str(), std::move(*value)});
       }
+      llvm::sort(op.attributes, [](const auto& a, const auto& b) { return a.name < b.name; });
+      for (Attribute result : llvm::drop_begin(parts, 2)) {
+        auto type = llvm::cast<RankedTensorType>(llvm::cast<TypeAttr>(result).getValue());
+        auto element = element_type_of(type.getElementType());
+        if (!element) return refuse("op '" + op.name + "' has elements that no tensor of a kernel has");
+        portable::Tensor tensor = {*element, {}};
+        for (AffineExpr extent : tx::extents(type)) tensor.extents.push_back(expression(extent));
+        op.results.push_back(std::move(tensor));
+      }
+      std::string why;
+      if (!portable::is_as_known(op, &why)) return refuse(why);
       k_.ops.push_back(std::move(op));
     }
+    return true;
   }
 
   portable::Kernel& k_;
@@ -383,8 +423,16 @@ ArrayAttr named_ops_of(tx::DispatchOp region) {
   SmallVector<Attribute> ops;
   for (Operation& op : region.getBody().front().without_terminator()) {
     if (llvm::isa<tx::ConstantOp>(op)) continue;
-    StringRef name = op.getName().stripDialect();
-    ops.push_back(builder.getArrayAttr({builder.getStringAttr(name), op.getAttrDictionary()}));
+    // Attributes of the op's definition, but not what passes have noted beside them.
+    NamedAttrList attributes;
+    for (StringAttr name : op.getName().getAttributeNames()) {
+      std::optional<Attribute> value = op.getInherentAttr(name);
+      if (!value || !*value || name == "operandSegmentSizes") continue;
+      attributes.set(name, name_of_kind(&op, name, builder).value_or(*value));
+    }
+    SmallVector<Attribute> parts = {builder.getStringAttr(op.getName().stripDialect()), attributes.getDictionary(region.getContext())};
+    for (Type type : op.getResultTypes()) parts.push_back(TypeAttr::get(type));
+    ops.push_back(builder.getArrayAttr(parts));
   }
   return builder.getArrayAttr(ops);
 }

@@ -4,8 +4,9 @@
 #include "heddle/sdk/portable/names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
+
+#include "heddle/sdk/portable/ops.h"
 
 namespace heddle::sdk::portable {
 
@@ -252,31 +253,17 @@ class Checker {
 }  // namespace
 
 bool integers_of(const NamedOp& op, std::string_view attribute, std::vector<int64_t>* out) {
-  out->clear();
-  for (const auto& [name, text] : op.attributes) {
-    if (name != attribute) continue;
-    if (text == "true" || text == "false") {
-      out->push_back(text == "true");
-      return true;
-    }
-    std::string_view rest = text;
-    if (constexpr std::string_view kBegin = "array<i64"; rest.starts_with(kBegin) && rest.ends_with('>')) {
-      rest = rest.substr(kBegin.size(), rest.size() - kBegin.size() - 1);
-      if (rest.starts_with(": ")) rest.remove_prefix(2);
-      if (rest.empty()) return true;
-    }
-    for (;;) {
-      int64_t value;
-      const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-      if (error != std::errc()) return false;
-      out->push_back(value);
-      rest.remove_prefix(static_cast<size_t>(end - rest.data()));
-      if (rest.empty()) return true;
-      if (!rest.starts_with(", ")) return false;
-      rest.remove_prefix(2);
-    }
+  if (const auto* values = attribute_of<std::vector<int64_t>>(op, attribute)) {
+    *out = *values;
+  } else if (const auto* value = attribute_of<int64_t>(op, attribute)) {
+    *out = {*value};
+  } else if (const auto* flag = attribute_of<bool>(op, attribute)) {
+    *out = {*flag ? 1 : 0};
+  } else {
+    out->clear();
+    return false;
   }
-  return false;
+  return true;
 }
 
 std::vector<NameCheck> check_names(const Kernel& kernel, const std::vector<int64_t>& symbols) {
@@ -291,7 +278,7 @@ std::vector<NameCheck> check_names(const Kernel& kernel, const std::vector<int64
     NameCheck check = {NameCheck::kUnknown, i, UINT32_MAX, {}};
     try {
       if (!is_known(op)) throw Unknown{"the library has no expansion of it"};
-      if (op.version != 0) throw Unknown{"the library knows version 0 only"};
+      if (std::string why; !is_as_known(op, &why)) throw Unknown{why};
       if (symbols.size() != kernel.symbols) throw Unknown{"the kernel has another number of symbols"};
       if (op.name == "transpose" && kernel.ops.size() != 1) throw Unknown{"it is one of several ops"};
       // The nodes of a kind are in the order of the ops that they compute.

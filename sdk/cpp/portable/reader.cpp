@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Portable code from bytes, which may be hostile: every count is compared with the bytes that are left before memory is taken for it.
+#include <bit>
+
 #include "heddle/sdk/portable/code.h"
 
 namespace heddle::sdk::portable {
@@ -77,6 +79,44 @@ Expression read_expression(Reader& reader, uint32_t position) {
   return expression;
 }
 
+Tensor read_tensor(Reader& reader) {
+  const uint32_t type = reader.small(UINT32_MAX);
+  return {type, reader.numbers(HEDDLE_MAX_RANK)};
+}
+
+Attribute read_attribute(Reader& reader) {
+  Attribute attribute;
+  attribute.name = reader.text();
+  auto real = [&] { return std::bit_cast<double>(reader.number()); };
+  switch (static_cast<AttributeType>(reader.small(static_cast<uint64_t>(AttributeType::kFloats)))) {
+    case AttributeType::kBoolean:
+      attribute.value = reader.small(1) != 0;
+      break;
+    case AttributeType::kInteger:
+      attribute.value = reader.with_sign();
+      break;
+    case AttributeType::kFloat:
+      attribute.value = real();
+      break;
+    case AttributeType::kText:
+      attribute.value = std::string(reader.text());
+      break;
+    case AttributeType::kIntegers: {
+      std::vector<int64_t> values(reader.count(UINT32_MAX));
+      for (int64_t& value : values) value = reader.with_sign();
+      attribute.value = std::move(values);
+      break;
+    }
+    case AttributeType::kFloats: {
+      std::vector<double> values(reader.count(UINT32_MAX));
+      for (double& value : values) value = real();
+      attribute.value = std::move(values);
+      break;
+    }
+  }
+  return attribute;
+}
+
 Read read_read(Reader& reader) {
   Read read;
   read.tensor = reader.small(UINT32_MAX);
@@ -131,19 +171,14 @@ void read_kernel(Reader& reader, Kernel& kernel) {
   kernel.outputs = reader.small(kMostBindings);
   for (uint32_t count = reader.count(kMostExpressions), i = 0; i < count && !reader.failed(); ++i)
     kernel.expressions.push_back(read_expression(reader, i));
-  for (uint32_t i = reader.count(kMostTensors); i > 0 && !reader.failed(); --i) {
-    const uint32_t type = reader.small(UINT32_MAX);
-    kernel.tensors.push_back({type, reader.numbers(HEDDLE_MAX_RANK)});
-  }
+  for (uint32_t i = reader.count(kMostTensors); i > 0 && !reader.failed(); --i) kernel.tensors.push_back(read_tensor(reader));
   for (uint32_t i = reader.count(kMostTensors); i > 0 && !reader.failed(); --i) kernel.nodes.push_back(read_node(reader));
   for (uint32_t i = reader.count(kMostTensors); i > 0 && !reader.failed(); --i) {
     NamedOp op;
     op.name = reader.text();
     op.version = reader.small(UINT32_MAX);
-    for (uint32_t j = reader.count(kMostTensors); j > 0 && !reader.failed(); --j) {
-      const std::string_view name = reader.text();
-      op.attributes.emplace_back(name, reader.text());
-    }
+    for (uint32_t j = reader.count(kMostTensors); j > 0 && !reader.failed(); --j) op.attributes.push_back(read_attribute(reader));
+    for (uint32_t j = reader.count(kMostTensors); j > 0 && !reader.failed(); --j) op.results.push_back(read_tensor(reader));
     kernel.ops.push_back(std::move(op));
   }
 }

@@ -2,6 +2,7 @@
 // See text.h.
 #include "heddle/sdk/portable/text.h"
 
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 
@@ -82,6 +83,26 @@ std::string bits_of(Scalar type, uint64_t bits) {
   return text;
 }
 
+std::string text_of_value(bool value) {
+  return value ? "true" : "false";
+}
+std::string text_of_value(int64_t value) {
+  return std::to_string(value);
+}
+std::string text_of_value(double value) {
+  char text[40];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+std::string text_of_value(const std::string& value) {
+  return '"' + value + '"';
+}
+template <typename T>
+std::string text_of_value(const std::vector<T>& values) {
+  std::string text = "[";
+  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + text_of_value(values[i]);
+  return text + "]";
+}
+
 class Printer {
  public:
   explicit Printer(const Kernel& kernel) : kernel_(kernel) { name_expressions(); }
@@ -96,7 +117,9 @@ class Printer {
     text_ += long_expressions_;
     for (const NamedOp& op : kernel_.ops) {
       text_ += "  op " + op.name + "/" + std::to_string(op.version);
-      for (const auto& [name, value] : op.attributes) text_ += ", " + name + " = " + value;
+      for (const Attribute& each : op.attributes)
+        text_ += ", " + each.name + " = " + std::visit([](const auto& value) { return text_of_value(value); }, each.value);
+      for (size_t i = 0; i < op.results.size(); ++i) text_ += (i ? ", " : " -> ") + tensor(op.results[i]);
       text_ += "\n";
     }
     for (size_t n = 0; n < kernel_.nodes.size(); ++n) print(kernel_.nodes[n], n);

@@ -105,7 +105,7 @@ class Verifier {
   bool run() {
     if (k_.symbols > kMostSymbols || k_.inputs + k_.outputs > kMostBindings || k_.inputs + k_.outputs > k_.tensors.size())
       return fail("it has ", k_.inputs, " inputs, ", k_.outputs, " outputs, ", k_.tensors.size(), " tensors and ", k_.symbols, " symbols");
-    return expressions() && tensors() && nodes();
+    return expressions() && tensors() && nodes() && names();
   }
 
  private:
@@ -168,6 +168,23 @@ class Verifier {
     }
     for (uint32_t i = k_.inputs; i < k_.inputs + k_.outputs; ++i) {
       if (!is_made_[i]) return fail("no node makes output ", i - k_.inputs);
+    }
+    return true;
+  }
+
+  // Their form only: names and attributes that nobody knows are no fault.
+  bool names() {
+    for (uint32_t i = 0; i < k_.ops.size(); ++i) {
+      const NamedOp& op = k_.ops[i];
+      if (op.name.empty() || op.version == 0) return fail("op ", i, " has no name, or version 0");
+      for (size_t j = 0; j < op.attributes.size(); ++j) {
+        if (op.attributes[j].name <= (j == 0 ? std::string() : op.attributes[j - 1].name))
+          return fail("attributes of op ", i, " are not sorted by name, or one has no name");
+      }
+      for (const Tensor& result : op.results) {
+        if (!std::all_of(result.extents.begin(), result.extents.end(), [&](uint32_t extent) { return over(extent, 0); }))
+          return fail("an extent of op ", i, " is no expression over symbols");
+      }
     }
     return true;
   }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Portable code as bytes. Numbers are LEB128 varints, seven bits a byte, lowest first; those that may be negative are zigzag. reader.cpp has the same order.
+#include <bit>
+
 #include "heddle/sdk/portable/code.h"
 
 namespace heddle::sdk::portable {
@@ -37,6 +39,26 @@ class Writer {
       number(position - expression.a);
       number(position - expression.b);
     }
+  }
+
+  void tensor(const Tensor& tensor) {
+    number(tensor.type);
+    numbers(tensor.extents);
+  }
+
+  void attribute(const Attribute& attribute) {
+    text(attribute.name);
+    number(attribute.value.index());
+    std::visit([this](const auto& value) { this->value(value); }, attribute.value);
+  }
+  void value(bool value) { number(value); }
+  void value(int64_t value) { with_sign(value); }
+  void value(double value) { number(std::bit_cast<uint64_t>(value)); }
+  void value(const std::string& value) { text(value); }
+  template <typename T>
+  void value(const std::vector<T>& values) {
+    number(values.size());
+    for (T each : values) value(each);
   }
 
   void read(const Read& read) {
@@ -105,10 +127,7 @@ std::string write_kernel(const Kernel& kernel) {
   writer.number(kernel.expressions.size());
   for (uint32_t i = 0; i < kernel.expressions.size(); ++i) writer.expression(kernel.expressions[i], i);
   writer.number(kernel.tensors.size());
-  for (const Tensor& tensor : kernel.tensors) {
-    writer.number(tensor.type);
-    writer.numbers(tensor.extents);
-  }
+  for (const Tensor& tensor : kernel.tensors) writer.tensor(tensor);
   writer.number(kernel.nodes.size());
   for (const Node& node : kernel.nodes) writer.node(node);
   writer.number(kernel.ops.size());
@@ -116,10 +135,9 @@ std::string write_kernel(const Kernel& kernel) {
     writer.text(op.name);
     writer.number(op.version);
     writer.number(op.attributes.size());
-    for (const auto& [name, value] : op.attributes) {
-      writer.text(name);
-      writer.text(value);
-    }
+    for (const Attribute& attribute : op.attributes) writer.attribute(attribute);
+    writer.number(op.results.size());
+    for (const Tensor& result : op.results) writer.tensor(result);
   }
   return std::move(writer.bytes);
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "heddle/types.h"
@@ -212,12 +213,24 @@ struct BodyShape {
 BodyShape shape_of(const Node& node, uint32_t body);
 uint32_t body_count(NodeKind kind);
 
-// An op of the model that the kernel is made of, for drivers that have kernels of their own, and for reports: "conv", version 0, "strides" "2, 2". A hint:
-// the nodes are what counts.
+// The value of an attribute of an op; AttributeType is its index. Numbers are of 64 bits, text is the name of something, such as of a kind.
+enum class AttributeType : uint8_t { kBoolean, kInteger, kFloat, kText, kIntegers, kFloats };
+using AttributeValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+
+struct Attribute {
+  std::string name;
+  AttributeValue value;
+  AttributeType type() const { return static_cast<AttributeType>(value.index()); }
+};
+
+// An op of the model that the kernel is made of, for drivers that have kernels of their own, and for reports: "conv", version 1, "strides" 2 and 2. A
+// hint: the nodes are what counts. ops.h has the names, the attributes of each, and what they mean. An op's version is higher than before wherever its
+// meaning is another, or it has an attribute that it did not have: whoever does not know the version does not know the op.
 struct NamedOp {
   std::string name;
-  uint32_t version = 0;
-  std::vector<std::pair<std::string, std::string>> attributes;
+  uint32_t version = 1;
+  std::vector<Attribute> attributes;  // sorted by name, each name once
+  std::vector<Tensor> results;        // their element types and extents
 };
 
 // A kernel's bindings are its inputs, then its outputs; its constants are the values of its symbols, 8 bytes each.

@@ -11,7 +11,7 @@
 
 namespace heddle::sdk::portable {
 
-// The values of an attribute: one for "2" and "true", several for "array<i64: 2, 2>". False if the op has none of that name, or it is no list of integers.
+// The values of an attribute: one of an integer or a boolean (0 or 1), several of integers. False if the op has none of that name, or it is of another type.
 bool integers_of(const NamedOp& op, std::string_view attribute, std::vector<int64_t>* out);
 
 struct NameCheck {
