@@ -139,8 +139,8 @@ class TargetPlugins(HeddleTestCase):
         (plugin,) = json.loads(report.read_text())["target_plugins"]
         return module, plugin, result.stderr
 
-    def check(self, module, rows=3):
-        """Runs the module on the sample driver, and returns how many of its dispatches were interpreted, and how many there were."""
+    def check_on(self, module, device, rows=3):
+        """Runs the module on a device, compares with ONNX Runtime, and returns what the device counted."""
         random = np.random.default_rng(9)
         feeds = {name: random.standard_normal((rows, 8), np.float32) for name in ("x", "y")}
         given, outputs = [], []
@@ -152,12 +152,17 @@ class TargetPlugins(HeddleTestCase):
             outputs += ["--output", f"@{self.folder / f'out{index}.npy'}"]
         config = self.folder / "heddle.toml"
         config.write_text('interpreted = "allow"\n[driver."org.example.sample"]\nown_kernels = false\n')
-        text = self.succeed("run", module, *given, *outputs, "--device", "sample:0", "--statistics",
+        text = self.succeed("run", module, *given, *outputs, "--device", device, "--statistics",
                             extra_environment={"HEDDLE_PLUGIN_PATH": str(DRIVER), "HEDDLE_CONFIG": str(config)}).stderr
         for index, one in enumerate(expected):
             self.assert_close(np.load(self.folder / f"out{index}.npy"), one, 1e-4, 1e-5 * max(1.0, float(np.abs(one).max())))
-        (device,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"] == "sample:0"]
-        counts = device["driver_counts"]
+        (counted,) = [each for each in json.loads(text[text.index("{"):text.rindex("}") + 1])["devices"] if each["device"].endswith(device)]
+        self.assertGreater(counted["driver_counts"]["dispatches"], 0)
+        return counted["driver_counts"]
+
+    def check(self, module, rows=3):
+        """Runs the module on the sample driver, and returns how many of its dispatches were interpreted, and how many there were."""
+        counts = self.check_on(module, "sample:0", rows)
         if counts["interpreted"] < counts["dispatches"]:  # what is not portable code takes time, too
             self.assertLess(counts["interpreted_ns"], counts["kernel_ns"])
         return counts["interpreted"], counts["dispatches"]
@@ -220,14 +225,20 @@ class TargetPlugins(HeddleTestCase):
         self.check(module)
 
     def test_beside_other_targets(self):
-        module, again = self.folder / "both.heddle", self.folder / "again.heddle"
+        """One file has the plugin's code, code for NVIDIA GPUs and for CPUs, and portable code; it runs on all of these devices that there are."""
+        module, again = self.folder / "all.heddle", self.folder / "again.heddle"
         for path in (module, again):
-            self.succeed("compile", self.path, "-o", path, "--target", "sample,cpu,portable", "--target-plugin", TARGET)
+            self.succeed("compile", self.path, "-o", path, "--target", "sample,cuda,cpu,portable", "--target-plugin", TARGET)
         self.assertEqual(module.read_bytes(), again.read_bytes())
-        self.assertLess(self.check(module)[0], self.check(module)[1])
-        x = np.ones((2, 8), np.float32)
-        np.save(self.folder / "x.npy", x)
-        self.succeed("run", module, "--input", f"x=@{self.folder / 'x.npy'}", "--input", f"y=@{self.folder / 'x.npy'}", "--device", "cpu:0")
+        formats = {variant["format"] for executable in json.loads(self.succeed("explain", module, "--format", "json").stdout)["executables"]
+                   for variant in executable["variants"]}
+        for name in ("sample-stack/", "ptx/", "x86_64-elf/", "portable/"):
+            self.assertTrue(any(each.startswith(name) for each in formats), formats)
+        interpreted, dispatches = self.check(module)
+        self.assertLess(interpreted, dispatches)
+        self.check_on(module, "cpu:0")
+        if "heddle.cuda:0" in heddle("devices").stdout or os.environ.get("HEDDLE_GPU") == "required":
+            self.check_on(module, "cuda:0")
 
     def test_answers_are_kept(self):
         """A second compile does not ask, unless something that an answer depends on is different."""
